@@ -1,0 +1,92 @@
+//! Every way a sample, or a call that was looked at, can end: one counter each.
+//!
+//! The first [`KERNEL_OUTCOMES`] are counted by the eBPF program, per CPU and process; the rest
+//! by the daemon. Nothing vanishes without being counted here.
+
+macro_rules! outcomes {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// How a sample, or a call that the probes looked at, ended.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u32)]
+        pub enum Outcome { $($(#[$doc])* $variant,)* }
+
+        impl Outcome {
+            /// Every outcome, in the order of their numbers.
+            pub const ALL: &'static [Outcome] = &[$(Outcome::$variant,)*];
+
+            /// The name in `status`, json and metrics.
+            pub const fn name(self) -> &'static str {
+                match self { $(Outcome::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+outcomes! {
+    /// A sampled allocation whose record reached the ring.
+    Sampled = "sampled",
+    /// A followed call that returned NULL or an error: nothing was allocated.
+    Failed = "failed",
+    /// A call refused on its arguments before it was charged (`calloc` overflow).
+    Refused = "refused",
+    /// A call left to the probe that its allocator calls next (`realloc(NULL, n)` → `malloc`).
+    Nested = "nested",
+    /// A sampled or followed call for which no pending entry was free.
+    PendingFull = "pending_full",
+    /// A return that belongs to a program image replaced by `execve`.
+    StaleReturn = "stale_return",
+    /// A sampled allocation whose record found no room in the ring: its stack is lost.
+    RingFull = "ring_full",
+    /// As `ring_full`, and there was no cell left to keep its size and rate.
+    LostCellsFull = "lost_cells_full",
+    /// A sampled allocation that found the live set full.
+    LiveFull = "live_full",
+    /// An address entered in the live set twice: the free in between was missed.
+    LiveReplaced = "live_replaced",
+    /// A sampled block that was freed.
+    Freed = "freed",
+    /// A free of a sampled block whose record found no room in the ring (repaired from the live set).
+    FreeRingFull = "free_ring_full",
+    /// A failed `realloc` whose sampled old block was put back.
+    Restored = "restored",
+    /// A failed `realloc` whose sampled old block could not be put back.
+    RestoreFailed = "restore_failed",
+    /// A pointer or stack in user memory that could not be read.
+    ReadFault = "read_fault",
+    /// A process event (`execve`) whose record found no room in the ring (repaired by polling).
+    EventRingFull = "event_ring_full",
+    /// Calls of a freeing function that the probes saw.
+    FreeCalls = "free_calls",
+
+    /// Live entries dropped when the live set was thinned.
+    Thinned = "thinned",
+    /// A record that could not be read: wrong length or kind.
+    Malformed = "malformed",
+    /// A record of a process slot that is no longer profiled.
+    UnknownProcess = "unknown_process",
+    /// A sampled call whose return was never seen (thread exit, `longjmp`, detach).
+    ReturnLost = "return_lost",
+    /// A stack unwound to its root.
+    UnwindComplete = "unwind_complete",
+    /// A stack cut because the snapshot ended.
+    UnwindTruncated = "unwind_truncated",
+    /// A stack cut because no unwind information covers a frame.
+    UnwindFailed = "unwind_failed",
+    /// A stack whose first frame lies in no known mapping.
+    NoMapping = "no_mapping",
+    /// A stack that found the stack table full.
+    StackTableFull = "stack_table_full",
+    /// A free record of a sample that the store does not hold (its record was lost, or it was repaired before).
+    FreedUnknown = "freed_unknown",
+    /// Live samples ended by `execve`.
+    EndedByExec = "ended_by_exec",
+    /// Live samples ended by the exit of their process.
+    EndedByExit = "ended_by_exit",
+    /// Live samples whose free record was lost, removed by reconciling with the live set.
+    Reconciled = "reconciled",
+    /// Samples not sent to a slow `StreamSamples` client.
+    StreamLagged = "stream_lagged",
+}
+
+/// Outcomes counted by the eBPF program: the variants up to and including `FreeCalls`.
+pub const KERNEL_OUTCOMES: usize = Outcome::FreeCalls as usize + 1;

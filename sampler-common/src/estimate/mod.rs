@@ -1,0 +1,37 @@
+//! Estimates: moments that add, and the one function that turns them into an interval.
+//!
+//! Rows (of a stack, a process, a size class, a window) carry [`Moments`]; rows add; only at the
+//! very end does [`weighted`] make an [`Estimate`] of summed moments. Bounds are never added.
+
+pub mod confidence;
+pub mod moments;
+pub mod weighted;
+
+pub use confidence::Confidence;
+pub use moments::{Moments, RowMoments};
+pub use weighted::weighted;
+
+/// How an [`Estimate`] was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// Horvitz–Thompson sum with a gamma interval.
+    Weighted,
+}
+
+/// A number with its interval. `low ≤ value ≤ high`, all finite and ≥ 0.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The unbiased estimate.
+    pub value: f64,
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end of the interval.
+    pub high: f64,
+    /// Confidence of the interval.
+    pub confidence: Confidence,
+    /// Samples it rests on.
+    pub samples: u64,
+    /// How it was made.
+    pub method: Method,
+}

@@ -1,0 +1,39 @@
+//! The bounds that the two sides of the kernel boundary share, with what happens at each.
+
+/// Process slots: one for each address space that is profiled at the same time.
+/// At the bound a further process is refused with a clear line.
+pub const MAX_PROCESSES: u32 = 64;
+
+/// Allocation size classes, see [`crate::sampling::class`].
+pub const CLASSES: usize = 32;
+
+/// Sampled or followed calls that are between their entry and their return.
+/// At the bound the call is not followed: outcome `pending_full`.
+pub const MAX_PENDING: u32 = 16 * 1024;
+
+/// Cells of samples whose record found no room in the ring, see [`crate::wire::LostKey`].
+/// At the bound: outcome `lost_cells_full`, and allocated totals say that they are a lower bound.
+pub const MAX_LOST_CELLS: u32 = 64 * 1024;
+
+/// Requests of at least this many bytes are followed to their return even when not sampled,
+/// because they are the ones that fail: exact totals mean allocations that happened.
+pub const FOLLOW_BYTES: u64 = 256 * 1024;
+
+/// Stack snapshot sizes in bytes; a record is as large as the smallest that holds the stack.
+pub const SNAPSHOT_TIERS: [usize; 5] = [4096, 8192, 16384, 32768, 65536];
+
+/// Frames of a stack that the kernel walks by frame pointers (`--unwind fp`).
+/// `/proc/sys/kernel/perf_event_max_stack` is 127 by default; deeper stacks are truncated.
+pub const MAX_KERNEL_FRAMES: usize = 127;
+
+/// Frames of an unwound stack; deeper stacks are truncated at the root's end.
+pub const MAX_FRAMES: usize = 1024;
+
+/// Default of `--max-live`: samples held in the kernel's live set.
+pub const DEFAULT_MAX_LIVE: u32 = 256 * 1024;
+
+/// At this share of `--max-live`, in percent, the rate is halved and the live set thinned.
+pub const THIN_AT_PERCENT: u64 = 80;
+
+const _: () = assert!(SNAPSHOT_TIERS[4] == 64 * 1024);
+const _: () = assert!(MAX_PROCESSES.is_power_of_two());

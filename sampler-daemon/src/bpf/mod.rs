@@ -1,0 +1,1 @@
+//! The kernel side: loading, attaching, maps and the ring buffer.

@@ -1,0 +1,1 @@
+//! From ring records to rows.

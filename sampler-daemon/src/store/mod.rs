@@ -1,0 +1,1 @@
+//! Interned stacks, rows, live samples, processes: all bounded.

@@ -1,0 +1,63 @@
+//! Modules: the mapped files (and other code) that frames lie in. Kept after their process is gone.
+
+use std::fs::File;
+use std::sync::Arc;
+
+/// Index of a [`Module`] in [`Modules`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ModuleId(pub u32);
+
+/// A code location that outlives its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Frame {
+    /// Where it lies.
+    pub module: ModuleId,
+    /// File offset of the *look-up* address in the module's file: inside the call instruction
+    /// (return address − 1) for callers, the instruction itself where a signal interrupted.
+    /// For anonymous code and unknown addresses: the address in the process (look-up address too).
+    pub offset: u64,
+}
+
+/// What a module is.
+#[derive(Clone, Debug)]
+pub enum ModuleKind {
+    /// A mapped file, held open: it may be deleted or replaced meanwhile.
+    File(Arc<File>),
+    /// The kernel's vdso, read from the process.
+    Vdso(Arc<[u8]>),
+    /// Anonymous executable memory (JIT code) of one process, with its perf map
+    /// (`/tmp/perf-PID.map` in the process's own namespaces), opened while the process lived.
+    Jit(Option<Arc<File>>),
+    /// Addresses in no executable mapping.
+    Unknown,
+}
+
+/// A module.
+#[derive(Clone, Debug)]
+pub struct Module {
+    /// Its place in the table.
+    pub id: ModuleId,
+    /// Path in the process, or a name in brackets: `[vdso]`, `[jit PID]`, `[unknown]`.
+    pub path: String,
+    /// GNU build id, lower-case hex, empty if it has none.
+    pub build_id: String,
+    /// What it is.
+    pub kind: ModuleKind,
+}
+
+/// All modules ever seen, bounded; when full, further ones are `[unknown]`.
+#[derive(Debug, Default)]
+pub struct Modules {}
+
+impl Modules {
+    /// The module with this id.
+    pub fn get(&self, id: ModuleId) -> &Arc<Module> {
+        let _ = id;
+        todo!()
+    }
+
+    /// Modules held, and the bound.
+    pub fn usage(&self) -> (usize, usize) {
+        todo!()
+    }
+}
