@@ -47,12 +47,11 @@ fn other(call: &Call, slot: u32, role: u8) -> u32 {
     let mut request = Request { slot, role, size: second, follow: true, argument: 0 };
     match Role::from_number(role) {
         Some(Role::Calloc) => {
-            // Divides, but only where the product may not fit.
-            if (first | second) >> 32 != 0 && second != 0 && first > u64::MAX / second {
+            let Some(size) = sampling::product(first, second) else {
                 live::count(totals, Outcome::Refused);
                 return SKIP;
-            }
-            request.size = first.wrapping_mul(second);
+            };
+            request.size = size;
             request.follow = request.size >= FOLLOW_BYTES;
         }
         Some(Role::Realloc) => {
@@ -168,6 +167,11 @@ fn follow(
     let key = call.pending_key(call.sp());
     if maps::PENDING.insert(&key, &pending, 0).is_err() {
         live::count(totals, Outcome::PendingFull);
+        // Nearly every call succeeds: it counts, and its sample is weighed without a stack.
+        tally(totals, sampling::class(request.size), request.size);
+        if rate != 0 {
+            record::lost(&pending, totals);
+        }
         if pending.old.sample != 0 {
             // Nearly every realloc succeeds; its old block is over.
             live::count(totals, Outcome::Freed);
