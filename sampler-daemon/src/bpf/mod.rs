@@ -15,7 +15,7 @@ pub mod totals;
 
 pub use engine::ProbeEngine;
 pub use kernel::{Kernel, Settings};
-pub use link::Link;
+pub use link::{Link, Points};
 
 use aya::Pod;
 use sampler_common::wire::ProcessTotals;

@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
+const MAP_UPDATE_ELEM: c_int = 2;
 const PROG_LOAD: c_int = 5;
 const MAP_LOOKUP_AND_DELETE_ELEM: c_int = 21;
 const MAP_LOOKUP_BATCH: c_int = 24;
@@ -154,6 +155,19 @@ pub(super) fn take<K: Copy, V: Copy>(map: BorrowedFd<'_>, key: &K) -> io::Result
     bpf(MAP_LOOKUP_AND_DELETE_ELEM, &mut attribute)?;
     // SAFETY: the kernel has written the value; the callers' types have no invalid bit patterns.
     Ok(unsafe { value.assume_init() })
+}
+
+/// Enters an element in a hash map if its key is not there.
+pub(super) fn insert_new<K: Copy, V: Copy>(map: BorrowedFd<'_>, key: &K, value: &V) -> io::Result<()> {
+    const NOEXIST: u64 = 1;
+    let mut attribute = MapElement {
+        map: map.as_raw_fd() as u32,
+        key: std::ptr::from_ref(key) as u64,
+        value: std::ptr::from_ref(value) as u64,
+        flags: NOEXIST,
+        ..Default::default()
+    };
+    bpf(MAP_UPDATE_ELEM, &mut attribute).map(|_| ())
 }
 
 #[repr(C)]
