@@ -157,7 +157,7 @@ pub fn finish(command: &mut Command) -> Result<Finished> {
     }
     let joined = |thread: std::thread::JoinHandle<std::io::Result<Vec<u8>>>| -> Result<Vec<u8>> {
         let bytes = thread.join().map_err(|_| anyhow::anyhow!("a reader panicked"))?;
-        Ok(bytes.with_context(|| format!("read from {name}"))?)
+        bytes.with_context(|| format!("read from {name}"))
     };
     let (stdout, stderr) = (joined(out)?, joined(err)?);
     let stderr = String::from_utf8_lossy(&stderr).into_owned();

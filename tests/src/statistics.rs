@@ -156,7 +156,7 @@ mod tests {
 
     /// A run of an ideal sampler over mixed sizes.
     fn ideal(state: &mut u64) -> Comparison {
-        let interval = 65536.0;
+        let interval: f64 = 65536.0;
         let mut c = Comparison {
             name: String::new(),
             estimate: 0.0,
@@ -171,7 +171,7 @@ mod tests {
         let (mut samples, mut own) = (0, 0.0);
         for i in 0..4000 {
             let s = f64::from(64u32 << (i % 14));
-            let q = (s * (-1.0 / interval as f64).ln_1p()).exp();
+            let q = (s * (-1.0 / interval).ln_1p()).exp();
             let pi = 1.0 - q;
             c.truth += s;
             c.expected += pi;
