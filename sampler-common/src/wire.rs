@@ -90,10 +90,13 @@ pub struct ProcessConfig {
     pub pad: u32,
 }
 
-/// Exact totals and outcomes of a process on one CPU; value of the per-CPU array `TOTALS`.
+/// Countdown, exact totals and outcomes of a process on one CPU; value of the per-CPU array `TOTALS`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
 pub struct ProcessTotals {
+    /// Hazard until the next sample, raw, see [`crate::sampling::trial`]. Trials are memoryless, so
+    /// that a countdown per CPU and process samples by the same law as one for all.
+    pub countdown: i64,
     /// Requested bytes of allocations that happened, by size class.
     pub bytes: [u64; CLASSES],
     /// Number of allocations that happened, by size class.
@@ -289,3 +292,26 @@ const _: () = assert!(size_of::<LostKey>() == 16);
 const _: () = assert!(size_of::<AllocationRecord>() == 128);
 const _: () = assert!(size_of::<FreeRecord>() == 32);
 const _: () = assert!(size_of::<EventRecord>() == 24);
+
+/// What all processes share; the one value of the array `STATE`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct KernelState {
+    /// Number of the last sample.
+    pub sequence: u64,
+    /// Entries of the live set.
+    pub live: u64,
+    /// Explicit padding to a cache line, 0.
+    pub pad: [u64; 6],
+}
+
+const _: () = assert!(size_of::<KernelState>() == 64);
+
+/// Counter of the free filter that a block belongs to; `shift` is 64 − log2 of their number.
+///
+/// Multiplicative (Fibonacci) hashing; blocks are 16-byte aligned in most allocators and 8 in all.
+#[inline(always)]
+pub const fn filter_index(pointer: u64, slot: u32, shift: u64) -> u64 {
+    let key = (pointer >> 3) ^ ((slot as u64) << 52);
+    key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (shift & 63)
+}

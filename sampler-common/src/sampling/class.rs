@@ -1,24 +1,106 @@
 //! Size classes of the exact totals, and the finer buckets of lost samples.
+
+use super::bits::floor_log2;
 use crate::limits::CLASSES;
+
+/// Every bucket of [`size_bucket`] is below this.
+pub const SIZE_BUCKETS: u32 = 2048;
 
 /// Size class of a request of `size` bytes: 0 for 0; 1 for 1 … 16; `c` for (2^(c+2), 2^(c+3)];
 /// the last one, 31, for everything above 2^33.
 #[inline(always)]
 pub const fn class(size: u64) -> usize {
-    let _ = size;
-    todo!()
+    if size == 0 {
+        return 0;
+    }
+    // Requests of class c have ⌊log₂(size − 1)⌋ = c + 2. The | 2 lifts 1 … 8 into class 1.
+    let quarters = (size.wrapping_sub(1) >> 2) | 2;
+    if quarters >> 32 != 0 {
+        return CLASSES - 1;
+    }
+    floor_log2(quarters) as usize
 }
 
 /// The smallest and largest size of class `class`, inclusive. `class` < [`CLASSES`].
 pub const fn class_bounds(class: usize) -> (u64, u64) {
     assert!(class < CLASSES);
-    todo!()
+    match class {
+        0 => (0, 0),
+        1 => (1, 16),
+        31 => ((1 << 33) + 1, u64::MAX),
+        c => ((1 << (c + 2)) + 1, 1 << (c + 3)),
+    }
 }
 
 /// Bucket of relative width 1/32 of a requested size: `size` itself below 32, then 32 a power of two.
-/// Less than 2048.
+/// Less than [`SIZE_BUCKETS`].
+///
+/// The layout of HdrHistogram (Tene) with 32 sub-buckets.
 #[inline(always)]
 pub const fn size_bucket(size: u64) -> u32 {
-    let _ = size;
-    todo!()
+    if size < 32 {
+        return size as u32;
+    }
+    // 5 … 63: the mask tells the compiler, and the verifier, that the shift is in range.
+    let shift = floor_log2(size).wrapping_sub(5) & 63;
+    // (size >> shift) is 32 … 63: a bucket of its own row, which starts one row further on.
+    (shift << 5).wrapping_add((size >> shift) as u32)
+}
+
+/// The smallest and largest size of bucket `bucket`, inclusive; `None` where [`size_bucket`] never points.
+pub const fn size_bucket_bounds(bucket: u32) -> Option<(u64, u64)> {
+    if bucket < 32 {
+        return Some((bucket as u64, bucket as u64));
+    }
+    let shift = bucket / 32 - 1;
+    if shift > 58 {
+        return None;
+    }
+    let low = ((32 + bucket % 32) as u64) << shift;
+    Some((low, low + ((1 << shift) - 1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn class_at_its_edges() {
+        for (size, expected) in
+            [(0, 0), (1, 1), (8, 1), (16, 1), (17, 2), (32, 2), (33, 3), (64, 3)]
+        {
+            assert_eq!(class(size), expected, "size {size}");
+        }
+        assert_eq!(class(1 << 33), 30);
+        assert_eq!(class((1 << 33) + 1), 31);
+        assert_eq!(class(1 << 34), 31);
+        assert_eq!(class((1 << 34) + 1), 31);
+        assert_eq!(class(u64::MAX), 31);
+    }
+
+    #[test]
+    fn classes_cover_everything_once() {
+        let mut next = 0;
+        for index in 0..CLASSES {
+            let (low, high) = class_bounds(index);
+            assert_eq!(low, next);
+            assert_eq!((class(low), class(high)), (index, index));
+            next = high.wrapping_add(1);
+        }
+        assert_eq!(next, 0, "the last class ends at the largest size");
+    }
+
+    #[test]
+    fn buckets_cover_everything_once() {
+        let (mut next, mut bucket) = (0u64, 0);
+        while let Some((low, high)) = size_bucket_bounds(bucket) {
+            assert_eq!(low, next, "bucket {bucket}");
+            assert_eq!((size_bucket(low), size_bucket(high)), (bucket, bucket));
+            assert!((high - low) as f64 <= low as f64 / 32.0);
+            next = high.wrapping_add(1);
+            bucket += 1;
+        }
+        assert_eq!(next, 0, "the last bucket ends at the largest size");
+        assert!(bucket <= SIZE_BUCKETS);
+    }
 }

@@ -1,11 +1,14 @@
 //! The sampling core: one implementation for the kernel, the daemon and the tests.
 
+mod bits;
 pub mod class;
 pub mod countdown;
 pub mod draw;
+pub mod product;
 pub mod rate;
 
-pub use class::{class, class_bounds, size_bucket};
+pub use class::{class, class_bounds, size_bucket, size_bucket_bounds};
 pub use countdown::{Cell, Random, Trial, offset, trial};
 pub use draw::draw;
+pub use product::product;
 pub use rate::Rate;

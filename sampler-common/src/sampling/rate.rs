@@ -1,10 +1,21 @@
 //! Sampling rates: hazard per byte in fixed point.
+//!
+//! Plainly: a rate says how much of the countdown one byte uses up. With a mean interval of R bytes
+//! between samples each byte is sampled with probability p = 1/R, independently of all others, so s
+//! bytes hold no sample with probability (1 − p)^s = e^(−λs), λ = −ln(1 − p). λ is the hazard per
+//! byte; hazards add where probabilities multiply, hence the countdown in units of hazard.
 
 /// Hazard 1.0 in raw units: hazards are Q48 (16 integer bits above, sign included).
 pub const HAZARD_ONE: u64 = 1 << 48;
 
 /// No draw is larger: −ln 2⁻⁶⁴ = 44.4 < 64. A call charged with this much is always sampled.
 pub const HAZARD_CERTAIN: u64 = 64 * HAZARD_ONE;
+
+/// The lower 32 bits of a number.
+const LOWER_HALF: u64 = 0xFFFF_FFFF;
+
+/// The largest interval, bytes.
+pub const MAX_INTERVAL_BYTES: u64 = 1 << 32;
 
 /// λ per byte, λ = −ln(1 − p), as the kernel charges it: raw Q48, at most [`HAZARD_CERTAIN`].
 ///
@@ -36,34 +47,73 @@ impl Rate {
     /// No 128-bit arithmetic, no division: it runs in the eBPF program on every allocation.
     #[inline(always)]
     pub const fn charge(self, size: u64) -> u64 {
-        let _ = size;
-        todo!()
+        let bytes = if size == 0 { 1 } else { size };
+        let rate_high = self.0 >> 32;
+        let bytes_high = bytes >> 32;
+        // The product of the lower halves; all there is below 4 GiB at intervals from 64 KiB up.
+        let low = (self.0 & LOWER_HALF).wrapping_mul(bytes & LOWER_HALF);
+        if rate_high | bytes_high == 0 {
+            return if low > HAZARD_CERTAIN { HAZARD_CERTAIN } else { low };
+        }
+        if rate_high != 0 && bytes_high != 0 {
+            return HAZARD_CERTAIN; // at least 2^64
+        }
+        // One of the two products is 0, so the sum fits in 64 bits; it counts 2^32 each.
+        let cross = rate_high
+            .wrapping_mul(bytes & LOWER_HALF)
+            .wrapping_add((self.0 & LOWER_HALF).wrapping_mul(bytes_high));
+        if cross >= HAZARD_CERTAIN >> 32 || low >= HAZARD_CERTAIN {
+            return HAZARD_CERTAIN;
+        }
+        let hazard = (cross << 32).wrapping_add(low); // below 2^55
+        if hazard > HAZARD_CERTAIN { HAZARD_CERTAIN } else { hazard }
     }
 }
 
 #[cfg(feature = "std")]
 impl Rate {
-    /// The rate of a mean interval of `interval_bytes` (1 … 2^32): λ = −ln(1 − 1/R); 1 is [`Rate::ALWAYS`].
-    /// `None` outside the domain.
+    /// The rate of [`MAX_INTERVAL_BYTES`]: −ln(1 − 2⁻³²) = 2⁻³² to within 2⁻⁶⁵.
+    pub const LOWEST: Rate = Rate(HAZARD_ONE / MAX_INTERVAL_BYTES);
+
+    /// ln 2, the rate of interval 2, rounded to nearest.
+    const HALF: Rate = Rate(0xB172_17F7_D1CF);
+
+    /// The rate of a mean interval of `interval_bytes` (1 … 2^32): λ = −ln(1 − 1/R), rounded to
+    /// nearest; 1 is [`Rate::ALWAYS`]. `None` outside the domain.
     pub fn from_interval(interval_bytes: u64) -> Option<Rate> {
-        let _ = interval_bytes;
-        todo!()
+        match interval_bytes {
+            0 => None,
+            1 => Some(Rate::ALWAYS),
+            2..=MAX_INTERVAL_BYTES => {
+                let hazard = -(-1.0 / interval_bytes as f64).ln_1p();
+                Some(Rate(((hazard * HAZARD_ONE as f64).round() as u64).max(1)))
+            }
+            _ => None,
+        }
     }
 
-    /// Half of λ (back-pressure and thinning), never below the rate of the largest interval.
+    /// Half of λ (back-pressure and thinning), never below [`Rate::LOWEST`].
+    ///
+    /// λ is above ln 2 only next to "always", where half of it would still sample every byte but one
+    /// in 10¹⁴ and relieve nothing: from there the step is to ln 2, interval 2. A rate that is lower
+    /// than [`Rate::LOWEST`] already, such as [`Rate::NEVER`], stays.
     pub fn halved(self) -> Rate {
-        todo!()
+        Rate((self.0 / 2).clamp(Self::LOWEST.0, Self::HALF.0).min(self.0))
     }
 
-    /// Mean bytes between samples, 1/p with p = 1 − e^(−λ).
+    /// Mean bytes between samples, 1/p with p = 1 − e^(−λ); infinite for [`Rate::NEVER`].
     pub fn interval_bytes(self) -> f64 {
-        todo!()
+        1.0 / self.inclusion(1)
     }
 
     /// Probability that a request of `size` bytes is sampled: π = 1 − e^(−λ·max(s, 1)); exactly 1 where
-    /// [`Rate::charge`] is [`HAZARD_CERTAIN`].
+    /// [`Rate::charge`] is [`HAZARD_CERTAIN`], 0 for [`Rate::NEVER`].
+    ///
+    /// It is made from what the kernel charged, rounding and saturation included.
     pub fn inclusion(self, size: u64) -> f64 {
-        let _ = size;
-        todo!()
+        match self.charge(size) {
+            HAZARD_CERTAIN => 1.0,
+            hazard => -(-(hazard as f64) / HAZARD_ONE as f64).exp_m1(),
+        }
     }
 }

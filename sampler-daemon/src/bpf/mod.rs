@@ -1,1 +1,30 @@
-//! The kernel side: loading, attaching, maps and the ring buffer.
+//! The kernel side: loading, attaching, maps and the ring buffer. The only module with `unsafe`.
+
+pub mod engine;
+pub mod kernel;
+pub mod link;
+pub mod live;
+pub mod lost;
+pub mod object;
+pub mod preflight;
+pub mod ring;
+pub mod shared;
+#[allow(unsafe_code, reason = "bpf(2) and shared map memory have no safe interface")]
+mod sys;
+pub mod totals;
+
+pub use engine::ProbeEngine;
+pub use kernel::{Kernel, Settings};
+pub use link::{Link, Points};
+
+use aya::Pod;
+use sampler_common::wire::ProcessTotals;
+
+/// [`ProcessTotals`] as map values.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct TotalsValue(pub ProcessTotals);
+
+// SAFETY: `repr(C)` integers without implicit padding; every bit pattern is a value.
+#[allow(unsafe_code, reason = "marks plain data")]
+unsafe impl Pod for TotalsValue {}

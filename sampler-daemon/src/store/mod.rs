@@ -1,1 +1,14 @@
-//! Interned stacks, rows, live samples, processes: all bounded.
+//! What the daemon remembers: interned stacks, rows with their moments, live samples, processes.
+//! Every table has a bound and a documented behaviour at it. Never does any I/O.
+
+pub mod live;
+pub mod outcomes;
+pub mod process;
+pub mod rows;
+pub mod stacks;
+
+pub use live::{LiveSample, LiveSamples};
+pub use outcomes::Outcomes;
+pub use process::{ProcessId, ProcessRecord, Processes};
+pub use rows::{Rows, RowKey};
+pub use stacks::{StackId, Stacks};

@@ -1,5 +1,11 @@
 //! Names for frames: functions, files, lines, inlined calls. Lazily, in batches, cached.
+//!
+//! blazesym reads ELF and DWARF (detached debug files included); perf maps and the vdso, which it would
+//! look for in a living process, are read here.
 
+mod elf;
+mod perf_map;
 pub mod symbolizer;
+mod vdso;
 
 pub use symbolizer::Symbolizer;

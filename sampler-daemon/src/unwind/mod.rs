@@ -1,7 +1,14 @@
 //! Unwinds stack snapshots of processes by the `.eh_frame` of their modules.
+//!
+//! [`Modules`] holds every mapped file ever seen (one table for the daemon), an [`Image`] is one
+//! process's view of it. Names are none of this module's business: see [`crate::symbolize`].
 
+mod elf;
 pub mod image;
+mod mapped;
 pub mod module;
+mod snapshot;
 
-pub use image::{Image, Registers, StackMemory, UnwindEnd};
+pub use image::{Image, UnwindEnd};
 pub use module::{Frame, Module, ModuleId, ModuleKind, Modules};
+pub use snapshot::{Registers, StackMemory};

@@ -1,0 +1,171 @@
+//! The loaded eBPF program with its maps: what the daemon holds of the kernel.
+
+use super::engine::ProbeEngine;
+use super::link::{Link, Points, Programs};
+use super::live::LiveSet;
+use super::lost::LostCells;
+use super::object::ProgramText;
+use super::ring::Ring;
+use super::shared::{Filter, ProcessSlots, RingPositions, State};
+use super::totals::Totals;
+use anyhow::{Context as _, anyhow};
+use aya::maps::{HashMap as BpfHashMap, Map, MapData, PerCpuArray};
+use aya::programs::RawTracePoint;
+use aya::{Ebpf, EbpfLoader};
+use sampler_common::limits::{SNAPSHOT_TIERS, THIN_AT_PERCENT};
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+
+/// The object, aligned as its parser wants it.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/sampler.bpf.o"));
+
+/// What is fixed when the program is loaded.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Which rung of the ladder to use.
+    pub engine: ProbeEngine,
+    /// Walk frame pointers in the kernel instead of copying the stack.
+    pub frame_pointers: bool,
+    /// Largest stack snapshot, one of [`SNAPSHOT_TIERS`].
+    pub snapshot_bytes: u32,
+    /// Probe frees and keep the live set.
+    pub track_live: bool,
+    /// Bound of the live set.
+    pub max_live: u32,
+    /// Size of the ring buffer: a power of two, at least a page.
+    pub ring_bytes: u32,
+}
+
+/// The loaded program.
+pub struct Kernel {
+    /// Rates and generations of the process slots.
+    pub slots: ProcessSlots,
+    /// Exact totals, outcomes, countdowns.
+    pub totals: Totals,
+    /// The live set.
+    pub live: LiveSet,
+    /// Samples whose record was lost.
+    pub lost: LostCells,
+    /// Records from the program.
+    pub ring: Ring,
+    programs: Programs,
+    targets: BpfHashMap<MapData, u32, u32>,
+    // Holds the tracepoint's link, the read-only data and the programs of the perf rung.
+    ebpf: Ebpf,
+}
+
+impl Kernel {
+    /// Loads the program and its maps, and follows `execve`.
+    pub fn load(settings: &Settings) -> anyhow::Result<Kernel> {
+        let counters = filter_counters(settings.max_live);
+        let mut ebpf = load_object(settings, counters)?;
+        let descriptors = descriptors(&ebpf)?;
+        let text = ProgramText::new(OBJECT, &descriptors)?;
+        follow_exec(&mut ebpf)?;
+        let programs = Programs::load(settings.engine, &text, &mut ebpf)?;
+        let mut take = |name: &str| {
+            ebpf.take_map(name).with_context(|| format!("map {name} is not in the eBPF object"))
+        };
+        let ring_map = take("RING")?;
+        let positions = RingPositions::map(data(&ring_map)?.fd().as_fd())
+            .context("map the ring buffer's positions")?;
+        let (slots, filter, state) = (take("PROCESSES")?, take("FILTER")?, take("STATE")?);
+        let filter = Filter::map(data(&filter)?.fd().as_fd(), counters).context("map FILTER")?;
+        let state = State::map(data(&state)?.fd().as_fd()).context("map STATE")?;
+        Ok(Kernel {
+            slots: ProcessSlots::map(data(&slots)?.fd().as_fd()).context("map PROCESSES")?,
+            totals: Totals::new(PerCpuArray::try_from(take("TOTALS")?)?)?,
+            live: LiveSet::new(into_data(take("LIVE")?)?, filter, state, settings.max_live),
+            lost: LostCells::new(into_data(take("LOST")?)?),
+            ring: Ring::new(ring_map.try_into()?, positions),
+            programs,
+            targets: BpfHashMap::try_from(take("TARGETS")?)?,
+            ebpf,
+        })
+    }
+
+    /// The rung in use.
+    pub fn engine(&self) -> ProbeEngine {
+        self.programs.engine()
+    }
+
+    /// Attaches to `points` of `file` in process `pid`; on an error nothing stays attached.
+    pub fn attach(&mut self, file: &File, pid: u32, points: &Points) -> anyhow::Result<Vec<Link>> {
+        self.programs.attach(&mut self.ebpf, file, pid, points)
+    }
+
+    /// Lets events of process `pid` find its slot.
+    pub fn add_target(&mut self, pid: u32, slot: u32) -> anyhow::Result<()> {
+        self.targets.insert(pid, slot, 0).with_context(|| format!("enter pid {pid} in the eBPF map"))
+    }
+
+    /// Forgets process `pid`.
+    pub fn remove_target(&mut self, pid: u32) {
+        // It is missing only if it was never entered.
+        let _ = self.targets.remove(&pid);
+    }
+}
+
+/// Eight counters for every live sample keep nine of ten foreign frees away from the live set.
+fn filter_counters(max_live: u32) -> usize {
+    (max_live as usize * 8).next_power_of_two().clamp(1 << 14, 1 << 22)
+}
+
+fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
+    let tier = SNAPSHOT_TIERS.iter().position(|tier| *tier == settings.snapshot_bytes as usize);
+    let largest_tier =
+        tier.with_context(|| format!("snapshot size {} is no tier", settings.snapshot_bytes))? as u64;
+    let frame_pointers = u64::from(settings.frame_pointers);
+    let track_live = u64::from(settings.track_live);
+    let returns_always = u64::from(settings.engine != ProbeEngine::Session);
+    let filter_shift = 64 - u64::from(counters.ilog2());
+    let live_high = (u64::from(settings.max_live) * THIN_AT_PERCENT / 100).max(1);
+    let wake_bytes = u64::from(settings.ring_bytes / 8);
+    EbpfLoader::new()
+        .override_global("FRAME_POINTERS", &frame_pointers, true)
+        .override_global("LARGEST_TIER", &largest_tier, true)
+        .override_global("TRACK_LIVE", &track_live, true)
+        .override_global("RETURNS_ALWAYS", &returns_always, true)
+        .override_global("FILTER_SHIFT", &filter_shift, true)
+        .override_global("LIVE_HIGH", &live_high, true)
+        .override_global("WAKE_BYTES", &wake_bytes, true)
+        .map_max_entries("LIVE", settings.max_live)
+        .map_max_entries("FILTER", (counters / 16) as u32)
+        .map_max_entries("RING", settings.ring_bytes)
+        .load(OBJECT)
+        .context("load the eBPF object")
+}
+
+fn descriptors(ebpf: &Ebpf) -> anyhow::Result<HashMap<String, RawFd>> {
+    ebpf.maps()
+        .map(|(name, map)| Ok((name.to_owned(), data(map)?.fd().as_fd().as_raw_fd())))
+        .collect()
+}
+
+fn follow_exec(ebpf: &mut Ebpf) -> anyhow::Result<()> {
+    let program: &mut RawTracePoint = ebpf
+        .program_mut("process_exec")
+        .context("program process_exec is not in the eBPF object")?
+        .try_into()?;
+    program.load().context("load the eBPF program process_exec")?;
+    program.attach("sched_process_exec").context("attach to tracepoint sched_process_exec")?;
+    Ok(())
+}
+
+fn data(map: &Map) -> anyhow::Result<&MapData> {
+    match map {
+        Map::Array(data)
+        | Map::PerCpuArray(data)
+        | Map::HashMap(data)
+        | Map::RingBuf(data) => Ok(data),
+        other => Err(anyhow!("unexpected map in the eBPF object: {other:?}")),
+    }
+}
+
+fn into_data(map: Map) -> anyhow::Result<MapData> {
+    match map {
+        Map::HashMap(data) => Ok(data),
+        other => Err(anyhow!("unexpected map in the eBPF object: {other:?}")),
+    }
+}

@@ -1,0 +1,168 @@
+//! Attached probes.
+
+use super::engine::ProbeEngine;
+use super::object::ProgramText;
+use super::sys;
+use anyhow::Context as _;
+use aya::Ebpf;
+use aya::programs::UProbe;
+use aya::programs::uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeLink, UProbeScope};
+use std::fs::File;
+use std::num::NonZeroU32;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+const SESSION: &str = "alloc_session";
+const ENTER: &str = "alloc_entry";
+const LEAVE: &str = "alloc_return";
+const FREE: &str = "free_entry";
+
+/// What to attach to in one file: file offsets of the probed instructions with their cookies.
+#[derive(Clone, Debug, Default)]
+pub struct Points {
+    /// Allocating functions.
+    pub allocating: Vec<(u64, u64)>,
+    /// Freeing functions.
+    pub freeing: Vec<(u64, u64)>,
+}
+
+/// One attachment; detaches when dropped, which takes the kernel some 35 ms.
+#[derive(Debug)]
+pub enum Link {
+    /// A multi or session link.
+    Multi {
+        /// Closing it detaches.
+        fd: OwnedFd,
+    },
+    /// A perf event.
+    Perf {
+        /// Dropping it detaches.
+        link: UProbeLink,
+    },
+}
+
+/// The loaded programs of a rung.
+pub enum Programs {
+    /// See [`ProbeEngine::Session`].
+    Session {
+        /// Entry and return of allocating functions.
+        allocate: OwnedFd,
+        /// Entry of freeing functions.
+        free: OwnedFd,
+    },
+    /// See [`ProbeEngine::Multi`].
+    Multi {
+        /// Entry of allocating functions.
+        enter: OwnedFd,
+        /// Their return.
+        leave: OwnedFd,
+        /// Entry of freeing functions.
+        free: OwnedFd,
+    },
+    /// See [`ProbeEngine::Perf`]; aya holds these.
+    Perf,
+}
+
+impl Programs {
+    pub(super) fn load(
+        engine: ProbeEngine,
+        text: &ProgramText,
+        ebpf: &mut Ebpf,
+    ) -> anyhow::Result<Programs> {
+        Ok(match engine {
+            ProbeEngine::Session => Programs::Session {
+                allocate: text.load(SESSION, sys::ATTACH_SESSION)?,
+                free: text.load(FREE, sys::ATTACH_MULTI)?,
+            },
+            ProbeEngine::Multi => Programs::Multi {
+                enter: text.load(ENTER, sys::ATTACH_MULTI)?,
+                leave: text.load(LEAVE, sys::ATTACH_MULTI)?,
+                free: text.load(FREE, sys::ATTACH_MULTI)?,
+            },
+            ProbeEngine::Perf => {
+                for name in [ENTER, LEAVE, FREE] {
+                    let program = perf_program(ebpf, name)?;
+                    program.load().with_context(|| format!("load the eBPF program {name}"))?;
+                }
+                Programs::Perf
+            }
+        })
+    }
+
+    /// The rung that these programs are for.
+    pub fn engine(&self) -> ProbeEngine {
+        match self {
+            Programs::Session { .. } => ProbeEngine::Session,
+            Programs::Multi { .. } => ProbeEngine::Multi,
+            Programs::Perf => ProbeEngine::Perf,
+        }
+    }
+
+    /// Attaches to `points` of `file` in process `pid`. Returns are attached before entries, so that
+    /// no followed call is without one; on an error nothing stays attached.
+    pub(super) fn attach(
+        &self,
+        ebpf: &mut Ebpf,
+        file: &File,
+        pid: u32,
+        points: &Points,
+    ) -> anyhow::Result<Vec<Link>> {
+        // The very file, whatever its path means by now and in whichever mount namespace.
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let multi = |program: &OwnedFd, attach_type, points: &[(u64, u64)], flags| {
+            if points.is_empty() {
+                return Ok(None);
+            }
+            let (offsets, cookies): (Vec<u64>, Vec<u64>) = points.iter().copied().unzip();
+            sys::link_uprobes(program.as_fd(), attach_type, &path, &offsets, &cookies, flags, pid)
+                .map(|fd| Some(Link::Multi { fd }))
+                .with_context(|| format!("attach {} probes to pid {pid}", offsets.len()))
+        };
+        let (allocating, freeing) = (&points.allocating[..], &points.freeing[..]);
+        let links = match self {
+            Programs::Session { allocate, free } => vec![
+                multi(allocate, sys::ATTACH_SESSION, allocating, 0)?,
+                multi(free, sys::ATTACH_MULTI, freeing, 0)?,
+            ],
+            Programs::Multi { enter, leave, free } => vec![
+                multi(leave, sys::ATTACH_MULTI, allocating, sys::RETURN)?,
+                multi(enter, sys::ATTACH_MULTI, allocating, 0)?,
+                multi(free, sys::ATTACH_MULTI, freeing, 0)?,
+            ],
+            Programs::Perf => {
+                let mut links = Vec::new();
+                for (name, points) in [(LEAVE, allocating), (ENTER, allocating), (FREE, freeing)] {
+                    let program = perf_program(ebpf, name)?;
+                    for point in points {
+                        links.push(Some(perf_attach(program, &path, pid, *point)?));
+                    }
+                }
+                links
+            }
+        };
+        Ok(links.into_iter().flatten().collect())
+    }
+}
+
+fn perf_program<'a>(ebpf: &'a mut Ebpf, name: &str) -> anyhow::Result<&'a mut UProbe> {
+    Ok(ebpf
+        .program_mut(name)
+        .with_context(|| format!("program {name} is not in the eBPF object"))?
+        .try_into()?)
+}
+
+fn perf_attach(
+    program: &mut UProbe,
+    path: &str,
+    pid: u32,
+    (offset, cookie): (u64, u64),
+) -> anyhow::Result<Link> {
+    let point = UProbeAttachPoint {
+        location: UProbeAttachLocation::AbsoluteOffset(offset),
+        cookie: Some(cookie),
+    };
+    let scope = UProbeScope::OneProcess(NonZeroU32::new(pid).context("pid 0")?);
+    let id = program
+        .attach(point, path, scope)
+        .with_context(|| format!("attach a probe at {offset:#x} to pid {pid}"))?;
+    Ok(Link::Perf { link: program.take_link(id)? })
+}

@@ -1,0 +1,64 @@
+//! The live set as the daemon sees it: read whole, thinned, purged.
+
+use super::shared::{Filter, State};
+use super::sys;
+use aya::maps::MapData;
+use sampler_common::wire::{LiveEntry, LiveKey, Space};
+use std::io;
+use std::os::fd::AsFd;
+
+const ZERO: (LiveKey, LiveEntry) = (
+    LiveKey { pointer: 0, space: Space { slot: 0, generation: 0 } },
+    LiveEntry { sample: 0, size: 0, rate: 0, time_ns: 0, flags: 0 },
+);
+
+/// The live set.
+pub struct LiveSet {
+    map: MapData,
+    filter: Filter,
+    state: State,
+    bound: u32,
+}
+
+impl LiveSet {
+    pub(super) fn new(map: MapData, filter: Filter, state: State, bound: u32) -> LiveSet {
+        LiveSet { map, filter, state, bound }
+    }
+
+    /// Entries now.
+    pub fn len(&self) -> u64 {
+        self.state.live()
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Entries at most.
+    pub fn bound(&self) -> u32 {
+        self.bound
+    }
+
+    /// All entries: every one that is there from beginning to end of the call.
+    pub fn entries(&self) -> io::Result<Vec<(LiveKey, LiveEntry)>> {
+        sys::entries(self.map.fd().as_fd(), ZERO)
+    }
+
+    /// Takes the entry of `sample` out; false if it is gone already. If meanwhile another sample has
+    /// come to the same address, that one is put back.
+    pub fn remove(&self, key: &LiveKey, sample: u64) -> io::Result<bool> {
+        let taken: LiveEntry = match sys::take(self.map.fd().as_fd(), key) {
+            Ok(entry) => entry,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        if taken.sample != sample {
+            sys::insert_new(self.map.fd().as_fd(), key, &taken)?;
+            return Ok(false);
+        }
+        self.filter.leave(key.pointer, key.space.slot);
+        self.state.subtract_live(1);
+        Ok(true)
+    }
+}

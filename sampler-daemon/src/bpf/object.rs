@@ -1,0 +1,63 @@
+//! The compiled eBPF object, read a second time for the programs that aya cannot load.
+//!
+//! aya loads the object and makes its maps; its own `load` of a uprobe fixes the attach type. So the
+//! same bytes are parsed again, relocated against those maps, and loaded by `bpf(2)` with the
+//! attach type of the rung.
+
+use super::sys;
+use anyhow::{Context as _, anyhow};
+use aya_obj::Object;
+use std::collections::{HashMap, HashSet};
+use std::mem;
+use std::os::fd::{OwnedFd, RawFd};
+
+/// The object with its maps relocated.
+pub struct ProgramText {
+    object: Object,
+}
+
+impl ProgramText {
+    /// Parses `bytes` and relocates them against the maps whose descriptors are given by name.
+    pub fn new(bytes: &[u8], maps: &HashMap<String, RawFd>) -> anyhow::Result<ProgramText> {
+        let mut object = Object::parse(bytes).context("parse the eBPF object")?;
+        let declared = mem::take(&mut object.maps);
+        let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
+        let located = declared
+            .iter()
+            .map(|(name, map)| {
+                let fd = maps.get(name).with_context(|| format!("map {name} was not made"))?;
+                Ok((name.as_str(), *fd, map))
+            })
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        object
+            .relocate_maps(located.into_iter(), &text)
+            .map_err(|error| anyhow!("relocate the maps of the eBPF object: {error}"))?;
+        object
+            .relocate_calls(&text)
+            .map_err(|error| anyhow!("relocate the calls of the eBPF object: {error}"))?;
+        Ok(ProgramText { object })
+    }
+
+    /// Loads the program `name` for `attach_type`.
+    pub fn load(&self, name: &str, attach_type: u32) -> anyhow::Result<OwnedFd> {
+        let program = self
+            .object
+            .programs
+            .get(name)
+            .with_context(|| format!("program {name} is not in the eBPF object"))?;
+        let function = self
+            .object
+            .functions
+            .get(&program.function_key())
+            .with_context(|| format!("program {name} has no code in the eBPF object"))?;
+        let mut code = Vec::with_capacity(function.instructions.len() * 8);
+        for instruction in &function.instructions {
+            code.push(instruction.code);
+            code.push(instruction.dst_reg() | instruction.src_reg() << 4);
+            code.extend_from_slice(&instruction.off.to_le_bytes());
+            code.extend_from_slice(&instruction.imm.to_le_bytes());
+        }
+        sys::load_program(name, &code, "GPL", attach_type)
+            .with_context(|| format!("load the eBPF program {name}"))
+    }
+}

@@ -1,0 +1,171 @@
+//! Reads the ring buffer: checks records before anybody believes them.
+
+use super::shared::RingPositions;
+use aya::maps::{MapData, RingBuf};
+use sampler_common::wire::{AllocationRecord, EventRecord, FreeRecord, RecordKind, Space};
+use std::mem::offset_of;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// A record, checked.
+#[derive(Debug)]
+pub enum Record<'a> {
+    /// A sampled allocation with a stack snapshot that starts at its stack pointer.
+    Snapshot(AllocationRecord, &'a [u8]),
+    /// A sampled allocation with return addresses, leaf first, 8 bytes each.
+    Frames(AllocationRecord, &'a [u8]),
+    /// The end of a sampled block.
+    Free(FreeRecord),
+    /// A new program image.
+    Exec(EventRecord),
+    /// The live set is nearly full.
+    LiveHigh(EventRecord),
+    /// Not a record of ours.
+    Malformed,
+}
+
+/// The ring buffer.
+pub struct Ring {
+    buffer: RingBuf<MapData>,
+    positions: RingPositions,
+}
+
+impl Ring {
+    pub(super) fn new(buffer: RingBuf<MapData>, positions: RingPositions) -> Ring {
+        Ring { buffer, positions }
+    }
+
+    /// Hands out up to `most` records; returns how many there were.
+    pub fn read(&mut self, most: usize, mut each: impl FnMut(Record<'_>)) -> usize {
+        for count in 0..most {
+            let Some(item) = self.buffer.next() else { return count };
+            each(parse(&item));
+        }
+        most
+    }
+
+    /// Bytes reserved by the program so far; with [`Ring::has_read`], "everything up to now".
+    pub fn produced(&self) -> u64 {
+        self.positions.produced()
+    }
+
+    /// Whether everything up to `position` has been read (a record may still be being written).
+    pub fn has_read(&self, position: u64) -> bool {
+        self.positions.consumed() >= position
+    }
+}
+
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.buffer.as_fd()
+    }
+}
+
+fn word<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
+    bytes.get(offset..offset + N)?.try_into().ok()
+}
+
+macro_rules! u32_at { ($bytes:expr, $type:ty, $($field:tt)+) => {
+    u32::from_ne_bytes(word($bytes, offset_of!($type, $($field)+))?)
+}; }
+macro_rules! u64_at { ($bytes:expr, $type:ty, $field:ident) => {
+    u64::from_ne_bytes(word($bytes, offset_of!($type, $field))?)
+}; }
+
+fn parse(bytes: &[u8]) -> Record<'_> {
+    parse_checked(bytes).unwrap_or(Record::Malformed)
+}
+
+fn parse_checked(bytes: &[u8]) -> Option<Record<'_>> {
+    let kind = u32::from_ne_bytes(word(bytes, 0)?);
+    if kind == RecordKind::AllocationSnapshot as u32 {
+        let (record, stack) = allocation(bytes)?;
+        Some(Record::Snapshot(record, stack))
+    } else if kind == RecordKind::AllocationFrames as u32 {
+        let (record, stack) = allocation(bytes)?;
+        Some(Record::Frames(record, stack))
+    } else if kind == RecordKind::Free as u32 {
+        Some(Record::Free(free(bytes)?))
+    } else if kind == RecordKind::Exec as u32 {
+        Some(Record::Exec(event(bytes)?))
+    } else if kind == RecordKind::LiveHigh as u32 {
+        Some(Record::LiveHigh(event(bytes)?))
+    } else {
+        None
+    }
+}
+
+fn allocation(bytes: &[u8]) -> Option<(AllocationRecord, &[u8])> {
+    type R = AllocationRecord;
+    let record = AllocationRecord {
+        kind: u32_at!(bytes, R, kind),
+        stack_bytes: u32_at!(bytes, R, stack_bytes),
+        space: Space {
+            slot: u32_at!(bytes, R, space.slot),
+            generation: u32_at!(bytes, R, space.generation),
+        },
+        role: u32_at!(bytes, R, role),
+        tid: u32_at!(bytes, R, tid),
+        sample: u64_at!(bytes, R, sample),
+        time_ns: u64_at!(bytes, R, time_ns),
+        pointer: u64_at!(bytes, R, pointer),
+        size: u64_at!(bytes, R, size),
+        rate: u64_at!(bytes, R, rate),
+        offset: u64_at!(bytes, R, offset),
+        function: u64_at!(bytes, R, function),
+        ip: u64_at!(bytes, R, ip),
+        sp: u64_at!(bytes, R, sp),
+        bp: u64_at!(bytes, R, bp),
+        hijacked_slot: u64_at!(bytes, R, hijacked_slot),
+        hijacked_ip: u64_at!(bytes, R, hijacked_ip),
+        live: u32_at!(bytes, R, live),
+        pad: 0,
+    };
+    let stack = bytes.get(size_of::<R>()..)?.get(..record.stack_bytes as usize)?;
+    Some((record, stack))
+}
+
+fn free(bytes: &[u8]) -> Option<FreeRecord> {
+    type R = FreeRecord;
+    Some(FreeRecord {
+        kind: u32_at!(bytes, R, kind),
+        pad: 0,
+        space: Space {
+            slot: u32_at!(bytes, R, space.slot),
+            generation: u32_at!(bytes, R, space.generation),
+        },
+        sample: u64_at!(bytes, R, sample),
+        time_ns: u64_at!(bytes, R, time_ns),
+    })
+}
+
+fn event(bytes: &[u8]) -> Option<EventRecord> {
+    type R = EventRecord;
+    Some(EventRecord {
+        kind: u32_at!(bytes, R, kind),
+        pad: 0,
+        space: Space {
+            slot: u32_at!(bytes, R, space.slot),
+            generation: u32_at!(bytes, R, space.generation),
+        },
+        time_ns: u64_at!(bytes, R, time_ns),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_unknown_and_lying_records_are_malformed() {
+        assert!(matches!(parse(&[]), Record::Malformed));
+        assert!(matches!(parse(&[99, 0, 0, 0, 0, 0, 0, 0]), Record::Malformed));
+        assert!(matches!(parse(&[3, 0, 0, 0]), Record::Malformed));
+        // An allocation that claims more stack than the record has.
+        let mut bytes = vec![0u8; size_of::<AllocationRecord>() + 8];
+        bytes[0] = RecordKind::AllocationSnapshot as u8;
+        bytes[4] = 9;
+        assert!(matches!(parse(&bytes), Record::Malformed));
+        bytes[4] = 8;
+        assert!(matches!(parse(&bytes), Record::Snapshot(_, stack) if stack.len() == 8));
+    }
+}

@@ -1,0 +1,136 @@
+//! Arrays whose memory the daemon shares with the eBPF program: process slots, free filter, state.
+
+use super::sys::SharedMemory;
+use sampler_common::limits::{CLASSES, MAX_PROCESSES};
+use sampler_common::sampling::Rate;
+use sampler_common::wire::{self, KernelState, ProcessConfig};
+use std::io;
+use std::mem::offset_of;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering::SeqCst;
+
+const PAGE: usize = 4096;
+
+fn pages(bytes: usize) -> usize {
+    bytes.div_ceil(PAGE) * PAGE
+}
+
+/// The process slots (`PROCESSES`).
+#[derive(Debug)]
+pub struct ProcessSlots(SharedMemory);
+
+impl ProcessSlots {
+    pub(super) fn map(fd: BorrowedFd<'_>) -> io::Result<ProcessSlots> {
+        let bytes = pages(MAX_PROCESSES as usize * size_of::<ProcessConfig>());
+        Ok(ProcessSlots(SharedMemory::map(fd, bytes, 0, true)?))
+    }
+
+    fn offset(slot: u32, field: usize) -> usize {
+        slot as usize * size_of::<ProcessConfig>() + field
+    }
+
+    /// The rates of all size classes, from the next call on.
+    pub fn set_rates(&self, slot: u32, rates: &[Rate; CLASSES]) {
+        for (class, rate) in rates.iter().enumerate() {
+            let offset = Self::offset(slot, offset_of!(ProcessConfig, rates)) + class * 8;
+            self.0.atomic_u64(offset).store(rate.raw(), SeqCst);
+        }
+    }
+
+    /// The current program image of the slot.
+    pub fn generation(&self, slot: u32) -> u32 {
+        self.0.atomic_u32(Self::offset(slot, offset_of!(ProcessConfig, generation))).load(SeqCst)
+    }
+
+    /// Starts a new use of the slot by process `pid`; returns the new generation.
+    pub fn occupy(&self, slot: u32, pid: u32) -> u32 {
+        let word = |field| self.0.atomic_u32(Self::offset(slot, field));
+        word(offset_of!(ProcessConfig, pid)).store(pid, SeqCst);
+        word(offset_of!(ProcessConfig, enabled)).store(1, SeqCst);
+        word(offset_of!(ProcessConfig, generation)).fetch_add(1, SeqCst) + 1
+    }
+
+    /// Ends a use of the slot: what still comes from it is stale.
+    pub fn vacate(&self, slot: u32) {
+        let word = |field| self.0.atomic_u32(Self::offset(slot, field));
+        word(offset_of!(ProcessConfig, enabled)).store(0, SeqCst);
+        word(offset_of!(ProcessConfig, generation)).fetch_add(1, SeqCst);
+    }
+}
+
+/// The counters in front of the live set (`FILTER`).
+#[derive(Debug)]
+pub struct Filter {
+    memory: SharedMemory,
+    shift: u64,
+}
+
+impl Filter {
+    pub(super) fn map(fd: BorrowedFd<'_>, counters: usize) -> io::Result<Filter> {
+        let shift = 64 - u64::from(counters.ilog2());
+        Ok(Filter { memory: SharedMemory::map(fd, pages(counters * 4), 0, true)?, shift })
+    }
+
+    /// A block of `slot` at `pointer` has left the live set.
+    pub fn leave(&self, pointer: u64, slot: u32) {
+        let index = wire::filter_index(pointer, slot, self.shift);
+        self.memory.atomic_u32(index as usize * 4).fetch_sub(1, SeqCst);
+    }
+
+    /// A block of `slot` at `pointer` enters the live set again.
+    pub fn enter(&self, pointer: u64, slot: u32) {
+        let index = wire::filter_index(pointer, slot, self.shift);
+        self.memory.atomic_u32(index as usize * 4).fetch_add(1, SeqCst);
+    }
+}
+
+/// What all processes share (`STATE`).
+#[derive(Debug)]
+pub struct State(SharedMemory);
+
+impl State {
+    pub(super) fn map(fd: BorrowedFd<'_>) -> io::Result<State> {
+        Ok(State(SharedMemory::map(fd, PAGE, 0, true)?))
+    }
+
+    /// Entries of the live set.
+    pub fn live(&self) -> u64 {
+        self.0.atomic_u64(offset_of!(KernelState, live)).load(SeqCst)
+    }
+
+    /// Entries that the daemon has taken out of the live set.
+    pub fn subtract_live(&self, entries: u64) {
+        self.0.atomic_u64(offset_of!(KernelState, live)).fetch_sub(entries, SeqCst);
+    }
+
+    /// An entry that the daemon has put back.
+    pub fn add_live(&self, entries: u64) {
+        self.0.atomic_u64(offset_of!(KernelState, live)).fetch_add(entries, SeqCst);
+    }
+}
+
+/// How far the ring's writers and its reader are, in bytes.
+#[derive(Debug)]
+pub struct RingPositions {
+    consumer: SharedMemory,
+    producer: SharedMemory,
+}
+
+impl RingPositions {
+    pub(super) fn map(fd: BorrowedFd<'_>) -> io::Result<RingPositions> {
+        Ok(RingPositions {
+            consumer: SharedMemory::map(fd, PAGE, 0, true)?,
+            producer: SharedMemory::map(fd, PAGE, PAGE, false)?,
+        })
+    }
+
+    /// Bytes read so far.
+    pub fn consumed(&self) -> u64 {
+        self.consumer.atomic_u64(0).load(SeqCst)
+    }
+
+    /// Bytes reserved so far.
+    pub fn produced(&self) -> u64 {
+        self.producer.atomic_u64(0).load(SeqCst)
+    }
+}

@@ -1,0 +1,86 @@
+//! Processes that are or were profiled. Kept after their exit, so that their profile is still served.
+
+use sampler_common::estimate::RowMoments;
+use sampler_common::profile::Exact;
+use sampler_common::sampling::Rate;
+use std::time::SystemTime;
+
+/// Processes remembered at most; a further one is refused.
+pub const MAX_PROCESS_RECORDS: usize = 16 * 1024;
+
+/// A process in [`Processes`]: not its pid, which may be used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProcessId(pub u32);
+
+/// A process.
+#[derive(Clone, Debug)]
+pub struct ProcessRecord {
+    /// Process id.
+    pub pid: u32,
+    /// Command name.
+    pub comm: String,
+    /// Path of the executable.
+    pub exe: String,
+    /// When it was attached.
+    pub attached: SystemTime,
+    /// When it exited.
+    pub exited: Option<SystemTime>,
+    /// Program images seen.
+    pub images: u32,
+    /// The sampling interval asked for, bytes.
+    pub interval_bytes: u64,
+    /// The rate in force: lower than asked for after back-pressure.
+    pub rate: Rate,
+    /// The lowest rate that was ever in force: what an unseen allocation may have met.
+    pub lowest_rate: Rate,
+    /// Exact totals and outcomes left by the kernel's slot at exit.
+    pub final_exact: Exact,
+    /// Moments of lost samples left at exit.
+    pub final_lost: RowMoments,
+    /// Allocators found.
+    pub allocators: Vec<String>,
+    /// What cannot be seen in it.
+    pub blind: Vec<String>,
+}
+
+/// The processes.
+#[derive(Default)]
+pub struct Processes {
+    records: Vec<ProcessRecord>,
+}
+
+impl Processes {
+    /// Enters a process; `None` when the table is full.
+    pub fn insert(&mut self, record: ProcessRecord) -> Option<ProcessId> {
+        if self.records.len() >= MAX_PROCESS_RECORDS {
+            return None;
+        }
+        self.records.push(record);
+        Some(ProcessId(self.records.len() as u32 - 1))
+    }
+
+    /// A process.
+    pub fn get(&self, id: ProcessId) -> &ProcessRecord {
+        &self.records[id.0 as usize]
+    }
+
+    /// A process, to change.
+    pub fn get_mut(&mut self, id: ProcessId) -> &mut ProcessRecord {
+        &mut self.records[id.0 as usize]
+    }
+
+    /// All processes.
+    pub fn iter(&self) -> impl Iterator<Item = (ProcessId, &ProcessRecord)> {
+        self.records.iter().enumerate().map(|(id, record)| (ProcessId(id as u32), record))
+    }
+
+    /// Processes remembered.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+}

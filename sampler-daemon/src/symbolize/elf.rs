@@ -1,0 +1,65 @@
+//! Names in ELF files that are held open, through blazesym.
+
+use blazesym::symbolize::source::{Elf, Source};
+use blazesym::symbolize::{CodeInfo, Input, Reason, Sym, Symbolized, Symbolizer};
+use sampler_common::profile::Line;
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
+
+/// Lines of file offsets in `file`, innermost inlined function first; none where nothing is known.
+///
+/// The file is opened by its descriptor: it may be deleted, and the process gone. Where its debug information
+/// cannot be read, its symbols are used.
+pub(super) fn lines(
+    symbolizer: &Symbolizer,
+    file: &File,
+    offsets: &[u64],
+) -> Vec<Option<Vec<Line>>> {
+    let mut found = ask(symbolizer, file, offsets, true);
+    let failed: Vec<usize> = (0..offsets.len()).filter(|at| found[*at].is_err()).collect();
+    if !failed.is_empty() {
+        let again: Vec<u64> = failed.iter().map(|at| offsets[*at]).collect();
+        for (at, answer) in failed.into_iter().zip(ask(symbolizer, file, &again, false)) {
+            found[at] = answer;
+        }
+    }
+    found.into_iter().map(|answer| answer.unwrap_or(None)).collect()
+}
+
+/// Debug information was there and could not be read.
+struct Unreadable;
+
+type Answer = Result<Option<Vec<Line>>, Unreadable>;
+
+fn ask(symbolizer: &Symbolizer, file: &File, offsets: &[u64], debug_syms: bool) -> Vec<Answer> {
+    let mut elf = Elf::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    elf.debug_syms = debug_syms;
+    match symbolizer.symbolize(&Source::Elf(elf), Input::FileOffset(offsets)) {
+        Ok(answers) if answers.len() == offsets.len() => answers
+            .into_iter()
+            .map(|answer| match answer {
+                Symbolized::Sym(symbol) => Ok(Some(lines_of(&symbol))),
+                Symbolized::Unknown(Reason::IgnoredError) => Err(Unreadable),
+                Symbolized::Unknown(_) => Ok(None),
+            })
+            .collect(),
+        _ => offsets.iter().map(|_| Err(Unreadable)).collect(),
+    }
+}
+
+/// blazesym lists inlined functions from the outermost to the innermost, behind the function that they are in.
+fn lines_of(symbol: &Sym<'_>) -> Vec<Line> {
+    let outer = line(&symbol.name, symbol.code_info.as_deref());
+    let inlined = symbol.inlined.iter().map(|it| line(&it.name, it.code_info.as_ref()));
+    let mut lines: Vec<Line> = std::iter::once(outer).chain(inlined).collect();
+    lines.reverse();
+    lines
+}
+
+fn line(function: &str, code: Option<&CodeInfo<'_>>) -> Line {
+    Line {
+        function: function.to_owned(),
+        file: code.map_or_else(String::new, |code| code.to_path().to_string_lossy().into_owned()),
+        line: code.and_then(|code| code.line).unwrap_or(0),
+    }
+}

@@ -1,0 +1,168 @@
+//! Perf maps: how JIT compilers name the code that they make.
+//!
+//! A text file of lines `START SIZE name`, both in hex; the name is the rest of the line and may hold anything.
+//! Code moves: where two lines overlap, the later one is right. Reference: `tools/perf/Documentation/jit-interface.txt`.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+
+/// Ranges held; at the bound the rest of the file is ignored.
+const MAX_RANGES: usize = 1 << 20;
+
+/// Bytes that are read at once.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// A line longer than this is skipped.
+const MAX_LINE_BYTES: usize = 64 * 1024;
+
+/// The names in a perf map, kept up to date with its file.
+#[derive(Debug, Default)]
+pub(super) struct PerfMap {
+    /// By start: end and name. Ranges do not overlap.
+    ranges: BTreeMap<u64, (u64, Arc<str>)>,
+    /// Bytes of the file that have been read, whole lines only.
+    read: u64,
+    /// Its size then.
+    size: u64,
+}
+
+impl PerfMap {
+    /// Reads what was added to the file since the last time; all of it if it became shorter.
+    pub(super) fn refresh(&mut self, file: &File) {
+        let Ok(size) = file.metadata().map(|metadata| metadata.len()) else { return };
+        if size == self.size {
+            return;
+        }
+        if size < self.read {
+            *self = PerfMap::default();
+        }
+        self.size = size;
+        let mut pending = Vec::new();
+        let mut chunk = vec![0; CHUNK_BYTES];
+        let mut position = self.read;
+        while let Ok(count @ 1..) = file.read_at(&mut chunk, position) {
+            position += count as u64;
+            pending.extend_from_slice(&chunk[..count]);
+            let whole = pending.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            self.read += whole as u64;
+            for line in pending.drain(..whole).as_slice().split(|byte| *byte == b'\n') {
+                self.line(line);
+            }
+            if pending.len() > MAX_LINE_BYTES {
+                self.read += pending.len() as u64;
+                pending.clear();
+            }
+        }
+    }
+
+    /// The name of the code at an address.
+    pub(super) fn find(&self, address: u64) -> Option<&Arc<str>> {
+        let (_, (end, name)) = self.ranges.range(..=address).next_back()?;
+        (address < *end).then_some(name)
+    }
+
+    fn line(&mut self, line: &[u8]) {
+        let Some((start, end, name)) = parse(line) else { return };
+        if self.ranges.len() < MAX_RANGES {
+            self.insert(start, end, Arc::from(name));
+        }
+    }
+
+    fn insert(&mut self, start: u64, end: u64, name: Arc<str>) {
+        // What is left of an older range before and behind the new one stays.
+        if let Some((_, older)) = self.ranges.range_mut(..start).next_back()
+            && older.0 > start
+        {
+            let (older_end, older_name) = older.clone();
+            older.0 = start;
+            if older_end > end {
+                self.ranges.insert(end, (older_end, older_name));
+            }
+        }
+        while let Some((&covered, _)) = self.ranges.range(start..end).next() {
+            if let Some((covered_end, covered_name)) = self.ranges.remove(&covered)
+                && covered_end > end
+            {
+                self.ranges.insert(end, (covered_end, covered_name));
+            }
+        }
+        self.ranges.insert(start, (end, name));
+    }
+}
+
+fn parse(line: &[u8]) -> Option<(u64, u64, String)> {
+    let line = String::from_utf8_lossy(line);
+    let (start, rest) = line.trim_start().split_once(' ')?;
+    let (size, name) = rest.trim_start().split_once(' ')?;
+    let hex = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
+    let start = hex(start)?;
+    let end = start.checked_add(hex(size)?)?;
+    let name = name.trim();
+    (end > start && !name.is_empty()).then(|| (start, end, name.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::io::{Seek as _, Write as _};
+
+    fn name(map: &PerfMap, address: u64) -> Option<&str> {
+        map.find(address).map(|name| &**name)
+    }
+
+    #[test]
+    fn reads_lines_as_they_are_written() {
+        let mut file = tempfile::tempfile().unwrap();
+        let mut map = PerfMap::default();
+        write!(file, "1000 10 JS:*hot fn t2.js:1:15\n0x1010 0x20 two\nrubbish\n2000 0 empty\n30")
+            .unwrap();
+        map.refresh(&file);
+        assert_eq!(name(&map, 0x1000), Some("JS:*hot fn t2.js:1:15"));
+        assert_eq!(name(&map, 0x100f), Some("JS:*hot fn t2.js:1:15"));
+        assert_eq!(name(&map, 0x1010), Some("two"));
+        assert_eq!(name(&map, 0x1030), None);
+        assert_eq!(name(&map, 0x2000), None);
+        // The rest of a line that was cut.
+        file.write_all(b"00 8 thr\xffee\n").unwrap();
+        map.refresh(&file);
+        assert_eq!(name(&map, 0x3007), Some("thr\u{fffd}ee"));
+        assert_eq!(name(&map, 0x1000), Some("JS:*hot fn t2.js:1:15"));
+        // Written anew.
+        file.set_len(0).unwrap();
+        file.rewind().unwrap();
+        file.write_all(b"5000 1 new\n").unwrap();
+        map.refresh(&file);
+        assert_eq!(name(&map, 0x1000), None);
+        assert_eq!(name(&map, 0x5000), Some("new"));
+    }
+
+    #[test]
+    fn an_overlong_line_does_not_stop_the_rest() {
+        let mut file = tempfile::tempfile().unwrap();
+        write!(file, "1000 10 {}\n2000 10 after\n", "x".repeat(3 * MAX_LINE_BYTES)).unwrap();
+        let mut map = PerfMap::default();
+        map.refresh(&file);
+        assert_eq!(name(&map, 0x2000), Some("after"));
+    }
+
+    proptest! {
+        /// The last line that covers an address names it.
+        #[test]
+        fn the_last_one_wins(lines in prop::collection::vec((0_u64..200, 1_u64..60), 0..60)) {
+            let mut map = PerfMap::default();
+            for (index, (start, size)) in lines.iter().enumerate() {
+                map.line(format!("{start:x} {size:x} n{index}").as_bytes());
+            }
+            for address in 0..270 {
+                let expected = lines
+                    .iter()
+                    .rposition(|(start, size)| (*start..start + size).contains(&address))
+                    .map(|index| format!("n{index}"));
+                prop_assert_eq!(name(&map, address), expected.as_deref());
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! What the unwinder needs of an ELF file, read piece by piece: binaries are never read whole.
+//!
+//! References: the ELF gABI, the LSB chapter on `.eh_frame` and `.eh_frame_hdr`.
+
+use object::elf::{
+    FileHeader64, NT_GNU_BUILD_ID, PF_X, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, ProgramHeader64,
+    SHT_NOBITS,
+};
+use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _};
+use object::read::{ReadCache, ReadCacheOps, ReadRef};
+use object::{LittleEndian, read};
+use std::fmt::Write as _;
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+
+const ENDIAN: LittleEndian = LittleEndian;
+type Header = FileHeader64<LittleEndian>;
+
+/// Reads at positions of its own: the file's position is shared by everyone who holds it.
+struct Positioned<'a> {
+    file: &'a File,
+    position: u64,
+}
+
+impl ReadCacheOps for Positioned<'_> {
+    fn len(&mut self) -> Result<u64, ()> {
+        self.file.metadata().map(|metadata| metadata.len()).map_err(drop)
+    }
+
+    fn seek(&mut self, position: u64) -> Result<u64, ()> {
+        self.position = position;
+        Ok(position)
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize, ()> {
+        let count = self.file.read_at(buffer, self.position).map_err(drop)?;
+        self.position += count as u64;
+        Ok(count)
+    }
+
+    fn read_exact(&mut self, buffer: &mut [u8]) -> Result<(), ()> {
+        self.file.read_exact_at(buffer, self.position).map_err(drop)?;
+        self.position += buffer.len() as u64;
+        Ok(())
+    }
+}
+
+/// A part of the file that is loaded to run.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    offset: u64,
+    size: u64,
+    address: u64,
+}
+
+/// Cheap facts of an ELF file: a few hundred bytes are read for them.
+#[derive(Clone, Debug)]
+pub(super) struct Headers {
+    /// GNU build id, lower-case hex, empty if there is none.
+    pub(super) build_id: String,
+    /// Lowest address of any loaded segment, as stated in the file (SVMA).
+    pub(super) base_svma: u64,
+    executable: Vec<Segment>,
+}
+
+impl Headers {
+    /// Reads them from a file; none if it is no 64-bit little-endian ELF file.
+    pub(super) fn of_file(file: &File) -> Option<Headers> {
+        headers(&ReadCache::new(Positioned { file, position: 0 })).ok()
+    }
+
+    /// Reads them from memory.
+    pub(super) fn of_bytes(bytes: &[u8]) -> Option<Headers> {
+        headers(bytes).ok()
+    }
+
+    /// Stated address of the byte at a file offset in an executable segment.
+    pub(super) fn svma(&self, offset: u64) -> Option<u64> {
+        let segment = self.executable.iter().find(|segment| {
+            // The kernel maps whole pages, so a mapping begins below an unaligned segment.
+            let first = segment.offset & !0xfff;
+            (first..segment.offset.saturating_add(segment.size)).contains(&offset)
+        })?;
+        Some(segment.address.wrapping_sub(segment.offset).wrapping_add(offset))
+    }
+}
+
+/// A section in the process's terms: where it says that it lies, and its bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Section {
+    pub(super) svma: Range<u64>,
+    pub(super) bytes: Arc<[u8]>,
+}
+
+/// The sections that unwinding by call frame information needs. Code is not among them: framehop reads
+/// instructions for Mach-O and PE only, `.eh_frame` is exact at every instruction.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sections {
+    pub(super) text_svma: Option<Range<u64>>,
+    pub(super) got_svma: Option<Range<u64>>,
+    pub(super) eh_frame: Option<Section>,
+    pub(super) eh_frame_hdr: Option<Section>,
+}
+
+impl Sections {
+    /// Reads them from a file; empty if there are none.
+    pub(super) fn of_file(file: &File) -> Sections {
+        sections(&ReadCache::new(Positioned { file, position: 0 })).unwrap_or_default()
+    }
+
+    /// Reads them from memory.
+    pub(super) fn of_bytes(bytes: &[u8]) -> Sections {
+        sections(bytes).unwrap_or_default()
+    }
+
+    /// Bytes held.
+    pub(super) fn size(&self) -> usize {
+        let bytes = |section: &Option<Section>| section.as_ref().map_or(0, |it| it.bytes.len());
+        bytes(&self.eh_frame) + bytes(&self.eh_frame_hdr)
+    }
+
+    /// Whether anyone but this object holds the bytes.
+    pub(super) fn is_shared(&self) -> bool {
+        self.eh_frame.as_ref().is_some_and(|section| Arc::strong_count(&section.bytes) > 1)
+    }
+}
+
+fn headers<'data>(data: impl ReadRef<'data>) -> read::Result<Headers> {
+    let header = Header::parse(data)?;
+    let segments = header.program_headers(ENDIAN, data)?;
+    let load = |segment: &&ProgramHeader64<LittleEndian>| segment.p_type(ENDIAN) == PT_LOAD;
+    Ok(Headers {
+        build_id: build_id(segments, data)?,
+        base_svma: segments.iter().filter(load).map(|it| it.p_vaddr(ENDIAN)).min().unwrap_or(0),
+        executable: segments
+            .iter()
+            .filter(load)
+            .filter(|segment| segment.p_flags(ENDIAN) & PF_X != 0)
+            .map(|segment| Segment {
+                offset: segment.p_offset(ENDIAN),
+                size: segment.p_filesz(ENDIAN),
+                address: segment.p_vaddr(ENDIAN),
+            })
+            .collect(),
+    })
+}
+
+fn build_id<'data>(
+    segments: &[ProgramHeader64<LittleEndian>],
+    data: impl ReadRef<'data>,
+) -> read::Result<String> {
+    for segment in segments.iter().filter(|segment| segment.p_type(ENDIAN) == PT_NOTE) {
+        let Some(mut notes) = segment.notes(ENDIAN, data)? else { continue };
+        while let Some(note) = notes.next()? {
+            if note.name() == b"GNU" && note.n_type(ENDIAN) == NT_GNU_BUILD_ID {
+                let mut hex = String::with_capacity(note.desc().len() * 2);
+                for byte in note.desc() {
+                    let _ = write!(hex, "{byte:02x}");
+                }
+                return Ok(hex);
+            }
+        }
+    }
+    Ok(String::new())
+}
+
+fn sections<'data>(data: impl ReadRef<'data>) -> read::Result<Sections> {
+    let header = Header::parse(data)?;
+    let mut found = by_name(header, data).unwrap_or_default();
+    if found.eh_frame.is_none() {
+        let segments = header.program_headers(ENDIAN, data)?;
+        (found.eh_frame_hdr, found.eh_frame) = by_segment(segments, data).unzip();
+    }
+    Ok(found)
+}
+
+fn by_name<'data>(header: &Header, data: impl ReadRef<'data>) -> read::Result<Sections> {
+    let table = header.sections(ENDIAN, data)?;
+    let mut found = Sections::default();
+    for section in table.iter() {
+        let address = section.sh_addr(ENDIAN);
+        let svma = address..address.saturating_add(section.sh_size(ENDIAN));
+        let bytes = || -> read::Result<Option<Section>> {
+            if section.sh_type(ENDIAN) == SHT_NOBITS {
+                // What `strip --only-keep-debug` leaves.
+                return Ok(None);
+            }
+            let bytes = Arc::from(section.data(ENDIAN, data)?);
+            Ok(Some(Section { svma: svma.clone(), bytes }))
+        };
+        match table.section_name(ENDIAN, section)? {
+            b".text" => found.text_svma = Some(svma),
+            b".got" => found.got_svma = Some(svma),
+            b".eh_frame" => found.eh_frame = bytes()?,
+            b".eh_frame_hdr" => found.eh_frame_hdr = bytes()?,
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+/// The same for files without section headers: PT_GNU_EH_FRAME is `.eh_frame_hdr`, which points at
+/// `.eh_frame`; that ends at the latest with its segment (and says itself where, by a zero length).
+fn by_segment<'data>(
+    segments: &[ProgramHeader64<LittleEndian>],
+    data: impl ReadRef<'data>,
+) -> Option<(Section, Section)> {
+    let index = segments.iter().find(|it| it.p_type(ENDIAN) == PT_GNU_EH_FRAME)?;
+    let bytes = index.data(ENDIAN, data).ok()?;
+    let address = index.p_vaddr(ENDIAN);
+    let start = eh_frame_pointer(bytes, address)?;
+    let segment = segments.iter().find(|it| {
+        let first = it.p_vaddr(ENDIAN);
+        let end = first.saturating_add(it.p_filesz(ENDIAN));
+        it.p_type(ENDIAN) == PT_LOAD && (first..end).contains(&start)
+    })?;
+    let end = segment.p_vaddr(ENDIAN).saturating_add(segment.p_filesz(ENDIAN));
+    let offset = segment.p_offset(ENDIAN) + (start - segment.p_vaddr(ENDIAN));
+    let eh_frame = data.read_bytes_at(offset, end - start).ok()?;
+    Some((
+        Section { svma: address..address + bytes.len() as u64, bytes: Arc::from(bytes) },
+        Section { svma: start..end, bytes: Arc::from(eh_frame) },
+    ))
+}
+
+/// `eh_frame_ptr` of `.eh_frame_hdr`, in the one encoding that linkers write: DW_EH_PE_pcrel | sdata4.
+fn eh_frame_pointer(bytes: &[u8], address: u64) -> Option<u64> {
+    let (&[1, 0x1b, _, _], rest) = bytes.split_first_chunk::<4>()? else { return None };
+    let relative = i32::from_le_bytes(*rest.first_chunk()?);
+    address.checked_add(4)?.checked_add_signed(i64::from(relative))
+}

@@ -1,0 +1,94 @@
+//! The executable mappings of one process, by address.
+
+use super::module::{ModuleId, Modules};
+use crate::target::mappings::{self, Backing, Mapping};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+
+/// A vdso larger than this is not one (it is two pages, four on the newest kernels).
+const MAX_VDSO_BYTES: u64 = 1 << 20;
+
+/// What runs in a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Code {
+    /// Code of a file or of the vdso.
+    Module(ModuleId),
+    /// Code of a JIT compiler.
+    Jit,
+    /// The kernel's uprobe trampoline.
+    Trampoline,
+}
+
+/// An executable mapping.
+#[derive(Clone, Debug)]
+pub(super) struct Region {
+    pub(super) mapping: Mapping,
+    pub(super) code: Code,
+    /// Whether the unwinder already knows it.
+    pub(super) loaded: bool,
+    /// Whether it has call frame information (known once it is loaded).
+    pub(super) has_cfi: bool,
+}
+
+/// The executable mappings of one process, sorted by address.
+#[derive(Debug, Default)]
+pub(super) struct Regions(Vec<Region>);
+
+impl Regions {
+    /// Reads them; those that were known and have not changed are taken over from `self`.
+    pub(super) fn reread(&self, pid: u32, modules: &mut Modules) -> io::Result<Regions> {
+        let mut regions = Vec::with_capacity(self.0.len());
+        for mapping in mappings::read(pid)? {
+            if !mapping.executable {
+                continue;
+            }
+            let code = match self.find(mapping.start) {
+                Some(known) if known.mapping == mapping => known.code,
+                _ => code(pid, &mapping, modules),
+            };
+            regions.push(Region { mapping, code, loaded: false, has_cfi: false });
+        }
+        regions.sort_unstable_by_key(|region| region.mapping.start);
+        Ok(Regions(regions))
+    }
+
+    /// The region that holds an address.
+    pub(super) fn find(&self, address: u64) -> Option<&Region> {
+        self.index(address).map(|index| &self.0[index])
+    }
+
+    /// The same, to be changed.
+    pub(super) fn find_mut(&mut self, address: u64) -> Option<&mut Region> {
+        self.index(address).map(|index| &mut self.0[index])
+    }
+
+    fn index(&self, address: u64) -> Option<usize> {
+        let index = self.0.partition_point(|it| it.mapping.start <= address).checked_sub(1)?;
+        (address < self.0[index].mapping.end).then_some(index)
+    }
+}
+
+fn code(pid: u32, mapping: &Mapping, modules: &mut Modules) -> Code {
+    match &mapping.backing {
+        Backing::Uprobes => Code::Trampoline,
+        Backing::Vdso => Code::Module(match read_vdso(pid, mapping) {
+            Some(bytes) => modules.vdso(&bytes),
+            None => ModuleId::UNKNOWN,
+        }),
+        // Shared memory and memfds that JIT compilers map twice have an inode, but no ELF file: they are
+        // files all the same, and get no names.
+        Backing::File(_) => Code::Module(modules.file(pid, mapping)),
+        Backing::Anonymous => Code::Jit,
+        // `[vsyscall]` and the like.
+        Backing::Other(_) => Code::Module(ModuleId::UNKNOWN),
+    }
+}
+
+fn read_vdso(pid: u32, mapping: &Mapping) -> Option<Vec<u8>> {
+    let size = mapping.end.checked_sub(mapping.start).filter(|size| *size <= MAX_VDSO_BYTES)?;
+    let mut bytes = vec![0; usize::try_from(size).ok()?];
+    let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
+    memory.read_exact_at(&mut bytes, mapping.start).ok()?;
+    Some(bytes)
+}

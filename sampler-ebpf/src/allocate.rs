@@ -1,0 +1,183 @@
+//! An allocating function is called: charge the countdown, keep the exact totals, and say whether
+//! this call's return matters.
+
+use crate::atomic::{self, KernelRandom, MapCell};
+use crate::registers::Call;
+use crate::{filter, live, maps, record, settings};
+use sampler_common::counters::Outcome;
+use sampler_common::limits::{CLASSES, FOLLOW_BYTES};
+use sampler_common::sampling::{self, Rate, Trial};
+use sampler_common::wire::{LiveEntry, LiveKey, Pending, ProcessConfig, ProcessTotals, Role, Space};
+
+/// Value of an entry program: the return probe of this call does not run.
+const SKIP: u32 = 1;
+/// Value of an entry program: it runs.
+const FOLLOW: u32 = 0;
+
+/// A call that asks for memory.
+struct Request {
+    slot: u32,
+    role: u8,
+    size: u64,
+    /// Followed to its return even when not sampled.
+    follow: bool,
+    /// `out` of `posix_memalign`, `old` of `realloc`, else 0.
+    argument: u64,
+}
+
+/// An allocating function is called.
+#[inline(always)]
+pub fn enter(call: &Call) -> u32 {
+    let cookie = call.cookie();
+    let slot = cookie.slot();
+    if cookie.role() == Role::Malloc as u8 {
+        let size = call.argument0();
+        return charge(
+            call,
+            Request { slot, role: Role::Malloc as u8, size, follow: size >= FOLLOW_BYTES, argument: 0 },
+        );
+    }
+    other(call, slot, cookie.role())
+}
+
+#[inline(always)]
+fn other(call: &Call, slot: u32, role: u8) -> u32 {
+    let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return SKIP };
+    let (first, second) = (call.argument0(), call.argument1());
+    let mut request = Request { slot, role, size: second, follow: true, argument: 0 };
+    match Role::from_number(role) {
+        Some(Role::Calloc) => {
+            let Some(size) = sampling::product(first, second) else {
+                live::count(totals, Outcome::Refused);
+                return SKIP;
+            };
+            request.size = size;
+            request.follow = request.size >= FOLLOW_BYTES;
+        }
+        Some(Role::Realloc) => {
+            // realloc(NULL, n) calls malloc, realloc(p, 0) calls free: those probes see it.
+            if first == 0 || second == 0 {
+                return nested(call, totals);
+            }
+            request.argument = first;
+            request.follow = second >= FOLLOW_BYTES;
+        }
+        Some(Role::AlignedAlloc) => {
+            // Alignments that malloc has anyway are left to it.
+            if first <= 16 {
+                return nested(call, totals);
+            }
+        }
+        Some(Role::PosixMemalign) => {
+            if second <= 16 {
+                return nested(call, totals);
+            }
+            request.argument = first;
+            request.size = call.argument2();
+        }
+        _ => return SKIP,
+    }
+    charge(call, request)
+}
+
+/// The call is left to the function that it calls. If its own return is hijacked all the same, the
+/// inner call's stack shows the trampoline: keep what belongs there.
+#[inline(always)]
+fn nested(call: &Call, totals: *mut ProcessTotals) -> u32 {
+    live::count(totals, Outcome::Nested);
+    if settings::returns_always() != 0 {
+        record::keep_return_address(call, totals);
+    }
+    SKIP
+}
+
+#[inline(always)]
+fn charge(call: &Call, request: Request) -> u32 {
+    let Some(process) = maps::PROCESSES.get_ptr(request.slot) else { return SKIP };
+    let Some(totals) = maps::TOTALS.get_ptr_mut(request.slot) else { return SKIP };
+    let class = sampling::class(request.size) & (CLASSES - 1);
+    // SAFETY: a field of a map value, the index masked to its length.
+    let rate = Rate::from_raw(unsafe { core::ptr::read_volatile(&raw const (*process).rates[class]) });
+    // SAFETY: a field of a map value.
+    let countdown = MapCell(unsafe { &raw mut (*totals).countdown });
+    let trial = sampling::trial(&countdown, rate.charge(request.size), &mut KernelRandom);
+    // A realloc of a sampled block matters whatever its new size.
+    let moves_sample = request.argument != 0
+        && request.role == Role::Realloc as u8
+        && settings::track_live() != 0
+        && filter::may_hold(request.argument, request.slot);
+    match trial {
+        Trial::Miss if !request.follow && !moves_sample => {
+            tally(totals, class, request.size);
+            SKIP
+        }
+        Trial::Miss => follow(call, &request, process, totals, 0, 0),
+        Trial::Hit { rest } => follow(call, &request, process, totals, rate.raw(), rest),
+    }
+}
+
+/// Adds an allocation that happened to the exact totals.
+#[inline(always)]
+pub fn tally(totals: *mut ProcessTotals, class: usize, size: u64) {
+    // SAFETY: fields of a map value, the index masked to their length.
+    let (objects, bytes) = unsafe {
+        (
+            &raw mut (*totals).objects[class & (CLASSES - 1)],
+            &raw mut (*totals).bytes[class & (CLASSES - 1)],
+        )
+    };
+    atomic::add(objects, 1);
+    atomic::add(bytes, size);
+}
+
+#[inline(always)]
+fn follow(
+    call: &Call,
+    request: &Request,
+    process: *const ProcessConfig,
+    totals: *mut ProcessTotals,
+    rate: u64,
+    rest: u64,
+) -> u32 {
+    // SAFETY: a field of a map value.
+    let generation = unsafe { core::ptr::read_volatile(&raw const (*process).generation) };
+    let space = Space { slot: request.slot, generation };
+    let mut pending = Pending {
+        size: request.size,
+        rate,
+        offset: if rate == 0 { 0 } else { sampling::offset(rest, rate, request.size) },
+        argument: request.argument,
+        function: call.function(),
+        old: LiveEntry { sample: 0, size: 0, rate: 0, time_ns: 0, flags: 0 },
+        space,
+        role: request.role as u32,
+        pad: 0,
+    };
+    if request.role == Role::Realloc as u8 && settings::track_live() != 0 {
+        // The old block leaves the live set before the allocator can give its address to another
+        // thread; it is put back if the call fails.
+        if let Some(old) = live::remove(&LiveKey { pointer: request.argument, space }) {
+            pending.old = old;
+        } else if rate == 0 && request.size < FOLLOW_BYTES {
+            // The filter was wrong: an ordinary call after all.
+            tally(totals, sampling::class(request.size), request.size);
+            return SKIP;
+        }
+    }
+    let key = call.pending_key(call.sp());
+    if maps::PENDING.insert(&key, &pending, 0).is_err() {
+        live::count(totals, Outcome::PendingFull);
+        // Nearly every call succeeds: it counts, and its sample is weighed without a stack.
+        tally(totals, sampling::class(request.size), request.size);
+        if rate != 0 {
+            record::lost(&pending, totals);
+        }
+        if pending.old.sample != 0 {
+            // Nearly every realloc succeeds; its old block is over.
+            live::count(totals, Outcome::Freed);
+            record::freed(space, pending.old.sample, totals);
+        }
+        return SKIP;
+    }
+    FOLLOW
+}

@@ -1,0 +1,58 @@
+//! Atomic operations on map memory.
+//!
+//! `core::sync::atomic` has no fetch operations on this target, and LLVM's backend miscompiles the
+//! relaxed ones whose result is used (it drops the fetch and takes the addend for the old value).
+//! Every operation here is sequentially consistent; the build checks the object for the mistake.
+
+use core::intrinsics::{AtomicOrdering, atomic_xadd, atomic_xchg};
+use sampler_common::sampling;
+
+/// Adds to a counter; the old value is not wanted.
+#[inline(always)]
+pub fn add(target: *mut u64, amount: u64) {
+    fetch_add(target, amount);
+}
+
+/// Adds and returns the value before.
+#[inline(always)]
+pub fn fetch_add(target: *mut u64, amount: u64) -> u64 {
+    // SAFETY: callers pass pointers into map values, which the verifier has bounds-checked.
+    unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(target, amount) }
+}
+
+/// Adds to a 32-bit counter and returns the value before.
+#[inline(always)]
+pub fn fetch_add_u32(target: *mut u32, amount: u32) -> u32 {
+    // SAFETY: as in `fetch_add`.
+    unsafe { atomic_xadd::<u32, u32, { AtomicOrdering::SeqCst }>(target, amount) }
+}
+
+/// The countdown's cell in map memory.
+pub struct MapCell(pub *mut i64);
+
+impl sampling::Cell for MapCell {
+    #[inline(always)]
+    fn fetch_sub(&self, amount: i64) -> i64 {
+        fetch_add(self.0.cast(), amount.wrapping_neg() as u64) as i64
+    }
+
+    #[inline(always)]
+    fn swap(&self, value: i64) -> i64 {
+        // SAFETY: as in `fetch_add`.
+        unsafe { atomic_xchg::<u64, { AtomicOrdering::SeqCst }>(self.0.cast(), value as u64) as i64 }
+    }
+}
+
+/// The kernel's generator: two 32-bit draws.
+pub struct KernelRandom;
+
+impl sampling::Random for KernelRandom {
+    #[inline(always)]
+    fn next(&mut self) -> u64 {
+        // SAFETY: the helper has no preconditions.
+        let high = unsafe { aya_ebpf::helpers::bpf_get_prandom_u32() } as u64;
+        // SAFETY: as above.
+        let low = unsafe { aya_ebpf::helpers::bpf_get_prandom_u32() } as u64;
+        high << 32 | low
+    }
+}

@@ -1,0 +1,127 @@
+//! A followed call returns: was something allocated, and where?
+
+use crate::live::{self, Inserted};
+use crate::registers::Call;
+use crate::{allocate, maps, record, settings};
+use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_user};
+use sampler_common::counters::Outcome;
+use sampler_common::sampling;
+use crate::record::Sampled;
+use sampler_common::wire::{LiveEntry, LiveKey, Pending, ProcessTotals, RecordKind, Role};
+
+/// An allocating function returns.
+#[inline(always)]
+pub fn leave(call: &Call) {
+    // The return has popped its slot.
+    let key = call.pending_key(call.sp().wrapping_sub(8));
+    if settings::returns_always() != 0 {
+        record::forget_return_address(&key);
+    }
+    // SAFETY: copied at once; the key is this thread's own.
+    let Some(pending) = (unsafe { maps::PENDING.get(&key) }).copied() else { return };
+    if maps::PENDING.remove(&key).is_err() {
+        return;
+    }
+    let Some(totals) = maps::TOTALS.get_ptr_mut(pending.space.slot) else { return };
+    let Some(process) = maps::PROCESSES.get_ptr(pending.space.slot) else { return };
+    // SAFETY: a field of a map value.
+    if unsafe { core::ptr::read_volatile(&raw const (*process).generation) } != pending.space.generation {
+        live::count(totals, Outcome::StaleReturn);
+        return;
+    }
+    match block(call, &pending, totals) {
+        Some(pointer) => succeeded(call, &pending, pointer, totals),
+        None => failed(&pending, totals),
+    }
+}
+
+/// The block that the call has returned, if it has.
+#[inline(always)]
+fn block(call: &Call, pending: &Pending, totals: *mut ProcessTotals) -> Option<u64> {
+    let result = call.result();
+    if pending.role != Role::PosixMemalign as u32 {
+        return (result != 0).then_some(result);
+    }
+    if result as u32 != 0 {
+        return None;
+    }
+    // SAFETY: reads user memory, and may fail.
+    match unsafe { bpf_probe_read_user(pending.argument as *const u64) } {
+        Ok(pointer) => Some(pointer),
+        Err(_) => {
+            live::count(totals, Outcome::ReadFault);
+            None
+        }
+    }
+}
+
+#[inline(always)]
+fn failed(pending: &Pending, totals: *mut ProcessTotals) {
+    live::count(totals, Outcome::Failed);
+    if pending.old.sample == 0 {
+        return;
+    }
+    // A failed realloc leaves the old block as it was.
+    let key = LiveKey { pointer: pending.argument, space: pending.space };
+    match live::insert(&key, &pending.old) {
+        Inserted::Yes | Inserted::High => live::count(totals, Outcome::Restored),
+        Inserted::Full | Inserted::Replaced(_) => live::count(totals, Outcome::RestoreFailed),
+    }
+}
+
+#[inline(always)]
+fn succeeded(call: &Call, pending: &Pending, pointer: u64, totals: *mut ProcessTotals) {
+    allocate::tally(totals, sampling::class(pending.size), pending.size);
+    if pending.old.sample != 0 {
+        live::count(totals, Outcome::Freed);
+        record::freed(pending.space, pending.old.sample, totals);
+    }
+    if pending.rate != 0 {
+        sample(call, pending, pointer, totals);
+    }
+}
+
+#[inline(always)]
+fn sample(call: &Call, pending: &Pending, pointer: u64, totals: *mut ProcessTotals) {
+    let sample = live::next_sample();
+    // SAFETY: the helper has no preconditions.
+    let time_ns = unsafe { bpf_ktime_get_ns() };
+    let key = LiveKey { pointer, space: pending.space };
+    let is_live = settings::track_live() != 0
+        && hold(
+            &key,
+            &LiveEntry { sample, size: pending.size, rate: pending.rate, time_ns, flags: 0 },
+            totals,
+        );
+    let sampled = Sampled { sample, pointer, time_ns, is_live };
+    if record::allocated(call, pending, &sampled) {
+        live::count(totals, Outcome::Sampled);
+        return;
+    }
+    live::count(totals, Outcome::RingFull);
+    record::lost(pending, totals);
+    if is_live {
+        live::mark_stack_lost(&key, sample);
+    }
+}
+
+/// Enters the sample in the live set; whether it is there now.
+#[inline(always)]
+fn hold(key: &LiveKey, entry: &LiveEntry, totals: *mut ProcessTotals) -> bool {
+    match live::insert(key, entry) {
+        Inserted::Yes => true,
+        Inserted::High => {
+            record::event(RecordKind::LiveHigh, key.space, totals, Outcome::EventRingFull);
+            true
+        }
+        Inserted::Full => {
+            live::count(totals, Outcome::LiveFull);
+            false
+        }
+        Inserted::Replaced(old) => {
+            live::count(totals, Outcome::LiveReplaced);
+            record::freed(key.space, old, totals);
+            true
+        }
+    }
+}

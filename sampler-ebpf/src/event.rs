@@ -1,0 +1,20 @@
+//! Process events.
+
+use crate::{atomic, maps, record};
+use aya_ebpf::cty::c_void;
+use aya_ebpf::helpers::bpf_get_current_pid_tgid;
+use sampler_common::counters::Outcome;
+use sampler_common::wire::{RecordKind, Space};
+
+/// `execve`: a new program image; every block of the old one is gone.
+#[inline(always)]
+pub fn exec(_context: *mut c_void) {
+    let pid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    // SAFETY: copied at once; slots of a process do not change while it lives.
+    let Some(slot) = (unsafe { maps::TARGETS.get(pid) }).copied() else { return };
+    let Some(process) = maps::PROCESSES.get_ptr_mut(slot) else { return };
+    // SAFETY: a field of a map value.
+    let generation = atomic::fetch_add_u32(unsafe { &raw mut (*process).generation }, 1) + 1;
+    let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return };
+    record::event(RecordKind::Exec, Space { slot, generation }, totals, Outcome::EventRingFull);
+}

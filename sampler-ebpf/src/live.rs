@@ -1,0 +1,100 @@
+//! The live set: which sampled blocks are held. It is the truth; the daemon's picture is repaired from it.
+
+use crate::{atomic, filter, maps, settings};
+use sampler_common::counters::Outcome;
+use sampler_common::wire::{KernelState, LiveEntry, LiveKey, ProcessTotals, STACK_LOST};
+
+const NOEXIST: u64 = 1;
+const ANY: u64 = 0;
+const EEXIST: i32 = -17;
+
+#[inline(always)]
+fn state() -> Option<*mut KernelState> {
+    maps::STATE.get_ptr_mut(0)
+}
+
+/// Counts an outcome of a process.
+#[inline(always)]
+pub fn count(totals: *mut ProcessTotals, outcome: Outcome) {
+    // SAFETY: a field of a map value; the index is a constant below the array's length.
+    let counter = unsafe { &raw mut (*totals).outcomes[outcome as usize] };
+    atomic::add(counter, 1);
+}
+
+/// A number for the next sample, never 0.
+#[inline(always)]
+pub fn next_sample() -> u64 {
+    match state() {
+        // SAFETY: a field of a map value.
+        Some(state) => atomic::fetch_add(unsafe { &raw mut (*state).sequence }, 1) + 1,
+        None => u64::MAX,
+    }
+}
+
+/// How an insertion went.
+pub enum Inserted {
+    /// It is in the live set, and the set has just become as full as the daemon wants to know.
+    High,
+    /// It is in the live set.
+    Yes,
+    /// The set is full.
+    Full,
+    /// It replaced another sample at the same address: the free in between was missed.
+    Replaced(u64),
+}
+
+/// Enters a sampled block.
+#[inline(always)]
+pub fn insert(key: &LiveKey, entry: &LiveEntry) -> Inserted {
+    filter::enter(key.pointer, key.space.slot);
+    match maps::LIVE.insert(key, entry, NOEXIST) {
+        Ok(()) => {
+            let before = match state() {
+                // SAFETY: a field of a map value.
+                Some(state) => atomic::fetch_add(unsafe { &raw mut (*state).live }, 1),
+                None => 0,
+            };
+            if before + 1 == settings::live_high() { Inserted::High } else { Inserted::Yes }
+        }
+        Err(EEXIST) => {
+            // The entry that is there has its place in the filter already.
+            filter::leave(key.pointer, key.space.slot);
+            // SAFETY: only copied from, and checked by the sample's number afterwards.
+            let old = unsafe { maps::LIVE.get(key) }.map_or(0, |old| old.sample);
+            match maps::LIVE.insert(key, entry, ANY) {
+                Ok(()) => Inserted::Replaced(old),
+                Err(_) => Inserted::Full,
+            }
+        }
+        Err(_) => {
+            filter::leave(key.pointer, key.space.slot);
+            Inserted::Full
+        }
+    }
+}
+
+/// Notes at a live entry that the record with its stack was lost.
+#[inline(always)]
+pub fn mark_stack_lost(key: &LiveKey, sample: u64) {
+    let Some(entry) = maps::LIVE.get_ptr_mut(key) else { return };
+    // SAFETY: fields of a map value; if the entry is another sample's by now, it is left alone.
+    unsafe {
+        if (*entry).sample == sample {
+            (*entry).flags = STACK_LOST;
+        }
+    }
+}
+
+/// Takes a block out of the live set; exactly one of several callers gets it.
+#[inline(always)]
+pub fn remove(key: &LiveKey) -> Option<LiveEntry> {
+    // SAFETY: copied at once; whether the copy counts is decided by the removal below.
+    let entry = unsafe { *maps::LIVE.get(key)? };
+    maps::LIVE.remove(key).ok()?;
+    filter::leave(key.pointer, key.space.slot);
+    if let Some(state) = state() {
+        // SAFETY: a field of a map value.
+        atomic::add(unsafe { &raw mut (*state).live }, 1u64.wrapping_neg());
+    }
+    Some(entry)
+}

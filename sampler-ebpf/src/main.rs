@@ -1,0 +1,86 @@
+//! The eBPF program: sees every call of the malloc family, samples a few of them.
+//!
+//! One file for each half of a call: [`allocate`] (entry), [`complete`] (return), [`release`] (free),
+//! [`record`] (what goes to user space), [`event`] (process events). The decision which call is
+//! sampled is `sampler_common::sampling`, the code that the property tests run.
+//!
+//! Programs on uprobes are preemptible on most kernels: whatever two calls on one CPU may share
+//! is changed by atomic operations only, and records are built in reserved ring space, never in
+//! per-CPU scratch memory.
+#![no_std]
+#![no_main]
+#![allow(internal_features)]
+#![feature(core_intrinsics)]
+
+mod allocate;
+mod atomic;
+mod complete;
+mod event;
+mod filter;
+mod live;
+mod maps;
+mod record;
+mod registers;
+mod release;
+mod settings;
+mod snapshot;
+
+use aya_ebpf::cty::c_void;
+use registers::Call;
+
+// The `#[uprobe]` macro throws the return value away, and the value decides whether the return
+// probe runs; hence entry points by hand.
+
+/// Entry and return of an allocating function under a session link: 1 at entry skips the return.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "uprobe")]
+pub extern "C" fn alloc_session(context: *mut c_void) -> u32 {
+    let call = Call::new(context);
+    if call.is_entry() {
+        return allocate::enter(&call);
+    }
+    complete::leave(&call);
+    0
+}
+
+/// Entry of an allocating function where the return has a probe of its own.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "uprobe")]
+pub extern "C" fn alloc_entry(context: *mut c_void) -> u32 {
+    allocate::enter(&Call::new(context));
+    0
+}
+
+/// Return of an allocating function.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "uretprobe")]
+pub extern "C" fn alloc_return(context: *mut c_void) -> u32 {
+    complete::leave(&Call::new(context));
+    0
+}
+
+/// Entry of a freeing function.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "uprobe")]
+pub extern "C" fn free_entry(context: *mut c_void) -> u32 {
+    release::enter(&Call::new(context));
+    0
+}
+
+/// `sched_process_exec(struct task_struct *, pid_t, struct linux_binprm *)`
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "raw_tracepoint/sched_process_exec")]
+pub extern "C" fn process_exec(context: *mut c_void) -> u32 {
+    event::exec(context);
+    0
+}
+
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo) -> ! {
+    // The verifier rejects a program that could get here, so none can.
+    loop {}
+}
+
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

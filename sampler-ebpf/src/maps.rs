@@ -1,0 +1,57 @@
+//! The maps, with their bounds. The daemon overrides sizes before it loads the program.
+
+use aya_ebpf::macros::map;
+use aya_ebpf::maps::{Array, HashMap, PerCpuArray, RingBuf};
+use sampler_common::limits::{DEFAULT_MAX_LIVE, MAX_LOST_CELLS, MAX_PENDING, MAX_PROCESSES};
+use sampler_common::wire::{
+    KernelState, LiveEntry, LiveKey, LostCell, LostKey, Pending, PendingKey, ProcessConfig,
+    ProcessTotals,
+};
+
+/// The daemon reads and writes the map's memory directly, with atomic operations.
+const MMAPABLE: u32 = 1 << 10;
+/// Memory is taken when an entry is made.
+const NO_PREALLOC: u32 = 1;
+
+/// Rates and state of each process slot.
+#[map]
+pub static PROCESSES: Array<ProcessConfig> = Array::with_max_entries(MAX_PROCESSES, MMAPABLE);
+
+/// Exact totals, outcomes and the countdown of each process slot, per CPU.
+#[map]
+pub static TOTALS: PerCpuArray<ProcessTotals> = PerCpuArray::with_max_entries(MAX_PROCESSES, 0);
+
+/// What all processes share.
+#[map]
+pub static STATE: Array<KernelState> = Array::with_max_entries(1, MMAPABLE);
+
+/// Slots by process id, for events that carry no cookie.
+#[map]
+pub static TARGETS: HashMap<u32, u32> = HashMap::with_max_entries(MAX_PROCESSES, 0);
+
+/// Calls between entry and return.
+#[map]
+pub static PENDING: HashMap<PendingKey, Pending> = HashMap::with_max_entries(MAX_PENDING, 0);
+
+/// Outer calls whose return address the kernel has hijacked while their inner call is sampled:
+/// thread → (return slot, return address).
+#[map]
+pub static HIJACKED: HashMap<u64, [u64; 2]> = HashMap::with_max_entries(MAX_PENDING, NO_PREALLOC);
+
+/// The live set.
+#[map]
+pub static LIVE: HashMap<LiveKey, LiveEntry> =
+    HashMap::with_max_entries(DEFAULT_MAX_LIVE, NO_PREALLOC);
+
+/// Counters in front of the live set, 16 to a cache line: most frees end here.
+#[map]
+pub static FILTER: Array<[u32; 16]> = Array::with_max_entries(1 << 12, MMAPABLE);
+
+/// Samples whose record was lost.
+#[map]
+pub static LOST: HashMap<LostKey, LostCell> =
+    HashMap::with_max_entries(MAX_LOST_CELLS, NO_PREALLOC);
+
+/// Records to the daemon.
+#[map]
+pub static RING: RingBuf = RingBuf::with_byte_size(16 << 20, 0);

@@ -1,0 +1,179 @@
+//! What goes to user space: ring records, and what is kept of those that find no room.
+
+use crate::registers::Call;
+use crate::{atomic, live, maps, settings, snapshot};
+use aya_ebpf::bindings::{BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP};
+use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_user, bpf_ringbuf_query};
+use core::mem::MaybeUninit;
+use sampler_common::counters::Outcome;
+use sampler_common::limits::SNAPSHOT_TIERS;
+use sampler_common::sampling::size_bucket;
+use sampler_common::wire::{
+    AllocationRecord, EventRecord, FreeRecord, LostCell, LostKey, Pending, PendingKey,
+    ProcessTotals, RecordKind, Space,
+};
+
+/// What is known of a sample besides its pending call.
+pub struct Sampled {
+    /// Its number.
+    pub sample: u64,
+    /// The block's address.
+    pub pointer: u64,
+    /// When it was allocated.
+    pub time_ns: u64,
+    /// Whether it is in the live set.
+    pub is_live: bool,
+}
+
+/// Wakes the daemon only when much is waiting; it looks by itself every few milliseconds.
+#[inline(always)]
+fn wakeup() -> u64 {
+    const AVAILABLE_DATA: u64 = 0;
+    // SAFETY: the map is a ring buffer.
+    let waiting = unsafe { bpf_ringbuf_query((&raw const maps::RING).cast_mut().cast(), AVAILABLE_DATA) };
+    if waiting >= settings::wake_bytes() {
+        BPF_RB_FORCE_WAKEUP as u64
+    } else {
+        BPF_RB_NO_WAKEUP as u64
+    }
+}
+
+/// Sends a sampled allocation with its stack; false if the ring has no room.
+#[inline(always)]
+pub fn allocated(call: &Call, pending: &Pending, sampled: &Sampled) -> bool {
+    if settings::frame_pointers() != 0 {
+        return emit::<{ snapshot::FRAME_BYTES }>(call, pending, sampled, RecordKind::AllocationFrames);
+    }
+    let kind = RecordKind::AllocationSnapshot;
+    match snapshot::tier(call.sp()) {
+        0 => emit::<{ SNAPSHOT_TIERS[0] }>(call, pending, sampled, kind),
+        1 => emit::<{ SNAPSHOT_TIERS[1] }>(call, pending, sampled, kind),
+        2 => emit::<{ SNAPSHOT_TIERS[2] }>(call, pending, sampled, kind),
+        3 => emit::<{ SNAPSHOT_TIERS[3] }>(call, pending, sampled, kind),
+        _ => emit::<{ SNAPSHOT_TIERS[4] }>(call, pending, sampled, kind),
+    }
+}
+
+#[repr(C)]
+struct WithStack<const N: usize> {
+    header: AllocationRecord,
+    stack: [u8; N],
+}
+
+#[inline(always)]
+fn emit<const N: usize>(call: &Call, pending: &Pending, sampled: &Sampled, kind: RecordKind) -> bool {
+    let Some(mut entry) = maps::RING.reserve::<WithStack<N>>(0) else { return false };
+    let record: *mut WithStack<N> = MaybeUninit::as_mut_ptr(&mut entry);
+    // SAFETY: a field of the reserved record.
+    let stack = unsafe { &raw mut (*record).stack }.cast::<u8>();
+    let stack_bytes = match kind {
+        RecordKind::AllocationFrames => snapshot::walk::<N>(call, stack),
+        _ => snapshot::copy::<N>(call.sp(), stack),
+    };
+    let thread = call.thread();
+    // SAFETY: copied at once; the key is this thread's own.
+    let [hijacked_slot, hijacked_ip] =
+        if settings::returns_always() == 0 { [0, 0] } else { unsafe { maps::HIJACKED.get(thread) }.copied().unwrap_or([0, 0]) };
+    let header = AllocationRecord {
+        kind: kind as u32,
+        stack_bytes,
+        space: pending.space,
+        role: pending.role,
+        tid: thread as u32,
+        sample: sampled.sample,
+        time_ns: sampled.time_ns,
+        pointer: sampled.pointer,
+        size: pending.size,
+        rate: pending.rate,
+        offset: pending.offset,
+        function: pending.function,
+        ip: call.ip(),
+        sp: call.sp(),
+        bp: call.bp(),
+        hijacked_slot,
+        hijacked_ip,
+        live: sampled.is_live as u32,
+        pad: 0,
+    };
+    // SAFETY: a field of the reserved record.
+    unsafe { (&raw mut (*record).header).write(header) };
+    entry.submit(wakeup());
+    true
+}
+
+/// Sends the end of a sampled block.
+#[inline(always)]
+pub fn freed(space: Space, sample: u64, totals: *mut ProcessTotals) {
+    let Some(mut entry) = maps::RING.reserve::<FreeRecord>(0) else {
+        live::count(totals, Outcome::FreeRingFull);
+        return;
+    };
+    // SAFETY: the helper has no preconditions.
+    let time_ns = unsafe { bpf_ktime_get_ns() };
+    entry.write(FreeRecord { kind: RecordKind::Free as u32, pad: 0, space, sample, time_ns });
+    entry.submit(wakeup());
+}
+
+/// Sends an event, and wakes the daemon for it.
+#[inline(always)]
+pub fn event(kind: RecordKind, space: Space, totals: *mut ProcessTotals, full: Outcome) {
+    let Some(mut entry) = maps::RING.reserve::<EventRecord>(0) else {
+        live::count(totals, full);
+        return;
+    };
+    // SAFETY: the helper has no preconditions.
+    let time_ns = unsafe { bpf_ktime_get_ns() };
+    entry.write(EventRecord { kind: kind as u32, pad: 0, space, time_ns });
+    entry.submit(BPF_RB_FORCE_WAKEUP as u64);
+}
+
+/// Keeps what is needed to weigh a sample whose record found no room.
+#[inline(always)]
+pub fn lost(pending: &Pending, totals: *mut ProcessTotals) {
+    let key = LostKey {
+        rate: pending.rate,
+        slot: pending.space.slot,
+        bucket: size_bucket(pending.size),
+    };
+    if !add_lost(&key, pending.size) {
+        let first = LostCell { samples: 1, bytes: pending.size };
+        // Another CPU may have made the cell meanwhile.
+        if maps::LOST.insert(&key, &first, 1).is_err() && !add_lost(&key, pending.size) {
+            live::count(totals, Outcome::LostCellsFull);
+        }
+    }
+}
+
+#[inline(always)]
+fn add_lost(key: &LostKey, size: u64) -> bool {
+    let Some(cell) = maps::LOST.get_ptr_mut(key) else { return false };
+    // SAFETY: fields of a map value.
+    let (samples, bytes) = unsafe { (&raw mut (*cell).samples, &raw mut (*cell).bytes) };
+    atomic::add(samples, 1);
+    atomic::add(bytes, size);
+    true
+}
+
+/// Keeps the return address of an outer call that the kernel is about to hijack.
+#[inline(always)]
+pub fn keep_return_address(call: &Call, totals: *mut ProcessTotals) {
+    let slot = call.sp();
+    // SAFETY: reads user memory, and may fail.
+    match unsafe { bpf_probe_read_user(slot as *const u64) } {
+        Ok(address) => {
+            // Without room the inner call's stack ends at the trampoline, and says so.
+            let _ = maps::HIJACKED.insert(call.thread(), [slot, address], 0);
+        }
+        Err(_) => live::count(totals, Outcome::ReadFault),
+    }
+}
+
+/// The outer call returns.
+#[inline(always)]
+pub fn forget_return_address(key: &PendingKey) {
+    // SAFETY: copied at once; the key is this thread's own.
+    let kept = unsafe { maps::HIJACKED.get(key.thread) }.copied();
+    if let Some([slot, _]) = kept && slot == key.return_slot {
+        let _ = maps::HIJACKED.remove(key.thread);
+    }
+}

@@ -1,0 +1,88 @@
+//! A probed call: its registers, arguments and cookie.
+
+use aya_ebpf::EbpfContext as _;
+use aya_ebpf::cty::c_void;
+use aya_ebpf::helpers::{bpf_get_attach_cookie, bpf_get_current_pid_tgid, bpf_get_func_ip};
+use aya_ebpf::programs::ProbeContext;
+use sampler_common::wire::{Cookie, PendingKey};
+
+/// A hit of a probe.
+pub struct Call {
+    context: ProbeContext,
+}
+
+impl Call {
+    /// Of the context that the kernel passes.
+    #[inline(always)]
+    pub fn new(context: *mut c_void) -> Call {
+        Call { context: ProbeContext::new(context) }
+    }
+
+    /// The context, for helpers that want it.
+    #[inline(always)]
+    pub fn raw(&self) -> *mut c_void {
+        self.context.as_ptr()
+    }
+
+    /// Whether a session program runs at the entry: there the instruction pointer is the probe's.
+    #[inline(always)]
+    pub fn is_entry(&self) -> bool {
+        self.function() == self.ip()
+    }
+
+    /// Address of the probe.
+    #[inline(always)]
+    pub fn function(&self) -> u64 {
+        // SAFETY: the helper takes the program's own context.
+        unsafe { bpf_get_func_ip(self.raw()) }
+    }
+
+    /// Who and what.
+    #[inline(always)]
+    pub fn cookie(&self) -> Cookie {
+        // SAFETY: the helper takes the program's own context.
+        Cookie(unsafe { bpf_get_attach_cookie(self.raw()) })
+    }
+
+    /// `bpf_get_current_pid_tgid()`.
+    #[inline(always)]
+    pub fn thread(&self) -> u64 {
+        bpf_get_current_pid_tgid()
+    }
+
+    /// Key under which entry and return of this call meet.
+    #[inline(always)]
+    pub fn pending_key(&self, return_slot: u64) -> PendingKey {
+        PendingKey { thread: self.thread(), return_slot }
+    }
+}
+
+macro_rules! registers {
+    ($($(#[$doc:meta])* $name:ident = $field:ident;)*) => {
+        impl Call {$(
+            $(#[$doc])*
+            #[inline(always)]
+            pub fn $name(&self) -> u64 {
+                // SAFETY: the context of a uprobe program is the task's registers.
+                unsafe { (*self.context.regs).$field as u64 }
+            }
+        )*}
+    };
+}
+
+registers! {
+    /// First argument.
+    argument0 = rdi;
+    /// Second argument.
+    argument1 = rsi;
+    /// Third argument.
+    argument2 = rdx;
+    /// Return value.
+    result = rax;
+    /// Instruction pointer.
+    ip = rip;
+    /// Stack pointer.
+    sp = rsp;
+    /// Frame pointer.
+    bp = rbp;
+}

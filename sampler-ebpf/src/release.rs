@@ -1,0 +1,31 @@
+//! A block ends.
+
+use crate::registers::Call;
+use crate::{filter, live, maps, record};
+use sampler_common::counters::Outcome;
+use sampler_common::wire::{LiveKey, ProcessTotals, Space};
+
+/// `void free(void *p)`
+#[inline(always)]
+pub fn enter(call: &Call) {
+    let slot = call.cookie().slot();
+    let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return };
+    live::count(totals, Outcome::FreeCalls);
+    let pointer = call.argument0();
+    if pointer == 0 || !filter::may_hold(pointer, slot) {
+        return;
+    }
+    end(pointer, slot, totals);
+}
+
+#[inline(never)]
+fn end(pointer: u64, slot: u32, totals: *mut ProcessTotals) {
+    let Some(process) = maps::PROCESSES.get_ptr(slot) else { return };
+    // SAFETY: a field of a map value.
+    let generation = unsafe { core::ptr::read_volatile(&raw const (*process).generation) };
+    let space = Space { slot, generation };
+    if let Some(entry) = live::remove(&LiveKey { pointer, space }) {
+        live::count(totals, Outcome::Freed);
+        record::freed(space, entry.sample, totals);
+    }
+}

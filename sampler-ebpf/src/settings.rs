@@ -1,0 +1,34 @@
+//! Constants that the daemon sets before the program is loaded.
+
+use core::ptr::read_volatile;
+
+macro_rules! settings {
+    ($($(#[$doc:meta])* $getter:ident: $name:ident = $default:expr;)*) => {$(
+        #[unsafe(no_mangle)]
+        static $name: u64 = $default;
+
+        $(#[$doc])*
+        #[inline(always)]
+        pub fn $getter() -> u64 {
+            // SAFETY: a static; volatile, because the loader replaces the value after compilation.
+            unsafe { read_volatile(&raw const $name) }
+        }
+    )*};
+}
+
+settings! {
+    /// 1: stacks are walked by frame pointers in the kernel; 0: stack snapshots.
+    frame_pointers: FRAME_POINTERS = 0;
+    /// Index of the largest tier in `SNAPSHOT_TIERS`.
+    largest_tier: LARGEST_TIER = 3;
+    /// 1: frees are probed and the live set is kept.
+    track_live: TRACK_LIVE = 1;
+    /// 1: every return is hijacked, also of calls that are not followed (no session links).
+    returns_always: RETURNS_ALWAYS = 0;
+    /// 64 − log2 of the number of filter counters.
+    filter_shift: FILTER_SHIFT = 48;
+    /// Live samples at which the daemon is told to thin.
+    live_high: LIVE_HIGH = 1 << 20;
+    /// Bytes waiting in the ring at which the daemon is woken; below, it looks by itself.
+    wake_bytes: WAKE_BYTES = 1 << 20;
+}

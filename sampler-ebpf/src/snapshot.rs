@@ -1,0 +1,65 @@
+//! The stack of a sampled call: copied for the daemon to unwind, or walked by frame pointers.
+
+use crate::registers::Call;
+use crate::settings;
+use aya_ebpf::bindings::BPF_F_USER_STACK;
+use aya_ebpf::helpers::{bpf_get_stack, bpf_probe_read_user, generated::bpf_probe_read_user as read_user};
+use sampler_common::limits::{MAX_KERNEL_FRAMES, SNAPSHOT_TIERS};
+
+/// Bytes of a stack walked by frame pointers.
+pub const FRAME_BYTES: usize = MAX_KERNEL_FRAMES * 8;
+
+const PAGE: usize = 4096;
+
+/// Index of the smallest tier that holds the stack above `sp`, or the largest one allowed.
+#[inline(always)]
+pub fn tier(sp: u64) -> u64 {
+    let largest = settings::largest_tier();
+    let mut tier = 0;
+    while tier < 4 {
+        if tier >= largest {
+            return largest;
+        }
+        let last = sp.wrapping_add(SNAPSHOT_TIERS[tier as usize & 3] as u64 - 8);
+        // SAFETY: reads user memory, and may fail: then the stack ends below.
+        if unsafe { bpf_probe_read_user(last as *const u64) }.is_err() {
+            return tier;
+        }
+        tier += 1;
+    }
+    tier
+}
+
+/// Copies up to `N` bytes of stack from `sp`; returns how many. Stops at the first page that cannot be read.
+#[inline(always)]
+pub fn copy<const N: usize>(sp: u64, stack: *mut u8) -> u32 {
+    // SAFETY: `stack` has N bytes of reserved ring space; the helper may fail on the source.
+    if unsafe { read_user(stack.cast(), N as u32, sp as *const _) } == 0 {
+        return N as u32;
+    }
+    let mut done = 0;
+    while done + PAGE <= N {
+        let source = sp.wrapping_add(done as u64) as *const _;
+        // SAFETY: `done + PAGE` is at most N.
+        if unsafe { read_user(stack.add(done).cast(), PAGE as u32, source) } != 0 {
+            // The rest of the last page that is there.
+            let rest = (PAGE as u64 - (sp & (PAGE as u64 - 1))) & (PAGE as u64 - 1);
+            // SAFETY: the rest is less than a page, and `done + PAGE` is at most N.
+            if unsafe { read_user(stack.add(done).cast(), rest as u32, source) } == 0 {
+                done += rest as usize;
+            }
+            break;
+        }
+        done += PAGE;
+    }
+    done as u32
+}
+
+/// Return addresses by frame pointers, leaf first, beginning with the call's own; returns their bytes.
+#[inline(always)]
+pub fn walk<const N: usize>(call: &Call, frames: *mut u8) -> u32 {
+    // SAFETY: `frames` has N bytes of reserved ring space.
+    let bytes =
+        unsafe { bpf_get_stack(call.raw(), frames.cast(), N as u32, BPF_F_USER_STACK as u64) };
+    if bytes < 0 { 0 } else { bytes as u32 }
+}
