@@ -110,7 +110,8 @@ impl<'f> Elf<'f> {
         self.functions(self.dynamic_symbols.as_ref(), names)
     }
 
-    /// Defined global functions with one of these names in the symbol table that `strip` removes.
+    /// Defined functions with one of these names in the symbol table that `strip` removes, local
+    /// ones too.
     pub fn static_functions(&self, names: &[&'static str]) -> Result<Vec<Symbol>, ElfError> {
         self.functions(self.static_symbols.as_ref(), names)
     }
