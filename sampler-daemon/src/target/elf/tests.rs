@@ -94,31 +94,6 @@ fn other_files_are_refused() {
     assert_eq!(read(&arm), "malformed ELF file: program headers");
 }
 
-#[test]
-fn build_ids_are_found_behind_other_notes() {
-    let note = |name: &[u8], kind: u32, id: &[u8], align: usize| {
-        let mut note = Vec::new();
-        for word in [name.len() as u32, id.len() as u32, kind] {
-            note.extend(word.to_le_bytes());
-        }
-        for part in [name, id] {
-            note.extend(part);
-            note.resize(note.len().next_multiple_of(align), 0);
-        }
-        note
-    };
-    for align in [4, 8] {
-        let mut notes = note(b"GNU\0", 1, &[0; 16], align);
-        notes.extend(note(b"stapsdt\0", 3, &[1; 13], align));
-        notes.extend(note(b"GNU\0", elf::NT_GNU_BUILD_ID, &[0xab, 0x0c, 0xff], align));
-        assert_eq!(build_id(&notes, align as u64), "ab0cff");
-        for length in 0..notes.len() - align {
-            assert_eq!(build_id(&notes[..length], align as u64), "");
-        }
-    }
-    assert_eq!(build_id(&[0xff; 64], 4), "");
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
