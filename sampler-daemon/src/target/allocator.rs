@@ -78,17 +78,31 @@ impl Discoverer {
     /// The allocators mapped into process `pid` now.
     ///
     /// # Errors
-    /// If the process' mappings cannot be read. A file that cannot be read is a line in
-    /// [`Discovery::blind`].
+    /// If the process' mappings cannot be read or it has none (any more). A file that cannot be
+    /// read is a line in [`Discovery::blind`].
     pub fn discover(&mut self, pid: u32) -> io::Result<Discovery> {
         let mut discovery = Discovery::default();
         let mut seen = HashSet::new();
-        for mapping in mappings::read(pid)?.iter().filter(|mapping| mapping.executable) {
+        let mut unopened = Vec::new();
+        for mapping in read_mappings(pid)?.into_iter().filter(|mapping| mapping.executable) {
             let Backing::File(path) = &mapping.backing else { continue };
-            if seen.insert((mapping.device, mapping.inode, path.clone())) {
-                self.look_into(pid, mapping, path, &mut discovery);
+            if !seen.insert((mapping.device, mapping.inode, path.clone())) {
+                continue;
+            }
+            match mappings::open(pid, &mapping) {
+                Ok(file) => self.look_into(file, path, &mut discovery),
+                // Devices and the like hold no allocator.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+                Err(error) => unopened.push((mapping, error)),
             }
         }
+        if !unopened.is_empty() {
+            // What is not mapped any more did not need to be opened.
+            let now = read_mappings(pid)?;
+            unopened.retain(|(mapping, _)| now.contains(mapping));
+        }
+        let not_searched = |(_, error)| format!("{error}: not searched");
+        discovery.blind.extend(unopened.into_iter().map(not_searched));
         if discovery.allocators.is_empty() && discovery.blind.is_empty() {
             let line = "no allocator is mapped (yet): none of its allocations are seen";
             discovery.blind.push(line.to_owned());
@@ -97,13 +111,7 @@ impl Discoverer {
         Ok(discovery)
     }
 
-    fn look_into(&mut self, pid: u32, mapping: &Mapping, path: &str, discovery: &mut Discovery) {
-        let file = match mappings::open(pid, mapping) {
-            Ok(file) => file,
-            // Devices and the like hold no allocator.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
-            Err(error) => return discovery.blind.push(format!("{error}: not searched")),
-        };
+    fn look_into(&mut self, file: File, path: &str, discovery: &mut Discovery) {
         let read = Version::of(&file).and_then(|version| Ok((version, self.read(version, &file)?)));
         let (version, contents) = match read {
             Ok(read) => read,
@@ -134,6 +142,16 @@ impl Discoverer {
         self.remembered.insert(version, Arc::clone(&contents));
         Ok(contents)
     }
+}
+
+/// The mappings of a process that still has some: an exiting one gives up its memory first.
+fn read_mappings(pid: u32) -> io::Result<Vec<Mapping>> {
+    let mappings = mappings::read(pid)?;
+    if mappings.is_empty() {
+        let message = format!("read /proc/{pid}/maps: no mappings (the process has exited)");
+        return Err(io::Error::new(io::ErrorKind::NotFound, message));
+    }
+    Ok(mappings)
 }
 
 impl Discovery {

@@ -4,11 +4,13 @@ use super::allocator::Function;
 use super::elf::{Elf, ElfError};
 use super::glibc;
 use super::symbols::Symbol;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 
 /// Allocators under names of their own, as programs carry them in without replacing `malloc`.
 const PRIVATE: &[(&str, &str)] = &[
+    ("mallctl", "jemalloc"),
     ("je_malloc", "jemalloc"),
     ("_rjem_malloc", "jemalloc"),
     ("mi_malloc", "mimalloc"),
@@ -61,26 +63,40 @@ impl Contents {
         let names: Vec<&str> =
             glibc::names().chain(PRIVATE.iter().map(|(symbol, _)| *symbol)).collect();
         let symbols = elf.dynamic_functions(&names)?;
-        let contents = Contents::from_symbols(&elf, &symbols, elf.soname == "libc.so.6");
+        if elf.soname == "libc.so.6" && glibc::is_shared(&symbols) {
+            return Ok(Contents::glibc(&elf, &symbols));
+        }
+        let contents = Contents::not_glibc(&elf, &symbols);
         if !matches!(contents, Contents::Nothing) || !elf.is_executable {
             return Ok(contents);
         }
+        Contents::of_program(&elf, &names)
+    }
+
+    /// A program that exports no allocator.
+    fn of_program(elf: &Elf<'_>, names: &[&'static str]) -> Result<Contents, ElfError> {
+        let mut symbols = elf.static_functions(names)?;
+        drop_namesakes(&mut symbols);
         let is_static = !elf.has_interpreter;
-        let symbols = elf.static_functions(&names)?;
-        Ok(match Contents::from_symbols(&elf, &symbols, is_static) {
+        // tcmalloc defines glibc's names too.
+        let is_other = symbols.iter().any(|symbol| is_private(symbol.name));
+        if is_static && !is_other && glibc::is_static(&symbols) {
+            return Ok(Contents::glibc(elf, &symbols));
+        }
+        Ok(match Contents::not_glibc(elf, &symbols) {
             Contents::Nothing if is_static && !elf.has_static_symbols() => Contents::StrippedStatic,
             Contents::Nothing if is_static => Contents::StaticWithout,
-            // A program's `malloc` that is not exported is private to it, whatever it is.
             contents => contents,
         })
     }
 
-    fn from_symbols(elf: &Elf<'_>, symbols: &[Symbol], may_be_glibc: bool) -> Contents {
+    fn glibc(elf: &Elf<'_>, symbols: &[Symbol]) -> Contents {
+        let (functions, skipped) = glibc::functions(elf, symbols);
+        Contents::Glibc { build_id: elf.build_id.clone(), functions, skipped }
+    }
+
+    fn not_glibc(elf: &Elf<'_>, symbols: &[Symbol]) -> Contents {
         let defines = |name: &str| symbols.iter().any(|symbol| symbol.name == name);
-        if may_be_glibc && glibc::is_defined_by(symbols) {
-            let (functions, skipped) = glibc::functions(elf, symbols);
-            return Contents::Glibc { build_id: elf.build_id.clone(), functions, skipped };
-        }
         let private = PRIVATE.iter().find(|(symbol, _)| defines(symbol));
         if defines("malloc") && defines("free") {
             let musl = elf.soname == "libc.so" || elf.soname.starts_with("libc.musl");
@@ -120,4 +136,18 @@ impl Contents {
             Contents::Nothing => Vec::new(),
         }
     }
+}
+
+/// Leaves out functions that merely have such a name, like a `static void free(…)` of the program.
+/// A position-independent static program has glibc's `malloc` as a local symbol as well, but then
+/// a reserved name (`__…`, which programs do not use) is at the same address.
+fn drop_namesakes(symbols: &mut Vec<Symbol>) {
+    let is_reserved = |symbol: &Symbol| !symbol.is_local || symbol.name.starts_with('_');
+    let trusted: HashSet<u64> =
+        symbols.iter().filter(|symbol| is_reserved(symbol)).map(|symbol| symbol.svma).collect();
+    symbols.retain(|symbol| trusted.contains(&symbol.svma) || is_private(symbol.name));
+}
+
+fn is_private(name: &str) -> bool {
+    PRIVATE.iter().any(|(symbol, _)| *symbol == name)
 }

@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use super::notes::build_id;
 use super::symbols::{Symbol, Table};
 
 /// Most program headers, section headers, notes and dynamic entries that are read, in bytes each.
@@ -110,7 +111,8 @@ impl<'f> Elf<'f> {
         self.functions(self.dynamic_symbols.as_ref(), names)
     }
 
-    /// Defined global functions with one of these names in the symbol table that `strip` removes.
+    /// Defined functions with one of these names in the symbol table that `strip` removes, local
+    /// ones too.
     pub fn static_functions(&self, names: &[&'static str]) -> Result<Vec<Symbol>, ElfError> {
         self.functions(self.static_symbols.as_ref(), names)
     }
@@ -248,30 +250,6 @@ fn loadable(program: &ProgramHeader64<LE>) -> Option<Segment> {
         offset: program.p_offset.get(LE),
         file_bytes: program.p_filesz.get(LE),
     })
-}
-
-/// The GNU build id among these notes: each is name size, description size, type, name,
-/// description, the last two padded to the segment's alignment.
-fn build_id(mut notes: &[u8], align: u64) -> String {
-    let align = if align == 8 { 8 } else { 4 };
-    let padded = |size: u32| (size as usize).checked_next_multiple_of(align);
-    while let Some((header, behind)) = notes.split_first_chunk::<12>() {
-        let word = |at: usize| {
-            header[at..at + 4].iter().rev().fold(0u32, |word, &byte| word << 8 | u32::from(byte))
-        };
-        let (name_bytes, id_bytes, kind) = (word(0), word(4), word(8));
-        // Padding counts from the start of the note, whose header has 12 bytes.
-        let name_end = padded(name_bytes.saturating_add(12)).map(|end| end - 12);
-        let Some((name, behind)) = name_end.and_then(|end| behind.split_at_checked(end)) else {
-            break;
-        };
-        let Some(id) = behind.get(..id_bytes as usize) else { break };
-        if kind == elf::NT_GNU_BUILD_ID && name.starts_with(b"GNU\0") {
-            return id.iter().map(|byte| format!("{byte:02x}")).collect();
-        }
-        notes = padded(id_bytes).and_then(|end| behind.get(end..)).unwrap_or_default();
-    }
-    String::new()
 }
 
 #[cfg(test)]

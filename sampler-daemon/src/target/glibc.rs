@@ -62,13 +62,20 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     FAMILY.iter().filter(|(_, coverage)| matches!(coverage, Probe(_))).map(|(name, _)| *name)
 }
 
-/// Whether these definitions are glibc's own: other allocators define `malloc`, but not the name
-/// under which glibc reaches it past an interposer; and musl, which has that one, keeps it private
-/// and has no `__libc_memalign`.
-pub(super) fn is_defined_by(symbols: &[Symbol]) -> bool {
-    ["malloc", "free", "__libc_malloc", "__libc_memalign"]
-        .iter()
-        .all(|name| symbols.iter().any(|symbol| symbol.name == *name))
+/// Whether these definitions are those of the dynamic libc: other allocators define `malloc`, but
+/// not the name under which glibc reaches it past an interposer.
+pub(super) fn is_shared(symbols: &[Symbol]) -> bool {
+    define(symbols, &["malloc", "free", "__libc_malloc"])
+}
+
+/// Whether these definitions are those of glibc linked statically: musl has a `__libc_malloc` too,
+/// but no `__libc_memalign`.
+pub(super) fn is_static(symbols: &[Symbol]) -> bool {
+    is_shared(symbols) && define(symbols, &["__libc_memalign"])
+}
+
+fn define(symbols: &[Symbol], names: &[&str]) -> bool {
+    names.iter().all(|name| symbols.iter().any(|symbol| symbol.name == *name))
 }
 
 /// The functions to probe among these definitions: one for each address, with all its names.

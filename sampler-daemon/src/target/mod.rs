@@ -6,6 +6,7 @@ pub mod elf;
 mod emulated;
 mod glibc;
 pub mod mappings;
+mod notes;
 pub mod placement;
 pub mod process;
 mod symbols;

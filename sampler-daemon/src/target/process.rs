@@ -194,9 +194,10 @@ fn is_32_bit(pid: u32) -> io::Result<bool> {
 /// The same error with what to do about it.
 fn remedy(error: io::Error) -> io::Error {
     match error.kind() {
-        ErrorKind::PermissionDenied => {
-            io::Error::new(error.kind(), "permission denied (run as root)")
-        }
+        ErrorKind::PermissionDenied => io::Error::new(
+            error.kind(),
+            "permission denied (run as root; in a container: with CAP_SYS_PTRACE)",
+        ),
         ErrorKind::NotFound => io::Error::new(
             error.kind(),
             "has none (its first thread has exited, or /proc hides it: see hidepid in proc(5))",

@@ -30,6 +30,8 @@ pub struct Symbol {
     pub name: &'static str,
     /// Whether new programs bind to it: false for the old versions of a name.
     pub is_default: bool,
+    /// Whether only its own source file sees it; or it was hidden and the linker made it so.
+    pub is_local: bool,
     /// Address of its first instruction in the file's own address space.
     pub svma: u64,
     /// Bytes of code, 0 if not stated.
@@ -74,7 +76,7 @@ impl Table {
         Ok(Some(Table { symbols: range(symbols)?, strings: range(strings)?, versions }))
     }
 
-    /// Defined global functions with one of these names, in the table's order.
+    /// Defined functions with one of these names, in the table's order.
     pub(super) fn functions(
         &self,
         file: &File,
@@ -95,6 +97,7 @@ impl Table {
                 {
                     found.push(Symbol {
                         name,
+                        is_local: symbol.st_info >> 4 == elf::STB_LOCAL,
                         is_default: self.is_default(file, index)?,
                         svma: symbol.st_value.get(LE),
                         size: symbol.st_size.get(LE),
@@ -162,11 +165,11 @@ impl Range {
     }
 }
 
-/// Defined, code, and visible beyond its own source file. An `STT_GNU_IFUNC` is not the function
+/// Defined and code. An `STT_GNU_IFUNC` is not the function
 /// but the code that chooses it.
 fn is_function(symbol: &Sym64<LE>) -> bool {
-    let (kind, binding) = (symbol.st_info & 0xf, symbol.st_info >> 4);
-    symbol.st_shndx.get(LE) != elf::SHN_UNDEF
-        && kind == elf::STT_FUNC
-        && matches!(binding, elf::STB_GLOBAL | elf::STB_WEAK | elf::STB_GNU_UNIQUE)
+    symbol.st_shndx.get(LE) != elf::SHN_UNDEF && symbol.st_info & 0xf == elf::STT_FUNC
 }
+
+#[cfg(test)]
+mod tests;

@@ -244,8 +244,27 @@ fn files_are_remembered_up_to_the_bound() {
 
 #[test]
 fn a_process_that_is_gone_is_an_error() {
-    let mut child = Command::new("true").spawn().unwrap();
+    let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+    child.kill().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    // First a zombie, which still has its directory in /proc.
+    let error = loop {
+        match Discoverer::default().discover(child.id()) {
+            Err(error) => break error,
+            Ok(_) => assert!(Instant::now() < deadline, "waited too long"),
+        }
+    };
+    assert!(error.to_string().starts_with("read /proc/"), "{error}");
     child.wait().unwrap();
     let error = Discoverer::default().discover(child.id()).unwrap_err();
     assert!(error.to_string().starts_with("read /proc/"), "{error}");
+}
+
+#[test]
+fn there_are_not_too_many_lines() {
+    let blind = (0..BLIND_LINES + 3).map(|line| line.to_string()).collect();
+    let mut discovery = Discovery { blind, ..Discovery::default() };
+    discovery.shorten();
+    assert_eq!(discovery.blind.len(), BLIND_LINES + 1);
+    assert_eq!(discovery.blind[BLIND_LINES], "and 3 more files");
 }

@@ -84,7 +84,7 @@ fn another_users_process_needs_root() {
         return eprintln!("NOT RUN: process 1 is not another user's");
     }
     let error = result.unwrap_err().to_string();
-    assert!(error.contains("permission denied (run as root)"), "{error}");
+    assert!(error.contains("permission denied (run as root"), "{error}");
 }
 
 #[test]
@@ -103,5 +103,38 @@ fn the_start_time_is_the_kernels() {
     let process = Process::open(child.id()).unwrap();
     let stat = procfs::process::Process::new(child.id() as i32).unwrap().stat().unwrap();
     assert_eq!(process.start_ticks, stat.starttime);
+    end(child);
+}
+
+/// `pause()` in 32-bit code: `mov eax, 29; int 0x80; jmp $-7`.
+const PAUSE_32: [u8; 9] = [0xb8, 29, 0, 0, 0, 0xcd, 0x80, 0xeb, 0xf7];
+
+#[test]
+fn a_32_bit_process_is_told_apart() {
+    let mut elf = b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x03\0".to_vec();
+    let size = 84 + PAUSE_32.len() as u32;
+    for word in [1, 0x0804_8054, 52, 0, 0, 0x0020_0034, 0x0000_0001, 0] {
+        elf.extend(u32::to_le_bytes(word));
+    }
+    for word in [1, 0, 0x0804_8000, 0x0804_8000, size, size, 5, 0x1000] {
+        elf.extend(u32::to_le_bytes(word));
+    }
+    elf.extend(PAUSE_32);
+    let directory = tempfile::TempDir::new().unwrap();
+    let (written, path) = (directory.path().join("written"), directory.path().join("pause32"));
+    fs::write(&written, elf).unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&written, executable).unwrap();
+    // A child forked meanwhile may hold ours open for writing, so that it cannot be started.
+    assert!(Command::new("cp").arg(&written).arg(&path).status().unwrap().success());
+    let child = match Command::new(&path).spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            assert_eq!(error.raw_os_error(), Some(libc::ENOEXEC), "{error}");
+            return eprintln!("NOT RUN: this kernel starts no 32-bit program");
+        }
+    };
+    let error = Process::open(child.id()).unwrap_err();
+    assert!(matches!(error, ProcessError::ThirtyTwoBit(_)), "{error}");
     end(child);
 }

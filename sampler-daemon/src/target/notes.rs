@@ -1,0 +1,57 @@
+//! Reads the notes of an ELF file. Reference: elf(5), "Notes (Nhdr)".
+
+use object::elf::NT_GNU_BUILD_ID;
+
+/// The GNU build id among these notes: each is name size, description size, type, name,
+/// description, the last two padded to the segment's alignment.
+pub(super) fn build_id(mut notes: &[u8], align: u64) -> String {
+    let align = if align == 8 { 8 } else { 4 };
+    let padded = |size: u32| (size as usize).checked_next_multiple_of(align);
+    while let Some((header, behind)) = notes.split_first_chunk::<12>() {
+        let word = |at: usize| {
+            header[at..at + 4].iter().rev().fold(0u32, |word, &byte| word << 8 | u32::from(byte))
+        };
+        let (name_bytes, id_bytes, kind) = (word(0), word(4), word(8));
+        // Padding counts from the start of the note, whose header has 12 bytes.
+        let name_end = padded(name_bytes.saturating_add(12)).map(|end| end - 12);
+        let Some((name, behind)) = name_end.and_then(|end| behind.split_at_checked(end)) else {
+            break;
+        };
+        let Some(id) = behind.get(..id_bytes as usize) else { break };
+        if kind == NT_GNU_BUILD_ID && name.starts_with(b"GNU\0") {
+            return id.iter().map(|byte| format!("{byte:02x}")).collect();
+        }
+        notes = padded(id_bytes).and_then(|end| behind.get(end..)).unwrap_or_default();
+    }
+    String::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn build_ids_are_found_behind_other_notes() {
+        let note = |name: &[u8], kind: u32, id: &[u8], align: usize| {
+            let mut note = Vec::new();
+            for word in [name.len() as u32, id.len() as u32, kind] {
+                note.extend(word.to_le_bytes());
+            }
+            for part in [name, id] {
+                note.extend(part);
+                note.resize(note.len().next_multiple_of(align), 0);
+            }
+            note
+        };
+        for align in [4, 8] {
+            let mut notes = note(b"GNU\0", 1, &[0; 16], align);
+            notes.extend(note(b"stapsdt\0", 3, &[1; 13], align));
+            notes.extend(note(b"GNU\0", NT_GNU_BUILD_ID, &[0xab, 0x0c, 0xff], align));
+            assert_eq!(build_id(&notes, align as u64), "ab0cff");
+            for length in 0..notes.len() - align {
+                assert_eq!(build_id(&notes[..length], align as u64), "");
+            }
+        }
+        assert_eq!(build_id(&[0xff; 64], 4), "");
+    }
+}
