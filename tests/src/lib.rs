@@ -1,1 +1,20 @@
-//! What the end-to-end tests share: workloads, a daemon per test, clients, statistics.
+//! What the end-to-end tests share: workloads, a daemon per test, profiles, statistics, clients.
+//!
+//! Everything waits for a condition with a deadline. A test that cannot run (no root, no programs
+//! built) fails with the reason; it never passes silently.
+
+pub mod breakpoints;
+pub mod build;
+pub mod child;
+pub mod client;
+pub mod daemon;
+pub mod profile;
+pub mod statistics;
+pub mod truth;
+pub mod wait;
+pub mod workload;
+
+pub use daemon::Daemon;
+pub use profile::Profile;
+pub use truth::Truth;
+pub use workload::{Build, Workload};

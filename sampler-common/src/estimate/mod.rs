@@ -4,6 +4,7 @@
 //! very end does [`weighted`] make an [`Estimate`] of summed moments. Bounds are never added.
 
 pub mod confidence;
+mod gamma;
 pub mod moments;
 pub mod weighted;
 

@@ -1,9 +1,23 @@
 //! Sums over samples from which every estimate and its interval are made.
+//!
+//! Plainly: an allocation that is sampled with probability π stands for 1/π allocations like it. So
+//! a sample of quantity x (its bytes, or 1 for the object) adds x/π to the estimate. The sum over
+//! the samples is unbiased whatever the π are, as long as each is the probability that this very
+//! sample had: E[Σ_sampled x/π] = Σ_all π·x/π = Σ_all x. Unbias each sample, then sum; the
+//! other order is biased as soon as sizes differ.
+//!
+//! Its variance is Σ_all x²(1−π)/π, each term estimated in turn by dividing it by π where the sample
+//! exists: Σ_sampled x²(1−π)/π² = Σw²(1−π) with w = x/π. Allocations are sampled
+//! independently of each other ([`crate::sampling::countdown`]), so there are no covariance terms.
+//!
+//! Source: D. G. Horvitz and D. J. Thompson, "A generalization of sampling without replacement from
+//! a finite universe", JASA 47 (1952), equations 5 and 9 with independent trials (Poisson sampling). The weight s/(1−e^(−s/R))
+//! and the bias of the other order: "jemalloc profiling internals" (PROFILING_INTERNALS.md in its doc_internal).
 
 use crate::sampling::Rate;
 
 /// Moments of one quantity (bytes or objects) over a set of samples. Moments of disjoint sets add.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moments {
     /// n, the number of samples.
     pub samples: u64,
@@ -19,23 +33,62 @@ pub struct Moments {
     pub own: f64,
 }
 
+impl Default for Moments {
+    /// Of no samples.
+    fn default() -> Moments {
+        Moments {
+            samples: 0,
+            sum: 0.0,
+            variance: 0.0,
+            largest: 0.0,
+            largest_inclusion: 1.0,
+            own: 0.0,
+        }
+    }
+}
+
 impl Moments {
     /// Adds one sample of quantity `own` that had inclusion probability `inclusion` in (0, 1].
+    ///
+    /// A sample outside that domain (a probability of 0 cannot have given one) stands for itself only.
     pub fn add_sample(&mut self, own: f64, inclusion: f64) {
-        let _ = (own, inclusion);
-        todo!()
+        self.add_samples(1, own, inclusion);
     }
 
     /// Adds `count` equal samples, each of quantity `own`.
     pub fn add_samples(&mut self, count: u64, own: f64, inclusion: f64) {
-        let _ = (count, own, inclusion);
-        todo!()
+        if count == 0 {
+            return;
+        }
+        // Rates come from the kernel; one that is impossible must not make the sums infinite.
+        let inclusion = if inclusion > 0.0 && inclusion < 1.0 { inclusion } else { 1.0 };
+        let weight = own / inclusion;
+        let excess = weight * (1.0 - inclusion);
+        let number = count as f64;
+        self.add(&Moments {
+            samples: count,
+            sum: number * weight,
+            variance: number * weight * excess,
+            largest: excess,
+            largest_inclusion: inclusion,
+            own: number * own,
+        });
     }
 
     /// Adds the moments of a disjoint set.
     pub fn add(&mut self, other: &Moments) {
-        let _ = other;
-        todo!()
+        self.samples += other.samples;
+        self.sum += other.sum;
+        self.variance += other.variance;
+        self.own += other.own;
+        // Of equal ones the rarer: the order in which rows are added must not show.
+        let larger = other.largest > self.largest;
+        let rarer =
+            other.largest == self.largest && other.largest_inclusion < self.largest_inclusion;
+        if other.largest > 0.0 && (larger || rarer) {
+            self.largest = other.largest;
+            self.largest_inclusion = other.largest_inclusion;
+        }
     }
 }
 
@@ -54,20 +107,80 @@ pub struct RowMoments {
 
 impl RowMoments {
     /// Adds a sampled allocation of `size` bytes that was charged with `rate`.
+    ///
+    /// A request of 0 bytes was sampled as one byte; it counts 0 bytes and 1 object.
     pub fn add_allocation(&mut self, size: u64, rate: Rate) {
-        let _ = (size, rate);
-        todo!()
+        let inclusion = rate.inclusion(size);
+        self.alloc_space.add_sample(size as f64, inclusion);
+        self.alloc_objects.add_sample(1.0, inclusion);
     }
 
     /// Adds a sampled block of `size` bytes that is held and was (or, after thinning, counts as) charged with `rate`.
     pub fn add_live(&mut self, size: u64, rate: Rate) {
-        let _ = (size, rate);
-        todo!()
+        let inclusion = rate.inclusion(size);
+        self.inuse_space.add_sample(size as f64, inclusion);
+        self.inuse_objects.add_sample(1.0, inclusion);
     }
 
     /// Adds the moments of a disjoint row.
     pub fn add(&mut self, other: &RowMoments) {
-        let _ = other;
-        todo!()
+        self.alloc_space.add(&other.alloc_space);
+        self.alloc_objects.add(&other.alloc_objects);
+        self.inuse_space.add(&other.inuse_space);
+        self.inuse_objects.add(&other.inuse_objects);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_stands_for_its_like() {
+        let mut moments = Moments::default();
+        moments.add_sample(100.0, 0.25);
+        moments.add_sample(10.0, 1.0);
+        assert_eq!(
+            moments,
+            Moments {
+                samples: 2,
+                sum: 410.0,
+                variance: 400.0 * 400.0 * 0.75,
+                largest: 300.0,
+                largest_inclusion: 0.25,
+                own: 110.0,
+            }
+        );
+    }
+
+    #[test]
+    fn equal_samples_at_once() {
+        let (mut one_by_one, mut at_once) = (Moments::default(), Moments::default());
+        for _ in 0..8 {
+            one_by_one.add_sample(3.0, 0.5);
+        }
+        at_once.add_samples(8, 3.0, 0.5);
+        at_once.add_samples(0, 1e9, 1e-9);
+        assert_eq!(one_by_one, at_once);
+    }
+
+    #[test]
+    fn certain_samples_leave_no_variance() {
+        let mut row = RowMoments::default();
+        row.add_allocation(0, Rate::ALWAYS);
+        row.add_allocation(7, Rate::ALWAYS);
+        let certain = |own| Moments { samples: 2, sum: own, own, ..Moments::default() };
+        assert_eq!((row.alloc_space, row.alloc_objects), (certain(7.0), certain(2.0)));
+        assert_eq!(row.inuse_space, Moments::default());
+    }
+
+    #[test]
+    fn an_impossible_rate_stands_for_itself() {
+        let mut row = RowMoments::default();
+        row.add_live(64, Rate::NEVER);
+        assert_eq!((row.inuse_space.sum, row.inuse_space.variance), (64.0, 0.0));
+        let mut moments = Moments::default();
+        moments.add_sample(1.0, f64::NAN);
+        assert_eq!(moments.sum, 1.0);
     }
 }

@@ -1,13 +1,86 @@
 //! The weighted estimator.
+//!
+//! Plainly: the estimate is the sum of what the samples stand for. The interval answers "which
+//! true totals could have given samples like these?". Downwards the samples bound it: they
+//! exist. Upwards there may be one more block like the most telling sample that was just missed.
+//!
+//! # Derivation
+//!
+//! With y = Σw and v = Σw²(1−π) (see [`super::moments`]) the estimate behaves like a scaled
+//! Poisson count: never negative and skewed to the right, so the normal interval y ± z√v is wrong for few
+//! samples. M. P. Fay and E. J. Feuer, "Confidence intervals for directly standardized rates: a method
+//! based on the gamma distribution", Statistics in Medicine 16 (1997), give for weighted Poisson counts
+//!
+//! ```text
+//! low  = gamma quantile of α/2     for mean y,       variance v
+//! high = gamma quantile of 1 − α/2 for mean y + w_m, variance v + w_m²
+//! ```
+//!
+//! with v = Σw² and w_m the largest weight; for equal weights it is Garwood's exact Poisson
+//! interval. Samples here are not Poisson but independent trials of probability π, of which large
+//! blocks are all but certain; so each w² carries its Horvitz–Thompson factor (1−π),
+//! and what could have been missed is w_m(1−π_m) with variance w_m²(1−π_m), m the sample
+//! with the largest w(1−π). As all π go to 1 the interval closes on the exact total. At small π it
+//! is Fay and Feuer's.
+//!
+//! Measured by `tests/coverage.rs`, which prints the table: at 95 % it covers 93.5 % to 99.5 % from
+//! 10 expected samples up, for blocks of one size and for mixed and heavy-tailed sizes.
+//! What it cannot know: sizes of which there is no sample at all. Counts of *objects* of mixed
+//! sizes therefore cover far less than asked for; per size class they hold.
 
-use super::{Confidence, Estimate, Moments};
+use super::gamma::{Tail, quantile};
+use super::{Confidence, Estimate, Method, Moments};
 
 /// The weighted (Horvitz–Thompson) estimate of a total with its gamma interval.
 ///
 /// `interval_bytes` is the mean number of bytes between samples (the largest that was in force): with
 /// no sample at all the estimate is 0 and the upper end R·ln(2/α), since as many unseen bytes (or
-/// one-byte objects) leave no sample with probability α/2.
+/// one-byte objects) leave no sample with probability (1 − 1/R)^(R·ln(2/α)) < α/2. At R = 1 nothing is
+/// unseen, and it is 0.
+///
+/// Samples that were certain (π = 1) have no variance: the interval closes on the value.
 pub fn weighted(moments: &Moments, interval_bytes: f64, confidence: Confidence) -> Estimate {
-    let _ = (moments, interval_bytes, confidence);
-    todo!()
+    let tail = confidence.alpha() / 2.0;
+    let value = moments.sum;
+    let (low, high) = if value > 0.0 && moments.samples > 0 {
+        bounds(moments, tail)
+    } else {
+        // Also samples of 0 bytes only: they say nothing about bytes.
+        (0.0, unseen(interval_bytes, tail))
+    };
+    Estimate {
+        value,
+        low: low.clamp(0.0, value),
+        high: high.clamp(value, f64::MAX),
+        confidence,
+        samples: moments.samples,
+        method: Method::Weighted,
+    }
+}
+
+/// The interval of a positive sum.
+fn bounds(moments: &Moments, tail: f64) -> (f64, f64) {
+    let value = moments.sum;
+    // Not "== 0": sums of no meaning must give no interval of no meaning.
+    if !(moments.variance > 0.0 && moments.variance.is_finite() && value.is_finite()) {
+        return (value, value);
+    }
+    let low = quantile(value, moments.variance, tail, Tail::Lower).max(moments.own);
+    // w²(1−π) from w(1−π); where π is 1 there is nothing that was missed.
+    let missed = moments.largest;
+    let missed_variance = if missed > 0.0 && moments.largest_inclusion < 1.0 {
+        missed * missed / (1.0 - moments.largest_inclusion)
+    } else {
+        0.0
+    };
+    let high = quantile(value + missed, moments.variance + missed_variance, tail, Tail::Upper);
+    (low, high)
+}
+
+/// Bytes that go unseen with probability `tail`.
+fn unseen(interval_bytes: f64, tail: f64) -> f64 {
+    if interval_bytes <= 1.0 {
+        return 0.0;
+    }
+    interval_bytes * -tail.ln()
 }

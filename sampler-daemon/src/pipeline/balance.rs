@@ -1,0 +1,160 @@
+//! Keeps the daemon's picture of the live set true, and the live set within its bound.
+
+use super::ingest::Ingest;
+use super::worker::Worker;
+use crate::store::{LiveSample, StackId};
+use rustc_hash::FxHashMap;
+use sampler_common::counters::Outcome;
+use sampler_common::limits::THIN_AT_PERCENT;
+use sampler_common::sampling::Rate;
+use sampler_common::wire::{LiveEntry, LiveKey, STACK_LOST};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Halvings of the rate in one go: from every byte to every 4 GiB.
+const MAX_HALVINGS: usize = 32;
+/// Thinning goes on until this share of the bound is in use, in percent.
+const THIN_TO_PERCENT: u64 = 60;
+/// Losses are repaired at every question, and otherwise this often.
+const REPAIR_PERIOD: Duration = Duration::from_secs(1);
+
+impl Worker {
+    /// Regular upkeep.
+    pub(super) fn balance(&mut self) {
+        if self.kernel.live.len() * 100 >= u64::from(self.kernel.live.bound()) * THIN_AT_PERCENT {
+            self.thin();
+        }
+        if self.last_reconciled.elapsed() >= REPAIR_PERIOD {
+            self.repair();
+        }
+    }
+
+    /// Reconciles if anything was lost since the last time.
+    pub(super) fn repair(&mut self) {
+        self.last_reconciled = Instant::now();
+        let totals = self.kernel_totals();
+        let losses = [Outcome::FreeRingFull, Outcome::RingFull, Outcome::LiveReplaced]
+            .iter()
+            .map(|outcome| totals.outcome(*outcome))
+            .sum();
+        if totals.outcome(Outcome::LiveFull) + totals.outcome(Outcome::RestoreFailed) > 0 {
+            self.live_incomplete.get_or_insert_with(SystemTime::now);
+        }
+        if losses != self.reconciled_losses {
+            self.reconciled_losses = losses;
+            self.drain();
+            self.reconcile();
+        }
+    }
+
+    /// Removes samples that the live set no longer has, and adds those whose record was lost.
+    fn reconcile(&mut self) {
+        let entries = match self.kernel.live.entries() {
+            Ok(entries) => entries,
+            Err(error) => {
+                tracing::warn!("read the live set: {error}");
+                return;
+            }
+        };
+        let by_sample: FxHashMap<u64, ()> =
+            entries.iter().map(|(_, entry)| (entry.sample, ())).collect();
+        let ended = self.ingest.live.remove_where(|sample, _| !by_sample.contains_key(&sample));
+        self.ingest.outcomes.add(Outcome::Reconciled, ended);
+        for (key, entry) in &entries {
+            if entry.flags & STACK_LOST != 0 {
+                adopt(&mut self.ingest, key, entry);
+            }
+        }
+    }
+
+    /// Halves the rate of every process and keeps each live sample with probability π_new/π_old, until the
+    /// live set has room again. Live estimates stay unbiased: a kept sample counts with π_new.
+    pub(super) fn thin(&mut self) {
+        self.drain();
+        let bound = u64::from(self.kernel.live.bound());
+        for _ in 0..MAX_HALVINGS {
+            if self.kernel.live.len() * 100 <= bound * THIN_TO_PERCENT {
+                return;
+            }
+            let slots: Vec<u32> = self.attached.keys().copied().collect();
+            let mut rates = FxHashMap::default();
+            for slot in slots {
+                let Some(source) = self.ingest.sources.get(&slot) else { continue };
+                let rate = self.ingest.processes.get(source.process).rate.halved();
+                self.set_rate(slot, rate, None);
+                rates.insert(slot, rate);
+            }
+            // What was sampled at the old rate meanwhile.
+            self.drain();
+            if let Err(error) = self.thin_once(&rates) {
+                tracing::warn!("thin the live set: {error}");
+                return;
+            }
+        }
+    }
+
+    fn thin_once(&mut self, rates: &FxHashMap<u32, Rate>) -> std::io::Result<()> {
+        for (key, entry) in self.kernel.live.entries()? {
+            let Some(rate) = rates.get(&key.space.slot) else { continue };
+            if entry.flags & STACK_LOST != 0 {
+                adopt(&mut self.ingest, &key, &entry);
+            }
+            // A sample whose record is still on its way keeps its probability.
+            let Some(live) = self.ingest.live.get_mut(entry.sample) else { continue };
+            let (before, after) = (live.rate.inclusion(live.size), rate.inclusion(live.size));
+            if after >= before {
+                continue;
+            }
+            if fastrand::f64() * before < after {
+                live.rate = *rate;
+                continue;
+            }
+            // Freed meanwhile: its record says so, or reconciling does.
+            if self.kernel.live.remove(&key, entry.sample)? {
+                self.ingest.live.remove(entry.sample);
+                self.ingest.outcomes.add(Outcome::Thinned, 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the live samples of a slot: all, or those of images before `generation`.
+    pub(super) fn end_blocks(&mut self, slot: u32, generation: Option<u32>, outcome: Outcome) {
+        let ends = |space: sampler_common::wire::Space| {
+            space.slot == slot && generation.is_none_or(|current| space.generation != current)
+        };
+        let ended = self.ingest.live.remove_where(|_, live| ends(live.space));
+        self.ingest.outcomes.add(outcome, ended);
+        match self.kernel.live.entries() {
+            Ok(entries) => {
+                for (key, entry) in entries.iter().filter(|(key, _)| ends(key.space)) {
+                    if let Err(error) = self.kernel.live.remove(key, entry.sample) {
+                        tracing::warn!("take a sample out of the live set: {error}");
+                    }
+                }
+            }
+            Err(error) => tracing::warn!("read the live set: {error}"),
+        }
+    }
+}
+
+/// Enters a live sample whose record with the stack was lost.
+fn adopt(ingest: &mut Ingest, key: &LiveKey, entry: &LiveEntry) {
+    if ingest.live.contains(entry.sample) {
+        return;
+    }
+    let Some(source) = ingest.sources.get(&key.space.slot) else { return };
+    if key.space.generation != source.generation {
+        return;
+    }
+    ingest.live.insert(
+        entry.sample,
+        LiveSample {
+            process: source.process,
+            space: key.space,
+            stack: StackId::LOST,
+            size: entry.size,
+            rate: Rate::from_raw(entry.rate),
+            time_ns: entry.time_ns,
+        },
+    );
+}

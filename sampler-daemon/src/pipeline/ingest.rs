@@ -1,0 +1,239 @@
+//! What a record does to the store. Knows nothing of the kernel side.
+
+use crate::bpf::ring::Record;
+use crate::store::stacks::{Note, StackFrame};
+use crate::store::{LiveSample, LiveSamples, Outcomes, ProcessId, Processes, Rows, StackId, Stacks};
+use crate::target::allocator::Allocator;
+use crate::unwind::{Frame, Image, Module, Modules, Registers, StackMemory, UnwindEnd};
+use rustc_hash::FxHashMap;
+use sampler_common::counters::Outcome;
+use sampler_common::sampling::Rate;
+use sampler_common::wire::{AllocationRecord, FreeRecord, Space};
+use std::sync::Arc;
+use tokio::sync::broadcast;
+
+/// A sample as `StreamSamples` clients see it.
+#[derive(Clone, Debug)]
+pub struct SampleEvent {
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// `CLOCK_MONOTONIC`, nanoseconds.
+    pub time_ns: u64,
+    /// Requested bytes.
+    pub size: u64,
+    /// Probability that it was sampled.
+    pub inclusion: f64,
+    /// Offset of the sampled byte.
+    pub offset: u64,
+    /// Code frames, leaf first.
+    pub frames: Vec<(Arc<Module>, u64)>,
+    /// How the stack ended.
+    pub unwind: &'static str,
+}
+
+/// A process in a kernel slot, as far as records are concerned.
+pub(super) struct Source {
+    pub(super) process: ProcessId,
+    pub(super) pid: u32,
+    /// First program image of this process in the slot.
+    pub(super) first_generation: u32,
+    /// Newest program image that we know of.
+    pub(super) generation: u32,
+    /// The unwinder's view of the newest image; made at its first sample.
+    pub(super) image: Option<Image>,
+    pub(super) allocators: Vec<Allocator>,
+}
+
+/// Something that the worker has to do when the ring is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// The process in this slot replaced its program image.
+    Exec { slot: u32, generation: u32 },
+    /// The live set is nearly full.
+    LiveHigh,
+}
+
+/// The store with what records need to get there.
+pub(super) struct Ingest {
+    pub(super) sources: FxHashMap<u32, Source>,
+    pub(super) processes: Processes,
+    pub(super) stacks: Stacks,
+    pub(super) rows: Rows,
+    pub(super) live: LiveSamples,
+    pub(super) outcomes: Outcomes,
+    pub(super) modules: Modules,
+    /// Names of the probed functions, by the frame that stands for them.
+    pub(super) probe_names: FxHashMap<Frame, String>,
+    pub(super) events: Vec<Event>,
+    pub(super) samples: broadcast::Sender<Arc<SampleEvent>>,
+    frames: Vec<Frame>,
+}
+
+impl Ingest {
+    pub(super) fn new(samples: broadcast::Sender<Arc<SampleEvent>>) -> Ingest {
+        Ingest {
+            sources: FxHashMap::default(),
+            processes: Processes::default(),
+            stacks: Stacks::default(),
+            rows: Rows::default(),
+            live: LiveSamples::default(),
+            outcomes: Outcomes::default(),
+            modules: Modules::default(),
+            probe_names: FxHashMap::default(),
+            events: Vec::new(),
+            samples,
+            frames: Vec::new(),
+        }
+    }
+
+    /// Takes in one record.
+    pub(super) fn record(&mut self, record: Record<'_>) {
+        match record {
+            Record::Snapshot(header, stack) => self.allocation(&header, stack, true),
+            Record::Frames(header, addresses) => self.allocation(&header, addresses, false),
+            Record::Free(free) => self.free(&free),
+            Record::Exec(event) => self.events.push(Event::Exec {
+                slot: event.space.slot,
+                generation: event.space.generation,
+            }),
+            Record::LiveHigh(_) => self.events.push(Event::LiveHigh),
+            Record::Malformed => self.outcomes.add(Outcome::Malformed, 1),
+        }
+    }
+
+    fn free(&mut self, record: &FreeRecord) {
+        if !self.live.remove(record.sample) {
+            self.outcomes.add(Outcome::FreedUnknown, 1);
+        }
+    }
+
+    fn allocation(&mut self, record: &AllocationRecord, stack: &[u8], is_snapshot: bool) {
+        let Some(mut source) = self.source(record.space) else {
+            self.outcomes.add(Outcome::UnknownProcess, 1);
+            return;
+        };
+        if record.rate == 0 || record.sample == 0 {
+            self.outcomes.add(Outcome::Malformed, 1);
+            self.sources.insert(record.space.slot, source);
+            return;
+        }
+        let end = self.walk(&mut source, record, stack, is_snapshot);
+        let (outcome, note) = match end {
+            UnwindEnd::Complete => (Outcome::UnwindComplete, None),
+            UnwindEnd::Truncated => (Outcome::UnwindTruncated, Some(Note::Truncated)),
+            UnwindEnd::Failed => (Outcome::UnwindFailed, Some(Note::NoUnwindInformation)),
+            UnwindEnd::NoMapping => (Outcome::NoMapping, Some(Note::NoUnwindInformation)),
+        };
+        self.outcomes.add(outcome, 1);
+        let rate = Rate::from_raw(record.rate);
+        self.publish(&source, record, rate, outcome.name());
+        let process = source.process;
+        let current = record.space.generation == source.generation;
+        self.sources.insert(record.space.slot, source);
+
+        let code = self.frames.iter().map(|frame| StackFrame::Code(*frame));
+        let stack = self.stacks.intern(code.chain(note.map(StackFrame::Note)));
+        let stack = stack.unwrap_or_else(|| {
+            self.outcomes.add(Outcome::StackTableFull, 1);
+            StackId::TABLE_FULL
+        });
+        if !self.rows.add(process, stack, record.size, rate) {
+            self.outcomes.add(Outcome::StackTableFull, 1);
+        }
+        // A block of an image that is gone is not held.
+        if record.live != 0 && current {
+            let (space, size, time_ns) = (record.space, record.size, record.time_ns);
+            self.live
+                .insert(record.sample, LiveSample { process, space, stack, size, rate, time_ns });
+        }
+    }
+
+    /// The process of an address space, taken out of the table while its image is used.
+    fn source(&mut self, space: Space) -> Option<Source> {
+        let source = self.sources.get(&space.slot)?;
+        if space.generation < source.first_generation {
+            return None;
+        }
+        let mut source = self.sources.remove(&space.slot)?;
+        if space.generation > source.generation {
+            // The event of its `execve` comes behind, or was lost.
+            self.events.push(Event::Exec { slot: space.slot, generation: space.generation });
+            source.generation = space.generation;
+            source.image = None;
+        }
+        Some(source)
+    }
+
+    /// Fills `frames`, the probed function first.
+    fn walk(
+        &mut self,
+        source: &mut Source,
+        record: &AllocationRecord,
+        stack: &[u8],
+        is_snapshot: bool,
+    ) -> UnwindEnd {
+        self.frames.clear();
+        if source.image.is_none() {
+            source.image = Image::open(source.pid, &mut self.modules).ok();
+        }
+        let Some(image) = source.image.as_mut() else { return UnwindEnd::NoMapping };
+        let function = image.resolve(&mut self.modules, record.function);
+        self.name_probe(source, function);
+        let Some(image) = source.image.as_mut() else { return UnwindEnd::NoMapping };
+        self.frames.push(function);
+        if !is_snapshot {
+            for address in stack.chunks_exact(8) {
+                let address = u64::from_ne_bytes(address.try_into().unwrap_or_default());
+                self.frames.push(image.resolve(&mut self.modules, address.wrapping_sub(1)));
+            }
+            let full = stack.len() >= sampler_common::limits::MAX_KERNEL_FRAMES * 8;
+            return if full { UnwindEnd::Truncated } else { UnwindEnd::Complete };
+        }
+        let registers = Registers { ip: record.ip, sp: record.sp, bp: record.bp };
+        let hijacked =
+            (record.hijacked_slot != 0).then_some((record.hijacked_slot, record.hijacked_ip));
+        let memory = StackMemory { start: record.sp, bytes: stack, hijacked };
+        image.unwind(&mut self.modules, registers, memory, &mut self.frames)
+    }
+
+    /// Remembers the usual name of a probed function: a library has several for one address.
+    fn name_probe(&mut self, source: &Source, frame: Frame) {
+        if self.probe_names.contains_key(&frame) {
+            return;
+        }
+        let path = &self.modules.get(frame.module).path;
+        let function = source
+            .allocators
+            .iter()
+            .filter(|allocator| allocator.path == *path)
+            .flat_map(|allocator| &allocator.functions)
+            .find(|function| function.offset + u64::from(function.placement.displacement) == frame.offset);
+        if let Some(name) = function.and_then(|function| function.symbols.first()) {
+            self.probe_names.insert(frame, name.clone());
+        }
+    }
+
+    fn publish(&self, source: &Source, record: &AllocationRecord, rate: Rate, unwind: &'static str) {
+        if self.samples.receiver_count() == 0 {
+            return;
+        }
+        let frames = self
+            .frames
+            .iter()
+            .map(|frame| (Arc::clone(self.modules.get(frame.module)), frame.offset))
+            .collect();
+        // Nobody listening any more is no loss.
+        let _ = self.samples.send(Arc::new(SampleEvent {
+            pid: source.pid,
+            tid: record.tid,
+            time_ns: record.time_ns,
+            size: record.size,
+            inclusion: rate.inclusion(record.size),
+            offset: record.offset,
+            frames,
+            unwind,
+        }));
+    }
+}

@@ -1,0 +1,99 @@
+//! Puts names to a raw profile, and intervals to its moments.
+
+use super::names::Names;
+use super::query::{RawFrame, RawProfile};
+use rustc_hash::FxHashMap;
+use sampler_common::profile::{Line, Location, Lost, Mapping, Profile, Quantities, Stack};
+use std::time::UNIX_EPOCH;
+
+/// The profile that people asked for.
+pub async fn assemble(raw: RawProfile, names: &Names) -> Profile {
+    let code = raw
+        .frames
+        .iter()
+        .filter_map(|frame| match frame {
+            RawFrame::Code(module, offset, _) => Some((module.clone(), *offset)),
+            RawFrame::Note(_) => None,
+        })
+        .collect();
+    let mut lines = names.look_up(code).await.into_iter();
+    let mut mappings = Mappings::default();
+    let mut locations = Vec::with_capacity(raw.frames.len());
+    for frame in &raw.frames {
+        locations.push(match frame {
+            RawFrame::Note(name) => Location {
+                mapping: mappings.add("", ""),
+                address: 0,
+                lines: vec![plain((*name).to_owned())],
+            },
+            RawFrame::Code(module, offset, probe) => Location {
+                mapping: mappings.add(&module.path, &module.build_id),
+                address: *offset,
+                lines: match (probe, lines.next()) {
+                    (Some(name), _) => vec![plain(name.clone())],
+                    (None, Some(lines)) => lines.to_vec(),
+                    (None, None) => vec![plain(format!("{}+{offset:#x}", module.path))],
+                },
+            },
+        });
+    }
+    let quantities = |row: &_| {
+        Quantities::weighted(row, raw.largest_interval_bytes, raw.request.confidence)
+    };
+    Profile {
+        kind: raw.request.kind,
+        confidence: raw.request.confidence,
+        time_unix_ns: raw.time.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64),
+        duration_ns: raw.duration_ns,
+        interval_bytes: raw.interval_bytes.round() as u64,
+        totals: quantities(&raw.totals),
+        exact: raw.exact,
+        samples: raw.totals.alloc_objects.samples,
+        lost: raw
+            .lost
+            .iter()
+            .map(|(outcome, samples, moments)| {
+                let known = moments.as_ref().map(quantities);
+                Lost {
+                    outcome: outcome.name().to_owned(),
+                    samples: *samples,
+                    alloc_space: known.map(|known| known.alloc_space),
+                    alloc_objects: known.map(|known| known.alloc_objects),
+                }
+            })
+            .collect(),
+        mappings: mappings.list,
+        locations,
+        stacks: raw
+            .rows
+            .iter()
+            .map(|(pid, frames, moments)| Stack {
+                pid: *pid,
+                locations: frames.clone(),
+                quantities: quantities(moments),
+            })
+            .collect(),
+        stacks_total: raw.rows_total as u64,
+        notes: raw.notes,
+    }
+}
+
+fn plain(function: String) -> Line {
+    Line { function, ..Line::default() }
+}
+
+#[derive(Default)]
+struct Mappings {
+    list: Vec<Mapping>,
+    by_name: FxHashMap<(String, String), u32>,
+}
+
+impl Mappings {
+    fn add(&mut self, path: &str, build_id: &str) -> u32 {
+        let next = self.list.len() as u32;
+        *self.by_name.entry((path.to_owned(), build_id.to_owned())).or_insert_with(|| {
+            self.list.push(Mapping { path: path.to_owned(), build_id: build_id.to_owned() });
+            next
+        })
+    }
+}

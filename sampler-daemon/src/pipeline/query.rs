@@ -1,0 +1,357 @@
+//! Answers questions from the store and the kernel's totals, without names.
+
+use super::command::{Command, ProcessReport, ProfileRequest};
+use super::worker::Worker;
+use crate::bpf::totals::SlotTotals;
+use crate::store::stacks::StackFrame;
+use crate::store::{ProcessId, StackId};
+use crate::unwind::Module;
+use rustc_hash::FxHashMap;
+use sampler_common::counters::Outcome;
+use sampler_common::estimate::{Moments, RowMoments};
+use sampler_common::profile::{Exact, Kind};
+use sampler_common::sampling::Rate;
+use sampler_common::wire::{LostCell, LostKey};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// A frame without a name.
+#[derive(Clone, Debug)]
+pub enum RawFrame {
+    /// A remark.
+    Note(&'static str),
+    /// Code: module, offset, and the name if it is a probed function's.
+    Code(Arc<Module>, u64, Option<String>),
+}
+
+/// A profile without names.
+#[derive(Clone, Debug)]
+pub struct RawProfile {
+    /// What was asked.
+    pub request: ProfileRequest,
+    /// Time of the answer.
+    pub time: SystemTime,
+    /// How long the queried processes have been sampled, nanoseconds.
+    pub duration_ns: u64,
+    /// Interval in force, bytes.
+    pub interval_bytes: f64,
+    /// Largest interval that ever was in force, bytes.
+    pub largest_interval_bytes: f64,
+    /// Rows, largest first: pid, indices into `frames` (leaf first), moments.
+    pub rows: Vec<(u32, Vec<u32>, RowMoments)>,
+    /// Rows before the cut to the largest.
+    pub rows_total: usize,
+    /// Frames.
+    pub frames: Vec<RawFrame>,
+    /// Totals over all rows.
+    pub totals: RowMoments,
+    /// Exact totals.
+    pub exact: Exact,
+    /// Losses: outcome, samples, and their allocation moments where known.
+    pub lost: Vec<(Outcome, u64, Option<RowMoments>)>,
+    /// Limits of what the numbers mean.
+    pub notes: Vec<String>,
+}
+
+impl Worker {
+    pub(super) fn answer(&mut self, command: Command) {
+        // An asker who has gone away needs no answer.
+        match command {
+            Command::Status(reply) => drop(reply.send(Ok(self.status()))),
+            Command::Processes(reply) => drop(reply.send(Ok(self.process_reports()))),
+            Command::SetInterval { pids, interval_bytes, reply } => {
+                drop(reply.send(self.set_interval(&pids, interval_bytes)));
+            }
+            Command::Profile(request, reply) => drop(reply.send(self.profile(request))),
+            Command::Stop => {}
+        }
+    }
+
+    fn set_interval(&mut self, pids: &[u32], interval_bytes: u64) -> Result<Vec<(u32, u64)>, String> {
+        let rate = Rate::from_interval(interval_bytes).ok_or_else(|| {
+            format!("interval {interval_bytes}: must be 1 to 4294967296 bytes")
+        })?;
+        let running: FxHashMap<u32, u32> =
+            self.attached.iter().map(|(slot, attached)| (attached.process.pid, *slot)).collect();
+        let chosen: Vec<u32> =
+            if pids.is_empty() { running.keys().copied().collect() } else { pids.to_vec() };
+        if let Some(unknown) = chosen.iter().find(|pid| !running.contains_key(pid)) {
+            return Err(format!("pid {unknown}: not being profiled (see: sampler ps)"));
+        }
+        for pid in &chosen {
+            self.set_rate(running[pid], rate, Some(interval_bytes));
+        }
+        if pids.is_empty() {
+            (self.rate, self.config.interval_bytes) = (rate, interval_bytes);
+        }
+        Ok(self.intervals().into_iter().filter(|(pid, _)| chosen.contains(pid)).collect())
+    }
+
+    fn chosen(&self, pids: &[u32]) -> Result<Vec<ProcessId>, String> {
+        if let Some(unknown) =
+            pids.iter().find(|pid| !self.ingest.processes.iter().any(|(_, p)| p.pid == **pid))
+        {
+            return Err(format!("pid {unknown}: not profiled by this daemon (see: sampler ps)"));
+        }
+        let wanted = |pid: u32| pids.is_empty() || pids.contains(&pid);
+        Ok(self.ingest.processes.iter().filter(|(_, p)| wanted(p.pid)).map(|(id, _)| id).collect())
+    }
+
+    fn profile(&mut self, request: ProfileRequest) -> Result<RawProfile, String> {
+        let chosen = self.chosen(&request.pids)?;
+        self.settle();
+        self.repair();
+        let mut rows: FxHashMap<(ProcessId, StackId), RowMoments> = FxHashMap::default();
+        for (key, moments) in self.ingest.rows.iter() {
+            if chosen.contains(&key.process) {
+                rows.entry((key.process, key.stack)).or_default().add(&moments);
+            }
+        }
+        for (_, live) in self.ingest.live.iter() {
+            if chosen.contains(&live.process) {
+                let row = rows.entry((live.process, live.stack)).or_default();
+                row.add_live(live.size, live.rate);
+            }
+        }
+        let mut lost = RowMoments::default();
+        for id in &chosen {
+            let moments = self.lost_moments(*id);
+            if moments.alloc_objects.samples > 0 {
+                rows.entry((*id, StackId::LOST)).or_default().add(&moments);
+                lost.add(&moments);
+            }
+        }
+        let mut totals = RowMoments::default();
+        rows.values().for_each(|row| totals.add(row));
+        let exact = self.exact(&chosen);
+        let (lost, notes) = self.losses(&chosen, lost);
+        let mut profile = RawProfile {
+            time: SystemTime::now(),
+            duration_ns: self.duration_ns(&chosen),
+            interval_bytes: self.interval_of(&chosen, |record| record.rate),
+            largest_interval_bytes: self.interval_of(&chosen, |record| record.lowest_rate),
+            rows: Vec::new(),
+            rows_total: 0,
+            frames: Vec::new(),
+            totals,
+            exact,
+            lost,
+            notes,
+            request,
+        };
+        self.fill_rows(&mut profile, rows);
+        Ok(profile)
+    }
+
+    /// Orders and cuts the rows, and collects the frames of those that stay.
+    fn fill_rows(
+        &self,
+        profile: &mut RawProfile,
+        rows: FxHashMap<(ProcessId, StackId), RowMoments>,
+    ) {
+        let value = |row: &RowMoments| -> Moments {
+            match profile.request.kind {
+                Kind::Alloc => row.alloc_space,
+                Kind::Live => row.inuse_space,
+            }
+        };
+        let mut rows: Vec<_> =
+            rows.into_iter().filter(|(_, row)| value(row).samples > 0).collect();
+        // Ties in a fixed order, so that equal questions get equal answers.
+        rows.sort_by(|(a, x), (b, y)| {
+            value(y).sum.total_cmp(&value(x).sum).then_with(|| a.cmp(b))
+        });
+        profile.rows_total = rows.len();
+        if profile.request.top > 0 {
+            rows.truncate(profile.request.top);
+        }
+        let mut numbers: FxHashMap<u32, u32> = FxHashMap::default();
+        for ((process, stack), moments) in rows {
+            let frames = self
+                .ingest
+                .stacks
+                .get(stack)
+                .iter()
+                .map(|number| {
+                    *numbers.entry(*number).or_insert_with(|| {
+                        profile.frames.push(self.raw_frame(*number));
+                        profile.frames.len() as u32 - 1
+                    })
+                })
+                .collect();
+            profile.rows.push((self.ingest.processes.get(process).pid, frames, moments));
+        }
+    }
+
+    fn raw_frame(&self, number: u32) -> RawFrame {
+        match self.ingest.stacks.frame(number) {
+            StackFrame::Note(note) => RawFrame::Note(note.name()),
+            StackFrame::Code(frame) => RawFrame::Code(
+                Arc::clone(self.ingest.modules.get(frame.module)),
+                frame.offset,
+                self.ingest.probe_names.get(&frame).cloned(),
+            ),
+        }
+    }
+
+    /// Losses of the chosen processes, and what they mean.
+    fn losses(
+        &self,
+        chosen: &[ProcessId],
+        ring: RowMoments,
+    ) -> (Vec<(Outcome, u64, Option<RowMoments>)>, Vec<String>) {
+        let mut lost = Vec::new();
+        let mut notes = Vec::new();
+        if ring.alloc_objects.samples > 0 {
+            lost.push((Outcome::RingFull, ring.alloc_objects.samples, Some(ring)));
+        }
+        let kernel = self.kernel_totals();
+        for outcome in [Outcome::LostCellsFull, Outcome::LiveFull, Outcome::RestoreFailed] {
+            if kernel.outcome(outcome) > 0 {
+                lost.push((outcome, kernel.outcome(outcome), None));
+            }
+        }
+        if kernel.outcome(Outcome::LostCellsFull) > 0 {
+            notes.push("allocated totals are a lower bound: lost samples could not be kept".into());
+        }
+        if let Some(since) = self.live_incomplete {
+            let seconds = since
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .map_or(0, |duration| duration.as_secs());
+            notes.push(format!(
+                "live numbers are a lower bound since Unix time {seconds}: the live set was full (raise --max-live)"
+            ));
+        }
+        if !self.config.settings.track_live {
+            notes.push("live numbers are 0: frees are not probed (--no-live)".into());
+        }
+        for id in chosen {
+            let record = self.ingest.processes.get(*id);
+            notes.extend(record.blind.iter().map(|blind| format!("pid {}: {blind}", record.pid)));
+        }
+        (lost, notes)
+    }
+
+    fn duration_ns(&self, chosen: &[ProcessId]) -> u64 {
+        let now = SystemTime::now();
+        chosen
+            .iter()
+            .map(|id| self.ingest.processes.get(*id))
+            .filter_map(|record| record.exited.unwrap_or(now).duration_since(record.attached).ok())
+            .map(|duration| duration.as_nanos() as u64)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// The largest interval of the chosen processes.
+    fn interval_of(
+        &self,
+        chosen: &[ProcessId],
+        rate: impl Fn(&crate::store::ProcessRecord) -> Rate,
+    ) -> f64 {
+        chosen
+            .iter()
+            .map(|id| rate(self.ingest.processes.get(*id)).interval_bytes())
+            .fold(1.0, f64::max)
+    }
+
+    pub(super) fn slot_of(&self, id: ProcessId) -> Option<u32> {
+        self.ingest.sources.iter().find(|(_, source)| source.process == id).map(|(slot, _)| *slot)
+    }
+
+    /// Totals of all slots, vacant ones included.
+    pub(super) fn kernel_totals(&self) -> SlotTotals {
+        let mut sum = self.retired;
+        for slot in self.attached.keys() {
+            match self.kernel.totals.read(*slot) {
+                Ok(totals) => sum.add(&totals),
+                Err(error) => tracing::warn!("{error:#}"),
+            }
+        }
+        sum
+    }
+
+    pub(super) fn slot_exact(&self, slot: u32) -> Exact {
+        match self.kernel.totals.read(slot) {
+            Ok(totals) => Exact {
+                alloc_objects: totals.objects.iter().sum(),
+                alloc_space: totals.bytes.iter().sum(),
+            },
+            Err(error) => {
+                tracing::warn!("{error:#}");
+                Exact::default()
+            }
+        }
+    }
+
+    pub(super) fn exact(&self, chosen: &[ProcessId]) -> Exact {
+        let mut sum = Exact::default();
+        for id in chosen {
+            let exact = match self.slot_of(*id) {
+                Some(slot) => self.slot_exact(slot),
+                None => self.ingest.processes.get(*id).final_exact,
+            };
+            sum.alloc_objects += exact.alloc_objects;
+            sum.alloc_space += exact.alloc_space;
+        }
+        sum
+    }
+
+    fn lost_moments(&self, id: ProcessId) -> RowMoments {
+        match self.slot_of(id) {
+            Some(slot) => self.slot_lost_moments(slot),
+            None => self.ingest.processes.get(id).final_lost,
+        }
+    }
+
+    /// Moments of the samples of a slot whose record was lost.
+    pub(super) fn slot_lost_moments(&self, slot: u32) -> RowMoments {
+        let cells = match self.kernel.lost.read() {
+            Ok(cells) => cells,
+            Err(error) => {
+                tracing::warn!("read the lost samples: {error}");
+                return RowMoments::default();
+            }
+        };
+        let mut sum = RowMoments::default();
+        for (key, cell) in cells.iter().filter(|(key, _)| key.slot == slot) {
+            add_cell(&mut sum, key, cell);
+        }
+        sum
+    }
+
+    pub(super) fn process_reports(&mut self) -> Vec<ProcessReport> {
+        self.settle();
+        self.repair();
+        let mut totals: FxHashMap<ProcessId, RowMoments> = FxHashMap::default();
+        for (key, moments) in self.ingest.rows.iter() {
+            totals.entry(key.process).or_default().add(&moments);
+        }
+        for (_, live) in self.ingest.live.iter() {
+            totals.entry(live.process).or_default().add_live(live.size, live.rate);
+        }
+        let records: Vec<_> =
+            self.ingest.processes.iter().map(|(id, record)| (id, record.clone())).collect();
+        records
+            .into_iter()
+            .map(|(id, record)| {
+                let mut totals = totals.get(&id).copied().unwrap_or_default();
+                totals.add(&self.lost_moments(id));
+                let samples = totals.alloc_objects.samples;
+                ProcessReport { id, record, exact: self.exact(&[id]), totals, samples }
+            })
+            .collect()
+    }
+}
+
+/// The samples of a cell, each taken at the cell's mean size.
+fn add_cell(sum: &mut RowMoments, key: &LostKey, cell: &LostCell) {
+    if cell.samples == 0 {
+        return;
+    }
+    let rate = Rate::from_raw(key.rate);
+    let mean = cell.bytes as f64 / cell.samples as f64;
+    let inclusion = rate.inclusion(mean.round() as u64);
+    sum.alloc_space.add_samples(cell.samples, mean, inclusion);
+    sum.alloc_objects.add_samples(cell.samples, 1.0, inclusion);
+}

@@ -1,0 +1,129 @@
+//! What the daemon says of itself.
+
+use super::worker::Worker;
+use crate::bpf::Settings;
+use crate::store::{rows, stacks};
+use crate::target::allocator::Function;
+use sampler_common::counters::{KERNEL_OUTCOMES, Outcome};
+use std::time::Duration;
+
+/// A probe, with the processes that have it.
+#[derive(Clone, Debug)]
+pub struct ProbeReport {
+    /// The file.
+    pub path: String,
+    /// Its build id.
+    pub build_id: String,
+    /// The function.
+    pub function: Function,
+    /// Processes.
+    pub pids: Vec<u32>,
+}
+
+/// The daemon's state.
+#[derive(Clone, Debug)]
+pub struct StatusReport {
+    /// Constants.
+    pub settings: Settings,
+    /// Time since the start.
+    pub uptime: Duration,
+    /// Entries of the live set.
+    pub live_samples: u64,
+    /// Every outcome with its count.
+    pub outcomes: Vec<(Outcome, u64)>,
+    /// Interval in force of every running process, bytes.
+    pub intervals: Vec<(u32, u64)>,
+    /// Probes.
+    pub probes: Vec<ProbeReport>,
+    /// What cannot be seen.
+    pub blind: Vec<String>,
+    /// Tables: name, used, bound.
+    pub tables: Vec<(&'static str, u64, u64)>,
+}
+
+impl Worker {
+    pub(super) fn status(&mut self) -> StatusReport {
+        self.settle();
+        let kernel = self.kernel_totals();
+        let mut outcomes = self.ingest.outcomes.clone();
+        for outcome in &Outcome::ALL[..KERNEL_OUTCOMES] {
+            outcomes.add(*outcome, kernel.outcome(*outcome));
+        }
+        let (stack_count, frame_count) = self.ingest.stacks.len();
+        let (modules, module_bound) = self.ingest.modules.usage();
+        StatusReport {
+            settings: self.config.settings,
+            uptime: self.started.elapsed(),
+            live_samples: self.kernel.live.len(),
+            outcomes: outcomes.iter().collect(),
+            intervals: self.intervals(),
+            probes: self.probes(),
+            blind: self.blind(),
+            tables: vec![
+                ("live", self.kernel.live.len(), u64::from(self.kernel.live.bound())),
+                ("stacks", stack_count as u64, stacks::MAX_STACKS as u64),
+                ("frames", frame_count as u64, stacks::MAX_FRAME_TABLE as u64),
+                ("rows", self.ingest.rows.len() as u64, rows::MAX_ROWS as u64),
+                ("modules", modules as u64, module_bound as u64),
+            ],
+        }
+    }
+
+    /// Interval in force of every running process.
+    pub(super) fn intervals(&self) -> Vec<(u32, u64)> {
+        let mut intervals: Vec<(u32, u64)> = self
+            .ingest
+            .sources
+            .values()
+            .map(|source| {
+                let rate = self.ingest.processes.get(source.process).rate;
+                (source.pid, rate.interval_bytes().round() as u64)
+            })
+            .collect();
+        intervals.sort_unstable();
+        intervals
+    }
+
+    fn probes(&self) -> Vec<ProbeReport> {
+        let mut probes: Vec<ProbeReport> = Vec::new();
+        for source in self.ingest.sources.values() {
+            for allocator in &source.allocators {
+                for function in &allocator.functions {
+                    let is_free = function.role == sampler_common::wire::Role::Free;
+                    if is_free && !self.config.settings.track_live {
+                        continue;
+                    }
+                    let same = probes.iter_mut().find(|probe| {
+                        probe.path == allocator.path
+                            && probe.build_id == allocator.build_id
+                            && probe.function.offset == function.offset
+                    });
+                    match same {
+                        Some(probe) => probe.pids.push(source.pid),
+                        None => probes.push(ProbeReport {
+                            path: allocator.path.clone(),
+                            build_id: allocator.build_id.clone(),
+                            function: function.clone(),
+                            pids: vec![source.pid],
+                        }),
+                    }
+                }
+            }
+        }
+        probes
+    }
+
+    fn blind(&self) -> Vec<String> {
+        let running = self.ingest.processes.iter().filter(|(_, record)| record.exited.is_none());
+        let mut blind: Vec<String> = running
+            .flat_map(|(_, record)| {
+                record.blind.iter().map(|line| format!("pid {}: {line}", record.pid))
+            })
+            .collect();
+        blind.push("blocks allocated before the attach are unknown, not zero".into());
+        if !self.config.settings.track_live {
+            blind.push("frees are not probed (--no-live): nothing is known of live memory".into());
+        }
+        blind
+    }
+}

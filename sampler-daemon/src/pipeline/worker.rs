@@ -1,0 +1,195 @@
+//! The worker thread: reads the ring, answers questions, looks after the processes.
+
+use super::attach::{AttachError, Attached};
+use super::command::{Command, Profiler, QUEUE};
+use super::ingest::{Event, Ingest, SampleEvent};
+use crate::bpf::{Kernel, ProbeEngine, Settings};
+use crate::target::allocator::Discoverer;
+use crate::target::process::Process;
+use anyhow::Context as _;
+use rustc_hash::FxHashMap;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fd::OwnedFd;
+use sampler_common::sampling::Rate;
+use std::os::fd::AsFd;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::broadcast;
+
+/// Records read between two looks at commands and processes.
+const BATCH: usize = 4096;
+/// How long records may wait in the ring when few arrive (many wake the worker).
+const PERIOD: Duration = Duration::from_millis(20);
+/// How long a question waits for a record that is just being written.
+const SETTLE: Duration = Duration::from_millis(100);
+/// Samples kept for a slow `StreamSamples` client.
+const STREAM_BACKLOG: usize = 16 * 1024;
+
+/// How to profile.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// The eBPF program's constants.
+    pub settings: Settings,
+    /// Mean bytes between samples.
+    pub interval_bytes: u64,
+}
+
+pub(super) struct Worker {
+    pub(super) config: Config,
+    pub(super) rate: Rate,
+    pub(super) kernel: Kernel,
+    pub(super) ingest: Ingest,
+    pub(super) attached: FxHashMap<u32, Attached>,
+    pub(super) discoverer: Discoverer,
+    /// Outcomes of slots that are vacant again.
+    pub(super) retired: crate::bpf::totals::SlotTotals,
+    pub(super) started: Instant,
+    /// When the live profile first became a lower bound.
+    pub(super) live_incomplete: Option<SystemTime>,
+    /// Losses that the last reconciliation has repaired.
+    pub(super) reconciled_losses: u64,
+    pub(super) last_reconciled: Instant,
+    /// Links being closed: each takes the kernel some 35 ms.
+    pub(super) closing: Vec<JoinHandle<()>>,
+    commands: mpsc::Receiver<Command>,
+    wake: Arc<OwnedFd>,
+}
+
+/// Loads the program, attaches it to `processes` and starts the worker. On an error nothing is left.
+pub fn start(
+    config: Config,
+    processes: Vec<Process>,
+) -> anyhow::Result<(Profiler, JoinHandle<()>)> {
+    let rate = Rate::from_interval(config.interval_bytes)
+        .with_context(|| format!("interval {} is not within 1 … 2^32", config.interval_bytes))?;
+    let (samples, _) = broadcast::channel::<Arc<SampleEvent>>(STREAM_BACKLOG);
+    let (sender, commands) = mpsc::sync_channel(QUEUE);
+    let wake = Arc::new(
+        eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).context("make an eventfd")?,
+    );
+    let profiler = Profiler { commands: sender, wake: Arc::clone(&wake), samples: samples.clone() };
+    let mut worker = Worker {
+        config,
+        rate,
+        kernel: Kernel::load(&config.settings)?,
+        ingest: Ingest::new(samples),
+        attached: FxHashMap::default(),
+        discoverer: Discoverer::default(),
+        retired: Default::default(),
+        started: Instant::now(),
+        live_incomplete: None,
+        reconciled_losses: 0,
+        last_reconciled: Instant::now(),
+        closing: Vec::new(),
+        commands,
+        wake,
+    };
+    for process in processes {
+        worker.attach(process).map_err(AttachError::into_anyhow)?;
+    }
+    let thread = std::thread::Builder::new()
+        .name("worker".into())
+        .spawn(move || worker.run())
+        .context("start the worker thread")?;
+    Ok((profiler, thread))
+}
+
+impl Worker {
+    pub(super) fn engine(&self) -> ProbeEngine {
+        self.kernel.engine()
+    }
+
+    fn run(mut self) {
+        loop {
+            let exited = self.wait();
+            self.read(BATCH);
+            self.handle_events();
+            for slot in exited {
+                self.settle();
+                self.detach_exited(slot);
+            }
+            loop {
+                match self.commands.try_recv() {
+                    Ok(Command::Stop) | Err(mpsc::TryRecvError::Disconnected) => {
+                        self.shut_down();
+                        return;
+                    }
+                    Ok(command) => self.answer(command),
+                    Err(mpsc::TryRecvError::Empty) => break,
+                }
+            }
+            self.look_after_processes();
+            self.balance();
+        }
+    }
+
+    /// Waits for records, questions, exits or the period's end; slots whose process has exited.
+    fn wait(&self) -> Vec<u32> {
+        let slots: Vec<u32> = self.attached.keys().copied().collect();
+        let mut descriptors = vec![
+            PollFd::new(&self.kernel.ring, PollFlags::IN),
+            PollFd::new(&*self.wake, PollFlags::IN),
+        ];
+        descriptors.extend(
+            slots.iter().map(|slot| {
+                PollFd::from_borrowed_fd(self.attached[slot].process.pidfd.as_fd(), PollFlags::IN)
+            }),
+        );
+        let timeout = Timespec { tv_sec: 0, tv_nsec: PERIOD.as_nanos() as i64 };
+        // An interrupted wait is a short one.
+        let _ = poll(&mut descriptors, Some(&timeout));
+        let exited = slots
+            .iter()
+            .zip(&descriptors[2..])
+            .filter(|(_, descriptor)| !descriptor.revents().is_empty())
+            .map(|(slot, _)| *slot)
+            .collect();
+        let mut counter = [0u8; 8];
+        let _ = rustix::io::read(&*self.wake, &mut counter);
+        exited
+    }
+
+    fn read(&mut self, most: usize) -> usize {
+        let Worker { kernel, ingest, .. } = self;
+        kernel.ring.read(most, |record| ingest.record(record))
+    }
+
+    /// Reads everything that was in the ring when called, also what was just being written.
+    pub(super) fn settle(&mut self) {
+        self.drain();
+        self.handle_events();
+    }
+
+    /// As [`Worker::settle`], but leaves the events for later.
+    pub(super) fn drain(&mut self) {
+        let (target, deadline) = (self.kernel.ring.produced(), Instant::now() + SETTLE);
+        while !self.kernel.ring.has_read(target) && Instant::now() < deadline {
+            if self.read(BATCH) == 0 {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    fn handle_events(&mut self) {
+        for event in std::mem::take(&mut self.ingest.events) {
+            match event {
+                Event::Exec { slot, generation } => self.image_replaced(slot, generation),
+                Event::LiveHigh => self.thin(),
+            }
+        }
+    }
+
+    fn shut_down(&mut self) {
+        let slots: Vec<u32> = self.attached.keys().copied().collect();
+        for slot in slots {
+            if let Some(attached) = self.attached.remove(&slot) {
+                self.close(attached.links);
+            }
+        }
+        for thread in self.closing.drain(..) {
+            // A thread that only drops links does not panic.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Whether a probe's breakpoint stands in a process: its bytes in memory against those of its file.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+/// Bytes compared: the longest instruction that a probe replaces (a five-byte nop) fits.
+const BYTES: usize = 5;
+
+/// An instruction of a file that is probed.
+#[derive(Clone, Debug)]
+pub struct Site {
+    path: String,
+    offset: u64,
+}
+
+/// The probed instructions that `status --json` lists.
+pub fn sites(status: &Value) -> Result<Vec<Site>> {
+    let probes = status["probes"].as_array().context("status has no probes")?;
+    let site = |probe: &Value| {
+        let number = |key: &str| {
+            probe[key].as_u64().with_context(|| format!("probe without {key}: {probe}"))
+        };
+        let path = probe["path"].as_str().context("probe without path")?.to_string();
+        Ok(Site { path, offset: number("function_offset")? + number("displacement")? })
+    };
+    probes.iter().map(site).collect()
+}
+
+/// How many of `sites` differ in the memory of `pid` from their files.
+pub fn standing(pid: u32, sites: &[Site]) -> Result<usize> {
+    let maps = format!("/proc/{pid}/maps");
+    let maps = fs::read_to_string(&maps).with_context(|| format!("read {maps}"))?;
+    let memory = format!("/proc/{pid}/mem");
+    let memory = File::open(&memory).with_context(|| format!("open {memory}"))?;
+    let mut count = 0;
+    for site in sites {
+        let Some(address) = maps.lines().find_map(|line| address(line, site)) else { continue };
+        let file = File::open(&site.path).with_context(|| format!("open {}", site.path))?;
+        let (mut there, mut here) = ([0; BYTES], [0; BYTES]);
+        memory.read_exact_at(&mut there, address).with_context(|| format!("read {site:?}"))?;
+        file.read_exact_at(&mut here, site.offset).with_context(|| format!("read {site:?}"))?;
+        count += usize::from(there != here);
+    }
+    Ok(count)
+}
+
+/// Address of `site` in the mapping that `line` of a maps file describes.
+fn address(line: &str, site: &Site) -> Option<u64> {
+    let mut fields = line.split_ascii_whitespace();
+    let (start, end) = fields.next()?.split_once('-')?;
+    let start = u64::from_str_radix(start, 16).ok()?;
+    let end = u64::from_str_radix(end, 16).ok()?;
+    let executable = fields.next()?.contains('x');
+    let offset = u64::from_str_radix(fields.next()?, 16).ok()?;
+    let path = fields.nth(2)?;
+    let inside = (offset..offset + (end - start)).contains(&site.offset);
+    (executable && path == site.path && inside).then(|| start + (site.offset - offset))
+}

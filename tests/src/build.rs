@@ -1,0 +1,75 @@
+//! Where programs are: the two of the project, and the workloads, compiled here on first use.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The workloads' sources.
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/workloads");
+
+/// Flags of every workload: calls stay calls, frames stay frames.
+const FLAGS: &[&str] =
+    &["-O2", "-g", "-Wall", "-Wextra", "-fno-builtin", "-fno-optimize-sibling-calls"];
+
+/// Cargo's target directory: the test binary is `TARGET/PROFILE/deps/NAME`.
+pub fn target_directory() -> Result<PathBuf> {
+    let exe = std::env::current_exe().context("find the test binary")?;
+    let target = exe.ancestors().nth(3).with_context(|| format!("{} lies too high", exe.display()));
+    Ok(target?.to_path_buf())
+}
+
+/// `samplerd` or `sampler`, built with `cargo build --release --bins`.
+pub fn program(name: &str) -> Result<PathBuf> {
+    let path = target_directory()?.join("release").join(name);
+    ensure!(
+        path.is_file(),
+        "{} does not exist: build it first (cargo build --release --bins)",
+        path.display()
+    );
+    Ok(path)
+}
+
+/// Fails loudly where the tests cannot run at all.
+pub fn require_root() -> Result<()> {
+    // The owner of our own /proc entry is the effective user.
+    use std::os::unix::fs::MetadataExt;
+    let owner = fs::metadata("/proc/self").context("stat /proc/self")?.uid();
+    ensure!(owner == 0, "end-to-end tests load eBPF programs: run them as root");
+    Ok(())
+}
+
+/// Compiles `source` (a file of `workloads/`) with extra `flags`, unless that was done before.
+pub fn compile(source: &str, flags: &[&str]) -> Result<PathBuf> {
+    let path = Path::new(SOURCES).join(source);
+    let compiler = if source.ends_with(".cpp") { "c++" } else { "cc" };
+    let mut hasher = DefaultHasher::new();
+    (FLAGS, flags, fs::read(&path).with_context(|| format!("read {}", path.display()))?)
+        .hash(&mut hasher);
+    fs::read(Path::new(SOURCES).join("protocol.h")).context("read protocol.h")?.hash(&mut hasher);
+    let directory = target_directory()?.join("workloads");
+    fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
+    let stem = source.split('.').next().unwrap_or(source);
+    let program = directory.join(format!("{stem}-{:016x}", hasher.finish()));
+    if program.exists() {
+        return Ok(program);
+    }
+    // Tests run side by side: made under a name of its own, then renamed.
+    let made = tempfile::Builder::new().tempdir_in(&directory).context("make a directory")?;
+    let partial = made.path().join(stem);
+    let output = Command::new(compiler)
+        .args(FLAGS)
+        .args(flags)
+        .arg(&path)
+        .arg("-o")
+        .arg(&partial)
+        .args(["-pthread", "-lm", "-ldl"])
+        .output()
+        .with_context(|| format!("run {compiler} (install a C and C++ compiler)"))?;
+    if !output.status.success() {
+        bail!("{compiler} {}: {}", path.display(), String::from_utf8_lossy(&output.stderr));
+    }
+    fs::rename(&partial, &program).with_context(|| format!("name {}", program.display()))?;
+    Ok(program)
+}

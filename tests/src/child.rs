@@ -1,0 +1,166 @@
+//! A child process whose lines arrive with a deadline, and that never outlives its test.
+
+use crate::wait;
+use anyhow::{Context, Result, bail};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child as Process, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// A running child.
+pub struct Child {
+    name: String,
+    process: Process,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<String>,
+}
+
+impl Child {
+    /// Starts `command` with its stdin and stdout on pipes.
+    pub fn start(name: &str, command: &mut Command) -> Result<Child> {
+        let mut process = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("start {name}"))?;
+        let stdin = process.stdin.take();
+        let stdout = process.stdout.take().context("stdout is a pipe")?;
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Child { name: name.to_string(), process, stdin, lines })
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// The next line of its output.
+    pub fn line(&mut self) -> Result<String> {
+        match self.lines.recv_timeout(wait::DEADLINE) {
+            Ok(line) => Ok(line),
+            Err(RecvTimeoutError::Timeout) => bail!("{} says nothing", self.name),
+            Err(RecvTimeoutError::Disconnected) => {
+                let status = self.wait()?;
+                bail!("{} ended ({status}) before it said what was expected", self.name)
+            }
+        }
+    }
+
+    /// Sends a line.
+    pub fn send(&mut self, line: &str) -> Result<()> {
+        let stdin = self.stdin.as_mut().context("stdin is closed")?;
+        writeln!(stdin, "{line}").with_context(|| format!("write to {}", self.name))?;
+        stdin.flush().with_context(|| format!("write to {}", self.name))
+    }
+
+    /// Closes its stdin.
+    pub fn close_stdin(&mut self) {
+        self.stdin = None;
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: i32) -> Result<()> {
+        kill(self.pid(), signal).with_context(|| format!("signal {}", self.name))
+    }
+
+    /// Whether it has ended, and how.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        self.process.try_wait().with_context(|| format!("wait for {}", self.name))
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> Result<ExitStatus> {
+        self.wait_for(wait::DEADLINE)
+    }
+
+    /// Waits for its end, not longer than `deadline`.
+    pub fn wait_for(&mut self, deadline: Duration) -> Result<ExitStatus> {
+        let name = format!("the end of {}", self.name);
+        wait::until_deadline(&name, deadline, || self.ended())
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // A stopped process dies of SIGKILL too. Errors mean that it is gone already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// kill(2).
+pub fn kill(pid: u32, signal: i32) -> Result<()> {
+    let status = Command::new("kill")
+        .args([format!("-{signal}"), pid.to_string()])
+        .status()
+        .context("run kill")?;
+    anyhow::ensure!(status.success(), "kill -{signal} {pid}: {status}");
+    Ok(())
+}
+
+/// What a finished command said.
+#[derive(Debug)]
+pub struct Finished {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Its output.
+    pub stdout: Vec<u8>,
+    /// Its messages.
+    pub stderr: String,
+}
+
+impl Finished {
+    /// Exit code, −1 after a signal.
+    pub fn code(&self) -> i32 {
+        self.status.code().unwrap_or(-1)
+    }
+
+    /// Fails unless the code is 0.
+    pub fn success(self, what: &str) -> Result<Finished> {
+        if !self.status.success() {
+            bail!("{what}: {}: {}", self.status, self.stderr);
+        }
+        Ok(self)
+    }
+}
+
+/// Runs a command to its end, killing it after [`wait::DEADLINE`].
+pub fn finish(command: &mut Command) -> Result<Finished> {
+    let name = format!("{command:?}");
+    let mut process = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("start {name}"))?;
+    let mut stdout = process.stdout.take().context("stdout is a pipe")?;
+    let mut stderr = process.stderr.take().context("stderr is a pipe")?;
+    let out = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        stdout.read_to_end(&mut bytes).map(|_| bytes)
+    });
+    let err = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        stderr.read_to_end(&mut bytes).map(|_| bytes)
+    });
+    let status = wait::until(&format!("the end of {name}"), || Ok(process.try_wait()?));
+    if status.is_err() {
+        let _ = process.kill();
+        let _ = process.wait();
+    }
+    let joined = |thread: std::thread::JoinHandle<std::io::Result<Vec<u8>>>| -> Result<Vec<u8>> {
+        let bytes = thread.join().map_err(|_| anyhow::anyhow!("a reader panicked"))?;
+        bytes.with_context(|| format!("read from {name}"))
+    };
+    let (stdout, stderr) = (joined(out)?, joined(err)?);
+    let stderr = String::from_utf8_lossy(&stderr).into_owned();
+    let status = status.with_context(|| format!("it said: {stderr}"))?;
+    Ok(Finished { status, stdout, stderr })
+}

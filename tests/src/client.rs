@@ -1,0 +1,177 @@
+//! A generic gRPC client: it knows reflection and nothing of the protocol.
+
+use anyhow::{Context, Result, bail};
+use prost::Message;
+use prost::bytes::Buf;
+use prost_reflect::{
+    DescriptorPool, DynamicMessage, MessageDescriptor, MethodDescriptor, SerializeOptions,
+};
+use serde_json::Value;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder, Streaming};
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::{Channel, Endpoint};
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse};
+
+/// A connection, and the descriptors that the server gave.
+pub struct Client {
+    channel: Channel,
+    pool: DescriptorPool,
+}
+
+impl Client {
+    /// Connects to `unix:PATH` or `tcp:HOST:PORT`.
+    pub async fn connect(address: &str) -> Result<Client> {
+        let uri = match address.strip_prefix("tcp:") {
+            Some(rest) => format!("http://{rest}"),
+            None => address.to_string(),
+        };
+        let endpoint = Endpoint::from_shared(uri.clone()).with_context(|| format!("use {uri}"))?;
+        let channel = endpoint.connect().await.with_context(|| format!("connect to {uri}"))?;
+        Ok(Client { channel, pool: DescriptorPool::new() })
+    }
+
+    /// The connection itself.
+    pub fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
+    /// Asks reflection which services there are.
+    pub async fn services(&mut self) -> Result<Vec<String>> {
+        match self.reflect(MessageRequest::ListServices(String::new())).await? {
+            MessageResponse::ListServicesResponse(list) => {
+                Ok(list.service.into_iter().map(|service| service.name).collect())
+            }
+            other => bail!("reflection answered {other:?}"),
+        }
+    }
+
+    /// Fetches the files that define `symbol`.
+    pub async fn learn(&mut self, symbol: &str) -> Result<()> {
+        match self.reflect(MessageRequest::FileContainingSymbol(symbol.to_string())).await? {
+            MessageResponse::FileDescriptorResponse(files) => {
+                for file in files.file_descriptor_proto {
+                    self.pool.decode_file_descriptor_proto(file.as_slice())?;
+                }
+                Ok(())
+            }
+            other => bail!("reflection answered {other:?}"),
+        }
+    }
+
+    /// Names of the methods of a learnt service.
+    pub fn methods(&self, service: &str) -> Result<Vec<String>> {
+        let service = self.pool.get_service_by_name(service).context("service is not learnt")?;
+        Ok(service.methods().map(|method| method.name().to_string()).collect())
+    }
+
+    /// Calls `SERVICE/METHOD` with a request given as JSON; answers with JSON (the protocol's own names).
+    pub async fn call(&self, service: &str, method: &str, request: Value) -> Result<Value> {
+        let (path, codec, request) = self.prepare(service, method, request)?;
+        let mut grpc = tonic::client::Grpc::new(self.channel.clone());
+        grpc.ready().await.context("wait for the connection")?;
+        json(&grpc.unary(tonic::Request::new(request), path, codec).await?.into_inner())
+    }
+
+    /// Calls a method that answers with a stream.
+    pub async fn stream(&self, service: &str, method: &str, request: Value) -> Result<Answers> {
+        let (path, codec, request) = self.prepare(service, method, request)?;
+        let mut grpc = tonic::client::Grpc::new(self.channel.clone());
+        grpc.ready().await.context("wait for the connection")?;
+        let request = tonic::Request::new(request);
+        Ok(Answers(grpc.server_streaming(request, path, codec).await?.into_inner()))
+    }
+
+    fn prepare(
+        &self,
+        service: &str,
+        method: &str,
+        request: Value,
+    ) -> Result<(PathAndQuery, Dynamic, DynamicMessage)> {
+        let path = PathAndQuery::try_from(format!("/{service}/{method}"))?;
+        let described = self.pool.get_service_by_name(service).context("service is not learnt")?;
+        let method: MethodDescriptor = described
+            .methods()
+            .find(|candidate| candidate.name() == method)
+            .with_context(|| format!("{service} has no method {method}"))?;
+        let message = DynamicMessage::deserialize(method.input(), request)?;
+        Ok((path, Dynamic(method.output()), message))
+    }
+
+    async fn reflect(&self, request: MessageRequest) -> Result<MessageResponse> {
+        let request =
+            ServerReflectionRequest { host: String::new(), message_request: Some(request) };
+        let mut answers = ServerReflectionClient::new(self.channel.clone())
+            .server_reflection_info(tokio_stream::once(request))
+            .await?
+            .into_inner();
+        let answer: ServerReflectionResponse =
+            answers.message().await?.context("reflection gave no answer")?;
+        answer.message_response.context("reflection gave an empty answer")
+    }
+}
+
+/// A stream of answers.
+pub struct Answers(Streaming<DynamicMessage>);
+
+impl Answers {
+    /// The next one, as JSON; `None` at the end.
+    pub async fn next(&mut self) -> Result<Option<Value>> {
+        self.0.message().await?.as_ref().map(json).transpose()
+    }
+}
+
+fn json(message: &DynamicMessage) -> Result<Value> {
+    let options = SerializeOptions::new()
+        .use_proto_field_name(true)
+        .stringify_64_bit_integers(false)
+        .skip_default_fields(false);
+    Ok(message.serialize_with_options(serde_json::value::Serializer, &options)?)
+}
+
+/// Decodes messages of a described type.
+struct Dynamic(MessageDescriptor);
+
+impl Codec for Dynamic {
+    type Encode = DynamicMessage;
+    type Decode = DynamicMessage;
+    type Encoder = DynamicEncoder;
+    type Decoder = Dynamic;
+
+    fn encoder(&mut self) -> DynamicEncoder {
+        DynamicEncoder
+    }
+
+    fn decoder(&mut self) -> Dynamic {
+        Dynamic(self.0.clone())
+    }
+}
+
+impl Decoder for Dynamic {
+    type Item = DynamicMessage;
+    type Error = tonic::Status;
+
+    fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<Self::Item>, Self::Error> {
+        let message =
+            DynamicMessage::decode(self.0.clone(), bytes.copy_to_bytes(bytes.remaining()));
+        message.map(Some).map_err(|error| tonic::Status::internal(error.to_string()))
+    }
+}
+
+/// Encodes them.
+struct DynamicEncoder;
+
+impl Encoder for DynamicEncoder {
+    type Item = DynamicMessage;
+    type Error = tonic::Status;
+
+    fn encode(
+        &mut self,
+        item: DynamicMessage,
+        bytes: &mut EncodeBuf<'_>,
+    ) -> Result<(), Self::Error> {
+        item.encode(bytes).map_err(|error| tonic::Status::internal(error.to_string()))
+    }
+}

@@ -1,0 +1,148 @@
+//! A daemon of the test's own, on a private socket.
+
+use crate::child::{Child, Finished, finish};
+use crate::{Profile, build, wait};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::Command;
+use tempfile::TempDir;
+
+/// A running `samplerd`.
+pub struct Daemon {
+    child: Child,
+    directory: TempDir,
+    /// Where it serves, as its `ready` line says.
+    pub address: String,
+}
+
+impl Daemon {
+    /// Starts it on `pids` with further `arguments`; returns once it is attached and serves.
+    pub fn start(pids: &[u32], arguments: &[&str]) -> Result<Daemon> {
+        let directory = tempfile::tempdir().context("make a directory")?;
+        let address = format!("unix:{}", directory.path().join("socket").display());
+        Daemon::start_in(directory, &address, pids, arguments)
+    }
+
+    /// [`Daemon::start`] on an address of choice.
+    pub fn start_at(address: &str, pids: &[u32], arguments: &[&str]) -> Result<Daemon> {
+        Daemon::start_in(tempfile::tempdir()?, address, pids, arguments)
+    }
+
+    fn start_in(
+        directory: TempDir,
+        address: &str,
+        pids: &[u32],
+        arguments: &[&str],
+    ) -> Result<Daemon> {
+        build::require_root()?;
+        let log = File::create(directory.path().join("log")).context("create the log")?;
+        let mut command = Command::new(build::program("samplerd")?);
+        command.args(["--listen", address]).args(arguments).stderr(log);
+        for pid in pids {
+            command.args(["--pid", &pid.to_string()]);
+        }
+        let mut child = Child::start("samplerd", &mut command)?;
+        let line = child.line().with_context(|| {
+            fs::read_to_string(directory.path().join("log")).unwrap_or_default()
+        })?;
+        let address = line.strip_prefix("ready ").map(str::to_string);
+        let address = address.with_context(|| format!("expected `ready ADDRESS`: {line:?}"))?;
+        Ok(Daemon { child, directory, address })
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
+    /// The process under it.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// Path of its Unix socket.
+    pub fn socket(&self) -> PathBuf {
+        self.directory.path().join("socket")
+    }
+
+    /// What it logged.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
+    }
+
+    /// Runs the client against it.
+    pub fn sampler(&self, arguments: &[&str]) -> Result<Finished> {
+        sampler(&[&["--connect", &self.address], arguments].concat())
+    }
+
+    /// `sampler profile --kind KIND --format json` with `extra` arguments.
+    pub fn profile(&self, kind: &str, extra: &[&str]) -> Result<Profile> {
+        let arguments = [&["profile", "--kind", kind, "--format", "json"], extra].concat();
+        Profile::parse(&self.sampler(&arguments)?.success("sampler profile")?.stdout)
+            .with_context(|| format!("the daemon's log: {}", self.log()))
+    }
+
+    /// `sampler status --json`.
+    pub fn status(&self) -> Result<Value> {
+        self.json("status")
+    }
+
+    /// `sampler VERB --json`.
+    pub fn json(&self, verb: &str) -> Result<Value> {
+        let finished = self.sampler(&[verb, "--json"])?.success("sampler")?;
+        serde_json::from_slice(&finished.stdout).with_context(|| format!("parse {verb} --json"))
+    }
+
+    /// The counter of an outcome in `status`; 0 where it has none.
+    pub fn outcome(&self, name: &str) -> Result<u64> {
+        Ok(outcome(&self.status()?, name))
+    }
+
+    /// Waits until `holds` of the profile.
+    pub fn profile_where(
+        &self,
+        what: &str,
+        kind: &str,
+        extra: &[&str],
+        holds: impl Fn(&Profile) -> bool,
+    ) -> Result<Profile> {
+        let mut last = String::new();
+        let found = wait::until(what, || {
+            let profile = self.profile(kind, extra)?;
+            last = profile.folded();
+            Ok(holds(&profile).then_some(profile))
+        });
+        found.with_context(|| format!("last profile:\n{last}log:\n{}", self.log()))
+    }
+
+    /// SIGTERM; it must detach, remove its socket and exit with 0.
+    pub fn stop(mut self) -> Result<()> {
+        self.child.signal(15)?;
+        let status = self.child.wait()?;
+        ensure!(status.success(), "samplerd ended with {status}: {}", self.log());
+        ensure!(!self.socket().exists(), "samplerd left its socket behind");
+        Ok(())
+    }
+}
+
+/// Runs the client as it is.
+pub fn sampler(arguments: &[&str]) -> Result<Finished> {
+    finish(Command::new(build::program("sampler")?).args(arguments))
+}
+
+/// Runs the daemon to its end: for command lines that it must refuse.
+pub fn samplerd(arguments: &[&str]) -> Result<Finished> {
+    finish(Command::new(build::program("samplerd")?).args(arguments))
+}
+
+/// The counter of an outcome in a `status --json`: `{NAME: n}` or `[{"name", "count"}]`.
+pub fn outcome(status: &Value, name: &str) -> u64 {
+    let outcomes = &status["outcomes"];
+    if let Some(count) = outcomes[name].as_u64() {
+        return count;
+    }
+    let listed = outcomes.as_array().into_iter().flatten();
+    listed.filter(|entry| entry["name"] == name).filter_map(|entry| entry["count"].as_u64()).sum()
+}

@@ -1,0 +1,101 @@
+//! A workload: a small program that states its own truth (`workloads/`).
+
+use crate::build;
+use crate::child::Child;
+use crate::truth::Truth;
+use anyhow::{Result, ensure};
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+
+/// How a workload is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Build {
+    /// As distributions do: no frame pointers.
+    Plain,
+    /// With frame pointers.
+    FramePointers,
+}
+
+impl Build {
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Build::Plain => &[],
+            Build::FramePointers => &["-fno-omit-frame-pointer"],
+        }
+    }
+}
+
+/// A running workload, stopped at its mark.
+pub struct Workload {
+    child: Child,
+}
+
+impl Workload {
+    /// Compiles and starts `source`; returns once it waits at its mark.
+    pub fn start(source: &str, arguments: &[&str]) -> Result<Workload> {
+        Workload::start_as(Build::Plain, source, arguments)
+    }
+
+    /// [`Workload::start`] with a build of choice.
+    pub fn start_as(build: Build, source: &str, arguments: &[&str]) -> Result<Workload> {
+        let program = build::compile(source, build.flags())?;
+        Workload::spawn(source, Command::new(program).args(arguments))
+    }
+
+    /// Starts a case of `edges.c`.
+    pub fn edge(case: &[&str]) -> Result<Workload> {
+        Workload::start("edges.c", case)
+    }
+
+    /// Starts a program from another place, as it is.
+    pub fn start_program(program: &Path, arguments: &[&str]) -> Result<Workload> {
+        Workload::spawn(&program.display().to_string(), Command::new(program).args(arguments))
+    }
+
+    /// Starts `command`, which ends up in a workload.
+    pub fn spawn(name: &str, command: &mut Command) -> Result<Workload> {
+        let mut workload = Workload { child: Child::start(name, command)? };
+        workload.at_mark()?;
+        Ok(workload)
+    }
+
+    /// Waits until it stands at its mark (again, after an execve).
+    pub fn at_mark(&mut self) -> Result<()> {
+        let line = self.child.line()?;
+        ensure!(line == "waiting", "a workload must say that it waits, but said {line:?}");
+        Ok(())
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
+    /// Lets it allocate.
+    pub fn go(&mut self) -> Result<()> {
+        self.child.send("go")
+    }
+
+    /// What it allocated; it waits after that.
+    pub fn truth(&mut self) -> Result<Truth> {
+        Truth::parse(&self.child.line()?)
+    }
+
+    /// Lets it end, and checks that it ended well.
+    pub fn exit(&mut self) -> Result<()> {
+        self.child.send("exit")?;
+        let status = self.child.wait()?;
+        ensure!(status.success(), "the workload ended with {status}");
+        Ok(())
+    }
+
+    /// The process under it, for signals and odd ends.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// How it ended.
+    pub fn wait(&mut self) -> Result<ExitStatus> {
+        self.child.wait()
+    }
+}

@@ -1,0 +1,175 @@
+//! The API as a generic client sees it, that knows reflection and nothing else.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::client::{Answers, Client};
+use sampler_tests::{Daemon, Workload, wait};
+use serde_json::{Value, json};
+use std::future::Future;
+use std::time::Duration;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+
+const SERVICE: &str = "sampler.v1.Sampler";
+
+/// A program that allocates 100 bytes every millisecond, all of them sampled.
+fn ticking(arguments: &[&str]) -> Result<(Workload, Daemon)> {
+    let mut workload = Workload::edge(&["ticks"])?;
+    let arguments = [&["--interval", "1"], arguments].concat();
+    let daemon = Daemon::start(&[workload.pid()], &arguments)?;
+    workload.go()?;
+    workload.truth()?;
+    Ok((workload, daemon))
+}
+
+async fn learnt(daemon: &Daemon) -> Result<Client> {
+    let mut client = Client::connect(&daemon.address).await?;
+    client.learn(SERVICE).await?;
+    Ok(client)
+}
+
+async fn soon<T>(what: &str, answer: impl Future<Output = Result<T>>) -> Result<T> {
+    let answer = tokio::time::timeout(wait::DEADLINE, answer).await;
+    answer.with_context(|| format!("no {what} within {} s", wait::DEADLINE.as_secs()))?
+}
+
+async fn next(what: &str, answers: &mut Answers) -> Result<Value> {
+    soon(what, answers.next()).await?.with_context(|| format!("the stream of {what} ended"))
+}
+
+fn number(value: &Value) -> Result<u64> {
+    value.as_u64().with_context(|| format!("{value} is no count"))
+}
+
+#[tokio::test]
+async fn a_generic_client_reads_a_profile() -> Result<()> {
+    let mut workload = Workload::edge(&["realloc"])?;
+    let daemon = Daemon::start(&[workload.pid()], &["--interval", "1"])?;
+    workload.go()?;
+    let truth = workload.truth()?.total();
+    let mut client = Client::connect(&daemon.address).await?;
+    let services = client.services().await?;
+    for service in [SERVICE, "grpc.health.v1.Health"] {
+        ensure!(services.iter().any(|name| name == service), "no {service} in {services:?}");
+    }
+    client.learn(SERVICE).await?;
+    let methods = client.methods(SERVICE)?;
+    for method in
+        ["Status", "ListProcesses", "SetSampling", "GetProfile", "WatchProfile", "StreamSamples"]
+    {
+        ensure!(methods.iter().any(|name| name == method), "no {method} in {methods:?}");
+    }
+
+    let status = client.call(SERVICE, "Status", json!({})).await?;
+    ensure!(status["live_tracking"] == true, "{status}");
+    let processes = client.call(SERVICE, "ListProcesses", json!({})).await?;
+    let pid = number(&processes["processes"][0]["pid"])?;
+    ensure!(pid == u64::from(workload.pid()), "{processes}");
+
+    let request = json!({"kind": "KIND_LIVE", "pids": [workload.pid()], "confidence": 0.99});
+    let profile = client.call(SERVICE, "GetProfile", request).await?;
+    ensure!(number(&profile["exact"]["alloc_space"])? == truth.alloc.bytes, "{profile}");
+    let held = profile["totals"]["inuse_space"]["value"].as_f64();
+    ensure!(held == Some(truth.live.bytes as f64), "{profile}");
+    let strings = profile["strings"].as_array().context("no strings")?;
+    ensure!(strings.iter().any(|name| name == "realloc_moves"), "no name in {strings:?}");
+
+    let refused = client.call(SERVICE, "GetProfile", json!({"kind": "KIND_LIVE", "confidence": 7}));
+    ensure!(refused.await.is_err(), "a confidence of 7 must be refused");
+    workload.exit()?;
+    daemon.stop()
+}
+
+#[tokio::test]
+async fn health_says_serving() -> Result<()> {
+    let (_workload, daemon) = ticking(&[])?;
+    let client = Client::connect(&daemon.address).await?;
+    for service in ["", SERVICE] {
+        let request = HealthCheckRequest { service: service.to_string() };
+        let answer = HealthClient::new(client.channel()).check(request).await?.into_inner();
+        ensure!(answer.status == 1, "{service:?} is {answer:?}");
+    }
+    daemon.stop()
+}
+
+#[tokio::test]
+async fn samples_stream_as_they_arrive() -> Result<()> {
+    let (workload, daemon) = ticking(&[])?;
+    let client = learnt(&daemon).await?;
+    let request = json!({"pids": [workload.pid()]});
+    let mut samples = client.stream(SERVICE, "StreamSamples", request).await?;
+    let mut last = 0;
+    for _ in 0..20 {
+        let sample = next("samples", &mut samples).await?;
+        ensure!(number(&sample["pid"])? == u64::from(workload.pid()), "{sample}");
+        ensure!(number(&sample["tid"])? == u64::from(workload.pid()), "{sample}");
+        ensure!(number(&sample["size"])? == 100, "{sample}");
+        ensure!(sample["inclusion"].as_f64() == Some(1.0), "{sample}");
+        let time = number(&sample["time_ns"])?;
+        ensure!(time > last, "times must rise: {sample}");
+        last = time;
+        let frames = sample["frames"].as_array().context("no frames")?;
+        ensure!(frames.len() >= 3, "{sample}");
+        ensure!(frames.iter().all(|frame| frame["path"] != ""), "{sample}");
+    }
+    daemon.stop()
+}
+
+#[tokio::test]
+async fn profiles_are_watched() -> Result<()> {
+    let (_workload, daemon) = ticking(&[])?;
+    let client = learnt(&daemon).await?;
+    let request = json!({"profile": {"kind": "KIND_ALLOC"}, "period_ms": 200});
+    let mut profiles = client.stream(SERVICE, "WatchProfile", request).await?;
+    let mut last = 0;
+    for _ in 0..3 {
+        let profile = next("profiles", &mut profiles).await?;
+        let exact = number(&profile["exact"]["alloc_objects"])?;
+        ensure!(exact > last, "{exact} after {last}");
+        last = exact;
+    }
+    let hasty = json!({"profile": {"kind": "KIND_ALLOC"}, "period_ms": 1});
+    let refused = match client.stream(SERVICE, "WatchProfile", hasty).await {
+        Ok(mut profiles) => soon("refusal", profiles.next()).await.is_err(),
+        Err(_) => true,
+    };
+    ensure!(refused, "a period of 1 ms must be refused");
+    daemon.stop()
+}
+
+#[tokio::test]
+async fn the_interval_changes_while_running() -> Result<()> {
+    let (workload, daemon) = ticking(&[])?;
+    let client = learnt(&daemon).await?;
+    let huge = 1u64 << 32;
+    let request = json!({"pids": [workload.pid()], "interval_bytes": huge});
+    let answer = client.call(SERVICE, "SetSampling", request).await?;
+    ensure!(number(&answer["intervals"][0]["interval_bytes"])? == huge, "{answer}");
+    // One call may still have been on its way with the old rate.
+    let ask = || client.call(SERVICE, "GetProfile", json!({"kind": "KIND_ALLOC"}));
+    let before = ask().await?;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let after = ask().await?;
+    let exact = |profile: &Value| number(&profile["exact"]["alloc_objects"]);
+    ensure!(exact(&after)? > exact(&before)?, "it goes on allocating");
+    let samples = number(&after["samples"])? - number(&before["samples"])?;
+    ensure!(samples <= 1, "{samples} samples after the interval became 4 GiB");
+    for bad in [0, huge + 1] {
+        let request = json!({"interval_bytes": bad});
+        ensure!(client.call(SERVICE, "SetSampling", request).await.is_err(), "{bad} is refused");
+    }
+    daemon.stop()
+}
+
+#[tokio::test]
+async fn tcp_on_loopback_on_request() -> Result<()> {
+    let workload = Workload::edge(&["odd"])?;
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let address = format!("tcp:127.0.0.1:{port}");
+    let daemon = Daemon::start_at(&address, &[workload.pid()], &[])?;
+    let client = learnt(&daemon).await?;
+    let status = client.call(SERVICE, "Status", json!({})).await?;
+    ensure!(number(&status["max_live"])? > 0, "{status}");
+    daemon.status().context("sampler over tcp")?;
+    daemon.stop()
+}

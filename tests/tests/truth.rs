@@ -1,0 +1,182 @@
+//! A workload that counts its own allocations: `exact` is the truth to the byte, intervals cover it,
+//! and over many runs estimates and their variances are as good as they say.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::profile::{Row, interval};
+use sampler_tests::statistics::{self, Comparison};
+use sampler_tests::truth::{Function, Sums};
+use sampler_tests::{Build, Daemon, Profile, Truth, Workload};
+
+/// Mean bytes between samples.
+const INTERVAL: f64 = 32768.0;
+
+/// Expected samples from which a function's interval must cover.
+const COMPARED: f64 = 30.0;
+
+/// One way of profiling, and how often.
+struct Way {
+    name: &'static str,
+    runs: u64,
+    build: Build,
+    arguments: &'static [&'static str],
+}
+
+/// 22 runs of 660,000 allocations: 14 million calls.
+const WAYS: &[Way] = &[
+    Way { name: "default", runs: 6, build: Build::Plain, arguments: &[] },
+    Way {
+        name: "session",
+        runs: 4,
+        build: Build::Plain,
+        arguments: &["--probe-engine", "session"],
+    },
+    Way { name: "multi", runs: 4, build: Build::Plain, arguments: &["--probe-engine", "multi"] },
+    Way { name: "perf", runs: 4, build: Build::Plain, arguments: &["--probe-engine", "perf"] },
+    Way { name: "fp", runs: 4, build: Build::FramePointers, arguments: &["--unwind", "fp"] },
+];
+
+/// Numbers whose intervals are compared: 7 functions and the total, allocated and live, in each run.
+fn confidence() -> f64 {
+    let runs: u64 = WAYS.iter().map(|way| way.runs).sum();
+    1.0 - 1e-7 / (runs * 8 * 2) as f64
+}
+
+struct Data {
+    alloc: Vec<Comparison>,
+    live: Vec<Comparison>,
+}
+
+#[test]
+fn estimates_are_as_good_as_they_say() -> Result<()> {
+    let mut data = Data { alloc: Vec::new(), live: Vec::new() };
+    let mut seed = 0;
+    for way in WAYS {
+        for _ in 0..way.runs {
+            seed += 1;
+            run(way, seed, &mut data).with_context(|| format!("{} seed {seed}", way.name))?;
+        }
+    }
+    statistics::judge("allocated bytes", &data.alloc)?;
+    statistics::judge("live bytes", &data.live)
+}
+
+/// Half the cost: frees are not probed, allocated bytes are as good, nothing is said to be held.
+#[test]
+fn no_live_counts_allocations_only() -> Result<()> {
+    let (profile, truth) = profile(Build::Plain, 1001, &["--no-live"])?;
+    exact(&profile, &truth)?;
+    ensure!(profile.totals.inuse_space.moments.samples == 0, "--no-live must hold nothing");
+    let total = truth.total();
+    let of = interval(&profile.totals.alloc_space.moments, INTERVAL, confidence())?;
+    covers("total", of.low, of.high, total.alloc.bytes)
+}
+
+/// Two processes under one daemon: each has its own numbers.
+#[test]
+fn processes_are_kept_apart() -> Result<()> {
+    let arguments = |seed: &'static str| ["truth.c", seed, "1", "32768"];
+    let mut both = [arguments("2001"), arguments("2002")]
+        .map(|[source, rest @ ..]| Workload::start(source, &rest))
+        .into_iter()
+        .collect::<Result<Vec<_>>>()?;
+    let pids: Vec<u32> = both.iter().map(Workload::pid).collect();
+    let daemon = Daemon::start(&pids, &["--interval", "32KiB"])?;
+    both.iter_mut().try_for_each(Workload::go)?;
+    let truths = both.iter_mut().map(Workload::truth).collect::<Result<Vec<_>>>()?;
+    for (pid, truth) in pids.iter().zip(&truths) {
+        exact(&daemon.profile("alloc", &["--pid", &pid.to_string()])?, truth)?;
+    }
+    let all = daemon.profile("alloc", &[])?;
+    let sum: u64 = truths.iter().map(|truth| truth.total().alloc.bytes).sum();
+    ensure!(all.exact_space == sum, "both together: {} is not {sum}", all.exact_space);
+    both.iter_mut().try_for_each(Workload::exit)?;
+    daemon.stop()
+}
+
+fn profile(build: Build, seed: u64, arguments: &[&str]) -> Result<(Profile, Truth)> {
+    let mut workload =
+        Workload::start_as(build, "truth.c", &[&seed.to_string(), "1", &INTERVAL.to_string()])?;
+    let arguments = [&["--interval", "32KiB"], arguments].concat();
+    let daemon = Daemon::start(&[workload.pid()], &arguments)?;
+    workload.go()?;
+    let truth = workload.truth()?;
+    let confidence = format!("{:.17}", confidence());
+    let profile = daemon.profile("live", &["--confidence", &confidence])?;
+    workload.exit()?;
+    daemon.stop()?;
+    Ok((profile, truth))
+}
+
+fn run(way: &Way, seed: u64, data: &mut Data) -> Result<()> {
+    let (profile, truth) = profile(way.build, seed, way.arguments)?;
+    exact(&profile, &truth)?;
+    ensure!(profile.lost_samples == 0, "samples were lost: {}", profile.json["lost"]);
+
+    let total = truth.total();
+    let totals = &profile.totals;
+    covers("total alloc", totals.alloc_space.low, totals.alloc_space.high, total.alloc.bytes)?;
+    covers("total live", totals.inuse_space.low, totals.inuse_space.high, total.live.bytes)?;
+    for function in &truth.functions {
+        let row = profile.row(&function.name);
+        compare(function, &profile, &row, data)
+            .with_context(|| format!("{} ({} stacks)", function.name, row.stacks))?;
+    }
+    Ok(())
+}
+
+fn compare(function: &Function, profile: &Profile, row: &Row, data: &mut Data) -> Result<()> {
+    for (kind, sums, moments, to) in [
+        ("alloc", &function.alloc, &row.alloc_space, &mut data.alloc),
+        ("live", &function.live, &row.inuse_space, &mut data.live),
+    ] {
+        let of = interval(moments, INTERVAL, confidence())?;
+        if sums.expected >= COMPARED {
+            covers(kind, of.low, of.high, sums.bytes)?;
+        }
+        // What the daemon printed for a single stack is what its moments say.
+        let stacks: Vec<_> = profile.stacks_of(&function.name).collect();
+        if let [stack] = stacks.as_slice() {
+            let printed = match kind {
+                "alloc" => stack.quantities.alloc_space,
+                _ => stack.quantities.inuse_space,
+            };
+            for (name, ours, theirs) in
+                [("low", of.low, printed.low), ("high", of.high, printed.high)]
+            {
+                let same = (ours - theirs).abs() <= 1e-6 * theirs.abs().max(1.0);
+                ensure!(same, "{kind} {name}: printed {theirs}, its moments say {ours}");
+            }
+        }
+        to.push(Comparison {
+            name: format!("{} {kind}", function.name),
+            estimate: moments.sum,
+            reported_variance: moments.variance,
+            sum_then_unbias: statistics::sum_then_unbias(moments.samples, moments.own, INTERVAL),
+            truth: sums.bytes as f64,
+            expected: sums.expected,
+            variance: sums.of_bytes.variance,
+            cumulant: sums.of_bytes.cumulant,
+            wobble: sums.of_bytes.wobble,
+        });
+    }
+    Ok(())
+}
+
+fn exact(profile: &Profile, truth: &Truth) -> Result<()> {
+    let Sums { objects, bytes, .. } = truth.total().alloc;
+    ensure!(profile.exact_space == bytes, "exact bytes {} are not {bytes}", profile.exact_space);
+    ensure!(
+        profile.exact_objects == objects,
+        "exact objects {} are not {objects}",
+        profile.exact_objects
+    );
+    Ok(())
+}
+
+fn covers(what: &str, low: f64, high: f64, truth: u64) -> Result<()> {
+    ensure!(
+        low <= truth as f64 && truth as f64 <= high,
+        "{what}: [{low}, {high}] does not cover {truth}"
+    );
+    Ok(())
+}
