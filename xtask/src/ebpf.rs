@@ -123,7 +123,8 @@ fn remedy() -> String {
     format!(
         "no Rust toolchain with its library's source, or no bpf-linker that reads its bitcode\n  \
          with rustup:        rustup toolchain install nightly --component rust-src && \
-         cargo install bpf-linker\n  \
+         cargo install bpf-linker\n                      \
+         (without LLVM's development files: cargo binstall bpf-linker)\n  \
          on Debian, as root: {}\n                      {}",
         packages::command(&debian),
         linker::command(22),

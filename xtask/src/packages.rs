@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -27,9 +27,10 @@ pub(crate) fn can_install() -> bool {
 pub(crate) fn install<S: AsRef<str>>(packages: &[S]) -> Result<()> {
     let names: Vec<&str> = packages.iter().map(AsRef::as_ref).collect();
     let list = names.join(" ");
-    apt().arg("update").arg("--quiet=2").status().context("start apt-get update")?;
+    // If that fails, an older list may still do.
+    apt().arg("update").status().context("start apt-get update")?;
     let mut command = apt();
-    command.args(["install", "--yes", "--quiet=2", "--no-install-recommends"]).args(&names);
+    command.args(["install", "--yes", "--no-install-recommends"]).args(&names);
     step::run(&format!("install {list}"), &mut command)
 }
 
@@ -41,7 +42,8 @@ pub(crate) fn command<S: AsRef<str>>(packages: &[S]) -> String {
 
 fn apt() -> Command {
     let mut command = Command::new("apt-get");
-    command.env("DEBIAN_FRONTEND", "noninteractive");
+    // Errors go to the other stream.
+    command.arg("--quiet=2").env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
     command
 }
 

@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 
 use self::scratch::{Running, Scratch, Watchdog, wait};
@@ -46,7 +46,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let mut daemon = Daemon::start(workspace, program.child.id(), scratch.path())?;
     let watchdog = Watchdog::start(daemon.process.child.id(), scratch.path())?;
     let result = show(workspace, &mut daemon, &mut program);
-    let result = result.with_context(|| daemon.log());
+    let result = result.map_err(|error| anyhow!("{error:#}\n{}", daemon.log()));
     let stopped = daemon.process.terminate(STOP_DEADLINE);
     drop(program);
     drop(scratch);
@@ -136,7 +136,7 @@ impl Daemon {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         let last = &lines[lines.len().saturating_sub(LOG_LINES)..];
-        format!("samplerd's log ends with\n  {}\n", last.join("\n  "))
+        format!("samplerd's log ends with:\n  {}", last.join("\n  "))
     }
 }
 

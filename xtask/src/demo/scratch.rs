@@ -10,7 +10,7 @@ use std::{env, fs, process, thread};
 use anyhow::{Context, Result, bail};
 
 /// Time between two looks at something that is waited for.
-const POLL: Duration = Duration::from_millis(20);
+const POLL: Duration = Duration::from_millis(100);
 
 /// Waits for `what` until `deadline` after now.
 ///

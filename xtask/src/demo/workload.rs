@@ -68,8 +68,10 @@ impl Workload {
         };
         command.stdin(Stdio::piped()).stdout(Stdio::null());
         let mut child = command.spawn().with_context(|| format!("start {what}"))?;
-        if let (Self::Sqlite(_), Some(mut input)) = (self, child.stdin.take()) {
-            // Ends with an error when the program has ended.
+        if let Self::Sqlite(_) = self
+            && let Some(mut input) = child.stdin.take()
+        {
+            // Writing fails once the program has ended.
             thread::spawn(move || {
                 while input.write_all(ROUND.as_bytes()).is_ok() {
                     thread::sleep(REST);
@@ -93,4 +95,27 @@ fn compile(workspace: &Workspace, source: &Path) -> Result<PathBuf> {
     step::output(command.arg(&program).arg(source))
         .with_context(|| format!("compile {}", source.display()))?;
     Ok(program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workload_runs_until_its_input_ends() {
+        let workspace = Workspace::locate().unwrap();
+        for workload in [Workload::Shipped, Workload::choose()] {
+            let (what, mut child) = workload.start(&workspace).unwrap();
+            thread::sleep(REST);
+            assert!(child.try_wait().unwrap().is_none(), "{what} ended early");
+            if let Workload::Sqlite(_) = workload {
+                // Its input is held by the thread that feeds it.
+                child.kill().unwrap();
+                child.wait().unwrap();
+                continue;
+            }
+            drop(child.stdin.take());
+            assert!(child.wait().unwrap().success(), "{what}");
+        }
+    }
 }
