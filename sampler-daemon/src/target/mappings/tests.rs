@@ -1,0 +1,148 @@
+use super::*;
+use proptest::prelude::*;
+use std::fs;
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+fn one(line: &str) -> Mapping {
+    parse(line.as_bytes()).unwrap()
+}
+
+#[test]
+fn a_line_is_parsed() {
+    let mapping =
+        one("7f0c2a600000-7f0c2a755000 r-xp 00026000 fe:01 1312063    /usr/lib/libc.so.6");
+    assert_eq!(
+        mapping,
+        Mapping {
+            start: 0x7f0c_2a60_0000,
+            end: 0x7f0c_2a75_5000,
+            offset: 0x26000,
+            executable: true,
+            device: (0xfe, 1),
+            inode: 1_312_063,
+            backing: Backing::File("/usr/lib/libc.so.6".into()),
+        }
+    );
+    assert!(!one("1000-2000 rw-p 00000000 00:00 0").executable);
+}
+
+#[test]
+fn whatever_is_behind_a_mapping_is_told_apart() {
+    let file = |path: &str| Backing::File(path.into());
+    for (path, inode, backing) in [
+        ("", 0, Backing::Anonymous),
+        ("[heap]", 0, Backing::Anonymous),
+        ("[stack]", 0, Backing::Anonymous),
+        ("[anon:JavaScript code]", 0, Backing::Anonymous),
+        ("[vdso]", 0, Backing::Vdso),
+        ("[uprobes]", 0, Backing::Uprobes),
+        ("[uprobes-trampoline]", 0, Backing::Uprobes),
+        ("[vvar]", 0, Backing::Other("[vvar]".into())),
+        ("[vsyscall]", 0, Backing::Other("[vsyscall]".into())),
+        ("anon_inode:[perf_event]", 7, Backing::Other("anon_inode:[perf_event]".into())),
+        ("/a b/ c", 7, file("/a b/ c")),
+        ("/a\\012b", 7, file("/a\nb")),
+        ("/a (deleted)", 7, file("/a")),
+        ("/memfd:jit (deleted)", 7, file("/memfd:jit")),
+        ("/[vdso]", 7, file("/[vdso]")),
+        ("/a\u{e4}", 7, file("/a\u{e4}")),
+    ] {
+        let line = format!("1000-2000 r-xp 00000000 00:01 {inode}                  {path}");
+        assert_eq!(one(&line).backing, backing, "{path}");
+    }
+}
+
+#[test]
+fn our_own_mappings_are_those_that_procfs_reads() {
+    // The heap may grow between the two readings; code does not move.
+    let code = |mapping: &Mapping| mapping.executable;
+    let ours: Vec<_> = read(std::process::id()).unwrap().into_iter().filter(code).collect();
+    let theirs = procfs::process::Process::myself().unwrap().maps().unwrap();
+    let theirs: Vec<_> = theirs
+        .iter()
+        .filter(|map| map.perms.contains(procfs::process::MMPermissions::EXECUTE))
+        .map(|map| (map.address, map.offset, (map.dev.0, map.dev.1), map.inode))
+        .collect();
+    let ours: Vec<_> =
+        ours.iter().map(|m| ((m.start, m.end), m.offset, m.device, m.inode)).collect();
+    assert!(ours.len() >= 3);
+    assert_eq!(ours, theirs);
+}
+
+#[test]
+fn a_mapped_file_is_opened() {
+    let pid = std::process::id();
+    let exe = fs::canonicalize("/proc/self/exe").unwrap();
+    let mappings = read(pid).unwrap();
+    let is_exe = |m: &&Mapping| m.backing == Backing::File(exe.to_string_lossy().into_owned());
+    let mapping = mappings.iter().find(is_exe).unwrap();
+    let status = open(pid, mapping).unwrap().metadata().unwrap();
+    let expected = fs::metadata(&exe).unwrap();
+    assert_eq!((status.dev(), status.ino()), (expected.dev(), expected.ino()));
+    let anonymous = mappings.iter().find(|m| m.backing == Backing::Anonymous).unwrap();
+    assert_eq!(open(pid, anonymous).unwrap_err().kind(), ErrorKind::InvalidInput);
+    let gone = Mapping { start: 0x1000, end: 0x2000, inode: 1, ..mapping.clone() };
+    let error = open(pid, &gone).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("open {}: ", exe.display())), "{error}");
+}
+
+/// Names that break careless parsers; the file is then deleted and its name taken by another.
+#[test]
+fn a_file_with_an_odd_name_is_opened_after_its_deletion() {
+    let directory = tempfile::TempDir::new().unwrap();
+    for name in ["a b  c", " lead", "new\nline", "real (deleted)", "r-xp 00:00 0 [vdso]"] {
+        let program = directory.path().join(name);
+        // Not written by us: a child forked meanwhile would hold it open for writing, and what is
+        // open for writing cannot be started.
+        assert!(Command::new("cp").arg("/bin/cat").arg(&program).status().unwrap().success());
+        let mut command = Command::new(&program);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        // It answers, so its file is mapped.
+        std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"x").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let inode = fs::metadata(&program).unwrap().ino();
+        let mapping = read(child.id()).unwrap().into_iter().find(|m| m.inode == inode).unwrap();
+        let shown = program.to_string_lossy();
+        let shown = shown.strip_suffix(" (deleted)").unwrap_or(&shown);
+        assert_eq!(mapping.backing, Backing::File(shown.into()), "{name:?}");
+        let before = open(child.id(), &mapping).map(|file| file.metadata().unwrap().ino());
+        assert_eq!(before.unwrap(), inode, "{name:?}");
+
+        fs::remove_file(&program).unwrap();
+        fs::write(&program, "another one").unwrap();
+        match open(child.id(), &mapping) {
+            Ok(mut file) => {
+                let mut content = Vec::new();
+                file.read_to_end(&mut content).unwrap();
+                assert!(content == fs::read("/bin/cat").unwrap(), "{name:?}: another file");
+            }
+            Err(error) => {
+                assert!(error.to_string().contains("run as root"), "{error}");
+                eprintln!("NOT RUN: opening a deleted file that is mapped needs root");
+            }
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_device_is_not_opened() {
+    let error = open_regular("/dev/null", None).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+}
+
+proptest! {
+    #[test]
+    fn any_line_is_parsed_or_left_out(line in "[0-9a-f]{0,5}-?[0-9a-f ]{0,6}.{0,60}") {
+        let _ = parse(line.as_bytes());
+    }
+
+    #[test]
+    fn any_name_comes_back(name in "/[^\n]{1,80}") {
+        prop_assume!(!name.ends_with(" (deleted)") && !name.contains("\\012"));
+        let mapping = one(&format!("1000-2000 r-xp 00000000 00:01 7      {name}"));
+        prop_assert_eq!(mapping.backing, Backing::File(name));
+    }
+}
