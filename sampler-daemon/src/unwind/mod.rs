@@ -10,6 +10,8 @@ pub(crate) mod fixture;
 pub mod image;
 mod mapped;
 pub mod module;
+#[cfg(test)]
+mod real_programs;
 mod snapshot;
 mod step;
 #[cfg(test)]

@@ -192,3 +192,6 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -294,3 +294,23 @@ fn files_are_shared_between_images() {
     assert_eq!(modules.usage(), (held, bound));
     assert!(held > 2 && held < bound);
 }
+
+/// `cargo test --release -p sampler-daemon -- --ignored --nocapture warm` prints what a warm stack costs.
+#[test]
+#[ignore = "a measurement"]
+fn warm_stack() {
+    let fixture = Fixture::run("recursion", 256 * 1024);
+    let mut modules = Modules::default();
+    let mut image = Image::open(fixture.pid(), &mut modules).unwrap();
+    let mut frames = Vec::new();
+    image.unwind(&mut modules, fixture.registers(), fixture.stack(), &mut frames);
+    let count = frames.len();
+    let begin = std::time::Instant::now();
+    const ROUNDS: u32 = 2000;
+    for _ in 0..ROUNDS {
+        frames.clear();
+        image.unwind(&mut modules, fixture.registers(), fixture.stack(), &mut frames);
+    }
+    let each = begin.elapsed() / ROUNDS;
+    eprintln!("{count} frames: {each:?}, {:?} per 20 frames", each * 20 / count as u32);
+}
