@@ -60,8 +60,6 @@ struct Segment {
 pub(super) struct Headers {
     /// GNU build id, lower-case hex, empty if there is none.
     pub(super) build_id: String,
-    /// Lowest address of any loaded segment, as stated in the file (SVMA).
-    pub(super) base_svma: u64,
     executable: Vec<Segment>,
 }
 
@@ -76,7 +74,7 @@ impl Headers {
         headers(bytes).ok()
     }
 
-    /// Stated address of the byte at a file offset in an executable segment.
+    /// Stated address (SVMA) of the byte at a file offset in an executable segment.
     pub(super) fn svma(&self, offset: u64) -> Option<u64> {
         let segment = self.executable.iter().find(|segment| {
             // The kernel maps whole pages, so a mapping begins below an unaligned segment.
@@ -94,8 +92,8 @@ pub(super) struct Section {
     pub(super) bytes: Arc<[u8]>,
 }
 
-/// The sections that unwinding by call frame information needs. Code is not among them: framehop reads
-/// instructions for Mach-O and PE only, `.eh_frame` is exact at every instruction.
+/// The sections that unwinding by call frame information needs. Code is not among them: `.eh_frame` is exact
+/// at every instruction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sections {
     pub(super) text_svma: Option<Range<u64>>,
@@ -114,17 +112,6 @@ impl Sections {
     pub(super) fn of_bytes(bytes: &[u8]) -> Sections {
         sections(bytes).unwrap_or_default()
     }
-
-    /// Bytes held.
-    pub(super) fn size(&self) -> usize {
-        let bytes = |section: &Option<Section>| section.as_ref().map_or(0, |it| it.bytes.len());
-        bytes(&self.eh_frame) + bytes(&self.eh_frame_hdr)
-    }
-
-    /// Whether anyone but this object holds the bytes.
-    pub(super) fn is_shared(&self) -> bool {
-        self.eh_frame.as_ref().is_some_and(|section| Arc::strong_count(&section.bytes) > 1)
-    }
 }
 
 fn headers<'data>(data: impl ReadRef<'data>) -> read::Result<Headers> {
@@ -133,7 +120,6 @@ fn headers<'data>(data: impl ReadRef<'data>) -> read::Result<Headers> {
     let load = |segment: &&ProgramHeader64<LittleEndian>| segment.p_type(ENDIAN) == PT_LOAD;
     Ok(Headers {
         build_id: build_id(segments, data)?,
-        base_svma: segments.iter().filter(load).map(|it| it.p_vaddr(ENDIAN)).min().unwrap_or(0),
         executable: segments
             .iter()
             .filter(load)

@@ -1,19 +1,18 @@
 //! One program image of a process (from `execve` to the next or to the exit), as the unwinder sees it.
 //!
-//! framehop does the unwinding by call frame information; here is what it leaves to its user: which code
-//! lies where, where the stack's bytes come from, and the frames that the kernel makes for signals.
+//! Remembers for each code address where it lies and how to get to its caller, so that a stack that was seen
+//! before costs one look-up per frame. What a step is, is in [`super::step`].
 
-use super::elf::Section;
+use super::cfi::Rule;
 use super::mapped::{Code, Region, Regions};
 use super::module::{Frame, ModuleId, Modules};
 use super::snapshot::{Reader, Registers, StackMemory};
-use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
-use framehop::{ExplicitModuleSectionInfo, FrameAddress, Unwinder as _};
+use super::step::{Caller, State, Stuck};
+use gimli::UnwindContext;
 use rustc_hash::FxHashMap;
 use sampler_common::limits::MAX_FRAMES;
 use std::fmt;
 use std::io;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The mappings are read again for an unknown address, but not more often than this.
@@ -35,6 +34,25 @@ pub enum UnwindEnd {
     NoMapping,
 }
 
+/// A code address in a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Address {
+    /// Where a call returns to: the call itself lies before it.
+    Return(u64),
+    /// The instruction itself.
+    Exact(u64),
+}
+
+impl Address {
+    /// An address inside the instruction that the frame is at.
+    fn lookup(self) -> u64 {
+        match self {
+            Address::Return(address) => address.wrapping_sub(1),
+            Address::Exact(address) => address,
+        }
+    }
+}
+
 /// What is known of a code address.
 #[derive(Clone, Copy, Debug)]
 struct Place {
@@ -45,10 +63,14 @@ struct Place {
 /// How to get from a frame to its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// By call frame information.
-    Cfi,
-    /// By rbp: JIT code, files without call frame information.
+    /// By call frame information: an index into `Image::rules`.
+    Rule(u32),
+    /// By rbp, in code that call frame information does not cover.
+    FramePointer,
+    /// The same in code that has none at all: a guess.
     Guess,
+    /// The return address is on top of the stack.
+    Return,
     /// The kernel put a signal frame there.
     Signal,
     /// The uprobe trampoline: the true return address is lost.
@@ -59,10 +81,11 @@ enum Step {
 pub struct Image {
     pid: u32,
     regions: Regions,
-    unwinder: UnwinderX86_64<Arc<[u8]>>,
-    cache: CacheX86_64,
-    /// By address and whether it is a return address.
-    places: FxHashMap<(u64, bool), Place>,
+    places: FxHashMap<Address, Place>,
+    /// A few hundred suffice for any program; they are forgotten together with the places.
+    rules: Vec<Rule>,
+    rule_indices: FxHashMap<Rule, u32>,
+    context: UnwindContext<usize>,
     jit: Option<ModuleId>,
     read_at: Instant,
 }
@@ -79,13 +102,18 @@ impl fmt::Debug for Image {
 
 impl Image {
     /// Reads the mappings of process `pid`.
+    ///
+    /// # Errors
+    /// If they cannot be read: the process is gone, or belongs to someone else. Files that cannot be opened are
+    /// counted in [`Modules::counts`], their frames stay nameless.
     pub fn open(pid: u32, modules: &mut Modules) -> io::Result<Image> {
         Ok(Image {
             pid,
             regions: Regions::default().reread(pid, modules)?,
-            unwinder: UnwinderX86_64::new(),
-            cache: CacheX86_64::new(),
             places: FxHashMap::default(),
+            rules: Vec::new(),
+            rule_indices: FxHashMap::default(),
+            context: UnwindContext::new(),
             jit: None,
             read_at: Instant::now(),
         })
@@ -102,18 +130,14 @@ impl Image {
     ) -> UnwindEnd {
         let first = frames.len();
         let mut reader = Reader::new(stack);
-        let mut state = UnwindRegsX86_64::new(registers.ip, registers.sp, registers.bp);
-        let Some(mut address) = FrameAddress::from_return_address(registers.ip) else {
-            frames.push(Frame { module: ModuleId::UNKNOWN, offset: 0 });
-            return UnwindEnd::NoMapping;
-        };
+        let mut state = State::new(registers);
+        let mut address = Address::Return(registers.ip);
         loop {
             let Some(place) = self.place(modules, address) else {
                 if frames.len() > first {
                     return UnwindEnd::Failed;
                 }
-                let offset = address.address_for_lookup();
-                frames.push(Frame { module: ModuleId::UNKNOWN, offset });
+                frames.push(Frame { module: ModuleId::UNKNOWN, offset: address.lookup() });
                 return UnwindEnd::NoMapping;
             };
             if place.step == Step::Lost {
@@ -123,23 +147,12 @@ impl Image {
                 return UnwindEnd::Truncated;
             }
             frames.push(place.frame);
-            let next = if place.step == Step::Signal {
-                interrupted(&mut state, &mut reader).map(Some)
-            } else {
-                self.unwinder
-                    .unwind_frame(address, &mut state, &mut self.cache, &mut |at| reader.word(at))
-                    .map(|caller| caller.and_then(FrameAddress::from_return_address))
-                    .map_err(drop)
-            };
-            address = match next {
-                Ok(Some(next)) => next,
-                // Without call frame information an rbp of zero means little.
-                Ok(None) if place.step == Step::Guess && state.bp() == 0 => {
-                    return UnwindEnd::Failed;
-                }
-                Ok(None) => return UnwindEnd::Complete,
-                Err(()) if reader.ran_off => return UnwindEnd::Truncated,
-                Err(()) => return UnwindEnd::Failed,
+            address = match self.step(modules, place, &mut state, &mut reader) {
+                Ok(Caller::Return(ip)) => Address::Return(ip),
+                Ok(Caller::Interrupted(ip)) => Address::Exact(ip),
+                Ok(Caller::None) => return UnwindEnd::Complete,
+                Err(Stuck) if reader.ran_off => return UnwindEnd::Truncated,
+                Err(Stuck) => return UnwindEnd::Failed,
             };
         }
     }
@@ -147,63 +160,94 @@ impl Image {
     /// Resolves one look-up address of the process to a frame, e.g. that of the probed function or of a
     /// stack that the kernel walked (there, look-up address = return address − 1).
     pub fn resolve(&mut self, modules: &mut Modules, address: u64) -> Frame {
-        let address = FrameAddress::from_instruction_pointer(address);
-        match self.place(modules, address) {
+        match self.place(modules, Address::Exact(address)) {
             Some(place) => place.frame,
-            None => Frame { module: ModuleId::UNKNOWN, offset: address.address() },
+            None => Frame { module: ModuleId::UNKNOWN, offset: address },
+        }
+    }
+
+    fn step(
+        &self,
+        modules: &mut Modules,
+        place: Place,
+        state: &mut State,
+        reader: &mut Reader<'_>,
+    ) -> Result<Caller, Stuck> {
+        match place.step {
+            Step::Rule(index) => {
+                let rule = self.rules.get(index as usize).ok_or(Stuck)?;
+                if rule.has_expression() {
+                    let cfi = modules.cfi(place.frame.module);
+                    state.by_rule(rule, cfi.as_deref(), reader)
+                } else {
+                    state.by_rule(rule, None, reader)
+                }
+            }
+            // Programs without call frame information at their root mark it by an rbp of zero.
+            Step::FramePointer if state.has_no_frame() => Ok(Caller::None),
+            Step::FramePointer | Step::Guess => state.by_frame_pointer(reader),
+            Step::Return => state.by_return(reader),
+            Step::Signal => state.by_signal(reader),
+            Step::Lost => Err(Stuck),
         }
     }
 
     /// What lies at an address; none if no executable mapping does.
-    fn place(&mut self, modules: &mut Modules, address: FrameAddress) -> Option<Place> {
-        let key = (address.address(), address.is_return_address());
-        if let Some(place) = self.places.get(&key) {
+    fn place(&mut self, modules: &mut Modules, address: Address) -> Option<Place> {
+        if let Some(place) = self.places.get(&address) {
             return Some(*place);
         }
-        let lookup = address.address_for_lookup();
-        if self.regions.find(lookup).is_none() {
+        let lookup = address.lookup();
+        if self.regions.find_mut(lookup).is_none() {
             self.reread(modules);
         }
-        self.load(modules, lookup);
-        let region = self.regions.find(lookup)?;
+        if self.places.len() >= MAX_PLACES {
+            self.forget_places();
+        }
+        let region = self.regions.find_mut(lookup)?;
+        region.load(modules);
+        let unknown = Frame { module: ModuleId::UNKNOWN, offset: lookup };
         let place = match region.code {
-            Code::Trampoline => Place {
-                frame: Frame { module: ModuleId::UNKNOWN, offset: lookup },
-                step: Step::Lost,
-            },
-            Code::Module(ModuleId::UNKNOWN) => Place {
-                frame: Frame { module: ModuleId::UNKNOWN, offset: lookup },
-                step: Step::Guess,
-            },
+            Code::Trampoline => Place { frame: unknown, step: Step::Lost },
+            Code::Module(ModuleId::UNKNOWN) => Place { frame: unknown, step: Step::Guess },
             Code::Jit => {
-                let module = self.jit_module(modules);
+                let module = *self.jit.get_or_insert_with(|| modules.jit(self.pid));
                 Place { frame: Frame { module, offset: lookup }, step: Step::Guess }
             }
-            Code::Module(module) => in_module(region, module, address, modules),
+            Code::Module(module) => match signal_return(region, module, address, modules) {
+                Some(frame) => Place { frame, step: Step::Signal },
+                None => {
+                    let rule = region.cfi.as_ref().map(|(cfi, slide)| {
+                        cfi.rule(lookup.wrapping_add(*slide), &mut self.context)
+                    });
+                    let step = match (rule, address) {
+                        (Some(Some(rule)), _) => Step::Rule(self.rule_index(rule)),
+                        // Linker stubs and the like do not touch the stack.
+                        (Some(None), Address::Exact(_)) => Step::Return,
+                        (Some(None), Address::Return(_)) => Step::FramePointer,
+                        (None, _) => Step::FramePointer,
+                    };
+                    let offset = self.regions.find_mut(lookup)?.offset(lookup);
+                    Place { frame: Frame { module, offset }, step }
+                }
+            },
         };
-        if self.places.len() >= MAX_PLACES {
-            self.places.clear();
-        }
-        self.places.insert(key, place);
+        self.places.insert(address, place);
         Some(place)
     }
 
-    fn jit_module(&mut self, modules: &mut Modules) -> ModuleId {
-        *self.jit.get_or_insert_with(|| modules.jit(self.pid))
+    fn rule_index(&mut self, rule: Rule) -> u32 {
+        *self.rule_indices.entry(rule).or_insert_with(|| {
+            self.rules.push(rule);
+            // Never more than MAX_PLACES.
+            (self.rules.len() - 1) as u32
+        })
     }
 
-    /// Tells the unwinder of the module at an address, the first time that a frame lies in it.
-    fn load(&mut self, modules: &mut Modules, address: u64) {
-        let Some(region) = self.regions.find_mut(address) else { return };
-        if region.loaded {
-            return;
-        }
-        region.loaded = true;
-        let Code::Module(id) = region.code else { return };
-        if let Some(module) = framehop_module(region, id, modules) {
-            region.has_cfi = true;
-            self.unwinder.add_module(module);
-        }
+    fn forget_places(&mut self) {
+        self.places.clear();
+        self.rules.clear();
+        self.rule_indices.clear();
     }
 
     fn reread(&mut self, modules: &mut Modules) {
@@ -213,10 +257,7 @@ impl Image {
         // A process that is gone keeps the mappings that it had.
         if let Ok(regions) = self.regions.reread(self.pid, modules) {
             self.regions = regions;
-            self.unwinder = UnwinderX86_64::new();
-            // framehop tells the module sets apart by 16 bits that wrap around; a fresh cache cannot confuse them.
-            self.cache = CacheX86_64::new();
-            self.places.clear();
+            self.forget_places();
             if let Some(id) = self.jit {
                 modules.retry_perf_map(id, self.pid);
             }
@@ -228,57 +269,17 @@ impl Image {
 /// The kernel's signal return code of glibc, musl and Go: `mov $15, %rax; syscall` (rt_sigreturn).
 const SIGNAL_RETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05];
 
-fn in_module(region: &Region, module: ModuleId, address: FrameAddress, modules: &Modules) -> Place {
-    let offset = |address: u64| address - region.mapping.start + region.mapping.offset;
-    let lookup = offset(address.address_for_lookup());
-    let mut code = [0; SIGNAL_RETURN.len()];
-    // Signal return code is never called, so its frame is looked up where it is, not before: there lies
-    // another function.
-    let exact = lookup + u64::from(address.is_return_address());
-    if modules.read_code(module, exact, &mut code) && code == SIGNAL_RETURN {
-        return Place { frame: Frame { module, offset: exact }, step: Step::Signal };
-    }
-    let step = if region.has_cfi { Step::Cfi } else { Step::Guess };
-    Place { frame: Frame { module, offset: lookup }, step }
-}
-
-/// Registers of the code that a signal interrupted, from the `ucontext_t` that the kernel left at rsp
-/// (`struct rt_sigframe` without its return address; offsets of `mcontext_t` as in glibc's `sys/ucontext.h`:
-/// rbp 120, rsp 160, rip 168).
-fn interrupted(state: &mut UnwindRegsX86_64, reader: &mut Reader<'_>) -> Result<FrameAddress, ()> {
-    let context = state.sp();
-    let mut word = |offset: u64| reader.word(context.checked_add(offset).ok_or(())?);
-    let (bp, sp, ip) = (word(120)?, word(160)?, word(168)?);
-    reader.moved_to(sp);
-    *state = UnwindRegsX86_64::new(ip, sp, bp);
-    Ok(FrameAddress::from_instruction_pointer(ip))
-}
-
-fn framehop_module(
+/// The frame of signal return code, if this is some. Nobody calls it, so it is looked up where it is: before it
+/// lies another function.
+fn signal_return(
     region: &Region,
-    id: ModuleId,
-    modules: &mut Modules,
-) -> Option<framehop::Module<Arc<[u8]>>> {
-    let mapping = &region.mapping;
-    let headers = modules.headers(id)?;
-    // Where the file says that the mapping begins, and thereby how far it was moved.
-    let stated = headers.svma(mapping.offset)?;
-    let base_svma = headers.base_svma;
-    let base_avma = mapping.start.wrapping_sub(stated).wrapping_add(base_svma);
-    let sections = modules.sections(id)?;
-    let eh_frame = sections.eh_frame?;
-    let part = |section: Option<Section>| section.map(|it| (it.svma, it.bytes)).unzip();
-    let (eh_frame_hdr_svma, eh_frame_hdr) = part(sections.eh_frame_hdr);
-    let info = ExplicitModuleSectionInfo {
-        base_svma,
-        text_svma: sections.text_svma,
-        got_svma: sections.got_svma,
-        eh_frame_svma: Some(eh_frame.svma),
-        eh_frame: Some(eh_frame.bytes),
-        eh_frame_hdr_svma,
-        eh_frame_hdr,
-        ..ExplicitModuleSectionInfo::default()
-    };
-    let path = modules.get(id).path.clone();
-    Some(framehop::Module::new(path, mapping.start..mapping.end, base_avma, info))
+    module: ModuleId,
+    address: Address,
+    modules: &Modules,
+) -> Option<Frame> {
+    let (Address::Return(exact) | Address::Exact(exact)) = address;
+    let offset = region.offset(exact);
+    let mut code = [0; SIGNAL_RETURN.len()];
+    let is_it = modules.read_code(module, offset, &mut code) && code == SIGNAL_RETURN;
+    is_it.then_some(Frame { module, offset })
 }

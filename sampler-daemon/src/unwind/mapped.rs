@@ -1,10 +1,12 @@
 //! The executable mappings of one process, by address.
 
+use super::cfi::Cfi;
 use super::module::{ModuleId, Modules};
 use crate::target::mappings::{self, Backing, Mapping};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
 
 /// A vdso larger than this is not one (it is two pages, four on the newest kernels).
 const MAX_VDSO_BYTES: u64 = 1 << 20;
@@ -25,10 +27,31 @@ pub(super) enum Code {
 pub(super) struct Region {
     pub(super) mapping: Mapping,
     pub(super) code: Code,
-    /// Whether the unwinder already knows it.
-    pub(super) loaded: bool,
-    /// Whether it has call frame information (known once it is loaded).
-    pub(super) has_cfi: bool,
+    /// Call frame information, and what to add to an address of the process to get the one that it speaks of;
+    /// none until [`Region::load`], or if there is none.
+    pub(super) cfi: Option<(Arc<Cfi>, u64)>,
+    loaded: bool,
+}
+
+impl Region {
+    /// File offset of an address in it.
+    pub(super) fn offset(&self, address: u64) -> u64 {
+        address.wrapping_sub(self.mapping.start).wrapping_add(self.mapping.offset)
+    }
+
+    /// Gets the call frame information, the first time that a frame lies here.
+    pub(super) fn load(&mut self, modules: &mut Modules) {
+        if std::mem::replace(&mut self.loaded, true) {
+            return;
+        }
+        let Code::Module(id) = self.code else { return };
+        let stated = modules.headers(id).and_then(|it| it.svma(self.mapping.offset));
+        if let Some(stated) = stated
+            && let Some(cfi) = modules.cfi(id)
+        {
+            self.cfi = Some((cfi, stated.wrapping_sub(self.mapping.start)));
+        }
+    }
 }
 
 /// The executable mappings of one process, sorted by address.
@@ -47,7 +70,7 @@ impl Regions {
                 Some(known) if known.mapping == mapping => known.code,
                 _ => code(pid, &mapping, modules),
             };
-            regions.push(Region { mapping, code, loaded: false, has_cfi: false });
+            regions.push(Region { mapping, code, cfi: None, loaded: false });
         }
         regions.sort_unstable_by_key(|region| region.mapping.start);
         Ok(Regions(regions))

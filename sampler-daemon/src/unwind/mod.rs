@@ -3,11 +3,19 @@
 //! [`Modules`] holds every mapped file ever seen (one table for the daemon), an [`Image`] is one
 //! process's view of it. Names are none of this module's business: see [`crate::symbolize`].
 
+mod cfi;
 mod elf;
+#[cfg(test)]
+pub(crate) mod fixture;
 pub mod image;
 mod mapped;
 pub mod module;
+#[cfg(test)]
+mod real_programs;
 mod snapshot;
+mod step;
+#[cfg(test)]
+mod tests;
 
 pub use image::{Image, UnwindEnd};
 pub use module::{Frame, Module, ModuleId, ModuleKind, Modules};

@@ -1,5 +1,6 @@
 //! Modules: the mapped files (and other code) that frames lie in. Kept after their process is gone.
 
+use super::cfi::Cfi;
 use super::elf::{Headers, Sections};
 use crate::target::mappings::{self, Backing, Mapping};
 use rustc_hash::FxHashMap;
@@ -96,8 +97,8 @@ pub struct Modules {
     vdsos: FxHashMap<Arc<[u8]>, ModuleId>,
     open_files: usize,
     max_open_files: usize,
-    sections: FxHashMap<ModuleId, Sections>,
-    section_bytes: usize,
+    cfi: FxHashMap<ModuleId, Option<Arc<Cfi>>>,
+    cfi_bytes: usize,
     counts: Counts,
 }
 
@@ -128,8 +129,8 @@ impl Default for Modules {
             vdsos: FxHashMap::default(),
             open_files: 0,
             max_open_files: (descriptor_limit() / 2).min(MAX_OPEN_FILES),
-            sections: FxHashMap::default(),
-            section_bytes: 0,
+            cfi: FxHashMap::default(),
+            cfi_bytes: 0,
             counts: Counts::default(),
         }
     }
@@ -240,17 +241,17 @@ impl Modules {
         self.entry(id).headers.as_ref()
     }
 
-    /// Unwind sections of a module, read when first asked for.
-    pub(super) fn sections(&mut self, id: ModuleId) -> Option<Sections> {
-        if let Some(sections) = self.sections.get(&id) {
-            return Some(sections.clone());
+    /// Call frame information of a module, read when first asked for.
+    pub(super) fn cfi(&mut self, id: ModuleId) -> Option<Arc<Cfi>> {
+        if let Some(known) = self.cfi.get(&id) {
+            return known.clone();
         }
         let sections = match &self.get(id).kind {
             ModuleKind::File(file) => Sections::of_file(file),
             ModuleKind::Vdso(bytes) => Sections::of_bytes(bytes),
             ModuleKind::Jit(_) | ModuleKind::Unknown => return None,
         };
-        self.keep_sections(id, sections)
+        self.keep_cfi(id, Cfi::new(sections))
     }
 
     /// Copies bytes of a module from a file offset; false if they are not to be had.
@@ -297,24 +298,26 @@ impl Modules {
     }
 
     fn load_unless_held(&mut self, id: ModuleId, file: &File) {
-        if matches!(self.get(id).kind, ModuleKind::Unknown) && !self.sections.contains_key(&id) {
-            self.keep_sections(id, Sections::of_file(file));
+        if matches!(self.get(id).kind, ModuleKind::Unknown) && !self.cfi.contains_key(&id) {
+            self.keep_cfi(id, Cfi::new(Sections::of_file(file)));
         }
     }
 
-    fn keep_sections(&mut self, id: ModuleId, sections: Sections) -> Option<Sections> {
-        let size = sections.size();
-        if self.section_bytes + size > MAX_UNWIND_BYTES {
-            self.sections.retain(|_, held| held.is_shared());
-            self.section_bytes = self.sections.values().map(Sections::size).sum();
+    fn keep_cfi(&mut self, id: ModuleId, cfi: Option<Cfi>) -> Option<Arc<Cfi>> {
+        let size = cfi.as_ref().map_or(0, Cfi::size);
+        if self.cfi_bytes + size > MAX_UNWIND_BYTES {
+            // What no image holds.
+            self.cfi.retain(|_, it| it.as_ref().is_none_or(|it| Arc::strong_count(it) > 1));
+            self.cfi_bytes = self.cfi.values().flatten().map(|it| it.size()).sum();
         }
-        if self.section_bytes + size > MAX_UNWIND_BYTES {
+        if self.cfi_bytes + size > MAX_UNWIND_BYTES {
             self.counts.no_room_for_sections += 1;
             return None;
         }
-        self.section_bytes += size;
-        self.sections.insert(id, sections.clone());
-        Some(sections)
+        self.cfi_bytes += size;
+        let cfi = cfi.map(Arc::new);
+        self.cfi.insert(id, cfi.clone());
+        cfi
     }
 }
 

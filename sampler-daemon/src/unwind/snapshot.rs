@@ -47,23 +47,23 @@ impl<'a> Reader<'a> {
     }
 
     /// The eight bytes at an address of the process.
-    pub(super) fn word(&mut self, address: u64) -> Result<u64, ()> {
+    pub(super) fn word(&mut self, address: u64) -> Option<u64> {
         if let Some((slot, true_ip)) = self.memory.hijacked
             && slot == address
         {
-            return Ok(true_ip);
+            return Some(true_ip);
         }
         let word = address
             .checked_sub(self.memory.start)
             .and_then(|at| usize::try_from(at).ok())
             .and_then(|at| self.memory.bytes.get(at..)?.first_chunk());
         if let Some(word) = word {
-            return Ok(u64::from_le_bytes(*word));
+            return Some(u64::from_le_bytes(*word));
         }
         // A word that straddles the end is off it as well.
         let end = self.memory.start.saturating_add(self.memory.bytes.len() as u64);
         self.ran_off |= (end.saturating_sub(7)..end.saturating_add(REACH_BYTES)).contains(&address);
-        Err(())
+        None
     }
 }
 
@@ -76,12 +76,12 @@ mod tests {
         let bytes: Vec<u8> = (0..20).collect();
         let memory = StackMemory { start: 0x1000, bytes: &bytes, hijacked: Some((0x1008, 7)) };
         let mut reader = Reader::new(memory);
-        assert_eq!(reader.word(0x1000), Ok(u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7])));
-        assert_eq!(reader.word(0x1008), Ok(7));
-        assert_eq!(reader.word(0xff8), Err(()));
-        assert_eq!(reader.word(u64::MAX - 3), Err(()));
+        assert_eq!(reader.word(0x1000), Some(u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7])));
+        assert_eq!(reader.word(0x1008), Some(7));
+        assert_eq!(reader.word(0xff8), None);
+        assert_eq!(reader.word(u64::MAX - 3), None);
         assert!(!reader.ran_off);
-        assert_eq!(reader.word(0x100d), Err(()));
+        assert_eq!(reader.word(0x100d), None);
         assert!(reader.ran_off);
     }
 }

@@ -1,0 +1,203 @@
+//! Call frame information of a module: how to get from each instruction to its function's caller.
+//!
+//! Looked up once per code address and kept as a [`Rule`]; the step itself is in [`super::step`].
+//! References: DWARF 5, section 6.4; the LSB chapter on `.eh_frame`; the x86-64 psABI, section 3.7.
+
+use super::elf::{Section, Sections};
+use gimli::{
+    BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameHdr, EndianSlice, Expression, LittleEndian,
+    Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection as _, X86_64,
+};
+use std::sync::Arc;
+
+type Bytes<'a> = EndianSlice<'a, LittleEndian>;
+
+/// Registers that a function hands back as it got them, besides rsp: those that frames can depend on.
+pub(super) const CALLEE_SAVED: [Register; 6] =
+    [X86_64::RBX, X86_64::RBP, X86_64::R12, X86_64::R13, X86_64::R14, X86_64::R15];
+
+/// A DWARF expression, by its place in `.eh_frame`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Code {
+    offset: u32,
+    length: u32,
+}
+
+/// CFA: rsp after the return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Cfa {
+    /// register + offset
+    Offset(Register, i32),
+    /// The value of the expression.
+    Expression(Code),
+}
+
+/// The caller's value of a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Saved {
+    /// It is gone.
+    Undefined,
+    /// The register still has it.
+    Same,
+    /// [CFA + offset]
+    At(i32),
+    /// CFA + offset
+    Value(i32),
+    /// In another register.
+    In(Register),
+    /// [value of the expression]
+    AtExpression(Code),
+    /// value of the expression
+    ValueExpression(Code),
+}
+
+/// How to unwind a frame whose code is at some address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Rule {
+    pub(super) cfa: Cfa,
+    /// The return address; undefined at the root of the stack.
+    pub(super) ip: Saved,
+    /// As in [`CALLEE_SAVED`].
+    pub(super) registers: [Saved; CALLEE_SAVED.len()],
+    /// The kernel made this frame to deliver a signal: the caller is where the signal interrupted.
+    pub(super) signal: bool,
+}
+
+impl Rule {
+    /// Whether it needs its module's bytes.
+    pub(super) fn has_expression(&self) -> bool {
+        let is_one = |it: &Saved| matches!(it, Saved::AtExpression(_) | Saved::ValueExpression(_));
+        matches!(self.cfa, Cfa::Expression(_))
+            || is_one(&self.ip)
+            || self.registers.iter().any(is_one)
+    }
+}
+
+/// The call frame information of one module, shared by all processes that map it.
+#[derive(Debug)]
+pub(super) struct Cfi {
+    eh_frame: Arc<[u8]>,
+    index: Index,
+    bases: BaseAddresses,
+}
+
+/// Finds the description of the function at an address.
+#[derive(Debug)]
+enum Index {
+    /// The linker's table.
+    Header(Arc<[u8]>),
+    /// First address of each function and the offset of its description, by address.
+    Own(Vec<(u64, usize)>),
+}
+
+impl Cfi {
+    /// Takes a module's sections; none if it has no call frame information.
+    pub(super) fn new(sections: Sections) -> Option<Cfi> {
+        let Section { svma, bytes } = sections.eh_frame?;
+        let mut bases = BaseAddresses::default().set_eh_frame(svma.start);
+        if let Some(text) = sections.text_svma {
+            bases = bases.set_text(text.start);
+        }
+        if let Some(got) = sections.got_svma {
+            bases = bases.set_got(got.start);
+        }
+        let index = match sections.eh_frame_hdr {
+            Some(header) => {
+                bases = bases.set_eh_frame_hdr(header.svma.start);
+                Index::Header(header.bytes)
+            }
+            None => Index::Own(functions(&bytes, &bases)),
+        };
+        Some(Cfi { eh_frame: bytes, index, bases })
+    }
+
+    /// Bytes held.
+    pub(super) fn size(&self) -> usize {
+        let index = match &self.index {
+            Index::Header(bytes) => bytes.len(),
+            Index::Own(functions) => size_of_val(&functions[..]),
+        };
+        self.eh_frame.len() + index
+    }
+
+    /// The rule at a stated address; none where nothing is said.
+    pub(super) fn rule(&self, svma: u64, context: &mut UnwindContext<usize>) -> Option<Rule> {
+        let eh_frame = eh_frame(&self.eh_frame);
+        let cie = EhFrame::cie_from_offset;
+        let description = match &self.index {
+            Index::Header(bytes) => {
+                let header = EhFrameHdr::new(bytes, LittleEndian).parse(&self.bases, 8).ok()?;
+                let table = header.table()?;
+                table.fde_for_address(&eh_frame, &self.bases, svma, cie).ok()?
+            }
+            Index::Own(functions) => {
+                let index = functions.partition_point(|it| it.0 <= svma).checked_sub(1)?;
+                let offset = functions[index].1.into();
+                eh_frame.fde_from_offset(&self.bases, offset, cie).ok()?
+            }
+        };
+        let row =
+            description.unwind_info_for_address(&eh_frame, &self.bases, context, svma).ok()?;
+        let saved = |register, default| row.register(register).map_or(default, saved);
+        Some(Rule {
+            cfa: match row.cfa() {
+                CfaRule::RegisterAndOffset { register, offset } => {
+                    Cfa::Offset(*register, i32::try_from(*offset).ok()?)
+                }
+                CfaRule::Expression(expression) => Cfa::Expression(code(expression)?),
+            },
+            ip: saved(X86_64::RA, Saved::Undefined),
+            registers: CALLEE_SAVED.map(|register| saved(register, Saved::Same)),
+            signal: description.is_signal_trampoline(),
+        })
+    }
+
+    /// The expression at a place in `.eh_frame`.
+    pub(super) fn expression(&self, code: Code) -> Option<Expression<Bytes<'_>>> {
+        let (offset, length) = (code.offset as usize, code.length as usize);
+        let bytes = self.eh_frame.get(offset..offset.checked_add(length)?)?;
+        Some(Expression(EndianSlice::new(bytes, LittleEndian)))
+    }
+}
+
+fn eh_frame(bytes: &[u8]) -> EhFrame<Bytes<'_>> {
+    let mut section = EhFrame::new(bytes, LittleEndian);
+    section.set_address_size(8);
+    section
+}
+
+fn saved(rule: RegisterRule<usize>) -> Saved {
+    let offset = |offset: i64| i32::try_from(offset).ok();
+    let known = match rule {
+        RegisterRule::SameValue => Some(Saved::Same),
+        RegisterRule::Offset(it) => offset(it).map(Saved::At),
+        RegisterRule::ValOffset(it) => offset(it).map(Saved::Value),
+        RegisterRule::Register(register) => Some(Saved::In(register)),
+        RegisterRule::Expression(it) => code(&it).map(Saved::AtExpression),
+        RegisterRule::ValExpression(it) => code(&it).map(Saved::ValueExpression),
+        _ => None,
+    };
+    known.unwrap_or(Saved::Undefined)
+}
+
+fn code(expression: &UnwindExpression<usize>) -> Option<Code> {
+    let offset = u32::try_from(expression.offset).ok()?;
+    Some(Code { offset, length: u32::try_from(expression.length).ok()? })
+}
+
+/// Makes the table that the linker did not.
+fn functions(bytes: &[u8], bases: &BaseAddresses) -> Vec<(u64, usize)> {
+    let section = eh_frame(bytes);
+    let mut entries = section.entries(bases);
+    let mut functions = Vec::new();
+    // What lies behind a broken entry cannot be found.
+    while let Ok(Some(entry)) = entries.next() {
+        if let CieOrFde::Fde(partial) = entry
+            && let Ok(description) = partial.parse(EhFrame::cie_from_offset)
+        {
+            functions.push((description.initial_address(), description.offset()));
+        }
+    }
+    functions.sort_unstable();
+    functions
+}

@@ -1,0 +1,197 @@
+//! One step of an unwind: from the registers in a frame to those in its caller. Pure; memory is a [`Reader`].
+
+use super::cfi::{CALLEE_SAVED, Cfa, Cfi, Code, Rule, Saved};
+use super::snapshot::{Reader, Registers};
+use gimli::{Encoding, Evaluation, EvaluationResult, Format, Location, Register, Value, X86_64};
+
+/// An expression that takes more operations than this does not end.
+const MAX_OPERATIONS: u32 = 1000;
+
+/// Place of rbp in [`CALLEE_SAVED`].
+const RBP: usize = 1;
+const _: () = assert!(CALLEE_SAVED[RBP].0 == X86_64::RBP.0);
+
+/// Registers in a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct State {
+    pub(super) ip: u64,
+    pub(super) sp: u64,
+    /// As in [`CALLEE_SAVED`]; none where the value is not known.
+    pub(super) saved: [Option<u64>; CALLEE_SAVED.len()],
+}
+
+/// What a step comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Caller {
+    /// It lies at this return address.
+    Return(u64),
+    /// A signal interrupted this instruction.
+    Interrupted(u64),
+    /// There is none: the root of the stack.
+    None,
+}
+
+/// The step cannot be made: memory or a register is not known, or the result makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stuck;
+
+impl State {
+    pub(super) fn new(registers: Registers) -> State {
+        let mut saved = [None; CALLEE_SAVED.len()];
+        saved[RBP] = Some(registers.bp);
+        State { ip: registers.ip, sp: registers.sp, saved }
+    }
+
+    /// Whether rbp is zero, as at the root of the stack.
+    pub(super) fn has_no_frame(&self) -> bool {
+        self.saved[RBP] == Some(0)
+    }
+
+    fn get(&self, register: Register) -> Option<u64> {
+        match register {
+            X86_64::RSP => Some(self.sp),
+            X86_64::RA => Some(self.ip),
+            _ => self.saved[CALLEE_SAVED.iter().position(|it| *it == register)?],
+        }
+    }
+
+    /// Steps by call frame information.
+    pub(super) fn by_rule(
+        &mut self,
+        rule: &Rule,
+        cfi: Option<&Cfi>,
+        reader: &mut Reader<'_>,
+    ) -> Result<Caller, Stuck> {
+        if rule.ip == Saved::Undefined {
+            return Ok(Caller::None);
+        }
+        let cfa = match rule.cfa {
+            Cfa::Offset(register, offset) => {
+                let base = self.get(register).ok_or(Stuck)?;
+                let cfa = base.wrapping_add_signed(i64::from(offset));
+                // The return address lies between.
+                if cfa <= self.sp {
+                    return Err(Stuck);
+                }
+                cfa
+            }
+            Cfa::Expression(code) => self.evaluate(code, None, cfi, reader).ok_or(Stuck)?,
+        };
+        let ip = self.saved(rule.ip, self.ip, cfa, cfi, reader).ok_or(Stuck)?;
+        if (cfa, ip) == (self.sp, self.ip) {
+            return Err(Stuck);
+        }
+        let mut saved = self.saved;
+        for (index, rule) in rule.registers.iter().enumerate() {
+            saved[index] = match (rule, self.saved[index]) {
+                (Saved::Same, value) => value,
+                (rule, value) => self.saved(*rule, value.unwrap_or(0), cfa, cfi, reader),
+            };
+        }
+        *self = State { ip, sp: cfa, saved };
+        Ok(match ip {
+            0 => Caller::None,
+            _ if rule.signal => Caller::Interrupted(ip),
+            _ => Caller::Return(ip),
+        })
+    }
+
+    /// Steps as a function that keeps its frame's address in rbp:
+    /// CFA = rbp + 16, return address = [CFA − 8], rbp = [CFA − 16].
+    pub(super) fn by_frame_pointer(&mut self, reader: &mut Reader<'_>) -> Result<Caller, Stuck> {
+        let frame = self.saved[RBP].ok_or(Stuck)?;
+        let cfa = frame.checked_add(16).filter(|cfa| *cfa > self.sp).ok_or(Stuck)?;
+        let bp = reader.word(frame).ok_or(Stuck)?;
+        let ip = reader.word(frame + 8).ok_or(Stuck)?;
+        // What else the function saved is not known.
+        let mut saved = [None; CALLEE_SAVED.len()];
+        saved[RBP] = Some(bp);
+        *self = State { ip, sp: cfa, saved };
+        Ok(if ip == 0 { Caller::None } else { Caller::Return(ip) })
+    }
+
+    /// Steps as a function that has not touched its stack: the return address is on its top.
+    pub(super) fn by_return(&mut self, reader: &mut Reader<'_>) -> Result<Caller, Stuck> {
+        let ip = reader.word(self.sp).ok_or(Stuck)?;
+        (self.ip, self.sp) = (ip, self.sp.wrapping_add(8));
+        Ok(if ip == 0 { Caller::None } else { Caller::Return(ip) })
+    }
+
+    /// Steps from the kernel's signal return code to what the signal interrupted: rsp points at a `ucontext_t`
+    /// (offsets of its `mcontext_t` as in the kernel's `struct sigcontext_64`).
+    pub(super) fn by_signal(&mut self, reader: &mut Reader<'_>) -> Result<Caller, Stuck> {
+        const OFFSETS: [u64; CALLEE_SAVED.len()] = [128, 120, 72, 80, 88, 96];
+        let context = self.sp;
+        let mut word = |offset| reader.word(context.wrapping_add(offset)).ok_or(Stuck);
+        let (sp, ip) = (word(160)?, word(168)?);
+        let mut saved = [None; CALLEE_SAVED.len()];
+        for (value, offset) in saved.iter_mut().zip(OFFSETS) {
+            *value = Some(word(offset)?);
+        }
+        *self = State { ip, sp, saved };
+        reader.moved_to(sp);
+        Ok(Caller::Interrupted(ip))
+    }
+
+    /// The caller's value of a register that has the value `own` here.
+    fn saved(
+        &self,
+        rule: Saved,
+        own: u64,
+        cfa: u64,
+        cfi: Option<&Cfi>,
+        reader: &mut Reader<'_>,
+    ) -> Option<u64> {
+        match rule {
+            Saved::Undefined => None,
+            Saved::Same => Some(own),
+            Saved::At(offset) => reader.word(cfa.wrapping_add_signed(i64::from(offset))),
+            Saved::Value(offset) => Some(cfa.wrapping_add_signed(i64::from(offset))),
+            Saved::In(register) => self.get(register),
+            Saved::AtExpression(code) => {
+                let address = self.evaluate(code, Some(cfa), cfi, reader)?;
+                reader.word(address)
+            }
+            Saved::ValueExpression(code) => self.evaluate(code, Some(cfa), cfi, reader),
+        }
+    }
+
+    /// Evaluates a DWARF expression; `initial` is on its stack when it begins.
+    fn evaluate(
+        &self,
+        code: Code,
+        initial: Option<u64>,
+        cfi: Option<&Cfi>,
+        reader: &mut Reader<'_>,
+    ) -> Option<u64> {
+        let encoding = Encoding { address_size: 8, format: Format::Dwarf32, version: 4 };
+        let mut evaluation = Evaluation::new(cfi?.expression(code)?.0, encoding);
+        evaluation.set_max_iterations(MAX_OPERATIONS);
+        if let Some(value) = initial {
+            evaluation.set_initial_value(value);
+        }
+        let mut state = evaluation.evaluate().ok()?;
+        loop {
+            state = match state {
+                EvaluationResult::Complete => break,
+                EvaluationResult::RequiresRegister { register, .. } => {
+                    let value = Value::Generic(self.get(register)?);
+                    evaluation.resume_with_register(value).ok()?
+                }
+                EvaluationResult::RequiresMemory { address, size: 8, .. } => {
+                    let value = Value::Generic(reader.word(address)?);
+                    evaluation.resume_with_memory(value).ok()?
+                }
+                _ => return None,
+            };
+        }
+        match evaluation.as_result().last()?.location {
+            Location::Address { address } => Some(address),
+            Location::Value { value: Value::Generic(value) } => Some(value),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
