@@ -51,9 +51,12 @@ pub(crate) fn build(workspace: &Workspace, force: bool) -> Result<()> {
             fs::read(&built.object).with_context(|| format!("read {}", built.object.display()))?;
         let code = fs::read_to_string(&built.code)
             .with_context(|| format!("read {}", built.code.display()))?;
-        let report = traps::check(kind, &object, &code, &places)
-            .with_context(|| format!("check the eBPF object of {program}"))?;
         let destination = workspace.objects().join(format!("{program}.bpf.o"));
+        let report = traps::check(kind, &object, &code, &places).inspect_err(|_| {
+            // Or the daemon would be built with the one from before.
+            let _ = fs::remove_file(&destination);
+        });
+        let report = report.with_context(|| format!("check the eBPF object of {program}"))?;
         replace(&destination, &object)?;
         eprintln!("    {}: {report}", destination.display());
     }

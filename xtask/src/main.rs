@@ -3,15 +3,20 @@
 //! They need nothing but a Rust toolchain to start: what else a verb needs it installs where it
 //! can (Debian, as root) and otherwise names the exact commands.
 
+mod bench;
+mod demo;
 mod ebpf;
+mod licences;
 mod linker;
 mod packages;
 mod stamp;
 mod step;
+mod test;
 mod toolchain;
 mod traps;
 mod workspace;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -34,6 +39,27 @@ enum Verb {
         #[arg(long)]
         force: bool,
     },
+    /// Set this machine up, check everything and run every test (as root)
+    Test {
+        /// Run only the tests whose names contain this, and no lints
+        #[arg(long, value_name = "TEXT")]
+        filter: Option<String>,
+    },
+    /// Set this machine up, start a program and show its live profile (as root)
+    Demo,
+    /// Measure (as root)
+    #[command(subcommand)]
+    Bench(Bench),
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// What one hit of a probe costs, ours against empty programs
+    Probe {
+        /// Passed on to the benchmark
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -50,5 +76,8 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     let workspace = Workspace::locate()?;
     match arguments.verb {
         Verb::BuildEbpf { force } => ebpf::build(&workspace, force),
+        Verb::Test { filter } => test::run(&workspace, filter.as_deref()),
+        Verb::Demo => demo::run(&workspace),
+        Verb::Bench(Bench::Probe { arguments }) => bench::probe(&workspace, &arguments),
     }
 }

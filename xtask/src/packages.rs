@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::{step, workspace};
 
@@ -42,4 +43,78 @@ fn apt() -> Command {
     let mut command = Command::new("apt-get");
     command.env("DEBIAN_FRONTEND", "noninteractive");
     command
+}
+
+/// A package, and a file or program that shows that it (or its like) is there.
+#[derive(Clone, Copy)]
+pub(crate) struct Need {
+    /// Debian's name.
+    package: &'static str,
+    /// A name to find in `PATH`, or an absolute path.
+    shown_by: &'static str,
+    /// What it is for.
+    purpose: &'static str,
+}
+
+const fn need(package: &'static str, shown_by: &'static str, purpose: &'static str) -> Need {
+    Need { package, shown_by, purpose }
+}
+
+/// What compiling the workspace takes.
+pub(crate) const BUILD: [Need; 1] = [need("gcc", "cc", "links programs, compiles the allocator")];
+
+/// What the tests take besides.
+const TEST: [Need; 7] = [
+    need("g++", "c++", "compiles the C++ workloads"),
+    need("gdb", "/usr/bin/gdb", "the oracle for stacks"),
+    need("golang-go", "go", "opens the pprof files"),
+    need("perl", "/usr/bin/perl", "a program to profile"),
+    need("procps", "kill", "sends signals"),
+    need("python3", "/usr/bin/python3", "a program to profile, and a generic client"),
+    need("sqlite3", "/usr/bin/sqlite3", "a program to profile"),
+];
+
+/// Everything that `cargo xtask test` takes.
+pub(crate) fn all() -> Vec<Need> {
+    [&BUILD[..], &TEST[..]].concat()
+}
+
+/// Installs what is missing.
+///
+/// # Errors
+/// If something is missing and cannot be installed from here; the text says how to.
+pub(crate) fn ensure(needs: &[Need]) -> Result<()> {
+    let missing: Vec<&Need> = needs.iter().filter(|need| !need.is_met()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
+    if can_install() {
+        return install(&packages);
+    }
+    let list: Vec<String> = missing
+        .iter()
+        .map(|need| format!("{} is missing: {}", need.shown_by, need.purpose))
+        .collect();
+    bail!("{}\n  on Debian, as root: {}", list.join("\n  "), command(&packages));
+}
+
+impl Need {
+    fn is_met(&self) -> bool {
+        match Path::new(self.shown_by) {
+            absolute if absolute.is_absolute() => absolute.is_file(),
+            _ => workspace::in_path(self.shown_by).is_some(),
+        }
+    }
+}
+
+/// Refuses to go on without root.
+///
+/// # Errors
+/// If this is not root: one line with the command that is.
+pub(crate) fn require_root(reason: &str, verb: &str) -> Result<()> {
+    if !is_root() {
+        bail!("{reason}, which takes root: run sudo -E env \"PATH=$PATH\" cargo xtask {verb}");
+    }
+    Ok(())
 }

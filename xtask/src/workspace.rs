@@ -2,8 +2,11 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
+
+use crate::step;
 
 /// The two directories that every verb starts from, both absolute.
 pub(crate) struct Workspace {
@@ -37,6 +40,13 @@ impl Workspace {
     /// The directory of the built eBPF objects, where the daemon's build script looks.
     pub(crate) fn objects(&self) -> PathBuf {
         self.target.join("ebpf")
+    }
+
+    /// The cargo that runs this program, at work on the repository.
+    pub(crate) fn cargo(&self) -> Command {
+        let mut command = Command::new(step::cargo());
+        command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
+        command
     }
 
     /// The directory that tools of our own are installed under (`bin/` in it).

@@ -5,6 +5,7 @@ use super::link::{Link, Points, Programs};
 use super::live::LiveSet;
 use super::lost::LostCells;
 use super::object::ProgramText;
+use super::pending::PendingCalls;
 use super::ring::Ring;
 use super::shared::{Filter, ProcessSlots, RingPositions, State};
 use super::totals::Totals;
@@ -47,6 +48,8 @@ pub struct Kernel {
     pub live: LiveSet,
     /// Samples whose record was lost.
     pub lost: LostCells,
+    /// Calls between entry and return.
+    pub pending: PendingCalls,
     /// Records from the program.
     pub ring: Ring,
     programs: Programs,
@@ -78,6 +81,7 @@ impl Kernel {
             totals: Totals::new(PerCpuArray::try_from(take("TOTALS")?)?)?,
             live: LiveSet::new(into_data(take("LIVE")?)?, filter, state, settings.max_live),
             lost: LostCells::new(into_data(take("LOST")?)?),
+            pending: PendingCalls::new(into_data(take("PENDING")?)?),
             ring: Ring::new(ring_map.try_into()?, positions),
             programs,
             targets: BpfHashMap::try_from(take("TARGETS")?)?,

@@ -215,6 +215,15 @@ impl Worker {
         tracing::info!(pid, "exited");
     }
 
+    /// Calls of the slot's process that will never return.
+    fn forget_pending(&mut self, slot: u32) {
+        let Some(source) = self.ingest.sources.get(&slot) else { return };
+        match self.kernel.pending.forget(source.pid) {
+            Ok(sampled) => self.ingest.outcomes.add(Outcome::ReturnLost, sampled),
+            Err(error) => tracing::warn!("read the pending calls: {error}"),
+        }
+    }
+
     fn release(&mut self, slot: u32) {
         self.ingest.sources.remove(&slot);
         self.kernel.slots.vacate(slot);

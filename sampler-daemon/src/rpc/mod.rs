@@ -10,3 +10,8 @@ pub mod v1 {
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sampler_descriptor.bin"));
 
 pub mod convert;
+pub mod listen;
+mod reports;
+pub mod serve;
+mod service;
+mod stream;

@@ -1,9 +1,23 @@
 //! Finds the allocators of a process and the functions to probe in them.
+//!
+//! Looks into every file of which the process has code mapped, so allocators in containers,
+//! opened late by `dlopen`, replaced or deleted are found alike. What a file contains is decided
+//! in [`super::contents`]; this is about processes.
 
+use super::contents::Contents;
+use super::mappings::{self, Backing, Mapping};
 use super::placement::Placement;
 use sampler_common::wire::Role;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
+
+/// Most files remembered; when full, all are forgotten (reading them again takes milliseconds).
+const REMEMBERED_FILES: usize = 256;
+/// Most lines about what cannot be seen in one process.
+const BLIND_LINES: usize = 16;
 
 /// A function to probe; aliases at one address are one function.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,12 +60,102 @@ pub struct Discovery {
 
 /// Finds allocators; remembers files that it has already read (by device, inode, size and change time; bounded).
 #[derive(Debug, Default)]
-pub struct Discoverer {}
+pub struct Discoverer {
+    remembered: HashMap<Version, Arc<Contents>>,
+}
+
+/// A file in one of its states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Version {
+    identity: (u64, u64),
+    size: u64,
+    /// Seconds and nanoseconds.
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
 
 impl Discoverer {
     /// The allocators mapped into process `pid` now.
-    pub fn discover(&mut self, pid: u32) -> std::io::Result<Discovery> {
-        let _ = pid;
-        todo!()
+    ///
+    /// # Errors
+    /// If the process' mappings cannot be read. A file that cannot be read is a line in
+    /// [`Discovery::blind`].
+    pub fn discover(&mut self, pid: u32) -> io::Result<Discovery> {
+        let mut discovery = Discovery::default();
+        let mut seen = HashSet::new();
+        for mapping in mappings::read(pid)?.iter().filter(|mapping| mapping.executable) {
+            let Backing::File(path) = &mapping.backing else { continue };
+            if seen.insert((mapping.device, mapping.inode, path.clone())) {
+                self.look_into(pid, mapping, path, &mut discovery);
+            }
+        }
+        if discovery.allocators.is_empty() && discovery.blind.is_empty() {
+            let line = "no allocator is mapped (yet): none of its allocations are seen";
+            discovery.blind.push(line.to_owned());
+        }
+        discovery.shorten();
+        Ok(discovery)
+    }
+
+    fn look_into(&mut self, pid: u32, mapping: &Mapping, path: &str, discovery: &mut Discovery) {
+        let file = match mappings::open(pid, mapping) {
+            Ok(file) => file,
+            // Devices and the like hold no allocator.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
+            Err(error) => return discovery.blind.push(format!("{error}: not searched")),
+        };
+        let read = Version::of(&file).and_then(|version| Ok((version, self.read(version, &file)?)));
+        let (version, contents) = match read {
+            Ok(read) => read,
+            Err(error) => return discovery.blind.push(format!("{path}: {error}: not searched")),
+        };
+        discovery.blind.extend(contents.blind(path));
+        let known = discovery.allocators.iter().any(|a| a.identity == version.identity);
+        if let (Contents::Glibc { build_id, functions, .. }, false) = (&*contents, known) {
+            discovery.allocators.push(Allocator {
+                name: "glibc",
+                path: path.to_owned(),
+                build_id: build_id.clone(),
+                identity: version.identity,
+                file: Arc::new(file),
+                functions: functions.clone(),
+            });
+        }
+    }
+
+    fn read(&mut self, version: Version, file: &File) -> io::Result<Arc<Contents>> {
+        if let Some(contents) = self.remembered.get(&version) {
+            return Ok(Arc::clone(contents));
+        }
+        let contents = Arc::new(Contents::read(file)?);
+        if self.remembered.len() >= REMEMBERED_FILES {
+            self.remembered.clear();
+        }
+        self.remembered.insert(version, Arc::clone(&contents));
+        Ok(contents)
     }
 }
+
+impl Discovery {
+    fn shorten(&mut self) {
+        if let Some(more) = self.blind.len().checked_sub(BLIND_LINES).filter(|&more| more > 0) {
+            self.blind.truncate(BLIND_LINES);
+            self.blind.push(format!("and {more} more files"));
+        }
+    }
+}
+
+impl Version {
+    fn of(file: &File) -> io::Result<Version> {
+        let status = file.metadata()?;
+        Ok(Version {
+            identity: (status.dev(), status.ino()),
+            size: status.size(),
+            modified: (status.mtime(), status.mtime_nsec()),
+            changed: (status.ctime(), status.ctime_nsec()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,278 @@
 //! What we need of an ELF file: symbols as file offsets, code bytes, the build id.
+//!
+//! A target can map any file as code, so nothing here is believed: every size is bounded before
+//! memory is taken for it, and the file is read by position and never mapped (a file that
+//! shrinks under a mapping kills the reader). Symbol look-up is in [`super::symbols`].
+//! Reference: elf(5), System V ABI for AMD64.
+
+use object::LittleEndian as LE;
+use object::elf::{self, Dyn64, FileHeader64, ProgramHeader64, SectionHeader64};
+use object::pod;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use super::symbols::{Symbol, Table};
+
+/// Most program headers, section headers, notes and dynamic entries that are read, in bytes each.
+const TABLE_BYTES: u64 = 4 << 20;
+/// Largest function whose code is read, in bytes.
+const CODE_BYTES: u64 = 1 << 20;
+/// Bytes of code read at a symbol that does not state its size.
+const UNSIZED_CODE_BYTES: u64 = 256;
+/// Longest name that is read, in bytes.
+const NAME_BYTES: u64 = 4096;
+
+/// Why an ELF file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ElfError {
+    /// Something else, for example a memory file that holds JIT code.
+    #[error("not an ELF file")]
+    NotElf,
+    /// Another class, byte order or machine.
+    #[error("not a 64-bit x86 ELF file")]
+    OtherMachine,
+    /// It contradicts itself.
+    #[error("malformed ELF file: {0}")]
+    Malformed(&'static str),
+    /// An address that no loadable segment contains.
+    #[error("address {0:#x} is in no segment of the file")]
+    NoSegment(u64),
+    /// It cannot be read.
+    #[error("read: {0}")]
+    Read(#[from] io::Error),
+}
+
+/// A loadable segment.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    svma: u64,
+    offset: u64,
+    file_bytes: u64,
+}
+
+/// An ELF file whose headers have been read.
+#[derive(Debug)]
+pub struct Elf<'f> {
+    file: &'f File,
+    file_bytes: u64,
+    segments: Vec<Segment>,
+    /// Whether it asks for a dynamic loader (`PT_INTERP`).
+    pub has_interpreter: bool,
+    /// Whether it can be started as a program (`ET_EXEC`, or marked as position-independent one).
+    pub is_executable: bool,
+    /// `DT_SONAME`, empty if it has none.
+    pub soname: String,
+    /// GNU build id, lower-case hex, empty if it has none.
+    pub build_id: String,
+    dynamic_symbols: Option<Table>,
+    static_symbols: Option<Table>,
+}
+
+impl<'f> Elf<'f> {
+    /// Reads the headers of `file`.
+    pub fn read(file: &'f File) -> Result<Elf<'f>, ElfError> {
+        let file_bytes = file.metadata()?.len();
+        let mut elf = Elf {
+            file,
+            file_bytes,
+            segments: Vec::new(),
+            has_interpreter: false,
+            is_executable: false,
+            soname: String::new(),
+            build_id: String::new(),
+            dynamic_symbols: None,
+            static_symbols: None,
+        };
+        let header = elf.header()?;
+        elf.is_executable = header.e_type.get(LE) == elf::ET_EXEC;
+        let programs = elf.programs(&header)?;
+        elf.segments = programs.iter().filter_map(loadable).collect();
+        for program in &programs {
+            let (offset, size) = (program.p_offset.get(LE), program.p_filesz.get(LE));
+            match program.p_type.get(LE) {
+                elf::PT_INTERP => elf.has_interpreter = true,
+                elf::PT_DYNAMIC => elf.read_dynamic(offset, size)?,
+                elf::PT_NOTE if elf.build_id.is_empty() => {
+                    let notes = elf.bytes(offset, size, TABLE_BYTES, "notes")?;
+                    elf.build_id = build_id(&notes, program.p_align.get(LE));
+                }
+                _ => {}
+            }
+        }
+        elf.read_sections(&header)?;
+        Ok(elf)
+    }
+
+    /// Defined functions with one of these names that other files can bind to. Every version of
+    /// a name is a symbol of its own.
+    pub fn dynamic_functions(&self, names: &[&'static str]) -> Result<Vec<Symbol>, ElfError> {
+        self.functions(self.dynamic_symbols.as_ref(), names)
+    }
+
+    /// Defined global functions with one of these names in the symbol table that `strip` removes.
+    pub fn static_functions(&self, names: &[&'static str]) -> Result<Vec<Symbol>, ElfError> {
+        self.functions(self.static_symbols.as_ref(), names)
+    }
+
+    /// Whether the symbol table that `strip` removes is there.
+    pub fn has_static_symbols(&self) -> bool {
+        self.static_symbols.is_some()
+    }
+
+    fn functions(
+        &self,
+        table: Option<&Table>,
+        names: &[&'static str],
+    ) -> Result<Vec<Symbol>, ElfError> {
+        table.map_or(Ok(Vec::new()), |table| table.functions(self.file, names))
+    }
+
+    /// File offset of an address in the file's own address space.
+    pub fn file_offset(&self, svma: u64) -> Result<u64, ElfError> {
+        self.locate(svma).map(|(offset, _)| offset)
+    }
+
+    /// The code of a function; of one that does not state its size, what comes first of it.
+    pub fn code(&self, symbol: &Symbol) -> Result<Vec<u8>, ElfError> {
+        let (offset, behind) = self.locate(symbol.svma)?;
+        let size = match symbol.size {
+            0 => UNSIZED_CODE_BYTES,
+            size => size,
+        };
+        self.bytes(offset, size.min(behind), CODE_BYTES, "a function is too large")
+    }
+
+    /// File offset of an address and the bytes from there to the end of its segment.
+    fn locate(&self, svma: u64) -> Result<(u64, u64), ElfError> {
+        let find = |segment: &Segment| {
+            let inside = svma.checked_sub(segment.svma)?;
+            let behind = segment.file_bytes.checked_sub(inside).filter(|&bytes| bytes > 0)?;
+            Some((segment.offset.checked_add(inside)?, behind))
+        };
+        self.segments.iter().find_map(find).ok_or(ElfError::NoSegment(svma))
+    }
+
+    fn bytes(
+        &self,
+        offset: u64,
+        size: u64,
+        most: u64,
+        what: &'static str,
+    ) -> Result<Vec<u8>, ElfError> {
+        let inside = offset.checked_add(size).is_some_and(|end| end <= self.file_bytes);
+        if size > most || !inside {
+            return Err(ElfError::Malformed(what));
+        }
+        let mut bytes = vec![0; size as usize];
+        self.file.read_exact_at(&mut bytes, offset)?;
+        Ok(bytes)
+    }
+
+    fn header(&self) -> Result<FileHeader64<LE>, ElfError> {
+        let size = size_of::<FileHeader64<LE>>() as u64;
+        let bytes = self.bytes(0, size.min(self.file_bytes), size, "header")?;
+        if !bytes.starts_with(&elf::ELFMAG) {
+            return Err(ElfError::NotElf);
+        }
+        if bytes.get(4..6) != Some(&[elf::ELFCLASS64, elf::ELFDATA2LSB]) {
+            return Err(ElfError::OtherMachine);
+        }
+        let (header, _) = pod::from_bytes::<FileHeader64<LE>>(&bytes)
+            .map_err(|()| ElfError::Malformed("header"))?;
+        if header.e_machine.get(LE) != elf::EM_X86_64 {
+            return Err(ElfError::OtherMachine);
+        }
+        Ok(*header)
+    }
+
+    fn programs(&self, header: &FileHeader64<LE>) -> Result<Vec<ProgramHeader64<LE>>, ElfError> {
+        let count = u64::from(header.e_phnum.get(LE));
+        self.table(header.e_phoff.get(LE), count, "program headers")
+    }
+
+    /// `count` records of one kind at `offset`.
+    fn table<T: pod::Pod>(
+        &self,
+        offset: u64,
+        count: u64,
+        what: &'static str,
+    ) -> Result<Vec<T>, ElfError> {
+        let size = count.saturating_mul(size_of::<T>() as u64);
+        let bytes = self.bytes(offset, size, TABLE_BYTES, what)?;
+        let (records, _) = pod::slice_from_bytes::<T>(&bytes, count as usize)
+            .map_err(|()| ElfError::Malformed(what))?;
+        Ok(records.to_vec())
+    }
+
+    fn read_dynamic(&mut self, offset: u64, size: u64) -> Result<(), ElfError> {
+        let count = size / size_of::<Dyn64<LE>>() as u64;
+        let entries: Vec<Dyn64<LE>> = self.table(offset, count, "dynamic entries")?;
+        let value = |tag: i64| {
+            let entry = entries.iter().find(|entry| entry.d_tag.get(LE) == tag);
+            entry.map(|entry| entry.d_val.get(LE))
+        };
+        let flags = value(elf::DT_FLAGS_1).unwrap_or(0);
+        self.is_executable |= flags & u64::from(elf::DF_1_PIE) != 0;
+        if let (Some(strings), Some(name)) = (value(elf::DT_STRTAB), value(elf::DT_SONAME)) {
+            let (offset, behind) = self.locate(strings.saturating_add(name))?;
+            let bytes = self.bytes(offset, behind.min(NAME_BYTES), NAME_BYTES, "soname")?;
+            let name = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
+            self.soname = String::from_utf8_lossy(name).into_owned();
+        }
+        Ok(())
+    }
+
+    /// Finds the symbol tables. A file without section headers has none that we can find.
+    fn read_sections(&mut self, header: &FileHeader64<LE>) -> Result<(), ElfError> {
+        let offset = header.e_shoff.get(LE);
+        if offset == 0 {
+            return Ok(());
+        }
+        let mut count = u64::from(header.e_shnum.get(LE));
+        if count == 0 {
+            // More than 65,279 sections: the first one's size is their number.
+            let first: Vec<SectionHeader64<LE>> = self.table(offset, 1, "section headers")?;
+            count = first.first().map_or(0, |section| section.sh_size.get(LE));
+        }
+        let sections: Vec<SectionHeader64<LE>> = self.table(offset, count, "section headers")?;
+        self.dynamic_symbols = Table::find(&sections, elf::SHT_DYNSYM, self.file_bytes)?;
+        self.static_symbols = Table::find(&sections, elf::SHT_SYMTAB, self.file_bytes)?;
+        Ok(())
+    }
+}
+
+fn loadable(program: &ProgramHeader64<LE>) -> Option<Segment> {
+    (program.p_type.get(LE) == elf::PT_LOAD).then(|| Segment {
+        svma: program.p_vaddr.get(LE),
+        offset: program.p_offset.get(LE),
+        file_bytes: program.p_filesz.get(LE),
+    })
+}
+
+/// The GNU build id among these notes: each is name size, description size, type, name,
+/// description, the last two padded to the segment's alignment.
+fn build_id(mut notes: &[u8], align: u64) -> String {
+    let align = if align == 8 { 8 } else { 4 };
+    let padded = |size: u32| (size as usize).checked_next_multiple_of(align);
+    while let Some((header, behind)) = notes.split_first_chunk::<12>() {
+        let word = |at: usize| {
+            header[at..at + 4].iter().rev().fold(0u32, |word, &byte| word << 8 | u32::from(byte))
+        };
+        let (name_bytes, id_bytes, kind) = (word(0), word(4), word(8));
+        // Padding counts from the start of the note, whose header has 12 bytes.
+        let name_end = padded(name_bytes.saturating_add(12)).map(|end| end - 12);
+        let Some((name, behind)) = name_end.and_then(|end| behind.split_at_checked(end)) else {
+            break;
+        };
+        let Some(id) = behind.get(..id_bytes as usize) else { break };
+        if kind == elf::NT_GNU_BUILD_ID && name.starts_with(b"GNU\0") {
+            return id.iter().map(|byte| format!("{byte:02x}")).collect();
+        }
+        notes = padded(id_bytes).and_then(|end| behind.get(end..)).unwrap_or_default();
+    }
+    String::new()
+}
+
+#[cfg(test)]
+mod tests;

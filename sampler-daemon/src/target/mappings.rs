@@ -1,7 +1,13 @@
 //! The mappings of a process and the very files that are mapped.
+//!
+//! What a mapping's path leads to is under the control of the target and of whoever writes to its
+//! file system; so a file is opened through the kernel's own reference to it, or by path only if
+//! it is proven to be the same one (proc(5): `/proc/PID/maps`, `/proc/PID/map_files`).
 
-use std::fs::File;
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Error, ErrorKind};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
 /// What is behind a mapping.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -38,14 +44,111 @@ pub struct Mapping {
 }
 
 /// All mappings of a process, by address.
+///
+/// # Errors
+/// If `/proc/PID/maps` cannot be read. A line that does not parse is left out.
 pub fn read(pid: u32) -> io::Result<Vec<Mapping>> {
-    let _ = pid;
-    todo!()
+    let path = format!("/proc/{pid}/maps");
+    let maps = std::fs::read(&path)
+        .map_err(|error| Error::new(error.kind(), format!("read {path}: {error}")))?;
+    Ok(maps.split(|&byte| byte == b'\n').filter_map(parse).collect())
 }
 
 /// Opens the very file that is mapped, be it deleted, replaced or in another mount namespace:
 /// `/proc/PID/map_files/…` first, then `/proc/PID/root/…` if device and inode agree.
+///
+/// The first way needs root; the second fails on file systems that show one device in the
+/// mapping and another one in the file's status (btrfs, overlayfs).
+///
+/// # Errors
+/// If the mapping has no file, if it is not a regular file (opening a device can have effects),
+/// or if it cannot be opened.
 pub fn open(pid: u32, mapping: &Mapping) -> io::Result<File> {
-    let _ = (pid, mapping);
-    todo!()
+    let Backing::File(path) = &mapping.backing else {
+        return Err(Error::new(ErrorKind::InvalidInput, "the mapping has no file"));
+    };
+    let (start, end) = (mapping.start, mapping.end);
+    let error = match open_regular(&format!("/proc/{pid}/map_files/{start:x}-{end:x}"), None) {
+        Ok(file) => return Ok(file),
+        Err(error) => error,
+    };
+    let visible = format!("/proc/{pid}/root{path}");
+    [format!("{visible} (deleted)"), visible]
+        .iter()
+        .find_map(|path| open_regular(path, Some(mapping)).ok())
+        .ok_or_else(|| match error.kind() {
+            ErrorKind::PermissionDenied => {
+                Error::new(error.kind(), format!("open {path}: permission denied (run as root)"))
+            }
+            kind => Error::new(kind, format!("open {path}: {error}")),
+        })
 }
+
+/// Opens a regular file for reading, if it is the `expected` one.
+///
+/// Looked at first (`O_PATH` does not touch a device or wait for a FIFO), then opened for good
+/// through our own descriptor, so that nobody can exchange it in between.
+fn open_regular(path: &str, expected: Option<&Mapping>) -> io::Result<File> {
+    let handle = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?;
+    let status = handle.metadata()?;
+    if !status.is_file() {
+        return Err(Error::new(ErrorKind::InvalidInput, "not a regular file"));
+    }
+    let device = (libc::major(status.dev()) as i32, libc::minor(status.dev()) as i32);
+    match expected {
+        Some(mapping) if (mapping.device, mapping.inode) != (device, status.ino()) => {
+            Err(Error::new(ErrorKind::NotFound, "another file is there now"))
+        }
+        _ => File::open(format!("/proc/self/fd/{}", handle.as_raw_fd())),
+    }
+}
+
+/// One line: `start-end perms offset major:minor inode   path`.
+fn parse(line: &[u8]) -> Option<Mapping> {
+    let mut rest = line;
+    let mut field = || {
+        let end = rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len());
+        let (field, behind) = rest.split_at(end);
+        rest = behind.get(1..).unwrap_or_default();
+        std::str::from_utf8(field).ok()
+    };
+    let (start, end) = field()?.split_once('-')?;
+    let permissions = field()?;
+    let offset = field()?;
+    let (major, minor) = field()?.split_once(':')?;
+    let inode = field()?.parse().ok()?;
+    // The path is padded on its left and may itself contain anything.
+    let path = rest.trim_ascii_start();
+    Some(Mapping {
+        start: u64::from_str_radix(start, 16).ok()?,
+        end: u64::from_str_radix(end, 16).ok()?,
+        offset: u64::from_str_radix(offset, 16).ok()?,
+        executable: permissions.as_bytes().get(2) == Some(&b'x'),
+        device: (i32::from_str_radix(major, 16).ok()?, i32::from_str_radix(minor, 16).ok()?),
+        inode,
+        backing: backing(path, inode),
+    })
+}
+
+fn backing(path: &[u8], inode: u64) -> Backing {
+    let name = String::from_utf8_lossy(path);
+    match name.as_ref() {
+        _ if path.starts_with(b"/") => {
+            let name = name.strip_suffix(" (deleted)").unwrap_or(&name);
+            // The only character that the kernel escapes here.
+            Backing::File(name.replace("\\012", "\n"))
+        }
+        "" | "[heap]" | "[stack]" => Backing::Anonymous,
+        "[vdso]" => Backing::Vdso,
+        // The second one holds the jumps of optimized probes, since 6.18.
+        "[uprobes]" | "[uprobes-trampoline]" => Backing::Uprobes,
+        // Memory that the program named itself, with PR_SET_VMA_ANON_NAME.
+        _ if inode == 0 && name.starts_with("[anon") => Backing::Anonymous,
+        // Thread stacks of kernels before 4.5.
+        _ if inode == 0 && name.starts_with("[stack:") => Backing::Anonymous,
+        _ => Backing::Other(name.into_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,11 @@
 //! Target processes: identity, mappings, the allocators in them and where to probe those.
 
 pub mod allocator;
+mod contents;
 pub mod elf;
+mod emulated;
+mod glibc;
 pub mod mappings;
 pub mod placement;
 pub mod process;
+mod symbols;

@@ -1,4 +1,20 @@
 //! Where in a function to put a probe so that the kernel emulates the probed instruction.
+//!
+//! The spot must see what the first instruction sees: the role's argument registers and rsp
+//! unchanged, once per call and on every call. So: walk the straight line from the entry to the
+//! first emulated instruction, and take it unless a branch of the function leads back to it or to
+//! the way there. Otherwise the probe stays at the entry, where it is right but slower.
+//! What is emulated stands in [`super::emulated`]; finding the code is left to the caller.
+
+use super::emulated::{is_emulated, is_refused};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Formatter, Instruction, InstructionInfoFactory,
+    IntelFormatter, OpAccess, OpKind, Register,
+};
+use sampler_common::wire::Role;
+
+/// Instructions walked at most; a spot that far from the entry is not one we would trust.
+const WALK_INSTRUCTIONS: usize = 16;
 
 /// Where a probe goes, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,3 +28,157 @@ pub struct Placement {
     /// Why it is there, in a few words for `status`.
     pub reason: String,
 }
+
+/// Places the probe of a function with this `role`.
+///
+/// `code` is the whole function, since a branch anywhere in it may lead back to a spot near the
+/// entry; `address` is that of its first byte and only serves to print branch targets. Jumps
+/// through tables and from other functions into the middle of this one cannot be seen.
+pub fn place(code: &[u8], address: u64, role: Role) -> Placement {
+    let walk = Walk::along(code, address, role);
+    match walk.check(code, address) {
+        Ok(0) => at(code, address, 0, true, "the entry is emulated".into()),
+        Ok(spot) => at(code, address, spot, true, "first emulated instruction".into()),
+        // An entry that the kernel refuses to probe is worse than any later spot.
+        Err(reason) => match walk.probeable {
+            Some(spot) if !is_reentered(code, address, spot) => {
+                at(code, address, spot, false, reason)
+            }
+            _ => at(code, address, 0, false, reason),
+        },
+    }
+}
+
+fn at(code: &[u8], address: u64, spot: usize, emulated: bool, reason: String) -> Placement {
+    let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
+    let decoded = decoder.set_position(spot).ok().map(|()| {
+        decoder.set_ip(address.wrapping_add(spot as u64));
+        decoder.decode()
+    });
+    let instruction = match decoded {
+        Some(instruction) if !instruction.is_invalid() => disassemble(&instruction),
+        _ => hex(code.get(spot..).unwrap_or_default()),
+    };
+    Placement { displacement: spot as u32, instruction, emulated, reason }
+}
+
+/// The straight line from the entry, up to the first emulated instruction or what ends it.
+struct Walk {
+    /// Position of the first emulated instruction, or why there is none.
+    found: Result<usize, String>,
+    /// Position of the first instruction on the way that the kernel agrees to probe at all.
+    probeable: Option<usize>,
+}
+
+impl Walk {
+    fn along(code: &[u8], address: u64, role: Role) -> Walk {
+        let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
+        let mut facts = InstructionInfoFactory::new();
+        let mut probeable = None;
+        for _ in 0..WALK_INSTRUCTIONS {
+            let start = decoder.position();
+            let instruction = decoder.decode();
+            if instruction.is_invalid() {
+                return Walk { found: Err("the code does not decode".into()), probeable };
+            }
+            let bytes = code.get(start..decoder.position()).unwrap_or_default();
+            if is_emulated(bytes) {
+                return Walk { found: Ok(start), probeable: probeable.or(Some(start)) };
+            }
+            if probeable.is_none() && !is_refused(bytes) {
+                probeable = Some(start);
+            }
+            if let Some(why) = end(&instruction, role, &mut facts) {
+                let found = Err(format!("`{}` {why}", disassemble(&instruction)));
+                return Walk { found, probeable };
+            }
+        }
+        Walk { found: Err("nothing emulated near the entry".into()), probeable }
+    }
+
+    fn check(&self, code: &[u8], address: u64) -> Result<usize, String> {
+        let spot = self.found.clone()?;
+        if is_reentered(code, address, spot) {
+            return Err(format!("a branch leads back to +{spot} or before it"));
+        }
+        Ok(spot)
+    }
+}
+
+/// Why the walk cannot go past this instruction; `None` if it can.
+fn end(
+    instruction: &Instruction,
+    role: Role,
+    facts: &mut InstructionInfoFactory,
+) -> Option<&'static str> {
+    if instruction.flow_control() != FlowControl::Next {
+        return Some("leaves the straight line before anything emulated");
+    }
+    let written = |register: Register| {
+        register == Register::RSP || argument_registers(role).contains(&register)
+    };
+    facts
+        .info(instruction)
+        .used_registers()
+        .iter()
+        .any(|used| is_write(used.access()) && written(used.register().full_register()))
+        .then_some("overwrites an argument or rsp before anything emulated")
+}
+
+fn is_write(access: OpAccess) -> bool {
+    match access {
+        OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess => false,
+        // Everything else writes or might.
+        _ => true,
+    }
+}
+
+/// The registers in which the role's arguments arrive (System V calling convention).
+fn argument_registers(role: Role) -> &'static [Register] {
+    match role {
+        Role::Malloc | Role::Free => &[Register::RDI],
+        Role::Calloc | Role::Realloc | Role::AlignedAlloc => &[Register::RDI, Register::RSI],
+        Role::PosixMemalign => &[Register::RDI, Register::RSI, Register::RDX],
+    }
+}
+
+/// Whether a branch in the function leads to a byte behind the entry, up to and including `spot`:
+/// a probe there would fire more than once per call, or without the arguments.
+fn is_reentered(code: &[u8], address: u64, spot: usize) -> bool {
+    let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    while spot > 0 && decoder.can_decode() {
+        decoder.decode_out(&mut instruction);
+        let is_branch = matches!(
+            instruction.op0_kind(),
+            OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64
+        );
+        let target = instruction.near_branch_target().wrapping_sub(address);
+        if !instruction.is_invalid() && is_branch && (1..=spot as u64).contains(&target) {
+            return true;
+        }
+    }
+    false
+}
+
+fn disassemble(instruction: &Instruction) -> String {
+    let mut formatter = IntelFormatter::new();
+    let options = formatter.options_mut();
+    options.set_hex_prefix("0x");
+    options.set_hex_suffix("");
+    options.set_uppercase_hex(false);
+    options.set_branch_leading_zeros(false);
+    options.set_show_branch_size(false);
+    options.set_space_after_operand_separator(true);
+    let mut text = String::new();
+    formatter.format(instruction, &mut text);
+    text
+}
+
+fn hex(code: &[u8]) -> String {
+    let bytes: Vec<String> = code.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    bytes.join(" ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,19 @@
 //! The identity of a process.
+//!
+//! Everything under `/proc/PID` may suddenly be about another process that got the same number.
+//! So the pidfd comes first, then `/proc` is read, and what was read counts only if the pidfd's
+//! process still exists afterwards (pidfd_open(2), proc(5)).
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::fs;
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::OwnedFd;
+
+/// `PF_KTHREAD` of `include/linux/sched.h`.
+const KERNEL_THREAD: u64 = 0x0020_0000;
+/// `EI_CLASS` of a 32-bit ELF file.
+const CLASS_32: u8 = 1;
 
 /// A process that can be profiled, held by a pidfd so that a reused pid is never mistaken for it.
 #[derive(Debug)]
@@ -38,23 +51,159 @@ pub enum ProcessError {
 
 impl Process {
     /// Opens the process with this pid.
+    ///
+    /// A process whose first thread has exited while others run is refused as well: the kernel
+    /// no longer shows its memory map under this pid.
     pub fn open(pid: u32) -> Result<Process, ProcessError> {
-        let _ = pid;
-        todo!()
+        let pidfd = open_pidfd(pid)?;
+        match Facts::read(pid) {
+            Ok(facts) => Process { pid, start_ticks: facts.start_ticks, pidfd }.checked(&facts),
+            Err(_) if has_exited(&pidfd) => Err(ProcessError::NotFound(pid)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether what was read under `/proc/PID` is about our process and fit to be profiled.
+    fn checked(self, facts: &Facts) -> Result<Process, ProcessError> {
+        let pid = self.pid;
+        if facts.kernel_thread {
+            return Err(ProcessError::KernelThread(pid));
+        }
+        if facts.state == b'Z' || facts.state == b'X' || !self.is_running() {
+            return Err(ProcessError::Exited(pid));
+        }
+        if facts.thread_group != pid {
+            return Err(ProcessError::Thread(pid, facts.thread_group));
+        }
+        match is_32_bit(pid) {
+            // The check that ends the race: up to here nobody else can have had this pid.
+            _ if !self.is_running() => Err(ProcessError::Exited(pid)),
+            Ok(true) => Err(ProcessError::ThirtyTwoBit(pid)),
+            Ok(false) => Ok(self),
+            Err(error) => Err(ProcessError::Io(pid, "open its executable", remedy(error))),
+        }
     }
 
     /// Whether it still runs (not exited, not a zombie).
     pub fn is_running(&self) -> bool {
-        todo!()
+        !has_exited(&self.pidfd)
     }
 
     /// Its command name, as `ps` shows it; empty if it is gone.
     pub fn comm(&self) -> String {
-        todo!()
+        let comm = fs::read(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
+        let comm = comm.strip_suffix(b"\n").unwrap_or(&comm);
+        self.while_running(String::from_utf8_lossy(comm).into_owned())
     }
 
     /// Path of its executable as it sees it; empty if it is gone.
     pub fn exe(&self) -> String {
-        todo!()
+        let exe = fs::read_link(format!("/proc/{}/exe", self.pid)).unwrap_or_default();
+        let exe = exe.to_string_lossy();
+        self.while_running(exe.strip_suffix(" (deleted)").unwrap_or(&exe).to_owned())
+    }
+
+    /// `text`, if our process was there all the time that it was read.
+    fn while_running(&self, text: String) -> String {
+        if self.is_running() { text } else { String::new() }
     }
 }
+
+fn open_pidfd(pid: u32) -> Result<OwnedFd, ProcessError> {
+    let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let number = number.ok_or(ProcessError::NotFound(pid))?;
+    let error = match pidfd_open(number, PidfdFlags::empty()) {
+        Ok(pidfd) => return Ok(pidfd),
+        Err(error) => io::Error::from(error),
+    };
+    // The kernel refuses a thread id with EINVAL, or ENOENT since 6.15.
+    match Facts::read(pid) {
+        Ok(facts) if facts.thread_group != pid => {
+            Err(ProcessError::Thread(pid, facts.thread_group))
+        }
+        _ if error.raw_os_error() == Some(libc::ESRCH) => Err(ProcessError::NotFound(pid)),
+        Err(ProcessError::NotFound(_)) => Err(ProcessError::NotFound(pid)),
+        _ => Err(ProcessError::Io(pid, "pidfd_open", error)),
+    }
+}
+
+/// A pidfd is readable once the last thread has exited; a poll that fails says nothing.
+fn has_exited(pidfd: &OwnedFd) -> bool {
+    let mut descriptors = [PollFd::new(pidfd, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    loop {
+        match poll(&mut descriptors, Some(&now)) {
+            Ok(ready) => return ready > 0,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+/// What `/proc/PID/stat` and `/proc/PID/status` say.
+#[derive(Debug)]
+struct Facts {
+    state: u8,
+    kernel_thread: bool,
+    start_ticks: u64,
+    thread_group: u32,
+}
+
+impl Facts {
+    fn read(pid: u32) -> Result<Facts, ProcessError> {
+        let read = |name: &str| match fs::read(format!("/proc/{pid}/{name}")) {
+            Ok(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
+            Err(error) if is_gone(&error) => Err(ProcessError::NotFound(pid)),
+            Err(error) => Err(ProcessError::Io(pid, "read its /proc entry", remedy(error))),
+        };
+        let (stat, status) = (read("stat")?, read("status")?);
+        Facts::parse(&stat, &status).ok_or_else(|| {
+            let error = io::Error::new(ErrorKind::InvalidData, "unknown format");
+            ProcessError::Io(pid, "read its /proc entry", error)
+        })
+    }
+
+    fn parse(stat: &str, status: &str) -> Option<Facts> {
+        // The command name stands in parentheses and may itself contain some.
+        let (_, behind_name) = stat.rsplit_once(") ")?;
+        let fields: Vec<&str> = behind_name.split_ascii_whitespace().collect();
+        let flags: u64 = fields.get(6)?.parse().ok()?;
+        Some(Facts {
+            state: *fields.first()?.as_bytes().first()?,
+            kernel_thread: flags & KERNEL_THREAD != 0,
+            start_ticks: fields.get(19)?.parse().ok()?,
+            thread_group: status
+                .lines()
+                .find_map(|line| line.strip_prefix("Tgid:"))
+                .and_then(|number| number.trim().parse().ok())?,
+        })
+    }
+}
+
+/// ENOENT: no such entry. ESRCH: the process exited while its entry was open.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
+}
+
+fn is_32_bit(pid: u32) -> io::Result<bool> {
+    let mut identification = [0; 5];
+    fs::File::open(format!("/proc/{pid}/exe"))?.read_exact(&mut identification)?;
+    Ok(identification.starts_with(b"\x7fELF") && identification[4] == CLASS_32)
+}
+
+/// The same error with what to do about it.
+fn remedy(error: io::Error) -> io::Error {
+    match error.kind() {
+        ErrorKind::PermissionDenied => {
+            io::Error::new(error.kind(), "permission denied (run as root)")
+        }
+        ErrorKind::NotFound => io::Error::new(
+            error.kind(),
+            "has none (its first thread has exited, or /proc hides it: see hidepid in proc(5))",
+        ),
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -75,7 +75,7 @@ fn check_decisions(program: &Program) -> Result<usize> {
             if !returned.may_be(value) {
                 bail!(
                     "{}: never returns {value}, so it can never {meaning} the return probe \
-                     (returns {returned:?}); write the entry by hand, not with #[uprobe]",
+                     (it returns {returned}); write the entry by hand, not with #[uprobe]",
                     function.name,
                 );
             }

@@ -8,6 +8,7 @@
 //! gives up (`Any`) on what is computed or loaded.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use super::instruction::{Atomic, Effect, Instruction};
 use super::program::Program;
@@ -54,6 +55,19 @@ impl Value {
         let changed = joined != *self;
         *self = joined;
         changed
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OneOf(values) if values.is_empty() => f.write_str("nothing"),
+            Self::OneOf(values) => {
+                let values: Vec<String> = values.iter().map(u64::to_string).collect();
+                write!(f, "only {}", values.join(", "))
+            }
+            Self::Any => f.write_str("anything"),
+        }
     }
 }
 

@@ -1,1 +1,22 @@
-fn main() {}
+//! samplerd: profiles the allocations of running processes and serves the profiles over gRPC.
+
+mod args;
+mod run;
+
+use clap::Parser as _;
+use std::process::ExitCode;
+
+/// The daemon's own allocations never meet its probes on libc.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let args = args::Args::parse();
+    match run::run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("samplerd: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! A scheduler that takes trials apart at every atomic operation.
+//!
+//! A trial is deterministic given its random numbers and what its atomic operations returned. So
+//! instead of suspending a thread, a trial is run again from its start with the recorded answers, up
+//! to the first operation that has none yet: that is the step to schedule next. No threads, no
+//! timing, every interleaving reachable, and worlds can be cloned to enumerate them all.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::cell::{Cell as Slot, RefCell};
+
+use sampler_common::sampling::{Cell, Trial};
+
+use crate::common::SplitMix;
+
+/// An atomic operation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Operation {
+    /// `fetch_sub`.
+    Subtract(i64),
+    /// `swap`.
+    Store(i64),
+}
+
+/// Answers from the record; asks for the first operation that has no answer.
+pub(crate) struct Replay<'a> {
+    answers: &'a [i64],
+    position: Slot<usize>,
+    asked: RefCell<Option<Operation>>,
+}
+
+impl Replay<'_> {
+    fn answer(&self, operation: Operation) -> i64 {
+        let position = self.position.get();
+        self.position.set(position + 1);
+        if position < self.answers.len() {
+            return self.answers[position];
+        }
+        // What the trial does with this answer is thrown away.
+        self.asked.borrow_mut().get_or_insert(operation);
+        0
+    }
+}
+
+impl Cell for Replay<'_> {
+    fn fetch_sub(&self, amount: i64) -> i64 {
+        self.answer(Operation::Subtract(amount))
+    }
+
+    fn swap(&self, value: i64) -> i64 {
+        self.answer(Operation::Store(value))
+    }
+}
+
+/// The code under test: `trial`, or a broken one that the checks must catch.
+pub(crate) type Rule = fn(&Replay<'_>, u64, &mut SplitMix) -> Trial;
+
+/// A thread: its trials, and where it is.
+#[derive(Clone)]
+pub(crate) struct Thread {
+    hazards: Vec<u64>,
+    seed: u64,
+    answers: Vec<i64>,
+    /// Results of the trials that are through.
+    pub(crate) results: Vec<Trial>,
+}
+
+impl Thread {
+    /// A thread that charges `hazards`, one trial each.
+    pub(crate) fn new(hazards: &[u64], seed: u64) -> Thread {
+        Thread { hazards: hazards.to_vec(), seed, answers: Vec::new(), results: Vec::new() }
+    }
+
+    /// Whether all its trials are through.
+    pub(crate) fn finished(&self) -> bool {
+        self.results.len() == self.hazards.len()
+    }
+
+    /// Whether it stands between two operations of a trial.
+    pub(crate) fn suspended(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
+    /// The first operation without an answer, or the result.
+    fn run(&self, rule: Rule) -> Result<Trial, Operation> {
+        let replay =
+            Replay { answers: &self.answers, position: Slot::new(0), asked: RefCell::new(None) };
+        let index = self.results.len();
+        let mut random = SplitMix(self.seed.wrapping_add((index as u64) << 32));
+        let result = rule(&replay, self.hazards[index], &mut random);
+        replay.asked.into_inner().map_or(Ok(result), Err)
+    }
+}
+
+/// One operation that was carried out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Event {
+    /// Who.
+    pub(crate) thread: usize,
+    /// Which of its trials.
+    pub(crate) trial: usize,
+    /// What.
+    pub(crate) operation: Operation,
+    /// The cell before.
+    pub(crate) before: i64,
+}
+
+/// A cell and the threads that use it.
+#[derive(Clone)]
+pub(crate) struct World {
+    /// The cell.
+    pub(crate) value: i64,
+    /// The threads.
+    pub(crate) threads: Vec<Thread>,
+    /// What happened so far.
+    pub(crate) events: Vec<Event>,
+}
+
+impl World {
+    /// A world before anything happened.
+    pub(crate) fn new(value: i64, threads: Vec<Thread>) -> World {
+        World { value, threads, events: Vec::new() }
+    }
+
+    /// Indices of the threads that have something left to do.
+    pub(crate) fn open(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.threads.len()).filter(|index| !self.threads[*index].finished())
+    }
+
+    /// Carries out the next atomic operation of thread `index` and what follows it, up to the next.
+    pub(crate) fn step(&mut self, rule: Rule, index: usize) {
+        let thread = &mut self.threads[index];
+        if let Err(operation) = thread.run(rule) {
+            let before = self.value;
+            self.events.push(Event {
+                thread: index,
+                trial: thread.results.len(),
+                operation,
+                before,
+            });
+            thread.answers.push(before);
+            self.value = match operation {
+                Operation::Subtract(amount) => before.wrapping_sub(amount),
+                Operation::Store(stored) => stored,
+            };
+        }
+        if let Ok(result) = thread.run(rule) {
+            thread.results.push(result);
+            thread.answers.clear();
+        }
+    }
+
+    /// Calls `visit` at the end of every interleaving.
+    pub(crate) fn every_end(&self, rule: Rule, visit: &mut dyn FnMut(&World)) {
+        let mut over = true;
+        for index in self.open() {
+            over = false;
+            let mut next = self.clone();
+            next.step(rule, index);
+            next.every_end(rule, visit);
+        }
+        if over {
+            visit(self);
+        }
+    }
+
+    /// Runs to the end by a schedule: it sees the world (a scheduler sees results, never the cell) and names an open thread.
+    pub(crate) fn follow(
+        &mut self,
+        rule: Rule,
+        schedule: &mut dyn FnMut(&[Thread], &[usize]) -> usize,
+    ) {
+        loop {
+            let open: Vec<usize> = self.open().collect();
+            if open.is_empty() {
+                return;
+            }
+            let chosen = schedule(&self.threads, &open);
+            self.step(rule, chosen);
+        }
+    }
+}

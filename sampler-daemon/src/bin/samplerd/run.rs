@@ -1,0 +1,86 @@
+//! Starts everything, serves until a signal, and takes everything down.
+
+use crate::args::{Args, Unwind};
+use anyhow::{Context as _, anyhow};
+use sampler_daemon::bpf::{ProbeEngine, Settings, preflight};
+use sampler_daemon::pipeline::{self, Config, Names};
+use sampler_daemon::rpc::listen::Listener;
+use sampler_daemon::rpc::serve;
+use sampler_daemon::target::process::Process;
+use std::io::Write as _;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+/// How long open requests may hold up the end.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    let filter = EnvFilter::builder()
+        .with_default_directive(tracing::Level::INFO.into())
+        .from_env()
+        .context("read RUST_LOG")?;
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    preflight::check()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("start the runtime")?;
+    let result = runtime.block_on(profile(args));
+    runtime.shutdown_timeout(FAREWELL);
+    result
+}
+
+async fn profile(args: Args) -> anyhow::Result<()> {
+    // Signals are caught before anything is attached, so that none leaves something behind.
+    let mut interrupt = signal(SignalKind::interrupt()).context("catch SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("catch SIGTERM")?;
+    let processes =
+        args.pids.iter().map(|pid| Process::open(*pid)).collect::<Result<Vec<_>, _>>()?;
+    let config = Config { settings: settings(&args)?, interval_bytes: args.interval };
+    let listener = Listener::bind(&args.listen).await.map_err(|error| anyhow!(error))?;
+    let address = listener.address().context("ask for the listener's address")?;
+    let names = Names::start().context("start the symbolizer")?;
+    let (profiler, worker) =
+        tokio::task::spawn_blocking(move || pipeline::start(config, processes)).await??;
+    let mut stdout = std::io::stdout();
+    // Nobody may be reading; that is no reason to stop profiling.
+    let _ = writeln!(stdout, "ready {address}").and_then(|()| stdout.flush());
+    let result = serve::serve(listener, profiler.clone(), names, async {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+    .await;
+    tokio::task::spawn_blocking(move || {
+        profiler.stop();
+        // A worker that panicked has detached by dropping its links.
+        let _ = worker.join();
+    })
+    .await?;
+    result
+}
+
+fn settings(args: &Args) -> anyhow::Result<Settings> {
+    let engine = match args.probe_engine {
+        None => ProbeEngine::detect().context("ask the kernel for its uprobes")?,
+        Some(wanted) => {
+            let engine = ProbeEngine::from(wanted);
+            if !engine.is_supported().context("ask the kernel for its uprobes")? {
+                let best = ProbeEngine::detect().context("ask the kernel for its uprobes")?;
+                anyhow::bail!("--probe-engine {engine}: this kernel does not have it (best: {best})");
+            }
+            engine
+        }
+    };
+    Ok(Settings {
+        engine,
+        frame_pointers: args.unwind == Unwind::Fp,
+        snapshot_bytes: args.snapshot,
+        track_live: !args.no_live,
+        max_live: args.max_live,
+        ring_bytes: args.ring,
+    })
+}

@@ -1,0 +1,47 @@
+//! Calls between their entry and their return.
+
+use super::sys;
+use aya::maps::MapData;
+use sampler_common::wire::{LiveEntry, Pending, PendingKey, Space};
+use std::io;
+use std::os::fd::AsFd;
+
+const ZERO: (PendingKey, Pending) = (
+    PendingKey { thread: 0, return_slot: 0 },
+    Pending {
+        size: 0,
+        rate: 0,
+        offset: 0,
+        argument: 0,
+        function: 0,
+        old: LiveEntry { sample: 0, size: 0, rate: 0, time_ns: 0, flags: 0 },
+        space: Space { slot: 0, generation: 0 },
+        role: 0,
+        pad: 0,
+    },
+);
+
+/// The map `PENDING`.
+pub struct PendingCalls(MapData);
+
+impl PendingCalls {
+    pub(super) fn new(map: MapData) -> PendingCalls {
+        PendingCalls(map)
+    }
+
+    /// Takes out the calls of process `pid`, which has exited: they never return. How many were sampled.
+    pub fn forget(&self, pid: u32) -> io::Result<u64> {
+        let mut sampled = 0;
+        for (key, _) in sys::entries(self.0.fd().as_fd(), ZERO)? {
+            if (key.thread >> 32) as u32 != pid {
+                continue;
+            }
+            match sys::take::<PendingKey, Pending>(self.0.fd().as_fd(), &key) {
+                Ok(call) => sampled += u64::from(call.rate != 0),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sampled)
+    }
+}

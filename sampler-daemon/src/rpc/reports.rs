@@ -1,0 +1,84 @@
+//! The worker's reports in the protocol's form.
+
+use super::{convert, v1};
+use crate::pipeline::{ProbeReport, ProcessReport, StatusReport};
+use sampler_common::estimate::Confidence;
+use sampler_common::profile::Quantities;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub(super) fn intervals(intervals: Vec<(u32, u64)>) -> Vec<v1::ProcessInterval> {
+    intervals
+        .into_iter()
+        .map(|(pid, interval_bytes)| v1::ProcessInterval { pid, interval_bytes })
+        .collect()
+}
+
+pub(super) fn status(report: StatusReport) -> v1::StatusResponse {
+    let settings = report.settings;
+    v1::StatusResponse {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        probe_engine: settings.engine.name().to_owned(),
+        unwind: if settings.frame_pointers { "fp" } else { "dwarf" }.to_owned(),
+        live_tracking: settings.track_live,
+        max_live: u64::from(settings.max_live),
+        live_samples: report.live_samples,
+        snapshot_bytes: settings.snapshot_bytes,
+        ring_bytes: u64::from(settings.ring_bytes),
+        uptime_ns: report.uptime.as_nanos() as u64,
+        outcomes: report
+            .outcomes
+            .iter()
+            .map(|(outcome, count)| v1::Outcome { name: outcome.name().to_owned(), count: *count })
+            .collect(),
+        intervals: intervals(report.intervals),
+        probes: report.probes.into_iter().map(probe).collect(),
+        pid: std::process::id(),
+        blind: report.blind,
+        tables: report
+            .tables
+            .into_iter()
+            .map(|(name, used, bound)| v1::Table { name: name.to_owned(), used, bound })
+            .collect(),
+    }
+}
+
+fn probe(report: ProbeReport) -> v1::Probe {
+    let function = report.function;
+    v1::Probe {
+        path: report.path,
+        build_id: report.build_id,
+        symbols: function.symbols,
+        role: format!("{:?}", function.role).to_lowercase(),
+        function_offset: function.offset,
+        displacement: function.placement.displacement,
+        instruction: function.placement.instruction,
+        emulated: function.placement.emulated,
+        reason: function.placement.reason,
+        pids: report.pids,
+    }
+}
+
+fn unix_ns(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64)
+}
+
+pub(super) fn process(report: &ProcessReport) -> v1::Process {
+    let record = &report.record;
+    let unseen = record.lowest_rate.interval_bytes();
+    let totals = Quantities::weighted(&report.totals, unseen, Confidence::DEFAULT);
+    v1::Process {
+        pid: record.pid,
+        comm: record.comm.clone(),
+        exe: record.exe.clone(),
+        state: if record.exited.is_some() { "exited" } else { "running" }.to_owned(),
+        attached_unix_ns: unix_ns(record.attached),
+        exited_unix_ns: record.exited.map_or(0, unix_ns),
+        images: record.images,
+        interval_bytes: record.rate.interval_bytes().round() as u64,
+        exact: Some(v1::Exact { alloc_objects: report.exact.alloc_objects, alloc_space: report.exact.alloc_space }),
+        totals: Some(convert::quantities_to_wire(&totals)),
+        samples: report.samples,
+        allocators: record.allocators.clone(),
+        blind: record.blind.clone(),
+    }
+}

@@ -1,0 +1,124 @@
+//! The service `sampler.v1.Sampler`.
+
+use super::v1::sampler_server::Sampler;
+use super::{convert, reports, stream, v1};
+use crate::pipeline::{Names, ProfileRequest, Profiler, Stopped, assemble};
+use sampler_common::estimate::Confidence;
+use sampler_common::profile::{Kind, Profile};
+use std::time::Duration;
+use tonic::{Request, Response, Status};
+
+/// Shortest period of `WatchProfile`.
+const SHORTEST_PERIOD: Duration = Duration::from_millis(100);
+/// Period of `WatchProfile` if none is asked for.
+const DEFAULT_PERIOD: Duration = Duration::from_secs(1);
+
+/// Answers from the worker and the symbolizer.
+#[derive(Clone)]
+pub(super) struct Service {
+    profiler: Profiler,
+    names: Names,
+}
+
+impl Service {
+    pub(super) fn new(profiler: Profiler, names: Names) -> Service {
+        Service { profiler, names }
+    }
+
+    /// A profile with names.
+    pub(super) async fn profile(&self, request: ProfileRequest) -> Result<Profile, Status> {
+        let raw = answer(self.profiler.profile(request).await)?;
+        Ok(assemble(raw, &self.names).await)
+    }
+}
+
+/// The worker's answer, or why there is none.
+pub(super) fn answer<T>(answer: Result<Result<T, String>, Stopped>) -> Result<T, Status> {
+    answer
+        .map_err(|stopped| Status::unavailable(stopped.to_string()))?
+        .map_err(Status::invalid_argument)
+}
+
+fn request(wire: v1::GetProfileRequest) -> Result<ProfileRequest, Status> {
+    let kind = match wire.kind() {
+        v1::Kind::Live => Kind::Live,
+        v1::Kind::Alloc | v1::Kind::Unspecified => Kind::Alloc,
+    };
+    let confidence = match wire.confidence {
+        0.0 => Confidence::DEFAULT,
+        level => Confidence::new(level)
+            .map_err(|error| Status::invalid_argument(error.to_string()))?,
+    };
+    Ok(ProfileRequest { kind, pids: wire.pids, confidence, top: wire.top as usize })
+}
+
+#[tonic::async_trait]
+impl Sampler for Service {
+    async fn status(
+        &self,
+        _: Request<v1::StatusRequest>,
+    ) -> Result<Response<v1::StatusResponse>, Status> {
+        let report = answer(self.profiler.status().await)?;
+        Ok(Response::new(reports::status(report)))
+    }
+
+    async fn list_processes(
+        &self,
+        _: Request<v1::ListProcessesRequest>,
+    ) -> Result<Response<v1::ListProcessesResponse>, Status> {
+        let processes = answer(self.profiler.processes().await)?;
+        let processes = processes.iter().map(reports::process).collect();
+        Ok(Response::new(v1::ListProcessesResponse { processes }))
+    }
+
+    async fn set_sampling(
+        &self,
+        wire: Request<v1::SetSamplingRequest>,
+    ) -> Result<Response<v1::SetSamplingResponse>, Status> {
+        let wire = wire.into_inner();
+        let set = self.profiler.set_interval(wire.pids, wire.interval_bytes).await;
+        let intervals = reports::intervals(answer(set)?);
+        Ok(Response::new(v1::SetSamplingResponse { intervals }))
+    }
+
+    async fn get_profile(
+        &self,
+        wire: Request<v1::GetProfileRequest>,
+    ) -> Result<Response<v1::Profile>, Status> {
+        let profile = self.profile(request(wire.into_inner())?).await?;
+        Ok(Response::new(convert::to_wire(&profile)))
+    }
+
+    type WatchProfileStream = stream::Profiles;
+
+    async fn watch_profile(
+        &self,
+        wire: Request<v1::WatchProfileRequest>,
+    ) -> Result<Response<stream::Profiles>, Status> {
+        let wire = wire.into_inner();
+        let period = match wire.period_ms {
+            0 => DEFAULT_PERIOD,
+            period => Duration::from_millis(u64::from(period)),
+        };
+        if period < SHORTEST_PERIOD {
+            return Err(Status::invalid_argument(format!(
+                "period {} ms: must be at least {} ms",
+                period.as_millis(),
+                SHORTEST_PERIOD.as_millis()
+            )));
+        }
+        let request = request(wire.profile.unwrap_or_default())?;
+        Ok(Response::new(stream::profiles(self.clone(), request, period)))
+    }
+
+    type StreamSamplesStream = stream::Samples;
+
+    async fn stream_samples(
+        &self,
+        wire: Request<v1::StreamSamplesRequest>,
+    ) -> Result<Response<stream::Samples>, Status> {
+        let pids = wire.into_inner().pids;
+        let receiver = self.profiler.subscribe();
+        Ok(Response::new(stream::samples(receiver, pids, self.names.clone())))
+    }
+}

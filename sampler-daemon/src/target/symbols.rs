@@ -1,0 +1,172 @@
+//! Finds a few functions by name in a symbol table of any size, without loading it.
+//!
+//! Browsers and other static giants carry symbol tables of hundreds of megabytes. So both halves
+//! are streamed in one pass each: first the string table, for every place where a wanted name
+//! stands (linkers store `malloc` as the tail of `xmalloc`, so that may be several), then the
+//! symbols, for those that point to such a place. Reference: elf(5).
+
+use super::elf::ElfError;
+use object::LittleEndian as LE;
+use object::elf::{self, SectionHeader64, Sym64};
+use object::pod;
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// Bytes read at once; a multiple of the size of a symbol.
+const CHUNK_BYTES: u64 = 64 * SYMBOL_BYTES * 128;
+const SYMBOL_BYTES: u64 = size_of::<Sym64<LE>>() as u64;
+/// Largest half of a symbol table that is searched, in bytes (about a second of reading).
+const SEARCHED_BYTES: u64 = 1 << 30;
+/// Most symbols that one search returns; a file that has more is nonsense.
+const FOUND: usize = 1024;
+/// Bit of a version index: an old version, that new programs cannot bind to.
+const VERSION_HIDDEN: u16 = 0x8000;
+
+/// A defined function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Symbol {
+    /// Its name, without a version.
+    pub name: &'static str,
+    /// Whether new programs bind to it: false for the old versions of a name.
+    pub is_default: bool,
+    /// Address of its first instruction in the file's own address space.
+    pub svma: u64,
+    /// Bytes of code, 0 if not stated.
+    pub size: u64,
+}
+
+/// Where a symbol table stands in its file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Table {
+    symbols: Range,
+    strings: Range,
+    /// One u16 per symbol.
+    versions: Option<Range>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    offset: u64,
+    size: u64,
+}
+
+impl Table {
+    /// The first table of this `kind`, if there is one.
+    pub(super) fn find(
+        sections: &[SectionHeader64<LE>],
+        kind: u32,
+        file_bytes: u64,
+    ) -> Result<Option<Table>, ElfError> {
+        let of_kind = |kind| sections.iter().position(move |s| s.sh_type.get(LE) == kind);
+        let Some(index) = of_kind(kind) else { return Ok(None) };
+        let symbols = &sections[index];
+        let strings = sections
+            .get(symbols.sh_link.get(LE) as usize)
+            .filter(|strings| strings.sh_type.get(LE) == elf::SHT_STRTAB)
+            .ok_or(ElfError::Malformed("symbol table without strings"))?;
+        let versions = sections.iter().find(|section| {
+            section.sh_type.get(LE) == elf::SHT_GNU_VERSYM
+                && section.sh_link.get(LE) as usize == index
+        });
+        let range = |section| Range::of(section, file_bytes);
+        let versions = versions.map(range).transpose()?;
+        Ok(Some(Table { symbols: range(symbols)?, strings: range(strings)?, versions }))
+    }
+
+    /// Defined global functions with one of these names, in the table's order.
+    pub(super) fn functions(
+        &self,
+        file: &File,
+        names: &[&'static str],
+    ) -> Result<Vec<Symbol>, ElfError> {
+        let places = self.places(file, names)?;
+        let mut found = Vec::new();
+        let mut at = 0;
+        while at < self.symbols.size / SYMBOL_BYTES * SYMBOL_BYTES && found.len() < FOUND {
+            let size = CHUNK_BYTES.min(self.symbols.size - at) / SYMBOL_BYTES * SYMBOL_BYTES;
+            let bytes = self.symbols.read(file, at, size)?;
+            let (symbols, _) =
+                pod::slice_from_bytes::<Sym64<LE>>(&bytes, (size / SYMBOL_BYTES) as usize)
+                    .map_err(|()| ElfError::Malformed("symbols"))?;
+            for (index, symbol) in (at / SYMBOL_BYTES..).zip(symbols) {
+                if let Some(&name) =
+                    places.get(&symbol.st_name.get(LE)).filter(|_| is_function(symbol))
+                {
+                    found.push(Symbol {
+                        name,
+                        is_default: self.is_default(file, index)?,
+                        svma: symbol.st_value.get(LE),
+                        size: symbol.st_size.get(LE),
+                    });
+                }
+            }
+            at += size;
+        }
+        found.truncate(FOUND);
+        Ok(found)
+    }
+
+    /// Every place in the string table where exactly one of the names stands.
+    fn places(
+        &self,
+        file: &File,
+        names: &[&'static str],
+    ) -> Result<HashMap<u32, &'static str>, ElfError> {
+        let overlap = names.iter().map(|name| name.len()).max().unwrap_or(0) as u64;
+        let mut places = HashMap::new();
+        let mut at = 0;
+        while at < self.strings.size {
+            // Names that end in this chunk may begin before it.
+            let start = at.saturating_sub(overlap);
+            let size = (CHUNK_BYTES + at - start).min(self.strings.size - start);
+            let bytes = self.strings.read(file, start, size)?;
+            for (end, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == 0) {
+                let before = bytes.get(..end).unwrap_or_default();
+                for name in names.iter().filter(|name| before.ends_with(name.as_bytes())) {
+                    let place = start + (end - name.len()) as u64;
+                    places.insert(place as u32, *name);
+                }
+            }
+            at = start + size;
+        }
+        Ok(places)
+    }
+
+    fn is_default(&self, file: &File, index: u64) -> Result<bool, ElfError> {
+        let Some(versions) = self.versions else { return Ok(true) };
+        let bytes = versions.read(file, index * 2, 2)?;
+        let version = bytes.iter().rev().fold(0u16, |word, &byte| word << 8 | u16::from(byte));
+        Ok(version & VERSION_HIDDEN == 0)
+    }
+}
+
+impl Range {
+    fn of(section: &SectionHeader64<LE>, file_bytes: u64) -> Result<Range, ElfError> {
+        let range = Range { offset: section.sh_offset.get(LE), size: section.sh_size.get(LE) };
+        let inside = range.offset.checked_add(range.size).is_some_and(|end| end <= file_bytes);
+        if inside && range.size <= SEARCHED_BYTES {
+            Ok(range)
+        } else {
+            Err(ElfError::Malformed("symbol table outside the file or too large"))
+        }
+    }
+
+    fn read(&self, file: &File, at: u64, size: u64) -> Result<Vec<u8>, ElfError> {
+        if at.checked_add(size).is_none_or(|end| end > self.size) {
+            return Err(ElfError::Malformed("symbol table shorter than it says"));
+        }
+        let mut bytes = vec![0; size as usize];
+        file.read_exact_at(&mut bytes, self.offset + at)?;
+        Ok(bytes)
+    }
+}
+
+/// Defined, code, and visible beyond its own source file. An `STT_GNU_IFUNC` is not the function
+/// but the code that chooses it.
+fn is_function(symbol: &Sym64<LE>) -> bool {
+    let (kind, binding) = (symbol.st_info & 0xf, symbol.st_info >> 4);
+    symbol.st_shndx.get(LE) != elf::SHN_UNDEF
+        && kind == elf::STT_FUNC
+        && matches!(binding, elf::STB_GLOBAL | elf::STB_WEAK | elf::STB_GNU_UNIQUE)
+}

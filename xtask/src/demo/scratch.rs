@@ -1,0 +1,168 @@
+//! What must not stay behind: a private directory and processes, removed however the run ends.
+
+use std::io::Write;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs, process, thread};
+
+use anyhow::{Context, Result, bail};
+
+/// Time between two looks at something that is waited for.
+const POLL: Duration = Duration::from_millis(20);
+
+/// Waits for `what` until `deadline` after now.
+///
+/// # Errors
+/// If `look` fails or the time is over.
+pub(crate) fn wait<T>(
+    what: &str,
+    deadline: Duration,
+    mut look: impl FnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = look()? {
+            return Ok(found);
+        }
+        if started.elapsed() > deadline {
+            bail!("{what}: not within {} s", deadline.as_secs());
+        }
+        thread::sleep(POLL);
+    }
+}
+
+/// A directory that only its owner can look into, removed at the end.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Makes one in the system's place for such things; its path is short, as a socket needs it.
+    ///
+    /// # Errors
+    /// If it exists or cannot be made.
+    pub(crate) fn create() -> Result<Self> {
+        let path = env::temp_dir().join(format!("sampler-demo-{}", process::id()));
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .with_context(|| format!("create {}", path.display()))?;
+        Ok(Self(path))
+    }
+
+    /// Its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Nobody is left to tell if that fails.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A child process that does not outlive this value.
+pub(crate) struct Running {
+    what: &'static str,
+    /// The process.
+    pub(crate) child: Child,
+}
+
+impl Running {
+    /// Takes responsibility for a child.
+    pub(crate) fn new(what: &'static str, child: Child) -> Self {
+        Self { what, child }
+    }
+
+    /// Its exit status if it has ended.
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        self.child.try_wait().with_context(|| format!("wait for {}", self.what))
+    }
+
+    /// Asks it to end, with SIGTERM, and waits for that.
+    ///
+    /// # Errors
+    /// If it does not end in time.
+    pub(crate) fn terminate(mut self, deadline: Duration) -> Result<ExitStatus> {
+        // The shell's own `kill`: the program of that name is not everywhere.
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "kill -TERM \"$0\"", &self.child.id().to_string()]);
+        shell.status().context("start sh")?;
+        let what = format!("{} ends after SIGTERM", self.what);
+        wait(&what, deadline, || self.ended())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail only if it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A process that cleans up if this program is killed, by Ctrl-C for example.
+pub(crate) struct Watchdog(Child);
+
+impl Watchdog {
+    /// Watches: if this program ends without [`Watchdog::dismiss`], `pid` gets a SIGTERM and the
+    /// directory is removed.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(crate) fn start(pid: u32, directory: &Path) -> Result<Self> {
+        // Its input ends without a line when this program dies, whatever killed it.
+        const SCRIPT: &str = "trap '' HUP INT TERM; read -r line && exit 0; \
+                              kill -TERM \"$0\" 2>/dev/null; rm -rf \"$1\"";
+        let mut command = Command::new("sh");
+        command.args(["-c", SCRIPT, &pid.to_string()]).arg(directory).stdin(Stdio::piped());
+        Ok(Self(command.spawn().context("start sh")?))
+    }
+
+    /// Ends the watch: everything has been cleaned up.
+    ///
+    /// # Errors
+    /// If it has ended before.
+    pub(crate) fn dismiss(mut self) -> Result<()> {
+        if let Some(mut input) = self.0.stdin.take() {
+            input.write_all(b"done\n").context("dismiss the watchdog")?;
+        }
+        self.0.wait().context("wait for the watchdog")?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_ends_with_the_condition_or_with_the_deadline() {
+        let mut looks = 0;
+        let found = wait("three", Duration::from_secs(10), || {
+            looks += 1;
+            Ok((looks == 3).then_some(looks))
+        });
+        assert_eq!(found.unwrap(), 3);
+        let never = wait::<()>("x", Duration::ZERO, || Ok(None)).unwrap_err().to_string();
+        assert_eq!(never, "x: not within 0 s");
+    }
+
+    #[test]
+    fn the_watchdog_cleans_up_when_its_owner_dies() {
+        let directory = env::temp_dir().join(format!("xtask-watchdog-{}", process::id()));
+        fs::create_dir(&directory).unwrap();
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let mut watchdog = Watchdog::start(child.id(), &directory).unwrap();
+        // What the end of a process does to its pipes.
+        drop(watchdog.0.stdin.take());
+        watchdog.0.wait().unwrap();
+        assert!(!directory.exists());
+        assert!(!child.wait().unwrap().success());
+    }
+}
