@@ -56,7 +56,7 @@ fn a_full_live_set_is_thinned_without_bias() -> Result<()> {
 #[test]
 fn a_ring_too_small_loses_stacks_but_no_bytes() -> Result<()> {
     let mut workload = truth_workload("32")?;
-    let arguments = ["--interval", "512", "--ring-bytes", "65536"];
+    let arguments = ["--interval", "512", "--ring", "64KiB"];
     let daemon = Daemon::start(&[workload.pid()], &arguments)?;
     workload.go()?;
     let truth = workload.truth()?;
