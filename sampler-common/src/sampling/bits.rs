@@ -1,35 +1,12 @@
-//! Binary logarithm by comparisons.
+//! Binary logarithm without branches.
 
 /// ⌊log₂ x⌋, 0 for x ≤ 1.
 ///
-/// Six comparisons: `leading_zeros` has no instruction in BPF and expands to about 30.
+/// BPF has no instruction for `leading_zeros`; it expands to about 30 without a branch. A ladder of
+/// comparisons is no longer, but every branch doubles the paths that the verifier follows.
 #[inline(always)]
-pub(super) const fn floor_log2(mut x: u64) -> u32 {
-    let mut log = 0;
-    if x >> 32 != 0 {
-        x >>= 32;
-        log = 32;
-    }
-    if x >> 16 != 0 {
-        x >>= 16;
-        log |= 16;
-    }
-    if x >> 8 != 0 {
-        x >>= 8;
-        log |= 8;
-    }
-    if x >> 4 != 0 {
-        x >>= 4;
-        log |= 4;
-    }
-    if x >> 2 != 0 {
-        x >>= 2;
-        log |= 2;
-    }
-    if x >> 1 != 0 {
-        log |= 1;
-    }
-    log
+pub(super) const fn floor_log2(x: u64) -> u32 {
+    63u32.wrapping_sub((x | 1).leading_zeros())
 }
 
 #[cfg(test)]
