@@ -6,6 +6,8 @@
 mod elf;
 mod perf_map;
 pub mod symbolizer;
+#[cfg(test)]
+mod tests;
 mod vdso;
 
 pub use symbolizer::Symbolizer;

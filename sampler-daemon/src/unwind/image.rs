@@ -5,7 +5,8 @@
 
 use super::cfi::Rule;
 use super::mapped::{Code, Region, Regions};
-use super::module::{Frame, ModuleId, Modules};
+use super::module::{Frame, ModuleId};
+use super::modules::Modules;
 use super::snapshot::{Reader, Registers, StackMemory};
 use super::step::{Caller, State, Stuck};
 use gimli::UnwindContext;
@@ -17,6 +18,11 @@ use std::time::{Duration, Instant};
 
 /// The mappings are read again for an unknown address, but not more often than this.
 const REREAD_AFTER: Duration = Duration::from_millis(10);
+
+/// They are also read again when they are this old: a library may have been replaced by another one at the same
+/// address. Processes whose mappings take long to read wait longer, so that it costs a thousandth of the time.
+const OLD_AFTER: Duration = Duration::from_secs(1);
+const COST_FACTOR: u32 = 1000;
 
 /// Code addresses whose place is remembered; when full, all are forgotten and looked up anew.
 const MAX_PLACES: usize = 64 * 1024;
@@ -88,6 +94,7 @@ pub struct Image {
     context: UnwindContext<usize>,
     jit: Option<ModuleId>,
     read_at: Instant,
+    old_after: Duration,
 }
 
 impl fmt::Debug for Image {
@@ -116,11 +123,13 @@ impl Image {
             context: UnwindContext::new(),
             jit: None,
             read_at: Instant::now(),
+            old_after: OLD_AFTER,
         })
     }
 
     /// Unwinds a snapshot; appends the frames to `frames`, leaf first, beginning with the caller
-    /// (`registers.ip`). Reads the mappings again (at most every 10 ms) when an address is unknown.
+    /// (`registers.ip`). Reads the mappings again (at most every 10 ms) when an address is unknown, and every
+    /// second.
     pub fn unwind(
         &mut self,
         modules: &mut Modules,
@@ -128,6 +137,9 @@ impl Image {
         stack: StackMemory<'_>,
         frames: &mut Vec<Frame>,
     ) -> UnwindEnd {
+        if self.read_at.elapsed() > self.old_after {
+            self.reread(modules);
+        }
         let first = frames.len();
         let mut reader = Reader::new(stack);
         let mut state = State::new(registers);
@@ -254,15 +266,19 @@ impl Image {
         if self.read_at.elapsed() < REREAD_AFTER {
             return;
         }
+        let begin = Instant::now();
         // A process that is gone keeps the mappings that it had.
-        if let Ok(regions) = self.regions.reread(self.pid, modules) {
+        if let Ok(regions) = self.regions.reread(self.pid, modules)
+            && !regions.is_same(&self.regions)
+        {
             self.regions = regions;
             self.forget_places();
-            if let Some(id) = self.jit {
-                modules.retry_perf_map(id, self.pid);
-            }
+        }
+        if let Some(id) = self.jit {
+            modules.retry_perf_map(id, self.pid);
         }
         self.read_at = Instant::now();
+        self.old_after = OLD_AFTER.max((self.read_at - begin) * COST_FACTOR);
     }
 }
 

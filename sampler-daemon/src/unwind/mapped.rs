@@ -1,7 +1,8 @@
 //! The executable mappings of one process, by address.
 
 use super::cfi::Cfi;
-use super::module::{ModuleId, Modules};
+use super::module::ModuleId;
+use super::modules::Modules;
 use crate::target::mappings::{self, Backing, Mapping};
 use std::fs::File;
 use std::io;
@@ -76,12 +77,16 @@ impl Regions {
         Ok(Regions(regions))
     }
 
-    /// The region that holds an address.
-    pub(super) fn find(&self, address: u64) -> Option<&Region> {
+    /// Whether the same lies at the same addresses.
+    pub(super) fn is_same(&self, other: &Regions) -> bool {
+        self.0.iter().map(|it| &it.mapping).eq(other.0.iter().map(|it| &it.mapping))
+    }
+
+    fn find(&self, address: u64) -> Option<&Region> {
         self.index(address).map(|index| &self.0[index])
     }
 
-    /// The same, to be changed.
+    /// The region that holds an address.
     pub(super) fn find_mut(&mut self, address: u64) -> Option<&mut Region> {
         self.index(address).map(|index| &mut self.0[index])
     }

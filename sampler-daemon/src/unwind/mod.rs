@@ -10,6 +10,7 @@ pub(crate) mod fixture;
 pub mod image;
 mod mapped;
 pub mod module;
+pub mod modules;
 #[cfg(test)]
 mod real_programs;
 mod snapshot;
@@ -18,5 +19,6 @@ mod step;
 mod tests;
 
 pub use image::{Image, UnwindEnd};
-pub use module::{Frame, Module, ModuleId, ModuleKind, Modules};
+pub use module::{Frame, Module, ModuleId, ModuleKind};
+pub use modules::Modules;
 pub use snapshot::{Registers, StackMemory};

@@ -71,7 +71,7 @@ fn compare(command: &[&str], stops: usize) -> bool {
     let Ok(child) = child else { return false };
     let pid = child.id();
     let _running = Running(child);
-    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    let deadline = std::time::Instant::now() + Duration::from_secs(120);
     let mut modules = Modules::default();
     let mut image: Option<Image> = None;
     let mut compared = 0;

@@ -314,3 +314,45 @@ fn warm_stack() {
     let each = begin.elapsed() / ROUNDS;
     eprintln!("{count} frames: {each:?}, {:?} per 20 frames", each * 20 / count as u32);
 }
+
+#[test]
+fn code_that_comes_later_is_found() {
+    let mut modules = Modules::default();
+    let mut image = Image::open(std::process::id(), &mut modules).unwrap();
+    // A library that nothing here has loaded: its pages stand for a dlopen.
+    let library = ["/usr/lib/x86_64-linux-gnu/libz.so.1", "/lib/x86_64-linux-gnu/libm.so.6"];
+    let Some(path) = library.iter().find(|path| std::fs::exists(path).unwrap()) else {
+        eprintln!("NOTICE: NOT TESTED: no library to load");
+        return;
+    };
+    let fixture = Fixture::run_with("dlopen", 64 * 1024, &[&format!("-DLIBRARY={path:?}")], |_| ());
+    let mut child = Image::open(fixture.pid(), &mut modules).unwrap();
+    let before = modules.usage().0;
+    fixture.go_on();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    let maps = || std::fs::read_to_string(format!("/proc/{}/maps", fixture.pid())).unwrap();
+    let name = path.rsplit('/').next().unwrap().split(".so").next().unwrap();
+    let line = loop {
+        let found = maps()
+            .lines()
+            .find(|line| line.contains(name) && line.contains("r-xp"))
+            .map(str::to_owned);
+        if let Some(line) = found {
+            break line;
+        }
+        assert!(std::time::Instant::now() < deadline);
+        std::thread::yield_now();
+    };
+    let address = u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap() + 64;
+    let frame = loop {
+        let frame = child.resolve(&mut modules, address);
+        if frame.module != super::ModuleId::UNKNOWN {
+            break frame;
+        }
+        assert!(std::time::Instant::now() < deadline);
+        std::thread::yield_now();
+    };
+    assert!(modules.get(frame.module).path.contains(name));
+    assert!(modules.usage().0 > before);
+    assert_eq!(image.resolve(&mut modules, 1).module, super::ModuleId::UNKNOWN);
+}

@@ -1,0 +1,112 @@
+//! Names of real frames.
+
+use super::Symbolizer;
+use crate::unwind::fixture::Fixture;
+use crate::unwind::{Image, Module, ModuleId, ModuleKind, Modules};
+use std::fs::File;
+use std::process::Command;
+use std::sync::Arc;
+
+fn module(id: u32, path: &str, kind: ModuleKind) -> Arc<Module> {
+    Arc::new(Module { id: ModuleId(id), path: path.to_owned(), build_id: String::new(), kind })
+}
+
+/// File offset of a symbol, for files whose code lies where it says.
+fn offset_of(path: &std::path::Path, symbol: &str) -> u64 {
+    use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
+    let bytes = std::fs::read(path).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let address = file.symbols().find(|it| it.name() == Ok(symbol)).unwrap().address();
+    let segment =
+        file.segments().find(|it| (it.address()..it.address() + it.size()).contains(&address));
+    let segment = segment.unwrap();
+    address - segment.address() + segment.file_range().0
+}
+
+#[test]
+fn inlined_calls_have_the_lines_of_their_calls() {
+    let fixture = Fixture::run("inlined", 64 * 1024);
+    let mut modules = Modules::default();
+    let mut image = Image::open(fixture.pid(), &mut modules).unwrap();
+    let mut frames = Vec::new();
+    image.unwind(&mut modules, fixture.registers(), fixture.stack(), &mut frames);
+    let asked = [(Arc::clone(modules.get(frames[1].module)), frames[1].offset)];
+    let mut symbolizer = Symbolizer::default();
+    let lines = symbolizer.symbolize(&asked);
+    let source = include_str!("../unwind/fixture/stacks.c");
+    let names: Vec<&str> = lines[0].iter().map(|line| line.function.as_str()).collect();
+    assert_eq!(names, ["inner_inlined", "outer_inlined", "holds_inlined"]);
+    for (line, call) in lines[0].iter().zip(["leaf();", "inner_inlined();", "outer_inlined();"]) {
+        assert!(line.file.ends_with("fixture/stacks.c"), "{line:?}");
+        let text = source.lines().nth(line.line as usize - 1).unwrap();
+        assert_eq!(text.trim(), call, "{line:?}");
+    }
+    assert!(Arc::ptr_eq(&lines[0], &symbolizer.symbolize(&asked)[0]), "not remembered");
+}
+
+#[test]
+fn cpp_names_are_whole_and_c_names_plain() {
+    let directory = tempfile::tempdir().unwrap();
+    let (source, binary) = (directory.path().join("names.cc"), directory.path().join("names"));
+    std::fs::write(
+        &source,
+        "namespace shop { template <class T> struct Cart { __attribute__((noinline)) T add(T a, const char*) \
+         { asm volatile(\"\"); return a; } }; }\n\
+         extern \"C\" __attribute__((noinline)) int plain_name(int a) { asm volatile(\"\"); return a; }\n\
+         int main(int n, char**) { return shop::Cart<long>().add(n, \"\") + plain_name(n); }\n",
+    )
+    .unwrap();
+    for flags in [&["-g"][..], &[]] {
+        let mut compiler = Command::new("c++");
+        compiler.arg("-O1").args(flags).arg("-o").args([&binary, &source]);
+        let Ok(status) = compiler.status() else {
+            eprintln!("NOTICE: NOT TESTED: no C++ compiler");
+            return;
+        };
+        assert!(status.success());
+        let kind = ModuleKind::File(Arc::new(File::open(&binary).unwrap()));
+        let names = module(1, "/x/names", kind);
+        let offsets =
+            [offset_of(&binary, "_ZN4shop4CartIlE3addElPKc"), offset_of(&binary, "plain_name")];
+        let asked = offsets.map(|offset| (Arc::clone(&names), offset));
+        let lines = Symbolizer::default().symbolize(&asked);
+        assert_eq!(lines[0][0].function, "shop::Cart<long>::add(long, char const*)", "{flags:?}");
+        assert_eq!(lines[1][0].function, "plain_name");
+        std::fs::remove_file(&binary).unwrap();
+    }
+}
+
+#[test]
+fn the_vdso_has_names() {
+    let mut modules = Modules::default();
+    let mut image = Image::open(std::process::id(), &mut modules).unwrap();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let line = maps.lines().find(|line| line.ends_with("[vdso]")).unwrap();
+    let (start, end) = line.split_whitespace().next().unwrap().split_once('-').unwrap();
+    let parse = |text: &str| u64::from_str_radix(text, 16).unwrap();
+    let asked: Vec<_> = (parse(start)..parse(end))
+        .step_by(16)
+        .map(|address| {
+            let frame = image.resolve(&mut modules, address);
+            (Arc::clone(modules.get(frame.module)), frame.offset)
+        })
+        .collect();
+    assert!(asked.iter().all(|(module, _)| module.path == "[vdso]" && !module.build_id.is_empty()));
+    let lines = Symbolizer::default().symbolize(&asked);
+    assert!(lines.iter().any(|lines| lines[0].function == "__vdso_clock_gettime"), "{lines:?}");
+    assert_eq!(lines[0][0].function, "[vdso]+0x0");
+}
+
+#[test]
+fn what_is_not_known_has_its_place_for_a_name() {
+    let not_elf = tempfile::tempfile().unwrap();
+    let asked = [
+        (module(1, "/usr/lib/libx.so", ModuleKind::Unknown), 0x1234),
+        (module(2, "[jit 77]", ModuleKind::Jit(None)), 0x7f00),
+        (module(3, "/memfd:code", ModuleKind::File(Arc::new(not_elf))), 0x10),
+        (module(0, "[unknown]", ModuleKind::Unknown), 0xabc),
+    ];
+    let lines = Symbolizer::default().symbolize(&asked);
+    let names: Vec<&str> = lines.iter().map(|lines| lines[0].function.as_str()).collect();
+    assert_eq!(names, ["libx.so+0x1234", "[jit 77]+0x7f00", "memfd:code+0x10", "[unknown]+0xabc"]);
+}

@@ -1,0 +1,316 @@
+//! The table of all modules ever seen: they are kept after their processes are gone.
+
+use super::cfi::Cfi;
+use super::elf::{Headers, Sections};
+use super::module::{Module, ModuleId, ModuleKind};
+use crate::target::mappings::{self, Backing, Mapping};
+use rustc_hash::FxHashMap;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::sync::Arc;
+
+/// Modules held; at the bound every further one is `[unknown]`, frames in it keep their addresses.
+pub const MAX_MODULES: usize = 16 * 1024;
+
+/// Files held open, at most (and never more than half of the descriptors that we may have, the rest is for
+/// clients). At the bound a module keeps its path, build id and unwind information but no file: it is of kind
+/// [`ModuleKind::Unknown`], and its frames are named `file+0xoffset`.
+pub const MAX_OPEN_FILES: usize = 4096;
+
+/// Bytes of unwind sections held. At the bound those that no process uses are dropped; when that does not help,
+/// further modules have no unwind information: stacks are guessed by frame pointers there.
+pub const MAX_UNWIND_BYTES: usize = 128 << 20;
+
+/// What a file is known by: device and inode, as the process's mappings show them.
+type Identity = ((i32, i32), u64);
+
+/// Size and time of change: what tells that a file was overwritten in place. (Not `ctime`: deleting the
+/// file changes it.)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Stamp(u64, i64, i64);
+
+impl Stamp {
+    fn of(file: &File) -> Option<Stamp> {
+        let it = file.metadata().ok()?;
+        Some(Stamp(it.size(), it.mtime(), it.mtime_nsec()))
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    module: Arc<Module>,
+    headers: Option<Headers>,
+    stamp: Option<Stamp>,
+}
+
+/// All modules ever seen, bounded; when full, further ones are `[unknown]`.
+#[derive(Debug)]
+pub struct Modules {
+    entries: Vec<Entry>,
+    files: FxHashMap<Identity, ModuleId>,
+    vdsos: FxHashMap<Arc<[u8]>, ModuleId>,
+    open_files: usize,
+    max_open_files: usize,
+    cfi: FxHashMap<ModuleId, Option<Arc<Cfi>>>,
+    cfi_bytes: usize,
+    counts: Counts,
+}
+
+/// How often a bound was met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Modules that became `[unknown]` because the table was full.
+    pub table_full: u64,
+    /// Files that could not be opened.
+    pub unopened: u64,
+    /// Files that were read but not kept open, see [`MAX_OPEN_FILES`].
+    pub unheld: u64,
+    /// Modules without unwind information because of [`MAX_UNWIND_BYTES`].
+    pub no_room_for_sections: u64,
+}
+
+impl Default for Modules {
+    fn default() -> Modules {
+        let unknown = Module {
+            id: ModuleId::UNKNOWN,
+            path: "[unknown]".to_owned(),
+            build_id: String::new(),
+            kind: ModuleKind::Unknown,
+        };
+        Modules {
+            entries: vec![Entry { module: Arc::new(unknown), headers: None, stamp: None }],
+            files: FxHashMap::default(),
+            vdsos: FxHashMap::default(),
+            open_files: 0,
+            max_open_files: (descriptor_limit() / 2).min(MAX_OPEN_FILES),
+            cfi: FxHashMap::default(),
+            cfi_bytes: 0,
+            counts: Counts::default(),
+        }
+    }
+}
+
+impl Modules {
+    /// The module with this id, `[unknown]` if it is not one of this table.
+    pub fn get(&self, id: ModuleId) -> &Arc<Module> {
+        &self.entry(id).module
+    }
+
+    /// Modules held, and the bound.
+    pub fn usage(&self) -> (usize, usize) {
+        (self.entries.len(), MAX_MODULES)
+    }
+
+    /// How often the bounds were met.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn entry(&self, id: ModuleId) -> &Entry {
+        self.entries.get(id.0 as usize).unwrap_or(&self.entries[0])
+    }
+
+    /// The module behind a file mapping of a living process.
+    pub(super) fn file(&mut self, pid: u32, mapping: &Mapping) -> ModuleId {
+        let identity = (mapping.device, mapping.inode);
+        let known = self.files.get(&identity).copied();
+        if let Some(id) = known
+            && self.is_unchanged(id)
+        {
+            return id;
+        }
+        let Ok(file) = mappings::open(pid, mapping) else {
+            self.counts.unopened += 1;
+            return known.unwrap_or_else(|| {
+                let id = self.add(path_of(mapping), String::new(), ModuleKind::Unknown);
+                self.remember(identity, id)
+            });
+        };
+        let headers = Headers::of_file(&file);
+        let build_id = headers.as_ref().map_or_else(String::new, |it| it.build_id.clone());
+        if let Some(id) = known
+            && self.entry(id).headers.is_some()
+            && !build_id.is_empty()
+            && self.get(id).build_id == build_id
+        {
+            // The same program; its times may have been touched, or we could not keep it open.
+            self.entries[id.0 as usize].stamp = Stamp::of(&file);
+            self.load_unless_held(id, &file);
+            return id;
+        }
+        let file = Arc::new(file);
+        let held = self.open_files < self.max_open_files;
+        let kind = if held { ModuleKind::File(Arc::clone(&file)) } else { ModuleKind::Unknown };
+        let id = self.add(path_of(mapping), build_id, kind);
+        if id == ModuleId::UNKNOWN {
+            return id;
+        }
+        self.open_files += usize::from(held);
+        self.counts.unheld += u64::from(!held);
+        let entry = &mut self.entries[id.0 as usize];
+        entry.headers = headers;
+        entry.stamp = Stamp::of(&file);
+        self.load_unless_held(id, &file);
+        self.remember(identity, id)
+    }
+
+    /// The vdso of a process, whose bytes these are.
+    pub(super) fn vdso(&mut self, bytes: &[u8]) -> ModuleId {
+        if let Some(id) = self.vdsos.get(bytes) {
+            return *id;
+        }
+        let headers = Headers::of_bytes(bytes);
+        let build_id = headers.as_ref().map_or_else(String::new, |it| it.build_id.clone());
+        let bytes: Arc<[u8]> = Arc::from(bytes);
+        let id = self.add("[vdso]".to_owned(), build_id, ModuleKind::Vdso(Arc::clone(&bytes)));
+        if id != ModuleId::UNKNOWN {
+            self.entries[id.0 as usize].headers = headers;
+            self.vdsos.insert(bytes, id);
+        }
+        id
+    }
+
+    /// A new module for the anonymous code of one program image.
+    pub(super) fn jit(&mut self, pid: u32) -> ModuleId {
+        let map = self.perf_map(pid);
+        self.add(format!("[jit {pid}]"), String::new(), ModuleKind::Jit(map))
+    }
+
+    /// Looks again for a perf map that was not there when the module was made.
+    pub(super) fn retry_perf_map(&mut self, id: ModuleId, pid: u32) {
+        if !matches!(self.get(id).kind, ModuleKind::Jit(None)) {
+            return;
+        }
+        if let Some(map) = self.perf_map(pid) {
+            let entry = &mut self.entries[id.0 as usize];
+            let mut module = Module::clone(&entry.module);
+            module.kind = ModuleKind::Jit(Some(map));
+            entry.module = Arc::new(module);
+        }
+    }
+
+    fn perf_map(&mut self, pid: u32) -> Option<Arc<File>> {
+        if self.open_files >= self.max_open_files {
+            return None;
+        }
+        let map = perf_map(pid)?;
+        self.open_files += 1;
+        Some(Arc::new(map))
+    }
+
+    /// ELF headers of a module, none if it is not an ELF file.
+    pub(super) fn headers(&self, id: ModuleId) -> Option<&Headers> {
+        self.entry(id).headers.as_ref()
+    }
+
+    /// Call frame information of a module, read when first asked for.
+    pub(super) fn cfi(&mut self, id: ModuleId) -> Option<Arc<Cfi>> {
+        if let Some(known) = self.cfi.get(&id) {
+            return known.clone();
+        }
+        let sections = match &self.get(id).kind {
+            ModuleKind::File(file) => Sections::of_file(file),
+            ModuleKind::Vdso(bytes) => Sections::of_bytes(bytes),
+            ModuleKind::Jit(_) | ModuleKind::Unknown => return None,
+        };
+        self.keep_cfi(id, Cfi::new(sections))
+    }
+
+    /// Copies bytes of a module from a file offset; false if they are not to be had.
+    pub(super) fn read_code(&self, id: ModuleId, offset: u64, into: &mut [u8]) -> bool {
+        match &self.get(id).kind {
+            ModuleKind::File(file) => file.read_exact_at(into, offset).is_ok(),
+            ModuleKind::Vdso(bytes) => {
+                let range = usize::try_from(offset).ok().and_then(|at| bytes.get(at..));
+                let code = range.and_then(|rest| rest.get(..into.len()));
+                code.inspect(|code| into.copy_from_slice(code)).is_some()
+            }
+            ModuleKind::Jit(_) | ModuleKind::Unknown => false,
+        }
+    }
+
+    fn add(&mut self, path: String, build_id: String, kind: ModuleKind) -> ModuleId {
+        let id = match u32::try_from(self.entries.len()) {
+            Ok(next) if self.entries.len() < MAX_MODULES => ModuleId(next),
+            _ => {
+                self.counts.table_full += 1;
+                return ModuleId::UNKNOWN;
+            }
+        };
+        let module = Arc::new(Module { id, path, build_id, kind });
+        self.entries.push(Entry { module, headers: None, stamp: None });
+        id
+    }
+
+    fn remember(&mut self, identity: Identity, id: ModuleId) -> ModuleId {
+        if id != ModuleId::UNKNOWN {
+            self.files.insert(identity, id);
+        }
+        id
+    }
+
+    /// Whether the file of a module is held and still what it was. An inode that is held open is not
+    /// given to another file.
+    fn is_unchanged(&self, id: ModuleId) -> bool {
+        let entry = self.entry(id);
+        match &entry.module.kind {
+            ModuleKind::File(file) => entry.stamp.is_some() && Stamp::of(file) == entry.stamp,
+            _ => false,
+        }
+    }
+
+    fn load_unless_held(&mut self, id: ModuleId, file: &File) {
+        if matches!(self.get(id).kind, ModuleKind::Unknown) && !self.cfi.contains_key(&id) {
+            self.keep_cfi(id, Cfi::new(Sections::of_file(file)));
+        }
+    }
+
+    fn keep_cfi(&mut self, id: ModuleId, cfi: Option<Cfi>) -> Option<Arc<Cfi>> {
+        let size = cfi.as_ref().map_or(0, Cfi::size);
+        if self.cfi_bytes + size > MAX_UNWIND_BYTES {
+            // What no image holds.
+            self.cfi.retain(|_, it| it.as_ref().is_none_or(|it| Arc::strong_count(it) > 1));
+            self.cfi_bytes = self.cfi.values().flatten().map(|it| it.size()).sum();
+        }
+        if self.cfi_bytes + size > MAX_UNWIND_BYTES {
+            self.counts.no_room_for_sections += 1;
+            return None;
+        }
+        self.cfi_bytes += size;
+        let cfi = cfi.map(Arc::new);
+        self.cfi.insert(id, cfi.clone());
+        cfi
+    }
+}
+
+fn path_of(mapping: &Mapping) -> String {
+    match &mapping.backing {
+        Backing::File(path) | Backing::Other(path) => path.clone(),
+        Backing::Vdso => "[vdso]".to_owned(),
+        Backing::Uprobes => "[uprobes]".to_owned(),
+        Backing::Anonymous => "[anonymous]".to_owned(),
+    }
+}
+
+/// JIT compilers name the map by the pid that they know themselves by: that of their own namespace.
+fn perf_map(pid: u32) -> Option<File> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let own_pid = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))
+        .and_then(|pids| pids.split_whitespace().last())?;
+    File::open(format!("/proc/{pid}/root/tmp/perf-{own_pid}.map")).ok()
+}
+
+/// Descriptors that this process may have open (the soft limit).
+fn descriptor_limit() -> usize {
+    // The usual default where the limit cannot be read.
+    const USUAL: usize = 1024;
+    let Ok(limits) = fs::read_to_string("/proc/self/limits") else { return USUAL };
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+    match line.and_then(|line| line.split_whitespace().next()) {
+        Some("unlimited") => usize::MAX,
+        Some(soft) => soft.parse().unwrap_or(USUAL),
+        None => USUAL,
+    }
+}
