@@ -16,4 +16,6 @@ pub mod limits;
 #[cfg(feature = "std")]
 pub mod profile;
 pub mod sampling;
+#[cfg(feature = "std")]
+pub mod units;
 pub mod wire;

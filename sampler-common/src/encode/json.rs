@@ -1,15 +1,230 @@
-//! The json format.
+//! The json format: everything that a profile holds, one object on one line.
+//!
+//! Its keys are stable; `docs/formats.md` is the schema. Frames are whole function names, root first,
+//! inlined ones included.
 
 use super::Encode;
-use crate::profile::Profile;
+use crate::estimate::Moments;
+use crate::profile::{Profile, Quantities, Quantity, Stack};
+use serde::Serialize;
+use serde::ser::Serializer;
 use std::io::{self, Write};
 
-/// Writes the json format.
+/// Writes the json format and a final newline.
 pub struct Json;
 
 impl Encode for Json {
     fn encode(&self, profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
-        let _ = (profile, out);
-        todo!()
+        serde_json::to_writer(&mut *out, &profile_object(profile))?;
+        out.write_all(b"\n")
+    }
+}
+
+/// The four quantities as the json format has them under `totals`.
+pub fn quantities(of: &Quantities) -> impl Serialize + use<> {
+    QuantitiesObject::from(of)
+}
+
+#[derive(Serialize)]
+struct ProfileObject<'a> {
+    kind: &'static str,
+    confidence: f64,
+    interval_bytes: u64,
+    time_unix_ns: u64,
+    duration_ns: u64,
+    totals: QuantitiesObject,
+    exact: ExactObject,
+    samples: u64,
+    #[serde(serialize_with = "lost")]
+    lost: &'a Profile,
+    stacks_total: u64,
+    notes: &'a [String],
+    #[serde(serialize_with = "stacks")]
+    stacks: &'a Profile,
+}
+
+#[derive(Serialize)]
+struct ExactObject {
+    alloc_objects: u64,
+    alloc_space: u64,
+}
+
+#[derive(Serialize)]
+struct LostObject {
+    samples: u64,
+    alloc_space: Option<QuantityObject>,
+    alloc_objects: Option<QuantityObject>,
+}
+
+#[derive(Serialize)]
+struct StackObject<'a> {
+    pid: u32,
+    frames: Vec<&'a str>,
+    #[serde(flatten)]
+    quantities: QuantitiesObject,
+}
+
+#[derive(Serialize)]
+struct QuantitiesObject {
+    alloc_space: QuantityObject,
+    alloc_objects: QuantityObject,
+    inuse_space: QuantityObject,
+    inuse_objects: QuantityObject,
+}
+
+#[derive(Serialize)]
+struct QuantityObject {
+    value: f64,
+    low: f64,
+    high: f64,
+    moments: MomentsObject,
+}
+
+#[derive(Serialize)]
+struct MomentsObject {
+    samples: u64,
+    sum: f64,
+    variance: f64,
+    largest: f64,
+    largest_inclusion: f64,
+    own: f64,
+}
+
+fn profile_object(profile: &Profile) -> ProfileObject<'_> {
+    ProfileObject {
+        kind: profile.kind.name(),
+        confidence: profile.confidence.level(),
+        interval_bytes: profile.interval_bytes,
+        time_unix_ns: profile.time_unix_ns,
+        duration_ns: profile.duration_ns,
+        totals: (&profile.totals).into(),
+        exact: ExactObject {
+            alloc_objects: profile.exact.alloc_objects,
+            alloc_space: profile.exact.alloc_space,
+        },
+        samples: profile.samples,
+        lost: profile,
+        stacks_total: profile.stacks_total,
+        notes: &profile.notes,
+        stacks: profile,
+    }
+}
+
+/// Written row by row: a profile of many stacks is not held a second time.
+fn stacks<S: Serializer>(profile: &Profile, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(profile.stacks.iter().map(|stack| stack_object(profile, stack)))
+}
+
+fn stack_object<'a>(profile: &'a Profile, stack: &'a Stack) -> StackObject<'a> {
+    StackObject {
+        pid: stack.pid,
+        frames: profile.frames(stack).map(|line| line.function.as_str()).collect(),
+        quantities: (&stack.quantities).into(),
+    }
+}
+
+fn lost<S: Serializer>(profile: &Profile, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(profile.lost.iter().map(|lost| {
+        let object = LostObject {
+            samples: lost.samples,
+            alloc_space: lost.alloc_space.as_ref().map(Into::into),
+            alloc_objects: lost.alloc_objects.as_ref().map(Into::into),
+        };
+        (&lost.outcome, object)
+    }))
+}
+
+impl From<&Quantities> for QuantitiesObject {
+    fn from(of: &Quantities) -> Self {
+        QuantitiesObject {
+            alloc_space: (&of.alloc_space).into(),
+            alloc_objects: (&of.alloc_objects).into(),
+            inuse_space: (&of.inuse_space).into(),
+            inuse_objects: (&of.inuse_objects).into(),
+        }
+    }
+}
+
+impl From<&Quantity> for QuantityObject {
+    fn from(Quantity { estimate, moments }: &Quantity) -> Self {
+        QuantityObject {
+            value: estimate.value,
+            low: estimate.low,
+            high: estimate.high,
+            moments: moments.into(),
+        }
+    }
+}
+
+impl From<&Moments> for MomentsObject {
+    fn from(of: &Moments) -> Self {
+        MomentsObject {
+            samples: of.samples,
+            sum: of.sum,
+            variance: of.variance,
+            largest: of.largest,
+            largest_inclusion: of.largest_inclusion,
+            own: of.own,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture;
+    use super::*;
+    use crate::profile::Kind;
+    use serde_json::Value;
+
+    fn written(profile: &Profile) -> String {
+        String::from_utf8(fixture::encoded(&Json, profile)).unwrap()
+    }
+
+    #[test]
+    fn golden() {
+        let text = written(&fixture::profile(Kind::Alloc));
+        let value: Value = serde_json::from_str(&text).unwrap();
+        // Pretty, so that a difference can be read.
+        fixture::golden("alloc.json", serde_json::to_string_pretty(&value).unwrap() + "\n");
+        assert_eq!(text.matches('\n').count(), 1);
+    }
+
+    #[test]
+    fn the_shape_that_was_promised() {
+        let profile = fixture::profile(Kind::Live);
+        let value: Value = serde_json::from_str(&written(&profile)).unwrap();
+        assert_eq!(value["kind"], "live");
+        assert_eq!(value["confidence"], 0.95);
+        for name in ["alloc_space", "alloc_objects", "inuse_space", "inuse_objects"] {
+            for object in [&value["totals"][name], &value["stacks"][0][name]] {
+                for key in ["value", "low", "high"] {
+                    assert!(object[key].is_f64(), "{name}.{key}");
+                }
+                for key in ["samples", "sum", "variance", "largest", "largest_inclusion", "own"] {
+                    assert!(object["moments"][key].is_number(), "{name}.moments.{key}");
+                }
+            }
+        }
+        assert_eq!(value["exact"]["alloc_space"], profile.exact.alloc_space);
+        assert!(value["lost"]["live_full"]["alloc_space"].is_null());
+        assert!(value["lost"]["ring_full"]["alloc_space"]["low"].is_f64());
+        assert_eq!(value["stacks"].as_array().unwrap().len(), profile.stacks.len());
+    }
+
+    #[test]
+    fn frames_are_whole_whatever_they_hold() {
+        let profile = fixture::hostile();
+        let value: Value = serde_json::from_str(&written(&profile)).unwrap();
+        let frames = value["stacks"][0]["frames"].as_array().unwrap();
+        assert_eq!(frames[0], "a;b");
+        assert_eq!(frames[1], "c\nd");
+        assert_eq!(frames[2].as_str().unwrap().len(), fixture::LONG_NAME_BYTES);
+    }
+
+    #[test]
+    fn an_empty_profile_is_an_object() {
+        let value: Value = serde_json::from_str(&written(&fixture::empty())).unwrap();
+        assert_eq!(value["stacks"], Value::Array(vec![]));
+        assert_eq!(value["lost"], Value::Object(Default::default()));
     }
 }

@@ -1,15 +1,23 @@
 //! Formats that people's tools read, one small file each behind one trait.
+//!
+//! `docs/formats.md` is the reference for their readers.
 
+#[cfg(test)]
+mod fixture;
 pub mod folded;
 pub mod json;
+mod name;
 pub mod pprof;
 pub mod text;
 
 use crate::profile::Profile;
 use std::io::{self, Write};
 
+/// The frame of a row that has none of its own.
+const NO_STACK: &str = "[no stack]";
+
 /// Writes a profile in one format.
 pub trait Encode {
-    /// Writes `profile` to `out`, whole.
+    /// Writes `profile` to `out`, whole. Fails only where `out` does.
     fn encode(&self, profile: &Profile, out: &mut dyn Write) -> io::Result<()>;
 }

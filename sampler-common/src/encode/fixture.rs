@@ -1,0 +1,251 @@
+//! Profiles for the tests of every format: a fixed one, a hostile one and an empty one.
+//!
+//! Their intervals are written down here, so that a golden file changes only with its format (the
+//! text table also sums moments and asks the estimator).
+
+use super::Encode;
+use crate::estimate::{Confidence, Estimate, Method, Moments};
+use crate::profile::{
+    Exact, Kind, Line, Location, Lost, Mapping, Profile, Quantities, Quantity, Stack,
+};
+use std::path::Path;
+
+pub(super) const INTERVAL_BYTES: u64 = 512 << 10;
+/// Length of the longest name of [`hostile`]: templates do reach such sizes.
+pub(super) const LONG_NAME_BYTES: usize = 20_000;
+
+/// A profile in one format.
+pub(super) fn encoded(format: &dyn Encode, profile: &Profile) -> Vec<u8> {
+    let mut out = Vec::new();
+    format.encode(profile, &mut out).unwrap();
+    out
+}
+
+/// Compares with `golden/NAME`; `UPDATE_GOLDEN=1` writes it anew, to be read in the diff.
+pub(super) fn golden(name: &str, text: String) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/encode/golden").join(name);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(text == expected, "{name} changed (UPDATE_GOLDEN=1 accepts it):\n{text}");
+}
+
+/// `samples` samples of `size` bytes each, of which `held` are still held.
+#[derive(Clone, Copy)]
+struct Samples {
+    size: u64,
+    samples: u64,
+    held: u64,
+}
+
+fn quantity(samples: u64, own: f64, size: u64) -> Quantity {
+    let inclusion = 1.0 - (1.0 - 1.0 / INTERVAL_BYTES as f64).powf(size as f64);
+    let (n, weight) = (samples as f64, own / inclusion);
+    let moments = Moments {
+        samples,
+        sum: n * weight,
+        variance: n * weight * weight * (1.0 - inclusion),
+        largest: if samples == 0 { 0.0 } else { weight * (1.0 - inclusion) },
+        largest_inclusion: if samples == 0 { 1.0 } else { inclusion },
+        own: n * own,
+    };
+    interval(moments)
+}
+
+fn interval(moments: Moments) -> Quantity {
+    let half = 1.96 * moments.variance.sqrt();
+    let estimate = Estimate {
+        value: moments.sum,
+        low: (moments.sum - half).max(moments.own).min(moments.sum),
+        high: moments.sum + half,
+        confidence: Confidence::DEFAULT,
+        samples: moments.samples,
+        method: Method::Weighted,
+    };
+    Quantity { estimate, moments }
+}
+
+fn quantities(row: Samples) -> Quantities {
+    let size = row.size as f64;
+    Quantities {
+        alloc_objects: quantity(row.samples, 1.0, row.size),
+        alloc_space: quantity(row.samples, size, row.size),
+        inuse_objects: quantity(row.held, 1.0, row.size),
+        inuse_space: quantity(row.held, size, row.size),
+    }
+}
+
+fn summed<'a>(quantities: impl Iterator<Item = &'a Quantity>) -> Quantity {
+    let mut sum = Moments { largest_inclusion: 1.0, ..Moments::default() };
+    for Quantity { moments, .. } in quantities {
+        sum.samples += moments.samples;
+        sum.sum += moments.sum;
+        sum.variance += moments.variance;
+        sum.own += moments.own;
+        if moments.largest > sum.largest {
+            (sum.largest, sum.largest_inclusion) = (moments.largest, moments.largest_inclusion);
+        }
+    }
+    interval(sum)
+}
+
+fn totals(stacks: &[Stack]) -> Quantities {
+    let of =
+        |pick: fn(&Quantities) -> &Quantity| summed(stacks.iter().map(|s| pick(&s.quantities)));
+    Quantities {
+        alloc_objects: of(|q| &q.alloc_objects),
+        alloc_space: of(|q| &q.alloc_space),
+        inuse_objects: of(|q| &q.inuse_objects),
+        inuse_space: of(|q| &q.inuse_space),
+    }
+}
+
+fn line(function: &str, file: &str, line: u32) -> Line {
+    Line { function: function.into(), file: file.into(), line }
+}
+
+fn location(mapping: u32, address: u64, lines: Vec<Line>) -> Location {
+    Location { mapping, address, lines }
+}
+
+fn stack(pid: u32, locations: &[u32], row: Samples) -> Stack {
+    Stack { pid, locations: locations.to_vec(), quantities: quantities(row) }
+}
+
+fn profile_of(
+    kind: Kind,
+    mappings: Vec<Mapping>,
+    locations: Vec<Location>,
+    mut stacks: Vec<Stack>,
+) -> Profile {
+    let bytes = |stack: &Stack| stack.quantities.space(kind).estimate.value;
+    stacks.sort_by(|a, b| bytes(b).total_cmp(&bytes(a)));
+    let totals = totals(&stacks);
+    Profile {
+        kind,
+        confidence: Confidence::DEFAULT,
+        time_unix_ns: 1_790_000_000_123_456_789,
+        duration_ns: 12_345_678_901,
+        interval_bytes: INTERVAL_BYTES,
+        totals,
+        exact: Exact { alloc_objects: 8_512_345, alloc_space: 1_305_670_912 },
+        samples: totals.alloc_space.moments.samples,
+        lost: vec![],
+        mappings,
+        locations,
+        stacks_total: stacks.len() as u64,
+        stacks,
+        notes: vec![],
+    }
+}
+
+/// A small server: C++ with inlined frames, recursion, a stripped library, lost stacks, two processes.
+pub(super) fn profile(kind: Kind) -> Profile {
+    let mapping =
+        |path: &str, build_id: &str| Mapping { path: path.into(), build_id: build_id.into() };
+    let mappings = vec![
+        mapping("/usr/bin/kvstore", "8d3f2a90c1b4e7765544332211009988aabbccdd"),
+        mapping("/usr/lib/x86_64-linux-gnu/libc.so.6", "c047672cae7964324658491e7dee26748ae5d2f8"),
+        mapping(
+            "/usr/lib/x86_64-linux-gnu/libstdc++.so.6.0.30",
+            "aa2a1b8e00cb8b56fd5f1ccd9d6f0a52d8d8a0c1",
+        ),
+        mapping("/opt/plugins/libcodec.so", ""),
+        mapping("[lost stacks]", ""),
+    ];
+    let insert = "std::_Hashtable<std::string, std::pair<const std::string, Entry>>::_M_insert_unique_node(unsigned long, unsigned long)";
+    let locations = vec![
+        location(1, 0x97880, vec![line("malloc", "malloc.c", 3287)]),
+        location(2, 0xa3f1c, vec![line("operator new(unsigned long)", "", 0)]),
+        location(
+            0,
+            0x5a10,
+            vec![
+                line(
+                    "std::allocator<Entry>::allocate(unsigned long)",
+                    "/usr/include/c++/12/bits/new_allocator.h",
+                    137,
+                ),
+                line(insert, "/usr/include/c++/12/bits/hashtable.h", 2048),
+            ],
+        ),
+        location(
+            0,
+            0x6120,
+            vec![line("Store::put(std::string_view, Value&&)", "src/store/store.cpp", 214)],
+        ),
+        location(0, 0x7008, vec![line("Server::handle(Connection&)", "src/server.cpp", 88)]),
+        location(0, 0x7204, vec![line("parse_value(Parser*)", "src/parser.cpp", 61)]),
+        location(0, 0x7260, vec![line("parse_value(Parser*)", "src/parser.cpp", 73)]),
+        location(3, 0x11d4, vec![line("/opt/plugins/libcodec.so+0x11d4", "", 0)]),
+        location(0, 0x4f00, vec![line("main", "src/main.cpp", 31)]),
+        location(
+            1,
+            0x271ca,
+            vec![line(
+                "__libc_start_call_main",
+                "./csu/../sysdeps/nptl/libc_start_call_main.h",
+                58,
+            )],
+        ),
+        location(4, 0, vec![line("[lost stacks]", "", 0)]),
+        location(1, 0x97f20, vec![line("calloc", "malloc.c", 3610)]),
+    ];
+    let stacks = vec![
+        stack(4121, &[0, 1, 2, 3, 4, 8, 9], Samples { size: 4096, samples: 1210, held: 61 }),
+        stack(4121, &[0, 5, 6, 6, 4, 8, 9], Samples { size: 200, samples: 640, held: 0 }),
+        stack(4121, &[11, 7, 4, 8, 9], Samples { size: 2 << 20, samples: 190, held: 12 }),
+        stack(4122, &[0, 5, 4, 8, 9], Samples { size: 64, samples: 22, held: 22 }),
+        stack(4121, &[10], Samples { size: 1024, samples: 10, held: 1 }),
+    ];
+    let lost = |outcome: &str, samples, known: Option<Quantities>| Lost {
+        outcome: outcome.into(),
+        samples,
+        alloc_space: known.map(|q| q.alloc_space),
+        alloc_objects: known.map(|q| q.alloc_objects),
+    };
+    let mut profile = profile_of(kind, mappings, locations, stacks);
+    profile.lost = vec![
+        lost("ring_full", 10, Some(quantities(Samples { size: 1024, samples: 10, held: 0 }))),
+        lost("live_full", 2, None),
+    ];
+    profile.notes = vec![
+        "live bytes are a lower bound: 2 sampled blocks found the live set full (raise --max-live)"
+            .into(),
+    ];
+    profile
+}
+
+/// Names that would break a careless writer.
+pub(super) fn hostile() -> Profile {
+    let long = format!("ns::f<{}>", "T,".repeat(LONG_NAME_BYTES / 2 - 4)) + "!";
+    assert_eq!(long.len(), LONG_NAME_BYTES);
+    let mappings = vec![
+        Mapping { path: "/tmp/a\nb \u{1b}[31m(deleted)".into(), build_id: String::new() },
+        Mapping { path: "//anon".into(), build_id: String::new() },
+    ];
+    let locations = vec![
+        location(0, 1, vec![line(&long, "", 0)]),
+        location(0, 2, vec![line("c\nd", "x\ty\u{1b}]0;z", 7)]),
+        location(0, 3, vec![line("a;b", "", 0)]),
+        location(0, 4, vec![line("a:b", "", 0)]),
+        location(1, 0x7fff_1234_5678, vec![line("", "", 0)]),
+        location(1, 0xffff_ffff_ff60_0000, vec![line("\u{fffd}\u{fffd}é漢字\u{202e}", "", 0)]),
+    ];
+    let row = Samples { size: 4096, samples: 9, held: 9 };
+    let stacks = vec![
+        stack(1, &[0, 1, 2], Samples { samples: 11, ..row }),
+        stack(2, &[0, 1, 3], row),
+        stack(2, &[4, 5], row),
+        stack(u32::MAX, &[], Samples { samples: 3, ..row }),
+    ];
+    profile_of(Kind::Alloc, mappings, locations, stacks)
+}
+
+/// A process that has not allocated yet.
+pub(super) fn empty() -> Profile {
+    let mut profile = profile_of(Kind::Live, vec![], vec![], vec![]);
+    profile.exact = Exact::default();
+    profile
+}

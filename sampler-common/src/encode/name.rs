@@ -1,0 +1,56 @@
+//! Names from other people's binaries, made safe for one line of text.
+//!
+//! A symbol can hold anything: line breaks that would split a folded line, escape sequences that would
+//! rewrite a terminal, marks that reverse the reading order.
+
+use std::borrow::Cow;
+
+/// What stands for a name that is empty.
+const UNKNOWN: &str = "[unknown]";
+
+/// Characters that end a line somewhere (Unicode's two separators included) or control a terminal.
+fn breaks_line(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
+/// Characters without a glyph that change how the others are shown.
+fn invisible(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+fn replaced(
+    name: &str,
+    unsafe_: impl Fn(char) -> bool,
+    safe: impl Fn(char) -> char,
+) -> Cow<'_, str> {
+    if name.is_empty() {
+        Cow::Borrowed(UNKNOWN)
+    } else if name.contains(&unsafe_) {
+        Cow::Owned(name.chars().map(|c| if unsafe_(c) { safe(c) } else { c }).collect())
+    } else {
+        Cow::Borrowed(name)
+    }
+}
+
+/// A frame of the folded format: `;` parts frames there and becomes `:`; what breaks a line becomes a space.
+pub(super) fn folded(name: &str) -> Cow<'_, str> {
+    replaced(name, |c| c == ';' || breaks_line(c), |c| if c == ';' { ':' } else { ' ' })
+}
+
+/// A name on a terminal: one line, no control over it.
+pub(super) fn shown(name: &str) -> Cow<'_, str> {
+    replaced(name, |c| breaks_line(c) || invisible(c), |c| if invisible(c) { '?' } else { ' ' })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_names() {
+        assert_eq!(folded("a;b\nc\r\td\u{2028}e\u{1b}f\u{85}g"), "a:b c  d e f g");
+        assert_eq!(folded(""), "[unknown]");
+        assert_eq!(shown("x\u{202e}y\u{1b}[2Jz;"), "x?y [2Jz;");
+        assert!(matches!(shown("std::vec<int, A>::f()"), Cow::Borrowed(_)));
+    }
+}

@@ -1,0 +1,58 @@
+//! Which frames are an allocator's own entry points.
+//!
+//! The leaf of every stack is the function that was probed. To learn that `malloc` allocates
+//! everything helps nobody: bytes are attributed to the first frame that is not one of these.
+
+/// C entry points, by their plain names.
+const ENTRIES: [&str; 10] = [
+    "malloc",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "posix_memalign",
+    "aligned_alloc",
+    "memalign",
+    "valloc",
+    "pvalloc",
+    "cfree",
+];
+
+/// What allocators put before these names when they are not the only one (glibc's aliases, jemalloc,
+/// tcmalloc, mimalloc).
+const PREFIXES: [&str; 7] = ["__GI___libc_", "__libc_", "__GI_", "je_", "tc_", "mi_", "__"];
+
+/// Whether a function is an allocator's entry point: a C one, or an `operator new` of any kind.
+pub(super) fn is_entry(function: &str) -> bool {
+    // `malloc@@GLIBC_2.2.5`
+    let name = function.split('@').next().unwrap_or(function);
+    if let Some(rest) = name.strip_prefix("operator new") {
+        return rest.is_empty() || rest.starts_with(['(', '[']);
+    }
+    let plain = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
+    ENTRIES.contains(&plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_entry;
+
+    #[test]
+    fn entries() {
+        for name in [
+            "malloc",
+            "malloc@@GLIBC_2.2.5",
+            "__libc_memalign",
+            "__posix_memalign",
+            "je_calloc",
+            "operator new(unsigned long)",
+            "operator new[](unsigned long, std::align_val_t, std::nothrow_t const&)",
+        ] {
+            assert!(is_entry(name), "{name}");
+        }
+        for name in
+            ["", "strdup", "xmalloc", "malloc_stats", "operator newton", "main", "__rust_alloc"]
+        {
+            assert!(!is_entry(name), "{name}");
+        }
+    }
+}

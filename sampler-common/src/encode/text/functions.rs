@@ -1,0 +1,177 @@
+//! Functions by the bytes they allocate themselves and by all that is allocated under them.
+//!
+//! *Self* of a stack is its first frame that is no allocator entry; *total* counts every function of
+//! the stack once, however often it recurs. A row's interval comes from the summed moments of its stacks.
+
+use super::allocator::is_entry;
+use super::{Frame, Page, layout, leaf_first, plus_minus, share};
+use crate::encode::name;
+use crate::estimate::{Estimate, Moments, weighted};
+use crate::profile::Profile;
+use crate::units::{human_bytes, human_count};
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+/// Columns of `self self% total ± samples`, with the blanks between and after them.
+const NUMBERS: usize = 8 + 1 + 5 + 1 + 8 + 1 + 5 + 1 + 7 + 2;
+/// Narrower pages leave `file:line` out.
+const PLACE_FROM: usize = 72;
+
+struct Function<'a> {
+    frame: Frame<'a>,
+    own: Moments,
+    total: Moments,
+    /// The last stack that counted, so that recursion counts once.
+    last_stack: Option<usize>,
+}
+
+pub(super) fn write(
+    profile: &Profile,
+    page: Page,
+    rows: usize,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let functions = functions(profile);
+    if functions.is_empty() {
+        return Ok(());
+    }
+    let estimate = |moments: &Moments| -> Estimate {
+        weighted(moments, profile.interval_bytes as f64, profile.confidence)
+    };
+    let whole = profile.totals.space(profile.kind).estimate.value;
+    let shown = &functions[..rows.min(functions.len())];
+    let widths = Widths::of(shown, page.width);
+    writeln!(out)?;
+    let heading = widths.line(["self", "self%", "total", "±", "samples"], "function", "file:line");
+    writeln!(out, "{}", page.bold(heading.trim_end()))?;
+    for function in shown {
+        let total = estimate(&function.total);
+        let own = if function.own.samples > 0 { estimate(&function.own).value } else { 0.0 };
+        let numbers = [
+            &human_bytes(own),
+            &share(own, whole),
+            &human_bytes(total.value),
+            &plus_minus(&total),
+            &human_count(total.samples as f64),
+        ];
+        let (shown_name, place) =
+            (name::shown(&function.frame.line.function), function.frame.place());
+        let line = widths.line(numbers.map(String::as_str), &shown_name, &name::shown(&place));
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    if shown.len() < functions.len() {
+        let more = format!("… {} more functions (--top N shows N)", functions.len() - shown.len());
+        writeln!(
+            out,
+            "{}{}",
+            " ".repeat(NUMBERS),
+            page.dim(&layout::end(&more, page.width - NUMBERS))
+        )?;
+    }
+    Ok(())
+}
+
+/// Every function with bytes of the profile's kind, by falling self, then total.
+fn functions(profile: &Profile) -> Vec<Function<'_>> {
+    let (mut functions, at) = known_functions(profile);
+    for (stack_index, stack) in profile.stacks.iter().enumerate() {
+        let moments = &stack.quantities.space(profile.kind).moments;
+        if moments.samples == 0 {
+            continue;
+        }
+        let ids = stack.locations.iter().flat_map(|index| &at[*index as usize]);
+        let frames: Vec<(usize, Frame)> = ids.copied().zip(leaf_first(profile, stack)).collect();
+        // A stack of nothing but entries belongs to the outermost of them.
+        let own = frames.iter().position(|(_, frame)| !is_entry(&frame.line.function));
+        let own = own.unwrap_or(frames.len().saturating_sub(1));
+        for (position, (id, frame)) in frames.iter().enumerate().skip(own) {
+            let function = &mut functions[*id];
+            if function.total.samples == 0 {
+                // Stacks come by falling bytes: the line shown is the one with most of them.
+                function.frame = *frame;
+            }
+            if position == own {
+                function.own.add(moments);
+            }
+            if function.last_stack != Some(stack_index) {
+                function.last_stack = Some(stack_index);
+                function.total.add(moments);
+            }
+        }
+    }
+    functions.retain(|function| function.total.samples > 0);
+    functions.sort_by(|a, b| {
+        let falling = b.own.sum.total_cmp(&a.own.sum).then(b.total.sum.total_cmp(&a.total.sum));
+        falling.then_with(|| a.frame.line.function.cmp(&b.frame.line.function))
+    });
+    functions
+}
+
+/// The distinct functions, and for each location the indices of its lines' functions. Functions of one
+/// name in different files (or modules, where files are unknown) stay apart.
+fn known_functions(profile: &Profile) -> (Vec<Function<'_>>, Vec<Vec<usize>>) {
+    let mut functions = Vec::new();
+    let mut indices = HashMap::new();
+    let at = profile
+        .locations
+        .iter()
+        .map(|location| {
+            let module = profile.mappings[location.mapping as usize].path.as_str();
+            let ids = location.lines.iter().map(|line| {
+                let place = if line.file.is_empty() { module } else { &line.file };
+                *indices.entry((line.function.as_str(), place)).or_insert_with(|| {
+                    functions.push(Function {
+                        frame: Frame { line, module },
+                        own: Moments::default(),
+                        total: Moments::default(),
+                        last_stack: None,
+                    });
+                    functions.len() - 1
+                })
+            });
+            ids.collect()
+        })
+        .collect();
+    (functions, at)
+}
+
+/// Columns of the two text fields.
+struct Widths {
+    function: usize,
+    place: usize,
+}
+
+impl Widths {
+    /// The place gets what it needs, but at most two fifths of the room; the function gets the rest.
+    fn of(functions: &[Function], width: usize) -> Widths {
+        let room = width - NUMBERS;
+        if width < PLACE_FROM {
+            return Widths { function: room, place: 0 };
+        }
+        let longest = |text: &dyn Fn(&Function) -> usize| functions.iter().map(text).max();
+        let place = longest(&|function| layout::columns(&function.frame.place()));
+        let place = place.unwrap_or(0).max("file:line".len()).min(room * 2 / 5);
+        let name = longest(&|function| layout::columns(&function.frame.line.function));
+        let name = name.unwrap_or(0).max("function".len());
+        Widths { function: name.min(room - place - 2), place }
+    }
+
+    fn line(&self, numbers: [&str; 5], function: &str, place: &str) -> String {
+        let [own, percent, total, interval, samples] = numbers;
+        let mut line = [
+            layout::right(own, 8),
+            layout::right(percent, 5),
+            layout::right(total, 8),
+            layout::right(interval, 5),
+            layout::right(samples, 7),
+        ]
+        .join(" ");
+        line.push_str("  ");
+        line.push_str(&layout::left(&layout::middle(function, self.function), self.function));
+        if self.place > 0 {
+            line.push_str("  ");
+            line.push_str(&layout::end(place, self.place));
+        }
+        line
+    }
+}

@@ -1,0 +1,120 @@
+//! The lines above the tables: what the profile is about and its totals.
+
+use super::{Page, bytes_of, layout, plus_minus};
+use crate::encode::name;
+use crate::profile::{Kind, Lost, Profile, Quantity};
+use crate::units::{grouped, human_bytes, human_count, human_duration};
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// Columns of the names on the left.
+const LABEL: usize = 11;
+/// Processes named in the title; more are counted.
+const PIDS: usize = 4;
+
+pub(super) fn write(profile: &Profile, page: Page, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}", page.bold(&layout::middle(&title(profile), page.width)))?;
+    let totals = &profile.totals;
+    let rows = [
+        ("allocated", total(&totals.alloc_space, &totals.alloc_objects)),
+        ("held", total(&totals.inuse_space, &totals.inuse_objects)),
+        ("exact", exact(profile)),
+        ("sampled", sampled(profile)),
+    ];
+    let main = bytes_of(profile.kind);
+    for (label, text) in rows {
+        paragraph(label, &text, label == main, page, out)?;
+    }
+    let lost: Vec<String> =
+        profile.lost.iter().filter(|lost| lost.samples > 0).map(lost_samples).collect();
+    if !lost.is_empty() {
+        paragraph("lost", &lost.join(", "), false, page, out)?;
+    }
+    for note in &profile.notes {
+        paragraph("note", &name::shown(note), false, page, out)?;
+    }
+    Ok(())
+}
+
+fn title(profile: &Profile) -> String {
+    let what = match profile.kind {
+        Kind::Alloc => "Memory allocated since attach",
+        Kind::Live => "Memory allocated since attach and still held",
+    };
+    let pids: BTreeSet<u32> =
+        profile.stacks.iter().map(|stack| stack.pid).filter(|pid| *pid != 0).collect();
+    match pids.len() {
+        0 => what.to_owned(),
+        1..=PIDS => {
+            let list: Vec<String> = pids.iter().map(u32::to_string).collect();
+            format!("{what}, pid {}", list.join(" "))
+        }
+        n => format!("{what}, {n} processes"),
+    }
+}
+
+/// Bytes with their interval written out, and objects.
+fn total(space: &Quantity, objects: &Quantity) -> String {
+    let bytes = &space.estimate;
+    let objects = &objects.estimate;
+    let count = format!("{} {}", human_count(objects.value), plus_minus(objects));
+    format!(
+        "{} {} ({} … {}) in {} objects",
+        layout::right(&human_bytes(bytes.value), 8),
+        layout::right(&plus_minus(bytes), 5),
+        human_bytes(bytes.low),
+        human_bytes(bytes.high),
+        count.trim_end(),
+    )
+}
+
+fn exact(profile: &Profile) -> String {
+    format!(
+        "{}       allocated in {} objects",
+        layout::right(&human_bytes(profile.exact.alloc_space as f64), 8),
+        grouped(profile.exact.alloc_objects)
+    )
+}
+
+fn sampled(profile: &Profile) -> String {
+    let percent = format!("{}", profile.confidence.level() * 100.0);
+    format!(
+        "{} samples in {}, one per {}; ± at {percent:.7}% confidence",
+        grouped(profile.samples),
+        human_duration(Duration::from_nanos(profile.duration_ns)),
+        human_bytes(profile.interval_bytes as f64),
+    )
+}
+
+fn lost_samples(lost: &Lost) -> String {
+    let known = lost.alloc_space.as_ref().map(|space| {
+        let bytes = &space.estimate;
+        format!(" ({} {})", human_bytes(bytes.value), plus_minus(bytes))
+    });
+    let samples = if lost.samples == 1 { "sample" } else { "samples" };
+    let outcome = name::shown(&lost.outcome);
+    format!("{outcome} {} {samples}{}", grouped(lost.samples), known.unwrap_or_default())
+}
+
+/// A label and its text, wrapped under itself. Blanks at the front of the text are kept.
+fn paragraph(
+    label: &str,
+    text: &str,
+    bold: bool,
+    page: Page,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let room = page.width - LABEL;
+    let lines = if layout::columns(text) <= room {
+        vec![text.to_owned()]
+    } else {
+        layout::wrapped(text, room)
+    };
+    for (index, line) in lines.iter().enumerate() {
+        let label = layout::left(if index == 0 { label } else { "" }, LABEL);
+        let line = if bold { page.bold(line) } else { line.clone() };
+        writeln!(out, "{}{line}", page.dim(&label))?;
+    }
+    Ok(())
+}

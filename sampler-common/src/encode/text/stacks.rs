@@ -1,0 +1,72 @@
+//! The largest stacks, leaf first.
+
+use super::{Frame, Page, bytes_of, layout, leaf_first, plus_minus, share};
+use crate::encode::{NO_STACK, name};
+use crate::profile::{Profile, Stack};
+use crate::units::{grouped, human_bytes};
+use std::io::{self, Write};
+
+/// Frames shown of one stack: from the leaf, and from the root where there are more.
+const LEAF_FRAMES: usize = 14;
+const ROOT_FRAMES: usize = 3;
+const INDENT: usize = 4;
+
+pub(super) fn write(
+    profile: &Profile,
+    page: Page,
+    count: usize,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let held = |stack: &&Stack| stack.quantities.space(profile.kind).estimate.value > 0.0;
+    for stack in profile.stacks.iter().filter(held).take(count) {
+        writeln!(out)?;
+        writeln!(out, "{}", page.bold(&heading(profile, stack)))?;
+        let frames: Vec<Frame> = leaf_first(profile, stack).collect();
+        if frames.is_empty() {
+            writeln!(out, "{}{NO_STACK}", " ".repeat(INDENT))?;
+        }
+        let left_out = frames.len().saturating_sub(LEAF_FRAMES + ROOT_FRAMES);
+        // A line that says "1 more" takes the place of that one.
+        let left_out = if left_out == 1 { 0 } else { left_out };
+        for (index, frame) in frames.iter().enumerate() {
+            if left_out > 0 && index == LEAF_FRAMES {
+                let more = format!("… {left_out} more frames");
+                writeln!(out, "{}{}", " ".repeat(INDENT), page.dim(&more))?;
+            }
+            if left_out == 0 || !(LEAF_FRAMES..LEAF_FRAMES + left_out).contains(&index) {
+                writeln!(out, "{}", frame_line(*frame, page))?;
+            }
+        }
+    }
+    let rest = profile.stacks_total.saturating_sub(count as u64);
+    if rest > 0 && !profile.stacks.is_empty() {
+        let more = format!("… {} more stacks (--top N shows N)", grouped(rest));
+        writeln!(out, "\n{}", page.dim(&more))?;
+    }
+    Ok(())
+}
+
+fn heading(profile: &Profile, stack: &Stack) -> String {
+    let whole = profile.totals.space(profile.kind).estimate.value;
+    let space = &stack.quantities.space(profile.kind).estimate;
+    let samples = if space.samples == 1 { "sample" } else { "samples" };
+    let pid = if stack.pid == 0 { String::new() } else { format!(", pid {}", stack.pid) };
+    format!(
+        "{} {} {} ({}), {} {samples}{pid}",
+        human_bytes(space.value),
+        plus_minus(space),
+        bytes_of(profile.kind),
+        share(space.value, whole),
+        grouped(space.samples)
+    )
+}
+
+fn frame_line(frame: Frame, page: Page) -> String {
+    let place = frame.place();
+    let place = name::shown(&place);
+    let function = name::shown(&frame.line.function);
+    let room = page.width - INDENT;
+    let place = layout::end(&place, room * 2 / 5);
+    let function = layout::middle(&function, room - 2 - layout::columns(&place));
+    format!("{}{function}  {}", " ".repeat(INDENT), page.dim(&place))
+}

@@ -1,0 +1,60 @@
+use super::super::fixture;
+use super::*;
+
+fn text(profile: &Profile, width: usize, color: bool) -> String {
+    let format = Text { width, color, rows: 20, stacks: 5 };
+    String::from_utf8(fixture::encoded(&format, profile)).unwrap()
+}
+
+#[test]
+fn golden() {
+    fixture::golden("alloc.80.txt", text(&fixture::profile(Kind::Alloc), 80, false));
+    fixture::golden("live.60.txt", text(&fixture::profile(Kind::Live), 60, false));
+    fixture::golden("alloc.120.txt", text(&fixture::profile(Kind::Alloc), 120, false));
+}
+
+#[test]
+fn nothing_exceeds_the_width_nor_controls_the_terminal() {
+    for profile in [fixture::profile(Kind::Live), fixture::hostile(), fixture::empty()] {
+        for width in [0, 60, 71, 72, 80, 133] {
+            let text = text(&profile, width, false);
+            assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
+            for line in text.lines() {
+                assert!(layout::columns(line) <= width.max(60), "{width}: {line}");
+                assert_eq!(line, line.trim_end(), "{width}");
+            }
+        }
+    }
+}
+
+#[test]
+fn emphasis_only_adds_escape_sequences() {
+    let profile = fixture::profile(Kind::Alloc);
+    let colored = text(&profile, 80, true);
+    let plain: String =
+        colored.replace("\x1b[1m", "").replace("\x1b[2m", "").replace("\x1b[0m", "");
+    let trimmed = |text: &str| text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
+    assert_ne!(colored, plain);
+    assert_eq!(trimmed(&plain), trimmed(&text(&profile, 80, false)));
+}
+
+#[test]
+fn allocator_entries_own_nothing() {
+    let text = text(&fixture::profile(Kind::Alloc), 120, false);
+    let table = text.split("\n\n").nth(1).unwrap();
+    assert!(!table.contains("malloc ") && !table.contains("operator new"), "{table}");
+    // Recursion counts once: parse_value twice in a stack of 640 samples, once in one of 22.
+    let parse = table.lines().find(|line| line.contains("parse_value")).unwrap();
+    assert!(parse.contains(" 662 "), "{parse}");
+}
+
+#[test]
+fn rows_and_stacks_are_limited() {
+    let profile = fixture::profile(Kind::Alloc);
+    let format = Text { width: 80, color: false, rows: 2, stacks: 1 };
+    let text = String::from_utf8(fixture::encoded(&format, &profile)).unwrap();
+    assert!(text.contains("more functions") && text.contains("4 more stacks"), "{text}");
+    let format = Text { rows: 0, stacks: 0, ..format };
+    let text = String::from_utf8(fixture::encoded(&format, &profile)).unwrap();
+    assert_eq!(text.lines().count(), 7, "{text}");
+}
