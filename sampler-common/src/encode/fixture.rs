@@ -129,7 +129,7 @@ fn profile_of(
         duration_ns: 12_345_678_901,
         interval_bytes: INTERVAL_BYTES,
         totals,
-        exact: Exact { alloc_objects: 8_512_345, alloc_space: 1_305_670_912 },
+        exact: Exact { alloc_objects: 2_012_345, alloc_space: 1_381_670_912 },
         samples: totals.alloc_space.moments.samples,
         lost: vec![],
         mappings,

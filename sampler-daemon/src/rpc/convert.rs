@@ -1,16 +1,18 @@
 //! Between the protocol's profile and [`sampler_common::profile::Profile`], both ways.
+//!
+//! What is made here is right by construction; what comes over the network is checked before anything
+//! indexes with it or calculates with it.
 
-use super::v1;
-use sampler_common::profile::Profile;
+mod from_wire;
+mod to_wire;
 
-/// The protocol's form of a profile.
-pub fn to_wire(profile: &Profile) -> v1::Profile {
-    let _ = profile;
-    todo!()
-}
+pub use from_wire::{from_wire, quantities_from_wire};
+pub use to_wire::{quantities_to_wire, to_wire};
 
-/// A profile from the protocol; what came over the network is checked (indices, numbers).
-pub fn from_wire(profile: v1::Profile) -> Result<Profile, String> {
-    let _ = profile;
-    todo!()
-}
+use sampler_common::estimate::Method;
+
+/// Names of the methods in the protocol.
+const METHODS: [(Method, &str); 1] = [(Method::Weighted, "weighted")];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! To the protocol.
+
+use super::METHODS;
+use crate::rpc::v1;
+use sampler_common::estimate::{Method, Moments};
+use sampler_common::profile::{Exact, Kind, Location, Lost, Profile, Quantities, Quantity, Stack};
+use std::collections::HashMap;
+
+/// The protocol's form of a profile.
+pub fn to_wire(profile: &Profile) -> v1::Profile {
+    let mut strings = Strings::default();
+    strings.index("");
+    let mappings = profile.mappings.iter().map(|mapping| v1::Mapping {
+        path: mapping.path.clone(),
+        build_id: mapping.build_id.clone(),
+    });
+    let locations = profile.locations.iter().map(|of| location(of, &mut strings)).collect();
+    let kind = match profile.kind {
+        Kind::Alloc => v1::Kind::Alloc,
+        Kind::Live => v1::Kind::Live,
+    };
+    v1::Profile {
+        kind: kind.into(),
+        confidence: profile.confidence.level(),
+        time_unix_ns: profile.time_unix_ns,
+        duration_ns: profile.duration_ns,
+        interval_bytes: profile.interval_bytes,
+        totals: Some(quantities_to_wire(&profile.totals)),
+        exact: Some(exact(profile.exact)),
+        samples: profile.samples,
+        lost: profile.lost.iter().map(lost).collect(),
+        strings: strings.strings.into_iter().map(str::to_owned).collect(),
+        mappings: mappings.collect(),
+        locations,
+        stacks: profile.stacks.iter().map(stack).collect(),
+        stacks_total: profile.stacks_total,
+        notes: profile.notes.clone(),
+    }
+}
+
+/// The protocol's form of four quantities.
+pub fn quantities_to_wire(of: &Quantities) -> v1::Quantities {
+    v1::Quantities {
+        alloc_objects: Some(quantity(&of.alloc_objects)),
+        alloc_space: Some(quantity(&of.alloc_space)),
+        inuse_objects: Some(quantity(&of.inuse_objects)),
+        inuse_space: Some(quantity(&of.inuse_space)),
+    }
+}
+
+/// The string table, each string once.
+#[derive(Default)]
+struct Strings<'a> {
+    strings: Vec<&'a str>,
+    indices: HashMap<&'a str, u32>,
+}
+
+impl<'a> Strings<'a> {
+    fn index(&mut self, text: &'a str) -> u32 {
+        *self.indices.entry(text).or_insert_with(|| {
+            self.strings.push(text);
+            self.strings.len() as u32 - 1
+        })
+    }
+}
+
+fn location<'a>(of: &'a Location, strings: &mut Strings<'a>) -> v1::Location {
+    let lines = of.lines.iter().map(|line| v1::Line {
+        function: strings.index(&line.function),
+        file: strings.index(&line.file),
+        line: line.line,
+    });
+    v1::Location { mapping: of.mapping, address: of.address, lines: lines.collect() }
+}
+
+fn stack(of: &Stack) -> v1::Stack {
+    v1::Stack {
+        pid: of.pid,
+        locations: of.locations.clone(),
+        quantities: Some(quantities_to_wire(&of.quantities)),
+    }
+}
+
+fn lost(of: &Lost) -> v1::Lost {
+    v1::Lost {
+        outcome: of.outcome.clone(),
+        samples: of.samples,
+        alloc_space: of.alloc_space.as_ref().map(quantity),
+        alloc_objects: of.alloc_objects.as_ref().map(quantity),
+    }
+}
+
+fn exact(of: Exact) -> v1::Exact {
+    v1::Exact { alloc_objects: of.alloc_objects, alloc_space: of.alloc_space }
+}
+
+fn quantity(Quantity { estimate, moments }: &Quantity) -> v1::Quantity {
+    v1::Quantity {
+        value: estimate.value,
+        low: estimate.low,
+        high: estimate.high,
+        method: method(estimate.method).to_owned(),
+        moments: Some(moments_to_wire(moments)),
+    }
+}
+
+fn method(of: Method) -> &'static str {
+    METHODS.iter().find(|(method, _)| *method == of).map_or("", |(_, name)| name)
+}
+
+fn moments_to_wire(of: &Moments) -> v1::Moments {
+    v1::Moments {
+        samples: of.samples,
+        sum: of.sum,
+        variance: of.variance,
+        largest: of.largest,
+        largest_inclusion: of.largest_inclusion,
+        own: of.own,
+    }
+}
