@@ -4,11 +4,11 @@
 //! the stack once, however often it recurs. A row's interval comes from the summed moments of its stacks.
 
 use super::allocator::is_entry;
-use super::{Frame, Page, layout, leaf_first, plus_minus, share};
-use crate::encode::name;
+use super::short::short;
+use super::{Frame, Page, layout, leaf_first, plus_minus, samples, share};
 use crate::estimate::{Estimate, Moments, weighted};
 use crate::profile::Profile;
-use crate::units::{human_bytes, human_count};
+use crate::units::human_bytes;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
@@ -46,17 +46,16 @@ pub(super) fn write(
     writeln!(out, "{}", page.bold(heading.trim_end()))?;
     for function in shown {
         let total = estimate(&function.total);
-        let own = if function.own.samples > 0 { estimate(&function.own).value } else { 0.0 };
-        let numbers = [
-            &human_bytes(own),
-            &share(own, whole),
-            &human_bytes(total.value),
-            &plus_minus(&total),
-            &human_count(total.samples as f64),
-        ];
-        let (shown_name, place) =
-            (name::shown(&function.frame.line.function), function.frame.place());
-        let line = widths.line(numbers.map(String::as_str), &shown_name, &name::shown(&place));
+        let (own, own_share) = if function.own.samples > 0 {
+            let own = estimate(&function.own).value;
+            (human_bytes(own), share(own, whole))
+        } else {
+            Default::default()
+        };
+        let (bytes, interval) = (human_bytes(total.value), plus_minus(&total));
+        let numbers = [&own, &own_share, &bytes, &interval, &samples(total.samples)];
+        let (name, place) = (function.frame.name(), function.frame.place());
+        let line = widths.line(numbers.map(String::as_str), &name, &place);
         writeln!(out, "{}", line.trim_end())?;
     }
     if shown.len() < functions.len() {
@@ -151,7 +150,7 @@ impl Widths {
         let longest = |text: &dyn Fn(&Function) -> usize| functions.iter().map(text).max();
         let place = longest(&|function| layout::columns(&function.frame.place()));
         let place = place.unwrap_or(0).max("file:line".len()).min(room * 2 / 5);
-        let name = longest(&|function| layout::columns(&function.frame.line.function));
+        let name = longest(&|function| layout::columns(&function.frame.name()));
         let name = name.unwrap_or(0).max("function".len());
         Widths { function: name.min(room - place - 2), place }
     }
@@ -167,7 +166,7 @@ impl Widths {
         ]
         .join(" ");
         line.push_str("  ");
-        line.push_str(&layout::left(&layout::middle(function, self.function), self.function));
+        line.push_str(&layout::left(&short(function, self.function), self.function));
         if self.place > 0 {
             line.push_str("  ");
             line.push_str(&layout::end(place, self.place));

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 /// Columns of the names on the left.
-const LABEL: usize = 11;
+const LABEL: usize = 10;
 /// Processes named in the title; more are counted.
 const PIDS: usize = 4;
 
@@ -57,34 +57,49 @@ fn title(profile: &Profile) -> String {
 /// Bytes with their interval written out, and objects.
 fn total(space: &Quantity, objects: &Quantity) -> String {
     let bytes = &space.estimate;
-    let objects = &objects.estimate;
-    let count = format!("{} {}", human_count(objects.value), plus_minus(objects));
-    format!(
-        "{} {} ({} … {}) in {} objects",
+    let line = format!(
+        "{} {} ({}) {} objects {}",
         layout::right(&human_bytes(bytes.value), 8),
         layout::right(&plus_minus(bytes), 5),
-        human_bytes(bytes.low),
-        human_bytes(bytes.high),
-        count.trim_end(),
-    )
+        between(&human_bytes(bytes.low), &human_bytes(bytes.high)),
+        human_count(objects.estimate.value),
+        plus_minus(&objects.estimate),
+    );
+    line.trim_end().to_owned()
+}
+
+/// `57.4 … 75.7 MiB`; both units where they differ.
+fn between(low: &str, high: &str) -> String {
+    let (number, unit) = low.split_once(' ').unwrap_or((low, ""));
+    let low = if high.ends_with(&format!(" {unit}")) { number } else { low };
+    format!("{low} … {high}")
 }
 
 fn exact(profile: &Profile) -> String {
     format!(
-        "{}       allocated in {} objects",
+        "{} in {} allocations, all counted",
         layout::right(&human_bytes(profile.exact.alloc_space as f64), 8),
         grouped(profile.exact.alloc_objects)
     )
 }
 
 fn sampled(profile: &Profile) -> String {
-    let percent = format!("{}", profile.confidence.level() * 100.0);
+    let held = match profile.kind {
+        Kind::Alloc => String::new(),
+        Kind::Live => format!(" ({} held)", grouped(profile.totals.inuse_space.moments.samples)),
+    };
     format!(
-        "{} samples in {}, one per {}; ± at {percent:.7}% confidence",
+        "{} samples{held} in {}, one per {}, ± at {}%",
         grouped(profile.samples),
         human_duration(Duration::from_nanos(profile.duration_ns)),
         human_bytes(profile.interval_bytes as f64),
+        percent(profile.confidence.level()),
     )
+}
+
+/// `95`, `99.9`, `99.99999`: what nine digits leave of a level.
+fn percent(level: f64) -> f64 {
+    (level * 1e9).round() / 1e7
 }
 
 fn lost_samples(lost: &Lost) -> String {

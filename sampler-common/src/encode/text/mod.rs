@@ -8,11 +8,14 @@ mod allocator;
 mod functions;
 mod header;
 mod layout;
+mod short;
 mod stacks;
 
-use super::Encode;
+use super::{Encode, name};
 use crate::estimate::Estimate;
 use crate::profile::{Kind, Line, Profile, Stack};
+use crate::units::{grouped, human_count};
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 /// Writes the table.
@@ -81,14 +84,35 @@ struct Frame<'a> {
     module: &'a str,
 }
 
-impl Frame<'_> {
-    /// `file.c:12` without directories; the module where the source is unknown.
+impl<'a> Frame<'a> {
+    /// The function; of `path+0xoffset` the path without directories.
+    fn name(self) -> Cow<'a, str> {
+        let function = &self.line.function;
+        if !self.is_offset() {
+            return name::shown(function);
+        }
+        let base = base_name(self.module);
+        name::shown(&function[self.module.rfind(base).unwrap_or(0)..])
+    }
+
+    /// `file.c:12` without directories; the module where the source is unknown and the name does not
+    /// say it already.
     fn place(self) -> String {
-        match (self.line.file.as_str(), self.line.line) {
+        let place = match (self.line.file.as_str(), self.line.line) {
+            ("", _) if self.is_offset() || self.line.function == self.module => {
+                return String::new();
+            }
             ("", _) => base_name(self.module).to_owned(),
             (file, 0) => base_name(file).to_owned(),
             (file, line) => format!("{}:{line}", base_name(file)),
-        }
+        };
+        if place.is_empty() { place } else { name::shown(&place).into_owned() }
+    }
+
+    /// Whether no symbol covers it: the name is `path+0xoffset`.
+    fn is_offset(self) -> bool {
+        let rest = self.line.function.strip_prefix(self.module);
+        rest.is_some_and(|rest| rest.starts_with("+0x"))
     }
 }
 
@@ -124,6 +148,11 @@ fn share(part: f64, whole: f64) -> String {
         p if p >= 99.95 => "100%".to_owned(),
         p => format!("{p:.1}%"),
     }
+}
+
+/// A count in seven columns: whole while it fits.
+fn samples(count: u64) -> String {
+    if count < 1_000_000 { grouped(count) } else { human_count(count as f64) }
 }
 
 /// What the bytes of a kind are called in a sentence.

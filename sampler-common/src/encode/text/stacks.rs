@@ -1,7 +1,8 @@
 //! The largest stacks, leaf first.
 
+use super::short::short;
 use super::{Frame, Page, bytes_of, layout, leaf_first, plus_minus, share};
-use crate::encode::{NO_STACK, name};
+use crate::encode::NO_STACK;
 use crate::profile::{Profile, Stack};
 use crate::units::{grouped, human_bytes};
 use std::io::{self, Write};
@@ -62,11 +63,10 @@ fn heading(profile: &Profile, stack: &Stack) -> String {
 }
 
 fn frame_line(frame: Frame, page: Page) -> String {
-    let place = frame.place();
-    let place = name::shown(&place);
-    let function = name::shown(&frame.line.function);
+    let (function, place) = (frame.name(), frame.place());
     let room = page.width - INDENT;
     let place = layout::end(&place, room * 2 / 5);
-    let function = layout::middle(&function, room - 2 - layout::columns(&place));
-    format!("{}{function}  {}", " ".repeat(INDENT), page.dim(&place))
+    let function = short(&function, room - 2 - layout::columns(&place)).into_owned();
+    let line = format!("{}{function}  {}", " ".repeat(INDENT), page.dim(&place));
+    line.trim_end().to_owned()
 }

@@ -56,5 +56,5 @@ fn rows_and_stacks_are_limited() {
     assert!(text.contains("more functions") && text.contains("4 more stacks"), "{text}");
     let format = Text { rows: 0, stacks: 0, ..format };
     let text = String::from_utf8(fixture::encoded(&format, &profile)).unwrap();
-    assert_eq!(text.lines().count(), 7, "{text}");
+    assert!(!text.contains("\n\n") && text.contains("sampled"), "{text}");
 }
