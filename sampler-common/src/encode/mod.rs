@@ -6,7 +6,7 @@
 mod fixture;
 pub mod folded;
 pub mod json;
-mod name;
+pub mod name;
 pub mod pprof;
 pub mod text;
 

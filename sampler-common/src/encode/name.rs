@@ -33,12 +33,12 @@ fn replaced(
 }
 
 /// A frame of the folded format: `;` parts frames there and becomes `:`; what breaks a line becomes a space.
-pub(super) fn folded(name: &str) -> Cow<'_, str> {
+pub fn folded(name: &str) -> Cow<'_, str> {
     replaced(name, |c| c == ';' || breaks_line(c), |c| if c == ';' { ':' } else { ' ' })
 }
 
 /// A name on a terminal: one line, no control over it.
-pub(super) fn shown(name: &str) -> Cow<'_, str> {
+pub fn shown(name: &str) -> Cow<'_, str> {
     replaced(name, |c| breaks_line(c) || invisible(c), |c| if invisible(c) { '?' } else { ' ' })
 }
 

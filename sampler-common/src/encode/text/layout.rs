@@ -18,17 +18,17 @@ fn columns_of(c: char) -> usize {
 }
 
 /// Columns of a text.
-pub(super) fn columns(text: &str) -> usize {
+pub fn columns(text: &str) -> usize {
     text.chars().map(columns_of).sum()
 }
 
 /// Padded with blanks on the right to `width` columns.
-pub(super) fn left(text: &str, width: usize) -> String {
+pub fn left(text: &str, width: usize) -> String {
     format!("{text}{}", " ".repeat(width.saturating_sub(columns(text))))
 }
 
 /// Padded with blanks on the left to `width` columns.
-pub(super) fn right(text: &str, width: usize) -> String {
+pub fn right(text: &str, width: usize) -> String {
     format!("{}{text}", " ".repeat(width.saturating_sub(columns(text))))
 }
 
@@ -53,7 +53,7 @@ fn tail(text: &str, width: usize) -> &str {
 }
 
 /// Shortened in the middle to `width` columns: both ends of a long name tell what it is.
-pub(super) fn middle(text: &str, width: usize) -> String {
+pub fn middle(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
     }
@@ -63,7 +63,7 @@ pub(super) fn middle(text: &str, width: usize) -> String {
 }
 
 /// Shortened at the front to `width` columns: of a place in a file the end matters.
-pub(super) fn end(text: &str, width: usize) -> String {
+pub fn end(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
     }
@@ -71,7 +71,7 @@ pub(super) fn end(text: &str, width: usize) -> String {
 }
 
 /// Lines of at most `width` columns, broken at blanks; a longer word is shortened in the middle.
-pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
         let word = middle(word, width);

@@ -7,7 +7,7 @@
 mod allocator;
 mod functions;
 mod header;
-mod layout;
+pub mod layout;
 mod short;
 mod stacks;
 
@@ -130,7 +130,7 @@ fn leaf_first<'a>(profile: &'a Profile, stack: &'a Stack) -> impl Iterator<Item 
 }
 
 /// `±12%`: the larger distance to an end of the interval. Beyond 999 % the number says nothing more.
-fn plus_minus(estimate: &Estimate) -> String {
+pub fn plus_minus(estimate: &Estimate) -> String {
     let half = (estimate.high - estimate.value).max(estimate.value - estimate.low);
     let percent = 100.0 * half / estimate.value;
     match percent {

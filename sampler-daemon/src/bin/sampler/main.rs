@@ -1,1 +1,43 @@
-fn main() {}
+//! `sampler`, the command line of samplerd. It knows the gRPC API and nothing else.
+
+mod args;
+mod connect;
+mod output;
+mod page;
+mod profile;
+mod ps;
+mod set;
+mod status;
+mod watch;
+
+use args::{Args, Verb};
+use std::process::ExitCode;
+
+/// Linked in, so that this program never meets the probes that it asks about.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    match run(Args::from_command_line()) {
+        Ok(()) => ExitCode::SUCCESS,
+        // The reader has seen enough (`sampler … | head`).
+        Err(error) if error.is::<output::Closed>() => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sampler: {}", output::one_line(&format!("{error:#}")));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn run(args: Args) -> anyhow::Result<()> {
+    let address = connect::address(args.connect)?;
+    let json = args.json;
+    match args.verb {
+        Verb::Status => status::run(&address, json).await,
+        Verb::Ps => ps::run(&address, json).await,
+        Verb::Profile(verb) => profile::run(&address, verb, json).await,
+        Verb::Watch(verb) => watch::run(&address, verb, json).await,
+        Verb::Set(verb) => set::run(&address, verb, json).await,
+    }
+}

@@ -1,0 +1,178 @@
+//! The command line: every value is parsed here, once, into a type that cannot be wrong.
+
+use crate::connect::Address;
+use clap::error::ErrorKind;
+use clap::{Args as Group, CommandFactory, Parser, Subcommand, ValueEnum};
+use sampler_common::estimate::Confidence;
+use sampler_common::profile::Kind;
+use sampler_common::units::{parse_duration, parse_interval};
+use sampler_daemon::rpc::v1;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Shortest time between profiles that samplerd accepts.
+const MIN_PERIOD: Duration = Duration::from_millis(100);
+
+/// Shows which code allocates the memory of running processes, and which of it is still held.
+#[derive(Parser)]
+#[command(version, max_term_width = 100)]
+pub(crate) struct Args {
+    /// Where samplerd listens: unix:PATH or tcp:127.0.0.1:PORT [default: $SAMPLER_CONNECT, then
+    /// unix:/run/sampler/samplerd.sock]
+    #[arg(long, value_name = "ADDRESS", global = true)]
+    pub(crate) connect: Option<Address>,
+    /// Print json instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// What samplerd does, where its probes are, and what it lost
+    Status,
+    /// The processes that are or were profiled
+    Ps,
+    /// One profile
+    Profile(ProfileVerb),
+    /// A profile every period, until interrupted
+    Watch(WatchVerb),
+    /// Change the sampling interval, from the next allocation on
+    Set(SetVerb),
+}
+
+/// Which profile is asked for.
+#[derive(Group)]
+pub(crate) struct Filter {
+    /// Only this process; may be repeated [default: all]
+    #[arg(long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) pids: Vec<u32>,
+    /// alloc: allocated since attach; live: still held
+    #[arg(long, value_enum, default_value = "alloc")]
+    pub(crate) kind: KindName,
+    /// Confidence of every interval, between 0 and 1
+    #[arg(long, value_name = "LEVEL", default_value = "0.95", value_parser = confidence)]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) confidence: Confidence,
+    /// Keep the N largest stacks; in text, N functions and N stacks
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) top: Option<u32>,
+}
+
+impl Filter {
+    /// The request, for all stacks or the top ones.
+    pub(crate) fn request(&self, top: Option<u32>) -> v1::GetProfileRequest {
+        let kind = match self.kind.into() {
+            Kind::Alloc => v1::Kind::Alloc,
+            Kind::Live => v1::Kind::Live,
+        };
+        v1::GetProfileRequest {
+            kind: kind.into(),
+            pids: self.pids.clone(),
+            confidence: self.confidence.level(),
+            top: top.unwrap_or(0),
+        }
+    }
+}
+
+#[derive(Group)]
+pub(crate) struct ProfileVerb {
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+    /// Output format [default: text]
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<Format>,
+    /// Write to this file, whole or not at all
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Group)]
+pub(crate) struct WatchVerb {
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+    /// Time between profiles, at least 100ms
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = period)]
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) period: Duration,
+    /// Stop after N profiles
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+}
+
+#[derive(Group)]
+pub(crate) struct SetVerb {
+    /// Mean bytes between samples: 512KiB, 1MiB, 4096; 1 to 4GiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_interval, allow_hyphen_values = true)]
+    pub(crate) interval: u64,
+    /// Only this process; may be repeated [default: all]
+    #[arg(long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) pids: Vec<u32>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum KindName {
+    Alloc,
+    Live,
+}
+
+impl From<KindName> for Kind {
+    fn from(name: KindName) -> Kind {
+        match name {
+            KindName::Alloc => Kind::Alloc,
+            KindName::Live => Kind::Live,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// A table for people
+    Text,
+    /// root;…;leaf BYTES, for flame graphs
+    Folded,
+    /// gzipped profile.proto, for go tool pprof
+    Pprof,
+    /// Everything, with moments
+    Json,
+}
+
+impl ProfileVerb {
+    /// The format asked for; `--json` is short for `--format json`.
+    pub(crate) fn format(&self, json: bool) -> Format {
+        match self.format {
+            None if json => Format::Json,
+            None => Format::Text,
+            Some(format) => format,
+        }
+    }
+}
+
+impl Args {
+    /// The command line of this process; prints what is wrong with it and exits with 2.
+    pub(crate) fn from_command_line() -> Args {
+        let args = Args::parse();
+        if let Verb::Profile(verb) = &args.verb
+            && args.json
+            && verb.format(true) != Format::Json
+        {
+            let message = "--json and --format name different formats (give one of them)";
+            Args::command().error(ErrorKind::ArgumentConflict, message).exit();
+        }
+        args
+    }
+}
+
+fn confidence(text: &str) -> Result<Confidence, String> {
+    let level = text.parse().map_err(|_| "not a number between 0 and 1 (try 0.95)")?;
+    Confidence::new(level).map_err(|error| error.to_string())
+}
+
+fn period(text: &str) -> Result<Duration, String> {
+    let period = parse_duration(text).map_err(|error| error.to_string())?;
+    if period < MIN_PERIOD {
+        return Err(format!("period {text} is shorter than 100ms (try 1s)"));
+    }
+    Ok(period)
+}

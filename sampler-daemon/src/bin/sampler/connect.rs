@@ -1,0 +1,157 @@
+//! From an address to a client, and from a failure to a line that says what to do.
+
+use anyhow::{Result, anyhow, bail};
+use hyper_util::rt::TokioIo;
+use sampler_daemon::rpc::v1::sampler_client::SamplerClient;
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+
+const DEFAULT: &str = "unix:/run/sampler/samplerd.sock";
+const VARIABLE: &str = "SAMPLER_CONNECT";
+/// A listener that accepts but never answers is given up after about twice this.
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Where samplerd listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Address {
+    /// A Unix socket.
+    Unix(PathBuf),
+    /// `HOST:PORT`.
+    Tcp(String),
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Address, String> {
+        match text.split_once(':') {
+            Some(("unix", path)) if !path.is_empty() => Ok(Address::Unix(path.into())),
+            Some(("tcp", place)) => match place.rsplit_once(':') {
+                Some((host, port))
+                    if !host.is_empty() && port.parse::<u16>().is_ok_and(|p| p > 0) =>
+                {
+                    Ok(Address::Tcp(place.to_owned()))
+                }
+                _ => Err("tcp needs a host and a port (try tcp:127.0.0.1:7070)".to_owned()),
+            },
+            _ => Err("neither unix:PATH nor tcp:127.0.0.1:PORT".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+            Address::Tcp(place) => write!(f, "tcp:{place}"),
+        }
+    }
+}
+
+/// The address given, else the environment's, else the default one.
+pub(crate) fn address(given: Option<Address>) -> Result<Address> {
+    if let Some(address) = given {
+        return Ok(address);
+    }
+    let text = std::env::var_os(VARIABLE).unwrap_or_else(|| DEFAULT.into());
+    let text = text.to_string_lossy();
+    text.parse().map_err(|error| anyhow!("{VARIABLE} is {text:?}: {error}"))
+}
+
+/// A client of the samplerd that listens at `address`.
+pub(crate) async fn client(address: &Address) -> Result<SamplerClient<Channel>> {
+    let channel = match address {
+        Address::Unix(path) => channel(UnixStream::connect(path).await, address).await,
+        Address::Tcp(place) => channel(TcpStream::connect(place).await, address).await,
+    }?;
+    // A profile of many stacks is as large as it is.
+    Ok(SamplerClient::new(channel).max_decoding_message_size(usize::MAX))
+}
+
+/// Connecting comes first, by ourselves: its error is the one that people can act on.
+async fn channel<S>(connected: io::Result<S>, address: &Address) -> Result<Channel>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let mut stream = Some(connected.map_err(|error| refused(address, &error))?);
+    let connector = tower::service_fn(move |_| {
+        // There is one stream: after a broken connection the command ends.
+        let stream = stream.take().map(TokioIo::new);
+        async move { stream.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected)) }
+    });
+    // The address is already behind us; HTTP only wants some name.
+    let endpoint = Endpoint::from_static("http://samplerd")
+        .http2_keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_INTERVAL)
+        .keep_alive_while_idle(true);
+    let channel = endpoint.connect_with_connector(connector).await;
+    channel.map_err(|error| broken(address, &error))
+}
+
+fn refused(address: &Address, error: &io::Error) -> anyhow::Error {
+    let reason = match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            "no samplerd listens there (start: samplerd --pid PID, or give --connect)".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => {
+            "permission denied (run as the user of samplerd, usually root)".to_owned()
+        }
+        _ => format!("{} (give --connect)", crate::output::reason(error)),
+    };
+    anyhow!("connect {address}: {reason}")
+}
+
+fn broken(address: &Address, error: &dyn Error) -> anyhow::Error {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    anyhow!("connection to {address} broke: {innermost} (is it samplerd that listens there?)")
+}
+
+/// What a failed call says: the daemon's own words, unless it was the connection that failed.
+pub(crate) fn failed(address: &Address, status: &Status) -> anyhow::Error {
+    if let Some(source) = status.source() {
+        return broken(address, source);
+    }
+    match (status.code(), status.message()) {
+        (Code::Unimplemented, _) => {
+            anyhow!("what listens at {address} is no samplerd, or one of another version")
+        }
+        (code, "") => anyhow!("{address}: {code}"),
+        (_, message) => anyhow!("{message}"),
+    }
+}
+
+/// As [`failed`], for a message that makes no sense.
+pub(crate) fn check<T>(address: &Address, answer: Result<T, String>) -> Result<T> {
+    match answer {
+        Ok(answer) => Ok(answer),
+        Err(error) => bail!("samplerd at {address} sent a profile that makes no sense: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        for text in ["unix:/run/x.sock", "unix:x", "tcp:127.0.0.1:1", "tcp:[::1]:65535"] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+        }
+        for text in
+            ["", "unix:", "/run/x.sock", "tcp:1234", "tcp::1", "tcp:h:0", "tcp:h:65536", "http:x"]
+        {
+            assert!(text.parse::<Address>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! `sampler status`: what samplerd does, where its probes are, and what it lost.
+
+mod text;
+
+use crate::connect::{self, Address};
+use crate::{output, page};
+use anyhow::Result;
+use sampler_daemon::rpc::v1::{Probe, ProcessInterval, StatusRequest, StatusResponse};
+use serde_json::{Map, Value, json};
+
+pub(crate) async fn run(address: &Address, json: bool) -> Result<()> {
+    let mut client = connect::client(address).await?;
+    let answer = client.status(StatusRequest {}).await;
+    let status = answer.map_err(|status| connect::failed(address, &status))?.into_inner();
+    let contents =
+        if json { format!("{}\n", object(&status)) } else { text::table(&status, page::width()) };
+    output::print(contents.as_bytes())
+}
+
+/// The json form; its keys are stable.
+fn object(status: &StatusResponse) -> Value {
+    let outcomes: Map<String, Value> =
+        status.outcomes.iter().map(|of| (of.name.clone(), of.count.into())).collect();
+    let tables: Map<String, Value> = status
+        .tables
+        .iter()
+        .map(|of| (of.name.clone(), json!({ "used": of.used, "bound": of.bound })))
+        .collect();
+    json!({
+        "version": status.version,
+        "pid": status.pid,
+        "uptime_ns": status.uptime_ns,
+        "probe_engine": status.probe_engine,
+        "unwind": status.unwind,
+        "snapshot_bytes": status.snapshot_bytes,
+        "ring_bytes": status.ring_bytes,
+        "live_tracking": status.live_tracking,
+        "max_live": status.max_live,
+        "live_samples": status.live_samples,
+        "outcomes": outcomes,
+        "intervals": intervals(&status.intervals),
+        "probes": status.probes.iter().map(probe).collect::<Vec<_>>(),
+        "tables": tables,
+        "blind": status.blind,
+    })
+}
+
+/// Intervals as json has them.
+pub(crate) fn intervals(of: &[ProcessInterval]) -> Value {
+    let each = of.iter();
+    each.map(|of| json!({ "pid": of.pid, "interval_bytes": of.interval_bytes })).collect()
+}
+
+fn probe(probe: &Probe) -> Value {
+    json!({
+        "path": probe.path,
+        "build_id": probe.build_id,
+        "symbols": probe.symbols,
+        "role": probe.role,
+        "function_offset": probe.function_offset,
+        "displacement": probe.displacement,
+        "instruction": probe.instruction,
+        "emulated": probe.emulated,
+        "reason": probe.reason,
+        "pids": probe.pids,
+    })
+}

@@ -1,0 +1,188 @@
+//! The status as people read it.
+
+use sampler_common::encode::name::shown;
+use sampler_common::encode::text::layout::{end, left, middle, right, wrapped};
+use sampler_common::units::{exact_bytes, grouped, human_bytes, human_duration};
+use sampler_daemon::rpc::v1::{Probe, StatusResponse};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const LABEL: usize = 10;
+/// Columns of a probe's symbol, displacement and mode.
+const SYMBOL: usize = 24;
+const DISPLACEMENT: usize = 5;
+const MODE: usize = "single-stepped".len();
+const MIN_WIDTH: usize = 60;
+
+/// The whole status, at most `width` columns (60 at least).
+pub(super) fn table(status: &StatusResponse, width: usize) -> String {
+    let mut page = Page { width: width.max(MIN_WIDTH), out: String::new() };
+    page.line(&format!(
+        "samplerd {}, pid {}, up {}",
+        shown(&status.version),
+        status.pid,
+        human_duration(Duration::from_nanos(status.uptime_ns))
+    ));
+    page.paragraph("engine", &engine(status));
+    page.paragraph("live set", &live_set(status));
+    page.paragraph("ring", &human_bytes(status.ring_bytes as f64));
+    page.paragraph("interval", &intervals(status));
+    let tables = status
+        .tables
+        .iter()
+        .map(|of| format!("{} {} of {}", shown(&of.name), grouped(of.used), grouped(of.bound)));
+    page.paragraph("tables", &tables.collect::<Vec<_>>().join(", "));
+    for blind in &status.blind {
+        page.paragraph("blind", &shown(blind));
+    }
+    page.outcomes(status);
+    page.probes(&status.probes);
+    page.out
+}
+
+fn engine(status: &StatusResponse) -> String {
+    let snapshots = match status.unwind.as_str() {
+        "dwarf" => format!(" from {} snapshots", human_bytes(f64::from(status.snapshot_bytes))),
+        _ => String::new(),
+    };
+    format!(
+        "{} probes, {} unwinding{snapshots}",
+        shown(&status.probe_engine),
+        shown(&status.unwind)
+    )
+}
+
+fn live_set(status: &StatusResponse) -> String {
+    if !status.live_tracking {
+        return "off: frees are not probed (--no-live)".to_owned();
+    }
+    format!(
+        "{} of {} sampled blocks (--max-live)",
+        grouped(status.live_samples),
+        grouped(status.max_live)
+    )
+}
+
+/// Processes by interval: most often it is one for all.
+fn intervals(status: &StatusResponse) -> String {
+    let mut by_interval: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    for of in &status.intervals {
+        by_interval.entry(of.interval_bytes).or_default().push(of.pid.to_string());
+    }
+    let each = by_interval.iter();
+    let each =
+        each.map(|(bytes, pids)| format!("{} for pid {}", exact_bytes(*bytes), pids.join(" ")));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+struct Page {
+    width: usize,
+    out: String,
+}
+
+impl Page {
+    fn line(&mut self, text: &str) {
+        self.out.push_str(middle(text, self.width).trim_end());
+        self.out.push('\n');
+    }
+
+    /// A label and its text, wrapped under itself; nothing without text.
+    fn paragraph(&mut self, label: &str, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        for (index, line) in wrapped(text, self.width - LABEL).iter().enumerate() {
+            let label = if index == 0 { label } else { "" };
+            self.line(&format!("{}{line}", left(label, LABEL)));
+        }
+    }
+
+    fn outcomes(&mut self, status: &StatusResponse) {
+        let (counted, never): (Vec<_>, Vec<_>) =
+            status.outcomes.iter().partition(|outcome| outcome.count > 0);
+        if status.outcomes.is_empty() {
+            return;
+        }
+        self.line("");
+        self.line("outcomes");
+        for of in counted {
+            self.line(&format!("{}  {}", right(&grouped(of.count), 15), shown(&of.name)));
+        }
+        let never: Vec<_> = never.iter().map(|of| shown(&of.name)).collect();
+        for line in wrapped(&never.join(" "), self.width - 17).iter().enumerate() {
+            let (index, names) = line;
+            let count = if index == 0 && !names.is_empty() { "0" } else { "" };
+            self.line(&format!("{}  {names}", right(count, 15)));
+        }
+    }
+
+    fn probes(&mut self, probes: &[Probe]) {
+        let mut last = None;
+        for probe in probes {
+            let file = (&probe.path, &probe.build_id, &probe.pids);
+            if last != Some(file) {
+                self.line("");
+                let pids: Vec<_> = probe.pids.iter().map(u32::to_string).collect();
+                let pids = match pids.len() {
+                    0 => String::new(),
+                    1..=4 => format!(", pid {}", pids.join(" ")),
+                    n => format!(", {n} processes"),
+                };
+                let room = self.width - "probes in ".len() - pids.len();
+                self.line(&format!("probes in {}{pids}", end(&shown(&probe.path), room)));
+                last = Some(file);
+            }
+            self.probe(probe);
+        }
+    }
+
+    /// Where single-stepping could not be avoided the reason stands below; it is the slow kind.
+    fn probe(&mut self, probe: &Probe) {
+        let symbol = probe.symbols.first().map_or(probe.role.as_str(), String::as_str);
+        let mode = if probe.emulated { "emulated" } else { "single-stepped" };
+        let instruction = self.width - 2 - SYMBOL - DISPLACEMENT - MODE - 4;
+        self.line(&format!(
+            "  {} {} {}  {}",
+            left(&middle(&shown(symbol), SYMBOL), SYMBOL),
+            right(&format!("+{:#x}", probe.displacement), DISPLACEMENT),
+            left(mode, MODE),
+            end(&shown(&probe.instruction), instruction),
+        ));
+        if !probe.emulated && !probe.reason.is_empty() {
+            for line in wrapped(&shown(&probe.reason), self.width - 6) {
+                self.line(&format!("      {line}"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sampler_common::encode::text::layout::columns;
+
+    #[test]
+    fn an_empty_status_is_short_and_any_status_fits() {
+        assert!(table(&StatusResponse::default(), 80).lines().count() < 8);
+        let long = "wörd\u{1b}[2J ".repeat(40);
+        let status = StatusResponse {
+            version: long.clone(),
+            probe_engine: long.clone(),
+            blind: vec![long.clone()],
+            probes: vec![Probe {
+                path: long.clone(),
+                symbols: vec![long.clone()],
+                instruction: long.clone(),
+                reason: long.clone(),
+                pids: (0..99).collect(),
+                ..Probe::default()
+            }],
+            ..StatusResponse::default()
+        };
+        for width in [0, 60, 80] {
+            let text = table(&status, width);
+            assert!(text.lines().all(|line| columns(line) <= width.max(60)), "{text}");
+            assert!(!text.contains('\u{1b}'));
+        }
+    }
+}
