@@ -1,5 +1,7 @@
 //! The built `sampler` against a mock samplerd: every verb and format, and every mistake.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod mistakes;
 mod mock;
 mod output;
