@@ -96,6 +96,8 @@ fn gaps_between_sampled_bytes_are_geometric() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn the_offset_lies_in_the_request(random: u64, raw in 1..=HAZARD_CERTAIN, size: u64) {
         let rate = Rate::from_raw(raw);

@@ -56,7 +56,7 @@ fn halving_ends_at_the_largest_interval() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_charge_is_the_saturated_product(raw in size(), size in size()) {

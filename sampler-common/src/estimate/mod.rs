@@ -1,7 +1,7 @@
 //! Estimates: moments that add, and the one function that turns them into an interval.
 //!
 //! Rows (of a stack, a process, a size class, a window) carry [`Moments`]; rows add; only at the
-//! very end does [`weighted`] make an [`Estimate`] of summed moments. Bounds are never added.
+//! very end does [`weighted()`] make an [`Estimate`] of summed moments. Bounds are never added.
 
 pub mod confidence;
 mod gamma;

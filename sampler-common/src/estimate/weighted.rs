@@ -1,15 +1,17 @@
 //! The weighted estimator.
 //!
 //! Plainly: the estimate is the sum of what the samples stand for. The interval answers "which
-//! true totals could have given samples like these?". Downwards the samples bound it: they
-//! exist. Upwards there may be one more block like the most telling sample that was just missed.
+//! true totals could have given samples like these?". Downwards the samples bound it: they exist.
+//! Upwards, what is not certain is only what was missed, and there may be one more block missed
+//! like the most telling of the samples.
 //!
 //! # Derivation
 //!
 //! With y = Σw and v = Σw²(1−π) (see [`super::moments`]) the estimate behaves like a scaled
-//! Poisson count: never negative and skewed to the right, so the normal interval y ± z√v is wrong for few
-//! samples. M. P. Fay and E. J. Feuer, "Confidence intervals for directly standardized rates: a method
-//! based on the gamma distribution", Statistics in Medicine 16 (1997), give for weighted Poisson counts
+//! Poisson count: never negative and skewed to the right, so the normal interval y ± z√v is wrong
+//! for few samples. M. P. Fay and E. J. Feuer, "Confidence intervals for directly standardized
+//! rates: a method based on the gamma distribution", Statistics in Medicine 16 (1997), give for
+//! weighted Poisson counts
 //!
 //! ```text
 //! low  = gamma quantile of α/2     for mean y,       variance v
@@ -18,15 +20,28 @@
 //!
 //! with v = Σw² and w_m the largest weight; for equal weights it is Garwood's exact Poisson
 //! interval. Samples here are not Poisson but independent trials of probability π, of which large
-//! blocks are all but certain; so each w² carries its Horvitz–Thompson factor (1−π),
-//! and what could have been missed is w_m(1−π_m) with variance w_m²(1−π_m), m the sample
-//! with the largest w(1−π). As all π go to 1 the interval closes on the exact total. At small π it
-//! is Fay and Feuer's.
+//! blocks are all but certain. So each w² carries its Horvitz–Thompson factor (1−π), and
 //!
-//! Measured by `tests/coverage.rs`, which prints the table: at 95 % it covers 93.5 % to 99.5 % from
-//! 10 expected samples up, for blocks of one size and for mixed and heavy-tailed sizes.
-//! What it cannot know: sizes of which there is no sample at all. Counts of *objects* of mixed
-//! sizes therefore cover far less than asked for; per size class they hold.
+//! ```text
+//! low  = max(own, gamma quantile of α/2 for mean y, variance v)
+//! high = own + gamma quantile of 1 − α/2 for mean Σw(1−π) + w_m(1−π_m), variance v + w_m²(1−π_m)
+//! ```
+//!
+//! with own = Σx, the quantity of the samples themselves, and m the sample with the largest
+//! w(1−π) = w − x. The upper end is the gamma distribution of what was *missed*: for n blocks of one
+//! size their number is negative binomial with n + 1 successes, whose mean (n+1)(1−π)/π and variance
+//! (n+1)(1−π)/π² are the ones above. Taken of the whole y instead, as for Poisson counts, the
+//! tail is far too thin once some blocks are all but certain (2 MiB blocks at 512 KiB, asked
+//! for 99.99 %: missed 0.23 % of the time; this way below 0.01 %). A gamma variable may be a fraction
+//! of a block, blocks come whole: where the chance that one was missed, which is then close to the
+//! shape, exceeds α/2, the upper end has room for one.
+//!
+//! As all π go to 1 the interval closes on the exact total. At small π it is Fay and Feuer's.
+//!
+//! Measured by `tests/coverage.rs`, which prints the table, for blocks of one size and for mixed
+//! and heavy-tailed sizes: asked for 95 %, it covers 95.1 % to 99 % from 10 expected samples up, 97 %
+//! to 99.7 % at 5, and is at most 13 % wider than y ± z√v. What it cannot know: sizes of which there is no sample at all. Counts of
+//! *objects* of mixed sizes therefore cover far less than asked for; per size class they hold.
 
 use super::gamma::{Tail, quantile};
 use super::{Confidence, Estimate, Method, Moments};
@@ -66,15 +81,22 @@ fn bounds(moments: &Moments, tail: f64) -> (f64, f64) {
         return (value, value);
     }
     let low = quantile(value, moments.variance, tail, Tail::Lower).max(moments.own);
-    // w²(1−π) from w(1−π); where π is 1 there is nothing that was missed.
-    let missed = moments.largest;
-    let missed_variance = if missed > 0.0 && moments.largest_inclusion < 1.0 {
-        missed * missed / (1.0 - moments.largest_inclusion)
-    } else {
-        0.0
-    };
-    let high = quantile(value + missed, moments.variance + missed_variance, tail, Tail::Upper);
-    (low, high)
+    (low, moments.own + missed(moments, tail))
+}
+
+/// The upper end of what is there beyond the samples themselves.
+fn missed(moments: &Moments, tail: f64) -> f64 {
+    let (excess, inclusion) = (moments.largest, moments.largest_inclusion);
+    if !(excess > 0.0 && inclusion < 1.0) {
+        return moments.sum - moments.own;
+    }
+    let weight = excess / (1.0 - inclusion);
+    // Σw(1−π) = Σw − Σx; the difference may have lost what is left of the largest alone.
+    let mean = (moments.sum - moments.own).max(excess) + excess;
+    let variance = moments.variance + weight * excess;
+    let bound = quantile(mean, variance, tail, Tail::Upper);
+    let shape = mean / variance * mean;
+    if shape > tail { bound.max(weight * inclusion) } else { bound }
 }
 
 /// Bytes that go unseen with probability `tail`.

@@ -7,7 +7,7 @@
 //!
 //! # Why it is unbiased, also when handlers preempt each other
 //!
-//! The draw is geometric in raw units ([`super::draw`]), hence memoryless: given that a countdown
+//! The draw is geometric in raw units ([`mod@super::draw`]), hence memoryless: given that a countdown
 //! has not been crossed yet, what is left of it is distributed like a fresh draw, whatever was
 //! charged before. So before every trial, given all outcomes so far, one of two things holds:
 //!

@@ -4,6 +4,9 @@
 //! between samples each byte is sampled with probability p = 1/R, independently of all others, so s
 //! bytes hold no sample with probability (1 − p)^s = e^(−λs), λ = −ln(1 − p). λ is the hazard per
 //! byte; hazards add where probabilities multiply, hence the countdown in units of hazard.
+//!
+//! Source of the geometric form 1 − (1 − p)^s: "Randomized Allocation Sampling", design document of
+//! the .NET runtime. jemalloc's and tcmalloc's 1 − e^(−s/R) is its limit for large R.
 
 /// Hazard 1.0 in raw units: hazards are Q48 (16 integer bits above, sign included).
 pub const HAZARD_ONE: u64 = 1 << 48;

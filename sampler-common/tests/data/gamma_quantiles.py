@@ -27,7 +27,10 @@ def quantile(shape, p, upper):
     z = sqrt(2) * erfinv(2 * p - 1) * (-1 if upper else 1)
     cube = 1 - 1 / (9 * shape) + z / (3 * sqrt(shape))  # Wilson and Hilferty
     small = exp((log(p) + loggamma(shape + 1)) / shape)
-    ln_x = log(shape * cube**3) if cube > mpf("0.3") else log(small)
+    if shape >= 1:
+        ln_x = log(shape * cube**3) if cube > mpf("0.3") else log(small)
+    else:
+        ln_x = log(max(mpf(1), log(shape / p))) if upper else log(small)
     while True:  # Newton on the logarithm, concave in ln x: converges from everywhere
         x = exp(ln_x)
         reached = beyond(shape, x, upper)
@@ -38,7 +41,7 @@ def quantile(shape, p, upper):
 
 
 print("# shape, tail probability, lower quantile / mean, upper quantile / mean; by gamma_quantiles.py")
-for shape in "0.3 0.7 1 1.7 2 5 12.5 40 150 999 1001 5000 1e6 1e9 1e12".split():
+for shape in "1e-4 0.01 0.1 0.3 0.7 1 1.7 2 5 12.5 40 150 999 1001 5000 1e6 1e9 1e12".split():
     for p in "0.5 0.15 0.025 5e-4 5e-8 1e-10 5e-13".split():
         both = [mp.nstr(quantile(mpf(shape), mpf(p), upper), 17) for upper in (False, True)]
         print(shape, p, *both)

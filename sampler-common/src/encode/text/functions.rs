@@ -5,10 +5,10 @@
 
 use super::allocator::is_entry;
 use super::short::short;
-use super::{Frame, Page, layout, leaf_first, plus_minus, samples, share};
+use super::{Frame, Page, layout, leaf_first, plural, plus_minus, samples, share};
 use crate::estimate::{Estimate, Moments, weighted};
 use crate::profile::Profile;
-use crate::units::human_bytes;
+use crate::units::{grouped, human_bytes};
 use std::collections::HashMap;
 use std::io::{self, Write};
 
@@ -59,7 +59,9 @@ pub(super) fn write(
         writeln!(out, "{}", line.trim_end())?;
     }
     if shown.len() < functions.len() {
-        let more = format!("… {} more functions (--top N shows N)", functions.len() - shown.len());
+        let rest = (functions.len() - shown.len()) as u64;
+        let functions = plural(rest, "function");
+        let more = format!("… {} more {functions} (--top N shows N)", grouped(rest));
         writeln!(
             out,
             "{}{}",

@@ -1,6 +1,6 @@
 //! The lines above the tables: what the profile is about and its totals.
 
-use super::{Page, bytes_of, layout, plus_minus};
+use super::{Page, bytes_of, layout, plural, plus_minus};
 use crate::encode::name;
 use crate::profile::{Kind, Lost, Profile, Quantity};
 use crate::units::{grouped, human_bytes, human_count, human_duration};
@@ -107,7 +107,7 @@ fn lost_samples(lost: &Lost) -> String {
         let bytes = &space.estimate;
         format!(" ({} {})", human_bytes(bytes.value), plus_minus(bytes))
     });
-    let samples = if lost.samples == 1 { "sample" } else { "samples" };
+    let samples = plural(lost.samples, "sample");
     let outcome = name::shown(&lost.outcome);
     format!("{outcome} {} {samples}{}", grouped(lost.samples), known.unwrap_or_default())
 }

@@ -155,6 +155,11 @@ fn samples(count: u64) -> String {
     if count < 1_000_000 { grouped(count) } else { human_count(count as f64) }
 }
 
+/// `sample` of one, `samples` of any other number.
+fn plural(count: u64, noun: &str) -> String {
+    if count == 1 { noun.to_owned() } else { format!("{noun}s") }
+}
+
 /// What the bytes of a kind are called in a sentence.
 fn bytes_of(kind: Kind) -> &'static str {
     match kind {

@@ -1,7 +1,7 @@
 //! The largest stacks, leaf first.
 
 use super::short::short;
-use super::{Frame, Page, bytes_of, layout, leaf_first, plus_minus, share};
+use super::{Frame, Page, bytes_of, layout, leaf_first, plural, plus_minus, share};
 use crate::encode::NO_STACK;
 use crate::profile::{Profile, Stack};
 use crate::units::{grouped, human_bytes};
@@ -41,7 +41,7 @@ pub(super) fn write(
     }
     let rest = profile.stacks_total.saturating_sub(count as u64);
     if rest > 0 && !profile.stacks.is_empty() {
-        let more = format!("… {} more stacks (--top N shows N)", grouped(rest));
+        let more = format!("… {} more {} (--top N shows N)", grouped(rest), plural(rest, "stack"));
         writeln!(out, "\n{}", page.dim(&more))?;
     }
     Ok(())
@@ -50,7 +50,7 @@ pub(super) fn write(
 fn heading(profile: &Profile, stack: &Stack) -> String {
     let whole = profile.totals.space(profile.kind).estimate.value;
     let space = &stack.quantities.space(profile.kind).estimate;
-    let samples = if space.samples == 1 { "sample" } else { "samples" };
+    let samples = plural(space.samples, "sample");
     let pid = if stack.pid == 0 { String::new() } else { format!(", pid {}", stack.pid) };
     format!(
         "{} {} {} ({}), {} {samples}{pid}",

@@ -6,11 +6,43 @@ fn text(profile: &Profile, width: usize, color: bool) -> String {
     String::from_utf8(fixture::encoded(&format, profile)).unwrap()
 }
 
+/// Column of the functions' `±`: the one number here that the estimator makes, and not the fixture.
+const INTERVAL: std::ops::Range<usize> = 24..29;
+
+fn masked(text: &str) -> String {
+    let mut parts: Vec<String> = text.split("\n\n").map(str::to_owned).collect();
+    let mask = |line: &str| -> String {
+        let each = line.chars().enumerate();
+        each.map(|(at, c)| if INTERVAL.contains(&at) { '*' } else { c }).collect()
+    };
+    parts[1] = parts[1].lines().map(mask).collect::<Vec<_>>().join("\n");
+    parts.join("\n\n")
+}
+
 #[test]
 fn golden() {
-    fixture::golden("alloc.80.txt", text(&fixture::profile(Kind::Alloc), 80, false));
-    fixture::golden("live.60.txt", text(&fixture::profile(Kind::Live), 60, false));
-    fixture::golden("alloc.120.txt", text(&fixture::profile(Kind::Alloc), 120, false));
+    for (name, kind, width) in [
+        ("alloc.80.txt", Kind::Alloc, 80),
+        ("live.60.txt", Kind::Live, 60),
+        ("alloc.120.txt", Kind::Alloc, 120),
+    ] {
+        fixture::golden(name, masked(&text(&fixture::profile(kind), width, false)));
+    }
+}
+
+#[test]
+fn a_function_has_the_interval_of_its_summed_moments() {
+    let profile = fixture::profile(Kind::Alloc);
+    let text = text(&profile, 80, false);
+    let row = text.lines().find(|line| line.ends_with("main.cpp:31")).unwrap();
+    let mut sum = crate::estimate::Moments::default();
+    let under_main = profile.stacks.iter().filter(|stack| stack.locations.contains(&8));
+    under_main.for_each(|stack| sum.add(&stack.quantities.alloc_space.moments));
+    let interval = fixture::INTERVAL_BYTES as f64;
+    let estimate = crate::estimate::weighted(&sum, interval, profile.confidence);
+    let shown: String =
+        row.chars().enumerate().filter(|(at, _)| INTERVAL.contains(at)).map(|(_, c)| c).collect();
+    assert_eq!(shown.trim(), plus_minus(&estimate), "{row}");
 }
 
 #[test]

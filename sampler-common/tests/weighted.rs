@@ -1,0 +1,131 @@
+//! Laws of moments and intervals that hold for every input.
+
+use proptest::prelude::*;
+use sampler_common::estimate::{Confidence, Method, Moments, RowMoments, weighted};
+use sampler_common::sampling::Rate;
+
+/// Samples as the kernel may deliver them: any size, any raw rate.
+fn samples() -> impl Strategy<Value = Vec<(u64, Rate)>> {
+    let size = (0u32..64, any::<u64>()).prop_map(|(shift, size)| size >> shift);
+    let rate =
+        (0u32..64, any::<u64>()).prop_map(|(shift, raw)| Rate::from_raw((raw >> shift).max(1)));
+    proptest::collection::vec((size, rate), 0..20)
+}
+
+fn row(samples: &[(u64, Rate)]) -> RowMoments {
+    let mut row = RowMoments::default();
+    for (size, rate) in samples {
+        row.add_allocation(*size, *rate);
+        row.add_live(*size, *rate);
+    }
+    row
+}
+
+/// Equal up to the rounding of sums.
+fn close(a: &Moments, b: &Moments) -> bool {
+    let near = |a: f64, b: f64| (a - b).abs() <= 1e-12 * a.abs().max(b.abs());
+    a.samples == b.samples
+        && near(a.sum, b.sum)
+        && near(a.variance, b.variance)
+        && near(a.own, b.own)
+        && a.largest == b.largest
+        && a.largest_inclusion == b.largest_inclusion
+}
+
+fn confidence() -> impl Strategy<Value = Confidence> {
+    prop_oneof![
+        (0.01f64..0.999).prop_map(|level| Confidence::new(level).expect("between 0 and 1")),
+        (3i32..15).prop_map(|digits| Confidence::new(1.0 - 10f64.powi(-digits)).expect("between 0 and 1")),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn rows_add_in_any_order(a in samples(), b in samples(), c in samples()) {
+        let (mut left, mut right) = (row(&a), row(&c));
+        left.add(&row(&b));
+        left.add(&row(&c));
+        right.add(&row(&b));
+        right.add(&row(&a));
+        let at_once = row(&[a, b, c].concat());
+        for (left, right, once) in [
+            (&left.alloc_space, &right.alloc_space, &at_once.alloc_space),
+            (&left.inuse_objects, &right.inuse_objects, &at_once.inuse_objects),
+        ] {
+            prop_assert!(close(left, right) && close(left, once), "{left:?} {right:?} {once:?}");
+        }
+    }
+
+    #[test]
+    fn intervals_are_finite_and_in_order(
+        samples in samples(), confidence in confidence(), interval in 1.0f64..1e16,
+    ) {
+        let row = row(&samples);
+        for moments in [&row.alloc_space, &row.alloc_objects] {
+            let estimate = weighted(moments, interval, confidence);
+            prop_assert!(estimate.low.is_finite() && estimate.high.is_finite(), "{estimate:?}");
+            prop_assert!(0.0 <= estimate.low && estimate.low <= estimate.value, "{estimate:?}");
+            prop_assert!(estimate.value <= estimate.high, "{estimate:?}");
+            prop_assert!(estimate.low >= moments.own.min(moments.sum), "{estimate:?}");
+            prop_assert_eq!(estimate.value, moments.sum);
+            prop_assert_eq!((estimate.samples, estimate.method), (moments.samples, Method::Weighted));
+        }
+    }
+
+    #[test]
+    fn any_numbers_give_finite_intervals(
+        samples: u64, sum in 0.0f64..1e300, variance: f64, largest: f64, inclusion: f64, own: f64,
+        interval: f64, confidence in confidence(),
+    ) {
+        let moments = Moments { samples, sum, variance, largest, largest_inclusion: inclusion, own };
+        let estimate = weighted(&moments, interval, confidence);
+        prop_assert!(estimate.low.is_finite() && estimate.high.is_finite(), "{estimate:?}");
+        prop_assert!(estimate.low <= estimate.value && estimate.value <= estimate.high);
+    }
+
+    #[test]
+    fn more_confidence_is_wider(samples in samples(), a in confidence(), b in confidence()) {
+        let row = row(&samples);
+        let (less, more) = if a.level() < b.level() { (a, b) } else { (b, a) };
+        let narrow = weighted(&row.alloc_space, 4096.0, less);
+        let wide = weighted(&row.alloc_space, 4096.0, more);
+        prop_assert!(wide.low <= narrow.low * (1.0 + 1e-9), "{narrow:?} {wide:?}");
+        prop_assert!(wide.high >= narrow.high * (1.0 - 1e-9), "{narrow:?} {wide:?}");
+    }
+
+    #[test]
+    fn everything_sampled_is_exact(sizes in proptest::collection::vec(any::<u32>(), 0..20)) {
+        let samples: Vec<_> = sizes.iter().map(|size| (u64::from(*size), Rate::ALWAYS)).collect();
+        let row = row(&samples);
+        let bytes: f64 = sizes.iter().map(|size| f64::from(*size)).sum();
+        for (moments, truth) in [(&row.alloc_space, bytes), (&row.alloc_objects, sizes.len() as f64)] {
+            let estimate = weighted(moments, 1.0, Confidence::DEFAULT);
+            prop_assert_eq!((estimate.low, estimate.value, estimate.high), (truth, truth, truth));
+        }
+    }
+}
+
+#[test]
+fn no_sample_bounds_what_went_unseen() {
+    let estimate = weighted(&Moments::default(), 1000.0, Confidence::DEFAULT);
+    assert_eq!((estimate.value, estimate.low, estimate.samples), (0.0, 0.0, 0));
+    assert!((estimate.high - 1000.0 * 40f64.ln()).abs() < 1e-9);
+    // So many bytes go unseen with probability α/2 at most.
+    assert!((1.0f64 - 1.0 / 1000.0).powf(estimate.high) <= 0.025);
+    // A sampled malloc(0) says nothing about bytes either.
+    let mut moments = Moments::default();
+    moments.add_sample(0.0, 0.001);
+    assert_eq!(weighted(&moments, 1000.0, Confidence::DEFAULT).high, estimate.high);
+}
+
+/// One sample of a tiny block is a Poisson count of 1: Garwood's exact interval, 0.0253 to 5.572.
+#[test]
+fn one_sample_is_a_poisson_count_of_one() {
+    let mut moments = Moments::default();
+    moments.add_sample(1.0, 1e-9);
+    let estimate = weighted(&moments, 1e9, Confidence::DEFAULT);
+    assert!((estimate.low / 1e9 - 0.025318).abs() < 1e-5, "{estimate:?}");
+    assert!((estimate.high / 1e9 - 5.571643).abs() < 1e-5, "{estimate:?}");
+}

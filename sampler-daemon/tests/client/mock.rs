@@ -1,0 +1,278 @@
+//! A samplerd that always gives the same answers, on a Unix socket or a TCP port.
+
+use sampler_common::estimate::{Confidence, RowMoments};
+use sampler_common::profile::{
+    Exact, Kind, Line, Location, Lost, Mapping, Profile, Quantities, Stack,
+};
+use sampler_common::sampling::Rate;
+use sampler_daemon::rpc::convert::{quantities_to_wire, to_wire};
+use sampler_daemon::rpc::v1::sampler_server::{Sampler, SamplerServer};
+use sampler_daemon::rpc::v1::{self, *};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use tokio_stream::{Stream, StreamExt};
+use tonic::{Request, Response, Status};
+
+const INTERVAL_BYTES: u64 = 512 << 10;
+/// The pid that the mock profiles.
+pub(crate) const PID: u32 = 4121;
+
+/// A mock that serves until the test ends.
+pub(crate) struct Mock {
+    /// Keeps the socket's directory; a place for the test's own files.
+    pub directory: tempfile::TempDir,
+    /// What to connect to.
+    pub address: String,
+}
+
+impl Mock {
+    /// On a Unix socket.
+    pub(crate) fn unix() -> Mock {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("samplerd.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        serve(move || {
+            let listener = tokio::net::UnixListener::from_std(listener).unwrap();
+            tokio_stream::wrappers::UnixListenerStream::new(listener)
+        });
+        Mock { address: format!("unix:{}", path.display()), directory }
+    }
+
+    /// On a TCP port of loopback.
+    pub(crate) fn tcp() -> Mock {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = format!("tcp:{}", listener.local_addr().unwrap());
+        serve(move || {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            tokio_stream::wrappers::TcpListenerStream::new(listener)
+        });
+        Mock { address, directory: tempfile::tempdir().unwrap() }
+    }
+
+    /// A file of the test's own.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Names in the test's directory, but the socket.
+    pub(crate) fn files(&self) -> Vec<String> {
+        names(self.directory.path())
+    }
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| !name.ends_with(".sock")).collect()
+}
+
+/// Serves on a thread of its own; connections are accepted from the moment the listener is bound.
+fn serve<L, S, C, E>(listen: L)
+where
+    L: FnOnce() -> S + Send + 'static,
+    S: Stream<Item = Result<C, E>>,
+    C: tokio::io::AsyncRead
+        + tokio::io::AsyncWrite
+        + tonic::transport::server::Connected
+        + Unpin
+        + Send
+        + 'static,
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let service = SamplerServer::new(Fixed).max_encoding_message_size(usize::MAX);
+            let server = tonic::transport::Server::builder().add_service(service);
+            server.serve_with_incoming(listen()).await.unwrap();
+        });
+    });
+}
+
+/// The profile that it serves: two stacks, lost samples, a note.
+pub(crate) fn profile(kind: Kind, confidence: Confidence, top: usize) -> Profile {
+    let row = |size, samples, held| {
+        let rate = Rate::from_interval(INTERVAL_BYTES).expect("in range");
+        let mut row = RowMoments::default();
+        (0..samples).for_each(|_| row.add_allocation(size, rate));
+        (0..held).for_each(|_| row.add_live(size, rate));
+        row
+    };
+    let make = |row: &RowMoments| Quantities::weighted(row, INTERVAL_BYTES as f64, confidence);
+    let rows = [row(100_000, 300, 3), row(64, 40, 40)];
+    let mut sum = RowMoments::default();
+    rows.iter().for_each(|row| sum.add(row));
+    let line = |function: &str, file: &str, line| Line {
+        function: function.into(),
+        file: file.into(),
+        line,
+    };
+    let location = |mapping, address, line| Location { mapping, address, lines: vec![line] };
+    let mut stacks = vec![
+        Stack { pid: PID, locations: vec![0, 1, 2], quantities: make(&rows[0]) },
+        Stack { pid: PID, locations: vec![0, 3, 2], quantities: make(&rows[1]) },
+    ];
+    stacks.truncate(top);
+    let lost = make(&row(2000, 4, 0));
+    Profile {
+        kind,
+        confidence,
+        time_unix_ns: 1_795_180_057_000_000_000,
+        duration_ns: 5_000_000_000,
+        interval_bytes: INTERVAL_BYTES,
+        totals: make(&sum),
+        exact: Exact { alloc_objects: 2_000, alloc_space: 180_000_000 },
+        samples: 340,
+        lost: vec![Lost {
+            outcome: "ring_full".into(),
+            samples: 4,
+            alloc_space: Some(lost.alloc_space),
+            alloc_objects: Some(lost.alloc_objects),
+        }],
+        mappings: vec![
+            Mapping { path: "/usr/lib/libc.so.6".into(), build_id: "c047".into() },
+            Mapping { path: "/usr/bin/kvstore".into(), build_id: "8d3f".into() },
+        ],
+        locations: vec![
+            location(0, 0x97880, line("malloc", "", 0)),
+            location(1, 0x1000, line("load_file", "src/load.c", 12)),
+            location(1, 0x2000, line("main", "src/main.c", 31)),
+            location(1, 0x3000, line("evil\n;\u{1b}[2Jname", "", 0)),
+        ],
+        stacks_total: 2,
+        stacks,
+        notes: vec!["a note".into()],
+    }
+}
+
+struct Fixed;
+
+fn answer(request: &GetProfileRequest) -> Result<v1::Profile, Status> {
+    if let Some(pid) = request.pids.iter().find(|pid| **pid != PID) {
+        return Err(Status::not_found(format!("pid {pid} is not profiled (see: sampler ps)")));
+    }
+    let kind = match request.kind() {
+        v1::Kind::Live => Kind::Live,
+        _ => Kind::Alloc,
+    };
+    let confidence = Confidence::new(request.confidence);
+    let confidence = confidence.map_err(|error| Status::invalid_argument(error.to_string()))?;
+    let top = if request.top == 0 { usize::MAX } else { request.top as usize };
+    Ok(to_wire(&profile(kind, confidence, top)))
+}
+
+#[tonic::async_trait]
+impl Sampler for Fixed {
+    async fn status(&self, _: Request<StatusRequest>) -> Result<Response<StatusResponse>, Status> {
+        let probe = |symbol: &str, displacement, instruction: &str, emulated| Probe {
+            path: "/usr/lib/x86_64-linux-gnu/libc.so.6".into(),
+            build_id: "c047".into(),
+            symbols: vec![symbol.into(), format!("__libc_{symbol}")],
+            role: symbol.into(),
+            function_offset: 0x97880,
+            displacement,
+            instruction: instruction.into(),
+            emulated,
+            reason: "no instruction before the first branch is emulated".into(),
+            pids: vec![PID],
+        };
+        let outcome = |name: &str, count| Outcome { name: name.into(), count };
+        Ok(Response::new(StatusResponse {
+            version: "0.1.0".into(),
+            probe_engine: "session".into(),
+            unwind: "dwarf".into(),
+            live_tracking: true,
+            max_live: 262_144,
+            live_samples: 43,
+            snapshot_bytes: 32 << 10,
+            ring_bytes: 8 << 20,
+            uptime_ns: 65_000_000_000,
+            outcomes: vec![
+                outcome("sampled", 12_345),
+                outcome("ring_full", 4),
+                outcome("failed", 0),
+            ],
+            intervals: vec![ProcessInterval { pid: PID, interval_bytes: INTERVAL_BYTES }],
+            probes: vec![
+                probe("malloc", 4, "push rbx", true),
+                probe("free", 0, "test rdi, rdi", false),
+            ],
+            pid: 812,
+            blind: vec!["pid 4121: the arena of /usr/bin/kvstore is its own".into()],
+            tables: vec![Table { name: "stacks".into(), used: 2, bound: 65_536 }],
+        }))
+    }
+
+    async fn list_processes(
+        &self,
+        _: Request<ListProcessesRequest>,
+    ) -> Result<Response<ListProcessesResponse>, Status> {
+        let profile = profile(Kind::Live, Confidence::DEFAULT, 2);
+        let process = Process {
+            pid: PID,
+            comm: "kvstore".into(),
+            exe: "/usr/bin/kvstore".into(),
+            state: "running".into(),
+            attached_unix_ns: 1,
+            images: 1,
+            interval_bytes: INTERVAL_BYTES,
+            exact: Some(v1::Exact { alloc_objects: 2_000, alloc_space: 180_000_000 }),
+            totals: Some(quantities_to_wire(&profile.totals)),
+            samples: 340,
+            allocators: vec!["glibc".into()],
+            ..Process::default()
+        };
+        Ok(Response::new(ListProcessesResponse { processes: vec![process] }))
+    }
+
+    async fn set_sampling(
+        &self,
+        request: Request<SetSamplingRequest>,
+    ) -> Result<Response<SetSamplingResponse>, Status> {
+        let request = request.into_inner();
+        let pids = if request.pids.is_empty() { vec![PID] } else { request.pids };
+        let interval_bytes = request.interval_bytes;
+        let intervals = pids.into_iter().map(|pid| ProcessInterval { pid, interval_bytes });
+        Ok(Response::new(SetSamplingResponse { intervals: intervals.collect() }))
+    }
+
+    async fn get_profile(
+        &self,
+        request: Request<GetProfileRequest>,
+    ) -> Result<Response<v1::Profile>, Status> {
+        let mut profile = answer(request.get_ref())?;
+        if request.get_ref().pids == [PID, PID] {
+            // A daemon gone wrong, for the client to notice.
+            profile.stacks[0].locations.push(99);
+        }
+        Ok(Response::new(profile))
+    }
+
+    type WatchProfileStream = Pin<Box<dyn Stream<Item = Result<v1::Profile, Status>> + Send>>;
+
+    /// Three profiles, then the end.
+    async fn watch_profile(
+        &self,
+        request: Request<WatchProfileRequest>,
+    ) -> Result<Response<Self::WatchProfileStream>, Status> {
+        let request = request.into_inner();
+        assert_eq!(request.period_ms, 100);
+        let profile = answer(&request.profile.unwrap_or_default())?;
+        let three = tokio_stream::iter(vec![Ok(profile); 3]);
+        Ok(Response::new(Box::pin(three)))
+    }
+
+    type StreamSamplesStream = Pin<Box<dyn Stream<Item = Result<Sample, Status>> + Send>>;
+
+    async fn stream_samples(
+        &self,
+        _: Request<StreamSamplesRequest>,
+    ) -> Result<Response<Self::StreamSamplesStream>, Status> {
+        let none: [Result<Sample, Status>; 0] = [];
+        Ok(Response::new(Box::pin(tokio_stream::iter(none).map(|sample| sample))))
+    }
+}
