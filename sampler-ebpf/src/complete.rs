@@ -5,7 +5,6 @@ use crate::registers::Call;
 use crate::{allocate, maps, record, settings};
 use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_user};
 use sampler_common::counters::Outcome;
-use sampler_common::sampling;
 use crate::record::Sampled;
 use sampler_common::wire::{LiveEntry, LiveKey, Pending, ProcessTotals, RecordKind, Role};
 
@@ -71,7 +70,7 @@ fn failed(pending: &Pending, totals: *mut ProcessTotals) {
 
 #[inline(always)]
 fn succeeded(call: &Call, pending: &Pending, pointer: u64, totals: *mut ProcessTotals) {
-    allocate::tally(totals, sampling::class(pending.size), pending.size);
+    allocate::tally(totals, allocate::class_index(pending.size), pending.size);
     if pending.old.sample != 0 {
         live::count(totals, Outcome::Freed);
         record::freed(pending.space, pending.old.sample, totals);
