@@ -7,7 +7,9 @@ use crate::{filter, live, maps, record, settings};
 use sampler_common::counters::Outcome;
 use sampler_common::limits::{CLASSES, FOLLOW_BYTES};
 use sampler_common::sampling::{self, Rate, Trial};
-use sampler_common::wire::{LiveEntry, LiveKey, Pending, ProcessConfig, ProcessTotals, Role, Space};
+use sampler_common::wire::{
+    LiveEntry, LiveKey, Pending, ProcessConfig, ProcessTotals, Role, Space,
+};
 
 /// Value of an entry program: the return probe of this call does not run.
 const SKIP: u32 = 1;
@@ -34,7 +36,13 @@ pub fn enter(call: &Call) -> u32 {
         let size = call.argument0();
         return charge(
             call,
-            Request { slot, role: Role::Malloc as u8, size, follow: size >= FOLLOW_BYTES, argument: 0 },
+            Request {
+                slot,
+                role: Role::Malloc as u8,
+                size,
+                follow: size >= FOLLOW_BYTES,
+                argument: 0,
+            },
         );
     }
     other(call, slot, cookie.role())
@@ -97,7 +105,9 @@ fn charge(call: &Call, request: Request) -> u32 {
     let Some(totals) = maps::TOTALS.get_ptr_mut(request.slot) else { return SKIP };
     let class = class_index(request.size);
     // SAFETY: a field of a map value, the index masked to its length.
-    let rate = Rate::from_raw(unsafe { core::ptr::read_volatile((&raw const (*process).rates).cast::<u64>().add(class)) });
+    let rate = Rate::from_raw(unsafe {
+        core::ptr::read_volatile((&raw const (*process).rates).cast::<u64>().add(class))
+    });
     // SAFETY: a field of a map value.
     let countdown = MapCell(unsafe { &raw mut (*totals).countdown });
     let trial = sampling::trial(&countdown, rate.charge(request.size), &mut KernelRandom);

@@ -39,7 +39,9 @@ impl sampling::Cell for MapCell {
     #[inline(always)]
     fn swap(&self, value: i64) -> i64 {
         // SAFETY: as in `fetch_add`.
-        unsafe { atomic_xchg::<u64, { AtomicOrdering::SeqCst }>(self.0.cast(), value as u64) as i64 }
+        unsafe {
+            atomic_xchg::<u64, { AtomicOrdering::SeqCst }>(self.0.cast(), value as u64) as i64
+        }
     }
 }
 

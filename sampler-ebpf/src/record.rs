@@ -30,7 +30,8 @@ pub struct Sampled {
 fn wakeup() -> u64 {
     const AVAILABLE_DATA: u64 = 0;
     // SAFETY: the map is a ring buffer.
-    let waiting = unsafe { bpf_ringbuf_query((&raw const maps::RING).cast_mut().cast(), AVAILABLE_DATA) };
+    let waiting =
+        unsafe { bpf_ringbuf_query((&raw const maps::RING).cast_mut().cast(), AVAILABLE_DATA) };
     if waiting >= settings::wake_bytes() {
         BPF_RB_FORCE_WAKEUP as u64
     } else {
@@ -42,7 +43,12 @@ fn wakeup() -> u64 {
 #[inline(always)]
 pub fn allocated(call: &Call, pending: &Pending, sampled: &Sampled) -> bool {
     if settings::frame_pointers() != 0 {
-        return emit::<{ snapshot::FRAME_BYTES }>(call, pending, sampled, RecordKind::AllocationFrames);
+        return emit::<{ snapshot::FRAME_BYTES }>(
+            call,
+            pending,
+            sampled,
+            RecordKind::AllocationFrames,
+        );
     }
     let kind = RecordKind::AllocationSnapshot;
     match snapshot::tier(call.sp()) {
@@ -61,7 +67,12 @@ struct WithStack<const N: usize> {
 }
 
 #[inline(always)]
-fn emit<const N: usize>(call: &Call, pending: &Pending, sampled: &Sampled, kind: RecordKind) -> bool {
+fn emit<const N: usize>(
+    call: &Call,
+    pending: &Pending,
+    sampled: &Sampled,
+    kind: RecordKind,
+) -> bool {
     let Some(mut entry) = maps::RING.reserve::<WithStack<N>>(0) else { return false };
     let record: *mut WithStack<N> = MaybeUninit::as_mut_ptr(&mut entry);
     // SAFETY: a field of the reserved record.
@@ -72,8 +83,11 @@ fn emit<const N: usize>(call: &Call, pending: &Pending, sampled: &Sampled, kind:
     };
     let thread = call.thread();
     // SAFETY: copied at once; the key is this thread's own.
-    let [hijacked_slot, hijacked_ip] =
-        if settings::returns_always() == 0 { [0, 0] } else { unsafe { maps::HIJACKED.get(thread) }.copied().unwrap_or([0, 0]) };
+    let [hijacked_slot, hijacked_ip] = if settings::returns_always() == 0 {
+        [0, 0]
+    } else {
+        unsafe { maps::HIJACKED.get(thread) }.copied().unwrap_or([0, 0])
+    };
     let header = AllocationRecord {
         kind: kind as u32,
         stack_bytes,
@@ -130,11 +144,8 @@ pub fn event(kind: RecordKind, space: Space, totals: *mut ProcessTotals, full: O
 /// Keeps what is needed to weigh a sample whose record found no room.
 #[inline(always)]
 pub fn lost(pending: &Pending, totals: *mut ProcessTotals) {
-    let key = LostKey {
-        rate: pending.rate,
-        slot: pending.space.slot,
-        bucket: size_bucket(pending.size),
-    };
+    let key =
+        LostKey { rate: pending.rate, slot: pending.space.slot, bucket: size_bucket(pending.size) };
     if !add_lost(&key, pending.size) {
         let first = LostCell { samples: 1, bytes: pending.size };
         // Another CPU may have made the cell meanwhile.
@@ -173,7 +184,9 @@ pub fn keep_return_address(call: &Call, totals: *mut ProcessTotals) {
 pub fn forget_return_address(key: &PendingKey) {
     // SAFETY: copied at once; the key is this thread's own.
     let kept = unsafe { maps::HIJACKED.get(key.thread) }.copied();
-    if let Some([slot, _]) = kept && slot == key.return_slot {
+    if let Some([slot, _]) = kept
+        && slot == key.return_slot
+    {
         let _ = maps::HIJACKED.remove(key.thread);
     }
 }

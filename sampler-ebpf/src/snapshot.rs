@@ -3,7 +3,9 @@
 use crate::registers::Call;
 use crate::settings;
 use aya_ebpf::bindings::BPF_F_USER_STACK;
-use aya_ebpf::helpers::{bpf_get_stack, bpf_probe_read_user, generated::bpf_probe_read_user as read_user};
+use aya_ebpf::helpers::{
+    bpf_get_stack, bpf_probe_read_user, generated::bpf_probe_read_user as read_user,
+};
 use sampler_common::limits::{MAX_KERNEL_FRAMES, SNAPSHOT_TIERS};
 
 /// Bytes of a stack walked by frame pointers.

@@ -101,7 +101,9 @@ impl Kernel {
 
     /// Lets events of process `pid` find its slot.
     pub fn add_target(&mut self, pid: u32, slot: u32) -> anyhow::Result<()> {
-        self.targets.insert(pid, slot, 0).with_context(|| format!("enter pid {pid} in the eBPF map"))
+        self.targets
+            .insert(pid, slot, 0)
+            .with_context(|| format!("enter pid {pid} in the eBPF map"))
     }
 
     /// Forgets process `pid`.
@@ -118,8 +120,9 @@ fn filter_counters(max_live: u32) -> usize {
 
 fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
     let tier = SNAPSHOT_TIERS.iter().position(|tier| *tier == settings.snapshot_bytes as usize);
-    let largest_tier =
-        tier.with_context(|| format!("snapshot size {} is no tier", settings.snapshot_bytes))? as u64;
+    let largest_tier = tier
+        .with_context(|| format!("snapshot size {} is no tier", settings.snapshot_bytes))?
+        as u64;
     let frame_pointers = u64::from(settings.frame_pointers);
     let track_live = u64::from(settings.track_live);
     let returns_always = u64::from(settings.engine != ProbeEngine::Session);
@@ -159,10 +162,9 @@ fn follow_exec(ebpf: &mut Ebpf) -> anyhow::Result<()> {
 
 fn data(map: &Map) -> anyhow::Result<&MapData> {
     match map {
-        Map::Array(data)
-        | Map::PerCpuArray(data)
-        | Map::HashMap(data)
-        | Map::RingBuf(data) => Ok(data),
+        Map::Array(data) | Map::PerCpuArray(data) | Map::HashMap(data) | Map::RingBuf(data) => {
+            Ok(data)
+        }
         other => Err(anyhow!("unexpected map in the eBPF object: {other:?}")),
     }
 }

@@ -67,9 +67,11 @@ fn word<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
 macro_rules! u32_at { ($bytes:expr, $type:ty, $($field:tt)+) => {
     u32::from_ne_bytes(word($bytes, offset_of!($type, $($field)+))?)
 }; }
-macro_rules! u64_at { ($bytes:expr, $type:ty, $field:ident) => {
-    u64::from_ne_bytes(word($bytes, offset_of!($type, $field))?)
-}; }
+macro_rules! u64_at {
+    ($bytes:expr, $type:ty, $field:ident) => {
+        u64::from_ne_bytes(word($bytes, offset_of!($type, $field))?)
+    };
+}
 
 fn parse(bytes: &[u8]) -> Record<'_> {
     parse_checked(bytes).unwrap_or(Record::Malformed)

@@ -158,7 +158,11 @@ pub(super) fn take<K: Copy, V: Copy>(map: BorrowedFd<'_>, key: &K) -> io::Result
 }
 
 /// Enters an element in a hash map if its key is not there.
-pub(super) fn insert_new<K: Copy, V: Copy>(map: BorrowedFd<'_>, key: &K, value: &V) -> io::Result<()> {
+pub(super) fn insert_new<K: Copy, V: Copy>(
+    map: BorrowedFd<'_>,
+    key: &K,
+    value: &V,
+) -> io::Result<()> {
     const NOEXIST: u64 = 1;
     let mut attribute = MapElement {
         map: map.as_raw_fd() as u32,
@@ -242,7 +246,8 @@ impl SharedMemory {
         offset: usize,
         writable: bool,
     ) -> io::Result<SharedMemory> {
-        let protection = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+        let protection =
+            if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
         // SAFETY: a new mapping at an address of the kernel's choice.
         let base = unsafe {
             libc::mmap(
@@ -257,13 +262,17 @@ impl SharedMemory {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mmap returned null"))?;
+        let base =
+            NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mmap returned null"))?;
         Ok(SharedMemory { base, bytes })
     }
 
     /// The 64-bit word at byte `offset`.
     pub(super) fn atomic_u64(&self, offset: usize) -> &std::sync::atomic::AtomicU64 {
-        assert!(offset % 8 == 0 && offset + 8 <= self.bytes, "offset {offset} outside the map");
+        assert!(
+            offset.is_multiple_of(8) && offset + 8 <= self.bytes,
+            "offset {offset} outside the map"
+        );
         // SAFETY: in bounds and aligned by the assertion.
         let word = unsafe { self.base.as_ptr().add(offset) };
         // SAFETY: the mapping lives as long as `self`; the kernel side also uses atomics.
@@ -272,7 +281,10 @@ impl SharedMemory {
 
     /// The 32-bit word at byte `offset`.
     pub(super) fn atomic_u32(&self, offset: usize) -> &std::sync::atomic::AtomicU32 {
-        assert!(offset % 4 == 0 && offset + 4 <= self.bytes, "offset {offset} outside the map");
+        assert!(
+            offset.is_multiple_of(4) && offset + 4 <= self.bytes,
+            "offset {offset} outside the map"
+        );
         // SAFETY: in bounds and aligned by the assertion.
         let word = unsafe { self.base.as_ptr().add(offset) };
         // SAFETY: the mapping lives as long as `self`; the kernel side also uses atomics.

@@ -12,10 +12,10 @@ mod status;
 mod worker;
 
 pub use attach::AttachError;
-pub use command::{ProcessReport, Profiler, ProfileRequest, Stopped};
+pub use command::{ProcessReport, ProfileRequest, Profiler, Stopped};
 pub use ingest::SampleEvent;
 pub use names::Names;
 pub use profile::assemble;
-pub use query::{RawFrame, RawProfile};
+pub use query::{RawFrame, RawLoss, RawProfile};
 pub use status::{ProbeReport, StatusReport};
 pub use worker::{Config, start};

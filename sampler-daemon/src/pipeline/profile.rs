@@ -37,9 +37,8 @@ pub async fn assemble(raw: RawProfile, names: &Names) -> Profile {
             },
         });
     }
-    let quantities = |row: &_| {
-        Quantities::weighted(row, raw.largest_interval_bytes, raw.request.confidence)
-    };
+    let quantities =
+        |row: &_| Quantities::weighted(row, raw.largest_interval_bytes, raw.request.confidence);
     Profile {
         kind: raw.request.kind,
         confidence: raw.request.confidence,

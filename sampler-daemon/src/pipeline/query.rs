@@ -24,6 +24,9 @@ pub enum RawFrame {
     Code(Arc<Module>, u64, Option<String>),
 }
 
+/// Samples that ended as a loss, with their allocation moments where these are known.
+pub type RawLoss = (Outcome, u64, Option<RowMoments>);
+
 /// A profile without names.
 #[derive(Clone, Debug)]
 pub struct RawProfile {
@@ -47,8 +50,8 @@ pub struct RawProfile {
     pub totals: RowMoments,
     /// Exact totals.
     pub exact: Exact,
-    /// Losses: outcome, samples, and their allocation moments where known.
-    pub lost: Vec<(Outcome, u64, Option<RowMoments>)>,
+    /// Losses.
+    pub lost: Vec<RawLoss>,
     /// Limits of what the numbers mean.
     pub notes: Vec<String>,
 }
@@ -67,10 +70,13 @@ impl Worker {
         }
     }
 
-    fn set_interval(&mut self, pids: &[u32], interval_bytes: u64) -> Result<Vec<(u32, u64)>, String> {
-        let rate = Rate::from_interval(interval_bytes).ok_or_else(|| {
-            format!("interval {interval_bytes}: must be 1 to 4294967296 bytes")
-        })?;
+    fn set_interval(
+        &mut self,
+        pids: &[u32],
+        interval_bytes: u64,
+    ) -> Result<Vec<(u32, u64)>, String> {
+        let rate = Rate::from_interval(interval_bytes)
+            .ok_or_else(|| format!("interval {interval_bytes}: must be 1 to 4294967296 bytes"))?;
         let running: FxHashMap<u32, u32> =
             self.attached.iter().map(|(slot, attached)| (attached.process.pid, *slot)).collect();
         let chosen: Vec<u32> =
@@ -155,12 +161,9 @@ impl Worker {
                 Kind::Live => row.inuse_space,
             }
         };
-        let mut rows: Vec<_> =
-            rows.into_iter().filter(|(_, row)| value(row).samples > 0).collect();
+        let mut rows: Vec<_> = rows.into_iter().filter(|(_, row)| value(row).samples > 0).collect();
         // Ties in a fixed order, so that equal questions get equal answers.
-        rows.sort_by(|(a, x), (b, y)| {
-            value(y).sum.total_cmp(&value(x).sum).then_with(|| a.cmp(b))
-        });
+        rows.sort_by(|(a, x), (b, y)| value(y).sum.total_cmp(&value(x).sum).then_with(|| a.cmp(b)));
         profile.rows_total = rows.len();
         if profile.request.top > 0 {
             rows.truncate(profile.request.top);
@@ -195,11 +198,7 @@ impl Worker {
     }
 
     /// Losses of the chosen processes, and what they mean.
-    fn losses(
-        &self,
-        chosen: &[ProcessId],
-        ring: RowMoments,
-    ) -> (Vec<(Outcome, u64, Option<RowMoments>)>, Vec<String>) {
+    fn losses(&self, chosen: &[ProcessId], ring: RowMoments) -> (Vec<RawLoss>, Vec<String>) {
         let mut lost = Vec::new();
         let mut notes = Vec::new();
         if ring.alloc_objects.samples > 0 {

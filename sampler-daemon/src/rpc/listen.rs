@@ -79,12 +79,15 @@ impl Listener {
         let failed = |error: io::Error| format!("listen on {address}: {error}");
         match address {
             Address::Tcp(tcp) => {
-                let listener = TcpListener::bind(tcp).await.map_err(|error| match error.kind() {
-                    io::ErrorKind::AddrInUse => {
-                        format!("listen on {address}: the port is in use (give another --listen)")
-                    }
-                    _ => failed(error),
-                })?;
+                let listener =
+                    TcpListener::bind(tcp).await.map_err(|error| match error.kind() {
+                        io::ErrorKind::AddrInUse => {
+                            format!(
+                                "listen on {address}: the port is in use (give another --listen)"
+                            )
+                        }
+                        _ => failed(error),
+                    })?;
                 tracing::warn!("{address}: every user of this machine can read the profiles there");
                 Ok(Listener::Tcp(listener))
             }

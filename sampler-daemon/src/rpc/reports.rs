@@ -75,7 +75,10 @@ pub(super) fn process(report: &ProcessReport) -> v1::Process {
         exited_unix_ns: record.exited.map_or(0, unix_ns),
         images: record.images,
         interval_bytes: record.rate.interval_bytes().round() as u64,
-        exact: Some(v1::Exact { alloc_objects: report.exact.alloc_objects, alloc_space: report.exact.alloc_space }),
+        exact: Some(v1::Exact {
+            alloc_objects: report.exact.alloc_objects,
+            alloc_space: report.exact.alloc_space,
+        }),
         totals: Some(convert::quantities_to_wire(&totals)),
         samples: report.samples,
         allocators: record.allocators.clone(),

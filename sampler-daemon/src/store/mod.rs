@@ -10,5 +10,5 @@ pub mod stacks;
 pub use live::{LiveSample, LiveSamples};
 pub use outcomes::Outcomes;
 pub use process::{ProcessId, ProcessRecord, Processes};
-pub use rows::{Rows, RowKey};
+pub use rows::{RowKey, Rows};
 pub use stacks::{StackId, Stacks};

@@ -2,7 +2,7 @@
 //!
 //! Looks into every file of which the process has code mapped, so allocators in containers,
 //! opened late by `dlopen`, replaced or deleted are found alike. What a file contains is decided
-//! in [`super::contents`]; this is about processes.
+//! in `contents`; this is about processes.
 
 use super::contents::Contents;
 use super::mappings::{self, Backing, Mapping};

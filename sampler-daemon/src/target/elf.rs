@@ -2,7 +2,7 @@
 //!
 //! A target can map any file as code, so nothing here is believed: every size is bounded before
 //! memory is taken for it, and the file is read by position and never mapped (a file that
-//! shrinks under a mapping kills the reader). Symbol look-up is in [`super::symbols`].
+//! shrinks under a mapping kills the reader). Symbol look-up is in `symbols`.
 //! Reference: elf(5), System V ABI for AMD64.
 
 use object::LittleEndian as LE;

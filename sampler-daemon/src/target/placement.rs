@@ -4,7 +4,7 @@
 //! unchanged, once per call and on every call. So: walk the straight line from the entry to the
 //! first emulated instruction, and take it unless a branch of the function leads back to it or to
 //! the way there. Otherwise the probe stays at the entry, where it is right but slower.
-//! What is emulated stands in [`super::emulated`]; finding the code is left to the caller.
+//! What is emulated stands in `emulated`; finding the code is left to the caller.
 
 use super::emulated::{is_emulated, is_refused};
 use iced_x86::{

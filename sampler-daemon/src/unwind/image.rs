@@ -1,7 +1,7 @@
 //! One program image of a process (from `execve` to the next or to the exit), as the unwinder sees it.
 //!
 //! Remembers for each code address where it lies and how to get to its caller, so that a stack that was seen
-//! before costs one look-up per frame. What a step is, is in [`super::step`].
+//! before costs one look-up per frame. What a step is, is in `step`.
 
 use super::cfi::Rule;
 use super::mapped::{Code, Region, Regions};

@@ -11,7 +11,10 @@ use sampler_daemon::rpc::listen;
 /// Attaches to the malloc family of the processes, samples allocations, and serves their profile, with a
 /// confidence interval on every number, until it is stopped. Ask it with: sampler profile
 #[derive(Debug, Parser)]
-#[command(version, after_help = "Example: samplerd --pid $(pidof redis-server) & sampler profile --kind live")]
+#[command(
+    version,
+    after_help = "Example: samplerd --pid $(pidof redis-server) & sampler profile --kind live"
+)]
 pub(crate) struct Args {
     /// Process to profile (repeatable)
     #[arg(long = "pid", value_name = "PID", required = true, num_args = 1..)]
