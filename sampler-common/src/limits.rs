@@ -4,7 +4,7 @@
 /// At the bound a further process is refused with a clear line.
 pub const MAX_PROCESSES: u32 = 64;
 
-/// Allocation size classes, see [`crate::sampling::class`].
+/// Allocation size classes, see [`crate::sampling::class()`].
 pub const CLASSES: usize = 32;
 
 /// Sampled or followed calls that are between their entry and their return.

@@ -46,7 +46,7 @@ pub struct Quantities {
 }
 
 impl Quantities {
-    /// Estimates of all four; `interval_bytes` as in [`crate::estimate::weighted`].
+    /// Estimates of all four; `interval_bytes` as in [`crate::estimate::weighted()`].
     pub fn weighted(row: &RowMoments, interval_bytes: f64, confidence: Confidence) -> Quantities {
         let make = |moments: Moments| Quantity {
             estimate: crate::estimate::weighted(&moments, interval_bytes, confidence),

@@ -22,7 +22,7 @@ use crate::{ebpf, packages, step};
 /// Mean bytes between samples: far finer than the default, to show much after a few seconds.
 const INTERVAL: &str = "64KiB";
 /// Enough samples for intervals that are worth looking at.
-const SAMPLES_ENOUGH: u64 = 500;
+const SAMPLES_ENOUGH: u64 = 5_000;
 const READY_DEADLINE: Duration = Duration::from_secs(30);
 const SAMPLES_DEADLINE: Duration = Duration::from_secs(60);
 const STOP_DEADLINE: Duration = Duration::from_secs(20);

@@ -51,7 +51,7 @@ pub(crate) struct Args {
     pub(crate) listen: listen::Address,
 
     /// Size of the ring buffer between kernel and daemon (a power of two)
-    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = ring)]
+    #[arg(long, alias = "ring-bytes", value_name = "SIZE", default_value = "16MiB", value_parser = ring)]
     pub(crate) ring: u32,
 }
 
