@@ -29,8 +29,9 @@ impl Case {
         Ok(Case { workload, daemon, truth })
     }
 
+    /// Kind alloc: kind live leaves out the stacks of which nothing is held.
     fn profile(&self) -> Result<Profile> {
-        self.daemon.profile("live", &[])
+        self.daemon.profile("alloc", &[])
     }
 
     /// Each function's row equals the truth.
@@ -139,14 +140,14 @@ fn exec_ends_the_old_blocks_and_the_new_image_is_probed() -> Result<()> {
     workload.go()?;
     workload.at_mark()?;
     let before =
-        daemon.profile_where("the end of the old image's blocks", "live", &[], |profile| {
+        daemon.profile_where("the end of the old image's blocks", "alloc", &[], |profile| {
             let row = profile.row("old_image");
             row.alloc_space.sum == 40000.0 && row.inuse_space.samples == 0
         })?;
     ensure!(before.row("new_image").alloc_space.samples == 0, "{}", before.folded());
     workload.go()?;
     let truth = workload.truth()?;
-    let profile = daemon.profile("live", &[])?;
+    let profile = daemon.profile("alloc", &[])?;
     let new = truth.function("new_image")?;
     equals("new_image", &profile.row("new_image"), &new.alloc, &new.live)
         .with_context(|| profile.folded())?;

@@ -101,7 +101,7 @@ fn profile(build: Build, seed: u64, arguments: &[&str]) -> Result<(Profile, Trut
     workload.go()?;
     let truth = workload.truth()?;
     let confidence = format!("{:.17}", confidence());
-    let profile = daemon.profile("live", &["--confidence", &confidence])?;
+    let profile = daemon.profile("alloc", &["--confidence", &confidence])?;
     workload.exit()?;
     daemon.stop()?;
     Ok((profile, truth))
