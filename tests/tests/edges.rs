@@ -391,6 +391,17 @@ fn two_daemons_do_not_disturb_each_other() -> Result<()> {
     second.stop()
 }
 
+/// A session link of another process on the same file makes the kernel prepare return probes for every
+/// call of ours too: the trampoline stands on the stack of nested calls (posix_memalign → malloc).
+#[test]
+fn another_daemon_elsewhere_does_not_cut_stacks() -> Result<()> {
+    let other = Workload::edge(&["odd"])?;
+    let elsewhere = Daemon::start(&[other.pid()], ALL)?;
+    whole(&["aligned"])?;
+    whole(&["realloc"])?;
+    elsewhere.stop()
+}
+
 /// A debugger's breakpoint on malloc, set before or after our probe, and removed again.
 #[test]
 fn a_debugger_at_the_same_address() -> Result<()> {
