@@ -29,8 +29,9 @@ impl Case {
         Ok(Case { workload, daemon, truth })
     }
 
+    /// Kind alloc: kind live leaves out the stacks of which nothing is held.
     fn profile(&self) -> Result<Profile> {
-        self.daemon.profile("live", &[])
+        self.daemon.profile("alloc", &[])
     }
 
     /// Each function's row equals the truth.
@@ -139,14 +140,14 @@ fn exec_ends_the_old_blocks_and_the_new_image_is_probed() -> Result<()> {
     workload.go()?;
     workload.at_mark()?;
     let before =
-        daemon.profile_where("the end of the old image's blocks", "live", &[], |profile| {
+        daemon.profile_where("the end of the old image's blocks", "alloc", &[], |profile| {
             let row = profile.row("old_image");
             row.alloc_space.sum == 40000.0 && row.inuse_space.samples == 0
         })?;
     ensure!(before.row("new_image").alloc_space.samples == 0, "{}", before.folded());
     workload.go()?;
     let truth = workload.truth()?;
-    let profile = daemon.profile("live", &[])?;
+    let profile = daemon.profile("alloc", &[])?;
     let new = truth.function("new_image")?;
     equals("new_image", &profile.row("new_image"), &new.alloc, &new.live)
         .with_context(|| profile.folded())?;
@@ -388,6 +389,17 @@ fn two_daemons_do_not_disturb_each_other() -> Result<()> {
     second.profile("live", &[])?;
     workload.exit()?;
     second.stop()
+}
+
+/// A session link of another process on the same file makes the kernel prepare return probes for every
+/// call of ours too: the trampoline stands on the stack of nested calls (posix_memalign → malloc).
+#[test]
+fn another_daemon_elsewhere_does_not_cut_stacks() -> Result<()> {
+    let other = Workload::edge(&["odd"])?;
+    let elsewhere = Daemon::start(&[other.pid()], ALL)?;
+    whole(&["aligned"])?;
+    whole(&["realloc"])?;
+    elsewhere.stop()
 }
 
 /// A debugger's breakpoint on malloc, set before or after our probe, and removed again.

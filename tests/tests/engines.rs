@@ -1,18 +1,32 @@
 //! Each rung of the ladder, forced: it must really run, and give the same right numbers.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use sampler_tests::{Daemon, Workload, build};
 
 fn rung(engine: &str) -> Result<()> {
-    let mut workload = Workload::edge(&["realloc"])?;
+    for case in ["realloc", "aligned", "odd"] {
+        rung_of(engine, case).with_context(|| format!("{engine}, case {case}"))?;
+    }
+    Ok(())
+}
+
+fn rung_of(engine: &str, case: &str) -> Result<()> {
+    let mut workload = Workload::edge(&[case])?;
     let daemon = Daemon::start(&[workload.pid()], &["--interval", "1", "--probe-engine", engine])?;
     let status = daemon.status()?;
     ensure!(status["probe_engine"] == engine, "forced {engine}, status says {status}");
     let probes = status["probes"].as_array().map_or(0, Vec::len);
     ensure!(probes >= 8, "too few probes: {status}");
     workload.go()?;
-    let truth = workload.truth()?.total();
-    let profile = daemon.profile("live", &[])?;
+    let functions = workload.truth()?;
+    let truth = functions.total();
+    let profile = daemon.profile("alloc", &[])?;
+    // Whole stacks on every rung, also of nested calls, whose outer call has a return probe.
+    for function in &functions.functions {
+        let row = profile.row(&function.name);
+        let (ours, theirs) = (row.alloc_space.sum, function.alloc.bytes as f64);
+        ensure!(ours == theirs, "{}: {ours} is not {theirs}\n{}", function.name, profile.folded());
+    }
     ensure!(profile.exact_space == truth.alloc.bytes, "exact {}", profile.exact_space);
     ensure!(profile.exact_objects == truth.alloc.objects, "exact {}", profile.exact_objects);
     ensure!(profile.totals.inuse_space.value == truth.live.bytes as f64, "{}", profile.folded());

@@ -82,9 +82,6 @@ fn compare(name: &str, mut command: Command, work: &str) -> Result<()> {
         program.send("select 'waiting';")?;
     }
     ensure!(program.line()? == "waiting", "{name} does not wait");
-    let daemon = Daemon::start(&[program.pid()], &["--interval", "1", "--snapshot", "64KiB"])?;
-    let samples = Stream::start(&daemon)?;
-
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/workloads/stops.py");
     let pid = program.pid().to_string();
     let mut gdb = Command::new("gdb");
@@ -92,6 +89,9 @@ fn compare(name: &str, mut command: Command, work: &str) -> Result<()> {
     gdb.args(["-ex", &format!("python run({pid}, {STOPS})")]).stderr(std::process::Stdio::null());
     let mut gdb = Child::start("gdb (install it)", &mut gdb)?;
     while gdb.line()? != "attached" {}
+    let daemon = Daemon::start(&[program.pid()], &["--interval", "1", "--snapshot", "64KiB"])?;
+    let samples = Stream::start(&daemon)?;
+    gdb.send("go")?;
     program.send(work)?;
     let mut stops = Vec::new();
     loop {

@@ -101,7 +101,7 @@ fn profile(build: Build, seed: u64, arguments: &[&str]) -> Result<(Profile, Trut
     workload.go()?;
     let truth = workload.truth()?;
     let confidence = format!("{:.17}", confidence());
-    let profile = daemon.profile("live", &["--confidence", &confidence])?;
+    let profile = daemon.profile("alloc", &["--confidence", &confidence])?;
     workload.exit()?;
     daemon.stop()?;
     Ok((profile, truth))
@@ -117,6 +117,11 @@ fn run(way: &Way, seed: u64, data: &mut Data) -> Result<()> {
     covers("total alloc", totals.alloc_space.low, totals.alloc_space.high, total.alloc.bytes)?;
     covers("total live", totals.inuse_space.low, totals.inuse_space.high, total.live.bytes)?;
     for function in &truth.functions {
+        // posix_memalign calls malloc for small alignments, from code without frame pointers: a walk by
+        // frame pointers then misses the caller. The total above has those bytes.
+        if way.name == "fp" && function.name == "alloc_aligned" {
+            continue;
+        }
         let row = profile.row(&function.name);
         compare(function, &profile, &row, data)
             .with_context(|| format!("{} ({} stacks)", function.name, row.stacks))?;

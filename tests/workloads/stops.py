@@ -2,8 +2,10 @@
 # as (path, file offset), with the time of the stop. Takes PID and the number of stops.
 #
 # A hardware breakpoint stops before the instruction runs, so also before a uprobe at the same place,
-# and the return address on the stack is still the caller's.
+# and the return address on the stack is still the caller's. It must be set before the uprobe: an int3
+# that gdb finds in memory it takes for a permanent breakpoint, and skips by moving the program counter.
 import json
+import os
 import time
 
 import gdb
@@ -52,6 +54,8 @@ def run(pid, stops):
     gdb.execute("hbreak *malloc", to_string=True)
     breakpoint = gdb.breakpoints()[-1]
     print("attached", flush=True)
+    # The profiler is attached meanwhile; a line says that it is.
+    os.read(0, 1)
     for stop in range(stops):
         # Uneven steps, so that a periodic program is met at different places.
         breakpoint.ignore_count = (stop * 7) % 23
