@@ -76,6 +76,11 @@ pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     Ok(bytes as u64)
 }
 
+/// An interval as whole bytes within its domain: a rate in fixed point is a little off the one that was asked for.
+pub fn whole_interval(interval_bytes: f64) -> u64 {
+    (interval_bytes.round() as u64).clamp(1, MAX_INTERVAL_BYTES)
+}
+
 /// Checks that a sampling interval lies in 1 … 2^32 bytes.
 pub fn check_interval(bytes: u64) -> Result<u64, UnitError> {
     if (1..=MAX_INTERVAL_BYTES).contains(&bytes) {

@@ -88,14 +88,14 @@ fn other(call: &Call, slot: u32, role: u8) -> u32 {
     charge(call, request)
 }
 
-/// The call is left to the function that it calls. If its own return is hijacked all the same, the
-/// inner call's stack shows the trampoline: keep what belongs there.
+/// The call is left to the function that it calls. Its own return may be hijacked all the same (always
+/// without session links; with them, when another process's session link is on the same function:
+/// its process filter says 0, which a session takes for "wanted"), and then the inner call's stack
+/// shows the trampoline: keep what belongs there.
 #[inline(always)]
 fn nested(call: &Call, totals: *mut ProcessTotals) -> u32 {
     live::count(totals, Outcome::Nested);
-    if settings::returns_always() != 0 {
-        record::keep_return_address(call, totals);
-    }
+    record::keep_return_address(call, totals);
     SKIP
 }
 

@@ -13,9 +13,6 @@ use sampler_common::wire::{LiveEntry, LiveKey, Pending, ProcessTotals, RecordKin
 pub fn leave(call: &Call) {
     // The return has popped its slot.
     let key = call.pending_key(call.sp().wrapping_sub(8));
-    if settings::returns_always() != 0 {
-        record::forget_return_address(&key);
-    }
     // SAFETY: copied at once; the key is this thread's own.
     let Some(pending) = (unsafe { maps::PENDING.get(&key) }).copied() else { return };
     if maps::PENDING.remove(&key).is_err() {

@@ -1,7 +1,7 @@
 //! The maps, with their bounds. The daemon overrides sizes before it loads the program.
 
 use aya_ebpf::macros::map;
-use aya_ebpf::maps::{Array, HashMap, PerCpuArray, RingBuf};
+use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
 use sampler_common::limits::{DEFAULT_MAX_LIVE, MAX_LOST_CELLS, MAX_PENDING, MAX_PROCESSES};
 use sampler_common::wire::{
     KernelState, LiveEntry, LiveKey, LostCell, LostKey, Pending, PendingKey, ProcessConfig,
@@ -33,10 +33,10 @@ pub static TARGETS: HashMap<u32, u32> = HashMap::with_max_entries(MAX_PROCESSES,
 #[map]
 pub static PENDING: HashMap<PendingKey, Pending> = HashMap::with_max_entries(MAX_PENDING, 0);
 
-/// Outer calls whose return address the kernel has hijacked while their inner call is sampled:
-/// thread → (return slot, return address).
+/// The latest outer call of a thread that left its work to an inner one: thread → (return slot, return
+/// address). Old entries make room for new ones.
 #[map]
-pub static HIJACKED: HashMap<u64, [u64; 2]> = HashMap::with_max_entries(MAX_PENDING, NO_PREALLOC);
+pub static HIJACKED: LruHashMap<u64, [u64; 2]> = LruHashMap::with_max_entries(MAX_PENDING, 0);
 
 /// The live set.
 #[map]

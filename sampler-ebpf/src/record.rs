@@ -9,7 +9,7 @@ use sampler_common::counters::Outcome;
 use sampler_common::limits::SNAPSHOT_TIERS;
 use sampler_common::sampling::size_bucket;
 use sampler_common::wire::{
-    AllocationRecord, EventRecord, FreeRecord, LostCell, LostKey, Pending, PendingKey,
+    AllocationRecord, EventRecord, FreeRecord, LostCell, LostKey, Pending,
     ProcessTotals, RecordKind, Space,
 };
 
@@ -82,12 +82,10 @@ fn emit<const N: usize>(
         _ => snapshot::copy::<N>(call.sp(), stack),
     };
     let thread = call.thread();
-    // SAFETY: copied at once; the key is this thread's own.
-    let [hijacked_slot, hijacked_ip] = if settings::returns_always() == 0 {
-        [0, 0]
-    } else {
-        unsafe { maps::HIJACKED.get(thread) }.copied().unwrap_or([0, 0])
-    };
+    // SAFETY: copied at once; the key is this thread's own. The entry may be an old one: the daemon believes
+    // it only if the trampoline really is in that slot.
+    let kept = unsafe { maps::HIJACKED.get(thread) }.copied();
+    let [hijacked_slot, hijacked_ip] = kept.unwrap_or([0, 0]);
     let header = AllocationRecord {
         kind: kind as u32,
         stack_bytes,
@@ -165,28 +163,16 @@ fn add_lost(key: &LostKey, size: u64) -> bool {
     true
 }
 
-/// Keeps the return address of an outer call that the kernel is about to hijack.
+/// Keeps the return address of an outer call, which the kernel may be about to hijack.
 #[inline(always)]
 pub fn keep_return_address(call: &Call, totals: *mut ProcessTotals) {
     let slot = call.sp();
     // SAFETY: reads user memory, and may fail.
     match unsafe { bpf_probe_read_user(slot as *const u64) } {
         Ok(address) => {
-            // Without room the inner call's stack ends at the trampoline, and says so.
+            // If this fails, the inner call's stack ends at the trampoline and says so.
             let _ = maps::HIJACKED.insert(call.thread(), [slot, address], 0);
         }
         Err(_) => live::count(totals, Outcome::ReadFault),
-    }
-}
-
-/// The outer call returns.
-#[inline(always)]
-pub fn forget_return_address(key: &PendingKey) {
-    // SAFETY: copied at once; the key is this thread's own.
-    let kept = unsafe { maps::HIJACKED.get(key.thread) }.copied();
-    if let Some([slot, _]) = kept
-        && slot == key.return_slot
-    {
-        let _ = maps::HIJACKED.remove(key.thread);
     }
 }

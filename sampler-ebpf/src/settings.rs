@@ -23,8 +23,6 @@ settings! {
     largest_tier: LARGEST_TIER = 3;
     /// 1: frees are probed and the live set is kept.
     track_live: TRACK_LIVE = 1;
-    /// 1: every return is hijacked, also of calls that are not followed (no session links).
-    returns_always: RETURNS_ALWAYS = 0;
     /// 64 − log2 of the number of filter counters.
     filter_shift: FILTER_SHIFT = 48;
     /// Live samples at which the daemon is told to thin.

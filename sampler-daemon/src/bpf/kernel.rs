@@ -113,9 +113,9 @@ impl Kernel {
     }
 }
 
-/// Eight counters for every live sample keep nine of ten foreign frees away from the live set.
+/// Four counters for every live sample keep at least three of four foreign frees away from a full live set.
 fn filter_counters(max_live: u32) -> usize {
-    (max_live as usize * 8).next_power_of_two().clamp(1 << 14, 1 << 22)
+    (max_live as usize * 4).next_power_of_two().clamp(1 << 14, 1 << 22)
 }
 
 fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
@@ -125,15 +125,15 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         as u64;
     let frame_pointers = u64::from(settings.frame_pointers);
     let track_live = u64::from(settings.track_live);
-    let returns_always = u64::from(settings.engine != ProbeEngine::Session);
     let filter_shift = 64 - u64::from(counters.ilog2());
     let live_high = (u64::from(settings.max_live) * THIN_AT_PERCENT / 100).max(1);
     let wake_bytes = u64::from(settings.ring_bytes / 8);
     EbpfLoader::new()
+        // The object needs nothing of the kernel's own BTF, whose parsing takes 40 MB.
+        .btf(None)
         .override_global("FRAME_POINTERS", &frame_pointers, true)
         .override_global("LARGEST_TIER", &largest_tier, true)
         .override_global("TRACK_LIVE", &track_live, true)
-        .override_global("RETURNS_ALWAYS", &returns_always, true)
         .override_global("FILTER_SHIFT", &filter_shift, true)
         .override_global("LIVE_HIGH", &live_high, true)
         .override_global("WAKE_BYTES", &wake_bytes, true)
@@ -162,7 +162,7 @@ fn follow_exec(ebpf: &mut Ebpf) -> anyhow::Result<()> {
 
 fn data(map: &Map) -> anyhow::Result<&MapData> {
     match map {
-        Map::Array(data) | Map::PerCpuArray(data) | Map::HashMap(data) | Map::RingBuf(data) => {
+        Map::Array(data) | Map::PerCpuArray(data) | Map::HashMap(data) | Map::LruHashMap(data) | Map::RingBuf(data) => {
             Ok(data)
         }
         other => Err(anyhow!("unexpected map in the eBPF object: {other:?}")),

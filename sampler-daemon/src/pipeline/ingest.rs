@@ -6,7 +6,7 @@ use crate::store::{
     LiveSample, LiveSamples, Outcomes, ProcessId, Processes, Rows, StackId, Stacks,
 };
 use crate::target::allocator::Allocator;
-use crate::unwind::{Frame, Image, Module, Modules, Registers, StackMemory, UnwindEnd};
+use crate::unwind::{Frame, Image, Module, ModuleKind, Modules, Registers, StackMemory, UnwindEnd};
 use rustc_hash::FxHashMap;
 use sampler_common::counters::Outcome;
 use sampler_common::sampling::Rate;
@@ -46,6 +46,13 @@ pub(super) struct Source {
     /// The unwinder's view of the newest image; made at its first sample.
     pub(super) image: Option<Image>,
     pub(super) allocators: Vec<Allocator>,
+}
+
+/// The slot that may hold the kernel's trampoline, and what the snapshot has there.
+fn hijacked(record: &AllocationRecord, stack: &[u8]) -> Option<(u64, u64)> {
+    let at = record.hijacked_slot.checked_sub(record.sp)?;
+    let word = stack.get(usize::try_from(at).ok()?..)?.first_chunk()?;
+    Some((record.hijacked_slot, u64::from_ne_bytes(*word)))
 }
 
 /// Something that the worker has to do when the ring is read.
@@ -193,8 +200,12 @@ impl Ingest {
             return if full { UnwindEnd::Truncated } else { UnwindEnd::Complete };
         }
         let registers = Registers { ip: record.ip, sp: record.sp, bp: record.bp };
-        let hijacked =
-            (record.hijacked_slot != 0).then_some((record.hijacked_slot, record.hijacked_ip));
+        let hijacked = hijacked(record, stack).filter(|(_, word)| {
+            let module = image.resolve(&mut self.modules, *word).module;
+            let module = self.modules.get(module);
+            module.path == "[uprobes]" || matches!(module.kind, ModuleKind::Unknown)
+        });
+        let hijacked = hijacked.map(|(slot, _)| (slot, record.hijacked_ip));
         let memory = StackMemory { start: record.sp, bytes: stack, hijacked };
         image.unwind(&mut self.modules, registers, memory, &mut self.frames)
     }

@@ -4,6 +4,7 @@ use super::names::Names;
 use super::query::{RawFrame, RawProfile};
 use rustc_hash::FxHashMap;
 use sampler_common::profile::{Line, Location, Lost, Mapping, Profile, Quantities, Stack};
+use sampler_common::units;
 use std::time::UNIX_EPOCH;
 
 /// The profile that people asked for.
@@ -44,7 +45,7 @@ pub async fn assemble(raw: RawProfile, names: &Names) -> Profile {
         confidence: raw.request.confidence,
         time_unix_ns: raw.time.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64),
         duration_ns: raw.duration_ns,
-        interval_bytes: raw.interval_bytes.round() as u64,
+        interval_bytes: units::whole_interval(raw.interval_bytes),
         totals: quantities(&raw.totals),
         exact: raw.exact,
         samples: raw.totals.alloc_objects.samples,

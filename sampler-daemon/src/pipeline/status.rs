@@ -5,6 +5,7 @@ use crate::bpf::Settings;
 use crate::store::{rows, stacks};
 use crate::target::allocator::Function;
 use sampler_common::counters::{KERNEL_OUTCOMES, Outcome};
+use sampler_common::units;
 use std::time::Duration;
 
 /// A probe, with the processes that have it.
@@ -77,7 +78,7 @@ impl Worker {
             .values()
             .map(|source| {
                 let rate = self.ingest.processes.get(source.process).rate;
-                (source.pid, rate.interval_bytes().round() as u64)
+                (source.pid, units::whole_interval(rate.interval_bytes()))
             })
             .collect();
         intervals.sort_unstable();

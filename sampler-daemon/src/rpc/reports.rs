@@ -4,6 +4,7 @@ use super::{convert, v1};
 use crate::pipeline::{ProbeReport, ProcessReport, StatusReport};
 use sampler_common::estimate::Confidence;
 use sampler_common::profile::Quantities;
+use sampler_common::units;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(super) fn intervals(intervals: Vec<(u32, u64)>) -> Vec<v1::ProcessInterval> {
@@ -74,7 +75,7 @@ pub(super) fn process(report: &ProcessReport) -> v1::Process {
         attached_unix_ns: unix_ns(record.attached),
         exited_unix_ns: record.exited.map_or(0, unix_ns),
         images: record.images,
-        interval_bytes: record.rate.interval_bytes().round() as u64,
+        interval_bytes: units::whole_interval(record.rate.interval_bytes()),
         exact: Some(v1::Exact {
             alloc_objects: report.exact.alloc_objects,
             alloc_space: report.exact.alloc_space,

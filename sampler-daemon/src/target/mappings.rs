@@ -49,9 +49,22 @@ pub struct Mapping {
 /// If `/proc/PID/maps` cannot be read. A line that does not parse is left out.
 pub fn read(pid: u32) -> io::Result<Vec<Mapping>> {
     let path = format!("/proc/{pid}/maps");
-    let maps = std::fs::read(&path)
+    let mut maps = std::fs::read(&path)
         .map_err(|error| Error::new(error.kind(), format!("read {path}: {error}")))?;
+    if maps.is_empty() {
+        // The first thread has left; the others have the same memory.
+        maps = maps_of_another_thread(pid);
+    }
     Ok(maps.split(|&byte| byte == b'\n').filter_map(parse).collect())
+}
+
+/// The mappings as a thread that still lives shows them, empty if none does.
+fn maps_of_another_thread(pid: u32) -> Vec<u8> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads
+        .filter_map(|thread| std::fs::read(thread.path().join("maps")).ok())
+        .find(|maps| !maps.is_empty())
+        .unwrap_or_default()
 }
 
 /// Opens the very file that is mapped, be it deleted, replaced or in another mount namespace:
