@@ -16,8 +16,11 @@ use std::fmt;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// The mappings are read again for an unknown address, but not more often than this.
+/// The mappings are read again for an unknown address, in the long run not more often than this.
 const REREAD_AFTER: Duration = Duration::from_millis(10);
+
+/// Rereads that may follow each other at once: a library that has just been loaded, and one that it loads.
+const REREADS_AT_ONCE: u32 = 16;
 
 /// They are also read again when they are this old: a library may have been replaced by another one at the same
 /// address. Processes whose mappings take long to read wait longer, so that it costs a thousandth of the time.
@@ -94,6 +97,7 @@ pub struct Image {
     context: UnwindContext<usize>,
     jit: Option<ModuleId>,
     read_at: Instant,
+    rereads_left: u32,
     old_after: Duration,
 }
 
@@ -123,12 +127,13 @@ impl Image {
             context: UnwindContext::new(),
             jit: None,
             read_at: Instant::now(),
+            rereads_left: REREADS_AT_ONCE,
             old_after: OLD_AFTER,
         })
     }
 
     /// Unwinds a snapshot; appends the frames to `frames`, leaf first, beginning with the caller
-    /// (`registers.ip`). Reads the mappings again (at most every 10 ms) when an address is unknown, and every
+    /// (`registers.ip`). Reads the mappings again (in the long run at most every 10 ms) when an address is unknown, and every
     /// second.
     pub fn unwind(
         &mut self,
@@ -263,9 +268,11 @@ impl Image {
     }
 
     fn reread(&mut self, modules: &mut Modules) {
-        if self.read_at.elapsed() < REREAD_AFTER {
-            return;
-        }
+        let regained = self.read_at.elapsed().as_micros() / REREAD_AFTER.as_micros();
+        let regained = u32::try_from(regained).unwrap_or(u32::MAX);
+        self.rereads_left = self.rereads_left.saturating_add(regained).min(REREADS_AT_ONCE);
+        let Some(left) = self.rereads_left.checked_sub(1) else { return };
+        self.rereads_left = left;
         let begin = Instant::now();
         // A process that is gone keeps the mappings that it had.
         if let Ok(regions) = self.regions.reread(self.pid, modules)
