@@ -29,7 +29,7 @@ pub fn leave(call: &Call) {
     }
     match block(call, &pending, totals) {
         Some(pointer) => succeeded(call, &pending, pointer, totals),
-        None => failed(&pending, totals),
+        None => failed(call, &pending, totals),
     }
 }
 
@@ -54,8 +54,11 @@ fn block(call: &Call, pending: &Pending, totals: *mut ProcessTotals) -> Option<u
 }
 
 #[inline(always)]
-fn failed(pending: &Pending, totals: *mut ProcessTotals) {
+#[cfg_attr(not(feature = "log"), expect(unused_variables, reason = "only the log needs the call"))]
+fn failed(call: &Call, pending: &Pending, totals: *mut ProcessTotals) {
     live::count(totals, Outcome::Failed);
+    #[cfg(feature = "log")]
+    aya_log_ebpf::debug!(call.context(), "failed: {} bytes", pending.size);
     if pending.old.sample == 0 {
         return;
     }
@@ -92,6 +95,14 @@ fn sample(call: &Call, pending: &Pending, pointer: u64, totals: *mut ProcessTota
             totals,
         );
     let sampled = Sampled { sample, pointer, time_ns, is_live };
+    #[cfg(feature = "log")]
+    aya_log_ebpf::debug!(
+        call.context(),
+        "sample {}: {} bytes at {}",
+        sample,
+        pending.size,
+        pointer
+    );
     if record::allocated(call, pending, &sampled) {
         live::count(totals, Outcome::Sampled);
         return;

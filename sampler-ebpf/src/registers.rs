@@ -24,6 +24,13 @@ impl Call {
         self.context.as_ptr()
     }
 
+    /// The context, for the log.
+    #[cfg(feature = "log")]
+    #[inline(always)]
+    pub fn context(&self) -> &ProbeContext {
+        &self.context
+    }
+
     /// Whether a session program runs at the entry: there the instruction pointer is the probe's.
     #[inline(always)]
     pub fn is_entry(&self) -> bool {

@@ -14,7 +14,7 @@ use crate::{ebpf, packages, step};
 pub(crate) fn probe(workspace: &Workspace, arguments: &[OsString]) -> Result<()> {
     packages::require_root("the benchmark attaches probes", "bench probe")?;
     packages::ensure(&packages::BUILD)?;
-    ebpf::build(workspace, false)?;
+    ebpf::build(workspace, false, false)?;
     step::run("build", workspace.cargo().args(["build", "--release", "--bins"]))?;
     let mut command = workspace.cargo();
     command.args(["run", "--release", "--package", "sampler-tests", "--bin", "bench-probe", "--"]);

@@ -17,18 +17,18 @@ use crate::{linker, packages, step, toolchain, traps};
 const PROGRAMS: [(&str, Kind); 2] = [("sampler", Kind::Sampler), ("bench", Kind::Bench)];
 const TARGET: &str = "bpfel-unknown-none";
 
-/// Builds both objects, unless nothing that they are made of has changed.
+/// Builds both objects, unless nothing that they are made of has changed; `log` compiles the program's debug log in.
 ///
 /// # Errors
 /// If a tool is missing and cannot be installed, if the program does not compile, or if an object
 /// shows one of the traps that the verifier accepts.
-pub(crate) fn build(workspace: &Workspace, force: bool) -> Result<()> {
+pub(crate) fn build(workspace: &Workspace, force: bool, log: bool) -> Result<()> {
     let started = Instant::now();
     let (toolchain, linker) = tools(workspace)?;
     let stamp_file = workspace.objects().join("stamp");
     let flags = flags(workspace, &toolchain, &linker);
     // Read before compiling: what changes meanwhile is not in the objects.
-    let inputs = inputs(workspace, &toolchain, &linker, &flags)?;
+    let inputs = format!("{} log={log}", inputs(workspace, &toolchain, &linker, &flags)?);
     let stamp = || anyhow::Ok(format!("{inputs}\n{}\n", outputs(workspace)?));
     let old = fs::read_to_string(&stamp_file).unwrap_or_default();
     if !force && old == stamp()? {
@@ -46,7 +46,7 @@ pub(crate) fn build(workspace: &Workspace, force: bool) -> Result<()> {
             .map(PathBuf::as_path)
             .collect();
     for (program, kind) in PROGRAMS {
-        let built = compile(workspace, &toolchain, &flags, program)?;
+        let built = compile(workspace, &toolchain, &flags, program, log)?;
         let object =
             fs::read(&built.object).with_context(|| format!("read {}", built.object.display()))?;
         let code = fs::read_to_string(&built.code)
@@ -206,6 +206,7 @@ fn compile(
     toolchain: &Toolchain,
     flags: &[String],
     program: &str,
+    log: bool,
 ) -> Result<Built> {
     let directory = workspace.target.join("ebpf-build");
     let release = directory.join(TARGET).join("release");
@@ -221,6 +222,7 @@ fn compile(
         .args(["rustc", "--quiet", "--release", "--bin", program, "--target", TARGET])
         .args(["-Z", "build-std=core", "--target-dir"])
         .arg(&directory)
+        .args(if log { &["--features", "log"][..] } else { &[] })
         .arg("--")
         .arg(format!("-Clink-arg=--dump-module={}", dump.display()))
         // Building the library and its intrinsics are unstable; a stable compiler is as good.

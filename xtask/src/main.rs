@@ -38,6 +38,9 @@ enum Verb {
         /// Build even if no input changed since the last build
         #[arg(long)]
         force: bool,
+        /// Compile the program's debug log in (samplerd shows it with RUST_LOG=debug)
+        #[arg(long)]
+        log: bool,
     },
     /// Set this machine up, check everything and run every test (as root)
     Test {
@@ -75,7 +78,7 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> anyhow::Result<()> {
     let workspace = Workspace::locate()?;
     match arguments.verb {
-        Verb::BuildEbpf { force } => ebpf::build(&workspace, force),
+        Verb::BuildEbpf { force, log } => ebpf::build(&workspace, force, log),
         Verb::Test { filter } => test::run(&workspace, filter.as_deref()),
         Verb::Demo => demo::run(&workspace),
         Verb::Bench(Bench::Probe { arguments }) => bench::probe(&workspace, &arguments),

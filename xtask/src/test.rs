@@ -18,7 +18,7 @@ pub(crate) fn run(workspace: &Workspace, filter: Option<&str>) -> Result<()> {
     packages::require_root("the end-to-end tests load eBPF programs", "test")?;
     let mut steps = Steps::default();
     steps.time("packages", || packages::ensure(&packages::all()))?;
-    steps.time("build-ebpf", || ebpf::build(workspace, false))?;
+    steps.time("build-ebpf", || ebpf::build(workspace, false, false))?;
     steps.cargo(workspace, "build", &["build", "--release", "--bins"])?;
     if filter.is_none() {
         lint(workspace, &mut steps)?;

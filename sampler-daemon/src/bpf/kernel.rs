@@ -13,6 +13,7 @@ use anyhow::{Context as _, anyhow};
 use aya::maps::{HashMap as BpfHashMap, Map, MapData, PerCpuArray};
 use aya::programs::RawTracePoint;
 use aya::{Ebpf, EbpfLoader};
+use aya_log::EbpfLogger;
 use sampler_common::limits::{SNAPSHOT_TIERS, THIN_AT_PERCENT};
 use std::collections::HashMap;
 use std::fs::File;
@@ -53,6 +54,8 @@ pub struct Kernel {
     /// Records from the program.
     pub ring: Ring,
     programs: Programs,
+    /// Only an object that was built with its log has one.
+    log: Option<EbpfLogger<&'static dyn log::Log>>,
     targets: BpfHashMap<MapData, u32, u32>,
     // Holds the tracepoint's link, the read-only data and the programs of the perf rung.
     ebpf: Ebpf,
@@ -67,6 +70,7 @@ impl Kernel {
         let text = ProgramText::new(OBJECT, &descriptors)?;
         follow_exec(&mut ebpf)?;
         let programs = Programs::load(settings.engine, &text, &mut ebpf)?;
+        let log = EbpfLogger::init(&mut ebpf).ok();
         let mut take = |name: &str| {
             ebpf.take_map(name).with_context(|| format!("map {name} is not in the eBPF object"))
         };
@@ -84,9 +88,17 @@ impl Kernel {
             pending: PendingCalls::new(into_data(take("PENDING")?)?),
             ring: Ring::new(ring_map.try_into()?, positions),
             programs,
+            log,
             targets: BpfHashMap::try_from(take("TARGETS")?)?,
             ebpf,
         })
+    }
+
+    /// Passes on what the program has logged.
+    pub fn flush_log(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.flush();
+        }
     }
 
     /// The rung in use.
@@ -162,9 +174,11 @@ fn follow_exec(ebpf: &mut Ebpf) -> anyhow::Result<()> {
 
 fn data(map: &Map) -> anyhow::Result<&MapData> {
     match map {
-        Map::Array(data) | Map::PerCpuArray(data) | Map::HashMap(data) | Map::LruHashMap(data) | Map::RingBuf(data) => {
-            Ok(data)
-        }
+        Map::Array(data)
+        | Map::PerCpuArray(data)
+        | Map::HashMap(data)
+        | Map::LruHashMap(data)
+        | Map::RingBuf(data) => Ok(data),
         other => Err(anyhow!("unexpected map in the eBPF object: {other:?}")),
     }
 }

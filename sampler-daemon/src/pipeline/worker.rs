@@ -121,6 +121,7 @@ impl Worker {
             }
             self.look_after_processes();
             self.balance();
+            self.kernel.flush_log();
         }
     }
 

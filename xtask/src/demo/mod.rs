@@ -36,7 +36,7 @@ const LOG_LINES: usize = 6;
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     packages::require_root("the demonstration attaches probes", "demo")?;
     packages::ensure(&packages::BUILD)?;
-    ebpf::build(workspace, false)?;
+    ebpf::build(workspace, false, false)?;
     step::run("build", workspace.cargo().args(["build", "--release", "--bins"]))?;
 
     let (what, child) = Workload::choose().start(workspace)?;

@@ -7,7 +7,7 @@ use sampler_daemon::pipeline::{self, Config, Names};
 use sampler_daemon::rpc::listen::Listener;
 use sampler_daemon::rpc::serve;
 use sampler_daemon::target::process::Process;
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -20,7 +20,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         .with_default_directive(tracing::Level::INFO.into())
         .from_env()
         .context("read RUST_LOG")?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
     preflight::check()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
