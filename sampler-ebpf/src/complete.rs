@@ -1,11 +1,11 @@
 //! A followed call returns: was something allocated, and where?
 
 use crate::live::{self, Inserted};
+use crate::record::Sampled;
 use crate::registers::Call;
 use crate::{allocate, maps, record, settings};
 use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_user};
 use sampler_common::counters::Outcome;
-use crate::record::Sampled;
 use sampler_common::wire::{LiveEntry, LiveKey, Pending, ProcessTotals, RecordKind, Role};
 
 /// An allocating function returns.
@@ -24,7 +24,9 @@ pub fn leave(call: &Call) {
     let Some(totals) = maps::TOTALS.get_ptr_mut(pending.space.slot) else { return };
     let Some(process) = maps::PROCESSES.get_ptr(pending.space.slot) else { return };
     // SAFETY: a field of a map value.
-    if unsafe { core::ptr::read_volatile(&raw const (*process).generation) } != pending.space.generation {
+    if unsafe { core::ptr::read_volatile(&raw const (*process).generation) }
+        != pending.space.generation
+    {
         live::count(totals, Outcome::StaleReturn);
         return;
     }

@@ -158,7 +158,11 @@ pub(super) fn take<K: Copy, V: Copy>(map: BorrowedFd<'_>, key: &K) -> io::Result
 }
 
 /// Enters an element in a hash map if its key is not there.
-pub(super) fn insert_new<K: Copy, V: Copy>(map: BorrowedFd<'_>, key: &K, value: &V) -> io::Result<()> {
+pub(super) fn insert_new<K: Copy, V: Copy>(
+    map: BorrowedFd<'_>,
+    key: &K,
+    value: &V,
+) -> io::Result<()> {
     const NOEXIST: u64 = 1;
     let mut attribute = MapElement {
         map: map.as_raw_fd() as u32,
@@ -242,7 +246,8 @@ impl SharedMemory {
         offset: usize,
         writable: bool,
     ) -> io::Result<SharedMemory> {
-        let protection = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+        let protection =
+            if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
         // SAFETY: a new mapping at an address of the kernel's choice.
         let base = unsafe {
             libc::mmap(
@@ -257,7 +262,8 @@ impl SharedMemory {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mmap returned null"))?;
+        let base =
+            NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mmap returned null"))?;
         Ok(SharedMemory { base, bytes })
     }
 

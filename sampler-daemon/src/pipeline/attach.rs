@@ -70,7 +70,11 @@ impl Worker {
             };
             return Err(AttachError::NoAllocator(pid, why));
         }
-        let id = self.ingest.processes.insert(self.new_record(&process)).ok_or(AttachError::TooMany(pid))?;
+        let id = self
+            .ingest
+            .processes
+            .insert(self.new_record(&process))
+            .ok_or(AttachError::TooMany(pid))?;
         let generation = self.kernel.slots.occupy(slot, pid);
         self.kernel.slots.set_rates(slot, &[self.rate; CLASSES]);
         let other = |error: anyhow::Error| AttachError::Other(pid, format!("{error:#}"));

@@ -2,7 +2,9 @@
 
 use crate::bpf::ring::Record;
 use crate::store::stacks::{Note, StackFrame};
-use crate::store::{LiveSample, LiveSamples, Outcomes, ProcessId, Processes, Rows, StackId, Stacks};
+use crate::store::{
+    LiveSample, LiveSamples, Outcomes, ProcessId, Processes, Rows, StackId, Stacks,
+};
 use crate::target::allocator::Allocator;
 use crate::unwind::{Frame, Image, Module, Modules, Registers, StackMemory, UnwindEnd};
 use rustc_hash::FxHashMap;
@@ -94,10 +96,9 @@ impl Ingest {
             Record::Snapshot(header, stack) => self.allocation(&header, stack, true),
             Record::Frames(header, addresses) => self.allocation(&header, addresses, false),
             Record::Free(free) => self.free(&free),
-            Record::Exec(event) => self.events.push(Event::Exec {
-                slot: event.space.slot,
-                generation: event.space.generation,
-            }),
+            Record::Exec(event) => self
+                .events
+                .push(Event::Exec { slot: event.space.slot, generation: event.space.generation }),
             Record::LiveHigh(_) => self.events.push(Event::LiveHigh),
             Record::Malformed => self.outcomes.add(Outcome::Malformed, 1),
         }
@@ -209,13 +210,21 @@ impl Ingest {
             .iter()
             .filter(|allocator| allocator.path == *path)
             .flat_map(|allocator| &allocator.functions)
-            .find(|function| function.offset + u64::from(function.placement.displacement) == frame.offset);
+            .find(|function| {
+                function.offset + u64::from(function.placement.displacement) == frame.offset
+            });
         if let Some(name) = function.and_then(|function| function.symbols.first()) {
             self.probe_names.insert(frame, name.clone());
         }
     }
 
-    fn publish(&self, source: &Source, record: &AllocationRecord, rate: Rate, unwind: &'static str) {
+    fn publish(
+        &self,
+        source: &Source,
+        record: &AllocationRecord,
+        rate: Rate,
+        unwind: &'static str,
+    ) {
         if self.samples.receiver_count() == 0 {
             return;
         }

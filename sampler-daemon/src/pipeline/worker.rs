@@ -131,11 +131,9 @@ impl Worker {
             PollFd::new(&self.kernel.ring, PollFlags::IN),
             PollFd::new(&*self.wake, PollFlags::IN),
         ];
-        descriptors.extend(
-            slots.iter().map(|slot| {
-                PollFd::from_borrowed_fd(self.attached[slot].process.pidfd.as_fd(), PollFlags::IN)
-            }),
-        );
+        descriptors.extend(slots.iter().map(|slot| {
+            PollFd::from_borrowed_fd(self.attached[slot].process.pidfd.as_fd(), PollFlags::IN)
+        }));
         let timeout = Timespec { tv_sec: 0, tv_nsec: PERIOD.as_nanos() as i64 };
         // An interrupted wait is a short one.
         let _ = poll(&mut descriptors, Some(&timeout));

@@ -46,8 +46,9 @@ fn request(wire: v1::GetProfileRequest) -> Result<ProfileRequest, Status> {
     };
     let confidence = match wire.confidence {
         0.0 => Confidence::DEFAULT,
-        level => Confidence::new(level)
-            .map_err(|error| Status::invalid_argument(error.to_string()))?,
+        level => {
+            Confidence::new(level).map_err(|error| Status::invalid_argument(error.to_string()))?
+        }
     };
     Ok(ProfileRequest { kind, pids: wire.pids, confidence, top: wire.top as usize })
 }

@@ -70,7 +70,9 @@ fn settings(args: &Args) -> anyhow::Result<Settings> {
             let engine = ProbeEngine::from(wanted);
             if !engine.is_supported().context("ask the kernel for its uprobes")? {
                 let best = ProbeEngine::detect().context("ask the kernel for its uprobes")?;
-                anyhow::bail!("--probe-engine {engine}: this kernel does not have it (best: {best})");
+                anyhow::bail!(
+                    "--probe-engine {engine}: this kernel does not have it (best: {best})"
+                );
             }
             engine
         }
