@@ -259,7 +259,10 @@ impl Worker {
 
 fn points(allocator: &Allocator, slot: u32, track_live: bool) -> Points {
     let mut points = Points::default();
-    for function in &allocator.functions {
+    let mut functions: Vec<_> = allocator.functions.iter().collect();
+    // Probes appear one after another: what can end a block comes first.
+    functions.sort_by_key(|function| function.role != Role::Realloc);
+    for function in functions {
         let offset = function.offset + u64::from(function.placement.displacement);
         let point = (offset, Cookie::new(slot, function.role).0);
         if function.role != Role::Free {
