@@ -21,7 +21,7 @@ use tokio::sync::broadcast;
 const BATCH: usize = 4096;
 /// How long records may wait in the ring when few arrive (many wake the worker).
 const PERIOD: Duration = Duration::from_millis(20);
-/// How long a question waits for a record that is just being written.
+/// How long a question waits for a record that is just being written, and none behind it can be read.
 const SETTLE: Duration = Duration::from_millis(100);
 /// Samples kept for a slow `StreamSamples` client.
 const STREAM_BACKLOG: usize = 16 * 1024;
@@ -161,9 +161,12 @@ impl Worker {
 
     /// As [`Worker::settle`], but leaves the events for later.
     pub(super) fn drain(&mut self) {
-        let (target, deadline) = (self.kernel.ring.produced(), Instant::now() + SETTLE);
-        while !self.kernel.ring.has_read(target) && Instant::now() < deadline {
-            if self.read(BATCH) == 0 {
+        let target = self.kernel.ring.produced();
+        let mut progress = Instant::now();
+        while !self.kernel.ring.has_read(target) && progress.elapsed() < SETTLE {
+            if self.read(BATCH) > 0 {
+                progress = Instant::now();
+            } else {
                 std::thread::yield_now();
             }
         }
