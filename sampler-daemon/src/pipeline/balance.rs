@@ -120,7 +120,7 @@ impl Worker {
     /// Ends the live samples of a slot: all, or those of images before `generation`.
     pub(super) fn end_blocks(&mut self, slot: u32, generation: Option<u32>, outcome: Outcome) {
         let ends = |space: sampler_common::wire::Space| {
-            space.slot == slot && generation.is_none_or(|current| space.generation != current)
+            space.slot == slot && generation.is_none_or(|current| space.generation < current)
         };
         let ended = self.ingest.live.remove_where(|_, live| ends(live.space));
         self.ingest.outcomes.add(outcome, ended);
