@@ -86,8 +86,8 @@ pub struct ProcessConfig {
     pub enabled: u32,
     /// Process id in the root pid namespace.
     pub pid: u32,
-    /// Explicit padding, 0.
-    pub pad: u32,
+    /// How often a thread that was not the first one has called `execve`; raised by the kernel side.
+    pub leader_changes: u32,
 }
 
 /// Countdown, exact totals and outcomes of a process on one CPU; value of the per-CPU array `TOTALS`.

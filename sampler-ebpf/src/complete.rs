@@ -27,29 +27,42 @@ pub fn leave(call: &Call) {
         live::count(totals, Outcome::StaleReturn);
         return;
     }
-    match block(call, &pending, totals) {
-        Some(pointer) => succeeded(call, &pending, pointer, totals),
-        None => failed(call, &pending, totals),
+    match block(call, &pending) {
+        Block::At(pointer) => succeeded(call, &pending, pointer, totals),
+        Block::Somewhere => {
+            live::count(totals, Outcome::ReadFault);
+            allocate::tally(totals, allocate::class_index(pending.size), pending.size);
+            if pending.rate != 0 {
+                record::lost(&pending, totals);
+            }
+        }
+        Block::None => failed(call, &pending, totals),
     }
 }
 
-/// The block that the call has returned, if it has.
+/// What the call has returned.
+enum Block {
+    /// A block at this address.
+    At(u64),
+    /// A block whose address cannot be read.
+    Somewhere,
+    /// Nothing: it failed.
+    None,
+}
+
 #[inline(always)]
-fn block(call: &Call, pending: &Pending, totals: *mut ProcessTotals) -> Option<u64> {
+fn block(call: &Call, pending: &Pending) -> Block {
     let result = call.result();
     if pending.role != Role::PosixMemalign as u32 {
-        return (result != 0).then_some(result);
+        return if result != 0 { Block::At(result) } else { Block::None };
     }
     if result as u32 != 0 {
-        return None;
+        return Block::None;
     }
     // SAFETY: reads user memory, and may fail.
     match unsafe { bpf_probe_read_user(pending.argument as *const u64) } {
-        Ok(pointer) => Some(pointer),
-        Err(_) => {
-            live::count(totals, Outcome::ReadFault);
-            None
-        }
+        Ok(pointer) => Block::At(pointer),
+        Err(_) => Block::Somewhere,
     }
 }
 
@@ -107,11 +120,12 @@ fn sample(call: &Call, pending: &Pending, pointer: u64, totals: *mut ProcessTota
         live::count(totals, Outcome::Sampled);
         return;
     }
-    live::count(totals, Outcome::RingFull);
     record::lost(pending, totals);
     if is_live {
         live::mark_stack_lost(&key, sample);
     }
+    // Last: whoever sees the count finds the mark when it repairs.
+    live::count(totals, Outcome::RingFull);
 }
 
 /// Enters the sample in the live set; whether it is there now.

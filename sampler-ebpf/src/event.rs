@@ -6,13 +6,21 @@ use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use sampler_common::counters::Outcome;
 use sampler_common::wire::{RecordKind, Space};
 
-/// `execve`: a new program image; every block of the old one is gone.
+/// `sched_process_exec(struct task_struct *task, pid_t old_pid, struct linux_binprm *program)`: a new
+/// program image; every block of the old one is gone.
 #[inline(always)]
-pub fn exec(_context: *mut c_void) {
+pub fn exec(context: *mut c_void) {
     let pid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    // SAFETY: the context of a raw tracepoint is the array of its three arguments.
+    let thread = unsafe { *context.cast::<u64>().add(1) } as u32;
     // SAFETY: copied at once; slots of a process do not change while it lives.
     let Some(slot) = (unsafe { maps::TARGETS.get(pid) }).copied() else { return };
     let Some(process) = maps::PROCESSES.get_ptr_mut(slot) else { return };
+    if thread != pid {
+        // It has taken the first thread's place, and links know a process by its first thread.
+        // SAFETY: a field of a map value.
+        atomic::fetch_add_u32(unsafe { &raw mut (*process).leader_changes }, 1);
+    }
     // SAFETY: a field of a map value.
     let generation = atomic::fetch_add_u32(unsafe { &raw mut (*process).generation }, 1) + 1;
     let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return };

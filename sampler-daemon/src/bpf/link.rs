@@ -97,8 +97,9 @@ impl Programs {
         }
     }
 
-    /// Attaches to `points` of `file` in process `pid`. Returns are attached before entries, so that
-    /// no followed call is without one; on an error nothing stays attached.
+    /// Attaches to `points` of `file` in process `pid`, in this order: frees, returns, entries. So no
+    /// followed call is without its return, and no sampled block can end unseen. On an error nothing
+    /// stays attached.
     pub(super) fn attach(
         &self,
         ebpf: &mut Ebpf,
@@ -120,17 +121,17 @@ impl Programs {
         let (allocating, freeing) = (&points.allocating[..], &points.freeing[..]);
         let links = match self {
             Programs::Session { allocate, free } => vec![
-                multi(allocate, sys::ATTACH_SESSION, allocating, 0)?,
                 multi(free, sys::ATTACH_MULTI, freeing, 0)?,
+                multi(allocate, sys::ATTACH_SESSION, allocating, 0)?,
             ],
             Programs::Multi { enter, leave, free } => vec![
+                multi(free, sys::ATTACH_MULTI, freeing, 0)?,
                 multi(leave, sys::ATTACH_MULTI, allocating, sys::RETURN)?,
                 multi(enter, sys::ATTACH_MULTI, allocating, 0)?,
-                multi(free, sys::ATTACH_MULTI, freeing, 0)?,
             ],
             Programs::Perf => {
                 let mut links = Vec::new();
-                for (name, points) in [(LEAVE, allocating), (ENTER, allocating), (FREE, freeing)] {
+                for (name, points) in [(FREE, freeing), (LEAVE, allocating), (ENTER, allocating)] {
                     let program = perf_program(ebpf, name)?;
                     for point in points {
                         links.push(Some(perf_attach(program, &path, pid, *point)?));

@@ -45,20 +45,40 @@ impl LiveSet {
         sys::entries(self.map.fd().as_fd(), ZERO)
     }
 
-    /// Takes the entry of `sample` out; false if it is gone already. If meanwhile another sample has
-    /// come to the same address, that one is put back.
+    /// Takes the entry of `sample` out; false if it is gone already.
+    ///
+    /// Another sample that has come to the same address stays: a free of it must not find it missing. Should
+    /// it come between the look and the taking, it is put back.
     pub fn remove(&self, key: &LiveKey, sample: u64) -> io::Result<bool> {
-        let taken: LiveEntry = match sys::take(self.map.fd().as_fd(), key) {
-            Ok(entry) => entry,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(error) => return Err(error),
-        };
-        if taken.sample != sample {
-            sys::insert_new(self.map.fd().as_fd(), key, &taken)?;
+        let map = self.map.fd().as_fd();
+        let there = found(sys::look_up::<_, LiveEntry>(map, key))?;
+        if there.is_none_or(|entry| entry.sample != sample) {
             return Ok(false);
         }
+        let Some(taken) = found(sys::take::<_, LiveEntry>(map, key))? else { return Ok(false) };
+        if taken.sample == sample {
+            self.forget(key);
+            return Ok(true);
+        }
+        match sys::insert_new(map, key, &taken) {
+            Ok(()) => {}
+            // The address has a third sample by now, which counts for itself.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.forget(key),
+            Err(error) => return Err(error),
+        }
+        Ok(false)
+    }
+
+    fn forget(&self, key: &LiveKey) {
         self.filter.leave(key.pointer, key.space.slot);
         self.state.subtract_live(1);
-        Ok(true)
+    }
+}
+
+fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(it) => Ok(Some(it)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }

@@ -29,11 +29,12 @@ impl PendingCalls {
         PendingCalls(map)
     }
 
-    /// Takes out the calls of process `pid`, which has exited: they never return. How many were sampled.
-    pub fn forget(&self, pid: u32) -> io::Result<u64> {
+    /// Takes out the calls of process `pid` in an address space that `ends`: they never return. How many
+    /// were sampled.
+    pub fn forget(&self, pid: u32, ends: impl Fn(Space) -> bool) -> io::Result<u64> {
         let mut sampled = 0;
-        for (key, _) in sys::entries(self.0.fd().as_fd(), ZERO)? {
-            if (key.thread >> 32) as u32 != pid {
+        for (key, call) in sys::entries(self.0.fd().as_fd(), ZERO)? {
+            if (key.thread >> 32) as u32 != pid || !ends(call.space) {
                 continue;
             }
             match sys::take::<PendingKey, Pending>(self.0.fd().as_fd(), &key) {

@@ -42,6 +42,13 @@ impl ProcessSlots {
         self.0.atomic_u32(Self::offset(slot, offset_of!(ProcessConfig, generation))).load(SeqCst)
     }
 
+    /// How often a thread that was not the first one has called `execve` in the slot.
+    pub fn leader_changes(&self, slot: u32) -> u32 {
+        self.0
+            .atomic_u32(Self::offset(slot, offset_of!(ProcessConfig, leader_changes)))
+            .load(SeqCst)
+    }
+
     /// Starts a new use of the slot by process `pid`; returns the new generation.
     pub fn occupy(&self, slot: u32, pid: u32) -> u32 {
         let word = |field| self.0.atomic_u32(Self::offset(slot, field));

@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
+const MAP_LOOKUP_ELEM: c_int = 1;
 const MAP_UPDATE_ELEM: c_int = 2;
 const PROG_LOAD: c_int = 5;
 const MAP_LOOKUP_AND_DELETE_ELEM: c_int = 21;
@@ -145,6 +146,15 @@ struct MapElement {
 /// Takes an element out of a hash map and returns it; `NotFound` if it is not there.
 /// `K` and `V` are plain wire structs of exactly the map's key and value size.
 pub(super) fn take<K: Copy, V: Copy>(map: BorrowedFd<'_>, key: &K) -> io::Result<V> {
+    read(MAP_LOOKUP_AND_DELETE_ELEM, map, key)
+}
+
+/// A copy of an element of a hash map, otherwise as [`take`].
+pub(super) fn look_up<K: Copy, V: Copy>(map: BorrowedFd<'_>, key: &K) -> io::Result<V> {
+    read(MAP_LOOKUP_ELEM, map, key)
+}
+
+fn read<K: Copy, V: Copy>(command: c_int, map: BorrowedFd<'_>, key: &K) -> io::Result<V> {
     let mut value = std::mem::MaybeUninit::<V>::zeroed();
     let mut attribute = MapElement {
         map: map.as_raw_fd() as u32,
@@ -152,7 +162,7 @@ pub(super) fn take<K: Copy, V: Copy>(map: BorrowedFd<'_>, key: &K) -> io::Result
         value: value.as_mut_ptr() as u64,
         ..Default::default()
     };
-    bpf(MAP_LOOKUP_AND_DELETE_ELEM, &mut attribute)?;
+    bpf(command, &mut attribute)?;
     // SAFETY: the kernel has written the value; the callers' types have no invalid bit patterns.
     Ok(unsafe { value.assume_init() })
 }

@@ -11,7 +11,7 @@ use sampler_common::counters::Outcome;
 use sampler_common::limits::{CLASSES, MAX_PROCESSES};
 use sampler_common::profile::Exact;
 use sampler_common::sampling::Rate;
-use sampler_common::wire::{Cookie, Role};
+use sampler_common::wire::{Cookie, Role, Space};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How often mappings are looked at for allocators that came by `dlopen`.
@@ -23,6 +23,8 @@ const FIRST_LOOK: Duration = Duration::from_millis(2);
 pub(super) struct Attached {
     pub(super) process: Process,
     pub(super) links: Vec<Link>,
+    /// Of the slot when the links were made; see [`crate::bpf::shared::ProcessSlots::leader_changes`].
+    leader_changes: u32,
     next_look: Instant,
     look_period: Duration,
 }
@@ -92,9 +94,14 @@ impl Worker {
                 allocators: Vec::new(),
             },
         );
-        let now = Instant::now();
-        let attached =
-            Attached { process, links: Vec::new(), next_look: now + SWEEP, look_period: SWEEP };
+        self.ingest.open_image(slot);
+        let attached = Attached {
+            process,
+            links: Vec::new(),
+            leader_changes: self.kernel.slots.leader_changes(slot),
+            next_look: Instant::now() + SWEEP,
+            look_period: SWEEP,
+        };
         self.attached.insert(slot, attached);
         if let Err(error) = self.probe(slot, discovery) {
             let gone = self.attached.get(&slot).is_some_and(|a| !a.process.is_running());
@@ -156,7 +163,11 @@ impl Worker {
     /// may have other allocators.
     pub(super) fn image_replaced(&mut self, slot: u32, generation: u32) {
         let Some(source) = self.ingest.sources.get_mut(&slot) else { return };
-        if source.generation != generation {
+        if generation < source.generation {
+            // Overtaken: a newer image has sent records already, and its blocks are held.
+            return;
+        }
+        if generation > source.generation {
             source.generation = generation;
             source.image = None;
         }
@@ -168,7 +179,28 @@ impl Worker {
             attached.look_period = FIRST_LOOK;
             attached.next_look = Instant::now() + FIRST_LOOK;
         }
+        self.renew_links(slot);
+        self.forget_pending(slot, Some(generation));
         self.end_blocks(slot, Some(generation), Outcome::EndedByExec);
+    }
+
+    /// A thread other than the first has called `execve` and become the first: the kernel's links still
+    /// wait for the old one. They are dropped, and the next look makes new ones.
+    fn renew_links(&mut self, slot: u32) {
+        let changes = self.kernel.slots.leader_changes(slot);
+        let Some(attached) = self.attached.get_mut(&slot) else { return };
+        if attached.leader_changes == changes {
+            return;
+        }
+        attached.leader_changes = changes;
+        let links = std::mem::take(&mut attached.links);
+        let pid = attached.process.pid;
+        self.close(links);
+        if let Some(source) = self.ingest.sources.get_mut(&slot) {
+            source.allocators.clear();
+            self.ingest.processes.get_mut(source.process).allocators.clear();
+        }
+        tracing::warn!(pid, "a thread replaced the program: its first allocations are not seen");
     }
 
     /// Looks for new allocators where it is time to, and for an `execve` whose event was lost.
@@ -204,7 +236,7 @@ impl Worker {
     /// The process is gone: its profile stays.
     pub(super) fn detach_exited(&mut self, slot: u32) {
         self.end_blocks(slot, None, Outcome::EndedByExit);
-        self.forget_pending(slot);
+        self.forget_pending(slot, None);
         let Some(source) = self.ingest.sources.get(&slot) else { return };
         let (id, pid) = (source.process, source.pid);
         let exact = self.slot_exact(slot);
@@ -224,10 +256,11 @@ impl Worker {
         tracing::info!(pid, "exited");
     }
 
-    /// Calls of the slot's process that will never return.
-    fn forget_pending(&mut self, slot: u32) {
+    /// Calls of the slot's process that will never return: all, or those of images before `generation`.
+    fn forget_pending(&mut self, slot: u32, generation: Option<u32>) {
         let Some(source) = self.ingest.sources.get(&slot) else { return };
-        match self.kernel.pending.forget(source.pid) {
+        let ends = |space: Space| generation.is_none_or(|current| space.generation < current);
+        match self.kernel.pending.forget(source.pid, ends) {
             Ok(sampled) => self.ingest.outcomes.add(Outcome::ReturnLost, sampled),
             Err(error) => tracing::warn!("read the pending calls: {error}"),
         }
@@ -264,7 +297,10 @@ impl Worker {
 
 fn points(allocator: &Allocator, slot: u32, track_live: bool) -> Points {
     let mut points = Points::default();
-    for function in &allocator.functions {
+    let mut functions: Vec<_> = allocator.functions.iter().collect();
+    // Probes appear one after another: what can end a block comes first.
+    functions.sort_by_key(|function| function.role != Role::Realloc);
+    for function in functions {
         let offset = function.offset + u64::from(function.placement.displacement);
         let point = (offset, Cookie::new(slot, function.role).0);
         if function.role != Role::Free {

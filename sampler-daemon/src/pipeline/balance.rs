@@ -32,10 +32,12 @@ impl Worker {
     pub(super) fn repair(&mut self) {
         self.last_reconciled = Instant::now();
         let totals = self.kernel_totals();
-        let losses = [Outcome::FreeRingFull, Outcome::RingFull, Outcome::LiveReplaced]
-            .iter()
-            .map(|outcome| totals.outcome(*outcome))
-            .sum();
+        // A block that a failed realloc puts back may have been reconciled away meanwhile.
+        let losses =
+            [Outcome::FreeRingFull, Outcome::RingFull, Outcome::LiveReplaced, Outcome::Restored]
+                .iter()
+                .map(|outcome| totals.outcome(*outcome))
+                .sum();
         if totals.outcome(Outcome::LiveFull) + totals.outcome(Outcome::RestoreFailed) > 0 {
             self.live_incomplete.get_or_insert_with(SystemTime::now);
         }
@@ -46,7 +48,8 @@ impl Worker {
         }
     }
 
-    /// Removes samples that the live set no longer has, and adds those whose record was lost.
+    /// Removes samples that the live set no longer has, and adds those that are missing: if the record
+    /// with the stack is only late, it replaces what is entered here.
     fn reconcile(&mut self) {
         let entries = match self.kernel.live.entries() {
             Ok(entries) => entries,
@@ -60,9 +63,7 @@ impl Worker {
         let ended = self.ingest.live.remove_where(|sample, _| !by_sample.contains_key(&sample));
         self.ingest.outcomes.add(Outcome::Reconciled, ended);
         for (key, entry) in &entries {
-            if entry.flags & STACK_LOST != 0 {
-                adopt(&mut self.ingest, key, entry);
-            }
+            adopt(&mut self.ingest, key, entry);
         }
     }
 
@@ -120,7 +121,7 @@ impl Worker {
     /// Ends the live samples of a slot: all, or those of images before `generation`.
     pub(super) fn end_blocks(&mut self, slot: u32, generation: Option<u32>, outcome: Outcome) {
         let ends = |space: sampler_common::wire::Space| {
-            space.slot == slot && generation.is_none_or(|current| space.generation != current)
+            space.slot == slot && generation.is_none_or(|current| space.generation < current)
         };
         let ended = self.ingest.live.remove_where(|_, live| ends(live.space));
         self.ingest.outcomes.add(outcome, ended);

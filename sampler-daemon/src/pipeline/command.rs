@@ -7,6 +7,7 @@ use crate::store::{ProcessId, ProcessRecord};
 use rustix::fd::OwnedFd;
 use sampler_common::estimate::{Confidence, RowMoments};
 use sampler_common::profile::{Exact, Kind};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use tokio::sync::{broadcast, oneshot};
 
@@ -63,6 +64,7 @@ pub struct Profiler {
     pub(super) commands: mpsc::SyncSender<Command>,
     pub(super) wake: Arc<OwnedFd>,
     pub(super) samples: broadcast::Sender<Arc<SampleEvent>>,
+    pub(super) lagged: Arc<AtomicU64>,
 }
 
 impl Profiler {
@@ -121,6 +123,11 @@ impl Profiler {
     /// Every sample from now on; a slow receiver misses some and is told how many.
     pub fn subscribe(&self) -> broadcast::Receiver<Arc<SampleEvent>> {
         self.samples.subscribe()
+    }
+
+    /// Counts samples that a slow receiver has missed.
+    pub fn count_lagged(&self, samples: u64) {
+        self.lagged.fetch_add(samples, Relaxed);
     }
 
     /// Detaches everything and ends the worker.

@@ -6,7 +6,9 @@ use crate::store::{
     LiveSample, LiveSamples, Outcomes, ProcessId, Processes, Rows, StackId, Stacks,
 };
 use crate::target::allocator::Allocator;
-use crate::unwind::{Frame, Image, Module, ModuleKind, Modules, Registers, StackMemory, UnwindEnd};
+use crate::unwind::{
+    Frame, Image, Module, ModuleId, ModuleKind, Modules, Registers, StackMemory, UnwindEnd,
+};
 use rustc_hash::FxHashMap;
 use sampler_common::counters::Outcome;
 use sampler_common::sampling::Rate;
@@ -43,7 +45,8 @@ pub(super) struct Source {
     pub(super) first_generation: u32,
     /// Newest program image that we know of.
     pub(super) generation: u32,
-    /// The unwinder's view of the newest image; made at its first sample.
+    /// The unwinder's view of the newest image; after `execve` made at its first sample, when its
+    /// libraries are there.
     pub(super) image: Option<Image>,
     pub(super) allocators: Vec<Allocator>,
 }
@@ -94,6 +97,16 @@ impl Ingest {
             events: Vec::new(),
             samples,
             frames: Vec::new(),
+        }
+    }
+
+    /// Reads the mappings of the process in `slot`, before it can exit. If that fails the next sample
+    /// tries again.
+    pub(super) fn open_image(&mut self, slot: u32) {
+        if let Some(source) = self.sources.get_mut(&slot)
+            && source.image.is_none()
+        {
+            source.image = Image::open(source.pid, &mut self.modules).ok();
         }
     }
 
@@ -183,6 +196,11 @@ impl Ingest {
         is_snapshot: bool,
     ) -> UnwindEnd {
         self.frames.clear();
+        if record.space.generation != source.generation {
+            // Its mappings are gone; those of the newest image would give wrong names.
+            self.frames.push(Frame { module: ModuleId::UNKNOWN, offset: record.function });
+            return UnwindEnd::NoMapping;
+        }
         if source.image.is_none() {
             source.image = Image::open(source.pid, &mut self.modules).ok();
         }

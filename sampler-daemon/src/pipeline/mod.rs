@@ -18,4 +18,4 @@ pub use names::Names;
 pub use profile::assemble;
 pub use query::{RawFrame, RawLoss, RawProfile};
 pub use status::{ProbeReport, StatusReport};
-pub use worker::{Config, start};
+pub use worker::{Config, WorkerThread, start};

@@ -6,6 +6,7 @@ use crate::store::{rows, stacks};
 use crate::target::allocator::Function;
 use sampler_common::counters::{KERNEL_OUTCOMES, Outcome};
 use sampler_common::units;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// A probe, with the processes that have it.
@@ -50,6 +51,7 @@ impl Worker {
         for outcome in &Outcome::ALL[..KERNEL_OUTCOMES] {
             outcomes.add(*outcome, kernel.outcome(*outcome));
         }
+        outcomes.add(Outcome::StreamLagged, self.lagged.load(Relaxed));
         let (stack_count, frame_count) = self.ingest.stacks.len();
         let (modules, module_bound) = self.ingest.modules.usage();
         StatusReport {

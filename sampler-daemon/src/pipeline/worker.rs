@@ -12,16 +12,17 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
 use sampler_common::sampling::Rate;
 use std::os::fd::AsFd;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, oneshot};
 
 /// Records read between two looks at commands and processes.
 const BATCH: usize = 4096;
 /// How long records may wait in the ring when few arrive (many wake the worker).
 const PERIOD: Duration = Duration::from_millis(20);
-/// How long a question waits for a record that is just being written.
+/// How long a question waits for a record that is just being written, and none behind it can be read.
 const SETTLE: Duration = Duration::from_millis(100);
 /// Samples kept for a slow `StreamSamples` client.
 const STREAM_BACKLOG: usize = 16 * 1024;
@@ -52,15 +53,49 @@ pub(super) struct Worker {
     pub(super) last_reconciled: Instant,
     /// Links being closed: each takes the kernel some 35 ms.
     pub(super) closing: Vec<JoinHandle<()>>,
+    /// Samples that slow `StreamSamples` clients have missed.
+    pub(super) lagged: Arc<AtomicU64>,
     commands: mpsc::Receiver<Command>,
     wake: Arc<OwnedFd>,
 }
 
+/// The worker's thread.
+#[derive(Debug)]
+pub struct WorkerThread {
+    thread: JoinHandle<()>,
+    ended: oneshot::Receiver<()>,
+}
+
+impl WorkerThread {
+    fn spawn(work: impl FnOnce() + Send + 'static) -> std::io::Result<WorkerThread> {
+        let (running, ended) = oneshot::channel::<()>();
+        let thread = std::thread::Builder::new().name("worker".into()).spawn(move || {
+            // Dropped in a panic too.
+            let _running = running;
+            work();
+        })?;
+        Ok(WorkerThread { thread, ended })
+    }
+
+    /// Completes when the worker has ended: told to, or by a panic.
+    pub async fn ended(&mut self) {
+        // Nothing is ever sent; what counts is that the sender is gone.
+        let _ = (&mut self.ended).await;
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// If it has panicked.
+    pub fn join(self) -> anyhow::Result<()> {
+        self.thread.join().map_err(|_| {
+            anyhow::anyhow!("the worker thread has panicked (nothing is attached any more)")
+        })
+    }
+}
+
 /// Loads the program, attaches it to `processes` and starts the worker. On an error nothing is left.
-pub fn start(
-    config: Config,
-    processes: Vec<Process>,
-) -> anyhow::Result<(Profiler, JoinHandle<()>)> {
+pub fn start(config: Config, processes: Vec<Process>) -> anyhow::Result<(Profiler, WorkerThread)> {
     let rate = Rate::from_interval(config.interval_bytes)
         .with_context(|| format!("interval {} is not within 1 … 2^32", config.interval_bytes))?;
     let (samples, _) = broadcast::channel::<Arc<SampleEvent>>(STREAM_BACKLOG);
@@ -68,7 +103,13 @@ pub fn start(
     let wake = Arc::new(
         eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).context("make an eventfd")?,
     );
-    let profiler = Profiler { commands: sender, wake: Arc::clone(&wake), samples: samples.clone() };
+    let lagged = Arc::new(AtomicU64::new(0));
+    let profiler = Profiler {
+        commands: sender,
+        wake: Arc::clone(&wake),
+        samples: samples.clone(),
+        lagged: Arc::clone(&lagged),
+    };
     let mut worker = Worker {
         config,
         rate,
@@ -82,16 +123,14 @@ pub fn start(
         reconciled_losses: 0,
         last_reconciled: Instant::now(),
         closing: Vec::new(),
+        lagged,
         commands,
         wake,
     };
     for process in processes {
         worker.attach(process).map_err(AttachError::into_anyhow)?;
     }
-    let thread = std::thread::Builder::new()
-        .name("worker".into())
-        .spawn(move || worker.run())
-        .context("start the worker thread")?;
+    let thread = WorkerThread::spawn(move || worker.run()).context("start the worker thread")?;
     Ok((profiler, thread))
 }
 
@@ -162,9 +201,12 @@ impl Worker {
 
     /// As [`Worker::settle`], but leaves the events for later.
     pub(super) fn drain(&mut self) {
-        let (target, deadline) = (self.kernel.ring.produced(), Instant::now() + SETTLE);
-        while !self.kernel.ring.has_read(target) && Instant::now() < deadline {
-            if self.read(BATCH) == 0 {
+        let target = self.kernel.ring.produced();
+        let mut progress = Instant::now();
+        while !self.kernel.ring.has_read(target) && progress.elapsed() < SETTLE {
+            if self.read(BATCH) > 0 {
+                progress = Instant::now();
+            } else {
                 std::thread::yield_now();
             }
         }
@@ -190,5 +232,20 @@ impl Worker {
             // A thread that only drops links does not panic.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::WorkerThread;
+
+    #[tokio::test]
+    async fn a_worker_that_panics_ends() {
+        let mut worker = WorkerThread::spawn(|| panic!("on purpose")).unwrap();
+        worker.ended().await;
+        assert!(worker.join().is_err());
+        let mut worker = WorkerThread::spawn(|| ()).unwrap();
+        worker.ended().await;
+        assert!(worker.join().is_ok());
     }
 }

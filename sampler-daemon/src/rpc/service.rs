@@ -119,7 +119,7 @@ impl Sampler for Service {
         wire: Request<v1::StreamSamplesRequest>,
     ) -> Result<Response<stream::Samples>, Status> {
         let pids = wire.into_inner().pids;
-        let receiver = self.profiler.subscribe();
-        Ok(Response::new(stream::samples(receiver, pids, self.names.clone())))
+        let samples = stream::samples(self.profiler.clone(), pids, self.names.clone());
+        Ok(Response::new(samples))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::service::Service;
 use super::{convert, v1};
-use crate::pipeline::{Names, ProfileRequest, SampleEvent};
+use crate::pipeline::{Names, ProfileRequest, Profiler, SampleEvent};
 use sampler_common::profile::Line;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,11 +43,8 @@ pub(super) fn profiles(service: Service, request: ProfileRequest, period: Durati
 }
 
 /// Every sample of `pids` (all if empty).
-pub(super) fn samples(
-    mut events: broadcast::Receiver<Arc<SampleEvent>>,
-    pids: Vec<u32>,
-    names: Names,
-) -> Samples {
+pub(super) fn samples(profiler: Profiler, pids: Vec<u32>, names: Names) -> Samples {
+    let mut events = profiler.subscribe();
     let (sender, receiver) = mpsc::channel(SAMPLE_BACKLOG);
     tokio::spawn(async move {
         let mut missed = 0;
@@ -64,7 +61,10 @@ pub(super) fn samples(
                         batch.push((event, std::mem::take(&mut missed)));
                     }
                     Ok(_) => {}
-                    Err(broadcast::error::RecvError::Lagged(count)) => missed += count,
+                    Err(broadcast::error::RecvError::Lagged(count)) => {
+                        profiler.count_lagged(count);
+                        missed += count;
+                    }
                     Err(broadcast::error::RecvError::Closed) => return,
                 }
                 next = match events.try_recv() {

@@ -9,6 +9,9 @@ pub const MAX_STACKS: usize = 256 * 1024;
 /// Distinct frames held at most; a stack with a further one is [`StackId::TABLE_FULL`].
 pub const MAX_FRAME_TABLE: usize = 1024 * 1024;
 
+/// Frames of all stacks together at most (64 MiB); further stacks are [`StackId::TABLE_FULL`].
+pub const MAX_HELD_FRAMES: usize = 16 * 1024 * 1024;
+
 /// A stack in [`Stacks`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StackId(u32);
@@ -61,6 +64,8 @@ pub struct Stacks {
     stacks: Vec<Box<[u32]>>,
     // From the hash of a stack to the stacks that have it: the frames are kept only once.
     by_hash: FxHashMap<u64, Vec<u32>>,
+    /// Frames of all stacks together.
+    held: usize,
     scratch: Vec<u32>,
 }
 
@@ -71,6 +76,7 @@ impl Default for Stacks {
             frame_ids: FxHashMap::default(),
             stacks: Vec::new(),
             by_hash: FxHashMap::default(),
+            held: 0,
             scratch: Vec::new(),
         };
         let lost = stacks.intern([StackFrame::Note(Note::LostStacks)].into_iter());
@@ -99,17 +105,18 @@ impl Stacks {
         }
         let mut hasher = rustc_hash::FxHasher::default();
         self.scratch.hash(&mut hasher);
-        let candidates = self.by_hash.entry(hasher.finish()).or_default();
-        for id in candidates.iter() {
-            if *self.stacks[*id as usize] == *self.scratch {
-                return Some(StackId(*id));
-            }
+        let hash = hasher.finish();
+        let candidates = self.by_hash.get(&hash).map_or(&[][..], Vec::as_slice);
+        if let Some(id) = candidates.iter().find(|id| *self.stacks[**id as usize] == *self.scratch)
+        {
+            return Some(StackId(*id));
         }
-        if self.stacks.len() >= MAX_STACKS {
+        if self.stacks.len() >= MAX_STACKS || self.held + self.scratch.len() > MAX_HELD_FRAMES {
             return None;
         }
         let id = self.stacks.len() as u32;
-        candidates.push(id);
+        self.by_hash.entry(hash).or_default().push(id);
+        self.held += self.scratch.len();
         self.stacks.push(self.scratch.as_slice().into());
         Some(StackId(id))
     }
@@ -150,5 +157,17 @@ mod tests {
         assert_eq!(a, stacks.intern([code(1), code(2)].into_iter()));
         assert_eq!(stacks.len(), (4, 4));
         assert_eq!(stacks.frame(stacks.get(StackId::LOST)[0]), StackFrame::Note(Note::LostStacks));
+    }
+
+    #[test]
+    fn a_full_table_does_not_grow() {
+        let mut stacks = Stacks { held: MAX_HELD_FRAMES, ..Stacks::default() };
+        let code = |offset| StackFrame::Code(Frame { module: ModuleId(0), offset });
+        for offset in 0..10 {
+            assert_eq!(stacks.intern([code(1), code(2), code(offset % 3)].into_iter()), None);
+        }
+        assert_eq!(stacks.by_hash.len(), 2);
+        let lost = [StackFrame::Note(Note::LostStacks)];
+        assert_eq!(stacks.intern(lost.into_iter()), Some(StackId::LOST));
     }
 }

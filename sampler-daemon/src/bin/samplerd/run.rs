@@ -46,7 +46,7 @@ async fn profile(args: Args) -> anyhow::Result<()> {
     let listener = Listener::bind(&args.listen).await.map_err(|error| anyhow!(error))?;
     let address = listener.address().context("ask for the listener's address")?;
     let names = Names::start().context("start the symbolizer")?;
-    let (profiler, worker) =
+    let (profiler, mut worker) =
         tokio::task::spawn_blocking(move || pipeline::start(config, processes)).await??;
     let mut stdout = std::io::stdout();
     // Nobody may be reading; that is no reason to stop profiling.
@@ -55,16 +55,17 @@ async fn profile(args: Args) -> anyhow::Result<()> {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            // A panic: nothing is profiled any more, and a server without answers helps nobody.
+            () = worker.ended() => {}
         }
     })
     .await;
-    tokio::task::spawn_blocking(move || {
+    let ended = tokio::task::spawn_blocking(move || {
         profiler.stop();
-        // A worker that panicked has detached by dropping its links.
-        let _ = worker.join();
+        worker.join()
     })
     .await?;
-    result
+    result.and(ended)
 }
 
 fn settings(args: &Args) -> anyhow::Result<Settings> {
