@@ -6,7 +6,6 @@ use crate::bpf::{Link, Points};
 use crate::store::ProcessRecord;
 use crate::target::allocator::{Allocator, Discovery};
 use crate::target::process::Process;
-use crate::unwind::Image;
 use sampler_common::counters::Outcome;
 use sampler_common::limits::{CLASSES, MAX_PROCESSES};
 use sampler_common::profile::Exact;
@@ -152,10 +151,8 @@ impl Worker {
             record.allocators.push(format!("{} ({})", allocator.name, allocator.path));
             source.allocators.push(allocator);
         }
-        // Read the mappings now: a process may be gone or another program when its first sample comes.
-        if source.image.is_none() {
-            source.image = Image::open(source.pid, &mut self.ingest.modules).ok();
-        }
+        // Now: the process may be gone, or another program, when its first sample comes.
+        self.ingest.open_image(slot);
         Ok(())
     }
 

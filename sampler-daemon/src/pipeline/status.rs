@@ -1,7 +1,7 @@
 //! What the daemon says of itself.
 
 use super::worker::Worker;
-use crate::bpf::Settings;
+use crate::bpf::{ProbeEngine, Settings};
 use crate::store::{rows, stacks};
 use crate::target::allocator::Function;
 use sampler_common::counters::{KERNEL_OUTCOMES, Outcome};
@@ -124,6 +124,12 @@ impl Worker {
             })
             .collect();
         blind.push("blocks allocated before the attach are unknown, not zero".into());
+        if self.engine() != ProbeEngine::Perf {
+            blind.push(
+                "what a vfork child does to its parent's heap before execve (--probe-engine perf sees it)"
+                    .into(),
+            );
+        }
         if !self.config.settings.track_live {
             blind.push("frees are not probed (--no-live): nothing is known of live memory".into());
         }

@@ -2,6 +2,7 @@
 
 use crate::args::{Args, Unwind};
 use anyhow::{Context as _, anyhow};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sampler_daemon::bpf::{ProbeEngine, Settings, preflight};
 use sampler_daemon::pipeline::{self, Config, Names};
 use sampler_daemon::rpc::listen::Listener;
@@ -26,6 +27,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         .with_ansi(std::io::stderr().is_terminal())
         .init();
     preflight::check()?;
+    raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -34,6 +36,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let result = runtime.block_on(profile(args));
     runtime.shutdown_timeout(FAREWELL);
     result
+}
+
+/// Probes of the perf rung and mapped files each hold a descriptor: as many as the hard limit allows.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // A lower limit means fewer files kept open, which is counted, not wrong numbers.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 async fn profile(args: Args) -> anyhow::Result<()> {
@@ -46,8 +55,13 @@ async fn profile(args: Args) -> anyhow::Result<()> {
     let listener = Listener::bind(&args.listen).await.map_err(|error| anyhow!(error))?;
     let address = listener.address().context("ask for the listener's address")?;
     let names = Names::start().context("start the symbolizer")?;
-    let (profiler, mut worker) =
-        tokio::task::spawn_blocking(move || pipeline::start(config, processes)).await??;
+    let attach = tokio::task::spawn_blocking(move || pipeline::start(config, processes));
+    let (profiler, mut worker) = tokio::select! {
+        attached = attach => attached??,
+        // The end of this process detaches what is attached by then.
+        _ = interrupt.recv() => return Ok(()),
+        _ = terminate.recv() => return Ok(()),
+    };
     let mut stdout = std::io::stdout();
     // Nobody may be reading; that is no reason to stop profiling.
     let _ = writeln!(stdout, "ready {address}").and_then(|()| stdout.flush());
