@@ -144,7 +144,8 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .context("load the eBPF object")
 }
 
-fn descriptors(ebpf: &Ebpf) -> anyhow::Result<HashMap<String, RawFd>> {
+/// Descriptors of the object's maps by name.
+pub(super) fn descriptors(ebpf: &Ebpf) -> anyhow::Result<HashMap<String, RawFd>> {
     ebpf.maps()
         .map(|(name, map)| Ok((name.to_owned(), data(map)?.fd().as_fd().as_raw_fd())))
         .collect()
@@ -162,9 +163,12 @@ fn follow_exec(ebpf: &mut Ebpf) -> anyhow::Result<()> {
 
 fn data(map: &Map) -> anyhow::Result<&MapData> {
     match map {
-        Map::Array(data) | Map::PerCpuArray(data) | Map::HashMap(data) | Map::LruHashMap(data) | Map::RingBuf(data) => {
-            Ok(data)
-        }
+        Map::Array(data)
+        | Map::PerCpuArray(data)
+        | Map::HashMap(data)
+        | Map::LruHashMap(data)
+        | Map::RingBuf(data)
+        | Map::StackTraceMap(data) => Ok(data),
         other => Err(anyhow!("unexpected map in the eBPF object: {other:?}")),
     }
 }
