@@ -91,9 +91,8 @@ pub fn free(context: *mut c_void) {
 #[inline(always)]
 fn combine(stack: u64, bytes: u64, allocations: u64) {
     // SAFETY: copied at once.
-    let mut sum = unsafe { COMBINED.get(stack) }
-        .copied()
-        .unwrap_or(Combined { bytes: 0, allocations: 0 });
+    let mut sum =
+        unsafe { COMBINED.get(stack) }.copied().unwrap_or(Combined { bytes: 0, allocations: 0 });
     sum.bytes = sum.bytes.wrapping_add(bytes);
     sum.allocations = sum.allocations.wrapping_add(allocations);
     let _ = COMBINED.insert(stack, sum, 0);

@@ -9,8 +9,8 @@ use sampler_common::counters::Outcome;
 use sampler_common::limits::SNAPSHOT_TIERS;
 use sampler_common::sampling::size_bucket;
 use sampler_common::wire::{
-    AllocationRecord, EventRecord, FreeRecord, LostCell, LostKey, Pending,
-    ProcessTotals, RecordKind, Space,
+    AllocationRecord, EventRecord, FreeRecord, LostCell, LostKey, Pending, ProcessTotals,
+    RecordKind, Space,
 };
 
 /// What is known of a sample besides its pending call.

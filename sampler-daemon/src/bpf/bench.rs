@@ -44,7 +44,10 @@ impl Comparison {
     /// # Errors
     /// If the kernel refuses the maps, or the object is not what the build checks for.
     pub fn load() -> anyhow::Result<Comparison> {
-        let ebpf = EbpfLoader::new().btf(None).load(OBJECT).context("load the eBPF object of the benchmark")?;
+        let ebpf = EbpfLoader::new()
+            .btf(None)
+            .load(OBJECT)
+            .context("load the eBPF object of the benchmark")?;
         let text = ProgramText::new(OBJECT, &descriptors(&ebpf)?)?;
         Ok(Comparison { text, _ebpf: ebpf })
     }

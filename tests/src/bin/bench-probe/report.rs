@@ -123,7 +123,7 @@ fn case_text(out: &mut String, measured: &Measured) {
         let whole = measured.time_ratio(*above, *below).median;
         line!(
             out,
-            "  {of:<57}cost ×{:.3} [{:.3} … {:.3}], time ×{whole:.3}{}",
+            "  {of:<58} cost ×{:.3} [{:.3} … {:.3}], time ×{whole:.3}{}",
             ratio.median,
             ratio.low,
             ratio.high,
