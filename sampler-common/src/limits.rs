@@ -30,7 +30,7 @@ pub const MAX_KERNEL_FRAMES: usize = 127;
 pub const MAX_FRAMES: usize = 1024;
 
 /// Default of `--max-live`: samples held in the kernel's live set.
-pub const DEFAULT_MAX_LIVE: u32 = 256 * 1024;
+pub const DEFAULT_MAX_LIVE: u32 = 128 * 1024;
 
 /// At this share of `--max-live`, in percent, the rate is halved and the live set thinned.
 pub const THIN_AT_PERCENT: u64 = 80;

@@ -1,8 +1,10 @@
-//! Programs that do nothing, to compare the costs of ours with.
+//! Programs to compare the costs of ours with: empty ones, and what memleak does.
 #![no_std]
 #![no_main]
 
-use core::ffi::c_void;
+mod memleak;
+
+use aya_ebpf::cty::c_void;
 
 /// An empty session program that skips the return.
 #[unsafe(no_mangle)]
@@ -11,10 +13,34 @@ pub extern "C" fn empty_session(_context: *mut c_void) -> u32 {
     1
 }
 
-/// An empty program.
+/// An empty program, for entries and for returns.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "uprobe")]
-pub extern "C" fn empty_entry(_context: *mut c_void) -> u32 {
+pub extern "C" fn empty(_context: *mut c_void) -> u32 {
+    0
+}
+
+/// Entry of `malloc` as memleak does it.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "uprobe")]
+pub extern "C" fn memleak_enter(context: *mut c_void) -> u32 {
+    memleak::enter(context);
+    0
+}
+
+/// Return of `malloc` as memleak does it.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "uretprobe")]
+pub extern "C" fn memleak_leave(context: *mut c_void) -> u32 {
+    memleak::leave(context);
+    0
+}
+
+/// Entry of `free` as memleak does it.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "uprobe")]
+pub extern "C" fn memleak_free(context: *mut c_void) -> u32 {
+    memleak::free(context);
     0
 }
 

@@ -4,8 +4,8 @@ use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
 use sampler_common::limits::{DEFAULT_MAX_LIVE, MAX_LOST_CELLS, MAX_PENDING, MAX_PROCESSES};
 use sampler_common::wire::{
-    KernelState, LiveEntry, LiveKey, LostCell, LostKey, Pending, PendingKey, ProcessConfig,
-    ProcessTotals,
+    FILTER_FRONT_COUNTERS, KernelState, LiveEntry, LiveKey, LostCell, LostKey, Pending, PendingKey,
+    ProcessConfig, ProcessTotals,
 };
 
 /// The daemon reads and writes the map's memory directly, with atomic operations.
@@ -43,9 +43,15 @@ pub static HIJACKED: LruHashMap<u64, [u64; 2]> = LruHashMap::with_max_entries(MA
 pub static LIVE: HashMap<LiveKey, LiveEntry> =
     HashMap::with_max_entries(DEFAULT_MAX_LIVE, NO_PREALLOC);
 
-/// Counters in front of the live set, 16 to a cache line: most frees end here.
+/// Counters in front of the live set, 16 to a cache line.
 #[map]
 pub static FILTER: Array<[u32; 16]> = Array::with_max_entries(1 << 12, MMAPABLE);
+
+/// Few counters in front of those, small enough to stay in a CPU's cache: while the live set is
+/// small, most frees end here.
+#[map]
+pub static FILTER_FRONT: Array<[u32; 16]> =
+    Array::with_max_entries(FILTER_FRONT_COUNTERS / 16, MMAPABLE);
 
 /// Samples whose record was lost.
 #[map]

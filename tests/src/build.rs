@@ -9,15 +9,19 @@ use std::process::Command;
 /// The workloads' sources.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/workloads");
 
+/// The benchmarks' sources.
+const BENCHES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches");
+
 /// Flags of every workload: calls stay calls, frames stay frames.
 const FLAGS: &[&str] =
     &["-O2", "-g", "-Wall", "-Wextra", "-fno-builtin", "-fno-optimize-sibling-calls"];
 
-/// Cargo's target directory: the test binary is `TARGET/PROFILE/deps/NAME`.
+/// Cargo's target directory: a test is `TARGET/PROFILE/deps/NAME`, a program `TARGET/PROFILE/NAME`.
 pub fn target_directory() -> Result<PathBuf> {
-    let exe = std::env::current_exe().context("find the test binary")?;
-    let target = exe.ancestors().nth(3).with_context(|| format!("{} lies too high", exe.display()));
-    Ok(target?.to_path_buf())
+    let exe = std::env::current_exe().context("find this program")?;
+    let profile = exe.ancestors().skip(1).find(|directory| !directory.ends_with("deps"));
+    let target = profile.and_then(Path::parent);
+    Ok(target.with_context(|| format!("{} lies too high", exe.display()))?.to_path_buf())
 }
 
 /// `samplerd` or `sampler`, built with `cargo build --release --bins`.
@@ -42,7 +46,16 @@ pub fn require_root() -> Result<()> {
 
 /// Compiles `source` (a file of `workloads/`) with extra `flags`, unless that was done before.
 pub fn compile(source: &str, flags: &[&str]) -> Result<PathBuf> {
-    let path = Path::new(SOURCES).join(source);
+    compile_in(SOURCES, source, flags)
+}
+
+/// Compiles `source` (a file of `benches/`) as [`compile`] does.
+pub fn compile_bench(source: &str) -> Result<PathBuf> {
+    compile_in(BENCHES, source, &[])
+}
+
+fn compile_in(sources: &str, source: &str, flags: &[&str]) -> Result<PathBuf> {
+    let path = Path::new(sources).join(source);
     let compiler = if source.ends_with(".cpp") { "c++" } else { "cc" };
     let mut hasher = DefaultHasher::new();
     (FLAGS, flags, fs::read(&path).with_context(|| format!("read {}", path.display()))?)

@@ -77,8 +77,10 @@ impl Kernel {
         let ring_map = take("RING")?;
         let positions = RingPositions::map(data(&ring_map)?.fd().as_fd())
             .context("map the ring buffer's positions")?;
-        let (slots, filter, state) = (take("PROCESSES")?, take("FILTER")?, take("STATE")?);
-        let filter = Filter::map(data(&filter)?.fd().as_fd(), counters).context("map FILTER")?;
+        let (slots, state) = (take("PROCESSES")?, take("STATE")?);
+        let (front, back) = (take("FILTER_FRONT")?, take("FILTER")?);
+        let filter = Filter::map(data(&front)?.fd().as_fd(), data(&back)?.fd().as_fd(), counters)
+            .context("map FILTER")?;
         let state = State::map(data(&state)?.fd().as_fd()).context("map STATE")?;
         Ok(Kernel {
             slots: ProcessSlots::map(data(&slots)?.fd().as_fd()).context("map PROCESSES")?,
@@ -125,9 +127,9 @@ impl Kernel {
     }
 }
 
-/// Four counters for every live sample keep at least three of four foreign frees away from a full live set.
+/// Eight counters for every live sample keep seven of eight foreign frees away from a full live set.
 fn filter_counters(max_live: u32) -> usize {
-    (max_live as usize * 4).next_power_of_two().clamp(1 << 14, 1 << 22)
+    (max_live as usize * 8).next_power_of_two().clamp(1 << 14, 1 << 22)
 }
 
 fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
@@ -156,7 +158,8 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .context("load the eBPF object")
 }
 
-fn descriptors(ebpf: &Ebpf) -> anyhow::Result<HashMap<String, RawFd>> {
+/// Descriptors of the object's maps by name.
+pub(super) fn descriptors(ebpf: &Ebpf) -> anyhow::Result<HashMap<String, RawFd>> {
     ebpf.maps()
         .map(|(name, map)| Ok((name.to_owned(), data(map)?.fd().as_fd().as_raw_fd())))
         .collect()
@@ -178,7 +181,8 @@ fn data(map: &Map) -> anyhow::Result<&MapData> {
         | Map::PerCpuArray(data)
         | Map::HashMap(data)
         | Map::LruHashMap(data)
-        | Map::RingBuf(data) => Ok(data),
+        | Map::RingBuf(data)
+        | Map::StackTraceMap(data) => Ok(data),
         other => Err(anyhow!("unexpected map in the eBPF object: {other:?}")),
     }
 }

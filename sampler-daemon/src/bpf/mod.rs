@@ -1,5 +1,6 @@
 //! The kernel side: loading, attaching, maps and the ring buffer. The only module with `unsafe`.
 
+pub mod bench;
 pub mod engine;
 pub mod kernel;
 pub mod link;

@@ -65,29 +65,45 @@ impl ProcessSlots {
     }
 }
 
-/// The counters in front of the live set (`FILTER`).
+/// The counters in front of the live set (`FILTER_FRONT` and `FILTER`).
 #[derive(Debug)]
 pub struct Filter {
-    memory: SharedMemory,
-    shift: u64,
+    front: SharedMemory,
+    back: SharedMemory,
+    back_shift: u64,
 }
 
 impl Filter {
-    pub(super) fn map(fd: BorrowedFd<'_>, counters: usize) -> io::Result<Filter> {
-        let shift = 64 - u64::from(counters.ilog2());
-        Ok(Filter { memory: SharedMemory::map(fd, pages(counters * 4), 0, true)?, shift })
+    pub(super) fn map(
+        front: BorrowedFd<'_>,
+        back: BorrowedFd<'_>,
+        back_counters: usize,
+    ) -> io::Result<Filter> {
+        let map = |fd, counters: usize| SharedMemory::map(fd, pages(counters * 4), 0, true);
+        Ok(Filter {
+            front: map(front, wire::FILTER_FRONT_COUNTERS as usize)?,
+            back: map(back, back_counters)?,
+            back_shift: 64 - u64::from(back_counters.ilog2()),
+        })
     }
 
     /// A block of `slot` at `pointer` has left the live set.
     pub fn leave(&self, pointer: u64, slot: u32) {
-        let index = wire::filter_index(pointer, slot, self.shift);
-        self.memory.atomic_u32(index as usize * 4).fetch_sub(1, SeqCst);
+        self.add(pointer, slot, 1u32.wrapping_neg());
     }
 
     /// A block of `slot` at `pointer` enters the live set again.
     pub fn enter(&self, pointer: u64, slot: u32) {
-        let index = wire::filter_index(pointer, slot, self.shift);
-        self.memory.atomic_u32(index as usize * 4).fetch_add(1, SeqCst);
+        self.add(pointer, slot, 1);
+    }
+
+    fn add(&self, pointer: u64, slot: u32, amount: u32) {
+        for (level, shift) in
+            [(&self.front, wire::FILTER_FRONT_SHIFT), (&self.back, self.back_shift)]
+        {
+            let index = wire::filter_index(pointer, slot, shift);
+            level.atomic_u32(index as usize * 4).fetch_add(amount, SeqCst);
+        }
     }
 }
 

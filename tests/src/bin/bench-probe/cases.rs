@@ -1,0 +1,141 @@
+//! What is measured, in which variants, and what it has to reach.
+
+use super::target::Block;
+
+/// What is attached while the target runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Setup {
+    /// No probe.
+    Nothing,
+    /// An empty session program on malloc that skips the return, where ours is.
+    EmptySession,
+    /// Ours on malloc; nothing is sampled.
+    OurMalloc,
+    /// An empty program on free, where ours is.
+    EmptyFree,
+    /// Ours on free with 1,000 live samples, none of which is freed.
+    OurFreeFew,
+    /// Ours on free with 100,000 live samples, none of which is freed.
+    OurFreeMany,
+    /// Ours on both at the default interval: samples are taken, with their stacks.
+    OurPair,
+    /// Empty programs where memleak has its: malloc's entry and return, free's first instruction.
+    EmptyMemleak,
+    /// Programs there that do what memleak's do.
+    Memleak,
+}
+
+impl Setup {
+    /// The name in the report.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Setup::Nothing => "no probe",
+            Setup::EmptySession => "empty session program",
+            Setup::EmptyFree => "empty program",
+            Setup::OurMalloc | Setup::OurFreeFew | Setup::OurFreeMany => "ours",
+            Setup::OurPair => "ours, interval 512 KiB",
+            Setup::EmptyMemleak => "memleak's probes, empty programs",
+            Setup::Memleak => "memleak's probes, its map work",
+        }
+    }
+
+    /// Calls in a block: fewer where an instruction is single-stepped, which takes many microseconds.
+    pub(crate) fn calls(self) -> u32 {
+        match self {
+            Setup::EmptyMemleak | Setup::Memleak => 100,
+            _ => 1000,
+        }
+    }
+}
+
+/// A ratio of costs and its bound.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Comparison {
+    /// Its cost is divided …
+    pub(crate) above: Setup,
+    /// … by this one's.
+    pub(crate) below: Setup,
+    /// What the ratio has to reach.
+    pub(crate) goal: Goal,
+}
+
+/// The bound of a ratio.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Goal {
+    /// At most this.
+    AtMost(f64),
+    /// At least this.
+    AtLeast(f64),
+    /// Only reported.
+    Open,
+}
+
+impl Goal {
+    /// Whether `ratio` reaches it; `None` where nothing is asked.
+    pub(crate) fn is_met(self, ratio: f64) -> Option<bool> {
+        match self {
+            Goal::AtMost(bound) => Some(ratio <= bound),
+            Goal::AtLeast(bound) => Some(ratio >= bound),
+            Goal::Open => None,
+        }
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Case {
+    /// What is measured.
+    pub(crate) name: &'static str,
+    /// What the target does.
+    pub(crate) block: Block,
+    /// The ways to run it; the first is without a probe.
+    pub(crate) setups: &'static [Setup],
+    /// What is compared.
+    pub(crate) comparisons: &'static [Comparison],
+}
+
+const fn free(name: &'static str, block: Block, case: &'static FreeCase) -> Case {
+    Case { name, block, setups: &case.0, comparisons: &case.1 }
+}
+
+type FreeCase = ([Setup; 3], [Comparison; 1]);
+
+const FEW: FreeCase = (
+    [Setup::Nothing, Setup::EmptyFree, Setup::OurFreeFew],
+    [Comparison { above: Setup::OurFreeFew, below: Setup::EmptyFree, goal: Goal::AtMost(1.06) }],
+);
+const MANY: FreeCase = (
+    [Setup::Nothing, Setup::EmptyFree, Setup::OurFreeMany],
+    [Comparison { above: Setup::OurFreeMany, below: Setup::EmptyFree, goal: Goal::AtMost(1.15) }],
+);
+
+/// All of them.
+pub(crate) const CASES: &[Case] = &[
+    Case {
+        name: "unsampled malloc",
+        block: Block::Pairs,
+        setups: &[Setup::Nothing, Setup::EmptySession, Setup::OurMalloc],
+        comparisons: &[Comparison {
+            above: Setup::OurMalloc,
+            below: Setup::EmptySession,
+            goal: Goal::AtMost(1.05),
+        }],
+    },
+    free("unsampled free, 1,000 live samples, recent blocks", Block::Pairs, &FEW),
+    free("unsampled free, 1,000 live samples, random blocks", Block::Scattered, &FEW),
+    free("unsampled free, 100,000 live samples, recent blocks", Block::Pairs, &MANY),
+    free("unsampled free, 100,000 live samples, random blocks", Block::Scattered, &MANY),
+    Case {
+        name: "pair of malloc and free",
+        block: Block::Pairs,
+        setups: &[Setup::Nothing, Setup::OurPair, Setup::EmptyMemleak, Setup::Memleak],
+        comparisons: &[
+            Comparison {
+                above: Setup::EmptyMemleak,
+                below: Setup::OurPair,
+                goal: Goal::AtLeast(6.0),
+            },
+            Comparison { above: Setup::Memleak, below: Setup::OurPair, goal: Goal::Open },
+        ],
+    },
+];

@@ -1,0 +1,158 @@
+//! What samplerd costs beside the probes, on a python3 that never stops allocating.
+
+use super::spread::Spread;
+use anyhow::{Context, Result, ensure};
+use sampler_tests::child::Child;
+use sampler_tests::{Daemon, wait};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Samples a second that are aimed at.
+const SAMPLES_PER_SECOND: f64 = 1000.0;
+/// How long processor time is counted.
+const COUNTED: Duration = Duration::from_secs(12);
+/// How long the target's pace is looked at, to choose the interval.
+const LOOK: Duration = Duration::from_secs(2);
+/// Times that a fresh daemon is asked for its first profile.
+const STARTS: usize = 5;
+/// samplerd's ring buffer, by default.
+const RING_BYTES: u64 = 16 << 20;
+
+/// What was measured.
+pub(crate) struct Costs {
+    /// Mean bytes between samples.
+    pub(crate) interval_bytes: u64,
+    /// Samples a second.
+    pub(crate) samples_per_second: f64,
+    /// Calls of the malloc family a second.
+    pub(crate) allocations_per_second: f64,
+    /// Percent of one processor, of samplerd alone, over this many seconds.
+    pub(crate) cpu_percent: f64,
+    /// Seconds counted.
+    pub(crate) seconds: f64,
+    /// Of the stacks, how many percent were unwound to their root.
+    pub(crate) complete_percent: f64,
+    /// Milliseconds from `ready` to the end of the first `sampler profile`.
+    pub(crate) first_profile_ms: Spread,
+    /// Resident memory, bytes.
+    pub(crate) resident_bytes: u64,
+    /// Of which the ring's double mapping, bytes.
+    pub(crate) ring_bytes: u64,
+}
+
+/// Runs python3 and samplerd.
+///
+/// # Errors
+/// If either does not start or stops early.
+pub(crate) fn measure() -> Result<Costs> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/allocate.py");
+    // Not one that somebody built for themselves, where there is the distribution's.
+    let installed = Path::new("/usr/bin/python3");
+    let python = if installed.exists() { installed } else { Path::new("python3") };
+    let mut command = Command::new(python);
+    let mut target = Child::start("python3", command.arg(script).env("PYTHONMALLOC", "malloc"))?;
+    ensure!(target.line()? == "running", "python3 does not start");
+    let first_profile_ms = first_profiles(target.pid())?;
+    let daemon = Daemon::start(&[target.pid()], &[])?;
+    let before = allocated(&daemon)?;
+    let start = Instant::now();
+    wait::pass(LOOK);
+    let pace = (allocated(&daemon)?.bytes - before.bytes) / start.elapsed().as_secs_f64();
+    let interval_bytes = ((pace / SAMPLES_PER_SECOND) as u64).max(1);
+    daemon.sampler(&["set", "--interval", &interval_bytes.to_string()])?.success("sampler set")?;
+    let before = allocated(&daemon)?;
+    let busy = processor_seconds(daemon.pid())?;
+    let start = Instant::now();
+    wait::pass(COUNTED);
+    let busy = processor_seconds(daemon.pid())? - busy;
+    let seconds = start.elapsed().as_secs_f64();
+    let after = allocated(&daemon)?;
+    let (resident_bytes, ring_bytes) = resident(daemon.pid())?;
+    daemon.stop()?;
+    Ok(Costs {
+        interval_bytes,
+        samples_per_second: (after.samples - before.samples) / seconds,
+        allocations_per_second: (after.objects - before.objects) / seconds,
+        cpu_percent: busy / seconds * 100.0,
+        seconds,
+        complete_percent: (after.complete - before.complete) / (after.samples - before.samples)
+            * 100.0,
+        first_profile_ms,
+        resident_bytes,
+        ring_bytes,
+    })
+}
+
+fn first_profiles(pid: u32) -> Result<Spread> {
+    let first = |_| {
+        let daemon = Daemon::start(&[pid], &[])?;
+        let ready = Instant::now();
+        let profile = daemon.sampler(&["profile"])?.success("sampler profile")?;
+        let time_ms = ready.elapsed().as_secs_f64() * 1000.0;
+        ensure!(!profile.stdout.is_empty(), "the first profile is empty");
+        daemon.stop()?;
+        Ok(time_ms)
+    };
+    Ok(Spread::of((0..STARTS).map(first).collect::<Result<Vec<f64>>>()?))
+}
+
+/// Counters of the daemon.
+struct Allocated {
+    bytes: f64,
+    objects: f64,
+    samples: f64,
+    complete: f64,
+}
+
+fn allocated(daemon: &Daemon) -> Result<Allocated> {
+    let status = daemon.status()?;
+    let count = |value: &Value, what: &str| {
+        value.as_f64().with_context(|| format!("status has no {what}: {status}"))
+    };
+    let process = daemon.json("ps")?["processes"][0].take();
+    Ok(Allocated {
+        bytes: count(&process["exact"]["alloc_space"], "exact.alloc_space")?,
+        objects: count(&process["exact"]["alloc_objects"], "exact.alloc_objects")?,
+        samples: sampler_tests::daemon::outcome(&status, "sampled") as f64,
+        complete: sampler_tests::daemon::outcome(&status, "unwind_complete") as f64,
+    })
+}
+
+/// User and system time of a process: their sum is exact to a clock tick (10 ms), by the scheduler's clock.
+fn processor_seconds(pid: u32) -> Result<f64> {
+    let path = format!("/proc/{pid}/stat");
+    let stat = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
+    // The name may hold anything; fields 14 and 15 are the 12th and 13th after its bracket.
+    let fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_ascii_whitespace());
+    let ticks = fields.into_iter().flatten().skip(11).take(2).map(str::parse::<f64>);
+    let ticks: Vec<f64> =
+        ticks.collect::<Result<_, _>>().with_context(|| format!("parse {path}"))?;
+    ensure!(ticks.len() == 2, "{path} is too short");
+    // USER_HZ is 100 on every Linux that this runs on.
+    Ok(ticks.iter().sum::<f64>() / 100.0)
+}
+
+/// Resident bytes of a process, and how many of them are the ring's two mappings.
+fn resident(pid: u32) -> Result<(u64, u64)> {
+    let path = format!("/proc/{pid}/smaps");
+    let smaps = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
+    let (mut all, mut ring, mut is_ring) = (0, 0, false);
+    for line in smaps.lines() {
+        let kib = |text: &str| text.trim().trim_end_matches(" kB").parse::<u64>().ok();
+        if let Some(size) = line.strip_prefix("Rss:").and_then(kib) {
+            all += size << 10;
+            ring += if is_ring { size << 10 } else { 0 };
+        } else if let Some((range, rest)) = line.split_once(' ')
+            && let Some((start, end)) = range.split_once('-')
+        {
+            let number = |text| u64::from_str_radix(text, 16).unwrap_or(0);
+            let size = number(end).saturating_sub(number(start));
+            // The pages behind the header are mapped twice, one after the other.
+            is_ring = rest.ends_with("anon_inode:bpf-map") && size >= 2 * RING_BYTES;
+        }
+    }
+    Ok((all, ring))
+}

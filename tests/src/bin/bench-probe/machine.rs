@@ -1,0 +1,36 @@
+//! What the figures were taken on.
+
+use anyhow::{Context, Result};
+use std::fs;
+
+/// Processor, kernel, load.
+pub(crate) struct Machine {
+    /// Model of the processor as it calls itself.
+    pub(crate) processor: String,
+    /// Processors online.
+    pub(crate) cpus: usize,
+    /// Whether a hypervisor is below.
+    pub(crate) is_virtual: bool,
+    /// Release of the kernel.
+    pub(crate) kernel: String,
+    /// Load average of the last minute: what else was running.
+    pub(crate) load: String,
+}
+
+/// This machine.
+pub(crate) fn describe() -> Result<Machine> {
+    let read = |path: &str| fs::read_to_string(path).with_context(|| format!("read {path}"));
+    let cpuinfo = read("/proc/cpuinfo")?;
+    let field = |name: &str| {
+        let line = cpuinfo.lines().find(|line| line.starts_with(name))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    };
+    let load = read("/proc/loadavg")?;
+    Ok(Machine {
+        processor: field("model name").unwrap_or_else(|| "unknown".to_owned()),
+        cpus: std::thread::available_parallelism().context("count the processors")?.get(),
+        is_virtual: field("flags").is_some_and(|flags| flags.contains(" hypervisor")),
+        kernel: read("/proc/sys/kernel/osrelease")?.trim().to_owned(),
+        load: load.split(' ').next().unwrap_or_default().to_owned(),
+    })
+}

@@ -1,0 +1,83 @@
+//! The sampler's own programs on the target, as samplerd attaches them.
+
+use super::target::{Target, probe};
+use anyhow::{Context, Result, ensure};
+use sampler_common::limits::{CLASSES, DEFAULT_MAX_LIVE};
+use sampler_common::sampling::Rate;
+use sampler_common::wire::{Cookie, Role};
+use sampler_daemon::bpf::{Kernel, Link, Points, ProbeEngine, Settings};
+
+/// The slot of the target.
+const SLOT: u32 = 0;
+
+/// A loaded kernel side with the target in one of its slots.
+pub(crate) struct Ours {
+    kernel: Kernel,
+}
+
+/// Which of our probes are attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Probes {
+    /// The one on malloc.
+    Malloc,
+    /// The one on free.
+    Free,
+    /// Both.
+    Both,
+}
+
+impl Ours {
+    /// Loads the programs as samplerd does by default; `interval_bytes` is the mean distance of samples.
+    pub(crate) fn load(target: &Target, interval_bytes: u64) -> Result<Ours> {
+        let settings = Settings {
+            engine: ProbeEngine::Session,
+            frame_pointers: false,
+            snapshot_bytes: 32 << 10,
+            track_live: true,
+            max_live: DEFAULT_MAX_LIVE,
+            ring_bytes: 16 << 20,
+        };
+        let mut kernel = Kernel::load(&settings)?;
+        kernel.slots.occupy(SLOT, target.pid());
+        kernel.totals.reset(SLOT)?;
+        kernel.add_target(target.pid(), SLOT)?;
+        let mut ours = Ours { kernel };
+        ours.set_interval(interval_bytes)?;
+        Ok(ours)
+    }
+
+    /// Loads them and fills the live set with `count` blocks of the target; after that nothing is sampled
+    /// but one byte in 4 GiB.
+    pub(crate) fn with_live(target: &mut Target, count: u32) -> Result<Ours> {
+        let mut ours = Ours::load(target, 1)?;
+        let links = ours.attach(target, Probes::Malloc)?;
+        target.hold(count)?;
+        drop(links);
+        let live = ours.kernel.live.len();
+        ensure!(live == u64::from(count), "{live} live samples instead of {count}");
+        ours.set_interval(1 << 32)?;
+        Ok(ours)
+    }
+
+    fn set_interval(&mut self, interval_bytes: u64) -> Result<()> {
+        let rate = Rate::from_interval(interval_bytes);
+        let rate = rate.with_context(|| format!("interval {interval_bytes}"))?;
+        self.kernel.slots.set_rates(SLOT, &[rate; CLASSES]);
+        Ok(())
+    }
+
+    /// Attaches; dropping the links detaches.
+    pub(crate) fn attach(&mut self, target: &Target, probes: Probes) -> Result<Vec<Link>> {
+        let point = |function, role| vec![(probe(function), Cookie::new(SLOT, role).0)];
+        let mut points = Points::default();
+        if probes != Probes::Free {
+            points.allocating = point(&target.malloc, Role::Malloc);
+        }
+        if probes != Probes::Malloc {
+            points.freeing = point(&target.free, Role::Free);
+        }
+        // What earlier samples left in the ring must not change how later ones end.
+        self.kernel.ring.read(usize::MAX, |_| ());
+        self.kernel.attach(&target.file, target.pid(), &points)
+    }
+}

@@ -1,0 +1,86 @@
+//! The process that is measured (`benches/loop.c`), and where its malloc and free are.
+
+use super::spread::Spread;
+use anyhow::{Context, Result, ensure};
+use sampler_daemon::target::allocator::{Discoverer, Function};
+use sampler_tests::build;
+use sampler_tests::child::Child;
+use std::fs::File;
+use std::process::Command;
+use std::sync::Arc;
+
+/// The target, waiting for a command.
+pub(crate) struct Target {
+    child: Child,
+    /// The file that holds its allocator.
+    pub(crate) file: Arc<File>,
+    /// Its `malloc`.
+    pub(crate) malloc: Function,
+    /// Its `free`.
+    pub(crate) free: Function,
+}
+
+/// What one block of the target does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Block {
+    /// malloc and free, the same address again.
+    Pairs,
+    /// free of random blocks of a pool.
+    Scattered,
+}
+
+impl Block {
+    fn command(self) -> &'static str {
+        match self {
+            Block::Pairs => "pairs",
+            Block::Scattered => "scattered",
+        }
+    }
+}
+
+impl Target {
+    /// Starts it on the last CPU.
+    pub(crate) fn start() -> Result<Target> {
+        let program = build::compile_bench("loop.c")?;
+        let last = std::thread::available_parallelism().context("count the processors")?.get() - 1;
+        let mut child = Child::start("the target", Command::new(program).arg(last.to_string()))?;
+        ensure!(child.line()? == "ready", "the target does not start");
+        let discovery = Discoverer::default().discover(child.pid())?;
+        let allocator = discovery.allocators.into_iter().next();
+        let allocator = allocator.context("the target has no malloc that is known")?;
+        let function = |name: &str| {
+            let functions = allocator.functions.iter();
+            let mut named = functions.filter(|f| f.symbols.iter().any(|symbol| symbol == name));
+            named.next().cloned().with_context(|| format!("the target has no {name}"))
+        };
+        let (malloc, free) = (function("malloc")?, function("free")?);
+        Ok(Target { file: Arc::clone(&allocator.file), malloc, free, child })
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
+    /// Lets it keep `count` more blocks.
+    pub(crate) fn hold(&mut self, count: u32) -> Result<()> {
+        self.child.send(&format!("hold {count}"))?;
+        ensure!(self.child.line()? == "held", "the target does not answer");
+        Ok(())
+    }
+
+    /// Nanoseconds of a call: the median of `blocks` blocks of `calls` calls.
+    pub(crate) fn time(&mut self, block: Block, blocks: u32, calls: u32) -> Result<f64> {
+        self.child.send(&format!("{} {blocks} {calls}", block.command()))?;
+        let line = self.child.line()?;
+        let times: Result<Vec<f64>, _> = line.split(' ').map(str::parse).collect();
+        let times = times.with_context(|| format!("the target says {line:?}"))?;
+        ensure!(times.len() == blocks as usize, "the target says {line:?}");
+        Ok(Spread::of(times).median / f64::from(calls))
+    }
+}
+
+/// File offset of a function's probe.
+pub(crate) fn probe(function: &Function) -> u64 {
+    function.offset + u64::from(function.placement.displacement)
+}
