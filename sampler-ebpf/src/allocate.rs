@@ -167,7 +167,8 @@ fn follow(
         rate,
         offset: if rate == 0 { 0 } else { sampling::offset(rest, rate, request.size) },
         argument: request.argument,
-        function: call.function(),
+        // The handler sees the probed instruction's own address.
+        function: call.ip(),
         old: LiveEntry { sample: 0, size: 0, rate: 0, time_ns: 0, flags: 0 },
         space,
         role: request.role as u32,
