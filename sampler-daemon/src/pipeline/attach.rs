@@ -5,6 +5,7 @@ use super::worker::Worker;
 use crate::bpf::{Link, Points};
 use crate::store::ProcessRecord;
 use crate::target::allocator::{Allocator, Discovery};
+use crate::target::hazard::{self, Hazard};
 use crate::target::process::Process;
 use sampler_common::counters::Outcome;
 use sampler_common::limits::{CLASSES, MAX_PROCESSES};
@@ -26,6 +27,8 @@ pub(super) struct Attached {
     leader_changes: u32,
     next_look: Instant,
     look_period: Duration,
+    /// Its image must not be probed.
+    hazard: Option<Hazard>,
 }
 
 /// Why a process cannot be attached, one line with its remedy.
@@ -40,6 +43,9 @@ pub enum AttachError {
     /// Nothing to probe.
     #[error("pid {0}: no malloc that samplerd knows in it ({1})")]
     NoAllocator(u32, String),
+    /// Return probes could crash it.
+    #[error("pid {0}: {1}")]
+    Harmful(u32, Hazard),
     /// It is gone.
     #[error("pid {0}: exited while it was being attached")]
     Exited(u32),
@@ -64,6 +70,9 @@ impl Worker {
         let slot = (0..MAX_PROCESSES)
             .find(|slot| !self.attached.contains_key(slot))
             .ok_or(AttachError::TooMany(pid))?;
+        if let Some(hazard) = hazard::check(pid) {
+            return Err(AttachError::Harmful(pid, hazard));
+        }
         let discovery = self.discover(pid)?;
         if discovery.allocators.is_empty() {
             let why = match discovery.blind.is_empty() {
@@ -100,6 +109,7 @@ impl Worker {
             leader_changes: self.kernel.slots.leader_changes(slot),
             next_look: Instant::now() + SWEEP,
             look_period: SWEEP,
+            hazard: None,
         };
         self.attached.insert(slot, attached);
         if let Err(error) = self.probe(slot, discovery) {
@@ -177,6 +187,7 @@ impl Worker {
             attached.next_look = Instant::now() + FIRST_LOOK;
         }
         self.renew_links(slot);
+        self.spare_harmed(slot);
         self.forget_pending(slot, Some(generation));
         self.end_blocks(slot, Some(generation), Outcome::EndedByExec);
     }
@@ -200,6 +211,23 @@ impl Worker {
         tracing::warn!(pid, "a thread replaced the program: its first allocations are not seen");
     }
 
+    /// Takes the probes off a new image that they could harm.
+    fn spare_harmed(&mut self, slot: u32) {
+        let Some(attached) = self.attached.get_mut(&slot) else { return };
+        let pid = attached.process.pid;
+        attached.hazard = hazard::check(pid);
+        let Some(hazard) = attached.hazard else { return };
+        let links = std::mem::take(&mut attached.links);
+        self.close(links);
+        if let Some(source) = self.ingest.sources.get_mut(&slot) {
+            source.allocators.clear();
+            let record = self.ingest.processes.get_mut(source.process);
+            record.allocators.clear();
+            record.blind = vec![hazard.to_string()];
+        }
+        tracing::warn!(pid, "no longer probed: {hazard}");
+    }
+
     /// Looks for new allocators where it is time to, and for an `execve` whose event was lost.
     pub(super) fn look_after_processes(&mut self) {
         self.closing.retain(|thread| !thread.is_finished());
@@ -220,6 +248,9 @@ impl Worker {
             if let Some(attached) = self.attached.get_mut(&slot) {
                 attached.look_period = (attached.look_period * 2).min(SWEEP);
                 attached.next_look = now + attached.look_period;
+            }
+            if self.attached.get(&slot).is_some_and(|attached| attached.hazard.is_some()) {
+                continue;
             }
             // A process that cannot be read now is exiting, or is read at the next look.
             if let Ok(discovery) = self.discover(pid)

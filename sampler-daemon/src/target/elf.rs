@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use super::notes::build_id;
+use super::notes;
 use super::symbols::{Symbol, Table};
 
 /// Most program headers, section headers, notes and dynamic entries that are read, in bytes each.
@@ -66,6 +66,8 @@ pub struct Elf<'f> {
     pub soname: String,
     /// GNU build id, lower-case hex, empty if it has none.
     pub build_id: String,
+    /// Whether Go's linker made it.
+    pub is_go: bool,
     dynamic_symbols: Option<Table>,
     static_symbols: Option<Table>,
 }
@@ -82,6 +84,7 @@ impl<'f> Elf<'f> {
             is_executable: false,
             soname: String::new(),
             build_id: String::new(),
+            is_go: false,
             dynamic_symbols: None,
             static_symbols: None,
         };
@@ -94,9 +97,13 @@ impl<'f> Elf<'f> {
             match program.p_type.get(LE) {
                 elf::PT_INTERP => elf.has_interpreter = true,
                 elf::PT_DYNAMIC => elf.read_dynamic(offset, size)?,
-                elf::PT_NOTE if elf.build_id.is_empty() => {
+                elf::PT_NOTE => {
                     let notes = elf.bytes(offset, size, TABLE_BYTES, "notes")?;
-                    elf.build_id = build_id(&notes, program.p_align.get(LE));
+                    let align = program.p_align.get(LE);
+                    elf.is_go |= notes::is_go(&notes, align);
+                    if elf.build_id.is_empty() {
+                        elf.build_id = notes::build_id(&notes, align);
+                    }
                 }
                 _ => {}
             }

@@ -5,6 +5,7 @@ mod contents;
 pub mod elf;
 mod emulated;
 mod glibc;
+pub mod hazard;
 pub mod mappings;
 mod notes;
 pub mod placement;

@@ -2,28 +2,40 @@
 
 use object::elf::NT_GNU_BUILD_ID;
 
-/// The GNU build id among these notes: each is name size, description size, type, name,
-/// description, the last two padded to the segment's alignment.
-pub(super) fn build_id(mut notes: &[u8], align: u64) -> String {
+/// `NT_GO_BUILD_ID`, which Go's linker writes under the name "Go".
+const NT_GO_BUILD_ID: u32 = 4;
+
+/// The GNU build id among these notes, lower-case hex, empty if there is none.
+pub(super) fn build_id(notes: &[u8], align: u64) -> String {
+    let id = find(notes, align, b"GNU\0", NT_GNU_BUILD_ID).unwrap_or_default();
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether these notes are of a Go program.
+pub(super) fn is_go(notes: &[u8], align: u64) -> bool {
+    find(notes, align, b"Go\0\0", NT_GO_BUILD_ID).is_some()
+}
+
+/// The description of the first note of this name and kind: each note is name size, description size,
+/// type, name, description, the last two padded to the segment's alignment.
+fn find<'a>(mut notes: &'a [u8], align: u64, wanted: &[u8], wanted_kind: u32) -> Option<&'a [u8]> {
     let align = if align == 8 { 8 } else { 4 };
     let padded = |size: u32| (size as usize).checked_next_multiple_of(align);
     while let Some((header, behind)) = notes.split_first_chunk::<12>() {
         let word = |at: usize| {
             header[at..at + 4].iter().rev().fold(0u32, |word, &byte| word << 8 | u32::from(byte))
         };
-        let (name_bytes, id_bytes, kind) = (word(0), word(4), word(8));
+        let (name_bytes, description_bytes, kind) = (word(0), word(4), word(8));
         // Padding counts from the start of the note, whose header has 12 bytes.
         let name_end = padded(name_bytes.saturating_add(12)).map(|end| end - 12);
-        let Some((name, behind)) = name_end.and_then(|end| behind.split_at_checked(end)) else {
-            break;
-        };
-        let Some(id) = behind.get(..id_bytes as usize) else { break };
-        if kind == NT_GNU_BUILD_ID && name.starts_with(b"GNU\0") {
-            return id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let (name, behind) = name_end.and_then(|end| behind.split_at_checked(end))?;
+        let description = behind.get(..description_bytes as usize)?;
+        if kind == wanted_kind && name.starts_with(wanted) {
+            return Some(description);
         }
-        notes = padded(id_bytes).and_then(|end| behind.get(end..)).unwrap_or_default();
+        notes = padded(description_bytes).and_then(|end| behind.get(end..)).unwrap_or_default();
     }
-    String::new()
+    None
 }
 
 #[cfg(test)]
@@ -53,5 +65,7 @@ mod tests {
             }
         }
         assert_eq!(build_id(&[0xff; 64], 4), "");
+        let go = note(b"Go\0\0", NT_GO_BUILD_ID, b"id", 4);
+        assert!(is_go(&go, 4) && !is_go(&go[4..], 4));
     }
 }

@@ -1,0 +1,128 @@
+//! Processes that a return probe could harm. They are refused: no profile is worth a crash.
+
+use super::elf::Elf;
+use std::fs::{self, File};
+
+/// Why a process is not probed. Each message is one line with its remedy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Hazard {
+    /// Go moves its stacks while the kernel keeps the return address of a hijacked one.
+    #[error(
+        "a Go program may crash under return probes, and its heap is not malloc's (try its own pprof)"
+    )]
+    Go,
+    /// Linux 6.11 made the return probe a system call, which filters did not know until 6.14.
+    #[error(
+        "its seccomp filter would kill it at a return probe on Linux 6.11 to 6.13 (needs Linux 6.14)"
+    )]
+    Seccomp,
+    /// A hijacked return address does not match the shadow stack before 6.11.
+    #[error(
+        "its shadow stack would kill it at a return probe before Linux 6.11 (needs Linux 6.11)"
+    )]
+    ShadowStack,
+}
+
+/// What decides.
+#[derive(Clone, Copy, Debug, Default)]
+struct Facts {
+    /// Major and minor version of the kernel.
+    kernel: (u32, u32),
+    /// A thread runs under a seccomp filter.
+    seccomp_filter: bool,
+    /// A thread has a user shadow stack.
+    shadow_stack: bool,
+    /// The executable was made by Go's linker.
+    go: bool,
+}
+
+/// What would harm process `pid`, if anything. What cannot be read does not count: the process is
+/// gone, or attaching fails for the same reason.
+pub fn check(pid: u32) -> Option<Hazard> {
+    let status = threads(pid);
+    judge(Facts {
+        kernel: kernel_version(&rustix::system::uname().release().to_string_lossy()),
+        seccomp_filter: status.iter().any(|status| has_filter(status)),
+        shadow_stack: status.iter().any(|status| has_shadow_stack(status)),
+        go: is_go(pid),
+    })
+}
+
+fn judge(facts: Facts) -> Option<Hazard> {
+    if facts.go {
+        return Some(Hazard::Go);
+    }
+    if facts.seccomp_filter && ((6, 11)..(6, 14)).contains(&facts.kernel) {
+        return Some(Hazard::Seccomp);
+    }
+    (facts.shadow_stack && facts.kernel < (6, 11)).then_some(Hazard::ShadowStack)
+}
+
+/// `6.18.44-generic` → (6, 18); what is no number counts as 0.
+fn kernel_version(release: &str) -> (u32, u32) {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// `status` of every thread.
+fn threads(pid: u32) -> Vec<String> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok()).collect()
+}
+
+fn field<'a>(status: &'a str, name: &str) -> &'a str {
+    let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.unwrap_or_default().trim()
+}
+
+fn has_filter(status: &str) -> bool {
+    field(status, "Seccomp") == "2"
+}
+
+fn has_shadow_stack(status: &str) -> bool {
+    field(status, "x86_Thread_features").split_whitespace().any(|feature| feature == "shstk")
+}
+
+fn is_go(pid: u32) -> bool {
+    let executable = File::open(format!("/proc/{pid}/exe"));
+    executable.is_ok_and(|file| Elf::read(&file).is_ok_and(|elf| elf.is_go))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_harms_is_refused() {
+        let facts = |kernel| Facts { kernel, ..Facts::default() };
+        assert_eq!(judge(facts((6, 12))), None);
+        for (kernel, filtered, shadowed) in [
+            ((6, 1), None, Some(Hazard::ShadowStack)),
+            ((6, 10), None, Some(Hazard::ShadowStack)),
+            ((6, 11), Some(Hazard::Seccomp), None),
+            ((6, 13), Some(Hazard::Seccomp), None),
+            ((6, 14), None, None),
+            ((7, 0), None, None),
+        ] {
+            assert_eq!(judge(Facts { seccomp_filter: true, ..facts(kernel) }), filtered);
+            assert_eq!(judge(Facts { shadow_stack: true, ..facts(kernel) }), shadowed);
+        }
+        assert_eq!(judge(Facts { go: true, ..facts((7, 0)) }), Some(Hazard::Go));
+    }
+
+    #[test]
+    fn facts_are_read_from_what_the_kernel_prints() {
+        assert_eq!(kernel_version("6.18.44-fc-v669"), (6, 18));
+        assert_eq!(kernel_version("6.11-rc1"), (6, 11));
+        assert_eq!(kernel_version(""), (0, 0));
+        let status = "Name:\tx\nSeccomp:\t2\nSeccomp_filters:\t1\nx86_Thread_features:\tshstk \n";
+        assert!(has_filter(status) && has_shadow_stack(status));
+        let status = "Seccomp:\t0\nSeccomp_filters:\t2\nx86_Thread_features:\t\n";
+        assert!(!has_filter(status) && !has_shadow_stack(status));
+    }
+
+    #[test]
+    fn this_program_is_harmless() {
+        assert_eq!(check(std::process::id()), None);
+    }
+}
