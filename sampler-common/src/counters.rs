@@ -41,6 +41,8 @@ outcomes! {
     LostCellsFull = "lost_cells_full",
     /// A sampled allocation that found the live set full.
     LiveFull = "live_full",
+    /// A sampled allocation that a nearly full live set did not admit; those that it admits count for it.
+    LiveDeclined = "live_declined",
     /// An address entered in the live set twice: the free in between was missed.
     LiveReplaced = "live_replaced",
     /// A sampled block that was freed.

@@ -161,12 +161,19 @@ pub struct LiveEntry {
     pub rate: u64,
     /// `CLOCK_MONOTONIC` in nanoseconds at the allocation's return.
     pub time_ns: u64,
-    /// [`STACK_LOST`] or 0.
+    /// [`STACK_LOST`] or 0, and the admission's halvings from bit [`HALVINGS_SHIFT`] on: the block was sampled *and*
+    /// admitted with probability π·2^(−halvings).
     pub flags: u64,
 }
 
 /// Flag of [`LiveEntry`]: the record with the stack found no room in the ring.
 pub const STACK_LOST: u64 = 1;
+
+/// First bit of the admission's halvings in the flags of [`LiveEntry`].
+pub const HALVINGS_SHIFT: u32 = 8;
+
+/// Most halvings at admission.
+pub const MAX_HALVINGS: u64 = 15;
 
 /// Key of samples whose record was lost: enough to weigh each of them afterwards.
 ///
@@ -247,7 +254,7 @@ pub struct AllocationRecord {
     pub hijacked_slot: u64,
     /// The address that belongs there.
     pub hijacked_ip: u64,
-    /// 1 if the sample entered the live set.
+    /// 0 if the sample is not in the live set, else 1 + the admission's halvings.
     pub live: u32,
     /// Explicit padding, 0.
     pub pad: u32,

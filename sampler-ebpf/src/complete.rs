@@ -1,12 +1,16 @@
 //! A followed call returns: was something allocated, and where?
 
+use crate::atomic::KernelRandom;
 use crate::live::{self, Inserted};
 use crate::record::Sampled;
 use crate::registers::Call;
 use crate::{allocate, maps, record, settings};
 use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_user};
 use sampler_common::counters::Outcome;
-use sampler_common::wire::{LiveEntry, LiveKey, Pending, ProcessTotals, RecordKind, Role};
+use sampler_common::sampling::Random as _;
+use sampler_common::wire::{
+    HALVINGS_SHIFT, LiveEntry, LiveKey, MAX_HALVINGS, Pending, ProcessTotals, RecordKind, Role,
+};
 
 /// An allocating function returns.
 #[inline(always)]
@@ -101,13 +105,13 @@ fn sample(call: &Call, pending: &Pending, pointer: u64, totals: *mut ProcessTota
     // SAFETY: the helper has no preconditions.
     let time_ns = unsafe { bpf_ktime_get_ns() };
     let key = LiveKey { pointer, space: pending.space };
-    let is_live = settings::track_live() != 0
-        && hold(
-            &key,
-            &LiveEntry { sample, size: pending.size, rate: pending.rate, time_ns, flags: 0 },
-            totals,
-        );
-    let sampled = Sampled { sample, pointer, time_ns, is_live };
+    let halvings = live::halvings();
+    let flags = halvings << HALVINGS_SHIFT;
+    let entry = LiveEntry { sample, size: pending.size, rate: pending.rate, time_ns, flags };
+    let is_live =
+        settings::track_live() != 0 && admit(halvings, totals) && hold(&key, &entry, totals);
+    let live = if is_live { 1 + halvings as u32 } else { 0 };
+    let sampled = Sampled { sample, pointer, time_ns, live };
     #[cfg(feature = "log")]
     aya_log_ebpf::debug!(
         call.context(),
@@ -126,6 +130,17 @@ fn sample(call: &Call, pending: &Pending, pointer: u64, totals: *mut ProcessTota
     }
     // Last: whoever sees the count finds the mark when it repairs.
     live::count(totals, Outcome::RingFull);
+}
+
+/// Whether a sample may enter the live set: with probability 2^(−halvings).
+#[inline(always)]
+fn admit(halvings: u64, totals: *mut ProcessTotals) -> bool {
+    let mask = (1u64 << (halvings & MAX_HALVINGS)) - 1;
+    if halvings == 0 || KernelRandom.next() & mask == 0 {
+        return true;
+    }
+    live::count(totals, Outcome::LiveDeclined);
+    false
 }
 
 /// Enters the sample in the live set; whether it is there now.

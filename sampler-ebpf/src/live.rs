@@ -2,7 +2,9 @@
 
 use crate::{atomic, filter, maps, settings};
 use sampler_common::counters::Outcome;
-use sampler_common::wire::{KernelState, LiveEntry, LiveKey, ProcessTotals, STACK_LOST};
+use sampler_common::wire::{
+    KernelState, LiveEntry, LiveKey, MAX_HALVINGS, ProcessTotals, STACK_LOST,
+};
 
 const NOEXIST: u64 = 1;
 const ANY: u64 = 0;
@@ -29,6 +31,23 @@ pub fn next_sample() -> u64 {
         Some(state) => atomic::fetch_add(unsafe { &raw mut (*state).sequence }, 1) + 1,
         None => u64::MAX,
     }
+}
+
+/// How often the chance of admission is halved for a new sample: not at all until the live set is as
+/// full as the daemon wants to know, then ever more, so that it does not fill before the daemon has
+/// thinned it. Fullness does not depend on the sample itself, so that its weight 2^halvings/π is unbiased.
+#[inline(always)]
+pub fn halvings() -> u64 {
+    let Some(state) = state() else { return 0 };
+    // SAFETY: a field of a map value.
+    let live = unsafe { core::ptr::read_volatile(&raw const (*state).live) };
+    let high = settings::live_high();
+    if live < high {
+        return 0;
+    }
+    // A step of 0 would be a panic, which the verifier does not take.
+    let steps = (live - high).checked_div(settings::live_step()).unwrap_or(0) + 1;
+    if steps < MAX_HALVINGS { steps } else { MAX_HALVINGS }
 }
 
 /// How an insertion went.
@@ -80,7 +99,7 @@ pub fn mark_stack_lost(key: &LiveKey, sample: u64) {
     // SAFETY: fields of a map value; if the entry is another sample's by now, it is left alone.
     unsafe {
         if (*entry).sample == sample {
-            (*entry).flags = STACK_LOST;
+            (*entry).flags |= STACK_LOST;
         }
     }
 }

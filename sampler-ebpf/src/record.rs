@@ -21,8 +21,8 @@ pub struct Sampled {
     pub pointer: u64,
     /// When it was allocated.
     pub time_ns: u64,
-    /// Whether it is in the live set.
-    pub is_live: bool,
+    /// As in [`AllocationRecord::live`].
+    pub live: u32,
 }
 
 /// Wakes the daemon only when much is waiting; it looks by itself every few milliseconds.
@@ -104,7 +104,7 @@ fn emit<const N: usize>(
         bp: call.bp(),
         hijacked_slot,
         hijacked_ip,
-        live: sampled.is_live as u32,
+        live: sampled.live,
         pad: 0,
     };
     // SAFETY: a field of the reserved record.

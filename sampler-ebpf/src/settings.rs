@@ -27,6 +27,8 @@ settings! {
     filter_shift: FILTER_SHIFT = 48;
     /// Live samples at which the daemon is told to thin.
     live_high: LIVE_HIGH = 1 << 20;
+    /// Live samples from there on for which the chance of admission halves once more.
+    live_step: LIVE_STEP = 1 << 16;
     /// Bytes waiting in the ring at which the daemon is woken; below, it looks by itself.
     wake_bytes: WAKE_BYTES = 1 << 20;
 }

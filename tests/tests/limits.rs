@@ -54,6 +54,23 @@ fn a_full_live_set_is_thinned_without_bias() -> Result<()> {
 }
 
 #[test]
+fn a_storm_does_not_fill_the_live_set() -> Result<()> {
+    // Every allocation is sampled, far faster than the daemon can thin.
+    let mut workload = truth_workload("35")?;
+    let arguments = ["--interval", "1", "--max-live", "1000", "--unwind", "fp"];
+    let daemon = Daemon::start(&[workload.pid()], &arguments)?;
+    workload.go()?;
+    let truth = workload.truth()?;
+    let profile = profile(&daemon)?;
+    totals_hold(&profile, &truth)?;
+    let status = daemon.status()?;
+    ensure!(outcome(&status, "live_declined") > 0, "nothing was declined: {status}");
+    ensure!(outcome(&status, "live_full") == 0, "the live set was full: {status}");
+    workload.exit()?;
+    daemon.stop()
+}
+
+#[test]
 fn a_ring_too_small_loses_stacks_but_no_bytes() -> Result<()> {
     let mut workload = truth_workload("32")?;
     let arguments = ["--interval", "512", "--ring", "64KiB"];

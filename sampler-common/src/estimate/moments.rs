@@ -117,7 +117,11 @@ impl RowMoments {
 
     /// Adds a sampled block of `size` bytes that is held and was (or, after thinning, counts as) charged with `rate`.
     pub fn add_live(&mut self, size: u64, rate: Rate) {
-        let inclusion = rate.inclusion(size);
+        self.add_held(size, rate.inclusion(size));
+    }
+
+    /// Adds a sampled block of `size` bytes that is held and had probability `inclusion` in (0, 1] to be seen so.
+    pub fn add_held(&mut self, size: u64, inclusion: f64) {
         self.inuse_space.add_sample(size as f64, inclusion);
         self.inuse_objects.add_sample(1.0, inclusion);
     }

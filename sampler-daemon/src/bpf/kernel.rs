@@ -141,6 +141,8 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
     let track_live = u64::from(settings.track_live);
     let filter_shift = 64 - u64::from(counters.ilog2());
     let live_high = (u64::from(settings.max_live) * THIN_AT_PERCENT / 100).max(1);
+    // Sixteen steps from there to the bound: filling it takes 2^15 samples for the last of them.
+    let live_step = (u64::from(settings.max_live).saturating_sub(live_high) / 16).max(1);
     let wake_bytes = u64::from(settings.ring_bytes / 8);
     EbpfLoader::new()
         // The object needs nothing of the kernel's own BTF, whose parsing takes 40 MB.
@@ -150,6 +152,7 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .override_global("TRACK_LIVE", &track_live, true)
         .override_global("FILTER_SHIFT", &filter_shift, true)
         .override_global("LIVE_HIGH", &live_high, true)
+        .override_global("LIVE_STEP", &live_step, true)
         .override_global("WAKE_BYTES", &wake_bytes, true)
         .map_max_entries("LIVE", settings.max_live)
         .map_max_entries("FILTER", (counters / 16) as u32)

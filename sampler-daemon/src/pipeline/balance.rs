@@ -7,11 +7,11 @@ use rustc_hash::FxHashMap;
 use sampler_common::counters::Outcome;
 use sampler_common::limits::THIN_AT_PERCENT;
 use sampler_common::sampling::Rate;
-use sampler_common::wire::{LiveEntry, LiveKey, STACK_LOST};
+use sampler_common::wire::{HALVINGS_SHIFT, LiveEntry, LiveKey, MAX_HALVINGS, STACK_LOST};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Halvings of the rate in one go: from every byte to every 4 GiB.
-const MAX_HALVINGS: usize = 32;
+const MAX_ROUNDS: usize = 32;
 /// Thinning goes on until this share of the bound is in use, in percent.
 const THIN_TO_PERCENT: u64 = 60;
 /// Losses are repaired at every question, and otherwise this often.
@@ -72,7 +72,7 @@ impl Worker {
     pub(super) fn thin(&mut self) {
         self.drain();
         let bound = u64::from(self.kernel.live.bound());
-        for _ in 0..MAX_HALVINGS {
+        for _ in 0..MAX_ROUNDS {
             if self.kernel.live.len() * 100 <= bound * THIN_TO_PERCENT {
                 return;
             }
@@ -101,12 +101,13 @@ impl Worker {
             }
             // A sample whose record is still on its way keeps its probability.
             let Some(live) = self.ingest.live.get_mut(entry.sample) else { continue };
-            let (before, after) = (live.rate.inclusion(live.size), rate.inclusion(live.size));
+            let (before, after) = (live.inclusion(), rate.inclusion(live.size));
             if after >= before {
                 continue;
             }
             if fastrand::f64() * before < after {
                 live.rate = *rate;
+                live.halvings = 0;
                 continue;
             }
             // Freed meanwhile: its record says so, or reconciling does.
@@ -155,6 +156,7 @@ fn adopt(ingest: &mut Ingest, key: &LiveKey, entry: &LiveEntry) {
             stack: StackId::LOST,
             size: entry.size,
             rate: Rate::from_raw(entry.rate),
+            halvings: ((entry.flags >> HALVINGS_SHIFT) & MAX_HALVINGS) as u32,
             time_ns: entry.time_ns,
         },
     );

@@ -166,8 +166,9 @@ impl Ingest {
         // A block of an image that is gone is not held.
         if record.live != 0 && current {
             let (space, size, time_ns) = (record.space, record.size, record.time_ns);
-            self.live
-                .insert(record.sample, LiveSample { process, space, stack, size, rate, time_ns });
+            let halvings = record.live - 1;
+            let live = LiveSample { process, space, stack, size, rate, halvings, time_ns };
+            self.live.insert(record.sample, live);
         }
     }
 

@@ -116,7 +116,7 @@ impl Worker {
         for (_, live) in self.ingest.live.iter() {
             if chosen.contains(&live.process) {
                 let row = rows.entry((live.process, live.stack)).or_default();
-                row.add_live(live.size, live.rate);
+                row.add_held(live.size, live.inclusion());
             }
         }
         let mut lost = RowMoments::default();
@@ -327,7 +327,7 @@ impl Worker {
             totals.entry(key.process).or_default().add(&moments);
         }
         for (_, live) in self.ingest.live.iter() {
-            totals.entry(live.process).or_default().add_live(live.size, live.rate);
+            totals.entry(live.process).or_default().add_held(live.size, live.inclusion());
         }
         let records: Vec<_> =
             self.ingest.processes.iter().map(|(id, record)| (id, record.clone())).collect();

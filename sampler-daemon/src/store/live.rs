@@ -19,8 +19,17 @@ pub struct LiveSample {
     pub size: u64,
     /// λ it was charged with, or the lower one to which the live set was thinned since.
     pub rate: Rate,
+    /// How often its chance of admission to the live set was halved.
+    pub halvings: u32,
     /// `CLOCK_MONOTONIC` at the allocation, nanoseconds.
     pub time_ns: u64,
+}
+
+impl LiveSample {
+    /// Probability that a block like this one is in the live set: π·2^(−halvings).
+    pub fn inclusion(&self) -> f64 {
+        self.rate.inclusion(self.size) * (-f64::from(self.halvings)).exp2()
+    }
 }
 
 /// Live samples by number. Bounded by the kernel's live set, of which it is a picture.
