@@ -4,6 +4,12 @@
 //! is sound. Values that come from the kernel are untrusted by the daemon: it checks lengths and
 //! kinds before it believes them.
 
+mod filter;
+mod record;
+
+pub use filter::{FILTER_FRONT_COUNTERS, FILTER_FRONT_SHIFT, filter_index};
+pub use record::{AllocationRecord, EventRecord, FreeRecord, RecordKind};
+
 use crate::counters::KERNEL_OUTCOMES;
 use crate::limits::CLASSES;
 
@@ -200,105 +206,12 @@ pub struct LostCell {
     pub bytes: u64,
 }
 
-/// What a ring record is; the first field of each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum RecordKind {
-    /// [`AllocationRecord`], followed by the stack snapshot.
-    AllocationSnapshot = 1,
-    /// [`AllocationRecord`], followed by return addresses, leaf first (`--unwind fp`).
-    AllocationFrames = 2,
-    /// [`FreeRecord`]
-    Free = 3,
-    /// [`EventRecord`]: the process replaced its program image.
-    Exec = 4,
-    /// [`EventRecord`]: the live set passed [`crate::limits::THIN_AT_PERCENT`].
-    LiveHigh = 5,
-}
-
-/// A sampled allocation; `stack_bytes` bytes of stack follow.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct AllocationRecord {
-    /// [`RecordKind`]
-    pub kind: u32,
-    /// Bytes of stack that follow (the ring record may be longer).
-    pub stack_bytes: u32,
-    /// Address space.
-    pub space: Space,
-    /// Number of the [`Role`].
-    pub role: u32,
-    /// Thread id in the root pid namespace.
-    pub tid: u32,
-    /// Unique number of the sample, never 0.
-    pub sample: u64,
-    /// `CLOCK_MONOTONIC` in nanoseconds at the allocation's return.
-    pub time_ns: u64,
-    /// The block's address.
-    pub pointer: u64,
-    /// Requested bytes.
-    pub size: u64,
-    /// λ it was charged with, raw.
-    pub rate: u64,
-    /// 0-based offset of the sampled byte.
-    pub offset: u64,
-    /// Address of the probe: in the allocating function.
-    pub function: u64,
-    /// Return address of the call: in the caller.
-    pub ip: u64,
-    /// Stack pointer after the return; where the snapshot starts.
-    pub sp: u64,
-    /// Frame pointer after the return.
-    pub bp: u64,
-    /// A stack slot whose return address the kernel has replaced (an outer probed call), or 0.
-    pub hijacked_slot: u64,
-    /// The address that belongs there.
-    pub hijacked_ip: u64,
-    /// 0 if the sample is not in the live set, else 1 + the admission's halvings.
-    pub live: u32,
-    /// Explicit padding, 0.
-    pub pad: u32,
-}
-
-/// The end of a sampled block.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct FreeRecord {
-    /// [`RecordKind::Free`]
-    pub kind: u32,
-    /// Explicit padding, 0.
-    pub pad: u32,
-    /// Address space.
-    pub space: Space,
-    /// The sample that ended.
-    pub sample: u64,
-    /// `CLOCK_MONOTONIC` in nanoseconds.
-    pub time_ns: u64,
-}
-
-/// Something happened to a process or to the live set.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct EventRecord {
-    /// [`RecordKind`]
-    pub kind: u32,
-    /// Explicit padding, 0.
-    pub pad: u32,
-    /// Address space (after the event).
-    pub space: Space,
-    /// `CLOCK_MONOTONIC` in nanoseconds.
-    pub time_ns: u64,
-}
-
 const _: () = assert!(size_of::<ProcessConfig>() == CLASSES * 8 + 16);
 const _: () = assert!(size_of::<PendingKey>() == 16);
 const _: () = assert!(size_of::<Pending>() == 96);
 const _: () = assert!(size_of::<LiveKey>() == 16);
 const _: () = assert!(size_of::<LiveEntry>() == 40);
 const _: () = assert!(size_of::<LostKey>() == 16);
-const _: () = assert!(size_of::<AllocationRecord>() == 128);
-const _: () = assert!(size_of::<FreeRecord>() == 32);
-const _: () = assert!(size_of::<EventRecord>() == 24);
 
 /// What all processes share; the one value of the array `STATE`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -313,20 +226,3 @@ pub struct KernelState {
 }
 
 const _: () = assert!(size_of::<KernelState>() == 64);
-
-/// Counters of the free filter's front level: 64 KiB.
-pub const FILTER_FRONT_COUNTERS: u32 = 1 << 14;
-
-/// `shift` of the front level for [`filter_index`].
-pub const FILTER_FRONT_SHIFT: u64 = 64 - FILTER_FRONT_COUNTERS.trailing_zeros() as u64;
-
-/// Counter of the free filter that a block belongs to; `shift` is 64 − log2 of their number.
-///
-/// Multiplicative (Fibonacci) hashing of the address in units of 8 bytes, less than which no allocator
-/// aligns. The shift before it breaks the regular distances of neighbouring blocks: without it the
-/// live blocks of a heap of equal blocks meet either none of the others or a third of them.
-#[inline(always)]
-pub const fn filter_index(pointer: u64, slot: u32, shift: u64) -> u64 {
-    let key = (pointer >> 3) ^ ((slot as u64) << 52);
-    (key ^ (key >> 12)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (shift & 63)
-}

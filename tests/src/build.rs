@@ -1,6 +1,7 @@
 //! Where programs are: the two of the project, and the workloads, compiled here on first use.
 
 use anyhow::{Context, Result, bail, ensure};
+use std::collections::BTreeMap;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -61,6 +62,7 @@ fn compile_in(sources: &str, source: &str, flags: &[&str]) -> Result<PathBuf> {
     (FLAGS, flags, fs::read(&path).with_context(|| format!("read {}", path.display()))?)
         .hash(&mut hasher);
     fs::read(Path::new(SOURCES).join("protocol.h")).context("read protocol.h")?.hash(&mut hasher);
+    parts(&path.with_extension(""))?.hash(&mut hasher);
     let directory = target_directory()?.join("workloads");
     fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
     let stem = source.split('.').next().unwrap_or(source);
@@ -85,4 +87,18 @@ fn compile_in(sources: &str, source: &str, flags: &[&str]) -> Result<PathBuf> {
     }
     fs::rename(&partial, &program).with_context(|| format!("name {}", program.display()))?;
     Ok(program)
+}
+
+/// Contents of the files that a source includes from the folder of its name, if it has one.
+fn parts(folder: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
+    let mut parts = BTreeMap::new();
+    if !folder.is_dir() {
+        return Ok(parts);
+    }
+    for entry in fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))? {
+        let path = entry.with_context(|| format!("list {}", folder.display()))?.path();
+        let contents = fs::read(&path).with_context(|| format!("read {}", path.display()))?;
+        parts.insert(path, contents);
+    }
+    Ok(parts)
 }

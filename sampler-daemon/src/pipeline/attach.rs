@@ -1,34 +1,31 @@
-//! Processes come and go: attach, follow to a new program image or a new allocator, detach.
+//! A process gets its slot and its probes.
 
-use super::ingest::Source;
+use super::source::Source;
 use super::worker::Worker;
 use crate::bpf::{Link, Points};
 use crate::store::ProcessRecord;
 use crate::target::allocator::{Allocator, Discovery};
 use crate::target::hazard::{self, Hazard};
 use crate::target::process::Process;
-use sampler_common::counters::Outcome;
 use sampler_common::limits::{CLASSES, MAX_PROCESSES};
 use sampler_common::profile::Exact;
 use sampler_common::sampling::Rate;
-use sampler_common::wire::{Cookie, Role, Space};
+use sampler_common::wire::{Cookie, Role};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How often mappings are looked at for allocators that came by `dlopen`.
-const SWEEP: Duration = Duration::from_secs(1);
-/// After `execve` the new image's libraries appear within moments: look soon, then ever more rarely.
-const FIRST_LOOK: Duration = Duration::from_millis(2);
+pub(super) const SWEEP: Duration = Duration::from_secs(1);
 
 /// A process in a kernel slot.
 pub(super) struct Attached {
     pub(super) process: Process,
     pub(super) links: Vec<Link>,
     /// Of the slot when the links were made; see [`crate::bpf::shared::ProcessSlots::leader_changes`].
-    leader_changes: u32,
-    next_look: Instant,
-    look_period: Duration,
+    pub(super) leader_changes: u32,
+    pub(super) next_look: Instant,
+    pub(super) look_period: Duration,
     /// Its image must not be probed.
-    hazard: Option<Hazard>,
+    pub(super) hazard: Option<Hazard>,
 }
 
 /// Why a process cannot be attached, one line with its remedy.
@@ -139,14 +136,14 @@ impl Worker {
         }
     }
 
-    fn discover(&mut self, pid: u32) -> Result<Discovery, AttachError> {
+    pub(super) fn discover(&mut self, pid: u32) -> Result<Discovery, AttachError> {
         self.discoverer
             .discover(pid)
             .map_err(|error| AttachError::Other(pid, format!("read /proc/{pid}/maps: {error}")))
     }
 
     /// Attaches to the allocators that are not probed yet.
-    fn probe(&mut self, slot: u32, discovery: Discovery) -> anyhow::Result<()> {
+    pub(super) fn probe(&mut self, slot: u32, discovery: Discovery) -> anyhow::Result<()> {
         let Some(source) = self.ingest.sources.get_mut(&slot) else { return Ok(()) };
         let Some(attached) = self.attached.get_mut(&slot) else { return Ok(()) };
         let record = self.ingest.processes.get_mut(source.process);
@@ -164,150 +161,6 @@ impl Worker {
         // Now: the process may be gone, or another program, when its first sample comes.
         self.ingest.open_image(slot);
         Ok(())
-    }
-
-    /// `execve`: the old image's blocks are gone, its probes follow by themselves, and the new image
-    /// may have other allocators.
-    pub(super) fn image_replaced(&mut self, slot: u32, generation: u32) {
-        let Some(source) = self.ingest.sources.get_mut(&slot) else { return };
-        if generation < source.generation {
-            // Overtaken: a newer image has sent records already, and its blocks are held.
-            return;
-        }
-        if generation > source.generation {
-            source.generation = generation;
-            source.image = None;
-        }
-        let record = self.ingest.processes.get_mut(source.process);
-        record.images = generation - source.first_generation + 1;
-        if let Some(attached) = self.attached.get_mut(&slot) {
-            record.comm = attached.process.comm();
-            record.exe = attached.process.exe();
-            attached.look_period = FIRST_LOOK;
-            attached.next_look = Instant::now() + FIRST_LOOK;
-        }
-        self.renew_links(slot);
-        self.spare_harmed(slot);
-        self.forget_pending(slot, Some(generation));
-        self.end_blocks(slot, Some(generation), Outcome::EndedByExec);
-    }
-
-    /// A thread other than the first has called `execve` and become the first: the kernel's links still
-    /// wait for the old one. They are dropped, and the next look makes new ones.
-    fn renew_links(&mut self, slot: u32) {
-        let changes = self.kernel.slots.leader_changes(slot);
-        let Some(attached) = self.attached.get_mut(&slot) else { return };
-        if attached.leader_changes == changes {
-            return;
-        }
-        attached.leader_changes = changes;
-        let links = std::mem::take(&mut attached.links);
-        let pid = attached.process.pid;
-        self.close(links);
-        if let Some(source) = self.ingest.sources.get_mut(&slot) {
-            source.allocators.clear();
-            self.ingest.processes.get_mut(source.process).allocators.clear();
-        }
-        tracing::warn!(pid, "a thread replaced the program: its first allocations are not seen");
-    }
-
-    /// Takes the probes off a new image that they could harm.
-    fn spare_harmed(&mut self, slot: u32) {
-        let Some(attached) = self.attached.get_mut(&slot) else { return };
-        let pid = attached.process.pid;
-        attached.hazard = hazard::check(pid);
-        let Some(hazard) = attached.hazard else { return };
-        let links = std::mem::take(&mut attached.links);
-        self.close(links);
-        if let Some(source) = self.ingest.sources.get_mut(&slot) {
-            source.allocators.clear();
-            let record = self.ingest.processes.get_mut(source.process);
-            record.allocators.clear();
-            record.blind = vec![hazard.to_string()];
-        }
-        tracing::warn!(pid, "no longer probed: {hazard}");
-    }
-
-    /// Looks for new allocators where it is time to, and for an `execve` whose event was lost.
-    pub(super) fn look_after_processes(&mut self) {
-        self.closing.retain(|thread| !thread.is_finished());
-        let now = Instant::now();
-        let due: Vec<u32> = self
-            .attached
-            .iter()
-            .filter(|(_, attached)| attached.next_look <= now)
-            .map(|(slot, _)| *slot)
-            .collect();
-        for slot in due {
-            let generation = self.kernel.slots.generation(slot);
-            let Some(source) = self.ingest.sources.get(&slot) else { continue };
-            let (pid, known) = (source.pid, source.generation);
-            if generation != known {
-                self.image_replaced(slot, generation);
-            }
-            if let Some(attached) = self.attached.get_mut(&slot) {
-                attached.look_period = (attached.look_period * 2).min(SWEEP);
-                attached.next_look = now + attached.look_period;
-            }
-            if self.attached.get(&slot).is_some_and(|attached| attached.hazard.is_some()) {
-                continue;
-            }
-            // A process that cannot be read now is exiting, or is read at the next look.
-            if let Ok(discovery) = self.discover(pid)
-                && let Err(error) = self.probe(slot, discovery)
-            {
-                tracing::warn!(pid, "{error:#}");
-            }
-        }
-    }
-
-    /// The process is gone: its profile stays.
-    pub(super) fn detach_exited(&mut self, slot: u32) {
-        self.end_blocks(slot, None, Outcome::EndedByExit);
-        self.forget_pending(slot, None);
-        let Some(source) = self.ingest.sources.get(&slot) else { return };
-        let (id, pid) = (source.process, source.pid);
-        let exact = self.slot_exact(slot);
-        let lost = self.slot_lost_moments(slot);
-        match self.kernel.totals.read(slot) {
-            Ok(totals) => self.retired.add(&totals),
-            Err(error) => tracing::warn!(pid, "{error:#}"),
-        }
-        let record = self.ingest.processes.get_mut(id);
-        record.exited = Some(SystemTime::now());
-        record.final_exact = exact;
-        record.final_lost = lost;
-        if let Err(error) = self.kernel.lost.take_slot(slot) {
-            tracing::warn!(pid, "clear lost samples: {error}");
-        }
-        self.release(slot);
-        tracing::info!(pid, "exited");
-    }
-
-    /// Calls of the slot's process that will never return: all, or those of images before `generation`.
-    fn forget_pending(&mut self, slot: u32, generation: Option<u32>) {
-        let Some(source) = self.ingest.sources.get(&slot) else { return };
-        let ends = |space: Space| generation.is_none_or(|current| space.generation < current);
-        match self.kernel.pending.forget(source.pid, ends) {
-            Ok(sampled) => self.ingest.outcomes.add(Outcome::ReturnLost, sampled),
-            Err(error) => tracing::warn!("read the pending calls: {error}"),
-        }
-    }
-
-    fn release(&mut self, slot: u32) {
-        self.ingest.sources.remove(&slot);
-        self.kernel.slots.vacate(slot);
-        if let Some(attached) = self.attached.remove(&slot) {
-            self.kernel.remove_target(attached.process.pid);
-            self.close(attached.links);
-        }
-    }
-
-    /// Closes links on a thread of their own.
-    pub(super) fn close(&mut self, links: Vec<Link>) {
-        if !links.is_empty() {
-            self.closing.push(std::thread::spawn(move || drop(links)));
-        }
     }
 
     /// Sets the rates of a process; `asked` is an interval that somebody wants, else it is back-pressure.

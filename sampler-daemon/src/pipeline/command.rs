@@ -1,7 +1,7 @@
 //! What can be asked of the worker thread, and the handle to ask it.
 
-use super::ingest::SampleEvent;
-use super::query::RawProfile;
+use super::raw::RawProfile;
+use super::source::SampleEvent;
 use super::status::StatusReport;
 use crate::store::{ProcessId, ProcessRecord};
 use rustix::fd::OwnedFd;

@@ -1,13 +1,11 @@
 //! What a record does to the store. Knows nothing of the kernel side.
 
+use super::source::{SampleEvent, Source};
 use crate::bpf::ring::Record;
 use crate::store::stacks::{Note, StackFrame};
-use crate::store::{
-    LiveSample, LiveSamples, Outcomes, ProcessId, Processes, Rows, StackId, Stacks,
-};
-use crate::target::allocator::Allocator;
+use crate::store::{LiveSample, LiveSamples, Outcomes, Processes, Rows, StackId, Stacks};
 use crate::unwind::{
-    Frame, Image, Module, ModuleId, ModuleKind, Modules, Registers, StackMemory, UnwindEnd,
+    Frame, Image, ModuleId, ModuleKind, Modules, Registers, StackMemory, UnwindEnd,
 };
 use rustc_hash::FxHashMap;
 use sampler_common::counters::Outcome;
@@ -15,41 +13,6 @@ use sampler_common::sampling::Rate;
 use sampler_common::wire::{AllocationRecord, FreeRecord, Space};
 use std::sync::Arc;
 use tokio::sync::broadcast;
-
-/// A sample as `StreamSamples` clients see it.
-#[derive(Clone, Debug)]
-pub struct SampleEvent {
-    /// Process id.
-    pub pid: u32,
-    /// Thread id.
-    pub tid: u32,
-    /// `CLOCK_MONOTONIC`, nanoseconds.
-    pub time_ns: u64,
-    /// Requested bytes.
-    pub size: u64,
-    /// Probability that it was sampled.
-    pub inclusion: f64,
-    /// Offset of the sampled byte.
-    pub offset: u64,
-    /// Code frames, leaf first.
-    pub frames: Vec<(Arc<Module>, u64)>,
-    /// How the stack ended.
-    pub unwind: &'static str,
-}
-
-/// A process in a kernel slot, as far as records are concerned.
-pub(super) struct Source {
-    pub(super) process: ProcessId,
-    pub(super) pid: u32,
-    /// First program image of this process in the slot.
-    pub(super) first_generation: u32,
-    /// Newest program image that we know of.
-    pub(super) generation: u32,
-    /// The unwinder's view of the newest image; after `execve` made at its first sample, when its
-    /// libraries are there.
-    pub(super) image: Option<Image>,
-    pub(super) allocators: Vec<Allocator>,
-}
 
 /// The slot that may hold the kernel's trampoline, and what the snapshot has there.
 fn hijacked(record: &AllocationRecord, stack: &[u8]) -> Option<(u64, u64)> {

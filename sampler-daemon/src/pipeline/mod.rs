@@ -4,18 +4,25 @@
 mod attach;
 mod balance;
 mod command;
+mod detach;
+mod follow;
 mod ingest;
 mod names;
 mod profile;
 mod query;
+mod raw;
+mod source;
 mod status;
+mod thread;
+mod totals;
 mod worker;
 
 pub use attach::AttachError;
 pub use command::{ProcessReport, ProfileRequest, Profiler, Stopped};
-pub use ingest::SampleEvent;
 pub use names::Names;
 pub use profile::assemble;
-pub use query::{RawFrame, RawLoss, RawProfile};
+pub use raw::{RawFrame, RawLoss, RawProfile};
+pub use source::SampleEvent;
 pub use status::{ProbeReport, StatusReport};
-pub use worker::{Config, WorkerThread, start};
+pub use thread::WorkerThread;
+pub use worker::{Config, start};

@@ -1,7 +1,7 @@
 //! Puts names to a raw profile, and intervals to its moments.
 
 use super::names::Names;
-use super::query::{RawFrame, RawProfile};
+use super::raw::{RawFrame, RawProfile};
 use rustc_hash::FxHashMap;
 use sampler_common::profile::{Line, Location, Lost, Mapping, Profile, Quantities, Stack};
 use sampler_common::units;

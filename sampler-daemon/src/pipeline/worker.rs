@@ -1,8 +1,10 @@
-//! The worker thread: reads the ring, answers questions, looks after the processes.
+//! The worker: reads the ring, answers questions, looks after the processes.
 
 use super::attach::{AttachError, Attached};
 use super::command::{Command, Profiler, QUEUE};
-use super::ingest::{Event, Ingest, SampleEvent};
+use super::ingest::{Event, Ingest};
+use super::source::SampleEvent;
+use super::thread::WorkerThread;
 use crate::bpf::{Kernel, ProbeEngine, Settings};
 use crate::target::allocator::Discoverer;
 use crate::target::process::Process;
@@ -16,7 +18,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
-use tokio::sync::{broadcast, oneshot};
+use tokio::sync::broadcast;
 
 /// Records read between two looks at commands and processes.
 const BATCH: usize = 4096;
@@ -57,41 +59,6 @@ pub(super) struct Worker {
     pub(super) lagged: Arc<AtomicU64>,
     commands: mpsc::Receiver<Command>,
     wake: Arc<OwnedFd>,
-}
-
-/// The worker's thread.
-#[derive(Debug)]
-pub struct WorkerThread {
-    thread: JoinHandle<()>,
-    ended: oneshot::Receiver<()>,
-}
-
-impl WorkerThread {
-    fn spawn(work: impl FnOnce() + Send + 'static) -> std::io::Result<WorkerThread> {
-        let (running, ended) = oneshot::channel::<()>();
-        let thread = std::thread::Builder::new().name("worker".into()).spawn(move || {
-            // Dropped in a panic too.
-            let _running = running;
-            work();
-        })?;
-        Ok(WorkerThread { thread, ended })
-    }
-
-    /// Completes when the worker has ended: told to, or by a panic.
-    pub async fn ended(&mut self) {
-        // Nothing is ever sent; what counts is that the sender is gone.
-        let _ = (&mut self.ended).await;
-    }
-
-    /// Waits for its end.
-    ///
-    /// # Errors
-    /// If it has panicked.
-    pub fn join(self) -> anyhow::Result<()> {
-        self.thread.join().map_err(|_| {
-            anyhow::anyhow!("the worker thread has panicked (nothing is attached any more)")
-        })
-    }
 }
 
 /// Loads the program, attaches it to `processes` and starts the worker. On an error nothing is left.
@@ -232,20 +199,5 @@ impl Worker {
             // A thread that only drops links does not panic.
             let _ = thread.join();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::WorkerThread;
-
-    #[tokio::test]
-    async fn a_worker_that_panics_ends() {
-        let mut worker = WorkerThread::spawn(|| panic!("on purpose")).unwrap();
-        worker.ended().await;
-        assert!(worker.join().is_err());
-        let mut worker = WorkerThread::spawn(|| ()).unwrap();
-        worker.ended().await;
-        assert!(worker.join().is_ok());
     }
 }

@@ -4,6 +4,7 @@
 //! process's view of it. Names are none of this module's business: see [`crate::symbolize`].
 
 mod cfi;
+mod cfi_cache;
 mod elf;
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -11,6 +12,7 @@ pub mod image;
 mod mapped;
 pub mod module;
 pub mod modules;
+mod place;
 #[cfg(test)]
 mod real_programs;
 mod snapshot;
@@ -18,6 +20,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
+pub use cfi_cache::MAX_UNWIND_BYTES;
 pub use image::{Image, UnwindEnd};
 pub use module::{Frame, Module, ModuleId, ModuleKind};
 pub use modules::Modules;

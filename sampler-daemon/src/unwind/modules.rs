@@ -1,6 +1,7 @@
 //! The table of all modules ever seen: they are kept after their processes are gone.
 
 use super::cfi::Cfi;
+use super::cfi_cache::CfiCache;
 use super::elf::{Headers, Sections};
 use super::module::{Module, ModuleId, ModuleKind};
 use crate::target::mappings::{self, Backing, Mapping};
@@ -16,10 +17,6 @@ pub const MAX_MODULES: usize = 16 * 1024;
 /// clients). At the bound a module keeps its path, build id and unwind information but no file: it is of kind
 /// [`ModuleKind::Unknown`], and its frames are named `file+0xoffset`.
 pub const MAX_OPEN_FILES: usize = 4096;
-
-/// Bytes of unwind sections held. At the bound those that no process uses are dropped; when that does not help,
-/// further modules have no unwind information: stacks are guessed by frame pointers there.
-pub const MAX_UNWIND_BYTES: usize = 128 << 20;
 
 /// What a file is known by: device and inode, as the process's mappings show them.
 type Identity = ((i32, i32), u64);
@@ -51,8 +48,7 @@ pub struct Modules {
     vdsos: FxHashMap<Arc<[u8]>, ModuleId>,
     open_files: usize,
     max_open_files: usize,
-    cfi: FxHashMap<ModuleId, Option<Arc<Cfi>>>,
-    cfi_bytes: usize,
+    cfi: CfiCache,
     counts: Counts,
 }
 
@@ -65,7 +61,7 @@ pub struct Counts {
     pub unopened: u64,
     /// Files that were read but not kept open, see [`MAX_OPEN_FILES`].
     pub unheld: u64,
-    /// Modules without unwind information because of [`MAX_UNWIND_BYTES`].
+    /// Modules without unwind information because of [`MAX_UNWIND_BYTES`](super::MAX_UNWIND_BYTES).
     pub no_room_for_sections: u64,
 }
 
@@ -83,8 +79,7 @@ impl Default for Modules {
             vdsos: FxHashMap::default(),
             open_files: 0,
             max_open_files: (descriptor_limit() / 2).min(MAX_OPEN_FILES),
-            cfi: FxHashMap::default(),
-            cfi_bytes: 0,
+            cfi: CfiCache::default(),
             counts: Counts::default(),
         }
     }
@@ -205,7 +200,7 @@ impl Modules {
 
     /// Call frame information of a module, read when first asked for.
     pub(super) fn cfi(&mut self, id: ModuleId) -> Option<Arc<Cfi>> {
-        if let Some(known) = self.cfi.get(&id) {
+        if let Some(known) = self.cfi.get(id) {
             return known.clone();
         }
         let sections = match &self.get(id).kind {
@@ -260,26 +255,15 @@ impl Modules {
     }
 
     fn load_unless_held(&mut self, id: ModuleId, file: &File) {
-        if matches!(self.get(id).kind, ModuleKind::Unknown) && !self.cfi.contains_key(&id) {
+        if matches!(self.get(id).kind, ModuleKind::Unknown) && self.cfi.get(id).is_none() {
             self.keep_cfi(id, Cfi::new(Sections::of_file(file)));
         }
     }
 
     fn keep_cfi(&mut self, id: ModuleId, cfi: Option<Cfi>) -> Option<Arc<Cfi>> {
-        let size = cfi.as_ref().map_or(0, Cfi::size);
-        if self.cfi_bytes + size > MAX_UNWIND_BYTES {
-            // What no image holds.
-            self.cfi.retain(|_, it| it.as_ref().is_none_or(|it| Arc::strong_count(it) > 1));
-            self.cfi_bytes = self.cfi.values().flatten().map(|it| it.size()).sum();
-        }
-        if self.cfi_bytes + size > MAX_UNWIND_BYTES {
-            self.counts.no_room_for_sections += 1;
-            return None;
-        }
-        self.cfi_bytes += size;
-        let cfi = cfi.map(Arc::new);
-        self.cfi.insert(id, cfi.clone());
-        cfi
+        let kept = self.cfi.keep(id, cfi);
+        self.counts.no_room_for_sections += u64::from(kept.is_err());
+        kept.unwrap_or_default()
     }
 }
 

@@ -1,0 +1,70 @@
+//! Sizes, counts and durations as people read them.
+
+use std::time::Duration;
+
+/// Three significant digits and the largest unit that keeps the number at 1 or more; at most 4
+/// digits, since 1000 … 1023 of a unit are not yet one of the next.
+fn scaled(value: f64, base: f64, units: &[&str]) -> String {
+    let mut value = value;
+    let mut unit = 0;
+    // 999.5 and more would round to four digits: with base 1000 that is one of the next unit.
+    let limit = if base > 1000.0 { base - 0.5 } else { 999.5 };
+    while value >= limit && unit + 1 < units.len() {
+        value /= base;
+        unit += 1;
+    }
+    let decimals = match value {
+        _ if unit == 0 => 0,
+        v if v < 9.995 => 2,
+        v if v < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$}{}", units[unit])
+}
+
+/// `0 B`, `512 B`, `64.0 KiB`, `1.25 GiB`: three digits that matter, at most 8 columns below 1024 EiB.
+pub fn human_bytes(bytes: f64) -> String {
+    scaled(bytes, 1024.0, &[" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"])
+}
+
+/// `7`, `999`, `12.3k`, `8.51M`, `1.20G`: a count with three digits that matter.
+pub fn human_count(count: f64) -> String {
+    scaled(count, 1000.0, &["", "k", "M", "G", "T", "P"])
+}
+
+/// A byte size as [`parse_bytes`] reads it back exactly: `512KiB`, `1MiB`, `1000B`.
+pub fn exact_bytes(bytes: u64) -> String {
+    let (shift, unit) = match bytes.trailing_zeros() {
+        _ if bytes == 0 => (0, "B"),
+        30.. => (30, "GiB"),
+        20.. => (20, "MiB"),
+        10.. => (10, "KiB"),
+        _ => (0, "B"),
+    };
+    format!("{}{unit}", bytes >> shift)
+}
+
+/// An exact count with its thousands set apart: `8,512,345`.
+pub fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut out = String::with_capacity(digits.len() * 4 / 3);
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `350 ms`, `12.3 s`, `4 m 05 s`, `3 h 12 m`, `2 d 3 h`: a length of time in its two largest units.
+pub fn human_duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0 if duration.as_millis() < 1000 => format!("{} ms", duration.as_millis()),
+        0..60 => format!("{:.1} s", duration.as_secs_f64().min(59.9)),
+        60..3600 => format!("{} m {:02} s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{} h {:02} m", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}

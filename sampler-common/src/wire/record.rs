@@ -1,0 +1,97 @@
+//! Records of the ring buffer.
+
+use super::Space;
+
+/// What a ring record is; the first field of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum RecordKind {
+    /// [`AllocationRecord`], followed by the stack snapshot.
+    AllocationSnapshot = 1,
+    /// [`AllocationRecord`], followed by return addresses, leaf first (`--unwind fp`).
+    AllocationFrames = 2,
+    /// [`FreeRecord`]
+    Free = 3,
+    /// [`EventRecord`]: the process replaced its program image.
+    Exec = 4,
+    /// [`EventRecord`]: the live set passed [`crate::limits::THIN_AT_PERCENT`].
+    LiveHigh = 5,
+}
+
+/// A sampled allocation; `stack_bytes` bytes of stack follow.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct AllocationRecord {
+    /// [`RecordKind`]
+    pub kind: u32,
+    /// Bytes of stack that follow (the ring record may be longer).
+    pub stack_bytes: u32,
+    /// Address space.
+    pub space: Space,
+    /// Number of the [`Role`](super::Role).
+    pub role: u32,
+    /// Thread id in the root pid namespace.
+    pub tid: u32,
+    /// Unique number of the sample, never 0.
+    pub sample: u64,
+    /// `CLOCK_MONOTONIC` in nanoseconds at the allocation's return.
+    pub time_ns: u64,
+    /// The block's address.
+    pub pointer: u64,
+    /// Requested bytes.
+    pub size: u64,
+    /// λ it was charged with, raw.
+    pub rate: u64,
+    /// 0-based offset of the sampled byte.
+    pub offset: u64,
+    /// Address of the probe: in the allocating function.
+    pub function: u64,
+    /// Return address of the call: in the caller.
+    pub ip: u64,
+    /// Stack pointer after the return; where the snapshot starts.
+    pub sp: u64,
+    /// Frame pointer after the return.
+    pub bp: u64,
+    /// A stack slot whose return address the kernel has replaced (an outer probed call), or 0.
+    pub hijacked_slot: u64,
+    /// The address that belongs there.
+    pub hijacked_ip: u64,
+    /// 0 if the sample is not in the live set, else 1 + the admission's halvings.
+    pub live: u32,
+    /// Explicit padding, 0.
+    pub pad: u32,
+}
+
+/// The end of a sampled block.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct FreeRecord {
+    /// [`RecordKind::Free`]
+    pub kind: u32,
+    /// Explicit padding, 0.
+    pub pad: u32,
+    /// Address space.
+    pub space: Space,
+    /// The sample that ended.
+    pub sample: u64,
+    /// `CLOCK_MONOTONIC` in nanoseconds.
+    pub time_ns: u64,
+}
+
+/// Something happened to a process or to the live set.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct EventRecord {
+    /// [`RecordKind`]
+    pub kind: u32,
+    /// Explicit padding, 0.
+    pub pad: u32,
+    /// Address space (after the event).
+    pub space: Space,
+    /// `CLOCK_MONOTONIC` in nanoseconds.
+    pub time_ns: u64,
+}
+
+const _: () = assert!(size_of::<AllocationRecord>() == 128);
+const _: () = assert!(size_of::<FreeRecord>() == 32);
+const _: () = assert!(size_of::<EventRecord>() == 24);

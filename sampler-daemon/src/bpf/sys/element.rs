@@ -1,0 +1,116 @@
+//! Elements of hash maps: taken, looked up, entered, and all at once.
+
+use super::bpf;
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+const MAP_LOOKUP_ELEM: c_int = 1;
+const MAP_UPDATE_ELEM: c_int = 2;
+const MAP_LOOKUP_AND_DELETE_ELEM: c_int = 21;
+const MAP_LOOKUP_BATCH: c_int = 24;
+
+#[repr(C)]
+#[derive(Default)]
+struct MapElement {
+    map: u32,
+    pad: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+/// Takes an element out of a hash map and returns it; `NotFound` if it is not there.
+/// `K` and `V` are plain wire structs of exactly the map's key and value size.
+pub(in crate::bpf) fn take<K: Copy, V: Copy>(map: BorrowedFd<'_>, key: &K) -> io::Result<V> {
+    read(MAP_LOOKUP_AND_DELETE_ELEM, map, key)
+}
+
+/// A copy of an element of a hash map, otherwise as [`take`].
+pub(in crate::bpf) fn look_up<K: Copy, V: Copy>(map: BorrowedFd<'_>, key: &K) -> io::Result<V> {
+    read(MAP_LOOKUP_ELEM, map, key)
+}
+
+fn read<K: Copy, V: Copy>(command: c_int, map: BorrowedFd<'_>, key: &K) -> io::Result<V> {
+    let mut value = std::mem::MaybeUninit::<V>::zeroed();
+    let mut attribute = MapElement {
+        map: map.as_raw_fd() as u32,
+        key: std::ptr::from_ref(key) as u64,
+        value: value.as_mut_ptr() as u64,
+        ..Default::default()
+    };
+    bpf(command, &mut attribute)?;
+    // SAFETY: the kernel has written the value; the callers' types have no invalid bit patterns.
+    Ok(unsafe { value.assume_init() })
+}
+
+/// Enters an element in a hash map if its key is not there.
+pub(in crate::bpf) fn insert_new<K: Copy, V: Copy>(
+    map: BorrowedFd<'_>,
+    key: &K,
+    value: &V,
+) -> io::Result<()> {
+    const NOEXIST: u64 = 1;
+    let mut attribute = MapElement {
+        map: map.as_raw_fd() as u32,
+        key: std::ptr::from_ref(key) as u64,
+        value: std::ptr::from_ref(value) as u64,
+        flags: NOEXIST,
+        ..Default::default()
+    };
+    bpf(MAP_UPDATE_ELEM, &mut attribute).map(|_| ())
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct MapBatch {
+    in_batch: u64,
+    out_batch: u64,
+    keys: u64,
+    values: u64,
+    count: u32,
+    map: u32,
+    element_flags: u64,
+    flags: u64,
+}
+
+/// All elements of a hash map: those that are there from beginning to end, and some of the others.
+pub(in crate::bpf) fn entries<K: Copy, V: Copy>(
+    map: BorrowedFd<'_>,
+    zero: (K, V),
+) -> io::Result<Vec<(K, V)>> {
+    let mut result = Vec::new();
+    let mut capacity = 4096;
+    // The position is opaque; for hash maps it is a bucket number.
+    let (mut position, mut next) = ([0u64; 4], [0u64; 4]);
+    let mut first = true;
+    loop {
+        let mut keys = vec![zero.0; capacity];
+        let mut values = vec![zero.1; capacity];
+        let mut attribute = MapBatch {
+            in_batch: if first { 0 } else { position.as_mut_ptr() as u64 },
+            out_batch: next.as_mut_ptr() as u64,
+            keys: keys.as_mut_ptr() as u64,
+            values: values.as_mut_ptr() as u64,
+            count: capacity as u32,
+            map: map.as_raw_fd() as u32,
+            ..Default::default()
+        };
+        let end = match bpf(MAP_LOOKUP_BATCH, &mut attribute) {
+            Ok(_) => false,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+            // One bucket holds more than fits.
+            Err(error) if error.raw_os_error() == Some(libc::ENOSPC) && capacity < 1 << 22 => {
+                capacity *= 2;
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        result.extend(keys.into_iter().zip(values).take(attribute.count as usize));
+        if end {
+            return Ok(result);
+        }
+        position = next;
+        first = false;
+    }
+}

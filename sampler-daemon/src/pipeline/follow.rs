@@ -1,0 +1,107 @@
+//! What becomes of an attached process: a new program image, a new allocator.
+
+use super::attach::SWEEP;
+use super::worker::Worker;
+use crate::target::hazard;
+use sampler_common::counters::Outcome;
+use std::time::{Duration, Instant};
+
+/// After `execve` the new image's libraries appear within moments: look soon, then ever more rarely.
+const FIRST_LOOK: Duration = Duration::from_millis(2);
+
+impl Worker {
+    /// `execve`: the old image's blocks are gone, its probes follow by themselves, and the new image
+    /// may have other allocators.
+    pub(super) fn image_replaced(&mut self, slot: u32, generation: u32) {
+        let Some(source) = self.ingest.sources.get_mut(&slot) else { return };
+        if generation < source.generation {
+            // Overtaken: a newer image has sent records already, and its blocks are held.
+            return;
+        }
+        if generation > source.generation {
+            source.generation = generation;
+            source.image = None;
+        }
+        let record = self.ingest.processes.get_mut(source.process);
+        record.images = generation - source.first_generation + 1;
+        if let Some(attached) = self.attached.get_mut(&slot) {
+            record.comm = attached.process.comm();
+            record.exe = attached.process.exe();
+            attached.look_period = FIRST_LOOK;
+            attached.next_look = Instant::now() + FIRST_LOOK;
+        }
+        self.renew_links(slot);
+        self.spare_harmed(slot);
+        self.forget_pending(slot, Some(generation));
+        self.end_blocks(slot, Some(generation), Outcome::EndedByExec);
+    }
+
+    /// A thread other than the first has called `execve` and become the first: the kernel's links still
+    /// wait for the old one. They are dropped, and the next look makes new ones.
+    fn renew_links(&mut self, slot: u32) {
+        let changes = self.kernel.slots.leader_changes(slot);
+        let Some(attached) = self.attached.get_mut(&slot) else { return };
+        if attached.leader_changes == changes {
+            return;
+        }
+        attached.leader_changes = changes;
+        let links = std::mem::take(&mut attached.links);
+        let pid = attached.process.pid;
+        self.close(links);
+        if let Some(source) = self.ingest.sources.get_mut(&slot) {
+            source.allocators.clear();
+            self.ingest.processes.get_mut(source.process).allocators.clear();
+        }
+        tracing::warn!(pid, "a thread replaced the program: its first allocations are not seen");
+    }
+
+    /// Takes the probes off a new image that they could harm.
+    fn spare_harmed(&mut self, slot: u32) {
+        let Some(attached) = self.attached.get_mut(&slot) else { return };
+        let pid = attached.process.pid;
+        attached.hazard = hazard::check(pid);
+        let Some(hazard) = attached.hazard else { return };
+        let links = std::mem::take(&mut attached.links);
+        self.close(links);
+        if let Some(source) = self.ingest.sources.get_mut(&slot) {
+            source.allocators.clear();
+            let record = self.ingest.processes.get_mut(source.process);
+            record.allocators.clear();
+            record.blind = vec![hazard.to_string()];
+        }
+        tracing::warn!(pid, "no longer probed: {hazard}");
+    }
+
+    /// Looks for new allocators where it is time to, and for an `execve` whose event was lost.
+    pub(super) fn look_after_processes(&mut self) {
+        self.closing.retain(|thread| !thread.is_finished());
+        let now = Instant::now();
+        let due: Vec<u32> = self
+            .attached
+            .iter()
+            .filter(|(_, attached)| attached.next_look <= now)
+            .map(|(slot, _)| *slot)
+            .collect();
+        for slot in due {
+            let generation = self.kernel.slots.generation(slot);
+            let Some(source) = self.ingest.sources.get(&slot) else { continue };
+            let (pid, known) = (source.pid, source.generation);
+            if generation != known {
+                self.image_replaced(slot, generation);
+            }
+            if let Some(attached) = self.attached.get_mut(&slot) {
+                attached.look_period = (attached.look_period * 2).min(SWEEP);
+                attached.next_look = now + attached.look_period;
+            }
+            if self.attached.get(&slot).is_some_and(|attached| attached.hazard.is_some()) {
+                continue;
+            }
+            // A process that cannot be read now is exiting, or is read at the next look.
+            if let Ok(discovery) = self.discover(pid)
+                && let Err(error) = self.probe(slot, discovery)
+            {
+                tracing::warn!(pid, "{error:#}");
+            }
+        }
+    }
+}

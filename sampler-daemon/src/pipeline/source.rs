@@ -1,0 +1,41 @@
+//! Where records come from, and what streams of them show.
+
+use crate::store::ProcessId;
+use crate::target::allocator::Allocator;
+use crate::unwind::{Image, Module};
+use std::sync::Arc;
+
+/// A sample as `StreamSamples` clients see it.
+#[derive(Clone, Debug)]
+pub struct SampleEvent {
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// `CLOCK_MONOTONIC`, nanoseconds.
+    pub time_ns: u64,
+    /// Requested bytes.
+    pub size: u64,
+    /// Probability that it was sampled.
+    pub inclusion: f64,
+    /// Offset of the sampled byte.
+    pub offset: u64,
+    /// Code frames, leaf first.
+    pub frames: Vec<(Arc<Module>, u64)>,
+    /// How the stack ended.
+    pub unwind: &'static str,
+}
+
+/// A process in a kernel slot, as far as records are concerned.
+pub(super) struct Source {
+    pub(super) process: ProcessId,
+    pub(super) pid: u32,
+    /// First program image of this process in the slot.
+    pub(super) first_generation: u32,
+    /// Newest program image that we know of.
+    pub(super) generation: u32,
+    /// The unwinder's view of the newest image; after `execve` made at its first sample, when its
+    /// libraries are there.
+    pub(super) image: Option<Image>,
+    pub(super) allocators: Vec<Allocator>,
+}

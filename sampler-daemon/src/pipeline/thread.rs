@@ -1,0 +1,54 @@
+//! The worker's thread: who started it learns when it has ended, and whether by a panic.
+
+use std::thread::JoinHandle;
+use tokio::sync::oneshot;
+
+/// The worker's thread.
+#[derive(Debug)]
+pub struct WorkerThread {
+    thread: JoinHandle<()>,
+    ended: oneshot::Receiver<()>,
+}
+
+impl WorkerThread {
+    pub(super) fn spawn(work: impl FnOnce() + Send + 'static) -> std::io::Result<WorkerThread> {
+        let (running, ended) = oneshot::channel::<()>();
+        let thread = std::thread::Builder::new().name("worker".into()).spawn(move || {
+            // Dropped in a panic too.
+            let _running = running;
+            work();
+        })?;
+        Ok(WorkerThread { thread, ended })
+    }
+
+    /// Completes when the worker has ended: told to, or by a panic.
+    pub async fn ended(&mut self) {
+        // Nothing is ever sent; what counts is that the sender is gone.
+        let _ = (&mut self.ended).await;
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// If it has panicked.
+    pub fn join(self) -> anyhow::Result<()> {
+        self.thread.join().map_err(|_| {
+            anyhow::anyhow!("the worker thread has panicked (nothing is attached any more)")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::WorkerThread;
+
+    #[tokio::test]
+    async fn a_worker_that_panics_ends() {
+        let mut worker = WorkerThread::spawn(|| panic!("on purpose")).unwrap();
+        worker.ended().await;
+        assert!(worker.join().is_err());
+        let mut worker = WorkerThread::spawn(|| ()).unwrap();
+        worker.ended().await;
+        assert!(worker.join().is_ok());
+    }
+}

@@ -1,0 +1,29 @@
+//! Every way of calling the malloc family.
+
+use crate::case::{Case, whole};
+use anyhow::{Result, ensure};
+
+#[test]
+fn realloc_in_every_way() -> Result<()> {
+    whole(&["realloc"])
+}
+
+#[test]
+fn aligned_in_every_way() -> Result<()> {
+    whole(&["aligned"])
+}
+
+#[test]
+fn calls_that_allocate_nothing() -> Result<()> {
+    whole(&["odd"])
+}
+
+#[test]
+fn failed_calls_are_counted_as_outcomes() -> Result<()> {
+    let case = Case::run(&["odd"])?;
+    let status = case.daemon.status()?;
+    let failed = sampler_tests::daemon::outcome(&status, "failed")
+        + sampler_tests::daemon::outcome(&status, "refused");
+    ensure!(failed >= 12, "2 callocs and 10 mallocs failed: {}", status["outcomes"]);
+    case.end()
+}
