@@ -1,0 +1,66 @@
+#!/bin/sh
+# Profiles on a kernel that this machine does not run: boots one of Debian's in qemu (software
+# emulation, no KVM needed) with an initramfs that holds samplerd, sampler and two workloads, and
+# fails unless the numbers are the truth (see init).
+#
+#   tests/vm/run.sh [6.1|6.12]     default 6.1, which has neither multi nor session uprobes
+#
+# Needs a Debian machine with qemu-system-x86, busybox-static and cpio, a C compiler, and the programs
+# built before (cargo xtask build-ebpf && cargo build --release --bins). The kernel package is
+# downloaded into TARGET/vm and unpacked there; nothing is installed.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+target=${CARGO_TARGET_DIR:-$root/target}
+version=${1:-6.1}
+case $version in
+6.1) meta=linux-image-cloud-amd64 engine=perf refused="session multi" ;;
+6.12) meta=linux-image-6.12-cloud-amd64 engine=multi refused=session ;;
+*) echo "run.sh: kernel $version is unknown (try 6.1 or 6.12)" >&2; exit 2 ;;
+esac
+for need in qemu-system-x86_64:qemu-system-x86 busybox:busybox-static cpio:cpio cc:gcc; do
+    command -v "${need%%:*}" >/dev/null ||
+        { echo "run.sh: ${need%%:*} is missing (apt-get install ${need##*:})" >&2; exit 2; }
+done
+for program in samplerd sampler; do
+    [ -x "$target/release/$program" ] ||
+        { echo "run.sh: $target/release/$program is missing (cargo build --release --bins)" >&2; exit 2; }
+done
+
+mkdir -p "$target/vm/$version"
+cd "$target/vm/$version"
+if ! ls boot/vmlinuz-* >/dev/null 2>&1; then
+    package=$(apt-cache depends "$meta" | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
+    [ -n "$package" ] || { echo "run.sh: no package $meta (apt-get update)" >&2; exit 2; }
+    apt-get download "$package"
+    dpkg-deb --fsys-tarfile "$package"_*.deb | tar -x ./boot
+fi
+
+rm -rf tree
+mkdir -p tree/bin tree/workload/dwarf tree/workload/fp tree/dev
+mknod tree/dev/console c 5 1 2>/dev/null || true
+cp "$(command -v busybox)" tree/bin/busybox
+ln -s busybox tree/bin/sh
+cp "$target/release/samplerd" "$target/release/sampler" tree/bin/
+for workload in edges truth; do
+    # The flags of tests/src/build.rs.
+    cc -O2 -g -fno-builtin -fno-optimize-sibling-calls "$root/tests/workloads/$workload.c" \
+        -o "tree/workload/dwarf/$workload" -pthread -lm -ldl
+done
+cc -O2 -g -fno-builtin -fno-optimize-sibling-calls -fno-omit-frame-pointer \
+    "$root/tests/workloads/edges.c" -o tree/workload/fp/edges -pthread -lm -ldl
+ldd tree/bin/samplerd tree/bin/sampler tree/workload/dwarf/* | awk '/\(0x/ && $(NF - 1) ~ "^/" { print $(NF - 1) }' | sort -u |
+    while read -r library; do
+        mkdir -p "tree$(dirname "$library")"
+        cp -L "$library" "tree$library"
+    done
+cp "$here/init" tree/init
+chmod +x tree/init
+echo "engine=$engine refused='$refused'" >tree/expected
+(cd tree && find . | cpio --quiet -o -H newc) | gzip -1 >initramfs
+
+timeout 900 qemu-system-x86_64 -machine q35,accel=tcg -cpu max -smp 2 -m 1024 -nographic -no-reboot \
+    -kernel boot/vmlinuz-* -initrd initramfs -append "console=ttyS0 quiet panic=-1" </dev/null |
+    tr -d '\r' | tee console
+grep -q '^vm: ok$' console || { echo "run.sh: failed on Linux $version" >&2; exit 1; }
