@@ -16,7 +16,7 @@ const MIN_PERIOD: Duration = Duration::from_millis(100);
 
 /// Shows which code allocates the memory of running processes, and which of it is still held.
 #[derive(Parser)]
-#[command(version, max_term_width = 100)]
+#[command(name = "sampler", version, max_term_width = 100)]
 pub(crate) struct Args {
     /// Where samplerd listens: unix:PATH or tcp:127.0.0.1:PORT [default: $SAMPLER_CONNECT, then
     /// unix:/run/sampler/samplerd.sock]
@@ -127,6 +127,7 @@ pub(crate) struct PlanVerb {
     pub(crate) bytes: u64,
     /// Which totals N samples may come from (failed trials)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(allow_negative_numbers = true)]
     pub(crate) samples: Option<u64>,
     /// Bytes from each sample's hit to its end, summed [default: 0, failed trials alone]
     #[arg(long, value_name = "SIZE", value_parser = bytes_or_none, requires = "samples")]

@@ -108,9 +108,9 @@ fn text(verb: &PlanVerb, figures: &Figures, width: usize) -> String {
     );
     out += &paragraph("error", &error, width);
     let coverage = coverage.map(|(probability, bytes)| {
-        format!("{} of {}", percent(probability), human_bytes(bytes as f64))
+        format!("{} {}", percent(probability), human_bytes(bytes as f64))
     });
-    out += &paragraph("coverage", &coverage.join(", "), width);
+    out += &paragraph("seen from", &coverage.join(", "), width);
     if let Some(of) = failed_trials {
         out += &trials(verb, of, width);
     }
@@ -123,11 +123,11 @@ fn trials(verb: &PlanVerb, of: &Estimate, width: usize) -> String {
     let tail = grouped(verb.tail_bytes.unwrap_or(0));
     let [value, low, high] = [of.value, of.low, of.high].map(|bytes| grouped(bytes as u64));
     let line = format!(
-        "{} {samples}, {tail} tail bytes: {value} bytes ({low} … {high} at {})",
+        "{} {samples}: {value} bytes ({low} … {high} at {})",
         grouped(of.samples),
         percent(of.confidence.level()),
     );
-    paragraph("trials", &line, width)
+    paragraph("trials", &line, width) + &paragraph("", &format!("{tail} of them tail bytes"), width)
 }
 
 /// A label and its text, broken into lines.
