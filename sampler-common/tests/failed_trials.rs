@@ -1,5 +1,7 @@
 //! The failed-trials estimator against the .NET document, an approximation and simulation.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod common;
 
 use common::SplitMix;

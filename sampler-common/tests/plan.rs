@@ -1,5 +1,7 @@
 //! Plans against the statements of heapprofd's document, direct sums and laws.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 use proptest::prelude::*;
 use sampler_common::estimate::plan::bytes_seen;
 use sampler_common::estimate::{DomainError, Plan};

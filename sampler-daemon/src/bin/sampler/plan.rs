@@ -144,9 +144,9 @@ fn paragraph(label: &str, text: &str, width: usize) -> String {
 /// Three digits that matter, also below 1.
 fn number(value: f64) -> String {
     match value {
-        v if v >= 999.5 && v < 1e6 => grouped(v.round() as u64),
-        v if v >= 100.0 => human_count(v),
-        v => digits(v),
+        999.5..1e6 => grouped(value.round() as u64),
+        100.0.. => human_count(value),
+        _ => digits(value),
     }
 }
 
