@@ -3,13 +3,21 @@
 //! Rows (of a stack, a process, a size class, a window) carry [`Moments`]; rows add; only at the
 //! very end does [`weighted()`] make an [`Estimate`] of summed moments. Bounds are never added.
 
+mod binomial;
 pub mod confidence;
+pub mod domain;
+pub mod failed_trials;
 mod gamma;
 pub mod moments;
+pub mod plan;
 pub mod weighted;
 
 pub use confidence::Confidence;
+pub use domain::DomainError;
+pub use failed_trials::{Edges, failed_trials};
 pub use moments::{Moments, RowMoments};
+pub use plan::Plan;
+
 pub use weighted::weighted;
 
 /// How an [`Estimate`] was made.
@@ -18,6 +26,8 @@ pub use weighted::weighted;
 pub enum Method {
     /// Horvitz–Thompson sum with a gamma interval.
     Weighted,
+    /// Failed trials of a geometric countdown with a negative binomial interval.
+    FailedTrials,
 }
 
 /// A number with its interval. `low ≤ value ≤ high`, all finite and ≥ 0.

@@ -5,6 +5,7 @@
 mod mistakes;
 mod mock;
 mod output;
+mod plan;
 
 use mock::{Mock, PID};
 use serde_json::Value;

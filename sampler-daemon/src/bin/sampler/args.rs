@@ -1,11 +1,12 @@
 //! The command line: every value is parsed here, once, into a type that cannot be wrong.
 
 use crate::connect::Address;
+use crate::plan::Figures;
 use clap::error::ErrorKind;
 use clap::{Args as Group, CommandFactory, Parser, Subcommand, ValueEnum};
 use sampler_common::estimate::Confidence;
 use sampler_common::profile::Kind;
-use sampler_common::units::{parse_duration, parse_interval};
+use sampler_common::units::{UnitError, parse_bytes, parse_duration, parse_interval};
 use sampler_daemon::rpc::v1;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,7 +16,7 @@ const MIN_PERIOD: Duration = Duration::from_millis(100);
 
 /// Shows which code allocates the memory of running processes, and which of it is still held.
 #[derive(Parser)]
-#[command(version, max_term_width = 100)]
+#[command(name = "sampler", version, max_term_width = 100)]
 pub(crate) struct Args {
     /// Where samplerd listens: unix:PATH or tcp:127.0.0.1:PORT [default: $SAMPLER_CONNECT, then
     /// unix:/run/sampler/samplerd.sock]
@@ -40,6 +41,8 @@ pub(crate) enum Verb {
     Watch(WatchVerb),
     /// Change the sampling interval, from the next allocation on
     Set(SetVerb),
+    /// What an interval will give, and what N samples are worth; needs no samplerd
+    Plan(PlanVerb),
 }
 
 /// Which profile is asked for.
@@ -111,6 +114,31 @@ pub(crate) struct SetVerb {
     pub(crate) pids: Vec<u32>,
 }
 
+#[derive(Group)]
+pub(crate) struct PlanVerb {
+    /// Mean bytes between samples: 512KiB, 1MiB, 4096; 1 to 4GiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_interval, allow_hyphen_values = true)]
+    pub(crate) interval: u64,
+    /// Bytes of each allocation [default: 1 byte, the worst case]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, allow_hyphen_values = true)]
+    pub(crate) size: Option<u64>,
+    /// Bytes that an allocation site, or all of them, will allocate
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, allow_hyphen_values = true)]
+    pub(crate) bytes: u64,
+    /// Which totals N samples may come from (failed trials)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) samples: Option<u64>,
+    /// Bytes from each sample's hit to its end, summed [default: 0, failed trials alone]
+    #[arg(long, value_name = "SIZE", value_parser = bytes_or_none, requires = "samples")]
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) tail_bytes: Option<u64>,
+    /// Confidence of the failed trials, between 0 and 1 [default: 0.95]
+    #[arg(long, value_name = "LEVEL", value_parser = confidence, requires = "samples")]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) confidence: Option<Confidence>,
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum KindName {
     Alloc,
@@ -160,6 +188,12 @@ impl Args {
             let message = "--json and --format name different formats (give one of them)";
             Args::command().error(ErrorKind::ArgumentConflict, message).exit();
         }
+        // Numbers that are right one by one and wrong together.
+        if let Verb::Plan(verb) = &args.verb
+            && let Err(error) = Figures::of(verb)
+        {
+            Args::command().error(ErrorKind::ValueValidation, error).exit();
+        }
         args
     }
 }
@@ -167,6 +201,11 @@ impl Args {
 fn confidence(text: &str) -> Result<Confidence, String> {
     let level = text.parse().map_err(|_| "not a number between 0 and 1 (try 0.95)")?;
     Confidence::new(level).map_err(|error| error.to_string())
+}
+
+/// A size that may be 0.
+fn bytes_or_none(text: &str) -> Result<u64, UnitError> {
+    if text.trim() == "0" { Ok(0) } else { parse_bytes(text) }
 }
 
 fn period(text: &str) -> Result<Duration, String> {

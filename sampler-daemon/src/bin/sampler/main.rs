@@ -1,9 +1,11 @@
-//! `sampler`, the command line of samplerd. It knows the gRPC API and nothing else.
+//! `sampler`, the command line of samplerd. It knows the gRPC API and nothing else;
+//! only `plan`, which is arithmetic, does without.
 
 mod args;
 mod connect;
 mod output;
 mod page;
+mod plan;
 mod profile;
 mod ps;
 mod set;
@@ -31,13 +33,18 @@ fn main() -> ExitCode {
 
 #[tokio::main(flavor = "current_thread")]
 async fn run(args: Args) -> anyhow::Result<()> {
-    let address = connect::address(args.connect)?;
     let json = args.json;
+    let address = match &args.verb {
+        // Asks no samplerd, so that a wrong address is none of its business.
+        Verb::Plan(verb) => return plan::run(verb, json),
+        _ => connect::address(args.connect)?,
+    };
     match args.verb {
         Verb::Status => status::run(&address, json).await,
         Verb::Ps => ps::run(&address, json).await,
         Verb::Profile(verb) => profile::run(&address, verb, json).await,
         Verb::Watch(verb) => watch::run(&address, verb, json).await,
         Verb::Set(verb) => set::run(&address, verb, json).await,
+        Verb::Plan(verb) => plan::run(&verb, json),
     }
 }

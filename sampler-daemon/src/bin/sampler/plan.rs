@@ -1,0 +1,181 @@
+//! `sampler plan`: what an interval will give, and what N samples are worth. Asks no samplerd.
+
+use crate::args::PlanVerb;
+use crate::{output, page};
+use anyhow::Result;
+use sampler_common::encode::text::layout::wrapped;
+use sampler_common::estimate::plan::bytes_seen;
+use sampler_common::estimate::{Confidence, DomainError, Edges, Estimate, Plan, failed_trials};
+use sampler_common::units::{exact_bytes, grouped, human_bytes, human_count};
+use serde_json::{Value, json};
+
+/// Probabilities for which it is said how many bytes are seen with them.
+const COVERAGE: [f64; 4] = [0.5, 0.8, 0.95, 0.99];
+
+/// Columns of the labels.
+const LABEL: usize = 10;
+
+/// Everything that is printed.
+pub(crate) struct Figures {
+    plan: Plan,
+    /// Probability, and the fewest bytes that are seen with it.
+    coverage: [(f64, u64); COVERAGE.len()],
+    failed_trials: Option<Estimate>,
+}
+
+impl Figures {
+    /// The figures of a command line, or what is wrong with its numbers.
+    pub(crate) fn of(verb: &PlanVerb) -> Result<Figures, DomainError> {
+        let plan = Plan::new(verb.interval, verb.bytes, verb.size.unwrap_or(1))?;
+        let mut coverage = COVERAGE.map(|probability| (probability, 0));
+        for (probability, bytes) in &mut coverage {
+            *bytes = bytes_seen(verb.interval, *probability)?;
+        }
+        let failed_trials = verb.samples.map(|samples| {
+            failed_trials(
+                samples,
+                verb.tail_bytes.unwrap_or(0),
+                verb.interval as f64,
+                Edges::Aligned,
+                verb.confidence.unwrap_or(Confidence::DEFAULT),
+            )
+        });
+        Ok(Figures { plan, coverage, failed_trials: failed_trials.transpose()? })
+    }
+}
+
+pub(crate) fn run(verb: &PlanVerb, json: bool) -> Result<()> {
+    let figures = Figures::of(verb)?;
+    let contents = if json {
+        format!("{}\n", object(verb, &figures))
+    } else {
+        text(verb, &figures, page::width())
+    };
+    output::print(contents.as_bytes())
+}
+
+/// The json form; its keys are stable.
+fn object(verb: &PlanVerb, Figures { plan, coverage, failed_trials }: &Figures) -> Value {
+    let coverage: Vec<Value> = coverage
+        .iter()
+        .map(|(probability, bytes)| json!({ "probability": probability, "bytes": bytes }))
+        .collect();
+    json!({
+        "interval_bytes": verb.interval,
+        "bytes": verb.bytes,
+        "size_bytes": verb.size,
+        "expected_samples": plan.expected_samples(),
+        "hit_probability": plan.hit_probability(),
+        "allocation_hit_probability": plan.allocation_hit_probability(),
+        "relative_error": plan.relative_error(),
+        "relative_error_if_seen": plan.relative_error_if_seen(),
+        "relative_deviation": plan.relative_deviation(),
+        "variance": plan.variance(),
+        "variance_bound": plan.variance_bound(),
+        "coverage": coverage,
+        "failed_trials": failed_trials.as_ref().map(|of| json!({
+            "low": of.low as u64,
+            "high": of.high as u64,
+            "value": of.value as u64,
+            "samples": of.samples,
+            "tail_bytes": verb.tail_bytes.unwrap_or(0),
+            "confidence": of.confidence.level(),
+        })),
+    })
+}
+
+fn text(verb: &PlanVerb, figures: &Figures, width: usize) -> String {
+    let Figures { plan, coverage, failed_trials } = figures;
+    let (interval, bytes) = (exact_bytes(verb.interval), exact_bytes(verb.bytes));
+    let size = verb.size.map(exact_bytes);
+    let pieces = size
+        .as_ref()
+        .map_or("small allocations".to_owned(), |size| format!("allocations of {size}"));
+    let plan_line = format!("one sample per {interval}, {bytes} in {pieces}");
+    let mut out = paragraph("plan", &plan_line, width);
+    out += &paragraph("samples", &format!("{} expected", number(plan.expected_samples())), width);
+    let mut seen = format!("{} chance of at least one sample", percent(plan.hit_probability()));
+    if let Some(size) = size {
+        let once = percent(plan.allocation_hit_probability());
+        seen += &format!("; {once} for one allocation of {size}");
+    }
+    out += &paragraph("seen", &seen, width);
+    let error = format!(
+        "±{} on average, ±{} if seen; standard deviation {}",
+        percent(plan.relative_error()),
+        percent(plan.relative_error_if_seen()),
+        percent(plan.relative_deviation()),
+    );
+    out += &paragraph("error", &error, width);
+    let coverage = coverage.map(|(probability, bytes)| {
+        format!("{} {}", percent(probability), human_bytes(bytes as f64))
+    });
+    out += &paragraph("seen from", &coverage.join(", "), width);
+    if let Some(of) = failed_trials {
+        out += &trials(verb, of, width);
+    }
+    out
+}
+
+/// What so many samples stand for.
+fn trials(verb: &PlanVerb, of: &Estimate, width: usize) -> String {
+    let samples = if of.samples == 1 { "sample" } else { "samples" };
+    let tail = grouped(verb.tail_bytes.unwrap_or(0));
+    let [value, low, high] = [of.value, of.low, of.high].map(|bytes| grouped(bytes as u64));
+    let line = format!(
+        "{} {samples}: {value} bytes ({low} … {high} at {})",
+        grouped(of.samples),
+        percent(of.confidence.level()),
+    );
+    paragraph("trials", &line, width) + &paragraph("", &format!("{tail} of them tail bytes"), width)
+}
+
+/// A label and its text, broken into lines.
+fn paragraph(label: &str, text: &str, width: usize) -> String {
+    let mut out = String::new();
+    let mut label = label;
+    for line in wrapped(text, width.saturating_sub(LABEL).max(20)) {
+        out += &format!("{label:LABEL$}{line}\n");
+        label = "";
+    }
+    out
+}
+
+/// Three digits that matter, also below 1.
+fn number(value: f64) -> String {
+    match value {
+        999.5..1e6 => grouped(value.round() as u64),
+        100.0.. => human_count(value),
+        _ => digits(value),
+    }
+}
+
+/// A share in percent with three digits that matter.
+fn percent(share: f64) -> String {
+    match share * 100.0 {
+        // As many nines as it has, so that it does not look certain.
+        p if p < 100.0 && p > 99.9 => {
+            let places = (-(1.0 - share).log10()).floor() as usize;
+            if places > 14 { "100%".to_owned() } else { format!("{p:.places$}%") }
+        }
+        p if p >= 1e6 => format!("{p:.2e}%"),
+        p if p >= 999.5 => format!("{}%", grouped(p.round() as u64)),
+        p => format!("{}%", digits(p)),
+    }
+}
+
+/// Up to three digits that matter, without zeros behind them.
+fn digits(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    if value < 1e-4 {
+        return format!("{value:.2e}");
+    }
+    let places = (2 - value.log10().floor() as i32).max(0) as usize;
+    let text = format!("{value:.places$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
