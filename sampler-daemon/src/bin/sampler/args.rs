@@ -15,7 +15,7 @@ const MIN_PERIOD: Duration = Duration::from_millis(100);
 
 /// Shows which code allocates the memory of running processes, and which of it is still held.
 #[derive(Parser)]
-#[command(version, max_term_width = 100)]
+#[command(name = "sampler", version, max_term_width = 100)]
 pub(crate) struct Args {
     /// Where samplerd listens: unix:PATH or tcp:127.0.0.1:PORT [default: $SAMPLER_CONNECT, then
     /// unix:/run/sampler/samplerd.sock]
@@ -47,6 +47,7 @@ pub(crate) enum Verb {
 pub(crate) struct Filter {
     /// Only this process; may be repeated [default: all]
     #[arg(long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(allow_negative_numbers = true)]
     pub(crate) pids: Vec<u32>,
     /// alloc: allocated since attach; live: still held
     #[arg(long, value_enum, default_value = "alloc")]
@@ -57,6 +58,7 @@ pub(crate) struct Filter {
     pub(crate) confidence: Confidence,
     /// Keep the N largest stacks; in text, N functions and N stacks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(allow_negative_numbers = true)]
     pub(crate) top: Option<u32>,
 }
 
@@ -98,6 +100,7 @@ pub(crate) struct WatchVerb {
     pub(crate) period: Duration,
     /// Stop after N profiles
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(allow_negative_numbers = true)]
     pub(crate) count: Option<u64>,
 }
 
@@ -108,6 +111,7 @@ pub(crate) struct SetVerb {
     pub(crate) interval: u64,
     /// Only this process; may be repeated [default: all]
     #[arg(long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(allow_negative_numbers = true)]
     pub(crate) pids: Vec<u32>,
 }
 
