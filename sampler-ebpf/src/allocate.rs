@@ -104,10 +104,12 @@ fn charge(call: &Call, request: Request) -> u32 {
     let Some(process) = maps::PROCESSES.get_ptr(request.slot) else { return SKIP };
     let Some(totals) = maps::TOTALS.get_ptr_mut(request.slot) else { return SKIP };
     let class = class_index(request.size);
-    // SAFETY: a field of a map value, the index masked to its length.
-    let rate = Rate::from_raw(unsafe {
-        core::ptr::read_volatile((&raw const (*process).rates).cast::<u64>().add(class))
-    });
+    // SAFETY: a field of a map value.
+    let rates = unsafe { &raw const (*process).rates };
+    // SAFETY: the index is masked to the array's length.
+    let rate = unsafe { rates.cast::<u64>().add(class) };
+    // SAFETY: an aligned field of a map value; the daemon may be writing it, hence volatile.
+    let rate = Rate::from_raw(unsafe { core::ptr::read_volatile(rate) });
     // SAFETY: a field of a map value.
     let countdown = MapCell(unsafe { &raw mut (*totals).countdown });
     let trial = sampling::trial(&countdown, rate.charge(request.size), &mut KernelRandom);
@@ -139,15 +141,14 @@ pub fn class_index(size: u64) -> usize {
 /// Adds an allocation that happened to the exact totals; `class` is a [`class_index`].
 #[inline(always)]
 pub fn tally(totals: *mut ProcessTotals, class: usize, size: u64) {
-    // SAFETY: fields of a map value, the index masked to their length.
-    let (objects, bytes) = unsafe {
-        (
-            (&raw mut (*totals).objects).cast::<u64>().add(class),
-            (&raw mut (*totals).bytes).cast::<u64>().add(class),
-        )
-    };
-    atomic::add(objects, 1);
-    atomic::add(bytes, size);
+    // SAFETY: a field of a map value.
+    let objects = unsafe { &raw mut (*totals).objects };
+    // SAFETY: a field of a map value.
+    let bytes = unsafe { &raw mut (*totals).bytes };
+    // SAFETY: the index is masked to the array's length.
+    atomic::add(unsafe { objects.cast::<u64>().add(class) }, 1);
+    // SAFETY: as above.
+    atomic::add(unsafe { bytes.cast::<u64>().add(class) }, size);
 }
 
 #[inline(always)]

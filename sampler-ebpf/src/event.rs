@@ -12,7 +12,9 @@ use sampler_common::wire::{RecordKind, Space};
 pub fn exec(context: *mut c_void) {
     let pid = (bpf_get_current_pid_tgid() >> 32) as u32;
     // SAFETY: the context of a raw tracepoint is the array of its three arguments.
-    let thread = unsafe { *context.cast::<u64>().add(1) } as u32;
+    let argument = unsafe { context.cast::<u64>().add(1) };
+    // SAFETY: as above; the arguments are 64-bit words.
+    let thread = unsafe { *argument } as u32;
     // SAFETY: copied at once; slots of a process do not change while it lives.
     let Some(slot) = (unsafe { maps::TARGETS.get(pid) }).copied() else { return };
     let Some(process) = maps::PROCESSES.get_ptr_mut(slot) else { return };

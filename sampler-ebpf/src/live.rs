@@ -96,11 +96,10 @@ pub fn insert(key: &LiveKey, entry: &LiveEntry) -> Inserted {
 #[inline(always)]
 pub fn mark_stack_lost(key: &LiveKey, sample: u64) {
     let Some(entry) = maps::LIVE.get_ptr_mut(key) else { return };
-    // SAFETY: fields of a map value; if the entry is another sample's by now, it is left alone.
-    unsafe {
-        if (*entry).sample == sample {
-            (*entry).flags |= STACK_LOST;
-        }
+    // SAFETY: a field of a map value.
+    if unsafe { (*entry).sample } == sample {
+        // SAFETY: a field of a map value; an entry that is another sample's by now is left alone.
+        unsafe { (*entry).flags |= STACK_LOST };
     }
 }
 
@@ -108,7 +107,7 @@ pub fn mark_stack_lost(key: &LiveKey, sample: u64) {
 #[inline(always)]
 pub fn remove(key: &LiveKey) -> Option<LiveEntry> {
     // SAFETY: copied at once; whether the copy counts is decided by the removal below.
-    let entry = unsafe { *maps::LIVE.get(key)? };
+    let entry = *unsafe { maps::LIVE.get(key) }?;
     maps::LIVE.remove(key).ok()?;
     filter::leave(key.pointer, key.space.slot);
     if let Some(state) = state() {

@@ -156,10 +156,10 @@ pub fn lost(pending: &Pending, totals: *mut ProcessTotals) {
 #[inline(always)]
 fn add_lost(key: &LostKey, size: u64) -> bool {
     let Some(cell) = maps::LOST.get_ptr_mut(key) else { return false };
-    // SAFETY: fields of a map value.
-    let (samples, bytes) = unsafe { (&raw mut (*cell).samples, &raw mut (*cell).bytes) };
-    atomic::add(samples, 1);
-    atomic::add(bytes, size);
+    // SAFETY: a field of a map value.
+    atomic::add(unsafe { &raw mut (*cell).samples }, 1);
+    // SAFETY: a field of a map value.
+    atomic::add(unsafe { &raw mut (*cell).bytes }, size);
     true
 }
 

@@ -42,12 +42,14 @@ pub fn copy<const N: usize>(sp: u64, stack: *mut u8) -> u32 {
     let mut done = 0;
     while done + PAGE <= N {
         let source = sp.wrapping_add(done as u64) as *const _;
+        // SAFETY: `done` is less than N.
+        let target = unsafe { stack.add(done) };
         // SAFETY: `done + PAGE` is at most N.
-        if unsafe { read_user(stack.add(done).cast(), PAGE as u32, source) } != 0 {
+        if unsafe { read_user(target.cast(), PAGE as u32, source) } != 0 {
             // The rest of the last page that is there.
             let rest = (PAGE as u64 - (sp & (PAGE as u64 - 1))) & (PAGE as u64 - 1);
             // SAFETY: the rest is less than a page, and `done + PAGE` is at most N.
-            if unsafe { read_user(stack.add(done).cast(), rest as u32, source) } == 0 {
+            if unsafe { read_user(target.cast(), rest as u32, source) } == 0 {
                 done += rest as usize;
             }
             break;

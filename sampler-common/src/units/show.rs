@@ -32,7 +32,7 @@ pub fn human_count(count: f64) -> String {
     scaled(count, 1000.0, &["", "k", "M", "G", "T", "P"])
 }
 
-/// A byte size as [`parse_bytes`] reads it back exactly: `512KiB`, `1MiB`, `1000B`.
+/// A byte size as [`parse_bytes`](super::parse_bytes) reads it back exactly: `512KiB`, `1MiB`, `1000B`.
 pub fn exact_bytes(bytes: u64) -> String {
     let (shift, unit) = match bytes.trailing_zeros() {
         _ if bytes == 0 => (0, "B"),

@@ -62,12 +62,8 @@ pub(super) fn write(
         let rest = (functions.len() - shown.len()) as u64;
         let functions = plural(rest, "function");
         let more = format!("… {} more {functions} (--top N shows N)", grouped(rest));
-        writeln!(
-            out,
-            "{}{}",
-            " ".repeat(NUMBERS),
-            page.dim(&layout::end(&more, page.width - NUMBERS))
-        )?;
+        let indent = NUMBERS.min(page.width.saturating_sub(layout::columns(&more)));
+        writeln!(out, "{}{}", " ".repeat(indent), page.dim(&more))?;
     }
     Ok(())
 }

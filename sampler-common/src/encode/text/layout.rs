@@ -72,19 +72,19 @@ pub fn end(text: &str, width: usize) -> String {
 
 /// Lines of at most `width` columns, broken at blanks; a longer word is shortened in the middle.
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
+    let mut lines = Vec::new();
+    let mut line = String::new();
     for word in text.split_whitespace() {
         let word = middle(word, width);
-        let line = lines.last_mut().expect("never empty");
-        if line.is_empty() {
-            *line = word;
-        } else if columns(line) + 1 + columns(&word) <= width {
-            line.push(' ');
-            line.push_str(&word);
-        } else {
-            lines.push(word);
+        if !line.is_empty() && columns(&line) + 1 + columns(&word) > width {
+            lines.push(std::mem::take(&mut line));
         }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(&word);
     }
+    lines.push(line);
     lines
 }
 

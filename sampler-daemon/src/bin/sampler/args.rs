@@ -50,6 +50,7 @@ pub(crate) enum Verb {
 pub(crate) struct Filter {
     /// Only this process; may be repeated [default: all]
     #[arg(long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(allow_negative_numbers = true)]
     pub(crate) pids: Vec<u32>,
     /// alloc: allocated since attach; live: still held
     #[arg(long, value_enum, default_value = "alloc")]
@@ -60,6 +61,7 @@ pub(crate) struct Filter {
     pub(crate) confidence: Confidence,
     /// Keep the N largest stacks; in text, N functions and N stacks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(allow_negative_numbers = true)]
     pub(crate) top: Option<u32>,
 }
 
@@ -101,6 +103,7 @@ pub(crate) struct WatchVerb {
     pub(crate) period: Duration,
     /// Stop after N profiles
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(allow_negative_numbers = true)]
     pub(crate) count: Option<u64>,
 }
 
@@ -111,6 +114,7 @@ pub(crate) struct SetVerb {
     pub(crate) interval: u64,
     /// Only this process; may be repeated [default: all]
     #[arg(long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(allow_negative_numbers = true)]
     pub(crate) pids: Vec<u32>,
 }
 

@@ -12,16 +12,19 @@ use sampler_daemon::rpc::listen;
 /// confidence interval on every number, until it is stopped. Ask it with: sampler profile
 #[derive(Debug, Parser)]
 #[command(
+    name = "samplerd",
     version,
+    max_term_width = 100,
     after_help = "Example: samplerd --pid $(pidof redis-server) & sampler profile --kind live"
 )]
 pub(crate) struct Args {
     /// Process to profile (repeatable)
-    #[arg(long = "pid", value_name = "PID", required = true, num_args = 1..)]
+    #[arg(long = "pid", value_name = "PID", required = true, num_args = 1..,
+          allow_negative_numbers = true)]
     pub(crate) pids: Vec<u32>,
 
     /// Mean bytes between samples, 1 to 4GiB; smaller is more exact and costs more
-    #[arg(long, value_name = "SIZE", default_value = "512KiB", allow_negative_numbers = true,
+    #[arg(long, value_name = "SIZE", default_value = "512KiB", allow_hyphen_values = true,
           value_parser = |text: &str| units::parse_interval(text))]
     pub(crate) interval: u64,
 
@@ -30,7 +33,8 @@ pub(crate) struct Args {
     pub(crate) unwind: Unwind,
 
     /// Most bytes of stack copied for each sample (4KiB, 8KiB, 16KiB, 32KiB or 64KiB)
-    #[arg(long, value_name = "SIZE", default_value = "32KiB", value_parser = snapshot)]
+    #[arg(long, value_name = "SIZE", default_value = "32KiB", value_parser = snapshot,
+          allow_hyphen_values = true)]
     pub(crate) snapshot: u32,
 
     /// Do not probe frees: half the cost, and nothing is known of live memory
@@ -38,7 +42,7 @@ pub(crate) struct Args {
     pub(crate) no_live: bool,
 
     /// Most live samples held; the interval grows before there are more
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_LIVE,
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_LIVE, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(16..=1 << 24))]
     pub(crate) max_live: u32,
 
@@ -51,7 +55,8 @@ pub(crate) struct Args {
     pub(crate) listen: listen::Address,
 
     /// Size of the ring buffer between kernel and daemon (a power of two)
-    #[arg(long, alias = "ring-bytes", value_name = "SIZE", default_value = "16MiB", value_parser = ring)]
+    #[arg(long, alias = "ring-bytes", value_name = "SIZE", default_value = "16MiB",
+          value_parser = ring, allow_hyphen_values = true)]
     pub(crate) ring: u32,
 }
 

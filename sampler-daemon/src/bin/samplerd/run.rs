@@ -23,6 +23,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         .context("read RUST_LOG")?;
     tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_target(false)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .init();

@@ -1,6 +1,7 @@
 //! Elements of hash maps: taken, looked up, entered, and all at once.
 
 use super::bpf;
+use sampler_common::wire::{LiveEntry, LiveKey, LostCell, LostKey, Pending, PendingKey};
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -9,6 +10,21 @@ const MAP_LOOKUP_ELEM: c_int = 1;
 const MAP_UPDATE_ELEM: c_int = 2;
 const MAP_LOOKUP_AND_DELETE_ELEM: c_int = 21;
 const MAP_LOOKUP_BATCH: c_int = 24;
+
+/// What the kernel may write into.
+///
+/// # Safety
+/// No implicit padding, and every bit pattern is a value. Keys and values have exactly their map's sizes.
+pub(in crate::bpf) unsafe trait Plain: Copy {}
+
+macro_rules! plain {
+    ($($type:ty),*) => {$(
+        // SAFETY: a `repr(C)` struct of integers with explicit padding.
+        unsafe impl Plain for $type {}
+    )*};
+}
+
+plain!(LiveKey, LiveEntry, LostKey, LostCell, PendingKey, Pending);
 
 #[repr(C)]
 #[derive(Default)]
@@ -21,17 +37,16 @@ struct MapElement {
 }
 
 /// Takes an element out of a hash map and returns it; `NotFound` if it is not there.
-/// `K` and `V` are plain wire structs of exactly the map's key and value size.
-pub(in crate::bpf) fn take<K: Copy, V: Copy>(map: BorrowedFd<'_>, key: &K) -> io::Result<V> {
+pub(in crate::bpf) fn take<K: Plain, V: Plain>(map: BorrowedFd<'_>, key: &K) -> io::Result<V> {
     read(MAP_LOOKUP_AND_DELETE_ELEM, map, key)
 }
 
 /// A copy of an element of a hash map, otherwise as [`take`].
-pub(in crate::bpf) fn look_up<K: Copy, V: Copy>(map: BorrowedFd<'_>, key: &K) -> io::Result<V> {
+pub(in crate::bpf) fn look_up<K: Plain, V: Plain>(map: BorrowedFd<'_>, key: &K) -> io::Result<V> {
     read(MAP_LOOKUP_ELEM, map, key)
 }
 
-fn read<K: Copy, V: Copy>(command: c_int, map: BorrowedFd<'_>, key: &K) -> io::Result<V> {
+fn read<K: Plain, V: Plain>(command: c_int, map: BorrowedFd<'_>, key: &K) -> io::Result<V> {
     let mut value = std::mem::MaybeUninit::<V>::zeroed();
     let mut attribute = MapElement {
         map: map.as_raw_fd() as u32,
@@ -40,12 +55,12 @@ fn read<K: Copy, V: Copy>(command: c_int, map: BorrowedFd<'_>, key: &K) -> io::R
         ..Default::default()
     };
     bpf(command, &mut attribute)?;
-    // SAFETY: the kernel has written the value; the callers' types have no invalid bit patterns.
+    // SAFETY: the kernel has written the value; every bit pattern is one (`Plain`).
     Ok(unsafe { value.assume_init() })
 }
 
 /// Enters an element in a hash map if its key is not there.
-pub(in crate::bpf) fn insert_new<K: Copy, V: Copy>(
+pub(in crate::bpf) fn insert_new<K: Plain, V: Plain>(
     map: BorrowedFd<'_>,
     key: &K,
     value: &V,
@@ -75,7 +90,7 @@ struct MapBatch {
 }
 
 /// All elements of a hash map: those that are there from beginning to end, and some of the others.
-pub(in crate::bpf) fn entries<K: Copy, V: Copy>(
+pub(in crate::bpf) fn entries<K: Plain, V: Plain>(
     map: BorrowedFd<'_>,
     zero: (K, V),
 ) -> io::Result<Vec<(K, V)>> {

@@ -1,0 +1,170 @@
+//! Each layer knows only what lies below it: words that must not be written outside their folders.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Words of the programs' sources, and the folders (or files) that may use them. A word ending in `::` is the
+/// beginning of a path.
+struct Rule {
+    why: &'static str,
+    words: &'static [&'static str],
+    searched: &'static [&'static str],
+    allowed: &'static [&'static str],
+}
+
+const PROGRAMS: &[&str] = &["sampler-common/src", "sampler-daemon/src", "sampler-ebpf/src"];
+
+const RULES: &[Rule] = &[
+    Rule {
+        why: "protocol types stay at the edge",
+        words: &["tonic", "v1::"],
+        searched: PROGRAMS,
+        allowed: &["sampler-daemon/src/rpc", "sampler-daemon/src/bin/sampler"],
+    },
+    Rule {
+        why: "protobuf is for the protocol and for pprof's file format",
+        words: &["prost"],
+        searched: PROGRAMS,
+        allowed: &["sampler-daemon/src/rpc", "sampler-common/src/encode/pprof"],
+    },
+    Rule {
+        why: "the kernel side is asked through bpf/",
+        words: &["aya", "aya_log", "aya_obj"],
+        searched: PROGRAMS,
+        allowed: &["sampler-daemon/src/bpf"],
+    },
+    Rule {
+        why: "unsafe code is only at the kernel's boundary",
+        words: &["unsafe"],
+        searched: &["sampler-common", "sampler-daemon", "tests", "xtask/src"],
+        allowed: &["sampler-daemon/src/bpf"],
+    },
+    Rule {
+        why: "the mathematics does no I/O and has no clock",
+        words: &[
+            "std::fs",
+            "std::net",
+            "std::env",
+            "std::process",
+            "Instant",
+            "SystemTime",
+            "stdout",
+            "stderr",
+            "println",
+            "eprintln",
+            "libc",
+            "tokio",
+        ],
+        searched: &["sampler-common/src"],
+        // Golden files of the tests.
+        allowed: &["sampler-common/src/encode/fixture.rs"],
+    },
+    Rule {
+        why: "files and /proc are read in bpf/, target/, unwind/ and symbolize/",
+        words: &["std::fs", "fs::", "File", "procfs", "libc"],
+        searched: &["sampler-daemon/src/pipeline", "sampler-daemon/src/store"],
+        allowed: &[],
+    },
+    Rule {
+        why: "a synchronous library: async only at the edge and in the worker's channels",
+        words: &["tokio"],
+        searched: &["sampler-daemon/src"],
+        allowed: &[
+            "sampler-daemon/src/rpc",
+            "sampler-daemon/src/bin",
+            "sampler-daemon/src/pipeline",
+        ],
+    },
+    Rule {
+        why: "the client knows the protocol and nothing else of the daemon",
+        words: &["bpf::", "pipeline::", "store::", "symbolize::", "target::", "unwind::"],
+        searched: &["sampler-daemon/src/bin/sampler"],
+        allowed: &[],
+    },
+];
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            sources(&path, found)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Whether `word` stands in the code of `line` and is no part of a longer word.
+fn uses(line: &str, word: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default();
+    let in_word = |c: char| c.is_alphanumeric() || c == '_';
+    code.match_indices(word).any(|(at, _)| {
+        let before = code[..at].chars().next_back();
+        let after = code[at + word.len()..].chars().next();
+        let ends = word.ends_with("::") || !after.is_some_and(in_word);
+        !before.is_some_and(in_word) && ends
+    })
+}
+
+/// Where `rule` is broken, as `file:line: code`.
+fn breaches(rule: &Rule) -> io::Result<Vec<String>> {
+    let mut files = Vec::new();
+    for folder in rule.searched {
+        sources(&root().join(folder), &mut files)?;
+    }
+    let allowed: Vec<PathBuf> = rule.allowed.iter().map(|folder| root().join(folder)).collect();
+    let mut breaches = Vec::new();
+    for file in files {
+        if allowed.iter().any(|folder| file.starts_with(folder)) {
+            continue;
+        }
+        let text = fs::read_to_string(&file)?;
+        for (number, line) in text.lines().enumerate() {
+            if rule.words.iter().any(|word| uses(line, word)) {
+                breaches.push(format!("{}:{}: {}", file.display(), number + 1, line.trim()));
+            }
+        }
+    }
+    Ok(breaches)
+}
+
+#[test]
+fn layers_know_only_what_lies_below() -> io::Result<()> {
+    let mut broken = Vec::new();
+    for rule in RULES {
+        let breaches = breaches(rule)?;
+        if !breaches.is_empty() {
+            broken.push(format!("{}:\n  {}", rule.why, breaches.join("\n  ")));
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+    Ok(())
+}
+
+/// A folder that was renamed must not make a rule empty.
+#[test]
+fn every_allowed_place_exists_and_needs_it() -> io::Result<()> {
+    for rule in RULES {
+        for place in rule.allowed {
+            assert!(root().join(place).exists(), "{place} is gone ({})", rule.why);
+        }
+        let open = Rule { allowed: &[], ..*rule };
+        assert_eq!(breaches(&open)?.is_empty(), rule.allowed.is_empty(), "{}", rule.why);
+    }
+    Ok(())
+}
+
+#[test]
+fn words_are_whole() {
+    assert!(uses("use tonic::Status;", "tonic"));
+    assert!(uses("x: crate::rpc::v1::Kind,", "v1::"));
+    assert!(!uses("use tonic_health::X;", "tonic"));
+    assert!(!uses("// unsafe", "unsafe"));
+    assert!(!uses("#[allow(unsafe_code)]", "unsafe"));
+}
