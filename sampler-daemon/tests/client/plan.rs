@@ -24,10 +24,11 @@ fn json() {
 
     for size in ["", "--size 64", "--size 1.5MiB"] {
         let of = plan(&format!("--interval 512KiB --bytes 1.5MiB --json {size}")).json();
-        assert!((number(&of["hit_probability"]) - 0.950_213).abs() < 1e-5, "{of}");
+        assert!((number(&of["bytes_hit_probability"]) - 0.950_213).abs() < 1e-5, "{of}");
     }
     let of = plan("--interval 512KiB --size 1.5MiB --bytes 1GiB --json").json();
-    assert!((number(&of["allocation_hit_probability"]) - 0.950_213).abs() < 1e-5, "{of}");
+    assert!((number(&of["hit_probability"]) - 0.950_213).abs() < 1e-5, "{of}");
+    assert_eq!(number(&of["bytes_hit_probability"]), 1.0);
     assert!((number(&of["coverage"][2]["bytes"]) / 1024.0 - 1533.8).abs() < 0.1, "{of}");
 }
 

@@ -65,8 +65,11 @@ fn object(verb: &PlanVerb, Figures { plan, coverage, failed_trials }: &Figures) 
         "bytes": verb.bytes,
         "size_bytes": verb.size,
         "expected_samples": plan.expected_samples(),
-        "hit_probability": plan.hit_probability(),
-        "allocation_hit_probability": plan.allocation_hit_probability(),
+        "hit_probability": match verb.size {
+            Some(_) => plan.allocation_hit_probability(),
+            None => plan.hit_probability(),
+        },
+        "bytes_hit_probability": plan.hit_probability(),
         "relative_error": plan.relative_error(),
         "relative_error_if_seen": plan.relative_error_if_seen(),
         "relative_deviation": plan.relative_deviation(),
