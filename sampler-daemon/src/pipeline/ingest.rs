@@ -21,6 +21,9 @@ fn hijacked(record: &AllocationRecord, stack: &[u8]) -> Option<(u64, u64)> {
     Some((record.hijacked_slot, u64::from_ne_bytes(*word)))
 }
 
+/// Last address of user space with four levels of page tables; programs get no higher ones unasked.
+const USER_END: u64 = (1 << 47) - 1;
+
 /// Something that the worker has to do when the ring is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
@@ -176,6 +179,10 @@ impl Ingest {
         if !is_snapshot {
             for address in stack.chunks_exact(8) {
                 let address = u64::from_ne_bytes(address.try_into().unwrap_or_default());
+                // Without frame pointers rbp holds anything: what it leads to is no caller.
+                if address == 0 || address > USER_END {
+                    return UnwindEnd::Failed;
+                }
                 self.frames.push(image.resolve(&mut self.modules, address.wrapping_sub(1)));
             }
             let full = stack.len() >= sampler_common::limits::MAX_KERNEL_FRAMES * 8;

@@ -46,10 +46,18 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
+/// The first pid that is there more than once.
+fn repeated(pids: &[u32]) -> Option<u32> {
+    pids.iter().enumerate().find(|(at, pid)| pids[..*at].contains(pid)).map(|(_, pid)| *pid)
+}
+
 async fn profile(args: Args) -> anyhow::Result<()> {
     // Signals are caught before anything is attached, so that none leaves something behind.
     let mut interrupt = signal(SignalKind::interrupt()).context("catch SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("catch SIGTERM")?;
+    if let Some(pid) = repeated(&args.pids) {
+        return Err(anyhow!("--pid {pid}: given twice (give each process once)"));
+    }
     let processes =
         args.pids.iter().map(|pid| Process::open(*pid)).collect::<Result<Vec<_>, _>>()?;
     let config = Config { settings: settings(&args)?, interval_bytes: args.interval };
