@@ -2,7 +2,7 @@
 
 use super::source::Source;
 use super::worker::Worker;
-use crate::bpf::{Link, Points};
+use crate::bpf::{Link, Points, ProbeEngine};
 use crate::store::ProcessRecord;
 use crate::target::allocator::{Allocator, Discovery};
 use crate::target::hazard::{self, Hazard};
@@ -15,6 +15,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// How often mappings are looked at for allocators that came by `dlopen`.
 pub(super) const SWEEP: Duration = Duration::from_secs(1);
+/// Said in `status`.
+const LOST_MAIN_THREAD: &str =
+    "the main thread has ended: perf probes follow it, what other threads do since is not seen";
 
 /// A process in a kernel slot.
 pub(super) struct Attached {
@@ -148,6 +151,11 @@ impl Worker {
         let Some(attached) = self.attached.get_mut(&slot) else { return Ok(()) };
         let record = self.ingest.processes.get_mut(source.process);
         record.blind = discovery.blind;
+        // The kernel's filter of perf events compares with the memory of that very thread, which has
+        // none any more: it takes the probes away.
+        if self.kernel.engine() == ProbeEngine::Perf && attached.process.has_lost_main_thread() {
+            record.blind.push(LOST_MAIN_THREAD.to_owned());
+        }
         for allocator in discovery.allocators {
             if source.allocators.iter().any(|known| known.identity == allocator.identity) {
                 continue;

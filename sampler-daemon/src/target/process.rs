@@ -89,6 +89,11 @@ impl Process {
         !has_exited(&self.pidfd)
     }
 
+    /// Whether its main thread has ended while others run on.
+    pub fn has_lost_main_thread(&self) -> bool {
+        Facts::read(self.pid).is_ok_and(|facts| facts.state == b'Z') && self.is_running()
+    }
+
     /// Its command name, as `ps` shows it; empty if it is gone.
     pub fn comm(&self) -> String {
         let comm = fs::read(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
