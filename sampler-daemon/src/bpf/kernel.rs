@@ -127,9 +127,9 @@ impl Kernel {
     }
 }
 
-/// Eight counters for every live sample keep seven of eight foreign frees away from a full live set.
+/// Sixteen counters for every live sample keep fifteen of sixteen foreign frees away from a full live set.
 fn filter_counters(max_live: u32) -> usize {
-    (max_live as usize * 8).next_power_of_two().clamp(1 << 14, 1 << 22)
+    (max_live as usize * 16).next_power_of_two().clamp(1 << 14, 1 << 22)
 }
 
 fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
