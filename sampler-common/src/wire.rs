@@ -88,10 +88,6 @@ pub struct ProcessConfig {
     pub rates: [u64; CLASSES],
     /// The current [`Space::generation`]; raised by the kernel side at `execve`.
     pub generation: u32,
-    /// 1 while the slot is in use.
-    pub enabled: u32,
-    /// Process id in the root pid namespace.
-    pub pid: u32,
     /// How often a thread that was not the first one has called `execve`; raised by the kernel side.
     pub leader_changes: u32,
 }
@@ -206,7 +202,7 @@ pub struct LostCell {
     pub bytes: u64,
 }
 
-const _: () = assert!(size_of::<ProcessConfig>() == CLASSES * 8 + 16);
+const _: () = assert!(size_of::<ProcessConfig>() == CLASSES * 8 + 8);
 const _: () = assert!(size_of::<PendingKey>() == 16);
 const _: () = assert!(size_of::<Pending>() == 96);
 const _: () = assert!(size_of::<LiveKey>() == 16);

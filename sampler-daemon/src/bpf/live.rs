@@ -51,11 +51,11 @@ impl LiveSet {
     /// it come between the look and the taking, it is put back.
     pub fn remove(&self, key: &LiveKey, sample: u64) -> io::Result<bool> {
         let map = self.map.fd().as_fd();
-        let there = found(sys::look_up::<_, LiveEntry>(map, key))?;
+        let there = sys::look_up::<_, LiveEntry>(map, key)?;
         if there.is_none_or(|entry| entry.sample != sample) {
             return Ok(false);
         }
-        let Some(taken) = found(sys::take::<_, LiveEntry>(map, key))? else { return Ok(false) };
+        let Some(taken) = sys::take::<_, LiveEntry>(map, key)? else { return Ok(false) };
         if taken.sample == sample {
             self.forget(key);
             return Ok(true);
@@ -72,13 +72,5 @@ impl LiveSet {
     fn forget(&self, key: &LiveKey) {
         self.filter.leave(key.pointer, key.space.slot);
         self.state.subtract_live(1);
-    }
-}
-
-fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
-    match result {
-        Ok(it) => Ok(Some(it)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
     }
 }

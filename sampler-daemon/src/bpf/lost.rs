@@ -21,15 +21,10 @@ impl LostCells {
     }
 
     /// Takes the cells of a slot out (its process has exited).
-    pub fn take_slot(&self, slot: u32) -> io::Result<Vec<(LostKey, LostCell)>> {
-        let mut taken = Vec::new();
-        for (key, _) in self.read()?.into_iter().filter(|(key, _)| key.slot == slot) {
-            match sys::take(self.0.fd().as_fd(), &key) {
-                Ok(cell) => taken.push((key, cell)),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-            }
+    pub fn clear_slot(&self, slot: u32) -> io::Result<()> {
+        for (key, _) in self.read()?.iter().filter(|(key, _)| key.slot == slot) {
+            sys::take::<_, LostCell>(self.0.fd().as_fd(), key)?;
         }
-        Ok(taken)
+        Ok(())
     }
 }

@@ -37,10 +37,8 @@ impl PendingCalls {
             if (key.thread >> 32) as u32 != pid || !ends(call.space) {
                 continue;
             }
-            match sys::take::<PendingKey, Pending>(self.0.fd().as_fd(), &key) {
-                Ok(call) => sampled += u64::from(call.rate != 0),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
+            if let Some(call) = sys::take::<_, Pending>(self.0.fd().as_fd(), &key)? {
+                sampled += u64::from(call.rate != 0);
             }
         }
         Ok(sampled)

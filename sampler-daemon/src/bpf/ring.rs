@@ -64,9 +64,19 @@ fn word<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
     bytes.get(offset..offset + N)?.try_into().ok()
 }
 
-macro_rules! u32_at { ($bytes:expr, $type:ty, $($field:tt)+) => {
-    u32::from_ne_bytes(word($bytes, offset_of!($type, $($field)+))?)
-}; }
+fn space(bytes: &[u8], offset: usize) -> Option<Space> {
+    let word = |field| Some(u32::from_ne_bytes(word(bytes, offset + field)?));
+    Some(Space {
+        slot: word(offset_of!(Space, slot))?,
+        generation: word(offset_of!(Space, generation))?,
+    })
+}
+
+macro_rules! u32_at {
+    ($bytes:expr, $type:ty, $field:ident) => {
+        u32::from_ne_bytes(word($bytes, offset_of!($type, $field))?)
+    };
+}
 macro_rules! u64_at {
     ($bytes:expr, $type:ty, $field:ident) => {
         u64::from_ne_bytes(word($bytes, offset_of!($type, $field))?)
@@ -101,10 +111,7 @@ fn allocation(bytes: &[u8]) -> Option<(AllocationRecord, &[u8])> {
     let record = AllocationRecord {
         kind: u32_at!(bytes, R, kind),
         stack_bytes: u32_at!(bytes, R, stack_bytes),
-        space: Space {
-            slot: u32_at!(bytes, R, space.slot),
-            generation: u32_at!(bytes, R, space.generation),
-        },
+        space: space(bytes, offset_of!(R, space))?,
         role: u32_at!(bytes, R, role),
         tid: u32_at!(bytes, R, tid),
         sample: u64_at!(bytes, R, sample),
@@ -131,10 +138,7 @@ fn free(bytes: &[u8]) -> Option<FreeRecord> {
     Some(FreeRecord {
         kind: u32_at!(bytes, R, kind),
         pad: 0,
-        space: Space {
-            slot: u32_at!(bytes, R, space.slot),
-            generation: u32_at!(bytes, R, space.generation),
-        },
+        space: space(bytes, offset_of!(R, space))?,
         sample: u64_at!(bytes, R, sample),
         time_ns: u64_at!(bytes, R, time_ns),
     })
@@ -145,10 +149,7 @@ fn event(bytes: &[u8]) -> Option<EventRecord> {
     Some(EventRecord {
         kind: u32_at!(bytes, R, kind),
         pad: 0,
-        space: Space {
-            slot: u32_at!(bytes, R, space.slot),
-            generation: u32_at!(bytes, R, space.generation),
-        },
+        space: space(bytes, offset_of!(R, space))?,
         time_ns: u64_at!(bytes, R, time_ns),
     })
 }

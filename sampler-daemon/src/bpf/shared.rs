@@ -49,19 +49,10 @@ impl ProcessSlots {
             .load(SeqCst)
     }
 
-    /// Starts a new use of the slot by process `pid`; returns the new generation.
-    pub fn occupy(&self, slot: u32, pid: u32) -> u32 {
-        let word = |field| self.0.atomic_u32(Self::offset(slot, field));
-        word(offset_of!(ProcessConfig, pid)).store(pid, SeqCst);
-        word(offset_of!(ProcessConfig, enabled)).store(1, SeqCst);
-        word(offset_of!(ProcessConfig, generation)).fetch_add(1, SeqCst) + 1
-    }
-
-    /// Ends a use of the slot: what still comes from it is stale.
-    pub fn vacate(&self, slot: u32) {
-        let word = |field| self.0.atomic_u32(Self::offset(slot, field));
-        word(offset_of!(ProcessConfig, enabled)).store(0, SeqCst);
-        word(offset_of!(ProcessConfig, generation)).fetch_add(1, SeqCst);
+    /// Starts or ends a use of the slot: what still comes from before is stale. Returns the new generation.
+    pub fn renew(&self, slot: u32) -> u32 {
+        let offset = Self::offset(slot, offset_of!(ProcessConfig, generation));
+        self.0.atomic_u32(offset).fetch_add(1, SeqCst) + 1
     }
 }
 
@@ -89,20 +80,11 @@ impl Filter {
 
     /// A block of `slot` at `pointer` has left the live set.
     pub fn leave(&self, pointer: u64, slot: u32) {
-        self.add(pointer, slot, 1u32.wrapping_neg());
-    }
-
-    /// A block of `slot` at `pointer` enters the live set again.
-    pub fn enter(&self, pointer: u64, slot: u32) {
-        self.add(pointer, slot, 1);
-    }
-
-    fn add(&self, pointer: u64, slot: u32, amount: u32) {
         for (level, shift) in
             [(&self.front, wire::FILTER_FRONT_SHIFT), (&self.back, self.back_shift)]
         {
             let index = wire::filter_index(pointer, slot, shift);
-            level.atomic_u32(index as usize * 4).fetch_add(amount, SeqCst);
+            level.atomic_u32(index as usize * 4).fetch_sub(1, SeqCst);
         }
     }
 }
@@ -124,11 +106,6 @@ impl State {
     /// Entries that the daemon has taken out of the live set.
     pub fn subtract_live(&self, entries: u64) {
         self.0.atomic_u64(offset_of!(KernelState, live)).fetch_sub(entries, SeqCst);
-    }
-
-    /// An entry that the daemon has put back.
-    pub fn add_live(&self, entries: u64) {
-        self.0.atomic_u64(offset_of!(KernelState, live)).fetch_add(entries, SeqCst);
     }
 }
 

@@ -54,12 +54,6 @@ pub enum AttachError {
     Other(u32, String),
 }
 
-impl AttachError {
-    pub(super) fn into_anyhow(self) -> anyhow::Error {
-        self.into()
-    }
-}
-
 impl Worker {
     /// Attaches to a process.
     pub(super) fn attach(&mut self, process: Process) -> Result<(), AttachError> {
@@ -86,7 +80,7 @@ impl Worker {
             .processes
             .insert(self.new_record(&process))
             .ok_or(AttachError::TooMany(pid))?;
-        let generation = self.kernel.slots.occupy(slot, pid);
+        let generation = self.kernel.slots.renew(slot);
         self.kernel.slots.set_rates(slot, &[self.rate; CLASSES]);
         let other = |error: anyhow::Error| AttachError::Other(pid, format!("{error:#}"));
         self.kernel.totals.reset(slot).map_err(other)?;
@@ -102,7 +96,6 @@ impl Worker {
                 allocators: Vec::new(),
             },
         );
-        self.ingest.open_image(slot);
         let attached = Attached {
             process,
             links: Vec::new(),
@@ -147,6 +140,8 @@ impl Worker {
 
     /// Attaches to the allocators that are not probed yet.
     pub(super) fn probe(&mut self, slot: u32, discovery: Discovery) -> anyhow::Result<()> {
+        // Now: the process may be gone, or another program, when its first sample comes.
+        self.ingest.open_image(slot);
         let Some(source) = self.ingest.sources.get_mut(&slot) else { return Ok(()) };
         let Some(attached) = self.attached.get_mut(&slot) else { return Ok(()) };
         let record = self.ingest.processes.get_mut(source.process);
@@ -166,8 +161,6 @@ impl Worker {
             record.allocators.push(format!("{} ({})", allocator.name, allocator.path));
             source.allocators.push(allocator);
         }
-        // Now: the process may be gone, or another program, when its first sample comes.
-        self.ingest.open_image(slot);
         Ok(())
     }
 

@@ -23,7 +23,7 @@ impl Worker {
         record.exited = Some(SystemTime::now());
         record.final_exact = exact;
         record.final_lost = lost;
-        if let Err(error) = self.kernel.lost.take_slot(slot) {
+        if let Err(error) = self.kernel.lost.clear_slot(slot) {
             tracing::warn!(pid, "clear lost samples: {error}");
         }
         self.release(slot);
@@ -42,7 +42,7 @@ impl Worker {
 
     pub(super) fn release(&mut self, slot: u32) {
         self.ingest.sources.remove(&slot);
-        self.kernel.slots.vacate(slot);
+        self.kernel.slots.renew(slot);
         if let Some(attached) = self.attached.remove(&slot) {
             self.kernel.remove_target(attached.process.pid);
             self.close(attached.links);

@@ -45,13 +45,8 @@ impl Worker {
             return;
         }
         attached.leader_changes = changes;
-        let links = std::mem::take(&mut attached.links);
         let pid = attached.process.pid;
-        self.close(links);
-        if let Some(source) = self.ingest.sources.get_mut(&slot) {
-            source.allocators.clear();
-            self.ingest.processes.get_mut(source.process).allocators.clear();
-        }
+        self.unprobe(slot);
         tracing::warn!(pid, "a thread replaced the program: its first allocations are not seen");
     }
 
@@ -61,15 +56,22 @@ impl Worker {
         let pid = attached.process.pid;
         attached.hazard = hazard::check(pid);
         let Some(hazard) = attached.hazard else { return };
+        self.unprobe(slot);
+        if let Some(source) = self.ingest.sources.get(&slot) {
+            self.ingest.processes.get_mut(source.process).blind = vec![hazard.to_string()];
+        }
+        tracing::warn!(pid, "no longer probed: {hazard}");
+    }
+
+    /// Takes the probes off a process that stays in its slot.
+    fn unprobe(&mut self, slot: u32) {
+        let Some(attached) = self.attached.get_mut(&slot) else { return };
         let links = std::mem::take(&mut attached.links);
         self.close(links);
         if let Some(source) = self.ingest.sources.get_mut(&slot) {
             source.allocators.clear();
-            let record = self.ingest.processes.get_mut(source.process);
-            record.allocators.clear();
-            record.blind = vec![hazard.to_string()];
+            self.ingest.processes.get_mut(source.process).allocators.clear();
         }
-        tracing::warn!(pid, "no longer probed: {hazard}");
     }
 
     /// Looks for new allocators where it is time to, and for an `execve` whose event was lost.

@@ -1,6 +1,6 @@
 //! The worker: reads the ring, answers questions, looks after the processes.
 
-use super::attach::{AttachError, Attached};
+use super::attach::Attached;
 use super::command::{Command, Profiler, QUEUE};
 use super::ingest::{Event, Ingest};
 use super::source::SampleEvent;
@@ -95,7 +95,7 @@ pub fn start(config: Config, processes: Vec<Process>) -> anyhow::Result<(Profile
         wake,
     };
     for process in processes {
-        worker.attach(process).map_err(AttachError::into_anyhow)?;
+        worker.attach(process)?;
     }
     let thread = WorkerThread::spawn(move || worker.run()).context("start the worker thread")?;
     Ok((profiler, thread))

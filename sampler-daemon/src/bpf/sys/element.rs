@@ -36,17 +36,23 @@ struct MapElement {
     flags: u64,
 }
 
-/// Takes an element out of a hash map and returns it; `NotFound` if it is not there.
-pub(in crate::bpf) fn take<K: Plain, V: Plain>(map: BorrowedFd<'_>, key: &K) -> io::Result<V> {
+/// Takes an element out of a hash map and returns it, if it is there.
+pub(in crate::bpf) fn take<K: Plain, V: Plain>(
+    map: BorrowedFd<'_>,
+    key: &K,
+) -> io::Result<Option<V>> {
     read(MAP_LOOKUP_AND_DELETE_ELEM, map, key)
 }
 
 /// A copy of an element of a hash map, otherwise as [`take`].
-pub(in crate::bpf) fn look_up<K: Plain, V: Plain>(map: BorrowedFd<'_>, key: &K) -> io::Result<V> {
+pub(in crate::bpf) fn look_up<K: Plain, V: Plain>(
+    map: BorrowedFd<'_>,
+    key: &K,
+) -> io::Result<Option<V>> {
     read(MAP_LOOKUP_ELEM, map, key)
 }
 
-fn read<K: Plain, V: Plain>(command: c_int, map: BorrowedFd<'_>, key: &K) -> io::Result<V> {
+fn read<K: Plain, V: Plain>(command: c_int, map: BorrowedFd<'_>, key: &K) -> io::Result<Option<V>> {
     let mut value = std::mem::MaybeUninit::<V>::zeroed();
     let mut attribute = MapElement {
         map: map.as_raw_fd() as u32,
@@ -54,9 +60,12 @@ fn read<K: Plain, V: Plain>(command: c_int, map: BorrowedFd<'_>, key: &K) -> io:
         value: value.as_mut_ptr() as u64,
         ..Default::default()
     };
-    bpf(command, &mut attribute)?;
-    // SAFETY: the kernel has written the value; every bit pattern is one (`Plain`).
-    Ok(unsafe { value.assume_init() })
+    match bpf(command, &mut attribute) {
+        // SAFETY: the kernel has written the value; every bit pattern is one (`Plain`).
+        Ok(_) => Ok(Some(unsafe { value.assume_init() })),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Enters an element in a hash map if its key is not there.

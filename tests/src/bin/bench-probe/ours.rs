@@ -38,7 +38,7 @@ impl Ours {
             ring_bytes: 16 << 20,
         };
         let mut kernel = Kernel::load(&settings)?;
-        kernel.slots.occupy(SLOT, target.pid());
+        kernel.slots.renew(SLOT);
         kernel.totals.reset(SLOT)?;
         kernel.add_target(target.pid(), SLOT)?;
         let mut ours = Ours { kernel };
