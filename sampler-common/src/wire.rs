@@ -84,8 +84,8 @@ pub struct Space {
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
 pub struct ProcessConfig {
-    /// λ of each size class in raw units, see [`crate::sampling::Rate`].
-    pub rates: [u64; CLASSES],
+    /// Word of the [`crate::sampling::Design`] of each size class.
+    pub designs: [u64; CLASSES],
     /// The current [`Space::generation`]; raised by the kernel side at `execve`.
     pub generation: u32,
     /// How often a thread that was not the first one has called `execve`; raised by the kernel side.
@@ -99,6 +99,8 @@ pub struct ProcessTotals {
     /// Hazard until the next sample, raw, see [`crate::sampling::trial`]. Trials are memoryless, so
     /// that a countdown per CPU and process samples by the same law as one for all.
     pub countdown: i64,
+    /// Bytes requested so far under a stride, see [`mod@crate::sampling::decide`].
+    pub position: i64,
     /// Requested bytes of allocations that happened, by size class.
     pub bytes: [u64; CLASSES],
     /// Number of allocations that happened, by size class.
@@ -123,8 +125,8 @@ pub struct PendingKey {
 pub struct Pending {
     /// Requested bytes.
     pub size: u64,
-    /// λ it was charged with, raw; 0 when it is followed but not sampled.
-    pub rate: u64,
+    /// Word of the [`crate::sampling::Design`] it was charged with.
+    pub design: u64,
     /// 0-based offset of the sampled byte.
     pub offset: u64,
     /// `out` of `posix_memalign`, `old` of a `realloc` whose old block was sampled, else 0.
@@ -137,8 +139,8 @@ pub struct Pending {
     pub space: Space,
     /// Number of the [`Role`].
     pub role: u32,
-    /// Explicit padding, 0.
-    pub pad: u32,
+    /// Sample points that fell into it; 0 when it is followed but not sampled.
+    pub hits: u32,
 }
 
 /// Key of the live set.
@@ -159,12 +161,12 @@ pub struct LiveEntry {
     pub sample: u64,
     /// Requested bytes.
     pub size: u64,
-    /// λ it was charged with, raw.
-    pub rate: u64,
+    /// Word of the [`crate::sampling::Design`] it was charged with.
+    pub design: u64,
     /// `CLOCK_MONOTONIC` in nanoseconds at the allocation's return.
     pub time_ns: u64,
-    /// [`STACK_LOST`] or 0, and the admission's halvings from bit [`HALVINGS_SHIFT`] on: the block was sampled *and*
-    /// admitted with probability π·2^(−halvings).
+    /// [`STACK_LOST`] or 0; the admission's halvings from bit [`HALVINGS_SHIFT`] on: the block was sampled *and*
+    /// admitted with probability π·2^(−halvings); its sample points from bit [`HITS_SHIFT`] on.
     pub flags: u64,
 }
 
@@ -173,6 +175,9 @@ pub const STACK_LOST: u64 = 1;
 
 /// First bit of the admission's halvings in the flags of [`LiveEntry`].
 pub const HALVINGS_SHIFT: u32 = 8;
+
+/// First bit of the sample points in the flags of [`LiveEntry`].
+pub const HITS_SHIFT: u32 = 32;
 
 /// Most halvings at admission.
 pub const MAX_HALVINGS: u64 = 15;
@@ -184,8 +189,8 @@ pub const MAX_HALVINGS: u64 = 15;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct LostKey {
-    /// λ the samples were charged with, raw.
-    pub rate: u64,
+    /// Word of the [`crate::sampling::Design`] that the samples were charged with.
+    pub design: u64,
     /// Process slot.
     pub slot: u32,
     /// Bucket of the requested size.
@@ -200,6 +205,10 @@ pub struct LostCell {
     pub samples: u64,
     /// Sum of their requested bytes.
     pub bytes: u64,
+    /// Sum of their sample points.
+    pub hits: u64,
+    /// Sum of the bytes from each one's (first) sampled byte to its end.
+    pub tails: u64,
 }
 
 const _: () = assert!(size_of::<ProcessConfig>() == CLASSES * 8 + 8);

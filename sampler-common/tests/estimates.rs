@@ -7,7 +7,7 @@ mod population;
 
 use common::SplitMix;
 use population::{Population, rate};
-use sampler_common::estimate::{Moments, RowMoments};
+use sampler_common::estimate::{Moments, RowMoments, Sample};
 use sampler_common::sampling::{Rate, Trial, trial};
 
 /// Bytes, as (value, variance), from the moments of a run.
@@ -130,7 +130,7 @@ fn a_stream_with_changing_rates_is_unbiased() {
         let mut row = RowMoments::default();
         for (size, rate) in &calls {
             if let Trial::Hit { .. } = trial(&cell, rate.charge(*size), &mut random) {
-                row.add_allocation(*size, *rate);
+                row.add_allocation(&Sample::geometric(*size, *rate));
             }
         }
         let estimates = [row.alloc_space.sum, row.alloc_objects.sum];
@@ -159,7 +159,7 @@ fn thinned_samples_are_unbiased() {
         for size in sizes {
             let sampled = random.uniform() <= old.inclusion(size);
             if sampled && random.uniform() <= new.inclusion(size) / old.inclusion(size) {
-                row.add_live(size, new);
+                row.add_live(&Sample::geometric(size, new));
             }
         }
         values.push(row.inuse_space.sum);

@@ -1,7 +1,7 @@
 //! Our pprof files opened by the tool that defines the format.
 
 use sampler_common::encode::{Encode, pprof::Pprof};
-use sampler_common::estimate::{Confidence, RowMoments};
+use sampler_common::estimate::{Confidence, RowMoments, Sample};
 use sampler_common::profile::{Exact, Kind, Line, Location, Mapping, Profile, Quantities, Stack};
 use sampler_common::sampling::Rate;
 use std::process::Command;
@@ -15,8 +15,8 @@ fn profile(kind: Kind) -> Profile {
         |row: &RowMoments| Quantities::weighted(row, INTERVAL_BYTES as f64, Confidence::DEFAULT);
     let row = |size, samples, held| {
         let mut row = RowMoments::default();
-        (0..samples).for_each(|_| row.add_allocation(size, rate));
-        (0..held).for_each(|_| row.add_live(size, rate));
+        (0..samples).for_each(|_| row.add_allocation(&Sample::geometric(size, rate)));
+        (0..held).for_each(|_| row.add_live(&Sample::geometric(size, rate)));
         row
     };
     let rows = [row(1 << 20, 3, 3), row(1 << 20, 5, 0)];

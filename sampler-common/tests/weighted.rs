@@ -1,7 +1,7 @@
 //! Laws of moments and intervals that hold for every input.
 
 use proptest::prelude::*;
-use sampler_common::estimate::{Confidence, Method, Moments, RowMoments, weighted};
+use sampler_common::estimate::{Confidence, Method, Moments, RowMoments, Sample, weighted};
 use sampler_common::sampling::Rate;
 
 /// Samples as the kernel may deliver them: any size, any raw rate.
@@ -15,8 +15,8 @@ fn samples() -> impl Strategy<Value = Vec<(u64, Rate)>> {
 fn row(samples: &[(u64, Rate)]) -> RowMoments {
     let mut row = RowMoments::default();
     for (size, rate) in samples {
-        row.add_allocation(*size, *rate);
-        row.add_live(*size, *rate);
+        row.add_allocation(&Sample::geometric(*size, *rate));
+        row.add_live(&Sample::geometric(*size, *rate));
     }
     row
 }

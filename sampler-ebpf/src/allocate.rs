@@ -6,7 +6,7 @@ use crate::registers::Call;
 use crate::{filter, live, maps, record, settings};
 use sampler_common::counters::Outcome;
 use sampler_common::limits::{CLASSES, FOLLOW_BYTES};
-use sampler_common::sampling::{self, Rate, Trial};
+use sampler_common::sampling::{self, Decision, Design};
 use sampler_common::wire::{
     LiveEntry, LiveKey, Pending, ProcessConfig, ProcessTotals, Role, Space,
 };
@@ -105,27 +105,30 @@ fn charge(call: &Call, request: Request) -> u32 {
     let Some(totals) = maps::TOTALS.get_ptr_mut(request.slot) else { return SKIP };
     let class = class_index(request.size);
     // SAFETY: a field of a map value.
-    let rates = unsafe { &raw const (*process).rates };
+    let designs = unsafe { &raw const (*process).designs };
     // SAFETY: the index is masked to the array's length.
-    let rate = unsafe { rates.cast::<u64>().add(class) };
+    let design = unsafe { designs.cast::<u64>().add(class) };
     // SAFETY: an aligned field of a map value; the daemon may be writing it, hence volatile.
-    let rate = Rate::from_raw(unsafe { core::ptr::read_volatile(rate) });
+    let design = Design::from_word(unsafe { core::ptr::read_volatile(design) });
     // SAFETY: a field of a map value.
     let countdown = MapCell(unsafe { &raw mut (*totals).countdown });
-    let trial = sampling::trial(&countdown, rate.charge(request.size), &mut KernelRandom);
+    // SAFETY: a field of a map value.
+    let position = MapCell(unsafe { &raw mut (*totals).position });
+    let decision = sampling::decide(design, request.size, &countdown, &position, &mut KernelRandom);
     // A realloc of a sampled block matters whatever its new size.
     let moves_sample = request.argument != 0
         && request.role == Role::Realloc as u8
         && settings::track_live() != 0
         && filter::may_hold(request.argument, request.slot);
-    match trial {
-        Trial::Miss if !request.follow && !moves_sample => {
+    let sampled = match decision {
+        Decision::Miss if !request.follow && !moves_sample => {
             tally(totals, class, request.size);
-            SKIP
+            return SKIP;
         }
-        Trial::Miss => follow(call, &request, process, totals, 0, 0),
-        Trial::Hit { rest } => follow(call, &request, process, totals, rate.raw(), rest),
-    }
+        Decision::Miss => Sampled { design: 0, hits: 0, offset: 0 },
+        Decision::Hit { hits, offset } => Sampled { design: design.word(), hits, offset },
+    };
+    follow(call, &request, process, totals, sampled)
 }
 
 /// Size class as an index that the verifier believes: the compiler knows the bound and drops the mask,
@@ -151,36 +154,42 @@ pub fn tally(totals: *mut ProcessTotals, class: usize, size: u64) {
     atomic::add(unsafe { bytes.cast::<u64>().add(class) }, size);
 }
 
+/// What the decision says of a call; 0 hits: followed for other reasons.
+struct Sampled {
+    design: u64,
+    hits: u32,
+    offset: u64,
+}
+
 #[inline(always)]
 fn follow(
     call: &Call,
     request: &Request,
     process: *const ProcessConfig,
     totals: *mut ProcessTotals,
-    rate: u64,
-    rest: u64,
+    sampled: Sampled,
 ) -> u32 {
     // SAFETY: a field of a map value.
     let generation = unsafe { core::ptr::read_volatile(&raw const (*process).generation) };
     let space = Space { slot: request.slot, generation };
     let mut pending = Pending {
         size: request.size,
-        rate,
-        offset: if rate == 0 { 0 } else { sampling::offset(rest, rate, request.size) },
+        design: sampled.design,
+        offset: sampled.offset,
         argument: request.argument,
         // The handler sees the probed instruction's own address.
         function: call.ip(),
-        old: LiveEntry { sample: 0, size: 0, rate: 0, time_ns: 0, flags: 0 },
+        old: LiveEntry { sample: 0, size: 0, design: 0, time_ns: 0, flags: 0 },
         space,
         role: request.role as u32,
-        pad: 0,
+        hits: sampled.hits,
     };
     if request.role == Role::Realloc as u8 && settings::track_live() != 0 {
         // The old block leaves the live set before the allocator can give its address to another
         // thread; it is put back if the call fails.
         if let Some(old) = live::remove(&LiveKey { pointer: request.argument, space }) {
             pending.old = old;
-        } else if rate == 0 && request.size < FOLLOW_BYTES {
+        } else if sampled.hits == 0 && request.size < FOLLOW_BYTES {
             // The filter was wrong: an ordinary call after all.
             tally(totals, class_index(request.size), request.size);
             return SKIP;
@@ -191,7 +200,7 @@ fn follow(
         live::count(totals, Outcome::PendingFull);
         // Nearly every call succeeds: it counts, and its sample is weighed without a stack.
         tally(totals, class_index(request.size), request.size);
-        if rate != 0 {
+        if sampled.hits != 0 {
             record::lost(&pending, totals);
         }
         if pending.old.sample != 0 {

@@ -9,7 +9,8 @@ use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_user};
 use sampler_common::counters::Outcome;
 use sampler_common::sampling::Random as _;
 use sampler_common::wire::{
-    HALVINGS_SHIFT, LiveEntry, LiveKey, MAX_HALVINGS, Pending, ProcessTotals, RecordKind, Role,
+    HALVINGS_SHIFT, HITS_SHIFT, LiveEntry, LiveKey, MAX_HALVINGS, Pending, ProcessTotals,
+    RecordKind, Role,
 };
 
 /// An allocating function returns.
@@ -36,7 +37,7 @@ pub fn leave(call: &Call) {
         Block::Somewhere => {
             live::count(totals, Outcome::ReadFault);
             allocate::tally(totals, allocate::class_index(pending.size), pending.size);
-            if pending.rate != 0 {
+            if pending.hits != 0 {
                 record::lost(&pending, totals);
             }
         }
@@ -94,7 +95,7 @@ fn succeeded(call: &Call, pending: &Pending, pointer: u64, totals: *mut ProcessT
         live::count(totals, Outcome::Freed);
         record::freed(pending.space, pending.old.sample, totals);
     }
-    if pending.rate != 0 {
+    if pending.hits != 0 {
         sample(call, pending, pointer, totals);
     }
 }
@@ -106,8 +107,8 @@ fn sample(call: &Call, pending: &Pending, pointer: u64, totals: *mut ProcessTota
     let time_ns = unsafe { bpf_ktime_get_ns() };
     let key = LiveKey { pointer, space: pending.space };
     let halvings = live::halvings();
-    let flags = halvings << HALVINGS_SHIFT;
-    let entry = LiveEntry { sample, size: pending.size, rate: pending.rate, time_ns, flags };
+    let flags = halvings << HALVINGS_SHIFT | u64::from(pending.hits) << HITS_SHIFT;
+    let entry = LiveEntry { sample, size: pending.size, design: pending.design, time_ns, flags };
     let is_live =
         settings::track_live() != 0 && admit(halvings, totals) && hold(&key, &entry, totals);
     let live = if is_live { 1 + halvings as u32 } else { 0 };

@@ -96,7 +96,7 @@ fn emit<const N: usize>(
         time_ns: sampled.time_ns,
         pointer: sampled.pointer,
         size: pending.size,
-        rate: pending.rate,
+        design: pending.design,
         offset: pending.offset,
         function: pending.function,
         ip: call.ip(),
@@ -105,7 +105,7 @@ fn emit<const N: usize>(
         hijacked_slot,
         hijacked_ip,
         live: sampled.live,
-        pad: 0,
+        hits: pending.hits,
     };
     // SAFETY: a field of the reserved record.
     unsafe { (&raw mut (*record).header).write(header) };
@@ -142,24 +142,37 @@ pub fn event(kind: RecordKind, space: Space, totals: *mut ProcessTotals, full: O
 /// Keeps what is needed to weigh a sample whose record found no room.
 #[inline(always)]
 pub fn lost(pending: &Pending, totals: *mut ProcessTotals) {
-    let key =
-        LostKey { rate: pending.rate, slot: pending.space.slot, bucket: size_bucket(pending.size) };
-    if !add_lost(&key, pending.size) {
-        let first = LostCell { samples: 1, bytes: pending.size };
-        // Another CPU may have made the cell meanwhile.
-        if maps::LOST.insert(&key, &first, 1).is_err() && !add_lost(&key, pending.size) {
-            live::count(totals, Outcome::LostCellsFull);
-        }
+    let key = LostKey {
+        design: pending.design,
+        slot: pending.space.slot,
+        bucket: size_bucket(pending.size),
+    };
+    let cell = LostCell {
+        samples: 1,
+        bytes: pending.size,
+        hits: u64::from(pending.hits),
+        tails: pending.size.wrapping_sub(pending.offset),
+    };
+    // Another CPU may make the cell between the two attempts.
+    if !add_lost(&key, &cell)
+        && maps::LOST.insert(&key, &cell, 1).is_err()
+        && !add_lost(&key, &cell)
+    {
+        live::count(totals, Outcome::LostCellsFull);
     }
 }
 
 #[inline(always)]
-fn add_lost(key: &LostKey, size: u64) -> bool {
+fn add_lost(key: &LostKey, one: &LostCell) -> bool {
     let Some(cell) = maps::LOST.get_ptr_mut(key) else { return false };
     // SAFETY: a field of a map value.
-    atomic::add(unsafe { &raw mut (*cell).samples }, 1);
+    atomic::add(unsafe { &raw mut (*cell).samples }, one.samples);
     // SAFETY: a field of a map value.
-    atomic::add(unsafe { &raw mut (*cell).bytes }, size);
+    atomic::add(unsafe { &raw mut (*cell).bytes }, one.bytes);
+    // SAFETY: a field of a map value.
+    atomic::add(unsafe { &raw mut (*cell).hits }, one.hits);
+    // SAFETY: a field of a map value.
+    atomic::add(unsafe { &raw mut (*cell).tails }, one.tails);
     true
 }
 

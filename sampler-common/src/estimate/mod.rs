@@ -6,17 +6,25 @@
 mod binomial;
 pub mod confidence;
 pub mod domain;
+pub mod estimator;
 pub mod failed_trials;
 mod gamma;
 pub mod moments;
 pub mod plan;
+pub mod row;
+pub mod sample;
+pub mod trials;
 pub mod weighted;
 
 pub use confidence::Confidence;
 pub use domain::DomainError;
+pub use estimator::{Estimator, NoSuchPair};
 pub use failed_trials::{Edges, failed_trials};
 pub use moments::{Moments, RowMoments};
 pub use plan::Plan;
+pub use row::{Reference, Row, Stratum, StratumTotals};
+pub use sample::Sample;
+pub use trials::Trials;
 
 pub use weighted::weighted;
 

@@ -14,7 +14,7 @@
 //! a finite universe", JASA 47 (1952), equations 5 and 9 with independent trials (Poisson sampling). The weight s/(1−e^(−s/R))
 //! and the bias of the other order: "jemalloc profiling internals" (PROFILING_INTERNALS.md in its doc_internal).
 
-use crate::sampling::Rate;
+use super::trials::Trials;
 
 /// Moments of one quantity (bytes or objects) over a set of samples. Moments of disjoint sets add.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -92,7 +92,7 @@ impl Moments {
     }
 }
 
-/// The four quantities of a row.
+/// The four quantities of a row, and their failed trials. [`super::Sample`]s are added by the functions beside it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RowMoments {
     /// Bytes allocated.
@@ -103,41 +103,29 @@ pub struct RowMoments {
     pub inuse_space: Moments,
     /// Objects held.
     pub inuse_objects: Moments,
+    /// Failed trials of what was allocated.
+    pub alloc_trials: Trials,
+    /// Failed trials of what is held.
+    pub inuse_trials: Trials,
 }
 
 impl RowMoments {
-    /// Adds a sampled allocation of `size` bytes that was charged with `rate`.
-    ///
-    /// A request of 0 bytes was sampled as one byte; it counts 0 bytes and 1 object.
-    pub fn add_allocation(&mut self, size: u64, rate: Rate) {
-        let inclusion = rate.inclusion(size);
-        self.alloc_space.add_sample(size as f64, inclusion);
-        self.alloc_objects.add_sample(1.0, inclusion);
-    }
-
-    /// Adds a sampled block of `size` bytes that is held and was (or, after thinning, counts as) charged with `rate`.
-    pub fn add_live(&mut self, size: u64, rate: Rate) {
-        self.add_held(size, rate.inclusion(size));
-    }
-
-    /// Adds a sampled block of `size` bytes that is held and had probability `inclusion` in (0, 1] to be seen so.
-    pub fn add_held(&mut self, size: u64, inclusion: f64) {
-        self.inuse_space.add_sample(size as f64, inclusion);
-        self.inuse_objects.add_sample(1.0, inclusion);
-    }
-
     /// Adds the moments of a disjoint row.
     pub fn add(&mut self, other: &RowMoments) {
         self.alloc_space.add(&other.alloc_space);
         self.alloc_objects.add(&other.alloc_objects);
         self.inuse_space.add(&other.inuse_space);
         self.inuse_objects.add(&other.inuse_objects);
+        self.alloc_trials.add(&other.alloc_trials);
+        self.inuse_trials.add(&other.inuse_trials);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::estimate::Sample;
+    use crate::sampling::Rate;
 
     #[test]
     fn a_sample_stands_for_its_like() {
@@ -171,8 +159,8 @@ mod tests {
     #[test]
     fn certain_samples_leave_no_variance() {
         let mut row = RowMoments::default();
-        row.add_allocation(0, Rate::ALWAYS);
-        row.add_allocation(7, Rate::ALWAYS);
+        row.add_allocation(&Sample::geometric(0, Rate::ALWAYS));
+        row.add_allocation(&Sample::geometric(7, Rate::ALWAYS));
         let certain = |own| Moments { samples: 2, sum: own, own, ..Moments::default() };
         assert_eq!((row.alloc_space, row.alloc_objects), (certain(7.0), certain(2.0)));
         assert_eq!(row.inuse_space, Moments::default());
@@ -181,7 +169,7 @@ mod tests {
     #[test]
     fn an_impossible_rate_stands_for_itself() {
         let mut row = RowMoments::default();
-        row.add_live(64, Rate::NEVER);
+        row.add_live(&Sample::geometric(64, Rate::NEVER));
         assert_eq!((row.inuse_space.sum, row.inuse_space.variance), (64.0, 0.0));
         let mut moments = Moments::default();
         moments.add_sample(1.0, f64::NAN);

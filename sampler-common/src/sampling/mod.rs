@@ -3,12 +3,18 @@
 mod bits;
 pub mod class;
 pub mod countdown;
+pub mod decide;
+pub mod design;
 pub mod draw;
 pub mod product;
 pub mod rate;
+pub mod strategy;
 
 pub use class::{class, class_bounds, size_bucket, size_bucket_bounds};
 pub use countdown::{Cell, Random, Trial, offset, trial};
+pub use decide::{Decision, decide};
+pub use design::Design;
 pub use draw::draw;
 pub use product::product;
 pub use rate::Rate;
+pub use strategy::Strategy;

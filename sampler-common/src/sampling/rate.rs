@@ -95,6 +95,19 @@ impl Rate {
         }
     }
 
+    /// The rate of a trial that hits with `probability` in (0, 1]: λ = −ln(1 − p), rounded to nearest; 1 and more is
+    /// [`Rate::ALWAYS`]. `None` outside the domain.
+    pub fn from_probability(probability: f64) -> Option<Rate> {
+        if probability >= 1.0 {
+            return Some(Rate::ALWAYS);
+        }
+        if probability.is_nan() || probability <= 0.0 {
+            return None;
+        }
+        let hazard = -(-probability).ln_1p();
+        Some(Rate::from_raw(((hazard * HAZARD_ONE as f64).round() as u64).max(1)))
+    }
+
     /// Half of λ (back-pressure and thinning), never below [`Rate::LOWEST`].
     ///
     /// λ is above ln 2 only next to "always", where half of it would still sample every byte but one

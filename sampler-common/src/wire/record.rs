@@ -40,8 +40,8 @@ pub struct AllocationRecord {
     pub pointer: u64,
     /// Requested bytes.
     pub size: u64,
-    /// λ it was charged with, raw.
-    pub rate: u64,
+    /// Word of the [`crate::sampling::Design`] it was charged with.
+    pub design: u64,
     /// 0-based offset of the sampled byte.
     pub offset: u64,
     /// Address of the probe: in the allocating function.
@@ -58,8 +58,8 @@ pub struct AllocationRecord {
     pub hijacked_ip: u64,
     /// 0 if the sample is not in the live set, else 1 + the admission's halvings.
     pub live: u32,
-    /// Explicit padding, 0.
-    pub pad: u32,
+    /// Sample points that fell into it.
+    pub hits: u32,
 }
 
 /// The end of a sampled block.

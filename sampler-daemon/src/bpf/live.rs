@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 
 const ZERO: (LiveKey, LiveEntry) = (
     LiveKey { pointer: 0, space: Space { slot: 0, generation: 0 } },
-    LiveEntry { sample: 0, size: 0, rate: 0, time_ns: 0, flags: 0 },
+    LiveEntry { sample: 0, size: 0, design: 0, time_ns: 0, flags: 0 },
 );
 
 /// The live set.

@@ -16,7 +16,7 @@ impl LostCells {
 
     /// All cells, counted since the program was loaded.
     pub fn read(&self) -> io::Result<Vec<(LostKey, LostCell)>> {
-        let zero = (LostKey { rate: 0, slot: 0, bucket: 0 }, LostCell::default());
+        let zero = (LostKey { design: 0, slot: 0, bucket: 0 }, LostCell::default());
         sys::entries(self.0.fd().as_fd(), zero)
     }
 

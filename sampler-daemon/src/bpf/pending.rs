@@ -10,14 +10,14 @@ const ZERO: (PendingKey, Pending) = (
     PendingKey { thread: 0, return_slot: 0 },
     Pending {
         size: 0,
-        rate: 0,
+        design: 0,
         offset: 0,
         argument: 0,
         function: 0,
-        old: LiveEntry { sample: 0, size: 0, rate: 0, time_ns: 0, flags: 0 },
+        old: LiveEntry { sample: 0, size: 0, design: 0, time_ns: 0, flags: 0 },
         space: Space { slot: 0, generation: 0 },
         role: 0,
-        pad: 0,
+        hits: 0,
     },
 );
 
@@ -38,7 +38,7 @@ impl PendingCalls {
                 continue;
             }
             if let Some(call) = sys::take::<_, Pending>(self.0.fd().as_fd(), &key)? {
-                sampled += u64::from(call.rate != 0);
+                sampled += u64::from(call.hits != 0);
             }
         }
         Ok(sampled)

@@ -118,7 +118,7 @@ fn allocation(bytes: &[u8]) -> Option<(AllocationRecord, &[u8])> {
         time_ns: u64_at!(bytes, R, time_ns),
         pointer: u64_at!(bytes, R, pointer),
         size: u64_at!(bytes, R, size),
-        rate: u64_at!(bytes, R, rate),
+        design: u64_at!(bytes, R, design),
         offset: u64_at!(bytes, R, offset),
         function: u64_at!(bytes, R, function),
         ip: u64_at!(bytes, R, ip),
@@ -127,7 +127,7 @@ fn allocation(bytes: &[u8]) -> Option<(AllocationRecord, &[u8])> {
         hijacked_slot: u64_at!(bytes, R, hijacked_slot),
         hijacked_ip: u64_at!(bytes, R, hijacked_ip),
         live: u32_at!(bytes, R, live),
-        pad: 0,
+        hits: u32_at!(bytes, R, hits),
     };
     let stack = bytes.get(size_of::<R>()..)?.get(..record.stack_bytes as usize)?;
     Some((record, stack))

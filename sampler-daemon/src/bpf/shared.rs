@@ -2,7 +2,7 @@
 
 use super::sys::SharedMemory;
 use sampler_common::limits::{CLASSES, MAX_PROCESSES};
-use sampler_common::sampling::Rate;
+use sampler_common::sampling::Design;
 use sampler_common::wire::{self, KernelState, ProcessConfig};
 use std::io;
 use std::mem::offset_of;
@@ -29,11 +29,11 @@ impl ProcessSlots {
         slot as usize * size_of::<ProcessConfig>() + field
     }
 
-    /// The rates of all size classes, from the next call on.
-    pub fn set_rates(&self, slot: u32, rates: &[Rate; CLASSES]) {
-        for (class, rate) in rates.iter().enumerate() {
-            let offset = Self::offset(slot, offset_of!(ProcessConfig, rates)) + class * 8;
-            self.0.atomic_u64(offset).store(rate.raw(), SeqCst);
+    /// The designs of all size classes, from the next call on.
+    pub fn set_designs(&self, slot: u32, designs: &[Design; CLASSES]) {
+        for (class, design) in designs.iter().enumerate() {
+            let offset = Self::offset(slot, offset_of!(ProcessConfig, designs)) + class * 8;
+            self.0.atomic_u64(offset).store(design.word(), SeqCst);
         }
     }
 

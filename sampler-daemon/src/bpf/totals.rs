@@ -54,6 +54,8 @@ impl Totals {
         let fresh = || {
             TotalsValue(ProcessTotals {
                 countdown: sampling::draw(fastrand::u64(..)) as i64,
+                // Anywhere below the largest stride, so that CPUs are not in step.
+                position: fastrand::i64(0..1 << 32),
                 bytes: [0; CLASSES],
                 objects: [0; CLASSES],
                 outcomes: [0; KERNEL_OUTCOMES],

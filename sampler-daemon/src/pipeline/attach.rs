@@ -1,15 +1,15 @@
 //! A process gets its slot and its probes.
 
+use super::sampling::first_designs;
 use super::source::Source;
 use super::worker::Worker;
 use crate::bpf::{Link, Points, ProbeEngine};
-use crate::store::ProcessRecord;
+use crate::store::{ProcessRecord, SamplingRecord};
 use crate::target::allocator::{Allocator, Discovery};
 use crate::target::hazard::{self, Hazard};
 use crate::target::process::Process;
-use sampler_common::limits::{CLASSES, MAX_PROCESSES};
+use sampler_common::limits::MAX_PROCESSES;
 use sampler_common::profile::Exact;
-use sampler_common::sampling::Rate;
 use sampler_common::wire::{Cookie, Role};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -81,7 +81,7 @@ impl Worker {
             .insert(self.new_record(&process))
             .ok_or(AttachError::TooMany(pid))?;
         let generation = self.kernel.slots.renew(slot);
-        self.kernel.slots.set_rates(slot, &[self.rate; CLASSES]);
+        self.kernel.slots.set_designs(slot, &first_designs(&self.config.sampling));
         let other = |error: anyhow::Error| AttachError::Other(pid, format!("{error:#}"));
         self.kernel.totals.reset(slot).map_err(other)?;
         self.kernel.add_target(pid, slot).map_err(other)?;
@@ -122,9 +122,10 @@ impl Worker {
             attached: SystemTime::now(),
             exited: None,
             images: 1,
-            interval_bytes: self.config.interval_bytes,
-            rate: self.rate,
-            lowest_rate: self.rate,
+            sampling: SamplingRecord::new(
+                self.config.sampling,
+                first_designs(&self.config.sampling),
+            ),
             final_exact: Exact::default(),
             final_lost: Default::default(),
             allocators: Vec::new(),
@@ -162,18 +163,6 @@ impl Worker {
             source.allocators.push(allocator);
         }
         Ok(())
-    }
-
-    /// Sets the rates of a process; `asked` is an interval that somebody wants, else it is back-pressure.
-    pub(super) fn set_rate(&mut self, slot: u32, rate: Rate, asked: Option<u64>) {
-        let Some(source) = self.ingest.sources.get(&slot) else { return };
-        self.kernel.slots.set_rates(slot, &[rate; CLASSES]);
-        let record = self.ingest.processes.get_mut(source.process);
-        record.rate = rate;
-        record.lowest_rate = record.lowest_rate.min(rate);
-        if let Some(interval_bytes) = asked {
-            record.interval_bytes = interval_bytes;
-        }
     }
 }
 

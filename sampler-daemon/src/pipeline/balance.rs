@@ -1,13 +1,16 @@
 //! Keeps the daemon's picture of the live set true, and the live set within its bound.
 
-use super::ingest::Ingest;
+use super::ingest::{Ingest, halved};
 use super::worker::Worker;
-use crate::store::{LiveSample, StackId};
+use crate::store::{Designs, LiveSample, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::counters::Outcome;
+use sampler_common::estimate::Sample;
 use sampler_common::limits::THIN_AT_PERCENT;
-use sampler_common::sampling::Rate;
-use sampler_common::wire::{HALVINGS_SHIFT, LiveEntry, LiveKey, MAX_HALVINGS, STACK_LOST};
+use sampler_common::sampling::{self, Design};
+use sampler_common::wire::{
+    HALVINGS_SHIFT, HITS_SHIFT, LiveEntry, LiveKey, MAX_HALVINGS, STACK_LOST,
+};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Halvings of the rate in one go: from every byte to every 4 GiB.
@@ -77,37 +80,32 @@ impl Worker {
                 return;
             }
             let slots: Vec<u32> = self.attached.keys().copied().collect();
-            let mut rates = FxHashMap::default();
+            let mut lower = FxHashMap::default();
             for slot in slots {
-                let Some(source) = self.ingest.sources.get(&slot) else { continue };
-                let rate = self.ingest.processes.get(source.process).rate.halved();
-                self.set_rate(slot, rate, None);
-                rates.insert(slot, rate);
+                if let Some(designs) = self.halve(slot) {
+                    lower.insert(slot, designs);
+                }
             }
-            // What was sampled at the old rate meanwhile.
+            // What was sampled at the old rates meanwhile.
             self.drain();
-            if let Err(error) = self.thin_once(&rates) {
+            if let Err(error) = self.thin_once(&lower) {
                 tracing::warn!("thin the live set: {error}");
                 return;
             }
         }
     }
 
-    fn thin_once(&mut self, rates: &FxHashMap<u32, Rate>) -> std::io::Result<()> {
+    fn thin_once(&mut self, lower: &FxHashMap<u32, Designs>) -> std::io::Result<()> {
         for (key, entry) in self.kernel.live.entries()? {
-            let Some(rate) = rates.get(&key.space.slot) else { continue };
+            let Some(designs) = lower.get(&key.space.slot) else { continue };
             if entry.flags & STACK_LOST != 0 {
                 adopt(&mut self.ingest, &key, &entry);
             }
             // A sample whose record is still on its way keeps its probability.
             let Some(live) = self.ingest.live.get_mut(entry.sample) else { continue };
-            let (before, after) = (live.inclusion(), rate.inclusion(live.size));
-            if after >= before {
-                continue;
-            }
-            if fastrand::f64() * before < after {
-                live.rate = *rate;
-                live.halvings = 0;
+            let keep = keep(&live.sample, designs);
+            if fastrand::f64() < keep {
+                live.sample.kept *= keep;
                 continue;
             }
             // Freed meanwhile: its record says so, or reconciling does.
@@ -139,6 +137,16 @@ impl Worker {
     }
 }
 
+/// Probability with which a live sample stays when the designs become `designs`: that of being sampled now over that of being here;
+/// a half where it has no probability of its own.
+fn keep(sample: &Sample, designs: &Designs) -> f64 {
+    let now = Sample { design: designs[sampling::class(sample.size)], kept: 1.0, ..*sample };
+    match (sample.inclusion(), now.inclusion()) {
+        (Some(before), Some(after)) if before > 0.0 => (after / before).min(1.0),
+        _ => 0.5,
+    }
+}
+
 /// Enters a live sample whose record with the stack was lost.
 fn adopt(ingest: &mut Ingest, key: &LiveKey, entry: &LiveEntry) {
     if ingest.live.contains(entry.sample) {
@@ -154,9 +162,11 @@ fn adopt(ingest: &mut Ingest, key: &LiveKey, entry: &LiveEntry) {
             process: source.process,
             space: key.space,
             stack: StackId::LOST,
-            size: entry.size,
-            rate: Rate::from_raw(entry.rate),
-            halvings: ((entry.flags >> HALVINGS_SHIFT) & MAX_HALVINGS) as u32,
+            sample: Sample {
+                hits: (entry.flags >> HITS_SHIFT) as u32,
+                kept: halved(((entry.flags >> HALVINGS_SHIFT) & MAX_HALVINGS) as u32),
+                ..Sample::new(entry.size, Design::from_word(entry.design))
+            },
             time_ns: entry.time_ns,
         },
     );

@@ -9,10 +9,16 @@ use crate::unwind::{
 };
 use rustc_hash::FxHashMap;
 use sampler_common::counters::Outcome;
-use sampler_common::sampling::Rate;
+use sampler_common::estimate::Sample;
+use sampler_common::sampling::Design;
 use sampler_common::wire::{AllocationRecord, FreeRecord, Space};
 use std::sync::Arc;
 use tokio::sync::broadcast;
+
+/// Probability of having been kept at every one of so many halvings.
+pub(super) fn halved(halvings: u32) -> f64 {
+    (-f64::from(halvings)).exp2()
+}
 
 /// The slot that may hold the kernel's trampoline, and what the snapshot has there.
 fn hijacked(record: &AllocationRecord, stack: &[u8]) -> Option<(u64, u64)> {
@@ -101,7 +107,7 @@ impl Ingest {
             self.outcomes.add(Outcome::UnknownProcess, 1);
             return;
         };
-        if record.rate == 0 || record.sample == 0 {
+        if record.hits == 0 || record.sample == 0 {
             self.outcomes.add(Outcome::Malformed, 1);
             self.sources.insert(record.space.slot, source);
             return;
@@ -114,8 +120,12 @@ impl Ingest {
             UnwindEnd::NoMapping => (Outcome::NoMapping, Some(Note::NoUnwindInformation)),
         };
         self.outcomes.add(outcome, 1);
-        let rate = Rate::from_raw(record.rate);
-        self.publish(&source, record, rate, outcome.name());
+        let sample = Sample {
+            hits: record.hits,
+            tail: record.size.checked_sub(record.offset),
+            ..Sample::new(record.size, Design::from_word(record.design))
+        };
+        self.publish(&source, record, &sample, outcome.name());
         let process = source.process;
         let current = record.space.generation == source.generation;
         self.sources.insert(record.space.slot, source);
@@ -126,15 +136,14 @@ impl Ingest {
             self.outcomes.add(Outcome::StackTableFull, 1);
             StackId::TABLE_FULL
         });
-        if !self.rows.add(process, stack, record.size, rate) {
+        if !self.rows.add(process, stack, &sample) {
             self.outcomes.add(Outcome::StackTableFull, 1);
         }
         // A block of an image that is gone is not held.
         if record.live != 0 && current {
-            let (space, size, time_ns) = (record.space, record.size, record.time_ns);
-            let halvings = record.live - 1;
-            let live = LiveSample { process, space, stack, size, rate, halvings, time_ns };
-            self.live.insert(record.sample, live);
+            let (space, time_ns) = (record.space, record.time_ns);
+            let sample = Sample { kept: halved(record.live - 1), ..sample };
+            self.live.insert(record.sample, LiveSample { process, space, stack, sample, time_ns });
         }
     }
 
@@ -222,7 +231,7 @@ impl Ingest {
         &self,
         source: &Source,
         record: &AllocationRecord,
-        rate: Rate,
+        sample: &Sample,
         unwind: &'static str,
     ) {
         if self.samples.receiver_count() == 0 {
@@ -239,7 +248,7 @@ impl Ingest {
             tid: record.tid,
             time_ns: record.time_ns,
             size: record.size,
-            inclusion: rate.inclusion(record.size),
+            inclusion: sample.inclusion().unwrap_or(0.0),
             offset: record.offset,
             frames,
             unwind,

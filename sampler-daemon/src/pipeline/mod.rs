@@ -11,6 +11,7 @@ mod names;
 mod profile;
 mod query;
 mod raw;
+mod sampling;
 mod source;
 mod status;
 mod thread;

@@ -1,11 +1,11 @@
 //! Answers the questions of clients.
 
 use super::command::{Command, ProcessReport};
+use super::sampling::check;
 use super::worker::Worker;
-use crate::store::ProcessId;
+use crate::store::{ProcessId, Sampling};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::RowMoments;
-use sampler_common::sampling::Rate;
 
 impl Worker {
     pub(super) fn answer(&mut self, command: Command) {
@@ -26,8 +26,8 @@ impl Worker {
         pids: &[u32],
         interval_bytes: u64,
     ) -> Result<Vec<(u32, u64)>, String> {
-        let rate = Rate::from_interval(interval_bytes)
-            .ok_or_else(|| format!("interval {interval_bytes}: must be 1 to 4294967296 bytes"))?;
+        let asked = Sampling { interval_bytes, ..self.config.sampling };
+        check(&asked)?;
         let running: FxHashMap<u32, u32> =
             self.attached.iter().map(|(slot, attached)| (attached.process.pid, *slot)).collect();
         let chosen: Vec<u32> =
@@ -36,10 +36,10 @@ impl Worker {
             return Err(format!("pid {unknown}: not being profiled (see: sampler ps)"));
         }
         for pid in &chosen {
-            self.set_rate(running[pid], rate, Some(interval_bytes));
+            self.ask(running[pid], asked);
         }
         if pids.is_empty() {
-            (self.rate, self.config.interval_bytes) = (rate, interval_bytes);
+            self.config.sampling = asked;
         }
         Ok(self.intervals().into_iter().filter(|(pid, _)| chosen.contains(pid)).collect())
     }
@@ -49,10 +49,10 @@ impl Worker {
         self.repair();
         let mut totals: FxHashMap<ProcessId, RowMoments> = FxHashMap::default();
         for (key, moments) in self.ingest.rows.iter() {
-            totals.entry(key.process).or_default().add(&moments);
+            totals.entry(key.process).or_default().add(moments);
         }
         for (_, live) in self.ingest.live.iter() {
-            totals.entry(live.process).or_default().add_held(live.size, live.inclusion());
+            totals.entry(live.process).or_default().add_live(&live.sample);
         }
         let records: Vec<_> =
             self.ingest.processes.iter().map(|(id, record)| (id, record.clone())).collect();

@@ -3,13 +3,12 @@
 use super::command::ProfileRequest;
 use super::worker::Worker;
 use crate::store::stacks::StackFrame;
-use crate::store::{ProcessId, ProcessRecord, StackId};
+use crate::store::{ProcessId, SamplingRecord, StackId};
 use crate::unwind::Module;
 use rustc_hash::FxHashMap;
 use sampler_common::counters::Outcome;
 use sampler_common::estimate::{Moments, RowMoments};
 use sampler_common::profile::{Exact, Kind};
-use sampler_common::sampling::Rate;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -72,13 +71,13 @@ impl Worker {
         let mut rows: FxHashMap<(ProcessId, StackId), RowMoments> = FxHashMap::default();
         for (key, moments) in self.ingest.rows.iter() {
             if chosen.contains(&key.process) {
-                rows.entry((key.process, key.stack)).or_default().add(&moments);
+                rows.entry((key.process, key.stack)).or_default().add(moments);
             }
         }
         for (_, live) in self.ingest.live.iter() {
             if chosen.contains(&live.process) {
                 let row = rows.entry((live.process, live.stack)).or_default();
-                row.add_held(live.size, live.inclusion());
+                row.add_live(&live.sample);
             }
         }
         let mut lost = RowMoments::default();
@@ -96,8 +95,8 @@ impl Worker {
         let mut profile = RawProfile {
             time: SystemTime::now(),
             duration_ns: self.duration_ns(&chosen),
-            interval_bytes: self.interval_of(&chosen, |record| record.rate),
-            largest_interval_bytes: self.interval_of(&chosen, |record| record.lowest_rate),
+            interval_bytes: self.interval_of(&chosen, |of| of.interval_bytes),
+            largest_interval_bytes: self.interval_of(&chosen, |of| of.largest_interval_bytes),
             rows: Vec::new(),
             rows_total: 0,
             frames: Vec::new(),
@@ -205,10 +204,7 @@ impl Worker {
     }
 
     /// The largest interval of the chosen processes.
-    fn interval_of(&self, chosen: &[ProcessId], rate: impl Fn(&ProcessRecord) -> Rate) -> f64 {
-        chosen
-            .iter()
-            .map(|id| rate(self.ingest.processes.get(*id)).interval_bytes())
-            .fold(1.0, f64::max)
+    fn interval_of(&self, chosen: &[ProcessId], of: impl Fn(&SamplingRecord) -> f64) -> f64 {
+        chosen.iter().map(|id| of(&self.ingest.processes.get(*id).sampling)).fold(1.0, f64::max)
     }
 }

@@ -79,8 +79,8 @@ impl Worker {
             .sources
             .values()
             .map(|source| {
-                let rate = self.ingest.processes.get(source.process).rate;
-                (source.pid, units::whole_interval(rate.interval_bytes()))
+                let sampling = &self.ingest.processes.get(source.process).sampling;
+                (source.pid, units::whole_interval(sampling.interval_bytes))
             })
             .collect();
         intervals.sort_unstable();

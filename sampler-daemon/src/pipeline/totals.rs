@@ -5,7 +5,7 @@ use crate::bpf::totals::SlotTotals;
 use crate::store::ProcessId;
 use sampler_common::estimate::RowMoments;
 use sampler_common::profile::Exact;
-use sampler_common::sampling::Rate;
+use sampler_common::sampling::Design;
 use sampler_common::wire::{LostCell, LostKey};
 
 impl Worker {
@@ -77,12 +77,6 @@ impl Worker {
 
 /// The samples of a cell, each taken at the cell's mean size.
 fn add_cell(sum: &mut RowMoments, key: &LostKey, cell: &LostCell) {
-    if cell.samples == 0 {
-        return;
-    }
-    let rate = Rate::from_raw(key.rate);
-    let mean = cell.bytes as f64 / cell.samples as f64;
-    let inclusion = rate.inclusion(mean.round() as u64);
-    sum.alloc_space.add_samples(cell.samples, mean, inclusion);
-    sum.alloc_objects.add_samples(cell.samples, 1.0, inclusion);
+    let design = Design::from_word(key.design);
+    sum.add_lost(design, cell.samples, cell.bytes, cell.hits, cell.tails);
 }

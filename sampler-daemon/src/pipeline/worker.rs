@@ -3,16 +3,17 @@
 use super::attach::Attached;
 use super::command::{Command, Profiler, QUEUE};
 use super::ingest::{Event, Ingest};
+use super::sampling;
 use super::source::SampleEvent;
 use super::thread::WorkerThread;
 use crate::bpf::{Kernel, ProbeEngine, Settings};
+use crate::store::Sampling;
 use crate::target::allocator::Discoverer;
 use crate::target::process::Process;
 use anyhow::Context as _;
 use rustc_hash::FxHashMap;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
-use sampler_common::sampling::Rate;
 use std::os::fd::AsFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, mpsc};
@@ -34,13 +35,12 @@ const STREAM_BACKLOG: usize = 16 * 1024;
 pub struct Config {
     /// The eBPF program's constants.
     pub settings: Settings,
-    /// Mean bytes between samples.
-    pub interval_bytes: u64,
+    /// How allocations are sampled.
+    pub sampling: Sampling,
 }
 
 pub(super) struct Worker {
     pub(super) config: Config,
-    pub(super) rate: Rate,
     pub(super) kernel: Kernel,
     pub(super) ingest: Ingest,
     pub(super) attached: FxHashMap<u32, Attached>,
@@ -63,8 +63,7 @@ pub(super) struct Worker {
 
 /// Loads the program, attaches it to `processes` and starts the worker. On an error nothing is left.
 pub fn start(config: Config, processes: Vec<Process>) -> anyhow::Result<(Profiler, WorkerThread)> {
-    let rate = Rate::from_interval(config.interval_bytes)
-        .with_context(|| format!("interval {} is not within 1 … 2^32", config.interval_bytes))?;
+    sampling::check(&config.sampling).map_err(anyhow::Error::msg)?;
     let (samples, _) = broadcast::channel::<Arc<SampleEvent>>(STREAM_BACKLOG);
     let (sender, commands) = mpsc::sync_channel(QUEUE);
     let wake = Arc::new(
@@ -79,7 +78,6 @@ pub fn start(config: Config, processes: Vec<Process>) -> anyhow::Result<(Profile
     };
     let mut worker = Worker {
         config,
-        rate,
         kernel: Kernel::load(&config.settings)?,
         ingest: Ingest::new(samples),
         attached: FxHashMap::default(),

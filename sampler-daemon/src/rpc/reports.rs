@@ -65,7 +65,7 @@ fn unix_ns(time: SystemTime) -> u64 {
 
 pub(super) fn process(report: &ProcessReport) -> v1::Process {
     let record = &report.record;
-    let unseen = record.lowest_rate.interval_bytes();
+    let unseen = record.sampling.largest_interval_bytes;
     let totals = Quantities::weighted(&report.totals, unseen, Confidence::DEFAULT);
     v1::Process {
         pid: record.pid,
@@ -75,7 +75,7 @@ pub(super) fn process(report: &ProcessReport) -> v1::Process {
         attached_unix_ns: unix_ns(record.attached),
         exited_unix_ns: record.exited.map_or(0, unix_ns),
         images: record.images,
-        interval_bytes: units::whole_interval(record.rate.interval_bytes()),
+        interval_bytes: units::whole_interval(record.sampling.interval_bytes),
         exact: Some(v1::Exact {
             alloc_objects: report.exact.alloc_objects,
             alloc_space: report.exact.alloc_space,

@@ -3,7 +3,7 @@
 
 use super::{ProcessId, StackId};
 use rustc_hash::FxHashMap;
-use sampler_common::sampling::Rate;
+use sampler_common::estimate::Sample;
 use sampler_common::wire::Space;
 
 /// A sampled block that is held.
@@ -15,21 +15,10 @@ pub struct LiveSample {
     pub space: Space,
     /// Where it was allocated.
     pub stack: StackId,
-    /// Requested bytes.
-    pub size: u64,
-    /// λ it was charged with, or the lower one to which the live set was thinned since.
-    pub rate: Rate,
-    /// How often its chance of admission to the live set was halved.
-    pub halvings: u32,
+    /// What was sampled; `kept` is its chance of admission to the live set, and of every thinning since.
+    pub sample: Sample,
     /// `CLOCK_MONOTONIC` at the allocation, nanoseconds.
     pub time_ns: u64,
-}
-
-impl LiveSample {
-    /// Probability that a block like this one is in the live set: π·2^(−halvings).
-    pub fn inclusion(&self) -> f64 {
-        self.rate.inclusion(self.size) * (-f64::from(self.halvings)).exp2()
-    }
 }
 
 /// Live samples by number. Bounded by the kernel's live set, of which it is a picture.

@@ -5,10 +5,12 @@ pub mod live;
 pub mod outcomes;
 pub mod process;
 pub mod rows;
+pub mod sampling;
 pub mod stacks;
 
 pub use live::{LiveSample, LiveSamples};
 pub use outcomes::Outcomes;
 pub use process::{ProcessId, ProcessRecord, Processes};
 pub use rows::{RowKey, Rows};
+pub use sampling::{Designs, Sampling, SamplingRecord};
 pub use stacks::{StackId, Stacks};

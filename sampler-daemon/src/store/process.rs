@@ -1,8 +1,8 @@
 //! Processes that are or were profiled. Kept after their exit, so that their profile is still served.
 
+use super::SamplingRecord;
 use sampler_common::estimate::RowMoments;
 use sampler_common::profile::Exact;
-use sampler_common::sampling::Rate;
 use std::time::SystemTime;
 
 /// Processes remembered at most; a further one is refused.
@@ -27,12 +27,8 @@ pub struct ProcessRecord {
     pub exited: Option<SystemTime>,
     /// Program images seen.
     pub images: u32,
-    /// The sampling interval asked for, bytes.
-    pub interval_bytes: u64,
-    /// The rate in force: lower than asked for after back-pressure.
-    pub rate: Rate,
-    /// The lowest rate that was ever in force: what an unseen allocation may have met.
-    pub lowest_rate: Rate,
+    /// How it is sampled: what was asked for, and what is in force.
+    pub sampling: SamplingRecord,
     /// Exact totals and outcomes left by the kernel's slot at exit.
     pub final_exact: Exact,
     /// Moments of lost samples left at exit.

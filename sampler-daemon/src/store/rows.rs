@@ -2,8 +2,8 @@
 
 use super::{ProcessId, StackId};
 use rustc_hash::FxHashMap;
-use sampler_common::estimate::{Moments, RowMoments};
-use sampler_common::sampling::{self, Rate};
+use sampler_common::estimate::{RowMoments, Sample};
+use sampler_common::sampling;
 
 /// Rows held at most; a sample that would make a further one goes to [`StackId::TABLE_FULL`].
 pub const MAX_ROWS: usize = 512 * 1024;
@@ -19,44 +19,28 @@ pub struct RowKey {
     pub class: u8,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Row {
-    space: Moments,
-    objects: Moments,
-}
-
 /// The rows.
 #[derive(Default)]
 pub struct Rows {
-    rows: FxHashMap<RowKey, Row>,
+    rows: FxHashMap<RowKey, RowMoments>,
 }
 
 impl Rows {
     /// Adds a sampled allocation; false if it had to go to [`StackId::TABLE_FULL`].
-    pub fn add(&mut self, process: ProcessId, stack: StackId, size: u64, rate: Rate) -> bool {
-        let class = sampling::class(size) as u8;
+    pub fn add(&mut self, process: ProcessId, stack: StackId, sample: &Sample) -> bool {
+        let class = sampling::class(sample.size) as u8;
         let mut key = RowKey { process, stack, class };
         let fits = self.rows.len() < MAX_ROWS || self.rows.contains_key(&key);
         if !fits {
             key.stack = StackId::TABLE_FULL;
         }
-        let row = self.rows.entry(key).or_default();
-        let inclusion = rate.inclusion(size);
-        row.space.add_sample(size as f64, inclusion);
-        row.objects.add_sample(1.0, inclusion);
+        self.rows.entry(key).or_default().add_allocation(sample);
         fits
     }
 
     /// All rows, with their allocation moments.
-    pub fn iter(&self) -> impl Iterator<Item = (RowKey, RowMoments)> {
-        self.rows.iter().map(|(key, row)| {
-            let moments = RowMoments {
-                alloc_space: row.space,
-                alloc_objects: row.objects,
-                ..RowMoments::default()
-            };
-            (*key, moments)
-        })
+    pub fn iter(&self) -> impl Iterator<Item = (RowKey, &RowMoments)> {
+        self.rows.iter().map(|(key, moments)| (*key, moments))
     }
 
     /// Rows held.

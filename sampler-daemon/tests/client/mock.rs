@@ -1,6 +1,6 @@
 //! A samplerd that always gives the same answers, on a Unix socket or a TCP port.
 
-use sampler_common::estimate::{Confidence, RowMoments};
+use sampler_common::estimate::{self, Confidence, RowMoments};
 use sampler_common::profile::{
     Exact, Kind, Line, Location, Lost, Mapping, Profile, Quantities, Stack,
 };
@@ -98,8 +98,8 @@ pub(crate) fn profile(kind: Kind, confidence: Confidence, top: usize) -> Profile
     let row = |size, samples, held| {
         let rate = Rate::from_interval(INTERVAL_BYTES).expect("in range");
         let mut row = RowMoments::default();
-        (0..samples).for_each(|_| row.add_allocation(size, rate));
-        (0..held).for_each(|_| row.add_live(size, rate));
+        (0..samples).for_each(|_| row.add_allocation(&estimate::Sample::geometric(size, rate)));
+        (0..held).for_each(|_| row.add_live(&estimate::Sample::geometric(size, rate)));
         row
     };
     let make = |row: &RowMoments| Quantities::weighted(row, INTERVAL_BYTES as f64, confidence);

@@ -3,7 +3,7 @@
 use super::target::{Target, probe};
 use anyhow::{Context, Result, ensure};
 use sampler_common::limits::{CLASSES, DEFAULT_MAX_LIVE};
-use sampler_common::sampling::Rate;
+use sampler_common::sampling::{Design, Rate, Strategy};
 use sampler_common::wire::{Cookie, Role};
 use sampler_daemon::bpf::{Kernel, Link, Points, ProbeEngine, Settings};
 
@@ -62,7 +62,7 @@ impl Ours {
     fn set_interval(&mut self, interval_bytes: u64) -> Result<()> {
         let rate = Rate::from_interval(interval_bytes);
         let rate = rate.with_context(|| format!("interval {interval_bytes}"))?;
-        self.kernel.slots.set_rates(SLOT, &[rate; CLASSES]);
+        self.kernel.slots.set_designs(SLOT, &[Design::new(Strategy::Geometric, rate); CLASSES]);
         Ok(())
     }
 

@@ -1,0 +1,68 @@
+//! Which estimator goes with which strategy.
+
+use crate::sampling::Strategy;
+
+/// How samples become estimates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Estimator {
+    /// Every sample stands for 1/π like it (Horvitz–Thompson).
+    Weighted,
+    /// Failed trials of a geometric countdown.
+    FailedTrials,
+    /// Weighted, then adjusted to the exact totals of each size class.
+    Calibrated,
+}
+
+/// A pair of strategy and estimator that does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("estimator {} does not exist for strategy {} (use {})", .estimator.name(), .strategy.name(), remedy(*.strategy))]
+pub struct NoSuchPair {
+    /// The estimator asked for.
+    pub estimator: Estimator,
+    /// The strategy that samples were taken with.
+    pub strategy: Strategy,
+}
+
+fn remedy(strategy: Strategy) -> &'static str {
+    match strategy {
+        Strategy::Geometric | Strategy::Bernoulli | Strategy::Adaptive => "weighted or calibrated",
+        Strategy::Poisson => "weighted",
+        Strategy::Stride => "none: its points are summed, without an interval",
+    }
+}
+
+impl Estimator {
+    /// Every estimator.
+    pub const ALL: [Estimator; 3] =
+        [Estimator::Weighted, Estimator::FailedTrials, Estimator::Calibrated];
+
+    /// The name on command lines, in the protocol and in json.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Estimator::Weighted => "weighted",
+            Estimator::FailedTrials => "failed-trials",
+            Estimator::Calibrated => "calibrated",
+        }
+    }
+
+    /// The estimator of this name.
+    pub fn from_name(name: &str) -> Option<Estimator> {
+        Estimator::ALL.into_iter().find(|estimator| estimator.name() == name)
+    }
+
+    /// Whether it can be used on samples of `strategy`.
+    ///
+    /// # Errors
+    /// If the pair does not exist: weighted goes with all strategies but stride, failed trials with geometric only (their law is
+    /// that of a geometric countdown), calibrated with those whose samples have one π each: geometric, bernoulli and adaptive.
+    pub fn check(self, strategy: Strategy) -> Result<(), NoSuchPair> {
+        let exists = match self {
+            Estimator::Weighted => strategy != Strategy::Stride,
+            Estimator::FailedTrials => strategy == Strategy::Geometric,
+            Estimator::Calibrated => {
+                matches!(strategy, Strategy::Geometric | Strategy::Bernoulli | Strategy::Adaptive)
+            }
+        };
+        if exists { Ok(()) } else { Err(NoSuchPair { estimator: self, strategy }) }
+    }
+}

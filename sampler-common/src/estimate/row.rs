@@ -1,0 +1,78 @@
+//! Rows in strata: the moments of each process and size class apart.
+//!
+//! Objects of mixed sizes, and totals that are known exactly per size class, need the classes apart; so a row is a sum over
+//! strata, and stays one until the very end. Rows add; intervals are made last.
+
+use super::RowMoments;
+use std::collections::BTreeMap;
+
+/// A process and a size class in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Stratum {
+    /// The process: an index that the maker of the profile has given it, not a pid.
+    pub process: u32,
+    /// The size class, see [`crate::sampling::class()`].
+    pub class: u8,
+}
+
+/// A stack, a function, a process, a total: moments by stratum.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Row {
+    /// Sorted by stratum, each once.
+    strata: Vec<(Stratum, RowMoments)>,
+}
+
+impl Row {
+    /// The moments of a stratum, entered if they are not there.
+    pub fn stratum(&mut self, stratum: Stratum) -> &mut RowMoments {
+        let at = match self.strata.binary_search_by_key(&stratum, |(of, _)| *of) {
+            Ok(at) => at,
+            Err(at) => {
+                self.strata.insert(at, (stratum, RowMoments::default()));
+                at
+            }
+        };
+        &mut self.strata[at].1
+    }
+
+    /// Adds a disjoint row.
+    pub fn add(&mut self, other: &Row) {
+        for (stratum, moments) in &other.strata {
+            self.stratum(*stratum).add(moments);
+        }
+    }
+
+    /// The strata in order, with their moments.
+    pub fn strata(&self) -> impl Iterator<Item = (Stratum, &RowMoments)> {
+        self.strata.iter().map(|(stratum, moments)| (*stratum, moments))
+    }
+
+    /// The moments of all strata together.
+    pub fn total(&self) -> RowMoments {
+        let mut total = RowMoments::default();
+        self.strata.iter().for_each(|(_, moments)| total.add(moments));
+        total
+    }
+}
+
+/// What is known of a stratum besides a row's own samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StratumTotals {
+    /// Moments of every sample in it, over all rows.
+    pub sampled: RowMoments,
+    /// Exact totals: bytes and objects allocated. `None` where they are not known (windows that do not start at a snapshot, say).
+    pub exact: Option<(u64, u64)>,
+    /// Most objects that go unseen per unit of hazard, at any design that was in force ([`crate::sampling::Design::unseen`]).
+    pub unseen_objects: f64,
+    /// Most bytes that go unseen per unit of hazard.
+    pub unseen_bytes: f64,
+}
+
+/// What a row's estimate is made against: everything in its profile.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reference {
+    /// Every stratum with samples or exact totals.
+    pub strata: BTreeMap<Stratum, StratumTotals>,
+    /// Largest mean interval that was in force, bytes.
+    pub interval_bytes: f64,
+}

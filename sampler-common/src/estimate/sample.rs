@@ -1,0 +1,136 @@
+//! A sample as estimates see it: what it stands for, and how uncertain that is.
+//!
+//! # Poisson
+//!
+//! K ~ Poisson(m) sample points fall into a request of s bytes, m = s/R; each stands for R bytes. The estimate K·R has mean s
+//! and variance m·R²; each point is a Poisson event of weight R, so that Σ K·R² estimates the variance without bias.
+//! Source: heapprofd's design document "Sampling for heap profiles".
+//!
+//! Where a sample was afterwards kept with probability κ only (a thinned live set), K·R/κ is unbiased and its variance
+//! R²((m + m²)/κ − m²). Given that it was kept, K²/κ² estimates (m + m²)/κ and K(K − 1)/κ estimates m², both without bias, so
+//!
+//! ```text
+//! v = R²(K²/κ² − K(K − 1)/κ)
+//! ```
+//!
+//! # Stride
+//!
+//! Nothing is random but where the program was when counting began: there is no variance to be had from one run, and it is
+//! infinite here. Sums of it stay infinite, and their interval has no upper end.
+
+use super::moments::{Moments, RowMoments};
+use super::trials::Trials;
+use crate::sampling::{Design, Rate, Strategy};
+
+/// A sampled allocation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// Requested bytes.
+    pub size: u64,
+    /// What it was charged with.
+    pub design: Design,
+    /// Sample points that fell into it (poisson, stride); 1 for the other strategies.
+    pub hits: u32,
+    /// The sampled byte and those behind it, size − offset, where the offset is known.
+    pub tail: Option<u64>,
+    /// Probability in (0, 1] with which the sample, once taken, was kept (admission to a nearly full live set, thinning).
+    pub kept: f64,
+}
+
+impl Sample {
+    /// A sample that nothing happened to.
+    pub fn new(size: u64, design: Design) -> Sample {
+        Sample { size, design, hits: 1, tail: None, kept: 1.0 }
+    }
+
+    /// A sample of a geometric countdown that nothing happened to.
+    pub fn geometric(size: u64, rate: Rate) -> Sample {
+        Sample::new(size, Design::new(Strategy::Geometric, rate))
+    }
+
+    /// Probability that it was sampled and kept; `None` where it has none of its own (stride), or more than one point counts (poisson).
+    pub fn inclusion(&self) -> Option<f64> {
+        let inclusion = self.design.inclusion(self.size)?;
+        let counted = self.design.strategy() == Some(Strategy::Poisson) && inclusion < 1.0;
+        if counted { None } else { Some(inclusion * self.kept) }
+    }
+
+    /// Bytes that one sample point stands for, poisson and stride.
+    fn point(&self) -> f64 {
+        self.design.interval()
+    }
+
+    /// Moments of a quantity of which the allocation has `own`: its bytes, or 1.
+    fn moments(&self, own: f64) -> Moments {
+        let mut moments = Moments::default();
+        if let Some(inclusion) = self.inclusion() {
+            moments.add_sample(own, inclusion);
+            return moments;
+        }
+        let share = own / self.size.max(1) as f64;
+        let (weight, hits, kept) = (self.point() * share, f64::from(self.hits.max(1)), self.kept);
+        let variance = match self.design.strategy() {
+            Some(Strategy::Poisson) => {
+                weight * weight * (hits * hits / (kept * kept) - hits * (hits - 1.0) / kept)
+            }
+            _ => f64::INFINITY,
+        };
+        let sum = hits * weight / kept;
+        moments.add(&Moments {
+            samples: 1,
+            sum,
+            variance: if own > 0.0 { variance } else { 0.0 },
+            largest: weight / kept,
+            largest_inclusion: 0.0,
+            own: own.min(sum),
+        });
+        moments
+    }
+}
+
+impl RowMoments {
+    /// Adds a sampled allocation. A request of 0 bytes was sampled as one byte; it counts 0 bytes and 1 object.
+    pub fn add_allocation(&mut self, sample: &Sample) {
+        self.alloc_space.add(&sample.moments(sample.size as f64));
+        self.alloc_objects.add(&sample.moments(1.0));
+        self.alloc_trials.add(&Trials::of(sample));
+    }
+
+    /// Adds a sampled block that is held.
+    pub fn add_live(&mut self, sample: &Sample) {
+        self.inuse_space.add(&sample.moments(sample.size as f64));
+        self.inuse_objects.add(&sample.moments(1.0));
+        self.inuse_trials.add(&Trials::of(sample));
+    }
+
+    /// Adds `count` sampled allocations, lost on the way, of mean size `bytes`/`count`, with `hits` points altogether and
+    /// `tails` bytes from their hits to their ends.
+    pub fn add_lost(&mut self, design: Design, count: u64, bytes: u64, hits: u64, tails: u64) {
+        if count == 0 {
+            return;
+        }
+        let mean = bytes as f64 / count as f64;
+        let one = Sample { hits: 1, tail: Some(0), ..Sample::new(mean.round() as u64, design) };
+        match one.inclusion() {
+            Some(inclusion) => {
+                self.alloc_space.add_samples(count, mean, inclusion);
+                self.alloc_objects.add_samples(count, 1.0, inclusion);
+            }
+            None => {
+                for (to, own) in [(&mut self.alloc_space, mean), (&mut self.alloc_objects, 1.0)] {
+                    let mut each = one.moments(own);
+                    let points = hits as f64;
+                    each.samples = count;
+                    each.sum *= points;
+                    each.variance *= points;
+                    each.own = (own * count as f64).min(each.sum);
+                    to.add(&each);
+                }
+            }
+        }
+        let mut trials = Trials::of(&one);
+        trials.scale(count as f64);
+        trials.tail += tails as f64;
+        self.alloc_trials.add(&trials);
+    }
+}

@@ -1,0 +1,110 @@
+//! The decision: is this request sampled, and how many sample points fell into it?
+//!
+//! All strategies but stride share one countdown of hazard ([`super::countdown`]); a request is charged by its [`Design`].
+//!
+//! # Poisson
+//!
+//! The distances between the points of a Poisson process are exponential and memoryless, and so is what the countdown has left.
+//! So the first point is where the countdown ends, and from there on distances are drawn until one leads beyond the request: the
+//! number of points is Poisson distributed with the request's hazard as its mean. What was left over of the last distance is not
+//! kept: the next request draws a fresh one, which has the same distribution.
+//!
+//! # Stride
+//!
+//! A position grows by the bytes of every request, and a request that takes it over multiples of n is hit by as many points. The
+//! position only ever grows, so one atomic addition is all there is to share.
+
+use super::countdown::{Cell, Random, Trial, offset, trial};
+use super::design::{Design, POISSON_CERTAIN};
+use super::draw::draw;
+use super::rate::HAZARD_CERTAIN;
+use super::strategy::Strategy;
+
+/// Points counted in a request that is not certain. Its mean is below ln 100: P(more) < 10⁻¹⁵.
+const MAX_POINTS: u32 = 32;
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Not sampled.
+    Miss,
+    /// Sampled.
+    Hit {
+        /// Sample points in it: 1 unless the strategy is poisson or stride.
+        hits: u32,
+        /// 0-based offset of the (first) sampled byte.
+        offset: u64,
+    },
+}
+
+/// Charges a request of `size` bytes. `countdown` and `position` belong to one CPU (or thread); 0 is right as a start for both.
+#[inline(always)]
+pub fn decide<C: Cell, R: Random>(
+    design: Design,
+    size: u64,
+    countdown: &C,
+    position: &C,
+    random: &mut R,
+) -> Decision {
+    let rate = design.rate().raw();
+    if design.is_per_byte() {
+        return match trial(countdown, design.rate().charge(size), random) {
+            Trial::Miss => Decision::Miss,
+            Trial::Hit { rest } => Decision::Hit { hits: 1, offset: offset(rest, rate, size) },
+        };
+    }
+    if design.tag() == Strategy::Stride as u8 {
+        return stride(design.stride_bytes(), size, position);
+    }
+    let hazard = design.charge(size);
+    match trial(countdown, hazard, random) {
+        Trial::Miss => Decision::Miss,
+        Trial::Hit { .. } if design.tag() == Strategy::Bernoulli as u8 => {
+            Decision::Hit { hits: 1, offset: 0 }
+        }
+        Trial::Hit { rest } => {
+            let hits = if hazard == HAZARD_CERTAIN { 1 } else { points(hazard, rest, random) };
+            Decision::Hit { hits, offset: offset(rest, rate, size) }
+        }
+    }
+}
+
+/// Points in a request of `hazard`, the first of which is at `rest`.
+#[inline(always)]
+fn points<R: Random>(hazard: u64, rest: u64, random: &mut R) -> u32 {
+    let mut left = hazard.wrapping_sub(rest);
+    let mut points = 1;
+    // Never true for what `trial` gives; the bound is for the verifier.
+    if left >= POISSON_CERTAIN {
+        return points;
+    }
+    while points < MAX_POINTS {
+        let distance = draw(random.next());
+        if distance > left {
+            break;
+        }
+        left = left.wrapping_sub(distance);
+        points = points.wrapping_add(1);
+    }
+    points
+}
+
+#[inline(always)]
+fn stride<C: Cell>(interval: u64, size: u64, position: &C) -> Decision {
+    let bytes = if size == 0 { 1 } else { size };
+    let before = position.fetch_sub((bytes as i64).wrapping_neg()) as u64;
+    // An interval of 0 would be a panic, which the eBPF verifier does not take.
+    let (Some(done), Some(now)) =
+        (before.checked_div(interval), before.wrapping_add(bytes).checked_div(interval))
+    else {
+        return Decision::Miss;
+    };
+    let hits = now.wrapping_sub(done);
+    if hits == 0 || now < done {
+        return Decision::Miss;
+    }
+    // The next multiple of the interval, as a byte of this request.
+    let to_next = interval.wrapping_sub(before.wrapping_sub(done.wrapping_mul(interval)));
+    let hits = if hits > u32::MAX as u64 { u32::MAX } else { hits as u32 };
+    Decision::Hit { hits, offset: to_next.wrapping_sub(1) }
+}

@@ -1,0 +1,242 @@
+//! Sampling designs: a strategy and its rate in one word.
+//!
+//! In the theory of sampling a design is what gives every unit its chance. Here it is one 64-bit
+//! word for each size class, so that the eBPF program sees both change at once, and so that every
+//! sample can carry the design that it was charged with.
+//!
+//! Plainly, for a request of s bytes (0 counts as 1):
+//!
+//! ```text
+//! geometric, adaptive   hazard λs, λ = −ln(1 − 1/R)     sampled with π = 1 − e^(−λs)
+//! poisson               hazard λs, λ = 1/R              k ~ Poisson(λs) points; certain from λs ≥ ln 100
+//! bernoulli             hazard λ,  λ = −ln(1 − p)       sampled with π = p
+//! stride                s of every R bytes              ⌊(x + s)/R⌋ − ⌊x/R⌋ points, x the bytes before
+//! ```
+//!
+//! Sources: .NET's "Randomized Allocation Sampling" (geometric); heapprofd's "Sampling for heap profiles"
+//! (Poisson, and its cut-off at 99 %); "jemalloc profiling internals" (one trial per allocation, as an alternative);
+//! PyPy's allocation sampling for VMProf (stride).
+
+use super::rate::{HAZARD_CERTAIN, MAX_INTERVAL_BYTES, Rate};
+use super::strategy::Strategy;
+#[cfg(feature = "std")]
+use super::{class_bounds, rate::HAZARD_ONE};
+
+/// Bits of the tag.
+const TAG_SHIFT: u32 = 56;
+/// The rest of the word.
+const VALUE: u64 = (1 << TAG_SHIFT) - 1;
+
+/// From this hazard on the Poisson strategy is certain of a request: ln 100, a chance of 99 % of at least one point.
+pub const POISSON_CERTAIN: u64 = 1_296_240_170_849_606; // ⌈ln 100 · 2⁴⁸⌉
+
+/// The smallest stride, bytes.
+pub const MIN_STRIDE_BYTES: u64 = 64;
+
+/// A strategy and its rate: λ in raw units ([`Rate`]), or the interval in bytes of a stride.
+///
+/// A word of a geometric design is the raw rate itself. 0 samples nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(transparent)]
+pub struct Design(u64);
+
+impl Design {
+    /// Nothing is sampled.
+    pub const NEVER: Design = Design(0);
+
+    /// From a word as the eBPF program holds it.
+    #[inline(always)]
+    pub const fn from_word(word: u64) -> Design {
+        Design(word)
+    }
+
+    /// The word.
+    #[inline(always)]
+    pub const fn word(self) -> u64 {
+        self.0
+    }
+
+    /// λ per byte (geometric, adaptive, poisson) or per request (bernoulli).
+    pub const fn new(strategy: Strategy, rate: Rate) -> Design {
+        Design((strategy as u64) << TAG_SHIFT | rate.raw())
+    }
+
+    /// Every `interval_bytes`-th byte ([`MIN_STRIDE_BYTES`] … 2^32); `None` outside the domain.
+    pub const fn stride(interval_bytes: u64) -> Option<Design> {
+        if interval_bytes < MIN_STRIDE_BYTES || interval_bytes > MAX_INTERVAL_BYTES {
+            return None;
+        }
+        Some(Design((Strategy::Stride as u64) << TAG_SHIFT | interval_bytes))
+    }
+
+    /// The strategy's number.
+    #[inline(always)]
+    pub const fn tag(self) -> u8 {
+        (self.0 >> TAG_SHIFT) as u8
+    }
+
+    /// The strategy; `None` for a word that is no design.
+    pub const fn strategy(self) -> Option<Strategy> {
+        Strategy::from_number(self.tag())
+    }
+
+    /// Whether λ is charged per byte and the request sampled once (geometric, adaptive).
+    #[inline(always)]
+    pub const fn is_per_byte(self) -> bool {
+        (self.0 as i64) >= 0
+    }
+
+    /// λ; of a stride it has no meaning.
+    #[inline(always)]
+    pub const fn rate(self) -> Rate {
+        Rate::from_raw(self.0 & VALUE)
+    }
+
+    /// The bytes from one point of a stride to the next; of another strategy they have no meaning.
+    #[inline(always)]
+    pub const fn stride_bytes(self) -> u64 {
+        self.0 & VALUE
+    }
+
+    /// Hazard of a request of `size` bytes, at most [`HAZARD_CERTAIN`]; 0 for a stride, which has none.
+    #[inline(always)]
+    pub const fn charge(self, size: u64) -> u64 {
+        if self.is_per_byte() {
+            return self.rate().charge(size);
+        }
+        match self.strategy() {
+            Some(Strategy::Poisson) => {
+                let hazard = self.rate().charge(size);
+                if hazard >= POISSON_CERTAIN { HAZARD_CERTAIN } else { hazard }
+            }
+            Some(Strategy::Bernoulli) => self.rate().charge(1),
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(feature = "std")]
+impl Design {
+    /// The design whose expected number of samples is that of one sample per `interval_bytes` bytes, the same for every size
+    /// class; `None` outside the strategy's domain (1 … 2^32 bytes, a stride from 64 bytes on).
+    ///
+    /// A Bernoulli trial needs the mean size as well: `mean_bytes` (at least 1) makes p = mean size/R, at most 1. Adaptive starts as
+    /// geometric.
+    pub fn from_interval(
+        strategy: Strategy,
+        interval_bytes: u64,
+        mean_bytes: f64,
+    ) -> Option<Design> {
+        if interval_bytes == 0 || interval_bytes > MAX_INTERVAL_BYTES {
+            return None;
+        }
+        match strategy {
+            Strategy::Geometric | Strategy::Adaptive => {
+                Some(Design::new(strategy, Rate::from_interval(interval_bytes)?))
+            }
+            Strategy::Poisson => {
+                let raw = (HAZARD_ONE as f64 / interval_bytes as f64).round() as u64;
+                Some(Design::new(strategy, Rate::from_raw(raw)))
+            }
+            Strategy::Bernoulli => {
+                let probability = mean_bytes.max(1.0) / interval_bytes as f64;
+                Some(Design::new(strategy, Rate::from_probability(probability)?))
+            }
+            Strategy::Stride => Design::stride(interval_bytes),
+        }
+    }
+
+    /// Probability that a request of `size` bytes is sampled, made from what is really charged; `None` for a stride, where it
+    /// depends on all requests before.
+    pub fn inclusion(self, size: u64) -> Option<f64> {
+        match self.strategy()? {
+            Strategy::Stride => None,
+            _ => Some(match self.charge(size) {
+                HAZARD_CERTAIN => 1.0,
+                hazard => -(-(hazard as f64) / HAZARD_ONE as f64).exp_m1(),
+            }),
+        }
+    }
+
+    /// How much of size class `class` goes unseen: the most objects and bytes of it per unit of hazard. So many of them times
+    /// ln(1/α) leave no sample with probability α. 0 where every request of the class is certain, infinite where none
+    /// is sampled (and for a stride, which may pass by anything).
+    pub fn unseen(self, class: usize) -> (f64, f64) {
+        let (smallest, largest) = class_bounds(class);
+        let per_hazard = |size: u64| match self.charge(size) {
+            HAZARD_CERTAIN => 0.0,
+            0 => f64::INFINITY,
+            hazard => HAZARD_ONE as f64 / hazard as f64,
+        };
+        // Bytes per hazard are the same for all sizes, or grow with the size.
+        let bytes = [smallest, largest.min(1 << 48)].map(|size| size as f64 * per_hazard(size));
+        (per_hazard(smallest), bytes[0].max(bytes[1]))
+    }
+
+    /// Half the rate, for back-pressure; of a stride twice the interval. Bounded by the strategy's domain.
+    pub fn halved(self) -> Design {
+        match self.strategy() {
+            Some(Strategy::Stride) => {
+                Design::stride((self.stride_bytes() * 2).min(MAX_INTERVAL_BYTES)).unwrap_or(self)
+            }
+            Some(strategy) => Design::new(strategy, self.rate().halved()),
+            None => self,
+        }
+    }
+
+    /// Mean bytes from one sample point to the next: 1/p of a byte (geometric, adaptive), 1/λ (poisson), the stride. For
+    /// bernoulli: mean *requests* from one sample to the next. Infinite where nothing is sampled.
+    pub fn interval(self) -> f64 {
+        match self.strategy() {
+            Some(Strategy::Stride) => self.stride_bytes() as f64,
+            Some(Strategy::Poisson) => HAZARD_ONE as f64 / self.rate().raw() as f64,
+            _ => self.rate().interval_bytes(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_carry_strategy_and_rate() {
+        for strategy in Strategy::ALL {
+            let design = Design::from_interval(strategy, 4096, 64.0).unwrap();
+            assert_eq!(design.strategy(), Some(strategy));
+            assert_eq!(Strategy::from_number(strategy as u8), Some(strategy));
+            assert_eq!(Strategy::from_name(strategy.name()), Some(strategy));
+            assert_eq!(Design::from_word(design.word()), design);
+            let interval = if strategy == Strategy::Bernoulli { 64.0 } else { 4096.0 };
+            assert!((design.interval() / interval - 1.0).abs() < 1e-9, "{strategy:?}");
+        }
+        let rate = Rate::from_interval(4096).unwrap();
+        assert_eq!(Design::new(Strategy::Geometric, rate).word(), rate.raw());
+    }
+
+    #[test]
+    fn domains() {
+        assert_eq!(Design::stride(63), None);
+        assert_eq!(Design::stride((1 << 32) + 1), None);
+        for strategy in Strategy::ALL {
+            assert_eq!(Design::from_interval(strategy, 0, 1.0), None);
+            assert_eq!(Design::from_interval(strategy, (1 << 32) + 1, 1.0), None);
+        }
+        assert_eq!(Design::from_word(0x7f << TAG_SHIFT).strategy(), None);
+    }
+
+    #[test]
+    fn chances() {
+        let design = |strategy| Design::from_interval(strategy, 1000, 50.0).unwrap();
+        let bernoulli = design(Strategy::Bernoulli);
+        assert!((bernoulli.inclusion(1).unwrap() - 0.05).abs() < 1e-12);
+        assert_eq!(bernoulli.inclusion(1), bernoulli.inclusion(1 << 40));
+        assert_eq!(design(Strategy::Stride).inclusion(5), None);
+        // The cut-off at 99 %: 1 − e^(−4.605) is just below, 1 − e^(−4.606) above.
+        let poisson = design(Strategy::Poisson);
+        assert!((poisson.inclusion(4605).unwrap() - 0.99).abs() < 1e-5);
+        assert!(poisson.inclusion(4605).unwrap() < 0.99);
+        assert_eq!(poisson.inclusion(4606), Some(1.0));
+        assert_eq!(POISSON_CERTAIN, (100f64.ln() * HAZARD_ONE as f64).ceil() as u64);
+    }
+}
