@@ -1,11 +1,12 @@
 //! Laws of moments and intervals that hold for every input.
 
-use proptest::prelude::*;
+use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
+use proptest::strategy::Strategy as Generator;
 use sampler_common::estimate::{Confidence, Method, Moments, RowMoments, Sample, weighted};
-use sampler_common::sampling::Rate;
+use sampler_common::sampling::{Design, Rate, Strategy};
 
 /// Samples as the kernel may deliver them: any size, any raw rate.
-fn samples() -> impl Strategy<Value = Vec<(u64, Rate)>> {
+fn samples() -> impl Generator<Value = Vec<(u64, Rate)>> {
     let size = (0u32..64, any::<u64>()).prop_map(|(shift, size)| size >> shift);
     let rate =
         (0u32..64, any::<u64>()).prop_map(|(shift, raw)| Rate::from_raw((raw >> shift).max(1)));
@@ -32,7 +33,7 @@ fn close(a: &Moments, b: &Moments) -> bool {
         && a.largest_inclusion == b.largest_inclusion
 }
 
-fn confidence() -> impl Strategy<Value = Confidence> {
+fn confidence() -> impl Generator<Value = Confidence> {
     prop_oneof![
         (0.01f64..0.999).prop_map(|level| Confidence::new(level).expect("between 0 and 1")),
         (3i32..15).prop_map(|digits| Confidence::new(1.0 - 10f64.powi(-digits)).expect("between 0 and 1")),
@@ -66,6 +67,7 @@ proptest! {
         for moments in [&row.alloc_space, &row.alloc_objects] {
             let estimate = weighted(moments, interval, confidence);
             prop_assert!(estimate.low.is_finite() && estimate.high.is_finite(), "{estimate:?}");
+            prop_assert_eq!(estimate.method, Method::Weighted);
             prop_assert!(0.0 <= estimate.low && estimate.low <= estimate.value, "{estimate:?}");
             prop_assert!(estimate.value <= estimate.high, "{estimate:?}");
             prop_assert!(estimate.low >= moments.own.min(moments.sum), "{estimate:?}");
@@ -76,12 +78,14 @@ proptest! {
 
     #[test]
     fn any_numbers_give_finite_intervals(
-        samples: u64, sum in 0.0f64..1e300, variance: f64, largest: f64, inclusion: f64, own: f64,
+        samples in 1u64.., sum in 0.0f64..1e300, variance in prop_oneof![any::<f64>(), proptest::strategy::Just(f64::INFINITY)], largest: f64, inclusion: f64, own: f64,
         interval: f64, confidence in confidence(),
     ) {
         let moments = Moments { samples, sum, variance, largest, largest_inclusion: inclusion, own };
         let estimate = weighted(&moments, interval, confidence);
-        prop_assert!(estimate.low.is_finite() && estimate.high.is_finite(), "{estimate:?}");
+        prop_assert!(estimate.low.is_finite(), "{estimate:?}");
+        // Infinite only where the variance is.
+        prop_assert_eq!(estimate.high == f64::INFINITY, variance == f64::INFINITY && sum > 0.0);
         prop_assert!(estimate.low <= estimate.value && estimate.value <= estimate.high);
     }
 
@@ -128,4 +132,47 @@ fn one_sample_is_a_poisson_count_of_one() {
     let estimate = weighted(&moments, 1e9, Confidence::DEFAULT);
     assert!((estimate.low / 1e9 - 0.025318).abs() < 1e-5, "{estimate:?}");
     assert!((estimate.high / 1e9 - 5.571643).abs() < 1e-5, "{estimate:?}");
+}
+
+/// Points of a stride: what they own, and no upper end. Sums with others stay so.
+#[test]
+fn a_stride_has_no_upper_end() {
+    let design = Design::stride(4096).expect("in the domain");
+    let mut row = RowMoments::default();
+    row.add_allocation(&Sample { hits: 3, ..Sample::new(10_000, design) });
+    row.add_allocation(&Sample::new(100, design));
+    row.add_allocation(&Sample::geometric(64, Rate::ALWAYS));
+    let of = |moments| weighted(moments, 4096.0, Confidence::DEFAULT);
+    let (space, objects) = (of(&row.alloc_space), of(&row.alloc_objects));
+    assert_eq!((space.low, space.value), (10_000.0 + 100.0 + 64.0, 4.0 * 4096.0 + 64.0));
+    assert_eq!((space.high, space.method), (f64::INFINITY, Method::Stride));
+    assert_eq!((objects.low, objects.high), (3.0, f64::INFINITY));
+    // Nothing else is infinite: not one sample of the smallest rate, not the largest request.
+    let mut row = RowMoments::default();
+    row.add_allocation(&Sample::geometric(u64::MAX, Rate::from_raw(1)));
+    row.add_allocation(&Sample::geometric(1, Rate::from_raw(1)));
+    let space = of(&row.alloc_space);
+    assert!(space.high.is_finite() && space.method == Method::Weighted, "{space:?}");
+}
+
+/// Points of the Poisson strategy are a Poisson count: Garwood's interval times the interval, beside what is certain.
+#[test]
+fn poisson_points_are_a_poisson_count() {
+    let interval = 4096.0;
+    let design = Design::from_interval(Strategy::Poisson, 4096, 1.0).expect("in the domain");
+    let certain = 10_000 * 4096;
+    let mut row = RowMoments::default();
+    row.add_allocation(&Sample { hits: 4, ..Sample::new(4096, design) });
+    row.add_allocation(&Sample { hits: 6, ..Sample::new(100, design) });
+    for with_certain in [0.0, certain as f64] {
+        if with_certain > 0.0 {
+            row.add_allocation(&Sample::new(certain, design));
+        }
+        let space = weighted(&row.alloc_space, interval, Confidence::DEFAULT);
+        // Garwood's limits of 10 events, 4.7954 and 18.3904.
+        let of = [space.low, space.value, space.high].map(|at| (at - with_certain) / interval);
+        for (got, expected) in of.into_iter().zip([4.79539, 10.0, 18.39036]) {
+            assert!((got / expected - 1.0).abs() < 1e-5, "{space:?}");
+        }
+    }
 }

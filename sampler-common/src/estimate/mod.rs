@@ -12,6 +12,7 @@ mod gamma;
 pub mod moments;
 pub mod of_row;
 pub mod plan;
+mod room;
 pub mod row;
 pub mod sample;
 pub mod trials;
@@ -38,9 +39,13 @@ pub enum Method {
     Weighted,
     /// Failed trials of a geometric countdown with a negative binomial interval.
     FailedTrials,
+    /// Horvitz–Thompson sum adjusted to exact totals, with a gamma interval of its residual variance.
+    Calibrated,
+    /// Points of a stride, summed. There is no upper end: nothing random bounds what was passed by.
+    Stride,
 }
 
-/// A number with its interval. `low ≤ value ≤ high`, all finite and ≥ 0.
+/// A number with its interval. 0 ≤ `low` ≤ `value` ≤ `high`, all finite but the `high` of [`Method::Stride`], which is +∞.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The unbiased estimate.

@@ -1,5 +1,7 @@
 //! The sampling core: one implementation for the kernel, the daemon and the tests.
 
+#[cfg(feature = "std")]
+pub mod adaptive;
 mod bits;
 pub mod class;
 pub mod countdown;
@@ -10,6 +12,8 @@ pub mod product;
 pub mod rate;
 pub mod strategy;
 
+#[cfg(feature = "std")]
+pub use adaptive::{ClassUse, adapt};
 pub use class::{class, class_bounds, size_bucket, size_bucket_bounds};
 pub use countdown::{Cell, Random, Trial, offset, trial};
 pub use decide::{Decision, decide};

@@ -1,0 +1,176 @@
+//! Room for what was not seen: size classes of which a row has no sample.
+//!
+//! Plainly: without a sample of it a class may still have passed unseen, up to what its rate lets pass. All classes
+//! share one budget of luck: that N₁ objects of one class *and* N₂ of another leave no sample is as unlikely as the
+//! hazards of both together, so the budget goes to the classes that hide most for it.
+//!
+//! # Derivation
+//!
+//! Of a class that hides u objects (or bytes) per unit of hazard, x go unseen with probability e^(−x/u). Over classes with x_i ≤ m_i
+//! (the class's exact total less what others own), the most that goes unseen with probability e^(−h) or more is a
+//! fractional knapsack: fill the classes in order of u until the budget h is spent,
+//!
+//! ```text
+//! K(h) = max Σx_i   subject to   Σ x_i/u_i ≤ h,  x_i ≤ m_i
+//! ```
+//!
+//! concave and piecewise linear. Where a row has no sample at all its upper end is K(ln(2/α)). Where it has some, Fay and Feuer's
+//! interval (see [`super::weighted`]) adds one more event of the largest weight, w_m: a variable w_m·E, E exponential with mean 1,
+//! of mean w_m and variance w_m². With caps that event is K(E), whose moments are sums over the pieces:
+//!
+//! ```text
+//! E[K] = ∫ K′(e)·e^(−e) de       E[K²] = 2 ∫ K(e)·K′(e)·e^(−e) de
+//! ```
+
+/// What a class hides.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Piece {
+    /// u: most that goes unseen per unit of hazard; may be infinite.
+    per_hazard: f64,
+    /// m: most that there is; may be infinite.
+    most: f64,
+}
+
+/// Classes that may hide something.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Room {
+    /// By falling `per_hazard`.
+    pieces: Vec<Piece>,
+}
+
+/// Mean and variance of what is added to a row for one more event.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Slot {
+    pub(super) mean: f64,
+    pub(super) variance: f64,
+}
+
+impl Room {
+    /// One that hides `per_hazard` per unit of hazard, without an end.
+    pub(super) fn of(per_hazard: f64) -> Room {
+        let mut room = Room::default();
+        room.add(per_hazard, f64::INFINITY);
+        room
+    }
+
+    /// Adds a class. Numbers that are none hide nothing.
+    pub(super) fn add(&mut self, per_hazard: f64, most: f64) {
+        if per_hazard > 0.0 && most > 0.0 {
+            let at = self.pieces.partition_point(|piece| piece.per_hazard >= per_hazard);
+            self.pieces.insert(at, Piece { per_hazard, most });
+        }
+    }
+
+    /// K(`budget`).
+    pub(super) fn at(&self, budget: f64) -> f64 {
+        let (mut left, mut hidden) = (budget, 0.0);
+        for piece in &self.pieces {
+            let need = piece.most / piece.per_hazard; // NaN if both are infinite
+            if need <= left {
+                hidden += piece.most;
+                left -= need;
+            } else {
+                return hidden + piece.per_hazard * left;
+            }
+        }
+        hidden
+    }
+
+    /// K(E) where, once everything that hides more than `excess` is hidden, one more event like the largest seen follows: of
+    /// weight w = `excess`/(1 − `inclusion`), mean w(1 − π) and variance w²(1 − π).
+    pub(super) fn slot(&self, excess: f64, inclusion: f64) -> Slot {
+        // `reached` is e^(−e) at the beginning of a piece, `hidden` is K(e).
+        let (mut reached, mut hidden) = (1.0, 0.0);
+        let (mut mean, mut square) = (0.0, 0.0);
+        for piece in self.pieces.iter().take_while(|piece| piece.per_hazard > excess) {
+            let (slope, most) = (piece.per_hazard, piece.most);
+            if slope == f64::INFINITY {
+                // Hidden for nothing.
+                mean += most;
+                square += most * (2.0 * hidden + most);
+                hidden += most;
+                continue;
+            }
+            let length = most / slope;
+            let end = reached * (-length).exp();
+            let inside = if end > 0.0 { end * (1.0 + length) } else { 0.0 };
+            mean += slope * (reached - end);
+            square += 2.0 * slope * (hidden * (reached - end) + slope * (reached - inside));
+            hidden += most;
+            reached = end;
+            if reached == 0.0 {
+                break;
+            }
+        }
+        let mut variance = 0.0;
+        if excess > 0.0 && inclusion < 1.0 && reached > 0.0 {
+            mean += excess * reached;
+            square += 2.0 * excess * reached * (hidden + excess);
+            variance = reached * excess * (excess / (1.0 - inclusion) - excess);
+        }
+        Slot { mean, variance: variance + (square - mean * mean).max(0.0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn room(pieces: &[(f64, f64)]) -> Room {
+        let mut room = Room::default();
+        pieces.iter().for_each(|(per_hazard, most)| room.add(*per_hazard, *most));
+        room
+    }
+
+    #[test]
+    fn the_heaviest_class_is_filled_first() {
+        let room = room(&[(10.0, 1e9), (1000.0, 2000.0), (100.0, f64::INFINITY)]);
+        assert_eq!([0.0, 1.0, 2.0, 3.0].map(|h| room.at(h)), [0.0, 1000.0, 2000.0, 2100.0]);
+        assert_eq!(Room::default().at(3.0), 0.0);
+        assert_eq!(Room::of(7.0).at(3.0), 21.0);
+    }
+
+    #[test]
+    fn what_is_never_sampled_costs_no_luck() {
+        let capped = room(&[(f64::INFINITY, 50.0), (2.0, f64::INFINITY)]);
+        assert_eq!(capped.at(3.0), 56.0);
+        assert_eq!(Room::of(f64::INFINITY).at(1.0), f64::INFINITY);
+        let slot = capped.slot(0.0, 1.0);
+        assert!((slot.mean - 52.0).abs() < 1e-9 && (slot.variance - 4.0).abs() < 1e-9, "{slot:?}");
+    }
+
+    #[test]
+    fn without_classes_the_slot_is_one_more_of_the_largest() {
+        // w = 10, π = ¼: w(1−π) and w²(1−π).
+        let slot = Room::default().slot(7.5, 0.25);
+        assert!((slot.mean - 7.5).abs() < 1e-12 && (slot.variance - 75.0).abs() < 1e-9, "{slot:?}");
+        assert_eq!(room(&[(7.0, 100.0)]).slot(7.5, 0.25), slot);
+        let nothing = Room::default().slot(0.0, 1.0);
+        assert_eq!(nothing, Slot { mean: 0.0, variance: 0.0 });
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// The closed form against the integral.
+        #[test]
+        fn moments_are_those_of_the_knapsack(
+            pieces in proptest::collection::vec((0.1f64..100.0, 0.1f64..300.0), 0..6), last in 0.001f64..0.1,
+        ) {
+            let room = room(&pieces);
+            let mut with_last = room.clone();
+            with_last.add(last, f64::INFINITY);
+            let slot = room.slot(last, 0.0);
+            let (steps, mut mean, mut square) = (100_000, 0.0, 0.0);
+            for step in 0..steps {
+                let hidden = with_last.at(-((f64::from(step) + 0.5) / f64::from(steps)).ln());
+                mean += hidden / f64::from(steps);
+                square += hidden * hidden / f64::from(steps);
+            }
+            prop_assert!((slot.mean / mean - 1.0).abs() < 1e-3, "{slot:?} {mean}");
+            let variance = square - mean * mean;
+            prop_assert!((slot.variance / variance - 1.0).abs() < 1e-2, "{slot:?} {variance}");
+        }
+    }
+}
