@@ -1,6 +1,5 @@
 //! What the decision does under every strategy, through the code that the kernel runs.
 
-#[allow(dead_code, reason = "each test binary uses its own part")]
 mod common;
 
 use common::SplitMix;

@@ -17,6 +17,8 @@ pub struct Sums {
     pub of_bytes: Spread,
     /// Moments of the estimate of objects.
     pub of_objects: Spread,
+    /// Moments of the failed-trials estimate of bytes (no variance of the reported variance).
+    pub of_trials: Spread,
 }
 
 /// How an unbiased estimate of a known total spreads.
@@ -86,6 +88,7 @@ impl Sums {
         self.expected += other.expected;
         self.of_bytes.add(&other.of_bytes);
         self.of_objects.add(&other.of_objects);
+        self.of_trials.add(&other.of_trials);
     }
 }
 
@@ -120,5 +123,6 @@ fn sums(value: &Value) -> Result<Sums> {
         expected: number("expected")?,
         of_bytes: spread("bytes")?,
         of_objects: spread("objects")?,
+        of_trials: spread("trials")?,
     })
 }

@@ -20,16 +20,22 @@
 /* One block must not be proven unused. */
 static inline void keep(void *p) { __asm__ volatile("" : : "r"(p) : "memory"); }
 
-/* Sums over a set of allocations; pi is the probability that interval R samples the allocation.
+/* Sums over a set of allocations; pi is the probability that the allocation is sampled.
  * With I ~ Bernoulli(pi) and the estimate s*I/pi:
  *   variance            s^2 (1-pi)/pi
  *   fourth cumulant     s^4 (1-pi)(1 - 6 pi (1-pi))/pi^3
- *   variance of the reported variance I w^2 (1-pi), w = s/pi:   s^4 (1-pi)^3/pi^3 */
+ *   variance of the reported variance I w^2 (1-pi), w = s/pi:   s^4 (1-pi)^3/pi^3
+ * With K ~ Poisson(m), m = s/R, the estimate K*R and the reported variance K*R^2 (from a chance of 99 % on nothing
+ * is left to chance):
+ *   variance s^2/m,  fourth cumulant s^4/m^3,  variance of the reported variance s^4/m^3
+ * Failed trials of a geometric countdown: each of the first trials of an allocation is made until one hits, so
+ *   variance            q (1 - q^s)/p^2, p = 1/R; its fourth cumulant is near that of as many exponentials, 6 R^4 pi */
 struct sums {
     uint64_t objects, bytes;
     double expected;
     double variance_bytes, cumulant_bytes, wobble_bytes;
     double variance_objects, cumulant_objects, wobble_objects;
+    double variance_trials, cumulant_trials;
 };
 
 struct row {
@@ -38,18 +44,41 @@ struct row {
 };
 
 static double log_miss; /* ln(1 - 1/R); -inf where R = 1 */
+static double interval;
+static enum { GEOMETRIC, POISSON, BERNOULLI } strategy;
 
-static inline void sampling_interval(double bytes) { log_miss = log1p(-1.0 / bytes); }
+static inline void sampling_interval(double bytes) {
+    log_miss = log1p(-1.0 / bytes);
+    interval = bytes;
+}
+
+/* `poisson`, or `bernoulli` with one in as many calls as the interval says. */
+static inline void sampling_strategy(const char *name) {
+    strategy = strcmp(name, "poisson") == 0 ? POISSON : strcmp(name, "bernoulli") == 0 ? BERNOULLI : GEOMETRIC;
+}
 
 static inline void add(struct sums *sums, size_t size) {
     sums->objects += 1;
     sums->bytes += size;
-    double exponent = (double)(size ? size : 1) * log_miss;
-    double q = exp(exponent), pi = -expm1(exponent), s = (double)size;
+    double bytes = (double)(size ? size : 1), s = (double)size;
+    double exponent = strategy == BERNOULLI ? log_miss : strategy == POISSON ? -bytes / interval : bytes * log_miss;
+    double q = exp(exponent), pi = -expm1(exponent);
     double variance = q / pi;
     double cumulant = q * (1 - 6 * pi * q) / (pi * pi * pi);
     double wobble = variance * variance * variance;
+    if (strategy == POISSON) {
+        double m = bytes / interval;
+        if (m >= log(100.0)) {
+            pi = 1;
+            variance = cumulant = wobble = 0;
+        } else {
+            variance = 1 / m;
+            cumulant = wobble = 1 / (m * m * m);
+        }
+    }
     sums->expected += pi;
+    sums->variance_trials += (1 - 1 / interval) * pi * interval * interval;
+    sums->cumulant_trials += 6 * pi * interval * interval * interval * interval;
     sums->variance_bytes += s * s * variance;
     sums->cumulant_bytes += s * s * s * s * cumulant;
     sums->wobble_bytes += s * s * s * s * wobble;
@@ -68,6 +97,8 @@ static inline void add_sums(struct sums *to, const struct sums *from) {
     to->variance_objects += from->variance_objects;
     to->cumulant_objects += from->cumulant_objects;
     to->wobble_objects += from->wobble_objects;
+    to->variance_trials += from->variance_trials;
+    to->cumulant_trials += from->cumulant_trials;
 }
 
 static char line[1 << 16];
@@ -111,10 +142,11 @@ static inline void await_go(void) {
 static inline void say_sums(const char *name, const struct sums *s) {
     say("\"%s\":{\"objects\":%llu,\"bytes\":%llu,\"expected\":%.17g,"
         "\"variance_bytes\":%.17g,\"cumulant_bytes\":%.17g,\"wobble_bytes\":%.17g,"
-        "\"variance_objects\":%.17g,\"cumulant_objects\":%.17g,\"wobble_objects\":%.17g}",
+        "\"variance_objects\":%.17g,\"cumulant_objects\":%.17g,\"wobble_objects\":%.17g,"
+        "\"variance_trials\":%.17g,\"cumulant_trials\":%.17g,\"wobble_trials\":0}",
         name, (unsigned long long)s->objects, (unsigned long long)s->bytes, s->expected,
         s->variance_bytes, s->cumulant_bytes, s->wobble_bytes, s->variance_objects,
-        s->cumulant_objects, s->wobble_objects);
+        s->cumulant_objects, s->wobble_objects, s->variance_trials, s->cumulant_trials);
 }
 
 static inline void say_truth(const struct row *rows, size_t count) {

@@ -1,6 +1,6 @@
 /* Counts its own allocations per function.
  *
- * truth SEED SCALE INTERVAL_BYTES: about 600,000 allocations at scale 1, sizes 0 B to 2 MiB with a
+ * truth SEED SCALE INTERVAL_BYTES [poisson | bernoulli (the interval is in calls)]: about 600,000 allocations at scale 1, sizes 0 B to 2 MiB with a
  * heavy tail; some blocks are kept, some freed at once, some later, some by another thread.
  * Threads, buffers and tables exist before the mark; no allocation happens outside the counts.
  */
@@ -182,10 +182,11 @@ static void *worker(void *argument) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 4) return 2;
+    if (argc != 4 && argc != 5) return 2;
     uint64_t seed = strtoull(argv[1], NULL, 10);
     scale = strtol(argv[2], NULL, 10);
     sampling_interval(strtod(argv[3], NULL));
+    if (argc == 5) sampling_strategy(argv[4]);
     pthread_barrier_init(&start, NULL, WORKERS + 1);
     pthread_barrier_init(&done, NULL, WORKERS + 1);
     for (int i = 0; i <= WORKERS; i++) {

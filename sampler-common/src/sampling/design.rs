@@ -136,7 +136,9 @@ impl Design {
             }
             Strategy::Poisson => {
                 let raw = (HAZARD_ONE as f64 / interval_bytes as f64).round() as u64;
-                Some(Design::new(strategy, Rate::from_raw(raw)))
+                // Interval 1 is "always" under every strategy.
+                let rate = if interval_bytes == 1 { Rate::ALWAYS } else { Rate::from_raw(raw) };
+                Some(Design::new(strategy, rate))
             }
             Strategy::Bernoulli => {
                 let probability = mean_bytes.max(1.0) / interval_bytes as f64;
@@ -173,23 +175,14 @@ impl Design {
         (per_hazard(smallest), bytes[0].max(bytes[1]))
     }
 
-    /// Half the rate, for back-pressure; of a stride twice the interval. Bounded by the strategy's domain.
-    pub fn halved(self) -> Design {
-        match self.strategy() {
-            Some(Strategy::Stride) => {
-                Design::stride((self.stride_bytes() * 2).min(MAX_INTERVAL_BYTES)).unwrap_or(self)
-            }
-            Some(strategy) => Design::new(strategy, self.rate().halved()),
-            None => self,
-        }
-    }
-
     /// Mean bytes from one sample point to the next: 1/p of a byte (geometric, adaptive), 1/λ (poisson), the stride. For
     /// bernoulli: mean *requests* from one sample to the next. Infinite where nothing is sampled.
     pub fn interval(self) -> f64 {
         match self.strategy() {
             Some(Strategy::Stride) => self.stride_bytes() as f64,
-            Some(Strategy::Poisson) => HAZARD_ONE as f64 / self.rate().raw() as f64,
+            Some(Strategy::Poisson) if self.rate() != Rate::ALWAYS => {
+                HAZARD_ONE as f64 / self.rate().raw() as f64
+            }
             _ => self.rate().interval_bytes(),
         }
     }

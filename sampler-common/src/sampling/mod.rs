@@ -11,6 +11,8 @@ pub mod draw;
 pub mod product;
 pub mod rate;
 pub mod strategy;
+#[cfg(feature = "std")]
+pub mod wanted;
 
 #[cfg(feature = "std")]
 pub use adaptive::{ClassUse, adapt};
@@ -22,3 +24,5 @@ pub use draw::draw;
 pub use product::product;
 pub use rate::Rate;
 pub use strategy::Strategy;
+#[cfg(feature = "std")]
+pub use wanted::interval_for;

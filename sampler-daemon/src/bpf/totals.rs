@@ -26,6 +26,16 @@ impl SlotTotals {
         self.outcomes.get(outcome as usize).copied().unwrap_or(0)
     }
 
+    /// Allocations of all size classes.
+    pub fn all_objects(&self) -> u64 {
+        self.objects.iter().sum()
+    }
+
+    /// Requested bytes of all size classes.
+    pub fn all_bytes(&self) -> u64 {
+        self.bytes.iter().sum()
+    }
+
     /// Adds those of another process.
     pub fn add(&mut self, other: &SlotTotals) {
         let add = |to: &mut [u64], from: &[u64]| {

@@ -1,8 +1,9 @@
 //! A process gets its slot and its probes.
 
-use super::sampling::first_designs;
+use super::sampling::Learning;
 use super::source::Source;
 use super::worker::Worker;
+use crate::bpf::totals::SlotTotals;
 use crate::bpf::{Link, Points, ProbeEngine};
 use crate::store::{ProcessRecord, SamplingRecord};
 use crate::target::allocator::{Allocator, Discovery};
@@ -29,6 +30,7 @@ pub(super) struct Attached {
     pub(super) look_period: Duration,
     /// Its image must not be probed.
     pub(super) hazard: Option<Hazard>,
+    pub(super) learning: Learning,
 }
 
 /// Why a process cannot be attached, one line with its remedy.
@@ -81,7 +83,8 @@ impl Worker {
             .insert(self.new_record(&process))
             .ok_or(AttachError::TooMany(pid))?;
         let generation = self.kernel.slots.renew(slot);
-        self.kernel.slots.set_designs(slot, &first_designs(&self.config.sampling));
+        let sampling = SamplingRecord::new(self.config.sampling);
+        self.kernel.slots.set_designs(slot, &sampling.designs);
         let other = |error: anyhow::Error| AttachError::Other(pid, format!("{error:#}"));
         self.kernel.totals.reset(slot).map_err(other)?;
         self.kernel.add_target(pid, slot).map_err(other)?;
@@ -103,6 +106,7 @@ impl Worker {
             next_look: Instant::now() + SWEEP,
             look_period: SWEEP,
             hazard: None,
+            learning: Learning::new(SlotTotals::default()),
         };
         self.attached.insert(slot, attached);
         if let Err(error) = self.probe(slot, discovery) {
@@ -122,10 +126,7 @@ impl Worker {
             attached: SystemTime::now(),
             exited: None,
             images: 1,
-            sampling: SamplingRecord::new(
-                self.config.sampling,
-                first_designs(&self.config.sampling),
-            ),
+            sampling: SamplingRecord::new(self.config.sampling),
             final_exact: Exact::default(),
             final_lost: Default::default(),
             allocators: Vec::new(),

@@ -82,7 +82,7 @@ impl Worker {
             let slots: Vec<u32> = self.attached.keys().copied().collect();
             let mut lower = FxHashMap::default();
             for slot in slots {
-                if let Some(designs) = self.halve(slot) {
+                if let Some(designs) = self.press(slot) {
                     lower.insert(slot, designs);
                 }
             }

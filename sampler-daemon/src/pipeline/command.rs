@@ -3,10 +3,12 @@
 use super::raw::RawProfile;
 use super::source::SampleEvent;
 use super::status::StatusReport;
-use crate::store::{ProcessId, ProcessRecord};
+use crate::store::{ProcessId, ProcessRecord, Sampling, SamplingRecord};
 use rustix::fd::OwnedFd;
 use sampler_common::estimate::{Confidence, RowMoments};
 use sampler_common::profile::{Exact, Kind};
+use sampler_common::sampling::Strategy;
+use sampler_common::units;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use tokio::sync::{broadcast, oneshot};
@@ -25,6 +27,64 @@ pub struct ProfileRequest {
     pub confidence: Confidence,
     /// Largest stacks only; 0 is all.
     pub top: usize,
+}
+
+/// What somebody wants changed of how a process is sampled; what is `None` stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SamplingChange {
+    /// Mean bytes between samples. A fixed interval ends a wanted number of samples per second.
+    pub interval_bytes: Option<u64>,
+    /// The strategy; one sample in so many allocations ends with it.
+    pub strategy: Option<Strategy>,
+    /// Bernoulli: one sample in so many allocations.
+    pub one_in: Option<u64>,
+    /// Samples wanted in a second.
+    pub samples_per_second: Option<f64>,
+}
+
+impl SamplingChange {
+    /// What was asked for, changed.
+    pub fn apply(&self, to: &Sampling) -> Sampling {
+        let rate_stays = self.interval_bytes.is_none() && self.one_in.is_none();
+        let scheme_stays = self.strategy.is_none()
+            && self.interval_bytes.is_none()
+            && self.samples_per_second.is_none();
+        Sampling {
+            strategy: self.strategy.unwrap_or(to.strategy),
+            interval_bytes: self.interval_bytes.unwrap_or(to.interval_bytes),
+            one_in: self.one_in.or(to.one_in.filter(|_| scheme_stays)),
+            samples_per_second: self
+                .samples_per_second
+                .or(to.samples_per_second.filter(|_| rate_stays)),
+        }
+    }
+}
+
+/// How a process is sampled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SamplingReport {
+    /// Process id.
+    pub pid: u32,
+    /// What was asked for.
+    pub asked: Sampling,
+    /// Mean bytes between samples in force.
+    pub interval_bytes: u64,
+    /// Bernoulli: one sample in so many allocations, once that is known.
+    pub one_in: Option<f64>,
+}
+
+impl SamplingReport {
+    /// Of a process.
+    pub fn new(pid: u32, record: &SamplingRecord) -> SamplingReport {
+        let design = record.designs[0];
+        let is_bernoulli = design.strategy() == Some(Strategy::Bernoulli);
+        SamplingReport {
+            pid,
+            asked: record.asked,
+            interval_bytes: units::whole_interval(record.interval_bytes),
+            one_in: is_bernoulli.then(|| design.interval()),
+        }
+    }
 }
 
 /// A process with its numbers.
@@ -48,7 +108,7 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, String>>;
 pub(super) enum Command {
     Status(Reply<StatusReport>),
     Processes(Reply<Vec<ProcessReport>>),
-    SetInterval { pids: Vec<u32>, interval_bytes: u64, reply: Reply<Vec<(u32, u64)>> },
+    SetSampling { pids: Vec<u32>, change: SamplingChange, reply: Reply<Vec<SamplingReport>> },
     Profile(ProfileRequest, Reply<RawProfile>),
     Stop,
 }
@@ -103,13 +163,13 @@ impl Profiler {
         self.ask(Command::Processes).await
     }
 
-    /// Changes the interval of `pids` (all if empty); the intervals then in force.
-    pub async fn set_interval(
+    /// Changes how `pids` (all if empty) are sampled; what is then in force.
+    pub async fn set_sampling(
         &self,
         pids: Vec<u32>,
-        interval_bytes: u64,
-    ) -> Result<Result<Vec<(u32, u64)>, String>, Stopped> {
-        self.ask(|reply| Command::SetInterval { pids, interval_bytes, reply }).await
+        change: SamplingChange,
+    ) -> Result<Result<Vec<SamplingReport>, String>, Stopped> {
+        self.ask(|reply| Command::SetSampling { pids, change, reply }).await
     }
 
     /// A profile without names; it contains every allocation that returned before the call.

@@ -19,7 +19,9 @@ mod totals;
 mod worker;
 
 pub use attach::AttachError;
-pub use command::{ProcessReport, ProfileRequest, Profiler, Stopped};
+pub use command::{
+    ProcessReport, ProfileRequest, Profiler, SamplingChange, SamplingReport, Stopped,
+};
 pub use names::Names;
 pub use profile::assemble;
 pub use raw::{RawFrame, RawLoss, RawProfile};

@@ -1,9 +1,8 @@
 //! Answers the questions of clients.
 
-use super::command::{Command, ProcessReport};
-use super::sampling::check;
+use super::command::{Command, ProcessReport, SamplingChange, SamplingReport};
 use super::worker::Worker;
-use crate::store::{ProcessId, Sampling};
+use crate::store::ProcessId;
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::RowMoments;
 
@@ -13,21 +12,20 @@ impl Worker {
         match command {
             Command::Status(reply) => drop(reply.send(Ok(self.status()))),
             Command::Processes(reply) => drop(reply.send(Ok(self.process_reports()))),
-            Command::SetInterval { pids, interval_bytes, reply } => {
-                drop(reply.send(self.set_interval(&pids, interval_bytes)));
+            Command::SetSampling { pids, change, reply } => {
+                drop(reply.send(self.set_sampling(&pids, &change)));
             }
             Command::Profile(request, reply) => drop(reply.send(self.profile(request))),
             Command::Stop => {}
         }
     }
 
-    fn set_interval(
+    /// All or nothing: a change that one of the processes cannot have is refused for all.
+    fn set_sampling(
         &mut self,
         pids: &[u32],
-        interval_bytes: u64,
-    ) -> Result<Vec<(u32, u64)>, String> {
-        let asked = Sampling { interval_bytes, ..self.config.sampling };
-        check(&asked)?;
+        change: &SamplingChange,
+    ) -> Result<Vec<SamplingReport>, String> {
         let running: FxHashMap<u32, u32> =
             self.attached.iter().map(|(slot, attached)| (attached.process.pid, *slot)).collect();
         let chosen: Vec<u32> =
@@ -35,13 +33,22 @@ impl Worker {
         if let Some(unknown) = chosen.iter().find(|pid| !running.contains_key(pid)) {
             return Err(format!("pid {unknown}: not being profiled (see: sampler ps)"));
         }
+        let mut changes = Vec::new();
         for pid in &chosen {
-            self.ask(running[pid], asked);
+            let Some(record) = self.sampling_of(running[pid]) else { continue };
+            let asked = change.apply(&record.asked);
+            asked.check()?;
+            changes.push((running[pid], asked));
         }
         if pids.is_empty() {
+            let asked = change.apply(&self.config.sampling);
+            asked.check()?;
             self.config.sampling = asked;
         }
-        Ok(self.intervals().into_iter().filter(|(pid, _)| chosen.contains(pid)).collect())
+        for (slot, asked) in changes {
+            self.ask(slot, asked);
+        }
+        Ok(self.samplings().into_iter().filter(|of| chosen.contains(&of.pid)).collect())
     }
 
     pub(super) fn process_reports(&mut self) -> Vec<ProcessReport> {

@@ -1,60 +1,198 @@
-//! How processes are sampled: from what was asked for to the designs in the kernel.
+//! How processes are sampled: what was asked for, and what is learned from the exact totals on the way, become designs in the
+//! kernel.
+//!
+//! Whatever is learned comes from earlier data only and acts on later calls, and every sample carries the design that it was
+//! charged with: nothing here can bias an estimate.
 
 use super::worker::Worker;
-use crate::store::{Designs, Sampling};
+use crate::bpf::totals::SlotTotals;
+use crate::store::{Designs, Sampling, SamplingRecord};
 use sampler_common::limits::CLASSES;
-use sampler_common::sampling::{Design, Rate, Strategy};
+use sampler_common::sampling::{self, Strategy, interval_for};
+use std::time::{Duration, Instant};
 
-/// The designs to begin with: as asked for where nothing has to be learned first, else geometric at the same interval.
-/// The request is in the strategy's domain ([`check`]).
-pub(super) fn first_designs(asked: &Sampling) -> Designs {
-    let interval = asked.interval_bytes;
-    let design = match (asked.strategy, asked.one_in) {
-        (Strategy::Bernoulli, Some(calls)) => {
-            Rate::from_interval(calls).map(|rate| Design::new(Strategy::Bernoulli, rate))
-        }
-        (Strategy::Bernoulli, None) => Design::from_interval(Strategy::Geometric, interval, 1.0),
-        (strategy, _) => Design::from_interval(strategy, interval, 1.0),
-    };
-    [design.unwrap_or(Design::NEVER); CLASSES]
+/// Calls from which a Bernoulli strategy learns the mean size.
+pub(super) const LEARNING_CALLS: u64 = 1000;
+/// How often an interval that follows the program, and the rates of an adaptive strategy, are made anew.
+const RELEARN_PERIOD: Duration = Duration::from_secs(1);
+/// Share of what was known that is kept at each turn: a memory of some ten seconds.
+const MEMORY: f64 = 0.9;
+/// An interval is changed when it is off by more than this factor.
+const TOLERANCE: f64 = 1.1;
+
+/// What has been learned of a process.
+pub(super) struct Learning {
+    /// Exact totals when sampling was last asked for.
+    start: SlotTotals,
+    /// Exact totals at the last turn.
+    last: SlotTotals,
+    turn: Instant,
+    /// Objects and bytes a second by size class, smoothed: sums with their own weight.
+    classes: [(f64, f64); CLASSES],
+    /// Live objects by size class, smoothed in the same way.
+    live: [f64; CLASSES],
+    /// Seconds that these sums are of.
+    seconds: f64,
 }
 
-/// What is wrong with a request, in one line.
-pub(super) fn check(asked: &Sampling) -> Result<(), String> {
-    if first_designs(asked)[0] == Design::NEVER {
-        let interval = asked.interval_bytes;
-        return Err(match asked.strategy {
-            Strategy::Stride => {
-                format!("interval {interval}: a stride must be 64 to 4294967296 bytes")
-            }
-            _ => format!("interval {interval}: must be 1 to 4294967296 bytes"),
-        });
+impl Learning {
+    pub(super) fn new(start: SlotTotals) -> Learning {
+        Learning {
+            start,
+            last: start,
+            turn: Instant::now(),
+            classes: [(0.0, 0.0); CLASSES],
+            live: [0.0; CLASSES],
+            seconds: 0.0,
+        }
     }
-    Ok(())
+
+    /// Takes in the totals of one more turn, and the live objects at its end.
+    fn take_in(&mut self, now: SlotTotals, live: &[f64; CLASSES]) {
+        let seconds = self.turn.elapsed().as_secs_f64();
+        self.turn = Instant::now();
+        self.seconds = self.seconds * MEMORY + seconds;
+        let classes = self.classes.iter_mut().zip(&mut self.live).zip(live).enumerate();
+        for (class, (((objects, bytes), held), live)) in classes {
+            let more = |now: u64, last: u64| now.saturating_sub(last) as f64;
+            *objects = *objects * MEMORY + more(now.objects[class], self.last.objects[class]);
+            *bytes = *bytes * MEMORY + more(now.bytes[class], self.last.bytes[class]);
+            *held = *held * MEMORY + live;
+        }
+        self.last = now;
+    }
 }
 
 impl Worker {
     /// Changes how the process in `slot` is sampled, from the next call on.
     pub(super) fn ask(&mut self, slot: u32, asked: Sampling) {
-        let Some(source) = self.ingest.sources.get(&slot) else { return };
-        self.ingest.processes.get_mut(source.process).sampling.ask(asked);
-        self.set_designs(slot, first_designs(&asked), asked.interval_bytes as f64);
+        self.change_sampling(slot, |record| record.ask(asked));
+        self.start_learning(slot);
     }
 
-    /// Puts designs into force.
-    pub(super) fn set_designs(&mut self, slot: u32, designs: Designs, interval_bytes: f64) {
-        let Some(source) = self.ingest.sources.get(&slot) else { return };
-        self.kernel.slots.set_designs(slot, &designs);
-        self.ingest.processes.get_mut(source.process).sampling.set(designs, interval_bytes);
+    /// Forgets what was learned of the process in `slot`.
+    pub(super) fn start_learning(&mut self, slot: u32) {
+        let totals = self.kernel.totals.read(slot);
+        if let (Some(attached), Ok(totals)) = (self.attached.get_mut(&slot), totals) {
+            attached.learning = Learning::new(totals);
+        }
     }
 
-    /// Halves the rate of the process in `slot`; the designs then in force.
-    pub(super) fn halve(&mut self, slot: u32) -> Option<Designs> {
+    /// Changes the record of the process in `slot`, and puts its designs into force.
+    fn change_sampling(&mut self, slot: u32, change: impl FnOnce(&mut SamplingRecord)) {
+        let Some(source) = self.ingest.sources.get(&slot) else { return };
+        let record = &mut self.ingest.processes.get_mut(source.process).sampling;
+        change(record);
+        self.kernel.slots.set_designs(slot, &record.designs);
+    }
+
+    /// Back-pressure: doubles the interval of the process in `slot`; the designs then in force.
+    pub(super) fn press(&mut self, slot: u32) -> Option<Designs> {
+        self.change_sampling(slot, |record| {
+            record.pressure += 1;
+            record.refresh();
+        });
+        if self.sampling_of(slot)?.asked.strategy == Strategy::Adaptive {
+            self.adapt(slot);
+        }
+        Some(self.sampling_of(slot)?.designs)
+    }
+
+    /// How the process in `slot` is sampled.
+    pub(super) fn sampling_of(&self, slot: u32) -> Option<&SamplingRecord> {
         let source = self.ingest.sources.get(&slot)?;
-        let sampling = &self.ingest.processes.get(source.process).sampling;
-        let designs = sampling.designs.map(Design::halved);
-        let interval_bytes = (sampling.interval_bytes * 2.0).min((1u64 << 32) as f64);
-        self.set_designs(slot, designs, interval_bytes);
-        Some(designs)
+        Some(&self.ingest.processes.get(source.process).sampling)
+    }
+
+    /// Learns from the exact totals and the live set where a strategy wants it.
+    pub(super) fn learn(&mut self) {
+        let slots: Vec<u32> = self.attached.keys().copied().collect();
+        for slot in slots {
+            let Some(record) = self.sampling_of(slot) else { continue };
+            let asked = record.asked;
+            let waits = asked.strategy == Strategy::Bernoulli
+                && asked.one_in.is_none()
+                && record.learned_bytes.is_none();
+            let follows =
+                asked.samples_per_second.is_some() || asked.strategy == Strategy::Adaptive;
+            if waits {
+                self.learn_mean(slot);
+            }
+            let due = |attached: &super::attach::Attached| {
+                attached.learning.turn.elapsed() >= RELEARN_PERIOD
+            };
+            if follows && self.attached.get(&slot).is_some_and(due) {
+                self.relearn(slot, &asked);
+            }
+        }
+    }
+
+    /// The mean size of the first calls, once there are enough.
+    fn learn_mean(&mut self, slot: u32) {
+        let Some(attached) = self.attached.get(&slot) else { return };
+        let Ok(now) = self.kernel.totals.read(slot) else { return };
+        let calls = now.all_objects() - attached.learning.start.all_objects();
+        if calls < LEARNING_CALLS {
+            return;
+        }
+        let bytes = now.all_bytes() - attached.learning.start.all_bytes();
+        self.change_sampling(slot, |record| {
+            record.learned_bytes = Some((bytes as f64 / calls as f64).max(1.0));
+            record.refresh();
+        });
+    }
+
+    fn relearn(&mut self, slot: u32, asked: &Sampling) {
+        let Ok(now) = self.kernel.totals.read(slot) else { return };
+        let live = self.live_objects(slot);
+        let Some(attached) = self.attached.get_mut(&slot) else { return };
+        attached.learning.take_in(now, &live);
+        let learning = &attached.learning;
+        if let Some(samples) = asked.samples_per_second {
+            let wanted =
+                interval_for(samples * learning.seconds, asked.strategy, &learning.classes);
+            self.follow(slot, wanted);
+        }
+        if asked.strategy == Strategy::Adaptive {
+            self.adapt(slot);
+        }
+    }
+
+    /// Takes over an interval that is far enough from the one in force.
+    fn follow(&mut self, slot: u32, wanted: Option<u64>) {
+        let (Some(wanted), Some(record)) = (wanted, self.sampling_of(slot)) else { return };
+        let ratio = wanted as f64 / record.wanted_bytes as f64;
+        if !(1.0 / TOLERANCE..=TOLERANCE).contains(&ratio) {
+            self.change_sampling(slot, |record| {
+                record.wanted_bytes = wanted;
+                record.refresh();
+            });
+        }
+    }
+
+    /// Estimated live objects of the process in `slot` by size class.
+    fn live_objects(&self, slot: u32) -> [f64; CLASSES] {
+        let mut objects = [0.0; CLASSES];
+        let Some(source) = self.ingest.sources.get(&slot) else { return objects };
+        for (_, live) in self.ingest.live.iter().filter(|(_, of)| of.process == source.process) {
+            if let Some(inclusion) = live.sample.inclusion().filter(|of| *of > 0.0) {
+                objects[sampling::class(live.sample.size)] += 1.0 / inclusion;
+            }
+        }
+        objects
+    }
+
+    /// Rates by size class for the least variance of live bytes.
+    fn adapt(&mut self, slot: u32) {
+        let Some(attached) = self.attached.get(&slot) else { return };
+        let learning = &attached.learning;
+        let uses = std::array::from_fn(|class| sampling::ClassUse {
+            objects: learning.classes[class].0,
+            bytes: learning.classes[class].1,
+            live_objects: learning.live[class],
+        });
+        self.change_sampling(slot, |record| {
+            record.set(sampling::adapt(&uses, record.interval() as f64));
+        });
     }
 }

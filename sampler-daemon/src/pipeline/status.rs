@@ -1,11 +1,11 @@
 //! What the daemon says of itself.
 
+use super::command::SamplingReport;
 use super::worker::Worker;
 use crate::bpf::{ProbeEngine, Settings};
 use crate::store::{rows, stacks};
 use crate::target::allocator::Function;
 use sampler_common::counters::{KERNEL_OUTCOMES, Outcome};
-use sampler_common::units;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -33,8 +33,8 @@ pub struct StatusReport {
     pub live_samples: u64,
     /// Every outcome with its count.
     pub outcomes: Vec<(Outcome, u64)>,
-    /// Interval in force of every running process, bytes.
-    pub intervals: Vec<(u32, u64)>,
+    /// How every running process is sampled.
+    pub intervals: Vec<SamplingReport>,
     /// Probes.
     pub probes: Vec<ProbeReport>,
     /// What cannot be seen.
@@ -59,7 +59,7 @@ impl Worker {
             uptime: self.started.elapsed(),
             live_samples: self.kernel.live.len(),
             outcomes: outcomes.iter().collect(),
-            intervals: self.intervals(),
+            intervals: self.samplings(),
             probes: self.probes(),
             blind: self.blind(),
             tables: vec![
@@ -72,19 +72,19 @@ impl Worker {
         }
     }
 
-    /// Interval in force of every running process.
-    pub(super) fn intervals(&self) -> Vec<(u32, u64)> {
-        let mut intervals: Vec<(u32, u64)> = self
+    /// How every running process is sampled, by pid.
+    pub(super) fn samplings(&self) -> Vec<SamplingReport> {
+        let mut samplings: Vec<SamplingReport> = self
             .ingest
             .sources
             .values()
             .map(|source| {
-                let sampling = &self.ingest.processes.get(source.process).sampling;
-                (source.pid, units::whole_interval(sampling.interval_bytes))
+                let record = self.ingest.processes.get(source.process);
+                SamplingReport::new(source.pid, &record.sampling)
             })
             .collect();
-        intervals.sort_unstable();
-        intervals
+        samplings.sort_unstable_by_key(|of| of.pid);
+        samplings
     }
 
     fn probes(&self) -> Vec<ProbeReport> {

@@ -3,7 +3,6 @@
 use super::attach::Attached;
 use super::command::{Command, Profiler, QUEUE};
 use super::ingest::{Event, Ingest};
-use super::sampling;
 use super::source::SampleEvent;
 use super::thread::WorkerThread;
 use crate::bpf::{Kernel, ProbeEngine, Settings};
@@ -63,7 +62,7 @@ pub(super) struct Worker {
 
 /// Loads the program, attaches it to `processes` and starts the worker. On an error nothing is left.
 pub fn start(config: Config, processes: Vec<Process>) -> anyhow::Result<(Profiler, WorkerThread)> {
-    sampling::check(&config.sampling).map_err(anyhow::Error::msg)?;
+    config.sampling.check().map_err(anyhow::Error::msg)?;
     let (samples, _) = broadcast::channel::<Arc<SampleEvent>>(STREAM_BACKLOG);
     let (sender, commands) = mpsc::sync_channel(QUEUE);
     let wake = Arc::new(
@@ -125,6 +124,7 @@ impl Worker {
             }
             self.look_after_processes();
             self.balance();
+            self.learn();
             self.kernel.flush_log();
         }
     }

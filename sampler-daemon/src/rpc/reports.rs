@@ -1,17 +1,20 @@
 //! The worker's reports in the protocol's form.
 
 use super::{convert, v1};
-use crate::pipeline::{ProbeReport, ProcessReport, StatusReport};
+use crate::pipeline::{ProbeReport, ProcessReport, SamplingReport, StatusReport};
 use sampler_common::estimate::Confidence;
 use sampler_common::profile::Quantities;
 use sampler_common::units;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub(super) fn intervals(intervals: Vec<(u32, u64)>) -> Vec<v1::ProcessInterval> {
-    intervals
-        .into_iter()
-        .map(|(pid, interval_bytes)| v1::ProcessInterval { pid, interval_bytes })
-        .collect()
+pub(super) fn sampling(report: &SamplingReport) -> v1::ProcessInterval {
+    v1::ProcessInterval {
+        pid: report.pid,
+        interval_bytes: report.interval_bytes,
+        strategy: report.asked.strategy.name().to_owned(),
+        one_in: report.one_in.unwrap_or(0.0),
+        samples_per_second: report.asked.samples_per_second.unwrap_or(0.0),
+    }
 }
 
 pub(super) fn status(report: StatusReport) -> v1::StatusResponse {
@@ -31,7 +34,7 @@ pub(super) fn status(report: StatusReport) -> v1::StatusResponse {
             .iter()
             .map(|(outcome, count)| v1::Outcome { name: outcome.name().to_owned(), count: *count })
             .collect(),
-        intervals: intervals(report.intervals),
+        intervals: report.intervals.iter().map(sampling).collect(),
         probes: report.probes.into_iter().map(probe).collect(),
         pid: std::process::id(),
         blind: report.blind,
@@ -84,5 +87,6 @@ pub(super) fn process(report: &ProcessReport) -> v1::Process {
         samples: report.samples,
         allocators: record.allocators.clone(),
         blind: record.blind.clone(),
+        sampling: Some(sampling(&SamplingReport::new(record.pid, &record.sampling))),
     }
 }

@@ -2,9 +2,10 @@
 
 use super::v1::sampler_server::Sampler;
 use super::{convert, reports, stream, v1};
-use crate::pipeline::{Names, ProfileRequest, Profiler, Stopped, assemble};
+use crate::pipeline::{Names, ProfileRequest, Profiler, SamplingChange, Stopped, assemble};
 use sampler_common::estimate::Confidence;
 use sampler_common::profile::{Kind, Profile};
+use sampler_common::sampling::Strategy;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
 
@@ -53,6 +54,29 @@ fn request(wire: v1::GetProfileRequest) -> Result<ProfileRequest, Status> {
     Ok(ProfileRequest { kind, pids: wire.pids, confidence, top: wire.top as usize })
 }
 
+fn change(wire: &v1::SetSamplingRequest) -> Result<SamplingChange, String> {
+    let strategy = match wire.strategy.as_str() {
+        "" => None,
+        name => Some(Strategy::from_name(name).ok_or_else(|| {
+            let all: Vec<_> = Strategy::ALL.iter().map(|of| of.name()).collect();
+            format!("strategy {name:?}: is none (there are {})", all.join(", "))
+        })?),
+    };
+    let change = SamplingChange {
+        interval_bytes: wire.interval_bytes,
+        strategy,
+        one_in: Some(wire.one_in).filter(|calls| *calls > 0),
+        samples_per_second: Some(wire.samples_per_second).filter(|samples| *samples != 0.0),
+    };
+    if change == SamplingChange::default() {
+        return Err(
+            "nothing to change (give an interval, a strategy, one in N or samples per second)"
+                .into(),
+        );
+    }
+    Ok(change)
+}
+
 #[tonic::async_trait]
 impl Sampler for Service {
     async fn status(
@@ -77,8 +101,9 @@ impl Sampler for Service {
         wire: Request<v1::SetSamplingRequest>,
     ) -> Result<Response<v1::SetSamplingResponse>, Status> {
         let wire = wire.into_inner();
-        let set = self.profiler.set_interval(wire.pids, wire.interval_bytes).await;
-        let intervals = reports::intervals(answer(set)?);
+        let change = change(&wire).map_err(Status::invalid_argument)?;
+        let set = answer(self.profiler.set_sampling(wire.pids, change).await)?;
+        let intervals = set.iter().map(reports::sampling).collect();
         Ok(Response::new(v1::SetSamplingResponse { intervals }))
     }
 

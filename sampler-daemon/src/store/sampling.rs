@@ -1,7 +1,8 @@
-//! How a process is sampled: what was asked for, what is in force, and what was in force ever.
+//! How a process is sampled: what was asked for, what has been learned, what is in force, and what was in force ever.
 
 use sampler_common::limits::CLASSES;
-use sampler_common::sampling::{Design, Strategy};
+use sampler_common::sampling::rate::MAX_INTERVAL_BYTES;
+use sampler_common::sampling::{Design, Rate, Strategy};
 
 /// A design for every size class.
 pub type Designs = [Design; CLASSES];
@@ -15,8 +16,53 @@ pub struct Sampling {
     pub interval_bytes: u64,
     /// Bernoulli: one sample in so many allocations, instead of as many as the interval would give.
     pub one_in: Option<u64>,
-    /// Samples wanted in a second, instead of a fixed interval.
+    /// Samples wanted in a second: the interval follows the program, and begins as asked for.
     pub samples_per_second: Option<f64>,
+}
+
+impl Sampling {
+    /// Geometric at `interval_bytes`.
+    pub fn geometric(interval_bytes: u64) -> Sampling {
+        Sampling {
+            strategy: Strategy::Geometric,
+            interval_bytes,
+            one_in: None,
+            samples_per_second: None,
+        }
+    }
+
+    /// What is wrong with it, in one line.
+    pub fn check(&self) -> Result<(), String> {
+        let interval = self.interval_bytes;
+        if Design::from_interval(self.strategy, interval, 1.0).is_none() {
+            return Err(match self.strategy {
+                Strategy::Stride if interval > 0 && interval <= MAX_INTERVAL_BYTES => {
+                    format!("interval {interval}: a stride must be 64 to 4294967296 bytes")
+                }
+                _ => format!("interval {interval}: must be 1 to 4294967296 bytes"),
+            });
+        }
+        if let Some(calls) = self.one_in {
+            if self.strategy != Strategy::Bernoulli {
+                let name = self.strategy.name();
+                return Err(format!("one in {calls}: is for strategy bernoulli, not for {name}"));
+            }
+            if self.samples_per_second.is_some() {
+                return Err(format!(
+                    "one in {calls}: a number of samples per second is asked for as well (give one of the two)"
+                ));
+            }
+            if Rate::from_interval(calls).is_none() {
+                return Err(format!("one in {calls}: must be 1 to 4294967296 allocations"));
+            }
+        }
+        match self.samples_per_second {
+            Some(samples) if !(samples > 0.0 && samples <= 1e6) => {
+                Err(format!("{samples} samples per second: must be above 0 and at most 1000000"))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// How a process is sampled.
@@ -24,7 +70,13 @@ pub struct Sampling {
 pub struct SamplingRecord {
     /// What was asked for.
     pub asked: Sampling,
-    /// Mean bytes between samples in force: the interval asked for unless back-pressure or a wanted number of samples has changed it.
+    /// The interval before back-pressure: as asked for, or as the wanted samples per second need it.
+    pub wanted_bytes: u64,
+    /// How often back-pressure has doubled the interval.
+    pub pressure: u32,
+    /// Bernoulli: mean size of the first calls; fixed from then on.
+    pub learned_bytes: Option<f64>,
+    /// Mean bytes between samples in force.
     pub interval_bytes: f64,
     /// The designs in force.
     pub designs: Designs,
@@ -37,37 +89,114 @@ pub struct SamplingRecord {
 }
 
 impl SamplingRecord {
-    /// From the start.
-    pub fn new(asked: Sampling, designs: Designs) -> SamplingRecord {
+    /// From the start. The request is in the strategy's domain ([`Sampling::check`]).
+    pub fn new(asked: Sampling) -> SamplingRecord {
         let mut record = SamplingRecord {
             asked,
-            interval_bytes: asked.interval_bytes as f64,
-            designs,
+            wanted_bytes: asked.interval_bytes,
+            pressure: 0,
+            learned_bytes: None,
+            interval_bytes: 1.0,
+            designs: [Design::NEVER; CLASSES],
             unseen: [(0.0, 0.0); CLASSES],
             largest_interval_bytes: 1.0,
             strategies: Vec::new(),
         };
         record.ask(asked);
-        record.set(designs, asked.interval_bytes as f64);
         record
     }
 
-    /// Somebody asks for something else.
+    /// Somebody asks for something else: what was learned is forgotten, and back-pressure starts anew.
     pub fn ask(&mut self, asked: Sampling) {
         self.asked = asked;
+        self.wanted_bytes = asked.interval_bytes;
+        self.pressure = 0;
+        self.learned_bytes = None;
         if !self.strategies.contains(&asked.strategy) {
             self.strategies.push(asked.strategy);
         }
+        self.refresh();
+    }
+
+    /// The interval with back-pressure, bytes.
+    pub fn interval(&self) -> u64 {
+        let factor = 1u64 << self.pressure.min(32);
+        self.wanted_bytes.saturating_mul(factor).min(MAX_INTERVAL_BYTES)
+    }
+
+    /// Makes the designs anew of what is known; those that learn per class are set by [`SamplingRecord::set`].
+    pub fn refresh(&mut self) {
+        let interval = self.interval();
+        let design = match (self.asked.strategy, self.asked.one_in, self.learned_bytes) {
+            (Strategy::Bernoulli, Some(calls), _) => {
+                let calls = calls.saturating_mul(1 << self.pressure.min(32));
+                Rate::from_interval(calls.min(MAX_INTERVAL_BYTES))
+                    .map(|rate| Design::new(Strategy::Bernoulli, rate))
+            }
+            // Nothing is known of the sizes yet.
+            (Strategy::Bernoulli, None, None) => {
+                Design::from_interval(Strategy::Geometric, interval, 1.0)
+            }
+            (strategy, _, learned) => {
+                Design::from_interval(strategy, interval, learned.unwrap_or(1.0))
+            }
+        };
+        self.set([design.unwrap_or(Design::NEVER); CLASSES]);
     }
 
     /// Other designs come into force.
-    pub fn set(&mut self, designs: Designs, interval_bytes: f64) {
+    pub fn set(&mut self, designs: Designs) {
         self.designs = designs;
-        self.interval_bytes = interval_bytes;
-        self.largest_interval_bytes = self.largest_interval_bytes.max(interval_bytes);
+        self.interval_bytes = self.interval() as f64;
+        self.largest_interval_bytes = self.largest_interval_bytes.max(self.interval_bytes);
         for (class, (unseen, design)) in self.unseen.iter_mut().zip(designs).enumerate() {
             let (objects, bytes) = design.unseen(class);
             *unseen = (unseen.0.max(objects), unseen.1.max(bytes));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_checked() {
+        let ask = |strategy, interval_bytes, one_in, samples_per_second| {
+            Sampling { strategy, interval_bytes, one_in, samples_per_second }.check()
+        };
+        assert_eq!(ask(Strategy::Geometric, 1, None, None), Ok(()));
+        assert_eq!(ask(Strategy::Bernoulli, 4096, Some(100), None), Ok(()));
+        for (wrong, word) in [
+            (ask(Strategy::Geometric, 0, None, None), "interval 0"),
+            (ask(Strategy::Stride, 63, None, None), "stride"),
+            (ask(Strategy::Poisson, 4096, Some(2), None), "bernoulli"),
+            (ask(Strategy::Bernoulli, 4096, Some(0), None), "one in 0"),
+            (ask(Strategy::Bernoulli, 4096, Some(2), Some(5.0)), "one of the two"),
+            (ask(Strategy::Geometric, 4096, None, Some(f64::NAN)), "per second"),
+            (ask(Strategy::Geometric, 4096, None, Some(0.0)), "per second"),
+        ] {
+            let error = wrong.expect_err(word);
+            assert!(error.contains(word) && !error.contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn bernoulli_learns_and_pressure_halves() {
+        let asked = Sampling { strategy: Strategy::Bernoulli, ..Sampling::geometric(4096) };
+        let mut record = SamplingRecord::new(asked);
+        assert_eq!(record.designs[3].strategy(), Some(Strategy::Geometric), "until it has learned");
+        record.learned_bytes = Some(64.0);
+        record.refresh();
+        assert!((record.designs[3].inclusion(9).unwrap() - 1.0 / 64.0).abs() < 1e-9);
+        record.pressure += 1;
+        record.refresh();
+        assert!((record.designs[3].inclusion(9).unwrap() - 1.0 / 128.0).abs() < 1e-9);
+        assert_eq!((record.interval_bytes, record.largest_interval_bytes), (8192.0, 8192.0));
+        record.ask(Sampling::geometric(1));
+        assert_eq!((record.interval_bytes, record.pressure), (1.0, 0));
+        assert_eq!(record.strategies, [Strategy::Bernoulli, Strategy::Geometric]);
+        // What was in force before still bounds what went unseen.
+        assert!(record.unseen[1].0 > 100.0);
     }
 }

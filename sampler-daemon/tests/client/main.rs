@@ -84,7 +84,7 @@ fn status() {
         "samplerd 0.1.0, pid 812, up 1 m 05 s",
         "session probes, dwarf unwinding from 32.0 KiB snapshots",
         "43 of 262,144 sampled blocks",
-        "512KiB for pid 4121",
+        "one sample per 512KiB: pid 4121",
         "12,345  sampled",
         "push rbx",
         "single-stepped",
@@ -180,7 +180,12 @@ fn set() {
     let text = sampler(&mock.address, "set --interval 64k");
     assert_eq!(text.text(), "pid 4121: one sample per 64KiB\n");
     let json = sampler(&mock.address, "set --interval 0.5MiB --pid 7 --pid 8 --json").json();
-    assert_eq!(json["intervals"][1], serde_json::json!({ "pid": 8, "interval_bytes": 524_288 }));
+    let second = &json["intervals"][1];
+    assert_eq!((&second["pid"], &second["interval_bytes"]), (&8.into(), &524_288.into()));
+    let text = sampler(&mock.address, "set --strategy bernoulli --one-in 1000");
+    assert_eq!(text.text(), "pid 4121: one sample in 1000 allocations, bernoulli\n");
+    let json = sampler(&mock.address, "set --samples-per-second 50 --json").json();
+    assert_eq!(json["intervals"][0]["samples_per_second"], 50.0);
 }
 
 #[test]

@@ -196,7 +196,11 @@ impl Sampler for Fixed {
                 outcome("ring_full", 4),
                 outcome("failed", 0),
             ],
-            intervals: vec![ProcessInterval { pid: PID, interval_bytes: INTERVAL_BYTES }],
+            intervals: vec![ProcessInterval {
+                pid: PID,
+                interval_bytes: INTERVAL_BYTES,
+                ..Default::default()
+            }],
             probes: vec![
                 probe("malloc", 4, "push rbx", true),
                 probe("free", 0, "test rdi, rdi", false),
@@ -234,9 +238,16 @@ impl Sampler for Fixed {
         request: Request<SetSamplingRequest>,
     ) -> Result<Response<SetSamplingResponse>, Status> {
         let request = request.into_inner();
-        let pids = if request.pids.is_empty() { vec![PID] } else { request.pids };
-        let interval_bytes = request.interval_bytes;
-        let intervals = pids.into_iter().map(|pid| ProcessInterval { pid, interval_bytes });
+        let pids = if request.pids.is_empty() { vec![PID] } else { request.pids.clone() };
+        let SetSamplingRequest { interval_bytes, strategy, one_in, samples_per_second, .. } =
+            request;
+        let intervals = pids.into_iter().map(|pid| ProcessInterval {
+            pid,
+            interval_bytes: interval_bytes.unwrap_or(INTERVAL_BYTES),
+            strategy: strategy.clone(),
+            one_in: one_in as f64,
+            samples_per_second,
+        });
         Ok(Response::new(SetSamplingResponse { intervals: intervals.collect() }))
     }
 

@@ -2,10 +2,12 @@
 
 use crate::connect::Address;
 use crate::plan::Figures;
+use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Args as Group, CommandFactory, Parser, Subcommand, ValueEnum};
 use sampler_common::estimate::Confidence;
 use sampler_common::profile::Kind;
+use sampler_common::sampling::Strategy;
 use sampler_common::units::{UnitError, parse_bytes, parse_duration, parse_interval};
 use sampler_daemon::rpc::v1;
 use std::path::PathBuf;
@@ -39,7 +41,7 @@ pub(crate) enum Verb {
     Profile(ProfileVerb),
     /// A profile every period, until interrupted
     Watch(WatchVerb),
-    /// Change the sampling interval, from the next allocation on
+    /// Change how processes are sampled, from the next allocation on
     Set(SetVerb),
     /// What an interval will give, and what N samples are worth; needs no samplerd
     Plan(PlanVerb),
@@ -108,10 +110,23 @@ pub(crate) struct WatchVerb {
 }
 
 #[derive(Group)]
+#[group(required = true, multiple = true,
+        args = ["interval", "strategy", "one_in", "samples_per_second"])]
 pub(crate) struct SetVerb {
     /// Mean bytes between samples: 512KiB, 1MiB, 4096; 1 to 4GiB
     #[arg(long, value_name = "SIZE", value_parser = parse_interval, allow_hyphen_values = true)]
-    pub(crate) interval: u64,
+    pub(crate) interval: Option<u64>,
+    /// How it is decided which allocations are sampled
+    #[arg(long, value_parser = PossibleValuesParser::new(Strategy::ALL.map(Strategy::name)))]
+    pub(crate) strategy: Option<String>,
+    /// Bernoulli: sample one in N allocations
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) one_in: Option<u64>,
+    /// Samples wanted in a second: the interval follows the program
+    #[arg(long, value_name = "X", value_parser = samples_per_second, conflicts_with = "one_in")]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) samples_per_second: Option<f64>,
     /// Only this process; may be repeated [default: all]
     #[arg(long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(allow_negative_numbers = true)]
@@ -205,6 +220,13 @@ impl Args {
 fn confidence(text: &str) -> Result<Confidence, String> {
     let level = text.parse().map_err(|_| "not a number between 0 and 1 (try 0.95)")?;
     Confidence::new(level).map_err(|error| error.to_string())
+}
+
+fn samples_per_second(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(samples) if samples > 0.0 && samples <= 1e6 => Ok(samples),
+        _ => Err("must be a number above 0, at most 1000000".into()),
+    }
 }
 
 /// A size that may be 0.

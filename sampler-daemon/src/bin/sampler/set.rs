@@ -1,15 +1,22 @@
-//! `sampler set`: changes the sampling interval while running.
+//! `sampler set`: changes how processes are sampled while they run.
 
 use crate::args::SetVerb;
 use crate::connect::{self, Address};
 use crate::output;
 use anyhow::Result;
+use sampler_common::encode::name::shown;
 use sampler_common::units::exact_bytes;
-use sampler_daemon::rpc::v1::SetSamplingRequest;
+use sampler_daemon::rpc::v1::{ProcessInterval, SetSamplingRequest};
 use serde_json::json;
 
 pub(crate) async fn run(address: &Address, verb: SetVerb, json: bool) -> Result<()> {
-    let request = SetSamplingRequest { pids: verb.pids, interval_bytes: verb.interval };
+    let request = SetSamplingRequest {
+        pids: verb.pids,
+        interval_bytes: verb.interval,
+        strategy: verb.strategy.unwrap_or_default(),
+        one_in: verb.one_in.unwrap_or(0),
+        samples_per_second: verb.samples_per_second.unwrap_or(0.0),
+    };
     let mut client = connect::client(address).await?;
     let answer = client.set_sampling(request).await;
     let answer = answer.map_err(|status| connect::failed(address, &status))?.into_inner();
@@ -17,11 +24,54 @@ pub(crate) async fn run(address: &Address, verb: SetVerb, json: bool) -> Result<
         let object = json!({ "intervals": crate::status::intervals(&answer.intervals) });
         return output::print(format!("{object}\n").as_bytes());
     }
-    let line = |pid, bytes| format!("pid {pid}: one sample per {}\n", exact_bytes(bytes));
-    let mut text: String =
-        answer.intervals.iter().map(|of| line(of.pid, of.interval_bytes)).collect();
+    let line = |of: &ProcessInterval| format!("pid {}: {}\n", of.pid, sentence(of));
+    let mut text: String = answer.intervals.iter().map(line).collect();
     if text.is_empty() {
         text.push_str("no process is profiled\n");
     }
     output::print(text.as_bytes())
+}
+
+/// How a process is sampled, in words; the usual strategy is not named.
+pub(crate) fn sentence(of: &ProcessInterval) -> String {
+    let interval = exact_bytes(of.interval_bytes);
+    let mut text = match of.strategy.as_str() {
+        "bernoulli" if of.one_in > 0.0 => format!("one sample in {:.0} allocations", of.one_in),
+        "stride" => format!("a sample every {interval}"),
+        _ => format!("one sample per {interval}"),
+    };
+    match of.strategy.as_str() {
+        "" | "geometric" => {}
+        "bernoulli" if of.one_in == 0.0 => text += ", bernoulli (still learning the mean size)",
+        strategy => text += &format!(", {}", shown(strategy)),
+    }
+    if of.samples_per_second > 0.0 {
+        text += &format!(", for {} samples/s", of.samples_per_second);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentences() {
+        let of = |strategy: &str, one_in, samples_per_second| {
+            let strategy = strategy.to_owned();
+            let interval_bytes = 512 << 10;
+            sentence(&ProcessInterval {
+                pid: 1,
+                interval_bytes,
+                strategy,
+                one_in,
+                samples_per_second,
+            })
+        };
+        assert_eq!(of("geometric", 0.0, 0.0), "one sample per 512KiB");
+        assert_eq!(of("stride", 0.0, 0.0), "a sample every 512KiB, stride");
+        assert_eq!(of("bernoulli", 1000.0, 0.0), "one sample in 1000 allocations, bernoulli");
+        assert!(of("bernoulli", 0.0, 0.0).ends_with("(still learning the mean size)"));
+        assert_eq!(of("poisson", 0.0, 50.0), "one sample per 512KiB, poisson, for 50 samples/s");
+    }
 }

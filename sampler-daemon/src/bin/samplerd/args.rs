@@ -1,10 +1,13 @@
 //! The command line of samplerd.
 
-use clap::{Parser, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, ValueEnum};
 use sampler_common::limits::{DEFAULT_MAX_LIVE, SNAPSHOT_TIERS};
+use sampler_common::sampling::Strategy;
 use sampler_common::units;
 use sampler_daemon::bpf::ProbeEngine;
 use sampler_daemon::rpc::listen;
+use sampler_daemon::store::Sampling;
 
 /// Profiles which code allocates the memory of running processes, and which of it is still held.
 ///
@@ -27,6 +30,20 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", default_value = "512KiB", allow_hyphen_values = true,
           value_parser = |text: &str| units::parse_interval(text))]
     pub(crate) interval: u64,
+
+    /// How it is decided which allocations are sampled
+    #[arg(long, value_enum, default_value_t = StrategyName::Geometric)]
+    pub(crate) strategy: StrategyName,
+
+    /// Bernoulli: sample one in N allocations instead of as many as the interval would give
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    pub(crate) one_in: Option<u64>,
+
+    /// Samples wanted in a second: the interval follows the program, starting from --interval
+    #[arg(long, value_name = "X", allow_negative_numbers = true, conflicts_with = "one_in",
+          value_parser = samples_per_second)]
+    pub(crate) samples_per_second: Option<f64>,
 
     /// How stacks are found: by unwind tables from a copy of the stack, or by frame pointers
     #[arg(long, value_enum, default_value_t = Unwind::Dwarf)]
@@ -87,6 +104,62 @@ impl From<Engine> for ProbeEngine {
             Engine::Multi => ProbeEngine::Multi,
             Engine::Perf => ProbeEngine::Perf,
         }
+    }
+}
+
+/// How it is decided which allocations are sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StrategyName {
+    /// Every byte is a trial: an allocation of s bytes is sampled with 1 − (1 − 1/R)^s.
+    Geometric,
+    /// Sample points fall into an allocation; it is certain where the chance of one is above 99 %.
+    Poisson,
+    /// Every allocation is one trial, whatever its size.
+    Bernoulli,
+    /// Every n-th byte: biased on periodic programs, without an interval, for comparison.
+    Stride,
+    /// As geometric, with rates by size class for the least error of live bytes.
+    Adaptive,
+}
+
+impl From<StrategyName> for Strategy {
+    fn from(strategy: StrategyName) -> Strategy {
+        match strategy {
+            StrategyName::Geometric => Strategy::Geometric,
+            StrategyName::Poisson => Strategy::Poisson,
+            StrategyName::Bernoulli => Strategy::Bernoulli,
+            StrategyName::Stride => Strategy::Stride,
+            StrategyName::Adaptive => Strategy::Adaptive,
+        }
+    }
+}
+
+impl Args {
+    /// The command line of this process; prints what is wrong with it and exits with 2.
+    pub(crate) fn from_command_line() -> Args {
+        let args = Args::parse();
+        // Numbers that are right one by one and wrong together.
+        if let Err(error) = args.sampling().check() {
+            Args::command().error(ErrorKind::ValueValidation, error).exit();
+        }
+        args
+    }
+
+    /// How allocations are to be sampled.
+    pub(crate) fn sampling(&self) -> Sampling {
+        Sampling {
+            strategy: self.strategy.into(),
+            interval_bytes: self.interval,
+            one_in: self.one_in,
+            samples_per_second: self.samples_per_second,
+        }
+    }
+}
+
+fn samples_per_second(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(samples) if samples > 0.0 && samples <= 1e6 => Ok(samples),
+        _ => Err("must be a number above 0, at most 1000000".into()),
     }
 }
 

@@ -3,7 +3,6 @@
 mod args;
 mod run;
 
-use clap::Parser as _;
 use std::process::ExitCode;
 
 /// The daemon's own allocations never meet its probes on libc.
@@ -11,7 +10,7 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let args = args::Args::parse();
+    let args = args::Args::from_command_line();
     match run::run(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

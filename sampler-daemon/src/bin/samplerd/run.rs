@@ -3,12 +3,10 @@
 use crate::args::{Args, Unwind};
 use anyhow::{Context as _, anyhow};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use sampler_common::sampling::Strategy;
 use sampler_daemon::bpf::{ProbeEngine, Settings, preflight};
 use sampler_daemon::pipeline::{self, Config, Names};
 use sampler_daemon::rpc::listen::Listener;
 use sampler_daemon::rpc::serve;
-use sampler_daemon::store::Sampling;
 use sampler_daemon::target::process::Process;
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -62,7 +60,7 @@ async fn profile(args: Args) -> anyhow::Result<()> {
     }
     let processes =
         args.pids.iter().map(|pid| Process::open(*pid)).collect::<Result<Vec<_>, _>>()?;
-    let config = Config { settings: settings(&args)?, sampling: sampling(&args) };
+    let config = Config { settings: settings(&args)?, sampling: args.sampling() };
     let listener = Listener::bind(&args.listen).await.map_err(|error| anyhow!(error))?;
     let address = listener.address().context("ask for the listener's address")?;
     let names = Names::start().context("start the symbolizer")?;
@@ -91,15 +89,6 @@ async fn profile(args: Args) -> anyhow::Result<()> {
     })
     .await?;
     result.and(ended)
-}
-
-fn sampling(args: &Args) -> Sampling {
-    Sampling {
-        strategy: Strategy::Geometric,
-        interval_bytes: args.interval,
-        one_in: None,
-        samples_per_second: None,
-    }
 }
 
 fn settings(args: &Args) -> anyhow::Result<Settings> {

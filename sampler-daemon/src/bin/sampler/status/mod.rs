@@ -45,10 +45,20 @@ fn object(status: &StatusResponse) -> Value {
     })
 }
 
-/// Intervals as json has them.
+/// How processes are sampled, as json has it.
 pub(crate) fn intervals(of: &[ProcessInterval]) -> Value {
-    let each = of.iter();
-    each.map(|of| json!({ "pid": of.pid, "interval_bytes": of.interval_bytes })).collect()
+    let some = |number: f64| Some(number).filter(|number| *number > 0.0);
+    of.iter()
+        .map(|of| {
+            json!({
+                "pid": of.pid,
+                "interval_bytes": of.interval_bytes,
+                "strategy": of.strategy,
+                "one_in": some(of.one_in),
+                "samples_per_second": some(of.samples_per_second),
+            })
+        })
+        .collect()
 }
 
 fn probe(probe: &Probe) -> Value {

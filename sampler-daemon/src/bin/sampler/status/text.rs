@@ -1,8 +1,9 @@
 //! The status as people read it.
 
+use crate::set::sentence;
 use sampler_common::encode::name::shown;
 use sampler_common::encode::text::layout::{end, left, middle, right, wrapped};
-use sampler_common::units::{exact_bytes, grouped, human_bytes, human_duration};
+use sampler_common::units::{grouped, human_bytes, human_duration};
 use sampler_daemon::rpc::v1::{Probe, StatusResponse};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,7 +27,7 @@ pub(super) fn table(status: &StatusResponse, width: usize) -> String {
     page.paragraph("engine", &engine(status));
     page.paragraph("live set", &live_set(status));
     page.paragraph("ring", &human_bytes(status.ring_bytes as f64));
-    page.paragraph("interval", &intervals(status));
+    page.paragraph("sampling", &intervals(status));
     let tables = status
         .tables
         .iter()
@@ -63,16 +64,14 @@ fn live_set(status: &StatusResponse) -> String {
     )
 }
 
-/// Processes by interval: most often it is one for all.
+/// Processes by how they are sampled: most often it is one way for all.
 fn intervals(status: &StatusResponse) -> String {
-    let mut by_interval: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    let mut by_interval: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for of in &status.intervals {
-        by_interval.entry(of.interval_bytes).or_default().push(of.pid.to_string());
+        by_interval.entry(sentence(of)).or_default().push(of.pid.to_string());
     }
-    let each = by_interval.iter();
-    let each =
-        each.map(|(bytes, pids)| format!("{} for pid {}", exact_bytes(*bytes), pids.join(" ")));
-    each.collect::<Vec<_>>().join(", ")
+    let each = by_interval.iter().map(|(how, pids)| format!("{how}: pid {}", pids.join(" ")));
+    each.collect::<Vec<_>>().join("; ")
 }
 
 struct Page {
