@@ -15,6 +15,7 @@ pub mod plan;
 mod room;
 pub mod row;
 pub mod sample;
+pub mod survival;
 pub mod trials;
 pub mod weighted;
 
@@ -27,6 +28,7 @@ pub use of_row::{RowEstimates, of_row, unsampled};
 pub use plan::Plan;
 pub use row::{Reference, Row, Stratum, StratumTotals};
 pub use sample::Sample;
+pub use survival::{Median, Share, Step, Survival, Weights};
 pub use trials::Trials;
 
 pub use weighted::weighted;
