@@ -66,10 +66,13 @@ const fn need(package: &'static str, shown_by: &'static str, purpose: &'static s
 pub(crate) const BUILD: [Need; 1] = [need("gcc", "cc", "links programs, compiles the allocator")];
 
 /// What the tests take besides.
-const TEST: [Need; 7] = [
+const TEST: [Need; 10] = [
+    need("binutils", "nm", "symbols for the tools that open profiles"),
     need("g++", "c++", "compiles the C++ workloads"),
     need("gdb", "/usr/bin/gdb", "the oracle for stacks"),
     need("golang-go", "go", "opens the pprof files"),
+    need("google-perftools", "google-pprof", "opens the heap_v2 files"),
+    need("libjemalloc-dev", "jeprof", "opens the heap_v2 files"),
     need("perl", "/usr/bin/perl", "a program to profile"),
     need("procps", "kill", "sends signals"),
     need("python3", "/usr/bin/python3", "a program to profile, and a generic client"),

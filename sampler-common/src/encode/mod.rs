@@ -2,9 +2,11 @@
 //!
 //! `docs/formats.md` is the reference for their readers.
 
+mod address;
 #[cfg(test)]
 mod fixture;
 pub mod folded;
+pub mod jeprof;
 pub mod json;
 pub mod name;
 pub mod pprof;

@@ -139,6 +139,10 @@ fn profile_in_every_format() {
 
     let pprof = sampler(&mock.address, "profile --format pprof");
     assert_eq!((pprof.code, &pprof.stdout[..2]), (0, &b"\x1f\x8b"[..]));
+
+    let jeprof = sampler(&mock.address, "profile --format jeprof");
+    assert!(jeprof.text().starts_with("heap profile: "), "{}", jeprof.text());
+    assert!(jeprof.text().contains("\nMAPPED_LIBRARIES:\n"), "{}", jeprof.text());
 }
 
 #[test]

@@ -3,14 +3,13 @@
 //! It has no room for intervals; the totals' are in its comments (`pprof -comments`). Values are
 //! estimates rounded to integers.
 
-mod address;
 pub mod message;
 mod tables;
 
+use super::address::Space;
 use super::{Encode, NO_STACK};
 use crate::profile::{Kind, Line, Profile, Quantities, Quantity, Stack};
 use crate::units::human_bytes;
-use address::Space;
 use flate2::{Compression, write::GzEncoder};
 use prost::Message;
 use std::io::{self, Write};
@@ -149,7 +148,7 @@ fn sample_of(stack: &Stack, tables: &mut Tables) -> message::Sample {
 }
 
 /// What the format has no fields for: the intervals of the totals, the exact totals, what was lost, the notes.
-fn comments(profile: &Profile) -> Vec<String> {
+pub(super) fn comments(profile: &Profile) -> Vec<String> {
     let percent = profile.confidence.level() * 100.0;
     let interval = |name: &str, Quantity { estimate, .. }: &Quantity, unit: &str| {
         format!(

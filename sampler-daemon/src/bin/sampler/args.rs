@@ -181,6 +181,8 @@ pub(crate) enum Format {
     Folded,
     /// gzipped profile.proto, for go tool pprof
     Pprof,
+    /// jemalloc's heap_v2 text, for jeprof and pprof
+    Jeprof,
     /// Everything, with moments
     Json,
 }

@@ -4,7 +4,9 @@ use crate::args::{Format, ProfileVerb};
 use crate::connect::{self, Address};
 use crate::{output, page};
 use anyhow::{Result, bail};
-use sampler_common::encode::{Encode, folded::Folded, json::Json, pprof::Pprof, text::Text};
+use sampler_common::encode::{
+    Encode, folded::Folded, jeprof::Jeprof, json::Json, pprof::Pprof, text::Text,
+};
 use sampler_daemon::rpc::convert::from_wire;
 
 pub(crate) async fn run(address: &Address, verb: ProfileVerb, json: bool) -> Result<()> {
@@ -31,6 +33,7 @@ pub(crate) async fn run(address: &Address, verb: ProfileVerb, json: bool) -> Res
         Format::Text => &text,
         Format::Folded => &Folded,
         Format::Pprof => &Pprof,
+        Format::Jeprof => &Jeprof,
         Format::Json => &Json,
     };
     let mut contents = Vec::new();
