@@ -1,6 +1,6 @@
 //! The mathematics of sampler, without I/O, clocks, tokio or aya.
 //!
-//! Two halves. The `no_std` half ([`sampling`], [`wire`], [`counters`], [`limits`]) is compiled
+//! Two halves. The `no_std` half ([`sampling`], [`counting`], [`wire`], [`counters`], [`limits`]) is compiled
 //! into the eBPF program *and* into the daemon and the property tests: the code that decides in
 //! the kernel is the code that is tested. The other half (feature `std`: `estimate`, `profile`,
 //! `encode`) turns samples into estimates with intervals and writes them in the formats that
@@ -8,6 +8,7 @@
 #![cfg_attr(not(feature = "std"), no_std)]
 
 pub mod counters;
+pub mod counting;
 #[cfg(feature = "std")]
 pub mod encode;
 #[cfg(feature = "std")]

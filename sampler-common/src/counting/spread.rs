@@ -1,0 +1,145 @@
+//! The interval of a scalable counter.
+//!
+//! Plainly: which numbers of events bring the counter to the value that was read, and not beyond?
+//! The fewest have just reached it, the most are about to leave it.
+//!
+//! # Derivation
+//!
+//! The number of events at which the value v is reached is T(v), with mean v and variance S(v)
+//! ([`super::Switch`]): a sum of independent geometric waits, hundreds of them as soon as the error
+//! matters, hence close to normal. A counter that shows v has seen at least T(v) events and fewer
+//! than T(v + q):
+//!
+//! ```text
+//! low  = v − z·√S(v)                  (never below min(v, 2^k), which is certain)
+//! high = v + q − 1 + z·√S(v + q)
+//! ```
+//!
+//! z the normal quantile of (1 + confidence)/2. Below the switch-over S = 0 and q = 1: the interval
+//! is the value.
+//!
+//! Measured by `tests/counting.rs` at k = 8, where it is coarsest: asked for 95 %, it covers 95.1 %
+//! and more, and 93.7 % within a few events of the switch-over, where the waits are too few to be
+//! normal.
+
+use super::{SATURATED, Switch};
+use crate::estimate::Confidence;
+use statrs::distribution::{ContinuousCDF, Normal};
+
+/// A count with its interval, `low ≤ value ≤ high`; equal where it is exact.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Count {
+    /// The unbiased estimate.
+    pub value: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end; infinite where the counter is saturated.
+    pub high: f64,
+}
+
+impl Count {
+    /// A count that is known.
+    pub fn exact(value: u64) -> Count {
+        let value = value as f64;
+        Count { value, low: value, high: value }
+    }
+}
+
+impl Switch {
+    /// S(v): variance of the number of single events that take a count to `value`, and the unbiased
+    /// estimate of the variance of that value.
+    pub fn variance(self, value: u64) -> f64 {
+        let value = value.min(SATURATED);
+        let part = |octave: u32| {
+            let low = 1u64 << octave;
+            let high = value.min(low.saturating_mul(2));
+            high.saturating_sub(low) as f64 * (self.quantum(low) - 1) as f64
+        };
+        (self.log2()..63).map(part).sum()
+    }
+
+    /// The most that the variance of a count of `total` can be, in whatever amounts it was added:
+    /// `total`²/2^k.
+    pub fn largest_variance(self, total: f64) -> f64 {
+        total * total / (1u64 << self.log2()) as f64
+    }
+
+    /// What a counter of single events that shows `value` says of their number.
+    pub fn count(self, value: u64, confidence: Confidence) -> Count {
+        let quantum = self.quantum(value);
+        if quantum == 0 {
+            let least = SATURATED as f64;
+            let low = least - quantile(confidence) * self.variance(SATURATED).sqrt();
+            return Count { value: least, low, high: f64::INFINITY };
+        }
+        let next = value.saturating_add(quantum);
+        let certain = value.min(1 << self.log2()) as f64;
+        let z = quantile(confidence);
+        Count {
+            value: value as f64,
+            low: (value as f64 - z * self.variance(value).sqrt()).max(certain),
+            high: (next - 1) as f64 + z * self.variance(next).sqrt(),
+        }
+    }
+}
+
+/// z of a two-sided interval.
+fn quantile(confidence: Confidence) -> f64 {
+    -Normal::standard().inverse_cdf(confidence.alpha() / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S(v) rung by rung.
+    fn ladder(switch: Switch, to: u64) -> f64 {
+        let (mut value, mut sum) = (0u64, 0.0);
+        while value < to {
+            let quantum = switch.quantum(value);
+            sum += (quantum * (quantum - 1)) as f64;
+            value += quantum;
+        }
+        sum
+    }
+
+    #[test]
+    fn the_variance_is_that_of_the_ladder() {
+        for log2 in [8, 10, 13] {
+            let switch = Switch::at(log2).unwrap();
+            for switch in [switch, switch.capped(2)] {
+                for multiple in [0u64, 1, 2, 3, 4, 6, 7, 8, 31, 32, 33, 100] {
+                    let value = multiple << log2;
+                    assert_eq!(switch.variance(value), ladder(switch, value), "{value}");
+                    assert!(switch.variance(value) <= switch.largest_variance(value as f64));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_relative_error_is_largest_a_third_into_an_octave() {
+        let switch = Switch::DEFAULT;
+        let relative = |value: u64| switch.variance(value).sqrt() / value as f64;
+        let bound = (0.75f64 / 8192.0).sqrt();
+        let values =
+            (14..60).flat_map(|octave| (0..64).map(move |part| (64 + part) << (octave - 6)));
+        let worst = values.max_by(|a, b| relative(*a).total_cmp(&relative(*b))).unwrap();
+        assert!(relative(worst) <= bound && relative(worst) > 0.999 * bound);
+        let place = worst as f64 / 2f64.powi(worst.ilog2() as i32);
+        assert!((place - 4.0 / 3.0).abs() < 0.02, "{place}");
+    }
+
+    #[test]
+    fn what_is_exact_has_no_interval() {
+        let switch = Switch::DEFAULT;
+        for value in [0, 1, 8191] {
+            assert_eq!(switch.count(value, Confidence::DEFAULT), Count::exact(value));
+        }
+        // At the switch-over itself some events may have gone unnoticed already, none was imagined.
+        let edge = switch.count(8192, Confidence::DEFAULT);
+        assert!(edge.low == 8192.0 && edge.high > 8193.0 && edge.high < 8197.0, "{edge:?}");
+        let saturated = switch.count(u64::MAX, Confidence::DEFAULT);
+        assert!(saturated.high.is_infinite() && saturated.low < saturated.value);
+    }
+}
