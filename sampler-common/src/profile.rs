@@ -2,7 +2,10 @@
 //!
 //! Pure data. The daemon makes it, the protocol carries it, [`crate::encode`] writes it.
 
-use crate::estimate::{Confidence, Estimate, Moments, RowMoments};
+use crate::estimate::{
+    Confidence, Estimate, Estimator, Moments, Reference, Row, RowMoments, of_row,
+};
+use crate::sampling::Strategy;
 
 /// Which question a profile answers; it selects, orders and weighs the stacks. All four quantities are in either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,17 +49,21 @@ pub struct Quantities {
 }
 
 impl Quantities {
-    /// Estimates of all four; `interval_bytes` as in [`crate::estimate::weighted()`].
-    pub fn weighted(row: &RowMoments, interval_bytes: f64, confidence: Confidence) -> Quantities {
-        let make = |moments: Moments| Quantity {
-            estimate: crate::estimate::weighted(&moments, interval_bytes, confidence),
-            moments,
-        };
+    /// Estimates of all four, as by [`of_row`].
+    pub fn of_row(
+        row: &Row,
+        reference: &Reference,
+        estimator: Estimator,
+        confidence: Confidence,
+    ) -> Quantities {
+        let estimates = of_row(row, reference, estimator, confidence);
+        let RowMoments { alloc_objects, alloc_space, inuse_objects, inuse_space, .. } = row.total();
+        let make = |estimate, moments| Quantity { estimate, moments };
         Quantities {
-            alloc_objects: make(row.alloc_objects),
-            alloc_space: make(row.alloc_space),
-            inuse_objects: make(row.inuse_objects),
-            inuse_space: make(row.inuse_space),
+            alloc_objects: make(estimates.alloc_objects, alloc_objects),
+            alloc_space: make(estimates.alloc_space, alloc_space),
+            inuse_objects: make(estimates.inuse_objects, inuse_objects),
+            inuse_space: make(estimates.inuse_space, inuse_space),
         }
     }
 
@@ -137,9 +144,14 @@ pub struct Stack {
     pub pid: u32,
     /// Indices into [`Profile::locations`], leaf (the allocating function) first.
     pub locations: Vec<u32>,
-    /// Its numbers.
+    /// Its moments by process and size class: sums of these keep every estimator possible.
+    pub row: Row,
+    /// Its numbers, made from `row`.
     pub quantities: Quantities,
 }
+
+/// What takes an estimator's place where points of a stride were summed.
+pub const POINTS: &str = "points";
 
 /// A profile.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,6 +166,14 @@ pub struct Profile {
     pub duration_ns: u64,
     /// Mean bytes between samples in force when it was made.
     pub interval_bytes: u64,
+    /// How its numbers were made. Where a process was sampled by stride they are sums of points, without an interval.
+    pub estimator: Estimator,
+    /// Every strategy that its processes were ever sampled with.
+    pub strategies: Vec<Strategy>,
+    /// Pid of each process that the strata of rows name.
+    pub pids: Vec<u32>,
+    /// Sums over every stack and lost stack, before any cut to the top stacks, and exact totals, by stratum.
+    pub reference: Reference,
     /// Totals over every stack and over lost stacks, before any cut to the top stacks.
     pub totals: Quantities,
     /// Exact totals.
@@ -175,6 +195,26 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// The estimator's name; `points` where it is none of the estimators: a process was sampled by stride.
+    pub fn estimator_name(&self) -> &'static str {
+        if self.has_stride() { POINTS } else { self.estimator.name() }
+    }
+
+    /// Names of the strategies, comma separated.
+    pub fn strategy_names(&self) -> String {
+        self.strategies.iter().map(|of| of.name()).collect::<Vec<_>>().join(",")
+    }
+
+    /// Whether a process was sampled by stride, so that its numbers have no interval.
+    pub fn has_stride(&self) -> bool {
+        self.strategies.contains(&Strategy::Stride)
+    }
+
+    /// The estimates of a row of this profile, or of a sum of its rows.
+    pub fn quantities_of(&self, row: &Row) -> Quantities {
+        Quantities::of_row(row, &self.reference, self.estimator, self.confidence)
+    }
+
     /// Frames of a stack as plain strings, root first, leaf last, inlined ones included.
     pub fn frames<'a>(&'a self, stack: &'a Stack) -> impl Iterator<Item = &'a Line> {
         stack.locations.iter().rev().flat_map(|index| {

@@ -5,9 +5,9 @@ mod common;
 
 use common::SplitMix;
 use sampler_common::encode::{Encode, jeprof::Jeprof};
-use sampler_common::estimate::{Confidence, RowMoments, Sample};
+use sampler_common::estimate::{Confidence, Estimator, Reference, Row, Sample, Stratum};
 use sampler_common::profile::{Exact, Kind, Line, Location, Mapping, Profile, Quantities, Stack};
-use sampler_common::sampling::Rate;
+use sampler_common::sampling::{self, Rate, Strategy};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -26,14 +26,16 @@ fn run(tool: &str, package: &str, arguments: &[&str], file: &Path) -> String {
 }
 
 /// Samples of mixed sizes, from 16 bytes to 4 MiB, a few to some hundred per stack, half of them held.
-fn row(random: &mut SplitMix) -> RowMoments {
+fn row(random: &mut SplitMix) -> Row {
     let rate = Rate::from_interval(INTERVAL_BYTES).expect("in range");
-    let mut row = RowMoments::default();
+    let mut row = Row::default();
     for _ in 0..1 + random.below(300) {
         let sample = Sample::geometric(16 << random.below(19), rate);
-        row.add_allocation(&sample);
+        let class = sampling::class(sample.size) as u8;
+        let moments = row.stratum(Stratum { process: 0, class });
+        moments.add_allocation(&sample);
         if random.below(2) == 0 {
-            row.add_live(&sample);
+            moments.add_live(&sample);
         }
     }
     row
@@ -42,20 +44,21 @@ fn row(random: &mut SplitMix) -> RowMoments {
 /// Stacks with a leaf of their own: `malloc` for the first, a stretch of nowhere for the others.
 fn profile(stacks: usize, malloc: u64) -> Profile {
     let mut random = SplitMix(20);
+    let rows: Vec<Row> = (0..stacks).map(|_| row(&mut random)).collect();
+    let mut reference = Reference { interval_bytes: INTERVAL_BYTES as f64, ..Reference::default() };
+    rows.iter().for_each(|row| reference.add(row));
     let make =
-        |row: &RowMoments| Quantities::weighted(row, INTERVAL_BYTES as f64, Confidence::DEFAULT);
-    let rows: Vec<RowMoments> = (0..stacks).map(|_| row(&mut random)).collect();
-    let mut sum = RowMoments::default();
-    rows.iter().for_each(|row| sum.add(row));
+        |row: &Row| Quantities::of_row(row, &reference, Estimator::Weighted, Confidence::DEFAULT);
     let location = |mapping, address| Location {
         mapping,
         address,
         lines: vec![Line { function: "f".into(), ..Line::default() }],
     };
     let nowhere = (0..stacks as u64).map(|index| location(1, 0x1000 * (index + 1)));
-    let stack = |(index, row): (usize, &RowMoments)| Stack {
+    let stack = |(index, row): (usize, &Row)| Stack {
         pid: 7,
         locations: vec![index as u32, stacks as u32],
+        row: row.clone(),
         quantities: make(row),
     };
     Profile {
@@ -64,9 +67,12 @@ fn profile(stacks: usize, malloc: u64) -> Profile {
         time_unix_ns: 1_795_180_057_000_000_000,
         duration_ns: 1_000_000_000,
         interval_bytes: INTERVAL_BYTES,
-        totals: make(&sum),
+        estimator: Estimator::Weighted,
+        strategies: vec![Strategy::Geometric],
+        pids: vec![7],
+        totals: make(&reference.row()),
         exact: Exact::default(),
-        samples: sum.alloc_space.samples,
+        samples: reference.row().total().alloc_space.samples,
         lost: vec![],
         mappings: vec![
             Mapping { path: LIBRARY.into(), build_id: String::new() },
@@ -75,6 +81,7 @@ fn profile(stacks: usize, malloc: u64) -> Profile {
         locations: std::iter::once(location(0, malloc)).chain(nowhere).collect(),
         stacks: rows.iter().enumerate().map(stack).collect(),
         stacks_total: stacks as u64,
+        reference: reference.clone(),
         notes: vec![],
     }
 }

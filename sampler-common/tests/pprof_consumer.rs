@@ -1,9 +1,9 @@
 //! Our pprof files opened by the tool that defines the format.
 
 use sampler_common::encode::{Encode, pprof::Pprof};
-use sampler_common::estimate::{Confidence, RowMoments, Sample};
+use sampler_common::estimate::{Confidence, Estimator, Reference, Row, Sample, Stratum};
 use sampler_common::profile::{Exact, Kind, Line, Location, Mapping, Profile, Quantities, Stack};
-use sampler_common::sampling::Rate;
+use sampler_common::sampling::{Rate, Strategy};
 use std::process::Command;
 
 const INTERVAL_BYTES: u64 = 4096;
@@ -11,17 +11,25 @@ const INTERVAL_BYTES: u64 = 4096;
 /// `main` calls `keep` (inlined into `work`) and `waste`.
 fn profile(kind: Kind) -> Profile {
     let rate = Rate::from_interval(INTERVAL_BYTES).expect("in range");
-    let make =
-        |row: &RowMoments| Quantities::weighted(row, INTERVAL_BYTES as f64, Confidence::DEFAULT);
     let row = |size, samples, held| {
-        let mut row = RowMoments::default();
-        (0..samples).for_each(|_| row.add_allocation(&Sample::geometric(size, rate)));
-        (0..held).for_each(|_| row.add_live(&Sample::geometric(size, rate)));
+        let mut row = Row::default();
+        let moments = row.stratum(Stratum { process: 0, class: 17 });
+        (0..samples).for_each(|_| moments.add_allocation(&Sample::geometric(size, rate)));
+        (0..held).for_each(|_| moments.add_live(&Sample::geometric(size, rate)));
         row
     };
     let rows = [row(1 << 20, 3, 3), row(1 << 20, 5, 0)];
-    let mut sum = rows[0];
-    sum.add(&rows[1]);
+    let mut reference = Reference { interval_bytes: INTERVAL_BYTES as f64, ..Reference::default() };
+    rows.iter().for_each(|row| reference.add(row));
+    let make =
+        |row: &Row| Quantities::of_row(row, &reference, Estimator::Weighted, Confidence::DEFAULT);
+    let [kept, wasted] = &rows;
+    let stack = |row: &Row, function| Stack {
+        pid: 7,
+        locations: vec![0, function, 3],
+        row: row.clone(),
+        quantities: make(row),
+    };
     let line = |function: &str, line| Line { function: function.into(), file: "a.c".into(), line };
     let location = |mapping, address, lines| Location { mapping, address, lines };
     Profile {
@@ -30,7 +38,10 @@ fn profile(kind: Kind) -> Profile {
         time_unix_ns: 1_795_180_057_000_000_000,
         duration_ns: 1_000_000_000,
         interval_bytes: INTERVAL_BYTES,
-        totals: make(&sum),
+        estimator: Estimator::Weighted,
+        strategies: vec![Strategy::Geometric],
+        pids: vec![7],
+        totals: make(&reference.row()),
         exact: Exact { alloc_objects: 8, alloc_space: 8 << 20 },
         samples: 8,
         lost: vec![],
@@ -44,10 +55,8 @@ fn profile(kind: Kind) -> Profile {
             location(0, 0x2000, vec![line("waste", 4)]),
             location(0, 0x3000, vec![line("main", 5)]),
         ],
-        stacks: vec![
-            Stack { pid: 7, locations: vec![0, 2, 3], quantities: make(&rows[1]) },
-            Stack { pid: 7, locations: vec![0, 1, 3], quantities: make(&rows[0]) },
-        ],
+        stacks: vec![stack(wasted, 2), stack(kept, 1)],
+        reference,
         stacks_total: 2,
         notes: vec!["a note".into()],
     }

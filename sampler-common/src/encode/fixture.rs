@@ -4,10 +4,13 @@
 //! text table also sums moments and asks the estimator).
 
 use super::Encode;
-use crate::estimate::{Confidence, Estimate, Method, Moments};
+use crate::estimate::{
+    Confidence, Estimate, Estimator, Method, Moments, Reference, Row, RowMoments, Stratum, Trials,
+};
 use crate::profile::{
     Exact, Kind, Line, Location, Lost, Mapping, Profile, Quantities, Quantity, Stack,
 };
+use crate::sampling::{Design, Strategy, class};
 use std::path::Path;
 
 pub(super) const INTERVAL_BYTES: u64 = 512 << 10;
@@ -109,8 +112,38 @@ fn location(mapping: u32, address: u64, lines: Vec<Line>) -> Location {
     Location { mapping, address, lines }
 }
 
-fn stack(pid: u32, locations: &[u32], row: Samples) -> Stack {
-    Stack { pid, locations: locations.to_vec(), quantities: quantities(row) }
+fn stack(pid: u32, locations: &[u32], samples: Samples) -> Stack {
+    let Quantities { alloc_objects, alloc_space, inuse_objects, inuse_space } = quantities(samples);
+    let trials = |count: u64| Trials {
+        failures: count as f64 * (INTERVAL_BYTES - 1) as f64,
+        variance: count as f64 * (INTERVAL_BYTES * (INTERVAL_BYTES - 1)) as f64,
+        tail: (count * samples.size / 2) as f64,
+    };
+    let mut row = Row::default();
+    let stratum = Stratum { process: u32::from(pid == 4122), class: class(samples.size) as u8 };
+    *row.stratum(stratum) = RowMoments {
+        alloc_objects: alloc_objects.moments,
+        alloc_space: alloc_space.moments,
+        inuse_objects: inuse_objects.moments,
+        inuse_space: inuse_space.moments,
+        alloc_trials: trials(samples.samples),
+        inuse_trials: trials(samples.held),
+    };
+    Stack { pid, locations: locations.to_vec(), row, quantities: quantities(samples) }
+}
+
+/// Exact totals are the estimates in whole numbers.
+fn reference(stacks: &[Stack]) -> Reference {
+    let mut reference = Reference { interval_bytes: INTERVAL_BYTES as f64, ..Reference::default() };
+    stacks.iter().for_each(|stack| reference.add(&stack.row));
+    let design = Design::from_interval(Strategy::Geometric, INTERVAL_BYTES, 1.0).unwrap();
+    for (stratum, totals) in &mut reference.strata {
+        let exact = |moments: &Moments| moments.sum as u64;
+        let sampled = &totals.sampled;
+        totals.exact = Some((exact(&sampled.alloc_space), exact(&sampled.alloc_objects)));
+        (totals.unseen_objects, totals.unseen_bytes) = design.unseen(usize::from(stratum.class));
+    }
+    reference
 }
 
 fn profile_of(
@@ -128,6 +161,10 @@ fn profile_of(
         time_unix_ns: 1_790_000_000_123_456_789,
         duration_ns: 12_345_678_901,
         interval_bytes: INTERVAL_BYTES,
+        estimator: Estimator::Weighted,
+        strategies: vec![Strategy::Geometric],
+        pids: vec![4121, 4122],
+        reference: reference(&stacks),
         totals,
         exact: Exact { alloc_objects: 2_012_345, alloc_space: 1_381_670_912 },
         samples: totals.alloc_space.moments.samples,

@@ -3,9 +3,10 @@
 use crate::sampling::Strategy;
 
 /// How samples become estimates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Estimator {
-    /// Every sample stands for 1/π like it (Horvitz–Thompson).
+    /// Every sample stands for 1/π like it (Horvitz–Thompson). Points of a stride are summed.
+    #[default]
     Weighted,
     /// Failed trials of a geometric countdown.
     FailedTrials,
@@ -48,6 +49,16 @@ impl Estimator {
     /// The estimator of this name.
     pub fn from_name(name: &str) -> Option<Estimator> {
         Estimator::ALL.into_iter().find(|estimator| estimator.name() == name)
+    }
+
+    /// The estimator of this name.
+    ///
+    /// # Errors
+    /// One line with the names that there are.
+    pub fn parse(name: &str) -> Result<Estimator, String> {
+        Estimator::from_name(name).ok_or_else(|| {
+            format!("estimator {name:?} is unknown (use weighted, failed-trials or calibrated)")
+        })
     }
 
     /// Whether it can be used on samples of `strategy`.

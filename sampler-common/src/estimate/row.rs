@@ -47,6 +47,11 @@ impl Row {
         self.strata.iter().map(|(stratum, moments)| (*stratum, moments))
     }
 
+    /// Whether it has no stratum.
+    pub fn is_empty(&self) -> bool {
+        self.strata.is_empty()
+    }
+
     /// The moments of all strata together.
     pub fn total(&self) -> RowMoments {
         let mut total = RowMoments::default();
@@ -75,4 +80,71 @@ pub struct Reference {
     pub strata: BTreeMap<Stratum, StratumTotals>,
     /// Largest mean interval that was in force, bytes.
     pub interval_bytes: f64,
+}
+
+impl Reference {
+    /// Adds the samples of a row of the profile to those of its strata.
+    pub fn add(&mut self, row: &Row) {
+        for (stratum, moments) in row.strata() {
+            self.strata.entry(stratum).or_default().sampled.add(moments);
+        }
+    }
+
+    /// All rows of the profile together.
+    pub fn row(&self) -> Row {
+        // A stratum without samples is in no row.
+        let sampled = self.strata.iter().filter(|(_, of)| of.sampled != RowMoments::default());
+        Row { strata: sampled.map(|(stratum, of)| (*stratum, of.sampled)).collect() }
+    }
+
+    /// The part of it that describes one process.
+    pub fn of_process(&self, process: u32) -> Reference {
+        let strata = self.strata.iter().filter(|(stratum, _)| stratum.process == process);
+        Reference {
+            strata: strata.map(|(stratum, totals)| (*stratum, *totals)).collect(),
+            interval_bytes: self.interval_bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::Sample;
+    use crate::sampling::Rate;
+
+    fn row(process: u32, class: u8, size: u64) -> Row {
+        let mut row = Row::default();
+        let sample = Sample::geometric(size, Rate::ALWAYS);
+        row.stratum(Stratum { process, class }).add_allocation(&sample);
+        row
+    }
+
+    #[test]
+    fn rows_add_by_stratum() {
+        let mut sum = row(1, 3, 50);
+        sum.add(&row(0, 7, 1000));
+        sum.add(&row(1, 3, 60));
+        let strata: Vec<_> = sum.strata().map(|(of, m)| (of, m.alloc_space.own)).collect();
+        let of = |process, class| Stratum { process, class };
+        assert_eq!(strata, [(of(0, 7), 1000.0), (of(1, 3), 110.0)]);
+        assert_eq!(sum.total().alloc_space.own, 1110.0);
+    }
+
+    #[test]
+    fn a_reference_is_the_sum_of_its_rows() {
+        let rows = [row(1, 3, 50), row(0, 7, 1000), row(1, 3, 60)];
+        let mut reference = Reference::default();
+        let mut sum = Row::default();
+        for row in &rows {
+            reference.add(row);
+            sum.add(row);
+        }
+        let empty = Stratum { process: 1, class: 9 };
+        reference.strata.insert(empty, StratumTotals { exact: Some((8, 1)), ..Default::default() });
+        assert_eq!(reference.row(), sum);
+        let one = reference.of_process(1);
+        assert_eq!(one.row().total().alloc_space.own, 110.0);
+        assert!(one.strata.contains_key(&empty));
+    }
 }

@@ -10,7 +10,6 @@ use crate::target::allocator::{Allocator, Discovery};
 use crate::target::hazard::{self, Hazard};
 use crate::target::process::Process;
 use sampler_common::limits::MAX_PROCESSES;
-use sampler_common::profile::Exact;
 use sampler_common::wire::{Cookie, Role};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -127,8 +126,8 @@ impl Worker {
             exited: None,
             images: 1,
             sampling: SamplingRecord::new(self.config.sampling),
-            final_exact: Exact::default(),
-            final_lost: Default::default(),
+            final_totals: None,
+            final_lost: Vec::new(),
             allocators: Vec::new(),
             blind: Vec::new(),
         }

@@ -5,7 +5,7 @@ use super::source::SampleEvent;
 use super::status::StatusReport;
 use crate::store::{ProcessId, ProcessRecord, Sampling, SamplingRecord};
 use rustix::fd::OwnedFd;
-use sampler_common::estimate::{Confidence, RowMoments};
+use sampler_common::estimate::{Confidence, Estimator, Reference, Row};
 use sampler_common::profile::{Exact, Kind};
 use sampler_common::sampling::Strategy;
 use sampler_common::units;
@@ -25,6 +25,8 @@ pub struct ProfileRequest {
     pub pids: Vec<u32>,
     /// Confidence of every interval.
     pub confidence: Confidence,
+    /// The estimator; `None`: weighted, and for processes sampled by stride the sum of their points.
+    pub estimator: Option<Estimator>,
     /// Largest stacks only; 0 is all.
     pub top: usize,
 }
@@ -96,8 +98,10 @@ pub struct ProcessReport {
     pub record: ProcessRecord,
     /// Exact totals.
     pub exact: Exact,
-    /// Moments of its totals.
-    pub totals: RowMoments,
+    /// All its rows together.
+    pub totals: Row,
+    /// What its estimates are made against.
+    pub reference: Reference,
     /// Samples in them.
     pub samples: u64,
 }

@@ -1,5 +1,6 @@
 //! The end of an attached process: its probes go, its profile stays.
 
+use super::totals::by_class;
 use super::worker::Worker;
 use crate::bpf::Link;
 use sampler_common::counters::Outcome;
@@ -13,16 +14,18 @@ impl Worker {
         self.forget_pending(slot, None);
         let Some(source) = self.ingest.sources.get(&slot) else { return };
         let (id, pid) = (source.process, source.pid);
-        let exact = self.slot_exact(slot);
-        let lost = self.slot_lost_moments(slot);
-        match self.kernel.totals.read(slot) {
-            Ok(totals) => self.retired.add(&totals),
-            Err(error) => tracing::warn!(pid, "{error:#}"),
-        }
+        let totals = self.kernel.totals.read(slot);
+        let lost = self.lost_by_slot().remove(&slot).unwrap_or_default();
         let record = self.ingest.processes.get_mut(id);
         record.exited = Some(SystemTime::now());
-        record.final_exact = exact;
         record.final_lost = lost;
+        match totals {
+            Ok(totals) => {
+                record.final_totals = Some(Box::new(by_class(&totals)));
+                self.retired.add(&totals);
+            }
+            Err(error) => tracing::warn!(pid, "{error:#}"),
+        }
         if let Err(error) = self.kernel.lost.clear_slot(slot) {
             tracing::warn!(pid, "clear lost samples: {error}");
         }

@@ -6,8 +6,11 @@ mod balance;
 mod command;
 mod detach;
 mod follow;
+mod gather;
 mod ingest;
+mod losses;
 mod names;
+mod order;
 mod profile;
 mod query;
 mod raw;
@@ -22,9 +25,10 @@ pub use attach::AttachError;
 pub use command::{
     ProcessReport, ProfileRequest, Profiler, SamplingChange, SamplingReport, Stopped,
 };
+pub use losses::RawLoss;
 pub use names::Names;
 pub use profile::assemble;
-pub use raw::{RawFrame, RawLoss, RawProfile};
+pub use raw::{RawFrame, RawProfile, RawRow};
 pub use source::SampleEvent;
 pub use status::{ProbeReport, StatusReport};
 pub use thread::WorkerThread;

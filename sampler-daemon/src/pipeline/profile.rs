@@ -1,14 +1,18 @@
 //! Puts names to a raw profile, and intervals to its moments.
 
 use super::names::Names;
+use super::order::ordered;
 use super::raw::{RawFrame, RawProfile};
 use rustc_hash::FxHashMap;
+use sampler_common::estimate::{Row, unsampled};
 use sampler_common::profile::{Line, Location, Lost, Mapping, Profile, Quantities, Stack};
 use sampler_common::units;
 use std::time::UNIX_EPOCH;
 
 /// The profile that people asked for.
-pub async fn assemble(raw: RawProfile, names: &Names) -> Profile {
+pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
+    let unsampled = unsampled(&raw.reference, raw.estimator);
+    let rows_total = ordered(&mut raw, &unsampled);
     let code = raw
         .frames
         .iter()
@@ -38,43 +42,47 @@ pub async fn assemble(raw: RawProfile, names: &Names) -> Profile {
             },
         });
     }
-    let quantities =
-        |row: &_| Quantities::weighted(row, raw.largest_interval_bytes, raw.request.confidence);
+    let quantities = |row: &Row| -> Quantities {
+        Quantities::of_row(row, &raw.reference, raw.estimator, raw.request.confidence)
+    };
+    let mut totals = raw.totals.clone();
+    let samples = totals.total().alloc_objects.samples;
+    totals.add(&unsampled);
+    let lost = raw.lost.iter().map(|(outcome, samples, row)| {
+        let known = row.as_ref().map(quantities);
+        Lost {
+            outcome: outcome.name().to_owned(),
+            samples: *samples,
+            alloc_space: known.map(|known| known.alloc_space),
+            alloc_objects: known.map(|known| known.alloc_objects),
+        }
+    });
+    let (totals, lost) = (quantities(&totals), lost.collect());
+    let stacks = raw.rows.into_iter().map(|row| Stack {
+        pid: row.pid,
+        locations: row.frames,
+        quantities: quantities(&row.row),
+        row: row.row,
+    });
     Profile {
         kind: raw.request.kind,
         confidence: raw.request.confidence,
         time_unix_ns: raw.time.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64),
         duration_ns: raw.duration_ns,
         interval_bytes: units::whole_interval(raw.interval_bytes),
-        totals: quantities(&raw.totals),
+        estimator: raw.estimator,
+        strategies: raw.strategies,
+        pids: raw.pids,
+        totals,
         exact: raw.exact,
-        samples: raw.totals.alloc_objects.samples,
-        lost: raw
-            .lost
-            .iter()
-            .map(|(outcome, samples, moments)| {
-                let known = moments.as_ref().map(quantities);
-                Lost {
-                    outcome: outcome.name().to_owned(),
-                    samples: *samples,
-                    alloc_space: known.map(|known| known.alloc_space),
-                    alloc_objects: known.map(|known| known.alloc_objects),
-                }
-            })
-            .collect(),
+        samples,
+        lost,
         mappings: mappings.list,
         locations,
-        stacks: raw
-            .rows
-            .iter()
-            .map(|(pid, frames, moments)| Stack {
-                pid: *pid,
-                locations: frames.clone(),
-                quantities: quantities(moments),
-            })
-            .collect(),
-        stacks_total: raw.rows_total as u64,
+        stacks: stacks.collect(),
+        stacks_total: rows_total as u64,
         notes: raw.notes,
+        reference: raw.reference,
     }
 }
 

@@ -2,9 +2,7 @@
 
 use super::command::{Command, ProcessReport, SamplingChange, SamplingReport};
 use super::worker::Worker;
-use crate::store::ProcessId;
 use rustc_hash::FxHashMap;
-use sampler_common::estimate::RowMoments;
 
 impl Worker {
     pub(super) fn answer(&mut self, command: Command) {
@@ -52,24 +50,18 @@ impl Worker {
     }
 
     pub(super) fn process_reports(&mut self) -> Vec<ProcessReport> {
-        self.settle();
-        self.repair();
-        let mut totals: FxHashMap<ProcessId, RowMoments> = FxHashMap::default();
-        for (key, moments) in self.ingest.rows.iter() {
-            totals.entry(key.process).or_default().add(moments);
-        }
-        for (_, live) in self.ingest.live.iter() {
-            totals.entry(live.process).or_default().add_live(&live.sample);
-        }
-        let records: Vec<_> =
-            self.ingest.processes.iter().map(|(id, record)| (id, record.clone())).collect();
-        records
-            .into_iter()
-            .map(|(id, record)| {
-                let mut totals = totals.get(&id).copied().unwrap_or_default();
-                totals.add(&self.lost_moments(id));
-                let samples = totals.alloc_objects.samples;
-                ProcessReport { id, record, exact: self.exact(&[id]), totals, samples }
+        let processes = self.ingest.processes.iter().map(|(id, _)| id).collect();
+        let gathered = self.gather(processes);
+        (0..)
+            .zip(&gathered.processes)
+            .map(|(index, id)| {
+                let record = self.ingest.processes.get(*id).clone();
+                let mut reference = gathered.reference.of_process(index);
+                reference.interval_bytes = record.sampling.largest_interval_bytes;
+                let totals = reference.row();
+                let samples = totals.total().alloc_objects.samples;
+                let exact = gathered.exact_of(index);
+                ProcessReport { id: *id, record, exact, totals, reference, samples }
             })
             .collect()
     }

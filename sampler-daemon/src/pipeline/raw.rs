@@ -1,14 +1,16 @@
 //! A profile without names: made on the worker's thread from the store and the kernel's totals.
 
 use super::command::ProfileRequest;
+use super::gather::Gathered;
+use super::losses::RawLoss;
 use super::worker::Worker;
 use crate::store::stacks::StackFrame;
 use crate::store::{ProcessId, SamplingRecord, StackId};
 use crate::unwind::Module;
 use rustc_hash::FxHashMap;
-use sampler_common::counters::Outcome;
-use sampler_common::estimate::{Moments, RowMoments};
+use sampler_common::estimate::{Estimator, Reference, Row};
 use sampler_common::profile::{Exact, Kind};
+use sampler_common::sampling::Strategy;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -21,30 +23,42 @@ pub enum RawFrame {
     Code(Arc<Module>, u64, Option<String>),
 }
 
-/// Samples that ended as a loss, with their allocation moments where these are known.
-pub type RawLoss = (Outcome, u64, Option<RowMoments>);
+/// A stack of a process.
+#[derive(Clone, Debug)]
+pub struct RawRow {
+    /// The process.
+    pub pid: u32,
+    /// Indices into [`RawProfile::frames`], leaf first.
+    pub frames: Vec<u32>,
+    /// Its moments.
+    pub row: Row,
+}
 
 /// A profile without names.
 #[derive(Clone, Debug)]
 pub struct RawProfile {
     /// What was asked.
     pub request: ProfileRequest,
+    /// The estimator asked for, or the default. It exists for every strategy below but stride, which has none.
+    pub estimator: Estimator,
+    /// Every strategy that the processes were ever sampled with.
+    pub strategies: Vec<Strategy>,
     /// Time of the answer.
     pub time: SystemTime,
     /// How long the queried processes have been sampled, nanoseconds.
     pub duration_ns: u64,
     /// Interval in force, bytes.
     pub interval_bytes: f64,
-    /// Largest interval that ever was in force, bytes.
-    pub largest_interval_bytes: f64,
-    /// Rows, largest first: pid, indices into `frames` (leaf first), moments.
-    pub rows: Vec<(u32, Vec<u32>, RowMoments)>,
-    /// Rows before the cut to the largest.
-    pub rows_total: usize,
+    /// Pids of the processes, in the order of [`sampler_common::estimate::Stratum::process`].
+    pub pids: Vec<u32>,
+    /// All rows with samples of the kind asked for, in a fixed order.
+    pub rows: Vec<RawRow>,
     /// Frames.
     pub frames: Vec<RawFrame>,
-    /// Totals over all rows.
-    pub totals: RowMoments,
+    /// All rows together, of either kind.
+    pub totals: Row,
+    /// Sums over all rows, and exact totals, by stratum.
+    pub reference: Reference,
     /// Exact totals.
     pub exact: Exact,
     /// Losses.
@@ -64,73 +78,70 @@ impl Worker {
         Ok(self.ingest.processes.iter().filter(|(_, p)| wanted(p.pid)).map(|(id, _)| id).collect())
     }
 
+    /// Every strategy that `processes` were ever sampled with; an error if the estimator does not exist for one of them.
+    fn strategies(
+        &self,
+        processes: &[ProcessId],
+        estimator: Option<Estimator>,
+    ) -> Result<Vec<Strategy>, String> {
+        let mut strategies = Vec::new();
+        for record in processes.iter().map(|id| self.ingest.processes.get(*id)) {
+            for strategy in &record.sampling.strategies {
+                if let Some(Err(error)) = estimator.map(|of| of.check(*strategy)) {
+                    return Err(format!("pid {}: {error}", record.pid));
+                }
+                if !strategies.contains(strategy) {
+                    strategies.push(*strategy);
+                }
+            }
+        }
+        Ok(strategies)
+    }
+
     pub(super) fn profile(&mut self, request: ProfileRequest) -> Result<RawProfile, String> {
         let chosen = self.chosen(&request.pids)?;
-        self.settle();
-        self.repair();
-        let mut rows: FxHashMap<(ProcessId, StackId), RowMoments> = FxHashMap::default();
-        for (key, moments) in self.ingest.rows.iter() {
-            if chosen.contains(&key.process) {
-                rows.entry((key.process, key.stack)).or_default().add(moments);
-            }
-        }
-        for (_, live) in self.ingest.live.iter() {
-            if chosen.contains(&live.process) {
-                let row = rows.entry((live.process, live.stack)).or_default();
-                row.add_live(&live.sample);
-            }
-        }
-        let mut lost = RowMoments::default();
-        for id in &chosen {
-            let moments = self.lost_moments(*id);
-            if moments.alloc_objects.samples > 0 {
-                rows.entry((*id, StackId::LOST)).or_default().add(&moments);
-                lost.add(&moments);
-            }
-        }
-        let mut totals = RowMoments::default();
-        rows.values().for_each(|row| totals.add(row));
-        let exact = self.exact(&chosen);
-        let (lost, notes) = self.losses(&chosen, lost);
+        let strategies = self.strategies(&chosen, request.estimator)?;
+        let estimator = request.estimator.unwrap_or_default();
+        let gathered = self.gather(chosen);
+        let lost = self.losses(&gathered);
+        let notes = self.notes(&gathered, &lost, estimator);
+        let record = |id: &ProcessId| self.ingest.processes.get(*id);
         let mut profile = RawProfile {
+            estimator,
+            strategies,
             time: SystemTime::now(),
-            duration_ns: self.duration_ns(&chosen),
-            interval_bytes: self.interval_of(&chosen, |of| of.interval_bytes),
-            largest_interval_bytes: self.interval_of(&chosen, |of| of.largest_interval_bytes),
+            duration_ns: self.duration_ns(&gathered.processes),
+            interval_bytes: self.interval_of(&gathered.processes, |of| of.interval_bytes),
+            pids: gathered.processes.iter().map(|id| record(id).pid).collect(),
             rows: Vec::new(),
-            rows_total: 0,
             frames: Vec::new(),
-            totals,
-            exact,
+            totals: gathered.reference.row(),
+            exact: gathered.exact,
             lost,
             notes,
+            reference: Reference::default(),
             request,
         };
-        self.fill_rows(&mut profile, rows);
+        self.fill_rows(&mut profile, gathered);
         Ok(profile)
     }
 
-    /// Orders and cuts the rows, and collects the frames of those that stay.
-    fn fill_rows(
-        &self,
-        profile: &mut RawProfile,
-        rows: FxHashMap<(ProcessId, StackId), RowMoments>,
-    ) {
-        let value = |row: &RowMoments| -> Moments {
+    /// Takes the rows with samples of the kind asked for, with their frames.
+    fn fill_rows(&self, profile: &mut RawProfile, gathered: Gathered) {
+        let samples = |row: &Row| -> u64 {
+            let total = row.total();
             match profile.request.kind {
-                Kind::Alloc => row.alloc_space,
-                Kind::Live => row.inuse_space,
+                Kind::Alloc => total.alloc_space.samples,
+                Kind::Live => total.inuse_space.samples,
             }
         };
-        let mut rows: Vec<_> = rows.into_iter().filter(|(_, row)| value(row).samples > 0).collect();
-        // Ties in a fixed order, so that equal questions get equal answers.
-        rows.sort_by(|(a, x), (b, y)| value(y).sum.total_cmp(&value(x).sum).then_with(|| a.cmp(b)));
-        profile.rows_total = rows.len();
-        if profile.request.top > 0 {
-            rows.truncate(profile.request.top);
-        }
+        profile.reference = gathered.reference;
+        let mut rows: Vec<((ProcessId, StackId), Row)> =
+            gathered.rows.into_iter().filter(|(_, row)| samples(row) > 0).collect();
+        // So that equal questions get equal answers.
+        rows.sort_by_key(|(key, _)| *key);
         let mut numbers: FxHashMap<u32, u32> = FxHashMap::default();
-        for ((process, stack), moments) in rows {
+        for ((process, stack), row) in rows {
             let frames = self
                 .ingest
                 .stacks
@@ -143,7 +154,8 @@ impl Worker {
                     })
                 })
                 .collect();
-            profile.rows.push((self.ingest.processes.get(process).pid, frames, moments));
+            let pid = self.ingest.processes.get(process).pid;
+            profile.rows.push(RawRow { pid, frames, row });
         }
     }
 
@@ -156,40 +168,6 @@ impl Worker {
                 self.ingest.probe_names.get(&frame).cloned(),
             ),
         }
-    }
-
-    /// Losses of the chosen processes, and what they mean.
-    fn losses(&self, chosen: &[ProcessId], ring: RowMoments) -> (Vec<RawLoss>, Vec<String>) {
-        let mut lost = Vec::new();
-        let mut notes = Vec::new();
-        if ring.alloc_objects.samples > 0 {
-            lost.push((Outcome::RingFull, ring.alloc_objects.samples, Some(ring)));
-        }
-        let kernel = self.kernel_totals();
-        for outcome in [Outcome::LostCellsFull, Outcome::LiveFull, Outcome::RestoreFailed] {
-            if kernel.outcome(outcome) > 0 {
-                lost.push((outcome, kernel.outcome(outcome), None));
-            }
-        }
-        if kernel.outcome(Outcome::LostCellsFull) > 0 {
-            notes.push("allocated totals are a lower bound: lost samples could not be kept".into());
-        }
-        if let Some(since) = self.live_incomplete {
-            let seconds = since
-                .duration_since(SystemTime::UNIX_EPOCH)
-                .map_or(0, |duration| duration.as_secs());
-            notes.push(format!(
-                "live numbers are a lower bound since Unix time {seconds}: the live set was full (raise --max-live)"
-            ));
-        }
-        if !self.config.settings.track_live {
-            notes.push("live numbers are 0: frees are not probed (--no-live)".into());
-        }
-        for id in chosen {
-            let record = self.ingest.processes.get(*id);
-            notes.extend(record.blind.iter().map(|blind| format!("pid {}: {blind}", record.pid)));
-        }
-        (lost, notes)
     }
 
     fn duration_ns(&self, chosen: &[ProcessId]) -> u64 {

@@ -2,11 +2,12 @@
 
 use super::worker::Worker;
 use crate::bpf::totals::SlotTotals;
-use crate::store::ProcessId;
+use crate::store::{ClassTotals, LostMoments, ProcessId};
+use rustc_hash::FxHashMap;
 use sampler_common::estimate::RowMoments;
-use sampler_common::profile::Exact;
-use sampler_common::sampling::Design;
+use sampler_common::sampling::{self, Design};
 use sampler_common::wire::{LostCell, LostKey};
+use std::collections::BTreeMap;
 
 impl Worker {
     pub(super) fn slot_of(&self, id: ProcessId) -> Option<u32> {
@@ -25,58 +26,86 @@ impl Worker {
         sum
     }
 
-    pub(super) fn slot_exact(&self, slot: u32) -> Exact {
-        match self.kernel.totals.read(slot) {
-            Ok(totals) => Exact {
-                alloc_objects: totals.objects.iter().sum(),
-                alloc_space: totals.bytes.iter().sum(),
+    /// Exact totals of each process now, or at its exit; `None` where they cannot be read.
+    pub(super) fn exact(&self, processes: &[ProcessId]) -> Vec<Option<ClassTotals>> {
+        let of = |id: &ProcessId| match self.slot_of(*id) {
+            Some(slot) => match self.kernel.totals.read(slot) {
+                Ok(totals) => Some(by_class(&totals)),
+                Err(error) => {
+                    tracing::warn!("{error:#}");
+                    None
+                }
             },
-            Err(error) => {
-                tracing::warn!("{error:#}");
-                Exact::default()
-            }
-        }
+            None => self.ingest.processes.get(*id).final_totals.as_deref().copied(),
+        };
+        processes.iter().map(of).collect()
     }
 
-    pub(super) fn exact(&self, chosen: &[ProcessId]) -> Exact {
-        let mut sum = Exact::default();
-        for id in chosen {
-            let exact = match self.slot_of(*id) {
-                Some(slot) => self.slot_exact(slot),
-                None => self.ingest.processes.get(*id).final_exact,
-            };
-            sum.alloc_objects += exact.alloc_objects;
-            sum.alloc_space += exact.alloc_space;
-        }
-        sum
+    /// Lost samples of each process. The kernel's cells are read once, however many are asked for.
+    pub(super) fn lost(&self, processes: &[ProcessId]) -> Vec<LostMoments> {
+        let mut by_slot = self.lost_by_slot();
+        let of = |id: &ProcessId| match self.slot_of(*id) {
+            Some(slot) => by_slot.remove(&slot).unwrap_or_default(),
+            None => self.ingest.processes.get(*id).final_lost.clone(),
+        };
+        processes.iter().map(of).collect()
     }
 
-    pub(super) fn lost_moments(&self, id: ProcessId) -> RowMoments {
-        match self.slot_of(id) {
-            Some(slot) => self.slot_lost_moments(slot),
-            None => self.ingest.processes.get(id).final_lost,
-        }
-    }
-
-    /// Moments of the samples of a slot whose record was lost.
-    pub(super) fn slot_lost_moments(&self, slot: u32) -> RowMoments {
-        let cells = match self.kernel.lost.read() {
-            Ok(cells) => cells,
+    /// Lost samples of each slot that has any.
+    pub(super) fn lost_by_slot(&self) -> FxHashMap<u32, LostMoments> {
+        match self.kernel.lost.read() {
+            Ok(cells) => sum_cells(&cells),
             Err(error) => {
                 tracing::warn!("read the lost samples: {error}");
-                return RowMoments::default();
+                FxHashMap::default()
             }
-        };
-        let mut sum = RowMoments::default();
-        for (key, cell) in cells.iter().filter(|(key, _)| key.slot == slot) {
-            add_cell(&mut sum, key, cell);
         }
-        sum
     }
 }
 
-/// The samples of a cell, each taken at the cell's mean size.
-fn add_cell(sum: &mut RowMoments, key: &LostKey, cell: &LostCell) {
-    let design = Design::from_word(key.design);
-    sum.add_lost(design, cell.samples, cell.bytes, cell.hits, cell.tails);
+/// The allocations of a slot.
+pub(super) fn by_class(totals: &SlotTotals) -> ClassTotals {
+    ClassTotals { bytes: totals.bytes, objects: totals.objects }
+}
+
+/// The samples of each cell, taken at the cell's mean size and in its size class.
+fn sum_cells(cells: &[(LostKey, LostCell)]) -> FxHashMap<u32, LostMoments> {
+    let mut slots: FxHashMap<u32, BTreeMap<u8, RowMoments>> = FxHashMap::default();
+    for (key, cell) in cells.iter().filter(|(_, cell)| cell.samples > 0) {
+        let mean = (cell.bytes as f64 / cell.samples as f64).round() as u64;
+        let class = sampling::class(mean) as u8;
+        let design = Design::from_word(key.design);
+        let sum = slots.entry(key.slot).or_default().entry(class).or_default();
+        sum.add_lost(design, cell.samples, cell.bytes, cell.hits, cell.tails);
+    }
+    slots.into_iter().map(|(slot, classes)| (slot, classes.into_iter().collect())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sampler_common::sampling::{Rate, Strategy, size_bucket};
+
+    fn cell(slot: u32, size: u64, samples: u64) -> (LostKey, LostCell) {
+        let rate = Rate::from_interval(4096).unwrap();
+        let design = Design::new(Strategy::Geometric, rate).word();
+        let key = LostKey { design, slot, bucket: size_bucket(size) };
+        (key, LostCell { samples, bytes: size * samples, hits: samples, tails: samples })
+    }
+
+    #[test]
+    fn lost_samples_keep_slot_and_class() {
+        let cells =
+            [cell(3, 100, 2), cell(3, 101, 1), cell(3, 5000, 4), cell(9, 0, 1), cell(9, 7, 0)];
+        let slots = sum_cells(&cells);
+        let counts = |slot: u32| -> Vec<(u8, u64)> {
+            let moments = slots[&slot].iter();
+            moments.map(|(class, of)| (*class, of.alloc_objects.samples)).collect()
+        };
+        assert_eq!(slots.len(), 2);
+        let class = |size| sampling::class(size) as u8;
+        assert_eq!(counts(3), [(class(100), 3), (class(5000), 4)]);
+        assert_eq!(counts(9), [(0, 1)]);
+        assert_eq!(slots[&3][0].1.alloc_space.own, 301.0);
+    }
 }

@@ -4,6 +4,8 @@
 //! indexes with it or calculates with it.
 
 mod from_wire;
+mod number;
+mod strata;
 mod to_wire;
 
 pub use from_wire::{from_wire, quantities_from_wire};
@@ -12,7 +14,12 @@ pub use to_wire::{quantities_to_wire, to_wire};
 use sampler_common::estimate::Method;
 
 /// Names of the methods in the protocol.
-const METHODS: [(Method, &str); 1] = [(Method::Weighted, "weighted")];
+const METHODS: [(Method, &str); 4] = [
+    (Method::Weighted, "weighted"),
+    (Method::FailedTrials, "failed-trials"),
+    (Method::Calibrated, "calibrated"),
+    (Method::Stride, "stride"),
+];
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use super::{convert, v1};
 use crate::pipeline::{ProbeReport, ProcessReport, SamplingReport, StatusReport};
-use sampler_common::estimate::Confidence;
+use sampler_common::estimate::{Confidence, Estimator};
 use sampler_common::profile::Quantities;
 use sampler_common::units;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -68,8 +68,8 @@ fn unix_ns(time: SystemTime) -> u64 {
 
 pub(super) fn process(report: &ProcessReport) -> v1::Process {
     let record = &report.record;
-    let unseen = record.sampling.largest_interval_bytes;
-    let totals = Quantities::weighted(&report.totals, unseen, Confidence::DEFAULT);
+    let (row, reference) = (&report.totals, &report.reference);
+    let totals = Quantities::of_row(row, reference, Estimator::default(), Confidence::DEFAULT);
     v1::Process {
         pid: record.pid,
         comm: record.comm.clone(),

@@ -3,7 +3,7 @@
 use super::v1::sampler_server::Sampler;
 use super::{convert, reports, stream, v1};
 use crate::pipeline::{Names, ProfileRequest, Profiler, SamplingChange, Stopped, assemble};
-use sampler_common::estimate::Confidence;
+use sampler_common::estimate::{Confidence, Estimator};
 use sampler_common::profile::{Kind, Profile};
 use sampler_common::sampling::Strategy;
 use std::time::Duration;
@@ -51,7 +51,12 @@ fn request(wire: v1::GetProfileRequest) -> Result<ProfileRequest, Status> {
             Confidence::new(level).map_err(|error| Status::invalid_argument(error.to_string()))?
         }
     };
-    Ok(ProfileRequest { kind, pids: wire.pids, confidence, top: wire.top as usize })
+    let estimator = match wire.estimator.as_str() {
+        "" => None,
+        name => Some(Estimator::parse(name).map_err(Status::invalid_argument)?),
+    };
+    let top = wire.top as usize;
+    Ok(ProfileRequest { kind, pids: wire.pids, confidence, estimator, top })
 }
 
 fn change(wire: &v1::SetSamplingRequest) -> Result<SamplingChange, String> {

@@ -10,7 +10,7 @@ pub mod stacks;
 
 pub use live::{LiveSample, LiveSamples};
 pub use outcomes::Outcomes;
-pub use process::{ProcessId, ProcessRecord, Processes};
+pub use process::{ClassTotals, LostMoments, ProcessId, ProcessRecord, Processes};
 pub use rows::{RowKey, Rows};
 pub use sampling::{Designs, Sampling, SamplingRecord};
 pub use stacks::{StackId, Stacks};

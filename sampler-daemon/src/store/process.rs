@@ -2,6 +2,7 @@
 
 use super::SamplingRecord;
 use sampler_common::estimate::RowMoments;
+use sampler_common::limits::CLASSES;
 use sampler_common::profile::Exact;
 use std::time::SystemTime;
 
@@ -11,6 +12,25 @@ pub const MAX_PROCESS_RECORDS: usize = 16 * 1024;
 /// A process in [`Processes`]: not its pid, which may be used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProcessId(pub u32);
+
+/// Exact totals of allocations, by size class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassTotals {
+    /// Requested bytes.
+    pub bytes: [u64; CLASSES],
+    /// Allocations.
+    pub objects: [u64; CLASSES],
+}
+
+impl ClassTotals {
+    /// Over all size classes.
+    pub fn sum(&self) -> Exact {
+        Exact { alloc_objects: self.objects.iter().sum(), alloc_space: self.bytes.iter().sum() }
+    }
+}
+
+/// Samples whose record was lost, by size class: moments of allocations.
+pub type LostMoments = Vec<(u8, RowMoments)>;
 
 /// A process.
 #[derive(Clone, Debug)]
@@ -29,10 +49,10 @@ pub struct ProcessRecord {
     pub images: u32,
     /// How it is sampled: what was asked for, and what is in force.
     pub sampling: SamplingRecord,
-    /// Exact totals and outcomes left by the kernel's slot at exit.
-    pub final_exact: Exact,
-    /// Moments of lost samples left at exit.
-    pub final_lost: RowMoments,
+    /// Exact totals left by the kernel's slot at exit; `None` if they could not be read.
+    pub final_totals: Option<Box<ClassTotals>>,
+    /// Lost samples left at exit.
+    pub final_lost: LostMoments,
     /// Allocators found.
     pub allocators: Vec<String>,
     /// What cannot be seen in it.

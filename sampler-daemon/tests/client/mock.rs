@@ -1,10 +1,10 @@
 //! A samplerd that always gives the same answers, on a Unix socket or a TCP port.
 
-use sampler_common::estimate::{self, Confidence, RowMoments};
+use sampler_common::estimate::{self, Confidence, Estimator, Reference, Row, Stratum};
 use sampler_common::profile::{
     Exact, Kind, Line, Location, Lost, Mapping, Profile, Quantities, Stack,
 };
-use sampler_common::sampling::Rate;
+use sampler_common::sampling::{Rate, Strategy, class};
 use sampler_daemon::rpc::convert::{quantities_to_wire, to_wire};
 use sampler_daemon::rpc::v1::sampler_server::{Sampler, SamplerServer};
 use sampler_daemon::rpc::v1::{self, *};
@@ -94,28 +94,37 @@ where
 }
 
 /// The profile that it serves: two stacks, lost samples, a note.
-pub(crate) fn profile(kind: Kind, confidence: Confidence, top: usize) -> Profile {
+pub(crate) fn profile(
+    kind: Kind,
+    estimator: Estimator,
+    confidence: Confidence,
+    top: usize,
+) -> Profile {
     let row = |size, samples, held| {
         let rate = Rate::from_interval(INTERVAL_BYTES).expect("in range");
-        let mut row = RowMoments::default();
-        (0..samples).for_each(|_| row.add_allocation(&estimate::Sample::geometric(size, rate)));
-        (0..held).for_each(|_| row.add_live(&estimate::Sample::geometric(size, rate)));
+        let mut row = Row::default();
+        let moments = row.stratum(Stratum { process: 0, class: class(size) as u8 });
+        (0..samples).for_each(|_| moments.add_allocation(&estimate::Sample::geometric(size, rate)));
+        (0..held).for_each(|_| moments.add_live(&estimate::Sample::geometric(size, rate)));
         row
     };
-    let make = |row: &RowMoments| Quantities::weighted(row, INTERVAL_BYTES as f64, confidence);
     let rows = [row(100_000, 300, 3), row(64, 40, 40)];
-    let mut sum = RowMoments::default();
-    rows.iter().for_each(|row| sum.add(row));
+    let mut reference = Reference { interval_bytes: INTERVAL_BYTES as f64, ..Reference::default() };
+    rows.iter().for_each(|row| reference.add(row));
+    let make = |row: &Row| Quantities::of_row(row, &reference, estimator, confidence);
     let line = |function: &str, file: &str, line| Line {
         function: function.into(),
         file: file.into(),
         line,
     };
     let location = |mapping, address, line| Location { mapping, address, lines: vec![line] };
-    let mut stacks = vec![
-        Stack { pid: PID, locations: vec![0, 1, 2], quantities: make(&rows[0]) },
-        Stack { pid: PID, locations: vec![0, 3, 2], quantities: make(&rows[1]) },
-    ];
+    let stack = |row: &Row, function| Stack {
+        pid: PID,
+        locations: vec![0, function, 2],
+        row: row.clone(),
+        quantities: make(row),
+    };
+    let mut stacks = vec![stack(&rows[0], 1), stack(&rows[1], 3)];
     stacks.truncate(top);
     let lost = make(&row(2000, 4, 0));
     Profile {
@@ -124,7 +133,10 @@ pub(crate) fn profile(kind: Kind, confidence: Confidence, top: usize) -> Profile
         time_unix_ns: 1_795_180_057_000_000_000,
         duration_ns: 5_000_000_000,
         interval_bytes: INTERVAL_BYTES,
-        totals: make(&sum),
+        estimator,
+        strategies: vec![Strategy::Geometric],
+        pids: vec![PID],
+        totals: make(&reference.row()),
         exact: Exact { alloc_objects: 2_000, alloc_space: 180_000_000 },
         samples: 340,
         lost: vec![Lost {
@@ -145,6 +157,7 @@ pub(crate) fn profile(kind: Kind, confidence: Confidence, top: usize) -> Profile
         ],
         stacks_total: 2,
         stacks,
+        reference,
         notes: vec!["a note".into()],
     }
 }
@@ -162,7 +175,11 @@ fn answer(request: &GetProfileRequest) -> Result<v1::Profile, Status> {
     let confidence = Confidence::new(request.confidence);
     let confidence = confidence.map_err(|error| Status::invalid_argument(error.to_string()))?;
     let top = if request.top == 0 { usize::MAX } else { request.top as usize };
-    Ok(to_wire(&profile(kind, confidence, top)))
+    let estimator = match request.estimator.as_str() {
+        "" => Estimator::default(),
+        name => Estimator::parse(name).map_err(Status::invalid_argument)?,
+    };
+    Ok(to_wire(&profile(kind, estimator, confidence, top)))
 }
 
 #[tonic::async_trait]
@@ -215,7 +232,7 @@ impl Sampler for Fixed {
         &self,
         _: Request<ListProcessesRequest>,
     ) -> Result<Response<ListProcessesResponse>, Status> {
-        let profile = profile(Kind::Live, Confidence::DEFAULT, 2);
+        let profile = profile(Kind::Live, Estimator::Weighted, Confidence::DEFAULT, 2);
         let process = Process {
             pid: PID,
             comm: "kvstore".into(),

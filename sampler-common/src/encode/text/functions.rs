@@ -1,12 +1,13 @@
 //! Functions by the bytes they allocate themselves and by all that is allocated under them.
 //!
 //! *Self* of a stack is its first frame that is no allocator entry; *total* counts every function of
-//! the stack once, however often it recurs. A row's interval comes from the summed moments of its stacks.
+//! the stack once, however often it recurs. A function's numbers come from the summed row of its stacks,
+//! never from their intervals.
 
 use super::allocator::is_entry;
 use super::short::short;
 use super::{Frame, Page, layout, leaf_first, plural, plus_minus, samples, share};
-use crate::estimate::{Estimate, Moments, weighted};
+use crate::estimate::{Estimate, Row};
 use crate::profile::Profile;
 use crate::units::{grouped, human_bytes};
 use std::collections::HashMap;
@@ -19,10 +20,20 @@ const PLACE_FROM: usize = 72;
 
 struct Function<'a> {
     frame: Frame<'a>,
-    own: Moments,
-    total: Moments,
-    /// The last stack that counted, so that recursion counts once.
-    last_stack: Option<usize>,
+    /// Sums of estimates: every estimator's values add. `own` is of the stacks that belong to it.
+    own: Option<f64>,
+    total: f64,
+    /// Indices of its stacks, each once.
+    stacks: Vec<usize>,
+}
+
+impl Function<'_> {
+    /// The estimate of its stacks together.
+    fn estimate(&self, profile: &Profile) -> Estimate {
+        let mut row = Row::default();
+        self.stacks.iter().for_each(|index| row.add(&profile.stacks[*index].row));
+        profile.quantities_of(&row).space(profile.kind).estimate
+    }
 }
 
 pub(super) fn write(
@@ -35,9 +46,6 @@ pub(super) fn write(
     if functions.is_empty() {
         return Ok(());
     }
-    let estimate = |moments: &Moments| -> Estimate {
-        weighted(moments, profile.interval_bytes as f64, profile.confidence)
-    };
     let whole = profile.totals.space(profile.kind).estimate.value;
     let shown = &functions[..rows.min(functions.len())];
     let widths = Widths::of(shown, page.width);
@@ -45,13 +53,9 @@ pub(super) fn write(
     let heading = widths.line(["self", "self%", "total", "±", "samples"], "function", "file:line");
     writeln!(out, "{}", page.bold(heading.trim_end()))?;
     for function in shown {
-        let total = estimate(&function.total);
-        let (own, own_share) = if function.own.samples > 0 {
-            let own = estimate(&function.own).value;
-            (human_bytes(own), share(own, whole))
-        } else {
-            Default::default()
-        };
+        let total = function.estimate(profile);
+        let (own, own_share) =
+            function.own.map(|own| (human_bytes(own), share(own, whole))).unwrap_or_default();
         let (bytes, interval) = (human_bytes(total.value), plus_minus(&total));
         let numbers = [&own, &own_share, &bytes, &interval, &samples(total.samples)];
         let (name, place) = (function.frame.name(), function.frame.place());
@@ -72,8 +76,8 @@ pub(super) fn write(
 fn functions(profile: &Profile) -> Vec<Function<'_>> {
     let (mut functions, at) = known_functions(profile);
     for (stack_index, stack) in profile.stacks.iter().enumerate() {
-        let moments = &stack.quantities.space(profile.kind).moments;
-        if moments.samples == 0 {
+        let estimate = &stack.quantities.space(profile.kind).estimate;
+        if estimate.samples == 0 && estimate.value <= 0.0 {
             continue;
         }
         let ids = stack.locations.iter().flat_map(|index| &at[*index as usize]);
@@ -83,22 +87,23 @@ fn functions(profile: &Profile) -> Vec<Function<'_>> {
         let own = own.unwrap_or(frames.len().saturating_sub(1));
         for (position, (id, frame)) in frames.iter().enumerate().skip(own) {
             let function = &mut functions[*id];
-            if function.total.samples == 0 {
+            if function.stacks.is_empty() {
                 // Stacks come by falling bytes: the line shown is the one with most of them.
                 function.frame = *frame;
             }
             if position == own {
-                function.own.add(moments);
+                *function.own.get_or_insert(0.0) += estimate.value;
             }
-            if function.last_stack != Some(stack_index) {
-                function.last_stack = Some(stack_index);
-                function.total.add(moments);
+            if function.stacks.last() != Some(&stack_index) {
+                function.stacks.push(stack_index);
+                function.total += estimate.value;
             }
         }
     }
-    functions.retain(|function| function.total.samples > 0);
+    functions.retain(|function| !function.stacks.is_empty());
     functions.sort_by(|a, b| {
-        let falling = b.own.sum.total_cmp(&a.own.sum).then(b.total.sum.total_cmp(&a.total.sum));
+        let own = |of: &Function| of.own.unwrap_or(0.0);
+        let falling = own(b).total_cmp(&own(a)).then(b.total.total_cmp(&a.total));
         falling.then_with(|| a.frame.line.function.cmp(&b.frame.line.function))
     });
     functions
@@ -119,9 +124,9 @@ fn known_functions(profile: &Profile) -> (Vec<Function<'_>>, Vec<Vec<usize>>) {
                 *indices.entry((line.function.as_str(), place)).or_insert_with(|| {
                     functions.push(Function {
                         frame: Frame { line, module },
-                        own: Moments::default(),
-                        total: Moments::default(),
-                        last_stack: None,
+                        own: None,
+                        total: 0.0,
+                        stacks: Vec::new(),
                     });
                     functions.len() - 1
                 })

@@ -2,7 +2,7 @@
 //!
 //! Three parts: totals with their intervals; functions by their own and their total bytes; the largest
 //! stacks. `±` is the larger distance from the estimate to an end of its interval, in percent of the
-//! estimate. A function's numbers are made from the summed moments of its stacks, never from their bounds.
+//! estimate. A function's numbers are made from the summed rows of its stacks, never from their bounds.
 
 mod allocator;
 mod functions;

@@ -31,15 +31,14 @@ fn golden() {
 }
 
 #[test]
-fn a_function_has_the_interval_of_its_summed_moments() {
+fn a_function_has_the_interval_of_its_summed_rows() {
     let profile = fixture::profile(Kind::Alloc);
     let text = text(&profile, 80, false);
     let row = text.lines().find(|line| line.ends_with("main.cpp:31")).unwrap();
-    let mut sum = crate::estimate::Moments::default();
+    let mut sum = crate::estimate::Row::default();
     let under_main = profile.stacks.iter().filter(|stack| stack.locations.contains(&8));
-    under_main.for_each(|stack| sum.add(&stack.quantities.alloc_space.moments));
-    let interval = fixture::INTERVAL_BYTES as f64;
-    let estimate = crate::estimate::weighted(&sum, interval, profile.confidence);
+    under_main.for_each(|stack| sum.add(&stack.row));
+    let estimate = profile.quantities_of(&sum).alloc_space.estimate;
     let shown: String =
         row.chars().enumerate().filter(|(at, _)| INTERVAL.contains(at)).map(|(_, c)| c).collect();
     assert_eq!(shown.trim(), plus_minus(&estimate), "{row}");

@@ -5,7 +5,7 @@ use crate::plan::Figures;
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Args as Group, CommandFactory, Parser, Subcommand, ValueEnum};
-use sampler_common::estimate::Confidence;
+use sampler_common::estimate::{Confidence, Estimator};
 use sampler_common::profile::Kind;
 use sampler_common::sampling::Strategy;
 use sampler_common::units::{UnitError, parse_bytes, parse_duration, parse_interval};
@@ -61,6 +61,10 @@ pub(crate) struct Filter {
     #[arg(long, value_name = "LEVEL", default_value = "0.95", value_parser = confidence)]
     #[arg(allow_negative_numbers = true)]
     pub(crate) confidence: Confidence,
+    /// How samples become estimates: weighted, failed-trials (geometric sampling only) or calibrated
+    /// (to the exact totals of each size class) [default: weighted]
+    #[arg(long, value_name = "NAME", value_parser = Estimator::parse)]
+    pub(crate) estimator: Option<Estimator>,
     /// Keep the N largest stacks; in text, N functions and N stacks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(allow_negative_numbers = true)]
@@ -79,6 +83,7 @@ impl Filter {
             pids: self.pids.clone(),
             confidence: self.confidence.level(),
             top: top.unwrap_or(0),
+            estimator: self.estimator.map_or("", Estimator::name).to_owned(),
         }
     }
 }

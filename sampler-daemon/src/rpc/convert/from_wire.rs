@@ -1,20 +1,18 @@
 //! From the protocol, checked: an index out of range or a number that is none is an error that names it.
 
-use super::METHODS;
+use super::number::quantity;
+use super::strata;
 use crate::rpc::v1;
-use sampler_common::estimate::{Confidence, Estimate, Moments};
+use sampler_common::estimate::{Confidence, Estimator, Reference};
 use sampler_common::profile::{
-    Exact, Kind, Line, Location, Lost, Mapping, Profile, Quantities, Quantity, Stack,
+    Exact, Kind, Line, Location, Lost, Mapping, POINTS, Profile, Quantities, Quantity, Stack,
 };
+use sampler_common::sampling::Strategy;
 use std::collections::HashSet;
-
-/// By how much an end of an interval may lie on the wrong side of its estimate, relative to it:
-/// rounding of another implementation, no more.
-const TOLERANCE: f64 = 1e-9;
 
 /// A profile from the protocol; what came over the network is checked (indices, numbers).
 ///
-/// The error is one line for people. Every [`Estimate`] gets the profile's confidence and its moments'
+/// The error is one line for people. Every [`sampler_common::estimate::Estimate`] gets the profile's confidence and its moments'
 /// number of samples.
 pub fn from_wire(profile: v1::Profile) -> Result<Profile, String> {
     let kind = match profile.kind() {
@@ -39,13 +37,21 @@ pub fn from_wire(profile: v1::Profile) -> Result<Profile, String> {
         .collect();
     let locations =
         each(profile.locations, "location", |of| location(&of, &profile.strings, mappings.len()))?;
-    let stacks = each(profile.stacks, "stack", |of| stack(of, locations.len(), confidence))?;
+    let strategies = strategies(&profile.strategy)?;
+    let estimator = estimator(&profile.estimator, &strategies)?;
+    let (pids, reference) = strata::reference(profile.reference).within("reference")?;
+    let stacks =
+        each(profile.stacks, "stack", |of| stack(of, locations.len(), &reference, confidence))?;
     Ok(Profile {
         kind,
         confidence,
         time_unix_ns: profile.time_unix_ns,
         duration_ns: profile.duration_ns,
         interval_bytes: profile.interval_bytes,
+        estimator,
+        strategies,
+        pids,
+        reference,
         totals,
         exact: Exact { alloc_objects: exact.alloc_objects, alloc_space: exact.alloc_space },
         samples: profile.samples,
@@ -74,8 +80,32 @@ pub fn quantities_from_wire(
     })
 }
 
+/// The strategies by name, each once.
+fn strategies(names: &str) -> Result<Vec<Strategy>, String> {
+    let mut strategies = Vec::new();
+    for name in names.split(',').filter(|name| !name.is_empty()) {
+        let of = Strategy::from_name(name).filter(|of| !strategies.contains(of));
+        strategies.push(of.ok_or_else(|| {
+            format!("strategy {name:?} is unknown or listed twice (is this sampler older than samplerd?)")
+        })?);
+    }
+    Ok(strategies)
+}
+
+/// The estimator by name; [`POINTS`] if and only if there is a stride among the strategies.
+fn estimator(name: &str, strategies: &[Strategy]) -> Result<Estimator, String> {
+    let points = strategies.contains(&Strategy::Stride);
+    match Estimator::from_name(name) {
+        Some(estimator) if !points => Ok(estimator),
+        None if points && name == POINTS => Ok(Estimator::default()),
+        _ => Err(format!(
+            "estimator {name:?} is unknown or not one for these strategies (is this sampler older than samplerd?)"
+        )),
+    }
+}
+
 /// Says where in the profile an error lies.
-trait Within<T> {
+pub(super) trait Within<T> {
     fn within(self, place: &str) -> Result<T, String>;
 }
 
@@ -86,16 +116,16 @@ impl<T> Within<T> for Result<T, String> {
 }
 
 /// Converts a list; an error names the entry.
-fn each<T, U>(
+pub(super) fn each<T, U>(
     list: Vec<T>,
     name: &str,
-    convert: impl Fn(T) -> Result<U, String>,
+    mut convert: impl FnMut(T) -> Result<U, String>,
 ) -> Result<Vec<U>, String> {
     let entries = list.into_iter().enumerate();
     entries.map(|(index, of)| convert(of).within(&format!("{name} {index}"))).collect()
 }
 
-fn check_index(name: &str, index: u32, length: usize) -> Result<(), String> {
+pub(super) fn check_index(name: &str, index: u32, length: usize) -> Result<(), String> {
     if (index as usize) < length {
         Ok(())
     } else {
@@ -122,7 +152,12 @@ fn location(of: &v1::Location, strings: &[String], mappings: usize) -> Result<Lo
     })
 }
 
-fn stack(of: v1::Stack, locations: usize, confidence: Confidence) -> Result<Stack, String> {
+fn stack(
+    of: v1::Stack,
+    locations: usize,
+    reference: &Reference,
+    confidence: Confidence,
+) -> Result<Stack, String> {
     for index in &of.locations {
         check_index("location", *index, locations)?;
     }
@@ -130,6 +165,7 @@ fn stack(of: v1::Stack, locations: usize, confidence: Confidence) -> Result<Stac
     Ok(Stack {
         pid: of.pid,
         locations: of.locations,
+        row: strata::row(of.strata, reference)?,
         quantities: quantities_from_wire(quantities, confidence)?,
     })
 }
@@ -153,50 +189,4 @@ fn lost(list: Vec<v1::Lost>, confidence: Confidence) -> Result<Vec<Lost>, String
         Some(twice) => Err(format!("lost: outcome {} is listed twice", twice.outcome)),
         None => Ok(lost),
     }
-}
-
-/// A number of a profile: finite and not negative.
-fn number(name: &str, value: f64) -> Result<f64, String> {
-    if value.is_finite() && value >= 0.0 {
-        Ok(value)
-    } else {
-        Err(format!("{name} {value} is not a finite number of 0 or more"))
-    }
-}
-
-fn quantity(of: &v1::Quantity, confidence: Confidence) -> Result<Quantity, String> {
-    let value = number("value", of.value)?;
-    let (low, high) = (number("low", of.low)?, number("high", of.high)?);
-    let slack = TOLERANCE * value.max(1.0);
-    if low > value + slack || high < value - slack {
-        return Err(format!("value {value} lies outside its interval {low} to {high}"));
-    }
-    let method = METHODS.iter().find(|(_, name)| *name == of.method);
-    let (method, _) = method.ok_or_else(|| {
-        format!("method {:?} is unknown (is this sampler older than samplerd?)", of.method)
-    })?;
-    let moments = moments(of.moments.as_ref().ok_or("it has no moments")?)?;
-    let estimate = Estimate {
-        value,
-        low: low.min(value),
-        high: high.max(value),
-        confidence,
-        samples: moments.samples,
-        method: *method,
-    };
-    Ok(Quantity { estimate, moments })
-}
-
-fn moments(of: &v1::Moments) -> Result<Moments, String> {
-    if !(0.0..=1.0).contains(&of.largest_inclusion) {
-        return Err(format!("largest_inclusion {} is no probability", of.largest_inclusion));
-    }
-    Ok(Moments {
-        samples: of.samples,
-        sum: number("sum", of.sum)?,
-        variance: number("variance", of.variance)?,
-        largest: number("largest", of.largest)?,
-        largest_inclusion: of.largest_inclusion,
-        own: number("own", of.own)?,
-    })
 }

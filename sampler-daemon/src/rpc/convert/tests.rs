@@ -3,24 +3,98 @@ use crate::rpc::v1;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use prost::Message;
-use sampler_common::estimate::{Confidence, Estimate, Moments};
+use sampler_common::estimate::{
+    Confidence, Estimate, Estimator, Moments, Reference, Row, RowMoments, Stratum, StratumTotals,
+    Trials,
+};
 use sampler_common::profile::{
     Exact, Kind, Line, Location, Lost, Mapping, Profile, Quantities, Quantity, Stack,
 };
+use sampler_common::sampling;
 
 const NUMBER: std::ops::Range<f64> = 0.0..1e18;
 
+fn moments() -> impl Strategy<Value = Moments> {
+    (0..1u64 << 40, [NUMBER, NUMBER, NUMBER, NUMBER], 0.0..=1.0f64).prop_map(
+        |(samples, [sum, variance, largest, own], largest_inclusion)| Moments {
+            samples,
+            sum,
+            variance,
+            largest,
+            largest_inclusion,
+            own,
+        },
+    )
+}
+
 fn quantity() -> impl Strategy<Value = Quantity> {
-    (any::<u64>(), [NUMBER, NUMBER, NUMBER, NUMBER], 0.0..=1.0f64, [NUMBER, NUMBER, NUMBER])
-        .prop_map(|(samples, [sum, variance, largest, own], largest_inclusion, mut bounds)| {
+    (moments(), [NUMBER, NUMBER, NUMBER], 0..METHODS.len()).prop_map(
+        |(mut moments, mut bounds, method)| {
             bounds.sort_by(f64::total_cmp);
-            let [low, value, high] = bounds;
-            let (confidence, method) = (Confidence::DEFAULT, Method::Weighted);
+            let [low, value, mut high] = bounds;
+            let (method, samples) = (METHODS[method].0, moments.samples);
+            if method == Method::Stride {
+                (moments.variance, high) = (f64::INFINITY, f64::INFINITY);
+            }
+            let confidence = Confidence::DEFAULT;
             Quantity {
                 estimate: Estimate { value, low, high, confidence, samples, method },
-                moments: Moments { samples, sum, variance, largest, largest_inclusion, own },
+                moments,
             }
+        },
+    )
+}
+
+fn row_moments() -> impl Strategy<Value = RowMoments> {
+    let trials = || {
+        [NUMBER, NUMBER, NUMBER].prop_map(|[failures, variance, tail]| Trials {
+            failures,
+            variance,
+            tail,
         })
+    };
+    ([moments(), moments(), moments(), moments()], trials(), any::<bool>()).prop_map(
+        |([alloc_space, alloc_objects, mut inuse_space, inuse_objects], alloc_trials, stride)| {
+            if stride {
+                inuse_space.variance = f64::INFINITY;
+            }
+            let inuse_trials = Trials::default();
+            RowMoments {
+                alloc_space,
+                alloc_objects,
+                inuse_space,
+                inuse_objects,
+                alloc_trials,
+                inuse_trials,
+            }
+        },
+    )
+}
+
+fn row() -> impl Strategy<Value = Row> {
+    vec((0..2u32, 0..32u8, row_moments()), 0..3).prop_map(|strata| {
+        let mut row = Row::default();
+        for (process, class, moments) in strata {
+            *row.stratum(Stratum { process, class }) = moments;
+        }
+        row
+    })
+}
+
+/// The reference of the stacks' rows, every second stratum without exact totals.
+fn reference(stacks: &[Stack], (numbers, interval_bytes): ([u64; 2], f64)) -> Reference {
+    let mut reference = Reference { interval_bytes, ..Reference::default() };
+    for (stratum, _) in stacks.iter().flat_map(|stack| stack.row.strata()) {
+        let even = stratum.class % 2 == 0;
+        let totals = StratumTotals {
+            sampled: RowMoments::default(),
+            exact: even.then_some((numbers[0], numbers[1])),
+            unseen_objects: if even { interval_bytes } else { f64::INFINITY },
+            unseen_bytes: interval_bytes,
+        };
+        reference.strata.insert(stratum, totals);
+    }
+    reference
 }
 
 fn quantities() -> impl Strategy<Value = Quantities> {
@@ -49,8 +123,8 @@ fn locations() -> impl Strategy<Value = Vec<Location>> {
 }
 
 fn stacks() -> impl Strategy<Value = Vec<Stack>> {
-    let stack = (any::<u32>(), vec(0..LOCATIONS as u32, 0..9), quantities())
-        .prop_map(|(pid, locations, quantities)| Stack { pid, locations, quantities });
+    let stack = (any::<u32>(), vec(0..LOCATIONS as u32, 0..9), row(), quantities())
+        .prop_map(|(pid, locations, row, quantities)| Stack { pid, locations, row, quantities });
     vec(stack, 0..5)
 }
 
@@ -74,8 +148,10 @@ fn profile() -> impl Strategy<Value = Profile> {
     let mapping =
         (".{0,8}", "[0-9a-f]{0,40}").prop_map(|(path, build_id)| Mapping { path, build_id });
     let tables = (vec(mapping, MAPPINGS), locations(), stacks(), vec(".{0,8}", 0..3));
-    (any::<bool>(), numbers, quantities(), lost(), tables).prop_map(
-        |(live, numbers, totals, lost, (mappings, locations, stacks, notes))| {
+    let made = (0..3usize, any::<bool>(), [any::<u64>(), any::<u64>()], NUMBER);
+    (any::<bool>(), numbers, made, quantities(), lost(), tables).prop_map(
+        |(live, numbers, made, totals, lost, (mappings, locations, stacks, notes))| {
+            let (estimator, stride, exact, interval) = made;
             let [time_unix_ns, duration_ns, interval_bytes, alloc_objects, alloc_space, samples] =
                 numbers;
             Profile {
@@ -84,6 +160,14 @@ fn profile() -> impl Strategy<Value = Profile> {
                 time_unix_ns,
                 duration_ns,
                 interval_bytes,
+                estimator: if stride { Estimator::default() } else { Estimator::ALL[estimator] },
+                strategies: if stride {
+                    vec![sampling::Strategy::Geometric, sampling::Strategy::Stride]
+                } else {
+                    vec![sampling::Strategy::Adaptive]
+                },
+                pids: vec![5, 6],
+                reference: reference(&stacks, (exact, interval)),
                 totals,
                 exact: Exact { alloc_objects, alloc_space },
                 samples,
@@ -141,6 +225,11 @@ fn sound() -> v1::Profile {
         inuse_objects: number(3.0),
         inuse_space: number(4.0),
     };
+    let stratum = v1::Stratum {
+        size_class: 3,
+        alloc_space: Some(v1::Moments::default()),
+        ..v1::Stratum::default()
+    };
     v1::Profile {
         kind: v1::Kind::Live.into(),
         confidence: 0.95,
@@ -153,7 +242,22 @@ fn sound() -> v1::Profile {
             address: 1,
             lines: vec![v1::Line { function: 1, file: 0, line: 0 }],
         }],
-        stacks: vec![v1::Stack { pid: 1, locations: vec![0], quantities: Some(quantities) }],
+        stacks: vec![v1::Stack {
+            pid: 1,
+            locations: vec![0],
+            quantities: Some(quantities),
+            strata: vec![stratum.clone()],
+        }],
+        estimator: "weighted".to_owned(),
+        strategy: "geometric,poisson".to_owned(),
+        reference: Some(v1::Reference {
+            pids: vec![1],
+            strata: vec![v1::StratumTotals {
+                sampled: Some(stratum),
+                ..v1::StratumTotals::default()
+            }],
+            interval_bytes: 1.0,
+        }),
         ..v1::Profile::default()
     }
 }
@@ -161,7 +265,7 @@ fn sound() -> v1::Profile {
 #[test]
 fn errors_name_the_place() {
     type Damage = fn(&mut v1::Profile);
-    let cases: [(Damage, &str); 14] = [
+    let cases: [(Damage, &str); 29] = [
         (|p| p.kind = 7, "kind 7"),
         (|p| p.confidence = 1.0, "confidence 1 "),
         (|p| p.confidence = f64::NAN, "confidence NaN"),
@@ -176,6 +280,24 @@ fn errors_name_the_place() {
         (|p| space(p).value = f64::INFINITY, "stack 0: inuse_space: value inf"),
         (|p| space(p).low = 5.0, "outside its interval"),
         (|p| space(p).method = "guessed".into(), "method \"guessed\" is unknown"),
+        (|p| space(p).high = f64::INFINITY, "high inf is not a finite number"),
+        (|p| space(p).moments.as_mut().unwrap().variance = f64::INFINITY, "variance inf"),
+        (|p| p.estimator = "exact".into(), "estimator \"exact\" is unknown"),
+        (|p| p.estimator.clear(), "estimator \"\" is unknown"),
+        (|p| p.estimator = "points".into(), "not one for these strategies"),
+        (|p| p.strategy = "stride".into(), "not one for these strategies"),
+        (|p| p.strategy = "poisson,every".into(), "strategy \"every\" is unknown"),
+        (|p| p.strategy = "poisson,poisson".into(), "listed twice"),
+        (|p| p.reference = None, "reference: it is missing"),
+        (|p| strata(p)[0].sampled.as_mut().unwrap().process = 1, "stratum 0: process 1 is out of"),
+        (|p| strata(p)[0].unseen_bytes = f64::NAN, "reference: stratum 0: unseen_bytes NaN"),
+        (|p| strata(p).extend_from_within(..), "process 0, class 3 is listed twice"),
+        (|p| p.stacks[0].strata[0].size_class = 32, "stack 0: stratum 0: class 32 is out of range"),
+        (|p| p.stacks[0].strata[0].size_class = 4, "class 4 is not in the reference"),
+        (
+            |p| p.stacks[0].strata[0].alloc_space.as_mut().unwrap().samples = u64::MAX,
+            "more than there can be",
+        ),
     ];
     from_wire(sound()).unwrap();
     for (damage, words) in cases {
@@ -186,8 +308,25 @@ fn errors_name_the_place() {
     }
 }
 
+fn strata(profile: &mut v1::Profile) -> &mut Vec<v1::StratumTotals> {
+    &mut profile.reference.as_mut().unwrap().strata
+}
+
 fn space(profile: &mut v1::Profile) -> &mut v1::Quantity {
     profile.stacks[0].quantities.as_mut().unwrap().inuse_space.as_mut().unwrap()
+}
+
+/// Only a stride's numbers may go without an upper end.
+#[test]
+fn a_stride_has_no_interval() {
+    let mut profile = sound();
+    (profile.strategy, profile.estimator) = ("stride".into(), "points".into());
+    let quantity = space(&mut profile);
+    (quantity.method, quantity.high) = ("stride".into(), f64::INFINITY);
+    quantity.moments.as_mut().unwrap().variance = f64::INFINITY;
+    let profile = from_wire(profile).unwrap();
+    assert_eq!(profile.stacks[0].quantities.inuse_space.estimate.high, f64::INFINITY);
+    assert_eq!(profile.estimator_name(), "points");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! To the protocol.
 
-use super::METHODS;
+use super::{METHODS, strata};
 use crate::rpc::v1;
-use sampler_common::estimate::{Method, Moments};
+use sampler_common::estimate::{Method, Moments, Trials};
 use sampler_common::profile::{Exact, Kind, Location, Lost, Profile, Quantities, Quantity, Stack};
 use std::collections::HashMap;
 
@@ -35,6 +35,9 @@ pub fn to_wire(profile: &Profile) -> v1::Profile {
         stacks: profile.stacks.iter().map(stack).collect(),
         stacks_total: profile.stacks_total,
         notes: profile.notes.clone(),
+        estimator: profile.estimator_name().to_owned(),
+        strategy: profile.strategy_names(),
+        reference: Some(strata::reference_to_wire(&profile.reference, &profile.pids)),
     }
 }
 
@@ -78,6 +81,7 @@ fn stack(of: &Stack) -> v1::Stack {
         pid: of.pid,
         locations: of.locations.clone(),
         quantities: Some(quantities_to_wire(&of.quantities)),
+        strata: strata::row_to_wire(&of.row),
     }
 }
 
@@ -108,7 +112,7 @@ fn method(of: Method) -> &'static str {
     METHODS.iter().find(|(method, _)| *method == of).map_or("", |(_, name)| name)
 }
 
-fn moments_to_wire(of: &Moments) -> v1::Moments {
+pub(super) fn moments_to_wire(of: &Moments) -> v1::Moments {
     v1::Moments {
         samples: of.samples,
         sum: of.sum,
@@ -117,4 +121,8 @@ fn moments_to_wire(of: &Moments) -> v1::Moments {
         largest_inclusion: of.largest_inclusion,
         own: of.own,
     }
+}
+
+pub(super) fn trials_to_wire(of: &Trials) -> v1::Trials {
+    v1::Trials { failures: of.failures, variance: of.variance, tail: of.tail }
 }
