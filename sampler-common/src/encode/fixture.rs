@@ -280,6 +280,26 @@ pub(super) fn hostile() -> Profile {
     profile_of(Kind::Alloc, mappings, locations, stacks)
 }
 
+/// The same numbers, had they come from a stride: without an interval.
+pub(super) fn stride() -> Profile {
+    let mut profile = profile(Kind::Alloc);
+    profile.strategies = vec![Strategy::Stride];
+    let unbounded = |of: &mut Quantities| {
+        let Quantities { alloc_objects, alloc_space, inuse_objects, inuse_space } = of;
+        for quantity in [alloc_objects, alloc_space, inuse_objects, inuse_space] {
+            if quantity.moments.samples > 0 {
+                quantity.moments.variance = f64::INFINITY;
+                let (low, high) = (quantity.moments.own, f64::INFINITY);
+                let method = Method::Stride;
+                quantity.estimate = Estimate { low, high, method, ..quantity.estimate };
+            }
+        }
+    };
+    unbounded(&mut profile.totals);
+    profile.stacks.iter_mut().for_each(|stack| unbounded(&mut stack.quantities));
+    profile
+}
+
 /// A process that has not allocated yet.
 pub(super) fn empty() -> Profile {
     let mut profile = profile_of(Kind::Live, vec![], vec![], vec![]);

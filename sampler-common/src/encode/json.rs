@@ -1,11 +1,13 @@
 //! The json format: everything that a profile holds, one object on one line.
 //!
 //! Its keys are stable; `docs/formats.md` is the schema. Frames are whole function names, root first,
-//! inlined ones included.
+//! inlined ones included. A number that is infinite (the upper end of a stride's estimate, its variance) is `null`.
+
+mod strata;
 
 use super::Encode;
-use crate::estimate::Moments;
-use crate::profile::{Profile, Quantities, Quantity, Stack};
+use crate::estimate::{Method, Moments, Row};
+use crate::profile::{Exact, Profile, Quantities, Quantity, Stack};
 use serde::Serialize;
 use serde::ser::Serializer;
 use std::io::{self, Write};
@@ -32,6 +34,8 @@ struct ProfileObject<'a> {
     interval_bytes: u64,
     time_unix_ns: u64,
     duration_ns: u64,
+    estimator: &'static str,
+    strategy: String,
     totals: QuantitiesObject,
     exact: ExactObject,
     samples: u64,
@@ -39,6 +43,8 @@ struct ProfileObject<'a> {
     lost: &'a Profile,
     stacks_total: u64,
     notes: &'a [String],
+    #[serde(serialize_with = "strata::reference")]
+    reference: &'a Profile,
     #[serde(serialize_with = "stacks")]
     stacks: &'a Profile,
 }
@@ -62,6 +68,8 @@ struct StackObject<'a> {
     frames: Vec<&'a str>,
     #[serde(flatten)]
     quantities: QuantitiesObject,
+    #[serde(serialize_with = "strata::row")]
+    strata: &'a Row,
 }
 
 #[derive(Serialize)]
@@ -77,6 +85,7 @@ struct QuantityObject {
     value: f64,
     low: f64,
     high: f64,
+    method: Method,
     moments: MomentsObject,
 }
 
@@ -97,15 +106,15 @@ fn profile_object(profile: &Profile) -> ProfileObject<'_> {
         interval_bytes: profile.interval_bytes,
         time_unix_ns: profile.time_unix_ns,
         duration_ns: profile.duration_ns,
+        estimator: profile.estimator_name(),
+        strategy: profile.strategy_names(),
         totals: (&profile.totals).into(),
-        exact: ExactObject {
-            alloc_objects: profile.exact.alloc_objects,
-            alloc_space: profile.exact.alloc_space,
-        },
+        exact: profile.exact.into(),
         samples: profile.samples,
         lost: profile,
         stacks_total: profile.stacks_total,
         notes: &profile.notes,
+        reference: profile,
         stacks: profile,
     }
 }
@@ -120,6 +129,7 @@ fn stack_object<'a>(profile: &'a Profile, stack: &'a Stack) -> StackObject<'a> {
         pid: stack.pid,
         frames: profile.frames(stack).map(|line| line.function.as_str()).collect(),
         quantities: (&stack.quantities).into(),
+        strata: &stack.row,
     }
 }
 
@@ -132,6 +142,12 @@ fn lost<S: Serializer>(profile: &Profile, serializer: S) -> Result<S::Ok, S::Err
         };
         (&lost.outcome, object)
     }))
+}
+
+impl From<Exact> for ExactObject {
+    fn from(Exact { alloc_objects, alloc_space }: Exact) -> Self {
+        ExactObject { alloc_objects, alloc_space }
+    }
 }
 
 impl From<&Quantities> for QuantitiesObject {
@@ -151,6 +167,7 @@ impl From<&Quantity> for QuantityObject {
             value: estimate.value,
             low: estimate.low,
             high: estimate.high,
+            method: estimate.method,
             moments: moments.into(),
         }
     }
@@ -209,6 +226,34 @@ mod tests {
         assert!(value["lost"]["live_full"]["alloc_space"].is_null());
         assert!(value["lost"]["ring_full"]["alloc_space"]["low"].is_f64());
         assert_eq!(value["stacks"].as_array().unwrap().len(), profile.stacks.len());
+    }
+
+    #[test]
+    fn strata_hold_what_the_stack_has() {
+        let profile = fixture::profile(Kind::Alloc);
+        let value: Value = serde_json::from_str(&written(&profile)).unwrap();
+        let stack = &value["stacks"][2];
+        let strata = stack["strata"].as_array().unwrap();
+        assert_eq!((strata.len(), &strata[0]["class"]), (1, &5.into()));
+        assert_eq!(strata[0]["alloc_space"], stack["alloc_space"]["moments"]);
+        assert!(strata[0].get("inuse_space").is_none(), "nothing of it is held");
+        assert!(strata[0]["alloc_trials"]["failures"].is_f64());
+        let reference = &value["reference"];
+        assert_eq!(reference["pids"], serde_json::json!([4121, 4122]));
+        let totals = reference["strata"].as_array().unwrap();
+        assert_eq!(totals.len(), profile.reference.strata.len());
+        assert!(totals.iter().all(|of| of["exact"]["alloc_space"].is_u64()));
+    }
+
+    #[test]
+    fn a_number_without_an_interval_has_no_upper_end() {
+        let profile = fixture::stride();
+        let value: Value = serde_json::from_str(&written(&profile)).unwrap();
+        assert_eq!((&value["estimator"], &value["strategy"]), (&"points".into(), &"stride".into()));
+        let space = &value["stacks"][0]["alloc_space"];
+        assert!(space["low"].is_f64() && space["high"].is_null());
+        assert_eq!(space["method"], "stride");
+        assert!(space["moments"]["variance"].is_null());
     }
 
     #[test]

@@ -63,3 +63,10 @@ pub struct Estimate {
     /// How it was made.
     pub method: Method,
 }
+
+impl Estimate {
+    /// Whether it has an interval, and not only a lower end.
+    pub fn has_interval(&self) -> bool {
+        self.high.is_finite()
+    }
+}

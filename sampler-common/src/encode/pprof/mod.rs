@@ -8,6 +8,7 @@ mod tables;
 
 use super::address::Space;
 use super::{Encode, NO_STACK};
+use crate::estimate::Estimate;
 use crate::profile::{Kind, Line, Profile, Quantities, Quantity, Stack};
 use crate::units::human_bytes;
 use flate2::{Compression, write::GzEncoder};
@@ -151,10 +152,13 @@ fn sample_of(stack: &Stack, tables: &mut Tables) -> message::Sample {
 pub(super) fn comments(profile: &Profile) -> Vec<String> {
     let percent = profile.confidence.level() * 100.0;
     let interval = |name: &str, Quantity { estimate, .. }: &Quantity, unit: &str| {
-        format!(
-            "total {name}: {:.0} {unit}, {percent}% interval {:.0} to {:.0}",
-            estimate.value, estimate.low, estimate.high
-        )
+        let Estimate { value, low, high, .. } = estimate;
+        match estimate.has_interval() {
+            true => format!(
+                "total {name}: {value:.0} {unit}, {percent}% interval {low:.0} to {high:.0}"
+            ),
+            false => format!("total {name}: {value:.0} {unit}, no interval, at least {low:.0}"),
+        }
     };
     let totals = &profile.totals;
     let mut comments = vec![
@@ -163,6 +167,7 @@ pub(super) fn comments(profile: &Profile) -> Vec<String> {
             profile.samples,
             human_bytes(profile.interval_bytes as f64)
         ),
+        format!("estimator {}, strategy {}", profile.estimator_name(), profile.strategy_names()),
         interval("alloc_objects", &totals.alloc_objects, "objects"),
         interval("alloc_space", &totals.alloc_space, "bytes"),
         interval("inuse_objects", &totals.inuse_objects, "objects"),

@@ -114,8 +114,17 @@ fn golden() {
 }
 
 #[test]
+fn comments_name_what_has_no_interval() {
+    let text = raw(&decoded(&fixture::stride()));
+    assert!(text.contains("comment estimator points, strategy stride\n"), "{text}");
+    assert!(text.contains("no interval, at least") && !text.contains("inf"), "{text}");
+}
+
+#[test]
 fn every_profile_is_valid() {
-    for profile in [fixture::profile(Kind::Live), fixture::hostile(), fixture::empty()] {
+    for profile in
+        [fixture::profile(Kind::Live), fixture::hostile(), fixture::empty(), fixture::stride()]
+    {
         check(&decoded(&profile));
     }
 }

@@ -2,7 +2,9 @@
 
 use super::{Page, bytes_of, layout, plural, plus_minus};
 use crate::encode::name;
+use crate::estimate::{Estimate, Estimator};
 use crate::profile::{Kind, Lost, Profile, Quantity};
+use crate::sampling::Strategy;
 use crate::units::{grouped, human_bytes, human_count, human_duration};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -25,6 +27,9 @@ pub(super) fn write(profile: &Profile, page: Page, out: &mut dyn Write) -> io::R
     let main = bytes_of(profile.kind);
     for (label, text) in rows {
         paragraph(label, &text, label == main, page, out)?;
+    }
+    if let Some(method) = method(profile) {
+        paragraph("method", &method, false, page, out)?;
     }
     let lost: Vec<String> =
         profile.lost.iter().filter(|lost| lost.samples > 0).map(lost_samples).collect();
@@ -57,15 +62,26 @@ fn title(profile: &Profile) -> String {
 /// Bytes with their interval written out, and objects.
 fn total(space: &Quantity, objects: &Quantity) -> String {
     let bytes = &space.estimate;
+    let range = match bytes.has_interval() {
+        true => format!(
+            "{} ({})",
+            layout::right(&plus_minus(bytes), 5),
+            between(&human_bytes(bytes.low), &human_bytes(bytes.high))
+        ),
+        false => interval(bytes),
+    };
     let line = format!(
-        "{} {} ({}) {} objects {}",
+        "{} {range} {} objects {}",
         layout::right(&human_bytes(bytes.value), 8),
-        layout::right(&plus_minus(bytes), 5),
-        between(&human_bytes(bytes.low), &human_bytes(bytes.high)),
         human_count(objects.estimate.value),
-        plus_minus(&objects.estimate),
+        interval(&objects.estimate),
     );
     line.trim_end().to_owned()
+}
+
+/// [`plus_minus`] in a sentence.
+fn interval(estimate: &Estimate) -> String {
+    if estimate.has_interval() { plus_minus(estimate) } else { "(no interval)".to_owned() }
 }
 
 /// `57.4 … 75.7 MiB`; both units where they differ.
@@ -97,6 +113,22 @@ fn sampled(profile: &Profile) -> String {
     )
 }
 
+/// Estimator and strategy where they are not the usual ones.
+fn method(profile: &Profile) -> Option<String> {
+    let names = profile.strategy_names().replace(',', ", ");
+    if profile.has_stride() {
+        return Some(format!("strategy {names}: biased on periodic programs, no interval"));
+    }
+    let mut parts = Vec::new();
+    if profile.estimator != Estimator::default() {
+        parts.push(format!("estimator {}", profile.estimator.name()));
+    }
+    if profile.strategies.iter().any(|of| *of != Strategy::Geometric) {
+        parts.push(format!("strategy {names}"));
+    }
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
 /// `95`, `99.9`, `99.99999`: what nine digits leave of a level.
 fn percent(level: f64) -> f64 {
     (level * 1e9).round() / 1e7
@@ -105,7 +137,8 @@ fn percent(level: f64) -> f64 {
 fn lost_samples(lost: &Lost) -> String {
     let known = lost.alloc_space.as_ref().map(|space| {
         let bytes = &space.estimate;
-        format!(" ({} {})", human_bytes(bytes.value), plus_minus(bytes))
+        let range = if bytes.has_interval() { plus_minus(bytes) } else { "no interval".into() };
+        format!(" ({} {range})", human_bytes(bytes.value))
     });
     let samples = plural(lost.samples, "sample");
     let outcome = name::shown(&lost.outcome);

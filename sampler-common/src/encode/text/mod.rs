@@ -129,8 +129,12 @@ fn leaf_first<'a>(profile: &'a Profile, stack: &'a Stack) -> impl Iterator<Item 
     })
 }
 
-/// `±12%`: the larger distance to an end of the interval. Beyond 999 % the number says nothing more.
+/// `±12%`: the larger distance to an end of the interval. Beyond 999 % the number says nothing more. `none` where
+/// there is no interval.
 pub fn plus_minus(estimate: &Estimate) -> String {
+    if !estimate.has_interval() {
+        return "none".to_owned();
+    }
     let half = (estimate.high - estimate.value).max(estimate.value - estimate.low);
     let percent = 100.0 * half / estimate.value;
     match percent {

@@ -52,14 +52,13 @@ fn heading(profile: &Profile, stack: &Stack) -> String {
     let space = &stack.quantities.space(profile.kind).estimate;
     let samples = plural(space.samples, "sample");
     let pid = if stack.pid == 0 { String::new() } else { format!(", pid {}", stack.pid) };
-    format!(
-        "{} {} {} ({}), {} {samples}{pid}",
-        human_bytes(space.value),
-        plus_minus(space),
-        bytes_of(profile.kind),
-        share(space.value, whole),
-        grouped(space.samples)
-    )
+    let (bytes, held) = (human_bytes(space.value), bytes_of(profile.kind));
+    let front = match space.has_interval() {
+        true => format!("{bytes} {} {held} ({})", plus_minus(space), share(space.value, whole)),
+        // In its place, or the line would be too long for a narrow page.
+        false => format!("{bytes} {held}, no interval"),
+    };
+    format!("{front}, {} {samples}{pid}", grouped(space.samples))
 }
 
 fn frame_line(frame: Frame, page: Page) -> String {

@@ -46,7 +46,9 @@ fn a_function_has_the_interval_of_its_summed_rows() {
 
 #[test]
 fn nothing_exceeds_the_width_nor_controls_the_terminal() {
-    for profile in [fixture::profile(Kind::Live), fixture::hostile(), fixture::empty()] {
+    for profile in
+        [fixture::profile(Kind::Live), fixture::hostile(), fixture::empty(), fixture::stride()]
+    {
         for width in [0, 60, 71, 72, 80, 133] {
             let text = text(&profile, width, false);
             assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
@@ -56,6 +58,30 @@ fn nothing_exceeds_the_width_nor_controls_the_terminal() {
             }
         }
     }
+}
+
+#[test]
+fn unusual_methods_are_named() {
+    let header =
+        |profile: &Profile| text(profile, 80, false).split("\n\n").next().unwrap().to_owned();
+    let mut profile = fixture::profile(Kind::Alloc);
+    assert!(!header(&profile).contains("\nmethod"));
+    profile.estimator = crate::estimate::Estimator::Calibrated;
+    assert!(header(&profile).contains("\nmethod    estimator calibrated\n"));
+    profile.strategies.push(crate::sampling::Strategy::Adaptive);
+    let both = "method    estimator calibrated, strategy geometric, adaptive\n";
+    assert!(header(&profile).contains(both), "{}", header(&profile));
+}
+
+#[test]
+fn a_stride_is_said_to_have_no_interval() {
+    let text = text(&fixture::stride(), 80, false);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[1], "allocated 1.30 GiB (no interval) 2.02M objects (no interval)");
+    let words = "method    strategy stride: biased on periodic programs, no interval";
+    assert!(lines.contains(&words), "{text}");
+    assert!(text.contains("607 MiB allocated, no interval, 1,210 samples"), "{text}");
+    assert!(!text.contains("inf"), "{text}");
 }
 
 #[test]

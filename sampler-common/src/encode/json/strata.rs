@@ -1,0 +1,93 @@
+//! Rows in strata, and the reference of a profile, as json has them. What has no samples is left out.
+
+use super::{ExactObject, MomentsObject};
+use crate::estimate::{Moments, Reference, Row, RowMoments, Stratum, StratumTotals, Trials};
+use crate::profile::{Exact, Profile};
+use serde::Serialize;
+use serde::ser::Serializer;
+
+#[derive(Serialize)]
+struct StratumObject {
+    process: u32,
+    class: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alloc_space: Option<MomentsObject>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alloc_objects: Option<MomentsObject>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inuse_space: Option<MomentsObject>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inuse_objects: Option<MomentsObject>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alloc_trials: Option<TrialsObject>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inuse_trials: Option<TrialsObject>,
+}
+
+#[derive(Serialize)]
+struct TrialsObject {
+    failures: f64,
+    variance: f64,
+    tail: f64,
+}
+
+#[derive(Serialize)]
+struct ReferenceObject<'a> {
+    pids: &'a [u32],
+    interval_bytes: f64,
+    #[serde(serialize_with = "totals")]
+    strata: &'a Reference,
+}
+
+/// Infinite numbers are `null`.
+#[derive(Serialize)]
+struct TotalsObject {
+    #[serde(flatten)]
+    sampled: StratumObject,
+    exact: Option<ExactObject>,
+    unseen_objects: f64,
+    unseen_bytes: f64,
+}
+
+/// The strata of a row, as a list.
+pub(super) fn row<S: Serializer>(row: &Row, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(row.strata().map(|(stratum, of)| stratum_object(stratum, of)))
+}
+
+/// The reference of a profile.
+pub(super) fn reference<S: Serializer>(of: &Profile, serializer: S) -> Result<S::Ok, S::Error> {
+    let Profile { pids, reference, .. } = of;
+    let interval_bytes = reference.interval_bytes;
+    ReferenceObject { pids, interval_bytes, strata: reference }.serialize(serializer)
+}
+
+fn totals<S: Serializer>(reference: &Reference, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(reference.strata.iter().map(|(stratum, of)| {
+        let StratumTotals { sampled, exact, unseen_objects, unseen_bytes } = of;
+        let exact = exact.map(|(alloc_space, alloc_objects)| Exact { alloc_objects, alloc_space });
+        TotalsObject {
+            sampled: stratum_object(*stratum, sampled),
+            exact: exact.map(Into::into),
+            unseen_objects: *unseen_objects,
+            unseen_bytes: *unseen_bytes,
+        }
+    }))
+}
+
+fn stratum_object(Stratum { process, class }: Stratum, of: &RowMoments) -> StratumObject {
+    let moments = |of: &Moments| (of.samples > 0).then(|| of.into());
+    let trials = |of: &Trials| {
+        let Trials { failures, variance, tail } = *of;
+        (*of != Trials::default()).then_some(TrialsObject { failures, variance, tail })
+    };
+    StratumObject {
+        process,
+        class,
+        alloc_space: moments(&of.alloc_space),
+        alloc_objects: moments(&of.alloc_objects),
+        inuse_space: moments(&of.inuse_space),
+        inuse_objects: moments(&of.inuse_objects),
+        alloc_trials: trials(&of.alloc_trials),
+        inuse_trials: trials(&of.inuse_trials),
+    }
+}
