@@ -11,7 +11,7 @@ pub struct Quantity {
     pub value: f64,
     /// Lower end.
     pub low: f64,
-    /// Upper end.
+    /// Upper end; infinite where there is no interval.
     pub high: f64,
     /// What they were made from.
     pub moments: Moments,
@@ -158,11 +158,11 @@ fn quantity(value: &Value) -> Result<Quantity> {
     let quantity = Quantity {
         value: number(value, "value")?,
         low: number(value, "low")?,
-        high: number(value, "high")?,
+        high: unbounded(value, "high")?,
         moments: Moments {
             samples: count(of, "samples")?,
             sum: number(of, "sum")?,
-            variance: number(of, "variance")?,
+            variance: unbounded(of, "variance")?,
             largest: number(of, "largest")?,
             largest_inclusion: number(of, "largest_inclusion")?,
             own: number(of, "own")?,
@@ -175,6 +175,11 @@ fn quantity(value: &Value) -> Result<Quantity> {
 
 fn number(value: &Value, key: &str) -> Result<f64> {
     value[key].as_f64().with_context(|| format!("no number {key} in {value}"))
+}
+
+/// A number that is `null` where it is infinite.
+fn unbounded(value: &Value, key: &str) -> Result<f64> {
+    if value.get(key) == Some(&Value::Null) { Ok(f64::INFINITY) } else { number(value, key) }
 }
 
 fn count(value: &Value, key: &str) -> Result<u64> {

@@ -1,6 +1,6 @@
 //! Wrong command lines, nobody listening, and daemons that answer nonsense.
 
-use super::mock::Mock;
+use super::mock::{Mock, STRIDE_PID};
 use super::{command, ran, sampler};
 use std::io::{Read, Write};
 
@@ -25,6 +25,8 @@ fn usage_errors_exit_with_2_and_say_what_to_do() {
         ("profile --pid 0", "--pid"),
         ("profile --pid x", "--pid"),
         ("profile --top 0", "--top"),
+        ("profile --estimator exact", "weighted, failed-trials or calibrated"),
+        ("watch --estimator Weighted", "weighted, failed-trials or calibrated"),
         ("profile --json --format pprof", "different formats"),
         ("watch --period 50ms", "100ms"),
         ("watch --period -1s", "negative"),
@@ -75,6 +77,19 @@ fn what_the_daemon_says_is_shown() {
     assert_eq!(refused.failure(1), "sampler: pid 77 is not profiled (see: sampler ps)\n");
     let nonsense = sampler(&mock.address, "profile --pid 4121 --pid 4121");
     assert!(nonsense.failure(1).contains("location 99 is out of range"), "{}", nonsense.stderr);
+}
+
+#[test]
+fn a_missing_pair_is_one_line() {
+    let mock = Mock::unix();
+    for name in ["weighted", "failed-trials", "calibrated"] {
+        for verb in ["profile", "watch --period 100ms"] {
+            let asked = format!("{verb} --pid {STRIDE_PID} --estimator {name}");
+            let words = format!("pid 4130: estimator {name} does not exist for strategy stride");
+            let refused = sampler(&mock.address, &asked);
+            assert!(refused.failure(1).contains(&words), "{}", refused.stderr);
+        }
+    }
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! A samplerd that always gives the same answers, on a Unix socket or a TCP port.
 
-use sampler_common::estimate::{self, Confidence, Estimator, Reference, Row, Stratum};
+use sampler_common::estimate::{Confidence, Estimator, Reference, Row, Sample, Stratum};
 use sampler_common::profile::{
     Exact, Kind, Line, Location, Lost, Mapping, Profile, Quantities, Stack,
 };
-use sampler_common::sampling::{Rate, Strategy, class};
+use sampler_common::sampling::{Design, Strategy, class};
 use sampler_daemon::rpc::convert::{quantities_to_wire, to_wire};
 use sampler_daemon::rpc::v1::sampler_server::{Sampler, SamplerServer};
 use sampler_daemon::rpc::v1::{self, *};
@@ -18,6 +18,8 @@ use tonic::{Request, Response, Status};
 const INTERVAL_BYTES: u64 = 512 << 10;
 /// The pid that the mock profiles.
 pub(crate) const PID: u32 = 4121;
+/// A process that it samples by stride.
+pub(crate) const STRIDE_PID: u32 = 4130;
 
 /// A mock that serves until the test ends.
 pub(crate) struct Mock {
@@ -94,18 +96,15 @@ where
 }
 
 /// The profile that it serves: two stacks, lost samples, a note.
-pub(crate) fn profile(
-    kind: Kind,
-    estimator: Estimator,
-    confidence: Confidence,
-    top: usize,
-) -> Profile {
+fn profile(asked: &Asked) -> Profile {
+    let Asked { kind, strategy, estimator, confidence, top } = *asked;
     let row = |size, samples, held| {
-        let rate = Rate::from_interval(INTERVAL_BYTES).expect("in range");
+        let design = Design::from_interval(strategy, INTERVAL_BYTES, 1.0).expect("in range");
         let mut row = Row::default();
         let moments = row.stratum(Stratum { process: 0, class: class(size) as u8 });
-        (0..samples).for_each(|_| moments.add_allocation(&estimate::Sample::geometric(size, rate)));
-        (0..held).for_each(|_| moments.add_live(&estimate::Sample::geometric(size, rate)));
+        let sample = Sample { tail: Some(size / 2), ..Sample::new(size, design) };
+        (0..samples).for_each(|_| moments.add_allocation(&sample));
+        (0..held).for_each(|_| moments.add_live(&sample));
         row
     };
     let rows = [row(100_000, 300, 3), row(64, 40, 40)];
@@ -134,7 +133,7 @@ pub(crate) fn profile(
         duration_ns: 5_000_000_000,
         interval_bytes: INTERVAL_BYTES,
         estimator,
-        strategies: vec![Strategy::Geometric],
+        strategies: vec![strategy],
         pids: vec![PID],
         totals: make(&reference.row()),
         exact: Exact { alloc_objects: 2_000, alloc_space: 180_000_000 },
@@ -164,8 +163,17 @@ pub(crate) fn profile(
 
 struct Fixed;
 
+/// What a profile is asked for, and how its process is sampled.
+struct Asked {
+    kind: Kind,
+    strategy: Strategy,
+    estimator: Estimator,
+    confidence: Confidence,
+    top: usize,
+}
+
 fn answer(request: &GetProfileRequest) -> Result<v1::Profile, Status> {
-    if let Some(pid) = request.pids.iter().find(|pid| **pid != PID) {
+    if let Some(pid) = request.pids.iter().find(|pid| ![PID, STRIDE_PID].contains(pid)) {
         return Err(Status::not_found(format!("pid {pid} is not profiled (see: sampler ps)")));
     }
     let kind = match request.kind() {
@@ -179,7 +187,14 @@ fn answer(request: &GetProfileRequest) -> Result<v1::Profile, Status> {
         "" => Estimator::default(),
         name => Estimator::parse(name).map_err(Status::invalid_argument)?,
     };
-    Ok(to_wire(&profile(kind, estimator, confidence, top)))
+    let stride = request.pids.contains(&STRIDE_PID);
+    let strategy = if stride { Strategy::Stride } else { Strategy::Geometric };
+    if !request.estimator.is_empty()
+        && let Err(error) = estimator.check(strategy)
+    {
+        return Err(Status::invalid_argument(format!("pid {STRIDE_PID}: {error}")));
+    }
+    Ok(to_wire(&profile(&Asked { kind, strategy, estimator, confidence, top })))
 }
 
 #[tonic::async_trait]
@@ -232,7 +247,13 @@ impl Sampler for Fixed {
         &self,
         _: Request<ListProcessesRequest>,
     ) -> Result<Response<ListProcessesResponse>, Status> {
-        let profile = profile(Kind::Live, Estimator::Weighted, Confidence::DEFAULT, 2);
+        let profile = profile(&Asked {
+            kind: Kind::Live,
+            strategy: Strategy::Geometric,
+            estimator: Estimator::Weighted,
+            confidence: Confidence::DEFAULT,
+            top: 2,
+        });
         let process = Process {
             pid: PID,
             comm: "kvstore".into(),
@@ -294,13 +315,13 @@ impl Sampler for Fixed {
         Ok(Response::new(Box::pin(three)))
     }
 
-    type StreamSamplesStream = Pin<Box<dyn Stream<Item = Result<Sample, Status>> + Send>>;
+    type StreamSamplesStream = Pin<Box<dyn Stream<Item = Result<v1::Sample, Status>> + Send>>;
 
     async fn stream_samples(
         &self,
         _: Request<StreamSamplesRequest>,
     ) -> Result<Response<Self::StreamSamplesStream>, Status> {
-        let none: [Result<Sample, Status>; 0] = [];
+        let none: [Result<v1::Sample, Status>; 0] = [];
         Ok(Response::new(Box::pin(tokio_stream::iter(none).map(|sample| sample))))
     }
 }
