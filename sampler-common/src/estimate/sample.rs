@@ -60,8 +60,13 @@ impl Sample {
         self.design.interval()
     }
 
-    /// Moments of a quantity of which the allocation has `own`: its bytes, or 1.
-    fn moments(&self, own: f64) -> Moments {
+    /// Bytes that the sample stands for.
+    pub fn bytes(&self) -> f64 {
+        self.moments(self.size as f64).sum
+    }
+
+    /// Moments of a quantity of which the allocation has `own`: its bytes, or 1, or its bytes times the seconds that it was held.
+    pub fn moments(&self, own: f64) -> Moments {
         let mut moments = Moments::default();
         if let Some(inclusion) = self.inclusion() {
             moments.add_sample(own, inclusion);

@@ -64,7 +64,7 @@ impl Worker {
         let by_sample: FxHashMap<u64, ()> =
             entries.iter().map(|(_, entry)| (entry.sample, ())).collect();
         let ended = self.ingest.live.remove_where(|sample, _| !by_sample.contains_key(&sample));
-        self.ingest.outcomes.add(Outcome::Reconciled, ended);
+        self.ingest.outcomes.add(Outcome::Reconciled, ended.len() as u64);
         for (key, entry) in &entries {
             adopt(&mut self.ingest, key, entry);
         }
@@ -102,15 +102,15 @@ impl Worker {
                 adopt(&mut self.ingest, &key, &entry);
             }
             // A sample whose record is still on its way keeps its probability.
-            let Some(live) = self.ingest.live.get_mut(entry.sample) else { continue };
+            let Some(live) = self.ingest.live.get(entry.sample) else { continue };
             let keep = keep(&live.sample, designs);
             if fastrand::f64() < keep {
-                live.sample.kept *= keep;
+                self.ingest.live.keep(entry.sample, keep);
                 continue;
             }
             // Freed meanwhile: its record says so, or reconciling does.
             if self.kernel.live.remove(&key, entry.sample)? {
-                self.ingest.live.remove(entry.sample);
+                self.ingest.live.thin_out(entry.sample);
                 self.ingest.outcomes.add(Outcome::Thinned, 1);
             }
         }
@@ -123,7 +123,7 @@ impl Worker {
             space.slot == slot && generation.is_none_or(|current| space.generation < current)
         };
         let ended = self.ingest.live.remove_where(|_, live| ends(live.space));
-        self.ingest.outcomes.add(outcome, ended);
+        self.ingest.outcomes.add(outcome, ended.len() as u64);
         match self.kernel.live.entries() {
             Ok(entries) => {
                 for (key, entry) in entries.iter().filter(|(key, _)| ends(key.space)) {

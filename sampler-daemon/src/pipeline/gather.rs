@@ -64,7 +64,7 @@ impl Worker {
         for (key, moments) in self.ingest.rows.iter() {
             let Some(process) = index.get(&key.process) else { continue };
             let row = rows.entry((key.process, key.stack)).or_default();
-            row.stratum(Stratum { process: *process, class: key.class }).add(moments);
+            row.stratum(Stratum { process: *process, class: key.cell.class }).add(moments);
         }
         for (_, live) in self.ingest.live.iter() {
             let Some(process) = index.get(&live.process) else { continue };

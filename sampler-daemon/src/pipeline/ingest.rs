@@ -97,7 +97,7 @@ impl Ingest {
     }
 
     fn free(&mut self, record: &FreeRecord) {
-        if !self.live.remove(record.sample) {
+        if self.live.remove(record.sample).is_none() {
             self.outcomes.add(Outcome::FreedUnknown, 1);
         }
     }

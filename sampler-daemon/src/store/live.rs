@@ -1,13 +1,14 @@
 //! Live samples, as the daemon knows them. The live set in the kernel is the truth; this picture has
 //! the stacks, and is repaired from it.
 
+use super::peak::Peaks;
 use super::{ProcessId, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::Sample;
 use sampler_common::wire::Space;
 
 /// A sampled block that is held.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LiveSample {
     /// Whose.
     pub process: ProcessId,
@@ -21,21 +22,36 @@ pub struct LiveSample {
     pub time_ns: u64,
 }
 
+/// A live sample, and how many had been entered when it was.
+#[derive(Clone, Copy)]
+struct Held {
+    live: LiveSample,
+    number: u64,
+}
+
 /// Live samples by number. Bounded by the kernel's live set, of which it is a picture.
 #[derive(Default)]
 pub struct LiveSamples {
-    samples: FxHashMap<u64, LiveSample>,
+    samples: FxHashMap<u64, Held>,
+    peaks: Peaks,
 }
 
 impl LiveSamples {
     /// Enters a sample.
     pub fn insert(&mut self, sample: u64, live: LiveSample) {
-        self.samples.insert(sample, live);
+        // The stack of one that is there has come late.
+        if let Some(held) = self.samples.get_mut(&sample) {
+            self.peaks.reweigh(&held.live, &live, held.number);
+            held.live = live;
+            return;
+        }
+        let number = self.peaks.enter(&live);
+        self.samples.insert(sample, Held { live, number });
     }
 
     /// The sample with this number.
-    pub fn get_mut(&mut self, sample: u64) -> Option<&mut LiveSample> {
-        self.samples.get_mut(&sample)
+    pub fn get(&self, sample: u64) -> Option<&LiveSample> {
+        self.samples.get(&sample).map(|held| &held.live)
     }
 
     /// Whether the sample is there.
@@ -43,21 +59,61 @@ impl LiveSamples {
         self.samples.contains_key(&sample)
     }
 
-    /// Ends a sample; false if it was not there.
-    pub fn remove(&mut self, sample: u64) -> bool {
-        self.samples.remove(&sample).is_some()
+    /// Ends a sample; `None` if it was not there.
+    pub fn remove(&mut self, sample: u64) -> Option<LiveSample> {
+        let held = self.samples.remove(&sample)?;
+        self.peaks.leave(held.live, held.number);
+        Some(held.live)
     }
 
-    /// Ends all samples for which `ends` holds; returns how many.
-    pub fn remove_where(&mut self, mut ends: impl FnMut(u64, &LiveSample) -> bool) -> u64 {
-        let before = self.samples.len();
-        self.samples.retain(|sample, live| !ends(*sample, live));
-        (before - self.samples.len()) as u64
+    /// Ends all samples for which `ends` holds, and returns them.
+    pub fn remove_where(
+        &mut self,
+        mut ends: impl FnMut(u64, &LiveSample) -> bool,
+    ) -> Vec<LiveSample> {
+        let mut ended = Vec::new();
+        self.samples.retain(|sample, held| {
+            let gone = ends(*sample, &held.live);
+            if gone {
+                self.peaks.leave(held.live, held.number);
+                ended.push(held.live);
+            }
+            !gone
+        });
+        ended
+    }
+
+    /// Takes a sample out, the others standing for it from now on: the block is still held.
+    pub fn thin_out(&mut self, sample: u64) {
+        if let Some(held) = self.samples.remove(&sample) {
+            self.peaks.reweigh_to_nothing(&held.live, held.number);
+        }
+    }
+
+    /// A sample was kept with probability `keep` where others were thinned out.
+    pub fn keep(&mut self, sample: u64, keep: f64) {
+        if let Some(held) = self.samples.get_mut(&sample) {
+            let before = held.live;
+            held.live.sample.kept *= keep;
+            self.peaks.reweigh(&before, &held.live, held.number);
+        }
     }
 
     /// All samples.
     pub fn iter(&self) -> impl Iterator<Item = (&u64, &LiveSample)> {
-        self.samples.iter()
+        self.samples.iter().map(|(sample, held)| (sample, &held.live))
+    }
+
+    /// What was held at the moment of each process's largest total.
+    pub fn at_peak(&self) -> impl Iterator<Item = &LiveSample> {
+        let held = self.samples.values();
+        let held = held.filter(|held| self.peaks.had(held.live.process, held.number));
+        held.map(|held| &held.live).chain(self.peaks.gone())
+    }
+
+    /// The moments of the largest totals.
+    pub fn peaks(&self) -> &Peaks {
+        &self.peaks
     }
 
     /// Samples held.
@@ -68,5 +124,95 @@ impl LiveSamples {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.samples.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use sampler_common::sampling::Rate;
+
+    fn live(process: u32, size: u64, time_ns: u64) -> LiveSample {
+        LiveSample {
+            process: ProcessId(process),
+            space: Space { slot: 0, generation: 1 },
+            stack: StackId::LOST,
+            sample: Sample::geometric(size, Rate::ALWAYS),
+            time_ns,
+        }
+    }
+
+    fn peak(samples: &LiveSamples, process: u32) -> (u64, Vec<u64>) {
+        let of = ProcessId(process);
+        let mut sizes: Vec<u64> = samples
+            .at_peak()
+            .filter(|live| live.process == of)
+            .map(|live| live.sample.size)
+            .collect();
+        sizes.sort_unstable();
+        (samples.peaks().get(of).map_or(0, |peak| peak.time_ns), sizes)
+    }
+
+    #[test]
+    fn the_peak_is_what_was_held_then() {
+        let mut samples = LiveSamples::default();
+        samples.insert(1, live(0, 100, 10));
+        samples.insert(2, live(0, 200, 20));
+        samples.remove(1);
+        samples.insert(3, live(0, 50, 30));
+        samples.insert(4, live(1, 7, 40));
+        // 300 at 20, then 200, then 250.
+        assert_eq!(peak(&samples, 0), (20, vec![100, 200]));
+        samples.insert(5, live(0, 51, 50));
+        assert_eq!(peak(&samples, 0), (50, vec![50, 51, 200]));
+        let ended = samples.remove_where(|_, live| live.process == ProcessId(0));
+        assert_eq!((ended.len(), samples.len()), (3, 1));
+        assert_eq!(peak(&samples, 0), (50, vec![50, 51, 200]));
+        assert_eq!(peak(&samples, 1), (40, vec![7]));
+    }
+
+    #[test]
+    fn thinning_leaves_what_stands_for_the_rest() {
+        let mut samples = LiveSamples::default();
+        for sample in 0..8 {
+            samples.insert(sample, live(0, 100, sample));
+        }
+        for sample in 0..4 {
+            samples.thin_out(sample);
+            samples.keep(sample + 4, 0.5);
+        }
+        let peak = samples.peaks().get(ProcessId(0)).unwrap();
+        assert_eq!((peak.bytes, peak.time_ns), (800.0, 7));
+        let sum: f64 = samples.at_peak().map(|live| live.sample.bytes()).sum();
+        assert_eq!(sum, 800.0);
+        // As much again makes a new one.
+        samples.insert(9, live(0, 1, 60));
+        assert_eq!(samples.peaks().get(ProcessId(0)).unwrap().time_ns, 60);
+    }
+
+    proptest! {
+        /// Whatever comes and goes, the peak is the largest total that ever was, and its samples are those held then.
+        #[test]
+        fn the_peak_is_the_largest_total(steps in prop::collection::vec((0u64..12, 1u64..1000), 1..200)) {
+            let mut samples = LiveSamples::default();
+            let mut held = std::collections::BTreeMap::new();
+            let (mut largest, mut then, mut at) = (0, vec![], 0);
+            for (time, (sample, size)) in (1..).zip(steps) {
+                if held.remove(&sample).is_some() {
+                    prop_assert!(samples.remove(sample).is_some());
+                    continue;
+                }
+                held.insert(sample, size);
+                samples.insert(sample, live(0, size, time));
+                let total: u64 = held.values().sum();
+                if total > largest {
+                    (largest, at) = (total, time);
+                    then = held.values().copied().collect();
+                    then.sort_unstable();
+                }
+            }
+            prop_assert_eq!(peak(&samples, 0), (at, then));
+        }
     }
 }

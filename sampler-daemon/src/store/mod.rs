@@ -3,14 +3,20 @@
 
 pub mod live;
 pub mod outcomes;
+pub mod peak;
 pub mod process;
 pub mod rows;
 pub mod sampling;
+pub mod sizes;
 pub mod stacks;
+pub mod windows;
 
 pub use live::{LiveSample, LiveSamples};
 pub use outcomes::Outcomes;
+pub use peak::{Peak, Peaks};
 pub use process::{ClassTotals, LostMoments, ProcessId, ProcessRecord, Processes};
 pub use rows::{RowKey, Rows};
 pub use sampling::{Designs, Sampling, SamplingRecord};
+pub use sizes::{SizeCell, SizeLimits};
 pub use stacks::{StackId, Stacks};
+pub use windows::Windows;

@@ -1,9 +1,8 @@
-//! Rows of the allocation profile: moments by process, stack and size class.
+//! Rows of the allocation profile: moments by process, stack and sizes.
 
-use super::{ProcessId, StackId};
+use super::{ProcessId, SizeCell, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{RowMoments, Sample};
-use sampler_common::sampling;
 
 /// Rows held at most; a sample that would make a further one goes to [`StackId::TABLE_FULL`].
 pub const MAX_ROWS: usize = 512 * 1024;
@@ -15,8 +14,8 @@ pub struct RowKey {
     pub process: ProcessId,
     /// The stack.
     pub stack: StackId,
-    /// The size class.
-    pub class: u8,
+    /// The sizes.
+    pub cell: SizeCell,
 }
 
 /// The rows.
@@ -28,8 +27,7 @@ pub struct Rows {
 impl Rows {
     /// Adds a sampled allocation; false if it had to go to [`StackId::TABLE_FULL`].
     pub fn add(&mut self, process: ProcessId, stack: StackId, sample: &Sample) -> bool {
-        let class = sampling::class(sample.size) as u8;
-        let mut key = RowKey { process, stack, class };
+        let mut key = RowKey { process, stack, cell: SizeCell::of(sample.size) };
         let fits = self.rows.len() < MAX_ROWS || self.rows.contains_key(&key);
         if !fits {
             key.stack = StackId::TABLE_FULL;

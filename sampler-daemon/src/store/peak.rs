@@ -1,0 +1,198 @@
+//! The moment of the largest live total of each process, and what was held then.
+//!
+//! Plainly: the estimated bytes held are summed as samples come and go. What was held at the largest sum is what is still there of
+//! it, and what has gone since: the latter is kept until a larger sum comes. Both are exact in their bookkeeping; the sums are
+//! estimates, and the largest of many is, on average, a little above the largest true total.
+//!
+//! Thinning gives samples other weights: sums follow, and so does the largest one.
+//! Bound: [`MAX_GONE`] samples that have gone, of all processes; at it the peak of the process that was quiet longest is forgotten.
+
+use super::{LiveSample, ProcessId};
+use rustc_hash::FxHashMap;
+
+/// Samples of peaks that are no longer held at most: about 20 MiB.
+pub const MAX_GONE: usize = 256 * 1024;
+
+/// The largest total of a process.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Peak {
+    /// The estimated bytes held then.
+    pub bytes: f64,
+    /// When, `CLOCK_MONOTONIC` in nanoseconds.
+    pub time_ns: u64,
+    /// Whether what has gone since was forgotten: the samples are a lower bound.
+    pub forgotten: bool,
+}
+
+/// The running total of a process.
+#[derive(Debug)]
+struct Total {
+    bytes: f64,
+    samples: u64,
+    peak: Peak,
+    /// Samples entered up to the peak, of all processes.
+    number: u64,
+    gone: Vec<LiveSample>,
+    /// When something happened last, in samples entered.
+    last: u64,
+}
+
+/// The peaks of all processes.
+pub struct Peaks {
+    totals: FxHashMap<ProcessId, Total>,
+    /// Samples entered.
+    entered: u64,
+    gone: usize,
+    bound: usize,
+}
+
+impl Default for Peaks {
+    fn default() -> Peaks {
+        Peaks { totals: FxHashMap::default(), entered: 0, gone: 0, bound: MAX_GONE }
+    }
+}
+
+impl Peaks {
+    /// A sample is entered; its number.
+    pub(super) fn enter(&mut self, live: &LiveSample) -> u64 {
+        self.entered += 1;
+        let number = self.entered;
+        let total = self.totals.entry(live.process).or_insert_with(|| Total {
+            bytes: 0.0,
+            samples: 0,
+            peak: Peak { bytes: 0.0, time_ns: live.time_ns, forgotten: false },
+            number: 0,
+            gone: Vec::new(),
+            last: number,
+        });
+        total.bytes += live.sample.bytes();
+        total.samples += 1;
+        total.last = number;
+        if total.bytes > total.peak.bytes {
+            total.peak = Peak { bytes: total.bytes, time_ns: live.time_ns, forgotten: false };
+            total.number = number;
+            self.gone -= total.gone.len();
+            total.gone.clear();
+        }
+        number
+    }
+
+    /// The block of a sample is no longer held.
+    pub(super) fn leave(&mut self, live: LiveSample, number: u64) {
+        let full = self.gone >= self.bound && self.had(live.process, number);
+        if full {
+            self.forget_quietest();
+        }
+        let entered = self.entered;
+        let Some(total) = self.totals.get_mut(&live.process) else { return };
+        total.last = entered;
+        total.subtract(live.sample.bytes());
+        if number > total.number || total.peak.forgotten {
+            return;
+        }
+        total.gone.push(live);
+        self.gone += 1;
+    }
+
+    /// Forgets what has gone of the process that was quiet longest.
+    fn forget_quietest(&mut self) {
+        let some = self.totals.values_mut().filter(|total| !total.gone.is_empty());
+        if let Some(total) = some.min_by_key(|total| total.last) {
+            self.gone -= total.gone.len();
+            total.gone = Vec::new();
+            total.peak.forgotten = true;
+        }
+    }
+
+    /// A sample that is held has another weight.
+    pub(super) fn reweigh(&mut self, before: &LiveSample, after: &LiveSample, number: u64) {
+        self.change(before, after.sample.bytes() - before.sample.bytes(), number);
+    }
+
+    /// A sample that is held is thinned out.
+    pub(super) fn reweigh_to_nothing(&mut self, live: &LiveSample, number: u64) {
+        self.change(live, -live.sample.bytes(), number);
+        if let Some(total) = self.totals.get_mut(&live.process) {
+            total.samples -= 1;
+        }
+    }
+
+    /// The weight of a sample changes, in the total and in the peak that has it.
+    fn change(&mut self, live: &LiveSample, bytes: f64, number: u64) {
+        let Some(total) = self.totals.get_mut(&live.process) else { return };
+        total.bytes += bytes;
+        if number <= total.number {
+            total.peak.bytes += bytes;
+        }
+    }
+
+    /// Whether a sample was held at its process's peak, if it is held now.
+    pub(super) fn had(&self, process: ProcessId, number: u64) -> bool {
+        self.totals.get(&process).is_some_and(|total| number <= total.number)
+    }
+
+    /// Samples of peaks that are no longer held.
+    pub(super) fn gone(&self) -> impl Iterator<Item = &LiveSample> {
+        self.totals.values().flat_map(|total| &total.gone)
+    }
+
+    /// The peak of a process; `None` if it never had a live sample.
+    pub fn get(&self, process: ProcessId) -> Option<Peak> {
+        self.totals.get(&process).map(|total| total.peak)
+    }
+
+    /// Samples of peaks that are no longer held, and the most that are remembered.
+    pub fn len(&self) -> (usize, usize) {
+        (self.gone, self.bound)
+    }
+
+    /// Whether no process has a peak.
+    pub fn is_empty(&self) -> bool {
+        self.totals.is_empty()
+    }
+}
+
+impl Total {
+    fn subtract(&mut self, bytes: f64) {
+        self.samples -= 1;
+        // What rounding leaves does not pile up.
+        self.bytes = if self.samples == 0 { 0.0 } else { self.bytes - bytes };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::StackId;
+    use sampler_common::estimate::Sample;
+    use sampler_common::sampling::Rate;
+    use sampler_common::wire::Space;
+
+    fn live(process: u32) -> LiveSample {
+        LiveSample {
+            process: ProcessId(process),
+            space: Space { slot: 0, generation: 1 },
+            stack: StackId::LOST,
+            sample: Sample::geometric(10, Rate::ALWAYS),
+            time_ns: 0,
+        }
+    }
+
+    #[test]
+    fn of_many_peaks_the_quietest_is_forgotten() {
+        let mut peaks = Peaks { bound: 5, ..Peaks::default() };
+        for process in 0..3 {
+            let numbers = [0, 1].map(|_| peaks.enter(&live(process)));
+            numbers.into_iter().for_each(|number| peaks.leave(live(process), number));
+        }
+        let forgotten = [0, 1, 2].map(|process| peaks.get(ProcessId(process)).unwrap().forgotten);
+        assert_eq!(
+            (forgotten, peaks.len(), peaks.gone().count()),
+            ([true, false, false], (4, 5), 4)
+        );
+        // A new peak is whole again.
+        let numbers = [0, 1, 2].map(|_| peaks.enter(&live(0)));
+        numbers.into_iter().for_each(|number| peaks.leave(live(0), number));
+        assert!(!peaks.get(ProcessId(0)).unwrap().forgotten);
+    }
+}

@@ -1,0 +1,106 @@
+//! A slot of time: what was sampled and what was counted in it.
+
+use crate::store::{ProcessId, RowKey};
+use rustc_hash::FxHashMap;
+use sampler_common::estimate::{Moments, RowMoments, Trials};
+
+/// The half of a row's moments that is about allocations.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Allocated {
+    space: Moments,
+    objects: Moments,
+    trials: Trials,
+}
+
+impl From<RowMoments> for Allocated {
+    fn from(row: RowMoments) -> Allocated {
+        let RowMoments {
+            alloc_space,
+            alloc_objects,
+            alloc_trials,
+            inuse_space: _,
+            inuse_objects: _,
+            inuse_trials: _,
+        } = row;
+        Allocated { space: alloc_space, objects: alloc_objects, trials: alloc_trials }
+    }
+}
+
+impl Allocated {
+    /// Adds these moments to a row's.
+    pub fn add_to(&self, row: &mut RowMoments) {
+        row.alloc_space.add(&self.space);
+        row.alloc_objects.add(&self.objects);
+        row.alloc_trials.add(&self.trials);
+    }
+
+    fn add(&mut self, other: &Allocated) {
+        self.space.add(&other.space);
+        self.objects.add(&other.objects);
+        self.trials.add(&other.trials);
+    }
+}
+
+/// A process and a size class.
+type ExactKey = (ProcessId, u8);
+
+/// A slot of time.
+pub struct Slot {
+    /// From when, inclusive.
+    pub start_ns: u64,
+    /// To when, exclusive; `u64::MAX` while it is open.
+    pub end_ns: u64,
+    rows: FxHashMap<RowKey, Allocated>,
+    exact: FxHashMap<ExactKey, (u64, u64)>,
+}
+
+impl Slot {
+    /// An open one.
+    pub(super) fn new(start_ns: u64) -> Slot {
+        Slot { start_ns, end_ns: u64::MAX, rows: FxHashMap::default(), exact: FxHashMap::default() }
+    }
+
+    pub(super) fn has_row(&self, key: &RowKey) -> bool {
+        self.rows.contains_key(key)
+    }
+
+    /// Whether it is a new row.
+    pub(super) fn add_row(&mut self, key: RowKey, row: &Allocated) -> bool {
+        let before = self.rows.len();
+        self.rows.entry(key).or_default().add(row);
+        self.rows.len() > before
+    }
+
+    /// Adds bytes and objects; whether they are the first of their key.
+    pub(super) fn add_exact(&mut self, key: ExactKey, (bytes, objects): (u64, u64)) -> bool {
+        let before = self.exact.len();
+        let sum = self.exact.entry(key).or_default();
+        *sum = (sum.0 + bytes, sum.1 + objects);
+        self.exact.len() > before
+    }
+
+    /// Adds the slot that follows; how many entries fewer there are than in both.
+    pub(super) fn add(&mut self, next: Slot) -> usize {
+        let before = self.entries() + next.entries();
+        self.end_ns = next.end_ns;
+        for (key, row) in &next.rows {
+            self.add_row(*key, row);
+        }
+        for (key, sum) in &next.exact {
+            self.add_exact(*key, *sum);
+        }
+        before - self.entries()
+    }
+
+    pub(super) fn entries(&self) -> usize {
+        self.rows.len() + self.exact.len()
+    }
+
+    pub(super) fn rows(&self) -> impl Iterator<Item = (RowKey, &Allocated)> {
+        self.rows.iter().map(|(key, row)| (*key, row))
+    }
+
+    pub(super) fn exact(&self) -> impl Iterator<Item = (ExactKey, (u64, u64))> {
+        self.exact.iter().map(|(key, sum)| (*key, *sum))
+    }
+}
