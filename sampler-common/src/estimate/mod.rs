@@ -5,6 +5,7 @@
 
 mod binomial;
 pub mod confidence;
+pub mod difference;
 pub mod domain;
 pub mod estimator;
 pub mod failed_trials;
@@ -20,6 +21,7 @@ pub mod trials;
 pub mod weighted;
 
 pub use confidence::Confidence;
+pub use difference::{Difference, Side, benjamini_hochberg, difference};
 pub use domain::DomainError;
 pub use estimator::{Estimator, NoSuchPair};
 pub use failed_trials::{Edges, failed_trials};
