@@ -7,16 +7,50 @@ use anyhow::Result;
 use crate::workspace::Workspace;
 use crate::{ebpf, packages, step};
 
-/// Runs the probe benchmark with `arguments`: nanoseconds per hit, ours against empty programs.
+/// A benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Benchmark {
+    /// What a hit of a probe costs.
+    Probe,
+    /// What shared counters count and cost.
+    Counters,
+}
+
+impl Benchmark {
+    fn name(self) -> &'static str {
+        match self {
+            Benchmark::Probe => "probe",
+            Benchmark::Counters => "counters",
+        }
+    }
+
+    /// Why it needs root, if it does.
+    fn needs_root(self) -> Option<&'static str> {
+        match self {
+            Benchmark::Probe => Some("the benchmark attaches probes"),
+            Benchmark::Counters => None,
+        }
+    }
+}
+
+/// Builds what a benchmark measures, and runs it with `arguments`.
 ///
 /// # Errors
 /// If something does not build, or if the benchmark fails.
-pub(crate) fn probe(workspace: &Workspace, arguments: &[OsString]) -> Result<()> {
-    packages::require_root("the benchmark attaches probes", "bench probe")?;
+pub(crate) fn run(
+    workspace: &Workspace,
+    benchmark: Benchmark,
+    arguments: &[OsString],
+) -> Result<()> {
+    let what = format!("bench {}", benchmark.name());
+    if let Some(why) = benchmark.needs_root() {
+        packages::require_root(why, &what)?;
+    }
     packages::ensure(&packages::BUILD)?;
     ebpf::build(workspace, false, false)?;
     step::run("build", workspace.cargo().args(["build", "--release", "--bins"]))?;
+    let binary = format!("bench-{}", benchmark.name());
     let mut command = workspace.cargo();
-    command.args(["run", "--release", "--package", "sampler-tests", "--bin", "bench-probe", "--"]);
-    step::run("bench probe", command.args(arguments)).map(drop)
+    command.args(["run", "--release", "--package", "sampler-tests", "--bin", &binary, "--"]);
+    step::run(&what, command.args(arguments)).map(drop)
 }

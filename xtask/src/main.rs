@@ -21,6 +21,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::bench::Benchmark;
 use crate::workspace::Workspace;
 
 /// The project's own commands.
@@ -50,19 +51,34 @@ enum Verb {
     },
     /// Set this machine up, start a program and show its live profile (as root)
     Demo,
-    /// Measure (as root)
+    /// Measure
     #[command(subcommand)]
     Bench(Bench),
 }
 
 #[derive(Subcommand)]
 enum Bench {
-    /// What one hit of a probe costs, ours against empty programs
+    /// What one hit of a probe costs, ours against empty programs (as root)
     Probe {
         /// Passed on to the benchmark
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// What counters that CPUs share count and cost
+    Counters {
+        /// Passed on to the benchmark
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+}
+
+impl Bench {
+    fn parts(&self) -> (Benchmark, &[OsString]) {
+        match self {
+            Bench::Probe { arguments } => (Benchmark::Probe, arguments),
+            Bench::Counters { arguments } => (Benchmark::Counters, arguments),
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -81,6 +97,9 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Verb::BuildEbpf { force, log } => ebpf::build(&workspace, force, log),
         Verb::Test { filter } => test::run(&workspace, filter.as_deref()),
         Verb::Demo => demo::run(&workspace),
-        Verb::Bench(Bench::Probe { arguments }) => bench::probe(&workspace, &arguments),
+        Verb::Bench(bench) => {
+            let (benchmark, arguments) = bench.parts();
+            bench::run(&workspace, benchmark, arguments)
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! What samplerd costs beside the probes, on a python3 that never stops allocating.
 
-use super::spread::Spread;
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::Child;
+use sampler_tests::spread::Spread;
 use sampler_tests::{Daemon, wait};
 use serde_json::Value;
 use std::fs;

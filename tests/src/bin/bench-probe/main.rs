@@ -9,18 +9,16 @@
 mod attach;
 mod cases;
 mod daemon;
-mod machine;
 mod ours;
 mod report;
 mod rounds;
-mod spread;
 mod target;
 
 use anyhow::Result;
 use attach::Bench;
 use cases::CASES;
 use clap::Parser;
-use sampler_tests::build;
+use sampler_tests::{build, machine};
 
 /// Measures what the probes and samplerd cost on this machine.
 #[derive(Parser)]

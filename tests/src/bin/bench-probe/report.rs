@@ -2,9 +2,9 @@
 
 use super::cases::{Comparison, Goal, Setup};
 use super::daemon::Costs;
-use super::machine::Machine;
 use super::rounds::Measured;
-use super::spread::Spread;
+use sampler_tests::machine::Machine;
+use sampler_tests::spread::Spread;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -75,12 +75,11 @@ fn costs_json(costs: &Costs) -> Value {
 
 /// Everything as tables.
 pub(crate) fn text(machine: &Machine, cases: &[Measured], costs: Option<&Costs>) -> String {
-    let kind = if machine.is_virtual { "virtual machine" } else { "no hypervisor" };
-    let Machine { processor, cpus, kernel, load, .. } = machine;
     let mut out = format!(
-        "{processor}, {cpus} CPUs, {kind}, Linux {kernel}, load {load} at the start\n\
+        "{}\n\
          ns of thread CPU time per call; cost = time − time without a probe, of the same round;\n\
-         goals are judged by the median of the costs' ratio, taken round by round\n"
+         goals are judged by the median of the costs' ratio, taken round by round\n",
+        machine.line()
     );
     for measured in cases {
         case_text(&mut out, measured);

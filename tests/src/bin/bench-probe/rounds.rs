@@ -5,8 +5,8 @@
 
 use super::attach::Bench;
 use super::cases::{Case, Setup};
-use super::spread::Spread;
 use anyhow::{Context, Result};
+use sampler_tests::spread::Spread;
 
 /// Nanoseconds per call of a case, by setup and round.
 pub(crate) struct Measured {

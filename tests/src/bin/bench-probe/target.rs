@@ -1,10 +1,10 @@
 //! The process that is measured (`benches/loop.c`), and where its malloc and free are.
 
-use super::spread::Spread;
 use anyhow::{Context, Result, ensure};
 use sampler_daemon::target::allocator::{Discoverer, Function};
 use sampler_tests::build;
 use sampler_tests::child::Child;
+use sampler_tests::spread::Spread;
 use std::fs::File;
 use std::process::Command;
 use std::sync::Arc;

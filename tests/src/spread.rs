@@ -4,24 +4,24 @@ use serde_json::{Value, json};
 
 /// Minimum, quartiles and maximum of `n` values.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Spread {
+pub struct Spread {
     /// How many.
-    pub(crate) n: usize,
+    pub n: usize,
     /// Smallest.
-    pub(crate) min: f64,
+    pub min: f64,
     /// First quartile.
-    pub(crate) low: f64,
+    pub low: f64,
     /// Median.
-    pub(crate) median: f64,
+    pub median: f64,
     /// Third quartile.
-    pub(crate) high: f64,
+    pub high: f64,
     /// Largest.
-    pub(crate) max: f64,
+    pub max: f64,
 }
 
 impl Spread {
     /// Of values of which there is at least one.
-    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Spread {
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Spread {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
         Spread {
@@ -35,7 +35,7 @@ impl Spread {
     }
 
     /// As a JSON object.
-    pub(crate) fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         let Spread { n, min, low, median, high, max } = self;
         json!({ "n": n, "min": min, "p25": low, "median": median, "p75": high, "max": max })
     }

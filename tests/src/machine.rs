@@ -4,21 +4,33 @@ use anyhow::{Context, Result};
 use std::fs;
 
 /// Processor, kernel, load.
-pub(crate) struct Machine {
+pub struct Machine {
     /// Model of the processor as it calls itself.
-    pub(crate) processor: String,
+    pub processor: String,
     /// Processors online.
-    pub(crate) cpus: usize,
+    pub cpus: usize,
     /// Whether a hypervisor is below.
-    pub(crate) is_virtual: bool,
+    pub is_virtual: bool,
     /// Release of the kernel.
-    pub(crate) kernel: String,
+    pub kernel: String,
     /// Load average of the last minute: what else was running.
-    pub(crate) load: String,
+    pub load: String,
+}
+
+impl Machine {
+    /// One line for the head of a report.
+    pub fn line(&self) -> String {
+        let kind = if self.is_virtual { "virtual machine" } else { "no hypervisor" };
+        let Machine { processor, cpus, kernel, load, .. } = self;
+        format!("{processor}, {cpus} CPUs, {kind}, Linux {kernel}, load {load} at the start")
+    }
 }
 
 /// This machine.
-pub(crate) fn describe() -> Result<Machine> {
+///
+/// # Errors
+/// If the kernel does not say.
+pub fn describe() -> Result<Machine> {
     let read = |path: &str| fs::read_to_string(path).with_context(|| format!("read {path}"));
     let cpuinfo = read("/proc/cpuinfo")?;
     let field = |name: &str| {
