@@ -22,7 +22,19 @@ fn confidence() -> String {
 }
 
 /// A profile of the whole workload, and its truth.
-fn profile(seed: u64, law: &[&str], daemon: &[&str], asked: &[&str]) -> Result<(Profile, Truth)> {
+fn profile(seed: u64, law: &[&str], daemon: &[&str]) -> Result<(Profile, Truth)> {
+    let confidence = confidence();
+    let (mut profiles, truth) = profiles(seed, law, daemon, &[&["--confidence", &confidence]])?;
+    Ok((profiles.remove(0), truth))
+}
+
+/// Several profiles of the same run, each `asked` for in its way.
+fn profiles(
+    seed: u64,
+    law: &[&str],
+    daemon: &[&str],
+    asked: &[&[&str]],
+) -> Result<(Vec<Profile>, Truth)> {
     let interval = if law == ["bernoulli"] { ONE_IN } else { INTERVAL };
     let (seed, interval) = (seed.to_string(), interval.to_string());
     let arguments = [&[seed.as_str(), "1", &interval], law].concat();
@@ -32,16 +44,17 @@ fn profile(seed: u64, law: &[&str], daemon: &[&str], asked: &[&str]) -> Result<(
         Daemon::start(&[workload.pid()], &[&["--interval", bytes.as_str()], daemon].concat())?;
     workload.go()?;
     let truth = workload.truth()?;
-    let confidence = confidence();
-    let asked = [&["--confidence", confidence.as_str()], asked].concat();
-    let profile = daemon.profile("alloc", &asked)?;
+    let profiles = asked.iter().map(|asked| daemon.profile("alloc", asked));
+    let profiles = profiles.collect::<Result<Vec<_>>>()?;
     workload.exit()?;
     daemon.stop()?;
     let Sums { objects, bytes, .. } = truth.total().alloc;
-    ensure!(profile.exact_space == bytes, "exact bytes {} are not {bytes}", profile.exact_space);
-    ensure!(profile.exact_objects == objects, "exact objects are not {objects}");
-    ensure!(profile.lost_samples == 0, "samples were lost: {}", profile.json["lost"]);
-    Ok((profile, truth))
+    for of in &profiles {
+        ensure!(of.exact_space == bytes, "exact bytes {} are not {bytes}", of.exact_space);
+        ensure!(of.exact_objects == objects, "exact objects are not {objects}");
+        ensure!(of.lost_samples == 0, "samples were lost: {}", of.json["lost"]);
+    }
+    Ok((profiles, truth))
 }
 
 /// A weighted estimate of a function with its truth; the true variance is `of(sums)`.
@@ -99,7 +112,7 @@ fn covered(function: &Function, profile: &Profile) -> Result<()> {
 fn runs(seeds: u64, law: &[&str], daemon: &[&str], known: bool) -> Result<[Vec<Comparison>; 2]> {
     let mut data = [Vec::new(), Vec::new()];
     for seed in seeds..seeds + RUNS {
-        let (profile, truth) = profile(seed, law, daemon, &[])?;
+        let (profile, truth) = profile(seed, law, daemon)?;
         for function in &truth.functions {
             compare(function, &profile, known, &mut data)
                 .with_context(|| format!("{daemon:?}, seed {seed}, {}", function.name))?;
@@ -125,7 +138,7 @@ fn bernoulli_is_as_good_as_it_says() -> Result<()> {
     let daemon = ["--strategy", "bernoulli", "--one-in", &one_in];
     let mut data = Vec::new();
     for seed in 200..200 + RUNS {
-        let (profile, truth) = profile(seed, &["bernoulli"], &daemon, &[])?;
+        let (profile, truth) = profile(seed, &["bernoulli"], &daemon)?;
         for function in &truth.functions {
             covered(function, &profile)?;
             let moments = profile.row(&function.name).alloc_objects;
@@ -161,7 +174,7 @@ fn bernoulli_is_as_good_as_it_says() -> Result<()> {
 /// Bernoulli learns the mean size of the first calls, so that it takes about as many samples as geometric would.
 #[test]
 fn bernoulli_learns_its_rate() -> Result<()> {
-    let (profile, truth) = profile(300, &[], &["--strategy", "bernoulli"], &[])?;
+    let (profile, truth) = profile(300, &[], &["--strategy", "bernoulli"])?;
     let total = truth.total().alloc;
     let wanted = total.bytes as f64 / INTERVAL as f64;
     let samples = profile.samples as f64;
@@ -193,10 +206,105 @@ fn adaptive_is_unbiased() -> Result<()> {
     Ok(())
 }
 
+/// The two estimators that are not sums of weights, judged by what they print at one standard deviation.
+fn judge_printed(
+    what: &str,
+    estimator: &str,
+    law: &[&str],
+    daemon: &[&str],
+    seeds: u64,
+) -> Result<()> {
+    let confidence = confidence();
+    let one_deviation = ["--estimator", estimator, "--confidence", "0.6826894921370859"];
+    let certain = ["--estimator", estimator, "--confidence", confidence.as_str()];
+    let mut data = Vec::new();
+    for seed in seeds..seeds + RUNS {
+        let (profiles, truth) = profiles(seed, law, daemon, &[&one_deviation, &certain])?;
+        let [near, sure] = profiles.as_slice() else { anyhow::bail!("two were asked for") };
+        if estimator == "calibrated" {
+            totals_are_exact(near)?;
+        }
+        for function in &truth.functions {
+            covered(function, sure).with_context(|| format!("{what}: {}", function.name))?;
+            data.push(printed(function, near));
+        }
+    }
+    let data = statistics::fit(&data);
+    ensure!(data.len() >= 20, "{what}: only {} comparisons are fit to be pooled", data.len());
+    let pooled = statistics::chi_squared(&data)?;
+    println!("{what}: {} comparisons, {pooled:?}", data.len());
+    pooled.check(what)?;
+    for (control, factor) in [("times 1.1", 1.1), ("times 0.9", 0.9)] {
+        let mut wrong = data.clone();
+        wrong.iter_mut().for_each(|of| of.estimate *= factor);
+        let pooled = statistics::chi_squared(&wrong)?;
+        ensure!(!pooled.passes(), "{what}: control `{control}` passes: {pooled:?}");
+    }
+    Ok(())
+}
+
+/// The printed bytes of a function's stacks, with half the widths of their intervals as standard deviations. (Those of different
+/// stacks are independent, or, calibrated to one total, nearly so.)
+fn printed(function: &Function, profile: &Profile) -> Comparison {
+    let (mut estimate, mut expected, mut variance) = (0.0, 0.0, 0.0);
+    for stack in profile.stacks_of(&function.name) {
+        let of = stack.quantities.alloc_space;
+        estimate += of.value;
+        expected += of.moments.samples as f64;
+        variance += ((of.high - of.low) / 2.0).powi(2);
+    }
+    Comparison {
+        name: function.name.clone(),
+        estimate,
+        reported_variance: variance,
+        sum_then_unbias: estimate,
+        truth: function.alloc.bytes as f64,
+        expected,
+        variance,
+        // That of as many exponentials: the most that it can be.
+        cumulant: 6.0 * variance * variance / expected.max(1.0),
+        wobble: 0.0,
+    }
+}
+
+fn totals_are_exact(profile: &Profile) -> Result<()> {
+    let (bytes, objects) = (profile.totals.alloc_space, profile.totals.alloc_objects);
+    for (of, exact) in [(bytes, profile.exact_space), (objects, profile.exact_objects)] {
+        let exact = exact as f64;
+        let is = |end: f64| (end - exact).abs() <= 1e-9 * exact;
+        ensure!(is(of.low) && is(of.value) && is(of.high), "{of:?} is not exactly {exact}");
+    }
+    let stacks: f64 = profile.stacks.iter().map(|of| of.quantities.alloc_space.value).sum();
+    let exact = profile.exact_space as f64;
+    ensure!((stacks - exact).abs() <= 1e-9 * exact, "the stacks make {stacks}, not {exact}");
+    Ok(())
+}
+
+#[test]
+fn failed_trials_are_as_good_as_they_say() -> Result<()> {
+    judge_printed("failed trials", "failed-trials", &[], &[], 600)
+}
+
+#[test]
+fn calibrated_geometric_is_as_good_as_it_says() -> Result<()> {
+    judge_printed("calibrated, geometric", "calibrated", &[], &[], 700)
+}
+
+#[test]
+fn calibrated_bernoulli_is_as_good_as_it_says() -> Result<()> {
+    let daemon = ["--strategy", "bernoulli", "--one-in", "64"];
+    judge_printed("calibrated, bernoulli", "calibrated", &["bernoulli"], &daemon, 800)
+}
+
+#[test]
+fn calibrated_adaptive_is_as_good_as_it_says() -> Result<()> {
+    judge_printed("calibrated, adaptive", "calibrated", &[], &["--strategy", "adaptive"], 900)
+}
+
 /// A stride misses the total by less than an interval on each CPU, and has no interval.
 #[test]
 fn a_stride_counts_points() -> Result<()> {
-    let (profile, truth) = profile(500, &[], &["--strategy", "stride"], &[])?;
+    let (profile, truth) = profile(500, &[], &["--strategy", "stride"])?;
     let total = truth.total().alloc.bytes as f64;
     let of = profile.totals.alloc_space;
     let cpus = std::thread::available_parallelism()?.get() as f64;
