@@ -89,6 +89,29 @@ fn camp_and_paulson_agree_as_closely_as_the_document_says() {
     }
 }
 
+/// The bounds themselves, found on the approximate distribution by bisection.
+#[test]
+fn camp_and_paulson_find_the_same_bounds() {
+    let mut worst: f64 = 0.0;
+    for (samples, _, _) in TABLE {
+        let exact = aligned(samples, 0);
+        for (threshold, exact) in [(0.025, exact.low), (0.975, exact.high)] {
+            let (mut below, mut above) = (0, 4 * exact as u64);
+            while above - below > 1 {
+                let middle = below + (above - below) / 2;
+                let reached = camp_paulson(middle, samples, INTERVAL) >= threshold;
+                if reached { above = middle } else { below = middle }
+            }
+            // 2 % of a standard deviation for one sample, less for more.
+            let deviation = INTERVAL * (samples as f64).sqrt();
+            let error = (above as f64 - exact).abs() / deviation;
+            worst = worst.max(error);
+            assert!(error < 0.025, "{samples} samples: {above} instead of {exact}");
+        }
+    }
+    println!("Camp and Paulson's bounds are within {worst:.4} standard deviations");
+}
+
 #[test]
 fn one_sample_is_geometric() {
     for interval in [1.5, 2.0, 100.0, INTERVAL, 524_288.0, 4e9, 4_294_967_296.0] {

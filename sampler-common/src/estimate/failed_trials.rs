@@ -28,6 +28,19 @@
 //! solution of I_p(s, x + 1) = c over real x, rounded down. Here k(c) is the quantile in its usual
 //! sense (scipy's `nbinom.ppf`), so that P(failures ≤ k(c)) reaches c.
 //!
+//! # Samples of different intervals
+//!
+//! Sums Σ(R − 1) and ΣR(R − 1) over the samples ([`super::trials`]) have the mean and variance of
+//!
+//! ```text
+//! R_eff = ΣR(R − 1)/Σ(R − 1),   s_eff = Σ(R − 1)/(R_eff − 1) = (Σ(R − 1))²/Σ(R − 1)²
+//! ```
+//!
+//! negative binomial samples: s and R where all R are equal, else an effective number of samples (Kish's) of an effective interval. A
+//! sum over different intervals is negative binomial only about, and for an s with a fraction the bounds are quantiles of
+//! the gamma distribution of that mean and variance, which it tends to as R grows (off by about 1/R of a
+//! standard deviation).
+//!
 //! # Edges
 //!
 //! The law above holds when what is measured begins anywhere and ends with the s-th hit. See
@@ -37,7 +50,7 @@
 use super::binomial::Binomial;
 use super::domain::{DomainError, MAX_BYTES, MAX_TRIALS, fractional_interval};
 use super::gamma::{Tail, quantile};
-use super::{Confidence, Estimate, Method};
+use super::{Confidence, Estimate, Method, Trials};
 
 /// Where what is measured begins and ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,6 +75,15 @@ impl Edges {
             Edges::Aligned => (samples, samples),
             Edges::Window => (samples, samples.saturating_add(1)),
             Edges::Conservative => (samples.saturating_sub(1), samples.saturating_add(1)),
+        }
+    }
+
+    /// The same for a number that may have a fraction.
+    fn around(self, samples: f64) -> (f64, f64) {
+        match self {
+            Edges::Aligned => (samples, samples),
+            Edges::Window => (samples, samples + 1.0),
+            Edges::Conservative => ((samples - 1.0).max(0.0), samples + 1.0),
         }
     }
 }
@@ -92,20 +114,93 @@ pub fn failed_trials(
     if edges == Edges::Aligned && samples == 0 {
         return Err(DomainError::NoSamples);
     }
-    let tail = confidence.alpha() / 2.0;
-    let (fewer, more) = edges.samples(samples);
-    let low = failures(fewer, interval, tail, Tail::Lower)?;
-    let high = failures(more, interval, tail, Tail::Upper)?;
-    let value = samples as f64 * (interval - 1.0) + tail_bytes as f64;
-    let bound = |failures: u64| failures as f64 + tail_bytes as f64;
-    Ok(Estimate {
-        value,
-        low: bound(low).min(value),
-        high: bound(high).max(value),
-        confidence,
-        samples,
+    check_samples(edges.samples(samples).1, interval)?;
+    let trials = Trials {
+        failures: samples as f64 * (interval - 1.0),
+        variance: samples as f64 * (interval - 1.0) * interval,
+        tail: tail_bytes as f64,
+    };
+    let law = Law { samples: samples as f64, interval };
+    Ok(law.estimate(&trials, samples, edges, confidence))
+}
+
+/// Estimated bytes of summed [`Trials`], Σ(R − 1) + Σu, of `samples` samples that may have been taken at different intervals.
+///
+/// Exact where all intervals are equal; else by the gamma distribution of the same mean and variance (above). Without
+/// failures the next hit is that of `interval_bytes`, the longest interval that was in force; at 1 there is none.
+/// Without a sample [`Edges::Aligned`] has nothing to end at and closes on the value.
+pub fn of_trials(
+    trials: &Trials,
+    samples: u64,
+    interval_bytes: f64,
+    edges: Edges,
+    confidence: Confidence,
+) -> Estimate {
+    let law = Law::matching(trials).unwrap_or(Law { samples: 0.0, interval: interval_bytes });
+    law.estimate(trials, samples, edges, confidence)
+}
+
+/// The interval of failed trials offered around another estimate of the same bytes, the weighted one: as wide in proportion.
+///
+/// The .NET document suggests it as a conservative interval, since the weighted estimate varies no more than this one. Where the failed
+/// trials are 0 there is no proportion, and the bounds are theirs.
+pub fn around(weighted: &Estimate, failed_trials: &Estimate) -> Estimate {
+    let scale = weighted.value / failed_trials.value;
+    let scale = if scale > 0.0 && scale.is_finite() { scale } else { 1.0 };
+    Estimate {
+        low: (failed_trials.low * scale).min(weighted.value),
+        high: (failed_trials.high * scale).max(weighted.value),
         method: Method::FailedTrials,
-    })
+        ..*weighted
+    }
+}
+
+/// From here on the series of the incomplete beta function is long, and bounds are those of the gamma distribution, less than
+/// 10⁻⁴ standard deviations off.
+const MANY: f64 = 1e7;
+
+/// A negative binomial law: failed trials before so many hits.
+#[derive(Clone, Copy, Debug)]
+struct Law {
+    /// s, which may have a fraction.
+    samples: f64,
+    /// R = 1/p.
+    interval: f64,
+}
+
+impl Law {
+    /// The one of the same mean and variance; `None` without failures.
+    fn matching(trials: &Trials) -> Option<Law> {
+        let interval = trials.variance / trials.failures;
+        let samples = trials.failures / (interval - 1.0);
+        // A whole number is one, whatever the quotients are rounded to.
+        let whole = samples.round();
+        let samples = if (samples - whole).abs() < 1e-9 * whole { whole } else { samples };
+        let sane = samples > 0.0 && samples.is_finite() && interval > 1.0 && interval.is_finite();
+        sane.then_some(Law { samples, interval })
+    }
+
+    fn estimate(
+        self,
+        trials: &Trials,
+        samples: u64,
+        edges: Edges,
+        confidence: Confidence,
+    ) -> Estimate {
+        let tail = confidence.alpha() / 2.0;
+        let (fewer, more) = edges.around(self.samples);
+        let value = trials.failures + trials.tail;
+        let low = failures(fewer, self.interval, tail, Tail::Lower) + trials.tail;
+        let high = failures(more, self.interval, tail, Tail::Upper) + trials.tail;
+        Estimate {
+            value,
+            low: low.min(value),
+            high: high.max(value),
+            confidence,
+            samples,
+            method: Method::FailedTrials,
+        }
+    }
 }
 
 /// Probability of at most `failures` failed trials before `samples` hits; 1 for no sample.
@@ -119,14 +214,14 @@ pub fn cumulative(failures: u64, samples: u64, interval_bytes: f64) -> Result<f6
     if failures > MAX_TRIALS {
         return Err(DomainError::Bytes(failures));
     }
-    Ok(at_most(failures, samples, interval))
+    Ok(at_most(failures, samples as f64, interval))
 }
 
 /// I_p(s, k + 1): at least s hits among k + s trials.
-fn at_most(failures: u64, samples: u64, interval: f64) -> f64 {
+fn at_most(failures: u64, samples: f64, interval: f64) -> f64 {
     let hit = 1.0 / interval;
-    let trials = failures as f64 + samples as f64;
-    Binomial { trials, hit, miss: 1.0 - hit }.at_least(samples as f64)
+    let trials = failures as f64 + samples;
+    Binomial { trials, hit, miss: 1.0 - hit }.at_least(samples)
 }
 
 fn check_samples(samples: u64, interval: f64) -> Result<(), DomainError> {
@@ -138,10 +233,13 @@ fn check_samples(samples: u64, interval: f64) -> Result<(), DomainError> {
 }
 
 /// The smallest number of failures whose cumulative probability reaches `tail`, or 1 − `tail`.
-fn failures(samples: u64, interval: f64, tail: f64, side: Tail) -> Result<u64, DomainError> {
-    check_samples(samples, interval)?;
-    if samples == 0 || interval <= 1.0 {
-        return Ok(0);
+///
+/// A fractional number of samples (for which the series takes about R steps), more than [`MANY`], and more than 2^60 failures have the
+/// bounds of the gamma distribution of the same mean and variance.
+fn failures(samples: f64, interval: f64, tail: f64, side: Tail) -> f64 {
+    // Written so that NaN ends here too.
+    if !(samples > 0.0 && interval > 1.0) {
+        return 0.0;
     }
     let reached = |failures| match side {
         Tail::Lower => at_most(failures, samples, interval) >= tail,
@@ -149,10 +247,14 @@ fn failures(samples: u64, interval: f64, tail: f64, side: Tail) -> Result<u64, D
     };
     // The gamma distribution of the same mean and variance is off by less than 0.1 % of a standard
     // deviation for the usual intervals: the search begins there.
-    let mean = samples as f64 * (interval - 1.0);
+    let mean = samples * (interval - 1.0);
     let variance = mean * interval;
-    let guess = quantile(mean, variance, tail, side) as u64;
-    Ok(first(guess, (variance.sqrt() / 1024.0) as u64 + 1, reached))
+    let guess = quantile(mean, variance, tail, side);
+    let known = samples.fract() == 0.0 && samples <= MANY;
+    if !known || samples * interval > MAX_TRIALS as f64 {
+        return guess;
+    }
+    first(guess as u64, (variance.sqrt() / 1024.0) as u64 + 1, reached) as f64
 }
 
 /// The smallest number with `reached`, which is false up to somewhere and true from there on.

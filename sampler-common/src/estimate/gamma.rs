@@ -37,6 +37,9 @@ pub(super) fn quantile(mean: f64, variance: f64, probability: f64, tail: Tail) -
     if !shape.is_finite() {
         return mean; // a standard deviation of less than 10⁻¹⁵⁰ means
     }
+    if tail == Tail::Upper && 600.0 * shape < probability {
+        return 0.0; // Q(k, x) is about −k·ln x: x is below e⁻⁶⁰⁰
+    }
     let ln_ratio = if shape >= LARGE_SHAPE {
         asymptotic_ln(shape, probability, tail)
     } else if shape >= 1.0 {

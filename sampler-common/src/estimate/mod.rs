@@ -4,6 +4,7 @@
 //! very end does [`weighted()`] make an [`Estimate`] of summed moments. Bounds are never added.
 
 mod binomial;
+pub mod calibrated;
 pub mod confidence;
 pub mod difference;
 pub mod domain;
@@ -13,18 +14,20 @@ mod gamma;
 pub mod moments;
 pub mod of_row;
 pub mod plan;
+mod quantity;
 mod room;
 pub mod row;
 pub mod sample;
 pub mod survival;
 pub mod trials;
+mod unseen;
 pub mod weighted;
 
 pub use confidence::Confidence;
 pub use difference::{Difference, Side, benjamini_hochberg, difference};
 pub use domain::DomainError;
 pub use estimator::{Estimator, NoSuchPair};
-pub use failed_trials::{Edges, failed_trials};
+pub use failed_trials::{Edges, around, failed_trials, of_trials};
 pub use moments::{Moments, RowMoments};
 pub use of_row::{RowEstimates, of_row, unsampled};
 pub use plan::Plan;

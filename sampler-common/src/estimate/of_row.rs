@@ -1,6 +1,19 @@
 //! From a row to its four estimates: the one place where summed moments become intervals.
+//!
+//! Plainly: a row's samples say what was seen. What was not seen of it may be in any size class that its processes use; so
+//! every class without a sample in the row has room for what its rate lets pass, at most what is left of its exact total
+//! (the module `room`). For one sample of a large block, say, bytes are known well, and objects hardly at all: it may have come with a
+//! million small ones.
+//!
+//! The failed-trials estimator is one of bytes: its objects are weighted. The calibrated one needs exact totals, which there are of
+//! allocations only: what is held is weighted.
 
-use super::{Confidence, Estimate, Estimator, Moments, Reference, Row, weighted};
+use super::calibrated;
+use super::quantity::Quantity;
+use super::weighted::with_room;
+use super::{
+    Confidence, Edges, Estimate, Estimator, Reference, Row, RowMoments, Trials, of_trials,
+};
 
 /// The four estimates of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,27 +28,54 @@ pub struct RowEstimates {
     pub inuse_space: Estimate,
 }
 
-/// The estimates of `row`, a row of the profile that `reference` describes (or a sum of such rows).
+/// The estimates of `row`, a row of the profile that `reference` describes (or a sum of such rows). A row without any stratum is
+/// taken to belong to all processes.
 ///
 /// The pair of estimator and strategy exists ([`Estimator::check`]).
 pub fn of_row(
     row: &Row,
     reference: &Reference,
-    _estimator: Estimator,
+    estimator: Estimator,
     confidence: Confidence,
 ) -> RowEstimates {
     let total = row.total();
-    let make = |moments: &Moments| weighted(moments, reference.interval_bytes, confidence);
-    RowEstimates {
-        alloc_objects: make(&total.alloc_objects),
-        alloc_space: make(&total.alloc_space),
-        inuse_objects: make(&total.inuse_objects),
-        inuse_space: make(&total.inuse_space),
+    let make = |quantity: Quantity| {
+        let room = reference.room(row, quantity, confidence);
+        with_room(quantity.of(&total), &room, confidence)
+    };
+    let mut estimates = RowEstimates {
+        alloc_objects: make(Quantity::AllocObjects),
+        alloc_space: make(Quantity::AllocSpace),
+        inuse_objects: make(Quantity::InuseObjects),
+        inuse_space: make(Quantity::InuseSpace),
+    };
+    match estimator {
+        Estimator::Weighted => {}
+        Estimator::Calibrated => {
+            let make = |quantity| calibrated::calibrated(row, reference, quantity, confidence);
+            estimates.alloc_space = make(Quantity::AllocSpace);
+            estimates.alloc_objects = make(Quantity::AllocObjects);
+        }
+        Estimator::FailedTrials => failed_trials(&mut estimates, &total, reference),
     }
+    estimates
+}
+
+/// Puts failed trials in the place of the weighted bytes.
+fn failed_trials(estimates: &mut RowEstimates, total: &RowMoments, reference: &Reference) {
+    let put = |space: &mut Estimate, trials: &Trials| {
+        let (samples, interval) = (space.samples, reference.interval_bytes);
+        *space = of_trials(trials, samples, interval, Edges::Window, space.confidence);
+    };
+    put(&mut estimates.alloc_space, &total.alloc_trials);
+    put(&mut estimates.inuse_space, &total.inuse_trials);
 }
 
 /// What no stack can take: strata with allocations but without any sample that could stand for them, as a row without samples.
 /// Under the calibrated estimator it is estimated by its exact totals, so that all rows sum to these; empty under the others.
-pub fn unsampled(_reference: &Reference, _estimator: Estimator) -> Row {
-    Row::default()
+pub fn unsampled(reference: &Reference, estimator: Estimator) -> Row {
+    match estimator {
+        Estimator::Calibrated => calibrated::unsampled(reference),
+        Estimator::Weighted | Estimator::FailedTrials => Row::default(),
+    }
 }

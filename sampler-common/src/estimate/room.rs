@@ -15,7 +15,7 @@
 //! ```
 //!
 //! concave and piecewise linear. Where a row has no sample at all its upper end is K(ln(2/α)). Where it has some, Fay and Feuer's
-//! interval (see [`super::weighted`]) adds one more event of the largest weight, w_m: a variable w_m·E, E exponential with mean 1,
+//! interval (see [`mod@super::weighted`]) adds one more event of the largest weight, w_m: a variable w_m·E, E exponential with mean 1,
 //! of mean w_m and variance w_m². With caps that event is K(E), whose moments are sums over the pieces:
 //!
 //! ```text

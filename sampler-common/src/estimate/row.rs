@@ -52,6 +52,17 @@ impl Row {
         self.strata.is_empty()
     }
 
+    /// The moments of a stratum, if it is there.
+    pub fn get(&self, stratum: Stratum) -> Option<&RowMoments> {
+        let at = self.strata.binary_search_by_key(&stratum, |(of, _)| *of).ok()?;
+        Some(&self.strata[at].1)
+    }
+
+    /// Its processes in order, each once.
+    pub fn processes(&self) -> impl Iterator<Item = u32> {
+        self.strata.chunk_by(|(a, _), (b, _)| a.process == b.process).map(|of| of[0].0.process)
+    }
+
     /// The moments of all strata together.
     pub fn total(&self) -> RowMoments {
         let mut total = RowMoments::default();
@@ -65,7 +76,8 @@ impl Row {
 pub struct StratumTotals {
     /// Moments of every sample in it, over all rows.
     pub sampled: RowMoments,
-    /// Exact totals: bytes and objects allocated. `None` where they are not known (windows that do not start at a snapshot, say).
+    /// Exact totals: bytes and objects allocated in the time in which all of `sampled` was, also what is held of it. `None` where they
+    /// are not known (windows that do not start at a snapshot, say).
     pub exact: Option<(u64, u64)>,
     /// Most objects that go unseen per unit of hazard, at any design that was in force ([`crate::sampling::Design::unseen`]).
     pub unseen_objects: f64,

@@ -1,7 +1,7 @@
 //! Sums over samples for the failed-trials estimator.
 //!
 //! A sample at interval R stands for R − 1 failed trials on average, with variance R(R − 1), and for the tail of its
-//! allocation, whose trials were skipped (see [`super::failed_trials`]). These sums add, also over samples of different intervals.
+//! allocation, whose trials were skipped (see [`mod@super::failed_trials`]). These sums add, also over samples of different intervals.
 
 use super::Sample;
 

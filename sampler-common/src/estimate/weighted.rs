@@ -57,7 +57,7 @@ use super::room::Room;
 use super::{Confidence, Estimate, Method, Moments};
 
 /// The weighted (Horvitz–Thompson) estimate of a total with its gamma interval, as far as the samples tell: for one size
-/// class, or where unseen sizes do not matter. [`super::of_row`] makes room for those too.
+/// class, or where unseen sizes do not matter. [`super::of_row()`] makes room for those too.
 ///
 /// `interval_bytes` is the mean number of bytes between samples (the largest that was in force): with
 /// no sample at all the estimate is 0 and the upper end R·ln(2/α), since as many unseen bytes (or

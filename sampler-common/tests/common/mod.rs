@@ -55,3 +55,23 @@ pub(crate) fn kolmogorov_smirnov(mut values: Vec<f64>) -> f64 {
 
 /// The limit of [`kolmogorov_smirnov`] at 10⁻⁶: 2·exp(−2x²) = 10⁻⁶.
 pub(crate) const KS_LIMIT: f64 = 2.69;
+
+/// A cell of one thread; it starts at 0.
+#[derive(Default)]
+pub(crate) struct Local(std::cell::Cell<i64>);
+
+impl Local {
+    pub(crate) fn value(&self) -> i64 {
+        self.0.get()
+    }
+}
+
+impl sampler_common::sampling::Cell for Local {
+    fn fetch_sub(&self, amount: i64) -> i64 {
+        self.0.replace(self.0.get().wrapping_sub(amount))
+    }
+
+    fn swap(&self, value: i64) -> i64 {
+        self.0.replace(value)
+    }
+}

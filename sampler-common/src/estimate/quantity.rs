@@ -1,0 +1,39 @@
+//! The four quantities of a row.
+
+use super::{Moments, RowMoments};
+
+/// One of the four quantities of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quantity {
+    AllocObjects,
+    AllocSpace,
+    InuseObjects,
+    InuseSpace,
+}
+
+impl Quantity {
+    /// Its moments.
+    pub(super) fn of(self, row: &RowMoments) -> &Moments {
+        match self {
+            Quantity::AllocObjects => &row.alloc_objects,
+            Quantity::AllocSpace => &row.alloc_space,
+            Quantity::InuseObjects => &row.inuse_objects,
+            Quantity::InuseSpace => &row.inuse_space,
+        }
+    }
+
+    /// What was allocated of it.
+    pub(super) fn allocated(self) -> Quantity {
+        if self.is_bytes() { Quantity::AllocSpace } else { Quantity::AllocObjects }
+    }
+
+    /// Bytes, not objects.
+    pub(super) fn is_bytes(self) -> bool {
+        matches!(self, Quantity::AllocSpace | Quantity::InuseSpace)
+    }
+
+    /// Bytes or objects of two numbers that are these.
+    pub(super) fn pick<T>(self, bytes: T, objects: T) -> T {
+        if self.is_bytes() { bytes } else { objects }
+    }
+}

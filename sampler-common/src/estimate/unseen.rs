@@ -1,0 +1,72 @@
+//! What a row may have in size classes of which it has no sample.
+
+use super::quantity::Quantity;
+use super::room::Room;
+use super::{Confidence, Reference, Row, RowMoments, Stratum, StratumTotals};
+
+impl Reference {
+    /// The strata of a process.
+    pub(super) fn strata_of(
+        &self,
+        process: u32,
+    ) -> impl Iterator<Item = (Stratum, &StratumTotals)> {
+        let [first, last] = [0, u8::MAX].map(|class| Stratum { process, class });
+        self.strata.range(first..=last).map(|(stratum, totals)| (*stratum, totals))
+    }
+
+    /// The processes of `row`; all of them if it has no stratum.
+    pub(super) fn processes_of(&self, row: &Row) -> Vec<u32> {
+        let mut processes: Vec<u32> = row.processes().collect();
+        if processes.is_empty() {
+            processes.extend(self.strata.keys().map(|stratum| stratum.process));
+            processes.dedup();
+        }
+        processes
+    }
+
+    /// Room for what `row` may have in the size classes of which it has no sample.
+    pub(super) fn room(&self, row: &Row, quantity: Quantity, confidence: Confidence) -> Room {
+        let mut room = Room::default();
+        let processes = self.processes_of(row);
+        let mut all_known = !processes.is_empty();
+        for process in processes {
+            let mut known = false;
+            for (stratum, totals) in self.strata_of(process) {
+                known |= totals.exact.is_some();
+                let own = row.get(stratum);
+                if own.is_none_or(|own| quantity.of(own).samples == 0) {
+                    let (per_hazard, most) = totals.unseen(own, quantity, confidence);
+                    room.add(per_hazard, most);
+                }
+            }
+            all_known &= known;
+        }
+        // Classes that nobody has heard of yet; at an interval of 1 there are none.
+        if !all_known && self.interval_bytes > 1.0 {
+            room.add(self.interval_bytes, f64::INFINITY);
+        }
+        room
+    }
+}
+
+impl StratumTotals {
+    /// What a row without a sample in this stratum may have of it: most per unit of hazard, and most altogether. `own` is what the row has of
+    /// the stratum's other quantities.
+    fn unseen(
+        &self,
+        own: Option<&RowMoments>,
+        quantity: Quantity,
+        confidence: Confidence,
+    ) -> (f64, f64) {
+        let budget = -(confidence.alpha() / 2.0).ln();
+        if self.unseen_objects * budget < 1.0 {
+            return (0.0, 0.0); // not even one object
+        }
+        let per_hazard = quantity.pick(self.unseen_bytes, self.unseen_objects);
+        let Some((bytes, objects)) = self.exact else { return (per_hazard, f64::INFINITY) };
+        let allocated = quantity.allocated();
+        let of_row = own.map_or(0.0, |own| allocated.of(own).own);
+        let of_others = allocated.of(&self.sampled).own - of_row;
+        (per_hazard, quantity.pick(bytes, objects) as f64 - of_others.max(0.0))
+    }
+}

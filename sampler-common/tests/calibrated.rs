@@ -1,0 +1,143 @@
+//! Rows calibrated to exact totals: they sum to these, whatever they are, and so do sums of rows.
+
+use proptest::prelude::{ProptestConfig, prop_assert, prop_assert_eq, proptest};
+use proptest::strategy::Strategy as Generator;
+use sampler_common::estimate::{
+    Confidence, Estimator, Method, Reference, Row, RowEstimates, Sample, Stratum, of_row, unsampled,
+};
+use sampler_common::sampling::{Design, Rate, Strategy, class};
+
+const INTERVAL: u64 = 4096;
+
+/// A sample: process, row, size.
+type Draw = (u32, usize, u64);
+
+/// Exact totals of a class without samples: process and size.
+type Silent = (u32, u64, u64);
+
+fn draws() -> impl Generator<Value = Vec<Draw>> {
+    let size = (0u32..20, 0u64..2000).prop_map(|(shift, size)| (size << shift) >> 10);
+    proptest::collection::vec((0u32..3, 0usize..5, size), 0..60)
+}
+
+fn silent() -> impl Generator<Value = Vec<Silent>> {
+    proptest::collection::vec((0u32..4, 1u64..1_000_000, 1u64..1000), 0..4)
+}
+
+/// Five rows and their reference; each process's exact totals are about `scale` times the samples.
+fn profile(draws: &[Draw], silent: &[Silent], scale: u64) -> (Vec<Row>, Reference) {
+    let design =
+        Design::new(Strategy::Geometric, Rate::from_interval(INTERVAL).expect("in the domain"));
+    let (mut rows, mut reference) = (vec![Row::default(); 5], Reference::default());
+    reference.interval_bytes = INTERVAL as f64;
+    for (process, row, size) in draws {
+        let stratum = Stratum { process: *process, class: class(*size) as u8 };
+        let sample = Sample::new(*size, design);
+        rows[*row].stratum(stratum).add_allocation(&sample);
+        let totals = reference.strata.entry(stratum).or_default();
+        totals.sampled.add_allocation(&sample);
+        let (bytes, objects) = totals.exact.get_or_insert_default();
+        (*bytes, *objects) = (*bytes + size * scale, *objects + scale);
+    }
+    for (process, size, objects) in silent {
+        let stratum = Stratum { process: *process, class: class(*size) as u8 };
+        let exact = reference.strata.entry(stratum).or_default().exact.get_or_insert_default();
+        *exact = (exact.0 + size * objects, exact.1 + objects);
+    }
+    for (stratum, totals) in &mut reference.strata {
+        (totals.unseen_objects, totals.unseen_bytes) = design.unseen(usize::from(stratum.class));
+    }
+    (rows, reference)
+}
+
+fn calibrated(row: &Row, reference: &Reference) -> RowEstimates {
+    of_row(row, reference, Estimator::Calibrated, Confidence::DEFAULT)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn rows_sum_to_the_exact_totals(draws in draws(), silent in silent(), scale in 1u64..100) {
+        let (mut rows, reference) = profile(&draws, &silent, scale);
+        rows.push(unsampled(&reference, Estimator::Calibrated));
+        rows.retain(|row| row.strata().next().is_some());
+        let exact = reference.strata.values().filter_map(|totals| totals.exact);
+        let (bytes, objects) = exact.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+        let of_rows: Vec<RowEstimates> = rows.iter().map(|row| calibrated(row, &reference)).collect();
+        let near = |a: f64, b: u64| (a - b as f64).abs() <= 1e-9 * b as f64;
+        let sum: f64 = of_rows.iter().map(|of| of.alloc_space.value).sum();
+        prop_assert!(near(sum, bytes), "{sum} bytes of {bytes}");
+        let sum: f64 = of_rows.iter().map(|of| of.alloc_objects.value).sum();
+        prop_assert!(near(sum, objects), "{sum} objects of {objects}");
+        // All of them at once: exact, with nothing open.
+        let mut total = Row::default();
+        rows.iter().for_each(|row| total.add(row));
+        if total.strata().next().is_some() {
+            let of = calibrated(&total, &reference);
+            for (of, exact) in [(of.alloc_space, bytes), (of.alloc_objects, objects)] {
+                prop_assert!(near(of.low, exact) && near(of.value, exact) && near(of.high, exact), "{of:?} {exact}");
+                prop_assert_eq!(of.method, Method::Calibrated);
+            }
+        }
+    }
+
+    #[test]
+    fn intervals_are_in_order_and_within_what_is_certain(draws in draws(), silent in silent(), scale in 1u64..100) {
+        let (rows, reference) = profile(&draws, &silent, scale);
+        for row in rows.iter().filter(|row| row.strata().next().is_some()) {
+            let of = calibrated(row, &reference);
+            let total = row.total();
+            for (of, moments) in [(of.alloc_space, total.alloc_space), (of.alloc_objects, total.alloc_objects)] {
+                prop_assert!(0.0 <= of.low && of.low <= of.value && of.value <= of.high, "{of:?}");
+                prop_assert!(of.high.is_finite(), "{of:?}");
+                prop_assert!(of.low >= moments.own.min(of.value) * (1.0 - 1e-9), "{of:?}");
+                prop_assert_eq!(of.samples, moments.samples);
+            }
+            prop_assert_eq!(of.inuse_space.method, Method::Weighted);
+        }
+    }
+
+    /// Values are linear: a function's row is the sum of its stacks, and its estimate is the sum of theirs.
+    #[test]
+    fn sums_of_rows_are_estimated_as_sums(draws in draws(), silent in silent(), scale in 1u64..100) {
+        let (rows, reference) = profile(&draws, &silent, scale);
+        let (a, b) = (calibrated(&rows[0], &reference), calibrated(&rows[1], &reference));
+        let mut both = rows[0].clone();
+        both.add(&rows[1]);
+        let sum = calibrated(&both, &reference).alloc_space.value;
+        prop_assert!((sum - a.alloc_space.value - b.alloc_space.value).abs() <= 1e-9 * sum);
+    }
+}
+
+#[test]
+fn without_exact_totals_a_process_stays_weighted() {
+    let draws = [(0, 0, 100), (1, 0, 100), (1, 1, 100)];
+    let (rows, mut reference) = profile(&draws, &[], 50);
+    for (stratum, totals) in &mut reference.strata {
+        if stratum.process == 1 {
+            totals.exact = None;
+        }
+    }
+    let (of, weighted) = (calibrated(&rows[1], &reference), rows[1].total().alloc_space);
+    assert_eq!((of.alloc_space.value, of.alloc_space.method), (weighted.sum, Method::Weighted));
+    // A row of both: one part calibrated, one weighted, and it says so.
+    let of = calibrated(&rows[0], &reference).alloc_space;
+    assert!((of.value - (50.0 * 100.0 + weighted.sum)).abs() < 1e-6, "{of:?}");
+    assert_eq!(of.method, Method::Weighted);
+    assert_eq!(unsampled(&reference, Estimator::Calibrated), Row::default());
+}
+
+/// A process of which nothing was sampled, and one whose samples are all of no bytes.
+#[test]
+fn what_no_stack_can_take_is_a_row() {
+    let (rows, reference) = profile(&[(0, 0, 0), (1, 0, 500)], &[(0, 64, 7), (2, 64, 3)], 10);
+    let rest = unsampled(&reference, Estimator::Calibrated);
+    assert_eq!(rest.processes().collect::<Vec<_>>(), [0, 2]);
+    let of = calibrated(&rest, &reference);
+    assert_eq!((of.alloc_space.value, of.alloc_space.samples), (10.0 * 64.0, 0));
+    // The objects of process 0 have a sample that stands for them.
+    assert_eq!(of.alloc_objects.value, 3.0);
+    assert!((calibrated(&rows[0], &reference).alloc_objects.value - 27.0).abs() < 1e-9);
+    assert_eq!(unsampled(&reference, Estimator::Weighted), Row::default());
+}
