@@ -49,7 +49,7 @@ pub struct Quantities {
 }
 
 impl Quantities {
-    /// Estimates of all four, as by [`of_row`].
+    /// Estimates of all four, as by [`of_row()`].
     pub fn of_row(
         row: &Row,
         reference: &Reference,

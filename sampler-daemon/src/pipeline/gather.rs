@@ -4,7 +4,6 @@ use super::worker::Worker;
 use crate::store::{ClassTotals, LostMoments, ProcessId, ProcessRecord, SamplingRecord, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Reference, Row, Stratum, StratumTotals};
-use sampler_common::limits::CLASSES;
 use sampler_common::profile::Exact;
 use sampler_common::sampling;
 
@@ -107,7 +106,7 @@ impl Gathered {
             self.exact.alloc_objects += sum.alloc_objects;
             self.exact.alloc_space += sum.alloc_space;
         }
-        for class in 0..CLASSES {
+        for (class, unseen) in unseen.iter().enumerate() {
             let exact = exact.map(|totals| (totals.bytes[class], totals.objects[class]));
             let stratum = Stratum { process, class: class as u8 };
             // Nothing was allocated in it, and that is certain.
@@ -116,7 +115,7 @@ impl Gathered {
             }
             let totals: &mut StratumTotals = self.reference.strata.entry(stratum).or_default();
             totals.exact = exact;
-            (totals.unseen_objects, totals.unseen_bytes) = unseen[class];
+            (totals.unseen_objects, totals.unseen_bytes) = *unseen;
         }
     }
 }

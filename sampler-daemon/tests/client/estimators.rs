@@ -2,7 +2,6 @@
 
 use super::mock::{Mock, STRIDE_PID};
 use super::sampler;
-use serde_json::Value;
 
 #[test]
 fn an_estimator_is_asked_for_by_name() {

@@ -23,22 +23,25 @@ pub(super) fn unbounded(name: &str, value: f64) -> Result<f64, String> {
     if value == f64::INFINITY { Ok(value) } else { number(name, value) }
 }
 
-/// A number with its interval. Only that of a stride has no upper end.
+/// A number with its interval. That of a stride has no upper end, nor that of a row of which a stride may have passed by anything
+/// (weighted, without a sample and without exact totals).
 pub(super) fn quantity(of: &v1::Quantity, confidence: Confidence) -> Result<Quantity, String> {
     let method = METHODS.iter().find(|(_, name)| *name == of.method);
     let (method, _) = method.ok_or_else(|| {
         format!("method {:?} is unknown (is this sampler older than samplerd?)", of.method)
     })?;
-    let bounded = *method != Method::Stride;
     let value = number("value", of.value)?;
     let low = number("low", of.low)?;
-    let high = if bounded { number("high", of.high)? } else { unbounded("high", of.high)? };
+    let high = match method {
+        Method::Stride | Method::Weighted => unbounded("high", of.high)?,
+        _ => number("high", of.high)?,
+    };
     let slack = TOLERANCE * value.max(1.0);
     if low > value + slack || high < value - slack {
         return Err(format!("value {value} lies outside its interval {low} to {high}"));
     }
     let moments = moments(of.moments.as_ref().ok_or("it has no moments")?)?;
-    if bounded {
+    if *method != Method::Stride {
         number("variance", moments.variance)?;
     }
     let estimate = Estimate {
