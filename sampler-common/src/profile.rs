@@ -24,6 +24,11 @@ impl Kind {
             Kind::Live => "live",
         }
     }
+
+    /// The kind of this name.
+    pub fn from_name(name: &str) -> Option<Kind> {
+        [Kind::Alloc, Kind::Live].into_iter().find(|kind| kind.name() == name)
+    }
 }
 
 /// A number with the moments that it was made from.

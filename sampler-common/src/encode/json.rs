@@ -3,7 +3,10 @@
 //! Its keys are stable; `docs/formats.md` is the schema. Frames are whole function names, root first,
 //! inlined ones included. A number that is infinite (the upper end of a stride's estimate, its variance) is `null`.
 
+mod read;
 mod strata;
+
+pub use read::{ReadError, read};
 
 use super::Encode;
 use crate::estimate::{Method, Moments, Row};
