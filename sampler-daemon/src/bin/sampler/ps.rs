@@ -47,6 +47,7 @@ fn object(process: &Process, totals: &Option<Quantities>) -> Value {
         "totals": totals.as_ref().map(json::quantities),
         "samples": process.samples,
         "allocators": process.allocators,
+        "sampling": process.sampling.as_ref().map(crate::status::sampling),
         "blind": process.blind,
     })
 }

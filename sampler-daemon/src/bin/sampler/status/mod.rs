@@ -47,18 +47,19 @@ fn object(status: &StatusResponse) -> Value {
 
 /// How processes are sampled, as json has it.
 pub(crate) fn intervals(of: &[ProcessInterval]) -> Value {
+    of.iter().map(sampling).collect()
+}
+
+/// How a process is sampled, as json has it.
+pub(crate) fn sampling(of: &ProcessInterval) -> Value {
     let some = |number: f64| Some(number).filter(|number| *number > 0.0);
-    of.iter()
-        .map(|of| {
-            json!({
-                "pid": of.pid,
-                "interval_bytes": of.interval_bytes,
-                "strategy": of.strategy,
-                "one_in": some(of.one_in),
-                "samples_per_second": some(of.samples_per_second),
-            })
-        })
-        .collect()
+    json!({
+        "pid": of.pid,
+        "interval_bytes": of.interval_bytes,
+        "strategy": of.strategy,
+        "one_in": some(of.one_in),
+        "samples_per_second": some(of.samples_per_second),
+    })
 }
 
 fn probe(probe: &Probe) -> Value {
