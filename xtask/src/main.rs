@@ -9,6 +9,7 @@ mod ebpf;
 mod licences;
 mod linker;
 mod packages;
+mod simulate;
 mod stamp;
 mod step;
 mod test;
@@ -51,6 +52,15 @@ enum Verb {
     },
     /// Set this machine up, start a program and show its live profile (as root)
     Demo,
+    /// Simulate every pair of strategy and estimator: bias, coverage, widths
+    Simulate {
+        /// First of three seeds
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        seed: u64,
+        /// Runs per line and seed
+        #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..))]
+        runs: u32,
+    },
     /// Measure
     #[command(subcommand)]
     Bench(Bench),
@@ -96,6 +106,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     match arguments.verb {
         Verb::BuildEbpf { force, log } => ebpf::build(&workspace, force, log),
         Verb::Test { filter } => test::run(&workspace, filter.as_deref()),
+        Verb::Simulate { seed, runs } => simulate::run(&workspace, seed, runs),
         Verb::Demo => demo::run(&workspace),
         Verb::Bench(bench) => {
             let (benchmark, arguments) = bench.parts();

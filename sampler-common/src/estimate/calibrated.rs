@@ -180,7 +180,11 @@ pub(super) fn calibrated(
         let (low, _) = if value > 0.0 { bounds(&wider, &room, tail) } else { (0.0, 0.0) };
         (low.max(moments.own), high.min(sums.most))
     };
-    let method = if sums.all { Method::Calibrated } else { Method::Weighted };
+    let method = match high {
+        f64::INFINITY => Method::Stride,
+        _ if sums.all => Method::Calibrated,
+        _ => Method::Weighted,
+    };
     Estimate {
         value,
         low: low.clamp(0.0, value),

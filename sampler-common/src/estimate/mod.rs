@@ -48,7 +48,8 @@ pub enum Method {
     FailedTrials,
     /// Horvitz–Thompson sum adjusted to exact totals, with a gamma interval of its residual variance.
     Calibrated,
-    /// Points of a stride, summed. There is no upper end: nothing random bounds what was passed by.
+    /// Points of a stride, summed, or nothing where nothing would be sampled. There is no upper end: nothing random bounds
+    /// what was passed by.
     Stride,
 }
 

@@ -71,15 +71,14 @@ pub fn weighted(moments: &Moments, interval_bytes: f64, confidence: Confidence) 
     let room =
         if seen || interval_bytes <= 1.0 { Room::default() } else { Room::of(interval_bytes) };
     let estimate = with_room(moments, &room, confidence);
-    Estimate { high: estimate.high.min(highest(moments)), ..estimate }
+    if seen && moments.variance == f64::INFINITY {
+        return estimate;
+    }
+    Estimate { high: estimate.high.min(f64::MAX), method: Method::Weighted, ..estimate }
 }
 
-/// Where an upper end must stop: only an infinite variance has none.
-fn highest(moments: &Moments) -> f64 {
-    if moments.variance == f64::INFINITY { f64::INFINITY } else { f64::MAX }
-}
-
-/// The same with room for what was not seen.
+/// The same with room for what was not seen. Where that has no end (a size class that is not sampled, a stride, and no exact total), the
+/// interval has none either.
 pub(super) fn with_room(moments: &Moments, room: &Room, confidence: Confidence) -> Estimate {
     let tail = confidence.alpha() / 2.0;
     let value = moments.sum;
@@ -90,7 +89,7 @@ pub(super) fn with_room(moments: &Moments, room: &Room, confidence: Confidence) 
         (0.0, room.at(-tail.ln()))
     };
     let (low, high) = (low.clamp(0.0, value), high.max(value));
-    let method = if moments.variance == f64::INFINITY { Method::Stride } else { Method::Weighted };
+    let method = if high == f64::INFINITY { Method::Stride } else { Method::Weighted };
     Estimate { value, low, high, confidence, samples: moments.samples, method }
 }
 
