@@ -14,14 +14,17 @@ pub enum Kind {
     Alloc,
     /// What of it is still held.
     Live,
+    /// What was held at the moment of the largest live total since attach, each process's own.
+    Peak,
 }
 
 impl Kind {
-    /// `alloc` or `live`.
+    /// `alloc`, `live` or `peak`.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Alloc => "alloc",
             Kind::Live => "live",
+            Kind::Peak => "peak",
         }
     }
 
@@ -76,7 +79,7 @@ impl Quantities {
     pub fn space(&self, kind: Kind) -> &Quantity {
         match kind {
             Kind::Alloc => &self.alloc_space,
-            Kind::Live => &self.inuse_space,
+            Kind::Live | Kind::Peak => &self.inuse_space,
         }
     }
 
@@ -84,12 +87,28 @@ impl Quantities {
     pub fn objects(&self, kind: Kind) -> &Quantity {
         match kind {
             Kind::Alloc => &self.alloc_objects,
-            Kind::Live => &self.inuse_objects,
+            Kind::Live | Kind::Peak => &self.inuse_objects,
         }
     }
 }
 
-/// Exact totals of allocations that happened since attach, of the queried processes.
+/// A span of time, nanoseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// From when, inclusive.
+    pub start_unix_ns: u64,
+    /// To when, exclusive.
+    pub end_unix_ns: u64,
+}
+
+impl Window {
+    /// Its length, nanoseconds.
+    pub fn length_ns(&self) -> u64 {
+        self.end_unix_ns.saturating_sub(self.start_unix_ns)
+    }
+}
+
+/// Exact totals of the allocations of the queried processes, since attach or in the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exact {
     /// Allocations.
@@ -167,8 +186,10 @@ pub struct Profile {
     pub confidence: Confidence,
     /// When it was made, nanoseconds since the Unix epoch.
     pub time_unix_ns: u64,
-    /// How long sampling had gone on, nanoseconds.
+    /// How long sampling had gone on, or how long the window is, nanoseconds.
     pub duration_ns: u64,
+    /// When it happened, from one border of time slots to another; `None`: since attach. Of a peak: from attach to the peak.
+    pub window: Option<Window>,
     /// Mean bytes between samples in force when it was made.
     pub interval_bytes: u64,
     /// How its numbers were made. Where a process was sampled by stride they are sums of points, without an interval.
@@ -181,8 +202,8 @@ pub struct Profile {
     pub reference: Reference,
     /// Totals over every stack and over lost stacks, before any cut to the top stacks.
     pub totals: Quantities,
-    /// Exact totals.
-    pub exact: Exact,
+    /// Exact totals; `None` where limits of sizes cut a size class in two.
+    pub exact: Option<Exact>,
     /// Samples in the allocation totals.
     pub samples: u64,
     /// What was lost on the way.

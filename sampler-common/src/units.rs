@@ -5,9 +5,11 @@
 
 mod parse;
 mod show;
+mod time;
 
 pub use parse::{UnitError, check_interval, parse_bytes, parse_duration, parse_interval};
 pub use show::{exact_bytes, grouped, human_bytes, human_count, human_duration};
+pub use time::{Time, parse_time, utc};
 
 /// Largest sampling interval: 2^32 bytes, 4 GiB.
 pub const MAX_INTERVAL_BYTES: u64 = 1 << 32;

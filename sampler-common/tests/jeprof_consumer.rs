@@ -6,7 +6,7 @@ mod common;
 use common::SplitMix;
 use sampler_common::encode::{Encode, jeprof::Jeprof};
 use sampler_common::estimate::{Confidence, Estimator, Reference, Row, Sample, Stratum};
-use sampler_common::profile::{Exact, Kind, Line, Location, Mapping, Profile, Quantities, Stack};
+use sampler_common::profile::{Kind, Line, Location, Mapping, Profile, Quantities, Stack};
 use sampler_common::sampling::{self, Rate, Strategy};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -71,7 +71,8 @@ fn profile(stacks: usize, malloc: u64) -> Profile {
         strategies: vec![Strategy::Geometric],
         pids: vec![7],
         totals: make(&reference.row()),
-        exact: Exact::default(),
+        window: None,
+        exact: None,
         samples: reference.row().total().alloc_space.samples,
         lost: vec![],
         mappings: vec![

@@ -42,7 +42,8 @@ fn profile(kind: Kind) -> Profile {
         strategies: vec![Strategy::Geometric],
         pids: vec![7],
         totals: make(&reference.row()),
-        exact: Exact { alloc_objects: 8, alloc_space: 8 << 20 },
+        window: None,
+        exact: Some(Exact { alloc_objects: 8, alloc_space: 8 << 20 }),
         samples: 8,
         lost: vec![],
         mappings: vec![

@@ -160,13 +160,14 @@ fn profile_of(
         confidence: Confidence::DEFAULT,
         time_unix_ns: 1_790_000_000_123_456_789,
         duration_ns: 12_345_678_901,
+        window: None,
         interval_bytes: INTERVAL_BYTES,
         estimator: Estimator::Weighted,
         strategies: vec![Strategy::Geometric],
         pids: vec![4121, 4122],
         reference: reference(&stacks),
         totals,
-        exact: Exact { alloc_objects: 2_012_345, alloc_space: 1_381_670_912 },
+        exact: Some(Exact { alloc_objects: 2_012_345, alloc_space: 1_381_670_912 }),
         samples: totals.alloc_space.moments.samples,
         lost: vec![],
         mappings,
@@ -303,6 +304,6 @@ pub(super) fn stride() -> Profile {
 /// A process that has not allocated yet.
 pub(super) fn empty() -> Profile {
     let mut profile = profile_of(Kind::Live, vec![], vec![], vec![]);
-    profile.exact = Exact::default();
+    profile.exact = Some(Exact::default());
     profile
 }

@@ -37,10 +37,11 @@ struct ProfileObject<'a> {
     interval_bytes: u64,
     time_unix_ns: u64,
     duration_ns: u64,
+    window: Option<WindowObject>,
     estimator: &'static str,
     strategy: String,
     totals: QuantitiesObject,
-    exact: ExactObject,
+    exact: Option<ExactObject>,
     samples: u64,
     #[serde(serialize_with = "lost")]
     lost: &'a Profile,
@@ -50,6 +51,12 @@ struct ProfileObject<'a> {
     reference: &'a Profile,
     #[serde(serialize_with = "stacks")]
     stacks: &'a Profile,
+}
+
+#[derive(Serialize)]
+struct WindowObject {
+    start_unix_ns: u64,
+    end_unix_ns: u64,
 }
 
 #[derive(Serialize)]
@@ -109,10 +116,14 @@ fn profile_object(profile: &Profile) -> ProfileObject<'_> {
         interval_bytes: profile.interval_bytes,
         time_unix_ns: profile.time_unix_ns,
         duration_ns: profile.duration_ns,
+        window: profile.window.map(|of| WindowObject {
+            start_unix_ns: of.start_unix_ns,
+            end_unix_ns: of.end_unix_ns,
+        }),
         estimator: profile.estimator_name(),
         strategy: profile.strategy_names(),
         totals: (&profile.totals).into(),
-        exact: profile.exact.into(),
+        exact: profile.exact.map(Into::into),
         samples: profile.samples,
         lost: profile,
         stacks_total: profile.stacks_total,
@@ -225,7 +236,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(value["exact"]["alloc_space"], profile.exact.alloc_space);
+        assert_eq!(value["exact"]["alloc_space"], profile.exact.unwrap().alloc_space);
         assert!(value["lost"]["live_full"]["alloc_space"].is_null());
         assert!(value["lost"]["ring_full"]["alloc_space"]["low"].is_f64());
         assert_eq!(value["stacks"].as_array().unwrap().len(), profile.stacks.len());

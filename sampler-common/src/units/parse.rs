@@ -7,6 +7,12 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitError(String);
 
+impl UnitError {
+    pub(super) fn new(message: String) -> UnitError {
+        UnitError(message)
+    }
+}
+
 impl std::fmt::Display for UnitError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)

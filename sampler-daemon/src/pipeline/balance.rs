@@ -26,6 +26,7 @@ impl Worker {
         if self.kernel.live.len() * 100 >= u64::from(self.kernel.live.bound()) * THIN_AT_PERCENT {
             self.thin();
         }
+        self.make_border();
         if self.last_reconciled.elapsed() >= REPAIR_PERIOD {
             self.repair();
         }

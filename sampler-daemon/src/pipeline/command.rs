@@ -1,6 +1,7 @@
 //! What can be asked of the worker thread, and the handle to ask it.
 
 use super::raw::RawProfile;
+use super::scope::Scope;
 use super::source::SampleEvent;
 use super::status::StatusReport;
 use crate::store::{ProcessId, ProcessRecord, Sampling, SamplingRecord};
@@ -29,6 +30,8 @@ pub struct ProfileRequest {
     pub estimator: Option<Estimator>,
     /// Largest stacks only; 0 is all.
     pub top: usize,
+    /// Which part of what was seen.
+    pub scope: Scope,
 }
 
 /// What somebody wants changed of how a process is sampled; what is `None` stays.

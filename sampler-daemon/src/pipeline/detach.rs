@@ -14,6 +14,7 @@ impl Worker {
         self.forget_pending(slot, None);
         let Some(source) = self.ingest.sources.get(&slot) else { return };
         let (id, pid) = (source.process, source.pid);
+        self.observe_last(slot, id);
         let totals = self.kernel.totals.read(slot);
         let lost = self.lost_by_slot().remove(&slot).unwrap_or_default();
         let record = self.ingest.processes.get_mut(id);

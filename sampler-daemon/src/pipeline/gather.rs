@@ -1,10 +1,16 @@
 //! What is known of some processes at one moment: their rows in strata, and what estimates are made against.
 
+use super::clock::Clocks;
+use super::scope::Scope;
 use super::worker::Worker;
-use crate::store::{ClassTotals, LostMoments, ProcessId, ProcessRecord, SamplingRecord, StackId};
+use crate::store::windows::Window;
+use crate::store::{
+    ClassTotals, LiveSample, ProcessId, ProcessRecord, SamplingRecord, SizeLimits, StackId,
+};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Reference, Row, Stratum, StratumTotals};
-use sampler_common::profile::Exact;
+use sampler_common::limits::CLASSES;
+use sampler_common::profile::{self, Exact, Kind};
 use sampler_common::sampling;
 
 /// Some processes at one moment.
@@ -17,37 +23,93 @@ pub(super) struct Gathered {
     pub(super) lost: Row,
     /// Sums over all rows, and exact totals.
     pub(super) reference: Reference,
-    /// Exact totals over all size classes.
-    pub(super) exact: Exact,
+    /// Exact totals over all size classes; `None` where limits of sizes cut one of them.
+    pub(super) exact: Option<Exact>,
     /// Processes whose exact totals could not be read.
     pub(super) inexact: Vec<ProcessId>,
+    /// The window that was really used.
+    pub(super) window: Option<profile::Window>,
+    /// When.
+    pub(super) clocks: Clocks,
 }
 
 impl Worker {
     /// Everything that returned before the call.
-    pub(super) fn gather(&mut self, processes: Vec<ProcessId>) -> Gathered {
+    pub(super) fn gather_all(&mut self, processes: Vec<ProcessId>) -> Gathered {
+        self.catch_up();
+        self.gather_now(processes, Kind::Alloc, &Scope::ALL, None)
+    }
+
+    /// What of everything that returned before the call is asked for.
+    ///
+    /// # Errors
+    /// One line, if there is no such window.
+    pub(super) fn gather(
+        &mut self,
+        processes: Vec<ProcessId>,
+        kind: Kind,
+        scope: &Scope,
+    ) -> Result<Gathered, String> {
+        self.catch_up();
+        let Some(asked) = scope.window else {
+            return Ok(self.gather_now(processes, kind, scope, None));
+        };
+        self.observe();
+        let window = self.window(asked, Clocks::now())?;
+        Ok(self.gather_now(processes, kind, scope, Some(&window)))
+    }
+
+    /// Reads everything that returned before the call.
+    fn catch_up(&mut self) {
         self.settle();
         self.repair();
         // Unwinding what had piled up took its time. What has come meanwhile is little: behind it samples and exact
         // totals are of the same moment.
         self.drain();
-        let exact = self.exact(&processes);
-        let lost = self.lost(&processes);
+    }
+
+    fn gather_now(
+        &self,
+        processes: Vec<ProcessId>,
+        kind: Kind,
+        scope: &Scope,
+        window: Option<&Window>,
+    ) -> Gathered {
+        let clocks = Clocks::now();
+        let exact = match window {
+            None => self.exact(&processes),
+            Some(window) => {
+                let mut exact = window.exact();
+                let of = |id: &ProcessId| Some(exact.remove(id).unwrap_or_default());
+                processes.iter().map(of).collect()
+            }
+        };
         let mut gathered = Gathered {
             rows: FxHashMap::default(),
             lost: Row::default(),
             reference: Reference::default(),
-            exact: Exact::default(),
+            exact: Some(Exact::default()).filter(|_| scope.sizes.cuts_no_class()),
             inexact: Vec::new(),
+            window: window.map(|window| profile::Window {
+                start_unix_ns: clocks.to_unix(window.start_ns),
+                end_unix_ns: clocks.to_unix(window.end_ns),
+            }),
+            clocks,
             processes,
         };
-        self.add_rows(&mut gathered);
-        gathered.add_lost(&lost);
+        let index: FxHashMap<ProcessId, u32> =
+            (0..).zip(&gathered.processes).map(|(index, id)| (*id, index)).collect();
+        match window {
+            None => self.add_allocated(&mut gathered, &index, scope),
+            Some(window) => gathered.add_window(window, &index, scope),
+        }
+        self.add_held(&mut gathered, &index, kind, scope, window);
         let Gathered { rows, reference, .. } = &mut gathered;
         rows.values().for_each(|row| reference.add(row));
         for (index, exact) in exact.iter().enumerate() {
             let id = gathered.processes[index];
-            gathered.add_totals(index as u32, self.ingest.processes.get(id), exact.as_ref());
+            let record = self.ingest.processes.get(id);
+            gathered.add_totals(index as u32, record, exact.as_ref(), &scope.sizes);
             if exact.is_none() {
                 gathered.inexact.push(id);
             }
@@ -55,24 +117,56 @@ impl Worker {
         gathered
     }
 
-    /// Sampled allocations and live samples.
-    fn add_rows(&self, gathered: &mut Gathered) {
-        let index: FxHashMap<ProcessId, u32> =
-            (0..).zip(&gathered.processes).map(|(index, id)| (*id, index)).collect();
-        let rows = &mut gathered.rows;
+    /// Everything allocated since attach: samples, and those whose record was lost.
+    fn add_allocated(&self, gathered: &mut Gathered, index: &Index, scope: &Scope) {
         for (key, moments) in self.ingest.rows.iter() {
             let Some(process) = index.get(&key.process) else { continue };
-            let row = rows.entry((key.process, key.stack)).or_default();
-            row.stratum(Stratum { process: *process, class: key.cell.class }).add(moments);
+            if scope.sizes.has(key.cell) {
+                let stratum = Stratum { process: *process, class: key.cell.class };
+                gathered.row(key.process, key.stack).stratum(stratum).add(moments);
+            }
         }
-        for (_, live) in self.ingest.live.iter() {
-            let Some(process) = index.get(&live.process) else { continue };
-            let class = sampling::class(live.sample.size) as u8;
-            let row = rows.entry((live.process, live.stack)).or_default();
-            row.stratum(Stratum { process: *process, class }).add_live(&live.sample);
+        let lost = self.lost(&gathered.processes);
+        let ids = gathered.processes.clone();
+        for (process, (id, lost)) in (0..).zip(ids.into_iter().zip(lost)) {
+            for (cell, moments) in lost.iter().filter(|(cell, _)| scope.sizes.has(*cell)) {
+                let stratum = Stratum { process, class: cell.class };
+                gathered.row(id, StackId::LOST).stratum(stratum).add(moments);
+                gathered.lost.stratum(stratum).add(moments);
+            }
+        }
+    }
+
+    /// Live samples, or those of the peak.
+    fn add_held(
+        &self,
+        gathered: &mut Gathered,
+        index: &Index,
+        kind: Kind,
+        scope: &Scope,
+        window: Option<&Window>,
+    ) {
+        let now_ns = gathered.clocks.now_ns;
+        let mut add = |live: &LiveSample| {
+            let Some(process) = index.get(&live.process) else { return };
+            let asked = window.is_none_or(|window| window.has(live.time_ns))
+                && scope.has_size(live.sample.size)
+                && scope.has_age(now_ns.saturating_sub(live.time_ns));
+            if asked {
+                let class = sampling::class(live.sample.size) as u8;
+                let stratum = Stratum { process: *process, class };
+                gathered.row(live.process, live.stack).stratum(stratum).add_live(&live.sample);
+            }
+        };
+        match kind {
+            Kind::Alloc | Kind::Live => self.ingest.live.iter().for_each(|(_, live)| add(live)),
+            Kind::Peak => self.ingest.live.at_peak().for_each(add),
         }
     }
 }
+
+/// Places of processes among the gathered ones.
+type Index = FxHashMap<ProcessId, u32>;
 
 impl Gathered {
     /// Exact totals of one process.
@@ -86,36 +180,50 @@ impl Gathered {
         sum
     }
 
-    /// Samples whose record was lost, those of each process in turn.
-    fn add_lost(&mut self, lost: &[LostMoments]) {
-        for (process, (id, lost)) in (0..).zip(self.processes.iter().zip(lost)) {
-            for (class, moments) in lost {
-                let stratum = Stratum { process, class: *class };
-                self.rows.entry((*id, StackId::LOST)).or_default().stratum(stratum).add(moments);
-                self.lost.stratum(stratum).add(moments);
+    fn row(&mut self, process: ProcessId, stack: StackId) -> &mut Row {
+        self.rows.entry((process, stack)).or_default()
+    }
+
+    /// Everything allocated in a window.
+    fn add_window(&mut self, window: &Window, index: &Index, scope: &Scope) {
+        for (key, allocated) in window.rows() {
+            let Some(process) = index.get(&key.process) else { continue };
+            if !scope.sizes.has(key.cell) {
+                continue;
+            }
+            let stratum = Stratum { process: *process, class: key.cell.class };
+            allocated.add_to(self.row(key.process, key.stack).stratum(stratum));
+            if key.stack == StackId::LOST {
+                allocated.add_to(self.lost.stratum(stratum));
             }
         }
     }
 
     /// Exact totals of a process, and what of it goes unseen.
-    fn add_totals(&mut self, process: u32, record: &ProcessRecord, exact: Option<&ClassTotals>) {
+    fn add_totals(
+        &mut self,
+        process: u32,
+        record: &ProcessRecord,
+        exact: Option<&ClassTotals>,
+        sizes: &SizeLimits,
+    ) {
         let SamplingRecord { unseen, largest_interval_bytes, .. } = &record.sampling;
         self.reference.interval_bytes = self.reference.interval_bytes.max(*largest_interval_bytes);
-        if let Some(totals) = exact {
-            let sum = totals.sum();
-            self.exact.alloc_objects += sum.alloc_objects;
-            self.exact.alloc_space += sum.alloc_space;
-        }
-        for (class, unseen) in unseen.iter().enumerate() {
+        for class in (0..CLASSES).filter(|class| sizes.meets_class(*class)) {
             let exact = exact.map(|totals| (totals.bytes[class], totals.objects[class]));
             let stratum = Stratum { process, class: class as u8 };
             // Nothing was allocated in it, and that is certain.
             if exact == Some((0, 0)) && !self.reference.strata.contains_key(&stratum) {
                 continue;
             }
+            let exact = exact.filter(|_| sizes.has_class(class));
+            if let (Some(sum), Some((bytes, objects))) = (&mut self.exact, exact) {
+                sum.alloc_space += bytes;
+                sum.alloc_objects += objects;
+            }
             let totals: &mut StratumTotals = self.reference.strata.entry(stratum).or_default();
             totals.exact = exact;
-            (totals.unseen_objects, totals.unseen_bytes) = *unseen;
+            (totals.unseen_objects, totals.unseen_bytes) = unseen[class];
         }
     }
 }

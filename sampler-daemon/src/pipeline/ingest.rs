@@ -3,7 +3,7 @@
 use super::source::{SampleEvent, Source};
 use crate::bpf::ring::Record;
 use crate::store::stacks::{Note, StackFrame};
-use crate::store::{LiveSample, LiveSamples, Outcomes, Processes, Rows, StackId, Stacks};
+use crate::store::{LiveSample, LiveSamples, Outcomes, Processes, Rows, StackId, Stacks, Windows};
 use crate::unwind::{
     Frame, Image, ModuleId, ModuleKind, Modules, Registers, StackMemory, UnwindEnd,
 };
@@ -45,6 +45,7 @@ pub(super) struct Ingest {
     pub(super) processes: Processes,
     pub(super) stacks: Stacks,
     pub(super) rows: Rows,
+    pub(super) windows: Windows,
     pub(super) live: LiveSamples,
     pub(super) outcomes: Outcomes,
     pub(super) modules: Modules,
@@ -56,12 +57,13 @@ pub(super) struct Ingest {
 }
 
 impl Ingest {
-    pub(super) fn new(samples: broadcast::Sender<Arc<SampleEvent>>) -> Ingest {
+    pub(super) fn new(samples: broadcast::Sender<Arc<SampleEvent>>, now_ns: u64) -> Ingest {
         Ingest {
             sources: FxHashMap::default(),
             processes: Processes::default(),
             stacks: Stacks::default(),
             rows: Rows::default(),
+            windows: Windows::new(now_ns),
             live: LiveSamples::default(),
             outcomes: Outcomes::default(),
             modules: Modules::default(),
@@ -139,6 +141,7 @@ impl Ingest {
         if !self.rows.add(process, stack, &sample) {
             self.outcomes.add(Outcome::StackTableFull, 1);
         }
+        self.windows.add(process, stack, &sample, record.time_ns);
         // A block of an image that is gone is not held.
         if record.live != 0 && current {
             let (space, time_ns) = (record.space, record.time_ns);

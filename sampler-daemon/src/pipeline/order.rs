@@ -34,7 +34,7 @@ fn value(raw: &RawProfile, row: &Row) -> f64 {
         let total = row.total();
         return match kind {
             Kind::Alloc => total.alloc_space.sum,
-            Kind::Live => total.inuse_space.sum,
+            Kind::Live | Kind::Peak => total.inuse_space.sum,
         };
     }
     let quantities = Quantities::of_row(row, &raw.reference, raw.estimator, raw.request.confidence);
@@ -76,7 +76,7 @@ fn cut_frames(raw: &mut RawProfile) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pipeline::ProfileRequest;
+    use crate::pipeline::{ProfileRequest, Scope};
     use sampler_common::estimate::{Confidence, Reference, Sample};
     use sampler_common::profile::Exact;
     use sampler_common::sampling::{Rate, Strategy};
@@ -102,18 +102,20 @@ mod tests {
                 confidence: Confidence::DEFAULT,
                 estimator: None,
                 top,
+                scope: Scope::ALL,
             },
             estimator: Estimator::Weighted,
             strategies: vec![Strategy::Geometric],
             time: SystemTime::UNIX_EPOCH,
             duration_ns: 0,
+            window: None,
             interval_bytes: 1.0,
             pids: vec![7],
             rows: rows.collect(),
             frames: notes.map(RawFrame::Note).to_vec(),
             totals: Row::default(),
             reference: Reference::default(),
-            exact: Exact::default(),
+            exact: Some(Exact::default()),
             lost: vec![],
             notes: vec![],
         }

@@ -69,6 +69,7 @@ pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
         confidence: raw.request.confidence,
         time_unix_ns: raw.time.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64),
         duration_ns: raw.duration_ns,
+        window: raw.window,
         interval_bytes: units::whole_interval(raw.interval_bytes),
         estimator: raw.estimator,
         strategies: raw.strategies,

@@ -51,7 +51,7 @@ impl Worker {
 
     pub(super) fn process_reports(&mut self) -> Vec<ProcessReport> {
         let processes = self.ingest.processes.iter().map(|(id, _)| id).collect();
-        let gathered = self.gather(processes);
+        let gathered = self.gather_all(processes);
         (0..)
             .zip(&gathered.processes)
             .map(|(index, id)| {

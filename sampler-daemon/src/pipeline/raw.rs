@@ -9,7 +9,7 @@ use crate::store::{ProcessId, SamplingRecord, StackId};
 use crate::unwind::Module;
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Estimator, Reference, Row};
-use sampler_common::profile::{Exact, Kind};
+use sampler_common::profile::{Exact, Kind, Window};
 use sampler_common::sampling::Strategy;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -45,8 +45,10 @@ pub struct RawProfile {
     pub strategies: Vec<Strategy>,
     /// Time of the answer.
     pub time: SystemTime,
-    /// How long the queried processes have been sampled, nanoseconds.
+    /// How long the queried processes have been sampled, or how long the window is, nanoseconds.
     pub duration_ns: u64,
+    /// The window that was really used.
+    pub window: Option<Window>,
     /// Interval in force, bytes.
     pub interval_bytes: f64,
     /// Pids of the processes, in the order of [`sampler_common::estimate::Stratum::process`].
@@ -59,8 +61,8 @@ pub struct RawProfile {
     pub totals: Row,
     /// Sums over all rows, and exact totals, by stratum.
     pub reference: Reference,
-    /// Exact totals.
-    pub exact: Exact,
+    /// Exact totals; `None` where limits of sizes cut a size class in two.
+    pub exact: Option<Exact>,
     /// Losses.
     pub lost: Vec<RawLoss>,
     /// Limits of what the numbers mean.
@@ -102,15 +104,24 @@ impl Worker {
         let chosen = self.chosen(&request.pids)?;
         let strategies = self.strategies(&chosen, request.estimator)?;
         let estimator = request.estimator.unwrap_or_default();
-        let gathered = self.gather(chosen);
+        request.scope.check(request.kind, estimator)?;
+        let gathered = self.gather(chosen, request.kind, &request.scope)?;
         let lost = self.losses(&gathered);
-        let notes = self.notes(&gathered, &lost, estimator);
+        let mut notes = self.notes(&gathered, &lost, estimator);
+        notes.extend(request.scope.notes());
+        let mut window = gathered.window;
+        if request.kind == Kind::Peak {
+            window = self.peak_window(&gathered);
+            notes.extend(self.peak_notes(&gathered));
+        }
         let record = |id: &ProcessId| self.ingest.processes.get(*id);
         let mut profile = RawProfile {
             estimator,
             strategies,
             time: SystemTime::now(),
-            duration_ns: self.duration_ns(&gathered.processes),
+            duration_ns: window
+                .map_or_else(|| self.duration_ns(&gathered.processes), |of| of.length_ns()),
+            window,
             interval_bytes: self.interval_of(&gathered.processes, |of| of.interval_bytes),
             pids: gathered.processes.iter().map(|id| record(id).pid).collect(),
             rows: Vec::new(),
@@ -132,7 +143,7 @@ impl Worker {
             let total = row.total();
             match profile.request.kind {
                 Kind::Alloc => total.alloc_space.samples,
-                Kind::Live => total.inuse_space.samples,
+                Kind::Live | Kind::Peak => total.inuse_space.samples,
             }
         };
         profile.reference = gathered.reference;

@@ -2,10 +2,10 @@
 
 use super::worker::Worker;
 use crate::bpf::totals::SlotTotals;
-use crate::store::{ClassTotals, LostMoments, ProcessId};
+use crate::store::{ClassTotals, LostMoments, ProcessId, SizeCell};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::RowMoments;
-use sampler_common::sampling::{self, Design};
+use sampler_common::sampling::Design;
 use sampler_common::wire::{LostCell, LostKey};
 use std::collections::BTreeMap;
 
@@ -70,12 +70,12 @@ pub(super) fn by_class(totals: &SlotTotals) -> ClassTotals {
 
 /// The samples of each cell, taken at the cell's mean size and in its size class.
 fn sum_cells(cells: &[(LostKey, LostCell)]) -> FxHashMap<u32, LostMoments> {
-    let mut slots: FxHashMap<u32, BTreeMap<u8, RowMoments>> = FxHashMap::default();
+    let mut slots: FxHashMap<u32, BTreeMap<SizeCell, RowMoments>> = FxHashMap::default();
     for (key, cell) in cells.iter().filter(|(_, cell)| cell.samples > 0) {
         let mean = (cell.bytes as f64 / cell.samples as f64).round() as u64;
-        let class = sampling::class(mean) as u8;
+        let cell_of_sizes = SizeCell::of(mean);
         let design = Design::from_word(key.design);
-        let sum = slots.entry(key.slot).or_default().entry(class).or_default();
+        let sum = slots.entry(key.slot).or_default().entry(cell_of_sizes).or_default();
         sum.add_lost(design, cell.samples, cell.bytes, cell.hits, cell.tails);
     }
     slots.into_iter().map(|(slot, classes)| (slot, classes.into_iter().collect())).collect()
@@ -100,10 +100,10 @@ mod tests {
         let slots = sum_cells(&cells);
         let counts = |slot: u32| -> Vec<(u8, u64)> {
             let moments = slots[&slot].iter();
-            moments.map(|(class, of)| (*class, of.alloc_objects.samples)).collect()
+            moments.map(|(cell, of)| (cell.class, of.alloc_objects.samples)).collect()
         };
         assert_eq!(slots.len(), 2);
-        let class = |size| sampling::class(size) as u8;
+        let class = |size| SizeCell::of(size).class;
         assert_eq!(counts(3), [(class(100), 3), (class(5000), 4)]);
         assert_eq!(counts(9), [(0, 1)]);
         assert_eq!(slots[&3][0].1.alloc_space.own, 301.0);

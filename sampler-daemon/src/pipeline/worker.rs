@@ -1,6 +1,7 @@
 //! The worker: reads the ring, answers questions, looks after the processes.
 
 use super::attach::Attached;
+use super::clock::monotonic_ns;
 use super::command::{Command, Profiler, QUEUE};
 use super::ingest::{Event, Ingest};
 use super::source::SampleEvent;
@@ -49,6 +50,8 @@ pub(super) struct Worker {
     pub(super) started: Instant,
     /// When the live profile first became a lower bound.
     pub(super) live_incomplete: Option<SystemTime>,
+    /// Samples that were lost when the lost ones were last looked at, for the time slots.
+    pub(super) observed_losses: u64,
     /// Losses that the last reconciliation has repaired.
     pub(super) reconciled_losses: u64,
     pub(super) last_reconciled: Instant,
@@ -78,12 +81,13 @@ pub fn start(config: Config, processes: Vec<Process>) -> anyhow::Result<(Profile
     let mut worker = Worker {
         config,
         kernel: Kernel::load(&config.settings)?,
-        ingest: Ingest::new(samples),
+        ingest: Ingest::new(samples, monotonic_ns()),
         attached: FxHashMap::default(),
         discoverer: Discoverer::default(),
         retired: Default::default(),
         started: Instant::now(),
         live_incomplete: None,
+        observed_losses: 0,
         reconciled_losses: 0,
         last_reconciled: Instant::now(),
         closing: Vec::new(),

@@ -2,7 +2,10 @@
 
 use super::v1::sampler_server::Sampler;
 use super::{convert, reports, stream, v1};
-use crate::pipeline::{Names, ProfileRequest, Profiler, SamplingChange, Stopped, assemble};
+use crate::pipeline::{
+    AskedWindow, Names, ProfileRequest, Profiler, SamplingChange, Scope, Stopped, assemble,
+};
+use crate::store::SizeLimits;
 use sampler_common::estimate::{Confidence, Estimator};
 use sampler_common::profile::{Kind, Profile};
 use sampler_common::sampling::Strategy;
@@ -43,6 +46,7 @@ pub(super) fn answer<T>(answer: Result<Result<T, String>, Stopped>) -> Result<T,
 fn request(wire: v1::GetProfileRequest) -> Result<ProfileRequest, Status> {
     let kind = match wire.kind() {
         v1::Kind::Live => Kind::Live,
+        v1::Kind::Peak => Kind::Peak,
         v1::Kind::Alloc | v1::Kind::Unspecified => Kind::Alloc,
     };
     let confidence = match wire.confidence {
@@ -55,8 +59,30 @@ fn request(wire: v1::GetProfileRequest) -> Result<ProfileRequest, Status> {
         "" => None,
         name => Some(Estimator::parse(name).map_err(Status::invalid_argument)?),
     };
+    let scope = scope(&wire).map_err(Status::invalid_argument)?;
     let top = wire.top as usize;
-    Ok(ProfileRequest { kind, pids: wire.pids, confidence, estimator, top })
+    Ok(ProfileRequest { kind, pids: wire.pids, confidence, estimator, top, scope })
+}
+
+/// Which part is asked for; 0 is no limit.
+fn scope(wire: &v1::GetProfileRequest) -> Result<Scope, String> {
+    let given = |value: u64| Some(value).filter(|value| *value > 0);
+    let window = match (given(wire.since_unix_ns), given(wire.until_unix_ns), given(wire.last_ns)) {
+        (None, None, None) => None,
+        (None, None, Some(last)) => Some(AskedWindow::Last(last)),
+        (since, until, None) => Some(AskedWindow::Between(since, until)),
+        _ => {
+            return Err(
+                "a window is the last so many nanoseconds or between times, not both".into()
+            );
+        }
+    };
+    Ok(Scope {
+        window,
+        min_age_ns: given(wire.min_age_ns),
+        max_age_ns: given(wire.max_age_ns),
+        sizes: SizeLimits::outward(given(wire.min_size), given(wire.max_size))?,
+    })
 }
 
 fn change(wire: &v1::SetSamplingRequest) -> Result<SamplingChange, String> {

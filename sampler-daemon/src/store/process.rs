@@ -1,6 +1,6 @@
 //! Processes that are or were profiled. Kept after their exit, so that their profile is still served.
 
-use super::SamplingRecord;
+use super::{SamplingRecord, SizeCell};
 use sampler_common::estimate::RowMoments;
 use sampler_common::limits::CLASSES;
 use sampler_common::profile::Exact;
@@ -29,8 +29,8 @@ impl ClassTotals {
     }
 }
 
-/// Samples whose record was lost, by size class: moments of allocations.
-pub type LostMoments = Vec<(u8, RowMoments)>;
+/// Samples whose record was lost, by size: moments of allocations.
+pub type LostMoments = Vec<(SizeCell, RowMoments)>;
 
 /// A process.
 #[derive(Clone, Debug)]

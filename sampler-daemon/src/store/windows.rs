@@ -23,6 +23,9 @@ use std::collections::VecDeque;
 /// The shortest slot.
 pub const SLOT_NS: u64 = 1_000_000_000;
 
+/// What lies this close to a border lies at it: clocks that people read are not read twice alike.
+const BORDER_NS: u64 = 1_000_000;
+
 /// Rows and exact totals in all slots together at most: about 40 MiB.
 pub const MAX_ENTRIES: usize = 256 * 1024;
 
@@ -224,16 +227,17 @@ impl Windows {
         closed.chain(std::iter::once(&self.open))
     }
 
-    /// The window from `since_ns` to `until_ns`, rounded outward to borders; the newest slot ends at `now_ns`. One that begins before
+    /// The window from `since_ns` to `until_ns`, rounded outward to borders (but for a millisecond); the newest slot ends at `now_ns`. One that begins before
     /// the first slot begins with it, if no slot was dropped: nothing was profiled before.
     pub fn between(&self, since_ns: u64, until_ns: u64, now_ns: u64) -> Result<Window<'_>, TooOld> {
         let oldest_ns = self.slots().next().map_or(now_ns, |slot| slot.start_ns);
-        if self.dropped && since_ns < oldest_ns {
+        if self.dropped && since_ns + BORDER_NS < oldest_ns {
             return Err(TooOld { oldest_ns });
         }
         let end = |slot: &Slot| if slot.end_ns == u64::MAX { now_ns } else { slot.end_ns };
+        let since_ns = since_ns.saturating_add(BORDER_NS).min(now_ns);
         // At least the slot that `since_ns` is in.
-        let until_ns = until_ns.max(since_ns + 1);
+        let until_ns = until_ns.saturating_sub(BORDER_NS).max(since_ns.saturating_add(1));
         let within = |slot: &&Slot| slot.start_ns < until_ns && slot.end_ns > since_ns;
         let slots: Vec<&Slot> = self.slots().filter(within).collect();
         let start_ns = slots.first().map_or(oldest_ns, |slot| slot.start_ns);

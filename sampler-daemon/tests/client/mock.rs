@@ -136,7 +136,8 @@ fn profile(asked: &Asked) -> Profile {
         strategies: vec![strategy],
         pids: vec![PID],
         totals: make(&reference.row()),
-        exact: Exact { alloc_objects: 2_000, alloc_space: 180_000_000 },
+        exact: Some(Exact { alloc_objects: 2_000, alloc_space: 180_000_000 }),
+        window: None,
         samples: 340,
         lost: vec![Lost {
             outcome: "ring_full".into(),

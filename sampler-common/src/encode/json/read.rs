@@ -9,7 +9,7 @@ use crate::estimate::{
 };
 use crate::limits::CLASSES;
 use crate::profile::{
-    Exact, Kind, Line, Location, Lost, Mapping, Profile, Quantities, Quantity, Stack,
+    Exact, Kind, Line, Location, Lost, Mapping, Profile, Quantities, Quantity, Stack, Window,
 };
 use crate::sampling::Strategy;
 use serde::{Deserialize, Deserializer};
@@ -41,8 +41,9 @@ struct ProfileObject {
     estimator: Option<String>,
     #[serde(default)]
     strategy: String,
+    window: Option<WindowObject>,
     totals: QuantitiesObject,
-    exact: ExactObject,
+    exact: Option<ExactObject>,
     samples: u64,
     #[serde(default)]
     lost: Map<String, Value>,
@@ -51,6 +52,12 @@ struct ProfileObject {
     notes: Vec<String>,
     reference: Option<ReferenceObject>,
     stacks: Vec<StackObject>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+struct WindowObject {
+    start_unix_ns: u64,
+    end_unix_ns: u64,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -191,7 +198,12 @@ fn profile(of: ProfileObject) -> Result<Profile, String> {
         strategies: strategies.collect::<Result<_, String>>()?,
         pids,
         totals: quantities(&of.totals, confidence).map_err(|error| format!("totals: {error}"))?,
-        exact: Exact { alloc_objects: of.exact.alloc_objects, alloc_space: of.exact.alloc_space },
+        window: of
+            .window
+            .map(|of| Window { start_unix_ns: of.start_unix_ns, end_unix_ns: of.end_unix_ns }),
+        exact: of
+            .exact
+            .map(|of| Exact { alloc_objects: of.alloc_objects, alloc_space: of.alloc_space }),
         samples: of.samples,
         lost: of.lost.into_iter().map(|entry| lost(entry, confidence)).collect::<Result<_, _>>()?,
         mappings: vec![Mapping::default()],
@@ -341,7 +353,7 @@ mod tests {
     use super::super::super::fixture;
     use super::super::Json;
     use super::*;
-    use proptest::prelude::*;
+    use proptest::prelude::{Strategy as _, *};
 
     fn written(profile: &Profile) -> String {
         String::from_utf8(fixture::encoded(&Json, profile)).unwrap()

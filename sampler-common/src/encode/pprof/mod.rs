@@ -10,7 +10,7 @@ use super::address::Space;
 use super::{Encode, NO_STACK};
 use crate::estimate::Estimate;
 use crate::profile::{Kind, Line, Profile, Quantities, Quantity, Stack};
-use crate::units::human_bytes;
+use crate::units::{human_bytes, utc};
 use flate2::{Compression, write::GzEncoder};
 use prost::Message;
 use std::io::{self, Write};
@@ -71,7 +71,7 @@ pub fn message(profile: &Profile) -> message::Profile {
     let comment = comments(profile).iter().map(|text| tables.string(text)).collect();
     let default_sample_type = tables.string(match profile.kind {
         Kind::Alloc => "alloc_space",
-        Kind::Live => "inuse_space",
+        Kind::Live | Kind::Peak => "inuse_space",
     });
     message::Profile {
         sample_type,
@@ -172,11 +172,18 @@ pub(super) fn comments(profile: &Profile) -> Vec<String> {
         interval("alloc_space", &totals.alloc_space, "bytes"),
         interval("inuse_objects", &totals.inuse_objects, "objects"),
         interval("inuse_space", &totals.inuse_space, "bytes"),
-        format!(
-            "exact since attach: {} objects, {} bytes",
-            profile.exact.alloc_objects, profile.exact.alloc_space
-        ),
     ];
+    let since = if profile.window.is_some() && profile.kind != Kind::Peak {
+        "in the window"
+    } else {
+        "since attach"
+    };
+    comments.extend(profile.exact.map(|exact| {
+        format!("exact {since}: {} objects, {} bytes", exact.alloc_objects, exact.alloc_space)
+    }));
+    comments.extend(profile.window.map(|window| {
+        format!("window: {} to {}", utc(window.start_unix_ns), utc(window.end_unix_ns))
+    }));
     let lost = profile.lost.iter().filter(|lost| lost.samples > 0);
     comments.extend(lost.map(|lost| format!("lost: {} {} samples", lost.outcome, lost.samples)));
     comments.extend(profile.notes.iter().map(|note| format!("note: {note}")));

@@ -3,9 +3,9 @@
 use super::{Page, bytes_of, layout, plural, plus_minus};
 use crate::encode::name;
 use crate::estimate::{Estimate, Estimator};
-use crate::profile::{Kind, Lost, Profile, Quantity};
+use crate::profile::{Kind, Lost, Profile, Quantity, Window};
 use crate::sampling::Strategy;
-use crate::units::{grouped, human_bytes, human_count, human_duration};
+use crate::units::{grouped, human_bytes, human_count, human_duration, utc};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -17,6 +17,9 @@ const PIDS: usize = 4;
 
 pub(super) fn write(profile: &Profile, page: Page, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", page.bold(&layout::middle(&title(profile), page.width)))?;
+    if let Some((label, window)) = window(profile) {
+        paragraph(label, &window, false, page, out)?;
+    }
     let totals = &profile.totals;
     let rows = [
         ("allocated", total(&totals.alloc_space, &totals.alloc_objects)),
@@ -43,9 +46,12 @@ pub(super) fn write(profile: &Profile, page: Page, out: &mut dyn Write) -> io::R
 }
 
 fn title(profile: &Profile) -> String {
-    let what = match profile.kind {
-        Kind::Alloc => "Memory allocated since attach",
-        Kind::Live => "Memory allocated since attach and still held",
+    let what = match (profile.kind, profile.window) {
+        (Kind::Alloc, None) => "Memory allocated since attach",
+        (Kind::Alloc, Some(_)) => "Memory allocated in the window",
+        (Kind::Live, None) => "Memory allocated since attach and still held",
+        (Kind::Live, Some(_)) => "Memory allocated in the window and still held",
+        (Kind::Peak, _) => "Memory held at the largest live total since attach",
     };
     let pids: BTreeSet<u32> =
         profile.stacks.iter().map(|stack| stack.pid).filter(|pid| *pid != 0).collect();
@@ -92,17 +98,31 @@ fn between(low: &str, high: &str) -> String {
 }
 
 fn exact(profile: &Profile) -> String {
-    format!(
-        "{} in {} allocations, all counted",
-        layout::right(&human_bytes(profile.exact.alloc_space as f64), 8),
-        grouped(profile.exact.alloc_objects)
-    )
+    match profile.exact {
+        Some(exact) => format!(
+            "{} in {} allocations, all counted",
+            layout::right(&human_bytes(exact.alloc_space as f64), 8),
+            grouped(exact.alloc_objects)
+        ),
+        None => "not known: counted by size class, and the limits cut one".to_owned(),
+    }
+}
+
+/// When it happened.
+fn window(profile: &Profile) -> Option<(&'static str, String)> {
+    let Window { start_unix_ns, end_unix_ns } = profile.window?;
+    if profile.kind == Kind::Peak {
+        return Some(("peak", format!("at {}", utc(end_unix_ns))));
+    }
+    Some(("window", format!("{} to {}", utc(start_unix_ns), utc(end_unix_ns))))
 }
 
 fn sampled(profile: &Profile) -> String {
     let held = match profile.kind {
         Kind::Alloc => String::new(),
-        Kind::Live => format!(" ({} held)", grouped(profile.totals.inuse_space.moments.samples)),
+        Kind::Live | Kind::Peak => {
+            format!(" ({} held)", grouped(profile.totals.inuse_space.moments.samples))
+        }
     };
     format!(
         "{} samples{held} in {}, one per {}, ± at {}%",

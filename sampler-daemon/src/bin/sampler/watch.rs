@@ -6,6 +6,7 @@ use crate::{output, page};
 use anyhow::{Result, bail};
 use sampler_common::encode::{Encode, json::Json, text::Text};
 use sampler_common::profile::Profile;
+use sampler_common::units::utc;
 use sampler_daemon::rpc::convert::from_wire;
 use sampler_daemon::rpc::v1::WatchProfileRequest;
 
@@ -68,35 +69,15 @@ fn drawn(text: &str, first: bool) -> String {
 
 /// A block that begins with its time and ends with an empty line.
 fn appended(text: &str, time_unix_ns: u64) -> String {
-    format!("{}\n{text}\n", utc(time_unix_ns / 1_000_000_000))
-}
-
-/// `2026-11-20 13:07:37 UTC`. Civil date from days: Howard Hinnant, "chrono-Compatible Low-Level Date
-/// Algorithms", `civil_from_days`, for days after the epoch.
-fn utc(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3600, second % 3600 / 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+    let time = utc(time_unix_ns);
+    let (date, rest) = time.split_once('T').unwrap_or((&time, ""));
+    let clock = rest.split('.').next().unwrap_or(rest);
+    format!("{date} {clock} UTC\n{text}\n")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times() {
-        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
-        assert_eq!(utc(1_709_164_800), "2024-02-29 00:00:00 UTC");
-        assert_eq!(utc(1_795_180_057), "2026-11-20 13:07:37 UTC");
-    }
 
     #[test]
     fn redrawing_leaves_nothing_of_the_last_frame() {

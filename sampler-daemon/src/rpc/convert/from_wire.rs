@@ -6,6 +6,7 @@ use crate::rpc::v1;
 use sampler_common::estimate::{Confidence, Estimator, Reference};
 use sampler_common::profile::{
     Exact, Kind, Line, Location, Lost, Mapping, POINTS, Profile, Quantities, Quantity, Stack,
+    Window,
 };
 use sampler_common::sampling::Strategy;
 use std::collections::HashSet;
@@ -18,14 +19,18 @@ pub fn from_wire(profile: v1::Profile) -> Result<Profile, String> {
     let kind = match profile.kind() {
         v1::Kind::Alloc => Kind::Alloc,
         v1::Kind::Live => Kind::Live,
+        v1::Kind::Peak => Kind::Peak,
         v1::Kind::Unspecified => {
-            return Err(format!("kind {} is neither alloc nor live", profile.kind));
+            return Err(format!("kind {} is neither alloc nor live nor peak", profile.kind));
         }
     };
     let confidence = Confidence::new(profile.confidence).map_err(|error| error.to_string())?;
     let totals = profile.totals.ok_or("the profile has no totals")?;
     let totals = quantities_from_wire(&totals, confidence).within("totals")?;
-    let exact = profile.exact.ok_or("the profile has no exact totals")?;
+    let exact = profile
+        .exact
+        .map(|of| Exact { alloc_objects: of.alloc_objects, alloc_space: of.alloc_space });
+    let window = window(profile.window_start_unix_ns, profile.window_end_unix_ns)?;
     let lost = lost(profile.lost, confidence)?;
     if profile.strings.first().is_none_or(|first| !first.is_empty()) {
         return Err("the first string is not empty".to_owned());
@@ -53,7 +58,8 @@ pub fn from_wire(profile: v1::Profile) -> Result<Profile, String> {
         pids,
         reference,
         totals,
-        exact: Exact { alloc_objects: exact.alloc_objects, alloc_space: exact.alloc_space },
+        exact,
+        window,
         samples: profile.samples,
         lost,
         mappings,
@@ -62,6 +68,14 @@ pub fn from_wire(profile: v1::Profile) -> Result<Profile, String> {
         stacks_total: profile.stacks_total,
         notes: profile.notes,
     })
+}
+
+/// 0 and 0 are none.
+fn window(start_unix_ns: u64, end_unix_ns: u64) -> Result<Option<Window>, String> {
+    if start_unix_ns > end_unix_ns {
+        return Err(format!("window {start_unix_ns} ends before it begins, at {end_unix_ns}"));
+    }
+    Ok((end_unix_ns > 0).then_some(Window { start_unix_ns, end_unix_ns }))
 }
 
 /// Four quantities from the protocol, checked as by [`from_wire`].

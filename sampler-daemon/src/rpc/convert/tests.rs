@@ -8,7 +8,7 @@ use sampler_common::estimate::{
     Trials,
 };
 use sampler_common::profile::{
-    Exact, Kind, Line, Location, Lost, Mapping, Profile, Quantities, Quantity, Stack,
+    Exact, Kind, Line, Location, Lost, Mapping, Profile, Quantities, Quantity, Stack, Window,
 };
 use sampler_common::sampling;
 
@@ -155,7 +155,9 @@ fn profile() -> impl Strategy<Value = Profile> {
             let [time_unix_ns, duration_ns, interval_bytes, alloc_objects, alloc_space, samples] =
                 numbers;
             Profile {
-                kind: if live { Kind::Live } else { Kind::Alloc },
+                kind: if live { Kind::Peak } else { Kind::Alloc },
+                window: live
+                    .then_some(Window { start_unix_ns: 7, end_unix_ns: 7 + duration_ns / 2 }),
                 confidence: Confidence::DEFAULT,
                 time_unix_ns,
                 duration_ns,
@@ -169,7 +171,7 @@ fn profile() -> impl Strategy<Value = Profile> {
                 pids: vec![5, 6],
                 reference: reference(&stacks, (exact, interval)),
                 totals,
-                exact: Exact { alloc_objects, alloc_space },
+                exact: live.then_some(Exact { alloc_objects, alloc_space }),
                 samples,
                 lost,
                 mappings,
@@ -270,7 +272,7 @@ fn errors_name_the_place() {
         (|p| p.confidence = 1.0, "confidence 1 "),
         (|p| p.confidence = f64::NAN, "confidence NaN"),
         (|p| p.totals = None, "no totals"),
-        (|p| p.exact = None, "no exact totals"),
+        (|p| p.window_start_unix_ns = 5, "ends before it begins"),
         (|p| p.strings.clear(), "first string"),
         (|p| p.locations[0].mapping = 1, "location 0: mapping 1 is out of range"),
         (|p| p.locations[0].lines[0].function = 2, "location 0: string 2 is out of range"),

@@ -18,6 +18,7 @@ pub fn to_wire(profile: &Profile) -> v1::Profile {
     let kind = match profile.kind {
         Kind::Alloc => v1::Kind::Alloc,
         Kind::Live => v1::Kind::Live,
+        Kind::Peak => v1::Kind::Peak,
     };
     v1::Profile {
         kind: kind.into(),
@@ -26,7 +27,9 @@ pub fn to_wire(profile: &Profile) -> v1::Profile {
         duration_ns: profile.duration_ns,
         interval_bytes: profile.interval_bytes,
         totals: Some(quantities_to_wire(&profile.totals)),
-        exact: Some(exact(profile.exact)),
+        exact: profile.exact.map(exact),
+        window_start_unix_ns: profile.window.map_or(0, |of| of.start_unix_ns),
+        window_end_unix_ns: profile.window.map_or(0, |of| of.end_unix_ns),
         samples: profile.samples,
         lost: profile.lost.iter().map(lost).collect(),
         strings: strings.strings.into_iter().map(str::to_owned).collect(),

@@ -62,7 +62,10 @@ fn windows_have_what_happened_in_them() {
     assert_eq!(counted(&window), (12, 3));
     assert!(window.has(START + 2 * SECOND) && !window.has(START + 5 * SECOND));
     // Other times are rounded outward.
-    let window = program.between(2 * SECOND + 1, 4 * SECOND + 1).unwrap();
+    let window = program.between(2 * SECOND + SECOND / 9, 4 * SECOND + SECOND / 9).unwrap();
+    assert_eq!((window.start_ns, window.end_ns), (START + 2 * SECOND, START + 5 * SECOND));
+    // But for what is as good as a border.
+    let window = program.between(2 * SECOND - 1, 5 * SECOND + 1).unwrap();
     assert_eq!((window.start_ns, window.end_ns), (START + 2 * SECOND, START + 5 * SECOND));
     // The last instant is in the newest slot.
     let window = program.between(10 * SECOND, 10 * SECOND).unwrap();

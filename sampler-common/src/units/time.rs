@@ -1,0 +1,185 @@
+//! Points in time as people write and read them: UTC, as in RFC 3339.
+//!
+//! Civil dates from days and back: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", for days after the epoch.
+
+use super::parse::{UnitError, parse_duration};
+use std::time::Duration;
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// 2001-09-09: a smaller bare number is a duration whose unit was forgotten.
+const EARLIEST_UNIX_SECONDS: f64 = 1e9;
+
+/// A point in time, as it was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Time {
+    /// So long before now.
+    Ago(Duration),
+    /// Nanoseconds since the Unix epoch.
+    At(u64),
+}
+
+impl Time {
+    /// Nanoseconds since the Unix epoch, where it is `now_unix_ns`.
+    pub fn unix_ns(self, now_unix_ns: u64) -> u64 {
+        match self {
+            Time::Ago(ago) => now_unix_ns.saturating_sub(ago.as_nanos() as u64),
+            Time::At(unix_ns) => unix_ns,
+        }
+    }
+}
+
+/// `5m` or `30s` (back from now), `2026-11-20T13:07:37Z` (RFC 3339, in UTC, with or without a fraction; a blank may stand for the
+/// T), or seconds since the Unix epoch, `1795180057` or `1795180057.25`.
+pub fn parse_time(text: &str) -> Result<Time, UnitError> {
+    let text = text.trim();
+    let wrong = |reason: &str| {
+        let shown = text.escape_debug();
+        UnitError::new(format!(
+            "time {shown} {reason} (try 5m for five minutes ago, 2026-11-20T13:07:37Z, or Unix seconds)"
+        ))
+    };
+    if text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') && !text.is_empty() {
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+        let seconds: f64 = text.parse().map_err(|_| wrong("is no number"))?;
+        if seconds < EARLIEST_UNIX_SECONDS {
+            return Err(wrong("is before 2001, or a duration without its unit"));
+        }
+        let seconds = whole.parse().map_err(|_| wrong("is no time"))?;
+        return at(seconds, fraction).ok_or_else(|| wrong("is out of range"));
+    }
+    if text.len() > 4 && text.as_bytes()[4] == b'-' {
+        return civil(text).ok_or_else(|| wrong("is no date and time in UTC"));
+    }
+    Ok(Time::Ago(parse_duration(text).map_err(|_| wrong("is no time"))?))
+}
+
+/// `2026-11-20T13:07:37.250Z`: to the millisecond.
+pub fn utc(unix_ns: u64) -> String {
+    let seconds = unix_ns / SECOND_NS;
+    let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3600, second % 3600 / 60, second % 60);
+    let millis = unix_ns % SECOND_NS / 1_000_000;
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+}
+
+/// Seconds since the epoch and the digits of a fraction.
+fn at(seconds: u64, fraction: &str) -> Option<Time> {
+    let digits: String = fraction.chars().chain("000000000".chars()).take(9).collect();
+    let nanos: u64 = digits.parse().ok()?;
+    Some(Time::At(seconds.checked_mul(SECOND_NS)?.checked_add(nanos)?))
+}
+
+/// RFC 3339 in UTC.
+fn civil(text: &str) -> Option<Time> {
+    let text = text.strip_suffix(['Z', 'z'])?;
+    let (date, time) = text.split_once(['T', 't', ' '])?;
+    let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
+    if fraction.is_empty() || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
+    let [hour, minute, second] = numbers(time, ':', [2, 2, 2])?;
+    let in_month = match month {
+        2 => 28 + u64::from(year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)),
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => return None,
+    };
+    if year < 1970 || !(1..=in_month).contains(&day) || hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    let year = year - u64::from(month <= 2);
+    let (era, year_of_era) = (year / 400, year % 400);
+    let shifted = if month > 2 { month - 3 } else { month + 9 };
+    let day_of_year = (153 * shifted + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    let days = era * 146_097 + day_of_era - 719_468;
+    at(days * 86_400 + hour * 3600 + minute * 60 + second, fraction)
+}
+
+/// Three numbers of so many digits.
+fn numbers(text: &str, separator: char, digits: [usize; 3]) -> Option<[u64; 3]> {
+    let mut out = [0; 3];
+    let mut parts = text.split(separator);
+    for (number, digits) in out.iter_mut().zip(digits) {
+        let part = parts.next()?;
+        if part.len() != digits || !part.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        *number = part.parse().ok()?;
+    }
+    parts.next().is_none().then_some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn times() {
+        let at = |seconds: u64, nanos| Ok(Time::At(seconds * SECOND_NS + nanos));
+        for (text, expected) in [
+            ("2026-11-20T13:07:37Z", at(1_795_180_057, 0)),
+            ("2026-11-20 13:07:37.25z", at(1_795_180_057, 250_000_000)),
+            ("1970-01-01T00:00:00Z", at(0, 0)),
+            ("2024-02-29T00:00:00Z", at(1_709_164_800, 0)),
+            ("1795180057", at(1_795_180_057, 0)),
+            (" 1795180057.5 ", at(1_795_180_057, 500_000_000)),
+            ("5m", Ok(Time::Ago(Duration::from_secs(300)))),
+            ("500ms", Ok(Time::Ago(Duration::from_millis(500)))),
+        ] {
+            assert_eq!(parse_time(text), expected, "{text}");
+        }
+        for text in [
+            "",
+            "90",
+            "1.2.3",
+            "yesterday",
+            "-5m",
+            "0s",
+            "99999999999999999999",
+            "2026-11-20",
+            "2026-11-20T13:07:37",
+            "2026-11-20T13:07:37+01:00",
+            "2026-02-29T00:00:00Z",
+            "2026-13-01T00:00:00Z",
+            "2026-11-20T24:00:00Z",
+            "2026-11-20T13:07:37.Z",
+            "2026-11-2T1:1:1Z",
+            "9999-12-31T00:00:00Z",
+            "2026-é1",
+        ] {
+            let message = parse_time(text).unwrap_err().to_string();
+            assert!(!message.contains('\n') && message.ends_with("Unix seconds)"), "{message}");
+        }
+    }
+
+    #[test]
+    fn times_are_shown() {
+        assert_eq!(utc(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(utc(1_795_180_057 * SECOND_NS + 1_000_000), "2026-11-20T13:07:37.001Z");
+        assert_eq!(Time::Ago(Duration::from_secs(2)).unix_ns(5 * SECOND_NS), 3 * SECOND_NS);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_is_read_back(millis in 0u64..18_000_000_000_000) {
+            let unix_ns = millis * 1_000_000;
+            prop_assert_eq!(parse_time(&utc(unix_ns)), Ok(Time::At(unix_ns)));
+        }
+
+        #[test]
+        fn garbage_never_panics(text in ".*") {
+            let _ = parse_time(&text);
+        }
+    }
+}

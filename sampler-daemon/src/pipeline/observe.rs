@@ -1,0 +1,73 @@
+//! Time slots get their borders, and what was counted between them.
+
+use super::clock::monotonic_ns;
+use super::totals::by_class;
+use super::worker::Worker;
+use crate::bpf::totals::SlotTotals;
+use crate::store::ProcessId;
+use rustc_hash::FxHashMap;
+use sampler_common::counters::Outcome;
+use sampler_common::wire::{LostCell, LostKey};
+
+/// Ways of a sample to lose its record.
+const LOSSES: [Outcome; 3] = [Outcome::RingFull, Outcome::ReadFault, Outcome::PendingFull];
+
+impl Worker {
+    /// Ends the newest time slot, if it is long enough.
+    pub(super) fn make_border(&mut self) {
+        let now_ns = monotonic_ns();
+        if self.ingest.windows.is_due(now_ns) {
+            self.observe();
+            self.ingest.windows.close(now_ns);
+        }
+    }
+
+    /// Takes what was counted since the last time into the newest time slot.
+    pub(super) fn observe(&mut self) {
+        let totals: Vec<(u32, ProcessId, SlotTotals)> = self
+            .ingest
+            .sources
+            .iter()
+            .filter_map(|(slot, source)| match self.kernel.totals.read(*slot) {
+                Ok(totals) => Some((*slot, source.process, totals)),
+                Err(error) => {
+                    tracing::warn!("{error:#}");
+                    None
+                }
+            })
+            .collect();
+        let losses = |totals: &SlotTotals| LOSSES.map(|of| totals.outcome(of)).iter().sum::<u64>();
+        let lost = totals.iter().map(|(_, _, totals)| losses(totals)).sum();
+        // Reading the cells is dear, and they are seldom needed.
+        let cells = match lost == self.observed_losses {
+            true => FxHashMap::default(),
+            false => self.lost_cells(),
+        };
+        self.observed_losses = lost;
+        for (slot, process, totals) in totals {
+            let cells = cells.get(&slot).map_or(&[][..], Vec::as_slice);
+            self.ingest.windows.observe(process, &by_class(&totals), cells);
+        }
+    }
+
+    /// The last look at a process that has exited.
+    pub(super) fn observe_last(&mut self, slot: u32, process: ProcessId) {
+        let cells = self.lost_cells().remove(&slot).unwrap_or_default();
+        if let Ok(totals) = self.kernel.totals.read(slot) {
+            self.ingest.windows.observe(process, &by_class(&totals), &cells);
+        }
+        self.ingest.windows.forget(process);
+    }
+
+    /// Lost samples by slot.
+    fn lost_cells(&self) -> FxHashMap<u32, Vec<(LostKey, LostCell)>> {
+        let mut slots: FxHashMap<u32, Vec<(LostKey, LostCell)>> = FxHashMap::default();
+        match self.kernel.lost.read() {
+            Ok(cells) => {
+                cells.into_iter().for_each(|cell| slots.entry(cell.0.slot).or_default().push(cell));
+            }
+            Err(error) => tracing::warn!("read the lost samples: {error}"),
+        }
+        slots
+    }
+}

@@ -1,0 +1,211 @@
+//! Which part of what was seen a profile is of: a window of time, ages, sizes.
+
+use super::clock::Clocks;
+use super::gather::Gathered;
+use super::worker::Worker;
+use crate::store::{ProcessId, SizeCell, SizeLimits, windows::Window};
+use sampler_common::estimate::Estimator;
+use sampler_common::profile::{self, Kind};
+use sampler_common::units::{human_duration, utc};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// A window of time that somebody asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AskedWindow {
+    /// The last so many nanoseconds.
+    Last(u64),
+    /// From one time to another, nanoseconds since the Unix epoch; `None`: from attach, until now.
+    Between(Option<u64>, Option<u64>),
+}
+
+/// Which part of what was seen is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// When it was allocated; `None`: since attach.
+    pub window: Option<AskedWindow>,
+    /// How long it has been held, nanoseconds: at least.
+    pub min_age_ns: Option<u64>,
+    /// At most.
+    pub max_age_ns: Option<u64>,
+    /// Requested sizes.
+    pub sizes: SizeLimits,
+}
+
+impl Scope {
+    /// Everything.
+    pub const ALL: Scope =
+        Scope { window: None, min_age_ns: None, max_age_ns: None, sizes: SizeLimits::ALL };
+
+    /// Whether ages are limited.
+    fn has_ages(&self) -> bool {
+        self.min_age_ns.is_some() || self.max_age_ns.is_some()
+    }
+
+    /// What of it makes no sense for `kind` and `estimator`, in one line.
+    pub(super) fn check(&self, kind: Kind, estimator: Estimator) -> Result<(), String> {
+        if self.has_ages() && kind != Kind::Live {
+            let kind = kind.name();
+            return Err(format!(
+                "ages are of blocks that are held, not of kind {kind} (use kind live)"
+            ));
+        }
+        if let (Some(min), Some(max)) = (self.min_age_ns, self.max_age_ns)
+            && min > max
+        {
+            let [min, max] = [min, max].map(duration);
+            return Err(format!("smallest age {min} is above the largest age {max}"));
+        }
+        if self.window.is_some() && kind == Kind::Peak {
+            return Err("the peak is since attach and has no window (give kind or window)".into());
+        }
+        if let Some(AskedWindow::Between(Some(since), Some(until))) = self.window
+            && since >= until
+        {
+            let [since, until] = [since, until].map(utc);
+            return Err(format!("window from {since} ends before it begins, at {until}"));
+        }
+        if estimator == Estimator::Calibrated && !self.sizes.cuts_no_class() {
+            let classes = self.sizes.of_classes();
+            return Err(format!(
+                "estimator calibrated needs exact totals, which are known by size class (give {classes}, or use weighted)"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether a block of this age is asked for.
+    pub(super) fn has_age(&self, age_ns: u64) -> bool {
+        self.min_age_ns.is_none_or(|min| age_ns >= min)
+            && self.max_age_ns.is_none_or(|max| age_ns <= max)
+    }
+
+    /// Whether a request of this size is asked for.
+    pub(super) fn has_size(&self, size: u64) -> bool {
+        self.sizes.has(SizeCell::of(size))
+    }
+
+    /// The limits that were really applied, in words.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.sizes != SizeLimits::ALL {
+            notes.push(format!("{} only", self.sizes));
+        }
+        let ages = (self.min_age_ns.map(duration), self.max_age_ns.map(duration));
+        let held = "held numbers are of blocks held for";
+        notes.extend(match ages {
+            (None, None) => None,
+            (Some(min), None) => Some(format!("{held} {min} or longer")),
+            (None, Some(max)) => Some(format!("{held} {max} at most")),
+            (Some(min), Some(max)) => Some(format!("{held} {min} to {max}")),
+        });
+        notes
+    }
+}
+
+fn duration(ns: u64) -> String {
+    human_duration(Duration::from_nanos(ns))
+}
+
+impl Worker {
+    /// The slots of a window; everything was observed just now.
+    pub(super) fn window(&self, asked: AskedWindow, clocks: Clocks) -> Result<Window<'_>, String> {
+        let now_ns = clocks.now_ns;
+        let (since_ns, until_ns) = match asked {
+            AskedWindow::Last(length_ns) => (now_ns.saturating_sub(length_ns), now_ns),
+            AskedWindow::Between(since, until) => (
+                since.map_or(0, |since| clocks.from_unix(since)),
+                until.map_or(now_ns, |until| clocks.from_unix(until)),
+            ),
+        };
+        if since_ns > now_ns {
+            let since = utc(clocks.to_unix(since_ns));
+            return Err(format!("window from {since} begins in the future"));
+        }
+        self.ingest.windows.between(since_ns, until_ns, now_ns).map_err(|error| {
+            let oldest = utc(clocks.to_unix(error.oldest_ns));
+            format!("there are windows since {oldest} (ask from then on, or for everything since attach)")
+        })
+    }
+
+    /// When each process had its largest live total: from its attach on, the latest of them.
+    pub(super) fn peak_window(&self, gathered: &Gathered) -> Option<profile::Window> {
+        let attached = |id: &ProcessId| {
+            let attached = self.ingest.processes.get(*id).attached.duration_since(UNIX_EPOCH);
+            attached.map_or(0, |since| since.as_nanos() as u64)
+        };
+        let peaks = self.ingest.live.peaks();
+        let each = gathered.processes.iter().filter_map(|id| Some((id, peaks.get(*id)?)));
+        let windows = each.map(|(id, peak)| profile::Window {
+            start_unix_ns: attached(id),
+            end_unix_ns: gathered.clocks.to_unix(peak.time_ns),
+        });
+        windows.reduce(|a, b| profile::Window {
+            start_unix_ns: a.start_unix_ns.min(b.start_unix_ns),
+            end_unix_ns: a.end_unix_ns.max(b.end_unix_ns),
+        })
+    }
+
+    /// What is to be said of peaks.
+    pub(super) fn peak_notes(&self, gathered: &Gathered) -> Vec<String> {
+        let peaks = self.ingest.live.peaks();
+        let each = gathered
+            .processes
+            .iter()
+            .filter_map(|id| Some((self.ingest.processes.get(*id).pid, peaks.get(*id)?)));
+        let each: Vec<_> = each.collect();
+        let mut notes = Vec::new();
+        if each.len() > 1 {
+            let times = each.iter().map(|(pid, peak)| {
+                format!("pid {pid} at {}", utc(gathered.clocks.to_unix(peak.time_ns)))
+            });
+            let times: Vec<String> = times.collect();
+            notes.push(format!("each process at its own peak: {}", times.join(", ")));
+        }
+        let forgotten = each.iter().filter(|(_, peak)| peak.forgotten);
+        notes.extend(forgotten.map(|(pid, _)| {
+            format!("pid {pid}: its peak is a lower bound, what has been freed since is forgotten")
+        }));
+        notes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_makes_no_sense_is_refused_in_one_line() {
+        let ages = Scope { min_age_ns: Some(2), max_age_ns: Some(1), ..Scope::ALL };
+        let last = Scope { window: Some(AskedWindow::Last(1)), ..Scope::ALL };
+        let backwards =
+            Scope { window: Some(AskedWindow::Between(Some(2), Some(1))), ..Scope::ALL };
+        let sizes = SizeLimits::outward(Some(1000), Some(5000)).unwrap();
+        let cut = Scope { sizes, ..Scope::ALL };
+        let weighted = Estimator::Weighted;
+        for (scope, kind, estimator, words) in [
+            (ages, Kind::Alloc, weighted, "use kind live"),
+            (ages, Kind::Peak, weighted, "use kind live"),
+            (ages, Kind::Live, weighted, "smallest age 0 ms"),
+            (last, Kind::Peak, weighted, "has no window"),
+            (backwards, Kind::Alloc, weighted, "ends before it begins"),
+            (cut, Kind::Alloc, Estimator::Calibrated, "give sizes from 513B to 8KiB, or"),
+        ] {
+            let error = scope.check(kind, estimator).unwrap_err();
+            assert!(error.contains(words) && !error.contains('\n'), "{error}");
+        }
+        assert_eq!(cut.check(Kind::Alloc, weighted), Ok(()));
+        assert_eq!(last.check(Kind::Live, Estimator::Calibrated), Ok(()));
+    }
+
+    #[test]
+    fn limits_are_said_as_they_are_applied() {
+        let sizes = SizeLimits::outward(None, Some(1000)).unwrap();
+        let min_age_ns = Some(90_000_000_000);
+        let scope = Scope { sizes, min_age_ns, ..Scope::ALL };
+        let held = "held numbers are of blocks held for 1 m 30 s or longer";
+        assert_eq!(scope.notes(), ["sizes up to 1007B only", held]);
+        assert!(scope.has_size(1007) && !scope.has_size(1008));
+        assert!(scope.has_age(90_000_000_000) && !scope.has_age(89_999_999_999));
+        assert_eq!(Scope::ALL.notes(), [""; 0]);
+    }
+}
