@@ -1,0 +1,227 @@
+//! Windows, ages, sizes and the peak of a program in three phases. Every allocation is sampled, so that numbers are equal, not near.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::child::Finished;
+use sampler_tests::{Daemon, Profile, Truth, Workload};
+use serde_json::Value;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+const SECOND: u64 = 1_000_000_000;
+
+fn now() -> Result<u64> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos() as u64)
+}
+
+/// Unix seconds, as `--since` takes them.
+fn seconds(unix_ns: u64) -> String {
+    format!("{}.{:09}", unix_ns / SECOND, unix_ns % SECOND)
+}
+
+/// One clear message, a few lines of usage at most.
+fn is_refused(finished: &Finished, code: i32) -> Result<()> {
+    let said = &finished.stderr;
+    ensure!(finished.code() == code, "exit code {}: {said}", finished.code());
+    ensure!((1..=6).contains(&said.lines().count()) && finished.stdout.is_empty(), "{said}");
+    Ok(())
+}
+
+fn window(profile: &Profile) -> Result<(u64, u64)> {
+    let of = |key: &str| profile.json["window"][key].as_u64().context("no window");
+    Ok((of("start_unix_ns")?, of("end_unix_ns")?))
+}
+
+/// A border of time slots at least `seconds` after now.
+fn border(daemon: &Daemon, seconds: u64) -> Result<u64> {
+    let from = now()? + seconds * SECOND;
+    let arguments = ["--last", "1ms"];
+    let profile = daemon.profile_where("a border", "alloc", &arguments, |profile| {
+        window(profile).is_ok_and(|(start, _)| start > from)
+    })?;
+    Ok(window(&profile)?.0)
+}
+
+/// The program after its phases, and when they ended.
+struct Phases {
+    daemon: Daemon,
+    workload: Workload,
+    /// After each phase.
+    truths: Vec<Truth>,
+    /// A quiet border after each phase.
+    borders: Vec<u64>,
+    /// When each phase was over.
+    ends: Vec<u64>,
+    start: u64,
+}
+
+fn phases() -> Result<Phases> {
+    let mut workload = Workload::start("windows.c", &[])?;
+    let daemon = Daemon::start(&[workload.pid()], &["--interval", "1"])?;
+    let start = now()?;
+    let (mut truths, mut borders, mut ends) = (vec![], vec![], vec![]);
+    // Ages tell the second phase from the third.
+    for quiet in [0, 3, 0] {
+        workload.go()?;
+        truths.push(workload.truth()?);
+        ends.push(now()?);
+        borders.push(border(&daemon, quiet)?);
+    }
+    Ok(Phases { daemon, workload, truths, borders, ends, start })
+}
+
+/// That the profile is of one phase alone, exactly.
+fn is_phase(profile: &Profile, truth: &Truth, name: &str) -> Result<()> {
+    let of = truth.function(name)?;
+    let row = profile.row(name);
+    // A calibrated number is a quotient.
+    let is = |got: f64, bytes: u64| (got - bytes as f64).abs() < 1e-6;
+    let got = [profile.totals.alloc_space.value, profile.exact_space as f64];
+    ensure!(got.iter().all(|got| is(*got, of.alloc.bytes)), "{name}: alloc {got:?}, not {of:?}");
+    // Stacks of which nothing is held are not in a live profile.
+    let stacks = row.alloc_space.sum;
+    let whole = profile.json["kind"] == "live" || is(stacks, of.alloc.bytes);
+    ensure!(whole, "{name}: stacks {stacks}, not {of:?}");
+    let got = [profile.totals.inuse_space.value, row.inuse_space.sum];
+    ensure!(got.iter().all(|got| is(*got, of.live.bytes)), "{name}: live {got:?}, not {of:?}");
+    let got = (profile.exact_objects, row.inuse_objects.samples);
+    ensure!(got == (of.alloc.objects, of.live.objects), "{name}: objects {got:?}, not {of:?}");
+    Ok(())
+}
+
+fn windows_are_phases(phases: &Phases) -> Result<()> {
+    let Phases { daemon, truths, borders, .. } = phases;
+    let truth = &truths[2];
+    let [first, second, third] = [0, 1, 2].map(|phase| seconds(borders[phase]));
+    for (name, arguments) in [
+        ("first", &["--until", &first][..]),
+        ("second", &["--since", &first, "--until", &second]),
+        ("third", &["--since", &second, "--until", &third]),
+        ("third", &["--since", &second]),
+    ] {
+        for estimator in ["weighted", "calibrated"] {
+            let arguments = [arguments, &["--estimator", estimator]].concat();
+            for kind in ["alloc", "live"] {
+                let profile = daemon.profile(kind, &arguments)?;
+                is_phase(&profile, truth, name).with_context(|| format!("{arguments:?}"))?;
+            }
+        }
+    }
+    let between = daemon.profile("alloc", &["--since", &first, "--until", &second])?;
+    let (start, end) = window(&between)?;
+    let near = |a: u64, b: u64| a.abs_diff(b) < SECOND / 100;
+    ensure!(near(start, borders[0]) && near(end, borders[1]), "{start} to {end}, not {borders:?}");
+    let text = daemon.sampler(&["profile", "--since", &first])?.success("profile")?;
+    let text = String::from_utf8(text.stdout)?;
+    ensure!(text.contains("in the window") && text.contains("\nwindow    20"), "{text}");
+    // A window over everything is everything.
+    let whole = daemon.profile("alloc", &["--last", "1h"])?;
+    let all = daemon.profile("alloc", &[])?;
+    ensure!(whole.totals == all.totals && whole.exact_space == all.exact_space, "{}", whole.json);
+    ensure!(all.json["window"].is_null(), "{}", all.json);
+    Ok(())
+}
+
+fn ages_are_phases(phases: &Phases) -> Result<()> {
+    let Phases { daemon, truths, borders, .. } = phases;
+    // The third phase began right behind this border, the second ended three seconds before.
+    let age = (now()? - borders[1]).div_ceil(1_000_000) + 1500;
+    let age = format!("{age}ms");
+    let live = |name: &str| truths[2].function(name).map(|of| of.live.bytes as f64);
+    let young = daemon.profile("live", &["--max-age", &age])?.totals.inuse_space.value;
+    let old = daemon.profile("live", &["--min-age", &age])?.totals.inuse_space.value;
+    let expected = (live("third")?, live("first")? + live("second")?);
+    ensure!((young, old) == expected, "younger and older: {young} and {old}, not {expected:?}");
+    Ok(())
+}
+
+fn sizes_are_phases(phases: &Phases) -> Result<()> {
+    let Phases { daemon, truths, .. } = phases;
+    let first = truths[2].function("first")?;
+    // Edges of classes: exact totals stay.
+    let edges = ["--min-size", "513", "--max-size", "4KiB"];
+    for estimator in ["weighted", "calibrated"] {
+        let profile =
+            daemon.profile("live", &[&edges[..], &["--estimator", estimator]].concat())?;
+        is_phase(&profile, &truths[2], "first")?;
+    }
+    // Others are rounded outward, and have none.
+    let cut = ["--min-size", "1000", "--max-size", "3000"];
+    let out = daemon.sampler(&[&["profile", "--json"][..], &cut].concat())?.success("profile")?;
+    let json: Value = serde_json::from_slice(&out.stdout)?;
+    let bytes = json["totals"]["alloc_space"]["value"].as_f64();
+    ensure!(bytes == Some(first.alloc.bytes as f64), "{bytes:?}");
+    ensure!(json["exact"].is_null(), "{}", json["exact"]);
+    let notes = json["notes"].to_string();
+    ensure!(notes.contains("sizes from 992B to 3007B only"), "{notes}");
+    let refused =
+        daemon.sampler(&[&["profile", "--estimator", "calibrated"][..], &cut].concat())?;
+    is_refused(&refused, 1)?;
+    ensure!(refused.stderr.contains("sizes from 513B to 4KiB"), "{}", refused.stderr);
+    Ok(())
+}
+
+fn the_peak_is_the_largest_total(phases: &Phases) -> Result<()> {
+    let Phases { daemon, truths, ends, start, .. } = phases;
+    let largest = truths[2].function("peak")?.live.bytes as f64;
+    let profile = daemon.profile("peak", &[])?;
+    ensure!(
+        profile.totals.inuse_space.value == largest,
+        "{} {largest}",
+        profile.totals.inuse_space.value
+    );
+    // Held then: all of the third phase, and what was left of the others.
+    let held = |name: &str| profile.row(name).inuse_space.sum;
+    let third = truths[2].function("third")?.alloc.bytes as f64;
+    ensure!(held("third") == third, "third {} {third}", held("third"));
+    for name in ["first", "second"] {
+        let before = truths[1].function(name)?.live.bytes as f64;
+        ensure!(held(name) == before, "{name} {} {before}", held(name));
+    }
+    let (attached, when) = window(&profile)?;
+    ensure!((ends[1]..ends[2]).contains(&when), "peak at {when}, phases ended at {ends:?}");
+    ensure!(attached < *start, "attached at {attached}, ready at {start}");
+    Ok(())
+}
+
+#[test]
+fn phases_are_told_apart() -> Result<()> {
+    let mut phases = phases()?;
+    windows_are_phases(&phases)?;
+    ages_are_phases(&phases)?;
+    sizes_are_phases(&phases)?;
+    the_peak_is_the_largest_total(&phases)?;
+    // Exit changes what is held now, not what was.
+    phases.workload.exit()?;
+    let daemon = &phases.daemon;
+    let gone = |profile: &Profile| profile.totals.inuse_space.value == 0.0;
+    daemon.profile_where("the exit", "live", &[], gone)?;
+    the_peak_is_the_largest_total(&phases)?;
+    let first = seconds(phases.borders[0]);
+    let profile = daemon.profile("alloc", &["--until", &first])?;
+    let exact = phases.truths[2].function("first")?.alloc.bytes;
+    ensure!(profile.exact_space == exact, "{} {exact}", profile.exact_space);
+    phases.daemon.stop()
+}
+
+#[test]
+fn what_makes_no_sense_is_one_line() -> Result<()> {
+    let mut workload = Workload::start("windows.c", &[])?;
+    let daemon = Daemon::start(&[workload.pid()], &[])?;
+    for arguments in [
+        &["--min-age", "1s"][..],
+        &["--kind", "peak", "--last", "1s"],
+        &["--last", "1s", "--since", "5m"],
+        &["--since", "1m", "--until", "2m"],
+        &["--since", "2099-01-01T00:00:00Z"],
+        &["--since", "yesterday"],
+        &["--since", "90"],
+        &["--min-size", "2KiB", "--max-size", "1KiB"],
+        &["--kind", "live", "--min-age", "2s", "--max-age", "1s"],
+    ] {
+        let all = [&["profile"], arguments].concat();
+        is_refused(&daemon.sampler(&all)?, 2).with_context(|| format!("{arguments:?}"))?;
+    }
+    workload.go()?;
+    workload.truth()?;
+    workload.child().signal(9)?;
+    daemon.stop()
+}
