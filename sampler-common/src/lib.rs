@@ -7,6 +7,8 @@
 //! people's tools read.
 #![cfg_attr(not(feature = "std"), no_std)]
 
+#[cfg(feature = "std")]
+pub mod comparison;
 pub mod counters;
 pub mod counting;
 #[cfg(feature = "std")]

@@ -13,19 +13,19 @@ use crate::profile::{
 use crate::sampling::{Design, Strategy, class};
 use std::path::Path;
 
-pub(super) const INTERVAL_BYTES: u64 = 512 << 10;
+pub(crate) const INTERVAL_BYTES: u64 = 512 << 10;
 /// Length of the longest name of [`hostile`]: templates do reach such sizes.
-pub(super) const LONG_NAME_BYTES: usize = 20_000;
+pub(crate) const LONG_NAME_BYTES: usize = 20_000;
 
 /// A profile in one format.
-pub(super) fn encoded(format: &dyn Encode, profile: &Profile) -> Vec<u8> {
+pub(crate) fn encoded(format: &dyn Encode, profile: &Profile) -> Vec<u8> {
     let mut out = Vec::new();
     format.encode(profile, &mut out).unwrap();
     out
 }
 
 /// Compares with `golden/NAME`; `UPDATE_GOLDEN=1` writes it anew, to be read in the diff.
-pub(super) fn golden(name: &str, text: String) {
+pub(crate) fn golden(name: &str, text: String) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/encode/golden").join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, &text).unwrap();
@@ -179,7 +179,7 @@ fn profile_of(
 }
 
 /// A small server: C++ with inlined frames, recursion, a stripped library, lost stacks, two processes.
-pub(super) fn profile(kind: Kind) -> Profile {
+pub(crate) fn profile(kind: Kind) -> Profile {
     let mapping =
         |path: &str, build_id: &str| Mapping { path: path.into(), build_id: build_id.into() };
     let mappings = vec![
@@ -256,7 +256,7 @@ pub(super) fn profile(kind: Kind) -> Profile {
 }
 
 /// Names that would break a careless writer.
-pub(super) fn hostile() -> Profile {
+pub(crate) fn hostile() -> Profile {
     let long = format!("ns::f<{}>", "T,".repeat(LONG_NAME_BYTES / 2 - 4)) + "!";
     assert_eq!(long.len(), LONG_NAME_BYTES);
     let mappings = vec![
@@ -282,7 +282,7 @@ pub(super) fn hostile() -> Profile {
 }
 
 /// The same numbers, had they come from a stride: without an interval.
-pub(super) fn stride() -> Profile {
+pub(crate) fn stride() -> Profile {
     let mut profile = profile(Kind::Alloc);
     profile.strategies = vec![Strategy::Stride];
     let unbounded = |of: &mut Quantities| {
@@ -302,7 +302,7 @@ pub(super) fn stride() -> Profile {
 }
 
 /// A process that has not allocated yet.
-pub(super) fn empty() -> Profile {
+pub(crate) fn empty() -> Profile {
     let mut profile = profile_of(Kind::Live, vec![], vec![], vec![]);
     profile.exact = Some(Exact::default());
     profile

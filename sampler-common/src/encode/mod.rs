@@ -3,8 +3,9 @@
 //! `docs/formats.md` is the reference for their readers.
 
 mod address;
+pub mod comparison;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 pub mod folded;
 pub mod jeprof;
 pub mod json;

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
+mod diff;
 mod estimators;
 mod mistakes;
 mod mock;

@@ -353,7 +353,9 @@ mod tests {
     use super::super::super::fixture;
     use super::super::Json;
     use super::*;
-    use proptest::prelude::{Strategy as _, *};
+    use proptest::prelude::{
+        Strategy as Generate, any, prop, prop_assert, prop_assert_eq, proptest,
+    };
 
     fn written(profile: &Profile) -> String {
         String::from_utf8(fixture::encoded(&Json, profile)).unwrap()
@@ -421,7 +423,7 @@ mod tests {
     }
 
     /// Numbers of every magnitude.
-    fn number() -> impl proptest::strategy::Strategy<Value = f64> {
+    fn number() -> impl Generate<Value = f64> {
         (0u64..1 << 53, -60i32..30).prop_map(|(digits, power)| digits as f64 * 2f64.powi(power))
     }
 

@@ -22,7 +22,7 @@ const ENTRIES: [&str; 10] = [
 const PREFIXES: [&str; 7] = ["__GI___libc_", "__libc_", "__GI_", "je_", "tc_", "mi_", "__"];
 
 /// Whether a function is an allocator's entry point: a C one, or an `operator new` of any kind.
-pub(super) fn is_entry(function: &str) -> bool {
+pub(in crate::encode) fn is_entry(function: &str) -> bool {
     // `malloc@@GLIBC_2.2.5`
     let name = function.split('@').next().unwrap_or(function);
     if let Some(rest) = name.strip_prefix("operator new") {

@@ -4,11 +4,11 @@
 //! stacks. `±` is the larger distance from the estimate to an end of its interval, in percent of the
 //! estimate. A function's numbers are made from the summed rows of its stacks, never from their bounds.
 
-mod allocator;
+pub(super) mod allocator;
 mod functions;
 mod header;
 pub mod layout;
-mod short;
+pub(super) mod short;
 mod stacks;
 
 use super::{Encode, name};

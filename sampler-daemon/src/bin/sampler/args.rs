@@ -1,6 +1,7 @@
 //! The command line: every value is parsed here, once, into a type that cannot be wrong.
 
 use crate::connect::Address;
+use crate::diff::Source;
 use crate::plan::Figures;
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
@@ -45,6 +46,8 @@ pub(crate) enum Verb {
     Watch(WatchVerb),
     /// Change how processes are sampled, from the next allocation on
     Set(SetVerb),
+    /// What changed from A to B, and what of it is more than chance
+    Diff(DiffVerb),
     /// What an interval will give, and what N samples are worth; needs no samplerd
     Plan(PlanVerb),
 }
@@ -201,6 +204,31 @@ pub(crate) struct SetVerb {
     #[arg(long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(allow_negative_numbers = true)]
     pub(crate) pids: Vec<u32>,
+}
+
+#[derive(Group)]
+pub(crate) struct DiffVerb {
+    /// A saved json profile, or a process: pid:4121
+    pub(crate) a: Source,
+    /// As A
+    pub(crate) b: Source,
+    /// alloc: what was allocated; live: what is still held [default: that of a saved profile, else alloc]
+    #[arg(long, value_enum)]
+    pub(crate) kind: Option<KindName>,
+    /// Confidence of every interval, between 0 and 1
+    #[arg(long, value_name = "LEVEL", default_value = "0.95", value_parser = confidence)]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) confidence: Confidence,
+    /// Compare rates, where A and B differ in length
+    #[arg(long)]
+    pub(crate) per_second: bool,
+    /// A and B share no sample, though their pids and times may say so: they are of two machines
+    #[arg(long)]
+    pub(crate) independent: bool,
+    /// Show N stacks
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) top: Option<u32>,
 }
 
 #[derive(Group)]

@@ -3,6 +3,7 @@
 
 mod args;
 mod connect;
+mod diff;
 mod output;
 mod page;
 mod plan;
@@ -34,17 +35,15 @@ fn main() -> ExitCode {
 #[tokio::main(flavor = "current_thread")]
 async fn run(args: Args) -> anyhow::Result<()> {
     let json = args.json;
-    let address = match &args.verb {
-        // Asks no samplerd, so that a wrong address is none of its business.
-        Verb::Plan(verb) => return plan::run(verb, json),
-        _ => connect::address(args.connect)?,
-    };
+    // Arithmetic and saved profiles ask no samplerd, so that a wrong address is none of their business.
+    let address = || connect::address(args.connect.clone());
     match args.verb {
-        Verb::Status => status::run(&address, json).await,
-        Verb::Ps => ps::run(&address, json).await,
-        Verb::Profile(verb) => profile::run(&address, verb, json).await,
-        Verb::Watch(verb) => watch::run(&address, verb, json).await,
-        Verb::Set(verb) => set::run(&address, verb, json).await,
+        Verb::Status => status::run(&address()?, json).await,
+        Verb::Ps => ps::run(&address()?, json).await,
+        Verb::Profile(verb) => profile::run(&address()?, verb, json).await,
+        Verb::Watch(verb) => watch::run(&address()?, verb, json).await,
+        Verb::Set(verb) => set::run(&address()?, verb, json).await,
+        Verb::Diff(verb) => diff::run(args.connect, verb, json).await,
         Verb::Plan(verb) => plan::run(&verb, json),
     }
 }

@@ -1,0 +1,130 @@
+//! Whether two profiles share samples.
+//!
+//! An interval of a difference is right for independent samples. Two profiles are that if they are of different processes, or
+//! of different times. Two totals since attach of one process are not: all samples of the earlier are in the
+//! later, and what was allocated in between is known from the rest alone. Of what is *held* at two times, some blocks
+//! are in both: their luck is the same on both sides and cancels, so that intervals made as for independent samples are
+//! too wide and never too narrow (Var(b − a) = v_a + v_b − 2·cov, and blocks in both make cov ≥ 0).
+
+use super::{CannotCompare, Question};
+use crate::estimate::Moments;
+use crate::profile::{Kind, Profile};
+use std::collections::BTreeSet;
+
+/// By how much two reckonings of one moment may differ: the daemon reads two clocks.
+const TOLERANCE_NS: u64 = 100_000_000;
+
+/// How the samples of two profiles relate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// None is in both.
+    Independent,
+    /// Held blocks may be in both: intervals are too wide.
+    Shared,
+    /// All of the first are in the second.
+    Grown,
+}
+
+impl Relation {
+    /// The name in json.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Relation::Independent => "independent",
+            Relation::Shared => "shared",
+            Relation::Grown => "grown",
+        }
+    }
+}
+
+/// Checks that the profiles can be compared, and how.
+pub(super) fn of(question: &Question<'_>) -> Result<Relation, CannotCompare> {
+    let Question { a_name, a, b_name, b, per_second, .. } = *question;
+    if a.kind != b.kind {
+        return Err(CannotCompare::Kinds {
+            a: a_name.to_owned(),
+            a_kind: a.kind.name(),
+            b: b_name.to_owned(),
+            b_kind: b.kind.name(),
+        });
+    }
+    for (name, profile) in [(a_name, a), (b_name, b)] {
+        if profile.stacks_total > profile.stacks.len() as u64 {
+            return Err(CannotCompare::Cut {
+                name: name.to_owned(),
+                stacks: profile.stacks.len(),
+                total: profile.stacks_total,
+            });
+        }
+        let [start, end] = span(profile);
+        if per_second && end <= start {
+            return Err(CannotCompare::NoTime(name.to_owned()));
+        }
+    }
+    if per_second && a.kind != Kind::Alloc {
+        return Err(CannotCompare::NoRate("bytes that are held have no rate"));
+    }
+    let relation = shared(question)?;
+    if per_second && relation == Relation::Grown {
+        return Err(CannotCompare::NoRate("one of the two begins with the other"));
+    }
+    Ok(relation)
+}
+
+/// From when to when a profile reaches, nanoseconds since the Unix epoch.
+pub(super) fn span(profile: &Profile) -> [u64; 2] {
+    [profile.time_unix_ns.saturating_sub(profile.duration_ns), profile.time_unix_ns]
+}
+
+/// Whether samples are in both.
+fn shared(question: &Question<'_>) -> Result<Relation, CannotCompare> {
+    let Question { a, b, independent, .. } = *question;
+    let (pids_a, pids_b) = (pids(a), pids(b));
+    let ([start_a, end_a], [start_b, end_b]) = (span(a), span(b));
+    // Windows that only touch share nothing.
+    let overlap = start_a < end_b && start_b < end_a;
+    let common = pids_a.intersection(&pids_b).next().copied();
+    let Some(pid) = common.filter(|_| overlap && !independent) else {
+        return Ok(Relation::Independent);
+    };
+    if a.kind != Kind::Alloc {
+        return Ok(Relation::Shared);
+    }
+    let later = start_a.abs_diff(start_b) <= TOLERANCE_NS && end_a <= end_b;
+    if later && pids_a.is_subset(&pids_b) && begins_with(b, a) {
+        return Ok(Relation::Grown);
+    }
+    Err(CannotCompare::Overlap {
+        a: question.a_name.to_owned(),
+        b: question.b_name.to_owned(),
+        pid,
+    })
+}
+
+/// The processes of a profile; 0 stands for several that were merged.
+fn pids(profile: &Profile) -> BTreeSet<u32> {
+    let of_stacks = profile.stacks.iter().map(|stack| stack.pid);
+    profile.pids.iter().copied().chain(of_stacks).filter(|pid| *pid != 0).collect()
+}
+
+/// Whether no stack of `earlier` has more samples than in `later`.
+fn begins_with(later: &Profile, earlier: &Profile) -> bool {
+    super::joined(earlier, later)
+        .values()
+        .all(|[[before, after], _]| before.samples <= after.samples)
+}
+
+/// The moments of the samples of `all` that are not in `part`.
+pub(super) fn without(all: &Moments, part: &Moments) -> Moments {
+    let samples = all.samples.saturating_sub(part.samples);
+    if samples == 0 {
+        return Moments::default();
+    }
+    let own = (all.own - part.own).max(0.0);
+    Moments {
+        samples,
+        sum: (all.sum - part.sum).max(own),
+        variance: (all.variance - part.variance).max(0.0),
+        // Whose largest it is is not known: the larger one is on the safe side.
+        ..Moments { own, ..*all }
+    }
+}

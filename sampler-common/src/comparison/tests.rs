@@ -1,0 +1,140 @@
+use super::*;
+use crate::encode::fixture;
+
+fn question<'a>(a: &'a Profile, b: &'a Profile) -> Question<'a> {
+    Question {
+        a_name: "A",
+        a,
+        b_name: "B",
+        b,
+        confidence: Confidence::DEFAULT,
+        per_second: false,
+        independent: false,
+    }
+}
+
+/// The fixture, an hour later.
+fn later(kind: Kind) -> Profile {
+    let mut profile = fixture::profile(kind);
+    profile.time_unix_ns += 3_600_000_000_000;
+    profile
+}
+
+#[test]
+fn a_profile_does_not_differ_from_its_like() {
+    let (a, b) = (fixture::profile(Kind::Alloc), later(Kind::Alloc));
+    let comparison = compare(&question(&a, &b)).unwrap();
+    assert_eq!(comparison.relation, Relation::Independent);
+    assert_eq!((comparison.significant(), comparison.tested), (0, 5));
+    for stack in &comparison.stacks {
+        assert_eq!((stack.space.difference.value, stack.space.adjusted), (0.0, Some(1.0)));
+        assert!(stack.space.difference.low < 0.0 && stack.space.difference.high > 0.0);
+    }
+    assert_eq!(comparison.space.value, 0.0);
+}
+
+#[test]
+fn what_went_is_found_first() {
+    let (a, mut b) = (fixture::profile(Kind::Alloc), later(Kind::Alloc));
+    let gone = b.stacks.remove(2);
+    b.stacks_total -= 1;
+    let comparison = compare(&question(&a, &b)).unwrap();
+    let first = &comparison.stacks[0];
+    assert!(first.space.is_significant() && comparison.significant() == 1, "{first:?}");
+    let bytes = gone.quantities.alloc_space.moments.sum;
+    assert_eq!((first.space.difference.value, first.samples[1]), (-bytes, 0));
+    assert!(first.space.difference.high < 0.0);
+}
+
+#[test]
+fn stacks_of_one_name_are_one() {
+    let (a, mut b) = (fixture::profile(Kind::Alloc), later(Kind::Alloc));
+    for stack in &mut b.stacks {
+        stack.pid += 1; // a restart
+    }
+    let mut half = b.stacks[0].clone();
+    half.pid = 9;
+    b.stacks.push(half);
+    b.stacks_total += 1;
+    let comparison = compare(&question(&a, &b)).unwrap();
+    assert_eq!(comparison.stacks.len(), 5);
+    let twice = &comparison.stacks[0];
+    assert_eq!(twice.samples[1], 2 * twice.samples[0]);
+    assert!(twice.space.is_significant());
+}
+
+#[test]
+fn few_samples_are_not_tested() {
+    let (a, b) = (fixture::profile(Kind::Live), later(Kind::Live));
+    let comparison = compare(&question(&a, &b)).unwrap();
+    let untested = comparison.stacks.iter().filter(|stack| stack.space.adjusted.is_none());
+    assert!(untested.clone().count() == 1 && untested.clone().all(|stack| stack.samples == [1, 1]));
+    // Nothing of one stack is held on either side.
+    assert_eq!((comparison.stacks.len(), comparison.tested), (4, 3));
+}
+
+#[test]
+fn samples_in_both() {
+    // A since attach, B since attach a second later, of the same processes.
+    let a = fixture::profile(Kind::Alloc);
+    let mut b = a.clone();
+    b.time_unix_ns += 1_000_000_000;
+    b.duration_ns += 1_000_000_000;
+    let moments = &mut b.stacks[1].quantities.alloc_space.moments;
+    let before = *moments;
+    moments.add_samples(6, 200.0, 0.0005);
+    let comparison = compare(&question(&a, &b)).unwrap();
+    assert_eq!(comparison.relation, Relation::Grown);
+    let grown =
+        comparison.stacks.iter().find(|stack| stack.samples[0] != stack.samples[1]).unwrap();
+    let of = grown.space.difference;
+    assert!((of.value / 2.4e6 - 1.0).abs() < 1e-9, "{of:?}");
+    // Of six samples alone, not of some hundreds.
+    assert!(of.low > 0.3 * of.value && of.high < 2.5 * of.value, "{of:?}");
+    assert!(before.variance.sqrt() > of.high - of.value, "{of:?}");
+    assert_eq!((comparison.tested, grown.space.adjusted), (0, None));
+
+    // The other way round, or with times that only overlap, samples are shared and unknown.
+    let error = compare(&question(&b, &a)).unwrap_err().to_string();
+    assert!(error.starts_with("A and B share samples: both are of pid 412"), "{error}");
+    let mut shifted = a.clone();
+    shifted.time_unix_ns += 5_000_000_000;
+    let shared = question(&a, &shifted);
+    assert!(matches!(compare(&shared), Err(CannotCompare::Overlap { .. })));
+    let independent = compare(&Question { independent: true, ..shared.clone() }).unwrap();
+    assert_eq!(independent.relation, Relation::Independent);
+    // Of what is held the intervals are too wide, and that is said.
+    let (mut held, mut held_later) = (fixture::profile(Kind::Live), a.clone());
+    held_later.kind = Kind::Live;
+    held.kind = Kind::Live;
+    assert_eq!(compare(&question(&held, &held_later)).unwrap().relation, Relation::Shared);
+}
+
+#[test]
+fn rates() {
+    let (a, mut b) = (fixture::profile(Kind::Alloc), later(Kind::Alloc));
+    b.duration_ns = a.duration_ns / 2;
+    let rates = compare(&Question { per_second: true, ..question(&a, &b) }).unwrap();
+    assert!((rates.space.b / rates.space.a - 2.0).abs() < 1e-6);
+    let seconds = a.duration_ns as f64 / 1e9;
+    assert!((rates.space.a * seconds / a.totals.alloc_space.moments.sum - 1.0).abs() < 1e-6);
+    // As much in half the time is twice the rate: seen from 22 samples on.
+    assert_eq!(rates.significant(), 4);
+    b.duration_ns = 0;
+    let error = compare(&Question { per_second: true, ..question(&a, &b) }).unwrap_err();
+    assert_eq!(error.to_string(), "B took no time (leave out --per-second)");
+    let (a, b) = (fixture::profile(Kind::Live), later(Kind::Live));
+    let error = compare(&Question { per_second: true, ..question(&a, &b) }).unwrap_err();
+    assert!(error.to_string().contains("have no rate"));
+}
+
+#[test]
+fn what_cannot_be_compared() {
+    let (a, b) = (fixture::profile(Kind::Alloc), later(Kind::Live));
+    let error = compare(&question(&a, &b)).unwrap_err().to_string();
+    assert!(error.contains("A is a profile of alloc bytes and B of live bytes"), "{error}");
+    let mut b = later(Kind::Alloc);
+    b.stacks.truncate(2);
+    let error = compare(&question(&a, &b)).unwrap_err().to_string();
+    assert_eq!(error, "B holds 2 of 5 stacks (make it without --top)");
+}

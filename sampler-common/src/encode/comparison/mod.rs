@@ -1,0 +1,10 @@
+//! A comparison of two profiles: a table for people, json for programs.
+
+mod json;
+mod text;
+
+pub use json::object;
+pub use text::text;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! `sampler diff`: what changed between two profiles, and what of it is more than chance.
+
+mod source;
+
+pub(crate) use source::Source;
+
+use crate::args::DiffVerb;
+use crate::connect::{self, Address};
+use crate::{output, page};
+use anyhow::Result;
+use sampler_common::comparison::{Question, compare};
+use sampler_common::encode::comparison::{object, text};
+use sampler_common::profile::{Kind, Profile};
+use sampler_daemon::rpc::convert::from_wire;
+use sampler_daemon::rpc::v1::{self, sampler_client::SamplerClient};
+use tonic::transport::Channel;
+
+/// Stacks shown where nobody says how many.
+const DEFAULT_ROWS: usize = 10;
+
+pub(crate) async fn run(connect: Option<Address>, verb: DiffVerb, json: bool) -> Result<()> {
+    let sources = [&verb.a, &verb.b];
+    let saved = sources.map(Source::saved);
+    let [saved_a, saved_b] = saved;
+    let (saved_a, saved_b) = (saved_a.transpose()?, saved_b.transpose()?);
+    // Of a saved profile the other follows suit.
+    let of_saved = saved_a.as_ref().or(saved_b.as_ref()).map(|profile| profile.kind);
+    let kind = verb.kind.map(Kind::from).or(of_saved).unwrap_or(Kind::Alloc);
+    let requests = sources.map(|source| source.request(kind, verb.confidence));
+    let mut daemon = Daemon { connect, client: None };
+    let mut profiles = Vec::with_capacity(2);
+    for (saved, request) in [saved_a, saved_b].into_iter().zip(requests) {
+        profiles.push(match (saved, request) {
+            (Some(profile), _) => profile,
+            (None, request) => daemon.profile(request.unwrap_or_default()).await?,
+        });
+    }
+    let [a, b] = [&profiles[0], &profiles[1]];
+    let [a_name, b_name] = sources.map(|source| source.to_string());
+    let comparison = compare(&Question {
+        a_name: &a_name,
+        a,
+        b_name: &b_name,
+        b,
+        confidence: verb.confidence,
+        per_second: verb.per_second,
+        independent: verb.independent,
+    })?;
+    let contents = if json {
+        format!("{}\n", object(&comparison))
+    } else {
+        text(&comparison, page::width(), verb.top.map_or(DEFAULT_ROWS, |top| top as usize))
+    };
+    output::print(contents.as_bytes())
+}
+
+/// samplerd, connected to when it is first asked: two files need none.
+struct Daemon {
+    connect: Option<Address>,
+    client: Option<(Address, SamplerClient<Channel>)>,
+}
+
+impl Daemon {
+    /// A profile of samplerd.
+    async fn profile(&mut self, request: v1::GetProfileRequest) -> Result<Profile> {
+        let (address, client) = self.client().await?;
+        let answer = client.get_profile(request).await;
+        let answer = answer.map_err(|status| connect::failed(address, &status))?.into_inner();
+        connect::check(address, from_wire(answer))
+    }
+
+    async fn client(&mut self) -> Result<&mut (Address, SamplerClient<Channel>)> {
+        if self.client.is_none() {
+            let address = connect::address(self.connect.take())?;
+            let client = connect::client(&address).await?;
+            self.client = Some((address, client));
+        }
+        self.client.as_mut().ok_or_else(|| anyhow::anyhow!("no connection"))
+    }
+}
+
+/// The protocol's kind.
+fn kind_to_wire(kind: Kind) -> v1::Kind {
+    match kind {
+        Kind::Alloc => v1::Kind::Alloc,
+        Kind::Live => v1::Kind::Live,
+    }
+}
