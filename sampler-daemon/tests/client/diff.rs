@@ -58,8 +58,9 @@ fn processes_are_asked_for() {
     let of = sampler(&mock.address, &format!("diff {before} pid:{PID} --json")).json();
     assert_eq!((&of["b"]["name"], &of["kind"]), (&"pid 4121".into(), &"alloc".into()));
     assert_eq!(of["totals"]["space"]["value"], 0.0);
-    let live = sampler(&mock.address, "diff pid:7 pid:8 --kind live --independent --json").json();
-    assert_eq!(live["kind"], "live");
+    let live =
+        sampler(&mock.address, &format!("diff pid:{PID} pid:{PID} --kind live --json")).json();
+    assert_eq!((&live["kind"], &live["samples"]), (&"live".into(), &"shared".into()));
 }
 
 #[test]
@@ -88,7 +89,7 @@ fn what_cannot_be_compared_is_one_line() {
     }
     let none = sampler("unix:/nowhere.sock", &format!("diff {before} pid:1"));
     assert!(none.failure(1).contains("no samplerd listens there"));
-    for arguments in ["diff", "diff a.json", "diff a.json pid:0", "diff a b --confidence 1"] {
+    for arguments in ["diff a.json", "diff a.json pid:0", "diff a b --confidence 1"] {
         files(arguments).failure(2);
     }
 }
