@@ -57,8 +57,6 @@ outcomes! {
     ReadFault = "read_fault",
     /// A process event (`execve`) whose record found no room in the ring (repaired by polling).
     EventRingFull = "event_ring_full",
-    /// Calls of a freeing function that the probes saw.
-    FreeCalls = "free_calls",
 
     /// Live entries dropped when the live set was thinned.
     Thinned = "thinned",
@@ -90,5 +88,5 @@ outcomes! {
     StreamLagged = "stream_lagged",
 }
 
-/// Outcomes counted by the eBPF program: the variants up to and including `FreeCalls`.
-pub const KERNEL_OUTCOMES: usize = Outcome::FreeCalls as usize + 1;
+/// Outcomes counted by the eBPF program: the variants up to and including `EventRingFull`.
+pub const KERNEL_OUTCOMES: usize = Outcome::EventRingFull as usize + 1;

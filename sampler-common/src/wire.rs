@@ -11,6 +11,7 @@ pub use filter::{FILTER_FRONT_COUNTERS, FILTER_FRONT_SHIFT, filter_index};
 pub use record::{AllocationRecord, EventRecord, FreeRecord, RecordKind};
 
 use crate::counters::KERNEL_OUTCOMES;
+use crate::counting::Switch;
 use crate::limits::CLASSES;
 
 /// What a probed function does, with its C prototype. The number is part of the probe cookie.
@@ -45,6 +46,13 @@ impl Role {
         }
     }
 }
+
+/// Entries of the array `HITS` for each process slot: one for every [`Role`].
+pub const HITS_PER_SLOT: u32 = 8;
+
+/// Rule of the counters in `HITS`: from 2^13 hits on approximate (90 % within 1.6 %), and from 2^29 on,
+/// where one hit in 65,536 writes, ever less so. One 32-bit random number is enough for it.
+pub const HITS_SWITCH: Switch = Switch::DEFAULT.capped(16);
 
 /// The attach cookie of a probe: who and what, without a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

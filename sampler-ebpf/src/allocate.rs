@@ -3,7 +3,7 @@
 
 use crate::atomic::{self, KernelRandom, MapCell};
 use crate::registers::Call;
-use crate::{filter, live, maps, record, settings};
+use crate::{filter, hits, live, maps, record, settings};
 use sampler_common::counters::Outcome;
 use sampler_common::limits::{CLASSES, FOLLOW_BYTES};
 use sampler_common::sampling::{self, Decision, Design};
@@ -50,6 +50,7 @@ pub fn enter(call: &Call) -> u32 {
 
 #[inline(always)]
 fn other(call: &Call, slot: u32, role: u8) -> u32 {
+    hits::count(slot, role);
     let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return SKIP };
     let (first, second) = (call.argument0(), call.argument1());
     let mut request = Request { slot, role, size: second, follow: true, argument: 0 };

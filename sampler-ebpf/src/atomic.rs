@@ -4,7 +4,7 @@
 //! relaxed ones whose result is used (it drops the fetch and takes the addend for the old value).
 //! Every operation here is sequentially consistent; the build checks the object for the mistake.
 
-use core::intrinsics::{AtomicOrdering, atomic_xadd, atomic_xchg};
+use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd, atomic_xchg};
 use sampler_common::sampling;
 
 /// Adds to a counter; the old value is not wanted.
@@ -25,6 +25,14 @@ pub fn fetch_add(target: *mut u64, amount: u64) -> u64 {
 pub fn fetch_add_u32(target: *mut u32, amount: u32) -> u32 {
     // SAFETY: as in `fetch_add`.
     unsafe { atomic_xadd::<u32, u32, { AtomicOrdering::SeqCst }>(target, amount) }
+}
+
+/// Stores `new` if `expected` is there; whether it was.
+#[inline(always)]
+pub fn exchange(target: *mut u64, expected: u64, new: u64) -> bool {
+    const ORDER: AtomicOrdering = AtomicOrdering::SeqCst;
+    // SAFETY: as in `fetch_add`.
+    unsafe { atomic_cxchg::<u64, ORDER, ORDER>(target, expected, new).1 }
 }
 
 /// The countdown's cell in map memory.

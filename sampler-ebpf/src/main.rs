@@ -17,6 +17,7 @@ mod atomic;
 mod complete;
 mod event;
 mod filter;
+mod hits;
 mod live;
 mod maps;
 mod record;

@@ -4,8 +4,8 @@ use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
 use sampler_common::limits::{DEFAULT_MAX_LIVE, MAX_LOST_CELLS, MAX_PENDING, MAX_PROCESSES};
 use sampler_common::wire::{
-    FILTER_FRONT_COUNTERS, KernelState, LiveEntry, LiveKey, LostCell, LostKey, Pending, PendingKey,
-    ProcessConfig, ProcessTotals,
+    FILTER_FRONT_COUNTERS, HITS_PER_SLOT, KernelState, LiveEntry, LiveKey, LostCell, LostKey,
+    Pending, PendingKey, ProcessConfig, ProcessTotals,
 };
 
 /// The daemon reads and writes the map's memory directly, with atomic operations.
@@ -20,6 +20,11 @@ pub static PROCESSES: Array<ProcessConfig> = Array::with_max_entries(MAX_PROCESS
 /// Exact totals, outcomes and the countdown of each process slot, per CPU.
 #[map]
 pub static TOTALS: PerCpuArray<ProcessTotals> = PerCpuArray::with_max_entries(MAX_PROCESSES, 0);
+
+/// Hits of each process slot's probes, by role: approximate counts that all CPUs share, each on a cache
+/// line of its own.
+#[map]
+pub static HITS: Array<[u64; 8]> = Array::with_max_entries(MAX_PROCESSES * HITS_PER_SLOT, MMAPABLE);
 
 /// What all processes share.
 #[map]

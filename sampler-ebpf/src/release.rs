@@ -1,25 +1,25 @@
 //! A block ends.
 
 use crate::registers::Call;
-use crate::{filter, live, maps, record};
+use crate::{filter, hits, live, maps, record};
 use sampler_common::counters::Outcome;
-use sampler_common::wire::{LiveKey, ProcessTotals, Space};
+use sampler_common::wire::{LiveKey, Role, Space};
 
 /// `void free(void *p)`
 #[inline(always)]
 pub fn enter(call: &Call) {
     let slot = call.cookie().slot();
-    let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return };
-    live::count(totals, Outcome::FreeCalls);
+    hits::count(slot, Role::Free as u8);
     let pointer = call.argument0();
     if pointer == 0 || !filter::may_hold(pointer, slot) {
         return;
     }
-    end(pointer, slot, totals);
+    end(pointer, slot);
 }
 
 #[inline(never)]
-fn end(pointer: u64, slot: u32, totals: *mut ProcessTotals) {
+fn end(pointer: u64, slot: u32) {
+    let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return };
     let Some(process) = maps::PROCESSES.get_ptr(slot) else { return };
     // SAFETY: a field of a map value.
     let generation = unsafe { core::ptr::read_volatile(&raw const (*process).generation) };

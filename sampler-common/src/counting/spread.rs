@@ -43,6 +43,12 @@ impl Count {
         let value = value as f64;
         Count { value, low: value, high: value }
     }
+
+    /// What is left of `total`, which is known, without this; never below 0.
+    pub fn left_of(self, total: u64) -> Count {
+        let left = |part: f64| (total as f64 - part).max(0.0);
+        Count { value: left(self.value), low: left(self.high), high: left(self.low) }
+    }
 }
 
 impl Switch {
@@ -66,19 +72,25 @@ impl Switch {
 
     /// What a counter of single events that shows `value` says of their number.
     pub fn count(self, value: u64, confidence: Confidence) -> Count {
-        let quantum = self.quantum(value);
-        if quantum == 0 {
-            let least = SATURATED as f64;
-            let low = least - quantile(confidence) * self.variance(SATURATED).sqrt();
-            return Count { value: least, low, high: f64::INFINITY };
-        }
-        let next = value.saturating_add(quantum);
-        let certain = value.min(1 << self.log2()) as f64;
+        self.sum(&[value], confidence)
+    }
+
+    /// What counters that show `values` say of the number of all their events: variances add, not bounds.
+    pub fn sum(self, values: &[u64], confidence: Confidence) -> Count {
         let z = quantile(confidence);
+        let next = |value: &u64| value.saturating_add(self.quantum(*value));
+        let variance = |value: u64| self.variance(value);
+        let total: f64 = values.iter().map(|value| Switch::shown(*value) as f64).sum();
+        let certain: u64 = values.iter().map(|value| (*value).min(1 << self.log2())).sum();
+        let below: f64 = values.iter().copied().map(variance).sum();
+        let above: f64 = values.iter().map(next).map(variance).sum();
+        let waiting: u64 = values.iter().map(|value| self.quantum(*value).saturating_sub(1)).sum();
+        let saturated = values.iter().any(|value| *value >= SATURATED);
+        let high = total + waiting as f64 + z * above.sqrt();
         Count {
-            value: value as f64,
-            low: (value as f64 - z * self.variance(value).sqrt()).max(certain),
-            high: (next - 1) as f64 + z * self.variance(next).sqrt(),
+            value: total,
+            low: (total - z * below.sqrt()).max(certain as f64),
+            high: if saturated { f64::INFINITY } else { high },
         }
     }
 }
@@ -141,5 +153,21 @@ mod tests {
         assert!(edge.low == 8192.0 && edge.high > 8193.0 && edge.high < 8197.0, "{edge:?}");
         let saturated = switch.count(u64::MAX, Confidence::DEFAULT);
         assert!(saturated.high.is_infinite() && saturated.low < saturated.value);
+    }
+
+    #[test]
+    fn counts_add_by_their_variances() {
+        let (one, switch) = (1 << 20, Switch::DEFAULT);
+        let single = switch.count(one, Confidence::DEFAULT);
+        let four = switch.sum(&[one; 4], Confidence::DEFAULT);
+        assert_eq!(four.value, 4.0 * single.value);
+        let ratio = (four.value - four.low) / (single.value - single.low);
+        assert!((ratio - 2.0).abs() < 1e-9, "{ratio}");
+        assert_eq!(switch.sum(&[], Confidence::DEFAULT), Count::exact(0));
+        assert_eq!(switch.sum(&[7, 8000], Confidence::DEFAULT), Count::exact(8007));
+        let left = four.left_of(5 << 20);
+        assert_eq!(left.value, single.value);
+        assert!(left.low < left.value && left.value < left.high);
+        assert_eq!(four.left_of(1), Count::exact(0));
     }
 }

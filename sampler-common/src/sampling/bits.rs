@@ -5,7 +5,7 @@
 /// BPF has no instruction for `leading_zeros`; it expands to about 30 without a branch. A ladder of
 /// comparisons is no longer, but every branch doubles the paths that the verifier follows.
 #[inline(always)]
-pub(crate) const fn floor_log2(x: u64) -> u32 {
+pub(super) const fn floor_log2(x: u64) -> u32 {
     63u32.wrapping_sub((x | 1).leading_zeros())
 }
 

@@ -16,7 +16,6 @@ pub mod wanted;
 
 #[cfg(feature = "std")]
 pub use adaptive::{ClassUse, adapt};
-pub(crate) use bits::floor_log2;
 pub use class::{class, class_bounds, size_bucket, size_bucket_bounds};
 pub use countdown::{Cell, Random, Trial, offset, trial};
 pub use decide::{Decision, decide};

@@ -7,7 +7,7 @@ use super::lost::LostCells;
 use super::object::ProgramText;
 use super::pending::PendingCalls;
 use super::ring::Ring;
-use super::shared::{Filter, ProcessSlots, RingPositions, State};
+use super::shared::{Filter, Hits, ProcessSlots, RingPositions, State};
 use super::totals::Totals;
 use anyhow::{Context as _, anyhow};
 use aya::maps::{HashMap as BpfHashMap, Map, MapData, PerCpuArray};
@@ -45,6 +45,8 @@ pub struct Kernel {
     pub slots: ProcessSlots,
     /// Exact totals, outcomes, countdowns.
     pub totals: Totals,
+    /// How often probes were hit.
+    pub hits: Hits,
     /// The live set.
     pub live: LiveSet,
     /// Samples whose record was lost.
@@ -78,6 +80,7 @@ impl Kernel {
         let positions = RingPositions::map(data(&ring_map)?.fd().as_fd())
             .context("map the ring buffer's positions")?;
         let (slots, state) = (take("PROCESSES")?, take("STATE")?);
+        let hits = Hits::map(data(&take("HITS")?)?.fd().as_fd()).context("map HITS")?;
         let (front, back) = (take("FILTER_FRONT")?, take("FILTER")?);
         let filter = Filter::map(data(&front)?.fd().as_fd(), data(&back)?.fd().as_fd(), counters)
             .context("map FILTER")?;
@@ -85,6 +88,7 @@ impl Kernel {
         Ok(Kernel {
             slots: ProcessSlots::map(data(&slots)?.fd().as_fd()).context("map PROCESSES")?,
             totals: Totals::new(PerCpuArray::try_from(take("TOTALS")?)?)?,
+            hits,
             live: LiveSet::new(into_data(take("LIVE")?)?, filter, state, settings.max_live),
             lost: LostCells::new(into_data(take("LOST")?)?),
             pending: PendingCalls::new(into_data(take("PENDING")?)?),

@@ -3,11 +3,11 @@
 use super::sys::SharedMemory;
 use sampler_common::limits::{CLASSES, MAX_PROCESSES};
 use sampler_common::sampling::Design;
-use sampler_common::wire::{self, KernelState, ProcessConfig};
+use sampler_common::wire::{self, HITS_PER_SLOT, KernelState, ProcessConfig, Role};
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 const PAGE: usize = 4096;
 
@@ -106,6 +106,34 @@ impl State {
     /// Entries that the daemon has taken out of the live set.
     pub fn subtract_live(&self, entries: u64) {
         self.0.atomic_u64(offset_of!(KernelState, live)).fetch_sub(entries, SeqCst);
+    }
+}
+
+/// Approximate counts of each slot's hits, by role (`HITS`).
+#[derive(Debug)]
+pub struct Hits(SharedMemory);
+
+impl Hits {
+    const LINE: usize = 64;
+
+    pub(super) fn map(fd: BorrowedFd<'_>) -> io::Result<Hits> {
+        let bytes = pages((MAX_PROCESSES * HITS_PER_SLOT) as usize * Self::LINE);
+        Ok(Hits(SharedMemory::map(fd, bytes, 0, true)?))
+    }
+
+    fn word(&self, slot: u32, role: u8) -> &AtomicU64 {
+        self.0.atomic_u64((slot * HITS_PER_SLOT + u32::from(role)) as usize * Self::LINE)
+    }
+
+    /// Begins at 0 for a use of the slot.
+    pub fn reset(&self, slot: u32) {
+        (0..HITS_PER_SLOT as u8).for_each(|role| self.word(slot, role).store(0, SeqCst));
+    }
+
+    /// What the counter of the slot's functions of `role` shows; [`wire::HITS_SWITCH`] says what it means.
+    /// Malloc has none: its hits are counted exactly, by what becomes of them.
+    pub fn read(&self, slot: u32, role: Role) -> u64 {
+        self.word(slot, role as u8).load(SeqCst)
     }
 }
 

@@ -86,6 +86,7 @@ impl Worker {
         self.kernel.slots.set_designs(slot, &sampling.designs);
         let other = |error: anyhow::Error| AttachError::Other(pid, format!("{error:#}"));
         self.kernel.totals.reset(slot).map_err(other)?;
+        self.kernel.hits.reset(slot);
         self.kernel.add_target(pid, slot).map_err(other)?;
         self.ingest.sources.insert(
             slot,
@@ -127,6 +128,7 @@ impl Worker {
             images: 1,
             sampling: SamplingRecord::new(self.config.sampling),
             final_totals: None,
+            final_free_calls: 0,
             final_lost: Vec::new(),
             allocators: Vec::new(),
             blind: Vec::new(),

@@ -6,6 +6,7 @@ use super::source::SampleEvent;
 use super::status::StatusReport;
 use crate::store::{ProcessId, ProcessRecord, Sampling, SamplingRecord};
 use rustix::fd::OwnedFd;
+use sampler_common::counting::Count;
 use sampler_common::estimate::{Confidence, Estimator, Reference, Row};
 use sampler_common::profile::{Exact, Kind};
 use sampler_common::sampling::Strategy;
@@ -107,6 +108,8 @@ pub struct ProcessReport {
     pub reference: Reference,
     /// Samples in them.
     pub samples: u64,
+    /// Calls of freeing functions; `None` where they are not probed.
+    pub free_calls: Option<Count>,
 }
 
 /// An answer, or one line on why there is none.

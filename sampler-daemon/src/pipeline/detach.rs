@@ -4,7 +4,7 @@ use super::totals::by_class;
 use super::worker::Worker;
 use crate::bpf::Link;
 use sampler_common::counters::Outcome;
-use sampler_common::wire::Space;
+use sampler_common::wire::{Role, Space};
 use std::time::SystemTime;
 
 impl Worker {
@@ -17,7 +17,9 @@ impl Worker {
         self.observe_last(slot, id);
         let totals = self.kernel.totals.read(slot);
         let lost = self.lost_by_slot().remove(&slot).unwrap_or_default();
+        let free_calls = self.kernel.hits.read(slot, Role::Free);
         let record = self.ingest.processes.get_mut(id);
+        record.final_free_calls = free_calls;
         record.exited = Some(SystemTime::now());
         record.final_lost = lost;
         match totals {

@@ -8,6 +8,7 @@ mod command;
 mod detach;
 mod follow;
 mod gather;
+mod hits;
 mod ingest;
 mod losses;
 mod names;

@@ -61,7 +61,8 @@ impl Worker {
                 let totals = reference.row();
                 let samples = totals.total().alloc_objects.samples;
                 let exact = gathered.exact_of(index);
-                ProcessReport { id: *id, record, exact, totals, reference, samples }
+                let free_calls = self.free_calls(*id);
+                ProcessReport { id: *id, record, exact, totals, reference, samples, free_calls }
             })
             .collect()
     }

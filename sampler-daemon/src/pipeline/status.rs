@@ -6,6 +6,8 @@ use crate::bpf::{ProbeEngine, Settings};
 use crate::store::{rows, stacks};
 use crate::target::allocator::Function;
 use sampler_common::counters::{KERNEL_OUTCOMES, Outcome};
+use sampler_common::counting::Count;
+use sampler_common::wire::Role;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -20,6 +22,8 @@ pub struct ProbeReport {
     pub function: Function,
     /// Processes.
     pub pids: Vec<u32>,
+    /// Hits of the functions of its role in these processes, which share one count; `None` where it cannot be read.
+    pub hits: Option<Count>,
 }
 
 /// The daemon's state.
@@ -88,32 +92,40 @@ impl Worker {
     }
 
     fn probes(&self) -> Vec<ProbeReport> {
-        let mut probes: Vec<ProbeReport> = Vec::new();
-        for source in self.ingest.sources.values() {
+        // With the slots of their processes.
+        let mut probes: Vec<(ProbeReport, Vec<u32>)> = Vec::new();
+        for (slot, source) in &self.ingest.sources {
             for allocator in &source.allocators {
                 for function in &allocator.functions {
-                    let is_free = function.role == sampler_common::wire::Role::Free;
-                    if is_free && !self.config.settings.track_live {
+                    if function.role == Role::Free && !self.config.settings.track_live {
                         continue;
                     }
-                    let same = probes.iter_mut().find(|probe| {
+                    let same = probes.iter_mut().find(|(probe, _)| {
                         probe.path == allocator.path
                             && probe.build_id == allocator.build_id
                             && probe.function.offset == function.offset
                     });
-                    match same {
-                        Some(probe) => probe.pids.push(source.pid),
-                        None => probes.push(ProbeReport {
-                            path: allocator.path.clone(),
-                            build_id: allocator.build_id.clone(),
-                            function: function.clone(),
-                            pids: vec![source.pid],
-                        }),
+                    if let Some((probe, slots)) = same {
+                        probe.pids.push(source.pid);
+                        slots.push(*slot);
+                        continue;
                     }
+                    let probe = ProbeReport {
+                        path: allocator.path.clone(),
+                        build_id: allocator.build_id.clone(),
+                        function: function.clone(),
+                        pids: vec![source.pid],
+                        hits: None,
+                    };
+                    probes.push((probe, vec![*slot]));
                 }
             }
         }
-        probes
+        let with_hits = probes.into_iter().map(|(probe, slots)| {
+            let hits = self.hits(&slots, probe.function.role);
+            ProbeReport { hits, ..probe }
+        });
+        with_hits.collect()
     }
 
     fn blind(&self) -> Vec<String> {

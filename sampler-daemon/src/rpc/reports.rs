@@ -2,6 +2,7 @@
 
 use super::{convert, v1};
 use crate::pipeline::{ProbeReport, ProcessReport, SamplingReport, StatusReport};
+use sampler_common::counting::Count;
 use sampler_common::estimate::{Confidence, Estimator};
 use sampler_common::profile::Quantities;
 use sampler_common::units;
@@ -59,7 +60,12 @@ fn probe(report: ProbeReport) -> v1::Probe {
         emulated: function.placement.emulated,
         reason: function.placement.reason,
         pids: report.pids,
+        hits: report.hits.map(count),
     }
+}
+
+fn count(count: Count) -> v1::Count {
+    v1::Count { value: count.value, low: count.low, high: count.high }
 }
 
 fn unix_ns(time: SystemTime) -> u64 {
@@ -87,6 +93,7 @@ pub(super) fn process(report: &ProcessReport) -> v1::Process {
         samples: report.samples,
         allocators: record.allocators.clone(),
         blind: record.blind.clone(),
+        free_calls: report.free_calls.map(count),
         sampling: Some(sampling(&SamplingReport::new(record.pid, &record.sampling))),
     }
 }

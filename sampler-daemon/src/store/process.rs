@@ -51,6 +51,8 @@ pub struct ProcessRecord {
     pub sampling: SamplingRecord,
     /// Exact totals left by the kernel's slot at exit; `None` if they could not be read.
     pub final_totals: Option<Box<ClassTotals>>,
+    /// What the approximate counter of its frees ([`sampler_common::wire::HITS_SWITCH`]) showed at exit.
+    pub final_free_calls: u64,
     /// Lost samples left at exit.
     pub final_lost: LostMoments,
     /// Allocators found.

@@ -212,6 +212,7 @@ impl Sampler for Fixed {
             emulated,
             reason: "no instruction before the first branch is emulated".into(),
             pids: vec![PID],
+            hits: Some(v1::Count { value: 20_000.0, low: 19_700.0, high: 20_300.0 }),
         };
         let outcome = |name: &str, count| Outcome { name: name.into(), count };
         Ok(Response::new(StatusResponse {

@@ -46,6 +46,7 @@ fn object(process: &Process, totals: &Option<Quantities>) -> Value {
         "exact": { "alloc_objects": exact.alloc_objects, "alloc_space": exact.alloc_space },
         "totals": totals.as_ref().map(json::quantities),
         "samples": process.samples,
+        "free_calls": process.free_calls.as_ref().map(crate::status::count),
         "allocators": process.allocators,
         "sampling": process.sampling.as_ref().map(crate::status::sampling),
         "blind": process.blind,

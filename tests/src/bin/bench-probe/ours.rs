@@ -40,6 +40,7 @@ impl Ours {
         let mut kernel = Kernel::load(&settings)?;
         kernel.slots.renew(SLOT);
         kernel.totals.reset(SLOT)?;
+        kernel.hits.reset(SLOT);
         kernel.add_target(target.pid(), SLOT)?;
         let mut ours = Ours { kernel };
         ours.set_interval(interval_bytes)?;

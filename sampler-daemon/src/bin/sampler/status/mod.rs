@@ -1,11 +1,12 @@
 //! `sampler status`: what samplerd does, where its probes are, and what it lost.
 
+mod hits;
 mod text;
 
 use crate::connect::{self, Address};
 use crate::{output, page};
 use anyhow::Result;
-use sampler_daemon::rpc::v1::{Probe, ProcessInterval, StatusRequest, StatusResponse};
+use sampler_daemon::rpc::v1::{Count, Probe, ProcessInterval, StatusRequest, StatusResponse};
 use serde_json::{Map, Value, json};
 
 pub(crate) async fn run(address: &Address, json: bool) -> Result<()> {
@@ -74,5 +75,11 @@ fn probe(probe: &Probe) -> Value {
         "emulated": probe.emulated,
         "reason": probe.reason,
         "pids": probe.pids,
+        "hits": probe.hits.as_ref().map(count),
     })
+}
+
+/// A count with its interval as json has it.
+pub(crate) fn count(of: &Count) -> Value {
+    json!({ "value": of.value, "low": of.low, "high": of.high })
 }

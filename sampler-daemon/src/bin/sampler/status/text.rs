@@ -1,5 +1,6 @@
 //! The status as people read it.
 
+use super::hits::{Hits, symbol};
 use crate::set::sentence;
 use sampler_common::encode::name::shown;
 use sampler_common::encode::text::layout::{end, left, middle, right, wrapped};
@@ -9,8 +10,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const LABEL: usize = 10;
-/// Columns of a probe's symbol, displacement and mode.
-const SYMBOL: usize = 24;
+/// Columns of a probe's symbol, hits, displacement and mode.
+const SYMBOL: usize = 17;
+const HITS: usize = "999.9M ±1.8%".len();
 const DISPLACEMENT: usize = 5;
 const MODE: usize = "single-stepped".len();
 const MIN_WIDTH: usize = 60;
@@ -117,6 +119,7 @@ impl Page {
 
     fn probes(&mut self, probes: &[Probe]) {
         let mut last = None;
+        let mut hits = Hits::default();
         for probe in probes {
             let file = (&probe.path, &probe.build_id, &probe.pids);
             if last != Some(file) {
@@ -131,18 +134,19 @@ impl Page {
                 self.line(&format!("probes in {}{pids}", end(&shown(&probe.path), room)));
                 last = Some(file);
             }
-            self.probe(probe);
+            self.probe(probe, &hits.of(probe));
         }
     }
 
     /// Where single-stepping could not be avoided the reason stands below; it is the slow kind.
-    fn probe(&mut self, probe: &Probe) {
-        let symbol = probe.symbols.first().map_or(probe.role.as_str(), String::as_str);
+    fn probe(&mut self, probe: &Probe, hits: &str) {
+        let symbol = symbol(probe);
         let mode = if probe.emulated { "emulated" } else { "single-stepped" };
-        let instruction = self.width - 2 - SYMBOL - DISPLACEMENT - MODE - 4;
+        let instruction = self.width - 2 - SYMBOL - HITS - DISPLACEMENT - MODE - 6;
         self.line(&format!(
-            "  {} {} {}  {}",
+            "  {} {}  {} {}  {}",
             left(&middle(&shown(symbol), SYMBOL), SYMBOL),
+            left(&end(hits, HITS), HITS),
             right(&format!("+{:#x}", probe.displacement), DISPLACEMENT),
             left(mode, MODE),
             end(&shown(&probe.instruction), instruction),

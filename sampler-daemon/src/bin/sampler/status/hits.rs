@@ -1,0 +1,77 @@
+//! How often probes were hit, in a column.
+
+use sampler_common::encode::name::shown;
+use sampler_common::units::{grouped, human_count};
+use sampler_daemon::rpc::v1::{Count, Probe};
+
+/// The hits of one probe after another.
+#[derive(Default)]
+pub(super) struct Hits<'a> {
+    /// Role and processes whose count was told, with the probe that it was told for.
+    told: Vec<(&'a str, &'a [u32], &'a str)>,
+}
+
+impl<'a> Hits<'a> {
+    /// The hits of `probe`; functions of one role share a count, which is told for the first.
+    pub(super) fn of(&mut self, probe: &'a Probe) -> String {
+        let Some(count) = &probe.hits else { return String::new() };
+        let (role, pids) = (probe.role.as_str(), probe.pids.as_slice());
+        let before = self.told.iter().find(|told| (told.0, told.1) == (role, pids));
+        if let Some((_, _, first)) = before {
+            return format!("with {}", shown(first));
+        }
+        self.told.push((role, pids, symbol(probe)));
+        text(count)
+    }
+}
+
+/// The name of a probe.
+pub(super) fn symbol(probe: &Probe) -> &str {
+    probe.symbols.first().map_or(probe.role.as_str(), String::as_str)
+}
+
+/// `8,191` where it is exact, else `1.30M ±1.8%` with the larger distance to an end of the interval.
+fn text(count: &Count) -> String {
+    let half = (count.high - count.value).max(count.value - count.low);
+    let value = match count.value {
+        small if small < 1e6 => grouped(small as u64),
+        large => human_count(large),
+    };
+    match 100.0 * half / count.value {
+        _ if half <= 0.0 => value,
+        percent if percent < 0.05 => format!("{value} ±0.1%"),
+        percent if percent < 9.95 => format!("{value} ±{percent:.1}%"),
+        percent if percent <= 99.0 => format!("{value} ±{percent:.0}%"),
+        _ => format!("{value} ±>99%"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn probe(role: &str, name: &str, value: f64, half: f64) -> Probe {
+        Probe {
+            role: role.into(),
+            symbols: vec![name.into()],
+            pids: vec![7],
+            hits: Some(Count { value, low: value - half, high: value + half }),
+            ..Probe::default()
+        }
+    }
+
+    #[test]
+    fn a_count_is_told_once() {
+        let probes = [
+            probe("malloc", "malloc", 8191.0, 0.0),
+            probe("malloc", "valloc", 8191.0, 0.0),
+            probe("free", "free", 3e6, 54_000.0),
+            probe("calloc", "calloc", 0.0, 0.0),
+            probe("realloc", "realloc", 1e9, 1.0),
+        ];
+        let mut hits = Hits::default();
+        let told: Vec<_> = probes.iter().map(|probe| hits.of(probe)).collect();
+        assert_eq!(told, ["8,191", "with malloc", "3.00M ±1.8%", "0", "1.00G ±0.1%"]);
+        assert_eq!(hits.of(&Probe::default()), "");
+    }
+}

@@ -1,0 +1,56 @@
+//! How often probed functions are called: approximate counts, one for all CPUs.
+//!
+//! Exact totals say how often something was allocated; these say how often a probe was hit. No estimate
+//! rests on them.
+
+use crate::{atomic, maps};
+use sampler_common::counting::{Counter as _, Scalable, Word, Worker};
+use sampler_common::sampling::Random;
+use sampler_common::wire::{HITS_PER_SLOT, HITS_SWITCH};
+
+/// A hit of a probe on a function of the role with this number.
+#[inline(always)]
+pub fn count(slot: u32, role: u8) {
+    let index = slot.wrapping_mul(HITS_PER_SLOT) | u32::from(role) & (HITS_PER_SLOT - 1);
+    let Some(line) = maps::HITS.get_ptr_mut(index) else { return };
+    let counter = Scalable { word: MapWord(line.cast()), switch: HITS_SWITCH };
+    counter.count(&mut Worker { number: 0, random: HalfRandom });
+}
+
+/// A word of map memory.
+struct MapWord(*mut u64);
+
+impl Word for MapWord {
+    #[inline(always)]
+    fn load(&self) -> u64 {
+        // SAFETY: a word of a map value, which the verifier has bounds-checked.
+        unsafe { core::ptr::read_volatile(self.0) }
+    }
+
+    #[inline(always)]
+    fn store(&self, value: u64) {
+        // SAFETY: as in `load`.
+        unsafe { core::ptr::write_volatile(self.0, value) };
+    }
+
+    #[inline(always)]
+    fn add(&self, amount: u64) {
+        atomic::add(self.0, amount);
+    }
+
+    #[inline(always)]
+    fn exchange(&self, expected: u64, new: u64) -> bool {
+        atomic::exchange(self.0, expected, new)
+    }
+}
+
+/// The kernel's generator, which is seeded and kept for each CPU: 32 bits, as many as [`HITS_SWITCH`] asks for.
+struct HalfRandom;
+
+impl Random for HalfRandom {
+    #[inline(always)]
+    fn next(&mut self) -> u64 {
+        // SAFETY: the helper has no preconditions.
+        u64::from(unsafe { aya_ebpf::helpers::bpf_get_prandom_u32() })
+    }
+}
