@@ -14,6 +14,8 @@ pub(crate) enum Benchmark {
     Probe,
     /// What shared counters count and cost.
     Counters,
+    /// What sampling decisions cost.
+    Draws,
 }
 
 impl Benchmark {
@@ -21,6 +23,7 @@ impl Benchmark {
         match self {
             Benchmark::Probe => "probe",
             Benchmark::Counters => "counters",
+            Benchmark::Draws => "draws",
         }
     }
 
@@ -28,7 +31,7 @@ impl Benchmark {
     fn needs_root(self) -> Option<&'static str> {
         match self {
             Benchmark::Probe => Some("the benchmark attaches probes"),
-            Benchmark::Counters => None,
+            Benchmark::Counters | Benchmark::Draws => None,
         }
     }
 }

@@ -80,6 +80,12 @@ enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// What it costs to decide which allocations are sampled
+    Draws {
+        /// Passed on to the benchmark
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
 }
 
 impl Bench {
@@ -87,6 +93,7 @@ impl Bench {
         match self {
             Bench::Probe { arguments } => (Benchmark::Probe, arguments),
             Bench::Counters { arguments } => (Benchmark::Counters, arguments),
+            Bench::Draws { arguments } => (Benchmark::Draws, arguments),
         }
     }
 }
