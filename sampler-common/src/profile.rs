@@ -30,7 +30,7 @@ impl Kind {
 
     /// The kind of this name.
     pub fn from_name(name: &str) -> Option<Kind> {
-        [Kind::Alloc, Kind::Live].into_iter().find(|kind| kind.name() == name)
+        [Kind::Alloc, Kind::Live, Kind::Peak].into_iter().find(|kind| kind.name() == name)
     }
 }
 

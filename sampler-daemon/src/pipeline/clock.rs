@@ -33,7 +33,7 @@ impl Clocks {
     }
 
     /// `CLOCK_MONOTONIC`; 0 for what was before it began.
-    pub(super) fn from_unix(self, unix_ns: u64) -> u64 {
+    pub(super) fn at_unix(self, unix_ns: u64) -> u64 {
         self.now_ns.saturating_add(unix_ns).saturating_sub(self.unix_ns)
     }
 }

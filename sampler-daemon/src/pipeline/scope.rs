@@ -113,8 +113,8 @@ impl Worker {
         let (since_ns, until_ns) = match asked {
             AskedWindow::Last(length_ns) => (now_ns.saturating_sub(length_ns), now_ns),
             AskedWindow::Between(since, until) => (
-                since.map_or(0, |since| clocks.from_unix(since)),
-                until.map_or(now_ns, |until| clocks.from_unix(until)),
+                since.map_or(0, |since| clocks.at_unix(since)),
+                until.map_or(now_ns, |until| clocks.at_unix(until)),
             ),
         };
         if since_ns > now_ns {

@@ -84,5 +84,6 @@ fn kind_to_wire(kind: Kind) -> v1::Kind {
     match kind {
         Kind::Alloc => v1::Kind::Alloc,
         Kind::Live => v1::Kind::Live,
+        Kind::Peak => v1::Kind::Peak,
     }
 }
