@@ -77,6 +77,8 @@ fn every_estimator_of_geometric_samples() -> Result<()> {
         let of = profile.totals.alloc_space;
         let bytes = total.bytes as f64;
         ensure!(of.low <= bytes && bytes <= of.high, "{estimator}: {of:?} has not {bytes}");
+        let method = &json["totals"]["alloc_space"]["method"];
+        ensure!(method == estimator, "{estimator}: bytes were made by {method}");
         let text = daemon.sampler(&["profile", "--estimator", estimator])?.success("profile")?;
         let text = String::from_utf8(text.stdout)?;
         let named = text.contains(&format!("estimator {estimator}"));
@@ -84,6 +86,31 @@ fn every_estimator_of_geometric_samples() -> Result<()> {
     }
     workload.exit()?;
     daemon.stop()
+}
+
+/// Rows sum to the exact totals, also after the exit, and also where hardly anything was sampled.
+#[test]
+fn calibrated_rows_sum_to_the_exact_totals() -> Result<()> {
+    for interval in ["32KiB", "16MiB", "4GiB"] {
+        let (mut workload, daemon, truth) = done(interval)?;
+        let total = truth.total().alloc;
+        let check = |when: &str| -> Result<()> {
+            let profile = asked(&daemon, "calibrated")?;
+            adds_up(&profile)?;
+            let Quantities { alloc_space, alloc_objects, .. } = profile.totals;
+            for (of, exact) in [(alloc_space, total.bytes), (alloc_objects, total.objects)] {
+                let exact = exact as f64;
+                ensure!(near(of.value, exact), "{when}: {} is not {exact}", of.value);
+                ensure!(near(of.low, exact) && near(of.high, exact), "{when}: it is exact: {of:?}");
+            }
+            Ok(())
+        };
+        check("running").context(interval)?;
+        workload.exit()?;
+        check("exited").context(interval)?;
+        daemon.stop()?;
+    }
+    Ok(())
 }
 
 /// One line, exit code 1, with the pid, for every strategy that the process was ever sampled with; over the API too.

@@ -2,6 +2,7 @@
 
 use super::mock::{Mock, STRIDE_PID};
 use super::sampler;
+use serde_json::Value;
 
 #[test]
 fn an_estimator_is_asked_for_by_name() {
@@ -18,6 +19,12 @@ fn an_estimator_is_asked_for_by_name() {
     let stack = &json["stacks"][0];
     assert_eq!(stack["strata"][0]["alloc_space"], stack["alloc_space"]["moments"]);
     assert_eq!(json["reference"]["pids"], serde_json::json!([4121]));
+
+    // Tails are half as long as their blocks, so that it differs.
+    let of = |json: &Value| json["totals"]["alloc_space"]["value"].as_f64().unwrap();
+    let trials = profile("failed-trials");
+    assert_eq!(trials["totals"]["alloc_space"]["method"], "failed-trials");
+    assert!((of(&trials) - of(&json)).abs() > 1.0);
 
     let watch = "watch --json --period 100ms --count 1 --estimator calibrated";
     assert_eq!(sampler(&mock.address, watch).json()["estimator"], "calibrated");
