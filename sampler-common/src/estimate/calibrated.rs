@@ -23,6 +23,11 @@
 //! and for the lower end one more event of the others by fφ. It lies within what certainly is the row's own and what the exact totals leave
 //! beside what certainly is others'.
 //!
+//! Simulated (`cargo xtask simulate`), it covers 95 % to 98.5 % from 10 expected samples up, and the mean squared error of stacks with 30
+//! samples is 1.4 to 2 times lower than weighted where 40 stacks share 17 sizes. Where a class of large blocks is hardly
+//! ever sampled (bernoulli) its total is shared out by samples of its neighbours: the estimate of one stack is then biased, by up
+//! to a fifth of its standard deviation in the mixed sizes.
+//!
 //! Exact totals are those of allocations. What is held stays weighted, and so does a process without exact totals.
 
 use super::quantity::Quantity;

@@ -101,13 +101,22 @@ impl Cell {
         broken
     }
 
-    /// The limits it breaks although they are known to hold. The width is known not to hold where few samples carry nearly all of the
-    /// estimate: large blocks that are sampled as rarely as small ones.
+    /// The limits it breaks that are known to hold.
+    ///
+    /// Two are known not to, both where large blocks are sampled as rarely as small ones, so that a few events carry nearly all of
+    /// the bytes (bernoulli, adaptive): intervals of a skewed estimate are wider than normal ones and rarely miss below; and where a class that
+    /// was not sampled at all must join its neighbours (bernoulli), the calibrated share of it is that of other sizes.
     pub(crate) fn unexpected(&self) -> Vec<String> {
         let mut broken = self.broken();
         let rare_large = matches!(self.strategy, Strategy::Bernoulli | Strategy::Adaptive);
         if rare_large && self.mix != "small" {
-            broken.retain(|limit| limit != "width");
+            broken.retain(|limit| limit != "width" && limit != "bytes high");
+        }
+        if self.strategy == Strategy::Bernoulli
+            && self.estimator == Estimator::Calibrated
+            && self.mix == "mixed"
+        {
+            broken.retain(|limit| limit != "bias");
         }
         broken
     }
