@@ -86,14 +86,24 @@ proptest! {
     fn intervals_are_in_order_and_within_what_is_certain(draws in draws(), silent in silent(), scale in 1u64..100) {
         let (rows, reference) = profile(&draws, &silent, scale);
         for row in rows.iter().filter(|row| row.strata().next().is_some()) {
-            let of = calibrated(row, &reference);
             let total = row.total();
-            for (of, moments) in [(of.alloc_space, total.alloc_space), (of.alloc_objects, total.alloc_objects)] {
-                prop_assert!(0.0 <= of.low && of.low <= of.value && of.value <= of.high, "{of:?}");
-                prop_assert!(of.high.is_finite(), "{of:?}");
-                prop_assert!(of.low >= moments.own.min(of.value) * (1.0 - 1e-9), "{of:?}");
-                prop_assert_eq!(of.samples, moments.samples);
+            for estimator in Estimator::ALL {
+                let of = of_row(row, &reference, estimator, Confidence::DEFAULT);
+                for (of, moments) in [
+                    (of.alloc_space, total.alloc_space),
+                    (of.alloc_objects, total.alloc_objects),
+                    (of.inuse_space, total.inuse_space),
+                    (of.inuse_objects, total.inuse_objects),
+                ] {
+                    prop_assert!(0.0 <= of.low && of.low <= of.value && of.value <= of.high, "{of:?}");
+                    prop_assert!(of.high.is_finite() && of.method != Method::Stride, "{of:?}");
+                    if estimator != Estimator::FailedTrials {
+                        prop_assert!(of.low >= moments.own.min(of.value) * (1.0 - 1e-9), "{of:?}");
+                    }
+                    prop_assert_eq!(of.samples, moments.samples);
+                }
             }
+            let of = calibrated(row, &reference);
             prop_assert_eq!(of.inuse_space.method, Method::Weighted);
         }
     }

@@ -61,6 +61,16 @@ impl Room {
         }
     }
 
+    /// Whether nothing can hide.
+    pub(super) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// All that there is: K(∞).
+    pub(super) fn most(&self) -> f64 {
+        self.pieces.iter().map(|piece| piece.most).sum()
+    }
+
     /// K(`budget`).
     pub(super) fn at(&self, budget: f64) -> f64 {
         let (mut left, mut hidden) = (budget, 0.0);

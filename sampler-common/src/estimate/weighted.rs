@@ -54,7 +54,7 @@
 //! those (the module `room`), and then they cover 95 % and more; `cargo xtask simulate` prints it for every pair.
 
 use super::gamma::{Tail, quantile};
-use super::room::Room;
+use super::room::{Room, Slot};
 use super::{Confidence, Estimate, Method, Moments};
 
 /// The weighted (Horvitz–Thompson) estimate of a total with its gamma interval, as far as the samples tell: for one size
@@ -124,22 +124,29 @@ fn certain(moments: &Moments) -> f64 {
     }
 }
 
-/// The upper end of what is there beyond what is certain.
+/// The upper end of what is there beyond what is certain: that of the classes seen with all that the others can have, or less.
 fn missed(moments: &Moments, uncertain: f64, room: &Room, tail: f64) -> f64 {
     let (excess, inclusion) = (moments.largest, moments.largest_inclusion);
     let like_the_largest = excess > 0.0 && inclusion < 1.0;
-    let slot = room.slot(excess, inclusion);
-    if !(slot.mean > 0.0 && slot.mean.is_finite() && slot.variance.is_finite()) {
-        return uncertain + room.at(-tail.ln());
-    }
     // Σw(1−π) = Σw − Σx; the difference may have lost what is left of the largest alone.
-    let mean = if like_the_largest { uncertain.max(excess) } else { uncertain } + slot.mean;
-    let variance = moments.variance + slot.variance;
-    let bound = quantile(mean, variance, tail, Tail::Upper);
-    let shape = mean / variance * mean;
-    if like_the_largest && shape > tail {
-        bound.max(excess / (1.0 - inclusion) * inclusion)
+    let mean = if like_the_largest { uncertain.max(excess) } else { uncertain };
+    let bound = |slot: Slot| {
+        let (mean, variance) = (mean + slot.mean, moments.variance + slot.variance);
+        let shape = mean / variance * mean;
+        (quantile(mean, variance, tail, Tail::Upper), shape)
+    };
+    let seen = if like_the_largest {
+        let (bound, shape) = bound(Room::default().slot(excess, inclusion));
+        if shape > tail { bound.max(excess / (1.0 - inclusion) * inclusion) } else { bound }
     } else {
-        bound
+        uncertain
+    };
+    let slot = room.slot(excess, inclusion);
+    if room.is_empty() {
+        seen
+    } else if slot.mean.is_finite() && slot.variance.is_finite() {
+        bound(slot).0.max(seen).min(seen + room.most())
+    } else {
+        f64::INFINITY
     }
 }
