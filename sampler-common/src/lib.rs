@@ -15,6 +15,8 @@ pub mod counting;
 pub mod encode;
 #[cfg(feature = "std")]
 pub mod estimate;
+#[cfg(feature = "std")]
+pub mod lifetimes;
 pub mod limits;
 #[cfg(feature = "std")]
 pub mod profile;

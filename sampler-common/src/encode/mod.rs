@@ -9,6 +9,7 @@ pub(crate) mod fixture;
 pub mod folded;
 pub mod jeprof;
 pub mod json;
+pub mod lifetimes;
 pub mod name;
 pub mod pprof;
 pub mod text;

@@ -1,5 +1,6 @@
 //! Keeps the daemon's picture of the live set true, and the live set within its bound.
 
+use super::clock::monotonic_ns;
 use super::ingest::{Ingest, halved};
 use super::worker::Worker;
 use crate::store::{Designs, LiveSample, StackId};
@@ -66,6 +67,7 @@ impl Worker {
             entries.iter().map(|(_, entry)| (entry.sample, ())).collect();
         let ended = self.ingest.live.remove_where(|sample, _| !by_sample.contains_key(&sample));
         self.ingest.outcomes.add(Outcome::Reconciled, ended.len() as u64);
+        ended.iter().for_each(|live| self.ingest.lifetimes.unseen(live));
         for (key, entry) in &entries {
             adopt(&mut self.ingest, key, entry);
         }
@@ -125,6 +127,8 @@ impl Worker {
         };
         let ended = self.ingest.live.remove_where(|_, live| ends(live.space));
         self.ingest.outcomes.add(outcome, ended.len() as u64);
+        let now_ns = monotonic_ns();
+        ended.iter().for_each(|live| self.ingest.lifetimes.ended(live, now_ns));
         match self.kernel.live.entries() {
             Ok(entries) => {
                 for (key, entry) in entries.iter().filter(|(key, _)| ends(key.space)) {

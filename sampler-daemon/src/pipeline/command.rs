@@ -1,5 +1,6 @@
 //! What can be asked of the worker thread, and the handle to ask it.
 
+use super::lifetimes::{LifetimesRequest, RawLifetimes};
 use super::raw::RawProfile;
 use super::scope::Scope;
 use super::source::SampleEvent;
@@ -120,6 +121,7 @@ pub(super) enum Command {
     Processes(Reply<Vec<ProcessReport>>),
     SetSampling { pids: Vec<u32>, change: SamplingChange, reply: Reply<Vec<SamplingReport>> },
     Profile(ProfileRequest, Reply<RawProfile>),
+    Lifetimes(LifetimesRequest, Reply<RawLifetimes>),
     Stop,
 }
 
@@ -188,6 +190,14 @@ impl Profiler {
         request: ProfileRequest,
     ) -> Result<Result<RawProfile, String>, Stopped> {
         self.ask(|reply| Command::Profile(request, reply)).await
+    }
+
+    /// Lifetimes without names.
+    pub async fn lifetimes(
+        &self,
+        request: LifetimesRequest,
+    ) -> Result<Result<RawLifetimes, String>, Stopped> {
+        self.ask(|reply| Command::Lifetimes(request, reply)).await
     }
 
     /// Every sample from now on; a slow receiver misses some and is told how many.

@@ -60,7 +60,7 @@ impl Worker {
     }
 
     /// Reads everything that returned before the call.
-    fn catch_up(&mut self) {
+    pub(super) fn catch_up(&mut self) {
         self.settle();
         self.repair();
         // Unwinding what had piled up took its time. What has come meanwhile is little: behind it samples and exact

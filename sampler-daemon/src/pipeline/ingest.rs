@@ -3,7 +3,9 @@
 use super::source::{SampleEvent, Source};
 use crate::bpf::ring::Record;
 use crate::store::stacks::{Note, StackFrame};
-use crate::store::{LiveSample, LiveSamples, Outcomes, Processes, Rows, StackId, Stacks, Windows};
+use crate::store::{
+    Lifetimes, LiveSample, LiveSamples, Outcomes, Processes, Rows, StackId, Stacks, Windows,
+};
 use crate::unwind::{
     Frame, Image, ModuleId, ModuleKind, Modules, Registers, StackMemory, UnwindEnd,
 };
@@ -47,6 +49,7 @@ pub(super) struct Ingest {
     pub(super) rows: Rows,
     pub(super) windows: Windows,
     pub(super) live: LiveSamples,
+    pub(super) lifetimes: Lifetimes,
     pub(super) outcomes: Outcomes,
     pub(super) modules: Modules,
     /// Names of the probed functions, by the frame that stands for them.
@@ -65,6 +68,7 @@ impl Ingest {
             rows: Rows::default(),
             windows: Windows::new(now_ns),
             live: LiveSamples::default(),
+            lifetimes: Lifetimes::default(),
             outcomes: Outcomes::default(),
             modules: Modules::default(),
             probe_names: FxHashMap::default(),
@@ -99,8 +103,9 @@ impl Ingest {
     }
 
     fn free(&mut self, record: &FreeRecord) {
-        if self.live.remove(record.sample).is_none() {
-            self.outcomes.add(Outcome::FreedUnknown, 1);
+        match self.live.remove(record.sample) {
+            Some(live) => self.lifetimes.freed(&live, record.time_ns),
+            None => self.outcomes.add(Outcome::FreedUnknown, 1),
         }
     }
 

@@ -10,6 +10,7 @@ mod follow;
 mod gather;
 mod hits;
 mod ingest;
+mod lifetimes;
 mod losses;
 mod names;
 mod observe;
@@ -29,6 +30,7 @@ pub use attach::AttachError;
 pub use command::{
     ProcessReport, ProfileRequest, Profiler, SamplingChange, SamplingReport, Stopped,
 };
+pub use lifetimes::{LifetimesRequest, RawLifetimes, assemble_lifetimes};
 pub use losses::RawLoss;
 pub use names::Names;
 pub use profile::assemble;

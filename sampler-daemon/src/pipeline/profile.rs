@@ -13,35 +13,7 @@ use std::time::UNIX_EPOCH;
 pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
     let unsampled = unsampled(&raw.reference, raw.estimator);
     let rows_total = ordered(&mut raw, &unsampled);
-    let code = raw
-        .frames
-        .iter()
-        .filter_map(|frame| match frame {
-            RawFrame::Code(module, offset, _) => Some((module.clone(), *offset)),
-            RawFrame::Note(_) => None,
-        })
-        .collect();
-    let mut lines = names.look_up(code).await.into_iter();
-    let mut mappings = Mappings::default();
-    let mut locations = Vec::with_capacity(raw.frames.len());
-    for frame in &raw.frames {
-        locations.push(match frame {
-            RawFrame::Note(name) => Location {
-                mapping: mappings.add("", ""),
-                address: 0,
-                lines: vec![plain((*name).to_owned())],
-            },
-            RawFrame::Code(module, offset, probe) => Location {
-                mapping: mappings.add(&module.path, &module.build_id),
-                address: *offset,
-                lines: match (probe, lines.next()) {
-                    (Some(name), _) => vec![plain(name.clone())],
-                    (None, Some(lines)) => lines.to_vec(),
-                    (None, None) => vec![plain(format!("{}+{offset:#x}", module.path))],
-                },
-            },
-        });
-    }
+    let (mappings, locations) = located(&raw.frames, names).await;
     let quantities = |row: &Row| -> Quantities {
         Quantities::of_row(row, &raw.reference, raw.estimator, raw.request.confidence)
     };
@@ -78,13 +50,46 @@ pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
         exact: raw.exact,
         samples,
         lost,
-        mappings: mappings.list,
+        mappings,
         locations,
         stacks: stacks.collect(),
         stacks_total: rows_total as u64,
         notes: raw.notes,
         reference: raw.reference,
     }
+}
+
+/// Puts names to frames: a location for each.
+pub(super) async fn located(frames: &[RawFrame], names: &Names) -> (Vec<Mapping>, Vec<Location>) {
+    let code = frames
+        .iter()
+        .filter_map(|frame| match frame {
+            RawFrame::Code(module, offset, _) => Some((module.clone(), *offset)),
+            RawFrame::Note(_) => None,
+        })
+        .collect();
+    let mut lines = names.look_up(code).await.into_iter();
+    let mut mappings = Mappings::default();
+    let mut locations = Vec::with_capacity(frames.len());
+    for frame in frames {
+        locations.push(match frame {
+            RawFrame::Note(name) => Location {
+                mapping: mappings.add("", ""),
+                address: 0,
+                lines: vec![plain((*name).to_owned())],
+            },
+            RawFrame::Code(module, offset, probe) => Location {
+                mapping: mappings.add(&module.path, &module.build_id),
+                address: *offset,
+                lines: match (probe, lines.next()) {
+                    (Some(name), _) => vec![plain(name.clone())],
+                    (None, Some(lines)) => lines.to_vec(),
+                    (None, None) => vec![plain(format!("{}+{offset:#x}", module.path))],
+                },
+            },
+        });
+    }
+    (mappings.list, locations)
 }
 
 fn plain(function: String) -> Line {

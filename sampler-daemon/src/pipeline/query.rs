@@ -14,6 +14,7 @@ impl Worker {
                 drop(reply.send(self.set_sampling(&pids, &change)));
             }
             Command::Profile(request, reply) => drop(reply.send(self.profile(request))),
+            Command::Lifetimes(request, reply) => drop(reply.send(self.lifetimes(request))),
             Command::Stop => {}
         }
     }

@@ -70,7 +70,7 @@ pub struct RawProfile {
 }
 
 impl Worker {
-    fn chosen(&self, pids: &[u32]) -> Result<Vec<ProcessId>, String> {
+    pub(super) fn chosen(&self, pids: &[u32]) -> Result<Vec<ProcessId>, String> {
         if let Some(unknown) =
             pids.iter().find(|pid| !self.ingest.processes.iter().any(|(_, p)| p.pid == **pid))
         {
@@ -81,7 +81,7 @@ impl Worker {
     }
 
     /// Every strategy that `processes` were ever sampled with; an error if the estimator does not exist for one of them.
-    fn strategies(
+    pub(super) fn strategies(
         &self,
         processes: &[ProcessId],
         estimator: Option<Estimator>,
@@ -170,7 +170,7 @@ impl Worker {
         }
     }
 
-    fn raw_frame(&self, number: u32) -> RawFrame {
+    pub(super) fn raw_frame(&self, number: u32) -> RawFrame {
         match self.ingest.stacks.frame(number) {
             StackFrame::Note(note) => RawFrame::Note(note.name()),
             StackFrame::Code(frame) => RawFrame::Code(

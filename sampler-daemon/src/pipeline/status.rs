@@ -3,7 +3,7 @@
 use super::command::SamplingReport;
 use super::worker::Worker;
 use crate::bpf::{ProbeEngine, Settings};
-use crate::store::{rows, stacks};
+use crate::store::{lifetimes, rows, stacks};
 use crate::target::allocator::Function;
 use sampler_common::counters::{KERNEL_OUTCOMES, Outcome};
 use sampler_common::counting::Count;
@@ -57,6 +57,8 @@ impl Worker {
         }
         outcomes.add(Outcome::StreamLagged, self.lagged.load(Relaxed));
         let (stack_count, frame_count) = self.ingest.stacks.len();
+        let (windows, window_bound) = self.ingest.windows.len();
+        let (gone, gone_bound) = self.ingest.live.peaks().len();
         let (modules, module_bound) = self.ingest.modules.usage();
         StatusReport {
             settings: self.config.settings,
@@ -71,6 +73,9 @@ impl Worker {
                 ("stacks", stack_count as u64, stacks::MAX_STACKS as u64),
                 ("frames", frame_count as u64, stacks::MAX_FRAME_TABLE as u64),
                 ("rows", self.ingest.rows.len() as u64, rows::MAX_ROWS as u64),
+                ("windows", windows as u64, window_bound as u64),
+                ("peak", gone as u64, gone_bound as u64),
+                ("lifetimes", self.ingest.lifetimes.len() as u64, lifetimes::MAX_CELLS as u64),
                 ("modules", modules as u64, module_bound as u64),
             ],
         }

@@ -3,7 +3,8 @@
 use super::v1::sampler_server::Sampler;
 use super::{convert, reports, stream, v1};
 use crate::pipeline::{
-    AskedWindow, Names, ProfileRequest, Profiler, SamplingChange, Scope, Stopped, assemble,
+    AskedWindow, LifetimesRequest, Names, ProfileRequest, Profiler, SamplingChange, Scope, Stopped,
+    assemble, assemble_lifetimes,
 };
 use crate::store::SizeLimits;
 use sampler_common::estimate::{Confidence, Estimator};
@@ -43,18 +44,23 @@ pub(super) fn answer<T>(answer: Result<Result<T, String>, Stopped>) -> Result<T,
         .map_err(Status::invalid_argument)
 }
 
+/// 0 is the default.
+fn confidence(level: f64) -> Result<Confidence, Status> {
+    match level {
+        0.0 => Ok(Confidence::DEFAULT),
+        level => {
+            Confidence::new(level).map_err(|error| Status::invalid_argument(error.to_string()))
+        }
+    }
+}
+
 fn request(wire: v1::GetProfileRequest) -> Result<ProfileRequest, Status> {
     let kind = match wire.kind() {
         v1::Kind::Live => Kind::Live,
         v1::Kind::Peak => Kind::Peak,
         v1::Kind::Alloc | v1::Kind::Unspecified => Kind::Alloc,
     };
-    let confidence = match wire.confidence {
-        0.0 => Confidence::DEFAULT,
-        level => {
-            Confidence::new(level).map_err(|error| Status::invalid_argument(error.to_string()))?
-        }
-    };
+    let confidence = confidence(wire.confidence)?;
     let estimator = match wire.estimator.as_str() {
         "" => None,
         name => Some(Estimator::parse(name).map_err(Status::invalid_argument)?),
@@ -144,6 +150,21 @@ impl Sampler for Service {
     ) -> Result<Response<v1::Profile>, Status> {
         let profile = self.profile(request(wire.into_inner())?).await?;
         Ok(Response::new(convert::to_wire(&profile)))
+    }
+
+    async fn get_lifetimes(
+        &self,
+        wire: Request<v1::GetLifetimesRequest>,
+    ) -> Result<Response<v1::Lifetimes>, Status> {
+        let wire = wire.into_inner();
+        let request = LifetimesRequest {
+            pids: wire.pids,
+            confidence: confidence(wire.confidence)?,
+            top: wire.top as usize,
+        };
+        let raw = answer(self.profiler.lifetimes(request).await)?;
+        let lifetimes = assemble_lifetimes(raw, &self.names).await;
+        Ok(Response::new(convert::lifetimes_to_wire(&lifetimes)))
     }
 
     type WatchProfileStream = stream::Profiles;

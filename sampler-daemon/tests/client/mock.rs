@@ -291,6 +291,13 @@ impl Sampler for Fixed {
         Ok(Response::new(SetSamplingResponse { intervals: intervals.collect() }))
     }
 
+    async fn get_lifetimes(
+        &self,
+        _: Request<v1::GetLifetimesRequest>,
+    ) -> Result<Response<v1::Lifetimes>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
     async fn get_profile(
         &self,
         request: Request<GetProfileRequest>,

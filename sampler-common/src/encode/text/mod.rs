@@ -8,6 +8,7 @@ pub(super) mod allocator;
 mod functions;
 mod header;
 pub mod layout;
+pub mod lifetimes;
 pub(super) mod short;
 mod stacks;
 

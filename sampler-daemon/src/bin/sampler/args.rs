@@ -44,6 +44,8 @@ pub(crate) enum Verb {
     Profile(ProfileVerb),
     /// A profile every period, until interrupted
     Watch(WatchVerb),
+    /// How long memory is held, by stack
+    Lifetimes(LifetimesVerb),
     /// Change how processes are sampled, from the next allocation on
     Set(SetVerb),
     /// What changed from A to B, and what of it is more than chance
@@ -180,6 +182,22 @@ pub(crate) struct WatchVerb {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     #[arg(allow_negative_numbers = true)]
     pub(crate) count: Option<u64>,
+}
+
+#[derive(Group)]
+pub(crate) struct LifetimesVerb {
+    /// Only this process; may be repeated [default: all]
+    #[arg(long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) pids: Vec<u32>,
+    /// Confidence of every interval, between 0 and 1
+    #[arg(long, value_name = "LEVEL", default_value = "0.95", value_parser = confidence)]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) confidence: Confidence,
+    /// The N stacks with most bytes × seconds [default: 20 in text, all in json]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) top: Option<u32>,
 }
 
 #[derive(Group)]

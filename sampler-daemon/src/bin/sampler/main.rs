@@ -4,6 +4,7 @@
 mod args;
 mod connect;
 mod diff;
+mod lifetimes;
 mod output;
 mod page;
 mod plan;
@@ -44,6 +45,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
         Verb::Watch(verb) => watch::run(&address()?, verb, json).await,
         Verb::Set(verb) => set::run(&address()?, verb, json).await,
         Verb::Diff(verb) => diff::run(args.connect, verb, json).await,
+        Verb::Lifetimes(verb) => lifetimes::run(&address()?, verb, json).await,
         Verb::Plan(verb) => plan::run(&verb, json),
     }
 }

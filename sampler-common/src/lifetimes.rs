@@ -1,0 +1,85 @@
+//! Lifetimes as people ask for them: a row for each stack, symbolized, ready for any format.
+//!
+//! Pure data, as [`crate::profile`] is. Shares and medians are of bytes: see [`crate::estimate::survival`].
+
+use crate::estimate::{Confidence, Estimate, Median, Moments, Share, Step, Survival, weighted};
+
+/// A millisecond: what is freed within it is a temporary that might have been on the stack.
+pub const SHORT_NS: f64 = 1e6;
+/// A second.
+pub const LONG_NS: f64 = 1e9;
+
+/// How the blocks of some stacks live.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Lifetime {
+    /// Samples it rests on.
+    pub samples: u64,
+    /// Samples that were freed; the others are held, or were until their program ended.
+    pub freed: u64,
+    /// Samples that are held.
+    pub held: u64,
+    /// Bytes times seconds held until now: what freeing earlier would save.
+    pub byte_seconds: Estimate,
+    /// The age that half of the bytes outlive.
+    pub median: Median,
+    /// The share of bytes that are freed within a millisecond.
+    pub within_1ms: Share,
+    /// The share of bytes that are freed within a second.
+    pub within_1s: Share,
+}
+
+impl Lifetime {
+    /// From what became of sampled blocks. Ages of freed ones are known to within a factor of √`bucket` on either side, by which the
+    /// median's interval is widened.
+    pub fn new(
+        steps: Vec<Step>,
+        byte_seconds: &Moments,
+        (freed, held): (u64, u64),
+        bucket: f64,
+        confidence: Confidence,
+    ) -> Lifetime {
+        let curve = Survival::new(steps);
+        let median = curve.median(confidence);
+        Lifetime {
+            samples: byte_seconds.samples,
+            freed,
+            held,
+            byte_seconds: weighted(byte_seconds, 1.0, confidence),
+            median: Median {
+                low: median.low / bucket.sqrt(),
+                high: median.high.map(|high| high * bucket.sqrt()),
+                ..median
+            },
+            within_1ms: curve.within(SHORT_NS, confidence),
+            within_1s: curve.within(LONG_NS, confidence),
+        }
+    }
+}
+
+/// A stack with its lifetimes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stack {
+    /// Process that allocated.
+    pub pid: u32,
+    /// Function names, root first, inlined ones included.
+    pub frames: Vec<String>,
+    /// How its blocks live.
+    pub lifetime: Lifetime,
+}
+
+/// Lifetimes of some processes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lifetimes {
+    /// Confidence of every interval in it.
+    pub confidence: Confidence,
+    /// When it was made, nanoseconds since the Unix epoch.
+    pub time_unix_ns: u64,
+    /// All stacks together.
+    pub total: Lifetime,
+    /// By falling bytes × seconds.
+    pub stacks: Vec<Stack>,
+    /// How many stacks there were before the cut to the top ones.
+    pub stacks_total: u64,
+    /// Whatever limits what the numbers mean.
+    pub notes: Vec<String>,
+}

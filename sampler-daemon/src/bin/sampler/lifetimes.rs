@@ -1,0 +1,31 @@
+//! `sampler lifetimes`: how long memory is held, by stack.
+
+use crate::args::LifetimesVerb;
+use crate::connect::{self, Address};
+use crate::{output, page};
+use anyhow::Result;
+use sampler_common::encode::lifetimes::json;
+use sampler_common::encode::text::lifetimes::lifetimes;
+use sampler_daemon::rpc::convert::lifetimes_from_wire;
+use sampler_daemon::rpc::v1::GetLifetimesRequest;
+
+/// Stacks in text, unless others are asked for.
+const DEFAULT_TOP: u32 = 20;
+
+pub(crate) async fn run(address: &Address, verb: LifetimesVerb, json_asked: bool) -> Result<()> {
+    let default = if json_asked { 0 } else { DEFAULT_TOP };
+    let request = GetLifetimesRequest {
+        pids: verb.pids,
+        confidence: verb.confidence.level(),
+        top: verb.top.unwrap_or(default),
+    };
+    let mut client = connect::client(address).await?;
+    let answer = client.get_lifetimes(request).await;
+    let answer = answer.map_err(|status| connect::failed(address, &status))?.into_inner();
+    let answer = connect::check(address, lifetimes_from_wire(answer))?;
+    let text = match json_asked {
+        true => format!("{}\n", json(&answer)),
+        false => lifetimes(&answer, page::width()),
+    };
+    output::print(text.as_bytes())
+}

@@ -1,0 +1,122 @@
+//! Lifetimes: from the store's life tables to rows with names.
+
+use super::clock::Clocks;
+use super::names::Names;
+use super::profile::located;
+use super::raw::RawFrame;
+use super::worker::Worker;
+use crate::store::lifetimes::BUCKET_WIDTH;
+use crate::store::{Life, ProcessId, StackId};
+use rustc_hash::FxHashMap;
+use sampler_common::estimate::{Confidence, Estimator};
+use sampler_common::lifetimes::{Lifetime, Lifetimes, Stack};
+
+/// Lifetimes that somebody wants.
+#[derive(Clone, Debug)]
+pub struct LifetimesRequest {
+    /// Processes, all if empty.
+    pub pids: Vec<u32>,
+    /// Confidence of every interval.
+    pub confidence: Confidence,
+    /// Stacks with most bytes × seconds only; 0 is all.
+    pub top: usize,
+}
+
+/// Lifetimes without names.
+#[derive(Clone, Debug)]
+pub struct RawLifetimes {
+    /// What was asked.
+    pub request: LifetimesRequest,
+    /// When, nanoseconds since the Unix epoch.
+    pub time_unix_ns: u64,
+    /// All stacks together.
+    pub total: Life,
+    /// By falling bytes × seconds: pid, frames (leaf first), what became of its blocks.
+    pub rows: Vec<(u32, Vec<u32>, Life)>,
+    /// Rows before the cut to the top ones.
+    pub rows_total: usize,
+    /// Frames.
+    pub frames: Vec<RawFrame>,
+    /// Limits of what the numbers mean.
+    pub notes: Vec<String>,
+}
+
+impl Worker {
+    pub(super) fn lifetimes(&mut self, request: LifetimesRequest) -> Result<RawLifetimes, String> {
+        if !self.config.settings.track_live {
+            return Err("frees are not probed, so nobody knows lifetimes (start samplerd without --no-live)".into());
+        }
+        let chosen = self.chosen(&request.pids)?;
+        // Points of a stride have no variance.
+        self.strategies(&chosen, Some(Estimator::Weighted))?;
+        self.catch_up();
+        let clocks = Clocks::now();
+        let asked = |process: ProcessId| chosen.contains(&process);
+        let lives = self.ingest.lifetimes.by_stack(&self.ingest.live, clocks.now_ns, asked);
+        let mut total = Life::default();
+        lives.values().for_each(|life| total.add(life));
+        let mut notes = Vec::new();
+        let unseen = self.ingest.lifetimes.unseen_of(asked);
+        if unseen > 0 {
+            notes.push(format!(
+                "{unseen} samples were freed unseen and are left out (raise --ring)"
+            ));
+        }
+        let mut raw = RawLifetimes {
+            time_unix_ns: clocks.to_unix(clocks.now_ns),
+            total,
+            rows: Vec::new(),
+            rows_total: lives.len(),
+            frames: Vec::new(),
+            notes,
+            request,
+        };
+        self.add_lives(&mut raw, lives);
+        Ok(raw)
+    }
+
+    fn add_lives(&self, raw: &mut RawLifetimes, lives: FxHashMap<(ProcessId, StackId), Life>) {
+        let mut rows: Vec<_> = lives.into_iter().collect();
+        let sum = |life: &Life| life.byte_seconds.sum;
+        rows.sort_by(|(a, x), (b, y)| sum(y).total_cmp(&sum(x)).then_with(|| a.cmp(b)));
+        let top = if raw.request.top > 0 { raw.request.top } else { rows.len() };
+        let mut numbers: FxHashMap<u32, u32> = FxHashMap::default();
+        for ((process, stack), life) in rows.into_iter().take(top) {
+            let frames = self.ingest.stacks.get(stack).iter().map(|number| {
+                *numbers.entry(*number).or_insert_with(|| {
+                    raw.frames.push(self.raw_frame(*number));
+                    raw.frames.len() as u32 - 1
+                })
+            });
+            let frames = frames.collect();
+            raw.rows.push((self.ingest.processes.get(process).pid, frames, life));
+        }
+    }
+}
+
+/// The lifetimes that people asked for.
+pub async fn assemble_lifetimes(raw: RawLifetimes, names: &Names) -> Lifetimes {
+    let (_, locations) = located(&raw.frames, names).await;
+    let confidence = raw.request.confidence;
+    let lifetime = |life: Life| {
+        let counts = (life.freed, life.held);
+        Lifetime::new(life.steps, &life.byte_seconds, counts, BUCKET_WIDTH, confidence)
+    };
+    let stacks = raw.rows.into_iter().map(|(pid, frames, life)| {
+        let lines =
+            frames.iter().rev().flat_map(|frame| locations[*frame as usize].lines.iter().rev());
+        Stack {
+            pid,
+            frames: lines.map(|line| line.function.clone()).collect(),
+            lifetime: lifetime(life),
+        }
+    });
+    Lifetimes {
+        confidence,
+        time_unix_ns: raw.time_unix_ns,
+        stacks: stacks.collect(),
+        stacks_total: raw.rows_total as u64,
+        total: lifetime(raw.total),
+        notes: raw.notes,
+    }
+}

@@ -1,0 +1,220 @@
+//! How long sampled blocks lived: a life table for every stack of a process.
+//!
+//! Lifetimes fall into buckets, forty to a factor of 1000 (19 % each) from 1 µs on, so that a millisecond and a second are edges.
+//! Blocks of a process that replaced its program or exited were watched until then, and blocks that are held until now: neither was
+//! freed. A free whose record was lost says nothing of when: such blocks are left out, and counted.
+//!
+//! Bound: [`MAX_CELLS`] buckets of all stacks; at it further stacks are counted as [`StackId::TABLE_FULL`].
+
+use super::{LiveSample, LiveSamples, ProcessId, StackId};
+use rustc_hash::FxHashMap;
+use sampler_common::estimate::{Moments, Step, Weights};
+
+/// Buckets held at most: about 35 MiB.
+pub const MAX_CELLS: usize = 512 * 1024;
+
+/// Buckets to a factor of 1000.
+const PER_THOUSAND: f64 = 40.0;
+/// The first bucket is all below 1 µs.
+const FIRST_NS: f64 = 1e3;
+/// Lifetimes of centuries are in the last one.
+const LAST_BUCKET: f64 = 250.0;
+
+/// Edges of a bucket are this factor apart.
+pub const BUCKET_WIDTH: f64 = 1.188_502_227_437_018_5; // 1000^(1/40)
+
+/// The bucket of a lifetime.
+fn bucket(lifetime_ns: u64) -> u8 {
+    let thousands = (lifetime_ns.max(1) as f64 / FIRST_NS).log10() / 3.0;
+    // A lifetime at an edge is in the bucket that begins there, whatever the logarithm's last digit.
+    let number = (thousands * PER_THOUSAND + 1e-9).floor() + 1.0;
+    number.clamp(0.0, LAST_BUCKET - 1.0) as u8
+}
+
+/// The age in the middle of a bucket, nanoseconds.
+fn middle(bucket: u8) -> f64 {
+    match bucket {
+        0 => 0.5 * FIRST_NS,
+        number => FIRST_NS * 1000f64.powf((f64::from(number) - 0.5) / PER_THOUSAND),
+    }
+}
+
+/// A process, a stack and a bucket.
+type Key = (ProcessId, StackId, u8);
+
+/// What became of the blocks of a stack.
+#[derive(Clone, Debug, Default)]
+pub struct Life {
+    /// Ages at which blocks were freed or last seen, weighed by bytes.
+    pub steps: Vec<Step>,
+    /// Bytes times seconds held: of a sample its size times its lifetime or age.
+    pub byte_seconds: Moments,
+    /// Samples that were freed.
+    pub freed: u64,
+    /// Samples that are held.
+    pub held: u64,
+}
+
+impl Life {
+    /// Adds what became of other blocks.
+    pub fn add(&mut self, other: &Life) {
+        self.steps.extend_from_slice(&other.steps);
+        self.byte_seconds.add(&other.byte_seconds);
+        self.freed += other.freed;
+        self.held += other.held;
+    }
+
+    /// Samples of any fate.
+    pub fn samples(&self) -> u64 {
+        self.byte_seconds.samples
+    }
+}
+
+/// Life tables of blocks that are no longer held.
+#[derive(Default)]
+pub struct Lifetimes {
+    /// Freed, and watched until the program ended.
+    cells: FxHashMap<Key, [Weights; 2]>,
+    byte_seconds: FxHashMap<(ProcessId, StackId), Moments>,
+    /// Samples that were freed unseen.
+    unseen: FxHashMap<ProcessId, u64>,
+}
+
+impl Lifetimes {
+    /// A block was freed at `time_ns`.
+    pub fn freed(&mut self, live: &LiveSample, time_ns: u64) {
+        self.end(live, time_ns, 0);
+    }
+
+    /// A block was held until its program ended at `time_ns`.
+    pub fn ended(&mut self, live: &LiveSample, time_ns: u64) {
+        self.end(live, time_ns, 1);
+    }
+
+    /// A block was freed some time.
+    pub fn unseen(&mut self, live: &LiveSample) {
+        *self.unseen.entry(live.process).or_default() += 1;
+    }
+
+    fn end(&mut self, live: &LiveSample, time_ns: u64, fate: usize) {
+        let age_ns = time_ns.saturating_sub(live.time_ns);
+        let mut stack = live.stack;
+        let key = (live.process, stack, bucket(age_ns));
+        if self.cells.len() >= MAX_CELLS && !self.cells.contains_key(&key) {
+            stack = StackId::TABLE_FULL;
+        }
+        let cell = self.cells.entry((live.process, stack, key.2)).or_default();
+        cell[fate].add_sample(live.sample.bytes());
+        let sum = self.byte_seconds.entry((live.process, stack)).or_default();
+        sum.add(&byte_seconds(live, age_ns));
+    }
+
+    /// What became of the blocks of every stack, those held at `now_ns` included, of the processes asked for.
+    pub fn by_stack(
+        &self,
+        live: &LiveSamples,
+        now_ns: u64,
+        asked: impl Fn(ProcessId) -> bool,
+    ) -> FxHashMap<(ProcessId, StackId), Life> {
+        let mut lives: FxHashMap<(ProcessId, StackId), Life> = FxHashMap::default();
+        for ((process, stack, bucket), [freed, censored]) in &self.cells {
+            if asked(*process) {
+                let life = lives.entry((*process, *stack)).or_default();
+                let age_ns = middle(*bucket);
+                life.steps.push(Step { age_ns, freed: *freed, censored: *censored });
+                life.freed += freed.samples;
+            }
+        }
+        for (key, sum) in self.byte_seconds.iter().filter(|((process, _), _)| asked(*process)) {
+            lives.entry(*key).or_default().byte_seconds.add(sum);
+        }
+        for (_, live) in live.iter().filter(|(_, live)| asked(live.process)) {
+            let age_ns = now_ns.saturating_sub(live.time_ns);
+            let life = lives.entry((live.process, live.stack)).or_default();
+            let mut censored = Weights::default();
+            censored.add_sample(live.sample.bytes());
+            life.steps.push(Step { age_ns: age_ns as f64, freed: Weights::default(), censored });
+            life.byte_seconds.add(&byte_seconds(live, age_ns));
+            life.held += 1;
+        }
+        lives
+    }
+
+    /// Samples that were freed unseen, of the processes asked for.
+    pub fn unseen_of(&self, asked: impl Fn(ProcessId) -> bool) -> u64 {
+        self.unseen.iter().filter(|(process, _)| asked(**process)).map(|(_, samples)| samples).sum()
+    }
+
+    /// Buckets held.
+    pub fn len(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+}
+
+fn byte_seconds(live: &LiveSample, age_ns: u64) -> Moments {
+    live.sample.moments(live.sample.size as f64 * (age_ns as f64 / 1e9))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sampler_common::estimate::{Confidence, Sample, Survival};
+    use sampler_common::sampling::Rate;
+    use sampler_common::wire::Space;
+
+    fn live(size: u64, time_ns: u64) -> LiveSample {
+        LiveSample {
+            process: ProcessId(0),
+            space: Space { slot: 0, generation: 1 },
+            stack: StackId::LOST,
+            sample: Sample::geometric(size, Rate::ALWAYS),
+            time_ns,
+        }
+    }
+
+    #[test]
+    fn a_millisecond_and_a_second_are_edges() {
+        assert_eq!([0, 1, 999, 1000].map(bucket), [0, 0, 0, 1]);
+        assert_eq!([999_999, 1_000_000].map(bucket), [40, 41]);
+        assert_eq!([999_999_999, 1_000_000_000].map(bucket), [80, 81]);
+        assert!(bucket(u64::MAX) < 250);
+        let mut last = 0;
+        for exponent in 0..640 {
+            let age = (exponent as f64 / 10.0).exp2() as u64;
+            let of = bucket(age);
+            assert!(of >= last, "{age}");
+            last = of;
+            let ratio = middle(of) / age.max(1) as f64;
+            assert!(of == 0 || (ratio.ln().abs() < 0.501 * BUCKET_WIDTH.ln()), "{age}: {ratio}");
+        }
+        assert!((BUCKET_WIDTH.powf(PER_THOUSAND) - 1000.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn every_fate_counts_once() {
+        let mut table = Lifetimes::default();
+        let mut held = LiveSamples::default();
+        table.freed(&live(100, 0), 500_000);
+        table.freed(&live(100, 0), 2_000_000_000);
+        table.ended(&live(200, 0), 3_000_000_000);
+        table.unseen(&live(1 << 40, 0));
+        held.insert(1, live(400, 6_000_000_000));
+        let lives = table.by_stack(&held, 10_000_000_000, |_| true);
+        let life = &lives[&(ProcessId(0), StackId::LOST)];
+        assert_eq!((life.freed, life.held, life.samples()), (2, 1, 4));
+        assert_eq!(table.unseen_of(|_| true), 1);
+        let seconds = 100.0 * 0.0005 + 100.0 * 2.0 + 200.0 * 3.0 + 400.0 * 4.0;
+        assert!((life.byte_seconds.sum / seconds - 1.0).abs() < 1e-12);
+        let curve = Survival::new(life.steps.clone());
+        // 100 of 800 bytes within a millisecond, then 100 of 700.
+        let within = |age| curve.within(age, Confidence::DEFAULT).value;
+        assert!((within(1e6) - 1.0 / 8.0).abs() < 1e-12);
+        assert!((within(2.5e9) - (1.0 - 7.0 / 8.0 * 6.0 / 7.0)).abs() < 1e-12);
+        assert!(table.by_stack(&held, 0, |process| process.0 == 1).is_empty());
+    }
+}

@@ -1,0 +1,101 @@
+//! How long the blocks of a program live, against what it says it freed. Every allocation is sampled.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::{Daemon, Truth, Workload};
+use serde_json::Value;
+
+/// The rows of a function's stacks, added: samples, freed, held.
+fn counts(json: &Value, function: &str) -> Result<[u64; 3]> {
+    let stacks = json["stacks"].as_array().context("no stacks")?;
+    let of = stacks.iter().filter(|stack| {
+        stack["frames"]
+            .as_array()
+            .is_some_and(|frames| frames.iter().any(|frame| frame == function))
+    });
+    let mut sum = [0; 3];
+    for stack in of {
+        for (sum, key) in sum.iter_mut().zip(["samples", "freed", "held"]) {
+            *sum += stack[key].as_u64().with_context(|| format!("no {key} in {stack}"))?;
+        }
+    }
+    Ok(sum)
+}
+
+/// The number and its interval.
+fn interval(json: &Value, key: &str) -> Result<[f64; 3]> {
+    let of = |end: &str| json[key][end].as_f64().with_context(|| format!("no {key}.{end}: {json}"));
+    Ok([of("value")?, of("low")?, of("high")?])
+}
+
+fn fates_are_true(json: &Value, truth: &Truth, held: bool) -> Result<()> {
+    for name in ["first", "second", "third"] {
+        let of = truth.function(name)?;
+        let freed = of.alloc.objects - of.live.objects;
+        let expected = [of.alloc.objects, freed, if held { of.live.objects } else { 0 }];
+        let got = counts(json, name)?;
+        ensure!(got == expected, "{name}: {got:?}, not {expected:?}");
+    }
+    // Whatever was freed lived for less than its phase, so that the curve at a second is what phases say. Later phases free
+    // nothing of earlier ones that is older, so that no block was freed after it.
+    let (mut allocated, mut freed) = (0, 0);
+    for name in ["first", "second", "third"] {
+        let of = truth.function(name)?;
+        allocated += of.alloc.bytes;
+        freed += of.alloc.bytes - of.live.bytes;
+    }
+    let share = freed as f64 / allocated as f64;
+    let [value, low, high] = interval(&json["total"], "within_1s")?;
+    ensure!((value - share).abs() < 0.02, "freed within a second: {value}, not {share}");
+    ensure!(low <= share && share <= high, "{share} is not in {low} to {high}");
+    Ok(())
+}
+
+#[test]
+fn lifetimes_are_those_of_the_program() -> Result<()> {
+    let mut workload = Workload::start("windows.c", &[])?;
+    let daemon = Daemon::start(&[workload.pid()], &["--interval", "1"])?;
+    let mut truth = None;
+    for _ in 0..3 {
+        workload.go()?;
+        truth = Some(workload.truth()?);
+    }
+    let truth = truth.context("no phase")?;
+    let json = daemon.json("lifetimes")?;
+    fates_are_true(&json, &truth, true)?;
+    let before = interval(&json["total"], "byte_seconds")?;
+    // Held memory costs more with every second, all of it certain.
+    let held: u64 = ["first", "second", "third"]
+        .iter()
+        .map(|name| truth.function(name).map(|of| of.live.bytes))
+        .sum::<Result<u64>>()?;
+    let later = daemon.json("lifetimes")?;
+    let seconds = (later["time_unix_ns"].as_u64().context("no time")?
+        - json["time_unix_ns"].as_u64().context("no time")?) as f64
+        / 1e9;
+    let after = interval(&later["total"], "byte_seconds")?;
+    let grown = after[0] - before[0];
+    let expected = held as f64 * seconds;
+    // The two clocks are read one after the other.
+    ensure!((grown / expected - 1.0).abs() < 0.01, "grown by {grown}, not {expected}");
+    ensure!(after[1] == after[0] && after[2] == after[0], "certain: {after:?}");
+    let text = daemon.sampler(&["lifetimes", "--top", "3"])?.success("lifetimes")?;
+    let text = String::from_utf8(text.stdout)?;
+    ensure!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    ensure!(text.contains("(all)") && text.contains("third < main"), "{text}");
+    // Blocks of a program that has ended were not freed.
+    workload.exit()?;
+    let gone = |profile: &sampler_tests::Profile| profile.totals.inuse_space.value == 0.0;
+    daemon.profile_where("the exit", "live", &[], gone)?;
+    fates_are_true(&daemon.json("lifetimes")?, &truth, false)?;
+    daemon.stop()
+}
+
+#[test]
+fn without_frees_there_are_no_lifetimes() -> Result<()> {
+    let workload = Workload::start("windows.c", &[])?;
+    let daemon = Daemon::start(&[workload.pid()], &["--no-live"])?;
+    let refused = daemon.sampler(&["lifetimes"])?;
+    ensure!(refused.code() == 1 && refused.stderr.lines().count() == 1, "{}", refused.stderr);
+    ensure!(refused.stderr.contains("--no-live"), "{}", refused.stderr);
+    daemon.stop()
+}
