@@ -18,6 +18,7 @@ mod quantity;
 mod room;
 pub mod row;
 pub mod sample;
+pub mod strategies;
 pub mod survival;
 pub mod trials;
 mod unseen;
@@ -33,6 +34,7 @@ pub use of_row::{RowEstimates, of_row, unsampled};
 pub use plan::Plan;
 pub use row::{Reference, Row, Stratum, StratumTotals};
 pub use sample::Sample;
+pub use strategies::{Strategies, Variances, exponential_error, strategies};
 pub use survival::{Median, Share, Step, Survival, Weights};
 pub use trials::Trials;
 

@@ -1,6 +1,7 @@
 //! `sampler plan`: without any samplerd.
 
-use super::{Ran, command, ran};
+use super::mock::{Mock, PID};
+use super::{Ran, command, ran, sampler};
 use serde_json::Value;
 
 fn plan(arguments: &str) -> Ran {
@@ -100,5 +101,49 @@ fn mistakes() {
         let ran = plan(arguments);
         let stderr = ran.failure(2);
         assert!(stderr.contains(words), "{arguments}: {stderr}");
+    }
+}
+
+#[test]
+fn strategies_are_compared() {
+    // Without a samplerd: the built-in mixes.
+    let all = ran(command().args(["plan", "--compare", "--json", "--interval", "64KiB"])).json();
+    assert_eq!(all["interval_bytes"], 65_536);
+    let error = all["exponential"]["largest_relative_error"].as_f64().unwrap();
+    assert!((error * 2.0 * 65_536.0 - 1.0).abs() < 1e-3, "{error}");
+    let mixes = all["compared"].as_array().unwrap();
+    assert_eq!(mixes.len(), 5);
+    for mix in mixes {
+        for (name, of) in mix["strategies"].as_object().unwrap() {
+            for ratio in ["alloc_ratio", "live_ratio"] {
+                assert!(of[ratio].as_f64().unwrap() > 0.999_999, "{name} {ratio}: {mix}");
+            }
+        }
+        let of = &mix["strategies"];
+        let live = |name: &str| of[name]["live_ratio"].as_f64().unwrap();
+        assert!(
+            live("adaptive") <= live("geometric") * 1.000_001
+                && live("geometric") < live("bernoulli")
+        );
+        assert!(mix["strategy"].is_null());
+    }
+    let text = ran(command().args(["plan", "--compare"]));
+    assert!(text.text().starts_with("plan      as many samples as geometric takes at 512KiB\n"));
+    assert!(text.text().lines().all(|line| line.chars().count() <= 80), "{}", text.text());
+}
+
+#[test]
+fn a_process_is_compared_with_its_optimum() {
+    let mock = Mock::unix();
+    let text = sampler(&mock.address, &format!("plan --compare --pid {PID}"));
+    let first = text.text().lines().next().unwrap();
+    assert!(first.starts_with("answer    pid 4121, geometric: error of live bytes "), "{first}");
+    let of = sampler(&mock.address, &format!("plan --compare --pid {PID} --json")).json();
+    let of = &of["compared"][0];
+    assert_eq!((&of["name"], &of["strategy"]), (&"pid 4121".into(), &"geometric".into()));
+    assert!(of["strategies"]["geometric"]["samples"].as_f64().unwrap() > 0.0);
+    for arguments in ["plan --compare --bytes 1", "plan --interval 1 --pid 1", "plan --bytes 1MiB"]
+    {
+        sampler(&mock.address, arguments).failure(2);
     }
 }

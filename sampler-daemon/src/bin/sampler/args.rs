@@ -50,7 +50,7 @@ pub(crate) enum Verb {
     Set(SetVerb),
     /// What changed from A to B, and what of it is more than chance
     Diff(DiffVerb),
-    /// What an interval will give, and what N samples are worth; needs no samplerd
+    /// What an interval will give, what N samples are worth, and how strategies compare
     Plan(PlanVerb),
 }
 
@@ -253,13 +253,22 @@ pub(crate) struct DiffVerb {
 pub(crate) struct PlanVerb {
     /// Mean bytes between samples: 512KiB, 1MiB, 4096; 1 to 4GiB
     #[arg(long, value_name = "SIZE", value_parser = parse_interval, allow_hyphen_values = true)]
-    pub(crate) interval: u64,
+    #[arg(required_unless_present = "compare")]
+    pub(crate) interval: Option<u64>,
     /// Bytes of each allocation [default: 1 byte, the worst case]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, allow_hyphen_values = true)]
     pub(crate) size: Option<u64>,
     /// Bytes that an allocation site, or all of them, will allocate
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, allow_hyphen_values = true)]
-    pub(crate) bytes: u64,
+    #[arg(required_unless_present = "compare")]
+    pub(crate) bytes: Option<u64>,
+    /// Compare strategies at the same number of samples: their variance, times the least there is
+    #[arg(long, conflicts_with_all = ["size", "bytes", "samples"])]
+    pub(crate) compare: bool,
+    /// With --compare: for what this process allocates and keeps [default: built-in mixes of sizes]
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), requires = "compare")]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) pid: Option<u32>,
     /// Which totals N samples may come from (failed trials)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     #[arg(allow_negative_numbers = true)]
@@ -272,6 +281,13 @@ pub(crate) struct PlanVerb {
     #[arg(long, value_name = "LEVEL", value_parser = confidence, requires = "samples")]
     #[arg(allow_negative_numbers = true)]
     pub(crate) confidence: Option<Confidence>,
+}
+
+impl PlanVerb {
+    /// Interval and bytes; without `--compare` both were given.
+    pub(crate) fn numbers(&self) -> (u64, u64) {
+        (self.interval.unwrap_or(0), self.bytes.unwrap_or(0))
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -337,6 +353,7 @@ impl Args {
         }
         // Numbers that are right one by one and wrong together.
         if let Verb::Plan(verb) = &args.verb
+            && !verb.compare
             && let Err(error) = Figures::of(verb)
         {
             Args::command().error(ErrorKind::ValueValidation, error).exit();

@@ -1,5 +1,5 @@
 //! `sampler`, the command line of samplerd. It knows the gRPC API and nothing else;
-//! only `plan`, which is arithmetic, does without.
+//! only `plan`, which is arithmetic, and `diff` of saved profiles do without.
 
 mod args;
 mod connect;
@@ -46,6 +46,6 @@ async fn run(args: Args) -> anyhow::Result<()> {
         Verb::Set(verb) => set::run(&address()?, verb, json).await,
         Verb::Diff(verb) => diff::run(args.connect, verb, json).await,
         Verb::Lifetimes(verb) => lifetimes::run(&address()?, verb, json).await,
-        Verb::Plan(verb) => plan::run(&verb, json),
+        Verb::Plan(verb) => plan::run(args.connect, &verb, json).await,
     }
 }

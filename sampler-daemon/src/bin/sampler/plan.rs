@@ -1,6 +1,10 @@
-//! `sampler plan`: what an interval will give, and what N samples are worth. Asks no samplerd.
+//! `sampler plan`: what an interval will give, and what N samples are worth. Asks no samplerd, but for
+//! `--compare --pid`.
+
+mod compare;
 
 use crate::args::PlanVerb;
+use crate::connect::Address;
 use crate::{output, page};
 use anyhow::Result;
 use sampler_common::encode::text::layout::wrapped;
@@ -26,16 +30,17 @@ pub(crate) struct Figures {
 impl Figures {
     /// The figures of a command line, or what is wrong with its numbers.
     pub(crate) fn of(verb: &PlanVerb) -> Result<Figures, DomainError> {
-        let plan = Plan::new(verb.interval, verb.bytes, verb.size.unwrap_or(1))?;
+        let (interval, bytes) = verb.numbers();
+        let plan = Plan::new(interval, bytes, verb.size.unwrap_or(1))?;
         let mut coverage = COVERAGE.map(|probability| (probability, 0));
         for (probability, bytes) in &mut coverage {
-            *bytes = bytes_seen(verb.interval, *probability)?;
+            *bytes = bytes_seen(interval, *probability)?;
         }
         let failed_trials = verb.samples.map(|samples| {
             failed_trials(
                 samples,
                 verb.tail_bytes.unwrap_or(0),
-                verb.interval as f64,
+                interval as f64,
                 Edges::Aligned,
                 verb.confidence.unwrap_or(Confidence::DEFAULT),
             )
@@ -44,7 +49,10 @@ impl Figures {
     }
 }
 
-pub(crate) fn run(verb: &PlanVerb, json: bool) -> Result<()> {
+pub(crate) async fn run(given: Option<Address>, verb: &PlanVerb, json: bool) -> Result<()> {
+    if verb.compare {
+        return compare::run(given, verb, json).await;
+    }
     let figures = Figures::of(verb)?;
     let contents = if json {
         format!("{}\n", object(verb, &figures))
@@ -60,9 +68,10 @@ fn object(verb: &PlanVerb, Figures { plan, coverage, failed_trials }: &Figures) 
         .iter()
         .map(|(probability, bytes)| json!({ "probability": probability, "bytes": bytes }))
         .collect();
+    let (interval, bytes) = verb.numbers();
     json!({
-        "interval_bytes": verb.interval,
-        "bytes": verb.bytes,
+        "interval_bytes": interval,
+        "bytes": bytes,
         "size_bytes": verb.size,
         "expected_samples": plan.expected_samples(),
         "hit_probability": match verb.size {
@@ -89,7 +98,8 @@ fn object(verb: &PlanVerb, Figures { plan, coverage, failed_trials }: &Figures) 
 
 fn text(verb: &PlanVerb, figures: &Figures, width: usize) -> String {
     let Figures { plan, coverage, failed_trials } = figures;
-    let (interval, bytes) = (exact_bytes(verb.interval), exact_bytes(verb.bytes));
+    let (interval, bytes) = verb.numbers();
+    let (interval, bytes) = (exact_bytes(interval), exact_bytes(bytes));
     let size = verb.size.map(exact_bytes);
     let pieces = size
         .as_ref()
