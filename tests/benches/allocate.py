@@ -32,4 +32,5 @@ def main():
             held.pop(0)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -16,6 +16,8 @@ pub(crate) enum Benchmark {
     Counters,
     /// What sampling decisions cost.
     Draws,
+    /// Overhead and samples per second by the interval.
+    Intervals,
 }
 
 impl Benchmark {
@@ -24,13 +26,14 @@ impl Benchmark {
             Benchmark::Probe => "probe",
             Benchmark::Counters => "counters",
             Benchmark::Draws => "draws",
+            Benchmark::Intervals => "intervals",
         }
     }
 
     /// Why it needs root, if it does.
     fn needs_root(self) -> Option<&'static str> {
         match self {
-            Benchmark::Probe => Some("the benchmark attaches probes"),
+            Benchmark::Probe | Benchmark::Intervals => Some("the benchmark attaches probes"),
             Benchmark::Counters | Benchmark::Draws => None,
         }
     }

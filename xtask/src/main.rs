@@ -86,6 +86,12 @@ enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Overhead and samples per second of a real program by the sampling interval (as root)
+    Intervals {
+        /// Passed on to the benchmark
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
 }
 
 impl Bench {
@@ -94,6 +100,7 @@ impl Bench {
             Bench::Probe { arguments } => (Benchmark::Probe, arguments),
             Bench::Counters { arguments } => (Benchmark::Counters, arguments),
             Bench::Draws { arguments } => (Benchmark::Draws, arguments),
+            Bench::Intervals { arguments } => (Benchmark::Intervals, arguments),
         }
     }
 }
