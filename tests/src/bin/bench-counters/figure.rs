@@ -10,17 +10,12 @@ use sampler_tests::plot::{Axis, Panel, Series, Style, svg};
 /// The plot as SVG.
 pub(crate) fn draw(machine: &Machine, measured: &[Measured], errors: &[Error]) -> String {
     let threads = several(machine.cpus);
-    let cost_max = Kind::ALL
-        .iter()
-        .filter_map(|kind| find(measured, *kind, threads, EVENTS))
-        .map(|of| of.time().high)
-        .fold(1.0, f64::max);
     let panels = [
         counted(measured, threads),
         by_count(errors),
         by_switch(errors),
-        cost(measured, threads, cost_max),
-        cost_by_switch(measured, threads, cost_max),
+        cost(measured, threads),
+        cost_by_switch(measured, threads),
     ];
     svg("Counters that CPUs share", &machine.line(), &panels)
 }
@@ -151,7 +146,10 @@ fn by_switch(errors: &[Error]) -> Panel {
     }
 }
 
-fn nanoseconds(highest: f64) -> Axis {
+/// From 0 to the highest median that is drawn.
+fn nanoseconds(series: &[Series]) -> Axis {
+    let medians = series.iter().flat_map(|of| &of.points).map(|(_, [_, median, _])| *median);
+    let highest = medians.fold(1.0, f64::max) * 1.05;
     let step = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
     let step = step.into_iter().find(|step| highest / step <= 7.0).unwrap_or(200.0);
     let high = (highest / step).ceil() * step;
@@ -163,16 +161,20 @@ fn quartiles(of: &Measured) -> [f64; 3] {
     [time.low, time.median, time.high]
 }
 
-fn cost(measured: &[Measured], threads: usize, highest: f64) -> Panel {
+fn cost(measured: &[Measured], threads: usize) -> Panel {
+    let mut series: Vec<Series> =
+        Kind::ALL.map(|kind| over_events(measured, threads, kind, quartiles)).into();
+    // Below, the threads have hardly begun.
+    series.iter_mut().for_each(|of| of.points.retain(|(events, _)| *events >= 1024.0));
     Panel {
         title: format!("What an event costs {threads} threads (median, band the quartiles)"),
         x: powers("events", 10, 20, 2),
-        y: nanoseconds(highest),
-        series: Kind::ALL.map(|kind| over_events(measured, threads, kind, quartiles)).into(),
+        y: nanoseconds(&series),
+        series,
     }
 }
 
-fn cost_by_switch(measured: &[Measured], threads: usize, highest: f64) -> Panel {
+fn cost_by_switch(measured: &[Measured], threads: usize) -> Panel {
     let log2s = Switch::MIN_LOG2..=Switch::MAX_LOG2;
     let scalable = log2s.clone().filter_map(|log2| {
         let kind = Kind::Scalable(Switch::at(log2)?);
@@ -197,7 +199,7 @@ fn cost_by_switch(measured: &[Measured], threads: usize, highest: f64) -> Panel 
             EVENTS * threads as u64
         ),
         x: powers("switch-over", 8, 16, 1),
-        y: nanoseconds(highest),
+        y: nanoseconds(&series),
         series,
     }
 }
