@@ -202,6 +202,31 @@ fn phases_are_told_apart() -> Result<()> {
     phases.daemon.stop()
 }
 
+/// Samples whose record was lost are in the window that they were seen lost in.
+#[test]
+fn a_window_has_what_was_lost_in_it() -> Result<()> {
+    let mut workload = Workload::start("truth.c", &["32", "1", "512"])?;
+    let daemon = Daemon::start(&[workload.pid()], &["--interval", "512", "--ring", "64KiB"])?;
+    workload.go()?;
+    let total = workload.truth()?.total();
+    let quiet = seconds(border(&daemon, 0)?);
+    let busy = daemon.profile("alloc", &["--until", &quiet])?;
+    ensure!(busy.exact_space == total.alloc.bytes, "{} {total:?}", busy.exact_space);
+    ensure!(busy.lost_samples > 0, "nothing was lost: {}", busy.json["lost"]);
+    let all = daemon.profile("alloc", &["--confidence", "0.999999999"])?;
+    ensure!(busy.samples == all.samples, "{} and {} samples", busy.samples, all.samples);
+    let of = all.totals.alloc_space;
+    let bytes = total.alloc.bytes as f64;
+    ensure!(of.low <= bytes && bytes <= of.high, "{bytes} is not in {of:?}");
+    // The same samples, lost ones in more cells: a little rounding of their sizes.
+    let busy = busy.totals.alloc_space.value;
+    ensure!((busy / of.value - 1.0).abs() < 1e-3, "{busy} and {}", of.value);
+    let after = daemon.profile("alloc", &["--since", &quiet])?;
+    ensure!((after.samples, after.exact_space) == (0, 0), "{}", after.json);
+    workload.exit()?;
+    daemon.stop()
+}
+
 #[test]
 fn what_makes_no_sense_is_one_line() -> Result<()> {
     let mut workload = Workload::start("windows.c", &[])?;

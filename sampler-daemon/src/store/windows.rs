@@ -5,7 +5,7 @@
 //! and exact totals by what was counted between its borders; so a window from border to border has exact totals as well, and
 //! windows are rounded outward to borders. Times are `CLOCK_MONOTONIC` in nanoseconds, given by the caller.
 //!
-//! Bounds: [`LEVELS`] slots, and [`MAX_ENTRIES`] rows and totals in all of them together. At either the oldest slot is dropped, and
+//! Bounds: some 830 slots, and [`MAX_ENTRIES`] rows and totals in all of them together. At either the oldest slot is dropped, and
 //! windows that begin before the next one are refused; samples of the newest slot, if it fills everything alone, go to
 //! [`StackId::TABLE_FULL`].
 
