@@ -8,7 +8,7 @@
 
 mod relation;
 
-pub use relation::Relation;
+pub use relation::{Relation, span};
 
 use crate::estimate::{
     Confidence, Difference, Moments, Side, benjamini_hochberg, difference, weighted,

@@ -71,8 +71,11 @@ pub(super) fn of(question: &Question<'_>) -> Result<Relation, CannotCompare> {
 }
 
 /// From when to when a profile reaches, nanoseconds since the Unix epoch.
-pub(super) fn span(profile: &Profile) -> [u64; 2] {
-    [profile.time_unix_ns.saturating_sub(profile.duration_ns), profile.time_unix_ns]
+pub fn span(profile: &Profile) -> [u64; 2] {
+    match profile.window {
+        Some(window) => [window.start_unix_ns, window.end_unix_ns],
+        None => [profile.time_unix_ns.saturating_sub(profile.duration_ns), profile.time_unix_ns],
+    }
 }
 
 /// Whether samples are in both.

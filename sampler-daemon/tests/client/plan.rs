@@ -142,7 +142,8 @@ fn a_process_is_compared_with_its_optimum() {
     let of = &of["compared"][0];
     assert_eq!((&of["name"], &of["strategy"]), (&"pid 4121".into(), &"geometric".into()));
     assert!(of["strategies"]["geometric"]["samples"].as_f64().unwrap() > 0.0);
-    for arguments in ["plan --compare --bytes 1", "plan --interval 1 --pid 1", "plan --bytes 1MiB"]
+    for arguments in
+        ["plan --compare --bytes 1", "plan --interval 1 --bytes 1 --pid 1", "plan --bytes 1MiB"]
     {
         sampler(&mock.address, arguments).failure(2);
     }

@@ -226,7 +226,7 @@ pub(crate) struct SetVerb {
 
 #[derive(Group)]
 pub(crate) struct DiffVerb {
-    /// A saved json profile, or a process: pid:4121
+    /// A saved json profile; a process, pid:4121; the last 5m; or a window, 10m..5m. Of one process: pid:4121@5m
     pub(crate) a: Source,
     /// As A
     pub(crate) b: Source,
@@ -266,7 +266,7 @@ pub(crate) struct PlanVerb {
     #[arg(long, conflicts_with_all = ["size", "bytes", "samples"])]
     pub(crate) compare: bool,
     /// With --compare: for what this process allocates and keeps [default: built-in mixes of sizes]
-    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), requires = "compare")]
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(allow_negative_numbers = true)]
     pub(crate) pid: Option<u32>,
     /// Which totals N samples may come from (failed trials)
@@ -351,6 +351,13 @@ impl Args {
         if let Some(Err(error)) = filter.map(Filter::check) {
             Args::command().error(ErrorKind::ArgumentConflict, error).exit();
         }
+        if let Verb::Plan(verb) = &args.verb
+            && verb.pid.is_some()
+            && !verb.compare
+        {
+            let message = "--pid is about --compare (add it, or leave out --pid)";
+            Args::command().error(ErrorKind::MissingRequiredArgument, message).exit();
+        }
         // Numbers that are right one by one and wrong together.
         if let Verb::Plan(verb) = &args.verb
             && !verb.compare
@@ -362,7 +369,8 @@ impl Args {
     }
 }
 
-fn unix_ns() -> u64 {
+/// Now, nanoseconds since the Unix epoch.
+pub(crate) fn unix_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64)
 }
 

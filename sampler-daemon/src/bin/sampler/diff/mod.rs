@@ -4,11 +4,11 @@ mod source;
 
 pub(crate) use source::Source;
 
-use crate::args::DiffVerb;
+use crate::args::{DiffVerb, unix_ns};
 use crate::connect::{self, Address};
 use crate::{output, page};
 use anyhow::Result;
-use sampler_common::comparison::{Question, compare};
+use sampler_common::comparison::{Question, compare, span};
 use sampler_common::encode::comparison::{object, text};
 use sampler_common::profile::{Kind, Profile};
 use sampler_daemon::rpc::convert::from_wire;
@@ -26,15 +26,18 @@ pub(crate) async fn run(connect: Option<Address>, verb: DiffVerb, json: bool) ->
     // Of a saved profile the other follows suit.
     let of_saved = saved_a.as_ref().or(saved_b.as_ref()).map(|profile| profile.kind);
     let kind = verb.kind.map(Kind::from).or(of_saved).unwrap_or(Kind::Alloc);
-    let requests = sources.map(|source| source.request(kind, verb.confidence));
+    // One now for both, so that windows that meet do meet.
+    let now = unix_ns();
+    let requests = sources.map(|source| source.request(kind, verb.confidence, now));
     let mut daemon = Daemon { connect, client: None };
     let mut profiles = Vec::with_capacity(2);
-    for (saved, request) in [saved_a, saved_b].into_iter().zip(requests) {
+    for (saved, request) in [saved_a, saved_b].into_iter().zip(&requests) {
         profiles.push(match (saved, request) {
             (Some(profile), _) => profile,
-            (None, request) => daemon.profile(request.unwrap_or_default()).await?,
+            (None, request) => daemon.profile(request.clone().unwrap_or_default()).await?,
         });
     }
+    daemon.part(&mut profiles, &requests, now).await?;
     let [a, b] = [&profiles[0], &profiles[1]];
     let [a_name, b_name] = sources.map(|source| source.to_string());
     let comparison = compare(&Question {
@@ -67,6 +70,33 @@ impl Daemon {
         let answer = client.get_profile(request).await;
         let answer = answer.map_err(|status| connect::failed(address, &status))?.into_inner();
         connect::check(address, from_wire(answer))
+    }
+
+    /// Windows are rounded outward to time slots: of two that were asked for apart, the earlier one is asked for again, up to
+    /// where the later one begins.
+    async fn part(
+        &mut self,
+        profiles: &mut [Profile],
+        requests: &[Option<v1::GetProfileRequest>; 2],
+        now: u64,
+    ) -> Result<()> {
+        let [Some(a), Some(b)] = requests else { return Ok(()) };
+        let end =
+            |of: &v1::GetProfileRequest| if of.until_unix_ns == 0 { now } else { of.until_unix_ns };
+        let early = match (end(a) <= b.since_unix_ns, end(b) <= a.since_unix_ns) {
+            (true, _) => 0,
+            (_, true) => 1,
+            _ => return Ok(()),
+        };
+        let [[_, meets], [begins, _]] = [span(&profiles[early]), span(&profiles[1 - early])];
+        if let Some(request) = &requests[early]
+            && begins < meets
+        {
+            let until_unix_ns = begins.max(1);
+            profiles[early] =
+                self.profile(v1::GetProfileRequest { until_unix_ns, ..request.clone() }).await?;
+        }
+        Ok(())
     }
 
     async fn client(&mut self) -> Result<&mut (Address, SamplerClient<Channel>)> {
