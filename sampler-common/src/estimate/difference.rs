@@ -258,7 +258,6 @@ mod tests {
         ] {
             let got = between(&poisson(a), &poisson(b));
             let back = between(&poisson(b), &poisson(a));
-            println!("{a} {b}: {} {exact}", got.p);
             assert!((got.p / exact).ln().abs() < 0.9, "{a} {b}: {} {exact}", got.p);
             assert!((got.p / back.p - 1.0).abs() < 1e-4 && got.value == -back.value);
             assert!((got.low + back.high).abs() < 1e-6 && (got.high + back.low).abs() < 1e-6);

@@ -201,6 +201,13 @@ fn answer(of: &Subject) -> String {
         return format!("{} is sampled by {}, which has no variance", of.name, strategy.name());
     };
     let [alloc, live] = ratios(&of.compared, variances);
+    if variances.live == 0.0 {
+        let (name, strategy, alloc) = (&of.name, strategy.name(), times(alloc.sqrt()));
+        return format!(
+            "{name}, {strategy}: error of allocated bytes {alloc} times the least possible for its sizes; nothing \
+             uncertain is held"
+        );
+    }
     format!(
         "{}, {}: error of live bytes {} times the least possible for its sizes, of allocated bytes {} times",
         of.name,
