@@ -182,10 +182,50 @@ fn the_peak_is_the_largest_total(phases: &Phases) -> Result<()> {
     Ok(())
 }
 
+/// The second phase against the third: what the one allocated is gone, what the other did is new, and all of it is certain.
+fn differences_are_of_phases(phases: &Phases) -> Result<()> {
+    let Phases { daemon, truths, borders, .. } = phases;
+    let [first, second, third] = [0, 1, 2].map(|phase| seconds(borders[phase]));
+    let [a, b] = [format!("{first}..{second}"), format!("{second}..{third}")];
+    let out = daemon.sampler(&["diff", "--json", &a, &b])?.success("sampler diff")?;
+    let json: Value = serde_json::from_slice(&out.stdout)?;
+    ensure!(json["samples"] == "independent", "{}", json["samples"]);
+    let stacks = json["stacks"].as_array().context("no stacks")?;
+    for (name, sign) in [("first", 0.0), ("second", -1.0), ("third", 1.0)] {
+        let mine = stacks.iter().filter(|stack| {
+            stack["frames"].as_array().is_some_and(|frames| frames.iter().any(|of| of == name))
+        });
+        let mine: Vec<_> = mine.collect();
+        let number = |key: &str| -> f64 {
+            mine.iter().filter_map(|stack| stack["space"][key].as_f64()).sum()
+        };
+        let expected = sign * truths[2].function(name)?.alloc.bytes as f64;
+        let got = [number("low"), number("value"), number("high")];
+        ensure!(got == [expected; 3], "{name}: {got:?}, not {expected}");
+        ensure!(mine.iter().all(|stack| stack["significant"] == true), "{name}: {mine:?}");
+        ensure!(mine.is_empty() == (sign == 0.0), "{name}: {mine:?}");
+    }
+    // A saved profile of the first phase against all since attach: it grew by the other two.
+    let directory = tempfile::tempdir()?;
+    let saved = directory.path().join("first.json");
+    let saved = saved.to_str().context("a path")?;
+    daemon.sampler(&["profile", "--json", "--until", &first, "-o", saved])?.success("profile")?;
+    let pid = format!("pid:{}", phases.workload.pid());
+    let out = daemon.sampler(&["diff", "--json", saved, &pid])?.success("sampler diff")?;
+    let json: Value = serde_json::from_slice(&out.stdout)?;
+    let grown = json["totals"]["space"]["value"].as_f64();
+    let expected: u64 = truths[2].functions.iter().map(|of| of.alloc.bytes).sum();
+    let expected = (expected - truths[2].function("first")?.alloc.bytes) as f64;
+    // The row `peak` of the truth is of what was held, and allocated nothing.
+    ensure!(grown == Some(expected), "grown by {grown:?}, not {expected}");
+    Ok(())
+}
+
 #[test]
 fn phases_are_told_apart() -> Result<()> {
     let mut phases = phases()?;
     windows_are_phases(&phases)?;
+    differences_are_of_phases(&phases)?;
     ages_are_phases(&phases)?;
     sizes_are_phases(&phases)?;
     the_peak_is_the_largest_total(&phases)?;
