@@ -15,11 +15,11 @@ pub(crate) enum Way {
     Exponential,
     /// Bytes to the next sample: ⌊ln U/ln(1 − p)⌋ + 1, the logarithm in floating point.
     Geometric,
-    /// [`decide`] with a geometric design: hazard in integers; the cell not atomic.
+    /// [`decide()`] with a geometric design: hazard in integers; the cell not atomic.
     Integer,
     /// The same with the atomic cell that preemption asks for, as in the eBPF program.
     IntegerAtomic,
-    /// [`decide`] with a Poisson design, not atomic.
+    /// [`decide()`] with a Poisson design, not atomic.
     IntegerPoisson,
     /// The number of points in each allocation, Poisson of mean s/R, by inversion.
     PoissonEach,

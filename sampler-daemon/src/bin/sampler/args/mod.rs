@@ -1,0 +1,122 @@
+//! The command line: every value is parsed here, once, into a type that cannot be wrong.
+
+mod filter;
+mod verbs;
+
+pub(crate) use filter::Filter;
+pub(crate) use verbs::{
+    DiffVerb, Format, KindName, LifetimesVerb, PlanVerb, ProfileVerb, SetVerb, WatchVerb,
+};
+
+use crate::connect::Address;
+use crate::plan::Figures;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
+use sampler_common::estimate::Confidence;
+use sampler_common::units::{UnitError, parse_bytes, parse_duration};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Shortest time between profiles that samplerd accepts.
+const MIN_PERIOD: Duration = Duration::from_millis(100);
+
+/// Shows which code allocates the memory of running processes, and which of it is still held.
+#[derive(Parser)]
+#[command(name = "sampler", version, max_term_width = 100)]
+pub(crate) struct Args {
+    /// Where samplerd listens: unix:PATH or tcp:127.0.0.1:PORT [default: $SAMPLER_CONNECT, then
+    /// unix:/run/sampler/samplerd.sock]
+    #[arg(long, value_name = "ADDRESS", global = true)]
+    pub(crate) connect: Option<Address>,
+    /// Print json instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// What samplerd does, where its probes are, and what it lost
+    Status,
+    /// The processes that are or were profiled
+    Ps,
+    /// One profile
+    Profile(ProfileVerb),
+    /// A profile every period, until interrupted
+    Watch(WatchVerb),
+    /// How long memory is held, by stack
+    Lifetimes(LifetimesVerb),
+    /// Change how processes are sampled, from the next allocation on
+    Set(SetVerb),
+    /// What changed from A to B, and what of it is more than chance
+    Diff(DiffVerb),
+    /// What an interval will give, what N samples are worth, and how strategies compare
+    Plan(PlanVerb),
+}
+
+impl Args {
+    /// The command line of this process; prints what is wrong with it and exits with 2.
+    pub(crate) fn from_command_line() -> Args {
+        let args = Args::parse();
+        if let Verb::Profile(verb) = &args.verb
+            && args.json
+            && verb.format(true) != Format::Json
+        {
+            let message = "--json and --format name different formats (give one of them)";
+            Args::command().error(ErrorKind::ArgumentConflict, message).exit();
+        }
+        let filter = match &args.verb {
+            Verb::Profile(verb) => Some(&verb.filter),
+            Verb::Watch(verb) => Some(&verb.filter),
+            _ => None,
+        };
+        if let Some(Err(error)) = filter.map(Filter::check) {
+            Args::command().error(ErrorKind::ArgumentConflict, error).exit();
+        }
+        if let Verb::Plan(verb) = &args.verb
+            && verb.pid.is_some()
+            && !verb.compare
+        {
+            let message = "--pid is about --compare (add it, or leave out --pid)";
+            Args::command().error(ErrorKind::MissingRequiredArgument, message).exit();
+        }
+        // Numbers that are right one by one and wrong together.
+        if let Verb::Plan(verb) = &args.verb
+            && !verb.compare
+            && let Err(error) = Figures::of(verb)
+        {
+            Args::command().error(ErrorKind::ValueValidation, error).exit();
+        }
+        args
+    }
+}
+
+/// Now, nanoseconds since the Unix epoch.
+pub(crate) fn unix_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64)
+}
+
+fn confidence(text: &str) -> Result<Confidence, String> {
+    let level = text.parse().map_err(|_| "not a number between 0 and 1 (try 0.95)")?;
+    Confidence::new(level).map_err(|error| error.to_string())
+}
+
+fn samples_per_second(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(samples) if samples > 0.0 && samples <= 1e6 => Ok(samples),
+        _ => Err("must be a number above 0, at most 1000000".into()),
+    }
+}
+
+/// A size that may be 0.
+fn bytes_or_none(text: &str) -> Result<u64, UnitError> {
+    if text.trim() == "0" { Ok(0) } else { parse_bytes(text) }
+}
+
+fn period(text: &str) -> Result<Duration, String> {
+    let period = parse_duration(text).map_err(|error| error.to_string())?;
+    if period < MIN_PERIOD {
+        return Err(format!("period {text} is shorter than 100ms (try 1s)"));
+    }
+    Ok(period)
+}

@@ -1,0 +1,186 @@
+//! What each verb takes.
+
+use super::{Filter, bytes_or_none, confidence, period, samples_per_second};
+use crate::diff::Source;
+use clap::builder::PossibleValuesParser;
+use clap::{Args as Group, ValueEnum};
+use sampler_common::estimate::Confidence;
+use sampler_common::profile::Kind;
+use sampler_common::sampling::Strategy;
+use sampler_common::units::{parse_bytes, parse_interval};
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Group)]
+pub(crate) struct ProfileVerb {
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+    /// Output format [default: text]
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<Format>,
+    /// Write to this file, whole or not at all
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Group)]
+pub(crate) struct WatchVerb {
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+    /// Time between profiles, at least 100ms
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = period)]
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) period: Duration,
+    /// Stop after N profiles
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) count: Option<u64>,
+}
+
+#[derive(Group)]
+pub(crate) struct LifetimesVerb {
+    /// Only this process; may be repeated [default: all]
+    #[arg(long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) pids: Vec<u32>,
+    /// Confidence of every interval, between 0 and 1
+    #[arg(long, value_name = "LEVEL", default_value = "0.95", value_parser = confidence)]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) confidence: Confidence,
+    /// The N stacks with most bytes × seconds [default: 20 in text, all in json]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) top: Option<u32>,
+}
+
+#[derive(Group)]
+#[group(required = true, multiple = true,
+        args = ["interval", "strategy", "one_in", "samples_per_second"])]
+pub(crate) struct SetVerb {
+    /// Mean bytes between samples: 512KiB, 1MiB, 4096; 1 to 4GiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_interval, allow_hyphen_values = true)]
+    pub(crate) interval: Option<u64>,
+    /// How it is decided which allocations are sampled
+    #[arg(long, value_parser = PossibleValuesParser::new(Strategy::ALL.map(Strategy::name)))]
+    pub(crate) strategy: Option<String>,
+    /// Bernoulli: sample one in N allocations
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) one_in: Option<u64>,
+    /// Samples wanted in a second: the interval follows the program
+    #[arg(long, value_name = "X", value_parser = samples_per_second, conflicts_with = "one_in")]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) samples_per_second: Option<f64>,
+    /// Only this process; may be repeated [default: all]
+    #[arg(long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) pids: Vec<u32>,
+}
+
+#[derive(Group)]
+pub(crate) struct DiffVerb {
+    /// A saved json profile; a process, pid:4121; the last 5m; or a window, 10m..5m. Of one process: pid:4121@5m
+    pub(crate) a: Source,
+    /// As A
+    pub(crate) b: Source,
+    /// alloc: what was allocated; live: what is still held [default: that of a saved profile, else alloc]
+    #[arg(long, value_enum)]
+    pub(crate) kind: Option<KindName>,
+    /// Confidence of every interval, between 0 and 1
+    #[arg(long, value_name = "LEVEL", default_value = "0.95", value_parser = confidence)]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) confidence: Confidence,
+    /// Compare rates, where A and B differ in length
+    #[arg(long)]
+    pub(crate) per_second: bool,
+    /// A and B share no sample, though their pids and times may say so: they are of two machines
+    #[arg(long)]
+    pub(crate) independent: bool,
+    /// Show N stacks
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) top: Option<u32>,
+}
+
+#[derive(Group)]
+pub(crate) struct PlanVerb {
+    /// Mean bytes between samples: 512KiB, 1MiB, 4096; 1 to 4GiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_interval, allow_hyphen_values = true)]
+    #[arg(required_unless_present = "compare")]
+    pub(crate) interval: Option<u64>,
+    /// Bytes of each allocation [default: 1 byte, the worst case]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, allow_hyphen_values = true)]
+    pub(crate) size: Option<u64>,
+    /// Bytes that an allocation site, or all of them, will allocate
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, allow_hyphen_values = true)]
+    #[arg(required_unless_present = "compare")]
+    pub(crate) bytes: Option<u64>,
+    /// Compare strategies at the same number of samples: their variance, times the least there is
+    #[arg(long, conflicts_with_all = ["size", "bytes", "samples"])]
+    pub(crate) compare: bool,
+    /// With --compare: for what this process allocates and keeps [default: built-in mixes of sizes]
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) pid: Option<u32>,
+    /// Which totals N samples may come from (failed trials)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) samples: Option<u64>,
+    /// Bytes from each sample's hit to its end, summed [default: 0, failed trials alone]
+    #[arg(long, value_name = "SIZE", value_parser = bytes_or_none, requires = "samples")]
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) tail_bytes: Option<u64>,
+    /// Confidence of the failed trials, between 0 and 1 [default: 0.95]
+    #[arg(long, value_name = "LEVEL", value_parser = confidence, requires = "samples")]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) confidence: Option<Confidence>,
+}
+
+impl PlanVerb {
+    /// Interval and bytes; without `--compare` both were given.
+    pub(crate) fn numbers(&self) -> (u64, u64) {
+        (self.interval.unwrap_or(0), self.bytes.unwrap_or(0))
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum KindName {
+    Alloc,
+    Live,
+    Peak,
+}
+
+impl From<KindName> for Kind {
+    fn from(name: KindName) -> Kind {
+        match name {
+            KindName::Alloc => Kind::Alloc,
+            KindName::Live => Kind::Live,
+            KindName::Peak => Kind::Peak,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// A table for people
+    Text,
+    /// root;…;leaf BYTES, for flame graphs
+    Folded,
+    /// gzipped profile.proto, for go tool pprof
+    Pprof,
+    /// jemalloc's heap_v2 text, for jeprof and pprof
+    Jeprof,
+    /// Everything, with moments
+    Json,
+}
+
+impl ProfileVerb {
+    /// The format asked for; `--json` is short for `--format json`.
+    pub(crate) fn format(&self, json: bool) -> Format {
+        match self.format {
+            None if json => Format::Json,
+            None => Format::Text,
+            Some(format) => format,
+        }
+    }
+}
