@@ -7,7 +7,7 @@ mod common;
 #[path = "../tests/simulation/mod.rs"]
 mod simulation;
 
-use simulation::{program, proofs, table};
+use simulation::{apart, program, proofs, table};
 use std::process::ExitCode;
 
 /// The number after `name`, or `otherwise`.
@@ -46,6 +46,7 @@ fn main() -> ExitCode {
     println!("{broken} lines break a limit, {unexpected} of them one that is known to hold");
     for seed in seeds {
         println!("seed {seed}: {}", proofs::calibration(seed, runs / 5 + 1));
+        println!("seed {seed}: {}", apart::apart(seed, 50.0, runs));
         println!("seed {seed}: {}", proofs::adaptation(seed, runs));
         println!("seed {seed}: {}", proofs::stacks_a_and_b(seed, runs));
     }

@@ -21,7 +21,9 @@ fn draws() -> impl Generator<Value = Vec<Draw>> {
 }
 
 fn silent() -> impl Generator<Value = Vec<Silent>> {
-    proptest::collection::vec((0u32..4, 1u64..1_000_000, 1u64..1000), 0..4)
+    // As often too few to be seen as not.
+    let size = (0u32..17).prop_map(|shift| 16 << shift);
+    proptest::collection::vec((0u32..4, size, (0u32..10).prop_map(|shift| 1 << shift)), 0..6)
 }
 
 /// Five rows and their reference; each process's exact totals are about `scale` times the samples.
@@ -60,7 +62,14 @@ proptest! {
     #[test]
     fn rows_sum_to_the_exact_totals(draws in draws(), silent in silent(), scale in 1u64..100) {
         let (mut rows, reference) = profile(&draws, &silent, scale);
-        rows.push(unsampled(&reference, Estimator::Calibrated));
+        let nobodys = unsampled(&reference, Estimator::Calibrated);
+        if !nobodys.is_empty() {
+            let of = calibrated(&nobodys, &reference);
+            for of in [of.alloc_space, of.alloc_objects] {
+                prop_assert!(of.low == of.value && of.high == of.value && of.samples == 0, "{of:?}");
+            }
+        }
+        rows.push(nobodys);
         rows.retain(|row| row.strata().next().is_some());
         let exact = reference.strata.values().filter_map(|totals| totals.exact);
         let (bytes, objects) = exact.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
@@ -136,6 +145,31 @@ fn without_exact_totals_a_process_stays_weighted() {
     assert!((of.value - (50.0 * 100.0 + weighted.sum)).abs() < 1e-6, "{of:?}");
     assert_eq!(of.method, Method::Weighted);
     assert_eq!(unsampled(&reference, Estimator::Calibrated), Row::default());
+}
+
+/// Two blocks of 1 MiB that hardly anything could have sampled, beside samples of 64 B; at a rate that sees them they are shared out.
+#[test]
+fn what_can_hardly_be_seen_is_nobodys() {
+    let (rows, mut reference) = profile(&[(0, 0, 64), (0, 0, 64)], &[(0, 1 << 20, 2)], 10);
+    let large = Stratum { process: 0, class: class(1 << 20) as u8 };
+    for (unseen_objects, nobodys) in [(1000.0, 2.0), (2.0, 0.0)] {
+        let unseen_bytes = unseen_objects * (1 << 20) as f64;
+        let totals = reference.strata.entry(large).or_default();
+        (totals.unseen_objects, totals.unseen_bytes) = (unseen_objects, unseen_bytes);
+        let rest = unsampled(&reference, Estimator::Calibrated);
+        assert_eq!(rest.get(large).is_some(), nobodys > 0.0);
+        let of = calibrated(&rows[0], &reference).alloc_objects;
+        assert!(
+            (of.value - (22.0 - nobodys)).abs() < 1e-9 && (of.high - 22.0).abs() < 1e-9,
+            "{of:?}"
+        );
+        // With all samples it is still not the total.
+        assert_eq!(of.low < of.value, nobodys > 0.0, "{of:?}");
+        let mut total = rows[0].clone();
+        total.add(&rest);
+        let of = calibrated(&total, &reference).alloc_objects;
+        assert!((of.low - 22.0).abs() < 1e-9 && (of.high - 22.0).abs() < 1e-9, "{of:?}");
+    }
 }
 
 /// A process of which nothing was sampled, and one whose samples are all of no bytes.

@@ -6,7 +6,7 @@ mod simulation;
 use common::{KS_LIMIT, Local, SplitMix, deviations};
 use sampler_common::estimate::{Confidence, Estimator, of_row, weighted};
 use sampler_common::sampling::{Decision, Design, Strategy, decide};
-use simulation::{draw, program, proofs, table};
+use simulation::{apart, draw, program, proofs, table};
 
 /// None picked by its result.
 const SEEDS: [u64; 3] = [1, 2, 3];
@@ -41,6 +41,17 @@ fn calibration_lowers_the_error_and_meets_the_totals() {
         mean = [0, 1].map(|quantity| mean[quantity] + of.gain[quantity] / SEEDS.len() as f64);
     }
     assert!(mean.iter().all(|gain| *gain >= 1.3), "{mean:?}");
+}
+
+/// Blocks that can hardly be seen are nobody's, not those of who allocates other sizes.
+#[test]
+fn small_blocks_do_not_stand_for_large_ones() {
+    for seed in SEEDS {
+        let of = apart::apart(seed, 50.0, 400);
+        println!("seed {seed}: {of}");
+        assert!(of.held.judge(10.0, true).is_none(), "seed {seed}: {of}");
+        assert!(of.error < 0.5 && of.shared_out > 0.9, "seed {seed}: {of}");
+    }
 }
 
 #[test]

@@ -6,9 +6,8 @@
 //!
 //! # Derivation
 //!
-//! Post-stratification (C.-E. Särndal, B. Swensson, J. Wretman, "Model Assisted Survey Sampling", 1992, section 7.6). Of
-//! a process the size classes with fewer than [`LEAST_SAMPLES`] samples join their neighbours until every group g has as many, or there is one
-//! group. With T_g the exact total of a group, T̂_g its weighted estimate over all rows and ŷ_g that of a row
+//! Post-stratification (C.-E. Särndal, B. Swensson, J. Wretman, "Model Assisted Survey Sampling", 1992, section 7.6) by groups of
+//! size classes (the module `groups` says which). With T_g the exact total of a group, T̂_g its weighted estimate over all rows and ŷ_g that of a row
 //!
 //! ```text
 //! ŷ = Σ f_g·ŷ_g,   f_g = T_g/T̂_g,   φ_g = ŷ_g/T̂_g
@@ -16,84 +15,34 @@
 //! ```
 //!
 //! v is the variance of the linearized ratio: the row's own samples (v_g) count for the rest of the group too, and all samples of
-//! the others (V_g − v_g, since samples are independent) count for the row. At φ = 1 it is 0. Dividing by an estimate is biased by about
-//! 1/n of a standard deviation squared, hence the least number of samples. Bytes and objects are calibrated each to their own totals.
+//! the others (V_g − v_g, since samples are independent) count for the row. At φ = 1 it is 0. Bytes and objects are calibrated each to
+//! their own totals.
 //!
 //! The interval is the weighted one ([`mod@super::weighted`]) for these moments, where one more event of the row counts by f(1 − φ),
 //! and for the lower end one more event of the others by fφ. It lies within what certainly is the row's own and what the exact totals leave
 //! beside what certainly is others'.
 //!
-//! Simulated (`cargo xtask simulate`), it covers 95 % to 98.5 % from 10 expected samples up, and the mean squared error of stacks with 30
-//! samples is 1.4 to 2 times lower than weighted where 40 stacks share 17 sizes. Where a class of large blocks is hardly
-//! ever sampled (bernoulli) its total is shared out by samples of its neighbours: the estimate of one stack is then biased, by up
-//! to a fifth of its standard deviation in the mixed sizes.
+//! A group without a sample is nobody's: its exact total is the row `[unsampled]`, with nothing open. What a stack has of such classes is
+//! not in its estimate, only below its upper end: rows that are never negative and always sum to the exact total could have it only by
+//! guessing.
+//!
+//! Simulated (`cargo xtask simulate`), the estimate of the classes that are not `[unsampled]` is off by less than 2.6 standard errors
+//! of 6,000 runs; all bytes are covered 95 % and more from 10 expected samples up. The mean squared error of stacks with 30
+//! samples is 1.4 to 2 times lower than weighted where 40 stacks share 17 sizes. Where all sizes are sampled alike (bernoulli), 46 % to
+//! 64 % of the bytes of the mixed sizes are `[unsampled]`, and intervals of the rows have room for them: they cover
+//! nearly always and are 2.4 to 3.9 times as wide as a normal one of what is estimated. Given by the samples of smaller ones instead, a stack of
+//! small blocks beside one of large ones is estimated at twice its bytes, and hardly ever covered.
 //!
 //! Exact totals are those of allocations. What is held stays weighted, and so does a process without exact totals.
 
+mod groups;
+
+use self::groups::{Group, groups};
 use super::quantity::Quantity;
 use super::weighted::bounds;
-use super::{Confidence, Estimate, Method, Moments, Reference, Row, RowMoments, Stratum};
+use super::{Confidence, Estimate, Method, Moments, Reference, Row, RowMoments};
 
-/// Every group has at least so many samples, or is all of its process.
-pub const LEAST_SAMPLES: u64 = 5;
-
-/// Neighbouring size classes of a process.
-#[derive(Clone, Debug, Default)]
-struct Group {
-    /// With their exact bytes and objects.
-    strata: Vec<(Stratum, (u64, u64))>,
-    /// Over all rows.
-    sampled: RowMoments,
-}
-
-impl Group {
-    fn add(&mut self, other: Group) {
-        self.strata.extend(other.strata);
-        self.sampled.add(&other.sampled);
-    }
-
-    fn is_small(&self) -> bool {
-        self.sampled.alloc_objects.samples < LEAST_SAMPLES
-    }
-
-    /// What `row` has of it.
-    fn of(&self, row: &Row) -> RowMoments {
-        let mut sum = RowMoments::default();
-        self.strata.iter().filter_map(|(at, _)| row.get(*at)).for_each(|of| sum.add(of));
-        sum
-    }
-
-    /// The exact total.
-    fn exact(&self, quantity: Quantity) -> f64 {
-        self.strata.iter().map(|(_, (bytes, objects))| quantity.pick(*bytes, *objects) as f64).sum()
-    }
-
-    /// The exact total of the strata that `row` has without a sample, as [`unsampled`] makes it.
-    fn exact_of_unsampled(&self, row: &Row, quantity: Quantity) -> f64 {
-        let empty = |at: &Stratum| row.get(*at).is_some_and(|of| *of == RowMoments::default());
-        let strata = self.strata.iter().filter(|(at, _)| empty(at));
-        strata.map(|(_, (bytes, objects))| quantity.pick(*bytes, *objects) as f64).sum()
-    }
-}
-
-/// The groups of a process; `None` if not all of its exact totals are known.
-fn groups(reference: &Reference, process: u32) -> Option<Vec<Group>> {
-    let mut groups: Vec<Group> = Vec::new();
-    for (stratum, totals) in reference.strata_of(process) {
-        let (bytes, objects) = totals.exact?;
-        let class = Group { strata: vec![(stratum, (bytes, objects))], sampled: totals.sampled };
-        match groups.last_mut() {
-            Some(last) if last.is_small() => last.add(class),
-            _ => groups.push(class),
-        }
-    }
-    // Only the last one may still be small.
-    if groups.len() > 1 && groups.last().is_some_and(Group::is_small) {
-        let small = groups.pop()?;
-        groups.last_mut()?.add(small);
-    }
-    if groups.is_empty() { None } else { Some(groups) }
-}
+pub use self::groups::{LEAST_EXPECTED, LEAST_SAMPLES, MOST_CLASSES};
 
 /// Sums over a row's groups.
 #[derive(Default)]
@@ -176,7 +125,9 @@ pub(super) fn calibrated(
     let sums = Sums::of(row, reference, quantity);
     let (moments, tail) = (&sums.moments, confidence.alpha() / 2.0);
     let value = moments.sum;
-    let (low, high) = if sums.is_total {
+    // Strata without a sample are there for their exact totals only.
+    let is_unsampled = !row.is_empty() && row.total() == RowMoments::default();
+    let (low, high) = if sums.is_total || is_unsampled {
         (value, value)
     } else {
         let room = reference.room(row, quantity, confidence);

@@ -2,6 +2,7 @@
 //! judges a short one.
 #![allow(dead_code, reason = "each binary uses its own part")]
 
+pub(crate) mod apart;
 pub(crate) mod draw;
 pub(crate) mod program;
 pub(crate) mod proofs;

@@ -1,0 +1,155 @@
+//! Which size classes of a process are calibrated together.
+//!
+//! Plainly: samples of a class say whose it is. A class with few joins one of much the same size that has more. A class without any is
+//! shared out by the samples of its neighbours where it went unseen by chance; where it can hardly be seen at all, and nothing near it was,
+//! samples of other sizes say nothing of it, and it stays apart: nobody's.
+//!
+//! # The rule
+//!
+//! Distances are in classes, each twice the size of the one before. Of a class with N objects exactly, at most u of which go unseen per
+//! unit of hazard, at least N/u samples were to be expected.
+//!
+//! ```text
+//! sampled, fewer than 5 samples in its group   joins a neighbour at most 3 away; else it is a group by itself
+//! no sample, one sampled at most 3 away        joins its neighbour
+//! no sample, N/u ≥ ln 2                        joins its neighbour, however far
+//! no sample, N/u < ln 2                        a group of its own, without a sample
+//! ```
+//!
+//! Below ln 2 a class more often than not has no sample. Whether it can be seen is of the design, not of the draw: a class that is left out
+//! would be in nearly any run. Classes of one group are shared out alike, which is right only if the rows have
+//! like shares of both; and a ratio is biased by about 1/n of a standard deviation squared, hence the 5, unless
+//! all of the group has one size (of n samples each stands for T/n then), as it nearly has in a single class.
+
+use super::Quantity;
+use crate::estimate::{Reference, Row, RowMoments, Stratum};
+
+/// A group with fewer samples joins a near one.
+pub const LEAST_SAMPLES: u64 = 5;
+
+/// Sampled classes join across at most so many: sizes within 8 times.
+pub const MOST_CLASSES: u8 = 3;
+
+/// A class without a sample and with fewer to be expected joins none that is further away.
+pub const LEAST_EXPECTED: f64 = std::f64::consts::LN_2;
+
+/// Size classes of a process that are calibrated together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Group {
+    /// With their exact bytes and objects.
+    pub(super) strata: Vec<(Stratum, (u64, u64))>,
+    /// Over all rows.
+    pub(super) sampled: RowMoments,
+}
+
+impl Group {
+    fn add(&mut self, other: Group) {
+        self.strata.extend(other.strata);
+        self.sampled.add(&other.sampled);
+    }
+
+    fn is_small(&self) -> bool {
+        self.sampled.alloc_objects.samples < LEAST_SAMPLES
+    }
+
+    /// Whether `next`, of larger sizes, is near enough; one without a sample has nothing else to stand for it.
+    fn may_join(&self, next: &Group) -> bool {
+        let is_empty = |group: &Group| group.sampled.alloc_objects.samples == 0;
+        let edges = (self.strata.last(), next.strata.first());
+        let (Some((last, _)), Some((first, _))) = edges else { return true };
+        is_empty(self) || is_empty(next) || last.class.abs_diff(first.class) <= MOST_CLASSES
+    }
+
+    /// What `row` has of it.
+    pub(super) fn of(&self, row: &Row) -> RowMoments {
+        let mut sum = RowMoments::default();
+        self.strata.iter().filter_map(|(at, _)| row.get(*at)).for_each(|of| sum.add(of));
+        sum
+    }
+
+    /// The exact total.
+    pub(super) fn exact(&self, quantity: Quantity) -> f64 {
+        self.strata.iter().map(|(_, (bytes, objects))| quantity.pick(*bytes, *objects) as f64).sum()
+    }
+
+    /// The exact total of the strata that `row` has without a sample, as [`super::unsampled`] makes it.
+    pub(super) fn exact_of_unsampled(&self, row: &Row, quantity: Quantity) -> f64 {
+        let empty = |at: &Stratum| row.get(*at).is_some_and(|of| *of == RowMoments::default());
+        let strata = self.strata.iter().filter(|(at, _)| empty(at));
+        strata.map(|(_, (bytes, objects))| quantity.pick(*bytes, *objects) as f64).sum()
+    }
+}
+
+/// The groups of a process; `None` if not all of its exact totals are known.
+pub(super) fn groups(reference: &Reference, process: u32) -> Option<Vec<Group>> {
+    let of_process = || reference.strata_of(process);
+    let is_sampled = |of: &RowMoments| of.alloc_objects.samples > 0;
+    let sampled = of_process().filter(|(_, totals)| is_sampled(&totals.sampled));
+    let sampled: Vec<u8> = sampled.map(|(stratum, _)| stratum.class).collect();
+    let (mut classes, mut unseen) = (Vec::new(), Vec::new());
+    for (stratum, totals) in of_process() {
+        let (bytes, objects) = totals.exact?;
+        let class = Group { strata: vec![(stratum, (bytes, objects))], sampled: totals.sampled };
+        let near = sampled.iter().any(|of| of.abs_diff(stratum.class) <= MOST_CLASSES);
+        let visible = objects as f64 >= LEAST_EXPECTED * totals.unseen_objects;
+        if near || visible { classes.push(class) } else { unseen.push(class) }
+    }
+    // Upwards small ones take in what follows; what is still small then is taken in from below.
+    let mut groups = joined(classes, |last, _| last.is_small());
+    groups = joined(groups, |_, next| next.is_small());
+    groups.append(&mut unseen);
+    if groups.is_empty() { None } else { Some(groups) }
+}
+
+/// The groups after each has been joined to the one before it that `wants` it and may have it.
+fn joined(groups: Vec<Group>, wants: impl Fn(&Group, &Group) -> bool) -> Vec<Group> {
+    let mut joined: Vec<Group> = Vec::new();
+    for group in groups {
+        match joined.last_mut() {
+            Some(last) if wants(last, &group) && last.may_join(&group) => last.add(group),
+            _ => joined.push(group),
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::{Sample, StratumTotals};
+    use crate::sampling::Rate;
+
+    /// Classes of the groups of (class, samples, expected samples).
+    fn grouped(classes: &[(u8, u64, f64)]) -> Vec<Vec<u8>> {
+        let mut reference = Reference::default();
+        for (class, samples, expected) in classes {
+            let unseen_objects = 1000.0 / expected;
+            let exact = Some((1000, 1000));
+            let mut totals = StratumTotals { exact, unseen_objects, ..Default::default() };
+            (0..*samples).for_each(|_| {
+                totals.sampled.add_allocation(&Sample::geometric(1, Rate::ALWAYS));
+            });
+            reference.strata.insert(Stratum { process: 0, class: *class }, totals);
+        }
+        let classes = |group: Group| group.strata.iter().map(|(of, _)| of.class).collect();
+        groups(&reference, 0).unwrap_or_default().into_iter().map(classes).collect()
+    }
+
+    #[test]
+    fn sampled_classes_join_near_ones_only() {
+        assert_eq!(grouped(&[(1, 9, 9.0), (2, 2, 2.0), (5, 9, 9.0)]), [vec![1], vec![2, 5]]);
+        assert_eq!(grouped(&[(1, 9, 9.0), (2, 2, 2.0), (6, 9, 9.0)]), [vec![1, 2], vec![6]]);
+        assert_eq!(grouped(&[(1, 9, 9.0), (5, 2, 2.0), (9, 9, 9.0)]), [[1], [5], [9]]);
+        assert_eq!(grouped(&[(4, 1, 1.0)]), [[4]]);
+    }
+
+    #[test]
+    fn a_class_without_a_sample_joins_if_it_could_have_been_seen() {
+        assert_eq!(grouped(&[(1, 9, 9.0), (4, 0, 0.01), (5, 0, 0.01)]), [vec![1, 4], vec![5]]);
+        assert_eq!(grouped(&[(1, 9, 9.0), (9, 0, 0.69)]), [[1], [9]]);
+        assert_eq!(grouped(&[(1, 9, 9.0), (9, 0, 0.70)]), [[1, 9]]);
+        assert_eq!(grouped(&[(1, 0, 1.0), (9, 9, 9.0)]), [[1, 9]]);
+        assert_eq!(grouped(&[(1, 9, 9.0), (9, 0, 1.0), (16, 9, 9.0)]), [vec![1], vec![9, 16]]);
+        assert_eq!(grouped(&[(1, 0, 0.1), (9, 0, 0.1)]), [[1], [9]]);
+    }
+}
