@@ -47,9 +47,10 @@
 //! [`Edges`] for the other ways. Countdowns of several CPUs or threads are memoryless: pool their samples
 //! first and widen for the edges once.
 
-use super::binomial::Binomial;
+mod law;
+
+use self::law::{Law, at_most};
 use super::domain::{DomainError, MAX_BYTES, MAX_TRIALS, fractional_interval};
-use super::gamma::{Tail, quantile};
 use super::{Confidence, Estimate, Method, Trials};
 
 /// Where what is measured begins and ends.
@@ -155,54 +156,6 @@ pub fn around(weighted: &Estimate, failed_trials: &Estimate) -> Estimate {
     }
 }
 
-/// From here on the series of the incomplete beta function is long, and bounds are those of the gamma distribution, less than
-/// 10⁻⁴ standard deviations off.
-const MANY: f64 = 1e7;
-
-/// A negative binomial law: failed trials before so many hits.
-#[derive(Clone, Copy, Debug)]
-struct Law {
-    /// s, which may have a fraction.
-    samples: f64,
-    /// R = 1/p.
-    interval: f64,
-}
-
-impl Law {
-    /// The one of the same mean and variance; `None` without failures.
-    fn matching(trials: &Trials) -> Option<Law> {
-        let interval = trials.variance / trials.failures;
-        let samples = trials.failures / (interval - 1.0);
-        // A whole number is one, whatever the quotients are rounded to.
-        let whole = samples.round();
-        let samples = if (samples - whole).abs() < 1e-9 * whole { whole } else { samples };
-        let sane = samples > 0.0 && samples.is_finite() && interval > 1.0 && interval.is_finite();
-        sane.then_some(Law { samples, interval })
-    }
-
-    fn estimate(
-        self,
-        trials: &Trials,
-        samples: u64,
-        edges: Edges,
-        confidence: Confidence,
-    ) -> Estimate {
-        let tail = confidence.alpha() / 2.0;
-        let (fewer, more) = edges.around(self.samples);
-        let value = trials.failures + trials.tail;
-        let low = failures(fewer, self.interval, tail, Tail::Lower) + trials.tail;
-        let high = failures(more, self.interval, tail, Tail::Upper) + trials.tail;
-        Estimate {
-            value,
-            low: low.min(value),
-            high: high.max(value),
-            confidence,
-            samples,
-            method: Method::FailedTrials,
-        }
-    }
-}
-
 /// Probability of at most `failures` failed trials before `samples` hits; 1 for no sample.
 ///
 /// # Errors
@@ -217,69 +170,10 @@ pub fn cumulative(failures: u64, samples: u64, interval_bytes: f64) -> Result<f6
     Ok(at_most(failures, samples as f64, interval))
 }
 
-/// I_p(s, k + 1): at least s hits among k + s trials.
-fn at_most(failures: u64, samples: f64, interval: f64) -> f64 {
-    let hit = 1.0 / interval;
-    let trials = failures as f64 + samples;
-    Binomial { trials, hit, miss: 1.0 - hit }.at_least(samples)
-}
-
 fn check_samples(samples: u64, interval: f64) -> Result<(), DomainError> {
     if samples as f64 * interval <= MAX_TRIALS as f64 {
         Ok(())
     } else {
         Err(DomainError::Samples(samples))
     }
-}
-
-/// The smallest number of failures whose cumulative probability reaches `tail`, or 1 − `tail`.
-///
-/// A fractional number of samples (for which the series takes about R steps), more than [`MANY`], and more than 2^60 failures have the
-/// bounds of the gamma distribution of the same mean and variance.
-fn failures(samples: f64, interval: f64, tail: f64, side: Tail) -> f64 {
-    // Written so that NaN ends here too.
-    if !(samples > 0.0 && interval > 1.0) {
-        return 0.0;
-    }
-    let reached = |failures| match side {
-        Tail::Lower => at_most(failures, samples, interval) >= tail,
-        Tail::Upper => 1.0 - at_most(failures, samples, interval) <= tail,
-    };
-    // The gamma distribution of the same mean and variance is off by less than 0.1 % of a standard
-    // deviation for the usual intervals: the search begins there.
-    let mean = samples * (interval - 1.0);
-    let variance = mean * interval;
-    let guess = quantile(mean, variance, tail, side);
-    let known = samples.fract() == 0.0 && samples <= MANY;
-    if !known || samples * interval > MAX_TRIALS as f64 {
-        return guess;
-    }
-    first(guess as u64, (variance.sqrt() / 1024.0) as u64 + 1, reached) as f64
-}
-
-/// The smallest number with `reached`, which is false up to somewhere and true from there on.
-fn first(guess: u64, step: u64, reached: impl Fn(u64) -> bool) -> u64 {
-    // From here on `above` is reached, and `below` is not or is 0.
-    let (mut below, mut above, mut step) = (guess, guess, step);
-    if reached(guess) {
-        while below > 0 && reached(below) {
-            above = below;
-            below = below.saturating_sub(step);
-            step = step.saturating_mul(2);
-        }
-        if below == 0 && reached(0) {
-            return 0;
-        }
-    } else {
-        while !reached(above) && above < u64::MAX {
-            below = above;
-            above = above.saturating_add(step);
-            step = step.saturating_mul(2);
-        }
-    }
-    while above - below > 1 {
-        let middle = below + (above - below) / 2;
-        if reached(middle) { above = middle } else { below = middle }
-    }
-    above
 }
