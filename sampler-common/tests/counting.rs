@@ -277,12 +277,15 @@ fn threads_lose_nothing() {
             let (interlocked, sharded, scalable) = (&interlocked, &sharded, &scalable);
             let (first, racing) = (&first, &racing);
             scope.spawn(move || {
-                let mut worker = Worker { number, random: SplitMix(number as u64) };
+                let worker =
+                    |stream| Worker { number, random: SplitMix(stream << 32 | number as u64) };
+                // A source for each counter: see `Worker`.
+                let (mut worker, mut of_first) = (worker(1), worker(2));
                 let mut last = 0;
                 for _ in 0..EACH {
                     interlocked.count(&mut worker);
                     sharded.count(&mut worker);
-                    first.count(&mut worker);
+                    first.count(&mut of_first);
                     racing.count(&mut worker);
                     scalable.count(&mut worker);
                     let now = scalable.value();
