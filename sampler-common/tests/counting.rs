@@ -277,10 +277,10 @@ fn threads_lose_nothing() {
             let (interlocked, sharded, scalable) = (&interlocked, &sharded, &scalable);
             let (first, racing) = (&first, &racing);
             scope.spawn(move || {
-                let worker =
-                    |stream| Worker { number, random: SplitMix(stream << 32 | number as u64) };
+                let random = |stream: u64| SplitMix(stream << 32 | number as u64);
                 // A source for each counter: see `Worker`.
-                let (mut worker, mut of_first) = (worker(1), worker(2));
+                let mut worker = Worker { number, random: random(1) };
+                let mut of_first = Worker { number, random: random(2) };
                 let mut last = 0;
                 for _ in 0..EACH {
                     interlocked.count(&mut worker);
