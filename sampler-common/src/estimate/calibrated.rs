@@ -127,7 +127,7 @@ pub(super) fn calibrated(
     let value = moments.sum;
     // Strata without a sample are there for their exact totals only.
     let is_unsampled = !row.is_empty() && row.total() == RowMoments::default();
-    let (low, high) = if sums.is_total || is_unsampled {
+    let (low, high) = if (sums.is_total && row.is_whole()) || is_unsampled {
         (value, value)
     } else {
         let room = reference.room(row, quantity, confidence);

@@ -30,7 +30,7 @@ pub use domain::DomainError;
 pub use estimator::{Estimator, NoSuchPair};
 pub use failed_trials::{Edges, around, failed_trials, of_trials};
 pub use moments::{Moments, RowMoments};
-pub use of_row::{RowEstimates, of_row, unsampled};
+pub use of_row::{RowEstimates, everything, of_row, unsampled};
 pub use plan::Plan;
 pub use row::{Reference, Row, Stratum, StratumTotals};
 pub use sample::Sample;

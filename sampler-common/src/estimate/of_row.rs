@@ -71,6 +71,11 @@ fn failed_trials(estimates: &mut RowEstimates, total: &RowMoments, reference: &R
     put(&mut estimates.inuse_space, &total.inuse_trials);
 }
 
+/// Everything in a profile, also what no stack can take: the row whose estimate is the total.
+pub fn everything(reference: &Reference, estimator: Estimator) -> Row {
+    reference.row().complete(&unsampled(reference, estimator))
+}
+
 /// What no stack can take: strata with allocations but without any sample that could stand for them, as a row without samples.
 /// Under the calibrated estimator it is estimated by its exact totals, so that all rows sum to these; empty under the others.
 pub fn unsampled(reference: &Reference, estimator: Estimator) -> Row {

@@ -20,11 +20,14 @@ pub struct Stratum {
 pub struct Row {
     /// Sorted by stratum, each once.
     strata: Vec<(Stratum, RowMoments)>,
+    /// Whether it is everything in a profile, samples or not.
+    whole: bool,
 }
 
 impl Row {
     /// The moments of a stratum, entered if they are not there.
     pub fn stratum(&mut self, stratum: Stratum) -> &mut RowMoments {
+        self.whole = false;
         let at = match self.strata.binary_search_by_key(&stratum, |(of, _)| *of) {
             Ok(at) => at,
             Err(at) => {
@@ -40,6 +43,20 @@ impl Row {
         for (stratum, moments) in &other.strata {
             self.stratum(*stratum).add(moments);
         }
+    }
+
+    /// Adds what is missing to everything: rows without samples ([`super::unsampled`]).
+    pub(super) fn complete(mut self, other: &Row) -> Row {
+        let whole = self.whole;
+        self.add(other);
+        self.whole = whole;
+        self
+    }
+
+    /// Whether it is everything in a profile ([`Reference::row`]). A stack, or a sum of them, that happens to have all the
+    /// samples is not: others may have gone unseen.
+    pub fn is_whole(&self) -> bool {
+        self.whole
     }
 
     /// The strata in order, with their moments.
@@ -106,7 +123,8 @@ impl Reference {
     pub fn row(&self) -> Row {
         // A stratum without samples is in no row.
         let sampled = self.strata.iter().filter(|(_, of)| of.sampled != RowMoments::default());
-        Row { strata: sampled.map(|(stratum, of)| (*stratum, of.sampled)).collect() }
+        let strata = sampled.map(|(stratum, of)| (*stratum, of.sampled)).collect();
+        Row { strata, whole: true }
     }
 
     /// The part of it that describes one process.
@@ -154,7 +172,8 @@ mod tests {
         }
         let empty = Stratum { process: 1, class: 9 };
         reference.strata.insert(empty, StratumTotals { exact: Some((8, 1)), ..Default::default() });
-        assert_eq!(reference.row(), sum);
+        assert!(reference.row().is_whole() && !sum.is_whole());
+        assert!(reference.row().strata().eq(sum.strata()));
         let one = reference.of_process(1);
         assert_eq!(one.row().total().alloc_space.own, 110.0);
         assert!(one.strata.contains_key(&empty));

@@ -4,7 +4,7 @@ use super::names::Names;
 use super::order::ordered;
 use super::raw::{RawFrame, RawProfile};
 use rustc_hash::FxHashMap;
-use sampler_common::estimate::{Row, unsampled};
+use sampler_common::estimate::{Row, everything, unsampled};
 use sampler_common::profile::{Line, Location, Lost, Mapping, Profile, Quantities, Stack};
 use sampler_common::units;
 use std::time::UNIX_EPOCH;
@@ -17,9 +17,8 @@ pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
     let quantities = |row: &Row| -> Quantities {
         Quantities::of_row(row, &raw.reference, raw.estimator, raw.request.confidence)
     };
-    let mut totals = raw.totals.clone();
-    let samples = totals.total().alloc_objects.samples;
-    totals.add(&unsampled);
+    let samples = raw.totals.total().alloc_objects.samples;
+    let totals = everything(&raw.reference, raw.estimator);
     let lost = raw.lost.iter().map(|(outcome, samples, row)| {
         let known = row.as_ref().map(quantities);
         Lost {
