@@ -21,10 +21,14 @@
 //! ```
 //!
 //! with the one c that spends the budget: what a class cannot use beyond 1 goes to the others. B is what a geometric countdown
-//! of interval R would take of the same allocations, Σ a·(1 − (1 − 1/R)^Z). The floor is a geometric countdown of a twentieth of its
-//! hazard, so at least 5 % of the budget: what was learned may be out of date, and a class that was never
+//! of interval R would take of the same allocations, Σ a·(1 − (1 − 1/R)^Z). The floor is a geometric countdown of a third of its
+//! hazard, so about a third of the budget: what was learned may be out of date, and a class that was never
 //! seen is not unbiased unless it has a chance. If the classes that live are all certain and budget is left,
 //! the floor is raised until it is spent.
+//!
+//! Why a third (`cargo xtask simulate`, survival from 0.1 % to 90 %): the variance of live bytes is 2.0 to 2.1 times lower than that of the
+//! geometric countdown, that of allocated bytes 1.6 to 1.8 times higher. With a twentieth it is 2.3 and 4 times, and intervals of
+//! allocated bytes get too wide, because the little that is sampled of a class that dies young then weighs too much.
 //!
 //! Within a class, λ = −ln(1 − p)/Z is charged per byte, as always.
 //!
@@ -36,7 +40,7 @@ use super::{Design, Rate, Strategy};
 use crate::limits::CLASSES;
 
 /// Hazard of the floor, as a share of that of the geometric countdown with the same budget.
-pub const FLOOR: f64 = 0.05;
+pub const FLOOR: f64 = 1.0 / 3.0;
 
 /// What a size class has been used for lately.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -106,11 +106,10 @@ impl Cell {
     /// The limits it breaks that are known to hold.
     ///
     /// One is known not to: where large blocks are sampled as rarely as small ones, so that a few events carry nearly all of the bytes
-    /// (bernoulli, adaptive), intervals of a skewed estimate are wider than normal ones and rarely miss below.
+    /// (bernoulli), intervals of a skewed estimate are wider than normal ones and rarely miss below.
     pub(crate) fn unexpected(&self) -> Vec<String> {
         let mut broken = self.broken();
-        let rare_large = matches!(self.strategy, Strategy::Bernoulli | Strategy::Adaptive);
-        if rare_large && self.mix != "small" {
+        if self.strategy == Strategy::Bernoulli && self.mix != "small" {
             broken.retain(|limit| limit != "width" && limit != "bytes high");
         }
         broken
