@@ -2,11 +2,13 @@
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::Finished;
+use sampler_tests::client::Client;
 use sampler_tests::{Daemon, Profile, Truth, Workload};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const SECOND: u64 = 1_000_000_000;
+const SERVICE: &str = "sampler.v1.Sampler";
 
 fn now() -> Result<u64> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos() as u64)
@@ -205,6 +207,7 @@ fn differences_are_of_phases(phases: &Phases) -> Result<()> {
         ensure!(mine.iter().all(|stack| stack["significant"] == true), "{name}: {mine:?}");
         ensure!(mine.is_empty() == (sign == 0.0), "{name}: {mine:?}");
     }
+    compared_by_the_api(phases)?;
     // A saved profile of the first phase against all since attach: it grew by the other two.
     let directory = tempfile::tempdir()?;
     let saved = directory.path().join("first.json");
@@ -218,6 +221,32 @@ fn differences_are_of_phases(phases: &Phases) -> Result<()> {
     let expected = (expected - truths[2].function("first")?.alloc.bytes) as f64;
     // The row `peak` of the truth is of what was held, and allocated nothing.
     ensure!(grown == Some(expected), "grown by {grown:?}, not {expected}");
+    Ok(())
+}
+
+/// The same over gRPC, and arithmetic beside it.
+fn compared_by_the_api(phases: &Phases) -> Result<()> {
+    let Phases { daemon, truths, borders, .. } = phases;
+    let runtime = tokio::runtime::Runtime::new()?;
+    let (comparison, plan) = runtime.block_on(async {
+        let mut client = Client::connect(&daemon.address).await?;
+        client.learn(SERVICE).await?;
+        let window = |since: u64, until: u64| {
+            json!({ "kind": "KIND_ALLOC", "since_unix_ns": since, "until_unix_ns": until })
+        };
+        let sides = json!({ "a": window(borders[0], borders[1]), "b": window(borders[1], borders[2]) });
+        let comparison = client.call(SERVICE, "Compare", sides).await?;
+        let request = json!({ "interval_bytes": 1000, "bytes": 500_000, "size": 1000 });
+        anyhow::Ok((comparison, client.call(SERVICE, "Plan", request).await?))
+    })?;
+    let alone = |name: &str| truths[2].function(name).map(|of| of.alloc.bytes as f64);
+    let got = comparison["space"]["value"].as_f64();
+    let expected = alone("third")? - alone("second")?;
+    ensure!(got == Some(expected), "{got:?}, not {expected}: {comparison}");
+    ensure!(comparison["samples"] == "independent", "{comparison}");
+    // One byte in 1,000: a block of 1,000 bytes is missed with (1 − 1/1000)^1000.
+    let hit = plan["hit_probability"].as_f64().context("no hit_probability")?;
+    ensure!((hit - (1.0 - 0.999f64.powi(1000))).abs() < 1e-12, "{plan}");
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! The service `sampler.v1.Sampler`.
 
 use super::v1::sampler_server::Sampler;
-use super::{convert, reports, stream, v1};
+use super::{compare, convert, plan, reports, stream, v1};
 use crate::pipeline::{
     AskedWindow, LifetimesRequest, Names, ProfileRequest, Profiler, SamplingChange, Scope, Stopped,
     assemble, assemble_lifetimes,
@@ -54,7 +54,8 @@ fn confidence(level: f64) -> Result<Confidence, Status> {
     }
 }
 
-fn request(wire: v1::GetProfileRequest) -> Result<ProfileRequest, Status> {
+/// A request for a profile, checked.
+pub(super) fn request(wire: v1::GetProfileRequest) -> Result<ProfileRequest, Status> {
     let kind = match wire.kind() {
         v1::Kind::Live => Kind::Live,
         v1::Kind::Peak => Kind::Peak,
@@ -187,6 +188,22 @@ impl Sampler for Service {
         }
         let request = request(wire.profile.unwrap_or_default())?;
         Ok(Response::new(stream::profiles(self.clone(), request, period)))
+    }
+
+    async fn compare(
+        &self,
+        wire: Request<v1::CompareRequest>,
+    ) -> Result<Response<v1::Comparison>, Status> {
+        Ok(Response::new(compare::comparison(self, wire.into_inner()).await?))
+    }
+
+    async fn plan(
+        &self,
+        wire: Request<v1::PlanRequest>,
+    ) -> Result<Response<v1::PlanResponse>, Status> {
+        let wire = wire.into_inner();
+        let plan = plan::plan(&wire, confidence(wire.confidence)?);
+        plan.map(Response::new).map_err(|error| Status::invalid_argument(error.to_string()))
     }
 
     type StreamSamplesStream = stream::Samples;

@@ -298,6 +298,20 @@ impl Sampler for Fixed {
         Err(Status::unimplemented(""))
     }
 
+    async fn compare(
+        &self,
+        _: Request<v1::CompareRequest>,
+    ) -> Result<Response<v1::Comparison>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
+    async fn plan(
+        &self,
+        _: Request<v1::PlanRequest>,
+    ) -> Result<Response<v1::PlanResponse>, Status> {
+        Err(Status::unimplemented(""))
+    }
+
     async fn get_profile(
         &self,
         request: Request<GetProfileRequest>,
