@@ -124,7 +124,7 @@ fn run(way: &Way, seed: u64, data: &mut Data) -> Result<()> {
             continue;
         }
         let row = profile.row(&function.name);
-        compare(function, &profile, &row, data)
+        compare(function, &row, data)
             .with_context(|| format!("{} ({} stacks)", function.name, row.stacks))?;
     }
     Ok(())
@@ -153,7 +153,7 @@ fn printed_is_what_rows_say(profile: &Profile) -> Result<()> {
     Ok(())
 }
 
-fn compare(function: &Function, profile: &Profile, row: &Row, data: &mut Data) -> Result<()> {
+fn compare(function: &Function, row: &Row, data: &mut Data) -> Result<()> {
     for (kind, sums, moments, to) in [
         ("alloc", &function.alloc, &row.alloc_space, &mut data.alloc),
         ("live", &function.live, &row.inuse_space, &mut data.live),
