@@ -4,34 +4,21 @@ mod common;
 
 use std::cell::Cell as Slot;
 
-use common::{KS_LIMIT, SplitMix, deviations, kolmogorov_smirnov};
+use common::{KS_LIMIT, Local, SplitMix, deviations, kolmogorov_smirnov};
 use proptest::prelude::*;
 use sampler_common::sampling::rate::{HAZARD_CERTAIN, HAZARD_ONE};
-use sampler_common::sampling::{Cell, Rate, Trial, draw, offset, trial};
-
-/// A cell of one thread.
-struct Plain(Slot<i64>);
-
-impl Cell for Plain {
-    fn fetch_sub(&self, amount: i64) -> i64 {
-        self.0.replace(self.0.get().wrapping_sub(amount))
-    }
-
-    fn swap(&self, value: i64) -> i64 {
-        self.0.replace(value)
-    }
-}
+use sampler_common::sampling::{Rate, Trial, draw, offset, trial};
 
 #[test]
 fn no_hazard_touches_nothing() {
-    let cell = Plain(Slot::new(-5));
+    let cell = Local(Slot::new(-5));
     assert_eq!(trial(&cell, Rate::NEVER.charge(1 << 40), &mut SplitMix(1)), Trial::Miss);
     assert_eq!(cell.0.get(), -5);
 }
 
 #[test]
 fn interval_1_samples_everything() {
-    let (cell, mut random) = (Plain(Slot::new(0)), SplitMix(2));
+    let (cell, mut random) = (Local::default(), SplitMix(2));
     for size in 0..100_000 {
         let result = trial(&cell, Rate::ALWAYS.charge(size), &mut random);
         assert!(matches!(result, Trial::Hit { .. }), "size {size}");
@@ -42,7 +29,7 @@ fn interval_1_samples_everything() {
 /// One stream of mixed sizes whose rate changes all the time; one cell, started at 0.
 #[test]
 fn inclusion_is_what_the_rate_says() {
-    let (cell, mut random) = (Plain(Slot::new(0)), SplitMix(3));
+    let (cell, mut random) = (Local::default(), SplitMix(3));
     let sizes = [0u64, 1, 7, 64, 100, 1 << 12, 1 << 16, 3 << 20];
     let rates = [2u64, 64, 4096, 512 << 10, 1 << 32].map(|r| Rate::from_interval(r).unwrap());
     let mut hits = [[(0u64, 0u64); 8]; 5];
@@ -73,7 +60,7 @@ fn inclusion_is_what_the_rate_says() {
 fn gaps_between_sampled_bytes_are_geometric() {
     for (interval, seed) in [(3u64, 1), (64, 2), (1000, 3), (4096, 4)] {
         let rate = Rate::from_interval(interval).unwrap();
-        let (cell, mut random) = (Plain(Slot::new(0)), SplitMix(seed));
+        let (cell, mut random) = (Local::default(), SplitMix(seed));
         let (mut bytes, mut last, mut gaps) = (0u64, 0u64, Vec::new());
         while gaps.len() < 100_000 {
             // Small against R, or else a second byte of one request would matter.

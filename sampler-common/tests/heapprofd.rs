@@ -4,26 +4,14 @@
 
 mod common;
 
-use common::{SplitMix, deviations};
+use common::{Local, SplitMix, deviations};
 use sampler_common::estimate::{Plan, RowMoments, Sample};
-use sampler_common::sampling::{Cell, Decision, Design, Strategy, decide};
-use std::cell::Cell as Slot;
+use sampler_common::sampling::{Decision, Design, Strategy, decide};
 
 const KIB: u64 = 1 << 10;
 const INTERVAL: u64 = 512 * KIB;
 /// Standard deviations that a right implementation passes in all but 10⁻⁶ of the runs, over all comparisons here.
 const LIMIT: f64 = 5.5;
-
-struct Local(Slot<i64>);
-
-impl Cell for Local {
-    fn fetch_sub(&self, amount: i64) -> i64 {
-        self.0.replace(self.0.get().wrapping_sub(amount))
-    }
-    fn swap(&self, value: i64) -> i64 {
-        self.0.replace(value)
-    }
-}
 
 /// A CPU and what it is asked for.
 struct Machine {
@@ -39,8 +27,13 @@ impl Machine {
     fn new(interval: u64, cut_off: u64, seed: u64) -> Machine {
         let design =
             Design::from_interval(Strategy::Poisson, interval, 1.0).expect("in the domain");
-        let cell = || Local(Slot::new(0));
-        Machine { design, cut_off, countdown: cell(), position: cell(), random: SplitMix(seed) }
+        Machine {
+            design,
+            cut_off,
+            countdown: Local::default(),
+            position: Local::default(),
+            random: SplitMix(seed),
+        }
     }
 
     /// The estimate of one request's bytes, if it is seen.

@@ -2,23 +2,10 @@
 
 mod common;
 
-use common::SplitMix;
+use common::{Local, SplitMix};
 use proptest::prelude::*;
 use sampler_common::estimate::{RowMoments, Sample};
-use sampler_common::sampling::{Cell, Decision, Design, Strategy, decide};
-use std::cell::Cell as Slot;
-
-/// A cell of one thread.
-struct Local(Slot<i64>);
-
-impl Cell for Local {
-    fn fetch_sub(&self, amount: i64) -> i64 {
-        self.0.replace(self.0.get().wrapping_sub(amount))
-    }
-    fn swap(&self, value: i64) -> i64 {
-        self.0.replace(value)
-    }
-}
+use sampler_common::sampling::{Decision, Design, Strategy, decide};
 
 /// A CPU.
 struct Machine {
@@ -29,8 +16,7 @@ struct Machine {
 
 impl Machine {
     fn new(seed: u64) -> Machine {
-        let cell = || Local(Slot::new(0));
-        Machine { countdown: cell(), position: cell(), random: SplitMix(seed) }
+        Machine { countdown: Local::default(), position: Local::default(), random: SplitMix(seed) }
     }
 
     fn decide(&mut self, design: Design, size: u64) -> Decision {

@@ -2,8 +2,9 @@
 //! (seeds are fixed, so they fail always or never; the bound says what a new seed would do).
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use sampler_common::sampling::Random;
 use sampler_common::sampling::rate::{HAZARD_CERTAIN, HAZARD_ONE};
+use sampler_common::sampling::{Cell, Random};
+use std::cell::Cell as Slot;
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
 #[derive(Clone)]
@@ -16,6 +17,26 @@ impl Random for SplitMix {
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
+    }
+}
+
+/// A cell of one thread; it starts at 0.
+#[derive(Default)]
+pub(crate) struct Local(pub(crate) Slot<i64>);
+
+impl Local {
+    pub(crate) fn value(&self) -> i64 {
+        self.0.get()
+    }
+}
+
+impl Cell for Local {
+    fn fetch_sub(&self, amount: i64) -> i64 {
+        self.0.replace(self.0.get().wrapping_sub(amount))
+    }
+
+    fn swap(&self, value: i64) -> i64 {
+        self.0.replace(value)
     }
 }
 
@@ -55,23 +76,3 @@ pub(crate) fn kolmogorov_smirnov(mut values: Vec<f64>) -> f64 {
 
 /// The limit of [`kolmogorov_smirnov`] at 10⁻⁶: 2·exp(−2x²) = 10⁻⁶.
 pub(crate) const KS_LIMIT: f64 = 2.69;
-
-/// A cell of one thread; it starts at 0.
-#[derive(Default)]
-pub(crate) struct Local(std::cell::Cell<i64>);
-
-impl Local {
-    pub(crate) fn value(&self) -> i64 {
-        self.0.get()
-    }
-}
-
-impl sampler_common::sampling::Cell for Local {
-    fn fetch_sub(&self, amount: i64) -> i64 {
-        self.0.replace(self.0.get().wrapping_sub(amount))
-    }
-
-    fn swap(&self, value: i64) -> i64 {
-        self.0.replace(value)
-    }
-}

@@ -54,6 +54,5 @@ impl Worker {
 
 /// Hits of allocating functions that have ended.
 fn ends(totals: &SlotTotals) -> u64 {
-    let allocated: u64 = totals.objects.iter().sum();
-    allocated + OTHER_ENDS.iter().map(|outcome| totals.outcome(*outcome)).sum::<u64>()
+    totals.all_objects() + OTHER_ENDS.iter().map(|outcome| totals.outcome(*outcome)).sum::<u64>()
 }

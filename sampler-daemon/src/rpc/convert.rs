@@ -11,7 +11,7 @@ mod to_wire;
 
 pub use from_wire::{from_wire, quantities_from_wire};
 pub use lifetimes::{lifetimes_from_wire, lifetimes_to_wire};
-pub use to_wire::{quantities_to_wire, to_wire};
+pub use to_wire::{kind_to_wire, quantities_to_wire, to_wire};
 
 use sampler_common::estimate::Method;
 

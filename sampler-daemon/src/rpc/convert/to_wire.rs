@@ -15,13 +15,8 @@ pub fn to_wire(profile: &Profile) -> v1::Profile {
         build_id: mapping.build_id.clone(),
     });
     let locations = profile.locations.iter().map(|of| location(of, &mut strings)).collect();
-    let kind = match profile.kind {
-        Kind::Alloc => v1::Kind::Alloc,
-        Kind::Live => v1::Kind::Live,
-        Kind::Peak => v1::Kind::Peak,
-    };
     v1::Profile {
-        kind: kind.into(),
+        kind: kind_to_wire(profile.kind).into(),
         confidence: profile.confidence.level(),
         time_unix_ns: profile.time_unix_ns,
         duration_ns: profile.duration_ns,
@@ -41,6 +36,15 @@ pub fn to_wire(profile: &Profile) -> v1::Profile {
         estimator: profile.estimator_name().to_owned(),
         strategy: profile.strategy_names(),
         reference: Some(strata::reference_to_wire(&profile.reference, &profile.pids)),
+    }
+}
+
+/// The protocol's form of a kind.
+pub fn kind_to_wire(kind: Kind) -> v1::Kind {
+    match kind {
+        Kind::Alloc => v1::Kind::Alloc,
+        Kind::Live => v1::Kind::Live,
+        Kind::Peak => v1::Kind::Peak,
     }
 }
 

@@ -5,6 +5,7 @@ use clap::Args as Group;
 use sampler_common::estimate::{Confidence, Estimator};
 use sampler_common::profile::Kind;
 use sampler_common::units::{Time, parse_bytes, parse_duration, parse_time};
+use sampler_daemon::rpc::convert::kind_to_wire;
 use sampler_daemon::rpc::v1;
 use std::time::Duration;
 
@@ -86,11 +87,7 @@ impl Filter {
 
     /// The request, for all stacks or the top ones.
     pub(crate) fn request(&self, top: Option<u32>) -> v1::GetProfileRequest {
-        let kind = match self.kind.into() {
-            Kind::Alloc => v1::Kind::Alloc,
-            Kind::Live => v1::Kind::Live,
-            Kind::Peak => v1::Kind::Peak,
-        };
+        let kind = kind_to_wire(self.kind.into());
         let nanoseconds = |of: Option<Duration>| of.map_or(0, |of| of.as_nanos() as u64);
         let now = unix_ns();
         // 0 is no time: what is before it is a nanosecond later.

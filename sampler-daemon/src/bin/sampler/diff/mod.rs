@@ -108,12 +108,3 @@ impl Daemon {
         self.client.as_mut().ok_or_else(|| anyhow::anyhow!("no connection"))
     }
 }
-
-/// The protocol's kind.
-fn kind_to_wire(kind: Kind) -> v1::Kind {
-    match kind {
-        Kind::Alloc => v1::Kind::Alloc,
-        Kind::Live => v1::Kind::Live,
-        Kind::Peak => v1::Kind::Peak,
-    }
-}

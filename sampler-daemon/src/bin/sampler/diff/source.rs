@@ -1,6 +1,5 @@
 //! Where one side of a comparison comes from, as it is written on the command line.
 
-use super::kind_to_wire;
 use crate::args::unix_ns;
 use crate::output;
 use anyhow::{Context, Result, anyhow};
@@ -8,6 +7,7 @@ use sampler_common::encode::json::read;
 use sampler_common::estimate::Confidence;
 use sampler_common::profile::{Kind, Profile};
 use sampler_common::units::{Time, human_duration, parse_time, utc};
+use sampler_daemon::rpc::convert::kind_to_wire;
 use sampler_daemon::rpc::v1;
 use std::fmt;
 use std::path::PathBuf;
