@@ -8,7 +8,7 @@
 
 mod relation;
 
-pub use relation::{Relation, span};
+pub use relation::{Relation, parted, span};
 
 use crate::estimate::{
     Confidence, Difference, Moments, Side, benjamini_hochberg, difference, weighted,

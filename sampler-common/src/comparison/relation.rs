@@ -70,6 +70,19 @@ pub(super) fn of(question: &Question<'_>) -> Result<Relation, CannotCompare> {
     Ok(relation)
 }
 
+/// Windows are rounded outward to time slots, so that two that were asked for apart (since, until) may meet in a slot: which of
+/// `made` has to be made again, and where it has to end so that they part.
+pub fn parted(asked: [[u64; 2]; 2], made: [&Profile; 2]) -> Option<(usize, u64)> {
+    let [[a_since, a_until], [b_since, b_until]] = asked;
+    let early = match (a_until <= b_since, b_until <= a_since) {
+        (true, _) => 0,
+        (_, true) => 1,
+        _ => return None,
+    };
+    let [[_, meets], [begins, _]] = [span(made[early]), span(made[1 - early])];
+    (begins < meets).then_some((early, begins.max(1)))
+}
+
 /// From when to when a profile reaches, nanoseconds since the Unix epoch.
 pub fn span(profile: &Profile) -> [u64; 2] {
     match profile.window {

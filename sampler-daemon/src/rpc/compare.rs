@@ -2,7 +2,7 @@
 
 use super::service::{Service, request};
 use super::v1;
-use sampler_common::comparison::{Compared, ComparedStack, Comparison, Question, compare, span};
+use sampler_common::comparison::{Compared, ComparedStack, Comparison, Question, compare, parted};
 use sampler_common::estimate::Difference;
 use sampler_common::profile::Profile;
 use tonic::Status;
@@ -34,8 +34,7 @@ pub(super) async fn comparison(
     Ok(to_wire(&comparison, wire.top as usize))
 }
 
-/// Both profiles, whole. Windows are rounded outward to time slots: of two that were asked for apart the earlier one is cut where
-/// the later one begins.
+/// Both profiles, whole; windows that were asked for apart are.
 async fn profiles(
     service: &Service,
     a: v1::GetProfileRequest,
@@ -44,18 +43,14 @@ async fn profiles(
     let [a, b] = [a, b].map(|of| v1::GetProfileRequest { top: 0, ..of });
     let mut made =
         [service.profile(request(a.clone())?).await?, service.profile(request(b.clone())?).await?];
-    let apart = |early: &v1::GetProfileRequest, late: &v1::GetProfileRequest| {
-        early.until_unix_ns != 0 && early.until_unix_ns <= late.since_unix_ns
+    // Without an end it reaches until now, which no other begins behind.
+    let asked = |of: &v1::GetProfileRequest| match of.until_unix_ns {
+        0 => [of.since_unix_ns, u64::MAX],
+        until => [of.since_unix_ns, until],
     };
-    let early = match (apart(&a, &b), apart(&b, &a)) {
-        (true, _) => 0,
-        (_, true) => 1,
-        _ => return Ok(made),
-    };
-    let [[_, meets], [begins, _]] = [span(&made[early]), span(&made[1 - early])];
-    if begins < meets {
+    if let Some((early, until_unix_ns)) = parted([asked(&a), asked(&b)], [&made[0], &made[1]]) {
         let again = if early == 0 { a } else { b };
-        let again = v1::GetProfileRequest { until_unix_ns: begins.max(1), ..again };
+        let again = v1::GetProfileRequest { until_unix_ns, ..again };
         made[early] = service.profile(request(again)?).await?;
     }
     Ok(made)

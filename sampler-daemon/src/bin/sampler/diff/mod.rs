@@ -8,7 +8,7 @@ use crate::args::{DiffVerb, unix_ns};
 use crate::connect::{self, Address};
 use crate::{output, page};
 use anyhow::Result;
-use sampler_common::comparison::{Question, compare, span};
+use sampler_common::comparison::{Question, compare, parted};
 use sampler_common::encode::comparison::{object, text};
 use sampler_common::profile::{Kind, Profile};
 use sampler_daemon::rpc::convert::from_wire;
@@ -72,8 +72,7 @@ impl Daemon {
         connect::check(address, from_wire(answer))
     }
 
-    /// Windows are rounded outward to time slots: of two that were asked for apart, the earlier one is asked for again, up to
-    /// where the later one begins.
+    /// Asks again for a window that was asked for apart from the other and meets it.
     async fn part(
         &mut self,
         profiles: &mut [Profile],
@@ -81,20 +80,16 @@ impl Daemon {
         now: u64,
     ) -> Result<()> {
         let [Some(a), Some(b)] = requests else { return Ok(()) };
-        let end =
-            |of: &v1::GetProfileRequest| if of.until_unix_ns == 0 { now } else { of.until_unix_ns };
-        let early = match (end(a) <= b.since_unix_ns, end(b) <= a.since_unix_ns) {
-            (true, _) => 0,
-            (_, true) => 1,
-            _ => return Ok(()),
+        let asked = |of: &v1::GetProfileRequest| match of.until_unix_ns {
+            0 => [of.since_unix_ns, now],
+            until => [of.since_unix_ns, until],
         };
-        let [[_, meets], [begins, _]] = [span(&profiles[early]), span(&profiles[1 - early])];
-        if let Some(request) = &requests[early]
-            && begins < meets
+        if let Some((early, until_unix_ns)) =
+            parted([asked(a), asked(b)], [&profiles[0], &profiles[1]])
         {
-            let until_unix_ns = begins.max(1);
+            let again = if early == 0 { a } else { b };
             profiles[early] =
-                self.profile(v1::GetProfileRequest { until_unix_ns, ..request.clone() }).await?;
+                self.profile(v1::GetProfileRequest { until_unix_ns, ..again.clone() }).await?;
         }
         Ok(())
     }
