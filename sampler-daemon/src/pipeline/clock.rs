@@ -1,39 +1,86 @@
 //! The two clocks: `CLOCK_MONOTONIC`, by which records are stamped, and the one that people read.
 
 use rustix::time::{ClockId, clock_gettime};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::cell::Cell;
+
+/// A step of the clock that people read, from which on it counts as set. Smaller ones are a wait between two readings: both clocks
+/// are slewed alike.
+const STEP_NS: u64 = 20_000_000;
 
 /// `CLOCK_MONOTONIC` now, nanoseconds.
 pub(super) fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
+    read(ClockId::Monotonic)
+}
+
+fn read(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Both clocks at one moment, to turn times of one into times of the other. A clock that was set meanwhile moves what people read.
+/// Turns times of one clock into times of the other, always alike: a border of windows that was told is met to the nanosecond when
+/// it is asked for again, unless the clock was set meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    /// How far the time since the Unix epoch is ahead of `CLOCK_MONOTONIC`; 0 before the first look.
+    ahead_ns: Cell<u64>,
+}
+
+impl Clock {
+    pub(super) fn now(&self) -> Clocks {
+        // A wait between the two readings shows as more, so the least is right.
+        let look = |_| {
+            let now_ns = monotonic_ns();
+            (read(ClockId::Realtime).saturating_sub(now_ns), now_ns)
+        };
+        let (ahead_ns, now_ns) = (0..3).map(look).min().unwrap_or_default();
+        if self.ahead_ns.get().abs_diff(ahead_ns) >= STEP_NS {
+            self.ahead_ns.set(ahead_ns);
+        }
+        Clocks { now_ns, ahead_ns: self.ahead_ns.get() }
+    }
+}
+
+/// Both clocks at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clocks {
     /// `CLOCK_MONOTONIC`
     pub(super) now_ns: u64,
-    /// Since the Unix epoch.
-    unix_ns: u64,
+    ahead_ns: u64,
 }
 
 impl Clocks {
-    pub(super) fn now() -> Clocks {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH);
-        Clocks {
-            now_ns: monotonic_ns(),
-            unix_ns: unix.map_or(0, |duration| duration.as_nanos() as u64),
-        }
-    }
-
     /// Since the Unix epoch.
     pub(super) fn to_unix(self, monotonic_ns: u64) -> u64 {
-        self.unix_ns.saturating_add(monotonic_ns).saturating_sub(self.now_ns)
+        monotonic_ns.saturating_add(self.ahead_ns)
     }
 
     /// `CLOCK_MONOTONIC`; 0 for what was before it began.
     pub(super) fn at_unix(self, unix_ns: u64) -> u64 {
-        self.now_ns.saturating_add(unix_ns).saturating_sub(self.unix_ns)
+        unix_ns.saturating_sub(self.ahead_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_told_is_met_again() {
+        let clock = Clock::default();
+        let told = clock.now().to_unix(12_345);
+        for _ in 0..1000 {
+            assert_eq!(clock.now().at_unix(told), 12_345);
+        }
+        assert_eq!(clock.now().at_unix(3), 0);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_is_followed() {
+        let clock = Clock::default();
+        let ahead = clock.now().ahead_ns;
+        clock.ahead_ns.set(ahead + 3_600_000_000_000);
+        assert!(clock.now().ahead_ns.abs_diff(ahead) < STEP_NS);
+        clock.ahead_ns.set(ahead + STEP_NS / 4);
+        assert_eq!(clock.now().ahead_ns, ahead + STEP_NS / 4);
     }
 }

@@ -55,7 +55,7 @@ impl Worker {
             return Ok(self.gather_now(processes, kind, scope, None));
         };
         self.observe();
-        let window = self.window(asked, Clocks::now())?;
+        let window = self.window(asked, self.clock.now())?;
         Ok(self.gather_now(processes, kind, scope, Some(&window)))
     }
 
@@ -75,7 +75,7 @@ impl Worker {
         scope: &Scope,
         window: Option<&Window>,
     ) -> Gathered {
-        let clocks = Clocks::now();
+        let clocks = self.clock.now();
         let exact = match window {
             None => self.exact(&processes),
             Some(window) => {

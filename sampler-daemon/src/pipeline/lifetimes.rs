@@ -1,6 +1,5 @@
 //! Lifetimes: from the store's life tables to rows with names.
 
-use super::clock::Clocks;
 use super::names::Names;
 use super::profile::located;
 use super::raw::RawFrame;
@@ -50,7 +49,7 @@ impl Worker {
         // Points of a stride have no variance.
         self.strategies(&chosen, Some(Estimator::Weighted))?;
         self.catch_up();
-        let clocks = Clocks::now();
+        let clocks = self.clock.now();
         let asked = |process: ProcessId| chosen.contains(&process);
         let lives = self.ingest.lifetimes.by_stack(&self.ingest.live, clocks.now_ns, asked);
         let mut total = Life::default();

@@ -1,7 +1,7 @@
 //! The worker: reads the ring, answers questions, looks after the processes.
 
 use super::attach::Attached;
-use super::clock::monotonic_ns;
+use super::clock::{Clock, monotonic_ns};
 use super::command::{Command, Profiler, QUEUE};
 use super::ingest::{Event, Ingest};
 use super::source::SampleEvent;
@@ -47,6 +47,7 @@ pub(super) struct Worker {
     pub(super) discoverer: Discoverer,
     /// Outcomes of slots that are vacant again.
     pub(super) retired: crate::bpf::totals::SlotTotals,
+    pub(super) clock: Clock,
     pub(super) started: Instant,
     /// When the live profile first became a lower bound.
     pub(super) live_incomplete: Option<SystemTime>,
@@ -85,6 +86,7 @@ pub fn start(config: Config, processes: Vec<Process>) -> anyhow::Result<(Profile
         attached: FxHashMap::default(),
         discoverer: Discoverer::default(),
         retired: Default::default(),
+        clock: Clock::default(),
         started: Instant::now(),
         live_incomplete: None,
         observed_losses: 0,
