@@ -1,8 +1,15 @@
 //! The bounds that the two sides of the kernel boundary share, with what happens at each.
 
-/// Process slots: one for each address space that is profiled at the same time.
+/// Process slots when given processes are profiled: one for each address space that is profiled at the same time.
 /// At the bound a further process is refused with a clear line.
 pub const MAX_PROCESSES: u32 = 64;
+
+/// Process slots when processes come and go (`--all`, `--follow`). At the bound a further process is not seen, and its
+/// probed calls are counted ([`crate::wire::KernelState::unseen_calls`]).
+pub const MAX_OPEN_PROCESSES: u32 = 1024;
+
+/// Processes known by pid, profiled or not: those with a slot, the excluded ones, and those that may get one.
+pub const MAX_TARGETS: u32 = 32 * 1024;
 
 /// Allocation size classes, see [`crate::sampling::class()`].
 pub const CLASSES: usize = 32;
@@ -37,3 +44,5 @@ pub const THIN_AT_PERCENT: u64 = 80;
 
 const _: () = assert!(SNAPSHOT_TIERS[4] == 64 * 1024);
 const _: () = assert!(MAX_PROCESSES.is_power_of_two());
+// The free filter has 12 bits for a slot.
+const _: () = assert!(MAX_OPEN_PROCESSES <= 4096);

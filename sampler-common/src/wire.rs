@@ -47,8 +47,8 @@ impl Role {
     }
 }
 
-/// Entries of the array `HITS` for each process slot: one for every [`Role`].
-pub const HITS_PER_SLOT: u32 = 8;
+/// Entries of the array `HITS` for each process slot: at least one for every [`Role`].
+pub const HITS_PER_SLOT: u32 = 16;
 
 /// Rule of the counters in `HITS`: from 2^13 hits on approximate (90 % within 1.6 %), and from 2^29 on,
 /// where one hit in 65,536 writes, ever less so. One 32-bit random number is enough for it.
@@ -58,6 +58,15 @@ pub const HITS_SWITCH: Switch = Switch::DEFAULT.capped(16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Cookie(pub u64);
+
+/// In place of a slot in a [`Cookie`]: a link that all processes share; who calls is looked up in the map `TARGETS`.
+pub const SHARED: u32 = u32::MAX;
+
+/// In place of a slot in the map `TARGETS`: not profiled.
+pub const EXCLUDED: u32 = u32::MAX;
+
+/// In place of a slot in the map `TARGETS`: gets one with its first allocation.
+pub const EXPECTED: u32 = u32::MAX - 1;
 
 impl Cookie {
     /// The cookie of `role` in the process of `slot`.
@@ -234,8 +243,14 @@ pub struct KernelState {
     pub sequence: u64,
     /// Entries of the live set.
     pub live: u64,
+    /// Slots that new processes have taken.
+    pub claims: u64,
+    /// Calls of processes that are profiled, and found no slot.
+    pub unseen_calls: u64,
+    /// Calls of excluded processes: they pay the trap of a shared link all the same.
+    pub excluded_calls: u64,
     /// Explicit padding to a cache line, 0.
-    pub pad: [u64; 6],
+    pub pad: [u64; 3],
 }
 
 const _: () = assert!(size_of::<KernelState>() == 64);

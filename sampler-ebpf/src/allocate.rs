@@ -3,7 +3,7 @@
 
 use crate::atomic::{self, KernelRandom, MapCell};
 use crate::registers::Call;
-use crate::{filter, hits, live, maps, record, settings};
+use crate::{filter, hits, live, maps, record, settings, target};
 use sampler_common::counters::Outcome;
 use sampler_common::limits::{CLASSES, FOLLOW_BYTES};
 use sampler_common::sampling::{self, Decision, Design};
@@ -31,7 +31,7 @@ struct Request {
 #[inline(always)]
 pub fn enter(call: &Call) -> u32 {
     let cookie = call.cookie();
-    let slot = cookie.slot();
+    let Some(slot) = target::slot(call, cookie) else { return SKIP };
     if cookie.role() == Role::Malloc as u8 {
         let size = call.argument0();
         return charge(

@@ -35,6 +35,14 @@ pub fn exchange(target: *mut u64, expected: u64, new: u64) -> bool {
     unsafe { atomic_cxchg::<u64, ORDER, ORDER>(target, expected, new).1 }
 }
 
+/// As [`exchange`], 32 bits.
+#[inline(always)]
+pub fn exchange_u32(target: *mut u32, expected: u32, new: u32) -> bool {
+    const ORDER: AtomicOrdering = AtomicOrdering::SeqCst;
+    // SAFETY: as in `fetch_add`.
+    unsafe { atomic_cxchg::<u32, ORDER, ORDER>(target, expected, new).1 }
+}
+
 /// The countdown's cell in map memory.
 pub struct MapCell(pub *mut i64);
 

@@ -17,6 +17,7 @@ pub fn exec(context: *mut c_void) {
     let thread = unsafe { *argument } as u32;
     // SAFETY: copied at once; slots of a process do not change while it lives.
     let Some(slot) = (unsafe { maps::TARGETS.get(pid) }).copied() else { return };
+    // Of a process without a slot (excluded, expected) there is no image to follow.
     let Some(process) = maps::PROCESSES.get_ptr_mut(slot) else { return };
     if thread != pid {
         // It has taken the first thread's place, and links know a process by its first thread.
@@ -27,4 +28,27 @@ pub fn exec(context: *mut c_void) {
     let generation = atomic::fetch_add_u32(unsafe { &raw mut (*process).generation }, 1) + 1;
     let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return };
     record::event(RecordKind::Exec, Space { slot, generation }, totals, Outcome::EventRingFull);
+}
+
+/// A thread exits. What is known of a process without a slot is forgotten with it; of the others the daemon learns when their first
+/// thread goes, and looks whether it was the last.
+#[inline(always)]
+pub fn exit() {
+    let thread = bpf_get_current_pid_tgid();
+    let pid = (thread >> 32) as u32;
+    if pid != thread as u32 {
+        return;
+    }
+    // SAFETY: copied at once; the entry of a process does not change while it exits.
+    let Some(slot) = (unsafe { maps::TARGETS.get(pid) }).copied() else { return };
+    let (Some(process), Some(totals)) =
+        (maps::PROCESSES.get_ptr(slot), maps::TOTALS.get_ptr_mut(slot))
+    else {
+        // Gone is as good as removed.
+        let _ = maps::TARGETS.remove(pid);
+        return;
+    };
+    // SAFETY: a field of a map value; the kernel side may be raising it, hence volatile.
+    let generation = unsafe { core::ptr::read_volatile(&raw const (*process).generation) };
+    record::event(RecordKind::Leaving, Space { slot, generation }, totals, Outcome::EventRingFull);
 }

@@ -25,6 +25,7 @@ mod registers;
 mod release;
 mod settings;
 mod snapshot;
+mod target;
 
 use aya_ebpf::cty::c_void;
 use registers::Call;
@@ -73,6 +74,14 @@ pub extern "C" fn free_entry(context: *mut c_void) -> u32 {
 #[unsafe(link_section = "raw_tracepoint/sched_process_exec")]
 pub extern "C" fn process_exec(context: *mut c_void) -> u32 {
     event::exec(context);
+    0
+}
+
+/// `sched_process_exit(struct task_struct *, …)`, for every thread
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "raw_tracepoint/sched_process_exit")]
+pub extern "C" fn process_exit(_context: *mut c_void) -> u32 {
+    event::exit();
     0
 }
 

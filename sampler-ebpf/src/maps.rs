@@ -1,8 +1,10 @@
 //! The maps, with their bounds. The daemon overrides sizes before it loads the program.
 
 use aya_ebpf::macros::map;
-use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
-use sampler_common::limits::{DEFAULT_MAX_LIVE, MAX_LOST_CELLS, MAX_PENDING, MAX_PROCESSES};
+use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf};
+use sampler_common::limits::{
+    DEFAULT_MAX_LIVE, MAX_LOST_CELLS, MAX_PENDING, MAX_PROCESSES, MAX_TARGETS,
+};
 use sampler_common::wire::{
     FILTER_FRONT_COUNTERS, HITS_PER_SLOT, KernelState, LiveEntry, LiveKey, LostCell, LostKey,
     Pending, PendingKey, ProcessConfig, ProcessTotals,
@@ -30,9 +32,13 @@ pub static HITS: Array<[u64; 8]> = Array::with_max_entries(MAX_PROCESSES * HITS_
 #[map]
 pub static STATE: Array<KernelState> = Array::with_max_entries(1, MMAPABLE);
 
-/// Slots by process id, for events that carry no cookie.
+/// Slots by process id, for events that carry no cookie and for links that processes share; also `EXCLUDED` and `EXPECTED`.
 #[map]
-pub static TARGETS: HashMap<u32, u32> = HashMap::with_max_entries(MAX_PROCESSES, 0);
+pub static TARGETS: HashMap<u32, u32> = HashMap::with_max_entries(MAX_TARGETS, NO_PREALLOC);
+
+/// Slots that a new process may take. The daemon has made them ready.
+#[map]
+pub static VACANT: Queue<u32> = Queue::with_max_entries(MAX_PROCESSES, 0);
 
 /// Calls between entry and return.
 #[map]

@@ -3,7 +3,10 @@
 use crate::registers::Call;
 use crate::{atomic, live, maps, settings, snapshot};
 use aya_ebpf::bindings::{BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP};
-use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_user, bpf_ringbuf_query};
+use aya_ebpf::helpers::{
+    bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_ktime_get_ns, bpf_probe_read_user,
+    bpf_ringbuf_query,
+};
 use core::mem::MaybeUninit;
 use sampler_common::counters::Outcome;
 use sampler_common::limits::SNAPSHOT_TIERS;
@@ -135,7 +138,9 @@ pub fn event(kind: RecordKind, space: Space, totals: *mut ProcessTotals, full: O
     };
     // SAFETY: the helper has no preconditions.
     let time_ns = unsafe { bpf_ktime_get_ns() };
-    entry.write(EventRecord { kind: kind as u32, pad: 0, space, time_ns });
+    let pid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    let comm = bpf_get_current_comm().unwrap_or_default();
+    entry.write(EventRecord { kind: kind as u32, pid, space, time_ns, comm });
     entry.submit(BPF_RB_FORCE_WAKEUP as u64);
 }
 

@@ -1,14 +1,14 @@
 //! A block ends.
 
 use crate::registers::Call;
-use crate::{filter, hits, live, maps, record};
+use crate::{filter, hits, live, maps, record, target};
 use sampler_common::counters::Outcome;
 use sampler_common::wire::{LiveKey, Role, Space};
 
 /// `void free(void *p)`
 #[inline(always)]
 pub fn enter(call: &Call) {
-    let slot = call.cookie().slot();
+    let Some(slot) = target::known(call, call.cookie()) else { return };
     hits::count(slot, Role::Free as u8);
     let pointer = call.argument0();
     if pointer == 0 || !filter::may_hold(pointer, slot) {

@@ -25,6 +25,8 @@ settings! {
     track_live: TRACK_LIVE = 1;
     /// 64 − log2 of the number of filter counters.
     filter_shift: FILTER_SHIFT = 48;
+    /// 1: every process is profiled, and takes a slot with its first allocation.
+    everyone: EVERYONE = 0;
     /// Live samples at which the daemon is told to thin.
     live_high: LIVE_HIGH = 1 << 20;
     /// Live samples from there on for which the chance of admission halves once more.

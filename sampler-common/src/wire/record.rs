@@ -16,6 +16,10 @@ pub enum RecordKind {
     Exec = 4,
     /// [`EventRecord`]: the live set passed [`crate::limits::THIN_AT_PERCENT`].
     LiveHigh = 5,
+    /// [`EventRecord`]: a new process has taken a slot.
+    Appeared = 6,
+    /// [`EventRecord`]: the first thread of a process is exiting; others may go on.
+    Leaving = 7,
 }
 
 /// A sampled allocation; `stack_bytes` bytes of stack follow.
@@ -84,14 +88,16 @@ pub struct FreeRecord {
 pub struct EventRecord {
     /// [`RecordKind`]
     pub kind: u32,
-    /// Explicit padding, 0.
-    pub pad: u32,
+    /// Process id in the root pid namespace.
+    pub pid: u32,
     /// Address space (after the event).
     pub space: Space,
     /// `CLOCK_MONOTONIC` in nanoseconds.
     pub time_ns: u64,
+    /// Command name of the thread, with zeros behind it.
+    pub comm: [u8; 16],
 }
 
 const _: () = assert!(size_of::<AllocationRecord>() == 128);
 const _: () = assert!(size_of::<FreeRecord>() == 32);
-const _: () = assert!(size_of::<EventRecord>() == 24);
+const _: () = assert!(size_of::<EventRecord>() == 40);

@@ -8,13 +8,15 @@ use super::object::ProgramText;
 use super::pending::PendingCalls;
 use super::ring::Ring;
 use super::shared::{Filter, Hits, ProcessSlots, RingPositions, State};
+use super::targets::Targets;
 use super::totals::Totals;
 use anyhow::{Context as _, anyhow};
-use aya::maps::{HashMap as BpfHashMap, Map, MapData, PerCpuArray};
+use aya::maps::{Map, MapData, PerCpuArray};
 use aya::programs::RawTracePoint;
 use aya::{Ebpf, EbpfLoader};
 use aya_log::EbpfLogger;
 use sampler_common::limits::{SNAPSHOT_TIERS, THIN_AT_PERCENT};
+use sampler_common::wire::HITS_PER_SLOT;
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -37,6 +39,10 @@ pub struct Settings {
     pub max_live: u32,
     /// Size of the ring buffer: a power of two, at least a page.
     pub ring_bytes: u32,
+    /// Process slots.
+    pub slots: u32,
+    /// Whether every process is profiled that is not excluded.
+    pub everyone: bool,
 }
 
 /// The loaded program.
@@ -58,8 +64,9 @@ pub struct Kernel {
     programs: Programs,
     /// Only an object that was built with its log has one.
     log: Option<EbpfLogger<&'static dyn log::Log>>,
-    targets: BpfHashMap<MapData, u32, u32>,
-    // Holds the tracepoint's link, the read-only data and the programs of the perf rung.
+    /// Slots by pid, and pids that have none for a reason.
+    pub targets: Targets,
+    // Holds the tracepoints' links, the read-only data and the programs of the perf rung.
     ebpf: Ebpf,
 }
 
@@ -70,7 +77,8 @@ impl Kernel {
         let mut ebpf = load_object(settings, counters)?;
         let descriptors = descriptors(&ebpf)?;
         let text = ProgramText::new(OBJECT, &descriptors)?;
-        follow_exec(&mut ebpf)?;
+        trace(&mut ebpf, "process_exec", "sched_process_exec")?;
+        trace(&mut ebpf, "process_exit", "sched_process_exit")?;
         let programs = Programs::load(settings.engine, &text, &mut ebpf)?;
         let log = EbpfLogger::init(&mut ebpf).ok();
         let mut take = |name: &str| {
@@ -80,13 +88,15 @@ impl Kernel {
         let positions = RingPositions::map(data(&ring_map)?.fd().as_fd())
             .context("map the ring buffer's positions")?;
         let (slots, state) = (take("PROCESSES")?, take("STATE")?);
-        let hits = Hits::map(data(&take("HITS")?)?.fd().as_fd()).context("map HITS")?;
+        let hits = Hits::map(data(&take("HITS")?)?.fd().as_fd(), settings.slots);
+        let hits = hits.context("map HITS")?;
         let (front, back) = (take("FILTER_FRONT")?, take("FILTER")?);
         let filter = Filter::map(data(&front)?.fd().as_fd(), data(&back)?.fd().as_fd(), counters)
             .context("map FILTER")?;
         let state = State::map(data(&state)?.fd().as_fd()).context("map STATE")?;
         Ok(Kernel {
-            slots: ProcessSlots::map(data(&slots)?.fd().as_fd()).context("map PROCESSES")?,
+            slots: ProcessSlots::map(data(&slots)?.fd().as_fd(), settings.slots)
+                .context("map PROCESSES")?,
             totals: Totals::new(PerCpuArray::try_from(take("TOTALS")?)?)?,
             hits,
             live: LiveSet::new(into_data(take("LIVE")?)?, filter, state, settings.max_live),
@@ -95,7 +105,7 @@ impl Kernel {
             ring: Ring::new(ring_map.try_into()?, positions),
             programs,
             log,
-            targets: BpfHashMap::try_from(take("TARGETS")?)?,
+            targets: Targets::new(take("TARGETS")?.try_into()?, take("VACANT")?.try_into()?),
             ebpf,
         })
     }
@@ -112,22 +122,19 @@ impl Kernel {
         self.programs.engine()
     }
 
-    /// Attaches to `points` of `file` in process `pid`; on an error nothing stays attached.
-    pub fn attach(&mut self, file: &File, pid: u32, points: &Points) -> anyhow::Result<Vec<Link>> {
+    /// Attaches to `points` of `file` in process `pid`, or in every process that maps it; on an error nothing stays attached.
+    pub fn attach(
+        &mut self,
+        file: &File,
+        pid: Option<u32>,
+        points: &Points,
+    ) -> anyhow::Result<Vec<Link>> {
         self.programs.attach(&mut self.ebpf, file, pid, points)
     }
 
-    /// Lets events of process `pid` find its slot.
-    pub fn add_target(&mut self, pid: u32, slot: u32) -> anyhow::Result<()> {
-        self.targets
-            .insert(pid, slot, 0)
-            .with_context(|| format!("enter pid {pid} in the eBPF map"))
-    }
-
-    /// Forgets process `pid`.
-    pub fn remove_target(&mut self, pid: u32) {
-        // It is missing only if it was never entered.
-        let _ = self.targets.remove(&pid);
+    /// What all processes share.
+    pub fn state(&self) -> &State {
+        self.live.state()
     }
 }
 
@@ -158,6 +165,11 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .override_global("LIVE_HIGH", &live_high, true)
         .override_global("LIVE_STEP", &live_step, true)
         .override_global("WAKE_BYTES", &wake_bytes, true)
+        .override_global("EVERYONE", &u64::from(settings.everyone), true)
+        .map_max_entries("PROCESSES", settings.slots)
+        .map_max_entries("TOTALS", settings.slots)
+        .map_max_entries("HITS", settings.slots * HITS_PER_SLOT)
+        .map_max_entries("VACANT", settings.slots)
         .map_max_entries("LIVE", settings.max_live)
         .map_max_entries("FILTER", (counters / 16) as u32)
         .map_max_entries("RING", settings.ring_bytes)
@@ -172,13 +184,13 @@ pub(super) fn descriptors(ebpf: &Ebpf) -> anyhow::Result<HashMap<String, RawFd>>
         .collect()
 }
 
-fn follow_exec(ebpf: &mut Ebpf) -> anyhow::Result<()> {
+fn trace(ebpf: &mut Ebpf, name: &str, tracepoint: &str) -> anyhow::Result<()> {
     let program: &mut RawTracePoint = ebpf
-        .program_mut("process_exec")
-        .context("program process_exec is not in the eBPF object")?
+        .program_mut(name)
+        .with_context(|| format!("program {name} is not in the eBPF object"))?
         .try_into()?;
-    program.load().context("load the eBPF program process_exec")?;
-    program.attach("sched_process_exec").context("attach to tracepoint sched_process_exec")?;
+    program.load().with_context(|| format!("load the eBPF program {name}"))?;
+    program.attach(tracepoint).with_context(|| format!("attach to tracepoint {tracepoint}"))?;
     Ok(())
 }
 
@@ -188,6 +200,7 @@ fn data(map: &Map) -> anyhow::Result<&MapData> {
         | Map::PerCpuArray(data)
         | Map::HashMap(data)
         | Map::LruHashMap(data)
+        | Map::Queue(data)
         | Map::RingBuf(data)
         | Map::StackTraceMap(data) => Ok(data),
         other => Err(anyhow!("unexpected map in the eBPF object: {other:?}")),

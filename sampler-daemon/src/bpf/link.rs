@@ -97,14 +97,14 @@ impl Programs {
         }
     }
 
-    /// Attaches to `points` of `file` in process `pid`, in this order: frees, returns, entries. So no
+    /// Attaches to `points` of `file` in process `pid` (`None`: in every process), in this order: frees, returns, entries. So no
     /// followed call is without its return, and no sampled block can end unseen. On an error nothing
     /// stays attached.
     pub(super) fn attach(
         &self,
         ebpf: &mut Ebpf,
         file: &File,
-        pid: u32,
+        pid: Option<u32>,
         points: &Points,
     ) -> anyhow::Result<Vec<Link>> {
         // The very file, whatever its path means by now and in whichever mount namespace.
@@ -114,9 +114,11 @@ impl Programs {
                 return Ok(None);
             }
             let (offsets, cookies): (Vec<u64>, Vec<u64>) = points.iter().copied().unzip();
-            sys::link_uprobes(program.as_fd(), attach_type, &path, &offsets, &cookies, flags, pid)
+            let everyone = pid.unwrap_or(0);
+            let program = program.as_fd();
+            sys::link_uprobes(program, attach_type, &path, &offsets, &cookies, flags, everyone)
                 .map(|fd| Some(Link::Multi { fd }))
-                .with_context(|| format!("attach {} probes to pid {pid}", offsets.len()))
+                .with_context(|| format!("attach {} probes to {}", offsets.len(), whom(pid)))
         };
         let (allocating, freeing) = (&points.allocating[..], &points.freeing[..]);
         let links = match self {
@@ -151,19 +153,26 @@ fn perf_program<'a>(ebpf: &'a mut Ebpf, name: &str) -> anyhow::Result<&'a mut UP
         .try_into()?)
 }
 
+fn whom(pid: Option<u32>) -> String {
+    pid.map_or("every process".to_owned(), |pid| format!("pid {pid}"))
+}
+
 fn perf_attach(
     program: &mut UProbe,
     path: &str,
-    pid: u32,
+    pid: Option<u32>,
     (offset, cookie): (u64, u64),
 ) -> anyhow::Result<Link> {
     let point = UProbeAttachPoint {
         location: UProbeAttachLocation::AbsoluteOffset(offset),
         cookie: Some(cookie),
     };
-    let scope = UProbeScope::OneProcess(NonZeroU32::new(pid).context("pid 0")?);
+    let scope = match pid {
+        Some(pid) => UProbeScope::OneProcess(NonZeroU32::new(pid).context("pid 0")?),
+        None => UProbeScope::AllProcesses,
+    };
     let id = program
         .attach(point, path, scope)
-        .with_context(|| format!("attach a probe at {offset:#x} to pid {pid}"))?;
+        .with_context(|| format!("attach a probe at {offset:#x} to {}", whom(pid)))?;
     Ok(Link::Perf { link: program.take_link(id)? })
 }

@@ -25,6 +25,10 @@ impl LiveSet {
         LiveSet { map, filter, state, bound }
     }
 
+    pub(super) fn state(&self) -> &State {
+        &self.state
+    }
+
     /// Entries now.
     pub fn len(&self) -> u64 {
         self.state.live()

@@ -13,6 +13,7 @@ pub mod ring;
 pub mod shared;
 #[allow(unsafe_code, reason = "bpf(2) and shared map memory have no safe interface")]
 mod sys;
+pub mod targets;
 pub mod totals;
 
 pub use engine::ProbeEngine;

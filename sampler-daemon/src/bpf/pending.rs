@@ -29,12 +29,11 @@ impl PendingCalls {
         PendingCalls(map)
     }
 
-    /// Takes out the calls of process `pid` in an address space that `ends`: they never return. How many
-    /// were sampled.
-    pub fn forget(&self, pid: u32, ends: impl Fn(Space) -> bool) -> io::Result<u64> {
+    /// Takes out the calls in address spaces that have `ended`: they never return. How many were sampled.
+    pub fn forget(&self, ended: impl Fn(Space) -> bool) -> io::Result<u64> {
         let mut sampled = 0;
         for (key, call) in sys::entries(self.0.fd().as_fd(), ZERO)? {
-            if (key.thread >> 32) as u32 != pid || !ends(call.space) {
+            if !ended(call.space) {
                 continue;
             }
             if let Some(call) = sys::take::<_, Pending>(self.0.fd().as_fd(), &key)? {

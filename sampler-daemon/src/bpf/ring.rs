@@ -19,8 +19,27 @@ pub enum Record<'a> {
     Exec(EventRecord),
     /// The live set is nearly full.
     LiveHigh(EventRecord),
+    /// A new process has taken a slot.
+    Appeared(EventRecord),
+    /// The first thread of a process is exiting.
+    Leaving(EventRecord),
     /// Not a record of ours.
     Malformed,
+}
+
+impl Record<'_> {
+    /// The address space that it is of.
+    pub fn space(&self) -> Option<Space> {
+        match self {
+            Record::Snapshot(record, _) | Record::Frames(record, _) => Some(record.space),
+            Record::Free(record) => Some(record.space),
+            Record::Exec(record)
+            | Record::LiveHigh(record)
+            | Record::Appeared(record)
+            | Record::Leaving(record) => Some(record.space),
+            Record::Malformed => None,
+        }
+    }
 }
 
 /// The ring buffer.
@@ -101,6 +120,10 @@ fn parse_checked(bytes: &[u8]) -> Option<Record<'_>> {
         Some(Record::Exec(event(bytes)?))
     } else if kind == RecordKind::LiveHigh as u32 {
         Some(Record::LiveHigh(event(bytes)?))
+    } else if kind == RecordKind::Appeared as u32 {
+        Some(Record::Appeared(event(bytes)?))
+    } else if kind == RecordKind::Leaving as u32 {
+        Some(Record::Leaving(event(bytes)?))
     } else {
         None
     }
@@ -148,9 +171,10 @@ fn event(bytes: &[u8]) -> Option<EventRecord> {
     type R = EventRecord;
     Some(EventRecord {
         kind: u32_at!(bytes, R, kind),
-        pad: 0,
+        pid: u32_at!(bytes, R, pid),
         space: space(bytes, offset_of!(R, space))?,
         time_ns: u64_at!(bytes, R, time_ns),
+        comm: word(bytes, offset_of!(R, comm))?,
     })
 }
 

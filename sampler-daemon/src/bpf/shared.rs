@@ -1,7 +1,7 @@
 //! Arrays whose memory the daemon shares with the eBPF program: process slots, free filter, state.
 
 use super::sys::SharedMemory;
-use sampler_common::limits::{CLASSES, MAX_PROCESSES};
+use sampler_common::limits::CLASSES;
 use sampler_common::sampling::Design;
 use sampler_common::wire::{self, HITS_PER_SLOT, KernelState, ProcessConfig, Role};
 use std::io;
@@ -20,8 +20,8 @@ fn pages(bytes: usize) -> usize {
 pub struct ProcessSlots(SharedMemory);
 
 impl ProcessSlots {
-    pub(super) fn map(fd: BorrowedFd<'_>) -> io::Result<ProcessSlots> {
-        let bytes = pages(MAX_PROCESSES as usize * size_of::<ProcessConfig>());
+    pub(super) fn map(fd: BorrowedFd<'_>, slots: u32) -> io::Result<ProcessSlots> {
+        let bytes = pages(slots as usize * size_of::<ProcessConfig>());
         Ok(ProcessSlots(SharedMemory::map(fd, bytes, 0, true)?))
     }
 
@@ -103,6 +103,21 @@ impl State {
         self.0.atomic_u64(offset_of!(KernelState, live)).load(SeqCst)
     }
 
+    /// Slots that new processes have taken.
+    pub fn claims(&self) -> u64 {
+        self.0.atomic_u64(offset_of!(KernelState, claims)).load(SeqCst)
+    }
+
+    /// Calls of processes that are profiled and found no slot.
+    pub fn unseen_calls(&self) -> u64 {
+        self.0.atomic_u64(offset_of!(KernelState, unseen_calls)).load(SeqCst)
+    }
+
+    /// Calls of excluded processes on links that they share.
+    pub fn excluded_calls(&self) -> u64 {
+        self.0.atomic_u64(offset_of!(KernelState, excluded_calls)).load(SeqCst)
+    }
+
     /// Entries that the daemon has taken out of the live set.
     pub fn subtract_live(&self, entries: u64) {
         self.0.atomic_u64(offset_of!(KernelState, live)).fetch_sub(entries, SeqCst);
@@ -116,8 +131,8 @@ pub struct Hits(SharedMemory);
 impl Hits {
     const LINE: usize = 64;
 
-    pub(super) fn map(fd: BorrowedFd<'_>) -> io::Result<Hits> {
-        let bytes = pages((MAX_PROCESSES * HITS_PER_SLOT) as usize * Self::LINE);
+    pub(super) fn map(fd: BorrowedFd<'_>, slots: u32) -> io::Result<Hits> {
+        let bytes = pages((slots * HITS_PER_SLOT) as usize * Self::LINE);
         Ok(Hits(SharedMemory::map(fd, bytes, 0, true)?))
     }
 

@@ -2,7 +2,7 @@
 
 use super::sampling::Learning;
 use super::source::Source;
-use super::worker::Worker;
+use super::worker::{Reach, Worker};
 use crate::bpf::totals::SlotTotals;
 use crate::bpf::{Link, Points, ProbeEngine};
 use crate::store::{ProcessRecord, SamplingRecord};
@@ -11,7 +11,7 @@ use crate::target::hazard::{self, Hazard};
 use crate::target::process::Process;
 use sampler_common::limits::MAX_PROCESSES;
 use sampler_common::wire::{Cookie, Role};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// How often mappings are looked at for allocators that came by `dlopen`.
 pub(super) const SWEEP: Duration = Duration::from_secs(1);
@@ -21,8 +21,13 @@ const LOST_MAIN_THREAD: &str =
 
 /// A process in a kernel slot.
 pub(super) struct Attached {
-    pub(super) process: Process,
+    pub(super) pid: u32,
+    /// `None`: it was gone before it could be opened.
+    pub(super) process: Option<Process>,
+    /// Its own; where processes share links it has none.
     pub(super) links: Vec<Link>,
+    /// Its first thread has gone, so that it may end at any moment.
+    pub(super) leaving: bool,
     /// Of the slot when the links were made; see [`crate::bpf::shared::ProcessSlots::leader_changes`].
     pub(super) leader_changes: u32,
     pub(super) next_look: Instant,
@@ -59,10 +64,10 @@ impl Worker {
     /// Attaches to a process.
     pub(super) fn attach(&mut self, process: Process) -> Result<(), AttachError> {
         let pid = process.pid;
-        if self.attached.values().any(|attached| attached.process.pid == pid) {
+        if self.attached.values().any(|attached| attached.pid == pid) {
             return Err(AttachError::Twice(pid));
         }
-        let slot = (0..MAX_PROCESSES)
+        let slot = (0..self.config.settings.slots)
             .find(|slot| !self.attached.contains_key(slot))
             .ok_or(AttachError::TooMany(pid))?;
         if let Some(hazard) = hazard::check(pid) {
@@ -76,41 +81,16 @@ impl Worker {
             };
             return Err(AttachError::NoAllocator(pid, why));
         }
-        let id = self
-            .ingest
-            .processes
-            .insert(self.new_record(&process))
-            .ok_or(AttachError::TooMany(pid))?;
-        let generation = self.kernel.slots.renew(slot);
-        let sampling = SamplingRecord::new(self.config.sampling);
-        self.kernel.slots.set_designs(slot, &sampling.designs);
+        let mut record = ProcessRecord::new(pid, SamplingRecord::new(self.config.sampling));
+        (record.comm, record.exe) = (process.comm(), process.exe());
+        let id = self.ingest.processes.insert(record).ok_or(AttachError::TooMany(pid))?;
         let other = |error: anyhow::Error| AttachError::Other(pid, format!("{error:#}"));
-        self.kernel.totals.reset(slot).map_err(other)?;
-        self.kernel.hits.reset(slot);
-        self.kernel.add_target(pid, slot).map_err(other)?;
-        self.ingest.sources.insert(
-            slot,
-            Source {
-                process: id,
-                pid,
-                first_generation: generation,
-                generation,
-                image: None,
-                allocators: Vec::new(),
-            },
-        );
-        let attached = Attached {
-            process,
-            links: Vec::new(),
-            leader_changes: self.kernel.slots.leader_changes(slot),
-            next_look: Instant::now() + SWEEP,
-            look_period: SWEEP,
-            hazard: None,
-            learning: Learning::new(SlotTotals::default()),
-        };
-        self.attached.insert(slot, attached);
+        let generation = self.make_ready(slot).map_err(other)?;
+        self.kernel.targets.enter(pid, slot).map_err(other)?;
+        self.ingest.sources.insert(slot, Source::new(id, pid, generation));
+        self.attached.insert(slot, self.new_attached(slot, pid, Some(process)));
         if let Err(error) = self.probe(slot, discovery) {
-            let gone = self.attached.get(&slot).is_some_and(|a| !a.process.is_running());
+            let gone = self.attached.get(&slot).is_some_and(|a| !a.is_running());
             self.release(slot);
             return Err(if gone { AttachError::Exited(pid) } else { other(error) });
         }
@@ -118,20 +98,27 @@ impl Worker {
         Ok(())
     }
 
-    fn new_record(&self, process: &Process) -> ProcessRecord {
-        ProcessRecord {
-            pid: process.pid,
-            comm: process.comm(),
-            exe: process.exe(),
-            attached: SystemTime::now(),
-            exited: None,
-            images: 1,
-            sampling: SamplingRecord::new(self.config.sampling),
-            final_totals: None,
-            final_free_calls: 0,
-            final_lost: Vec::new(),
-            allocators: Vec::new(),
-            blind: Vec::new(),
+    /// Makes a slot ready for a process: its totals are 0, and it is sampled as processes are by default. Returns its generation.
+    pub(super) fn make_ready(&mut self, slot: u32) -> anyhow::Result<u32> {
+        let generation = self.kernel.slots.renew(slot);
+        let sampling = SamplingRecord::new(self.config.sampling);
+        self.kernel.slots.set_designs(slot, &sampling.designs);
+        self.kernel.totals.reset(slot)?;
+        self.kernel.hits.reset(slot);
+        Ok(generation)
+    }
+
+    pub(super) fn new_attached(&self, slot: u32, pid: u32, process: Option<Process>) -> Attached {
+        Attached {
+            pid,
+            process,
+            links: Vec::new(),
+            leaving: false,
+            leader_changes: self.kernel.slots.leader_changes(slot),
+            next_look: Instant::now() + SWEEP,
+            look_period: SWEEP,
+            hazard: None,
+            learning: Learning::new(SlotTotals::default()),
         }
     }
 
@@ -151,16 +138,30 @@ impl Worker {
         record.blind = discovery.blind;
         // The kernel's filter of perf events compares with the memory of that very thread, which has
         // none any more: it takes the probes away.
-        if self.kernel.engine() == ProbeEngine::Perf && attached.process.has_lost_main_thread() {
+        let is_own = self.config.reach == Reach::Listed;
+        if is_own && self.kernel.engine() == ProbeEngine::Perf && attached.has_lost_main_thread() {
             record.blind.push(LOST_MAIN_THREAD.to_owned());
         }
         for allocator in discovery.allocators {
             if source.allocators.iter().any(|known| known.identity == allocator.identity) {
                 continue;
             }
-            let points = points(&allocator, slot, self.config.settings.track_live);
-            attached.links.extend(self.kernel.attach(&allocator.file, source.pid, &points)?);
-            tracing::info!(pid = source.pid, path = allocator.path, "probing {}", allocator.name);
+            let track_live = self.config.settings.track_live;
+            if is_own {
+                let points = points(&allocator, slot, track_live);
+                let links = self.kernel.attach(&allocator.file, Some(source.pid), &points)?;
+                attached.links.extend(links);
+            } else {
+                self.shared.attach(&mut self.kernel, &allocator, track_live)?;
+            }
+            if is_own {
+                tracing::info!(
+                    pid = source.pid,
+                    path = allocator.path,
+                    "probing {}",
+                    allocator.name
+                );
+            }
             record.allocators.push(format!("{} ({})", allocator.name, allocator.path));
             source.allocators.push(allocator);
         }
@@ -168,7 +169,18 @@ impl Worker {
     }
 }
 
-fn points(allocator: &Allocator, slot: u32, track_live: bool) -> Points {
+impl Attached {
+    pub(super) fn is_running(&self) -> bool {
+        self.process.as_ref().is_some_and(Process::is_running)
+    }
+
+    fn has_lost_main_thread(&self) -> bool {
+        self.process.as_ref().is_some_and(Process::has_lost_main_thread)
+    }
+}
+
+/// What to attach to for the process of a slot, or for all that share a link.
+pub(super) fn points(allocator: &Allocator, slot: u32, track_live: bool) -> Points {
     let mut points = Points::default();
     let mut functions: Vec<_> = allocator.functions.iter().collect();
     // Probes appear one after another: what can end a block comes first.

@@ -28,6 +28,7 @@ impl Worker {
             self.thin();
         }
         self.make_border();
+        self.take_stale();
         if self.last_reconciled.elapsed() >= REPAIR_PERIOD {
             self.repair();
         }
@@ -77,6 +78,7 @@ impl Worker {
     /// live set has room again. Live estimates stay unbiased: a kept sample counts with π_new.
     pub(super) fn thin(&mut self) {
         self.drain();
+        self.take_stale_now();
         let bound = u64::from(self.kernel.live.bound());
         for _ in 0..MAX_ROUNDS {
             if self.kernel.live.len() * 100 <= bound * THIN_TO_PERCENT {
@@ -120,25 +122,16 @@ impl Worker {
         Ok(())
     }
 
-    /// Ends the live samples of a slot: all, or those of images before `generation`.
-    pub(super) fn end_blocks(&mut self, slot: u32, generation: Option<u32>, outcome: Outcome) {
-        let ends = |space: sampler_common::wire::Space| {
-            space.slot == slot && generation.is_none_or(|current| space.generation < current)
-        };
-        let ended = self.ingest.live.remove_where(|_, live| ends(live.space));
+    /// Ends the live samples of these slots in the daemon's picture: all, or those of images before `generation`. The live set's own
+    /// entries are stale by then, see [`super::stale`].
+    pub(super) fn end_blocks(&mut self, slots: &[u32], generation: Option<u32>, outcome: Outcome) {
+        let ended = self.ingest.live.remove_where(|_, live| {
+            slots.contains(&live.space.slot)
+                && generation.is_none_or(|current| live.space.generation < current)
+        });
         self.ingest.outcomes.add(outcome, ended.len() as u64);
         let now_ns = monotonic_ns();
         ended.iter().for_each(|live| self.ingest.lifetimes.ended(live, now_ns));
-        match self.kernel.live.entries() {
-            Ok(entries) => {
-                for (key, entry) in entries.iter().filter(|(key, _)| ends(key.space)) {
-                    if let Err(error) = self.kernel.live.remove(key, entry.sample) {
-                        tracing::warn!("take a sample out of the live set: {error}");
-                    }
-                }
-            }
-            Err(error) => tracing::warn!("read the live set: {error}"),
-        }
     }
 }
 

@@ -1,57 +1,71 @@
 //! The end of an attached process: its probes go, its profile stays.
 
+use super::observe::has_lost;
 use super::totals::by_class;
 use super::worker::Worker;
 use crate::bpf::Link;
 use sampler_common::counters::Outcome;
-use sampler_common::wire::{Role, Space};
+use sampler_common::wire::Role;
 use std::time::SystemTime;
 
 impl Worker {
-    /// The process is gone: its profile stays.
-    pub(super) fn detach_exited(&mut self, slot: u32) {
-        self.end_blocks(slot, None, Outcome::EndedByExit);
-        self.forget_pending(slot, None);
+    /// The processes in these slots are gone: their profiles stay.
+    pub(super) fn detach_exited(&mut self, slots: &[u32]) {
+        self.end_blocks(slots, None, Outcome::EndedByExit);
+        for slot in slots {
+            self.keep_last(*slot);
+            self.release(*slot);
+        }
+        // Entries of address spaces that are no more go soon, all at once.
+        self.stale.note();
+    }
+
+    /// Keeps what the kernel side knows of a process that is gone.
+    fn keep_last(&mut self, slot: u32) {
         let Some(source) = self.ingest.sources.get(&slot) else { return };
         let (id, pid) = (source.process, source.pid);
-        self.observe_last(slot, id);
-        let totals = self.kernel.totals.read(slot);
-        let lost = self.lost_by_slot().remove(&slot).unwrap_or_default();
         let free_calls = self.kernel.hits.read(slot, Role::Free);
+        let totals = match self.kernel.totals.read(slot) {
+            Ok(totals) => totals,
+            Err(error) => {
+                tracing::warn!(pid, "{error:#}");
+                self.ingest.processes.get_mut(id).exited = Some(SystemTime::now());
+                return;
+            }
+        };
+        // Reading the cells is dear, and they are seldom needed.
+        let (cells, lost) = match has_lost(&totals) {
+            true => (self.lost_cells().remove(&slot), self.lost_by_slot().remove(&slot)),
+            false => (None, None),
+        };
+        let by_class = by_class(&totals);
+        self.ingest.windows.observe(id, &by_class, &cells.unwrap_or_default());
+        self.ingest.windows.forget(id);
+        if lost.is_some()
+            && let Err(error) = self.kernel.lost.clear_slot(slot)
+        {
+            tracing::warn!(pid, "clear lost samples: {error}");
+        }
         let record = self.ingest.processes.get_mut(id);
         record.final_free_calls = free_calls;
         record.exited = Some(SystemTime::now());
-        record.final_lost = lost;
-        match totals {
-            Ok(totals) => {
-                record.final_totals = Some(Box::new(by_class(&totals)));
-                self.retired.add(&totals);
-            }
-            Err(error) => tracing::warn!(pid, "{error:#}"),
-        }
-        if let Err(error) = self.kernel.lost.clear_slot(slot) {
-            tracing::warn!(pid, "clear lost samples: {error}");
-        }
-        self.release(slot);
-        tracing::info!(pid, "exited");
-    }
-
-    /// Calls of the slot's process that will never return: all, or those of images before `generation`.
-    pub(super) fn forget_pending(&mut self, slot: u32, generation: Option<u32>) {
-        let Some(source) = self.ingest.sources.get(&slot) else { return };
-        let ends = |space: Space| generation.is_none_or(|current| space.generation < current);
-        match self.kernel.pending.forget(source.pid, ends) {
-            Ok(sampled) => self.ingest.outcomes.add(Outcome::ReturnLost, sampled),
-            Err(error) => tracing::warn!("read the pending calls: {error}"),
-        }
+        record.final_lost = lost.unwrap_or_default();
+        record.final_totals = Some(Box::new(by_class));
+        self.retired.add(&totals);
+        tracing::debug!(pid, "exited");
     }
 
     pub(super) fn release(&mut self, slot: u32) {
         self.ingest.sources.remove(&slot);
         self.kernel.slots.renew(slot);
         if let Some(attached) = self.attached.remove(&slot) {
-            self.kernel.remove_target(attached.process.pid);
+            self.kernel.targets.forget(attached.pid);
             self.close(attached.links);
+        }
+        if self.is_open()
+            && let Err(error) = self.make_ready(slot).and_then(|_| self.kernel.targets.offer(slot))
+        {
+            tracing::warn!("{error:#}");
         }
     }
 

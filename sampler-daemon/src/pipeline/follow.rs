@@ -1,13 +1,15 @@
 //! What becomes of an attached process: a new program image, a new allocator.
 
 use super::attach::SWEEP;
-use super::worker::Worker;
+use super::worker::{Reach, Worker};
 use crate::target::hazard;
 use sampler_common::counters::Outcome;
 use std::time::{Duration, Instant};
 
 /// After `execve` the new image's libraries appear within moments: look soon, then ever more rarely.
 const FIRST_LOOK: Duration = Duration::from_millis(2);
+/// How often mappings are looked at where there are many processes.
+const OPEN_SWEEP: Duration = Duration::from_secs(30);
 
 impl Worker {
     /// `execve`: the old image's blocks are gone, its probes follow by themselves, and the new image
@@ -25,15 +27,17 @@ impl Worker {
         let record = self.ingest.processes.get_mut(source.process);
         record.images = generation - source.first_generation + 1;
         if let Some(attached) = self.attached.get_mut(&slot) {
-            record.comm = attached.process.comm();
-            record.exe = attached.process.exe();
+            if let Some(process) = &attached.process {
+                record.comm = process.comm();
+                record.exe = process.exe();
+            }
             attached.look_period = FIRST_LOOK;
             attached.next_look = Instant::now() + FIRST_LOOK;
         }
         self.renew_links(slot);
         self.spare_harmed(slot);
-        self.forget_pending(slot, Some(generation));
-        self.end_blocks(slot, Some(generation), Outcome::EndedByExec);
+        self.end_blocks(&[slot], Some(generation), Outcome::EndedByExec);
+        self.stale.note();
     }
 
     /// A thread other than the first has called `execve` and become the first: the kernel's links still
@@ -45,7 +49,11 @@ impl Worker {
             return;
         }
         attached.leader_changes = changes;
-        let pid = attached.process.pid;
+        let pid = attached.pid;
+        if attached.links.is_empty() {
+            // A link that processes share does not know them by their threads.
+            return;
+        }
         self.unprobe(slot);
         tracing::warn!(pid, "a thread replaced the program: its first allocations are not seen");
     }
@@ -53,10 +61,13 @@ impl Worker {
     /// Takes the probes off a new image that they could harm.
     fn spare_harmed(&mut self, slot: u32) {
         let Some(attached) = self.attached.get_mut(&slot) else { return };
-        let pid = attached.process.pid;
+        let pid = attached.pid;
         attached.hazard = hazard::check(pid);
         let Some(hazard) = attached.hazard else { return };
         self.unprobe(slot);
+        if self.config.reach != Reach::Listed {
+            self.exclude(slot);
+        }
         if let Some(source) = self.ingest.sources.get(&slot) {
             self.ingest.processes.get_mut(source.process).blind = vec![hazard.to_string()];
         }
@@ -78,6 +89,7 @@ impl Worker {
     pub(super) fn look_after_processes(&mut self) {
         self.closing.retain(|thread| !thread.is_finished());
         let now = Instant::now();
+        let longest = if self.is_open() { OPEN_SWEEP } else { SWEEP };
         let due: Vec<u32> = self
             .attached
             .iter()
@@ -92,7 +104,7 @@ impl Worker {
                 self.image_replaced(slot, generation);
             }
             if let Some(attached) = self.attached.get_mut(&slot) {
-                attached.look_period = (attached.look_period * 2).min(SWEEP);
+                attached.look_period = (attached.look_period * 2).min(longest);
                 attached.next_look = now + attached.look_period;
             }
             if self.attached.get(&slot).is_some_and(|attached| attached.hazard.is_some()) {

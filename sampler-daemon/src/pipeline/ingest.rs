@@ -4,7 +4,8 @@ use super::source::{SampleEvent, Source};
 use crate::bpf::ring::Record;
 use crate::store::stacks::{Note, StackFrame};
 use crate::store::{
-    Lifetimes, LiveSample, LiveSamples, Outcomes, Processes, Rows, StackId, Stacks, Windows,
+    Lifetimes, LiveSample, LiveSamples, Outcomes, ProcessRecord, Processes, Rows, Sampling,
+    SamplingRecord, StackId, Stacks, Windows,
 };
 use crate::unwind::{
     Frame, Image, ModuleId, ModuleKind, Modules, Registers, StackMemory, UnwindEnd,
@@ -39,6 +40,10 @@ pub(super) enum Event {
     Exec { slot: u32, generation: u32 },
     /// The live set is nearly full.
     LiveHigh,
+    /// A new process has taken this slot.
+    Appeared { slot: u32 },
+    /// The first thread of the process in this slot is exiting.
+    Leaving { slot: u32 },
 }
 
 /// The store with what records need to get there.
@@ -56,11 +61,17 @@ pub(super) struct Ingest {
     pub(super) probe_names: FxHashMap<Frame, String>,
     pub(super) events: Vec<Event>,
     pub(super) samples: broadcast::Sender<Arc<SampleEvent>>,
+    /// How processes are sampled that come by themselves.
+    pub(super) sampling: Sampling,
     frames: Vec<Frame>,
 }
 
 impl Ingest {
-    pub(super) fn new(samples: broadcast::Sender<Arc<SampleEvent>>, now_ns: u64) -> Ingest {
+    pub(super) fn new(
+        samples: broadcast::Sender<Arc<SampleEvent>>,
+        sampling: Sampling,
+        now_ns: u64,
+    ) -> Ingest {
         Ingest {
             sources: FxHashMap::default(),
             processes: Processes::default(),
@@ -74,6 +85,7 @@ impl Ingest {
             probe_names: FxHashMap::default(),
             events: Vec::new(),
             samples,
+            sampling,
             frames: Vec::new(),
         }
     }
@@ -98,8 +110,29 @@ impl Ingest {
                 .events
                 .push(Event::Exec { slot: event.space.slot, generation: event.space.generation }),
             Record::LiveHigh(_) => self.events.push(Event::LiveHigh),
+            Record::Appeared(event) => {
+                let comm = event.comm.split(|byte| *byte == 0).next().unwrap_or_default();
+                let comm = String::from_utf8_lossy(comm).into_owned();
+                self.newcomer(event.space, event.pid, comm);
+            }
+            Record::Leaving(event) => {
+                self.events.push(Event::Leaving { slot: event.space.slot });
+            }
             Record::Malformed => self.outcomes.add(Outcome::Malformed, 1),
         }
+    }
+
+    /// A process has taken a slot by itself: what is known of it until the worker has looked.
+    pub(super) fn newcomer(&mut self, space: Space, pid: u32, comm: String) {
+        if self.sources.contains_key(&space.slot) {
+            return;
+        }
+        let mut record = ProcessRecord::new(pid, SamplingRecord::new(self.sampling));
+        record.comm = comm;
+        if let Some(process) = self.processes.insert(record) {
+            self.sources.insert(space.slot, Source::new(process, pid, space.generation));
+        }
+        self.events.push(Event::Appeared { slot: space.slot });
     }
 
     fn free(&mut self, record: &FreeRecord) {

@@ -1,6 +1,7 @@
 //! From ring records to rows: one thread owns the kernel side and the store; everybody else asks it
 //! by messages. Symbolization has a thread of its own, so that it never holds up ingestion.
 
+mod arrivals;
 mod attach;
 mod balance;
 mod clock;
@@ -20,8 +21,11 @@ mod query;
 mod raw;
 mod sampling;
 mod scope;
+mod shared;
 mod source;
+mod stale;
 mod status;
+mod survey;
 mod thread;
 mod totals;
 mod worker;
@@ -39,4 +43,4 @@ pub use scope::{AskedWindow, Scope};
 pub use source::SampleEvent;
 pub use status::{ProbeReport, StatusReport};
 pub use thread::WorkerThread;
-pub use worker::{Config, start};
+pub use worker::{Config, Reach, start};

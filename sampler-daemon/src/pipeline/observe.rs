@@ -36,7 +36,6 @@ impl Worker {
                 }
             })
             .collect();
-        let losses = |totals: &SlotTotals| LOSSES.map(|of| totals.outcome(of)).iter().sum::<u64>();
         let lost = totals.iter().map(|(_, _, totals)| losses(totals)).sum();
         // Reading the cells is dear, and they are seldom needed.
         let cells = match lost == self.observed_losses {
@@ -50,17 +49,8 @@ impl Worker {
         }
     }
 
-    /// The last look at a process that has exited.
-    pub(super) fn observe_last(&mut self, slot: u32, process: ProcessId) {
-        let cells = self.lost_cells().remove(&slot).unwrap_or_default();
-        if let Ok(totals) = self.kernel.totals.read(slot) {
-            self.ingest.windows.observe(process, &by_class(&totals), &cells);
-        }
-        self.ingest.windows.forget(process);
-    }
-
     /// Lost samples by slot.
-    fn lost_cells(&self) -> FxHashMap<u32, Vec<(LostKey, LostCell)>> {
+    pub(super) fn lost_cells(&self) -> FxHashMap<u32, Vec<(LostKey, LostCell)>> {
         let mut slots: FxHashMap<u32, Vec<(LostKey, LostCell)>> = FxHashMap::default();
         match self.kernel.lost.read() {
             Ok(cells) => {
@@ -70,4 +60,13 @@ impl Worker {
         }
         slots
     }
+}
+
+fn losses(totals: &SlotTotals) -> u64 {
+    LOSSES.map(|of| totals.outcome(of)).iter().sum()
+}
+
+/// Whether a process has lost samples.
+pub(super) fn has_lost(totals: &SlotTotals) -> bool {
+    losses(totals) > 0
 }

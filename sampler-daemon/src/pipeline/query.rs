@@ -26,7 +26,7 @@ impl Worker {
         change: &SamplingChange,
     ) -> Result<Vec<SamplingReport>, String> {
         let running: FxHashMap<u32, u32> =
-            self.attached.iter().map(|(slot, attached)| (attached.process.pid, *slot)).collect();
+            self.attached.iter().map(|(slot, attached)| (attached.pid, *slot)).collect();
         let chosen: Vec<u32> =
             if pids.is_empty() { running.keys().copied().collect() } else { pids.to_vec() };
         if let Some(unknown) = chosen.iter().find(|pid| !running.contains_key(pid)) {
@@ -43,6 +43,8 @@ impl Worker {
             let asked = change.apply(&self.config.sampling);
             asked.check()?;
             self.config.sampling = asked;
+            self.ingest.sampling = asked;
+            self.ready_vacant();
         }
         for (slot, asked) in changes {
             self.ask(slot, asked);

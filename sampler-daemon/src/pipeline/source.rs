@@ -39,3 +39,17 @@ pub(super) struct Source {
     pub(super) image: Option<Image>,
     pub(super) allocators: Vec<Allocator>,
 }
+
+impl Source {
+    /// Of a process whose current image is of this generation.
+    pub(super) fn new(process: ProcessId, pid: u32, generation: u32) -> Source {
+        Source {
+            process,
+            pid,
+            first_generation: generation,
+            generation,
+            image: None,
+            allocators: Vec::new(),
+        }
+    }
+}

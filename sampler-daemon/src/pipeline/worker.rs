@@ -4,8 +4,12 @@ use super::attach::Attached;
 use super::clock::{Clock, monotonic_ns};
 use super::command::{Command, Profiler, QUEUE};
 use super::ingest::{Event, Ingest};
+use super::shared::SharedLinks;
 use super::source::SampleEvent;
+use super::stale::Stale;
+use super::survey::Survey;
 use super::thread::WorkerThread;
+use crate::bpf::ring::Record;
 use crate::bpf::{Kernel, ProbeEngine, Settings};
 use crate::store::Sampling;
 use crate::target::allocator::Discoverer;
@@ -30,9 +34,22 @@ const SETTLE: Duration = Duration::from_millis(100);
 /// Samples kept for a slow `StreamSamples` client.
 const STREAM_BACKLOG: usize = 16 * 1024;
 
+/// Which processes are profiled, and by whose links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// A few given ones, each by links of its own.
+    Listed,
+    /// Given ones, by links that all share: a link costs everyone who maps its file, so that many must not have one each.
+    Shared,
+    /// All that are not excluded, as they come and go, by links that all share.
+    Everyone,
+}
+
 /// How to profile.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
+    /// Which processes.
+    pub reach: Reach,
     /// The eBPF program's constants.
     pub settings: Settings,
     /// How allocations are sampled.
@@ -44,6 +61,9 @@ pub(super) struct Worker {
     pub(super) kernel: Kernel,
     pub(super) ingest: Ingest,
     pub(super) attached: FxHashMap<u32, Attached>,
+    pub(super) shared: SharedLinks,
+    pub(super) survey: Survey,
+    pub(super) stale: Stale,
     pub(super) discoverer: Discoverer,
     /// Outcomes of slots that are vacant again.
     pub(super) retired: crate::bpf::totals::SlotTotals,
@@ -82,8 +102,11 @@ pub fn start(config: Config, processes: Vec<Process>) -> anyhow::Result<(Profile
     let mut worker = Worker {
         config,
         kernel: Kernel::load(&config.settings)?,
-        ingest: Ingest::new(samples, monotonic_ns()),
+        ingest: Ingest::new(samples, config.sampling, monotonic_ns()),
         attached: FxHashMap::default(),
+        shared: SharedLinks::default(),
+        survey: Survey::default(),
+        stale: Stale::default(),
         discoverer: Discoverer::default(),
         retired: Default::default(),
         clock: Clock::default(),
@@ -97,8 +120,13 @@ pub fn start(config: Config, processes: Vec<Process>) -> anyhow::Result<(Profile
         commands,
         wake,
     };
+    worker.kernel.targets.exclude(std::process::id())?;
     for process in processes {
         worker.attach(process)?;
+    }
+    if worker.is_open() {
+        worker.offer_slots()?;
+        worker.survey();
     }
     let thread = WorkerThread::spawn(move || worker.run()).context("start the worker thread")?;
     Ok((profiler, thread))
@@ -114,9 +142,9 @@ impl Worker {
             let exited = self.wait();
             self.read(BATCH);
             self.handle_events();
-            for slot in exited {
+            if !exited.is_empty() {
                 self.settle();
-                self.detach_exited(slot);
+                self.detach_exited(&exited);
             }
             loop {
                 match self.commands.try_recv() {
@@ -129,6 +157,7 @@ impl Worker {
                 }
             }
             self.look_after_processes();
+            self.survey();
             self.balance();
             self.learn();
             self.kernel.flush_log();
@@ -137,31 +166,40 @@ impl Worker {
 
     /// Waits for records, questions, exits or the period's end; slots whose process has exited.
     fn wait(&self) -> Vec<u32> {
-        let slots: Vec<u32> = self.attached.keys().copied().collect();
         let mut descriptors = vec![
             PollFd::new(&self.kernel.ring, PollFlags::IN),
             PollFd::new(&*self.wake, PollFlags::IN),
         ];
-        descriptors.extend(slots.iter().map(|slot| {
-            PollFd::from_borrowed_fd(self.attached[slot].process.pidfd.as_fd(), PollFlags::IN)
+        // Those that may end now; of many processes only those whose first thread is going.
+        let few = self.config.reach == Reach::Listed;
+        let watched = |attached: &Attached| few || attached.leaving;
+        let processes = self.attached.values().filter(|attached| watched(attached));
+        descriptors.extend(processes.filter_map(|attached| {
+            let pidfd = attached.process.as_ref()?.pidfd.as_fd();
+            Some(PollFd::from_borrowed_fd(pidfd, PollFlags::IN))
         }));
         let timeout = Timespec { tv_sec: 0, tv_nsec: PERIOD.as_nanos() as i64 };
         // An interrupted wait is a short one.
         let _ = poll(&mut descriptors, Some(&timeout));
-        let exited = slots
-            .iter()
-            .zip(&descriptors[2..])
-            .filter(|(_, descriptor)| !descriptor.revents().is_empty())
-            .map(|(slot, _)| *slot)
-            .collect();
         let mut counter = [0u8; 8];
         let _ = rustix::io::read(&*self.wake, &mut counter);
-        exited
+        self.gone(watched)
     }
 
     fn read(&mut self, most: usize) -> usize {
         let Worker { kernel, ingest, .. } = self;
-        kernel.ring.read(most, |record| ingest.record(record))
+        let Kernel { ring, targets, .. } = kernel;
+        ring.read(most, |record| {
+            // The record of a process's coming was lost: it is known by its slot.
+            if let Some(space) = record.space()
+                && !matches!(record, Record::Appeared(_))
+                && !ingest.sources.contains_key(&space.slot)
+                && let Some(pid) = targets.pid_of(space.slot)
+            {
+                ingest.newcomer(space, pid, String::new());
+            }
+            ingest.record(record);
+        })
     }
 
     /// Reads everything that was in the ring when called, also what was just being written.
@@ -188,6 +226,12 @@ impl Worker {
             match event {
                 Event::Exec { slot, generation } => self.image_replaced(slot, generation),
                 Event::LiveHigh => self.thin(),
+                Event::Appeared { slot } => self.appeared(slot),
+                Event::Leaving { slot } => {
+                    if let Some(attached) = self.attached.get_mut(&slot) {
+                        attached.leaving = true;
+                    }
+                }
             }
         }
     }
@@ -199,6 +243,8 @@ impl Worker {
                 self.close(attached.links);
             }
         }
+        let links = self.shared.take();
+        self.close(links);
         for thread in self.closing.drain(..) {
             // A thread that only drops links does not panic.
             let _ = thread.join();

@@ -61,6 +61,26 @@ pub struct ProcessRecord {
     pub blind: Vec<String>,
 }
 
+impl ProcessRecord {
+    /// A process that is attached now, and of which nothing else is known yet.
+    pub fn new(pid: u32, sampling: SamplingRecord) -> ProcessRecord {
+        ProcessRecord {
+            pid,
+            comm: String::new(),
+            exe: String::new(),
+            attached: SystemTime::now(),
+            exited: None,
+            images: 1,
+            sampling,
+            final_totals: None,
+            final_free_calls: 0,
+            final_lost: Vec::new(),
+            allocators: Vec::new(),
+            blind: Vec::new(),
+        }
+    }
+}
+
 /// The processes.
 #[derive(Default)]
 pub struct Processes {

@@ -22,9 +22,13 @@ use sampler_daemon::store::Sampling;
 )]
 pub(crate) struct Args {
     /// Process to profile (repeatable)
-    #[arg(long = "pid", value_name = "PID", required = true, num_args = 1..,
+    #[arg(long = "pid", value_name = "PID", required_unless_present = "all", num_args = 1..,
           allow_negative_numbers = true)]
     pub(crate) pids: Vec<u32>,
+
+    /// Profile every process of the machine, as they come and go
+    #[arg(long, conflicts_with = "pids")]
+    pub(crate) all: bool,
 
     /// Mean bytes between samples, 1 to 4GiB; smaller is more exact and costs more
     #[arg(long, value_name = "SIZE", default_value = "512KiB", allow_hyphen_values = true,

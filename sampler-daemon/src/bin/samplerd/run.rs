@@ -3,8 +3,9 @@
 use crate::args::{Args, Unwind};
 use anyhow::{Context as _, anyhow};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sampler_common::limits::{MAX_OPEN_PROCESSES, MAX_PROCESSES};
 use sampler_daemon::bpf::{ProbeEngine, Settings, preflight};
-use sampler_daemon::pipeline::{self, Config, Names};
+use sampler_daemon::pipeline::{self, Config, Names, Reach};
 use sampler_daemon::rpc::listen::Listener;
 use sampler_daemon::rpc::serve;
 use sampler_daemon::target::process::Process;
@@ -60,7 +61,8 @@ async fn profile(args: Args) -> anyhow::Result<()> {
     }
     let processes =
         args.pids.iter().map(|pid| Process::open(*pid)).collect::<Result<Vec<_>, _>>()?;
-    let config = Config { settings: settings(&args)?, sampling: args.sampling() };
+    let reach = reach(&args);
+    let config = Config { reach, settings: settings(&args, reach)?, sampling: args.sampling() };
     let listener = Listener::bind(&args.listen).await.map_err(|error| anyhow!(error))?;
     let address = listener.address().context("ask for the listener's address")?;
     let names = Names::start().context("start the symbolizer")?;
@@ -91,7 +93,18 @@ async fn profile(args: Args) -> anyhow::Result<()> {
     result.and(ended)
 }
 
-fn settings(args: &Args) -> anyhow::Result<Settings> {
+/// Processes that may have links of their own.
+const FEW: usize = 4;
+
+fn reach(args: &Args) -> Reach {
+    match args.pids.len() {
+        _ if args.all => Reach::Everyone,
+        0..=FEW => Reach::Listed,
+        _ => Reach::Shared,
+    }
+}
+
+fn settings(args: &Args, reach: Reach) -> anyhow::Result<Settings> {
     let engine = match args.probe_engine {
         None => ProbeEngine::detect().context("ask the kernel for its uprobes")?,
         Some(wanted) => {
@@ -112,5 +125,7 @@ fn settings(args: &Args) -> anyhow::Result<Settings> {
         track_live: !args.no_live,
         max_live: args.max_live,
         ring_bytes: args.ring,
+        slots: if args.all { MAX_OPEN_PROCESSES } else { MAX_PROCESSES },
+        everyone: reach == Reach::Everyone,
     })
 }

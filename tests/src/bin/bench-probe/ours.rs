@@ -36,12 +36,14 @@ impl Ours {
             track_live: true,
             max_live: DEFAULT_MAX_LIVE,
             ring_bytes: 16 << 20,
+            slots: sampler_common::limits::MAX_PROCESSES,
+            everyone: false,
         };
         let mut kernel = Kernel::load(&settings)?;
         kernel.slots.renew(SLOT);
         kernel.totals.reset(SLOT)?;
         kernel.hits.reset(SLOT);
-        kernel.add_target(target.pid(), SLOT)?;
+        kernel.targets.enter(target.pid(), SLOT)?;
         let mut ours = Ours { kernel };
         ours.set_interval(interval_bytes)?;
         Ok(ours)
@@ -79,6 +81,6 @@ impl Ours {
         }
         // What earlier samples left in the ring must not change how later ones end.
         self.kernel.ring.read(usize::MAX, |_| ());
-        self.kernel.attach(&target.file, target.pid(), &points)
+        self.kernel.attach(&target.file, Some(target.pid()), &points)
     }
 }

@@ -1,0 +1,53 @@
+//! Which processes are profiled: slots by pid, and the slots that new processes may take.
+
+use anyhow::Context as _;
+use aya::maps::{HashMap as BpfHashMap, MapData, Queue};
+use sampler_common::wire::EXCLUDED;
+
+/// The maps `TARGETS` and `VACANT`.
+pub struct Targets {
+    slots: BpfHashMap<MapData, u32, u32>,
+    vacant: Queue<MapData, u32>,
+}
+
+impl Targets {
+    pub(super) fn new(
+        slots: BpfHashMap<MapData, u32, u32>,
+        vacant: Queue<MapData, u32>,
+    ) -> Targets {
+        Targets { slots, vacant }
+    }
+
+    /// Process `pid` has this slot.
+    pub fn enter(&mut self, pid: u32, slot: u32) -> anyhow::Result<()> {
+        let entered = self.slots.insert(pid, slot, 0);
+        entered.with_context(|| format!("enter pid {pid} in the eBPF map"))
+    }
+
+    /// Process `pid` is not profiled, and gets no slot.
+    pub fn exclude(&mut self, pid: u32) -> anyhow::Result<()> {
+        self.enter(pid, EXCLUDED)
+    }
+
+    /// Forgets process `pid`.
+    pub fn forget(&mut self, pid: u32) {
+        // It is missing only if it was never entered.
+        let _ = self.slots.remove(&pid);
+    }
+
+    /// All processes known, with what stands for them.
+    pub fn all(&self) -> Vec<(u32, u32)> {
+        // An entry that goes while it is read is no entry.
+        self.slots.iter().filter_map(Result::ok).collect()
+    }
+
+    /// The process that has a slot.
+    pub fn pid_of(&self, slot: u32) -> Option<u32> {
+        self.all().into_iter().find(|(_, of)| *of == slot).map(|(pid, _)| pid)
+    }
+
+    /// A new process may take this slot, which has been made ready.
+    pub fn offer(&mut self, slot: u32) -> anyhow::Result<()> {
+        self.vacant.push(slot, 0).with_context(|| format!("offer slot {slot} to new processes"))
+    }
+}

@@ -1,0 +1,101 @@
+//! Processes that come by themselves: each takes a slot in the kernel with its first allocation.
+
+use super::attach::Attached;
+use super::worker::{Reach, Worker};
+use crate::store::SamplingRecord;
+use crate::target::hazard;
+use crate::target::process::Process;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::os::fd::AsFd;
+
+impl Worker {
+    /// Offers all slots that nobody has.
+    pub(super) fn offer_slots(&mut self) -> anyhow::Result<()> {
+        for slot in 0..self.config.settings.slots {
+            if !self.attached.contains_key(&slot) {
+                self.make_ready(slot)?;
+                self.kernel.targets.offer(slot)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Slots that nobody has sample as processes do by default by now.
+    pub(super) fn ready_vacant(&self) {
+        let designs = SamplingRecord::new(self.config.sampling).designs;
+        let vacant =
+            (0..self.config.settings.slots).filter(|slot| !self.attached.contains_key(slot));
+        vacant.for_each(|slot| self.kernel.slots.set_designs(slot, &designs));
+    }
+
+    /// A process has taken a slot: looks at it while it is there.
+    pub(super) fn appeared(&mut self, slot: u32) {
+        let Some(source) = self.ingest.sources.get(&slot) else { return };
+        let (pid, id) = (source.pid, source.process);
+        let process = Process::open(pid).ok();
+        let attached = self.new_attached(slot, pid, process);
+        if let Some(process) = &attached.process {
+            let record = self.ingest.processes.get_mut(id);
+            let (comm, exe) = (process.comm(), process.exe());
+            if !comm.is_empty() {
+                record.comm = comm;
+            }
+            record.exe = exe;
+        }
+        let is_there = attached.process.is_some();
+        self.attached.insert(slot, Attached { leaving: !is_there, ..attached });
+        if !is_there {
+            return;
+        }
+        if let Some(hazard) = hazard::check(pid) {
+            self.ingest.processes.get_mut(id).blind = vec![hazard.to_string()];
+            self.exclude(slot);
+            return;
+        }
+        if let Ok(discovery) = self.discover(pid)
+            && let Err(error) = self.probe(slot, discovery)
+        {
+            tracing::warn!(pid, "{error:#}");
+        }
+        tracing::debug!(pid, slot, "appeared");
+    }
+
+    /// From now on nothing of the process in this slot is seen.
+    pub(super) fn exclude(&mut self, slot: u32) {
+        let Some(source) = self.ingest.sources.get(&slot) else { return };
+        let pid = source.pid;
+        if let Err(error) = self.kernel.targets.exclude(pid) {
+            tracing::warn!(pid, "{error:#}");
+        }
+    }
+
+    /// Slots of processes that are gone, among those that `look` says to look at.
+    pub(super) fn gone(&self, look: impl Fn(&Attached) -> bool) -> Vec<u32> {
+        let asked: Vec<_> = self.attached.iter().filter(|(_, attached)| look(attached)).collect();
+        let mut gone = Vec::new();
+        let mut descriptors = Vec::new();
+        let mut open = Vec::new();
+        for (slot, attached) in asked {
+            match &attached.process {
+                Some(process) => {
+                    descriptors
+                        .push(PollFd::from_borrowed_fd(process.pidfd.as_fd(), PollFlags::IN));
+                    open.push(*slot);
+                }
+                None => gone.push(*slot),
+            }
+        }
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // An interrupted look is repeated with the next turn.
+        if poll(&mut descriptors, Some(&now)).is_ok_and(|ready| ready > 0) {
+            let ready = open.iter().zip(&descriptors).filter(|(_, fd)| !fd.revents().is_empty());
+            gone.extend(ready.map(|(slot, _)| *slot));
+        }
+        gone
+    }
+
+    /// Whether processes come by themselves.
+    pub(super) fn is_open(&self) -> bool {
+        self.config.reach == Reach::Everyone
+    }
+}

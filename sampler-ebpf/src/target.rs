@@ -1,0 +1,96 @@
+//! Who calls: the slot of the process, by the link's cookie or, where processes share a link, by its pid.
+
+use crate::registers::Call;
+use crate::{atomic, maps, record, settings};
+use sampler_common::counters::Outcome;
+use sampler_common::wire::{Cookie, EXPECTED, KernelState, RecordKind, SHARED, Space};
+
+const NOEXIST: u64 = 1;
+
+/// The slot of the calling process, which may take one now; `None`: it is not profiled.
+#[inline(always)]
+pub fn slot(call: &Call, cookie: Cookie) -> Option<u32> {
+    if cookie.slot() != SHARED {
+        return Some(cookie.slot());
+    }
+    let pid = (call.thread() >> 32) as u32;
+    // SAFETY: copied at once.
+    match unsafe { maps::TARGETS.get(pid) }.copied() {
+        Some(slot) if slot < EXPECTED => Some(slot),
+        Some(EXPECTED) => claimed(pid),
+        None if settings::everyone() != 0 => claimed(pid),
+        Some(_) => {
+            // SAFETY: a field of a map value.
+            count(|state| unsafe { &raw mut (*state).excluded_calls });
+            None
+        }
+        None => None,
+    }
+}
+
+/// The slot of the calling process, if it has one.
+#[inline(always)]
+pub fn known(call: &Call, cookie: Cookie) -> Option<u32> {
+    if cookie.slot() != SHARED {
+        return Some(cookie.slot());
+    }
+    // SAFETY: copied at once.
+    let slot = unsafe { maps::TARGETS.get((call.thread() >> 32) as u32) }.copied()?;
+    (slot < EXPECTED).then_some(slot)
+}
+
+/// A counter of what all processes share.
+#[inline(always)]
+fn count(field: impl Fn(*mut KernelState) -> *mut u64) {
+    if let Some(state) = maps::STATE.get_ptr_mut(0) {
+        atomic::add(field(state), 1);
+    }
+}
+
+/// Takes a slot for a process.
+#[inline(always)]
+fn claimed(pid: u32) -> Option<u32> {
+    match claim(pid) {
+        SHARED => None,
+        slot => Some(slot),
+    }
+}
+
+/// As [`claimed`], [`SHARED`] if there is none.
+#[inline(never)]
+fn claim(pid: u32) -> u32 {
+    let Ok(Some(slot)) = maps::VACANT.pop() else {
+        // SAFETY: a field of a map value.
+        count(|state| unsafe { &raw mut (*state).unseen_calls });
+        return SHARED;
+    };
+    // Another thread of the process may be doing the same: one of them succeeds.
+    let taken = match maps::TARGETS.get_ptr_mut(pid) {
+        Some(entry) => atomic::exchange_u32(entry, EXPECTED, slot),
+        None => maps::TARGETS.insert(pid, slot, NOEXIST).is_ok(),
+    };
+    if !taken {
+        // It has come out of the queue, so that there is room for it.
+        let _ = maps::VACANT.push(slot, 0);
+        // SAFETY: copied at once.
+        return match unsafe { maps::TARGETS.get(pid) }.copied() {
+            Some(slot) if slot < EXPECTED => slot,
+            _ => {
+                // SAFETY: a field of a map value.
+                count(|state| unsafe { &raw mut (*state).unseen_calls });
+                SHARED
+            }
+        };
+    }
+    // SAFETY: a field of a map value.
+    count(|state| unsafe { &raw mut (*state).claims });
+    let (Some(process), Some(totals)) =
+        (maps::PROCESSES.get_ptr(slot), maps::TOTALS.get_ptr_mut(slot))
+    else {
+        return SHARED;
+    };
+    // SAFETY: a field of a map value.
+    let generation = unsafe { core::ptr::read_volatile(&raw const (*process).generation) };
+    record::event(RecordKind::Appeared, Space { slot, generation }, totals, Outcome::EventRingFull);
+    slot
+}
