@@ -9,7 +9,7 @@ use sampler_common::wire::SHARED;
 /// The links, by device and inode.
 #[derive(Default)]
 pub(super) struct SharedLinks {
-    links: FxHashMap<(u64, u64), Vec<Link>>,
+    links: FxHashMap<(u64, u64), (Allocator, Vec<Link>)>,
 }
 
 impl SharedLinks {
@@ -26,12 +26,17 @@ impl SharedLinks {
         }
         let links = kernel.attach(&allocator.file, None, &points(allocator, SHARED, track_live))?;
         tracing::info!(path = allocator.path, "probing {} for all", allocator.name);
-        self.links.insert(allocator.identity, links);
+        self.links.insert(allocator.identity, (allocator.clone(), links));
         Ok(())
+    }
+
+    /// What is attached to.
+    pub(super) fn allocators(&self) -> impl Iterator<Item = &Allocator> {
+        self.links.values().map(|(allocator, _)| allocator)
     }
 
     /// All links, to be closed.
     pub(super) fn take(&mut self) -> Vec<Link> {
-        self.links.drain().flat_map(|(_, links)| links).collect()
+        self.links.drain().flat_map(|(_, (_, links))| links).collect()
     }
 }

@@ -99,31 +99,33 @@ impl Worker {
     fn probes(&self) -> Vec<ProbeReport> {
         // With the slots of their processes.
         let mut probes: Vec<(ProbeReport, Vec<u32>)> = Vec::new();
-        for (slot, source) in &self.ingest.sources {
-            for allocator in &source.allocators {
-                for function in &allocator.functions {
-                    if function.role == Role::Free && !self.config.settings.track_live {
-                        continue;
-                    }
-                    let same = probes.iter_mut().find(|(probe, _)| {
-                        probe.path == allocator.path
-                            && probe.build_id == allocator.build_id
-                            && probe.function.offset == function.offset
-                    });
-                    if let Some((probe, slots)) = same {
-                        probe.pids.push(source.pid);
-                        slots.push(*slot);
-                        continue;
-                    }
-                    let probe = ProbeReport {
-                        path: allocator.path.clone(),
-                        build_id: allocator.build_id.clone(),
-                        function: function.clone(),
-                        pids: vec![source.pid],
-                        hits: None,
-                    };
-                    probes.push((probe, vec![*slot]));
+        let own = self.ingest.sources.iter().flat_map(|(slot, source)| {
+            source.allocators.iter().map(move |allocator| (Some((*slot, source.pid)), allocator))
+        });
+        // Links that processes share are there without any.
+        for (of, allocator) in own.chain(self.shared.allocators().map(|shared| (None, shared))) {
+            for function in &allocator.functions {
+                if function.role == Role::Free && !self.config.settings.track_live {
+                    continue;
                 }
+                let same = probes.iter_mut().find(|(probe, _)| {
+                    probe.path == allocator.path
+                        && probe.build_id == allocator.build_id
+                        && probe.function.offset == function.offset
+                });
+                if let Some((probe, slots)) = same {
+                    probe.pids.extend(of.map(|(_, pid)| pid));
+                    slots.extend(of.map(|(slot, _)| slot));
+                    continue;
+                }
+                let probe = ProbeReport {
+                    path: allocator.path.clone(),
+                    build_id: allocator.build_id.clone(),
+                    function: function.clone(),
+                    pids: of.iter().map(|(_, pid)| *pid).collect(),
+                    hits: None,
+                };
+                probes.push((probe, of.iter().map(|(slot, _)| *slot).collect()));
             }
         }
         let with_hits = probes.into_iter().map(|(probe, slots)| {

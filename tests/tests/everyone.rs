@@ -1,0 +1,171 @@
+//! `samplerd --all`: processes that were there before, that come later, that live in a container, that die; and other daemons.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::breakpoints::{sites, standing};
+use sampler_tests::{Daemon, Truth, Workload, build, wait};
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+
+/// Sparse enough for a machine on which others work, dense enough for the workload.
+const ALL: &[&str] = &["--all", "--interval", "16KiB"];
+
+fn everyone() -> Result<Daemon> {
+    Daemon::start(&[], ALL)
+}
+
+/// The process in `ps`, if it has allocated.
+fn listed(daemon: &Daemon, which: impl Fn(&Value) -> bool) -> Result<Option<Value>> {
+    let listed = daemon.json("ps")?;
+    let processes = listed["processes"].as_array().context("no processes")?;
+    Ok(processes.iter().find(|process| which(process)).cloned())
+}
+
+/// Exact allocations and bytes of a process so far.
+fn exact(daemon: &Daemon, pid: u32) -> Result<(u64, u64)> {
+    let Some(found) = listed(daemon, |process| process["pid"] == pid)? else { return Ok((0, 0)) };
+    let number = |key: &str| found["exact"][key].as_u64().with_context(|| format!("{found}"));
+    Ok((number("alloc_objects")?, number("alloc_space")?))
+}
+
+/// A workload at its mark.
+fn workload() -> Result<Workload> {
+    Workload::start("truth.c", &["41", "1", "16384"])
+}
+
+/// What happens between two looks is what the program says it did, and its functions have their names.
+fn sees(daemon: &Daemon, workload: &mut Workload, pid: u32) -> Result<Truth> {
+    let before = exact(daemon, pid)?;
+    workload.go()?;
+    let truth = workload.truth()?;
+    let total = truth.total().alloc;
+    let after = exact(daemon, pid)?;
+    let seen = (after.0 - before.0, after.1 - before.1);
+    ensure!(seen == (total.objects, total.bytes), "saw {seen:?}, not {total:?}\n{}", daemon.log());
+    let pid = pid.to_string();
+    let profile = daemon.profile("live", &["--pid", &pid, "--confidence", "0.999999999"])?;
+    let (held, live) = (profile.totals.inuse_space, truth.total().live.bytes as f64);
+    ensure!(held.low <= live && live <= held.high, "{live} is not in {held:?}");
+    for function in truth.functions.iter().filter(|function| function.live.bytes > 1 << 20) {
+        let stack = profile.stacks_of(&function.name).next();
+        let stack = stack.with_context(|| format!("{}: {}", function.name, profile.folded()))?;
+        let whole = stack.contains("main") || stack.contains("worker");
+        ensure!(whole, "{:?}", stack.frames);
+    }
+    Ok(truth)
+}
+
+#[test]
+fn before_and_after_the_daemon() -> Result<()> {
+    let mut early = workload()?;
+    let daemon = everyone()?;
+    let mut late = workload()?;
+    for workload in [&mut late, &mut early] {
+        let pid = workload.pid();
+        sees(&daemon, workload, pid)?;
+        workload.exit()?;
+    }
+    daemon.stop()
+}
+
+/// Phases of one program, the daemon started between them.
+#[test]
+fn in_the_middle_of_a_program() -> Result<()> {
+    let mut workload = Workload::start("windows.c", &[])?;
+    workload.go()?;
+    let first = workload.truth()?.total().alloc;
+    let daemon = everyone()?;
+    workload.go()?;
+    let both = workload.truth()?.total().alloc;
+    let seen = exact(&daemon, workload.pid())?;
+    let second = (both.objects - first.objects, both.bytes - first.bytes);
+    ensure!(seen == second, "saw {seen:?}, not {second:?}");
+    workload.child().signal(9)?;
+    workload.wait()?;
+    // Its profile stays, and nothing of it is held.
+    let pid = workload.pid();
+    wait::until("the exit", || {
+        let found = listed(&daemon, |process| process["pid"] == pid)?.context("it is forgotten")?;
+        Ok((found["state"] == "exited").then_some(()))
+    })?;
+    let profile = daemon.profile("live", &["--pid", &pid.to_string()])?;
+    ensure!(profile.totals.inuse_space.value == 0.0, "{}", profile.folded());
+    ensure!(profile.exact_space == second.1, "{}", profile.exact_space);
+    daemon.stop()
+}
+
+#[test]
+fn two_daemons_see_the_same() -> Result<()> {
+    let mut workload = workload()?;
+    let pid = workload.pid();
+    let others = everyone()?;
+    let daemon = everyone()?;
+    let truth = sees(&daemon, &mut workload, pid)?.total().alloc;
+    ensure!(exact(&others, pid)? == (truth.objects, truth.bytes), "{:?}", exact(&others, pid)?);
+    daemon.stop()?;
+    ensure!(exact(&others, pid)? == (truth.objects, truth.bytes), "{:?}", exact(&others, pid)?);
+    workload.exit()?;
+    others.stop()
+}
+
+#[test]
+fn a_killed_daemon_leaves_nothing() -> Result<()> {
+    let mut workload = workload()?;
+    let pid = workload.pid();
+    let mut killed = everyone()?;
+    let sites = sites(&killed.status()?)?;
+    ensure!(standing(pid, &sites)? > 0, "no breakpoint of {} is seen", sites.len());
+    killed.child().signal(9)?;
+    killed.child().wait()?;
+    wait::until("the last breakpoint's end", || Ok((standing(pid, &sites)? == 0).then_some(())))?;
+    let daemon = everyone()?;
+    sees(&daemon, &mut workload, pid)?;
+    workload.exit()?;
+    daemon.stop()
+}
+
+/// Libraries that a program of the workload needs, with their paths.
+fn libraries(program: &Path) -> Result<Vec<String>> {
+    let output = Command::new("ldd").arg(program).output().context("run ldd")?;
+    let text = String::from_utf8(output.stdout)?;
+    let paths = text.split_ascii_whitespace().filter(|word| word.starts_with('/'));
+    Ok(paths.map(str::to_owned).collect())
+}
+
+/// A root of its own with its own libc at the usual path, and at the path of a program of ours another one.
+#[test]
+fn a_container() -> Result<()> {
+    let program = build::compile("truth.c", &[])?;
+    let directory = tempfile::tempdir()?;
+    let root = directory.path().display();
+    let mut script = format!("mount -t tmpfs none {root} && cd {root} && ");
+    for path in libraries(&program)? {
+        let parent = Path::new(&path).parent().context("no parent")?.display();
+        script += &format!("mkdir -p .{parent} && cp -L {path} .{path} && ");
+    }
+    script += &format!(
+        "mkdir -p usr/bin && cp {program} usr/bin/sleep && exec chroot . /usr/bin/sleep 42 1 16384",
+        program = program.display()
+    );
+    let mut command = Command::new("unshare");
+    let namespaces = ["--mount", "--propagation", "private", "--pid", "--fork", "--kill-child"];
+    command.args(namespaces).args(["sh", "-c", &script]);
+    let daemon = everyone()?;
+    let mut workload = Workload::spawn("a container", &mut command)?;
+    // What it allocates before its libc has been found goes unseen.
+    wait::until("probes in the container's libc", || {
+        let status = daemon.status()?;
+        let probes = status["probes"].as_array().context("no probes")?.iter();
+        let of = |probe: &Value| probe["path"].as_str().map(str::to_owned);
+        Ok(probes.filter_map(of).any(|path| path.contains(&root.to_string())).then_some(()))
+    })?;
+    // The workload is a child of `unshare`.
+    let children = format!("/proc/{pid}/task/{pid}/children", pid = workload.pid());
+    let children = std::fs::read_to_string(children).context("read the children")?;
+    let pid = children.trim().parse().with_context(|| format!("one child: {children:?}"))?;
+    sees(&daemon, &mut workload, pid)?;
+    let inside = listed(&daemon, |process| process["pid"] == pid)?.context("not in ps")?;
+    ensure!(inside["comm"] == "sleep", "{inside}");
+    workload.exit()?;
+    daemon.stop()
+}

@@ -1,0 +1,93 @@
+//! Whole programs under `samplerd --all`, as distributed: a compiler's tree of processes, an interpreter that loads libraries.
+//!
+//! A preloaded library counts what each process asks of malloc (`workloads/count.c`); the exact totals of the profile must agree.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::{Daemon, build};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+/// By process id: allocations and their bytes.
+type Counts = BTreeMap<u32, (u64, u64)>;
+
+/// Runs `command` to its end under the counting library.
+fn counted(command: &mut Command) -> Result<Counts> {
+    let library = build::compile("count.c", &["-shared", "-fPIC"])?;
+    let directory = tempfile::tempdir().context("make a directory")?;
+    let output = command
+        .env("LD_PRELOAD", library)
+        .env("COUNT_INTO", directory.path())
+        .output()
+        .with_context(|| format!("run {command:?}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {}: {said}", output.status);
+    counts(directory.path())
+}
+
+fn counts(directory: &Path) -> Result<Counts> {
+    let mut counts = Counts::new();
+    for entry in std::fs::read_dir(directory).context("list the counts")? {
+        let path = entry.context("list the counts")?.path();
+        let pid = path.file_name().and_then(|name| name.to_str()).context("a file by pid")?;
+        let line = std::fs::read_to_string(&path).with_context(|| format!("read {pid}"))?;
+        let mut numbers = line.split_ascii_whitespace().map(str::parse::<u64>);
+        let mut next = || anyhow::Ok(numbers.next().context("a number")??);
+        counts.insert(pid.parse()?, (next()?, next()?));
+    }
+    Ok(counts)
+}
+
+/// Runs `command` under a daemon on everything; every process's exact totals are those counted, and stacks are whole.
+fn agrees(command: &mut Command, names: &[&str]) -> Result<()> {
+    let daemon = Daemon::start(&[], &["--all", "--interval", "64KiB"])?;
+    let counts = counted(command)?;
+    let listed = daemon.json("ps")?;
+    let processes = listed["processes"].as_array().context("no processes")?;
+    let mut seen = Vec::new();
+    for (pid, (objects, bytes)) in &counts {
+        let found = processes.iter().find(|process| process["pid"] == *pid);
+        let found = found.with_context(|| format!("pid {pid} is not in {listed}"))?;
+        let exact = (&found["exact"]["alloc_objects"], &found["exact"]["alloc_space"]);
+        ensure!(
+            exact.0 == objects && exact.1 == bytes,
+            "pid {pid}: {found}, but it counted {objects} allocations of {bytes} bytes"
+        );
+        seen.push(found["comm"].as_str().unwrap_or_default().to_owned());
+    }
+    for name in names {
+        ensure!(seen.iter().any(|comm| comm == name), "no {name} among {seen:?}");
+    }
+    let [sampled, whole] = ["sampled", "unwind_complete"].map(|name| daemon.outcome(name));
+    let (sampled, whole) = (sampled?, whole?);
+    ensure!(sampled > 300 && whole * 100 >= sampled * 99, "{whole} of {sampled} stacks are whole");
+    daemon.stop()
+}
+
+const PROGRAM: &str = "#include <iostream>\n#include <map>\n#include <regex>\n\
+    int main(int, char **v) {\n\
+        std::map<std::string, int> m; std::regex r(\"a+b\");\n\
+        m[v[0]] = std::regex_match(v[0], r); std::cout << m.size();\n\
+    }\n";
+
+/// g++ starts cc1plus, as, collect2 and ld, each a process of its own.
+#[test]
+fn a_compiler() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let source = directory.path().join("program.cpp");
+    std::fs::write(&source, PROGRAM).context("write the program")?;
+    let mut command = Command::new("g++");
+    command.args(["-O1", "-o"]).arg(directory.path().join("program")).arg(&source);
+    agrees(&mut command, &["g++", "cc1plus", "as", "collect2", "ld"])
+}
+
+/// Its modules are libraries that come by `dlopen`, with libraries of their own.
+#[test]
+fn an_interpreter() -> Result<()> {
+    let script = "import ssl, sqlite3, decimal, json, ctypes, bz2, lzma\n\
+        d = sqlite3.connect(':memory:')\n\
+        d.execute('create table t(a, b)')\n\
+        d.executemany('insert into t values (?, ?)', [(i, str(i) * 9) for i in range(50000)])\n\
+        x = [json.dumps({'k': [str(i)] * 9}) for i in range(50000)]\n";
+    agrees(Command::new("/usr/bin/python3").args(["-c", script]), &["python3"])
+}
