@@ -132,40 +132,86 @@ fn libraries(program: &Path) -> Result<Vec<String>> {
     Ok(paths.map(str::to_owned).collect())
 }
 
-/// A root of its own with its own libc at the usual path, and at the path of a program of ours another one.
-#[test]
-fn a_container() -> Result<()> {
+/// A directory with everything that a workload needs, which is at the path of another program of ours.
+fn image(directory: &Path) -> Result<()> {
     let program = build::compile("truth.c", &[])?;
-    let directory = tempfile::tempdir()?;
-    let root = directory.path().display();
-    let mut script = format!("mount -t tmpfs none {root} && cd {root} && ");
+    let into = |path: &str| directory.join(path.trim_start_matches('/'));
     for path in libraries(&program)? {
-        let parent = Path::new(&path).parent().context("no parent")?.display();
-        script += &format!("mkdir -p .{parent} && cp -L {path} .{path} && ");
+        std::fs::create_dir_all(into(&path).parent().context("no parent")?)?;
+        std::fs::copy(&path, into(&path)).with_context(|| format!("copy {path}"))?;
     }
-    script += &format!(
-        "mkdir -p usr/bin && cp {program} usr/bin/sleep && exec chroot . /usr/bin/sleep 42 1 16384",
-        program = program.display()
-    );
+    std::fs::create_dir_all(into("/usr/bin"))?;
+    std::fs::copy(&program, into("/usr/bin/sleep")).context("copy the workload")?;
+    Ok(())
+}
+
+/// A process in namespaces of its own, in a root that `mount` makes at `root`; its pid in ours.
+fn contained(mount: &str, root: &Path, seed: &str) -> Result<(Workload, u32)> {
+    let root = root.display();
+    let script = format!("{mount} && exec chroot {root} /usr/bin/sleep {seed} 1 16384");
     let mut command = Command::new("unshare");
     let namespaces = ["--mount", "--propagation", "private", "--pid", "--fork", "--kill-child"];
     command.args(namespaces).args(["sh", "-c", &script]);
-    let daemon = everyone()?;
-    let mut workload = Workload::spawn("a container", &mut command)?;
-    // What it allocates before its libc has been found goes unseen.
-    wait::until("probes in the container's libc", || {
-        let status = daemon.status()?;
-        let probes = status["probes"].as_array().context("no probes")?.iter();
-        let of = |probe: &Value| probe["path"].as_str().map(str::to_owned);
-        Ok(probes.filter_map(of).any(|path| path.contains(&root.to_string())).then_some(()))
-    })?;
-    // The workload is a child of `unshare`.
+    let workload = Workload::spawn("a container", &mut command)?;
+    // It is a child of `unshare`.
     let children = format!("/proc/{pid}/task/{pid}/children", pid = workload.pid());
     let children = std::fs::read_to_string(children).context("read the children")?;
     let pid = children.trim().parse().with_context(|| format!("one child: {children:?}"))?;
+    Ok((workload, pid))
+}
+
+/// What a process allocates before its libc has been found goes unseen.
+fn wait_for_probes(daemon: &Daemon, root: &Path) -> Result<()> {
+    let root = root.to_str().context("path is not UTF-8")?;
+    wait::until("probes in the container's libc", || {
+        let status = daemon.status()?;
+        let mut probes = status["probes"].as_array().context("no probes")?.iter();
+        let there = probes.any(|probe| probe["path"].as_str().is_some_and(|of| of.contains(root)));
+        Ok(there.then_some(()))
+    })
+}
+
+/// A root of its own with its own libc at the usual path, and at the path of a program of ours another one.
+#[test]
+fn a_container() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let [kept, root] = ["kept", "root"].map(|name| directory.path().join(name));
+    image(&kept)?;
+    std::fs::create_dir(&root)?;
+    let daemon = everyone()?;
+    let (from, to) = (kept.display(), root.display());
+    let mount = format!("mount -t tmpfs none {to} && cp -a {from}/. {to}");
+    let (mut workload, pid) = contained(&mount, &root, "42")?;
+    wait_for_probes(&daemon, &root)?;
     sees(&daemon, &mut workload, pid)?;
     let inside = listed(&daemon, |process| process["pid"] == pid)?.context("not in ps")?;
     ensure!(inside["comm"] == "sleep", "{inside}");
     workload.exit()?;
+    daemon.stop()
+}
+
+/// Containers of one image: their roots are overlays of one layer, whose libc has a probe once.
+#[test]
+fn containers_that_share_a_layer() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let [layer, root] = ["layer", "root"].map(|name| directory.path().join(name));
+    image(&layer)?;
+    std::fs::create_dir(&root)?;
+    let (from, to) = (layer.display(), root.display());
+    let mount = format!(
+        "mount -t tmpfs none {to} && mkdir {to}/upper {to}/work {to}/all && \
+         mount -t overlay overlay -olowerdir={from},upperdir={to}/upper,workdir={to}/work {to}/all"
+    );
+    let all = root.join("all");
+    let mut containers = [contained(&mount, &all, "43")?, contained(&mount, &all, "44")?];
+    // Also one that copies what is below up to a layer of its own.
+    let copied = format!("{mount} && for l in {to}/all/lib/*/*; do touch $l; done");
+    let own = contained(&copied, &all, "45")?;
+    let daemon = everyone()?;
+    wait_for_probes(&daemon, &all)?;
+    for (workload, pid) in containers.iter_mut().chain([&mut { own }]) {
+        sees(&daemon, workload, *pid)?;
+        workload.exit()?;
+    }
     daemon.stop()
 }

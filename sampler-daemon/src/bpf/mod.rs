@@ -7,6 +7,7 @@ pub mod link;
 pub mod live;
 pub mod lost;
 pub mod object;
+pub mod pages;
 pub mod pending;
 pub mod preflight;
 pub mod ring;

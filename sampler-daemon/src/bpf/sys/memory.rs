@@ -43,6 +43,11 @@ impl SharedMemory {
         Ok(SharedMemory { base, bytes })
     }
 
+    /// Where it is mapped.
+    pub(in crate::bpf) fn address(&self) -> u64 {
+        self.base.as_ptr().addr() as u64
+    }
+
     /// The 64-bit word at byte `offset`.
     pub(in crate::bpf) fn atomic_u64(&self, offset: usize) -> &std::sync::atomic::AtomicU64 {
         assert!(
