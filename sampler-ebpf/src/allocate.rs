@@ -6,7 +6,7 @@ use crate::registers::Call;
 use crate::{filter, hits, live, maps, record, settings, target};
 use sampler_common::counters::Outcome;
 use sampler_common::limits::{CLASSES, FOLLOW_BYTES};
-use sampler_common::sampling::{self, Decision, Design};
+use sampler_common::sampling::{self, Design, Drawn};
 use sampler_common::wire::{
     LiveEntry, LiveKey, Pending, ProcessConfig, ProcessTotals, Role, Space,
 };
@@ -115,19 +115,19 @@ fn charge(call: &Call, request: Request) -> u32 {
     let countdown = MapCell(unsafe { &raw mut (*totals).countdown });
     // SAFETY: a field of a map value.
     let position = MapCell(unsafe { &raw mut (*totals).position });
-    let decision = sampling::decide(design, request.size, &countdown, &position, &mut KernelRandom);
+    let decision = sampling::draw_points(design, request.size, &countdown, &position, &mut KernelRandom);
     // A realloc of a sampled block matters whatever its new size.
     let moves_sample = request.argument != 0
         && request.role == Role::Realloc as u8
         && settings::track_live() != 0
         && filter::may_hold(request.argument, request.slot);
     let sampled = match decision {
-        Decision::Miss if !request.follow && !moves_sample => {
+        Drawn { hits: 0, .. } if !request.follow && !moves_sample => {
             tally(totals, class, request.size);
             return SKIP;
         }
-        Decision::Miss => Sampled { design: 0, hits: 0, offset: 0 },
-        Decision::Hit { hits, offset } => Sampled { design: design.word(), hits, offset },
+        Drawn { hits: 0, .. } => Sampled { design: 0, hits: 0, offset: 0 },
+        Drawn { hits, offset } => Sampled { design: design.word(), hits, offset },
     };
     follow(call, &request, process, totals, sampled)
 }

@@ -37,6 +37,20 @@ pub enum Decision {
     },
 }
 
+/// A [`Decision`] in numbers that all have a value, also those of a miss: what the eBPF program uses, for whose verifier an
+/// enum's missing payload is a register that was never written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drawn {
+    /// Sample points; 0 is [`Decision::Miss`].
+    pub hits: u32,
+    /// As in [`Decision::Hit`].
+    pub offset: u64,
+}
+
+impl Drawn {
+    const MISS: Drawn = Drawn { hits: 0, offset: 0 };
+}
+
 /// Charges a request of `size` bytes. `countdown` and `position` belong to one CPU (or thread); 0 is right as a start for both.
 #[inline(always)]
 pub fn decide<C: Cell, R: Random>(
@@ -46,6 +60,21 @@ pub fn decide<C: Cell, R: Random>(
     position: &C,
     random: &mut R,
 ) -> Decision {
+    match draw_points(design, size, countdown, position, random) {
+        Drawn { hits: 0, .. } => Decision::Miss,
+        Drawn { hits, offset } => Decision::Hit { hits, offset },
+    }
+}
+
+/// As [`decide`].
+#[inline(always)]
+pub fn draw_points<C: Cell, R: Random>(
+    design: Design,
+    size: u64,
+    countdown: &C,
+    position: &C,
+    random: &mut R,
+) -> Drawn {
     // The word of a geometric design is its rate: nothing to take apart on the way that nearly every call goes.
     if design.word() <= HAZARD_CERTAIN {
         return per_byte(Rate::from_raw(design.word()), size, countdown, random);
@@ -59,22 +88,22 @@ pub fn decide<C: Cell, R: Random>(
     }
     let hazard = design.charge(size);
     match trial(countdown, hazard, random) {
-        Trial::Miss => Decision::Miss,
+        Trial::Miss => Drawn::MISS,
         Trial::Hit { .. } if design.tag() == Strategy::Bernoulli as u8 => {
-            Decision::Hit { hits: 1, offset: 0 }
+            Drawn { hits: 1, offset: 0 }
         }
         Trial::Hit { rest } => {
             let hits = if hazard == HAZARD_CERTAIN { 1 } else { points(hazard, rest, random) };
-            Decision::Hit { hits, offset: offset(rest, rate, size) }
+            Drawn { hits, offset: offset(rest, rate, size) }
         }
     }
 }
 
 #[inline(always)]
-fn per_byte<C: Cell, R: Random>(rate: Rate, size: u64, countdown: &C, random: &mut R) -> Decision {
+fn per_byte<C: Cell, R: Random>(rate: Rate, size: u64, countdown: &C, random: &mut R) -> Drawn {
     match trial(countdown, rate.charge(size), random) {
-        Trial::Miss => Decision::Miss,
-        Trial::Hit { rest } => Decision::Hit { hits: 1, offset: offset(rest, rate.raw(), size) },
+        Trial::Miss => Drawn::MISS,
+        Trial::Hit { rest } => Drawn { hits: 1, offset: offset(rest, rate.raw(), size) },
     }
 }
 
@@ -98,21 +127,21 @@ fn points<R: Random>(hazard: u64, rest: u64, random: &mut R) -> u32 {
 }
 
 #[inline(always)]
-fn stride<C: Cell>(interval: u64, size: u64, position: &C) -> Decision {
+fn stride<C: Cell>(interval: u64, size: u64, position: &C) -> Drawn {
     let bytes = if size == 0 { 1 } else { size };
     let before = position.fetch_sub((bytes as i64).wrapping_neg()) as u64;
     // An interval of 0 would be a panic, which the eBPF verifier does not take.
     let (Some(done), Some(now)) =
         (before.checked_div(interval), before.wrapping_add(bytes).checked_div(interval))
     else {
-        return Decision::Miss;
+        return Drawn::MISS;
     };
     let hits = now.wrapping_sub(done);
     if hits == 0 || now < done {
-        return Decision::Miss;
+        return Drawn::MISS;
     }
     // The next multiple of the interval, as a byte of this request.
     let to_next = interval.wrapping_sub(before.wrapping_sub(done.wrapping_mul(interval)));
     let hits = if hits > u32::MAX as u64 { u32::MAX } else { hits as u32 };
-    Decision::Hit { hits, offset: to_next.wrapping_sub(1) }
+    Drawn { hits, offset: to_next.wrapping_sub(1) }
 }

@@ -18,7 +18,7 @@ pub mod wanted;
 pub use adaptive::{ClassUse, adapt};
 pub use class::{class, class_bounds, size_bucket, size_bucket_bounds};
 pub use countdown::{Cell, Random, Trial, offset, trial};
-pub use decide::{Decision, decide};
+pub use decide::{Decision, Drawn, decide, draw_points};
 pub use design::Design;
 pub use draw::draw;
 pub use product::product;
