@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod engine;
+pub mod events;
 pub mod kernel;
 pub mod link;
 pub mod live;

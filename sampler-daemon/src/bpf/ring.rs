@@ -53,9 +53,12 @@ impl Ring {
         Ring { buffer, positions }
     }
 
-    /// Hands out up to `most` records; returns how many there were.
-    pub fn read(&mut self, most: usize, mut each: impl FnMut(Record<'_>)) -> usize {
+    /// Hands out up to `most` records, none of those reserved behind `until`; returns how many there were.
+    pub fn read(&mut self, most: usize, until: u64, mut each: impl FnMut(Record<'_>)) -> usize {
         for count in 0..most {
+            if self.has_read(until) {
+                return count;
+            }
             let Some(item) = self.buffer.next() else { return count };
             each(parse(&item));
         }

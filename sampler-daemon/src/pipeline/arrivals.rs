@@ -45,6 +45,7 @@ impl Worker {
         let is_there = attached.process.is_some();
         self.attached.insert(slot, Attached { leaving: !is_there, ..attached });
         if !is_there {
+            self.remember_gone(slot);
             return;
         }
         if let Some(hazard) = hazard::check(pid) {
@@ -58,6 +59,18 @@ impl Worker {
             tracing::warn!(pid, "{error:#}");
         }
         tracing::debug!(pid, slot, "appeared");
+    }
+
+    /// A process was gone before it could be looked at: what events have told of it.
+    fn remember_gone(&mut self, slot: u32) {
+        let Some(source) = self.ingest.sources.get_mut(&slot) else { return };
+        let Some(image) = self.ingest.history.at(source.pid, u64::MAX) else { return };
+        let record = self.ingest.processes.get_mut(source.process);
+        record.exe = image.exe().unwrap_or_default().to_owned();
+        for allocator in self.happenings.files().allocators(&image.mappings) {
+            record.allocators.push(format!("{} ({})", allocator.name, allocator.path));
+            source.allocators.push(allocator);
+        }
     }
 
     /// From now on nothing of the process in this slot is seen.

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 /// After `execve` the new image's libraries appear within moments: look soon, then ever more rarely.
 const FIRST_LOOK: Duration = Duration::from_millis(2);
-/// How often mappings are looked at where there are many processes.
-const OPEN_SWEEP: Duration = Duration::from_secs(30);
+/// How often mappings are looked at where there are many processes, without events of new mappings and with them.
+const OPEN_SWEEP: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
 
 impl Worker {
     /// `execve`: the old image's blocks are gone, its probes follow by themselves, and the new image
@@ -31,8 +31,10 @@ impl Worker {
                 record.comm = process.comm();
                 record.exe = process.exe();
             }
-            attached.look_period = FIRST_LOOK;
-            attached.next_look = Instant::now() + FIRST_LOOK;
+            // Where events tell of new mappings they say when to look.
+            let first = if self.happenings.are_told() { SWEEP } else { FIRST_LOOK };
+            attached.look_period = first;
+            attached.next_look = attached.next_look.min(Instant::now() + first);
         }
         self.renew_links(slot);
         self.spare_harmed(slot);
@@ -85,11 +87,17 @@ impl Worker {
         }
     }
 
+    /// The longest time between two looks at the mappings of a process.
+    fn longest_look(&self) -> Duration {
+        let told = usize::from(self.happenings.are_told());
+        if self.is_open() { OPEN_SWEEP[told] } else { SWEEP }
+    }
+
     /// Looks for new allocators where it is time to, and for an `execve` whose event was lost.
     pub(super) fn look_after_processes(&mut self) {
         self.closing.retain(|thread| !thread.is_finished());
         let now = Instant::now();
-        let longest = if self.is_open() { OPEN_SWEEP } else { SWEEP };
+        let longest = self.longest_look();
         let due: Vec<u32> = self
             .attached
             .iter()

@@ -8,7 +8,7 @@ use crate::store::{
     SamplingRecord, StackId, Stacks, Windows,
 };
 use crate::unwind::{
-    Frame, Image, ModuleId, ModuleKind, Modules, Registers, StackMemory, UnwindEnd,
+    Frame, History, ModuleId, ModuleKind, Modules, Registers, StackMemory, UnwindEnd,
 };
 use rustc_hash::FxHashMap;
 use sampler_common::counters::Outcome;
@@ -64,6 +64,8 @@ pub(super) struct Ingest {
     /// How processes are sampled that come by themselves.
     pub(super) sampling: Sampling,
     frames: Vec<Frame>,
+    /// Images by what the kernel's events have told.
+    pub(super) history: History,
 }
 
 impl Ingest {
@@ -87,16 +89,7 @@ impl Ingest {
             samples,
             sampling,
             frames: Vec::new(),
-        }
-    }
-
-    /// Reads the mappings of the process in `slot`, before it can exit. If that fails the next sample
-    /// tries again.
-    pub(super) fn open_image(&mut self, slot: u32) {
-        if let Some(source) = self.sources.get_mut(&slot)
-            && source.image.is_none()
-        {
-            source.image = Image::open(source.pid, &mut self.modules).ok();
+            history: History::default(),
         }
     }
 
@@ -153,6 +146,9 @@ impl Ingest {
             return;
         }
         let end = self.walk(&mut source, record, stack, is_snapshot);
+        if let Some(function) = self.frames.first() {
+            self.name_probe(&source, *function);
+        }
         let (outcome, note) = match end {
             UnwindEnd::Complete => (Outcome::UnwindComplete, None),
             UnwindEnd::Truncated => (Outcome::UnwindTruncated, Some(Note::Truncated)),
@@ -213,18 +209,11 @@ impl Ingest {
         is_snapshot: bool,
     ) -> UnwindEnd {
         self.frames.clear();
-        if record.space.generation != source.generation {
-            // Its mappings are gone; those of the newest image would give wrong names.
+        let Some(image) = self.image(source, record.space.generation, record.time_ns) else {
             self.frames.push(Frame { module: ModuleId::UNKNOWN, offset: record.function });
             return UnwindEnd::NoMapping;
-        }
-        if source.image.is_none() {
-            source.image = Image::open(source.pid, &mut self.modules).ok();
-        }
-        let Some(image) = source.image.as_mut() else { return UnwindEnd::NoMapping };
+        };
         let function = image.resolve(&mut self.modules, record.function);
-        self.name_probe(source, function);
-        let Some(image) = source.image.as_mut() else { return UnwindEnd::NoMapping };
         self.frames.push(function);
         if !is_snapshot {
             for address in stack.chunks_exact(8) {

@@ -9,7 +9,9 @@ mod command;
 mod detach;
 mod follow;
 mod gather;
+mod happenings;
 mod hits;
+mod images;
 mod ingest;
 mod lifetimes;
 mod losses;
@@ -34,6 +36,7 @@ pub use attach::AttachError;
 pub use command::{
     ProcessReport, ProfileRequest, Profiler, SamplingChange, SamplingReport, Stopped,
 };
+pub use happenings::EventCounts;
 pub use lifetimes::{LifetimesRequest, RawLifetimes, assemble_lifetimes};
 pub use losses::RawLoss;
 pub use names::Names;

@@ -3,24 +3,30 @@
 use super::attach::points;
 use crate::bpf::{Kernel, Link, pages};
 use crate::target::allocator::Allocator;
+use anyhow::ensure;
 use rustc_hash::{FxHashMap, FxHashSet};
 use sampler_common::wire::SHARED;
-use std::time::{Duration, Instant};
 
-/// How long a file is taken for one that was met already.
-const SAME: Duration = Duration::from_secs(10);
+/// Identities that a file is remembered by besides its own, at most: beyond, each look at it compares it with all others.
+const MAX_ALSO: usize = 256;
+/// Files with links, at most: each link costs kernel memory and an update of every process that maps the file.
+pub(super) const MAX_FILES: usize = 1024;
 
-/// Device and inode.
-type Identity = (u64, u64);
+/// The links of one file.
+struct Shared {
+    links: Vec<Link>,
+    /// What was attached to.
+    allocator: Allocator,
+    /// Its other identities: overlay mounts show it under devices of their own.
+    also: Vec<(u64, u64)>,
+    /// Surveys that found no process with the file.
+    unused: u32,
+}
 
-/// The links, by the file's identity.
+/// The links, by device and inode.
 #[derive(Default)]
 pub(super) struct SharedLinks {
-    links: FxHashMap<Identity, (Allocator, Vec<Link>)>,
-    /// Files that are others to the kernel: the layer of a container is mapped through many overlay mounts.
-    same: FxHashSet<Identity>,
-    /// When that was last forgotten: numbers of mounts are used again.
-    forgot: Option<Instant>,
+    files: FxHashMap<(u64, u64), Shared>,
 }
 
 impl SharedLinks {
@@ -32,42 +38,121 @@ impl SharedLinks {
         allocator: &Allocator,
         track_live: bool,
     ) -> anyhow::Result<()> {
-        if self.forgot.is_none_or(|forgot| forgot.elapsed() >= SAME) {
-            self.same.clear();
-            self.forgot = Some(Instant::now());
-        }
-        if self.links.contains_key(&allocator.identity) || self.same.contains(&allocator.identity) {
+        if self.knows(allocator) {
             return Ok(());
         }
-        if self.meets(allocator) {
-            self.same.insert(allocator.identity);
-            return Ok(());
-        }
+        ensure!(self.files.len() < MAX_FILES, "already probing {MAX_FILES} files, the most");
         let links = kernel.attach(&allocator.file, None, &points(allocator, SHARED, track_live))?;
         tracing::info!(path = allocator.path, "probing {} for all", allocator.name);
-        self.links.insert(allocator.identity, (allocator.clone(), links));
+        let shared =
+            Shared { links, allocator: allocator.clone(), also: Vec::new(), unused: 0 };
+        self.files.insert(allocator.identity, shared);
         Ok(())
     }
 
-    /// Whether there is a link already that meets the calls of this allocator.
-    fn meets(&self, allocator: &Allocator) -> bool {
-        let alike = self.allocators().filter(|known| known.build_id == allocator.build_id);
-        alike.into_iter().any(|known| match pages::are_shared(&known.file, &allocator.file) {
-            Ok(shared) => shared,
-            Err(error) => {
-                tracing::warn!(path = allocator.path, "compare it with {}: {error}", known.path);
-                false
+    /// Whether a file has its links, be it under another identity: with more of them each call would count twice.
+    fn knows(&mut self, allocator: &Allocator) -> bool {
+        if self.mapped(allocator.identity) {
+            return true;
+        }
+        let mut alike =
+            self.files.values_mut().filter(|it| it.allocator.build_id == allocator.build_id);
+        let twin = alike.find(|it| is_same(&it.allocator, allocator));
+        if let Some(twin) = twin {
+            if twin.also.len() < MAX_ALSO {
+                twin.also.push(allocator.identity);
             }
-        })
+            twin.unused = 0;
+            return true;
+        }
+        false
     }
 
     /// What is attached to.
     pub(super) fn allocators(&self) -> impl Iterator<Item = &Allocator> {
-        self.links.values().map(|(allocator, _)| allocator)
+        self.files.values().map(|shared| &shared.allocator)
+    }
+
+    /// Somebody has mapped a file; whether it has links.
+    pub(super) fn mapped(&mut self, identity: (u64, u64)) -> bool {
+        let known = match self.files.get_mut(&identity) {
+            Some(file) => Some(file),
+            None => self.files.values_mut().find(|file| file.also.contains(&identity)),
+        };
+        known.map(|file| file.unused = 0).is_some()
+    }
+
+    /// Files that no process had at the last two surveys, this one included.
+    pub(super) fn unused(&mut self, met: &FxHashSet<(u64, u64)>) -> Vec<(u64, u64)> {
+        for (identity, file) in &mut self.files {
+            // The numbers of a mount that is gone may be given to another.
+            file.also.retain(|it| met.contains(it));
+            let is_met = met.contains(identity) || !file.also.is_empty();
+            file.unused = if is_met { 0 } else { file.unused + 1 };
+        }
+        let unused = self.files.iter().filter(|(_, file)| file.unused >= 2);
+        unused.flat_map(|(identity, file)| file.also.iter().chain([identity])).copied().collect()
+    }
+
+    /// Takes the links of these files out, to be closed.
+    pub(super) fn remove(&mut self, files: &[(u64, u64)]) -> Vec<Link> {
+        let removed = files.iter().filter_map(|identity| self.files.remove(identity));
+        removed.flat_map(|file| file.links).collect()
+    }
+
+    /// Files with links.
+    pub(super) fn len(&self) -> usize {
+        self.files.len()
     }
 
     /// All links, to be closed.
     pub(super) fn take(&mut self) -> Vec<Link> {
-        self.links.drain().flat_map(|(_, (_, links))| links).collect()
+        self.files.drain().flat_map(|(_, file)| file.links).collect()
+    }
+}
+
+/// Whether a probe in the one is a probe in the other.
+fn is_same(known: &Allocator, allocator: &Allocator) -> bool {
+    pages::are_shared(&known.file, &allocator.file).unwrap_or_else(|error| {
+        tracing::warn!(path = allocator.path, "compare it with {}: {error}", known.path);
+        false
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::sync::Arc;
+
+    fn allocator() -> Allocator {
+        Allocator {
+            name: "glibc",
+            path: "/lib/libc.so.6".to_owned(),
+            build_id: String::new(),
+            identity: (1, 1),
+            file: Arc::new(File::open("/dev/null").unwrap()),
+            functions: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_file_that_nobody_has_is_closed_by_the_second_survey() {
+        let file = || Shared {
+            links: Vec::new(),
+            allocator: allocator(),
+            also: Vec::new(),
+            unused: 0,
+        };
+        let [a, b, c] = [(1, 1), (1, 2), (1, 3)];
+        let mut links =
+            SharedLinks { files: [a, b, c].map(|it| (it, file())).into_iter().collect() };
+        assert!(links.unused(&[a].into_iter().collect()).is_empty());
+        // Mapped between the two surveys, though not met by the second.
+        links.mapped(b);
+        let unused = links.unused(&[a].into_iter().collect());
+        assert_eq!(unused, [c]);
+        links.remove(&unused);
+        assert_eq!(links.len(), 2);
     }
 }

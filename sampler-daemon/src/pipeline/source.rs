@@ -38,6 +38,8 @@ pub(super) struct Source {
     /// libraries are there.
     pub(super) image: Option<Image>,
     pub(super) allocators: Vec<Allocator>,
+    /// The unwinder's view of an image that has been replaced, with its generation: for records read late.
+    pub(super) earlier: Option<(u32, Image)>,
 }
 
 impl Source {
@@ -50,6 +52,7 @@ impl Source {
             generation,
             image: None,
             allocators: Vec::new(),
+            earlier: None,
         }
     }
 }

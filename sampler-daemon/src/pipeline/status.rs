@@ -1,6 +1,8 @@
 //! What the daemon says of itself.
 
 use super::command::SamplingReport;
+use super::happenings::EventCounts;
+use super::shared;
 use super::worker::Worker;
 use crate::bpf::{ProbeEngine, Settings};
 use crate::store::{lifetimes, rows, stacks};
@@ -45,6 +47,8 @@ pub struct StatusReport {
     pub blind: Vec<String>,
     /// Tables: name, used, bound.
     pub tables: Vec<(&'static str, u64, u64)>,
+    /// What the kernel told of processes.
+    pub process_events: Option<EventCounts>,
 }
 
 impl Worker {
@@ -60,6 +64,7 @@ impl Worker {
         let (windows, window_bound) = self.ingest.windows.len();
         let (gone, gone_bound) = self.ingest.live.peaks().len();
         let (modules, module_bound) = self.ingest.modules.usage();
+        let (mappings, mapping_bound) = self.ingest.history.usage();
         StatusReport {
             settings: self.config.settings,
             uptime: self.started.elapsed(),
@@ -77,7 +82,10 @@ impl Worker {
                 ("peak", gone as u64, gone_bound as u64),
                 ("lifetimes", self.ingest.lifetimes.len() as u64, lifetimes::MAX_CELLS as u64),
                 ("modules", modules as u64, module_bound as u64),
+                ("mappings", mappings as u64, mapping_bound as u64),
+                ("probed files", self.shared.len() as u64, shared::MAX_FILES as u64),
             ],
+            process_events: self.happenings.counts(&self.ingest.history),
         }
     }
 
@@ -146,6 +154,12 @@ impl Worker {
         if self.engine() != ProbeEngine::Perf {
             blind.push(
                 "what a vfork child does to its parent's heap before execve (--probe-engine perf sees it)"
+                    .into(),
+            );
+        }
+        if self.is_open() && !self.happenings.are_told() {
+            blind.push(
+                "the kernel does not tell of new mappings (see the log): programs shorter than a moment have no names"
                     .into(),
             );
         }

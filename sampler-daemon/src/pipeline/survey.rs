@@ -1,63 +1,145 @@
-//! Looks over all processes of the machine: for allocators that nobody has called yet, and for processes that were missed.
+//! Looks over all processes of the machine: for allocators that nobody has called yet, and for what events have missed.
+//!
+//! Where the kernel tells of new mappings this is a repair, and rare; else it is how allocators are found.
 
 use super::worker::Worker;
-use rustc_hash::FxHashMap;
-use std::fs;
+use crate::target::allocator::Allocator;
+use crate::target::mappings;
+use crate::target::process::pids;
+use rustc_hash::FxHashSet;
 use std::time::{Duration, Instant};
 
-/// How often new processes are looked for.
-const PERIOD: Duration = Duration::from_secs(1);
-/// How often every process is looked at again, for what events have missed.
-const AGAIN: Duration = Duration::from_secs(30);
+/// How often new processes are looked for, without events and with them.
+const PERIOD: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
+/// How often every process is looked at again.
+const ROUND: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
+/// Longest time that is spent on it at once: samples wait meanwhile.
+const TURN: Duration = Duration::from_millis(5);
 
 /// What has been looked at.
 #[derive(Default)]
 pub(super) struct Survey {
+    began: Option<Instant>,
     next: Option<Instant>,
-    /// When each process is looked at again.
-    known: FxHashMap<u32, Instant>,
+    next_round: Option<Instant>,
+    known: FxHashSet<u32>,
+    /// Processes that are still to be looked at.
+    waiting: Vec<u32>,
+    /// Allocators met in the round so far, by device and inode; none between rounds.
+    round: Option<FxHashSet<(u64, u64)>>,
+}
+
+impl Survey {
+    /// Everything is looked at again, soon.
+    pub(super) fn repair(&mut self) {
+        self.next = self.began.map(|began| began + PERIOD[0]);
+        self.next_round = None;
+    }
+
+    /// Not before the last one has ended.
+    fn is_due(&self, now: Instant) -> bool {
+        self.waiting.is_empty() && self.next.is_none_or(|next| next <= now)
+    }
 }
 
 impl Worker {
-    /// Looks for new processes, where it is time to.
+    /// Looks at processes, where it is time to, for some milliseconds at most.
     pub(super) fn survey(&mut self) {
-        let now = Instant::now();
-        if !self.is_open() || self.survey.next.is_some_and(|next| now < next) {
-            return;
+        if self.is_open() {
+            self.survey_for(TURN);
         }
-        self.survey.next = Some(now + PERIOD);
+    }
+
+    /// Looks at processes, where it is time to, for so long at most.
+    pub(super) fn survey_for(&mut self, most: Duration) {
+        let now = Instant::now();
+        if self.survey.is_due(now) {
+            self.begin_survey(now);
+        }
+        while let Some(pid) = self.survey.waiting.pop() {
+            self.look_at(pid);
+            if now.elapsed() > most {
+                break;
+            }
+        }
+        if self.survey.waiting.is_empty()
+            && let Some(met) = self.survey.round.take()
+        {
+            self.close_unmapped(&met);
+        }
+    }
+
+    fn begin_survey(&mut self, now: Instant) {
+        let told = usize::from(self.happenings.are_told());
+        self.survey.began = Some(now);
+        self.survey.next = Some(now + PERIOD[told]);
         let gone = self.gone(|_| true);
         if !gone.is_empty() {
             self.settle();
             self.detach_exited(&gone);
         }
-        let pids = pids();
-        self.survey.known.retain(|pid, _| pids.contains(pid));
         let own = std::process::id();
-        for pid in pids.into_iter().filter(|pid| *pid != own) {
-            if self.survey.known.get(&pid).is_some_and(|next| now < *next) {
-                continue;
-            }
-            self.survey.known.insert(pid, now + AGAIN);
-            self.look_at(pid);
+        let pids: FxHashSet<u32> = pids().into_iter().filter(|pid| *pid != own).collect();
+        let is_round = self.survey.next_round.is_none_or(|next| next <= now);
+        if is_round {
+            self.survey.next_round = Some(now + ROUND[told]);
+            self.survey.round = Some(FxHashSet::default());
+            self.survey.waiting = pids.iter().copied().collect();
+        } else {
+            let new = pids.difference(&self.survey.known);
+            self.survey.waiting.extend(new);
         }
+        self.survey.known = pids;
     }
 
     /// Attaches to the allocators of a process.
     fn look_at(&mut self, pid: u32) {
         // A kernel thread has none, and a process that cannot be read is exiting.
         let Ok(discovery) = self.discoverer.discover(pid) else { return };
-        for allocator in discovery.allocators {
-            let track_live = self.config.settings.track_live;
-            if let Err(error) = self.shared.attach(&mut self.kernel, &allocator, track_live) {
-                tracing::warn!(pid, path = allocator.path, "{error:#}");
-            }
+        if self.happenings.are_told() {
+            self.ingest.history.met(pid, || mappings::executable(pid));
         }
+        for allocator in discovery.allocators {
+            if let Some(met) = &mut self.survey.round {
+                met.insert(allocator.identity);
+            }
+            self.attach_shared(&allocator);
+        }
+    }
+
+    /// Attaches to an allocator for all processes.
+    pub(super) fn attach_shared(&mut self, allocator: &Allocator) {
+        let track_live = self.config.settings.track_live;
+        if let Err(error) = self.shared.attach(&mut self.kernel, allocator, track_live) {
+            tracing::warn!(path = allocator.path, "{error:#}");
+        }
+    }
+
+    /// Closes links on files of which nobody has code mapped.
+    fn close_unmapped(&mut self, met: &FxHashSet<(u64, u64)>) {
+        let unused = self.shared.unused(met);
+        let links = self.shared.remove(&unused);
+        self.close(links);
+        // Whoever maps them again is to be seen again.
+        self.happenings.files().keep(|allocator| !unused.contains(&allocator.identity));
     }
 }
 
-/// All processes.
-fn pids() -> Vec<u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repair_comes_soon_but_not_all_the_time() {
+        let now = Instant::now();
+        let mut survey = Survey { next_round: Some(now + ROUND[1]), ..Survey::default() };
+        assert!(survey.is_due(now));
+        (survey.began, survey.next) = (Some(now), Some(now + PERIOD[1]));
+        assert!(!survey.is_due(now + PERIOD[0]));
+        survey.repair();
+        assert!(survey.next_round.is_none());
+        assert!(!survey.is_due(now) && survey.is_due(now + PERIOD[0]));
+        survey.waiting.push(1);
+        assert!(!survey.is_due(now + PERIOD[0]));
+    }
 }

@@ -3,6 +3,7 @@
 use super::attach::Attached;
 use super::clock::{Clock, monotonic_ns};
 use super::command::{Command, Profiler, QUEUE};
+use super::happenings::Happenings;
 use super::ingest::{Event, Ingest};
 use super::shared::SharedLinks;
 use super::source::SampleEvent;
@@ -82,6 +83,7 @@ pub(super) struct Worker {
     pub(super) lagged: Arc<AtomicU64>,
     commands: mpsc::Receiver<Command>,
     wake: Arc<OwnedFd>,
+    pub(super) happenings: Happenings,
 }
 
 /// Loads the program, attaches it to `processes` and starts the worker. On an error nothing is left.
@@ -119,14 +121,16 @@ pub fn start(config: Config, processes: Vec<Process>) -> anyhow::Result<(Profile
         lagged,
         commands,
         wake,
+        happenings: Happenings::default(),
     };
     worker.kernel.targets.exclude(std::process::id())?;
     for process in processes {
         worker.attach(process)?;
     }
     if worker.is_open() {
+        worker.happenings = Happenings::open();
         worker.offer_slots()?;
-        worker.survey();
+        worker.survey_for(Duration::MAX);
     }
     let thread = WorkerThread::spawn(move || worker.run()).context("start the worker thread")?;
     Ok((profiler, thread))
@@ -178,7 +182,15 @@ impl Worker {
             let pidfd = attached.process.as_ref()?.pidfd.as_fd();
             Some(PollFd::from_borrowed_fd(pidfd, PollFlags::IN))
         }));
-        let timeout = Timespec { tv_sec: 0, tv_nsec: PERIOD.as_nanos() as i64 };
+        let mut period = PERIOD;
+        match self.happenings.pause() {
+            Some(pause) => period = pause.min(PERIOD),
+            None => {
+                let events = self.happenings.descriptors();
+                descriptors.extend(events.map(|it| PollFd::from_borrowed_fd(it, PollFlags::IN)));
+            }
+        }
+        let timeout = Timespec { tv_sec: 0, tv_nsec: period.as_nanos() as i64 };
         // An interrupted wait is a short one.
         let _ = poll(&mut descriptors, Some(&timeout));
         let mut counter = [0u8; 8];
@@ -186,10 +198,22 @@ impl Worker {
         self.gone(watched)
     }
 
+    /// Reads up to `most` records of those that are there, and first what happened before them.
     fn read(&mut self, most: usize) -> usize {
+        let begin_ns = monotonic_ns();
+        let until = self.kernel.ring.produced();
+        self.take_events();
+        let read = self.read_records(most, until);
+        if self.kernel.ring.has_read(until) {
+            self.ingest.forget_images(begin_ns);
+        }
+        read
+    }
+
+    fn read_records(&mut self, most: usize, until: u64) -> usize {
         let Worker { kernel, ingest, .. } = self;
         let Kernel { ring, targets, .. } = kernel;
-        ring.read(most, |record| {
+        ring.read(most, until, |record| {
             // The record of a process's coming was lost: it is known by its slot.
             if let Some(space) = record.space()
                 && !matches!(record, Record::Appeared(_))

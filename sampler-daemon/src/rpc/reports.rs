@@ -44,6 +44,12 @@ pub(super) fn status(report: StatusReport) -> v1::StatusResponse {
             .into_iter()
             .map(|(name, used, bound)| v1::Table { name: name.to_owned(), used, bound })
             .collect(),
+        process_events: report.process_events.map(|of| v1::ProcessEvents {
+            read: of.read,
+            lost: of.lost,
+            images_refused: of.images_refused,
+            files_missed: of.files_missed,
+        }),
     }
 }
 

@@ -111,6 +111,15 @@ impl Discoverer {
         Ok(discovery)
     }
 
+    /// The allocators that an opened file contains; none if it cannot be read.
+    pub fn allocators_of(&mut self, file: &File, path: &str) -> Vec<Allocator> {
+        let mut discovery = Discovery::default();
+        if let Ok(file) = file.try_clone() {
+            self.look_into(file, path, &mut discovery);
+        }
+        discovery.allocators
+    }
+
     fn look_into(&mut self, file: File, path: &str, discovery: &mut Discovery) {
         let read = Version::of(&file).and_then(|version| Ok((version, self.read(version, &file)?)));
         let (version, contents) = match read {

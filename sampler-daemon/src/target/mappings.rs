@@ -58,6 +58,12 @@ pub fn read(pid: u32) -> io::Result<Vec<Mapping>> {
     Ok(maps.split(|&byte| byte == b'\n').filter_map(parse).collect())
 }
 
+/// The executable ones of a process, none if they cannot be read or there are none (any more).
+pub fn executable(pid: u32) -> Option<Vec<Mapping>> {
+    let mappings = read(pid).ok().filter(|mappings| !mappings.is_empty())?;
+    Some(mappings.into_iter().filter(|mapping| mapping.executable).collect())
+}
+
 /// The mappings as a thread that still lives shows them, empty if none does.
 fn maps_of_another_thread(pid: u32) -> Vec<u8> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -95,6 +101,64 @@ pub fn open(pid: u32, mapping: &Mapping) -> io::Result<File> {
             }
             kind => Error::new(kind, format!("open {path}: {error}")),
         })
+}
+
+/// As [`open`] for a process that may be gone, or be another program by now: also by the path as these other processes and the
+/// daemon itself see it. Whatever is opened is proven to be the file.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_past(pids: &[u32], mapping: &Mapping) -> io::Result<File> {
+    let Backing::File(path) = &mapping.backing else {
+        return Err(Error::new(ErrorKind::InvalidInput, "the mapping has no file"));
+    };
+    let (start, end) = (mapping.start, mapping.end);
+    let own = pids.first().map(|pid| format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
+    let roots = pids.iter().map(|pid| format!("/proc/{pid}/root{path}"));
+    let mut special = None;
+    for path in own.into_iter().chain(roots).chain([path.clone()]) {
+        match open_regular(&path, None) {
+            Ok(file) if is_file_of(&file, mapping) => return Ok(file),
+            Err(error) if error.kind() == ErrorKind::InvalidInput => special = Some(error),
+            _ => {}
+        }
+    }
+    Err(special.unwrap_or_else(|| Error::new(ErrorKind::NotFound, format!("open {path}: is gone"))))
+}
+
+/// Whether a file is the mapped one: by its status, or on file systems that show another device there (btrfs, overlayfs) by how our
+/// own mapping of it is shown.
+fn is_file_of(file: &File, mapping: &Mapping) -> bool {
+    let Ok(status) = file.metadata() else { return false };
+    let device = (libc::major(status.dev()) as i32, libc::minor(status.dev()) as i32);
+    if (device, status.ino()) == (mapping.device, mapping.inode) {
+        return true;
+    }
+    // Inode numbers are shown alike, unless the file system has too many of them.
+    status.ino() == mapping.inode
+        && shown_identity(file).is_some_and(|shown| shown == (mapping.device, mapping.inode))
+}
+
+/// Device and inode of a file as mappings of it show them.
+fn shown_identity(file: &File) -> Option<((i32, i32), u64)> {
+    let mapped = memmap2::MmapOptions::new().len(1).map_raw_read_only(file).ok()?;
+    let start = mapped.as_ptr() as u64;
+    let ours = read(std::process::id()).ok()?;
+    let shown = ours.iter().find(|mapping| mapping.start == start)?;
+    Some((shown.device, shown.inode))
+}
+
+/// What an event of the kernel calls a mapping's backing: names as in `/proc/PID/maps`, but not escaped.
+pub fn backing_of_event(name: &[u8], inode: u64) -> Backing {
+    match name {
+        b"//anon" => Backing::Anonymous,
+        _ if name.starts_with(b"/") && inode == 0 => Backing::Other("[unknown]".to_owned()),
+        _ if name.starts_with(b"/") => {
+            let name = String::from_utf8_lossy(name);
+            Backing::File(name.strip_suffix(" (deleted)").unwrap_or(&name).to_owned())
+        }
+        _ => backing(name, inode),
+    }
 }
 
 /// Opens a regular file for reading, if it is the `expected` one.

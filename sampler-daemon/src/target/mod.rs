@@ -10,4 +10,5 @@ pub mod mappings;
 mod notes;
 pub mod placement;
 pub mod process;
+pub mod seen;
 mod symbols;

@@ -114,6 +114,12 @@ impl Process {
     }
 }
 
+/// All processes that `/proc` shows, kernel threads among them.
+pub fn pids() -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
 fn open_pidfd(pid: u32) -> Result<OwnedFd, ProcessError> {
     let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let number = number.ok_or(ProcessError::NotFound(pid))?;

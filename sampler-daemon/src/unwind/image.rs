@@ -4,6 +4,7 @@
 //! before costs one look-up per frame. What a step is, is in `step`.
 
 use super::cfi::Rule;
+use super::history::PastImage;
 use super::mapped::{Code, Regions};
 use super::module::{Frame, ModuleId};
 use super::modules::Modules;
@@ -47,6 +48,8 @@ pub enum UnwindEnd {
 /// One program image.
 pub struct Image {
     pid: u32,
+    /// Start and version of the past image that it is made from; none if it was read from `/proc`.
+    told: Option<(u64, u32)>,
     regions: Regions,
     places: FxHashMap<Address, Place>,
     /// A few hundred suffice for any program; they are forgotten together with the places.
@@ -76,9 +79,41 @@ impl Image {
     /// If they cannot be read: the process is gone, or belongs to someone else. Files that cannot be opened are
     /// counted in [`Modules::counts`], their frames stay nameless.
     pub fn open(pid: u32, modules: &mut Modules) -> io::Result<Image> {
-        Ok(Image {
+        Ok(Image::new(pid, None, Regions::default().reread(pid, modules)?))
+    }
+
+    /// From what events have told of process `pid`, which may be gone.
+    pub fn of_past(pid: u32, past: &PastImage, modules: &mut Modules) -> Image {
+        let regions = Regions::default().retold(pid, past, modules);
+        Image::new(pid, Some((past.start_ns, past.version)), regions)
+    }
+
+    /// Takes in what events have told since; false if they tell of another image.
+    pub fn follow(&mut self, past: &PastImage, modules: &mut Modules) -> bool {
+        match self.told {
+            // Read from `/proc`, and again where it is needed.
+            None => true,
+            Some((start_ns, _)) if start_ns != past.start_ns => false,
+            Some((_, version)) if version == past.version => true,
+            Some((start_ns, _)) => {
+                self.regions = self.regions.retold(self.pid, past, modules);
+                self.told = Some((start_ns, past.version));
+                self.forget_places();
+                true
+            }
+        }
+    }
+
+    /// Events tell no more of it: its mappings are read from `/proc` again.
+    pub fn not_told(&mut self) {
+        self.told = None;
+    }
+
+    fn new(pid: u32, told: Option<(u64, u32)>, regions: Regions) -> Image {
+        Image {
             pid,
-            regions: Regions::default().reread(pid, modules)?,
+            told,
+            regions,
             places: FxHashMap::default(),
             rules: Vec::new(),
             rule_indices: FxHashMap::default(),
@@ -87,7 +122,7 @@ impl Image {
             read_at: Instant::now(),
             rereads_left: REREADS_AT_ONCE,
             old_after: OLD_AFTER,
-        })
+        }
     }
 
     /// Unwinds a snapshot; appends the frames to `frames`, leaf first, beginning with the caller
@@ -101,7 +136,7 @@ impl Image {
         frames: &mut Vec<Frame>,
     ) -> UnwindEnd {
         if self.read_at.elapsed() > self.old_after {
-            self.reread(modules);
+            self.refresh(modules);
         }
         let first = frames.len();
         let mut reader = Reader::new(stack);
@@ -225,6 +260,18 @@ impl Image {
         self.rule_indices.clear();
     }
 
+    /// What is done every second.
+    fn refresh(&mut self, modules: &mut Modules) {
+        if self.told.is_none() {
+            return self.reread(modules);
+        }
+        // Events tell what is mapped.
+        if let Some(id) = self.jit {
+            modules.retry_perf_map(id, self.pid);
+        }
+        self.read_at = Instant::now();
+    }
+
     fn reread(&mut self, modules: &mut Modules) {
         let regained = self.read_at.elapsed().as_micros() / REREAD_AFTER.as_micros();
         let regained = u32::try_from(regained).unwrap_or(u32::MAX);
@@ -232,8 +279,9 @@ impl Image {
         let Some(left) = self.rereads_left.checked_sub(1) else { return };
         self.rereads_left = left;
         let begin = Instant::now();
-        // A process that is gone keeps the mappings that it had.
+        // A process that is gone, or is another program by now, keeps the mappings that it had.
         if let Ok(regions) = self.regions.reread(self.pid, modules)
+            && regions.may_follow(&self.regions)
             && !regions.is_same(&self.regions)
         {
             self.regions = regions;

@@ -1,6 +1,7 @@
 //! The executable mappings of one process, by address.
 
 use super::cfi::Cfi;
+use super::history::PastImage;
 use super::module::ModuleId;
 use super::modules::Modules;
 use crate::target::mappings::{self, Backing, Mapping};
@@ -62,19 +63,43 @@ pub(super) struct Regions(Vec<Region>);
 impl Regions {
     /// Reads them; those that were known and have not changed are taken over from `self`.
     pub(super) fn reread(&self, pid: u32, modules: &mut Modules) -> io::Result<Regions> {
+        let executable = mappings::read(pid)?.into_iter().filter(|mapping| mapping.executable);
+        Ok(self.renewed(executable, |mapping| code(pid, mapping, modules)))
+    }
+
+    /// Those that events have told, of a process that may be gone.
+    pub(super) fn retold(&self, pid: u32, past: &PastImage, modules: &mut Modules) -> Regions {
+        let pids = [pid, past.parent];
+        let pids = if past.parent == 0 { &pids[..1] } else { &pids };
+        self.renewed(past.mappings.iter().cloned(), |mapping| past_code(pids, mapping, modules))
+    }
+
+    fn renewed(
+        &self,
+        mappings: impl Iterator<Item = Mapping>,
+        mut code: impl FnMut(&Mapping) -> Code,
+    ) -> Regions {
         let mut regions = Vec::with_capacity(self.0.len());
-        for mapping in mappings::read(pid)? {
-            if !mapping.executable {
-                continue;
-            }
+        for mapping in mappings {
             let code = match self.find(mapping.start) {
                 Some(known) if known.mapping == mapping => known.code,
-                _ => code(pid, &mapping, modules),
+                _ => code(&mapping),
             };
             regions.push(Region { mapping, code, cfi: None, loaded: false });
         }
         regions.sort_unstable_by_key(|region| region.mapping.start);
-        Ok(Regions(regions))
+        Regions(regions)
+    }
+
+    /// Whether they may be of the same program image: the code of some file lies where it lay. (Else the process has become another
+    /// program; where everything is, is drawn anew then.)
+    pub(super) fn may_follow(&self, earlier: &Regions) -> bool {
+        let files = |regions: &Regions| {
+            let files = regions.0.iter().map(|region| region.mapping.clone());
+            files.filter(|it| matches!(it.backing, Backing::File(_))).collect::<Vec<_>>()
+        };
+        let (ours, theirs) = (files(self), files(earlier));
+        theirs.is_empty() || ours.iter().any(|mapping| theirs.contains(mapping))
     }
 
     /// Whether the same lies at the same addresses.
@@ -111,6 +136,25 @@ fn code(pid: u32, mapping: &Mapping, modules: &mut Modules) -> Code {
         // `[vsyscall]` and the like.
         Backing::Other(_) => Code::Module(ModuleId::UNKNOWN),
     }
+}
+
+/// As [`code`] for what events have told.
+fn past_code(pids: &[u32], mapping: &Mapping, modules: &mut Modules) -> Code {
+    match &mapping.backing {
+        Backing::Uprobes => Code::Trampoline,
+        Backing::Vdso => Code::Module(modules.own_vdso(mapping.end.wrapping_sub(mapping.start))),
+        Backing::File(_) => Code::Module(modules.past_file(pids, mapping)),
+        Backing::Anonymous => Code::Jit,
+        Backing::Other(_) => Code::Module(ModuleId::UNKNOWN),
+    }
+}
+
+/// The vdso of the daemon itself: all 64-bit processes have the same.
+pub(super) fn read_own_vdso() -> Option<Vec<u8>> {
+    let own = std::process::id();
+    let mappings = mappings::read(own).ok()?;
+    let vdso = mappings.iter().find(|mapping| mapping.backing == Backing::Vdso)?;
+    read_vdso(own, vdso)
 }
 
 fn read_vdso(pid: u32, mapping: &Mapping) -> Option<Vec<u8>> {

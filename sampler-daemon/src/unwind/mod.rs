@@ -8,6 +8,7 @@ mod cfi_cache;
 mod elf;
 #[cfg(test)]
 pub(crate) mod fixture;
+pub mod history;
 pub mod image;
 mod mapped;
 pub mod module;
@@ -21,6 +22,7 @@ mod step;
 mod tests;
 
 pub use cfi_cache::MAX_UNWIND_BYTES;
+pub use history::{History, PastImage};
 pub use image::{Image, UnwindEnd};
 pub use module::{Frame, Module, ModuleId, ModuleKind};
 pub use modules::Modules;

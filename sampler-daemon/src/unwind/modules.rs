@@ -3,10 +3,13 @@
 use super::cfi::Cfi;
 use super::cfi_cache::CfiCache;
 use super::elf::{Headers, Sections};
+use super::mapped::read_own_vdso;
 use super::module::{Module, ModuleId, ModuleKind};
 use crate::target::mappings::{self, Backing, Mapping};
 use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::Arc;
 
@@ -17,6 +20,9 @@ pub const MAX_MODULES: usize = 16 * 1024;
 /// clients). At the bound a module keeps its path, build id and unwind information but no file: it is of kind
 /// [`ModuleKind::Unknown`], and its frames are named `file+0xoffset`.
 pub const MAX_OPEN_FILES: usize = 4096;
+
+/// Files that were mapped lately, held open in case that a sample lies in them.
+const MAX_RECENT: usize = 64;
 
 /// What a file is known by: device and inode, as the process's mappings show them.
 type Identity = ((i32, i32), u64);
@@ -46,6 +52,8 @@ pub struct Modules {
     entries: Vec<Entry>,
     files: FxHashMap<Identity, ModuleId>,
     vdsos: FxHashMap<Arc<[u8]>, ModuleId>,
+    own_vdso: Option<Arc<[u8]>>,
+    recent: VecDeque<(Identity, Arc<File>)>,
     open_files: usize,
     max_open_files: usize,
     cfi: CfiCache,
@@ -77,6 +85,8 @@ impl Default for Modules {
             entries: vec![Entry { module: Arc::new(unknown), headers: None, stamp: None }],
             files: FxHashMap::default(),
             vdsos: FxHashMap::default(),
+            own_vdso: None,
+            recent: VecDeque::new(),
             open_files: 0,
             max_open_files: (descriptor_limit() / 2).min(MAX_OPEN_FILES),
             cfi: CfiCache::default(),
@@ -114,7 +124,43 @@ impl Modules {
         {
             return id;
         }
-        let Ok(file) = mappings::open(pid, mapping) else {
+        self.opened(known, mapping, mappings::open(pid, mapping).map(Arc::new))
+    }
+
+    /// As [`Modules::file`] for a mapping that an event has told, whose process (the first of `pids`) may be gone; the others are
+    /// asked for the file then.
+    pub(super) fn past_file(&mut self, pids: &[u32], mapping: &Mapping) -> ModuleId {
+        let identity = (mapping.device, mapping.inode);
+        let known = self.files.get(&identity).copied();
+        if let Some(id) = known
+            && self.is_unchanged(id)
+        {
+            return id;
+        }
+        let recent = self.recent.iter().find(|(of, _)| *of == identity);
+        let file = match recent {
+            Some((_, file)) => Ok(Arc::clone(file)),
+            None => mappings::open_past(pids, mapping).map(Arc::new),
+        };
+        self.opened(known, mapping, file)
+    }
+
+    /// A file that was opened when it was mapped first: soon it may be deleted and its process gone, before a sample asks for it.
+    pub fn offer(&mut self, mapping: &Mapping, file: Arc<File>) {
+        if self.recent.len() >= MAX_RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(((mapping.device, mapping.inode), file));
+    }
+
+    fn opened(
+        &mut self,
+        known: Option<ModuleId>,
+        mapping: &Mapping,
+        file: io::Result<Arc<File>>,
+    ) -> ModuleId {
+        let identity = (mapping.device, mapping.inode);
+        let Ok(file) = file else {
             self.counts.unopened += 1;
             return known.unwrap_or_else(|| {
                 let id = self.add(path_of(mapping), String::new(), ModuleKind::Unknown);
@@ -163,6 +209,13 @@ impl Modules {
             self.vdsos.insert(bytes, id);
         }
         id
+    }
+
+    /// The vdso of a process that may be gone, if it is as long as ours.
+    pub(super) fn own_vdso(&mut self, length: u64) -> ModuleId {
+        let own = self.own_vdso.get_or_insert_with(|| read_own_vdso().unwrap_or_default().into());
+        let own = Arc::clone(own);
+        if own.len() as u64 == length { self.vdso(&own) } else { ModuleId::UNKNOWN }
     }
 
     /// A new module for the anonymous code of one program image.

@@ -79,6 +79,7 @@ fn status() {
     assert_eq!(status["intervals"][0]["interval_bytes"], 524_288);
     assert_eq!(status["probes"][1]["symbols"][0], "free");
     assert_eq!(status["tables"]["stacks"]["bound"], 65_536);
+    assert_eq!(status["process_events"]["lost"], 5);
 
     let text = sampler(&mock.address, "status");
     let text = text.text();
@@ -87,6 +88,7 @@ fn status() {
         "session probes, dwarf unwinding from 32.0 KiB snapshots",
         "43 of 262,144 sampled blocks",
         "one sample per 512KiB: pid 4121",
+        "events    9,876 of processes, 5 lost (a survey of all processes repairs it)",
         "12,345  sampled",
         "push rbx",
         "single-stepped",

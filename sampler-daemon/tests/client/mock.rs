@@ -242,6 +242,7 @@ impl Sampler for Fixed {
             pid: 812,
             blind: vec!["pid 4121: the arena of /usr/bin/kvstore is its own".into()],
             tables: vec![Table { name: "stacks".into(), used: 2, bound: 65_536 }],
+            process_events: Some(v1::ProcessEvents { read: 9_876, lost: 5, ..Default::default() }),
         }))
     }
 

@@ -146,3 +146,48 @@ proptest! {
         prop_assert_eq!(mapping.backing, Backing::File(name));
     }
 }
+
+#[test]
+fn the_file_of_a_process_that_is_gone_is_opened_by_its_path() {
+    let ours = read(std::process::id()).unwrap();
+    let program = std::env::current_exe().unwrap().display().to_string();
+    let mapping = ours.iter().find(|it| it.backing == Backing::File(program.clone())).unwrap();
+    // No process has such a number.
+    let pids = [1 << 30, std::process::id()];
+    let file = open_past(&pids, mapping).unwrap();
+    assert_eq!(file.metadata().unwrap().ino(), mapping.inode);
+    assert!(open_past(&pids[..1], mapping).is_ok());
+    // What lies at the same place by now is another file.
+    let other = Mapping { inode: mapping.inode + 1, ..mapping.clone() };
+    assert!(open_past(&pids, &other).is_err());
+    let other = Mapping { device: (0, 0), ..mapping.clone() };
+    assert!(open_past(&pids, &other).is_err());
+}
+
+#[test]
+fn a_file_shows_the_device_that_mappings_show() {
+    let ours = read(std::process::id()).unwrap();
+    let program = std::env::current_exe().unwrap();
+    let path = Backing::File(program.display().to_string());
+    let mapping = ours.iter().find(|it| it.backing == path).unwrap();
+    let file = File::open(program).unwrap();
+    assert_eq!(shown_identity(&file), Some((mapping.device, mapping.inode)));
+}
+
+#[test]
+fn names_of_events_are_those_of_maps() {
+    let file = |path: &str| Backing::File(path.into());
+    for (name, inode, backing) in [
+        ("//anon", 0, Backing::Anonymous),
+        ("[vdso]", 0, Backing::Vdso),
+        ("[uprobes]", 0, Backing::Uprobes),
+        ("[heap]", 0, Backing::Anonymous),
+        ("/a b", 7, file("/a b")),
+        ("/a (deleted)", 7, file("/a")),
+        ("/a\\012b", 7, file("/a\\012b")),
+        ("//toolong", 7, file("//toolong")),
+        ("//enomem", 0, Backing::Other("[unknown]".into())),
+    ] {
+        assert_eq!(backing_of_event(name.as_bytes(), inode), backing, "{name}");
+    }
+}

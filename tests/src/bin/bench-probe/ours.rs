@@ -80,7 +80,8 @@ impl Ours {
             points.freeing = point(&target.free, Role::Free);
         }
         // What earlier samples left in the ring must not change how later ones end.
-        self.kernel.ring.read(usize::MAX, |_| ());
+        let until = self.kernel.ring.produced();
+        self.kernel.ring.read(usize::MAX, until, |_| ());
         self.kernel.attach(&target.file, Some(target.pid()), &points)
     }
 }

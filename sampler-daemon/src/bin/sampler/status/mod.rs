@@ -43,6 +43,12 @@ fn object(status: &StatusResponse) -> Value {
         "probes": status.probes.iter().map(probe).collect::<Vec<_>>(),
         "tables": tables,
         "blind": status.blind,
+        "process_events": status.process_events.as_ref().map(|of| json!({
+            "read": of.read,
+            "lost": of.lost,
+            "images_refused": of.images_refused,
+            "files_missed": of.files_missed,
+        })),
     })
 }
 

@@ -35,6 +35,7 @@ pub(super) fn table(status: &StatusResponse, width: usize) -> String {
         .iter()
         .map(|of| format!("{} {} of {}", shown(&of.name), grouped(of.used), grouped(of.bound)));
     page.paragraph("tables", &tables.collect::<Vec<_>>().join(", "));
+    page.paragraph("events", &process_events(status));
     for blind in &status.blind {
         page.paragraph("blind", &shown(blind));
     }
@@ -64,6 +65,21 @@ fn live_set(status: &StatusResponse) -> String {
         grouped(status.live_samples),
         grouped(status.max_live)
     )
+}
+
+/// What the kernel told of processes.
+fn process_events(status: &StatusResponse) -> String {
+    let Some(of) = &status.process_events else { return String::new() };
+    let mut text = format!("{} of processes", grouped(of.read));
+    let counts = [
+        (of.lost, "lost (a survey of all processes repairs it)"),
+        (of.images_refused, "programs with too many mappings"),
+        (of.files_missed, "files not looked into at once"),
+    ];
+    for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
+        text.push_str(&format!(", {} {what}", grouped(count)));
+    }
+    text
 }
 
 /// Processes by how they are sampled: most often it is one way for all.

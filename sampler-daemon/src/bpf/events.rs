@@ -1,0 +1,227 @@
+//! What happens to processes, as the kernel's side-band events tell it: executable mappings, `execve`, forks and exits of the whole
+//! machine, by perf_event_open(2). Device and inode are asked for and not build ids (the kernel gives one or the other): probes
+//! are attached by inode, and `/proc/PID/maps` has nothing else to compare with.
+
+use anyhow::Context as _;
+use perf_event::events::Software;
+use perf_event::{Builder, Clock, SampleFlag, Sampler};
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+
+/// Bytes of all buffers together, at most.
+const MAX_BUFFER_BYTES: usize = 16 << 20;
+/// Bytes of one CPU's buffer: some 2,000 events, a hundred short programs.
+const BUFFER_BYTES: usize = 256 << 10;
+/// It is never smaller than this.
+const MIN_BUFFER_BYTES: usize = 32 << 10;
+/// Unread bytes at which a waiting daemon is woken: two or three events.
+const WAKE_BYTES: usize = 256;
+
+/// An executable mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewMapping {
+    /// First address.
+    pub start: u64,
+    /// First address behind it.
+    pub end: u64,
+    /// File offset of `start`.
+    pub offset: u64,
+    /// Major and minor number of the device.
+    pub device: (u32, u32),
+    /// Inode, 0 without a file.
+    pub inode: u64,
+    /// Tells files apart that had one inode number after another.
+    pub inode_generation: u64,
+    /// Path in the process, or a name such as `[vdso]` or `//anon`.
+    pub name: Vec<u8>,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Happening {
+    /// Code was mapped, or what was mapped became executable.
+    Mapped(NewMapping),
+    /// `execve`: the mappings of the new image follow.
+    Exec,
+    /// The process was forked (or vforked) from this one.
+    Forked(u32),
+    /// The first thread of the process has exited.
+    LeaderExited,
+    /// So many events were lost here.
+    Lost(u64),
+}
+
+/// What happened to a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessEvent {
+    /// `CLOCK_MONOTONIC`, nanoseconds.
+    pub time_ns: u64,
+    /// Process; 0 for lost events.
+    pub pid: u32,
+    /// What.
+    pub what: Happening,
+}
+
+/// The events of all CPUs that were online when they were opened. (What happens on one that comes later is found by the survey.)
+pub struct ProcessEvents {
+    samplers: Vec<Sampler>,
+}
+
+impl ProcessEvents {
+    /// Opens them for every process of the machine.
+    ///
+    /// # Errors
+    /// If perf_event_open(2) refuses: without CAP_PERFMON, or where a seccomp filter forbids it.
+    pub fn open() -> anyhow::Result<ProcessEvents> {
+        let cpus = aya::util::online_cpus()
+            .map_err(|(path, error)| anyhow::anyhow!("read {path}: {error}"))?;
+        let bytes = (MAX_BUFFER_BYTES / cpus.len().max(1)).clamp(MIN_BUFFER_BYTES, BUFFER_BYTES);
+        // A power of two, the smaller one.
+        let bytes = 1 << bytes.ilog2();
+        let samplers = cpus.into_iter().map(|cpu| {
+            sampler(cpu as usize, bytes)
+                .with_context(|| format!("perf_event_open on CPU {cpu} for process events"))
+        });
+        Ok(ProcessEvents { samplers: samplers.collect::<anyhow::Result<_>>()? })
+    }
+
+    /// Hands out everything that is there, of one CPU after the other.
+    pub fn drain(&mut self, mut each: impl FnMut(ProcessEvent)) {
+        for sampler in &mut self.samplers {
+            while let Some(record) = sampler.next_record() {
+                if let Some(event) = parse(record.ty(), record.misc(), &record.to_contiguous()) {
+                    each(event);
+                }
+            }
+        }
+    }
+
+    /// Descriptors that are readable when events wait.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        #[allow(unsafe_code, reason = "the crate hands out raw descriptors only")]
+        self.samplers.iter().map(|sampler| {
+            // SAFETY: the sampler keeps it open, and is borrowed for as long.
+            unsafe { BorrowedFd::borrow_raw(sampler.as_raw_fd()) }
+        })
+    }
+}
+
+fn sampler(cpu: usize, bytes: usize) -> std::io::Result<Sampler> {
+    let mut counter = Builder::new(Software::DUMMY)
+        .any_pid()
+        .one_cpu(cpu)
+        .mmap(true)
+        .mmap2(true)
+        .comm(true)
+        .comm_exec(true)
+        .task(true)
+        .sample(SampleFlag::TIME)
+        .sample_id_all(true)
+        .clockid(Clock::MONOTONIC)
+        .wakeup_watermark(WAKE_BYTES)
+        .build()?;
+    counter.enable()?;
+    counter.sampled(bytes)
+}
+
+/// Kinds of records (`enum perf_event_type` of `include/uapi/linux/perf_event.h`).
+mod kind {
+    pub(super) const LOST: u32 = 2;
+    pub(super) const COMM: u32 = 3;
+    pub(super) const EXIT: u32 = 4;
+    pub(super) const FORK: u32 = 7;
+    pub(super) const MMAP2: u32 = 10;
+}
+/// `PERF_RECORD_MISC_COMM_EXEC`
+const COMM_EXEC: u16 = 1 << 13;
+
+/// One record without its header; none for what says nothing of a process.
+fn parse(kind: u32, misc: u16, bytes: &[u8]) -> Option<ProcessEvent> {
+    // The sample id behind every record is its time alone.
+    let (body, time) = bytes.split_last_chunk::<8>()?;
+    let time_ns = u64::from_ne_bytes(*time);
+    let half = |at: usize| Some(u32::from_ne_bytes(*body.get(at..)?.first_chunk()?));
+    let word = |at: usize| Some(u64::from_ne_bytes(*body.get(at..)?.first_chunk()?));
+    let event = |pid, what| Some(ProcessEvent { time_ns, pid, what });
+    match kind {
+        kind::MMAP2 => {
+            let name = body.get(64..)?.split(|byte| *byte == 0).next()?;
+            let (start, length) = (word(8)?, word(16)?);
+            event(
+                half(0)?,
+                Happening::Mapped(NewMapping {
+                    start,
+                    end: start.checked_add(length)?,
+                    offset: word(24)?,
+                    device: (half(32)?, half(36)?),
+                    inode: word(40)?,
+                    inode_generation: word(48)?,
+                    name: name.to_vec(),
+                }),
+            )
+        }
+        kind::COMM if misc & COMM_EXEC != 0 => event(half(0)?, Happening::Exec),
+        kind::FORK => {
+            let (pid, parent) = (half(0)?, half(4)?);
+            // A thread otherwise.
+            if pid == parent { None } else { event(pid, Happening::Forked(parent)) }
+        }
+        kind::EXIT => {
+            let (pid, thread) = (half(0)?, half(8)?);
+            if pid == thread { event(pid, Happening::LeaderExited) } else { None }
+        }
+        kind::LOST => event(0, Happening::Lost(word(8)?)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(halves: &[u32], words: &[u64], name: &[u8], time: u64) -> Vec<u8> {
+        let mut bytes: Vec<u8> = halves.iter().flat_map(|it| it.to_ne_bytes()).collect();
+        bytes.extend(words.iter().flat_map(|it| it.to_ne_bytes()));
+        bytes.extend(name);
+        bytes.extend(time.to_ne_bytes());
+        bytes
+    }
+
+    #[test]
+    fn records_are_parsed() {
+        let mut mapping = bytes(&[7, 8], &[0x1000, 0x2000, 0x3000], b"", 0);
+        mapping.truncate(32);
+        mapping.extend(bytes(&[8, 1, 5, 0, 6, 0, 5, 2], &[], b"/usr/lib/a.so\0\0\0", 99));
+        let what = Happening::Mapped(NewMapping {
+            start: 0x1000,
+            end: 0x3000,
+            offset: 0x3000,
+            device: (8, 1),
+            inode: 5,
+            inode_generation: 6,
+            name: b"/usr/lib/a.so".to_vec(),
+        });
+        let event = ProcessEvent { time_ns: 99, pid: 7, what };
+        assert_eq!(parse(kind::MMAP2, 0, &mapping), Some(event));
+
+        let fork = |pid, parent| bytes(&[pid, parent, 11, 12], &[98], b"", 98);
+        let of = |pid, what| Some(ProcessEvent { time_ns: 98, pid, what });
+        assert_eq!(parse(kind::FORK, 0, &fork(9, 7)), of(9, Happening::Forked(7)));
+        assert_eq!(parse(kind::FORK, 0, &fork(9, 9)), None);
+        assert_eq!(parse(kind::EXIT, 0, &fork(11, 7)), of(11, Happening::LeaderExited));
+        assert_eq!(parse(kind::EXIT, 0, &fork(9, 7)), None);
+
+        let comm = bytes(&[7, 7], &[], b"name\0\0\0\0", 98);
+        assert_eq!(parse(kind::COMM, COMM_EXEC, &comm), of(7, Happening::Exec));
+        assert_eq!(parse(kind::COMM, 0, &comm), None);
+        assert_eq!(parse(kind::LOST, 0, &bytes(&[], &[1, 5], b"", 98)), of(0, Happening::Lost(5)));
+    }
+
+    #[test]
+    fn short_records_are_none() {
+        for kind in 0..12 {
+            for length in 0..16 {
+                assert_eq!(parse(kind, COMM_EXEC, &vec![0xff; length]), None, "{kind} {length}");
+            }
+        }
+    }
+}

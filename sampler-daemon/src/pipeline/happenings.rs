@@ -1,0 +1,174 @@
+//! What happens to processes, as the kernel tells it: images are kept of it, and allocators are found by it.
+
+use super::clock::monotonic_ns;
+use super::worker::Worker;
+use crate::bpf::events::{Happening, NewMapping, ProcessEvent, ProcessEvents};
+use crate::target::mappings::{self, Mapping};
+use crate::target::seen::SeenFiles;
+use crate::unwind::History;
+use std::time::{Duration, Instant};
+
+/// The worker is not woken for events more often than this: a new process makes some thirty.
+const PAUSE: Duration = Duration::from_millis(3);
+
+/// The events, and what came of them.
+#[derive(Default)]
+pub(super) struct Happenings {
+    /// None where processes do not come by themselves, or the kernel refuses.
+    events: Option<ProcessEvents>,
+    /// Later than the last look; in the order of their times among others.
+    waiting: Vec<ProcessEvent>,
+    files: SeenFiles,
+    last: Option<Instant>,
+    read: u64,
+    lost: u64,
+}
+
+/// Counts for `status`.
+#[derive(Clone, Copy, Debug)]
+pub struct EventCounts {
+    /// Events read.
+    pub read: u64,
+    /// Events that found no room in their buffer.
+    pub lost: u64,
+    /// Program images given up at a bound.
+    pub images_refused: u64,
+    /// Mapped files that could not be looked into at once.
+    pub files_missed: u64,
+}
+
+impl Happenings {
+    /// Opens the events. What happens from now on is not missed.
+    pub(super) fn open() -> Happenings {
+        match ProcessEvents::open() {
+            Ok(events) => Happenings { events: Some(events), ..Happenings::default() },
+            Err(error) => {
+                tracing::warn!("{error:#}: new allocators are found by looking once a second");
+                Happenings::default()
+            }
+        }
+    }
+
+    pub(super) fn are_told(&self) -> bool {
+        self.events.is_some()
+    }
+
+    /// None where the kernel is not asked.
+    pub(super) fn counts(&self, history: &History) -> Option<EventCounts> {
+        self.events.as_ref()?;
+        Some(EventCounts {
+            read: self.read,
+            lost: self.lost,
+            images_refused: history.refused(),
+            files_missed: self.files.missed(),
+        })
+    }
+
+    pub(super) fn files(&mut self) -> &mut SeenFiles {
+        &mut self.files
+    }
+
+    /// How long not to wait for events, if they came just now; files may wait too.
+    pub(super) fn pause(&self) -> Option<Duration> {
+        if self.files.is_waiting() {
+            return Some(Duration::ZERO);
+        }
+        PAUSE.checked_sub(self.last?.elapsed())
+    }
+
+    /// Those to wait for.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = std::os::fd::BorrowedFd<'_>> {
+        self.events.iter().flat_map(ProcessEvents::descriptors)
+    }
+
+    /// Everything that happened before this call, in its order.
+    fn take(&mut self) -> Vec<ProcessEvent> {
+        let Some(events) = &mut self.events else { return Vec::new() };
+        let now_ns = monotonic_ns();
+        events.drain(|event| self.waiting.push(event));
+        if self.waiting.is_empty() {
+            return Vec::new();
+        }
+        self.last = Some(Instant::now());
+        // What one CPU had told before, another one may have yet to tell of things earlier than those behind now.
+        self.waiting.sort_by_key(|event| event.time_ns);
+        let later = self.waiting.partition_point(|event| event.time_ns <= now_ns);
+        let later = self.waiting.split_off(later);
+        let taken = std::mem::replace(&mut self.waiting, later);
+        self.read += taken.len() as u64;
+        taken
+    }
+}
+
+impl Worker {
+    /// Takes in what happened up to now. Before records are read that were there before: their images are known then.
+    pub(super) fn take_events(&mut self) {
+        for event in self.happenings.take() {
+            self.happened(event);
+        }
+        self.look_into_files();
+    }
+
+    fn happened(&mut self, event: ProcessEvent) {
+        let ProcessEvent { time_ns, pid, what } = event;
+        let history = &mut self.ingest.history;
+        match what {
+            Happening::Mapped(new) => {
+                let mapping = mapping(&new);
+                let parent = history.at(pid, time_ns).map_or(0, |image| image.parent);
+                if pid != std::process::id() {
+                    let files = &mut self.happenings.files;
+                    let known = files.mapped(pid, parent, &mapping, new.inode_generation);
+                    let is_allocator = !known.is_empty();
+                    for known in known {
+                        self.shared.mapped(known.identity);
+                    }
+                    if is_allocator {
+                        self.look_soon(pid);
+                    }
+                }
+                self.ingest.history.mapped(time_ns, pid, mapping);
+            }
+            Happening::Exec => history.replaced(time_ns, pid),
+            Happening::Forked(parent) => {
+                history.forked(time_ns, pid, parent, || mappings::executable(parent));
+            }
+            Happening::LeaderExited => history.exited(time_ns, pid),
+            Happening::Lost(count) => {
+                // Nobody knows which: images are read from `/proc` from now on, and a survey finds new allocators.
+                self.happenings.lost += count;
+                history.clear();
+                self.survey.repair();
+            }
+        }
+    }
+
+    /// A process has an allocator more than is known of it.
+    fn look_soon(&mut self, pid: u32) {
+        for attached in self.attached.values_mut().filter(|attached| attached.pid == pid) {
+            attached.next_look = Instant::now();
+        }
+    }
+
+    fn look_into_files(&mut self) {
+        for found in self.happenings.files.look(&mut self.discoverer) {
+            for allocator in &found.allocators {
+                self.attach_shared(allocator);
+                self.look_soon(found.pid);
+            }
+            self.ingest.modules.offer(&found.mapping, found.file);
+        }
+    }
+}
+
+fn mapping(new: &NewMapping) -> Mapping {
+    Mapping {
+        start: new.start,
+        end: new.end,
+        offset: new.offset,
+        executable: true,
+        device: (new.device.0 as i32, new.device.1 as i32),
+        inode: new.inode,
+        backing: mappings::backing_of_event(&new.name, new.inode),
+    }
+}

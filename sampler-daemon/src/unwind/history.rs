@@ -1,0 +1,218 @@
+//! What code was mapped where and when, as the kernel's events told it: for processes that are gone, or have replaced their program,
+//! when their samples are read.
+//!
+//! One program image lasts from a fork or `execve` to the next `execve` or the exit; events and samples carry times of the same
+//! clock, so that a sample finds the image that was there. What events do not show is `munmap`: a mapping stays until another one
+//! takes its place.
+
+use crate::target::mappings::{Backing, Mapping};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// Mappings of one image; a program with more of them is read from `/proc` again.
+pub const MAX_IMAGE_MAPPINGS: usize = 4096;
+/// Mappings of all images, each image counting those that it shares with the one that it was forked from.
+pub const MAX_HELD: usize = 512 * 1024;
+
+/// The mappings of a program image.
+#[derive(Clone, Debug)]
+pub struct PastImage {
+    /// When it began, which also names it.
+    pub start_ns: u64,
+    /// The process that its process was forked from, 0 if that is not known.
+    pub parent: u32,
+    /// Executable mappings in the order of their making.
+    pub mappings: Arc<Vec<Mapping>>,
+    /// Changes with the mappings.
+    pub version: u32,
+    has_ended: bool,
+}
+
+/// The images of all processes since the events began, bounded.
+#[derive(Debug, Default)]
+pub struct History {
+    /// By process; in the order of time.
+    processes: FxHashMap<u32, Vec<PastImage>>,
+    /// Ends to look at: when, and whose image that began when has ended.
+    ends: Vec<(u64, u32, u64)>,
+    held: usize,
+    refused: u64,
+}
+
+impl History {
+    /// A process was forked. What `read` gives are the parent's mappings, asked for if no event has told them.
+    pub fn forked(
+        &mut self,
+        time_ns: u64,
+        child: u32,
+        parent: u32,
+        read: impl FnOnce() -> Option<Vec<Mapping>>,
+    ) {
+        if self.at(parent, time_ns).is_none() {
+            self.met(parent, read);
+        }
+        let Some(of_parent) = self.at(parent, time_ns) else { return };
+        let mappings = Arc::clone(&of_parent.mappings);
+        self.begin(child, PastImage::new(time_ns, parent, mappings));
+    }
+
+    /// A process is there of which events may have told nothing: what `read` gives are its mappings, asked for if so.
+    pub fn met(&mut self, pid: u32, read: impl FnOnce() -> Option<Vec<Mapping>>) {
+        if !self.processes.contains_key(&pid)
+            && let Some(mappings) = read()
+        {
+            self.begin(pid, PastImage::new(0, 0, mappings.into()));
+        }
+    }
+
+    /// A process has replaced its program.
+    pub fn replaced(&mut self, time_ns: u64, pid: u32) {
+        let parent = self.at(pid, time_ns).map_or(0, |image| image.parent);
+        self.exited(time_ns, pid);
+        self.begin(pid, PastImage::new(time_ns, parent, Arc::default()));
+    }
+
+    /// Code was mapped into a process.
+    pub fn mapped(&mut self, time_ns: u64, pid: u32, mapping: Mapping) {
+        let room = self.held < MAX_HELD;
+        let Some(image) = self.at_mut(pid, time_ns) else { return };
+        if !room || image.mappings.len() >= MAX_IMAGE_MAPPINGS {
+            // Better none than one that lacks something.
+            self.refused += 1;
+            self.forget(pid);
+            return;
+        }
+        let before = image.mappings.len();
+        place(Arc::make_mut(&mut image.mappings), mapping);
+        image.version = image.version.wrapping_add(1);
+        let after = image.mappings.len();
+        self.held = self.held + after - before;
+    }
+
+    /// The first thread of a process has exited, and most often the process with it.
+    pub fn exited(&mut self, time_ns: u64, pid: u32) {
+        if let Some(image) = self.at_mut(pid, time_ns)
+            && !std::mem::replace(&mut image.has_ended, true)
+        {
+            let start_ns = image.start_ns;
+            self.ends.push((time_ns, pid, start_ns));
+        }
+    }
+
+    /// The image that a process had at a time; none if no event told of it.
+    pub fn at(&self, pid: u32, time_ns: u64) -> Option<&PastImage> {
+        self.processes.get(&pid)?.iter().rev().find(|image| image.start_ns <= time_ns)
+    }
+
+    /// Forgets images that ended before `time_ns`, except the last one of processes that `stays` says to keep.
+    pub fn forget_ended(&mut self, time_ns: u64, stays: impl Fn(u32) -> bool) {
+        let mut ends = std::mem::take(&mut self.ends);
+        ends.retain(|(end_ns, pid, start_ns)| {
+            let Some(images) = self.processes.get_mut(pid) else { return false };
+            let is_last = images.last().is_some_and(|last| last.start_ns == *start_ns);
+            if *end_ns >= time_ns || is_last && stays(*pid) {
+                return true;
+            }
+            images.retain(|image| {
+                let stays = image.start_ns != *start_ns;
+                self.held -= if stays { 0 } else { image.mappings.len() };
+                stays
+            });
+            if images.is_empty() {
+                self.processes.remove(pid);
+            }
+            false
+        });
+        self.ends = ends;
+    }
+
+    /// Whether any image has ended.
+    pub fn has_ends(&self) -> bool {
+        !self.ends.is_empty()
+    }
+
+    /// Forgets everything: events were lost, and nobody knows which.
+    pub fn clear(&mut self) {
+        *self = History { refused: self.refused, ..History::default() };
+    }
+
+    /// Mappings held, and the bound.
+    pub fn usage(&self) -> (usize, usize) {
+        (self.held, MAX_HELD)
+    }
+
+    /// Images that were given up at a bound.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    fn at_mut(&mut self, pid: u32, time_ns: u64) -> Option<&mut PastImage> {
+        self.processes.get_mut(&pid)?.iter_mut().rev().find(|image| image.start_ns <= time_ns)
+    }
+
+    fn begin(&mut self, pid: u32, image: PastImage) {
+        // A sixteenth for programs that have nothing mapped yet.
+        if self.held + image.mappings.len() > MAX_HELD / 16 * 15 {
+            self.refused += 1;
+            // The next one must not be taken for the last one.
+            self.forget(pid);
+            return;
+        }
+        self.held += image.mappings.len();
+        let images = self.processes.entry(pid).or_default();
+        // Events of several CPUs may come out of order.
+        let at = images.partition_point(|known| known.start_ns <= image.start_ns);
+        images.insert(at, image);
+    }
+
+    fn forget(&mut self, pid: u32) {
+        let images = self.processes.remove(&pid).into_iter().flatten();
+        self.held -= images.map(|image| image.mappings.len()).sum::<usize>();
+    }
+}
+
+impl PastImage {
+    fn new(start_ns: u64, parent: u32, mappings: Arc<Vec<Mapping>>) -> PastImage {
+        PastImage { start_ns, parent, mappings, version: 0, has_ended: false }
+    }
+
+    /// Path of the program: its own code is mapped first.
+    pub fn exe(&self) -> Option<&str> {
+        self.mappings.iter().find_map(|mapping| match &mapping.backing {
+            Backing::File(path) => Some(path.as_str()),
+            _ => None,
+        })
+    }
+}
+
+/// Enters a mapping, and takes what it covers away from others.
+fn place(mappings: &mut Vec<Mapping>, mut new: Mapping) {
+    let is_anonymous = |it: &Mapping| it.backing == Backing::Anonymous;
+    if is_anonymous(&new) {
+        // JIT compilers let theirs grow piece by piece.
+        mappings.retain(|old| {
+            let joins = is_anonymous(old) && old.start <= new.end && new.start <= old.end;
+            if joins {
+                (new.start, new.end) = (new.start.min(old.start), new.end.max(old.end));
+            }
+            !joins
+        });
+    }
+    let mut rests = Vec::new();
+    mappings.retain_mut(|old| {
+        if old.end <= new.start || new.end <= old.start {
+            return true;
+        }
+        if new.end < old.end {
+            let offset = old.offset.wrapping_add(new.end - old.start);
+            rests.push(Mapping { start: new.end, offset, ..old.clone() });
+        }
+        old.end = new.start;
+        old.start < old.end
+    });
+    mappings.append(&mut rests);
+    mappings.push(new);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,293 @@
+//! Processes that come and go under `samplerd --all`: what they allocate is seen from their first call on, and has names although
+//! they are long gone when they are asked for.
+
+use anyhow::{Context, Result, ensure};
+use rustix::time::{ClockId, clock_gettime};
+use sampler_tests::child::Child;
+use sampler_tests::{Daemon, Profile, build, wait};
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+/// Blocks that one step of `brief.c` allocates, and their size.
+const STEP: (u64, u64) = (100, 40960);
+
+fn all() -> Result<Daemon> {
+    Daemon::start(&[], &["--all"])
+}
+
+/// The profile of these processes.
+fn profile_of(daemon: &Daemon, pids: &[u32]) -> Result<Profile> {
+    let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+    let arguments: Vec<&str> = pids.iter().flat_map(|pid| ["--pid", pid]).collect();
+    daemon.profile("alloc", &arguments)
+}
+
+fn brief(step: u32) -> Result<PathBuf> {
+    build::compile("brief.c", &[&format!("-DSTEP={step}")])
+}
+
+/// Samples in stacks with this function, and in all stacks.
+fn samples(profile: &Profile, function: &str) -> (u64, u64) {
+    (profile.row(function).alloc_space.samples, profile.samples)
+}
+
+/// A copy of a file, which nobody can have mapped before.
+fn copied(from: &str, name: &str) -> Result<(TempDir, String)> {
+    let directory = tempfile::tempdir().context("make a directory")?;
+    let path = directory.path().join(name).display().to_string();
+    fs::copy(from, &path).with_context(|| format!("copy {from} to {path}"))?;
+    Ok((directory, path))
+}
+
+fn events(daemon: &Daemon, count: &str) -> Result<u64> {
+    let status = daemon.status()?;
+    status["process_events"][count].as_u64().with_context(|| format!("no {count}: {status}"))
+}
+
+#[test]
+fn programs_of_a_millisecond_have_names_and_right_totals() -> Result<()> {
+    const RUNS: u64 = 200;
+    let program = brief(0)?;
+    let daemon = all()?;
+    let mut pids = Vec::new();
+    for _ in 0..RUNS {
+        let mut child = Command::new(&program).spawn().context("start brief")?;
+        pids.push(child.id());
+        ensure!(child.wait()?.success(), "brief failed");
+    }
+    let profile = profile_of(&daemon, &pids)?;
+    ensure!(profile.exact_space >= RUNS * STEP.0 * STEP.1, "{} B", profile.exact_space);
+    // What the C library allocates itself at the start of a program is less than a page.
+    ensure!(profile.exact_space < RUNS * (STEP.0 * STEP.1 + 8192), "{} B", profile.exact_space);
+    let (named, of) = samples(&profile, "step_0");
+    println!("{named} of {of} samples of {RUNS} programs have names");
+    ensure!(of > 1000, "{of} samples");
+    ensure!(named * 100 >= of * 99, "{named} of {of} samples: {}", profile.folded());
+    let whole = profile.stacks_of("step_0").all(|stack| stack.contains("main"));
+    ensure!(whole, "{}", profile.folded());
+    ensure!(events(&daemon, "lost")? == 0, "events were lost");
+    daemon.stop()
+}
+
+#[test]
+fn a_chain_of_programs_is_told_apart() -> Result<()> {
+    const RUNS: u64 = 20;
+    let programs = (1..=4).map(brief).collect::<Result<Vec<_>>>()?;
+    let daemon = all()?;
+    let mut pids = Vec::new();
+    for _ in 0..RUNS {
+        let mut child = Command::new(&programs[0]).args(&programs[1..]).spawn()?;
+        pids.push(child.id());
+        ensure!(child.wait()?.success(), "the chain failed");
+    }
+    let profile = profile_of(&daemon, &pids)?;
+    let bytes = RUNS * 4 * STEP.0 * STEP.1;
+    ensure!((bytes..bytes + RUNS * 4 * 8192).contains(&profile.exact_space), "{profile:?}");
+    let mut named = 0;
+    for step in 1..=4 {
+        let (of_step, of) = samples(&profile, &format!("step_{step}"));
+        println!("{of_step} of {of} samples in program {step}");
+        // A quarter of 640: 5 standard deviations.
+        ensure!((95..=225).contains(&of_step), "{}", profile.folded());
+        named += of_step;
+    }
+    ensure!(named * 100 >= profile.samples * 99, "{named}: {}", profile.folded());
+    daemon.stop()
+}
+
+/// Runs a variant of `brief.c`, and checks that its samples have names.
+fn has_names(daemon: &Daemon, flag: &str, arguments: &[&PathBuf], function: &str) -> Result<()> {
+    const RUNS: u64 = 20;
+    let program = build::compile("brief.c", &[flag])?;
+    let mut pids = Vec::new();
+    for _ in 0..RUNS {
+        let mut child = Command::new(&program).args(arguments).spawn()?;
+        pids.push(child.id());
+        ensure!(child.wait()?.success(), "{flag} failed");
+    }
+    let profile = profile_of(daemon, &pids)?;
+    let steps = 1 + arguments.len() as u64;
+    let bytes = RUNS * steps * STEP.0 * STEP.1;
+    ensure!((bytes..bytes + RUNS * steps * 8192).contains(&profile.exact_space), "{profile:?}");
+    let (named, of) = samples(&profile, function);
+    println!("{flag}: {named} of {of} samples");
+    ensure!(named * 100 >= of * 99 / steps / 2, "{named} of {of}: {}", profile.folded());
+    let unknown = profile.stacks.iter().filter(|stack| !stack.contains("brief_alloc"));
+    let unknown: u64 = unknown.map(|stack| stack.quantities.alloc_space.moments.samples).sum();
+    ensure!(unknown * 100 <= of, "{unknown} of {of}: {}", profile.folded());
+    Ok(())
+}
+
+#[test]
+fn threads_other_than_the_first_are_followed() -> Result<()> {
+    let next = brief(3)?;
+    let daemon = all()?;
+    has_names(&daemon, "-DORPHAN", &[], "step_0")?;
+    has_names(&daemon, "-DTHREADED", &[&next], "step_0")?;
+    has_names(&daemon, "-DTHREADED", &[&next], "step_3")?;
+    daemon.stop()
+}
+
+#[test]
+fn a_deleted_program_has_names() -> Result<()> {
+    let program = build::compile("brief.c", &["-DDELETED"])?;
+    let (directory, path) = copied(&program.display().to_string(), "gone")?;
+    let daemon = all()?;
+    let mut child = Child::start("gone", &mut Command::new(&path))?;
+    ensure!(child.line()? == "waiting", "it must say that it waits");
+    ensure!(!fs::exists(&path)?, "it must have deleted itself");
+    // Answered after all events before.
+    ensure!(events(&daemon, "read")? > 0, "no events");
+    child.send("go")?;
+    ensure!(child.wait()?.success(), "it failed");
+    let profile = profile_of(&daemon, &[child.pid()])?;
+    let (named, of) = samples(&profile, "step_0");
+    ensure!(of > 0 && named == of, "{named} of {of}: {}", profile.folded());
+    drop(directory);
+    daemon.stop()
+}
+
+#[test]
+fn an_allocator_that_is_loaded_later_is_seen_at_once() -> Result<()> {
+    let program = build::compile("second.c", &[])?;
+    let (directory, path) = copied("/lib/x86_64-linux-gnu/libc.so.6", "libc.so.6")?;
+    let daemon = all()?;
+    let mut child = Child::start("second", Command::new(&program).arg(&path))?;
+    ensure!(child.line()? == "waiting", "it must say that it waits");
+    child.send("go")?;
+    ensure!(child.line()? == "opened", "it must have loaded the library");
+    // The survey would take ten seconds and more.
+    let start = now_ns();
+    let is_probed =
+        |log: &str| log.lines().any(|line| line.contains(&path) && line.contains("probing"));
+    wait::until("probes in the second libc", || Ok(is_probed(&daemon.log()).then_some(())))?;
+    let after_ms = (now_ns() - start) / 1_000_000;
+    ensure!(after_ms < 2000, "probed only after {after_ms} ms");
+    child.send("go")?;
+    ensure!(child.line()? == "allocated", "it must have allocated");
+    let profile = profile_of(&daemon, &[child.pid()])?;
+    ensure!(profile.exact_space >= 1000 * 40960, "{}", profile.exact_space);
+    let (named, of) = samples(&profile, "second_alloc");
+    ensure!(of > 30 && named == of, "{named} of {of}: {}", profile.folded());
+    child.send("go")?;
+    ensure!(child.wait()?.success(), "it failed");
+    drop(directory);
+    daemon.stop()
+}
+
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// A static program that nobody has seen before: from its start to its first probe, in nanoseconds, and the allocations missed
+/// before.
+fn discovery(daemon: &Daemon, program: &str) -> Result<(u64, u64)> {
+    const BLOCKS: u64 = 20_000 + STEP.0;
+    const TOLD: usize = 20;
+    let (directory, path) = copied(program, "steady")?;
+    let start = now_ns();
+    let child = Command::new(&path).stdout(Stdio::piped()).spawn().context("start steady")?;
+    let pid = child.id();
+    let output = child.wait_with_output()?;
+    ensure!(output.status.success(), "steady failed");
+    let times: Vec<u64> = String::from_utf8(output.stdout)?
+        .split_whitespace()
+        .map(|time| time.parse().context("a time"))
+        .collect::<Result<_>>()?;
+    let seen = profile_of(daemon, &[pid])?.exact_objects;
+    let missed = BLOCKS.saturating_sub(seen);
+    let first = times.get(missed as usize / TOLD).with_context(|| format!("missed {missed}"))?;
+    drop(directory);
+    Ok((first.saturating_sub(start), missed))
+}
+
+#[test]
+fn a_new_static_program_is_probed_soon() -> Result<()> {
+    let program = build::compile("brief.c", &["-DSTEADY", "-static"])?;
+    let daemon = all()?;
+    let mut found = (0..15)
+        .map(|_| discovery(&daemon, &program.display().to_string()))
+        .collect::<Result<Vec<_>>>()?;
+    found.sort_unstable();
+    let (median, missed) = found[found.len() / 2];
+    let (worst, _) = found[found.len() - 1];
+    println!(
+        "first probe {:.1} ms after the start of a new program (median of {}, worst {:.1} ms), {missed} allocations of one in 20 µs missed",
+        median as f64 / 1e6,
+        found.len(),
+        worst as f64 / 1e6,
+    );
+    ensure!(median < 50_000_000, "{found:?}");
+    daemon.stop()
+}
+
+/// Mounts `layer` below a new overlay in a mount namespace of its own, and becomes `prog` there.
+const CONTAINER: &str = "mount --make-rprivate / && cd \"$1\" && mkdir -p top merged && \
+    mount -t tmpfs none top && mkdir top/upper top/work && \
+    mount -t overlay overlay -o lowerdir=layer,upperdir=top/upper,workdir=top/work merged && \
+    exec merged/prog";
+
+#[test]
+fn containers_of_one_image_count_once() -> Result<()> {
+    let program = build::compile("brief.c", &["-DWAITING", "-static"])?;
+    let directory = tempfile::tempdir().context("make a directory")?;
+    let daemon = all()?;
+    let mut all_bytes = Vec::new();
+    fs::create_dir(directory.path().join("layer"))?;
+    fs::copy(&program, directory.path().join("layer/prog"))?;
+    for container in ["first", "second", "third"] {
+        let own = directory.path().join(container);
+        fs::create_dir(&own)?;
+        std::os::unix::fs::symlink("../layer", own.join("layer"))?;
+        let own = own.display().to_string();
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", CONTAINER, "sh", &own]);
+        let mut child = Child::start(container, &mut command)?;
+        ensure!(child.line()? == "waiting", "it must say that it waits");
+        let is_probed = |log: &str| log.lines().any(|line| line.contains("/merged/prog"));
+        wait::until("probes in the image", || Ok(is_probed(&daemon.log()).then_some(())))?;
+        // Answered after all events before: files mapped by then have been looked into.
+        events(&daemon, "read")?;
+        child.send("go")?;
+        ensure!(child.wait()?.success(), "it failed");
+        let profile = profile_of(&daemon, &[child.pid()])?;
+        let (named, of) = samples(&profile, "step_0");
+        ensure!(named == of, "{named} of {of}: {}", profile.folded());
+        all_bytes.push(profile.exact_space);
+    }
+    let once = STEP.0 * STEP.1;
+    // The shells before allocate as well.
+    let is_once = |bytes: &u64| (once..once + once / 2).contains(bytes);
+    ensure!(all_bytes.iter().all(is_once), "{all_bytes:?}, not {once} each");
+    daemon.stop()
+}
+
+#[test]
+fn lost_events_are_counted_and_repaired() -> Result<()> {
+    // More than the buffer of one CPU holds.
+    const FLOOD: &str = "i=0; while [ $i -lt 1000 ]; do /bin/true; i=$((i+1)); done";
+    let program = build::compile("brief.c", &["-DWAITING", "-static"])?;
+    let (directory, path) = copied(&program.display().to_string(), "unheard")?;
+    let mut daemon = all()?;
+    daemon.child().signal(19)?;
+    let flood = Command::new("taskset").args(["-c", "0", "sh", "-c", FLOOD]).status()?;
+    ensure!(flood.success(), "the flood ended with {flood}");
+    let mut child = Child::start("unheard", Command::new("taskset").args(["-c", "0", &path]))?;
+    ensure!(child.line()? == "waiting", "it must say that it waits");
+    daemon.child().signal(18)?;
+    wait::until("lost events", || Ok((events(&daemon, "lost")? > 0).then_some(())))?;
+    let is_probed = |log: &str| log.lines().any(|line| line.contains(&path));
+    wait::until("probes by a survey", || Ok(is_probed(&daemon.log()).then_some(())))?;
+    child.send("go")?;
+    ensure!(child.wait()?.success(), "it failed");
+    let profile = profile_of(&daemon, &[child.pid()])?;
+    ensure!(profile.exact_space >= STEP.0 * STEP.1, "{}", profile.exact_space);
+    let (named, of) = samples(&profile, "step_0");
+    // The survey has read its mappings before it ended.
+    ensure!(of > 0 && named == of, "{named} of {of}: {}", profile.folded());
+    drop(directory);
+    daemon.stop()
+}
