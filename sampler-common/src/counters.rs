@@ -86,6 +86,8 @@ outcomes! {
     Reconciled = "reconciled",
     /// Samples not sent to a slow `StreamSamples` client.
     StreamLagged = "stream_lagged",
+    /// A sample of an excluded process, taken before it was known who that is.
+    Excluded = "excluded",
 }
 
 /// Outcomes counted by the eBPF program: the variants up to and including `EventRingFull`.

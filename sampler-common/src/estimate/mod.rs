@@ -15,6 +15,7 @@ pub mod moments;
 pub mod of_row;
 pub mod plan;
 mod quantity;
+pub mod ratio;
 mod room;
 pub mod row;
 pub mod sample;

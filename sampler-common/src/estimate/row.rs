@@ -129,9 +129,8 @@ impl Reference {
 
     /// The part of it that describes one process.
     pub fn of_process(&self, process: u32) -> Reference {
-        let strata = self.strata.iter().filter(|(stratum, _)| stratum.process == process);
         Reference {
-            strata: strata.map(|(stratum, totals)| (*stratum, *totals)).collect(),
+            strata: self.strata_of(process).map(|(of, totals)| (of, *totals)).collect(),
             interval_bytes: self.interval_bytes,
         }
     }

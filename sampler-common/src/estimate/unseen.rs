@@ -6,10 +6,7 @@ use super::{Confidence, Reference, Row, RowMoments, Stratum, StratumTotals};
 
 impl Reference {
     /// The strata of a process.
-    pub(super) fn strata_of(
-        &self,
-        process: u32,
-    ) -> impl Iterator<Item = (Stratum, &StratumTotals)> {
+    pub fn strata_of(&self, process: u32) -> impl Iterator<Item = (Stratum, &StratumTotals)> {
         let [first, last] = [0, u8::MAX].map(|class| Stratum { process, class });
         self.strata.range(first..=last).map(|(stratum, totals)| (*stratum, totals))
     }

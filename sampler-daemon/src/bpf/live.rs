@@ -49,6 +49,12 @@ impl LiveSet {
         sys::entries(self.map.fd().as_fd(), ZERO)
     }
 
+    /// Whether the entry of `sample` is there.
+    pub fn holds(&self, key: &LiveKey, sample: u64) -> bool {
+        let there = sys::look_up::<_, LiveEntry>(self.map.fd().as_fd(), key);
+        there.is_ok_and(|entry| entry.is_some_and(|entry| entry.sample == sample))
+    }
+
     /// Takes the entry of `sample` out; false if it is gone already.
     ///
     /// Another sample that has come to the same address stays: a free of it must not find it missing. Should

@@ -1,12 +1,16 @@
 //! Processes that come by themselves: each takes a slot in the kernel with its first allocation.
 
 use super::attach::Attached;
+use super::facts;
 use super::worker::{Reach, Worker};
 use crate::store::SamplingRecord;
 use crate::target::hazard;
 use crate::target::process::Process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;
+
+/// Said of a process of which nobody knows what was mapped.
+const GONE: &str = "gone before it could be looked at: little more than its command name is known";
 
 impl Worker {
     /// Offers all slots that nobody has.
@@ -35,17 +39,19 @@ impl Worker {
         let process = Process::open(pid).ok();
         let attached = self.new_attached(slot, pid, process);
         if let Some(process) = &attached.process {
-            let record = self.ingest.processes.get_mut(id);
-            let (comm, exe) = (process.comm(), process.exe());
-            if !comm.is_empty() {
-                record.comm = comm;
-            }
-            record.exe = exe;
+            facts::read(self.ingest.processes.get_mut(id), process);
         }
         let is_there = attached.process.is_some();
         self.attached.insert(slot, Attached { leaving: !is_there, ..attached });
+        if self.is_turned_away(slot) {
+            return;
+        }
         if !is_there {
             self.remember_gone(slot);
+            let record = self.ingest.processes.get_mut(id);
+            if record.exe.is_empty() {
+                record.blind = vec![GONE.to_owned()];
+            }
             return;
         }
         if let Some(hazard) = hazard::check(pid) {
@@ -53,10 +59,14 @@ impl Worker {
             self.exclude(slot);
             return;
         }
-        if let Ok(discovery) = self.discover(pid)
-            && let Err(error) = self.probe(slot, discovery)
-        {
-            tracing::warn!(pid, "{error:#}");
+        match self.discover(pid) {
+            Ok(discovery) if !discovery.allocators.is_empty() => {
+                if let Err(error) = self.probe(slot, discovery) {
+                    tracing::warn!(pid, "{error:#}");
+                }
+            }
+            // It has called one: another program has taken its place meanwhile, or it is exiting.
+            _ => self.look_again(slot),
         }
         tracing::debug!(pid, slot, "appeared");
     }

@@ -1,5 +1,6 @@
 //! A process gets its slot and its probes.
 
+use super::facts;
 use super::sampling::Learning;
 use super::source::Source;
 use super::worker::{Reach, Worker};
@@ -82,7 +83,7 @@ impl Worker {
             return Err(AttachError::NoAllocator(pid, why));
         }
         let mut record = ProcessRecord::new(pid, SamplingRecord::new(self.config.sampling));
-        (record.comm, record.exe) = (process.comm(), process.exe());
+        facts::read(&mut record, &process);
         let id = self.ingest.processes.insert(record).ok_or(AttachError::TooMany(pid))?;
         let other = |error: anyhow::Error| AttachError::Other(pid, format!("{error:#}"));
         let generation = self.make_ready(slot).map_err(other)?;

@@ -1,15 +1,16 @@
 //! What can be asked of the worker thread, and the handle to ask it.
 
 use super::lifetimes::{LifetimesRequest, RawLifetimes};
+use super::listing::{ListRequest, Listing, Sums};
 use super::raw::RawProfile;
 use super::scope::Scope;
 use super::source::SampleEvent;
 use super::status::StatusReport;
-use crate::store::{ProcessId, ProcessRecord, Sampling, SamplingRecord};
+use crate::store::{ProcessId, ProcessRecord, Sampling, SamplingRecord, Selector};
 use rustix::fd::OwnedFd;
 use sampler_common::counting::Count;
-use sampler_common::estimate::{Confidence, Estimator, Reference, Row};
-use sampler_common::profile::{Exact, Kind};
+use sampler_common::estimate::{Confidence, Estimator};
+use sampler_common::profile::Kind;
 use sampler_common::sampling::Strategy;
 use sampler_common::units;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,8 +25,8 @@ pub(super) const QUEUE: usize = 64;
 pub struct ProfileRequest {
     /// Which question.
     pub kind: Kind,
-    /// Processes, all if empty.
-    pub pids: Vec<u32>,
+    /// Which processes.
+    pub selector: Selector,
     /// Confidence of every interval.
     pub confidence: Confidence,
     /// The estimator; `None`: weighted, and for processes sampled by stride the sum of their points.
@@ -101,14 +102,8 @@ pub struct ProcessReport {
     pub id: ProcessId,
     /// What is known of it.
     pub record: ProcessRecord,
-    /// Exact totals.
-    pub exact: Exact,
-    /// All its rows together.
-    pub totals: Row,
-    /// What its estimates are made against.
-    pub reference: Reference,
-    /// Samples in them.
-    pub samples: u64,
+    /// Its numbers.
+    pub sums: Sums,
     /// Calls of freeing functions; `None` where they are not probed.
     pub free_calls: Option<Count>,
 }
@@ -118,7 +113,7 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, String>>;
 
 pub(super) enum Command {
     Status(Reply<StatusReport>),
-    Processes(Reply<Vec<ProcessReport>>),
+    Processes(ListRequest, Reply<Listing>),
     SetSampling { pids: Vec<u32>, change: SamplingChange, reply: Reply<Vec<SamplingReport>> },
     Profile(ProfileRequest, Reply<RawProfile>),
     Lifetimes(LifetimesRequest, Reply<RawLifetimes>),
@@ -171,8 +166,20 @@ impl Profiler {
     }
 
     /// The processes that are or were profiled.
-    pub async fn processes(&self) -> Result<Result<Vec<ProcessReport>, String>, Stopped> {
-        self.ask(Command::Processes).await
+    pub async fn processes(
+        &self,
+        request: ListRequest,
+    ) -> Result<Result<Listing, String>, Stopped> {
+        let listing = match self.ask(|reply| Command::Processes(request, reply)).await? {
+            Ok(listing) => listing,
+            Err(error) => return Ok(Err(error)),
+        };
+        let with_memory = tokio::task::spawn_blocking(move || {
+            let mut listing = listing;
+            listing.read_memory();
+            listing
+        });
+        with_memory.await.map(Ok).map_err(|_| Stopped)
     }
 
     /// Changes how `pids` (all if empty) are sampled; what is then in force.

@@ -1,9 +1,11 @@
 //! The end of an attached process: its probes go, its profile stays.
 
+use super::follow::SETTLED;
 use super::observe::has_lost;
 use super::totals::by_class;
 use super::worker::Worker;
 use crate::bpf::Link;
+use crate::target::allocator::NONE_MAPPED;
 use sampler_common::counters::Outcome;
 use sampler_common::wire::Role;
 use std::time::SystemTime;
@@ -24,6 +26,10 @@ impl Worker {
     fn keep_last(&mut self, slot: u32) {
         let Some(source) = self.ingest.sources.get(&slot) else { return };
         let (id, pid) = (source.process, source.pid);
+        // Its last program had not mapped one yet when it was looked at: that says nothing.
+        if self.attached.get(&slot).is_some_and(|attached| attached.look_period < SETTLED) {
+            self.ingest.processes.get_mut(id).blind.retain(|line| line != NONE_MAPPED);
+        }
         let free_calls = self.kernel.hits.read(slot, Role::Free);
         let totals = match self.kernel.totals.read(slot) {
             Ok(totals) => totals,

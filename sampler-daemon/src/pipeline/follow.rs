@@ -1,6 +1,7 @@
 //! What becomes of an attached process: a new program image, a new allocator.
 
 use super::attach::SWEEP;
+use super::facts;
 use super::worker::{Reach, Worker};
 use crate::target::hazard;
 use sampler_common::counters::Outcome;
@@ -8,6 +9,8 @@ use std::time::{Duration, Instant};
 
 /// After `execve` the new image's libraries appear within moments: look soon, then ever more rarely.
 const FIRST_LOOK: Duration = Duration::from_millis(2);
+/// An image in which no allocator was found for so long has none.
+pub(super) const SETTLED: Duration = Duration::from_millis(64);
 /// How often mappings are looked at where there are many processes, without events of new mappings and with them.
 const OPEN_SWEEP: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
 
@@ -24,12 +27,15 @@ impl Worker {
             source.generation = generation;
             source.image = None;
         }
+        if self.has_become_excluded(slot) {
+            return;
+        }
+        let Some(source) = self.ingest.sources.get(&slot) else { return };
         let record = self.ingest.processes.get_mut(source.process);
         record.images = generation - source.first_generation + 1;
         if let Some(attached) = self.attached.get_mut(&slot) {
             if let Some(process) = &attached.process {
-                record.comm = process.comm();
-                record.exe = process.exe();
+                facts::read(record, process);
             }
             // Where events tell of new mappings they say when to look.
             let first = if self.happenings.are_told() { SWEEP } else { FIRST_LOOK };
@@ -40,6 +46,14 @@ impl Worker {
         self.spare_harmed(slot);
         self.end_blocks(&[slot], Some(generation), Outcome::EndedByExec);
         self.stale.note();
+    }
+
+    /// Looks at a process again soon.
+    pub(super) fn look_again(&mut self, slot: u32) {
+        if let Some(attached) = self.attached.get_mut(&slot) {
+            attached.look_period = FIRST_LOOK;
+            attached.next_look = Instant::now() + FIRST_LOOK;
+        }
     }
 
     /// A thread other than the first has called `execve` and become the first: the kernel's links still

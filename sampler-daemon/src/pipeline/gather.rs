@@ -172,7 +172,7 @@ impl Gathered {
     /// Exact totals of one process.
     pub(super) fn exact_of(&self, process: u32) -> Exact {
         let mut sum = Exact::default();
-        for (_, totals) in self.reference.strata.iter().filter(|(of, _)| of.process == process) {
+        for (_, totals) in self.reference.strata_of(process) {
             let (bytes, objects) = totals.exact.unwrap_or_default();
             sum.alloc_space += bytes;
             sum.alloc_objects += objects;

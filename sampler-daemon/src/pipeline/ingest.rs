@@ -272,6 +272,7 @@ impl Ingest {
             .iter()
             .map(|frame| (Arc::clone(self.modules.get(frame.module)), frame.offset))
             .collect();
+        let process = self.processes.get(source.process);
         // Nobody listening any more is no loss.
         let _ = self.samples.send(Arc::new(SampleEvent {
             pid: source.pid,
@@ -282,6 +283,9 @@ impl Ingest {
             offset: record.offset,
             frames,
             unwind,
+            comm: process.comm.clone(),
+            exe: process.exe.clone(),
+            origin: process.origin.clone(),
         }));
     }
 }

@@ -5,7 +5,7 @@ use super::profile::located;
 use super::raw::RawFrame;
 use super::worker::Worker;
 use crate::store::lifetimes::BUCKET_WIDTH;
-use crate::store::{Life, ProcessId, StackId};
+use crate::store::{Life, ProcessId, Selector, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Confidence, Estimator};
 use sampler_common::lifetimes::{Lifetime, Lifetimes, Stack};
@@ -13,8 +13,8 @@ use sampler_common::lifetimes::{Lifetime, Lifetimes, Stack};
 /// Lifetimes that somebody wants.
 #[derive(Clone, Debug)]
 pub struct LifetimesRequest {
-    /// Processes, all if empty.
-    pub pids: Vec<u32>,
+    /// Which processes.
+    pub selector: Selector,
     /// Confidence of every interval.
     pub confidence: Confidence,
     /// Stacks with most bytes × seconds only; 0 is all.
@@ -45,7 +45,7 @@ impl Worker {
         if !self.config.settings.track_live {
             return Err("frees are not probed, so nobody knows lifetimes (start samplerd without --no-live)".into());
         }
-        let chosen = self.chosen(&request.pids)?;
+        let chosen = self.chosen(&request.selector)?;
         // Points of a stride have no variance.
         self.strategies(&chosen, Some(Estimator::Weighted))?;
         self.catch_up();

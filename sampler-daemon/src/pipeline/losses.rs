@@ -1,5 +1,6 @@
 //! What was lost on the way to a profile, and what limits the meaning of its numbers.
 
+use super::coverage::{Blind, grouped};
 use super::gather::Gathered;
 use super::worker::Worker;
 use sampler_common::counters::Outcome;
@@ -7,6 +8,20 @@ use sampler_common::estimate::{Estimator, Row};
 
 /// Samples that ended as a loss, with their rows where these are known.
 pub type RawLoss = (Outcome, u64, Option<Row>);
+
+/// Notes about processes; the kinds behind them are counted.
+const MOST_NOTES: usize = 4;
+const INEXACT: &str = "its exact totals are not known, so it is weighted, not calibrated";
+
+/// What is to be said of processes, each reason once and not too many.
+fn few<'a>(lines: impl Iterator<Item = (u32, &'a str, &'a str)>) -> Vec<String> {
+    let reasons = grouped(lines);
+    let mut notes: Vec<String> = reasons.iter().take(MOST_NOTES).map(Blind::line).collect();
+    if let Some(more) = reasons.len().checked_sub(MOST_NOTES).filter(|more| *more > 0) {
+        notes.push(format!("and {more} more reasons why something is not seen (see: sampler ps)"));
+    }
+    notes
+}
 
 impl Worker {
     /// Losses, those in the ring of the gathered processes only.
@@ -49,16 +64,29 @@ impl Worker {
         }
         let record = |id| self.ingest.processes.get(id);
         if estimator == Estimator::Calibrated {
-            notes.extend(gathered.inexact.iter().map(|id| {
-                let pid = record(*id).pid;
-                format!(
-                    "pid {pid}: its exact totals are not known, so it is weighted, not calibrated"
-                )
-            }));
+            let inexact = gathered.inexact.iter().map(|id| record(*id));
+            notes.extend(few(inexact.map(|of| (of.pid, of.comm.as_str(), INEXACT))));
         }
-        for record in gathered.processes.iter().map(|id| record(*id)) {
-            notes.extend(record.blind.iter().map(|blind| format!("pid {}: {blind}", record.pid)));
-        }
+        let blind = gathered.processes.iter().map(|id| record(*id));
+        notes.extend(few(blind
+            .flat_map(|of| of.blind.iter().map(|line| (of.pid, of.comm.as_str(), line.as_str())))));
         notes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_stay_few() {
+        let reasons: Vec<String> = (0..9).map(|reason| format!("reason {reason}")).collect();
+        let lines = (0..600).map(|pid| (pid, "cc1", reasons[pid as usize % 9].as_str()));
+        let notes = few(lines);
+        assert_eq!(notes.len(), MOST_NOTES + 1);
+        assert_eq!(notes[0], "67 processes (cc1 0, cc1 9, cc1 18, …): reason 0");
+        assert!(notes[4].starts_with("and 5 more reasons"), "{}", notes[4]);
+        assert_eq!(few([(7, "x", INEXACT)].into_iter()), [format!("pid 7: {INEXACT}")]);
+        assert!(few(std::iter::empty()).is_empty());
     }
 }

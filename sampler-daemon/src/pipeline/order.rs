@@ -77,6 +77,7 @@ fn cut_frames(raw: &mut RawProfile) {
 mod tests {
     use super::*;
     use crate::pipeline::{ProfileRequest, Scope};
+    use crate::store::Selector;
     use sampler_common::estimate::{Confidence, Reference, Sample};
     use sampler_common::profile::Exact;
     use sampler_common::sampling::{Rate, Strategy};
@@ -98,7 +99,7 @@ mod tests {
         RawProfile {
             request: ProfileRequest {
                 kind,
-                pids: vec![],
+                selector: Selector::default(),
                 confidence: Confidence::DEFAULT,
                 estimator: None,
                 top,
@@ -118,6 +119,7 @@ mod tests {
             exact: Some(Exact::default()),
             lost: vec![],
             notes: vec![],
+            running: vec![],
         }
     }
 

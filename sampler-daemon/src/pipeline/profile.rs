@@ -1,5 +1,6 @@
 //! Puts names to a raw profile, and intervals to its moments.
 
+use super::beside;
 use super::names::Names;
 use super::order::ordered;
 use super::raw::{RawFrame, RawProfile};
@@ -29,6 +30,8 @@ pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
         }
     });
     let (totals, lost) = (quantities(&totals), lost.collect());
+    let mut notes = raw.notes;
+    notes.extend(beside::note(raw.running, &totals.inuse_space.estimate).await);
     let stacks = raw.rows.into_iter().map(|row| Stack {
         pid: row.pid,
         locations: row.frames,
@@ -53,7 +56,7 @@ pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
         locations,
         stacks: stacks.collect(),
         stacks_total: rows_total as u64,
-        notes: raw.notes,
+        notes,
         reference: raw.reference,
     }
 }

@@ -1,6 +1,6 @@
 //! Answers the questions of clients.
 
-use super::command::{Command, ProcessReport, SamplingChange, SamplingReport};
+use super::command::{Command, SamplingChange, SamplingReport};
 use super::worker::Worker;
 use rustc_hash::FxHashMap;
 
@@ -9,7 +9,7 @@ impl Worker {
         // An asker who has gone away needs no answer.
         match command {
             Command::Status(reply) => drop(reply.send(Ok(self.status()))),
-            Command::Processes(reply) => drop(reply.send(Ok(self.process_reports()))),
+            Command::Processes(request, reply) => drop(reply.send(self.listing(&request))),
             Command::SetSampling { pids, change, reply } => {
                 drop(reply.send(self.set_sampling(&pids, &change)));
             }
@@ -50,23 +50,5 @@ impl Worker {
             self.ask(slot, asked);
         }
         Ok(self.samplings().into_iter().filter(|of| chosen.contains(&of.pid)).collect())
-    }
-
-    pub(super) fn process_reports(&mut self) -> Vec<ProcessReport> {
-        let processes = self.ingest.processes.iter().map(|(id, _)| id).collect();
-        let gathered = self.gather_all(processes);
-        (0..)
-            .zip(&gathered.processes)
-            .map(|(index, id)| {
-                let record = self.ingest.processes.get(*id).clone();
-                let mut reference = gathered.reference.of_process(index);
-                reference.interval_bytes = record.sampling.largest_interval_bytes;
-                let totals = reference.row();
-                let samples = totals.total().alloc_objects.samples;
-                let exact = gathered.exact_of(index);
-                let free_calls = self.free_calls(*id);
-                ProcessReport { id: *id, record, exact, totals, reference, samples, free_calls }
-            })
-            .collect()
     }
 }

@@ -67,19 +67,11 @@ pub struct RawProfile {
     pub lost: Vec<RawLoss>,
     /// Limits of what the numbers mean.
     pub notes: Vec<String>,
+    /// Pid and start of the running processes, where their memory is to be set beside what is held.
+    pub running: Vec<(u32, u64)>,
 }
 
 impl Worker {
-    pub(super) fn chosen(&self, pids: &[u32]) -> Result<Vec<ProcessId>, String> {
-        if let Some(unknown) =
-            pids.iter().find(|pid| !self.ingest.processes.iter().any(|(_, p)| p.pid == **pid))
-        {
-            return Err(format!("pid {unknown}: not profiled by this daemon (see: sampler ps)"));
-        }
-        let wanted = |pid: u32| pids.is_empty() || pids.contains(&pid);
-        Ok(self.ingest.processes.iter().filter(|(_, p)| wanted(p.pid)).map(|(id, _)| id).collect())
-    }
-
     /// Every strategy that `processes` were ever sampled with; an error if the estimator does not exist for one of them.
     pub(super) fn strategies(
         &self,
@@ -101,7 +93,7 @@ impl Worker {
     }
 
     pub(super) fn profile(&mut self, request: ProfileRequest) -> Result<RawProfile, String> {
-        let chosen = self.chosen(&request.pids)?;
+        let chosen = self.chosen(&request.selector)?;
         let strategies = self.strategies(&chosen, request.estimator)?;
         let estimator = request.estimator.unwrap_or_default();
         request.scope.check(request.kind, estimator)?;
@@ -113,6 +105,10 @@ impl Worker {
         if request.kind == Kind::Peak {
             window = self.peak_window(&gathered);
             notes.extend(self.peak_notes(&gathered));
+        }
+        let running = self.beside(&gathered.processes, &request);
+        if !running.is_empty() {
+            notes.extend(self.usable_note(&gathered.processes, request.confidence));
         }
         let record = |id: &ProcessId| self.ingest.processes.get(*id);
         let mut profile = RawProfile {
@@ -130,6 +126,7 @@ impl Worker {
             exact: gathered.exact,
             lost,
             notes,
+            running,
             reference: Reference::default(),
             request,
         };

@@ -9,6 +9,9 @@ use sampler_common::profile::{self, Kind};
 use sampler_common::units::{human_duration, utc};
 use std::time::{Duration, UNIX_EPOCH};
 
+/// Processes that are named with their times.
+const FEW: usize = 4;
+
 /// A window of time that somebody asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AskedWindow {
@@ -154,17 +157,27 @@ impl Worker {
             .filter_map(|id| Some((self.ingest.processes.get(*id).pid, peaks.get(*id)?)));
         let each: Vec<_> = each.collect();
         let mut notes = Vec::new();
-        if each.len() > 1 {
+        if each.len() > FEW {
+            let times = each.iter().map(|(_, peak)| gathered.clocks.to_unix(peak.time_ns));
+            let [first, last] = [times.clone().min(), times.max()].map(|of| utc(of.unwrap_or(0)));
+            let count = each.len();
+            notes.push(format!("each of {count} processes at its own peak: {first} to {last}"));
+        } else if each.len() > 1 {
             let times = each.iter().map(|(pid, peak)| {
                 format!("pid {pid} at {}", utc(gathered.clocks.to_unix(peak.time_ns)))
             });
             let times: Vec<String> = times.collect();
             notes.push(format!("each process at its own peak: {}", times.join(", ")));
         }
-        let forgotten = each.iter().filter(|(_, peak)| peak.forgotten);
-        notes.extend(forgotten.map(|(pid, _)| {
-            format!("pid {pid}: its peak is a lower bound, what has been freed since is forgotten")
-        }));
+        let forgotten: Vec<u32> =
+            each.iter().filter(|(_, peak)| peak.forgotten).map(|(pid, _)| *pid).collect();
+        let whom = match forgotten.as_slice() {
+            [] => return notes,
+            [pid] => format!("pid {pid}"),
+            many => format!("{} processes", many.len()),
+        };
+        notes
+            .push(format!("{whom}: peak is a lower bound, what has been freed since is forgotten"));
         notes
     }
 }

@@ -44,8 +44,7 @@ impl SharedLinks {
         ensure!(self.files.len() < MAX_FILES, "already probing {MAX_FILES} files, the most");
         let links = kernel.attach(&allocator.file, None, &points(allocator, SHARED, track_live))?;
         tracing::info!(path = allocator.path, "probing {} for all", allocator.name);
-        let shared =
-            Shared { links, allocator: allocator.clone(), also: Vec::new(), unused: 0 };
+        let shared = Shared { links, allocator: allocator.clone(), also: Vec::new(), unused: 0 };
         self.files.insert(allocator.identity, shared);
         Ok(())
     }
@@ -138,12 +137,8 @@ mod tests {
 
     #[test]
     fn a_file_that_nobody_has_is_closed_by_the_second_survey() {
-        let file = || Shared {
-            links: Vec::new(),
-            allocator: allocator(),
-            also: Vec::new(),
-            unused: 0,
-        };
+        let file =
+            || Shared { links: Vec::new(), allocator: allocator(), also: Vec::new(), unused: 0 };
         let [a, b, c] = [(1, 1), (1, 2), (1, 3)];
         let mut links =
             SharedLinks { files: [a, b, c].map(|it| (it, file())).into_iter().collect() };

@@ -1,6 +1,6 @@
 //! Where records come from, and what streams of them show.
 
-use crate::store::ProcessId;
+use crate::store::{Origin, ProcessId, Who};
 use crate::target::allocator::Allocator;
 use crate::unwind::{Image, Module};
 use std::sync::Arc;
@@ -24,6 +24,25 @@ pub struct SampleEvent {
     pub frames: Vec<(Arc<Module>, u64)>,
     /// How the stack ended.
     pub unwind: &'static str,
+    /// Command name.
+    pub comm: String,
+    /// Path of the executable.
+    pub exe: String,
+    /// Where the process belongs.
+    pub origin: Origin,
+}
+
+impl SampleEvent {
+    /// Whose sample it is.
+    pub fn who(&self) -> Who<'_> {
+        Who {
+            pid: self.pid,
+            comm: &self.comm,
+            exe: &self.exe,
+            cgroup: &self.origin.cgroup,
+            container: &self.origin.container,
+        }
+    }
 }
 
 /// A process in a kernel slot, as far as records are concerned.
@@ -43,6 +62,11 @@ pub(super) struct Source {
 }
 
 impl Source {
+    /// Whether it has replaced its program since it took its slot.
+    pub(super) fn has_exec(&self) -> bool {
+        self.generation != self.first_generation
+    }
+
     /// Of a process whose current image is of this generation.
     pub(super) fn new(process: ProcessId, pid: u32, generation: u32) -> Source {
         Source {

@@ -1,6 +1,8 @@
 //! What the daemon says of itself.
 
 use super::command::SamplingReport;
+use super::coverage::{Blind, MAX_LOOKED_AT};
+use super::exclude::Exclusion;
 use super::happenings::EventCounts;
 use super::shared;
 use super::worker::Worker;
@@ -49,6 +51,14 @@ pub struct StatusReport {
     pub tables: Vec<(&'static str, u64, u64)>,
     /// What the kernel told of processes.
     pub process_events: Option<EventCounts>,
+    /// What cannot be seen in processes, by reason.
+    pub coverage: Vec<Blind>,
+    /// Calls of excluded processes on links that they share.
+    pub excluded_calls: u64,
+    /// Calls of processes that found no slot.
+    pub unseen_calls: u64,
+    /// What is excluded, with the number of running processes that it concerns.
+    pub excluded: Vec<(Exclusion, u64)>,
 }
 
 impl Worker {
@@ -84,8 +94,13 @@ impl Worker {
                 ("modules", modules as u64, module_bound as u64),
                 ("mappings", mappings as u64, mapping_bound as u64),
                 ("probed files", self.shared.len() as u64, shared::MAX_FILES as u64),
+                ("looked_at", self.coverage.len() as u64, MAX_LOOKED_AT as u64),
             ],
             process_events: self.happenings.counts(&self.ingest.history),
+            coverage: self.blind_processes(),
+            excluded_calls: self.kernel.state().excluded_calls(),
+            unseen_calls: self.kernel.state().unseen_calls(),
+            excluded: self.excluded.report(),
         }
     }
 
@@ -144,12 +159,8 @@ impl Worker {
     }
 
     fn blind(&self) -> Vec<String> {
-        let running = self.ingest.processes.iter().filter(|(_, record)| record.exited.is_none());
-        let mut blind: Vec<String> = running
-            .flat_map(|(_, record)| {
-                record.blind.iter().map(|line| format!("pid {}: {line}", record.pid))
-            })
-            .collect();
+        let mut blind: Vec<String> = self.blind_processes().iter().map(Blind::line).collect();
+        blind.extend(self.slow_probes());
         blind.push("blocks allocated before the attach are unknown, not zero".into());
         if self.engine() != ProbeEngine::Perf {
             blind.push(

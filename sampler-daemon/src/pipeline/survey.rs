@@ -80,6 +80,8 @@ impl Worker {
         }
         let own = std::process::id();
         let pids: FxHashSet<u32> = pids().into_iter().filter(|pid| *pid != own).collect();
+        self.coverage.retain(|pid| pids.contains(&pid));
+        self.excluded.retain(|pid| pids.contains(&pid));
         let is_round = self.survey.next_round.is_none_or(|next| next <= now);
         if is_round {
             self.survey.next_round = Some(now + ROUND[told]);
@@ -94,11 +96,15 @@ impl Worker {
 
     /// Attaches to the allocators of a process.
     fn look_at(&mut self, pid: u32) {
+        if self.is_spared(pid) {
+            return;
+        }
         // A kernel thread has none, and a process that cannot be read is exiting.
         let Ok(discovery) = self.discoverer.discover(pid) else { return };
         if self.happenings.are_told() {
             self.ingest.history.met(pid, || mappings::executable(pid));
         }
+        self.coverage.look(pid, &discovery);
         for allocator in discovery.allocators {
             if let Some(met) = &mut self.survey.round {
                 met.insert(allocator.identity);

@@ -3,6 +3,8 @@
 use super::attach::Attached;
 use super::clock::{Clock, monotonic_ns};
 use super::command::{Command, Profiler, QUEUE};
+use super::coverage::Coverage;
+use super::exclude::{Excluded, Exclusion};
 use super::happenings::Happenings;
 use super::ingest::{Event, Ingest};
 use super::shared::SharedLinks;
@@ -47,7 +49,7 @@ pub enum Reach {
 }
 
 /// How to profile.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// Which processes.
     pub reach: Reach,
@@ -55,6 +57,8 @@ pub struct Config {
     pub settings: Settings,
     /// How allocations are sampled.
     pub sampling: Sampling,
+    /// Processes that are not profiled where others are unasked.
+    pub exclude: Vec<Exclusion>,
 }
 
 pub(super) struct Worker {
@@ -84,6 +88,8 @@ pub(super) struct Worker {
     commands: mpsc::Receiver<Command>,
     wake: Arc<OwnedFd>,
     pub(super) happenings: Happenings,
+    pub(super) coverage: Coverage,
+    pub(super) excluded: Excluded,
 }
 
 /// Loads the program, attaches it to `processes` and starts the worker. On an error nothing is left.
@@ -101,10 +107,11 @@ pub fn start(config: Config, processes: Vec<Process>) -> anyhow::Result<(Profile
         samples: samples.clone(),
         lagged: Arc::clone(&lagged),
     };
+    let excluded = Excluded::new(config.exclude.clone());
     let mut worker = Worker {
-        config,
         kernel: Kernel::load(&config.settings)?,
         ingest: Ingest::new(samples, config.sampling, monotonic_ns()),
+        config,
         attached: FxHashMap::default(),
         shared: SharedLinks::default(),
         survey: Survey::default(),
@@ -122,6 +129,8 @@ pub fn start(config: Config, processes: Vec<Process>) -> anyhow::Result<(Profile
         commands,
         wake,
         happenings: Happenings::default(),
+        coverage: Coverage::default(),
+        excluded,
     };
     worker.kernel.targets.exclude(std::process::id())?;
     for process in processes {
@@ -129,6 +138,7 @@ pub fn start(config: Config, processes: Vec<Process>) -> anyhow::Result<(Profile
     }
     if worker.is_open() {
         worker.happenings = Happenings::open();
+        worker.exclude_running();
         worker.offer_slots()?;
         worker.survey_for(Duration::MAX);
     }

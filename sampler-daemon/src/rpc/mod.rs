@@ -14,6 +14,7 @@ pub mod convert;
 pub mod listen;
 mod plan;
 mod reports;
+mod select;
 pub mod serve;
 mod service;
 mod stream;

@@ -1,7 +1,10 @@
 //! The worker's reports in the protocol's form.
 
 use super::{convert, v1};
-use crate::pipeline::{ProbeReport, ProcessReport, SamplingReport, StatusReport};
+use crate::pipeline::{
+    Blind, Exclusion, GroupReport, ProbeReport, ProcessReport, SamplingReport, StatusReport, Sums,
+};
+use crate::target::memory::Memory;
 use sampler_common::counting::Count;
 use sampler_common::estimate::{Confidence, Estimator};
 use sampler_common::profile::Quantities;
@@ -50,7 +53,21 @@ pub(super) fn status(report: StatusReport) -> v1::StatusResponse {
             images_refused: of.images_refused,
             files_missed: of.files_missed,
         }),
+        coverage: report.coverage.into_iter().map(blind).collect(),
+        excluded_calls: report.excluded_calls,
+        excluded: report.excluded.into_iter().map(exclusion).collect(),
+        unseen_calls: report.unseen_calls,
     }
+}
+
+fn blind(of: Blind) -> v1::Blind {
+    let (pids, comms) = of.examples.into_iter().unzip();
+    v1::Blind { why: of.why, processes: of.processes, pids, comms, place: of.place }
+}
+
+fn exclusion((of, processes): (Exclusion, u64)) -> v1::Exclusion {
+    let (criterion, reason) = (of.criterion.to_string(), of.reason.to_owned());
+    v1::Exclusion { criterion, reason, processes }
 }
 
 fn probe(report: ProbeReport) -> v1::Probe {
@@ -80,8 +97,6 @@ fn unix_ns(time: SystemTime) -> u64 {
 
 pub(super) fn process(report: &ProcessReport) -> v1::Process {
     let record = &report.record;
-    let (row, reference) = (&report.totals, &report.reference);
-    let totals = Quantities::of_row(row, reference, Estimator::default(), Confidence::DEFAULT);
     v1::Process {
         pid: record.pid,
         comm: record.comm.clone(),
@@ -91,15 +106,54 @@ pub(super) fn process(report: &ProcessReport) -> v1::Process {
         exited_unix_ns: record.exited.map_or(0, unix_ns),
         images: record.images,
         interval_bytes: units::whole_interval(record.sampling.interval_bytes),
-        exact: Some(v1::Exact {
-            alloc_objects: report.exact.alloc_objects,
-            alloc_space: report.exact.alloc_space,
-        }),
-        totals: Some(convert::quantities_to_wire(&totals)),
-        samples: report.samples,
+        exact: Some(exact(&report.sums)),
+        totals: Some(totals(&report.sums)),
+        samples: report.sums.samples,
         allocators: record.allocators.clone(),
         blind: record.blind.clone(),
         free_calls: report.free_calls.map(count),
         sampling: Some(sampling(&SamplingReport::new(record.pid, &record.sampling))),
+        cgroup: record.origin.cgroup.clone(),
+        container: record.origin.container.clone(),
+        started_unix_ns: record.origin.started.map_or(0, unix_ns),
+        memory: memory(&report.sums),
     }
+}
+
+pub(super) fn group(report: &GroupReport) -> v1::ProcessGroup {
+    v1::ProcessGroup {
+        key: report.key.clone(),
+        processes: report.processes,
+        running: report.running,
+        pids: report.pids.clone(),
+        exact: Some(exact(&report.sums)),
+        totals: Some(totals(&report.sums)),
+        samples: report.sums.samples,
+        memory: memory(&report.sums),
+        newest_unix_ns: unix_ns(report.newest),
+    }
+}
+
+fn exact(of: &Sums) -> v1::Exact {
+    v1::Exact { alloc_objects: of.exact.alloc_objects, alloc_space: of.exact.alloc_space }
+}
+
+fn totals(of: &Sums) -> v1::Quantities {
+    let (estimator, confidence) = (Estimator::default(), Confidence::DEFAULT);
+    let totals = Quantities::of_row(&of.totals, &of.reference, estimator, confidence);
+    convert::quantities_to_wire(&totals)
+}
+
+fn memory(of: &Sums) -> Option<v1::Memory> {
+    let Memory { rss_bytes, anonymous_bytes, heap_bytes } = of.memory?;
+    // No block is smaller than what was asked for.
+    let usable = of.usable.sums.ratio(1.0, Confidence::DEFAULT);
+    Some(v1::Memory {
+        rss_bytes,
+        anonymous_bytes,
+        heap_bytes,
+        usable_ratio: usable.map(|of| v1::Interval { value: of.value, low: of.low, high: of.high }),
+        usable_samples: usable.map_or(0, |of| of.samples),
+        usable_refused: of.usable.refused,
+    })
 }

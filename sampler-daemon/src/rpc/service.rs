@@ -1,7 +1,7 @@
 //! The service `sampler.v1.Sampler`.
 
 use super::v1::sampler_server::Sampler;
-use super::{compare, convert, plan, reports, stream, v1};
+use super::{compare, convert, plan, reports, select, stream, v1};
 use crate::pipeline::{
     AskedWindow, LifetimesRequest, Names, ProfileRequest, Profiler, SamplingChange, Scope, Stopped,
     assemble, assemble_lifetimes,
@@ -68,7 +68,8 @@ pub(super) fn request(wire: v1::GetProfileRequest) -> Result<ProfileRequest, Sta
     };
     let scope = scope(&wire).map_err(Status::invalid_argument)?;
     let top = wire.top as usize;
-    Ok(ProfileRequest { kind, pids: wire.pids, confidence, estimator, top, scope })
+    let selector = select::selector(wire.selector, &wire.pids);
+    Ok(ProfileRequest { kind, selector, confidence, estimator, top, scope })
 }
 
 /// Which part is asked for; 0 is no limit.
@@ -127,11 +128,13 @@ impl Sampler for Service {
 
     async fn list_processes(
         &self,
-        _: Request<v1::ListProcessesRequest>,
+        wire: Request<v1::ListProcessesRequest>,
     ) -> Result<Response<v1::ListProcessesResponse>, Status> {
-        let processes = answer(self.profiler.processes().await)?;
-        let processes = processes.iter().map(reports::process).collect();
-        Ok(Response::new(v1::ListProcessesResponse { processes }))
+        let request = select::list(wire.into_inner()).map_err(Status::invalid_argument)?;
+        let listing = answer(self.profiler.processes(request).await)?;
+        let processes = listing.processes.iter().map(reports::process).collect();
+        let groups = listing.groups.iter().map(reports::group).collect();
+        Ok(Response::new(v1::ListProcessesResponse { processes, groups }))
     }
 
     async fn set_sampling(
@@ -159,7 +162,7 @@ impl Sampler for Service {
     ) -> Result<Response<v1::Lifetimes>, Status> {
         let wire = wire.into_inner();
         let request = LifetimesRequest {
-            pids: wire.pids,
+            selector: select::selector(wire.selector, &wire.pids),
             confidence: confidence(wire.confidence)?,
             top: wire.top as usize,
         };
@@ -212,8 +215,9 @@ impl Sampler for Service {
         &self,
         wire: Request<v1::StreamSamplesRequest>,
     ) -> Result<Response<stream::Samples>, Status> {
-        let pids = wire.into_inner().pids;
-        let samples = stream::samples(self.profiler.clone(), pids, self.names.clone());
+        let wire = wire.into_inner();
+        let selector = select::selector(wire.selector, &wire.pids);
+        let samples = stream::samples(self.profiler.clone(), selector, self.names.clone());
         Ok(Response::new(samples))
     }
 }

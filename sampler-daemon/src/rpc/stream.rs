@@ -3,6 +3,7 @@
 use super::service::Service;
 use super::{convert, v1};
 use crate::pipeline::{Names, ProfileRequest, Profiler, SampleEvent};
+use crate::store::Selector;
 use sampler_common::profile::Line;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,8 +43,8 @@ pub(super) fn profiles(service: Service, request: ProfileRequest, period: Durati
     ReceiverStream::new(receiver)
 }
 
-/// Every sample of `pids` (all if empty).
-pub(super) fn samples(profiler: Profiler, pids: Vec<u32>, names: Names) -> Samples {
+/// Every sample of the processes that `selector` chooses, those to come included.
+pub(super) fn samples(profiler: Profiler, selector: Selector, names: Names) -> Samples {
     let mut events = profiler.subscribe();
     let (sender, receiver) = mpsc::channel(SAMPLE_BACKLOG);
     tokio::spawn(async move {
@@ -57,7 +58,7 @@ pub(super) fn samples(profiler: Profiler, pids: Vec<u32>, names: Names) -> Sampl
             let mut next = Some(first);
             while let Some(event) = next {
                 match event {
-                    Ok(event) if pids.is_empty() || pids.contains(&event.pid) => {
+                    Ok(event) if selector.matches(event.who()) => {
                         batch.push((event, std::mem::take(&mut missed)));
                     }
                     Ok(_) => {}

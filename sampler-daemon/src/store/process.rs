@@ -32,6 +32,17 @@ impl ClassTotals {
 /// Samples whose record was lost, by size: moments of allocations.
 pub type LostMoments = Vec<(SizeCell, RowMoments)>;
 
+/// Where a process belongs: read while it was there, empty where it could not be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// Path of its control group.
+    pub cgroup: String,
+    /// Id (64 hex digits) or name of its container, if it is recognized to be in one.
+    pub container: String,
+    /// When it started.
+    pub started: Option<SystemTime>,
+}
+
 /// A process.
 #[derive(Clone, Debug)]
 pub struct ProcessRecord {
@@ -59,6 +70,10 @@ pub struct ProcessRecord {
     pub allocators: Vec<String>,
     /// What cannot be seen in it.
     pub blind: Vec<String>,
+    /// Where it belongs.
+    pub origin: Origin,
+    /// Excluded when it was first looked at: it is in no profile and no list.
+    pub excluded: bool,
 }
 
 impl ProcessRecord {
@@ -77,6 +92,8 @@ impl ProcessRecord {
             final_lost: Vec::new(),
             allocators: Vec::new(),
             blind: Vec::new(),
+            origin: Origin::default(),
+            excluded: false,
         }
     }
 }

@@ -5,6 +5,7 @@
 //! in `contents`; this is about processes.
 
 use super::contents::Contents;
+use super::coverage;
 use super::mappings::{self, Backing, Mapping};
 use super::placement::Placement;
 use sampler_common::wire::Role;
@@ -18,6 +19,9 @@ use std::sync::Arc;
 const REMEMBERED_FILES: usize = 256;
 /// Most lines about what cannot be seen in one process.
 const BLIND_LINES: usize = 16;
+
+/// What is said of a process in which nothing was found.
+pub const NONE_MAPPED: &str = "no allocator is mapped (yet): none of its allocations are seen";
 
 /// A function to probe; aliases at one address are one function.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,9 +107,10 @@ impl Discoverer {
         }
         let not_searched = |(_, error)| format!("{error}: not searched");
         discovery.blind.extend(unopened.into_iter().map(not_searched));
+        let paths = seen.iter().map(|(_, _, path)| path.as_str());
+        coverage::complete(pid, paths, &mut discovery.blind);
         if discovery.allocators.is_empty() && discovery.blind.is_empty() {
-            let line = "no allocator is mapped (yet): none of its allocations are seen";
-            discovery.blind.push(line.to_owned());
+            discovery.blind.push(NONE_MAPPED.to_owned());
         }
         discovery.shorten();
         Ok(discovery)

@@ -23,6 +23,43 @@ pub enum Hazard {
     ShadowStack,
 }
 
+/// Why all processes of a machine at once cannot be probed: a process is probed before anyone has looked at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenHazard {
+    /// As [`Hazard::Seccomp`].
+    #[error(
+        "on Linux 6.11 to 6.13 a return probe kills processes under a seccomp filter before they can be checked (give --pid, or use Linux 6.14)"
+    )]
+    Seccomp,
+    /// As [`Hazard::ShadowStack`].
+    #[error(
+        "before Linux 6.11 a return probe kills processes with a shadow stack, which this processor has, before they can be checked (give --pid, or use Linux 6.11)"
+    )]
+    ShadowStack,
+}
+
+/// What would harm processes that are probed before they are looked at, on this machine.
+pub fn check_open() -> Option<OpenHazard> {
+    let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    judge_open(
+        kernel_version(&rustix::system::uname().release().to_string_lossy()),
+        has_user_shadow_stacks(&processor),
+    )
+}
+
+fn judge_open(kernel: (u32, u32), user_shadow_stacks: bool) -> Option<OpenHazard> {
+    if ((6, 11)..(6, 14)).contains(&kernel) {
+        return Some(OpenHazard::Seccomp);
+    }
+    (user_shadow_stacks && kernel < (6, 11)).then_some(OpenHazard::ShadowStack)
+}
+
+/// The kernel lists the flag only where it offers them to programs, since 6.6.
+fn has_user_shadow_stacks(cpuinfo: &str) -> bool {
+    let flags = cpuinfo.lines().find(|line| line.starts_with("flags"));
+    flags.is_some_and(|flags| flags.split_ascii_whitespace().any(|flag| flag == "user_shstk"))
+}
+
 /// What decides.
 #[derive(Clone, Copy, Debug, Default)]
 struct Facts {
@@ -83,7 +120,8 @@ fn has_shadow_stack(status: &str) -> bool {
     field(status, "x86_Thread_features").split_whitespace().any(|feature| feature == "shstk")
 }
 
-fn is_go(pid: u32) -> bool {
+/// Whether process `pid` runs a program that Go's linker made.
+pub(super) fn is_go(pid: u32) -> bool {
     let executable = File::open(format!("/proc/{pid}/exe"));
     executable.is_ok_and(|file| Elf::read(&file).is_ok_and(|elf| elf.is_go))
 }
@@ -119,6 +157,30 @@ mod tests {
         assert!(has_filter(status) && has_shadow_stack(status));
         let status = "Seccomp:\t0\nSeccomp_filters:\t2\nx86_Thread_features:\t\n";
         assert!(!has_filter(status) && !has_shadow_stack(status));
+    }
+
+    #[test]
+    fn all_at_once_only_where_a_look_is_not_needed_first() {
+        for (kernel, shadow_stacks, hazard) in [
+            ((5, 15), false, None),
+            ((6, 6), true, Some(OpenHazard::ShadowStack)),
+            ((6, 10), true, Some(OpenHazard::ShadowStack)),
+            ((6, 10), false, None),
+            ((6, 11), false, Some(OpenHazard::Seccomp)),
+            ((6, 13), true, Some(OpenHazard::Seccomp)),
+            ((6, 14), true, None),
+            ((7, 0), true, None),
+        ] {
+            assert_eq!(judge_open(kernel, shadow_stacks), hazard, "{kernel:?}");
+        }
+        let cpuinfo = "processor : 0\nflags\t\t: fpu user_shstk ibt\n";
+        assert!(has_user_shadow_stacks(cpuinfo));
+        assert!(!has_user_shadow_stacks("flags : fpu shstk\n") && !has_user_shadow_stacks(""));
+        for hazard in [OpenHazard::Seccomp, OpenHazard::ShadowStack] {
+            assert!(
+                hazard.to_string().contains("give --pid") && !hazard.to_string().contains('\n')
+            );
+        }
     }
 
     #[test]

@@ -6,12 +6,16 @@
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::OwnedFd;
+use std::time::{Duration, SystemTime};
 
 /// `PF_KTHREAD` of `include/linux/sched.h`.
 const KERNEL_THREAD: u64 = 0x0020_0000;
+/// `USER_HZ`: clock ticks of `/proc` in a second, on every Linux of this architecture.
+const TICKS_PER_SECOND: u64 = 100;
 /// `EI_CLASS` of a 32-bit ELF file.
 const CLASS_32: u8 = 1;
 
@@ -94,18 +98,22 @@ impl Process {
         Facts::read(self.pid).is_ok_and(|facts| facts.state == b'Z') && self.is_running()
     }
 
+    /// When it started, to 10 ms.
+    pub fn started(&self) -> SystemTime {
+        let since_boot = clock_gettime(ClockId::Boottime);
+        let since_boot = Duration::new(since_boot.tv_sec as u64, since_boot.tv_nsec as u32);
+        let ticks = Duration::from_millis(self.start_ticks * 1000 / TICKS_PER_SECOND);
+        SystemTime::now() - since_boot.saturating_sub(ticks)
+    }
+
     /// Its command name, as `ps` shows it; empty if it is gone.
     pub fn comm(&self) -> String {
-        let comm = fs::read(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
-        let comm = comm.strip_suffix(b"\n").unwrap_or(&comm);
-        self.while_running(String::from_utf8_lossy(comm).into_owned())
+        self.while_running(comm(self.pid))
     }
 
     /// Path of its executable as it sees it; empty if it is gone.
     pub fn exe(&self) -> String {
-        let exe = fs::read_link(format!("/proc/{}/exe", self.pid)).unwrap_or_default();
-        let exe = exe.to_string_lossy();
-        self.while_running(exe.strip_suffix(" (deleted)").unwrap_or(&exe).to_owned())
+        self.while_running(exe(self.pid))
     }
 
     /// `text`, if our process was there all the time that it was read.
@@ -118,6 +126,24 @@ impl Process {
 pub fn pids() -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Path of the executable of process `pid` as it sees it, empty if there is none.
+pub fn exe(pid: u32) -> String {
+    let exe = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let exe = exe.to_string_lossy();
+    exe.strip_suffix(" (deleted)").unwrap_or(&exe).to_owned()
+}
+
+/// Command name of process `pid`, empty if there is none.
+pub fn comm(pid: u32) -> String {
+    let comm = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    String::from_utf8_lossy(comm.strip_suffix(b"\n").unwrap_or(&comm)).into_owned()
+}
+
+/// Whether the process that has had `pid` since `start_ticks` is there.
+pub(super) fn is_there(pid: u32, start_ticks: u64) -> bool {
+    Facts::read(pid).is_ok_and(|facts| facts.start_ticks == start_ticks)
 }
 
 fn open_pidfd(pid: u32) -> Result<OwnedFd, ProcessError> {
@@ -196,7 +222,8 @@ fn is_gone(error: &io::Error) -> bool {
     error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
-fn is_32_bit(pid: u32) -> io::Result<bool> {
+/// Whether the executable of process `pid` is a 32-bit program.
+pub(super) fn is_32_bit(pid: u32) -> io::Result<bool> {
     let mut identification = [0; 5];
     fs::File::open(format!("/proc/{pid}/exe"))?.read_exact(&mut identification)?;
     Ok(identification.starts_with(b"\x7fELF") && identification[4] == CLASS_32)

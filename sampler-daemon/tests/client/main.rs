@@ -4,10 +4,12 @@
 
 mod diff;
 mod estimators;
+mod many;
 mod mistakes;
 mod mock;
 mod output;
 mod plan;
+mod ps;
 
 use mock::{Mock, PID};
 use serde_json::Value;
@@ -81,6 +83,12 @@ fn status() {
     assert_eq!(status["tables"]["stacks"]["bound"], 65_536);
     assert_eq!(status["process_events"]["lost"], 5);
 
+    assert_eq!(
+        (&status["coverage"][0]["processes"], &status["unseen_calls"]),
+        (&7.into(), &5.into())
+    );
+    assert_eq!(status["excluded"][1]["criterion"], "comm:post*");
+
     let text = sampler(&mock.address, "status");
     let text = text.text();
     for words in [
@@ -92,23 +100,12 @@ fn status() {
         "12,345  sampled",
         "push rbx",
         "single-stepped",
+        "pid:1 (init), comm:post* 12 processes; 1,234 calls of theirs",
+        "5 calls of processes for which there was no slot",
     ] {
         assert!(text.contains(words), "{words} in\n{text}");
     }
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-}
-
-#[test]
-fn ps() {
-    let mock = Mock::tcp();
-    let list = sampler(&mock.address, "--json ps").json();
-    assert_eq!(list["processes"][0]["pid"], PID);
-    assert_eq!(list["processes"][0]["exact"]["alloc_space"], 180_000_000);
-    assert!(list["processes"][0]["totals"]["inuse_space"]["moments"]["sum"].is_f64());
-    let text = sampler(&mock.address, "ps");
-    let row = text.text().lines().nth(1).unwrap();
-    assert!(row.contains("4121 running") && row.ends_with("512KiB  kvstore"), "{row}");
-    assert!(text.text().lines().all(|line| line.chars().count() <= 80), "{}", text.text());
 }
 
 #[test]

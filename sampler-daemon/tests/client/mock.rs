@@ -1,5 +1,6 @@
 //! A samplerd that always gives the same answers, on a Unix socket or a TCP port.
 
+use crate::many;
 use sampler_common::estimate::{Confidence, Estimator, Reference, Row, Sample, Stratum};
 use sampler_common::profile::{
     Exact, Kind, Line, Location, Lost, Mapping, Profile, Quantities, Stack,
@@ -243,12 +244,19 @@ impl Sampler for Fixed {
             blind: vec!["pid 4121: the arena of /usr/bin/kvstore is its own".into()],
             tables: vec![Table { name: "stacks".into(), used: 2, bound: 65_536 }],
             process_events: Some(v1::ProcessEvents { read: 9_876, lost: 5, ..Default::default() }),
+            coverage: vec![Blind { why: "a JVM".into(), processes: 7, ..Default::default() }],
+            excluded_calls: 1_234,
+            excluded: vec![
+                Exclusion { criterion: "pid:1".into(), reason: "init".into(), processes: 1 },
+                Exclusion { criterion: "comm:post*".into(), reason: "".into(), processes: 12 },
+            ],
+            unseen_calls: 5,
         }))
     }
 
     async fn list_processes(
         &self,
-        _: Request<ListProcessesRequest>,
+        request: Request<ListProcessesRequest>,
     ) -> Result<Response<ListProcessesResponse>, Status> {
         let profile = profile(&Asked {
             kind: Kind::Live,
@@ -271,7 +279,7 @@ impl Sampler for Fixed {
             allocators: vec!["glibc".into()],
             ..Process::default()
         };
-        Ok(Response::new(ListProcessesResponse { processes: vec![process] }))
+        Ok(Response::new(many::answer(request.get_ref(), process)))
     }
 
     async fn set_sampling(

@@ -55,7 +55,8 @@ fn title(profile: &Profile) -> String {
     };
     let pids: BTreeSet<u32> =
         profile.stacks.iter().map(|stack| stack.pid).filter(|pid| *pid != 0).collect();
-    match pids.len() {
+    // Those without a stack are asked about as well.
+    match pids.len().max(if profile.pids.len() > PIDS { profile.pids.len() } else { 0 }) {
         0 => what.to_owned(),
         1..=PIDS => {
             let list: Vec<String> = pids.iter().map(u32::to_string).collect();

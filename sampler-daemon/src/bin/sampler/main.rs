@@ -40,7 +40,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let address = || connect::address(args.connect.clone());
     match args.verb {
         Verb::Status => status::run(&address()?, json).await,
-        Verb::Ps => ps::run(&address()?, json).await,
+        Verb::Ps(verb) => ps::run(&address()?, verb, json).await,
         Verb::Profile(verb) => profile::run(&address()?, verb, json).await,
         Verb::Watch(verb) => watch::run(&address()?, verb, json).await,
         Verb::Set(verb) => set::run(&address()?, verb, json).await,

@@ -6,8 +6,9 @@ use sampler_common::limits::{DEFAULT_MAX_LIVE, SNAPSHOT_TIERS};
 use sampler_common::sampling::Strategy;
 use sampler_common::units;
 use sampler_daemon::bpf::ProbeEngine;
+use sampler_daemon::pipeline::Exclusion;
 use sampler_daemon::rpc::listen;
-use sampler_daemon::store::Sampling;
+use sampler_daemon::store::{Criterion, Sampling};
 
 /// Profiles which code allocates the memory of running processes, and which of it is still held.
 ///
@@ -29,6 +30,15 @@ pub(crate) struct Args {
     /// Profile every process of the machine, as they come and go
     #[arg(long, conflicts_with = "pids")]
     pub(crate) all: bool,
+
+    /// Not these processes (repeatable): pid:12, comm:NAME, exe:PATH or cgroup:GROUP; NAME and PATH may be patterns with * and ?.
+    /// With --all; samplerd itself and init are excluded anyway
+    #[arg(long, value_name = "WHICH", value_parser = Criterion::parse)]
+    pub(crate) exclude: Vec<Criterion>,
+
+    /// Do not exclude init
+    #[arg(long)]
+    pub(crate) no_default_excludes: bool,
 
     /// Mean bytes between samples, 1 to 4GiB; smaller is more exact and costs more
     #[arg(long, value_name = "SIZE", default_value = "512KiB", allow_hyphen_values = true,
@@ -146,7 +156,27 @@ impl Args {
         if let Err(error) = args.sampling().check() {
             Args::command().error(ErrorKind::ValueValidation, error).exit();
         }
+        if !args.comes_and_goes() && (!args.exclude.is_empty() || args.no_default_excludes) {
+            let error = "--exclude is about processes that nobody names (add --all, or leave out their --pid)";
+            Args::command().error(ErrorKind::ArgumentConflict, error).exit();
+        }
         args
+    }
+
+    /// Whether processes are profiled that nobody has named.
+    fn comes_and_goes(&self) -> bool {
+        self.all
+    }
+
+    /// Processes that are not to be profiled.
+    pub(crate) fn exclusions(&self) -> Vec<Exclusion> {
+        let mut all = vec![Exclusion::daemon()];
+        if !self.no_default_excludes {
+            all.extend(Exclusion::defaults());
+        }
+        let asked = self.exclude.iter().cloned();
+        all.extend(asked.map(|criterion| Exclusion { criterion, reason: "" }));
+        all
     }
 
     /// How allocations are to be sampled.

@@ -8,6 +8,7 @@ use sampler_daemon::bpf::{ProbeEngine, Settings, preflight};
 use sampler_daemon::pipeline::{self, Config, Names, Reach};
 use sampler_daemon::rpc::listen::Listener;
 use sampler_daemon::rpc::serve;
+use sampler_daemon::target::hazard;
 use sampler_daemon::target::process::Process;
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -62,7 +63,17 @@ async fn profile(args: Args) -> anyhow::Result<()> {
     let processes =
         args.pids.iter().map(|pid| Process::open(*pid)).collect::<Result<Vec<_>, _>>()?;
     let reach = reach(&args);
-    let config = Config { reach, settings: settings(&args, reach)?, sampling: args.sampling() };
+    if reach == Reach::Everyone
+        && let Some(hazard) = hazard::check_open()
+    {
+        return Err(anyhow!("--all: {hazard}"));
+    }
+    let config = Config {
+        reach,
+        settings: settings(&args, reach)?,
+        sampling: args.sampling(),
+        exclude: args.exclusions(),
+    };
     let listener = Listener::bind(&args.listen).await.map_err(|error| anyhow!(error))?;
     let address = listener.address().context("ask for the listener's address")?;
     let names = Names::start().context("start the symbolizer")?;

@@ -1,6 +1,6 @@
 //! Which profile is asked for: processes, time, ages and sizes.
 
-use super::{KindName, confidence, unix_ns};
+use super::{KindName, Select, confidence, unix_ns};
 use clap::Args as Group;
 use sampler_common::estimate::{Confidence, Estimator};
 use sampler_common::profile::Kind;
@@ -12,10 +12,8 @@ use std::time::Duration;
 /// Which profile is asked for.
 #[derive(Group)]
 pub(crate) struct Filter {
-    /// Only this process; may be repeated [default: all]
-    #[arg(long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
-    #[arg(allow_negative_numbers = true)]
-    pub(crate) pids: Vec<u32>,
+    #[command(flatten)]
+    pub(crate) select: Select,
     /// alloc: allocated since attach; live: still held; peak: held at the largest live total since attach
     #[arg(long, value_enum, default_value = "alloc")]
     pub(crate) kind: KindName,
@@ -94,7 +92,7 @@ impl Filter {
         let time = |of: Option<Time>| of.map_or(0, |of| of.unix_ns(now).max(1));
         v1::GetProfileRequest {
             kind: kind.into(),
-            pids: self.pids.clone(),
+            pids: self.select.pids.clone(),
             confidence: self.confidence.level(),
             top: top.unwrap_or(0),
             estimator: self.estimator.map_or("", Estimator::name).to_owned(),
@@ -105,6 +103,7 @@ impl Filter {
             max_age_ns: nanoseconds(self.max_age),
             min_size: self.min_size.unwrap_or(0),
             max_size: self.max_size.unwrap_or(0),
+            selector: self.select.besides_pids(),
         }
     }
 }

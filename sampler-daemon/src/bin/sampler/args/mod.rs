@@ -1,9 +1,13 @@
 //! The command line: every value is parsed here, once, into a type that cannot be wrong.
 
 mod filter;
+mod ps;
+mod select;
 mod verbs;
 
 pub(crate) use filter::Filter;
+pub(crate) use ps::{By, PsVerb, Sort};
+pub(crate) use select::Select;
 pub(crate) use verbs::{
     DiffVerb, Format, KindName, LifetimesVerb, PlanVerb, ProfileVerb, SetVerb, WatchVerb,
 };
@@ -39,7 +43,7 @@ pub(crate) enum Verb {
     /// What samplerd does, where its probes are, and what it lost
     Status,
     /// The processes that are or were profiled
-    Ps,
+    Ps(PsVerb),
     /// One profile
     Profile(ProfileVerb),
     /// A profile every period, until interrupted

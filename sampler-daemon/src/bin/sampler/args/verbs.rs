@@ -1,6 +1,6 @@
 //! What each verb takes.
 
-use super::{Filter, bytes_or_none, confidence, period, samples_per_second};
+use super::{Filter, Select, bytes_or_none, confidence, period, samples_per_second};
 use crate::diff::Source;
 use clap::builder::PossibleValuesParser;
 use clap::{Args as Group, ValueEnum};
@@ -39,10 +39,8 @@ pub(crate) struct WatchVerb {
 
 #[derive(Group)]
 pub(crate) struct LifetimesVerb {
-    /// Only this process; may be repeated [default: all]
-    #[arg(long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
-    #[arg(allow_negative_numbers = true)]
-    pub(crate) pids: Vec<u32>,
+    #[command(flatten)]
+    pub(crate) select: Select,
     /// Confidence of every interval, between 0 and 1
     #[arg(long, value_name = "LEVEL", default_value = "0.95", value_parser = confidence)]
     #[arg(allow_negative_numbers = true)]

@@ -97,7 +97,7 @@ async fn process(
     let answer = client.get_profile(request).await;
     let answer = answer.map_err(|status| connect::failed(&address, &status))?.into_inner();
     let profile = connect::check(&address, from_wire(answer))?;
-    let list = client.list_processes(ListProcessesRequest {}).await;
+    let list = client.list_processes(ListProcessesRequest::default()).await;
     let list = list.map_err(|status| connect::failed(&address, &status))?.into_inner();
     let sampling = list.processes.into_iter().find(|of| of.pid == pid).and_then(|of| of.sampling);
     let strategy = sampling.as_ref().and_then(|of| Strategy::from_name(&of.strategy));

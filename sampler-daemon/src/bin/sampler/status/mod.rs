@@ -6,7 +6,9 @@ mod text;
 use crate::connect::{self, Address};
 use crate::{output, page};
 use anyhow::Result;
-use sampler_daemon::rpc::v1::{Count, Probe, ProcessInterval, StatusRequest, StatusResponse};
+use sampler_daemon::rpc::v1::{
+    Blind, Count, Exclusion, Probe, ProcessInterval, StatusRequest, StatusResponse,
+};
 use serde_json::{Map, Value, json};
 
 pub(crate) async fn run(address: &Address, json: bool) -> Result<()> {
@@ -49,6 +51,10 @@ fn object(status: &StatusResponse) -> Value {
             "images_refused": of.images_refused,
             "files_missed": of.files_missed,
         })),
+        "coverage": status.coverage.iter().map(blind).collect::<Vec<_>>(),
+        "excluded": status.excluded.iter().map(excluded).collect::<Vec<_>>(),
+        "excluded_calls": status.excluded_calls,
+        "unseen_calls": status.unseen_calls,
     })
 }
 
@@ -67,6 +73,21 @@ pub(crate) fn sampling(of: &ProcessInterval) -> Value {
         "one_in": some(of.one_in),
         "samples_per_second": some(of.samples_per_second),
     })
+}
+
+fn blind(of: &Blind) -> Value {
+    json!({
+        "why": of.why,
+        "processes": of.processes,
+        "pids": of.pids,
+        "comms": of.comms,
+        "place": of.place,
+    })
+}
+
+fn excluded(of: &Exclusion) -> Value {
+    let reason = Some(&of.reason).filter(|reason| !reason.is_empty());
+    json!({ "criterion": of.criterion, "reason": reason, "processes": of.processes })
 }
 
 fn probe(probe: &Probe) -> Value {

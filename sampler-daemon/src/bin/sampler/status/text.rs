@@ -36,6 +36,14 @@ pub(super) fn table(status: &StatusResponse, width: usize) -> String {
         .map(|of| format!("{} {} of {}", shown(&of.name), grouped(of.used), grouped(of.bound)));
     page.paragraph("tables", &tables.collect::<Vec<_>>().join(", "));
     page.paragraph("events", &process_events(status));
+    page.paragraph("excluded", &excluded(status));
+    if status.unseen_calls > 0 {
+        let calls = grouped(status.unseen_calls);
+        page.paragraph(
+            "unseen",
+            &format!("{calls} calls of processes for which there was no slot"),
+        );
+    }
     for blind in &status.blind {
         page.paragraph("blind", &shown(blind));
     }
@@ -90,6 +98,25 @@ fn intervals(status: &StatusResponse) -> String {
     }
     let each = by_interval.iter().map(|(how, pids)| format!("{how}: pid {}", pids.join(" ")));
     each.collect::<Vec<_>>().join("; ")
+}
+
+/// What is excluded and what that costs.
+fn excluded(status: &StatusResponse) -> String {
+    let each = status.excluded.iter().map(|of| {
+        let why =
+            if of.reason.is_empty() { String::new() } else { format!(" ({})", shown(&of.reason)) };
+        let count = match of.processes {
+            0 | 1 => String::new(),
+            n => format!(" {} processes", grouped(n)),
+        };
+        format!("{}{count}{why}", shown(&of.criterion))
+    });
+    let mut text = each.collect::<Vec<_>>().join(", ");
+    if status.excluded_calls > 0 {
+        let calls = grouped(status.excluded_calls);
+        text += &format!("; {calls} calls of theirs paid the trap of a shared link all the same");
+    }
+    text
 }
 
 struct Page {

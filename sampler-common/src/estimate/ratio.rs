@@ -1,0 +1,103 @@
+//! The ratio of two totals of the same sampled things: usable bytes to requested ones, say.
+//!
+//! Plainly: each sampled block stands for w = 1/π of its like, so Σw·u estimates all usable bytes and Σw·s all requested ones; their
+//! ratio is as good as both, and better than either, for a block that is missing is missing above and below.
+//!
+//! r = Σw·u/Σw·s, v = Σw²(1−π)(u − r·s)²/(Σw·s)²; the interval is r ± t·√v with Student's t of n−1 degrees of freedom.
+//! Source: C.-E. Särndal, B. Swensson, J. Wretman, "Model Assisted Survey Sampling" (1992), section 5.6, with independent trials.
+
+use super::Confidence;
+use statrs::distribution::{ContinuousCDF as _, StudentsT};
+
+/// Samples below which the interval is not to be trusted, so that there is none.
+const LEAST_SAMPLES: u64 = 30;
+
+/// Sums over samples, from which the ratio is made. Sums of disjoint sets add.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RatioSums {
+    samples: u64,
+    /// Σw·u and Σw·s.
+    above: f64,
+    below: f64,
+    /// Σw²(1−π) of u², u·s and s².
+    squares: [f64; 3],
+}
+
+/// A ratio with its interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ratio {
+    /// The estimate.
+    pub value: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Samples that it is made of.
+    pub samples: u64,
+}
+
+impl RatioSums {
+    /// Adds a sample of `above` and `below` that had inclusion probability `inclusion`; one outside (0, 1] stands for itself only.
+    pub fn add_sample(&mut self, above: f64, below: f64, inclusion: f64) {
+        let inclusion = if inclusion > 0.0 && inclusion < 1.0 { inclusion } else { 1.0 };
+        let weight = 1.0 / inclusion;
+        let spread = weight * weight * (1.0 - inclusion);
+        self.add(&RatioSums {
+            samples: 1,
+            above: weight * above,
+            below: weight * below,
+            squares: [above * above, above * below, below * below].map(|of| spread * of),
+        });
+    }
+
+    /// Adds the sums of a disjoint set.
+    pub fn add(&mut self, other: &RatioSums) {
+        self.samples += other.samples;
+        self.above += other.above;
+        self.below += other.below;
+        self.squares.iter_mut().zip(other.squares).for_each(|(sum, of)| *sum += of);
+    }
+
+    /// The ratio, never below `least`; `None` with fewer than 30 samples, or where there is nothing below.
+    pub fn ratio(&self, least: f64, confidence: Confidence) -> Option<Ratio> {
+        if self.samples < LEAST_SAMPLES || self.below <= 0.0 {
+            return None;
+        }
+        let value = self.above / self.below;
+        let [uu, us, ss] = self.squares;
+        // Rounding must not make it negative.
+        let variance = (uu - 2.0 * value * us + value * value * ss).max(0.0);
+        let deviation = variance.sqrt() / self.below;
+        let student = StudentsT::new(0.0, 1.0, (self.samples - 1) as f64).ok()?;
+        let half = student.inverse_cdf(1.0 - confidence.alpha() / 2.0) * deviation;
+        let value = value.max(least);
+        Some(Ratio {
+            value,
+            low: (value - half).max(least),
+            high: value + half,
+            samples: self.samples,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_samples_have_no_interval_and_sums_add() {
+        let mut sums = RatioSums::default();
+        for _ in 0..LEAST_SAMPLES - 1 {
+            sums.add_sample(24.0, 16.0, 0.5);
+        }
+        assert_eq!(sums.ratio(1.0, Confidence::DEFAULT), None);
+        let mut twice = sums;
+        twice.add(&sums);
+        // All alike: the ratio is certain, however few were seen.
+        let ratio = twice.ratio(1.0, Confidence::DEFAULT).unwrap();
+        assert!((ratio.value - 1.5).abs() < 1e-12 && ratio.high - ratio.low < 1e-6, "{ratio:?}");
+        let mut nothing = RatioSums::default();
+        (0..50).for_each(|_| nothing.add_sample(24.0, 0.0, 0.5));
+        assert_eq!(nothing.ratio(1.0, Confidence::DEFAULT), None);
+    }
+}

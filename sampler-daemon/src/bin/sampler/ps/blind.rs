@@ -1,0 +1,53 @@
+//! What cannot be seen in processes: each reason once, with whom it is about.
+
+use sampler_common::encode::name::shown;
+use sampler_daemon::rpc::v1::Process;
+use std::collections::BTreeMap;
+
+/// Processes named for one reason; more are counted.
+const NAMED: usize = 3;
+
+/// One line for each reason.
+pub(crate) fn blind<'a>(processes: impl Iterator<Item = &'a Process>) -> Vec<String> {
+    let mut reasons: BTreeMap<&str, Vec<&Process>> = BTreeMap::new();
+    for process in processes {
+        for line in &process.blind {
+            reasons.entry(line).or_default().push(process);
+        }
+    }
+    let mut reasons: Vec<_> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, whom)| std::cmp::Reverse(whom.len()));
+    let line = |(why, whom): (&str, Vec<&Process>)| {
+        let named = whom.iter().take(NAMED).map(|of| format!("{} {}", shown(&of.comm), of.pid));
+        let named: Vec<String> = named.collect();
+        let more = if whom.len() > NAMED { ", …" } else { "" };
+        let whom = match whom.len() {
+            1 => named.join(""),
+            n => format!("{n} processes ({}{more})", named.join(", ")),
+        };
+        format!("{whom}: {}", shown(why))
+    };
+    reasons.into_iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_told_once() {
+        let process = |pid, blind: &[&str]| Process {
+            pid,
+            comm: "cc1".into(),
+            blind: blind.iter().map(|line| (*line).to_owned()).collect(),
+            ..Process::default()
+        };
+        let many: Vec<Process> = (1..=5).map(|pid| process(pid, &["gone"])).collect();
+        let few = [process(9, &["static", "gone"])];
+        assert_eq!(
+            blind(many.iter().chain(&few)),
+            ["6 processes (cc1 1, cc1 2, cc1 3, …): gone", "cc1 9: static"]
+        );
+        assert_eq!(blind(few[..0].iter()), [""; 0]);
+    }
+}

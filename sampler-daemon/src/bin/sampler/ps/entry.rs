@@ -1,0 +1,69 @@
+//! A line of the list, and the order of lines.
+
+use crate::args::Sort;
+use sampler_common::estimate::Estimate;
+use sampler_common::profile::Quantities;
+use sampler_daemon::rpc::v1::{Process, ProcessGroup};
+use std::cmp::Reverse;
+
+/// A process or a group.
+pub(super) struct Entry {
+    /// Pid, or number of processes.
+    pub(super) number: u64,
+    pub(super) name: String,
+    pub(super) allocated: u64,
+    pub(super) held: Option<Estimate>,
+    pub(super) rss: Option<u64>,
+    pub(super) samples: u64,
+    /// Mean bytes between samples; 0 for a group.
+    pub(super) interval: u64,
+    /// When it, or the newest of it, came.
+    pub(super) came: u64,
+}
+
+impl Entry {
+    pub(super) fn of_process(of: &Process, totals: &Option<Quantities>) -> Entry {
+        Entry {
+            number: u64::from(of.pid),
+            name: of.comm.clone(),
+            allocated: of.exact.unwrap_or_default().alloc_space,
+            held: totals.as_ref().map(|totals| totals.inuse_space.estimate),
+            rss: of.memory.map(|memory| memory.rss_bytes),
+            samples: of.samples,
+            interval: of.interval_bytes,
+            came: of.attached_unix_ns,
+        }
+    }
+
+    pub(super) fn of_group(of: &ProcessGroup, totals: &Option<Quantities>) -> Entry {
+        Entry {
+            number: of.processes,
+            name: of.key.clone(),
+            allocated: of.exact.unwrap_or_default().alloc_space,
+            held: totals.as_ref().map(|totals| totals.inuse_space.estimate),
+            rss: of.memory.map(|memory| memory.rss_bytes),
+            samples: of.samples,
+            interval: 0,
+            came: of.newest_unix_ns,
+        }
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.held.map_or(0, |held| held.value as u64)
+    }
+}
+
+/// In the order asked for; equal ones by what they allocated, then as they came.
+pub(super) fn sorted(entries: impl Iterator<Item = Entry>, by: Sort) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = entries.collect();
+    entries.sort_by_key(|of| Reverse(of.allocated));
+    match by {
+        Sort::Held => entries.sort_by_key(|of| Reverse(of.held_bytes())),
+        Sort::Allocated => {}
+        Sort::Rss => entries.sort_by_key(|of| Reverse(of.rss)),
+        Sort::Samples => entries.sort_by_key(|of| Reverse(of.samples)),
+        Sort::Newest => entries.sort_by_key(|of| Reverse(of.came)),
+        Sort::Name => entries.sort_by(|a, b| (&a.name, a.number).cmp(&(&b.name, b.number))),
+    }
+    entries
+}

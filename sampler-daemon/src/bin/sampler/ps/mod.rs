@@ -1,0 +1,130 @@
+//! `sampler ps`: the processes that are or were profiled, or groups of them.
+
+mod blind;
+mod entry;
+mod text;
+
+use crate::args::PsVerb;
+use crate::connect::{self, Address};
+use crate::{output, page};
+use anyhow::Result;
+pub(crate) use blind::blind;
+use entry::{Entry, sorted};
+use sampler_common::encode::json;
+use sampler_common::estimate::Confidence;
+use sampler_common::profile::Quantities;
+use sampler_daemon::rpc::convert::quantities_from_wire;
+use sampler_daemon::rpc::v1::{self, Exact, ListProcessesRequest, Process, ProcessGroup};
+use serde_json::{Value, json};
+
+pub(crate) async fn run(address: &Address, verb: PsVerb, json: bool) -> Result<()> {
+    let selector = Some(verb.select.selector());
+    let request = ListProcessesRequest {
+        selector: selector.filter(|selector| *selector != v1::ProcessSelector::default()),
+        group_by: verb.by.map_or("", |by| by.name()).to_owned(),
+        // Machines want them all.
+        fold_exited: !json && !verb.exited && verb.by.is_none(),
+    };
+    let mut client = connect::client(address).await?;
+    let answer = client.list_processes(request).await;
+    let answer = answer.map_err(|status| connect::failed(address, &status))?.into_inner();
+    let processes = checked(address, answer.processes, |process| process.totals.as_ref())?;
+    let groups = checked(address, answer.groups, |group| group.totals.as_ref())?;
+    if json {
+        let processes: Vec<Value> =
+            processes.iter().map(|(of, totals)| object(of, totals)).collect();
+        let mut list = json!({ "processes": processes });
+        if let Some(by) = verb.by {
+            list["by"] = by.name().into();
+            list["groups"] = groups.iter().map(|(of, totals)| group(of, totals)).collect();
+        }
+        return output::print(format!("{list}\n").as_bytes());
+    }
+    let (running, exited): (Vec<_>, Vec<_>) =
+        processes.iter().partition(|(process, _)| process.state == "running");
+    let of_processes = |list: Vec<&(Process, Option<Quantities>)>| {
+        sorted(list.into_iter().map(|(of, totals)| Entry::of_process(of, totals)), verb.sort)
+    };
+    let of_groups = groups.iter().map(|(of, totals)| Entry::of_group(of, totals));
+    let page = text::Listing {
+        by: verb.by,
+        running: of_processes(running),
+        exited: of_processes(exited),
+        groups: sorted(of_groups, verb.sort),
+        blind: blind(processes.iter().map(|(process, _)| process)),
+    };
+    output::print(page.text(page::width()).as_bytes())
+}
+
+/// Totals of each, checked.
+fn checked<T>(
+    address: &Address,
+    list: Vec<T>,
+    totals: impl Fn(&T) -> Option<&v1::Quantities>,
+) -> Result<Vec<(T, Option<Quantities>)>> {
+    let each = list.into_iter().map(|of| {
+        let totals = totals(&of).map(|of| quantities_from_wire(of, Confidence::DEFAULT));
+        let totals = connect::check(address, totals.transpose())?;
+        Ok((of, totals))
+    });
+    each.collect()
+}
+
+fn object(process: &Process, totals: &Option<Quantities>) -> Value {
+    let some = |number: u64| Some(number).filter(|number| *number > 0);
+    json!({
+        "pid": process.pid,
+        "comm": process.comm,
+        "exe": process.exe,
+        "state": process.state,
+        "attached_unix_ns": process.attached_unix_ns,
+        "exited_unix_ns": process.exited_unix_ns,
+        "images": process.images,
+        "interval_bytes": process.interval_bytes,
+        "exact": exact(process.exact.as_ref()),
+        "totals": totals.as_ref().map(json::quantities),
+        "samples": process.samples,
+        "free_calls": process.free_calls.as_ref().map(crate::status::count),
+        "allocators": process.allocators,
+        "sampling": process.sampling.as_ref().map(crate::status::sampling),
+        "blind": process.blind,
+        "cgroup": process.cgroup,
+        "container": process.container,
+        "started_unix_ns": some(process.started_unix_ns),
+        "memory": process.memory.as_ref().map(memory),
+    })
+}
+
+fn group(of: &ProcessGroup, totals: &Option<Quantities>) -> Value {
+    json!({
+        "key": of.key,
+        "processes": of.processes,
+        "running": of.running,
+        "pids": of.pids,
+        "exact": exact(of.exact.as_ref()),
+        "totals": totals.as_ref().map(json::quantities),
+        "samples": of.samples,
+        "memory": of.memory.as_ref().map(memory),
+        "newest_unix_ns": of.newest_unix_ns,
+    })
+}
+
+fn exact(of: Option<&Exact>) -> Value {
+    let Exact { alloc_objects, alloc_space } = of.copied().unwrap_or_default();
+    json!({ "alloc_objects": alloc_objects, "alloc_space": alloc_space })
+}
+
+fn memory(of: &v1::Memory) -> Value {
+    json!({
+        "rss_bytes": of.rss_bytes,
+        "anonymous_bytes": of.anonymous_bytes,
+        "heap_bytes": of.heap_bytes,
+        "usable": of.usable_ratio.as_ref().map(|ratio| {
+            json!({
+                "ratio": { "value": ratio.value, "low": ratio.low, "high": ratio.high },
+                "samples": of.usable_samples,
+                "refused": of.usable_refused,
+            })
+        }),
+    })
+}

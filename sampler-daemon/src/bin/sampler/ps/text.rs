@@ -1,0 +1,135 @@
+//! The list as people read it.
+
+use super::entry::Entry;
+use crate::args::By;
+use sampler_common::encode::name::shown;
+use sampler_common::encode::text::layout::{end, middle, right, wrapped};
+use sampler_common::encode::text::plus_minus;
+use sampler_common::units::{exact_bytes, grouped, human_bytes, human_count};
+
+/// Columns of what stands before the name.
+const NUMBERS: usize = 60;
+/// Columns that a name gets at least.
+const NAME: usize = 12;
+
+/// Everything that is shown.
+pub(super) struct Listing {
+    pub(super) by: Option<By>,
+    pub(super) running: Vec<Entry>,
+    pub(super) exited: Vec<Entry>,
+    pub(super) groups: Vec<Entry>,
+    pub(super) blind: Vec<String>,
+}
+
+impl Listing {
+    pub(super) fn text(&self, width: usize) -> String {
+        let Listing { by, running, exited, groups, blind } = self;
+        if running.is_empty() && exited.is_empty() && groups.is_empty() {
+            return "no process is profiled\n".to_owned();
+        }
+        let mut out = String::new();
+        if let Some(by) = by {
+            out += &heading("PROCS", &by.name().to_uppercase(), width);
+            out.extend(groups.iter().map(|entry| line(entry, width)));
+            return out;
+        }
+        out += &heading("PID", "COMMAND", width);
+        out.extend(running.iter().map(|entry| line(entry, width)));
+        if !exited.is_empty() {
+            out += "exited\n";
+            out.extend(exited.iter().map(|entry| line(entry, width)));
+        }
+        if !groups.is_empty() {
+            let count: u64 = groups.iter().map(|group| group.number).sum();
+            let processes = if count == 1 { "process" } else { "processes" };
+            let count = grouped(count);
+            out += &format!("exited: {count} {processes}, by command (--exited lists each)\n");
+            out.extend(groups.iter().map(|entry| line(entry, width)));
+        }
+        for reason in blind {
+            for (index, text) in wrapped(reason, width.saturating_sub(7).max(20)).iter().enumerate()
+            {
+                out += &format!("{} {text}\n", if index == 0 { "blind:" } else { "      " });
+            }
+        }
+        out
+    }
+}
+
+fn heading(number: &str, name: &str, width: usize) -> String {
+    row(
+        [number, "ALLOCATED", "HELD", "±", "RSS", "SAMPLES", "INTERVAL"].map(str::to_owned),
+        name,
+        width,
+    )
+}
+
+fn line(of: &Entry, width: usize) -> String {
+    let samples = of.samples;
+    let numbers = [
+        of.number.to_string(),
+        human_bytes(of.allocated as f64),
+        of.held.map(|held| human_bytes(held.value)).unwrap_or_default(),
+        of.held.as_ref().map(plus_minus).unwrap_or_default(),
+        of.rss.map_or_else(|| "-".to_owned(), |bytes| human_bytes(bytes as f64)),
+        if samples < 1_000_000 { grouped(samples) } else { human_count(samples as f64) },
+        if of.interval == 0 { String::new() } else { exact_bytes(of.interval) },
+    ];
+    let name = if of.name.is_empty() { "(not known)" } else { &of.name };
+    row(numbers, &shown(name), width)
+}
+
+fn row(numbers: [String; 7], name: &str, width: usize) -> String {
+    let widths = [7, 9, 8, 5, 8, 7, 8];
+    let numbers = numbers.iter().zip(widths).map(|(number, width)| right(number, width));
+    let numbers = numbers.collect::<Vec<_>>().join(" ");
+    let room = width.saturating_sub(NUMBERS).max(NAME);
+    // Of a path the end matters, of an id the beginning.
+    let name = if name.contains('/') { end(name, room) } else { middle(name, room) };
+    format!("{}\n", format!("{numbers}  {name}").trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sampler_common::encode::text::layout::columns;
+
+    fn entry(number: u64, name: &str) -> Entry {
+        Entry {
+            number,
+            name: name.into(),
+            allocated: u64::MAX,
+            held: None,
+            rss: Some(u64::MAX),
+            samples: u64::MAX,
+            interval: 1 << 32,
+            came: 0,
+        }
+    }
+
+    #[test]
+    fn lists_fit_the_page() {
+        let long = "/wörd\u{1b}[2J ".repeat(20);
+        let listing = |by| Listing {
+            by,
+            running: vec![entry(4_194_304, &long)],
+            exited: vec![entry(1, "x")],
+            groups: vec![entry(9_999_999, &long), entry(2, "")],
+            blind: vec![long.clone()],
+        };
+        for by in [None, Some(By::Container)] {
+            for width in [72, 80, 120] {
+                let text = listing(by).text(width);
+                assert!(text.lines().all(|line| columns(line) <= width), "{text}");
+                assert!(!text.contains('\u{1b}') && text.contains("(not known)"), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_said_to_be_nothing() {
+        let none =
+            Listing { by: None, running: vec![], exited: vec![], groups: vec![], blind: vec![] };
+        assert_eq!(none.text(80), "no process is profiled\n");
+    }
+}

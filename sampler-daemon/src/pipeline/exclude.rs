@@ -1,0 +1,154 @@
+//! Processes that are not to be profiled where all are.
+//!
+//! Those that are there at the start, or are found before they allocate, are never sampled. A process that comes by itself is known by no
+//! more than its pid and command name until it has been looked at: what was sampled before is dropped, and counted. A process that becomes
+//! an excluded one by `execve` ends there; what it was before stays.
+
+use super::facts::Facts;
+use super::worker::Worker;
+use crate::store::{Criterion, Who};
+use crate::target::process;
+use rustc_hash::FxHashMap;
+use sampler_common::counters::Outcome;
+
+/// A reason not to profile processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exclusion {
+    /// Which.
+    pub criterion: Criterion,
+    /// Why, where nobody asked for it.
+    pub reason: &'static str,
+}
+
+impl Exclusion {
+    /// What must not be profiled whatever is asked for: the daemon would see its own work.
+    pub fn daemon() -> Exclusion {
+        let criterion = Criterion::Pid(std::process::id());
+        Exclusion { criterion, reason: "samplerd itself" }
+    }
+
+    /// What is better left alone.
+    pub fn defaults() -> Vec<Exclusion> {
+        let reason = "init: the machine would go down with it";
+        vec![Exclusion { criterion: Criterion::Pid(1), reason }]
+    }
+}
+
+/// What is excluded, with whom it concerns.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Excluded {
+    pub(super) exclusions: Vec<Exclusion>,
+    /// Excluded processes that run, with the exclusion's place in the list.
+    pids: FxHashMap<u32, usize>,
+}
+
+impl Excluded {
+    pub(super) fn new(exclusions: Vec<Exclusion>) -> Excluded {
+        Excluded { exclusions, pids: FxHashMap::default() }
+    }
+
+    fn by(&self, who: Who<'_>) -> Option<usize> {
+        self.exclusions.iter().position(|of| of.criterion.matches(who))
+    }
+
+    /// Forgets processes that are gone.
+    pub(super) fn retain(&mut self, is_there: impl Fn(u32) -> bool) {
+        self.pids.retain(|pid, _| is_there(*pid));
+    }
+
+    /// Every exclusion with the number of running processes that it excludes.
+    pub(super) fn report(&self) -> Vec<(Exclusion, u64)> {
+        let count = |at: usize| self.pids.values().filter(|of| **of == at).count() as u64;
+        self.exclusions.iter().enumerate().map(|(at, of)| (of.clone(), count(at))).collect()
+    }
+}
+
+impl Worker {
+    /// Excludes those that run already.
+    pub(super) fn exclude_running(&mut self) {
+        for pid in process::pids() {
+            self.is_spared(pid);
+        }
+    }
+
+    /// Whether a process is excluded; from now on it has no slot then.
+    pub(super) fn is_spared(&mut self, pid: u32) -> bool {
+        let facts = Facts::of(pid);
+        let Some(by) = self.excluded.by(facts.who(pid)) else { return false };
+        let slot = self.attached.iter().find(|(_, attached)| attached.pid == pid);
+        match slot.map(|(slot, _)| *slot) {
+            Some(slot) => self.leave(slot, by),
+            None => self.shut_out(pid, by),
+        }
+        true
+    }
+
+    /// Whether the process that has just taken a slot is excluded, so that it has lost it again.
+    pub(super) fn is_turned_away(&mut self, slot: u32) -> bool {
+        let Some(source) = self.ingest.sources.get(&slot) else { return false };
+        let (id, has_been) = (source.process, source.has_exec());
+        let Some(by) = self.excluded.by(self.ingest.processes.get(id).who()) else { return false };
+        if has_been {
+            self.leave(slot, by);
+            return true;
+        }
+        let rows = self.ingest.rows.iter().filter(|(key, _)| key.process == id);
+        let samples = rows.map(|(_, moments)| moments.alloc_objects.samples).sum();
+        self.ingest.outcomes.add(Outcome::Excluded, samples);
+        self.ingest.processes.get_mut(id).excluded = true;
+        self.leave(slot, by);
+        true
+    }
+
+    /// The process in `slot` runs an excluded program now: it is treated as if it had ended.
+    pub(super) fn has_become_excluded(&mut self, slot: u32) -> bool {
+        let Some(source) = self.ingest.sources.get(&slot) else { return false };
+        let facts = Facts::of(source.pid);
+        let Some(by) = self.excluded.by(facts.who(source.pid)) else { return false };
+        self.leave(slot, by);
+        true
+    }
+
+    fn leave(&mut self, slot: u32, by: usize) {
+        let Some(source) = self.ingest.sources.get(&slot) else { return };
+        let pid = source.pid;
+        self.detach_exited(&[slot]);
+        // Should it have taken another slot meanwhile, it appears there, and is turned away again.
+        self.shut_out(pid, by);
+    }
+
+    fn shut_out(&mut self, pid: u32, by: usize) {
+        self.excluded.pids.insert(pid, by);
+        if let Err(error) = self.kernel.targets.exclude(pid) {
+            tracing::warn!(pid, "{error:#}");
+        }
+        tracing::debug!(pid, "excluded");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_exclusion_that_is_met_counts() {
+        let asked = |text: &str| {
+            let criterion = Criterion::parse(text).unwrap();
+            Exclusion { criterion, reason: "" }
+        };
+        let mut exclusions = vec![Exclusion::daemon()];
+        exclusions.extend(Exclusion::defaults());
+        exclusions.extend([asked("comm:post*"), asked("cgroup:/system.slice")]);
+        let mut excluded = Excluded::new(exclusions);
+        let who = |pid, comm, cgroup| Who { pid, comm, cgroup, ..Who::default() };
+        assert_eq!(excluded.by(who(std::process::id(), "x", "/")), Some(0));
+        assert_eq!(excluded.by(who(1, "postgres", "/")), Some(1));
+        assert_eq!(excluded.by(who(7, "postgres", "/system.slice/x")), Some(2));
+        assert_eq!(excluded.by(who(7, "redis", "/system.slice/x")), Some(3));
+        assert_eq!(excluded.by(who(7, "redis", "/user.slice")), None);
+        excluded.pids.extend([(7, 2), (8, 2), (9, 3)]);
+        excluded.retain(|pid| pid != 8);
+        let counts: Vec<u64> = excluded.report().iter().map(|(_, count)| *count).collect();
+        assert_eq!(counts, [0, 0, 1, 1]);
+    }
+}

@@ -1,0 +1,209 @@
+//! The processes, or groups of them, with their numbers.
+
+use super::command::ProcessReport;
+use super::gather::Gathered;
+use super::usable::Usable;
+use super::worker::Worker;
+use crate::store::{ProcessId, ProcessRecord, Selector};
+use crate::target::memory::{self, Memory};
+use rustc_hash::FxHashMap;
+use sampler_common::estimate::{Reference, Row};
+use sampler_common::profile::Exact;
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+type UsableOf = FxHashMap<ProcessId, Usable>;
+
+/// Pids told of a group.
+const TOLD: usize = 8;
+
+/// What processes are put together by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupBy {
+    /// Process id: several processes that had one after another.
+    Pid,
+    /// Command name.
+    Comm,
+    /// Path of the executable.
+    Exe,
+    /// Path of the control group.
+    Cgroup,
+    /// Id or name of the container.
+    Container,
+}
+
+impl GroupBy {
+    /// All, by name.
+    pub const ALL: [(&'static str, GroupBy); 5] = [
+        ("pid", GroupBy::Pid),
+        ("comm", GroupBy::Comm),
+        ("exe", GroupBy::Exe),
+        ("cgroup", GroupBy::Cgroup),
+        ("container", GroupBy::Container),
+    ];
+
+    fn key(self, record: &ProcessRecord) -> String {
+        match self {
+            GroupBy::Pid => record.pid.to_string(),
+            GroupBy::Comm => record.comm.clone(),
+            GroupBy::Exe => record.exe.clone(),
+            GroupBy::Cgroup => record.origin.cgroup.clone(),
+            GroupBy::Container => record.origin.container.clone(),
+        }
+    }
+}
+
+/// Processes that somebody wants listed.
+#[derive(Clone, Debug, Default)]
+pub struct ListRequest {
+    /// Which.
+    pub selector: Selector,
+    /// Groups instead of processes.
+    pub group_by: Option<GroupBy>,
+    /// Exited processes as groups by command name.
+    pub fold_exited: bool,
+}
+
+/// The answer.
+#[derive(Clone, Debug, Default)]
+pub struct Listing {
+    /// Processes.
+    pub processes: Vec<ProcessReport>,
+    /// Groups, by falling bytes allocated.
+    pub groups: Vec<GroupReport>,
+}
+
+/// The numbers of a process, or of some together.
+#[derive(Clone, Debug)]
+pub struct Sums {
+    /// Exact totals.
+    pub exact: Exact,
+    /// All rows together.
+    pub totals: Row,
+    /// What estimates are made against.
+    pub reference: Reference,
+    /// Samples in them.
+    pub samples: u64,
+    /// Pid and start of those whose memory is to be read.
+    pub running: Vec<(u32, u64)>,
+    /// Memory of the running ones; `None` where there is none.
+    pub memory: Option<Memory>,
+    /// How much larger their live blocks are than requested.
+    pub usable: Usable,
+}
+
+/// Some processes together.
+#[derive(Clone, Debug)]
+pub struct GroupReport {
+    /// What they have in common.
+    pub key: String,
+    /// How many.
+    pub processes: u64,
+    /// How many of them run.
+    pub running: u64,
+    /// Some of them, the newest first.
+    pub pids: Vec<u32>,
+    /// When the newest was attached.
+    pub newest: SystemTime,
+    /// Their numbers.
+    pub sums: Sums,
+}
+
+impl Worker {
+    pub(super) fn listing(&mut self, request: &ListRequest) -> Result<Listing, String> {
+        let chosen = self.chosen(&request.selector)?;
+        let gathered = self.gather_all(chosen);
+        let usable = self.usable(&gathered.processes);
+        let mut listing = Listing::default();
+        let mut groups: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+        for (index, id) in (0..).zip(&gathered.processes) {
+            let record = self.ingest.processes.get(*id);
+            let folded = request.fold_exited && record.exited.is_some();
+            let by = request.group_by.or(folded.then_some(GroupBy::Comm));
+            match by {
+                Some(by) => groups.entry(by.key(record)).or_default().push(index),
+                None => listing.processes.push(self.process_report(&gathered, &usable, index, *id)),
+            }
+        }
+        let groups =
+            groups.into_iter().map(|(key, of)| self.group_report(&gathered, &usable, key, &of));
+        listing.groups = groups.collect();
+        listing.groups.sort_by_key(|group| std::cmp::Reverse(group.sums.exact.alloc_space));
+        Ok(listing)
+    }
+
+    fn process_report(
+        &self,
+        gathered: &Gathered,
+        usable: &UsableOf,
+        index: u32,
+        id: ProcessId,
+    ) -> ProcessReport {
+        ProcessReport {
+            id,
+            record: self.ingest.processes.get(id).clone(),
+            sums: self.sums(gathered, usable, &[index]),
+            free_calls: self.free_calls(id),
+        }
+    }
+
+    fn group_report(
+        &self,
+        gathered: &Gathered,
+        usable: &UsableOf,
+        key: String,
+        of: &[u32],
+    ) -> GroupReport {
+        let records =
+            of.iter().map(|index| self.ingest.processes.get(gathered.processes[*index as usize]));
+        let mut newest: Vec<_> = records.clone().map(|of| (of.attached, of.pid)).collect();
+        newest.sort_unstable_by(|a, b| b.cmp(a));
+        GroupReport {
+            key,
+            processes: of.len() as u64,
+            running: records.filter(|record| record.exited.is_none()).count() as u64,
+            pids: newest.iter().take(TOLD).map(|(_, pid)| *pid).collect(),
+            newest: newest.first().map_or(SystemTime::UNIX_EPOCH, |(attached, _)| *attached),
+            sums: self.sums(gathered, usable, of),
+        }
+    }
+
+    /// Moments are summed first; intervals are made of the sums.
+    fn sums(&self, gathered: &Gathered, usable_of: &UsableOf, of: &[u32]) -> Sums {
+        let mut usable = Usable::default();
+        let mut reference = Reference::default();
+        let mut exact = Exact::default();
+        let mut running = Vec::new();
+        for index in of {
+            let id = gathered.processes[*index as usize];
+            let record = self.ingest.processes.get(id);
+            reference.strata.append(&mut gathered.reference.of_process(*index).strata);
+            let largest = record.sampling.largest_interval_bytes;
+            reference.interval_bytes = reference.interval_bytes.max(largest);
+            let one = gathered.exact_of(*index);
+            exact.alloc_space += one.alloc_space;
+            exact.alloc_objects += one.alloc_objects;
+            running.extend(self.running(id));
+            usable_of.get(&id).into_iter().for_each(|one| usable.add(one));
+        }
+        let totals = reference.row();
+        let samples = totals.total().alloc_objects.samples;
+        Sums { exact, totals, reference, samples, running, memory: None, usable }
+    }
+}
+
+impl Sums {
+    fn read_memory(&mut self) {
+        let each = self.running.iter().filter_map(|(pid, start)| memory::read(*pid, *start));
+        let each: Vec<Memory> = each.collect();
+        self.memory = (!each.is_empty()).then(|| each.into_iter().sum());
+    }
+}
+
+impl Listing {
+    /// Reads the memory of the processes that run: `/proc` takes its time, so this is away from the worker's thread.
+    pub(super) fn read_memory(&mut self) {
+        self.processes.iter_mut().for_each(|process| process.sums.read_memory());
+        self.groups.iter_mut().for_each(|group| group.sums.read_memory());
+    }
+}

@@ -1,0 +1,29 @@
+//! Which processes a question is about.
+
+use super::worker::Worker;
+use crate::store::{Criterion, ProcessId, Selector};
+
+impl Worker {
+    /// The processes that a selector chooses, in the order in which they came.
+    ///
+    /// # Errors
+    /// One line, if a pid that it names is not profiled, or if it chooses none.
+    pub(super) fn chosen(&self, selector: &Selector) -> Result<Vec<ProcessId>, String> {
+        let records = || self.ingest.processes.iter().filter(|(_, record)| !record.excluded);
+        for criterion in &selector.criteria {
+            if let Criterion::Pid(pid) = criterion
+                && !records().any(|(_, record)| record.pid == *pid)
+            {
+                return Err(format!("pid {pid}: not profiled by this daemon (see: sampler ps)"));
+            }
+        }
+        let chosen: Vec<ProcessId> = records()
+            .filter(|(_, record)| selector.matches(record.who()))
+            .map(|(id, _)| id)
+            .collect();
+        if chosen.is_empty() && !selector.is_all() {
+            return Err(format!("{selector}: no profiled process is that (see: sampler ps)"));
+        }
+        Ok(chosen)
+    }
+}

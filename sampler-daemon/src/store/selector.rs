@@ -1,0 +1,259 @@
+//! Which processes are meant: by pid, command name, executable, control group or container.
+
+use super::ProcessRecord;
+use std::fmt;
+
+/// What a process is known by.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Who<'a> {
+    /// Process id.
+    pub pid: u32,
+    /// Command name.
+    pub comm: &'a str,
+    /// Path of the executable.
+    pub exe: &'a str,
+    /// Path of its control group.
+    pub cgroup: &'a str,
+    /// Id or name of its container.
+    pub container: &'a str,
+}
+
+impl ProcessRecord {
+    /// What it is known by.
+    pub fn who(&self) -> Who<'_> {
+        Who {
+            pid: self.pid,
+            comm: &self.comm,
+            exe: &self.exe,
+            cgroup: &self.origin.cgroup,
+            container: &self.origin.container,
+        }
+    }
+}
+
+/// One thing that processes are chosen by. Its text is `pid:12`, `comm:postgres*`, `exe:/usr/bin/…` or `cgroup:/system.slice/x`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Criterion {
+    /// This process.
+    Pid(u32),
+    /// Its command name is this, or matches the pattern (`*`, `?`).
+    Comm(String),
+    /// The path of its executable is this or matches the pattern; without a `/` its file name.
+    Exe(String),
+    /// With a `/` in front: its group, or one above it. Otherwise the beginning of its container's id, the container's name, or one of
+    /// the names in the group's path (`nginx.service`).
+    Cgroup(String),
+}
+
+impl Criterion {
+    /// Whether it is met.
+    pub fn matches(&self, who: Who<'_>) -> bool {
+        match self {
+            Criterion::Pid(pid) => who.pid == *pid,
+            Criterion::Comm(pattern) => matches(pattern, who.comm),
+            Criterion::Exe(pattern) if pattern.contains('/') => matches(pattern, who.exe),
+            Criterion::Exe(pattern) => {
+                matches(pattern, who.exe.rsplit('/').next().unwrap_or_default())
+            }
+            Criterion::Cgroup(wanted) => in_group(wanted, who),
+        }
+    }
+
+    /// Its text, read back.
+    ///
+    /// # Errors
+    /// One line that says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Criterion, String> {
+        let known = "try pid:12, comm:NAME, exe:PATH or cgroup:PATH";
+        let (kind, value) = text.split_once(':').ok_or_else(|| format!("has no kind ({known})"))?;
+        if value.is_empty() {
+            return Err(format!("has no value behind {kind}: ({known})"));
+        }
+        match kind {
+            "pid" => match value.parse() {
+                Ok(pid) if pid > 0 => Ok(Criterion::Pid(pid)),
+                _ => Err(format!("{value} is no process id ({known})")),
+            },
+            "comm" => Ok(Criterion::Comm(value.to_owned())),
+            "exe" => Ok(Criterion::Exe(value.to_owned())),
+            "cgroup" => Ok(Criterion::Cgroup(value.to_owned())),
+            _ => Err(format!("{kind} is no kind ({known})")),
+        }
+    }
+}
+
+impl fmt::Display for Criterion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Criterion::Pid(pid) => write!(f, "pid:{pid}"),
+            Criterion::Comm(pattern) => write!(f, "comm:{pattern}"),
+            Criterion::Exe(pattern) => write!(f, "exe:{pattern}"),
+            Criterion::Cgroup(group) => write!(f, "cgroup:{group}"),
+        }
+    }
+}
+
+fn in_group(wanted: &str, who: Who<'_>) -> bool {
+    if wanted.starts_with('/') {
+        let wanted = wanted.trim_end_matches('/');
+        let rest = who.cgroup.strip_prefix(wanted);
+        return rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    }
+    let of_container = !who.container.is_empty() && who.container.starts_with(wanted);
+    of_container || who.cgroup.split('/').any(|name| name == wanted)
+}
+
+/// Whether a text is, as a whole, what a pattern says: `*` stands for any characters, `?` for one.
+fn matches(pattern: &str, text: &str) -> bool {
+    let (pattern, text): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), text.chars().collect());
+    let (mut p, mut t) = (0, 0);
+    // Where the last star was, and how far its text reaches: the only choice that is ever taken back.
+    let mut star = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                star = Some((p, t));
+                p += 1;
+            }
+            Some(c) if *c == '?' || *c == text[t] => (p, t) = (p + 1, t + 1),
+            _ => match star {
+                Some((at, reached)) => {
+                    star = Some((at, reached + 1));
+                    (p, t) = (at + 1, reached + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|c| *c == '*')
+}
+
+/// Chosen processes: those that meet one criterion of every kind that is named. Nothing named: all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selector {
+    /// The criteria, of any kinds.
+    pub criteria: Vec<Criterion>,
+}
+
+impl Selector {
+    /// These processes, all if empty.
+    pub fn pids(pids: &[u32]) -> Selector {
+        Selector { criteria: pids.iter().map(|pid| Criterion::Pid(*pid)).collect() }
+    }
+
+    /// Whether all are chosen.
+    pub fn is_all(&self) -> bool {
+        self.criteria.is_empty()
+    }
+
+    /// Whether a process is chosen.
+    pub fn matches(&self, who: Who<'_>) -> bool {
+        let kind = std::mem::discriminant::<Criterion>;
+        self.criteria.iter().all(|one| {
+            let same = self.criteria.iter().filter(|other| kind(other) == kind(one));
+            same.into_iter().any(|criterion| criterion.matches(who))
+        })
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: Vec<String> = self.criteria.iter().map(Criterion::to_string).collect();
+        write!(f, "{}", all.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const WHO: Who<'_> = Who {
+        pid: 7,
+        comm: "postgres",
+        exe: "/usr/lib/postgresql/15/bin/postgres",
+        cgroup: "/system.slice/postgresql.service/main",
+        container: "0123abcd",
+    };
+
+    fn is(text: &str) -> bool {
+        Criterion::parse(text).unwrap().matches(WHO)
+    }
+
+    #[test]
+    fn criteria() {
+        for text in [
+            "pid:7",
+            "comm:postgres",
+            "comm:post*",
+            "comm:*gr?s",
+            "exe:postgres",
+            "exe:/usr/lib/*/bin/postgres",
+            "cgroup:/system.slice",
+            "cgroup:/system.slice/",
+            "cgroup:/",
+            "cgroup:/system.slice/postgresql.service/main",
+            "cgroup:postgresql.service",
+            "cgroup:0123",
+        ] {
+            assert!(is(text), "{text}");
+            assert_eq!(Criterion::parse(text).unwrap().to_string(), text);
+        }
+        for text in [
+            "pid:70",
+            "comm:post",
+            "comm:Postgres",
+            "exe:bin/postgres",
+            "exe:postgresql",
+            "cgroup:/system",
+            "cgroup:/system.slice/postgresql",
+            "cgroup:postgresql",
+            "cgroup:123",
+        ] {
+            assert!(!is(text), "{text}");
+        }
+        for text in ["", "postgres", "pid:", "pid:x", "pid:0", "pid:-1", "user:root", "comm:"] {
+            let error = Criterion::parse(text).unwrap_err();
+            assert!(error.contains("comm:NAME") && !error.contains('\n'), "{error}");
+        }
+        // A process that is in no container is not in every container.
+        let nowhere = Who { container: "", cgroup: "/", ..WHO };
+        assert!(!Criterion::Cgroup("0".into()).matches(nowhere));
+    }
+
+    #[test]
+    fn of_one_kind_any_and_of_all_kinds_one() {
+        let select = |texts: &[&str]| {
+            let criteria = texts.iter().map(|text| Criterion::parse(text).unwrap()).collect();
+            Selector { criteria }.matches(WHO)
+        };
+        assert!(select(&[]));
+        assert!(select(&["comm:redis", "comm:postgres"]));
+        assert!(select(&["pid:8", "comm:postgres", "pid:7"]));
+        assert!(!select(&["pid:8", "comm:postgres"]));
+        assert!(!select(&["cgroup:/x", "comm:postgres"]));
+    }
+
+    proptest! {
+        #[test]
+        fn a_pattern_is_its_parts_around_what_stars_stand_for(
+            parts in prop::collection::vec("[ab]{0,3}", 1..4),
+            fill in prop::collection::vec("[abc]{0,3}", 3),
+        ) {
+            let mut text = parts[0].clone();
+            for (part, fill) in parts[1..].iter().zip(&fill) {
+                text += fill;
+                text += part;
+            }
+            prop_assert!(matches(&parts.join("*"), &text));
+            prop_assert!(matches(&"?".repeat(text.len()), &text));
+            prop_assert!(!matches(&"?".repeat(text.len() + 1), &text));
+            let (first, last) = (format!("d{text}"), format!("{text}d"));
+            prop_assert!(!matches(&parts.join("*"), &first) && !matches(&parts.join("*"), &last)
+                || parts.join("").is_empty() && parts.len() > 1
+                || parts[0].is_empty() && parts.len() > 1
+                || parts[parts.len() - 1].is_empty() && parts.len() > 1);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The control group of a process, and the container that its path names.
+//!
+//! References: cgroups(7), "/proc/PID/cgroup"; the names that docker, containerd, CRI-O, podman, systemd-nspawn and LXC give to the groups
+//! of their containers.
+
+use std::fs;
+
+/// Hexadecimal digits of a container id.
+const ID: usize = 64;
+/// Hierarchies of version 1 in the order in which they are asked, where version 2 says nothing.
+const HIERARCHIES: [&str; 4] = ["memory", "name=systemd", "pids", "cpu"];
+
+/// Where a process belongs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cgroup {
+    /// Path of the group, as this process's cgroup namespace shows it: that of version 2, unless that is the root and a hierarchy of
+    /// version 1 tells more.
+    pub path: String,
+    /// Id (64 hex digits) or name of the container; empty where none is recognized.
+    pub container: String,
+}
+
+/// The group of process `pid`; empty if it is gone.
+pub fn read(pid: u32) -> Cgroup {
+    parse(&fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default())
+}
+
+/// Reads lines of `HIERARCHY:CONTROLLERS:PATH`.
+fn parse(text: &str) -> Cgroup {
+    let groups: Vec<(&str, &str)> = text
+        .lines()
+        .filter_map(|line| line.split_once(':')?.1.split_once(':'))
+        .map(|(controllers, path)| (controllers, path.trim_end_matches(" (deleted)")))
+        .collect();
+    let of = |wanted: &str| {
+        let group = groups.iter().find(|(controllers, _)| {
+            *controllers == wanted || controllers.split(',').any(|of| of == wanted)
+        });
+        group.map(|(_, path)| *path)
+    };
+    let unified = of("");
+    let telling = [""].into_iter().chain(HIERARCHIES).filter_map(of);
+    let path = telling.into_iter().find(|path| *path != "/").or(unified).unwrap_or("/");
+    let container = std::iter::once(path).chain(groups.iter().map(|(_, path)| *path));
+    let container = container.filter_map(container_of).next().unwrap_or_default();
+    match groups.is_empty() {
+        true => Cgroup::default(),
+        false => Cgroup { path: path.to_owned(), container },
+    }
+}
+
+/// The innermost container in a path.
+fn container_of(path: &str) -> Option<String> {
+    let mut parts = path.rsplit('/').peekable();
+    while let Some(part) = parts.next() {
+        let unit = part.strip_suffix(".scope").or_else(|| part.strip_suffix(".service"));
+        let name = unit.unwrap_or(part);
+        // The monitor beside a container is not in it.
+        if name.contains("conmon") {
+            continue;
+        }
+        if let Some(id) = id_of(name) {
+            return Some(id.to_owned());
+        }
+        let machine = name
+            .strip_prefix("lxc.payload.")
+            .or_else(|| name.strip_prefix("systemd-nspawn@"))
+            .or_else(|| unit.and(name.strip_prefix("machine-")))
+            .or_else(|| (parts.peek() == Some(&"lxc")).then_some(name));
+        if let Some(machine) = machine.filter(|machine| !machine.is_empty()) {
+            return Some(unescaped(machine));
+        }
+    }
+    None
+}
+
+/// `docker-ID`, `cri-containerd-ID`, `crio-ID`, `libpod-ID`, `RUNTIME:ID` or the id alone.
+fn id_of(name: &str) -> Option<&str> {
+    let id = name.rsplit(['-', ':']).next()?;
+    let is_hex = id.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
+    (id.len() == ID && is_hex).then_some(id)
+}
+
+/// systemd writes `-` in names of units as `\x2d`.
+fn unescaped(name: &str) -> String {
+    name.replace("\\x2d", "-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEX: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    fn of(path: &str) -> Cgroup {
+        parse(&format!("0::{}\n", path.replace("ID", HEX)))
+    }
+
+    #[test]
+    fn containers_are_recognized_by_the_names_of_their_groups() {
+        for path in [
+            "/system.slice/docker-ID.scope",
+            "/docker/ID",
+            "/docker/ID/system.slice/cron.service",
+            "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1234_5.slice/cri-containerd-ID.scope",
+            "/kubepods/besteffort/pod8d3f-11/ID",
+            "/kubepods.slice/kubepods-pod1.slice/crio-ID.scope/container",
+            "/machine.slice/libpod-ID.scope",
+            "/user.slice/user-0.slice/user@0.service/user.slice/libpod-ID.scope/container",
+            "/system.slice/containerd.service/kubepods-burstable-pod1.slice:cri-containerd:ID",
+            "/ecs/task/ID",
+        ] {
+            let group = of(path);
+            assert_eq!(group.container, HEX, "{path}");
+            assert_eq!(group.path, path.replace("ID", HEX));
+        }
+        for (path, name) in [
+            ("/lxc/web1", "web1"),
+            ("/lxc.payload.web1/init.scope", "web1"),
+            ("/machine.slice/systemd-nspawn@build\\x2dhost.service", "build-host"),
+            ("/machine.slice/machine-build\\x2dhost.scope", "build-host"),
+        ] {
+            assert_eq!(of(path).container, name, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_container_has_no_id() {
+        for path in [
+            "/",
+            "/init.scope",
+            "/system.slice/nginx.service",
+            "/user.slice/user-0.slice/session-1.scope",
+            "/machine.slice/libpod-conmon-ID.scope",
+            "/lxc.monitor.web1",
+            "/docker/0123456789abcdef",
+            "/docker/ID0",
+            "/docker/XID",
+        ] {
+            assert_eq!(of(path).container, "", "{path}");
+        }
+        assert_eq!(parse(""), Cgroup::default());
+        assert_eq!(parse("nonsense\n0:\n"), Cgroup::default());
+    }
+
+    #[test]
+    fn version_1_is_asked_where_version_2_says_nothing() {
+        let v1 = "9:name=systemd:/a\n8:pids:/\n4:cpu,memory:/b\n0::/\n";
+        assert_eq!(parse(v1).path, "/b");
+        assert_eq!(parse("4:memory:/b\n0::/c\n").path, "/c");
+        assert_eq!(parse("9:name=systemd:/\n0::/\n").path, "/");
+        assert_eq!(parse("3:cpuset:/\n1:name=systemd:/s (deleted)\n").path, "/s");
+        let hybrid = format!("4:memory:/docker/{HEX}\n0::/system.slice/x.service\n");
+        let hybrid = parse(&hybrid);
+        assert_eq!(
+            (hybrid.path.as_str(), hybrid.container.as_str()),
+            ("/system.slice/x.service", HEX)
+        );
+    }
+
+    #[test]
+    fn this_process_has_a_group() {
+        assert!(read(std::process::id()).path.starts_with('/'));
+    }
+}

@@ -1,0 +1,136 @@
+//! What of a process is blind whatever allocator it has: programs of another word size, and runtimes that map the memory of their objects
+//! themselves, so that no `malloc` is ever asked for it.
+
+use super::{hazard, process};
+use std::fs;
+
+/// A runtime with a heap of its own.
+struct Runtime {
+    /// Beginnings of the file names of its executable or library.
+    files: &'static [&'static str],
+    /// What is not seen.
+    blind: &'static str,
+}
+
+const RUNTIMES: &[Runtime] = &[
+    Runtime {
+        files: &["libjvm.so", "libj9vm"],
+        blind: "the Java heap is mapped by the JVM: only what native code allocates is seen",
+    },
+    Runtime {
+        files: &[
+            "node",
+            "nodejs",
+            "libnode.so",
+            "libv8.so",
+            "deno",
+            "chrome",
+            "chromium",
+            "electron",
+        ],
+        blind: "JavaScript objects live in V8's own heap: only what native code allocates is seen",
+    },
+    Runtime {
+        files: &["libcoreclr.so", "libclrgc.so", "libmono"],
+        blind: "the .NET heap is mapped by its runtime: only what native code allocates is seen",
+    },
+    Runtime {
+        files: &["php", "libphp"],
+        blind: "PHP values live in chunks that PHP maps: only what native code allocates is seen (USE_ZEND_ALLOC=0 shows them)",
+    },
+    Runtime {
+        files: &["beam.smp"],
+        blind: "Erlang terms live in carriers that the BEAM maps: only what is above their size is seen",
+    },
+];
+/// Python's small objects, unless it is told to ask malloc.
+const PYTHON: &str = "Python's objects up to 512 bytes live in arenas that it maps: not seen (PYTHONMALLOC=malloc shows them)";
+const GO: &str = "a Go program: its heap is not malloc's (try its own pprof)";
+const THIRTY_TWO_BIT: &str = "a 32-bit process: only 64-bit ones can be probed";
+
+/// Completes what cannot be seen in process `pid`, of which code is mapped from files at `paths`.
+pub(super) fn complete<'a>(
+    pid: u32,
+    paths: impl Iterator<Item = &'a str>,
+    blind: &mut Vec<String>,
+) {
+    let paths: Vec<&str> = paths.collect();
+    // Of every file that could not be read or holds no malloc there is a line already, for one and the same reason.
+    if !blind.is_empty() && process::is_32_bit(pid).unwrap_or(false) {
+        *blind = vec![THIRTY_TWO_BIT.to_owned()];
+        return;
+    }
+    if blind.iter().any(|line| line.contains("static and ")) && hazard::is_go(pid) {
+        *blind = vec![GO.to_owned()];
+        return;
+    }
+    blind.extend(runtimes(&paths).map(str::to_owned));
+    if is_python(&paths) && !has_plain_python_malloc(pid) {
+        blind.push(PYTHON.to_owned());
+    }
+}
+
+fn names<'a>(paths: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
+    paths.iter().map(|path| path.rsplit('/').next().unwrap_or(path))
+}
+
+fn runtimes<'a>(paths: &'a [&'a str]) -> impl Iterator<Item = &'static str> + 'a {
+    let is_there = |runtime: &&Runtime| {
+        names(paths).any(|name| runtime.files.iter().any(|file| is_named(name, file)))
+    };
+    RUNTIMES.iter().filter(is_there).map(|runtime| runtime.blind)
+}
+
+/// `php8.2` and `libjvm.so` are, `phpize` and `nodelet` are not.
+fn is_named(name: &str, file: &str) -> bool {
+    let rest = name.strip_prefix(file);
+    rest.is_some_and(|rest| rest.chars().all(|c| !c.is_ascii_alphabetic()) || rest.contains(".so"))
+}
+
+fn is_python(paths: &[&str]) -> bool {
+    names(paths).any(|name| is_named(name, "python") || name.starts_with("libpython"))
+}
+
+/// Whether Python was started with `PYTHONMALLOC=malloc`.
+fn has_plain_python_malloc(pid: u32) -> bool {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let mut variables = environment.split(|byte| *byte == 0);
+    variables.any(|variable| variable.starts_with(b"PYTHONMALLOC=malloc"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runtimes_are_known_by_their_files() {
+        let of = |path: &'static str| runtimes(&[path]).collect::<Vec<_>>().join(" ");
+        for (path, words) in [
+            ("/usr/lib/jvm/java-17/lib/server/libjvm.so", "Java heap"),
+            ("/usr/bin/node", "V8"),
+            ("/usr/lib/x86_64-linux-gnu/libnode.so.108", "V8"),
+            ("/usr/sbin/php-fpm8.2", ""),
+            ("/usr/bin/php8.2", "PHP"),
+            ("/usr/lib/apache2/modules/libphp8.2.so", "PHP"),
+            ("/usr/lib/erlang/erts-13/bin/beam.smp", "BEAM"),
+            ("/usr/share/dotnet/shared/8.0/libcoreclr.so", ".NET"),
+            ("/usr/bin/nodelet", ""),
+            ("/usr/bin/phpize", ""),
+            ("/usr/lib/libc.so.6", ""),
+        ] {
+            assert!(of(path).contains(words) && of(path).is_empty() == words.is_empty(), "{path}");
+        }
+        for path in ["/usr/bin/python3", "/x/bin/python3.11", "/usr/lib/libpython3.11.so.1.0"] {
+            assert!(is_python(&[path]), "{path}");
+        }
+        assert!(!is_python(&["/usr/bin/python-config", "/usr/bin/ipython"]));
+    }
+
+    #[test]
+    fn this_process_is_none_of_them() {
+        let own = std::env::current_exe().unwrap();
+        let mut blind = vec!["something else".to_owned()];
+        complete(std::process::id(), [own.to_str().unwrap()].into_iter(), &mut blind);
+        assert_eq!(blind, ["something else"]);
+    }
+}
