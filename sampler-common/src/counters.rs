@@ -57,6 +57,10 @@ outcomes! {
     ReadFault = "read_fault",
     /// A process event (`execve`) whose record found no room in the ring (repaired by polling).
     EventRingFull = "event_ring_full",
+    /// As `ring_full`, for a process that had more than its share of a ring that others need as well.
+    RingShare = "ring_share",
+    /// As `free_ring_full`, for such a process.
+    FreeRingShare = "free_ring_share",
 
     /// Live entries dropped when the live set was thinned.
     Thinned = "thinned",
@@ -76,6 +80,10 @@ outcomes! {
     NoMapping = "no_mapping",
     /// A stack that found the stack table full.
     StackTableFull = "stack_table_full",
+    /// A sampled allocation that found the time slots full: in windows it has no stack.
+    WindowsFull = "windows_full",
+    /// A sampled block that found the life tables full: its lifetime has no stack.
+    LifetimesFull = "lifetimes_full",
     /// A free record of a sample that the store does not hold (its record was lost, or it was repaired before).
     FreedUnknown = "freed_unknown",
     /// Live samples ended by `execve`.
@@ -90,5 +98,5 @@ outcomes! {
     Excluded = "excluded",
 }
 
-/// Outcomes counted by the eBPF program: the variants up to and including `EventRingFull`.
-pub const KERNEL_OUTCOMES: usize = Outcome::EventRingFull as usize + 1;
+/// Outcomes counted by the eBPF program: the variants up to and including `FreeRingShare`.
+pub const KERNEL_OUTCOMES: usize = Outcome::FreeRingShare as usize + 1;

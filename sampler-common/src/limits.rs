@@ -1,12 +1,15 @@
 //! The bounds that the two sides of the kernel boundary share, with what happens at each.
 
-/// Process slots when given processes are profiled: one for each address space that is profiled at the same time.
-/// At the bound a further process is refused with a clear line.
+/// Process slots when given processes are profiled and they are no more: one for each address space that is profiled at the same
+/// time. At the bound (`--max-processes`) a further process is refused with a clear line.
 pub const MAX_PROCESSES: u32 = 64;
 
-/// Process slots when processes come and go (`--all`, `--follow`). At the bound a further process is not seen, and its
-/// probed calls are counted ([`crate::wire::KernelState::unseen_calls`]).
+/// Process slots when processes come and go (`--all`, `--follow`), by default. At the bound (`--max-processes`) a further process is not
+/// seen, and its probed calls are counted ([`crate::wire::KernelState::unseen_calls`]).
 pub const MAX_OPEN_PROCESSES: u32 = 1024;
+
+/// Process slots at most.
+pub const MAX_SLOTS: u32 = 4096;
 
 /// Processes known by pid, profiled or not: those with a slot, the excluded ones, and those that may get one.
 pub const MAX_TARGETS: u32 = 32 * 1024;
@@ -45,4 +48,4 @@ pub const THIN_AT_PERCENT: u64 = 80;
 const _: () = assert!(SNAPSHOT_TIERS[4] == 64 * 1024);
 const _: () = assert!(MAX_PROCESSES.is_power_of_two());
 // The free filter has 12 bits for a slot.
-const _: () = assert!(MAX_OPEN_PROCESSES <= 4096);
+const _: () = assert!(MAX_SLOTS <= 4096 && MAX_OPEN_PROCESSES <= MAX_SLOTS);

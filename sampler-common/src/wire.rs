@@ -107,6 +107,12 @@ pub struct ProcessConfig {
     pub generation: u32,
     /// How often a thread that was not the first one has called `execve`; raised by the kernel side.
     pub leader_changes: u32,
+    /// Its entries of the live set.
+    pub live: u64,
+    /// Bytes of records that it has put into the ring, over all uses of the slot.
+    pub ring_sent: u64,
+    /// Of which the daemon has read so many.
+    pub ring_read: u64,
 }
 
 /// Countdown, exact totals and outcomes of a process on one CPU; value of the per-CPU array `TOTALS`.
@@ -228,7 +234,7 @@ pub struct LostCell {
     pub tails: u64,
 }
 
-const _: () = assert!(size_of::<ProcessConfig>() == CLASSES * 8 + 8);
+const _: () = assert!(size_of::<ProcessConfig>() == CLASSES * 8 + 32);
 const _: () = assert!(size_of::<PendingKey>() == 16);
 const _: () = assert!(size_of::<Pending>() == 96);
 const _: () = assert!(size_of::<LiveKey>() == 16);
@@ -249,8 +255,10 @@ pub struct KernelState {
     pub unseen_calls: u64,
     /// Calls of excluded processes: they pay the trap of a shared link all the same.
     pub excluded_calls: u64,
+    /// Entries of the live set that each process may have before it has to make room for others; set by the daemon.
+    pub live_share: u64,
     /// Explicit padding to a cache line, 0.
-    pub pad: [u64; 3],
+    pub pad: [u64; 2],
 }
 
 const _: () = assert!(size_of::<KernelState>() == 64);

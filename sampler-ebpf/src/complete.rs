@@ -9,8 +9,8 @@ use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_user};
 use sampler_common::counters::Outcome;
 use sampler_common::sampling::Random as _;
 use sampler_common::wire::{
-    HALVINGS_SHIFT, HITS_SHIFT, LiveEntry, LiveKey, MAX_HALVINGS, Pending, ProcessTotals,
-    RecordKind, Role,
+    HALVINGS_SHIFT, HITS_SHIFT, LiveEntry, LiveKey, MAX_HALVINGS, Pending, ProcessConfig,
+    ProcessTotals, RecordKind, Role,
 };
 
 /// An allocating function returns.
@@ -33,7 +33,7 @@ pub fn leave(call: &Call) {
         return;
     }
     match block(call, &pending) {
-        Block::At(pointer) => succeeded(call, &pending, pointer, totals),
+        Block::At(pointer) => succeeded(call, &pending, pointer, process, totals),
         Block::Somewhere => {
             live::count(totals, Outcome::ReadFault);
             allocate::tally(totals, allocate::class_index(pending.size), pending.size);
@@ -89,24 +89,36 @@ fn failed(call: &Call, pending: &Pending, totals: *mut ProcessTotals) {
 }
 
 #[inline(always)]
-fn succeeded(call: &Call, pending: &Pending, pointer: u64, totals: *mut ProcessTotals) {
+fn succeeded(
+    call: &Call,
+    pending: &Pending,
+    pointer: u64,
+    process: *const ProcessConfig,
+    totals: *mut ProcessTotals,
+) {
     allocate::tally(totals, allocate::class_index(pending.size), pending.size);
     if pending.old.sample != 0 {
         live::count(totals, Outcome::Freed);
         record::freed(pending.space, pending.old.sample, totals);
     }
     if pending.hits != 0 {
-        sample(call, pending, pointer, totals);
+        sample(call, pending, pointer, process, totals);
     }
 }
 
 #[inline(always)]
-fn sample(call: &Call, pending: &Pending, pointer: u64, totals: *mut ProcessTotals) {
+fn sample(
+    call: &Call,
+    pending: &Pending,
+    pointer: u64,
+    process: *const ProcessConfig,
+    totals: *mut ProcessTotals,
+) {
     let sample = live::next_sample();
     // SAFETY: the helper has no preconditions.
     let time_ns = unsafe { bpf_ktime_get_ns() };
     let key = LiveKey { pointer, space: pending.space };
-    let halvings = live::halvings();
+    let halvings = live::halvings(process);
     let flags = halvings << HALVINGS_SHIFT | u64::from(pending.hits) << HITS_SHIFT;
     let entry = LiveEntry { sample, size: pending.size, design: pending.design, time_ns, flags };
     let is_live =
@@ -121,7 +133,8 @@ fn sample(call: &Call, pending: &Pending, pointer: u64, totals: *mut ProcessTota
         pending.size,
         pointer
     );
-    if record::allocated(call, pending, &sampled) {
+    let has_share = record::has_share(pending.space.slot, record::STACKS_SHARE);
+    if has_share && record::allocated(call, pending, &sampled) {
         live::count(totals, Outcome::Sampled);
         return;
     }
@@ -130,7 +143,10 @@ fn sample(call: &Call, pending: &Pending, pointer: u64, totals: *mut ProcessTota
         live::mark_stack_lost(&key, sample);
     }
     // Last: whoever sees the count finds the mark when it repairs.
-    live::count(totals, Outcome::RingFull);
+    match has_share {
+        true => live::count(totals, Outcome::RingFull),
+        false => live::count(totals, Outcome::RingShare),
+    }
 }
 
 /// Whether a sample may enter the live set: with probability 2^(−halvings).

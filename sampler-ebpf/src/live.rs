@@ -3,12 +3,14 @@
 use crate::{atomic, filter, maps, settings};
 use sampler_common::counters::Outcome;
 use sampler_common::wire::{
-    KernelState, LiveEntry, LiveKey, MAX_HALVINGS, ProcessTotals, STACK_LOST,
+    KernelState, LiveEntry, LiveKey, MAX_HALVINGS, ProcessConfig, ProcessTotals, STACK_LOST,
 };
 
 const NOEXIST: u64 = 1;
 const ANY: u64 = 0;
 const EEXIST: i32 = -17;
+/// Halvings of others before a process is halved that has no more than its share.
+const SPARED: u64 = 8;
 
 #[inline(always)]
 fn state() -> Option<*mut KernelState> {
@@ -35,9 +37,10 @@ pub fn next_sample() -> u64 {
 
 /// How often the chance of admission is halved for a new sample: not at all until the live set is as
 /// full as the daemon wants to know, then ever more, so that it does not fill before the daemon has
-/// thinned it. Fullness does not depend on the sample itself, so that its weight 2^halvings/π is unbiased.
+/// thinned it. A process that has no more than its share is spared until the others have been halved often.
+/// Fullness does not depend on the sample itself, so that its weight 2^halvings/π is unbiased.
 #[inline(always)]
-pub fn halvings() -> u64 {
+pub fn halvings(process: *const ProcessConfig) -> u64 {
     let Some(state) = state() else { return 0 };
     // SAFETY: a field of a map value.
     let live = unsafe { core::ptr::read_volatile(&raw const (*state).live) };
@@ -47,7 +50,21 @@ pub fn halvings() -> u64 {
     }
     // A step of 0 would be a panic, which the verifier does not take.
     let steps = (live - high).checked_div(settings::live_step()).unwrap_or(0) + 1;
-    if steps < MAX_HALVINGS { steps } else { MAX_HALVINGS }
+    // SAFETY: a field of a map value.
+    let share = unsafe { core::ptr::read_volatile(&raw const (*state).live_share) };
+    // SAFETY: a field of a map value.
+    let own = unsafe { core::ptr::read_volatile(&raw const (*process).live) };
+    let spared = if own <= share { SPARED } else { 0 };
+    if steps < spared + MAX_HALVINGS { steps.saturating_sub(spared) } else { MAX_HALVINGS }
+}
+
+/// Counts the entries of a process.
+#[inline(always)]
+fn count_entries(slot: u32, change: u64) {
+    if let Some(process) = maps::PROCESSES.get_ptr_mut(slot) {
+        // SAFETY: a field of a map value.
+        atomic::add(unsafe { &raw mut (*process).live }, change);
+    }
 }
 
 /// How an insertion went.
@@ -68,6 +85,7 @@ pub fn insert(key: &LiveKey, entry: &LiveEntry) -> Inserted {
     filter::enter(key.pointer, key.space.slot);
     match maps::LIVE.insert(key, entry, NOEXIST) {
         Ok(()) => {
+            count_entries(key.space.slot, 1);
             let before = match state() {
                 // SAFETY: a field of a map value.
                 Some(state) => atomic::fetch_add(unsafe { &raw mut (*state).live }, 1),
@@ -110,6 +128,7 @@ pub fn remove(key: &LiveKey) -> Option<LiveEntry> {
     let entry = *unsafe { maps::LIVE.get(key) }?;
     maps::LIVE.remove(key).ok()?;
     filter::leave(key.pointer, key.space.slot);
+    count_entries(key.space.slot, 1u64.wrapping_neg());
     if let Some(state) = state() {
         // SAFETY: a field of a map value.
         atomic::add(unsafe { &raw mut (*state).live }, 1u64.wrapping_neg());

@@ -28,14 +28,51 @@ pub struct Sampled {
     pub live: u32,
 }
 
+/// Bytes that wait in the ring.
+#[inline(always)]
+fn waiting() -> u64 {
+    const AVAILABLE_DATA: u64 = 0;
+    // SAFETY: the map is a ring buffer.
+    unsafe { bpf_ringbuf_query((&raw const maps::RING).cast_mut().cast(), AVAILABLE_DATA) }
+}
+
+/// Share of records with a stack, see [`has_share`].
+pub const STACKS_SHARE: u64 = 2;
+/// Share of the other records: small ones, and dear to repair.
+const FREES_SHARE: u64 = 8;
+
+/// Whether a process may put more into the ring: always while that is less than half full, and then as long as its own records there
+/// have no more than `times` the bytes that are free (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking
+/// 6(2), 1998). So some room is always left for those that use little: of n processes that send all they can each has
+/// `times` parts, and one part is free.
+#[inline(never)]
+pub fn has_share(slot: u32, times: u64) -> bool {
+    let (size, waiting) = (settings::shared_ring_bytes(), waiting());
+    if waiting < size / 2 || size == 0 {
+        return true;
+    }
+    let Some(process) = maps::PROCESSES.get_ptr(slot) else { return true };
+    // SAFETY: a field of a map value. First: what is read later is more.
+    let read = unsafe { core::ptr::read_volatile(&raw const (*process).ring_read) };
+    // SAFETY: a field of a map value.
+    let sent = unsafe { core::ptr::read_volatile(&raw const (*process).ring_sent) };
+    let own = sent.wrapping_sub(read);
+    own <= size.saturating_sub(waiting).wrapping_mul(times) || own > size
+}
+
+/// Counts a record of `bytes` that has its place in the ring, before it is submitted.
+#[inline(always)]
+fn count_sent(slot: u32, bytes: usize) {
+    if let Some(process) = maps::PROCESSES.get_ptr_mut(slot) {
+        // SAFETY: a field of a map value.
+        atomic::add(unsafe { &raw mut (*process).ring_sent }, bytes as u64);
+    }
+}
+
 /// Wakes the daemon only when much is waiting; it looks by itself every few milliseconds.
 #[inline(always)]
 fn wakeup() -> u64 {
-    const AVAILABLE_DATA: u64 = 0;
-    // SAFETY: the map is a ring buffer.
-    let waiting =
-        unsafe { bpf_ringbuf_query((&raw const maps::RING).cast_mut().cast(), AVAILABLE_DATA) };
-    if waiting >= settings::wake_bytes() {
+    if waiting() >= settings::wake_bytes() {
         BPF_RB_FORCE_WAKEUP as u64
     } else {
         BPF_RB_NO_WAKEUP as u64
@@ -77,6 +114,7 @@ fn emit<const N: usize>(
     kind: RecordKind,
 ) -> bool {
     let Some(mut entry) = maps::RING.reserve::<WithStack<N>>(0) else { return false };
+    count_sent(pending.space.slot, size_of::<WithStack<N>>());
     let record: *mut WithStack<N> = MaybeUninit::as_mut_ptr(&mut entry);
     // SAFETY: a field of the reserved record.
     let stack = unsafe { &raw mut (*record).stack }.cast::<u8>();
@@ -119,10 +157,15 @@ fn emit<const N: usize>(
 /// Sends the end of a sampled block.
 #[inline(always)]
 pub fn freed(space: Space, sample: u64, totals: *mut ProcessTotals) {
+    if !has_share(space.slot, FREES_SHARE) {
+        live::count(totals, Outcome::FreeRingShare);
+        return;
+    }
     let Some(mut entry) = maps::RING.reserve::<FreeRecord>(0) else {
         live::count(totals, Outcome::FreeRingFull);
         return;
     };
+    count_sent(space.slot, size_of::<FreeRecord>());
     // SAFETY: the helper has no preconditions.
     let time_ns = unsafe { bpf_ktime_get_ns() };
     entry.write(FreeRecord { kind: RecordKind::Free as u32, pad: 0, space, sample, time_ns });
@@ -136,6 +179,7 @@ pub fn event(kind: RecordKind, space: Space, totals: *mut ProcessTotals, full: O
         live::count(totals, full);
         return;
     };
+    count_sent(space.slot, size_of::<EventRecord>());
     // SAFETY: the helper has no preconditions.
     let time_ns = unsafe { bpf_ktime_get_ns() };
     let pid = (bpf_get_current_pid_tgid() >> 32) as u32;

@@ -31,6 +31,8 @@ settings! {
     live_high: LIVE_HIGH = 1 << 20;
     /// Live samples from there on for which the chance of admission halves once more.
     live_step: LIVE_STEP = 1 << 16;
+    /// Size of the ring where processes share it; 0: one has it all.
+    shared_ring_bytes: SHARED_RING_BYTES = 0;
     /// Bytes waiting in the ring at which the daemon is woken; below, it looks by itself.
     wake_bytes: WAKE_BYTES = 1 << 20;
 }

@@ -3,6 +3,7 @@
  * Commands, one a line; each is answered by one line:
  *   hold COUNT              keeps COUNT more blocks;                  answer: `held`
  *   pairs BLOCKS CALLS      malloc and free, the same address again;  answer: ns of each block
+ *   compute BLOCKS CALLS    arithmetic, nothing allocated;          answer: ns of each block
  *   scattered BLOCKS CALLS  free of random blocks of a pool;          answer: ns of each block
  * Times are CPU time of the thread (nanoseconds, by the scheduler's clock): what other processes of
  * a shared machine take does not count, what the probes take does. One CPU; nothing else allocates.
@@ -46,6 +47,14 @@ static __attribute__((noipa)) uint64_t pairs(long calls) {
         keep(p);
         free(p);
     }
+    return now() - start;
+}
+
+/* Allocates nothing. */
+static __attribute__((noipa)) uint64_t compute(long calls) {
+    uint64_t start = now(), sum = 0;
+    for (long i = 0; i < calls * 16; i++) sum += random64();
+    __asm__ volatile("" : : "r"(sum));
     return now() - start;
 }
 
@@ -109,6 +118,8 @@ int main(int argc, char **argv) {
         long blocks, calls;
         if (sscanf(line, "pairs %ld %ld", &blocks, &calls) == 2) {
             measure(pairs, blocks, calls);
+        } else if (sscanf(line, "compute %ld %ld", &blocks, &calls) == 2) {
+            measure(compute, blocks, calls);
         } else if (sscanf(line, "scattered %ld %ld", &blocks, &calls) == 2) {
             measure(scattered, blocks, calls);
         } else if (sscanf(line, "hold %ld", &calls) == 1) {

@@ -14,6 +14,7 @@ pub mod profile;
 pub mod spread;
 pub mod statistics;
 pub mod truth;
+pub mod usage;
 pub mod wait;
 pub mod workload;
 

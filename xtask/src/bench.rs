@@ -18,6 +18,8 @@ pub(crate) enum Benchmark {
     Draws,
     /// Overhead and samples per second by the interval.
     Intervals,
+    /// What many processes cost.
+    Machine,
 }
 
 impl Benchmark {
@@ -27,13 +29,16 @@ impl Benchmark {
             Benchmark::Counters => "counters",
             Benchmark::Draws => "draws",
             Benchmark::Intervals => "intervals",
+            Benchmark::Machine => "machine",
         }
     }
 
     /// Why it needs root, if it does.
     fn needs_root(self) -> Option<&'static str> {
         match self {
-            Benchmark::Probe | Benchmark::Intervals => Some("the benchmark attaches probes"),
+            Benchmark::Probe | Benchmark::Intervals | Benchmark::Machine => {
+                Some("the benchmark attaches probes")
+            }
             Benchmark::Counters | Benchmark::Draws => None,
         }
     }

@@ -86,6 +86,12 @@ enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// What many processes cost: attaching, hits, the daemon at rest (as root)
+    Machine {
+        /// Passed on to the benchmark
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// Overhead and samples per second of a real program by the sampling interval (as root)
     Intervals {
         /// Passed on to the benchmark
@@ -101,6 +107,7 @@ impl Bench {
             Bench::Counters { arguments } => (Benchmark::Counters, arguments),
             Bench::Draws { arguments } => (Benchmark::Draws, arguments),
             Bench::Intervals { arguments } => (Benchmark::Intervals, arguments),
+            Bench::Machine { arguments } => (Benchmark::Machine, arguments),
         }
     }
 }

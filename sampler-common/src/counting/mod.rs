@@ -39,6 +39,6 @@ pub use racing::Racing;
 pub use scalable::Scalable;
 pub use sharded::Sharded;
 #[cfg(feature = "std")]
-pub use spread::Count;
+pub use spread::{Count, Counted};
 pub use switch::{MAX_AMOUNT, SATURATED, Switch};
 pub use word::Word;

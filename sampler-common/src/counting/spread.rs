@@ -77,20 +77,61 @@ impl Switch {
 
     /// What counters that show `values` say of the number of all their events: variances add, not bounds.
     pub fn sum(self, values: &[u64], confidence: Confidence) -> Count {
+        let mut sum = Counted::default();
+        values.iter().for_each(|value| sum.add(&self.counted(*value)));
+        sum.count(confidence)
+    }
+
+    /// What a counter of single events that shows `value` adds to a sum of counters.
+    pub fn counted(self, value: u64) -> Counted {
+        let next = value.saturating_add(self.quantum(value));
+        Counted {
+            total: Switch::shown(value) as f64,
+            certain: value.min(1 << self.log2()),
+            below: self.variance(value),
+            above: self.variance(next),
+            waiting: self.quantum(value).saturating_sub(1),
+            saturated: value >= SATURATED,
+        }
+    }
+}
+
+/// Counters added: what is left of them when they are gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Counted {
+    /// Sum of the unbiased estimates.
+    total: f64,
+    /// Events that are certain.
+    certain: u64,
+    /// Variance of the number of events at which the values were reached.
+    below: f64,
+    /// The same at the next values.
+    above: f64,
+    /// Events that may have come since, at most.
+    waiting: u64,
+    /// Whether one of them was saturated.
+    saturated: bool,
+}
+
+impl Counted {
+    /// Adds other counters.
+    pub fn add(&mut self, other: &Counted) {
+        self.total += other.total;
+        self.certain = self.certain.saturating_add(other.certain);
+        self.below += other.below;
+        self.above += other.above;
+        self.waiting = self.waiting.saturating_add(other.waiting);
+        self.saturated |= other.saturated;
+    }
+
+    /// What they say of the number of all their events.
+    pub fn count(&self, confidence: Confidence) -> Count {
         let z = quantile(confidence);
-        let next = |value: &u64| value.saturating_add(self.quantum(*value));
-        let variance = |value: u64| self.variance(value);
-        let total: f64 = values.iter().map(|value| Switch::shown(*value) as f64).sum();
-        let certain: u64 = values.iter().map(|value| (*value).min(1 << self.log2())).sum();
-        let below: f64 = values.iter().copied().map(variance).sum();
-        let above: f64 = values.iter().map(next).map(variance).sum();
-        let waiting: u64 = values.iter().map(|value| self.quantum(*value).saturating_sub(1)).sum();
-        let saturated = values.iter().any(|value| *value >= SATURATED);
-        let high = total + waiting as f64 + z * above.sqrt();
+        let high = self.total + self.waiting as f64 + z * self.above.sqrt();
         Count {
-            value: total,
-            low: (total - z * below.sqrt()).max(certain as f64),
-            high: if saturated { f64::INFINITY } else { high },
+            value: self.total,
+            low: (self.total - z * self.below.sqrt()).max(self.certain as f64),
+            high: if self.saturated { f64::INFINITY } else { high },
         }
     }
 }

@@ -24,6 +24,10 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 /// The object, aligned as its parser wants it.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/sampler.bpf.o"));
 
+/// When the live set is nearly full, a process that has no more than one of so many parts of it is spared until the others have
+/// been halved often: few enough are spared, so that it does not fill.
+const LIVE_SHARES: u32 = 8;
+
 /// What is fixed when the program is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -43,6 +47,8 @@ pub struct Settings {
     pub slots: u32,
     /// Whether every process is profiled that is not excluded.
     pub everyone: bool,
+    /// Whether there can be several processes, none of which may take the ring from the others.
+    pub shares: bool,
 }
 
 /// The loaded program.
@@ -94,15 +100,25 @@ impl Kernel {
         let filter = Filter::map(data(&front)?.fd().as_fd(), data(&back)?.fd().as_fd(), counters)
             .context("map FILTER")?;
         let state = State::map(data(&state)?.fd().as_fd()).context("map STATE")?;
+        let map_slots = || {
+            let mapped = ProcessSlots::map(data(&slots)?.fd().as_fd(), settings.slots);
+            mapped.context("map PROCESSES")
+        };
+        state.set_live_share(u64::from(settings.max_live / LIVE_SHARES));
         Ok(Kernel {
-            slots: ProcessSlots::map(data(&slots)?.fd().as_fd(), settings.slots)
-                .context("map PROCESSES")?,
+            slots: map_slots()?,
             totals: Totals::new(PerCpuArray::try_from(take("TOTALS")?)?)?,
             hits,
-            live: LiveSet::new(into_data(take("LIVE")?)?, filter, state, settings.max_live),
+            live: LiveSet::new(
+                into_data(take("LIVE")?)?,
+                filter,
+                state,
+                map_slots()?,
+                settings.max_live,
+            ),
             lost: LostCells::new(into_data(take("LOST")?)?),
             pending: PendingCalls::new(into_data(take("PENDING")?)?),
-            ring: Ring::new(ring_map.try_into()?, positions),
+            ring: Ring::new(ring_map.try_into()?, positions, map_slots()?),
             programs,
             log,
             targets: Targets::new(take("TARGETS")?.try_into()?, take("VACANT")?.try_into()?),
@@ -154,6 +170,7 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
     let live_high = (u64::from(settings.max_live) * THIN_AT_PERCENT / 100).max(1);
     // Sixteen steps from there to the bound: filling it takes 2^15 samples for the last of them.
     let live_step = (u64::from(settings.max_live).saturating_sub(live_high) / 16).max(1);
+    let shared_ring_bytes = if settings.shares { u64::from(settings.ring_bytes) } else { 0 };
     let wake_bytes = u64::from(settings.ring_bytes / 8);
     EbpfLoader::new()
         // The object needs nothing of the kernel's own BTF (which `new` has parsed all the same).
@@ -164,6 +181,7 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .override_global("FILTER_SHIFT", &filter_shift, true)
         .override_global("LIVE_HIGH", &live_high, true)
         .override_global("LIVE_STEP", &live_step, true)
+        .override_global("SHARED_RING_BYTES", &shared_ring_bytes, true)
         .override_global("WAKE_BYTES", &wake_bytes, true)
         .override_global("EVERYONE", &u64::from(settings.everyone), true)
         .map_max_entries("PROCESSES", settings.slots)

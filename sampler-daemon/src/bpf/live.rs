@@ -1,6 +1,6 @@
 //! The live set as the daemon sees it: read whole, thinned, purged.
 
-use super::shared::{Filter, State};
+use super::shared::{Filter, ProcessSlots, State};
 use super::sys;
 use aya::maps::MapData;
 use sampler_common::wire::{LiveEntry, LiveKey, Space};
@@ -17,12 +17,19 @@ pub struct LiveSet {
     map: MapData,
     filter: Filter,
     state: State,
+    slots: ProcessSlots,
     bound: u32,
 }
 
 impl LiveSet {
-    pub(super) fn new(map: MapData, filter: Filter, state: State, bound: u32) -> LiveSet {
-        LiveSet { map, filter, state, bound }
+    pub(super) fn new(
+        map: MapData,
+        filter: Filter,
+        state: State,
+        slots: ProcessSlots,
+        bound: u32,
+    ) -> LiveSet {
+        LiveSet { map, filter, state, slots, bound }
     }
 
     pub(super) fn state(&self) -> &State {
@@ -82,5 +89,6 @@ impl LiveSet {
     fn forget(&self, key: &LiveKey) {
         self.filter.leave(key.pointer, key.space.slot);
         self.state.subtract_live(1);
+        self.slots.subtract_live(key.space.slot);
     }
 }

@@ -29,6 +29,16 @@ impl PendingCalls {
         PendingCalls(map)
     }
 
+    /// Calls now; 0 where that cannot be read.
+    pub fn len(&self) -> u64 {
+        sys::entries(self.0.fd().as_fd(), ZERO).map_or(0, |calls| calls.len() as u64)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Takes out the calls in address spaces that have `ended`: they never return. How many were sampled.
     pub fn forget(&self, ended: impl Fn(Space) -> bool) -> io::Result<u64> {
         let mut sampled = 0;

@@ -1,6 +1,6 @@
 //! Reads the ring buffer: checks records before anybody believes them.
 
-use super::shared::RingPositions;
+use super::shared::{ProcessSlots, RingPositions};
 use aya::maps::{MapData, RingBuf};
 use sampler_common::wire::{AllocationRecord, EventRecord, FreeRecord, RecordKind, Space};
 use std::mem::offset_of;
@@ -46,11 +46,16 @@ impl Record<'_> {
 pub struct Ring {
     buffer: RingBuf<MapData>,
     positions: RingPositions,
+    slots: ProcessSlots,
 }
 
 impl Ring {
-    pub(super) fn new(buffer: RingBuf<MapData>, positions: RingPositions) -> Ring {
-        Ring { buffer, positions }
+    pub(super) fn new(
+        buffer: RingBuf<MapData>,
+        positions: RingPositions,
+        slots: ProcessSlots,
+    ) -> Ring {
+        Ring { buffer, positions, slots }
     }
 
     /// Hands out up to `most` records, none of those reserved behind `until`; returns how many there were.
@@ -60,7 +65,12 @@ impl Ring {
                 return count;
             }
             let Some(item) = self.buffer.next() else { return count };
-            each(parse(&item));
+            let record = parse(&item);
+            let space = record.space();
+            each(record);
+            if let Some(space) = space {
+                self.slots.add_read(space.slot, item.len() as u64);
+            }
         }
         most
     }

@@ -17,12 +17,15 @@ fn pages(bytes: usize) -> usize {
 
 /// The process slots (`PROCESSES`).
 #[derive(Debug)]
-pub struct ProcessSlots(SharedMemory);
+pub struct ProcessSlots {
+    memory: SharedMemory,
+    slots: u32,
+}
 
 impl ProcessSlots {
     pub(super) fn map(fd: BorrowedFd<'_>, slots: u32) -> io::Result<ProcessSlots> {
         let bytes = pages(slots as usize * size_of::<ProcessConfig>());
-        Ok(ProcessSlots(SharedMemory::map(fd, bytes, 0, true)?))
+        Ok(ProcessSlots { memory: SharedMemory::map(fd, bytes, 0, true)?, slots })
     }
 
     fn offset(slot: u32, field: usize) -> usize {
@@ -33,26 +36,45 @@ impl ProcessSlots {
     pub fn set_designs(&self, slot: u32, designs: &[Design; CLASSES]) {
         for (class, design) in designs.iter().enumerate() {
             let offset = Self::offset(slot, offset_of!(ProcessConfig, designs)) + class * 8;
-            self.0.atomic_u64(offset).store(design.word(), SeqCst);
+            self.memory.atomic_u64(offset).store(design.word(), SeqCst);
         }
     }
 
     /// The current program image of the slot.
     pub fn generation(&self, slot: u32) -> u32 {
-        self.0.atomic_u32(Self::offset(slot, offset_of!(ProcessConfig, generation))).load(SeqCst)
+        self.memory
+            .atomic_u32(Self::offset(slot, offset_of!(ProcessConfig, generation)))
+            .load(SeqCst)
     }
 
     /// How often a thread that was not the first one has called `execve` in the slot.
     pub fn leader_changes(&self, slot: u32) -> u32 {
-        self.0
+        self.memory
             .atomic_u32(Self::offset(slot, offset_of!(ProcessConfig, leader_changes)))
             .load(SeqCst)
+    }
+
+    /// The daemon has read `bytes` of the slot's records from the ring; of no slot: nothing.
+    pub(super) fn add_read(&self, slot: u32, bytes: u64) {
+        self.add(slot, offset_of!(ProcessConfig, ring_read), bytes);
+    }
+
+    /// An entry of the slot has been taken out of the live set.
+    pub(super) fn subtract_live(&self, slot: u32) {
+        self.add(slot, offset_of!(ProcessConfig, live), 1u64.wrapping_neg());
+    }
+
+    fn add(&self, slot: u32, field: usize, amount: u64) {
+        // The slot comes from the kernel side.
+        if slot < self.slots {
+            self.memory.atomic_u64(Self::offset(slot, field)).fetch_add(amount, SeqCst);
+        }
     }
 
     /// Starts or ends a use of the slot: what still comes from before is stale. Returns the new generation.
     pub fn renew(&self, slot: u32) -> u32 {
         let offset = Self::offset(slot, offset_of!(ProcessConfig, generation));
-        self.0.atomic_u32(offset).fetch_add(1, SeqCst) + 1
+        self.memory.atomic_u32(offset).fetch_add(1, SeqCst) + 1
     }
 }
 
@@ -116,6 +138,11 @@ impl State {
     /// Calls of excluded processes on links that they share.
     pub fn excluded_calls(&self) -> u64 {
         self.0.atomic_u64(offset_of!(KernelState, excluded_calls)).load(SeqCst)
+    }
+
+    /// Lets every process have `entries` of the live set before it has to make room for others.
+    pub fn set_live_share(&self, entries: u64) {
+        self.0.atomic_u64(offset_of!(KernelState, live_share)).store(entries, SeqCst);
     }
 
     /// Entries that the daemon has taken out of the live set.

@@ -10,7 +10,6 @@ use crate::store::{ProcessRecord, SamplingRecord};
 use crate::target::allocator::{Allocator, Discovery};
 use crate::target::hazard::{self, Hazard};
 use crate::target::process::Process;
-use sampler_common::limits::MAX_PROCESSES;
 use sampler_common::wire::{Cookie, Role};
 use std::time::{Duration, Instant};
 
@@ -42,8 +41,8 @@ pub(super) struct Attached {
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
     /// All slots are in use.
-    #[error("pid {0}: already profiling {MAX_PROCESSES} processes, the most at a time")]
-    TooMany(u32),
+    #[error("pid {0}: already profiling {1} processes, the most at a time (raise --max-processes)")]
+    TooMany(u32, u32),
     /// It is there already.
     #[error("pid {0}: is profiled already (give each --pid once)")]
     Twice(u32),
@@ -70,7 +69,7 @@ impl Worker {
         }
         let slot = (0..self.config.settings.slots)
             .find(|slot| !self.attached.contains_key(slot))
-            .ok_or(AttachError::TooMany(pid))?;
+            .ok_or(AttachError::TooMany(pid, self.config.settings.slots))?;
         if let Some(hazard) = hazard::check(pid) {
             return Err(AttachError::Harmful(pid, hazard));
         }
@@ -82,9 +81,9 @@ impl Worker {
             };
             return Err(AttachError::NoAllocator(pid, why));
         }
-        let mut record = ProcessRecord::new(pid, SamplingRecord::new(self.config.sampling));
+        let mut record = ProcessRecord::new(pid, self.ingest.default_sampling());
         facts::read(&mut record, &process);
-        let id = self.ingest.processes.insert(record).ok_or(AttachError::TooMany(pid))?;
+        let id = self.ingest.processes.insert(record);
         let other = |error: anyhow::Error| AttachError::Other(pid, format!("{error:#}"));
         let generation = self.make_ready(slot).map_err(other)?;
         self.kernel.targets.enter(pid, slot).map_err(other)?;

@@ -2,7 +2,7 @@
 
 use super::clock::monotonic_ns;
 use super::ingest::{Ingest, halved};
-use super::worker::Worker;
+use super::worker::{Reach, Worker};
 use crate::store::{Designs, LiveSample, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::counters::Outcome;
@@ -21,6 +21,16 @@ const THIN_TO_PERCENT: u64 = 60;
 /// Losses are repaired at every question, and otherwise this often.
 const REPAIR_PERIOD: Duration = Duration::from_secs(1);
 
+/// How the daemon's picture of the live set comes to differ from it.
+const UNRECORDED: [Outcome; 6] = [
+    Outcome::FreeRingFull,
+    Outcome::FreeRingShare,
+    Outcome::RingFull,
+    Outcome::RingShare,
+    Outcome::LiveReplaced,
+    Outcome::Restored,
+];
+
 impl Worker {
     /// Regular upkeep.
     pub(super) fn balance(&mut self) {
@@ -31,6 +41,18 @@ impl Worker {
         self.take_stale();
         if self.last_reconciled.elapsed() >= REPAIR_PERIOD {
             self.repair();
+            self.miss_nobody();
+        }
+    }
+
+    /// Notices the end of processes of which the kernel side's event was lost; where there are few, or all, others do.
+    fn miss_nobody(&mut self) {
+        if self.config.reach == Reach::Shared {
+            let gone = self.gone(|_| true);
+            if !gone.is_empty() {
+                self.settle();
+                self.detach_exited(&gone);
+            }
         }
     }
 
@@ -39,11 +61,7 @@ impl Worker {
         self.last_reconciled = Instant::now();
         let totals = self.kernel_totals();
         // A block that a failed realloc puts back may have been reconciled away meanwhile.
-        let losses =
-            [Outcome::FreeRingFull, Outcome::RingFull, Outcome::LiveReplaced, Outcome::Restored]
-                .iter()
-                .map(|outcome| totals.outcome(*outcome))
-                .sum();
+        let losses = UNRECORDED.iter().map(|outcome| totals.outcome(*outcome)).sum();
         if totals.outcome(Outcome::LiveFull) + totals.outcome(Outcome::RestoreFailed) > 0 {
             self.live_incomplete.get_or_insert_with(SystemTime::now);
         }
@@ -74,30 +92,48 @@ impl Worker {
         }
     }
 
-    /// Halves the rate of every process and keeps each live sample with probability π_new/π_old, until the
-    /// live set has room again. Live estimates stay unbiased: a kept sample counts with π_new.
+    /// Halves the rate of every process that has more than its share and keeps each of its live samples with probability
+    /// π_new/π_old, until the live set has room again. Live estimates stay unbiased: a kept sample counts with π_new.
     pub(super) fn thin(&mut self) {
         self.drain();
         self.take_stale_now();
-        let bound = u64::from(self.kernel.live.bound());
+        let room = u64::from(self.kernel.live.bound()) * THIN_TO_PERCENT / 100;
         for _ in 0..MAX_ROUNDS {
-            if self.kernel.live.len() * 100 <= bound * THIN_TO_PERCENT {
+            if self.kernel.live.len() <= room {
                 return;
             }
-            let slots: Vec<u32> = self.attached.keys().copied().collect();
-            let mut lower = FxHashMap::default();
-            for slot in slots {
-                if let Some(designs) = self.press(slot) {
-                    lower.insert(slot, designs);
+            match self.thin_largest(room) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    tracing::warn!("thin the live set: {error}");
+                    return;
                 }
             }
-            // What was sampled at the old rates meanwhile.
-            self.drain();
-            if let Err(error) = self.thin_once(&lower) {
-                tracing::warn!("thin the live set: {error}");
-                return;
+        }
+    }
+
+    /// One halving of those that have more than their share of `room`; false if nobody has.
+    fn thin_largest(&mut self, room: u64) -> std::io::Result<bool> {
+        let mut held: FxHashMap<u32, u64> = FxHashMap::default();
+        for (key, _) in self.kernel.live.entries()? {
+            *held.entry(key.space.slot).or_default() += 1;
+        }
+        let share = share_of(room, held.values().copied().collect());
+        let mut lower = FxHashMap::default();
+        for (slot, _) in held.into_iter().filter(|(_, held)| *held > share) {
+            if let Some(designs) = self.press(slot) {
+                lower.insert(slot, designs);
             }
         }
+        if lower.is_empty() {
+            // What is over is of nobody that samples: it goes as stale.
+            return Ok(false);
+        }
+        // What was sampled at the old rates meanwhile.
+        self.drain();
+        self.thin_once(&lower)?;
+        Ok(true)
     }
 
     fn thin_once(&mut self, lower: &FxHashMap<u32, Designs>) -> std::io::Result<()> {
@@ -131,8 +167,25 @@ impl Worker {
         });
         self.ingest.outcomes.add(outcome, ended.len() as u64);
         let now_ns = monotonic_ns();
-        ended.iter().for_each(|live| self.ingest.lifetimes.ended(live, now_ns));
+        let full = ended.iter().filter(|live| !self.ingest.lifetimes.ended(live, now_ns)).count();
+        self.ingest.outcomes.add(Outcome::LifetimesFull, full as u64);
     }
+}
+
+/// The most that each of those who hold something may have, so that all of it fits into `room`: who holds less than an equal part
+/// leaves the rest to the others (max-min fairness).
+fn share_of(room: u64, mut held: Vec<u64>) -> u64 {
+    held.sort_unstable();
+    let (mut rest, mut sharers) = (room, held.len() as u64);
+    for held in held {
+        let equal = rest / sharers;
+        if held > equal {
+            return equal;
+        }
+        rest -= held;
+        sharers -= 1;
+    }
+    u64::MAX
 }
 
 /// Probability with which a live sample stays when the designs become `designs`: that of being sampled now over that of being here;
@@ -168,4 +221,31 @@ fn adopt(ingest: &mut Ingest, key: &LiveKey, entry: &LiveEntry) {
             time_ns: entry.time_ns,
         },
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share_of;
+    use proptest::prelude::*;
+
+    #[test]
+    fn who_holds_little_is_spared() {
+        assert_eq!(share_of(600, vec![900]), 600);
+        assert_eq!(share_of(600, vec![10, 900, 20]), 570);
+        assert_eq!(share_of(600, vec![400, 400, 10]), 295);
+        assert_eq!(share_of(600, vec![100, 200]), u64::MAX);
+        assert_eq!(share_of(600, vec![]), u64::MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn shares_fill_the_room(room in 0u64..10_000, held in prop::collection::vec(1u64..1000, 0..40)) {
+            let share = share_of(room, held.clone());
+            let kept: u64 = held.iter().map(|held| (*held).min(share)).sum();
+            let sum: u64 = held.iter().sum();
+            prop_assert!(kept <= room.min(sum));
+            // All of it but what cannot be divided.
+            prop_assert!(kept + held.len() as u64 > room.min(sum) || kept == sum);
+        }
+    }
 }

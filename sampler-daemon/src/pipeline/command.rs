@@ -8,6 +8,7 @@ use super::source::SampleEvent;
 use super::status::StatusReport;
 use crate::store::{ProcessId, ProcessRecord, Sampling, SamplingRecord, Selector};
 use rustix::fd::OwnedFd;
+use sampler_common::counters::Outcome;
 use sampler_common::counting::Count;
 use sampler_common::estimate::{Confidence, Estimator};
 use sampler_common::profile::Kind;
@@ -106,6 +107,8 @@ pub struct ProcessReport {
     pub sums: Sums,
     /// Calls of freeing functions; `None` where they are not probed.
     pub free_calls: Option<Count>,
+    /// Bounds that it has hit, with how often.
+    pub bounds: Vec<(Outcome, u64)>,
 }
 
 /// An answer, or one line on why there is none.

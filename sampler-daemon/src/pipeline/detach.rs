@@ -1,5 +1,6 @@
 //! The end of an attached process: its probes go, its profile stays.
 
+use super::bounds;
 use super::follow::SETTLED;
 use super::observe::has_lost;
 use super::totals::by_class;
@@ -7,7 +8,7 @@ use super::worker::Worker;
 use crate::bpf::Link;
 use crate::target::allocator::NONE_MAPPED;
 use sampler_common::counters::Outcome;
-use sampler_common::wire::Role;
+use sampler_common::wire::{HITS_SWITCH, Role};
 use std::time::SystemTime;
 
 impl Worker {
@@ -16,7 +17,11 @@ impl Worker {
         self.end_blocks(slots, None, Outcome::EndedByExit);
         for slot in slots {
             self.keep_last(*slot);
+            let process = self.ingest.sources.get(slot).map(|source| source.process);
             self.release(*slot);
+            if let Some(process) = process {
+                self.ingest.exit(process);
+            }
         }
         // Entries of address spaces that are no more go soon, all at once.
         self.stale.note();
@@ -30,12 +35,13 @@ impl Worker {
         if self.attached.get(&slot).is_some_and(|attached| attached.look_period < SETTLED) {
             self.ingest.processes.get_mut(id).blind.retain(|line| line != NONE_MAPPED);
         }
-        let free_calls = self.kernel.hits.read(slot, Role::Free);
+        let free_calls = HITS_SWITCH.counted(self.kernel.hits.read(slot, Role::Free));
         let totals = match self.kernel.totals.read(slot) {
             Ok(totals) => totals,
             Err(error) => {
                 tracing::warn!(pid, "{error:#}");
                 self.ingest.processes.get_mut(id).exited = Some(SystemTime::now());
+                self.ingest.windows.forget(id);
                 return;
             }
         };
@@ -55,6 +61,7 @@ impl Worker {
         let record = self.ingest.processes.get_mut(id);
         record.final_free_calls = free_calls;
         record.exited = Some(SystemTime::now());
+        record.final_bounds = bounds::of_totals(&totals);
         record.final_lost = lost.unwrap_or_default();
         record.final_totals = Some(Box::new(by_class));
         self.retired.add(&totals);

@@ -104,7 +104,8 @@ impl Worker {
     /// The longest time between two looks at the mappings of a process.
     fn longest_look(&self) -> Duration {
         let told = usize::from(self.happenings.are_told());
-        if self.is_open() { OPEN_SWEEP[told] } else { SWEEP }
+        let few = self.config.reach == Reach::Listed;
+        if few { SWEEP } else { OPEN_SWEEP[told] }
     }
 
     /// Looks for new allocators where it is time to, and for an `execve` whose event was lost.

@@ -207,7 +207,7 @@ impl Gathered {
         exact: Option<&ClassTotals>,
         sizes: &SizeLimits,
     ) {
-        let SamplingRecord { unseen, largest_interval_bytes, .. } = &record.sampling;
+        let SamplingRecord { unseen, largest_interval_bytes, .. } = &*record.sampling;
         self.reference.interval_bytes = self.reference.interval_bytes.max(*largest_interval_bytes);
         for class in (0..CLASSES).filter(|class| sizes.meets_class(*class)) {
             let exact = exact.map(|totals| (totals.bytes[class], totals.objects[class]));

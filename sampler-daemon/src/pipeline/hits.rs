@@ -44,11 +44,11 @@ impl Worker {
 
     /// Calls of freeing functions; `None` where they are not probed.
     pub(super) fn free_calls(&self, id: ProcessId) -> Option<Count> {
-        let shown = match self.slot_of(id) {
-            Some(slot) => self.kernel.hits.read(slot, Role::Free),
+        let counted = match self.slot_of(id) {
+            Some(slot) => HITS_SWITCH.counted(self.kernel.hits.read(slot, Role::Free)),
             None => self.ingest.processes.get(id).final_free_calls,
         };
-        self.config.settings.track_live.then(|| HITS_SWITCH.count(shown, CONFIDENCE))
+        self.config.settings.track_live.then(|| counted.count(CONFIDENCE))
     }
 }
 

@@ -4,8 +4,8 @@ use super::source::{SampleEvent, Source};
 use crate::bpf::ring::Record;
 use crate::store::stacks::{Note, StackFrame};
 use crate::store::{
-    Lifetimes, LiveSample, LiveSamples, Outcomes, ProcessRecord, Processes, Rows, Sampling,
-    SamplingRecord, StackId, Stacks, Windows,
+    Lifetimes, LiveSample, LiveSamples, Outcomes, ProcessId, ProcessRecord, Processes, Rows,
+    Sampling, SamplingRecord, StackId, Stacks, Windows,
 };
 use crate::unwind::{
     Frame, History, ModuleId, ModuleKind, Modules, Registers, StackMemory, UnwindEnd,
@@ -66,6 +66,8 @@ pub(super) struct Ingest {
     frames: Vec<Frame>,
     /// Images by what the kernel's events have told.
     pub(super) history: History,
+    /// What `sampling` makes of it.
+    common: Arc<SamplingRecord>,
 }
 
 impl Ingest {
@@ -90,6 +92,7 @@ impl Ingest {
             sampling,
             frames: Vec::new(),
             history: History::default(),
+            common: Arc::new(SamplingRecord::new(sampling)),
         }
     }
 
@@ -120,17 +123,40 @@ impl Ingest {
         if self.sources.contains_key(&space.slot) {
             return;
         }
-        let mut record = ProcessRecord::new(pid, SamplingRecord::new(self.sampling));
+        let mut record = ProcessRecord::new(pid, self.default_sampling());
         record.comm = comm;
-        if let Some(process) = self.processes.insert(record) {
-            self.sources.insert(space.slot, Source::new(process, pid, space.generation));
-        }
+        let process = self.processes.insert(record);
+        self.sources.insert(space.slot, Source::new(process, pid, space.generation));
         self.events.push(Event::Appeared { slot: space.slot });
+    }
+
+    /// How processes are sampled by default: one record for all of them, as long as it does not change.
+    pub(super) fn default_sampling(&mut self) -> Arc<SamplingRecord> {
+        if self.common.asked != self.sampling {
+            self.common = Arc::new(SamplingRecord::new(self.sampling));
+        }
+        Arc::clone(&self.common)
+    }
+
+    /// A process has exited, and everything of it is here: too many such are folded.
+    pub(super) fn exit(&mut self, process: ProcessId) {
+        self.processes.exit(process);
+        let moves = self.processes.fold();
+        if !moves.is_empty() {
+            self.rows.fold(&moves);
+            self.windows.fold(&moves);
+            self.live.fold(&moves);
+            self.lifetimes.fold(&moves);
+        }
     }
 
     fn free(&mut self, record: &FreeRecord) {
         match self.live.remove(record.sample) {
-            Some(live) => self.lifetimes.freed(&live, record.time_ns),
+            Some(live) => {
+                if !self.lifetimes.freed(&live, record.time_ns) {
+                    self.outcomes.add(Outcome::LifetimesFull, 1);
+                }
+            }
             None => self.outcomes.add(Outcome::FreedUnknown, 1),
         }
     }
@@ -168,14 +194,13 @@ impl Ingest {
 
         let code = self.frames.iter().map(|frame| StackFrame::Code(*frame));
         let stack = self.stacks.intern(code.chain(note.map(StackFrame::Note)));
-        let stack = stack.unwrap_or_else(|| {
-            self.outcomes.add(Outcome::StackTableFull, 1);
-            StackId::TABLE_FULL
-        });
-        if !self.rows.add(process, stack, &sample) {
+        let stack = stack.unwrap_or(StackId::TABLE_FULL);
+        if !self.rows.add(process, stack, &sample) || stack == StackId::TABLE_FULL {
             self.outcomes.add(Outcome::StackTableFull, 1);
         }
-        self.windows.add(process, stack, &sample, record.time_ns);
+        if !self.windows.add(process, stack, &sample, record.time_ns) {
+            self.outcomes.add(Outcome::WindowsFull, 1);
+        }
         // A block of an image that is gone is not held.
         if record.live != 0 && current {
             let (space, time_ns) = (record.space, record.time_ns);

@@ -144,6 +144,7 @@ impl Worker {
             record: self.ingest.processes.get(id).clone(),
             sums: self.sums(gathered, usable, &[index]),
             free_calls: self.free_calls(id),
+            bounds: self.bounds(id),
         }
     }
 
@@ -160,9 +161,9 @@ impl Worker {
         newest.sort_unstable_by(|a, b| b.cmp(a));
         GroupReport {
             key,
-            processes: of.len() as u64,
+            processes: records.clone().map(|record| record.folded.max(1)).sum(),
             running: records.filter(|record| record.exited.is_none()).count() as u64,
-            pids: newest.iter().take(TOLD).map(|(_, pid)| *pid).collect(),
+            pids: newest.iter().map(|(_, pid)| *pid).filter(|pid| *pid > 0).take(TOLD).collect(),
             newest: newest.first().map_or(SystemTime::UNIX_EPOCH, |(attached, _)| *attached),
             sums: self.sums(gathered, usable, of),
         }

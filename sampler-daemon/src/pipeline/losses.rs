@@ -5,6 +5,7 @@ use super::gather::Gathered;
 use super::worker::Worker;
 use sampler_common::counters::Outcome;
 use sampler_common::estimate::{Estimator, Row};
+use sampler_common::units;
 
 /// Samples that ended as a loss, with their rows where these are known.
 pub type RawLoss = (Outcome, u64, Option<Row>);
@@ -61,6 +62,13 @@ impl Worker {
         }
         if !self.config.settings.track_live {
             notes.push("live numbers are 0: frees are not probed (--no-live)".into());
+        }
+        let unseen = self.kernel.state().unseen_calls();
+        if unseen > 0 {
+            notes.push(format!(
+                "a lower bound: {} calls of further processes found no slot free (raise --max-processes)",
+                units::grouped(unseen)
+            ));
         }
         let record = |id| self.ingest.processes.get(id);
         if estimator == Estimator::Calibrated {

@@ -5,6 +5,7 @@ mod arrivals;
 mod attach;
 mod balance;
 mod beside;
+mod bounds;
 mod clock;
 mod command;
 mod coverage;

@@ -10,7 +10,8 @@ use sampler_common::counters::Outcome;
 use sampler_common::wire::{LostCell, LostKey};
 
 /// Ways of a sample to lose its record.
-const LOSSES: [Outcome; 3] = [Outcome::RingFull, Outcome::ReadFault, Outcome::PendingFull];
+const LOSSES: [Outcome; 4] =
+    [Outcome::RingFull, Outcome::RingShare, Outcome::ReadFault, Outcome::PendingFull];
 
 impl Worker {
     /// Ends the newest time slot, if it is long enough.

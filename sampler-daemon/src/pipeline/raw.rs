@@ -82,7 +82,7 @@ impl Worker {
         for record in processes.iter().map(|id| self.ingest.processes.get(*id)) {
             for strategy in &record.sampling.strategies {
                 if let Some(Err(error)) = estimator.map(|of| of.check(*strategy)) {
-                    return Err(format!("pid {}: {error}", record.pid));
+                    return Err(format!("{}: {error}", record.label()));
                 }
                 if !strategies.contains(strategy) {
                     strategies.push(*strategy);

@@ -9,12 +9,17 @@ use crate::bpf::totals::SlotTotals;
 use crate::store::{Designs, Sampling, SamplingRecord};
 use sampler_common::limits::CLASSES;
 use sampler_common::sampling::{self, Strategy, interval_for};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Calls from which a Bernoulli strategy learns the mean size.
 pub(super) const LEARNING_CALLS: u64 = 1000;
 /// How often an interval that follows the program, and the rates of an adaptive strategy, are made anew.
 const RELEARN_PERIOD: Duration = Duration::from_secs(1);
+/// How often it is looked whether there is anything to learn where there are more than [`FEW`] processes.
+const LEARN_PERIOD: Duration = Duration::from_millis(200);
+/// So many processes are looked at all the time.
+const FEW: usize = 8;
 /// Share of what was known that is kept at each turn: a memory of some ten seconds.
 const MEMORY: f64 = 0.9;
 /// An interval is changed when it is off by more than this factor.
@@ -81,7 +86,7 @@ impl Worker {
     /// Changes the record of the process in `slot`, and puts its designs into force.
     fn change_sampling(&mut self, slot: u32, change: impl FnOnce(&mut SamplingRecord)) {
         let Some(source) = self.ingest.sources.get(&slot) else { return };
-        let record = &mut self.ingest.processes.get_mut(source.process).sampling;
+        let record = Arc::make_mut(&mut self.ingest.processes.get_mut(source.process).sampling);
         change(record);
         self.kernel.slots.set_designs(slot, &record.designs);
     }
@@ -106,6 +111,11 @@ impl Worker {
 
     /// Learns from the exact totals and the live set where a strategy wants it.
     pub(super) fn learn(&mut self) {
+        // Of many processes each turn is dear, and nobody waits for it.
+        if self.attached.len() > FEW && self.learned.elapsed() < LEARN_PERIOD {
+            return;
+        }
+        self.learned = Instant::now();
         let slots: Vec<u32> = self.attached.keys().copied().collect();
         for slot in slots {
             let Some(record) = self.sampling_of(slot) else { continue };

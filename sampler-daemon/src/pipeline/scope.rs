@@ -154,7 +154,7 @@ impl Worker {
         let each = gathered
             .processes
             .iter()
-            .filter_map(|id| Some((self.ingest.processes.get(*id).pid, peaks.get(*id)?)));
+            .filter_map(|id| Some((self.ingest.processes.get(*id).label(), peaks.get(*id)?)));
         let each: Vec<_> = each.collect();
         let mut notes = Vec::new();
         if each.len() > FEW {
@@ -163,17 +163,17 @@ impl Worker {
             let count = each.len();
             notes.push(format!("each of {count} processes at its own peak: {first} to {last}"));
         } else if each.len() > 1 {
-            let times = each.iter().map(|(pid, peak)| {
-                format!("pid {pid} at {}", utc(gathered.clocks.to_unix(peak.time_ns)))
+            let times = each.iter().map(|(label, peak)| {
+                format!("{label} at {}", utc(gathered.clocks.to_unix(peak.time_ns)))
             });
             let times: Vec<String> = times.collect();
             notes.push(format!("each process at its own peak: {}", times.join(", ")));
         }
-        let forgotten: Vec<u32> =
-            each.iter().filter(|(_, peak)| peak.forgotten).map(|(pid, _)| *pid).collect();
+        let forgotten: Vec<&str> =
+            each.iter().filter(|(_, peak)| peak.forgotten).map(|(of, _)| of.as_str()).collect();
         let whom = match forgotten.as_slice() {
             [] => return notes,
-            [pid] => format!("pid {pid}"),
+            [label] => (*label).to_owned(),
             many => format!("{} processes", many.len()),
         };
         notes

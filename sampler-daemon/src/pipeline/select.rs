@@ -12,8 +12,13 @@ impl Worker {
         let records = || self.ingest.processes.iter().filter(|(_, record)| !record.excluded);
         for criterion in &selector.criteria {
             if let Criterion::Pid(pid) = criterion
-                && !records().any(|(_, record)| record.pid == *pid)
+                && !records().any(|(_, record)| record.pid == *pid && record.folded == 0)
             {
+                if self.ingest.processes.was_folded(*pid) {
+                    return Err(format!(
+                        "pid {pid}: exited long ago, its numbers are in the sums of its program (see: sampler ps)"
+                    ));
+                }
                 return Err(format!("pid {pid}: not profiled by this daemon (see: sampler ps)"));
             }
         }

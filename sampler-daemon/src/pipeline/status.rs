@@ -7,10 +7,11 @@ use super::happenings::EventCounts;
 use super::shared;
 use super::worker::Worker;
 use crate::bpf::{ProbeEngine, Settings};
-use crate::store::{lifetimes, rows, stacks};
+use crate::store::{MAX_GROUPS, lifetimes, process, rows, stacks};
 use crate::target::allocator::Function;
 use sampler_common::counters::{KERNEL_OUTCOMES, Outcome};
 use sampler_common::counting::Count;
+use sampler_common::limits::{MAX_PENDING, MAX_TARGETS};
 use sampler_common::wire::Role;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -55,10 +56,10 @@ pub struct StatusReport {
     pub coverage: Vec<Blind>,
     /// Calls of excluded processes on links that they share.
     pub excluded_calls: u64,
-    /// Calls of processes that found no slot.
-    pub unseen_calls: u64,
     /// What is excluded, with the number of running processes that it concerns.
     pub excluded: Vec<(Exclusion, u64)>,
+    /// Calls of processes that should be profiled and found no slot.
+    pub unseen_calls: u64,
 }
 
 impl Worker {
@@ -73,6 +74,7 @@ impl Worker {
         let (stack_count, frame_count) = self.ingest.stacks.len();
         let (windows, window_bound) = self.ingest.windows.len();
         let (gone, gone_bound) = self.ingest.live.peaks().len();
+        let (exited, groups, _) = self.ingest.processes.usage();
         let (modules, module_bound) = self.ingest.modules.usage();
         let (mappings, mapping_bound) = self.ingest.history.usage();
         StatusReport {
@@ -95,6 +97,11 @@ impl Worker {
                 ("mappings", mappings as u64, mapping_bound as u64),
                 ("probed files", self.shared.len() as u64, shared::MAX_FILES as u64),
                 ("looked_at", self.coverage.len() as u64, MAX_LOOKED_AT as u64),
+                ("slots", self.attached.len() as u64, u64::from(self.config.settings.slots)),
+                ("targets", self.kernel.targets.all().len() as u64, u64::from(MAX_TARGETS)),
+                ("pending", self.kernel.pending.len(), u64::from(MAX_PENDING)),
+                ("exited", exited as u64, process::MAX_EXITED as u64),
+                ("programs", groups as u64, MAX_GROUPS as u64),
             ],
             process_events: self.happenings.counts(&self.ingest.history),
             coverage: self.blind_processes(),

@@ -10,7 +10,11 @@ use sampler_common::wire::{LostCell, LostKey};
 use std::collections::BTreeMap;
 
 impl Worker {
+    /// The slot of a process that runs.
     pub(super) fn slot_of(&self, id: ProcessId) -> Option<u32> {
+        if self.ingest.processes.get(id).exited.is_some() {
+            return None;
+        }
         self.ingest.sources.iter().find(|(_, source)| source.process == id).map(|(slot, _)| *slot)
     }
 

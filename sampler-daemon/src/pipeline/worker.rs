@@ -90,6 +90,8 @@ pub(super) struct Worker {
     pub(super) happenings: Happenings,
     pub(super) coverage: Coverage,
     pub(super) excluded: Excluded,
+    /// When it was last looked whether there is anything to learn.
+    pub(super) learned: Instant,
 }
 
 /// Loads the program, attaches it to `processes` and starts the worker. On an error nothing is left.
@@ -131,6 +133,7 @@ pub fn start(config: Config, processes: Vec<Process>) -> anyhow::Result<(Profile
         happenings: Happenings::default(),
         coverage: Coverage::default(),
         excluded,
+        learned: Instant::now(),
     };
     worker.kernel.targets.exclude(std::process::id())?;
     for process in processes {

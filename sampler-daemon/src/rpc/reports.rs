@@ -5,6 +5,7 @@ use crate::pipeline::{
     Blind, Exclusion, GroupReport, ProbeReport, ProcessReport, SamplingReport, StatusReport, Sums,
 };
 use crate::target::memory::Memory;
+use sampler_common::counters::Outcome;
 use sampler_common::counting::Count;
 use sampler_common::estimate::{Confidence, Estimator};
 use sampler_common::profile::Quantities;
@@ -33,11 +34,7 @@ pub(super) fn status(report: StatusReport) -> v1::StatusResponse {
         snapshot_bytes: settings.snapshot_bytes,
         ring_bytes: u64::from(settings.ring_bytes),
         uptime_ns: report.uptime.as_nanos() as u64,
-        outcomes: report
-            .outcomes
-            .iter()
-            .map(|(outcome, count)| v1::Outcome { name: outcome.name().to_owned(), count: *count })
-            .collect(),
+        outcomes: outcomes(&report.outcomes),
         intervals: report.intervals.iter().map(sampling).collect(),
         probes: report.probes.into_iter().map(probe).collect(),
         pid: std::process::id(),
@@ -68,6 +65,14 @@ fn blind(of: Blind) -> v1::Blind {
 fn exclusion((of, processes): (Exclusion, u64)) -> v1::Exclusion {
     let (criterion, reason) = (of.criterion.to_string(), of.reason.to_owned());
     v1::Exclusion { criterion, reason, processes }
+}
+
+fn outcomes(outcomes: &[(Outcome, u64)]) -> Vec<v1::Outcome> {
+    let outcome = |(outcome, count): &(Outcome, u64)| v1::Outcome {
+        name: outcome.name().to_owned(),
+        count: *count,
+    };
+    outcomes.iter().map(outcome).collect()
 }
 
 fn probe(report: ProbeReport) -> v1::Probe {
@@ -112,6 +117,8 @@ pub(super) fn process(report: &ProcessReport) -> v1::Process {
         allocators: record.allocators.clone(),
         blind: record.blind.clone(),
         free_calls: report.free_calls.map(count),
+        folded: record.folded,
+        bounds: outcomes(&report.bounds),
         sampling: Some(sampling(&SamplingReport::new(record.pid, &record.sampling))),
         cgroup: record.origin.cgroup.clone(),
         container: record.origin.container.clone(),

@@ -6,7 +6,7 @@
 //!
 //! Bound: [`MAX_CELLS`] buckets of all stacks; at it further stacks are counted as [`StackId::TABLE_FULL`].
 
-use super::{LiveSample, LiveSamples, ProcessId, StackId};
+use super::{LiveSample, LiveSamples, Moves, ProcessId, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Moments, Step, Weights};
 
@@ -81,14 +81,14 @@ pub struct Lifetimes {
 }
 
 impl Lifetimes {
-    /// A block was freed at `time_ns`.
-    pub fn freed(&mut self, live: &LiveSample, time_ns: u64) {
-        self.end(live, time_ns, 0);
+    /// A block was freed at `time_ns`; false if it had to go to [`StackId::TABLE_FULL`].
+    pub fn freed(&mut self, live: &LiveSample, time_ns: u64) -> bool {
+        self.end(live, time_ns, 0)
     }
 
-    /// A block was held until its program ended at `time_ns`.
-    pub fn ended(&mut self, live: &LiveSample, time_ns: u64) {
-        self.end(live, time_ns, 1);
+    /// A block was held until its program ended at `time_ns`; false as in [`Lifetimes::freed`].
+    pub fn ended(&mut self, live: &LiveSample, time_ns: u64) -> bool {
+        self.end(live, time_ns, 1)
     }
 
     /// A block was freed some time.
@@ -96,7 +96,7 @@ impl Lifetimes {
         *self.unseen.entry(live.process).or_default() += 1;
     }
 
-    fn end(&mut self, live: &LiveSample, time_ns: u64, fate: usize) {
+    fn end(&mut self, live: &LiveSample, time_ns: u64, fate: usize) -> bool {
         let age_ns = time_ns.saturating_sub(live.time_ns);
         let mut stack = live.stack;
         let key = (live.process, stack, bucket(age_ns));
@@ -107,6 +107,26 @@ impl Lifetimes {
         cell[fate].add_sample(live.sample.bytes());
         let sum = self.byte_seconds.entry((live.process, stack)).or_default();
         sum.add(&byte_seconds(live, age_ns));
+        stack == live.stack
+    }
+
+    /// Life tables of processes that were folded are those of the others from now on.
+    pub fn fold(&mut self, moves: &Moves) {
+        let cells = self.cells.extract_if(|(process, ..), _| moves.get(*process).is_some());
+        for ((process, stack, bucket), fates) in cells.collect::<Vec<_>>() {
+            let process = moves.get(process).unwrap_or(process);
+            let sums = self.cells.entry((process, stack, bucket)).or_default();
+            sums.iter_mut().zip(&fates).for_each(|(sum, fate)| sum.add(fate));
+        }
+        let sums = self.byte_seconds.extract_if(|(process, _), _| moves.get(*process).is_some());
+        for ((process, stack), sum) in sums.collect::<Vec<_>>() {
+            let process = moves.get(process).unwrap_or(process);
+            self.byte_seconds.entry((process, stack)).or_default().add(&sum);
+        }
+        let unseen = self.unseen.extract_if(|process, _| moves.get(*process).is_some());
+        for (process, samples) in unseen.collect::<Vec<_>>() {
+            *self.unseen.entry(moves.get(process).unwrap_or(process)).or_default() += samples;
+        }
     }
 
     /// What became of the blocks of every stack, those held at `now_ns` included, of the processes asked for.

@@ -2,7 +2,7 @@
 //! the stacks, and is repaired from it.
 
 use super::peak::Peaks;
-use super::{ProcessId, StackId};
+use super::{Moves, ProcessId, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::Sample;
 use sampler_common::wire::Space;
@@ -81,6 +81,11 @@ impl LiveSamples {
             !gone
         });
         ended
+    }
+
+    /// Peaks of processes that were folded, none of which has a live sample any more, are parts of the others' from now on.
+    pub fn fold(&mut self, moves: &Moves) {
+        self.peaks.fold(moves);
     }
 
     /// Takes a sample out, the others standing for it from now on: the block is still held.

@@ -1,6 +1,7 @@
 //! What the daemon remembers: interned stacks, rows with their moments, live samples, processes.
 //! Every table has a bound and a documented behaviour at it. Never does any I/O.
 
+mod fold;
 pub mod lifetimes;
 pub mod live;
 pub mod outcomes;
@@ -13,6 +14,7 @@ pub mod sizes;
 pub mod stacks;
 pub mod windows;
 
+pub use fold::{FoldKey, MAX_GROUPS, Moves};
 pub use lifetimes::{Life, Lifetimes};
 pub use live::{LiveSample, LiveSamples};
 pub use outcomes::Outcomes;

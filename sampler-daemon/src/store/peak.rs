@@ -7,7 +7,7 @@
 //! Thinning gives samples other weights: sums follow, and so does the largest one.
 //! Bound: [`MAX_GONE`] samples that have gone, of all processes; at it the peak of the process that was quiet longest is forgotten.
 
-use super::{LiveSample, ProcessId};
+use super::{LiveSample, Moves, ProcessId};
 use rustc_hash::FxHashMap;
 
 /// Samples of peaks that are no longer held at most: about 20 MiB.
@@ -104,6 +104,21 @@ impl Peaks {
         }
     }
 
+    /// Adds the peaks of processes that were folded to those of the others: each one's own, whenever that was.
+    pub(super) fn fold(&mut self, moves: &Moves) {
+        let folded = self.totals.extract_if(|process, _| moves.get(*process).is_some());
+        for (process, total) in folded.collect::<Vec<_>>() {
+            let process = moves.get(process).unwrap_or(process);
+            match self.totals.get_mut(&process) {
+                Some(sum) => sum.absorb(total, process),
+                None => {
+                    let gone = of_process(total.gone, process).collect();
+                    self.totals.insert(process, Total { gone, ..total });
+                }
+            }
+        }
+    }
+
     /// A sample that is held has another weight.
     pub(super) fn reweigh(&mut self, before: &LiveSample, after: &LiveSample, number: u64) {
         self.change(before, after.sample.bytes() - before.sample.bytes(), number);
@@ -152,7 +167,22 @@ impl Peaks {
     }
 }
 
+/// Samples that are another process's from now on.
+fn of_process(samples: Vec<LiveSample>, process: ProcessId) -> impl Iterator<Item = LiveSample> {
+    samples.into_iter().map(move |live| LiveSample { process, ..live })
+}
+
 impl Total {
+    /// Adds the peak of another process, of which nothing is held any more.
+    fn absorb(&mut self, other: Total, process: ProcessId) {
+        self.peak.bytes += other.peak.bytes;
+        self.peak.time_ns = self.peak.time_ns.max(other.peak.time_ns);
+        self.peak.forgotten |= other.peak.forgotten;
+        self.last = self.last.max(other.last);
+        self.number = self.number.max(other.number);
+        self.gone.extend(of_process(other.gone, process));
+    }
+
     fn subtract(&mut self, bytes: f64) {
         self.samples -= 1;
         // What rounding leaves does not pile up.

@@ -1,15 +1,26 @@
 //! Processes that are or were profiled. Kept after their exit, so that their profile is still served.
+//!
+//! Bounds: those that run are as many as the kernel has slots; of the exited ones the last [`MAX_EXITED`] are kept one by one, and
+//! older ones are folded into one record for each program ([`super::fold`]).
 
+use super::fold::{FoldKey, Groups, Moves, Pids};
 use super::{SamplingRecord, SizeCell};
+use sampler_common::counters::Outcome;
+use sampler_common::counting::Counted;
 use sampler_common::estimate::RowMoments;
 use sampler_common::limits::CLASSES;
 use sampler_common::profile::Exact;
+use sampler_common::units::grouped;
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Processes remembered at most; a further one is refused.
-pub const MAX_PROCESS_RECORDS: usize = 16 * 1024;
+/// Exited processes that have a record of their own, at most; the oldest beyond it are folded.
+pub const MAX_EXITED: usize = 2048;
+/// So many are folded at a time: what belongs to them is looked for in every table.
+const FOLDED_AT_ONCE: usize = 512;
 
-/// A process in [`Processes`]: not its pid, which may be used again.
+/// A process in [`Processes`]: not its pid, which may be used again. That of a folded process is used again, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProcessId(pub u32);
 
@@ -27,6 +38,12 @@ impl ClassTotals {
     pub fn sum(&self) -> Exact {
         Exact { alloc_objects: self.objects.iter().sum(), alloc_space: self.bytes.iter().sum() }
     }
+
+    /// Adds those of another process.
+    pub fn add(&mut self, other: &ClassTotals) {
+        self.bytes.iter_mut().zip(other.bytes).for_each(|(to, from)| *to += from);
+        self.objects.iter_mut().zip(other.objects).for_each(|(to, from)| *to += from);
+    }
 }
 
 /// Samples whose record was lost, by size: moments of allocations.
@@ -43,10 +60,10 @@ pub struct Origin {
     pub started: Option<SystemTime>,
 }
 
-/// A process.
+/// A process, or exited ones that were folded into one.
 #[derive(Clone, Debug)]
 pub struct ProcessRecord {
-    /// Process id.
+    /// Process id; 0 of folded ones.
     pub pid: u32,
     /// Command name.
     pub comm: String,
@@ -58,12 +75,12 @@ pub struct ProcessRecord {
     pub exited: Option<SystemTime>,
     /// Program images seen.
     pub images: u32,
-    /// How it is sampled: what was asked for, and what is in force.
-    pub sampling: SamplingRecord,
+    /// How it is sampled: what was asked for, and what is in force. Most processes share one.
+    pub sampling: Arc<SamplingRecord>,
     /// Exact totals left by the kernel's slot at exit; `None` if they could not be read.
     pub final_totals: Option<Box<ClassTotals>>,
     /// What the approximate counter of its frees ([`sampler_common::wire::HITS_SWITCH`]) showed at exit.
-    pub final_free_calls: u64,
+    pub final_free_calls: Counted,
     /// Lost samples left at exit.
     pub final_lost: LostMoments,
     /// Allocators found.
@@ -74,11 +91,15 @@ pub struct ProcessRecord {
     pub origin: Origin,
     /// Excluded when it was first looked at: it is in no profile and no list.
     pub excluded: bool,
+    /// Processes that were folded into this record; 0: it is a process of its own.
+    pub folded: u64,
+    /// Bounds that it had hit at exit, with how often.
+    pub final_bounds: Vec<(Outcome, u64)>,
 }
 
 impl ProcessRecord {
     /// A process that is attached now, and of which nothing else is known yet.
-    pub fn new(pid: u32, sampling: SamplingRecord) -> ProcessRecord {
+    pub fn new(pid: u32, sampling: Arc<SamplingRecord>) -> ProcessRecord {
         ProcessRecord {
             pid,
             comm: String::new(),
@@ -88,54 +109,148 @@ impl ProcessRecord {
             images: 1,
             sampling,
             final_totals: None,
-            final_free_calls: 0,
+            final_free_calls: Counted::default(),
             final_lost: Vec::new(),
             allocators: Vec::new(),
             blind: Vec::new(),
             origin: Origin::default(),
             excluded: false,
+            folded: 0,
+            final_bounds: Vec::new(),
         }
     }
+
+    /// What people call it: `pid 17`, or `make × 3,120 exited`.
+    pub fn label(&self) -> String {
+        match self.folded {
+            0 => format!("pid {}", self.pid),
+            folded => format!("{} × {} exited", self.comm, grouped(folded)),
+        }
+    }
+}
+
+/// A place in the table.
+struct Entry {
+    record: ProcessRecord,
+    /// Whether it is folded away: its number is free.
+    is_gone: bool,
 }
 
 /// The processes.
 #[derive(Default)]
 pub struct Processes {
-    records: Vec<ProcessRecord>,
+    records: Vec<Entry>,
+    /// Numbers that are free.
+    vacant: Vec<u32>,
+    /// The exited ones with a record of their own, the oldest first.
+    exited: VecDeque<ProcessId>,
+    groups: Groups,
+    /// Pids of those that were folded.
+    folded: Pids,
+    /// How many were.
+    folded_processes: u64,
 }
 
 impl Processes {
-    /// Enters a process; `None` when the table is full.
-    pub fn insert(&mut self, record: ProcessRecord) -> Option<ProcessId> {
-        if self.records.len() >= MAX_PROCESS_RECORDS {
-            return None;
+    /// Enters a process.
+    pub fn insert(&mut self, record: ProcessRecord) -> ProcessId {
+        let entry = Entry { record, is_gone: false };
+        if let Some(number) = self.vacant.pop() {
+            self.records[number as usize] = entry;
+            return ProcessId(number);
         }
-        self.records.push(record);
-        Some(ProcessId(self.records.len() as u32 - 1))
+        self.records.push(entry);
+        ProcessId(self.records.len() as u32 - 1)
     }
 
-    /// A process.
+    /// A process: one that has not been folded away, and such are in no table.
     pub fn get(&self, id: ProcessId) -> &ProcessRecord {
-        &self.records[id.0 as usize]
+        &self.records[id.0 as usize].record
     }
 
-    /// A process, to change.
+    /// As [`Processes::get`], to change.
     pub fn get_mut(&mut self, id: ProcessId) -> &mut ProcessRecord {
-        &mut self.records[id.0 as usize]
+        &mut self.records[id.0 as usize].record
     }
 
-    /// All processes.
+    /// Takes a process out; its number is free when everything of it has moved.
+    fn take(&mut self, id: ProcessId) -> ProcessRecord {
+        let entry = &mut self.records[id.0 as usize];
+        entry.is_gone = true;
+        let nobody = ProcessRecord::new(0, Arc::clone(&entry.record.sampling));
+        std::mem::replace(&mut entry.record, nobody)
+    }
+
+    /// All processes, and all records of folded ones.
     pub fn iter(&self) -> impl Iterator<Item = (ProcessId, &ProcessRecord)> {
-        self.records.iter().enumerate().map(|(id, record)| (ProcessId(id as u32), record))
+        let records = (0..).zip(&self.records);
+        let there = records.filter(|(_, entry)| !entry.is_gone);
+        there.map(|(id, entry)| (ProcessId(id), &entry.record))
     }
 
-    /// Processes remembered.
-    pub fn len(&self) -> usize {
-        self.records.len()
+    /// A process has exited; nothing of it changes any more.
+    pub fn exit(&mut self, id: ProcessId) {
+        self.exited.push_back(id);
     }
 
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.records.is_empty()
+    /// Folds the oldest exited processes if there are too many. What is left of them in other tables moves with them.
+    #[must_use]
+    pub fn fold(&mut self) -> Moves {
+        self.fold_beyond(MAX_EXITED, FOLDED_AT_ONCE)
+    }
+
+    /// As [`Processes::fold`] where `at_once` more than `most` have exited.
+    pub(super) fn fold_beyond(&mut self, most: usize, at_once: usize) -> Moves {
+        let mut moves = Moves::default();
+        if self.exited.len() < most + at_once {
+            return moves;
+        }
+        for id in self.exited.drain(..at_once).collect::<Vec<_>>() {
+            let record = self.take(id);
+            self.folded.insert(record.pid);
+            self.folded_processes += 1;
+            let group = self.absorb(record, &mut moves);
+            moves.enter(id, group);
+        }
+        // Not before all have moved: a number must not be taken meanwhile.
+        self.vacant.extend(moves.from().map(|id| id.0));
+        moves
+    }
+
+    /// Adds a record to that of its program, or makes it.
+    fn absorb(&mut self, record: ProcessRecord, moves: &mut Moves) -> ProcessId {
+        let key = FoldKey::of(&record);
+        if let Some(group) = self.groups.touch(&key) {
+            self.get_mut(group).absorb(record);
+            return group;
+        }
+        if let Some((oldest, others)) = self.groups.make_room() {
+            // Too many programs: the one that was quiet longest loses its name.
+            let record = self.take(oldest);
+            let others = match self.groups.touch(&others) {
+                Some(group) => group,
+                None => {
+                    let group = self.insert(record.nameless());
+                    self.groups.enter(others, group);
+                    group
+                }
+            };
+            self.get_mut(others).absorb(record);
+            moves.enter(oldest, others);
+        }
+        let group = self.insert(record.nobody());
+        self.get_mut(group).absorb(record);
+        self.groups.enter(key, group);
+        group
+    }
+
+    /// Whether a process with this pid was folded.
+    pub fn was_folded(&self, pid: u32) -> bool {
+        self.folded.has(pid)
+    }
+
+    /// Records with a process of their own that has exited, records of folded ones, and the processes in these.
+    pub fn usage(&self) -> (usize, usize, u64) {
+        (self.exited.len(), self.groups.len(), self.folded_processes)
     }
 }

@@ -1,6 +1,6 @@
 //! Rows of the allocation profile: moments by process, stack and sizes.
 
-use super::{ProcessId, SizeCell, StackId};
+use super::{Moves, ProcessId, SizeCell, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{RowMoments, Sample};
 
@@ -34,6 +34,16 @@ impl Rows {
         }
         self.rows.entry(key).or_default().add_allocation(sample);
         fits
+    }
+
+    /// Rows of processes that were folded are those of the others' from now on.
+    pub fn fold(&mut self, moves: &Moves) {
+        let moved = |key: &RowKey| moves.get(key.process).is_some();
+        let moved: Vec<_> = self.rows.extract_if(|key, _| moved(key)).collect();
+        for (key, moments) in moved {
+            let process = moves.get(key.process).unwrap_or(key.process);
+            self.rows.entry(RowKey { process, ..key }).or_default().add(&moments);
+        }
     }
 
     /// All rows, with their allocation moments.

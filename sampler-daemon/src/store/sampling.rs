@@ -66,7 +66,7 @@ impl Sampling {
 }
 
 /// How a process is sampled.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SamplingRecord {
     /// What was asked for.
     pub asked: Sampling,
@@ -142,6 +142,20 @@ impl SamplingRecord {
             }
         };
         self.set([design.unwrap_or(Design::NEVER); CLASSES]);
+    }
+
+    /// Adds how another process was sampled: what can have gone unseen in either.
+    pub fn absorb(&mut self, other: &SamplingRecord) {
+        self.interval_bytes = self.interval_bytes.max(other.interval_bytes);
+        self.largest_interval_bytes = self.largest_interval_bytes.max(other.largest_interval_bytes);
+        for (unseen, (objects, bytes)) in self.unseen.iter_mut().zip(other.unseen) {
+            *unseen = (unseen.0.max(objects), unseen.1.max(bytes));
+        }
+        for strategy in &other.strategies {
+            if !self.strategies.contains(strategy) {
+                self.strategies.push(*strategy);
+            }
+        }
     }
 
     /// Other designs come into force.

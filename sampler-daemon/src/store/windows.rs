@@ -11,7 +11,7 @@
 
 mod slot;
 
-use super::{ClassTotals, ProcessId, RowKey, SizeCell, StackId};
+use super::{ClassTotals, Moves, ProcessId, RowKey, SizeCell, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{RowMoments, Sample};
 use sampler_common::limits::CLASSES;
@@ -177,6 +177,13 @@ impl Windows {
     /// Forgets the counters of a process that has exited: should they be seen again, they are another's.
     pub fn forget(&mut self, process: ProcessId) {
         self.seen.remove(&process);
+    }
+
+    /// What was allocated by processes that were folded is the others' from now on.
+    pub fn fold(&mut self, moves: &Moves) {
+        let slots = self.levels.iter_mut().flatten().chain(std::iter::once(&mut self.open));
+        let fewer: usize = slots.map(|slot| slot.fold(moves)).sum();
+        self.entries -= fewer;
     }
 
     /// Whether it is time for a border.

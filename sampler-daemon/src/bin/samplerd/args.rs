@@ -2,7 +2,7 @@
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, ValueEnum};
-use sampler_common::limits::{DEFAULT_MAX_LIVE, SNAPSHOT_TIERS};
+use sampler_common::limits::{DEFAULT_MAX_LIVE, MAX_SLOTS, SNAPSHOT_TIERS};
 use sampler_common::sampling::Strategy;
 use sampler_common::units;
 use sampler_daemon::bpf::ProbeEngine;
@@ -76,6 +76,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_LIVE, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(16..=1 << 24))]
     pub(crate) max_live: u32,
+
+    /// Most processes profiled at a time; 1024 with --all, otherwise as many as are given
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SLOTS)))]
+    pub(crate) max_processes: Option<u32>,
 
     /// Kind of probe; by default the best that this kernel has
     #[arg(long, value_enum)]

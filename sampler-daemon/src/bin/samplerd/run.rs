@@ -3,7 +3,7 @@
 use crate::args::{Args, Unwind};
 use anyhow::{Context as _, anyhow};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use sampler_common::limits::{MAX_OPEN_PROCESSES, MAX_PROCESSES};
+use sampler_common::limits::{MAX_OPEN_PROCESSES, MAX_PROCESSES, MAX_SLOTS};
 use sampler_daemon::bpf::{ProbeEngine, Settings, preflight};
 use sampler_daemon::pipeline::{self, Config, Names, Reach};
 use sampler_daemon::rpc::listen::Listener;
@@ -115,6 +115,19 @@ fn reach(args: &Args) -> Reach {
     }
 }
 
+/// Process slots.
+fn slots(args: &Args) -> anyhow::Result<u32> {
+    let given = u32::try_from(args.pids.len()).unwrap_or(u32::MAX);
+    let bound = args.max_processes.unwrap_or(MAX_SLOTS);
+    if given > bound {
+        anyhow::bail!(
+            "{given} processes given with --pid: the most at a time is {bound} (give fewer, or raise --max-processes, at most {MAX_SLOTS})"
+        );
+    }
+    let usual = if args.all { MAX_OPEN_PROCESSES } else { MAX_PROCESSES.max(given) };
+    Ok(args.max_processes.unwrap_or(usual))
+}
+
 fn settings(args: &Args, reach: Reach) -> anyhow::Result<Settings> {
     let engine = match args.probe_engine {
         None => ProbeEngine::detect().context("ask the kernel for its uprobes")?,
@@ -136,7 +149,8 @@ fn settings(args: &Args, reach: Reach) -> anyhow::Result<Settings> {
         track_live: !args.no_live,
         max_live: args.max_live,
         ring_bytes: args.ring,
-        slots: if args.all { MAX_OPEN_PROCESSES } else { MAX_PROCESSES },
+        slots: slots(args)?,
         everyone: reach == Reach::Everyone,
+        shares: reach == Reach::Everyone || args.pids.len() > 1,
     })
 }

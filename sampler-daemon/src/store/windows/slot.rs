@@ -1,6 +1,6 @@
 //! A slot of time: what was sampled and what was counted in it.
 
-use crate::store::{ProcessId, RowKey};
+use crate::store::{Moves, ProcessId, RowKey};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Moments, RowMoments, Trials};
 
@@ -88,6 +88,21 @@ impl Slot {
         }
         for (key, sum) in &next.exact {
             self.add_exact(*key, *sum);
+        }
+        before - self.entries()
+    }
+
+    /// Gives what folded processes have to those that they are part of; how many entries fewer there are.
+    pub(super) fn fold(&mut self, moves: &Moves) -> usize {
+        let before = self.entries();
+        let rows = self.rows.extract_if(|key, _| moves.get(key.process).is_some());
+        for (key, row) in rows.collect::<Vec<_>>() {
+            let process = moves.get(key.process).unwrap_or(key.process);
+            self.add_row(RowKey { process, ..key }, &row);
+        }
+        let exact = self.exact.extract_if(|(process, _), _| moves.get(*process).is_some());
+        for ((process, class), sum) in exact.collect::<Vec<_>>() {
+            self.add_exact((moves.get(process).unwrap_or(process), class), sum);
         }
         before - self.entries()
     }

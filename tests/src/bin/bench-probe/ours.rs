@@ -38,6 +38,7 @@ impl Ours {
             ring_bytes: 16 << 20,
             slots: sampler_common::limits::MAX_PROCESSES,
             everyone: false,
+            shares: false,
         };
         let mut kernel = Kernel::load(&settings)?;
         kernel.slots.renew(SLOT);

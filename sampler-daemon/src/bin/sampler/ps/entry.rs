@@ -3,6 +3,7 @@
 use crate::args::Sort;
 use sampler_common::estimate::Estimate;
 use sampler_common::profile::Quantities;
+use sampler_common::units::grouped;
 use sampler_daemon::rpc::v1::{Process, ProcessGroup};
 use std::cmp::Reverse;
 
@@ -25,7 +26,10 @@ impl Entry {
     pub(super) fn of_process(of: &Process, totals: &Option<Quantities>) -> Entry {
         Entry {
             number: u64::from(of.pid),
-            name: of.comm.clone(),
+            name: match of.folded {
+                0 => of.comm.clone(),
+                folded => format!("{} × {}", of.comm, grouped(folded)),
+            },
             allocated: of.exact.unwrap_or_default().alloc_space,
             held: totals.as_ref().map(|totals| totals.inuse_space.estimate),
             rss: of.memory.map(|memory| memory.rss_bytes),

@@ -88,6 +88,8 @@ fn object(process: &Process, totals: &Option<Quantities>) -> Value {
         "allocators": process.allocators,
         "sampling": process.sampling.as_ref().map(crate::status::sampling),
         "blind": process.blind,
+        "folded": process.folded,
+        "bounds": crate::status::outcomes(&process.bounds),
         "cgroup": process.cgroup,
         "container": process.container,
         "started_unix_ns": some(process.started_unix_ns),

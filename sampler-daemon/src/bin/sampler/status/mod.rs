@@ -7,7 +7,7 @@ use crate::connect::{self, Address};
 use crate::{output, page};
 use anyhow::Result;
 use sampler_daemon::rpc::v1::{
-    Blind, Count, Exclusion, Probe, ProcessInterval, StatusRequest, StatusResponse,
+    Blind, Count, Exclusion, Outcome, Probe, ProcessInterval, StatusRequest, StatusResponse,
 };
 use serde_json::{Map, Value, json};
 
@@ -22,8 +22,6 @@ pub(crate) async fn run(address: &Address, json: bool) -> Result<()> {
 
 /// The json form; its keys are stable.
 fn object(status: &StatusResponse) -> Value {
-    let outcomes: Map<String, Value> =
-        status.outcomes.iter().map(|of| (of.name.clone(), of.count.into())).collect();
     let tables: Map<String, Value> = status
         .tables
         .iter()
@@ -40,7 +38,7 @@ fn object(status: &StatusResponse) -> Value {
         "live_tracking": status.live_tracking,
         "max_live": status.max_live,
         "live_samples": status.live_samples,
-        "outcomes": outcomes,
+        "outcomes": outcomes(&status.outcomes),
         "intervals": intervals(&status.intervals),
         "probes": status.probes.iter().map(probe).collect::<Vec<_>>(),
         "tables": tables,
@@ -56,6 +54,11 @@ fn object(status: &StatusResponse) -> Value {
         "excluded_calls": status.excluded_calls,
         "unseen_calls": status.unseen_calls,
     })
+}
+
+/// Counters by name.
+pub(crate) fn outcomes(of: &[Outcome]) -> Value {
+    of.iter().map(|of| (of.name.clone(), of.count.into())).collect::<Map<String, Value>>().into()
 }
 
 /// How processes are sampled, as json has it.

@@ -34,16 +34,18 @@ pub(super) fn table(status: &StatusResponse, width: usize) -> String {
         .tables
         .iter()
         .map(|of| format!("{} {} of {}", shown(&of.name), grouped(of.used), grouped(of.bound)));
+    if status.unseen_calls > 0 {
+        page.paragraph(
+            "unseen",
+            &format!(
+                "{} calls of processes that found no slot free (raise --max-processes)",
+                grouped(status.unseen_calls)
+            ),
+        );
+    }
     page.paragraph("tables", &tables.collect::<Vec<_>>().join(", "));
     page.paragraph("events", &process_events(status));
     page.paragraph("excluded", &excluded(status));
-    if status.unseen_calls > 0 {
-        let calls = grouped(status.unseen_calls);
-        page.paragraph(
-            "unseen",
-            &format!("{calls} calls of processes for which there was no slot"),
-        );
-    }
     for blind in &status.blind {
         page.paragraph("blind", &shown(blind));
     }

@@ -1,0 +1,39 @@
+//! Bounds that one process has hit: by what it has lost, and what others were spared.
+
+use super::worker::Worker;
+use crate::bpf::totals::SlotTotals;
+use crate::store::ProcessId;
+use sampler_common::counters::Outcome;
+
+/// Outcomes that are hits of a bound.
+const BOUNDS: [Outcome; 9] = [
+    Outcome::PendingFull,
+    Outcome::RingFull,
+    Outcome::RingShare,
+    Outcome::LostCellsFull,
+    Outcome::LiveFull,
+    Outcome::LiveDeclined,
+    Outcome::FreeRingFull,
+    Outcome::FreeRingShare,
+    Outcome::EventRingFull,
+];
+
+/// The bounds that were hit, with how often.
+pub(super) fn of_totals(totals: &SlotTotals) -> Vec<(Outcome, u64)> {
+    let hit = BOUNDS.iter().map(|outcome| (*outcome, totals.outcome(*outcome)));
+    hit.filter(|(_, count)| *count > 0).collect()
+}
+
+impl Worker {
+    /// The bounds that a process has hit by now, or had at its exit.
+    pub(super) fn bounds(&self, id: ProcessId) -> Vec<(Outcome, u64)> {
+        match self.slot_of(id).map(|slot| self.kernel.totals.read(slot)) {
+            Some(Ok(totals)) => of_totals(&totals),
+            Some(Err(error)) => {
+                tracing::warn!("{error:#}");
+                Vec::new()
+            }
+            None => self.ingest.processes.get(id).final_bounds.clone(),
+        }
+    }
+}

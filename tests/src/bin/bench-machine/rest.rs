@@ -1,0 +1,44 @@
+//! The daemon at rest: what it uses while its processes do nothing.
+
+use super::Setup;
+use anyhow::{Context, Result};
+use sampler_tests::usage::{processor_seconds, resident};
+use sampler_tests::wait;
+use std::time::{Duration, Instant};
+
+/// Before it is watched: what was to be done at the start is done.
+const SETTLED: Duration = Duration::from_secs(5);
+
+/// What a daemon uses.
+pub(crate) struct Rest {
+    /// Which.
+    pub(crate) setup: Setup,
+    /// Percent of one processor.
+    pub(crate) cpu_percent: f64,
+    /// Over so many seconds.
+    pub(crate) seconds: f64,
+    /// Resident memory, bytes.
+    pub(crate) resident_bytes: u64,
+    /// Of which the ring's double mapping.
+    pub(crate) ring_bytes: u64,
+}
+
+/// Watches a daemon with all processes given, and one with the whole machine.
+///
+/// # Errors
+/// If a daemon does not start or ends early.
+pub(crate) fn measure(pids: &[u32], time: Duration) -> Result<Vec<Rest>> {
+    let one = |setup: Setup| {
+        let daemon = setup.start(pids)?.context("a daemon")?;
+        wait::pass(SETTLED);
+        let (start, before) = (Instant::now(), processor_seconds(daemon.pid())?);
+        wait::pass(time);
+        let busy = processor_seconds(daemon.pid())? - before;
+        let seconds = start.elapsed().as_secs_f64();
+        let (resident_bytes, ring_bytes) = resident(daemon.pid())?;
+        daemon.stop()?;
+        let cpu_percent = busy / seconds * 100.0;
+        Ok(Rest { setup, cpu_percent, seconds, resident_bytes, ring_bytes })
+    };
+    [Setup::Given, Setup::All].into_iter().map(one).collect()
+}

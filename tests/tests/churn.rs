@@ -1,0 +1,295 @@
+//! Many processes: short ones that come and go, and one that is much noisier than its neighbour. Memory stays bounded, nothing leaks,
+//! and what is known of each stays right.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::daemon::outcome;
+use sampler_tests::{Daemon, Profile, Workload, wait};
+use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+
+/// What a process of `churn.c` allocates.
+const OBJECTS: u64 = 12;
+const BYTES: u64 = 10 * 100 + 5000 + 70_000;
+/// Short processes a second, and for how many seconds.
+const RATE: u64 = 500;
+const SECONDS: u64 = 10;
+/// Processes before memory is looked at first: from then on the oldest are folded.
+const FIRST: u64 = 2700;
+/// Growth of the daemon's memory over all processes after these, at most.
+const GROWTH_KIB: u64 = 8 << 10;
+/// Other processes of the machine come and go meanwhile.
+const OTHERS: u64 = 64;
+
+/// What the daemon has open and holds.
+struct Held {
+    resident_kib: u64,
+    descriptors: usize,
+    slots: u64,
+    targets: u64,
+    pending: u64,
+    unseen: u64,
+}
+
+fn held(daemon: &Daemon) -> Result<Held> {
+    let status = daemon.status()?;
+    let used = |name: &str| {
+        let used = status["tables"][name]["used"].as_u64();
+        used.with_context(|| format!("status has no table {name}: {status}"))
+    };
+    let text = fs::read_to_string(format!("/proc/{}/status", daemon.pid()))?;
+    let resident = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let resident = resident.and_then(|rest| rest.trim().strip_suffix(" kB"));
+    Ok(Held {
+        resident_kib: resident.context("no VmRSS")?.trim().parse()?,
+        descriptors: fs::read_dir(format!("/proc/{}/fd", daemon.pid()))?.count(),
+        slots: used("slots")?,
+        targets: used("targets")?,
+        pending: used("pending")?,
+        unseen: status["unseen_calls"].as_u64().context("status has no unseen_calls")?,
+    })
+}
+
+/// The short processes in `ps`, running ones and all: their number, objects and bytes.
+fn short_ones(daemon: &Daemon, comm: &str) -> Result<(u64, [u64; 3])> {
+    let ps = daemon.json("ps")?;
+    let (mut running, mut sums) = (0, [0; 3]);
+    let count = |of: &Value| of.as_u64().with_context(|| format!("no count in {ps}"));
+    let all = ps["processes"].as_array().context("ps has no processes")?;
+    for process in all.iter().filter(|process| process["comm"] == comm) {
+        running += u64::from(process["state"] == "running");
+        sums[0] += count(&process["folded"])?.max(1);
+        sums[1] += count(&process["exact"]["alloc_objects"])?;
+        sums[2] += count(&process["exact"]["alloc_space"])?;
+    }
+    Ok((running, sums))
+}
+
+/// All that have run by now, when the daemon has seen the end of the last.
+fn all_ended(daemon: &Daemon, comm: &str) -> Result<[u64; 3]> {
+    wait::until("the end of the short processes", || {
+        let (running, sums) = short_ones(daemon, comm)?;
+        Ok((running == 0).then_some(sums))
+    })
+}
+
+fn phase(workload: &mut Workload) -> Result<(u64, f64)> {
+    workload.go()?;
+    let line = workload.child().line()?;
+    let said: Value = serde_json::from_str(&line).with_context(|| format!("parse {line:?}"))?;
+    let processes = said["processes"].as_u64().context("no processes")?;
+    Ok((processes, said["seconds"].as_f64().context("no seconds")?))
+}
+
+/// Exactly what they allocated; what found no slot is missing, and counted.
+fn exact(processes: u64, sums: [u64; 3], unseen: u64) -> Result<()> {
+    let [seen, objects, bytes] = sums;
+    if unseen == 0 {
+        ensure!(
+            [seen, objects, bytes] == [processes, processes * OBJECTS, processes * BYTES],
+            "{seen} of {processes} processes, {objects} objects, {bytes} bytes"
+        );
+        return Ok(());
+    }
+    let missing = (processes * OBJECTS).checked_sub(objects);
+    let missing = missing.with_context(|| format!("{objects} objects of {processes} processes"))?;
+    ensure!(missing <= unseen, "{missing} objects are missing, {unseen} calls were unseen");
+    Ok(())
+}
+
+#[test]
+fn short_processes_leave_nothing_behind() -> Result<()> {
+    let program = sampler_tests::build::compile("churn.c", &[])?;
+    let comm: String = program.file_name().context("a name")?.to_string_lossy().into();
+    let comm = &comm[..15];
+    let arguments = [RATE.to_string(), FIRST.to_string(), (RATE * SECONDS).to_string()];
+    let mut workload = Workload::start("churn.c", &arguments.each_ref().map(String::as_str))?;
+    // A small ring is all in memory from the first second on.
+    let daemon = Daemon::start(&[], &["--all", "--interval", "16KiB", "--ring", "1MiB"])?;
+    let (processes, _) = phase(&mut workload)?;
+    let sums = all_ended(&daemon, comm)?;
+    let before = held(&daemon)?;
+    exact(processes, sums, before.unseen)?;
+
+    let (processes, seconds) = phase(&mut workload)?;
+    let sums = all_ended(&daemon, comm)?;
+    exact(processes, sums, held(&daemon)?.unseen)?;
+    let more = processes - FIRST;
+    let after = wait::until("what they had to be given back", || {
+        let now = held(&daemon)?;
+        let back = now.slots <= before.slots + OTHERS
+            && now.targets <= before.targets + OTHERS
+            && now.pending <= before.pending + OTHERS
+            && now.descriptors <= before.descriptors + OTHERS as usize;
+        Ok(back.then_some(now))
+    })?;
+    println!(
+        "{more} processes in {seconds:.1} s, {:.0} a second; resident {} KiB before, {} after; {} calls unseen",
+        more as f64 / seconds,
+        before.resident_kib,
+        after.resident_kib,
+        after.unseen
+    );
+    ensure!(
+        after.resident_kib <= before.resident_kib + GROWTH_KIB,
+        "resident: {} KiB before, {} after",
+        before.resident_kib,
+        after.resident_kib
+    );
+    // Sums of all, whoever they were.
+    let profile = daemon.profile("alloc", &[])?;
+    ensure!(profile.exact_space >= sums[2], "{} bytes in all", profile.exact_space);
+    workload.child().send("exit")?;
+    daemon.stop()
+}
+
+#[test]
+fn a_folded_process_is_refused_in_one_line() -> Result<()> {
+    let mut workload = Workload::start("churn.c", &["2000", "2700"])?;
+    let daemon = Daemon::start(&[], &["--all", "--ring", "1MiB"])?;
+    // The first of them: it was seen running, or as exited, and is folded at last.
+    let first = workload.pid() + 1;
+    phase(&mut workload)?;
+    wait::until("the folding of the first", || {
+        let refused = daemon.sampler(&["profile", "--pid", &first.to_string()])?;
+        Ok((refused.code() == 1 && refused.stderr.contains("exited long ago")).then_some(()))
+    })
+    .or_else(|_| {
+        // Another process of the machine had that pid: then there is one of the others.
+        let one = (first..first + 200).find_map(|pid| {
+            let refused = daemon.sampler(&["profile", "--pid", &pid.to_string()]).ok()?;
+            refused.stderr.contains("exited long ago").then_some(refused)
+        });
+        let refused = one.context("no folded process is known")?;
+        ensure!(refused.stderr.trim().lines().count() == 1, "{}", refused.stderr);
+        Ok(())
+    })?;
+    workload.child().send("exit")?;
+    daemon.stop()
+}
+
+fn of(daemon: &Daemon, kind: &str, workload: &Workload) -> Result<Profile> {
+    daemon.profile(kind, &["--pid", &workload.pid().to_string()])
+}
+
+fn bounds_of(daemon: &Daemon, workload: &Workload) -> Result<Value> {
+    let ps = daemon.json("ps")?;
+    let all = ps["processes"].as_array().context("ps has no processes")?;
+    let one = all.iter().find(|process| process["pid"] == workload.pid());
+    Ok(one.context("the process is not in ps")?["bounds"].clone())
+}
+
+/// Every allocation of both is sampled: the noisy one fills the ring, and loses its own stacks only.
+#[test]
+fn a_noisy_process_takes_no_stacks_from_a_quiet_one() -> Result<()> {
+    let mut noisy = Workload::start("storm.c", &["200000", "64", "100", "0"])?;
+    let mut quiet = Workload::start("storm.c", &["1000", "500", "100", "1000"])?;
+    let pids = [noisy.pid(), quiet.pid()];
+    let daemon = Daemon::start(&pids, &["--interval", "1", "--ring", "512KiB"])?;
+    noisy.go()?;
+    quiet.go()?;
+    let (quiet_truth, noisy_truth) = (quiet.truth()?.total(), noisy.truth()?.total());
+
+    let profile = of(&daemon, "live", &quiet)?;
+    let stacks: u64 =
+        profile.stacks_of("storm").map(|stack| stack.quantities.alloc_space.moments.samples).sum();
+    ensure!(stacks == quiet_truth.alloc.objects, "{stacks} stacks: {}", profile.folded());
+    ensure!(profile.exact_space == quiet_truth.alloc.bytes, "exact {}", profile.exact_space);
+    let live = profile.totals.inuse_space.value;
+    ensure!(live == quiet_truth.live.bytes as f64, "{live} of {}", quiet_truth.live.bytes);
+
+    let profile = of(&daemon, "live", &noisy)?;
+    ensure!(profile.exact_space == noisy_truth.alloc.bytes, "exact {}", profile.exact_space);
+    let totals = profile.totals;
+    ensure!(totals.alloc_space.value == noisy_truth.alloc.bytes as f64, "{totals:?}");
+    ensure!(totals.inuse_space.value == noisy_truth.live.bytes as f64, "{totals:?}");
+    ensure!(
+        outcome(&daemon.status()?, "ring_share") > 0,
+        "its share was enough: {:?}",
+        daemon.status()
+    );
+    let bounds = bounds_of(&daemon, &noisy)?;
+    ensure!(bounds["ring_share"].as_u64() > Some(0), "{bounds}");
+    let bounds = bounds_of(&daemon, &quiet)?;
+    ensure!(bounds.as_object().is_some_and(serde_json::Map::is_empty), "{bounds}");
+    noisy.exit()?;
+    quiet.exit()?;
+    daemon.stop()
+}
+
+/// One process holds more than the live set has room for: it alone is thinned.
+#[test]
+fn a_large_process_takes_no_live_samples_from_a_small_one() -> Result<()> {
+    let mut large = Workload::start("storm.c", &["20000", "64", "20000", "20"])?;
+    let mut small = Workload::start("storm.c", &["100", "3000", "100", "2000"])?;
+    let pids = [large.pid(), small.pid()];
+    let arguments = ["--interval", "1", "--max-live", "1000", "--unwind", "fp"];
+    let daemon = Daemon::start(&pids, &arguments)?;
+    large.go()?;
+    small.go()?;
+    let (large_truth, small_truth) = (large.truth()?.total(), small.truth()?.total());
+    let profile = of(&daemon, "live", &small)?;
+    let totals = profile.totals;
+    ensure!(totals.inuse_space.moments.samples == small_truth.live.objects, "{totals:?}");
+    ensure!(totals.inuse_space.value == small_truth.live.bytes as f64, "{totals:?}");
+    let arguments = ["--pid", &large.pid().to_string(), "--confidence", "0.999999999"];
+    let profile = daemon.profile("live", &arguments)?;
+    let (bytes, of) = (large_truth.live.bytes as f64, profile.totals.inuse_space);
+    ensure!(
+        of.low <= bytes && bytes <= of.high,
+        "[{}, {}] does not cover {bytes}",
+        of.low,
+        of.high
+    );
+    let status = daemon.status()?;
+    ensure!(outcome(&status, "thinned") > 0, "nothing was thinned: {status}");
+    let held = status["live_samples"].as_u64().context("status has no live_samples")?;
+    ensure!(held <= 1000, "{held} samples are held");
+    let interval = |pid: u32| {
+        let all = status["intervals"].as_array().into_iter().flatten();
+        all.filter(|of| of["pid"] == pid).find_map(|of| of["interval_bytes"].as_u64())
+    };
+    ensure!(interval(small.pid()) == Some(1), "the small one's rate changed: {status}");
+    ensure!(interval(large.pid()) > Some(1), "the large one's did not: {status}");
+    large.exit()?;
+    small.exit()?;
+    daemon.stop()
+}
+
+/// More processes than slots: those that have none are not seen, and every profile says so.
+#[test]
+fn what_finds_no_slot_is_counted() -> Result<()> {
+    let first = Workload::start("storm.c", &["100", "64", "10", "0"])?;
+    let daemon = Daemon::start(&[], &["--all", "--max-processes", "1"])?;
+    let mut more = (0..3)
+        .map(|_| Workload::start("storm.c", &["2000", "64", "10", "0"]))
+        .collect::<Result<Vec<_>>>()?;
+    for workload in &mut more {
+        workload.go()?;
+        workload.truth()?;
+    }
+    let unseen = held(&daemon)?.unseen;
+    ensure!(unseen >= 2 * 2000, "{unseen} calls unseen");
+    let profile = daemon.profile("alloc", &[])?;
+    let notes = profile.json["notes"].to_string();
+    ensure!(notes.contains("found no slot") && notes.contains("lower bound"), "{notes}");
+    drop(first);
+    daemon.stop()
+}
+
+#[test]
+fn too_many_given_processes_are_refused_in_one_line() -> Result<()> {
+    let workload = Workload::start("storm.c", &["1", "1", "1", "0"])?;
+    let other = Workload::start("storm.c", &["1", "1", "1", "0"])?;
+    let pids = [workload.pid(), other.pid()].map(|pid| pid.to_string());
+    let listen = format!("unix:{}", PathBuf::from("/nonexistent/socket").display());
+    let arguments = ["--max-processes", "1", "--listen", &listen, "--pid", &pids[0], &pids[1]];
+    let refused = sampler_tests::daemon::samplerd(&arguments)?;
+    ensure!(
+        refused.code() == 1 && refused.stderr.contains("--max-processes"),
+        "{}",
+        refused.stderr
+    );
+    ensure!(refused.stderr.trim().lines().count() == 1, "{}", refused.stderr);
+    Ok(())
+}
