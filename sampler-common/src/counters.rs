@@ -55,6 +55,10 @@ outcomes! {
     RestoreFailed = "restore_failed",
     /// A pointer or stack in user memory that could not be read.
     ReadFault = "read_fault",
+    /// An `otel_memory` allocation whose values cannot be: size 0, no pointer, or more bytes than it stands for.
+    UsdtRefused = "usdt_refused",
+    /// An `otel_memory` allocation beyond what a process may send in a second.
+    UsdtFlood = "usdt_flood",
     /// A process event (`execve`) whose record found no room in the ring (repaired by polling).
     EventRingFull = "event_ring_full",
     /// As `ring_full`, for a process that had more than its share of a ring that others need as well.

@@ -45,6 +45,13 @@ pub const DEFAULT_MAX_LIVE: u32 = 128 * 1024;
 /// At this share of `--max-live`, in percent, the rate is halved and the live set thinned.
 pub const THIN_AT_PERCENT: u64 = 80;
 
+/// Sampled allocations that a process which samples by itself may send in about a second (2^30 ns). At 512 KiB between samples it would
+/// have to allocate 5 GB a second for more. Beyond: outcome `usdt_flood`, and its allocated totals are a lower bound.
+pub const EXTERNAL_PER_SECOND: u64 = 10_000;
+
+/// Different places that arguments of USDT probes are in, altogether. At the bound the probes of a further file are not used, and a line says so.
+pub const MAX_SITES: u32 = 1024;
+
 const _: () = assert!(SNAPSHOT_TIERS[4] == 64 * 1024);
 const _: () = assert!(MAX_PROCESSES.is_power_of_two());
 // The free filter has 12 bits for a slot.

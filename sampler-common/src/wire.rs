@@ -6,9 +6,11 @@
 
 mod filter;
 mod record;
+mod site;
 
 pub use filter::{FILTER_FRONT_COUNTERS, FILTER_FRONT_SHIFT, filter_index};
 pub use record::{AllocationRecord, EventRecord, FreeRecord, RecordKind};
+pub use site::{Operand, OperandKind, SITE_ARGUMENTS, Site};
 
 use crate::counters::KERNEL_OUTCOMES;
 use crate::counting::Switch;
@@ -30,6 +32,10 @@ pub enum Role {
     PosixMemalign = 5,
     /// `void free(void *p)`; also `cfree`, `free_sized`, `free_aligned_sized`.
     Free = 6,
+    /// The USDT `otel_memory:alloc(void *pointer, size_t size, size_t weighted_bytes)`: a process has sampled an allocation by itself.
+    OtelAlloc = 12,
+    /// The USDT `otel_memory:free(void *pointer)`: such a block ends.
+    OtelFree = 13,
 }
 
 impl Role {
@@ -42,6 +48,8 @@ impl Role {
             4 => Some(Role::AlignedAlloc),
             5 => Some(Role::PosixMemalign),
             6 => Some(Role::Free),
+            12 => Some(Role::OtelAlloc),
+            13 => Some(Role::OtelFree),
             _ => None,
         }
     }
@@ -72,6 +80,17 @@ impl Cookie {
     /// The cookie of `role` in the process of `slot`.
     pub const fn new(slot: u32, role: Role) -> Cookie {
         Cookie(slot as u64 | (role as u64) << 32)
+    }
+
+    /// The same at a USDT whose arguments are in the places of this [`Site`], a number below 2^24.
+    pub const fn at_site(self, site: u32) -> Cookie {
+        Cookie(self.0 | (site as u64) << 40)
+    }
+
+    /// Which [`Site`] describes the arguments of a USDT.
+    #[inline(always)]
+    pub const fn site(self) -> u32 {
+        (self.0 >> 40) as u32
     }
 
     /// The process slot.

@@ -106,8 +106,9 @@ fn succeeded(
     }
 }
 
+/// A sampled allocation has happened: into the live set, and to the daemon.
 #[inline(always)]
-fn sample(
+pub fn sample(
     call: &Call,
     pending: &Pending,
     pointer: u64,

@@ -20,6 +20,7 @@ mod filter;
 mod hits;
 mod live;
 mod maps;
+mod otel;
 mod record;
 mod registers;
 mod release;
@@ -66,6 +67,22 @@ pub extern "C" fn alloc_return(context: *mut c_void) -> u32 {
 #[unsafe(link_section = "uprobe")]
 pub extern "C" fn free_entry(context: *mut c_void) -> u32 {
     release::enter(&Call::new(context));
+    0
+}
+
+/// The USDT `otel_memory:alloc`.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "uprobe")]
+pub extern "C" fn otel_alloc(context: *mut c_void) -> u32 {
+    otel::allocated(&Call::new(context));
+    0
+}
+
+/// The USDT `otel_memory:free`.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "uprobe")]
+pub extern "C" fn otel_free(context: *mut c_void) -> u32 {
+    otel::freed(&Call::new(context));
     0
 }
 

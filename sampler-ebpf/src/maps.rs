@@ -1,13 +1,14 @@
 //! The maps, with their bounds. The daemon overrides sizes before it loads the program.
 
+use crate::otel::Budget;
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf};
 use sampler_common::limits::{
-    DEFAULT_MAX_LIVE, MAX_LOST_CELLS, MAX_PENDING, MAX_PROCESSES, MAX_TARGETS,
+    DEFAULT_MAX_LIVE, MAX_LOST_CELLS, MAX_PENDING, MAX_PROCESSES, MAX_SITES, MAX_TARGETS,
 };
 use sampler_common::wire::{
     FILTER_FRONT_COUNTERS, HITS_PER_SLOT, KernelState, LiveEntry, LiveKey, LostCell, LostKey,
-    Pending, PendingKey, ProcessConfig, ProcessTotals,
+    Pending, PendingKey, ProcessConfig, ProcessTotals, Site,
 };
 
 /// The daemon reads and writes the map's memory directly, with atomic operations.
@@ -72,3 +73,11 @@ pub static LOST: HashMap<LostKey, LostCell> =
 /// Records to the daemon.
 #[map]
 pub static RING: RingBuf = RingBuf::with_byte_size(16 << 20, 0);
+
+/// Where USDTs find their arguments, by the number in their cookie.
+#[map]
+pub static SITES: Array<Site> = Array::with_max_entries(MAX_SITES, 0);
+
+/// What each process that samples by itself has sent in the present second, by slot.
+#[map]
+pub static BUDGETS: Array<Budget> = Array::with_max_entries(MAX_PROCESSES, 0);

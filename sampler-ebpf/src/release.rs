@@ -10,7 +10,12 @@ use sampler_common::wire::{LiveKey, Role, Space};
 pub fn enter(call: &Call) {
     let Some(slot) = target::known(call, call.cookie()) else { return };
     hits::count(slot, Role::Free as u8);
-    let pointer = call.argument0();
+    release(call.argument0(), slot);
+}
+
+/// The block at an address ends, if it is a sampled one.
+#[inline(always)]
+pub fn release(pointer: u64, slot: u32) {
     if pointer == 0 || !filter::may_hold(pointer, slot) {
         return;
     }

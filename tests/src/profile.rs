@@ -67,8 +67,9 @@ impl Profile {
         let lost = json["lost"].as_object().context("the profile has no lost")?;
         Ok(Profile {
             totals: quantities(&json["totals"]).context("totals")?,
-            exact_objects: count(&json["exact"], "alloc_objects")?,
-            exact_space: count(&json["exact"], "alloc_space")?,
+            // Not known where a process samples by itself.
+            exact_objects: count(&json["exact"], "alloc_objects").unwrap_or(0),
+            exact_space: count(&json["exact"], "alloc_space").unwrap_or(0),
             samples: count(&json, "samples")?,
             lost_samples: lost.values().filter_map(|value| value["samples"].as_u64()).sum(),
             stacks: stacks.iter().map(stack).collect::<Result<_>>()?,

@@ -27,7 +27,7 @@ pub struct NoSuchPair {
 fn remedy(strategy: Strategy) -> &'static str {
     match strategy {
         Strategy::Geometric | Strategy::Bernoulli | Strategy::Adaptive => "weighted or calibrated",
-        Strategy::Poisson => "weighted",
+        Strategy::Poisson | Strategy::External => "weighted",
         Strategy::Stride => "none: its points are summed, without an interval",
     }
 }
@@ -65,14 +65,13 @@ impl Estimator {
     ///
     /// # Errors
     /// If the pair does not exist: weighted goes with all strategies but stride, failed trials with geometric only (their law is
-    /// that of a geometric countdown), calibrated with those whose samples have one π each: geometric, bernoulli and adaptive.
+    /// that of a geometric countdown), calibrated with those whose samples have one π each: geometric, bernoulli and adaptive. A process
+    /// that samples by itself has no exact totals to be calibrated to: in a calibrated profile it is weighted.
     pub fn check(self, strategy: Strategy) -> Result<(), NoSuchPair> {
         let exists = match self {
             Estimator::Weighted => strategy != Strategy::Stride,
             Estimator::FailedTrials => strategy == Strategy::Geometric,
-            Estimator::Calibrated => {
-                matches!(strategy, Strategy::Geometric | Strategy::Bernoulli | Strategy::Adaptive)
-            }
+            Estimator::Calibrated => !matches!(strategy, Strategy::Poisson | Strategy::Stride),
         };
         if exists { Ok(()) } else { Err(NoSuchPair { estimator: self, strategy }) }
     }

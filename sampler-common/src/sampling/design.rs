@@ -11,6 +11,7 @@
 //! poisson               hazard λs, λ = 1/R              k ~ Poisson(λs) points; certain from λs ≥ ln 100
 //! bernoulli             hazard λ,  λ = −ln(1 − p)       sampled with π = p
 //! stride                s of every R bytes              ⌊(x + s)/R⌋ − ⌊x/R⌋ points, x the bytes before
+//! external              none: w bytes are given         sampled with π = s/w
 //! ```
 //!
 //! Sources: .NET's "Randomized Allocation Sampling" (geometric); heapprofd's "Sampling for heap profiles"
@@ -33,7 +34,8 @@ pub const POISSON_CERTAIN: u64 = 1_296_240_170_849_606; // ⌈ln 100 · 2⁴⁸�
 /// The smallest stride, bytes.
 pub const MIN_STRIDE_BYTES: u64 = 64;
 
-/// A strategy and its rate: λ in raw units ([`Rate`]), or the interval in bytes of a stride.
+/// A strategy and its rate: λ in raw units ([`Rate`]), the interval in bytes of a stride, or the bytes that an external sample
+/// stands for.
 ///
 /// A word of a geometric design is the raw rate itself. 0 samples nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -98,7 +100,24 @@ impl Design {
         self.0 & VALUE
     }
 
-    /// Hazard of a request of `size` bytes, at most [`HAZARD_CERTAIN`]; 0 for a stride, which has none.
+    /// Of one sample that a process took by itself: it stands for `weighted_bytes`.
+    pub(super) const fn external(weighted_bytes: u64) -> Design {
+        Design((Strategy::External as u64) << TAG_SHIFT | weighted_bytes & VALUE)
+    }
+
+    /// The bytes that an external sample stands for; of another strategy they have no meaning.
+    #[inline(always)]
+    pub const fn weighted_bytes(self) -> u64 {
+        self.0 & VALUE
+    }
+
+    /// Whether it is of a sample that a process took by itself.
+    #[inline(always)]
+    pub const fn is_external(self) -> bool {
+        self.tag() == Strategy::External as u8
+    }
+
+    /// Hazard of a request of `size` bytes, at most [`HAZARD_CERTAIN`]; 0 for a stride, which has none, and where it is not ours.
     #[inline(always)]
     pub const fn charge(self, size: u64) -> u64 {
         if self.is_per_byte() {
@@ -145,6 +164,7 @@ impl Design {
                 Some(Design::new(strategy, Rate::from_probability(probability)?))
             }
             Strategy::Stride => Design::stride(interval_bytes),
+            Strategy::External => None,
         }
     }
 
@@ -153,6 +173,10 @@ impl Design {
     pub fn inclusion(self, size: u64) -> Option<f64> {
         match self.strategy()? {
             Strategy::Stride => None,
+            Strategy::External => Some(match self.weighted_bytes() {
+                0 => 1.0,
+                weighted => (size as f64 / weighted as f64).min(1.0),
+            }),
             _ => Some(match self.charge(size) {
                 HAZARD_CERTAIN => 1.0,
                 hazard => -(-(hazard as f64) / HAZARD_ONE as f64).exp_m1(),
@@ -162,7 +186,7 @@ impl Design {
 
     /// How much of size class `class` goes unseen: the most objects and bytes of it per unit of hazard. So many of them times
     /// ln(1/α) leave no sample with probability α. 0 where every request of the class is certain, infinite where none
-    /// is sampled (and for a stride, which may pass by anything).
+    /// is sampled (and for a stride, which may pass by anything, or where the rate is not known).
     pub fn unseen(self, class: usize) -> (f64, f64) {
         let (smallest, largest) = class_bounds(class);
         let per_hazard = |size: u64| match self.charge(size) {
@@ -176,9 +200,10 @@ impl Design {
     }
 
     /// Mean bytes from one sample point to the next: 1/p of a byte (geometric, adaptive), 1/λ (poisson), the stride. For
-    /// bernoulli: mean *requests* from one sample to the next. Infinite where nothing is sampled.
+    /// bernoulli: mean *requests* from one sample to the next. Infinite where nothing is sampled, or that is not known.
     pub fn interval(self) -> f64 {
         match self.strategy() {
+            Some(Strategy::External) => f64::INFINITY,
             Some(Strategy::Stride) => self.stride_bytes() as f64,
             Some(Strategy::Poisson) if self.rate() != Rate::ALWAYS => {
                 HAZARD_ONE as f64 / self.rate().raw() as f64

@@ -8,6 +8,7 @@ pub mod countdown;
 pub mod decide;
 pub mod design;
 pub mod draw;
+pub mod external;
 pub mod product;
 pub mod rate;
 pub mod strategy;
@@ -21,6 +22,9 @@ pub use countdown::{Cell, Random, Trial, offset, trial};
 pub use decide::{Decision, Drawn, decide, draw_points};
 pub use design::Design;
 pub use draw::draw;
+pub use external::external;
+#[cfg(feature = "std")]
+pub use external::implied_interval;
 pub use product::product;
 pub use rate::Rate;
 pub use strategy::Strategy;

@@ -16,10 +16,12 @@ pub enum Strategy {
     Bernoulli = 0x81,
     /// Every n-th byte. Biased on periodic programs; for comparison.
     Stride = 0x82,
+    /// Not ours to decide: the process samples by itself and says what each sample stands for, see [`super::external()`].
+    External = 0x83,
 }
 
 impl Strategy {
-    /// Every strategy.
+    /// Every strategy that can be asked for.
     pub const ALL: [Strategy; 5] = [
         Strategy::Geometric,
         Strategy::Poisson,
@@ -36,6 +38,7 @@ impl Strategy {
             0x80 => Some(Strategy::Poisson),
             0x81 => Some(Strategy::Bernoulli),
             0x82 => Some(Strategy::Stride),
+            0x83 => Some(Strategy::External),
             _ => None,
         }
     }
@@ -48,11 +51,13 @@ impl Strategy {
             Strategy::Poisson => "poisson",
             Strategy::Bernoulli => "bernoulli",
             Strategy::Stride => "stride",
+            Strategy::External => "external",
         }
     }
 
     /// The strategy of this name.
     pub fn from_name(name: &str) -> Option<Strategy> {
-        Strategy::ALL.into_iter().find(|strategy| strategy.name() == name)
+        let mut all = Strategy::ALL.into_iter().chain([Strategy::External]);
+        all.find(|strategy| strategy.name() == name)
     }
 }

@@ -10,6 +10,7 @@ use super::ring::Ring;
 use super::shared::{Filter, Hits, ProcessSlots, RingPositions, State};
 use super::targets::Targets;
 use super::totals::Totals;
+use super::usdt::UsdtPrograms;
 use anyhow::{Context as _, anyhow};
 use aya::maps::{Map, MapData, PerCpuArray};
 use aya::programs::RawTracePoint;
@@ -49,6 +50,8 @@ pub struct Settings {
     pub everyone: bool,
     /// Whether there can be several processes, none of which may take the ring from the others.
     pub shares: bool,
+    /// Whether probes of processes that sample by themselves are used.
+    pub usdt: bool,
 }
 
 /// The loaded program.
@@ -72,6 +75,8 @@ pub struct Kernel {
     log: Option<EbpfLogger<&'static dyn log::Log>>,
     /// Slots by pid, and pids that have none for a reason.
     pub targets: Targets,
+    /// Probes of processes that sample by themselves; only where they are used, and links can raise their semaphores.
+    pub usdt: Option<UsdtPrograms>,
     // Holds the tracepoints' links, the read-only data and the programs of the perf rung.
     ebpf: Ebpf,
 }
@@ -94,6 +99,8 @@ impl Kernel {
         let positions = RingPositions::map(data(&ring_map)?.fd().as_fd())
             .context("map the ring buffer's positions")?;
         let (slots, state) = (take("PROCESSES")?, take("STATE")?);
+        let sites = take("SITES")?.try_into()?;
+        let usdt = settings.uses_usdt().then(|| UsdtPrograms::load(&text, sites)).transpose()?;
         let hits = Hits::map(data(&take("HITS")?)?.fd().as_fd(), settings.slots);
         let hits = hits.context("map HITS")?;
         let (front, back) = (take("FILTER_FRONT")?, take("FILTER")?);
@@ -122,6 +129,7 @@ impl Kernel {
             programs,
             log,
             targets: Targets::new(take("TARGETS")?.try_into()?, take("VACANT")?.try_into()?),
+            usdt,
             ebpf,
         })
     }
@@ -151,6 +159,13 @@ impl Kernel {
     /// What all processes share.
     pub fn state(&self) -> &State {
         self.live.state()
+    }
+}
+
+impl Settings {
+    /// Whether probes of processes that sample by themselves are used: perf events, as we attach them, do not raise a semaphore.
+    pub fn uses_usdt(&self) -> bool {
+        self.usdt && self.engine != ProbeEngine::Perf
     }
 }
 
@@ -188,6 +203,7 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .map_max_entries("TOTALS", settings.slots)
         .map_max_entries("HITS", settings.slots * HITS_PER_SLOT)
         .map_max_entries("VACANT", settings.slots)
+        .map_max_entries("BUDGETS", settings.slots)
         .map_max_entries("LIVE", settings.max_live)
         .map_max_entries("FILTER", (counters / 16) as u32)
         .map_max_entries("RING", settings.ring_bytes)

@@ -17,10 +17,12 @@ pub mod shared;
 mod sys;
 pub mod targets;
 pub mod totals;
+pub mod usdt;
 
 pub use engine::ProbeEngine;
 pub use kernel::{Kernel, Settings};
 pub use link::{Link, Points};
+pub use usdt::UsdtPoint;
 
 use aya::Pod;
 use sampler_common::wire::ProcessTotals;

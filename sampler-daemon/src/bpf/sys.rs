@@ -119,6 +119,20 @@ pub(super) fn link_uprobes(
     flags: u32,
     pid: u32,
 ) -> io::Result<OwnedFd> {
+    link_counted(program, attach_type, path, offsets, (cookies, &[]), flags, pid)
+}
+
+/// As [`link_uprobes`], with cookies and the file offset of a counter for each probe (0: none), which the kernel raises in every process
+/// for as long as the probe is there. Either list may be empty.
+pub(super) fn link_counted(
+    program: BorrowedFd<'_>,
+    attach_type: u32,
+    path: &str,
+    offsets: &[u64],
+    (cookies, counters): (&[u64], &[u64]),
+    flags: u32,
+    pid: u32,
+) -> io::Result<OwnedFd> {
     let path = CString::new(path)?;
     let mut attribute = LinkCreate {
         program: program.as_raw_fd() as u32,
@@ -126,6 +140,7 @@ pub(super) fn link_uprobes(
         path: path.as_ptr() as u64,
         offsets: offsets.as_ptr() as u64,
         cookies: if cookies.is_empty() { 0 } else { cookies.as_ptr() as u64 },
+        reference_counters: if counters.is_empty() { 0 } else { counters.as_ptr() as u64 },
         count: offsets.len() as u32,
         flags,
         pid,

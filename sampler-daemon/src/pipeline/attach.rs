@@ -11,6 +11,7 @@ use crate::target::allocator::{Allocator, Discovery};
 use crate::target::hazard::{self, Hazard};
 use crate::target::process::Process;
 use sampler_common::wire::{Cookie, Role};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often mappings are looked at for allocators that came by `dlopen`.
@@ -74,14 +75,18 @@ impl Worker {
             return Err(AttachError::Harmful(pid, hazard));
         }
         let discovery = self.discover(pid)?;
-        if discovery.allocators.is_empty() {
+        if discovery.allocators.is_empty() && discovery.samplers.is_empty() {
             let why = match discovery.blind.is_empty() {
                 true => "no shared or static glibc is mapped".to_owned(),
                 false => discovery.blind.join("; "),
             };
             return Err(AttachError::NoAllocator(pid, why));
         }
-        let mut record = ProcessRecord::new(pid, self.ingest.default_sampling());
+        let mut sampling = self.ingest.default_sampling();
+        if discovery.is_sampled {
+            Arc::make_mut(&mut sampling).begin_silent();
+        }
+        let mut record = ProcessRecord::new(pid, sampling);
         facts::read(&mut record, &process);
         let id = self.ingest.processes.insert(record);
         let other = |error: anyhow::Error| AttachError::Other(pid, format!("{error:#}"));
@@ -129,9 +134,10 @@ impl Worker {
     }
 
     /// Attaches to the allocators that are not probed yet.
-    pub(super) fn probe(&mut self, slot: u32, discovery: Discovery) -> anyhow::Result<()> {
+    pub(super) fn probe(&mut self, slot: u32, mut discovery: Discovery) -> anyhow::Result<()> {
         // Now: the process may be gone, or another program, when its first sample comes.
         self.ingest.open_image(slot);
+        self.probe_samplers(slot, &mut discovery)?;
         let Some(source) = self.ingest.sources.get_mut(&slot) else { return Ok(()) };
         let Some(attached) = self.attached.get_mut(&slot) else { return Ok(()) };
         let record = self.ingest.processes.get_mut(source.process);

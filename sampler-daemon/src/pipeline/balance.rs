@@ -191,6 +191,10 @@ fn share_of(room: u64, mut held: Vec<u64>) -> u64 {
 /// Probability with which a live sample stays when the designs become `designs`: that of being sampled now over that of being here;
 /// a half where it has no probability of its own.
 fn keep(sample: &Sample, designs: &Designs) -> f64 {
+    // Its rate is not ours to lower.
+    if sample.design.is_external() {
+        return 0.5;
+    }
     let now = Sample { design: designs[sampling::class(sample.size)], kept: 1.0, ..*sample };
     match (sample.inclusion(), now.inclusion()) {
         (Some(before), Some(after)) if before > 0.0 => (after / before).min(1.0),

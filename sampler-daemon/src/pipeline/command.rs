@@ -80,6 +80,10 @@ pub struct SamplingReport {
     pub interval_bytes: u64,
     /// Bernoulli: one sample in so many allocations, once that is known.
     pub one_in: Option<f64>,
+    /// It samples some allocations by itself, whatever is asked for.
+    pub samples_itself: bool,
+    /// All of them.
+    pub is_silent: bool,
 }
 
 impl SamplingReport {
@@ -90,8 +94,10 @@ impl SamplingReport {
         SamplingReport {
             pid,
             asked: record.asked,
-            interval_bytes: units::whole_interval(record.interval_bytes),
+            interval_bytes: units::whole_interval(record.shown_interval()),
             one_in: is_bernoulli.then(|| design.interval()),
+            samples_itself: record.samples_itself,
+            is_silent: record.is_silent,
         }
     }
 }

@@ -4,9 +4,7 @@ use super::clock::Clocks;
 use super::scope::Scope;
 use super::worker::Worker;
 use crate::store::windows::Window;
-use crate::store::{
-    ClassTotals, LiveSample, ProcessId, ProcessRecord, SamplingRecord, SizeLimits, StackId,
-};
+use crate::store::{ClassTotals, LiveSample, ProcessId, ProcessRecord, SizeLimits, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Reference, Row, Stratum, StratumTotals};
 use sampler_common::limits::CLASSES;
@@ -109,9 +107,13 @@ impl Worker {
         for (index, exact) in exact.iter().enumerate() {
             let id = gathered.processes[index];
             let record = self.ingest.processes.get(id);
-            gathered.add_totals(index as u32, record, exact.as_ref(), &scope.sizes);
+            // Of a process that samples by itself our probes do not see everything.
+            let exact = exact.as_ref().filter(|_| !record.sampling.samples_itself);
+            gathered.add_totals(index as u32, record, exact, &scope.sizes);
             if exact.is_none() {
                 gathered.inexact.push(id);
+                // What is known of the others is not the total of all.
+                gathered.exact = None;
             }
         }
         gathered
@@ -207,8 +209,9 @@ impl Gathered {
         exact: Option<&ClassTotals>,
         sizes: &SizeLimits,
     ) {
-        let SamplingRecord { unseen, largest_interval_bytes, .. } = &*record.sampling;
-        self.reference.interval_bytes = self.reference.interval_bytes.max(*largest_interval_bytes);
+        let sampling = &*record.sampling;
+        let largest = sampling.largest_interval_bytes.max(sampling.shown_interval());
+        self.reference.interval_bytes = self.reference.interval_bytes.max(largest);
         for class in (0..CLASSES).filter(|class| sizes.meets_class(*class)) {
             let exact = exact.map(|totals| (totals.bytes[class], totals.objects[class]));
             let stratum = Stratum { process, class: class as u8 };
@@ -223,7 +226,7 @@ impl Gathered {
             }
             let totals: &mut StratumTotals = self.reference.strata.entry(stratum).or_default();
             totals.exact = exact;
-            (totals.unseen_objects, totals.unseen_bytes) = unseen[class];
+            (totals.unseen_objects, totals.unseen_bytes) = sampling.passes(class);
         }
     }
 }

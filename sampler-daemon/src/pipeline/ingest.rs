@@ -8,13 +8,13 @@ use crate::store::{
     Sampling, SamplingRecord, StackId, Stacks, Windows,
 };
 use crate::unwind::{
-    Frame, History, ModuleId, ModuleKind, Modules, Registers, StackMemory, UnwindEnd,
+    Address, Frame, History, ModuleId, ModuleKind, Modules, Registers, StackMemory, UnwindEnd,
 };
 use rustc_hash::FxHashMap;
 use sampler_common::counters::Outcome;
 use sampler_common::estimate::Sample;
 use sampler_common::sampling::Design;
-use sampler_common::wire::{AllocationRecord, FreeRecord, Space};
+use sampler_common::wire::{AllocationRecord, FreeRecord, Role, Space};
 use std::sync::Arc;
 use tokio::sync::broadcast;
 
@@ -171,6 +171,11 @@ impl Ingest {
             self.sources.insert(record.space.slot, source);
             return;
         }
+        let design = Design::from_word(record.design);
+        if design.is_external() {
+            let sampling = &mut self.processes.get_mut(source.process).sampling;
+            Arc::make_mut(sampling).took_itself(record.size, design.weighted_bytes());
+        }
         let end = self.walk(&mut source, record, stack, is_snapshot);
         if let Some(function) = self.frames.first() {
             self.name_probe(&source, *function);
@@ -185,7 +190,7 @@ impl Ingest {
         let sample = Sample {
             hits: record.hits,
             tail: record.size.checked_sub(record.offset),
-            ..Sample::new(record.size, Design::from_word(record.design))
+            ..Sample::new(record.size, design)
         };
         self.publish(&source, record, &sample, outcome.name());
         let process = source.process;
@@ -238,16 +243,22 @@ impl Ingest {
             self.frames.push(Frame { module: ModuleId::UNKNOWN, offset: record.function });
             return UnwindEnd::NoMapping;
         };
-        let function = image.resolve(&mut self.modules, record.function);
-        self.frames.push(function);
+        // A USDT lies in the function that is the leaf; of a call the probed function is the leaf, and the stack begins at its caller.
+        let is_call = record.role != Role::OtelAlloc as u32;
+        if is_call {
+            let function = image.resolve(&mut self.modules, record.function);
+            self.frames.push(function);
+        }
         if !is_snapshot {
-            for address in stack.chunks_exact(8) {
+            for (number, address) in stack.chunks_exact(8).enumerate() {
                 let address = u64::from_ne_bytes(address.try_into().unwrap_or_default());
                 // Without frame pointers rbp holds anything: what it leads to is no caller.
                 if address == 0 || address > USER_END {
                     return UnwindEnd::Failed;
                 }
-                self.frames.push(image.resolve(&mut self.modules, address.wrapping_sub(1)));
+                let is_exact = number == 0 && !is_call;
+                let lookup = if is_exact { address } else { address.wrapping_sub(1) };
+                self.frames.push(image.resolve(&mut self.modules, lookup));
             }
             let full = stack.len() >= sampler_common::limits::MAX_KERNEL_FRAMES * 8;
             return if full { UnwindEnd::Truncated } else { UnwindEnd::Complete };
@@ -260,7 +271,8 @@ impl Ingest {
         });
         let hijacked = hijacked.map(|(slot, _)| (slot, record.hijacked_ip));
         let memory = StackMemory { start: record.sp, bytes: stack, hijacked };
-        image.unwind(&mut self.modules, registers, memory, &mut self.frames)
+        let first = if is_call { Address::Return(record.ip) } else { Address::Exact(record.ip) };
+        image.unwind_from(first, &mut self.modules, registers, memory, &mut self.frames)
     }
 
     /// Remembers the usual name of a probed function: a library has several for one address.

@@ -5,6 +5,7 @@ use super::gather::Gathered;
 use super::worker::Worker;
 use sampler_common::counters::Outcome;
 use sampler_common::estimate::{Estimator, Row};
+use sampler_common::limits::EXTERNAL_PER_SECOND;
 use sampler_common::units;
 
 /// Samples that ended as a loss, with their rows where these are known.
@@ -12,6 +13,7 @@ pub type RawLoss = (Outcome, u64, Option<Row>);
 
 /// Notes about processes; the kinds behind them are counted.
 const MOST_NOTES: usize = 4;
+const SAMPLES_ITSELF: &str = "samples by itself (otel_memory); exact totals are not known";
 const INEXACT: &str = "its exact totals are not known, so it is weighted, not calibrated";
 
 /// What is to be said of processes, each reason once and not too many.
@@ -33,7 +35,9 @@ impl Worker {
             lost.push((Outcome::RingFull, samples, Some(gathered.lost.clone())));
         }
         let kernel = self.kernel_totals();
-        for outcome in [Outcome::LostCellsFull, Outcome::LiveFull, Outcome::RestoreFailed] {
+        let others =
+            [Outcome::LostCellsFull, Outcome::LiveFull, Outcome::RestoreFailed, Outcome::UsdtFlood];
+        for outcome in others {
             if kernel.outcome(outcome) > 0 {
                 lost.push((outcome, kernel.outcome(outcome), None));
             }
@@ -51,6 +55,11 @@ impl Worker {
         let mut notes = Vec::new();
         if losses.iter().any(|(outcome, ..)| *outcome == Outcome::LostCellsFull) {
             notes.push("allocated totals are a lower bound: lost samples could not be kept".into());
+        }
+        if losses.iter().any(|(outcome, ..)| *outcome == Outcome::UsdtFlood) {
+            notes.push(format!(
+                "totals are a lower bound: a process sent more than {EXTERNAL_PER_SECOND} samples of its own a second (usdt_flood in sampler status)"
+            ));
         }
         if let Some(since) = self.live_incomplete {
             let seconds = since
@@ -75,6 +84,9 @@ impl Worker {
             let inexact = gathered.inexact.iter().map(|id| record(*id));
             notes.extend(few(inexact.map(|of| (of.pid, of.comm.as_str(), INEXACT))));
         }
+        let itself = gathered.processes.iter().map(|id| record(*id));
+        let itself = itself.filter(|of| of.sampling.samples_itself);
+        notes.extend(few(itself.map(|of| (of.pid, of.comm.as_str(), SAMPLES_ITSELF))));
         let blind = gathered.processes.iter().map(|id| record(*id));
         notes.extend(few(blind
             .flat_map(|of| of.blind.iter().map(|line| (of.pid, of.comm.as_str(), line.as_str())))));

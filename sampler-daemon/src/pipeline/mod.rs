@@ -38,6 +38,7 @@ mod survey;
 mod thread;
 mod totals;
 mod usable;
+mod usdt;
 mod worker;
 
 pub use attach::AttachError;

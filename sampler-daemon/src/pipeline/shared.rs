@@ -38,19 +38,24 @@ impl SharedLinks {
         allocator: &Allocator,
         track_live: bool,
     ) -> anyhow::Result<()> {
-        if self.knows(allocator) {
+        if self.has(allocator) {
             return Ok(());
         }
         ensure!(self.files.len() < MAX_FILES, "already probing {MAX_FILES} files, the most");
         let links = kernel.attach(&allocator.file, None, &points(allocator, SHARED, track_live))?;
-        tracing::info!(path = allocator.path, "probing {} for all", allocator.name);
-        let shared = Shared { links, allocator: allocator.clone(), also: Vec::new(), unused: 0 };
-        self.files.insert(allocator.identity, shared);
+        self.enter(allocator, links);
         Ok(())
     }
 
+    /// A file has these links now.
+    pub(super) fn enter(&mut self, allocator: &Allocator, links: Vec<Link>) {
+        tracing::info!(path = allocator.path, "probing {} for all", allocator.name);
+        let shared = Shared { links, allocator: allocator.clone(), also: Vec::new(), unused: 0 };
+        self.files.insert(allocator.identity, shared);
+    }
+
     /// Whether a file has its links, be it under another identity: with more of them each call would count twice.
-    fn knows(&mut self, allocator: &Allocator) -> bool {
+    pub(super) fn has(&mut self, allocator: &Allocator) -> bool {
         if self.mapped(allocator.identity) {
             return true;
         }

@@ -135,7 +135,8 @@ impl Worker {
         // Links that processes share are there without any.
         for (of, allocator) in own.chain(self.shared.allocators().map(|shared| (None, shared))) {
             for function in &allocator.functions {
-                if function.role == Role::Free && !self.config.settings.track_live {
+                let frees = matches!(function.role, Role::Free | Role::OtelFree);
+                if frees && !self.config.settings.track_live {
                     continue;
                 }
                 let same = probes.iter_mut().find(|(probe, _)| {
@@ -169,6 +170,12 @@ impl Worker {
         let mut blind: Vec<String> = self.blind_processes().iter().map(Blind::line).collect();
         blind.extend(self.slow_probes());
         blind.push("blocks allocated before the attach are unknown, not zero".into());
+        if self.config.settings.usdt && !self.config.settings.uses_usdt() {
+            blind.push(
+                "what processes sample by themselves: perf probes cannot raise the semaphores of otel_memory"
+                    .into(),
+            );
+        }
         if self.engine() != ProbeEngine::Perf {
             blind.push(
                 "what a vfork child does to its parent's heap before execve (--probe-engine perf sees it)"

@@ -105,6 +105,12 @@ impl Worker {
             self.ingest.history.met(pid, || mappings::executable(pid));
         }
         self.coverage.look(pid, &discovery);
+        for sampler in &discovery.samplers {
+            let track_live = self.config.settings.track_live;
+            if let Err(error) = self.shared.attach_sampler(&mut self.kernel, sampler, track_live) {
+                tracing::warn!(pid, path = sampler.allocator.path, "{error:#}");
+            }
+        }
         for allocator in discovery.allocators {
             if let Some(met) = &mut self.survey.round {
                 met.insert(allocator.identity);

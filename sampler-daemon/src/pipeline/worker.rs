@@ -110,6 +110,7 @@ pub fn start(config: Config, processes: Vec<Process>) -> anyhow::Result<(Profile
         lagged: Arc::clone(&lagged),
     };
     let excluded = Excluded::new(config.exclude.clone());
+    let discoverer = Discoverer::new(config.settings.uses_usdt());
     let mut worker = Worker {
         kernel: Kernel::load(&config.settings)?,
         ingest: Ingest::new(samples, config.sampling, monotonic_ns()),
@@ -118,7 +119,7 @@ pub fn start(config: Config, processes: Vec<Process>) -> anyhow::Result<(Profile
         shared: SharedLinks::default(),
         survey: Survey::default(),
         stale: Stale::default(),
-        discoverer: Discoverer::default(),
+        discoverer,
         retired: Default::default(),
         clock: Clock::default(),
         started: Instant::now(),

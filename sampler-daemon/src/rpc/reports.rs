@@ -9,16 +9,22 @@ use sampler_common::counters::Outcome;
 use sampler_common::counting::Count;
 use sampler_common::estimate::{Confidence, Estimator};
 use sampler_common::profile::Quantities;
+use sampler_common::sampling::Strategy;
 use sampler_common::units;
+use sampler_common::wire::Role;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(super) fn sampling(report: &SamplingReport) -> v1::ProcessInterval {
     v1::ProcessInterval {
         pid: report.pid,
         interval_bytes: report.interval_bytes,
-        strategy: report.asked.strategy.name().to_owned(),
+        strategy: match report.is_silent {
+            true => Strategy::External.name().to_owned(),
+            false => report.asked.strategy.name().to_owned(),
+        },
         one_in: report.one_in.unwrap_or(0.0),
         samples_per_second: report.asked.samples_per_second.unwrap_or(0.0),
+        samples_itself: report.samples_itself,
     }
 }
 
@@ -81,7 +87,7 @@ fn probe(report: ProbeReport) -> v1::Probe {
         path: report.path,
         build_id: report.build_id,
         symbols: function.symbols,
-        role: format!("{:?}", function.role).to_lowercase(),
+        role: role(function.role),
         function_offset: function.offset,
         displacement: function.placement.displacement,
         instruction: function.placement.instruction,
@@ -89,6 +95,14 @@ fn probe(report: ProbeReport) -> v1::Probe {
         reason: function.placement.reason,
         pids: report.pids,
         hits: report.hits.map(count),
+    }
+}
+
+fn role(role: Role) -> String {
+    match role {
+        Role::OtelAlloc => "otel_alloc".to_owned(),
+        Role::OtelFree => "otel_free".to_owned(),
+        role => format!("{role:?}").to_lowercase(),
     }
 }
 
@@ -110,8 +124,9 @@ pub(super) fn process(report: &ProcessReport) -> v1::Process {
         attached_unix_ns: unix_ns(record.attached),
         exited_unix_ns: record.exited.map_or(0, unix_ns),
         images: record.images,
-        interval_bytes: units::whole_interval(record.sampling.interval_bytes),
-        exact: Some(exact(&report.sums)),
+        interval_bytes: units::whole_interval(record.sampling.shown_interval()),
+        exact: (!record.sampling.samples_itself).then(|| exact(&report.sums)),
+        samples_itself: record.sampling.samples_itself,
         totals: Some(totals(&report.sums)),
         samples: report.sums.samples,
         allocators: record.allocators.clone(),

@@ -2,7 +2,11 @@
 
 use sampler_common::limits::CLASSES;
 use sampler_common::sampling::rate::MAX_INTERVAL_BYTES;
-use sampler_common::sampling::{Design, Rate, Strategy};
+use sampler_common::sampling::{Design, Rate, Strategy, implied_interval};
+
+/// Mean bytes between samples of processes that sample by themselves, unless they are told otherwise (jemalloc, tcmalloc, OpenTelemetry's
+/// design document 00003).
+const USUAL_INTERVAL_BYTES: f64 = 524_288.0;
 
 /// A design for every size class.
 pub type Designs = [Design; CLASSES];
@@ -34,6 +38,9 @@ impl Sampling {
     /// What is wrong with it, in one line.
     pub fn check(&self) -> Result<(), String> {
         let interval = self.interval_bytes;
+        if self.strategy == Strategy::External {
+            return Err("strategy external: is up to the process itself (use another one)".into());
+        }
         if Design::from_interval(self.strategy, interval, 1.0).is_none() {
             return Err(match self.strategy {
                 Strategy::Stride if interval > 0 && interval <= MAX_INTERVAL_BYTES => {
@@ -86,6 +93,12 @@ pub struct SamplingRecord {
     pub largest_interval_bytes: f64,
     /// Every strategy that was asked for.
     pub strategies: Vec<Strategy>,
+    /// The process samples some allocations by itself: exact totals do not cover these.
+    pub samples_itself: bool,
+    /// Ours take no samples: they would count what the process samples by itself a second time.
+    pub is_silent: bool,
+    /// Largest mean bytes between samples that the process's own samples speak of; 0 while there are none.
+    pub own_interval_bytes: f64,
 }
 
 impl SamplingRecord {
@@ -101,6 +114,9 @@ impl SamplingRecord {
             unseen: [(0.0, 0.0); CLASSES],
             largest_interval_bytes: 1.0,
             strategies: Vec::new(),
+            samples_itself: false,
+            is_silent: false,
+            own_interval_bytes: 0.0,
         };
         record.ask(asked);
         record
@@ -112,7 +128,7 @@ impl SamplingRecord {
         self.wanted_bytes = asked.interval_bytes;
         self.pressure = 0;
         self.learned_bytes = None;
-        if !self.strategies.contains(&asked.strategy) {
+        if !self.is_silent && !self.strategies.contains(&asked.strategy) {
             self.strategies.push(asked.strategy);
         }
         self.refresh();
@@ -151,6 +167,8 @@ impl SamplingRecord {
         for (unseen, (objects, bytes)) in self.unseen.iter_mut().zip(other.unseen) {
             *unseen = (unseen.0.max(objects), unseen.1.max(bytes));
         }
+        self.samples_itself |= other.samples_itself;
+        self.own_interval_bytes = self.own_interval_bytes.max(other.own_interval_bytes);
         for strategy in &other.strategies {
             if !self.strategies.contains(strategy) {
                 self.strategies.push(*strategy);
@@ -158,8 +176,69 @@ impl SamplingRecord {
         }
     }
 
+    /// Whether ours take no samples from now on.
+    pub fn be_silent(&mut self, is_silent: bool) {
+        self.is_silent = is_silent;
+        self.refresh();
+    }
+
+    /// Ours never take samples: nothing has been sampled by the designs that were made so far.
+    pub fn begin_silent(&mut self) {
+        self.strategies.clear();
+        self.unseen = [(0.0, 0.0); CLASSES];
+        self.largest_interval_bytes = 1.0;
+        self.will_take_itself();
+        self.be_silent(true);
+    }
+
+    /// The process may sample allocations by itself from now on.
+    pub fn will_take_itself(&mut self) {
+        self.samples_itself = true;
+        if !self.strategies.contains(&Strategy::External) {
+            self.strategies.push(Strategy::External);
+        }
+    }
+
+    /// The process has taken a sample by itself, of `size` bytes that stand for `weighted`.
+    pub fn took_itself(&mut self, size: u64, weighted: u64) {
+        self.will_take_itself();
+        let interval = implied_interval(size, weighted).unwrap_or(1.0);
+        self.own_interval_bytes = self.own_interval_bytes.max(interval);
+    }
+
+    /// Mean bytes between samples to show: ours, or where we take none the process's own.
+    pub fn shown_interval(&self) -> f64 {
+        if self.strategies == [Strategy::External] {
+            self.guessed_interval()
+        } else {
+            self.interval_bytes
+        }
+    }
+
+    /// Most objects and bytes of a size class that went unseen per unit of hazard, by our sampling and by the process's own, which
+    /// passes what a geometric countdown with its interval would.
+    pub fn passes(&self, class: usize) -> (f64, f64) {
+        let (objects, bytes) = self.unseen[class];
+        if !self.samples_itself {
+            return (objects, bytes);
+        }
+        let whole = (self.guessed_interval() as u64).clamp(1, MAX_INTERVAL_BYTES);
+        let design = Design::from_interval(Strategy::Geometric, whole, 1.0);
+        let own = design.unwrap_or(Design::NEVER).unseen(class);
+        (objects.max(own.0), bytes.max(own.1))
+    }
+
+    /// The process's own interval; while there is no sample that speaks of it, the usual one.
+    fn guessed_interval(&self) -> f64 {
+        if self.own_interval_bytes > 0.0 { self.own_interval_bytes } else { USUAL_INTERVAL_BYTES }
+    }
+
     /// Other designs come into force.
     pub fn set(&mut self, designs: Designs) {
+        if self.is_silent {
+            self.designs = [Design::NEVER; CLASSES];
+            return;
+        }
         self.designs = designs;
         self.interval_bytes = self.interval() as f64;
         self.largest_interval_bytes = self.largest_interval_bytes.max(self.interval_bytes);
@@ -193,6 +272,34 @@ mod tests {
             let error = wrong.expect_err(word);
             assert!(error.contains(word) && !error.contains('\n'), "{error}");
         }
+    }
+
+    #[test]
+    fn what_a_process_samples_by_itself_passes_at_its_own_interval() {
+        let mut record = SamplingRecord::new(Sampling::geometric(64));
+        let ours = record.passes(3);
+        record.took_itself(16, 4104); // 4 KiB between samples
+        assert!((record.own_interval_bytes / 4096.0 - 1.0).abs() < 1e-3, "{record:?}");
+        assert!(record.passes(3).0 > 50.0 * ours.0);
+        assert_eq!(record.strategies, [Strategy::Geometric, Strategy::External]);
+        assert_eq!(record.shown_interval(), 64.0);
+        // Ours stop, whatever is asked for meanwhile, and go on.
+        record.be_silent(true);
+        record.ask(Sampling::geometric(1));
+        assert_eq!(record.designs, [Design::NEVER; CLASSES]);
+        record.be_silent(false);
+        assert_eq!(record.designs[3].inclusion(1), Some(1.0));
+        let mut other = SamplingRecord::new(Sampling::geometric(1));
+        other.begin_silent();
+        assert_eq!(
+            (&other.strategies[..], other.shown_interval()),
+            (&[Strategy::External][..], 524_288.0)
+        );
+        other.took_itself(100, 100);
+        assert_eq!(other.shown_interval(), 1.0);
+        assert!(
+            Sampling { strategy: Strategy::External, ..Sampling::geometric(1) }.check().is_err()
+        );
     }
 
     #[test]

@@ -6,8 +6,10 @@
 
 use super::contents::Contents;
 use super::coverage;
+use super::link_order;
 use super::mappings::{self, Backing, Mapping};
 use super::placement::Placement;
+use super::usdt::Usdt;
 use sampler_common::wire::Role;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -60,12 +62,27 @@ pub struct Discovery {
     pub allocators: Vec<Allocator>,
     /// What cannot be seen in it, and why, one line each.
     pub blind: Vec<String>,
+    /// Files that sample their allocations by themselves; their own malloc family is not among the allocators.
+    pub samplers: Vec<SelfSampler>,
+    /// One of these is the process's own `malloc`: what it allocates through other files' is what that one has asked them for.
+    pub is_sampled: bool,
+}
+
+/// A file that samples its allocations by itself, see [`super::usdt`].
+#[derive(Clone, Debug)]
+pub struct SelfSampler {
+    /// The file, with its probes as functions.
+    pub allocator: Allocator,
+    /// Its probes.
+    pub usdt: Arc<Usdt>,
 }
 
 /// Finds allocators; remembers files that it has already read (by device, inode, size and change time; bounded).
 #[derive(Debug, Default)]
 pub struct Discoverer {
     remembered: HashMap<Version, Arc<Contents>>,
+    /// Of the same files, where probes of self-sampling files are used.
+    usdt: Option<HashMap<Version, Arc<Usdt>>>,
 }
 
 /// A file in one of its states.
@@ -79,6 +96,11 @@ struct Version {
 }
 
 impl Discoverer {
+    /// One that also looks for files that sample by themselves, if asked to.
+    pub fn new(with_usdt: bool) -> Discoverer {
+        Discoverer { usdt: with_usdt.then(HashMap::new), ..Discoverer::default() }
+    }
+
     /// The allocators mapped into process `pid` now.
     ///
     /// # Errors
@@ -109,7 +131,9 @@ impl Discoverer {
         discovery.blind.extend(unopened.into_iter().map(not_searched));
         let paths = seen.iter().map(|(_, _, path)| path.as_str());
         coverage::complete(pid, paths, &mut discovery.blind);
-        if discovery.allocators.is_empty() && discovery.blind.is_empty() {
+        discovery.prefer_samplers(pid)?;
+        let has_none = discovery.allocators.is_empty() && discovery.samplers.is_empty();
+        if has_none && discovery.blind.is_empty() {
             discovery.blind.push(NONE_MAPPED.to_owned());
         }
         discovery.shorten();
@@ -131,6 +155,10 @@ impl Discoverer {
             Ok(read) => read,
             Err(error) => return discovery.blind.push(format!("{path}: {error}: not searched")),
         };
+        let file = Arc::new(file);
+        if self.look_for_usdt(version, &file, path, discovery) {
+            return;
+        }
         discovery.blind.extend(contents.blind(path));
         let known = discovery.allocators.iter().any(|a| a.identity == version.identity);
         if let (Contents::Glibc { build_id, functions, .. }, false) = (&*contents, known) {
@@ -139,10 +167,53 @@ impl Discoverer {
                 path: path.to_owned(),
                 build_id: build_id.clone(),
                 identity: version.identity,
-                file: Arc::new(file),
+                file,
                 functions: functions.clone(),
             });
         }
+    }
+
+    /// Whether the file samples by itself in a way that we understand.
+    fn look_for_usdt(
+        &mut self,
+        version: Version,
+        file: &Arc<File>,
+        path: &str,
+        discovery: &mut Discovery,
+    ) -> bool {
+        let Some(remembered) = &mut self.usdt else { return false };
+        let usdt = match remembered.get(&version) {
+            Some(usdt) => Arc::clone(usdt),
+            None => {
+                // What cannot be read has been said already.
+                let usdt = Arc::new(Usdt::read(file).unwrap_or_default());
+                if remembered.len() >= REMEMBERED_FILES {
+                    remembered.clear();
+                }
+                remembered.insert(version, Arc::clone(&usdt));
+                usdt
+            }
+        };
+        if let Some(why) = &usdt.refused {
+            let line = format!("{path}: its otel_memory probes are not used: {why}");
+            discovery.blind.push(line);
+        }
+        if usdt.probes.is_empty() {
+            return false;
+        }
+        if discovery.samplers.iter().any(|of| of.allocator.identity == version.identity) {
+            return true;
+        }
+        let allocator = Allocator {
+            name: "otel_memory",
+            path: path.to_owned(),
+            build_id: usdt.build_id.clone(),
+            identity: version.identity,
+            file: Arc::clone(file),
+            functions: usdt.functions(),
+        };
+        discovery.samplers.push(SelfSampler { allocator, usdt });
+        true
     }
 
     fn read(&mut self, version: Version, file: &File) -> io::Result<Arc<Contents>> {
@@ -169,6 +240,30 @@ fn read_mappings(pid: u32) -> io::Result<Vec<Mapping>> {
 }
 
 impl Discovery {
+    /// Whether a file that samples by itself is the process's own `malloc`: it comes before every other one in the loader's order.
+    /// Then those others serve it, or nobody, and to probe them as well would count twice.
+    fn prefer_samplers(&mut self, pid: u32) -> io::Result<()> {
+        if !self.samplers.iter().any(|of| of.usdt.defines_malloc) {
+            return Ok(());
+        }
+        let order = link_order::read(pid, &read_mappings(pid)?);
+        let place = |of: &Allocator| order.iter().position(|path| *path == of.path);
+        let is_malloc = |of: &&Allocator| {
+            of.functions.iter().any(|function| function.symbols.iter().any(|it| it == "malloc"))
+        };
+        let others = self.allocators.iter().filter(is_malloc).filter_map(place).min();
+        let own = self.samplers.iter().filter(|of| of.usdt.defines_malloc);
+        let first = own.filter_map(|of| place(&of.allocator)).min();
+        self.is_sampled = match (first, others) {
+            (Some(first), Some(other)) => first < other,
+            (first, _) => first.is_some(),
+        };
+        if self.is_sampled {
+            self.allocators.clear();
+        }
+        Ok(())
+    }
+
     fn shorten(&mut self) {
         if let Some(more) = self.blind.len().checked_sub(BLIND_LINES).filter(|&more| more > 0) {
             self.blind.truncate(BLIND_LINES);

@@ -162,7 +162,7 @@ impl<'f> Elf<'f> {
         self.segments.iter().find_map(find).ok_or(ElfError::NoSegment(svma))
     }
 
-    fn bytes(
+    pub(super) fn bytes(
         &self,
         offset: u64,
         size: u64,
@@ -232,11 +232,23 @@ impl<'f> Elf<'f> {
         Ok(())
     }
 
-    /// Finds the symbol tables. A file without section headers has none that we can find.
-    fn read_sections(&mut self, header: &FileHeader64<LE>) -> Result<(), ElfError> {
+    /// The section headers, none if the file has been stripped of them.
+    pub(super) fn sections(&self) -> Result<Vec<SectionHeader64<LE>>, ElfError> {
+        self.section_headers(&self.header()?)
+    }
+
+    /// Index of the section that has the sections' names.
+    pub(super) fn section_names(&self) -> Result<usize, ElfError> {
+        Ok(usize::from(self.header()?.e_shstrndx.get(LE)))
+    }
+
+    fn section_headers(
+        &self,
+        header: &FileHeader64<LE>,
+    ) -> Result<Vec<SectionHeader64<LE>>, ElfError> {
         let offset = header.e_shoff.get(LE);
         if offset == 0 {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let mut count = u64::from(header.e_shnum.get(LE));
         if count == 0 {
@@ -244,7 +256,12 @@ impl<'f> Elf<'f> {
             let first: Vec<SectionHeader64<LE>> = self.table(offset, 1, "section headers")?;
             count = first.first().map_or(0, |section| section.sh_size.get(LE));
         }
-        let sections: Vec<SectionHeader64<LE>> = self.table(offset, count, "section headers")?;
+        self.table(offset, count, "section headers")
+    }
+
+    /// Finds the symbol tables. A file without section headers has none that we can find.
+    fn read_sections(&mut self, header: &FileHeader64<LE>) -> Result<(), ElfError> {
+        let sections = self.section_headers(header)?;
         self.dynamic_symbols = Table::find(&sections, elf::SHT_DYNSYM, self.file_bytes)?;
         self.static_symbols = Table::find(&sections, elf::SHT_SYMTAB, self.file_bytes)?;
         Ok(())

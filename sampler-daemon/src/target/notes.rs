@@ -16,12 +16,21 @@ pub(super) fn is_go(notes: &[u8], align: u64) -> bool {
     find(notes, align, b"Go\0\0", NT_GO_BUILD_ID).is_some()
 }
 
-/// The description of the first note of this name and kind: each note is name size, description size,
-/// type, name, description, the last two padded to the segment's alignment.
-fn find<'a>(mut notes: &'a [u8], align: u64, wanted: &[u8], wanted_kind: u32) -> Option<&'a [u8]> {
+/// The description of the first note of this name and kind.
+fn find<'a>(notes: &'a [u8], align: u64, wanted: &[u8], wanted_kind: u32) -> Option<&'a [u8]> {
+    each(notes, align)
+        .find(|(name, kind, _)| *kind == wanted_kind && name.starts_with(wanted))
+        .map(|(_, _, description)| description)
+}
+
+/// Name, kind and description of each note: name size, description size, type, name, description, the last two padded to the
+/// segment's alignment. Ends where something is no note.
+pub(super) fn each(notes: &[u8], align: u64) -> impl Iterator<Item = (&[u8], u32, &[u8])> {
     let align = if align == 8 { 8 } else { 4 };
-    let padded = |size: u32| (size as usize).checked_next_multiple_of(align);
-    while let Some((header, behind)) = notes.split_first_chunk::<12>() {
+    let padded = move |size: u32| (size as usize).checked_next_multiple_of(align);
+    let mut notes = notes;
+    std::iter::from_fn(move || {
+        let (header, behind) = notes.split_first_chunk::<12>()?;
         let word = |at: usize| {
             header[at..at + 4].iter().rev().fold(0u32, |word, &byte| word << 8 | u32::from(byte))
         };
@@ -30,12 +39,9 @@ fn find<'a>(mut notes: &'a [u8], align: u64, wanted: &[u8], wanted_kind: u32) ->
         let name_end = padded(name_bytes.saturating_add(12)).map(|end| end - 12);
         let (name, behind) = name_end.and_then(|end| behind.split_at_checked(end))?;
         let description = behind.get(..description_bytes as usize)?;
-        if kind == wanted_kind && name.starts_with(wanted) {
-            return Some(description);
-        }
         notes = padded(description_bytes).and_then(|end| behind.get(end..)).unwrap_or_default();
-    }
-    None
+        Some((name, kind, description))
+    })
 }
 
 #[cfg(test)]

@@ -139,6 +139,8 @@ fn argument_registers(role: Role) -> &'static [Register] {
         Role::Malloc | Role::Free => &[Register::RDI],
         Role::Calloc | Role::Realloc | Role::AlignedAlloc => &[Register::RDI, Register::RSI],
         Role::PosixMemalign => &[Register::RDI, Register::RSI, Register::RDX],
+        // Probes inside functions, which are placed by whoever compiled them.
+        Role::OtelAlloc | Role::OtelFree => &[],
     }
 }
 

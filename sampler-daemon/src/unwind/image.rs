@@ -135,13 +135,24 @@ impl Image {
         stack: StackMemory<'_>,
         frames: &mut Vec<Frame>,
     ) -> UnwindEnd {
+        self.unwind_from(Address::Return(registers.ip), modules, registers, stack, frames)
+    }
+
+    /// The same from a first frame at `address`, which may be the instruction itself.
+    pub fn unwind_from(
+        &mut self,
+        mut address: Address,
+        modules: &mut Modules,
+        registers: Registers,
+        stack: StackMemory<'_>,
+        frames: &mut Vec<Frame>,
+    ) -> UnwindEnd {
         if self.read_at.elapsed() > self.old_after {
             self.refresh(modules);
         }
         let first = frames.len();
         let mut reader = Reader::new(stack);
         let mut state = State::new(registers);
-        let mut address = Address::Return(registers.ip);
         loop {
             let Some(place) = self.place(modules, address) else {
                 if frames.len() > first {

@@ -26,4 +26,5 @@ pub use history::{History, PastImage};
 pub use image::{Image, UnwindEnd};
 pub use module::{Frame, Module, ModuleId, ModuleKind};
 pub use modules::Modules;
+pub use place::Address;
 pub use snapshot::{Registers, StackMemory};

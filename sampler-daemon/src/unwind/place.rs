@@ -6,7 +6,7 @@ use super::modules::Modules;
 
 /// A code address in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Address {
+pub enum Address {
     /// Where a call returns to: the call itself lies before it.
     Return(u64),
     /// The instruction itself.

@@ -296,6 +296,7 @@ impl Sampler for Fixed {
             strategy: strategy.clone(),
             one_in: one_in as f64,
             samples_per_second,
+            samples_itself: false,
         });
         Ok(Response::new(SetSamplingResponse { intervals: intervals.collect() }))
     }

@@ -105,6 +105,9 @@ fn exact(profile: &Profile) -> String {
             layout::right(&human_bytes(exact.alloc_space as f64), 8),
             grouped(exact.alloc_objects)
         ),
+        None if profile.strategies.contains(&Strategy::External) => {
+            "not known: a process samples by itself".to_owned()
+        }
         None => "not known: counted by size class, and the limits cut one".to_owned(),
     }
 }

@@ -34,6 +34,9 @@ pub(crate) async fn run(address: &Address, verb: SetVerb, json: bool) -> Result<
 
 /// How a process is sampled, in words; the usual strategy is not named.
 pub(crate) fn sentence(of: &ProcessInterval) -> String {
+    if of.strategy == "external" {
+        return "samples by itself (otel_memory), whatever is asked for".to_owned();
+    }
     let interval = exact_bytes(of.interval_bytes);
     let mut text = match of.strategy.as_str() {
         "bernoulli" if of.one_in > 0.0 => format!("one sample in {:.0} allocations", of.one_in),
@@ -47,6 +50,9 @@ pub(crate) fn sentence(of: &ProcessInterval) -> String {
     }
     if of.samples_per_second > 0.0 {
         text += &format!(", for {} samples/s", of.samples_per_second);
+    }
+    if of.samples_itself {
+        text += "; also by itself (otel_memory)";
     }
     text
 }
@@ -66,6 +72,7 @@ mod tests {
                 strategy,
                 one_in,
                 samples_per_second,
+                samples_itself: false,
             })
         };
         assert_eq!(of("geometric", 0.0, 0.0), "one sample per 512KiB");

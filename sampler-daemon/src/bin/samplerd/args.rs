@@ -94,6 +94,10 @@ pub(crate) struct Args {
     #[arg(long, alias = "ring-bytes", value_name = "SIZE", default_value = "16MiB",
           value_parser = ring, allow_hyphen_values = true)]
     pub(crate) ring: u32,
+
+    /// Probe malloc also where a process samples its allocations by itself (otel_memory)
+    #[arg(long)]
+    pub(crate) no_usdt: bool,
 }
 
 /// How stacks are found.

@@ -152,5 +152,6 @@ fn settings(args: &Args, reach: Reach) -> anyhow::Result<Settings> {
         slots: slots(args)?,
         everyone: reach == Reach::Everyone,
         shares: reach == Reach::Everyone || args.pids.len() > 1,
+        usdt: !args.no_usdt,
     })
 }

@@ -242,6 +242,7 @@ fn expected(sequence: &[(&str, Is)], role: Role) -> Option<u32> {
         Role::Malloc | Role::Free => RDI | RSP,
         Role::Calloc | Role::Realloc | Role::AlignedAlloc => RDI | RSI | RSP,
         Role::PosixMemalign => RDI | RSI | RDX | RSP,
+        Role::OtelAlloc | Role::OtelFree => RSP,
     };
     let mut at = 0;
     for (bytes, is) in sequence {

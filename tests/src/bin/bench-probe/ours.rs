@@ -39,6 +39,7 @@ impl Ours {
             slots: sampler_common::limits::MAX_PROCESSES,
             everyone: false,
             shares: false,
+            usdt: false,
         };
         let mut kernel = Kernel::load(&settings)?;
         kernel.slots.renew(SLOT);

@@ -13,6 +13,8 @@ pub(super) struct Entry {
     pub(super) number: u64,
     pub(super) name: String,
     pub(super) allocated: u64,
+    /// Whether that is estimated, because it is not known exactly.
+    pub(super) is_estimate: bool,
     pub(super) held: Option<Estimate>,
     pub(super) rss: Option<u64>,
     pub(super) samples: u64,
@@ -30,7 +32,13 @@ impl Entry {
                 0 => of.comm.clone(),
                 folded => format!("{} × {}", of.comm, grouped(folded)),
             },
-            allocated: of.exact.unwrap_or_default().alloc_space,
+            allocated: match (&of.exact, totals) {
+                (Some(exact), _) => exact.alloc_space,
+                (None, totals) => {
+                    totals.as_ref().map_or(0, |of| of.alloc_space.estimate.value as u64)
+                }
+            },
+            is_estimate: of.exact.is_none(),
             held: totals.as_ref().map(|totals| totals.inuse_space.estimate),
             rss: of.memory.map(|memory| memory.rss_bytes),
             samples: of.samples,
@@ -44,6 +52,7 @@ impl Entry {
             number: of.processes,
             name: of.key.clone(),
             allocated: of.exact.unwrap_or_default().alloc_space,
+            is_estimate: false,
             held: totals.as_ref().map(|totals| totals.inuse_space.estimate),
             rss: of.memory.map(|memory| memory.rss_bytes),
             samples: of.samples,

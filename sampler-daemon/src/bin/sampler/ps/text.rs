@@ -68,7 +68,7 @@ fn line(of: &Entry, width: usize) -> String {
     let samples = of.samples;
     let numbers = [
         of.number.to_string(),
-        human_bytes(of.allocated as f64),
+        format!("{}{}", if of.is_estimate { "~" } else { "" }, human_bytes(of.allocated as f64)),
         of.held.map(|held| human_bytes(held.value)).unwrap_or_default(),
         of.held.as_ref().map(plus_minus).unwrap_or_default(),
         of.rss.map_or_else(|| "-".to_owned(), |bytes| human_bytes(bytes as f64)),
@@ -99,6 +99,7 @@ mod tests {
             number,
             name: name.into(),
             allocated: u64::MAX,
+            is_estimate: true,
             held: None,
             rss: Some(u64::MAX),
             samples: u64::MAX,

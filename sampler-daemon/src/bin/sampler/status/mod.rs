@@ -75,6 +75,7 @@ pub(crate) fn sampling(of: &ProcessInterval) -> Value {
         "strategy": of.strategy,
         "one_in": some(of.one_in),
         "samples_per_second": some(of.samples_per_second),
+        "samples_itself": of.samples_itself,
     })
 }
 

@@ -1,0 +1,79 @@
+//! Where a USDT probe finds its arguments.
+
+/// Arguments that are read of a probe.
+pub const SITE_ARGUMENTS: usize = 3;
+
+/// What an [`Operand`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum OperandKind {
+    /// `value` itself.
+    Constant = 0,
+    /// A register.
+    Register = 1,
+    /// Memory at register + (index register << shift) + `value`.
+    Memory = 2,
+}
+
+/// Where one argument is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct Operand {
+    /// Constant, or displacement.
+    pub value: i64,
+    /// Byte offset of the register in the kernel's `struct pt_regs`.
+    pub register: u8,
+    /// That of the index register, or [`Operand::NO_INDEX`].
+    pub index: u8,
+    /// Base-2 logarithm of the factor of the index.
+    pub shift: u8,
+    /// [`OperandKind`]
+    pub kind: u8,
+    /// Bits of a word above the argument: 0, 32, 48 or 56.
+    pub unused_bits: u8,
+    /// 1 if its sign is extended.
+    pub signed: u8,
+    /// Explicit padding, 0.
+    pub pad: [u8; 2],
+}
+
+impl Operand {
+    /// In place of an index register.
+    pub const NO_INDEX: u8 = u8::MAX;
+
+    /// The argument in a word of which it may be the lower part.
+    #[inline(always)]
+    pub const fn extend(self, word: u64) -> u64 {
+        let bits = (self.unused_bits & 63) as u32;
+        let shifted = word << bits;
+        if self.signed != 0 { ((shifted as i64) >> bits) as u64 } else { shifted >> bits }
+    }
+}
+
+/// The arguments of one probe, in order; value of the array `SITES`. Probes whose arguments are in the same places share one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct Site {
+    /// Those that there are; the others are constants 0.
+    pub arguments: [Operand; SITE_ARGUMENTS],
+}
+
+const _: () = assert!(size_of::<Operand>() == 16);
+const _: () = assert!(size_of::<Site>() == 48);
+
+#[cfg(test)]
+mod tests {
+    use super::Operand;
+
+    #[test]
+    fn arguments_are_extended() {
+        let of = |unused_bits, signed| Operand { unused_bits, signed, ..Operand::default() };
+        let word = 0xffff_ffff_8000_0080;
+        assert_eq!(of(0, 0).extend(word), word);
+        assert_eq!(of(32, 0).extend(word), 0x8000_0080);
+        assert_eq!(of(32, 1).extend(word), 0xffff_ffff_8000_0080);
+        assert_eq!(of(56, 0).extend(word), 0x80);
+        assert_eq!(of(56, 1).extend(word), 0xffff_ffff_ffff_ff80);
+        assert_eq!(of(48, 1).extend(0x17fff), 0x7fff);
+    }
+}

@@ -1,0 +1,108 @@
+//! Probes of processes that sample by themselves, and where their arguments are.
+
+use super::link::Link;
+use super::object::ProgramText;
+use super::sys;
+use anyhow::{Context as _, anyhow};
+use aya::Pod;
+use aya::maps::{Array, MapData};
+use sampler_common::limits::MAX_SITES;
+use sampler_common::wire::{Cookie, Role, Site};
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+/// [`Site`] as a map value.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(super) struct SiteValue(Site);
+
+// SAFETY: `repr(C)` integers with explicit padding; every bit pattern is a value.
+#[allow(unsafe_code, reason = "marks plain data")]
+unsafe impl Pod for SiteValue {}
+
+/// A USDT to attach to.
+#[derive(Clone, Copy, Debug)]
+pub struct UsdtPoint {
+    /// [`Role::OtelAlloc`] or [`Role::OtelFree`].
+    pub role: Role,
+    /// File offset of the probe.
+    pub offset: u64,
+    /// File offset of its semaphore.
+    pub semaphore: Option<u64>,
+    /// Where its arguments are.
+    pub site: Site,
+}
+
+/// The programs and the map `SITES`.
+pub struct UsdtPrograms {
+    allocate: OwnedFd,
+    free: OwnedFd,
+    sites: Array<MapData, SiteValue>,
+    /// Numbers of the sites that are in the map. They stay: programs may still be using them.
+    numbers: HashMap<Site, u32>,
+}
+
+impl UsdtPrograms {
+    pub(super) fn load(
+        text: &ProgramText,
+        sites: Array<MapData, SiteValue>,
+    ) -> anyhow::Result<UsdtPrograms> {
+        Ok(UsdtPrograms {
+            allocate: text.load("otel_alloc", sys::ATTACH_MULTI)?,
+            free: text.load("otel_free", sys::ATTACH_MULTI)?,
+            sites,
+            numbers: HashMap::new(),
+        })
+    }
+
+    /// Attaches to `points` of `file` in process `pid` (`None`: in every process) with `slot` in the cookies: frees first, so that no block ends
+    /// unseen. On an error nothing stays attached.
+    ///
+    /// # Errors
+    /// If the kernel refuses, or there are more different places of arguments than fit.
+    pub fn attach(
+        &mut self,
+        file: &File,
+        pid: Option<u32>,
+        slot: u32,
+        points: &[UsdtPoint],
+    ) -> anyhow::Result<Vec<Link>> {
+        // The very file, whatever its path means by now and in whichever mount namespace.
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let mut links = Vec::new();
+        for role in [Role::OtelFree, Role::OtelAlloc] {
+            let (mut offsets, mut cookies, mut counters) = (Vec::new(), Vec::new(), Vec::new());
+            for point in points.iter().filter(|point| point.role == role) {
+                offsets.push(point.offset);
+                cookies.push(Cookie::new(slot, role).at_site(self.number(point.site)?).0);
+                counters.push(point.semaphore.unwrap_or(0));
+            }
+            if offsets.is_empty() {
+                continue;
+            }
+            let program = if role == Role::OtelFree { &self.free } else { &self.allocate };
+            let (program, words) = (program.as_fd(), (&cookies[..], &counters[..]));
+            let (kind, pid) = (sys::ATTACH_MULTI, pid.unwrap_or(0));
+            let fd = sys::link_counted(program, kind, &path, &offsets, words, 0, pid)
+                .with_context(|| format!("attach to {} otel_memory probes", offsets.len()))?;
+            links.push(Link::Multi { fd });
+        }
+        Ok(links)
+    }
+
+    fn number(&mut self, site: Site) -> anyhow::Result<u32> {
+        if let Some(number) = self.numbers.get(&site) {
+            return Ok(*number);
+        }
+        let number = self.numbers.len() as u32;
+        if number >= MAX_SITES {
+            return Err(anyhow!("arguments of USDTs in more than {MAX_SITES} different places"));
+        }
+        self.sites
+            .set(number, SiteValue(site), 0)
+            .with_context(|| format!("enter USDT arguments as number {number}"))?;
+        self.numbers.insert(site, number);
+        Ok(number)
+    }
+}

@@ -1,0 +1,96 @@
+//! Processes that sample by themselves: their probes in place of ours.
+//!
+//! A file with `otel_memory` probes is not probed for its malloc family. Where such a file is also the process's own `malloc` (a preloaded shim, say),
+//! what other files' `malloc` gives out is what that one asked for: in this process ours take no samples, though the trap of a link that processes
+//! share is paid all the same. A process with both, such probes and a `malloc` of another file that is its own, is sampled by both.
+//! Exact totals cover our probes only, so they are not known of any of these processes.
+
+use super::shared::SharedLinks;
+use super::worker::{Reach, Worker};
+use crate::bpf::{Kernel, Link, UsdtPoint};
+use crate::target::allocator::{Discovery, SelfSampler};
+use sampler_common::wire::{Role, SHARED};
+use std::sync::Arc;
+
+impl Worker {
+    /// Attaches to the files of a process that sample by themselves and are not probed yet.
+    pub(super) fn probe_samplers(
+        &mut self,
+        slot: u32,
+        discovery: &mut Discovery,
+    ) -> anyhow::Result<()> {
+        self.be_silent(slot, discovery.is_sampled);
+        let Some(source) = self.ingest.sources.get_mut(&slot) else { return Ok(()) };
+        let Some(attached) = self.attached.get_mut(&slot) else { return Ok(()) };
+        let record = self.ingest.processes.get_mut(source.process);
+        for sampler in std::mem::take(&mut discovery.samplers) {
+            Arc::make_mut(&mut record.sampling).will_take_itself();
+            let identity = sampler.allocator.identity;
+            if source.allocators.iter().any(|known| known.identity == identity) {
+                continue;
+            }
+            let track_live = self.config.settings.track_live;
+            if self.config.reach == Reach::Listed {
+                let pid = Some(source.pid);
+                let links = attach(&mut self.kernel, &sampler, pid, slot, track_live)?;
+                attached.links.extend(links);
+            } else {
+                self.shared.attach_sampler(&mut self.kernel, &sampler, track_live)?;
+            }
+            let path = &sampler.allocator.path;
+            tracing::info!(pid = source.pid, path, "samples by itself (otel_memory)");
+            record.allocators.push(format!("{} ({path})", sampler.allocator.name));
+            source.allocators.push(sampler.allocator);
+        }
+        Ok(())
+    }
+
+    /// Whether our own probes take no samples of the process in this slot.
+    fn be_silent(&mut self, slot: u32, is_silent: bool) {
+        let Some(source) = self.ingest.sources.get(&slot) else { return };
+        let sampling = &mut self.ingest.processes.get_mut(source.process).sampling;
+        if sampling.is_silent != is_silent {
+            let sampling = Arc::make_mut(sampling);
+            sampling.be_silent(is_silent);
+            self.kernel.slots.set_designs(slot, &sampling.designs);
+        }
+    }
+}
+
+impl SharedLinks {
+    /// As [`SharedLinks::attach`], for a file that samples by itself.
+    pub(super) fn attach_sampler(
+        &mut self,
+        kernel: &mut Kernel,
+        sampler: &SelfSampler,
+        track_live: bool,
+    ) -> anyhow::Result<()> {
+        let allocator = &sampler.allocator;
+        if self.has(allocator) {
+            return Ok(());
+        }
+        let links = attach(kernel, sampler, None, SHARED, track_live)?;
+        self.enter(allocator, links);
+        Ok(())
+    }
+}
+
+fn attach(
+    kernel: &mut Kernel,
+    sampler: &SelfSampler,
+    pid: Option<u32>,
+    slot: u32,
+    track_live: bool,
+) -> anyhow::Result<Vec<Link>> {
+    let Some(programs) = &mut kernel.usdt else { return Ok(Vec::new()) };
+    let probes = sampler.usdt.probes.iter().filter(|of| track_live || of.role != Role::OtelFree);
+    let points: Vec<UsdtPoint> = probes
+        .map(|probe| UsdtPoint {
+            role: probe.role,
+            offset: probe.offset,
+            semaphore: probe.semaphore,
+            site: probe.site,
+        })
+        .collect();
+    programs.attach(&sampler.allocator.file, pid, slot, &points)
+}

@@ -1,0 +1,141 @@
+//! A process that samples by itself says so: the USDTs of the provider `otel_memory`.
+//!
+//! Such a probe lies anywhere in a function, and its arguments where the compiler had them: the cookie has the number of their
+//! [`Site`]. It fires for sampled allocations only, so it costs a process nothing that it does not ask for; what it
+//! says is not believed where it cannot be, and not more often than a process may say it.
+
+use crate::registers::Call;
+use crate::{atomic, complete, hits, live, maps, release, target};
+use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_kernel, bpf_probe_read_user};
+use sampler_common::counters::Outcome;
+use sampler_common::limits::EXTERNAL_PER_SECOND;
+use sampler_common::sampling;
+use sampler_common::wire::{LiveEntry, Operand, OperandKind, Pending, Role, Site, Space};
+
+/// Offset of the last register in `struct pt_regs`.
+const LAST_REGISTER: u64 = 160;
+
+/// What one process has sent in the present second, which is 2^30 ns long.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Budget {
+    second: u64,
+    sent: u64,
+}
+
+/// `otel_memory:alloc(void *pointer, size_t size, size_t weighted_bytes)`
+#[inline(always)]
+pub fn allocated(call: &Call) {
+    let cookie = call.cookie();
+    let Some(site) = maps::SITES.get_ptr(cookie.site()) else { return };
+    let Some(slot) = target::slot(call, cookie) else { return };
+    hits::count(slot, Role::OtelAlloc as u8);
+    let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return };
+    let Some(process) = maps::PROCESSES.get_ptr(slot) else { return };
+    let (Some(pointer), Some(size), Some(weighted)) =
+        (argument(call, site, 0), argument(call, site, 1), argument(call, site, 2))
+    else {
+        live::count(totals, Outcome::ReadFault);
+        return;
+    };
+    let design = if pointer == 0 { None } else { sampling::external(size, weighted) };
+    let Some(design) = design else {
+        live::count(totals, Outcome::UsdtRefused);
+        return;
+    };
+    if !is_within_budget(slot) {
+        live::count(totals, Outcome::UsdtFlood);
+        return;
+    }
+    // SAFETY: a field of a map value.
+    let generation = unsafe { core::ptr::read_volatile(&raw const (*process).generation) };
+    let pending = Pending {
+        size,
+        design: design.word(),
+        offset: 0,
+        argument: 0,
+        function: call.ip(),
+        old: LiveEntry { sample: 0, size: 0, design: 0, time_ns: 0, flags: 0 },
+        space: Space { slot, generation },
+        role: Role::OtelAlloc as u32,
+        hits: 1,
+    };
+    complete::sample(call, &pending, pointer, process, totals);
+}
+
+/// `otel_memory:free(void *pointer)`
+#[inline(always)]
+pub fn freed(call: &Call) {
+    let cookie = call.cookie();
+    let Some(site) = maps::SITES.get_ptr(cookie.site()) else { return };
+    let Some(slot) = target::known(call, cookie) else { return };
+    hits::count(slot, Role::OtelFree as u8);
+    match argument(call, site, 0) {
+        Some(pointer) => release::release(pointer, slot),
+        None => {
+            if let Some(totals) = maps::TOTALS.get_ptr_mut(slot) {
+                live::count(totals, Outcome::ReadFault);
+            }
+        }
+    }
+}
+
+/// The value of an argument; `None` where it cannot be read.
+#[inline(always)]
+fn argument(call: &Call, site: *const Site, number: usize) -> Option<u64> {
+    // SAFETY: a field of a map value; `number` is a constant below the array's length.
+    let operand = unsafe { &raw const (*site).arguments[number] };
+    // SAFETY: an entry is written before the first link that names it, and never changed.
+    let operand = unsafe { core::ptr::read_volatile(operand) };
+    let word = word(call, &operand)?;
+    Some(operand.extend(word))
+}
+
+#[inline(always)]
+fn word(call: &Call, operand: &Operand) -> Option<u64> {
+    let value = operand.value as u64;
+    if operand.kind == OperandKind::Constant as u8 {
+        return Some(value);
+    }
+    let base = register(call, operand.register)?;
+    if operand.kind == OperandKind::Register as u8 {
+        return Some(base);
+    }
+    let mut address = base.wrapping_add(value);
+    if operand.index != Operand::NO_INDEX {
+        let index = register(call, operand.index)?;
+        address = address.wrapping_add(index << (operand.shift & 3));
+    }
+    // SAFETY: reads user memory, and may fail. A shorter argument at the end of a page is not there to be read as a word.
+    unsafe { bpf_probe_read_user(address as *const u64) }.ok()
+}
+
+/// The register at an offset in the task's registers: read by the helper, since the verifier wants to know offsets into the context.
+#[inline(always)]
+fn register(call: &Call, offset: u8) -> Option<u64> {
+    let offset = u64::from(offset);
+    if offset > LAST_REGISTER {
+        return None;
+    }
+    // SAFETY: the context is the task's `struct pt_regs`, 168 bytes.
+    let place = unsafe { call.raw().cast::<u8>().add(offset as usize) };
+    // SAFETY: reads inside that struct.
+    unsafe { bpf_probe_read_kernel(place.cast::<u64>().cast_const()) }.ok()
+}
+
+/// Whether one more sample of this process may go on. Two CPUs that begin a second together may forget a few.
+#[inline(always)]
+fn is_within_budget(slot: u32) -> bool {
+    let Some(budget) = maps::BUDGETS.get_ptr_mut(slot) else { return false };
+    // SAFETY: the helper has no preconditions.
+    let now = unsafe { bpf_ktime_get_ns() } >> 30;
+    // SAFETY: a field of a map value.
+    let (second, sent) = unsafe { (&raw mut (*budget).second, &raw mut (*budget).sent) };
+    // SAFETY: an aligned field of a map value, which other CPUs may be writing.
+    let before = unsafe { core::ptr::read_volatile(second) };
+    if before != now && atomic::exchange(second, before, now) {
+        // SAFETY: as above.
+        unsafe { core::ptr::write_volatile(sent, 0) };
+    }
+    atomic::fetch_add(sent, 1) < EXTERNAL_PER_SECOND
+}
