@@ -29,6 +29,10 @@ pub const MAX_LOST_CELLS: u32 = 64 * 1024;
 /// because they are the ones that fail: exact totals mean allocations that happened.
 pub const FOLLOW_BYTES: u64 = 256 * 1024;
 
+/// A request of at least this many bytes to a function whose return is not seen is taken for one that fails: outcome `refused`.
+/// More than any machine has, and less than what programs ask for by mistake (a negative size).
+pub const UNSEEN_REFUSED_BYTES: u64 = 1 << 40;
+
 /// Stack snapshot sizes in bytes; a record is as large as the smallest that holds the stack.
 pub const SNAPSHOT_TIERS: [usize; 5] = [4096, 8192, 16384, 32768, 65536];
 

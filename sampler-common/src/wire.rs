@@ -6,10 +6,12 @@
 
 mod filter;
 mod record;
+mod shape;
 mod site;
 
 pub use filter::{FILTER_FRONT_COUNTERS, FILTER_FRONT_SHIFT, filter_index};
 pub use record::{AllocationRecord, EventRecord, FreeRecord, RecordKind};
+pub use shape::{MAX_ARGUMENTS, NONE, Shape};
 pub use site::{Operand, OperandKind, SITE_ARGUMENTS, Site};
 
 use crate::counters::KERNEL_OUTCOMES;
@@ -36,6 +38,8 @@ pub enum Role {
     OtelAlloc = 12,
     /// The USDT `otel_memory:free(void *pointer)`: such a block ends.
     OtelFree = 13,
+    /// `void *operator new(std::size_t size)` that does not call malloc: it can throw, so that it never gets a return probe.
+    New = 7,
 }
 
 impl Role {
@@ -50,6 +54,7 @@ impl Role {
             6 => Some(Role::Free),
             12 => Some(Role::OtelAlloc),
             13 => Some(Role::OtelFree),
+            7 => Some(Role::New),
             _ => None,
         }
     }
@@ -79,7 +84,7 @@ pub const EXPECTED: u32 = u32::MAX - 1;
 impl Cookie {
     /// The cookie of `role` in the process of `slot`.
     pub const fn new(slot: u32, role: Role) -> Cookie {
-        Cookie(slot as u64 | (role as u64) << 32)
+        Cookie::shaped(slot, role, Shape::DEFAULT)
     }
 
     /// The same at a USDT whose arguments are in the places of this [`Site`], a number below 2^24.
@@ -99,10 +104,28 @@ impl Cookie {
         self.0 as u32
     }
 
+    /// The cookie of a function whose arguments may not be those of its role.
+    pub const fn shaped(slot: u32, role: Role, shape: Shape) -> Cookie {
+        let shape = if shape.is_own() { shape } else { Shape::of(role) };
+        Cookie(slot as u64 | (role as u64) << 32 | (shape.0 as u64) << 40)
+    }
+
     /// The number of the [`Role`].
     #[inline(always)]
     pub const fn role(self) -> u8 {
         (self.0 >> 32) as u8
+    }
+
+    /// Where its arguments are.
+    #[inline(always)]
+    pub const fn shape(self) -> Shape {
+        Shape((self.0 >> 40) as u32)
+    }
+
+    /// Whether it is `malloc`, with malloc's own argument: by far the most calls.
+    #[inline(always)]
+    pub const fn is_plain_malloc(self) -> bool {
+        self.0 >> 32 == Role::Malloc as u64
     }
 }
 

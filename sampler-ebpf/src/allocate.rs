@@ -3,12 +3,12 @@
 
 use crate::atomic::{self, KernelRandom, MapCell};
 use crate::registers::Call;
-use crate::{filter, hits, live, maps, record, settings, target};
+use crate::{filter, hits, live, maps, record, settings, shaped, target};
 use sampler_common::counters::Outcome;
 use sampler_common::limits::{CLASSES, FOLLOW_BYTES};
 use sampler_common::sampling::{self, Design, Drawn};
 use sampler_common::wire::{
-    LiveEntry, LiveKey, Pending, ProcessConfig, ProcessTotals, Role, Space,
+    Cookie, LiveEntry, LiveKey, Pending, ProcessConfig, ProcessTotals, Role, Space,
 };
 
 /// Value of an entry program: the return probe of this call does not run.
@@ -32,7 +32,7 @@ struct Request {
 pub fn enter(call: &Call) -> u32 {
     let cookie = call.cookie();
     let Some(slot) = target::slot(call, cookie) else { return SKIP };
-    if cookie.role() == Role::Malloc as u8 {
+    if cookie.is_plain_malloc() {
         let size = call.argument0();
         return charge(
             call,
@@ -45,48 +45,25 @@ pub fn enter(call: &Call) -> u32 {
             },
         );
     }
-    other(call, slot, cookie.role())
+    other(call, slot, cookie)
 }
 
 #[inline(always)]
-fn other(call: &Call, slot: u32, role: u8) -> u32 {
+fn other(call: &Call, slot: u32, cookie: Cookie) -> u32 {
+    let role = cookie.role();
     hits::count(slot, role);
     let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return SKIP };
-    let (first, second) = (call.argument0(), call.argument1());
-    let mut request = Request { slot, role, size: second, follow: true, argument: 0 };
-    match Role::from_number(role) {
-        Some(Role::Calloc) => {
-            let Some(size) = sampling::product(first, second) else {
-                live::count(totals, Outcome::Refused);
-                return SKIP;
-            };
-            request.size = size;
-            request.follow = request.size >= FOLLOW_BYTES;
+    let mut asked = shaped::Asked { size: 0, argument: 0, follow: 0 };
+    match shaped::ask(call.raw(), cookie.0, &raw mut asked) {
+        shaped::CHARGED => {}
+        shaped::REFUSED => {
+            live::count(totals, Outcome::Refused);
+            return SKIP;
         }
-        Some(Role::Realloc) => {
-            // realloc(NULL, n) calls malloc, realloc(p, 0) calls free: those probes see it.
-            if first == 0 || second == 0 {
-                return nested(call, totals);
-            }
-            request.argument = first;
-            request.follow = second >= FOLLOW_BYTES;
-        }
-        Some(Role::AlignedAlloc) => {
-            // Alignments that malloc has anyway are left to it.
-            if first <= 16 {
-                return nested(call, totals);
-            }
-        }
-        Some(Role::PosixMemalign) => {
-            if second <= 16 {
-                return nested(call, totals);
-            }
-            request.argument = first;
-            request.size = call.argument2();
-        }
-        _ => return SKIP,
+        _ => return nested(call, totals),
     }
-    charge(call, request)
+    let shaped::Asked { size, argument, follow } = asked;
+    charge(call, Request { slot, role, size, follow: follow != 0, argument })
 }
 
 /// The call is left to the function that it calls. Its own return may be hijacked all the same (always
@@ -190,7 +167,7 @@ fn follow(
         // thread; it is put back if the call fails.
         if let Some(old) = live::remove(&LiveKey { pointer: request.argument, space }) {
             pending.old = old;
-        } else if sampled.hits == 0 && request.size < FOLLOW_BYTES {
+        } else if sampled.hits == 0 && request.size < FOLLOW_BYTES && request.size != 0 {
             // The filter was wrong: an ordinary call after all.
             tally(totals, class_index(request.size), request.size);
             return SKIP;

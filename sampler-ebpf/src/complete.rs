@@ -80,6 +80,12 @@ fn failed(call: &Call, pending: &Pending, totals: *mut ProcessTotals) {
     if pending.old.sample == 0 {
         return;
     }
+    if pending.size == 0 {
+        // realloc(p, 0) of an allocator that takes it for free(p).
+        live::count(totals, Outcome::Freed);
+        record::freed(pending.space, pending.old.sample, totals);
+        return;
+    }
     // A failed realloc leaves the old block as it was.
     let key = LiveKey { pointer: pending.argument, space: pending.space };
     match live::insert(&key, &pending.old) {
@@ -135,7 +141,7 @@ pub fn sample(
         pointer
     );
     let has_share = record::has_share(pending.space.slot, record::STACKS_SHARE);
-    if has_share && record::allocated(call, pending, &sampled) {
+    if has_share && record::allocated(call, &call.returned(), pending, &sampled) {
         live::count(totals, Outcome::Sampled);
         return;
     }

@@ -1,6 +1,6 @@
 //! The eBPF program: sees every call of the malloc family, samples a few of them.
 //!
-//! One file for each half of a call: [`allocate`] (entry), [`complete`] (return), [`release`] (free),
+//! One file for each half of a call: [`allocate`] (entry), [`complete`] (return), [`entering`] (no return is seen), [`release`] (free),
 //! [`record`] (what goes to user space), [`event`] (process events). The decision which call is
 //! sampled is `sampler_common::sampling`, the code that the property tests run.
 //!
@@ -15,6 +15,7 @@
 mod allocate;
 mod atomic;
 mod complete;
+mod entering;
 mod event;
 mod filter;
 mod hits;
@@ -25,6 +26,7 @@ mod record;
 mod registers;
 mod release;
 mod settings;
+mod shaped;
 mod snapshot;
 mod target;
 
@@ -83,6 +85,14 @@ pub extern "C" fn otel_alloc(context: *mut c_void) -> u32 {
 #[unsafe(link_section = "uprobe")]
 pub extern "C" fn otel_free(context: *mut c_void) -> u32 {
     otel::freed(&Call::new(context));
+    0
+}
+
+/// Entry of an allocating function that can throw; it never has a probe at its return.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "uprobe")]
+pub extern "C" fn new_entry(context: *mut c_void) -> u32 {
+    entering::enter(&Call::new(context));
     0
 }
 

@@ -1,6 +1,6 @@
 //! What goes to user space: ring records, and what is kept of those that find no room.
 
-use crate::registers::Call;
+use crate::registers::{Call, Frame};
 use crate::{atomic, live, maps, settings, snapshot};
 use aya_ebpf::bindings::{BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP};
 use aya_ebpf::helpers::{
@@ -81,22 +81,23 @@ fn wakeup() -> u64 {
 
 /// Sends a sampled allocation with its stack; false if the ring has no room.
 #[inline(always)]
-pub fn allocated(call: &Call, pending: &Pending, sampled: &Sampled) -> bool {
+pub fn allocated(call: &Call, frame: &Frame, pending: &Pending, sampled: &Sampled) -> bool {
     if settings::frame_pointers() != 0 {
         return emit::<{ snapshot::FRAME_BYTES }>(
             call,
+            frame,
             pending,
             sampled,
             RecordKind::AllocationFrames,
         );
     }
     let kind = RecordKind::AllocationSnapshot;
-    match snapshot::tier(call.sp()) {
-        0 => emit::<{ SNAPSHOT_TIERS[0] }>(call, pending, sampled, kind),
-        1 => emit::<{ SNAPSHOT_TIERS[1] }>(call, pending, sampled, kind),
-        2 => emit::<{ SNAPSHOT_TIERS[2] }>(call, pending, sampled, kind),
-        3 => emit::<{ SNAPSHOT_TIERS[3] }>(call, pending, sampled, kind),
-        _ => emit::<{ SNAPSHOT_TIERS[4] }>(call, pending, sampled, kind),
+    match snapshot::tier(frame.sp) {
+        0 => emit::<{ SNAPSHOT_TIERS[0] }>(call, frame, pending, sampled, kind),
+        1 => emit::<{ SNAPSHOT_TIERS[1] }>(call, frame, pending, sampled, kind),
+        2 => emit::<{ SNAPSHOT_TIERS[2] }>(call, frame, pending, sampled, kind),
+        3 => emit::<{ SNAPSHOT_TIERS[3] }>(call, frame, pending, sampled, kind),
+        _ => emit::<{ SNAPSHOT_TIERS[4] }>(call, frame, pending, sampled, kind),
     }
 }
 
@@ -109,6 +110,7 @@ struct WithStack<const N: usize> {
 #[inline(always)]
 fn emit<const N: usize>(
     call: &Call,
+    frame: &Frame,
     pending: &Pending,
     sampled: &Sampled,
     kind: RecordKind,
@@ -119,8 +121,8 @@ fn emit<const N: usize>(
     // SAFETY: a field of the reserved record.
     let stack = unsafe { &raw mut (*record).stack }.cast::<u8>();
     let stack_bytes = match kind {
-        RecordKind::AllocationFrames => snapshot::walk::<N>(call, stack),
-        _ => snapshot::copy::<N>(call.sp(), stack),
+        RecordKind::AllocationFrames => snapshot::walk::<N>(call, frame, stack),
+        _ => snapshot::copy::<N>(frame.sp, stack),
     };
     let thread = call.thread();
     // SAFETY: copied at once; the key is this thread's own. The entry may be an old one: the daemon believes
@@ -140,8 +142,8 @@ fn emit<const N: usize>(
         design: pending.design,
         offset: pending.offset,
         function: pending.function,
-        ip: call.ip(),
-        sp: call.sp(),
+        ip: frame.ip,
+        sp: frame.sp,
         bp: call.bp(),
         hijacked_slot,
         hijacked_ip,

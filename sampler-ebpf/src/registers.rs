@@ -11,6 +11,16 @@ pub struct Call {
     context: ProbeContext,
 }
 
+/// The caller's frame as it is when the call has returned.
+pub struct Frame {
+    /// Return address.
+    pub ip: u64,
+    /// Stack pointer behind the return address.
+    pub sp: u64,
+    /// The call has yet to begin: the registers are still those of its entry.
+    pub at_entry: bool,
+}
+
 impl Call {
     /// Of the context that the kernel passes.
     #[inline(always)]
@@ -57,11 +67,44 @@ impl Call {
         bpf_get_current_pid_tgid()
     }
 
+    /// An argument by its number; 0 if it does not arrive in a register.
+    #[inline(always)]
+    pub fn argument(&self, number: u8) -> u64 {
+        argument(self.raw(), number)
+    }
+
+    /// The caller's frame, at the return of the call.
+    #[inline(always)]
+    pub fn returned(&self) -> Frame {
+        Frame { ip: self.ip(), sp: self.sp(), at_entry: false }
+    }
+
     /// Key under which entry and return of this call meet.
     #[inline(always)]
     pub fn pending_key(&self, return_slot: u64) -> PendingKey {
         PendingKey { thread: self.thread(), return_slot }
     }
+}
+
+/// As [`Call::argument`], verified once for all callers. By way of the stack: the verifier takes no computed offset into the
+/// registers, and that is what the compiler makes of a choice between them.
+#[inline(never)]
+fn argument(context: *mut c_void, number: u8) -> u64 {
+    let call = Call::new(context);
+    let arguments = [
+        call.argument0(),
+        call.argument1(),
+        call.argument2(),
+        call.argument3(),
+        call.argument4(),
+        call.argument5(),
+        0,
+        0,
+    ];
+    // SAFETY: reads a local variable; volatile, so that the mask stays.
+    let number = unsafe { core::ptr::read_volatile(&raw const number) } as usize & 7;
+    // SAFETY: the index is less than 8.
+    unsafe { core::ptr::read_volatile((&raw const arguments).cast::<u64>().add(number)) }
 }
 
 macro_rules! registers {
@@ -84,6 +127,12 @@ registers! {
     argument1 = rsi;
     /// Third argument.
     argument2 = rdx;
+    /// Fourth argument.
+    argument3 = rcx;
+    /// Fifth argument.
+    argument4 = r8;
+    /// Sixth argument.
+    argument5 = r9;
     /// Return value.
     result = rax;
     /// Instruction pointer.

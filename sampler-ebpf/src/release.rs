@@ -8,9 +8,12 @@ use sampler_common::wire::{LiveKey, Role, Space};
 /// `void free(void *p)`
 #[inline(always)]
 pub fn enter(call: &Call) {
-    let Some(slot) = target::known(call, call.cookie()) else { return };
+    let cookie = call.cookie();
+    let Some(slot) = target::known(call, cookie) else { return };
     hits::count(slot, Role::Free as u8);
-    release(call.argument0(), slot);
+    let shape = cookie.shape();
+    let pointer = if shape.is_own() { call.argument(shape.pointer()) } else { call.argument0() };
+    release(pointer, slot);
 }
 
 /// The block at an address ends, if it is a sampled one.

@@ -1,6 +1,6 @@
 //! The stack of a sampled call: copied for the daemon to unwind, or walked by frame pointers.
 
-use crate::registers::Call;
+use crate::registers::{Call, Frame};
 use crate::settings;
 use aya_ebpf::bindings::BPF_F_USER_STACK;
 use aya_ebpf::helpers::{
@@ -61,9 +61,32 @@ pub fn copy<const N: usize>(sp: u64, stack: *mut u8) -> u32 {
 
 /// Return addresses by frame pointers, leaf first, beginning with the call's own; returns their bytes.
 #[inline(always)]
-pub fn walk<const N: usize>(call: &Call, frames: *mut u8) -> u32 {
+pub fn walk<const N: usize>(call: &Call, frame: &Frame, frames: *mut u8) -> u32 {
+    if frame.at_entry {
+        return walk_from_entry::<N>(call, frame, frames);
+    }
     // SAFETY: `frames` has N bytes of reserved ring space.
     let bytes =
         unsafe { bpf_get_stack(call.raw(), frames.cast(), N as u32, BPF_F_USER_STACK as u64) };
     if bytes < 0 { 0 } else { bytes as u32 }
+}
+
+/// At the entry the walk begins with the function itself, and then misses the caller, whose return address no
+/// frame pointer leads to yet; some kernels know that and put it there.
+#[inline(always)]
+fn walk_from_entry<const N: usize>(call: &Call, frame: &Frame, frames: *mut u8) -> u32 {
+    let mut first = [0u64; 2];
+    // SAFETY: the array has 16 bytes.
+    let bytes = unsafe {
+        bpf_get_stack(call.raw(), (&raw mut first).cast(), 16, BPF_F_USER_STACK as u64)
+    };
+    let skipped = if bytes == 16 && first[1] == frame.ip { 2 } else { 1 };
+    // SAFETY: `frames` has N bytes of reserved ring space.
+    unsafe { frames.cast::<u64>().write(frame.ip) };
+    // SAFETY: N is more than 8.
+    let rest = unsafe { frames.add(8) };
+    let flags = BPF_F_USER_STACK as u64 | skipped;
+    // SAFETY: `rest` has N - 8 bytes of reserved ring space.
+    let bytes = unsafe { bpf_get_stack(call.raw(), rest.cast(), N as u32 - 8, flags) };
+    if bytes < 0 { 8 } else { bytes as u32 + 8 }
 }

@@ -17,6 +17,9 @@ const BENCHES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches");
 const FLAGS: &[&str] =
     &["-O2", "-g", "-Wall", "-Wextra", "-fno-builtin", "-fno-optimize-sibling-calls"];
 
+/// Among the flags of [`compile`]: with musl in place of glibc.
+pub const MUSL: &str = "musl";
+
 /// Cargo's target directory: a test is `TARGET/PROFILE/deps/NAME`, a program `TARGET/PROFILE/NAME`.
 pub fn target_directory() -> Result<PathBuf> {
     let exe = std::env::current_exe().context("find this program")?;
@@ -57,7 +60,12 @@ pub fn compile_bench(source: &str) -> Result<PathBuf> {
 
 fn compile_in(sources: &str, source: &str, flags: &[&str]) -> Result<PathBuf> {
     let path = Path::new(sources).join(source);
-    let compiler = if source.ends_with(".cpp") { "c++" } else { "cc" };
+    let compiler = match source.ends_with(".cpp") {
+        true => "c++",
+        // Another libc has a compiler of its own.
+        false if flags.contains(&MUSL) => "musl-gcc",
+        false => "cc",
+    };
     let mut hasher = DefaultHasher::new();
     (FLAGS, flags, fs::read(&path).with_context(|| format!("read {}", path.display()))?)
         .hash(&mut hasher);
@@ -75,7 +83,7 @@ fn compile_in(sources: &str, source: &str, flags: &[&str]) -> Result<PathBuf> {
     let partial = made.path().join(stem);
     let output = Command::new(compiler)
         .args(FLAGS)
-        .args(flags)
+        .args(flags.iter().filter(|flag| **flag != MUSL))
         .arg(&path)
         .arg("-o")
         .arg(&partial)

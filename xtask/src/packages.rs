@@ -66,13 +66,36 @@ const fn need(package: &'static str, shown_by: &'static str, purpose: &'static s
 pub(crate) const BUILD: [Need; 1] = [need("gcc", "cc", "links programs, compiles the allocator")];
 
 /// What the tests take besides.
-const TEST: [Need; 10] = [
+const TEST: [Need; 17] = [
     need("binutils", "nm", "symbols for the tools that open profiles"),
     need("g++", "c++", "compiles the C++ workloads"),
     need("gdb", "/usr/bin/gdb", "the oracle for stacks"),
     need("golang-go", "go", "opens the pprof files"),
     need("google-perftools", "google-pprof", "opens the heap_v2 files"),
     need("libjemalloc-dev", "jeprof", "opens the heap_v2 files"),
+    need("libjemalloc2", "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2", "an allocator to profile"),
+    need(
+        "libmimalloc2.0",
+        "/usr/lib/x86_64-linux-gnu/libmimalloc.so.2.0",
+        "an allocator to profile",
+    ),
+    need(
+        "libtbbmalloc2",
+        "/usr/lib/x86_64-linux-gnu/libtbbmalloc_proxy.so.2",
+        "an allocator to profile",
+    ),
+    need(
+        "libtcmalloc-minimal4",
+        "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4",
+        "an allocator to profile",
+    ),
+    need(
+        "libgoogle-perftools4",
+        "/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4",
+        "an allocator to profile",
+    ),
+    need("make", "make", "compiles the jemalloc of a workload"),
+    need("musl-tools", "musl-gcc", "compiles a workload with another libc"),
     need("perl", "/usr/bin/perl", "a program to profile"),
     need("procps", "kill", "sends signals"),
     need("python3", "/usr/bin/python3", "a program to profile, and a generic client"),

@@ -15,6 +15,7 @@ const SESSION: &str = "alloc_session";
 const ENTER: &str = "alloc_entry";
 const LEAVE: &str = "alloc_return";
 const FREE: &str = "free_entry";
+const NEW: &str = "new_entry";
 
 /// What to attach to in one file: file offsets of the probed instructions with their cookies.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +24,8 @@ pub struct Points {
     pub allocating: Vec<(u64, u64)>,
     /// Freeing functions.
     pub freeing: Vec<(u64, u64)>,
+    /// Allocating functions that can throw, whose return must not be probed.
+    pub entering: Vec<(u64, u64)>,
 }
 
 /// One attachment; detaches when dropped, which takes the kernel some 35 ms.
@@ -48,6 +51,8 @@ pub enum Programs {
         allocate: OwnedFd,
         /// Entry of freeing functions.
         free: OwnedFd,
+        /// Entry of functions that can throw.
+        new: OwnedFd,
     },
     /// See [`ProbeEngine::Multi`].
     Multi {
@@ -57,6 +62,8 @@ pub enum Programs {
         leave: OwnedFd,
         /// Entry of freeing functions.
         free: OwnedFd,
+        /// Entry of functions that can throw.
+        new: OwnedFd,
     },
     /// See [`ProbeEngine::Perf`]; aya holds these.
     Perf,
@@ -72,14 +79,16 @@ impl Programs {
             ProbeEngine::Session => Programs::Session {
                 allocate: text.load(SESSION, sys::ATTACH_SESSION)?,
                 free: text.load(FREE, sys::ATTACH_MULTI)?,
+                new: text.load(NEW, sys::ATTACH_MULTI)?,
             },
             ProbeEngine::Multi => Programs::Multi {
                 enter: text.load(ENTER, sys::ATTACH_MULTI)?,
                 leave: text.load(LEAVE, sys::ATTACH_MULTI)?,
                 free: text.load(FREE, sys::ATTACH_MULTI)?,
+                new: text.load(NEW, sys::ATTACH_MULTI)?,
             },
             ProbeEngine::Perf => {
-                for name in [ENTER, LEAVE, FREE] {
+                for name in [ENTER, LEAVE, FREE, NEW] {
                     let program = perf_program(ebpf, name)?;
                     program.load().with_context(|| format!("load the eBPF program {name}"))?;
                 }
@@ -121,19 +130,24 @@ impl Programs {
                 .with_context(|| format!("attach {} probes to {}", offsets.len(), whom(pid)))
         };
         let (allocating, freeing) = (&points.allocating[..], &points.freeing[..]);
+        let entering = &points.entering[..];
         let links = match self {
-            Programs::Session { allocate, free } => vec![
+            Programs::Session { allocate, free, new } => vec![
                 multi(free, sys::ATTACH_MULTI, freeing, 0)?,
+                multi(new, sys::ATTACH_MULTI, entering, 0)?,
                 multi(allocate, sys::ATTACH_SESSION, allocating, 0)?,
             ],
-            Programs::Multi { enter, leave, free } => vec![
+            Programs::Multi { enter, leave, free, new } => vec![
                 multi(free, sys::ATTACH_MULTI, freeing, 0)?,
+                multi(new, sys::ATTACH_MULTI, entering, 0)?,
                 multi(leave, sys::ATTACH_MULTI, allocating, sys::RETURN)?,
                 multi(enter, sys::ATTACH_MULTI, allocating, 0)?,
             ],
             Programs::Perf => {
                 let mut links = Vec::new();
-                for (name, points) in [(FREE, freeing), (LEAVE, allocating), (ENTER, allocating)] {
+                for (name, points) in
+                    [(FREE, freeing), (NEW, entering), (LEAVE, allocating), (ENTER, allocating)]
+                {
                     let program = perf_program(ebpf, name)?;
                     for point in points {
                         links.push(Some(perf_attach(program, &path, pid, *point)?));

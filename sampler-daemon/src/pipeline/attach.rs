@@ -77,7 +77,7 @@ impl Worker {
         let discovery = self.discover(pid)?;
         if discovery.allocators.is_empty() && discovery.samplers.is_empty() {
             let why = match discovery.blind.is_empty() {
-                true => "no shared or static glibc is mapped".to_owned(),
+                true => "none is mapped".to_owned(),
                 false => discovery.blind.join("; "),
             };
             return Err(AttachError::NoAllocator(pid, why));
@@ -142,6 +142,9 @@ impl Worker {
         let Some(attached) = self.attached.get_mut(&slot) else { return Ok(()) };
         let record = self.ingest.processes.get_mut(source.process);
         record.blind = discovery.blind;
+        if let Some(of) = discovery.in_force {
+            record.in_force = format!("{} ({})", of.name, of.path);
+        }
         // The kernel's filter of perf events compares with the memory of that very thread, which has
         // none any more: it takes the probes away.
         let is_own = self.config.reach == Reach::Listed;
@@ -193,11 +196,13 @@ pub(super) fn points(allocator: &Allocator, slot: u32, track_live: bool) -> Poin
     functions.sort_by_key(|function| function.role != Role::Realloc);
     for function in functions {
         let offset = function.offset + u64::from(function.placement.displacement);
-        let point = (offset, Cookie::new(slot, function.role).0);
-        if function.role != Role::Free {
-            points.allocating.push(point);
-        } else if track_live {
-            points.freeing.push(point);
+        let point = (offset, Cookie::shaped(slot, function.role, function.shape).0);
+        match function.role {
+            Role::Free if track_live => points.freeing.push(point),
+            Role::Free => {}
+            // Its return must not be probed.
+            Role::New => points.entering.push(point),
+            _ => points.allocating.push(point),
         }
     }
     points

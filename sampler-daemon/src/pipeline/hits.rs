@@ -13,7 +13,8 @@ use sampler_common::estimate::Confidence;
 use sampler_common::wire::{HITS_SWITCH, Role};
 
 /// Roles that the kernel side counts among the allocating ones.
-const COUNTED: [Role; 4] = [Role::Calloc, Role::Realloc, Role::AlignedAlloc, Role::PosixMemalign];
+const COUNTED: [Role; 5] =
+    [Role::Calloc, Role::Realloc, Role::AlignedAlloc, Role::PosixMemalign, Role::New];
 /// How a hit ends that is not in the exact totals.
 const OTHER_ENDS: [Outcome; 4] =
     [Outcome::Refused, Outcome::Nested, Outcome::Failed, Outcome::StaleReturn];

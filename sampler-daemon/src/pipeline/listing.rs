@@ -111,6 +111,7 @@ pub struct GroupReport {
 
 impl Worker {
     pub(super) fn listing(&mut self, request: &ListRequest) -> Result<Listing, String> {
+        self.note_unseen();
         let chosen = self.chosen(&request.selector)?;
         let gathered = self.gather_all(chosen);
         let usable = self.usable(&gathered.processes);

@@ -37,6 +37,7 @@ mod status;
 mod survey;
 mod thread;
 mod totals;
+mod unseen;
 mod usable;
 mod usdt;
 mod worker;

@@ -93,6 +93,7 @@ impl Worker {
     }
 
     pub(super) fn profile(&mut self, request: ProfileRequest) -> Result<RawProfile, String> {
+        self.note_unseen();
         let chosen = self.chosen(&request.selector)?;
         let strategies = self.strategies(&chosen, request.estimator)?;
         let estimator = request.estimator.unwrap_or_default();

@@ -131,7 +131,7 @@ mod tests {
 
     fn allocator() -> Allocator {
         Allocator {
-            name: "glibc",
+            name: "glibc".to_owned(),
             path: "/lib/libc.so.6".to_owned(),
             build_id: String::new(),
             identity: (1, 1),

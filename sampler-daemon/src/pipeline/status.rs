@@ -65,6 +65,7 @@ pub struct StatusReport {
 impl Worker {
     pub(super) fn status(&mut self) -> StatusReport {
         self.settle();
+        self.note_unseen();
         let kernel = self.kernel_totals();
         let mut outcomes = self.ingest.outcomes.clone();
         for outcome in &Outcome::ALL[..KERNEL_OUTCOMES] {

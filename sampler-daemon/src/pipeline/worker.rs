@@ -17,6 +17,7 @@ use crate::bpf::{Kernel, ProbeEngine, Settings};
 use crate::store::Sampling;
 use crate::target::allocator::Discoverer;
 use crate::target::process::Process;
+use crate::target::spec::Spec;
 use anyhow::Context as _;
 use rustc_hash::FxHashMap;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -59,6 +60,8 @@ pub struct Config {
     pub sampling: Sampling,
     /// Processes that are not profiled where others are unasked.
     pub exclude: Vec<Exclusion>,
+    /// What the user says of allocators.
+    pub allocators: &'static Spec,
 }
 
 pub(super) struct Worker {
@@ -110,7 +113,7 @@ pub fn start(config: Config, processes: Vec<Process>) -> anyhow::Result<(Profile
         lagged: Arc::clone(&lagged),
     };
     let excluded = Excluded::new(config.exclude.clone());
-    let discoverer = Discoverer::new(config.settings.uses_usdt());
+    let discoverer = Discoverer::new(config.settings.uses_usdt(), config.allocators);
     let mut worker = Worker {
         kernel: Kernel::load(&config.settings)?,
         ingest: Ingest::new(samples, config.sampling, monotonic_ns()),

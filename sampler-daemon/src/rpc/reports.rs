@@ -130,6 +130,7 @@ pub(super) fn process(report: &ProcessReport) -> v1::Process {
         totals: Some(totals(&report.sums)),
         samples: report.sums.samples,
         allocators: record.allocators.clone(),
+        allocator_in_force: record.in_force.clone(),
         blind: record.blind.clone(),
         free_calls: report.free_calls.map(count),
         folded: record.folded,

@@ -95,6 +95,8 @@ pub struct ProcessRecord {
     pub folded: u64,
     /// Bounds that it had hit at exit, with how often.
     pub final_bounds: Vec<(Outcome, u64)>,
+    /// The allocator whose malloc it uses, empty if that is not known.
+    pub in_force: String,
 }
 
 impl ProcessRecord {
@@ -117,6 +119,7 @@ impl ProcessRecord {
             excluded: false,
             folded: 0,
             final_bounds: Vec::new(),
+            in_force: String::new(),
         }
     }
 

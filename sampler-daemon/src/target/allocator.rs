@@ -6,11 +6,12 @@
 
 use super::contents::Contents;
 use super::coverage;
-use super::link_order;
+use super::in_force;
 use super::mappings::{self, Backing, Mapping};
 use super::placement::Placement;
+use super::spec::{self, Spec};
 use super::usdt::Usdt;
-use sampler_common::wire::Role;
+use sampler_common::wire::{Role, Shape};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
@@ -22,6 +23,9 @@ const REMEMBERED_FILES: usize = 256;
 /// Most lines about what cannot be seen in one process.
 const BLIND_LINES: usize = 16;
 
+/// What files are called that sample by themselves.
+const SAMPLER: &str = "otel_memory";
+
 /// What is said of a process in which nothing was found.
 pub const NONE_MAPPED: &str = "no allocator is mapped (yet): none of its allocations are seen";
 
@@ -32,17 +36,19 @@ pub struct Function {
     pub symbols: Vec<String>,
     /// What it does.
     pub role: Role,
+    /// Where its arguments are.
+    pub shape: Shape,
     /// File offset of its first instruction.
     pub offset: u64,
     /// Where its probe goes.
     pub placement: Placement,
 }
 
-/// An allocator: a file that defines the malloc family.
+/// A file with an allocator, or several.
 #[derive(Clone, Debug)]
 pub struct Allocator {
-    /// What it is: `glibc`.
-    pub name: &'static str,
+    /// What it is: `glibc`, `jemalloc and glibc`.
+    pub name: String,
     /// Path in the process.
     pub path: String,
     /// GNU build id, lower-case hex, empty if it has none.
@@ -66,6 +72,8 @@ pub struct Discovery {
     pub samplers: Vec<SelfSampler>,
     /// One of these is the process's own `malloc`: what it allocates through other files' is what that one has asked them for.
     pub is_sampled: bool,
+    /// The allocator whose `malloc` the process uses, if that can be told.
+    pub in_force: Option<InForce>,
 }
 
 /// A file that samples its allocations by itself, see [`super::usdt`].
@@ -77,12 +85,28 @@ pub struct SelfSampler {
     pub usdt: Arc<Usdt>,
 }
 
+/// The allocator whose `malloc` a process uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InForce {
+    /// What it is, empty if it is none that we know.
+    pub name: String,
+    /// Path in the process.
+    pub path: String,
+}
+
 /// Finds allocators; remembers files that it has already read (by device, inode, size and change time; bounded).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Discoverer {
     remembered: HashMap<Version, Arc<Contents>>,
     /// Of the same files, where probes of self-sampling files are used.
     usdt: Option<HashMap<Version, Arc<Usdt>>>,
+    spec: &'static Spec,
+}
+
+impl Default for Discoverer {
+    fn default() -> Discoverer {
+        Discoverer::new(false, &spec::EMPTY)
+    }
 }
 
 /// A file in one of its states.
@@ -96,9 +120,9 @@ struct Version {
 }
 
 impl Discoverer {
-    /// One that also looks for files that sample by themselves, if asked to.
-    pub fn new(with_usdt: bool) -> Discoverer {
-        Discoverer { usdt: with_usdt.then(HashMap::new), ..Discoverer::default() }
+    /// Of what is known and what the user says; one that also looks for files that sample by themselves, if asked to.
+    pub fn new(with_usdt: bool, spec: &'static Spec) -> Discoverer {
+        Discoverer { remembered: HashMap::new(), usdt: with_usdt.then(HashMap::new), spec }
     }
 
     /// The allocators mapped into process `pid` now.
@@ -110,16 +134,21 @@ impl Discoverer {
         let mut discovery = Discovery::default();
         let mut seen = HashSet::new();
         let mut unopened = Vec::new();
-        for mapping in read_mappings(pid)?.into_iter().filter(|mapping| mapping.executable) {
+        // Files that others may bind their malloc to.
+        let mut exporting: Vec<InForce> = Vec::new();
+        let mappings = read_mappings(pid)?;
+        for mapping in mappings.iter().filter(|mapping| mapping.executable) {
             let Backing::File(path) = &mapping.backing else { continue };
             if !seen.insert((mapping.device, mapping.inode, path.clone())) {
                 continue;
             }
-            match mappings::open(pid, &mapping) {
-                Ok(file) => self.look_into(file, path, &mut discovery),
+            match mappings::open(pid, mapping) {
+                Ok(file) => {
+                    exporting.extend(self.look_into(file, path, &mut discovery));
+                }
                 // Devices and the like hold no allocator.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
-                Err(error) => unopened.push((mapping, error)),
+                Err(error) => unopened.push((mapping.clone(), error)),
             }
         }
         if !unopened.is_empty() {
@@ -131,7 +160,16 @@ impl Discoverer {
         discovery.blind.extend(unopened.into_iter().map(not_searched));
         let paths = seen.iter().map(|(_, _, path)| path.as_str());
         coverage::complete(pid, paths, &mut discovery.blind);
-        discovery.prefer_samplers(pid)?;
+        discovery.in_force = match in_force::link_order(pid, &mappings) {
+            Ok(order) if !order.is_empty() => {
+                let first = |path: &String| exporting.iter().find(|of| of.path == *path);
+                order.iter().find_map(first).cloned()
+            }
+            // A static program uses its own; a list that cannot be read tells nothing.
+            Ok(_) => discovery.only(),
+            Err(_) => None,
+        };
+        discovery.prefer_samplers();
         let has_none = discovery.allocators.is_empty() && discovery.samplers.is_empty();
         if has_none && discovery.blind.is_empty() {
             discovery.blind.push(NONE_MAPPED.to_owned());
@@ -149,39 +187,47 @@ impl Discoverer {
         discovery.allocators
     }
 
-    fn look_into(&mut self, file: File, path: &str, discovery: &mut Discovery) {
-        let read = Version::of(&file).and_then(|version| Ok((version, self.read(version, &file)?)));
+    /// Looks into one file; whether its `malloc` is for others too.
+    fn look_into(&mut self, file: File, path: &str, discovery: &mut Discovery) -> Option<InForce> {
+        let read =
+            Version::of(&file).and_then(|version| Ok((version, self.read(version, &file, path)?)));
         let (version, contents) = match read {
             Ok(read) => read,
-            Err(error) => return discovery.blind.push(format!("{path}: {error}: not searched")),
+            Err(error) => {
+                discovery.blind.push(format!("{path}: {error}: not searched"));
+                return None;
+            }
         };
         let file = Arc::new(file);
-        if self.look_for_usdt(version, &file, path, discovery) {
-            return;
+        if let Some(usdt) = self.look_for_usdt(version, &file, path, discovery) {
+            let of = || InForce { name: SAMPLER.to_owned(), path: path.to_owned() };
+            return usdt.defines_malloc.then(of);
         }
         discovery.blind.extend(contents.blind(path));
         let known = discovery.allocators.iter().any(|a| a.identity == version.identity);
-        if let (Contents::Glibc { build_id, functions, .. }, false) = (&*contents, known) {
+        if !contents.functions.is_empty() && !known {
             discovery.allocators.push(Allocator {
-                name: "glibc",
+                name: contents.name.clone(),
                 path: path.to_owned(),
-                build_id: build_id.clone(),
+                build_id: contents.build_id.clone(),
                 identity: version.identity,
                 file,
-                functions: functions.clone(),
+                functions: contents.functions.clone(),
             });
         }
+        let of = || InForce { name: contents.name.clone(), path: path.to_owned() };
+        contents.exports_malloc.then(of)
     }
 
-    /// Whether the file samples by itself in a way that we understand.
+    /// What a file that samples by itself, in a way that we understand, says of that.
     fn look_for_usdt(
         &mut self,
         version: Version,
         file: &Arc<File>,
         path: &str,
         discovery: &mut Discovery,
-    ) -> bool {
-        let Some(remembered) = &mut self.usdt else { return false };
+    ) -> Option<Arc<Usdt>> {
+        let remembered = self.usdt.as_mut()?;
         let usdt = match remembered.get(&version) {
             Some(usdt) => Arc::clone(usdt),
             None => {
@@ -199,28 +245,28 @@ impl Discoverer {
             discovery.blind.push(line);
         }
         if usdt.probes.is_empty() {
-            return false;
+            return None;
         }
         if discovery.samplers.iter().any(|of| of.allocator.identity == version.identity) {
-            return true;
+            return Some(usdt);
         }
         let allocator = Allocator {
-            name: "otel_memory",
+            name: SAMPLER.to_owned(),
             path: path.to_owned(),
             build_id: usdt.build_id.clone(),
             identity: version.identity,
             file: Arc::clone(file),
             functions: usdt.functions(),
         };
-        discovery.samplers.push(SelfSampler { allocator, usdt });
-        true
+        discovery.samplers.push(SelfSampler { allocator, usdt: Arc::clone(&usdt) });
+        Some(usdt)
     }
 
-    fn read(&mut self, version: Version, file: &File) -> io::Result<Arc<Contents>> {
+    fn read(&mut self, version: Version, file: &File, path: &str) -> io::Result<Arc<Contents>> {
         if let Some(contents) = self.remembered.get(&version) {
             return Ok(Arc::clone(contents));
         }
-        let contents = Arc::new(Contents::read(file)?);
+        let contents = Arc::new(Contents::read(file, path, self.spec)?);
         if self.remembered.len() >= REMEMBERED_FILES {
             self.remembered.clear();
         }
@@ -242,26 +288,21 @@ fn read_mappings(pid: u32) -> io::Result<Vec<Mapping>> {
 impl Discovery {
     /// Whether a file that samples by itself is the process's own `malloc`: it comes before every other one in the loader's order.
     /// Then those others serve it, or nobody, and to probe them as well would count twice.
-    fn prefer_samplers(&mut self, pid: u32) -> io::Result<()> {
-        if !self.samplers.iter().any(|of| of.usdt.defines_malloc) {
-            return Ok(());
-        }
-        let order = link_order::read(pid, &read_mappings(pid)?);
-        let place = |of: &Allocator| order.iter().position(|path| *path == of.path);
-        let is_malloc = |of: &&Allocator| {
-            of.functions.iter().any(|function| function.symbols.iter().any(|it| it == "malloc"))
-        };
-        let others = self.allocators.iter().filter(is_malloc).filter_map(place).min();
-        let own = self.samplers.iter().filter(|of| of.usdt.defines_malloc);
-        let first = own.filter_map(|of| place(&of.allocator)).min();
-        self.is_sampled = match (first, others) {
-            (Some(first), Some(other)) => first < other,
-            (first, _) => first.is_some(),
-        };
+    fn prefer_samplers(&mut self) {
+        let in_force = self.in_force.as_ref();
+        let is_own = |of: &SelfSampler| in_force.is_some_and(|it| it.path == of.allocator.path);
+        self.is_sampled = self.samplers.iter().any(|of| of.usdt.defines_malloc && is_own(of));
         if self.is_sampled {
             self.allocators.clear();
         }
-        Ok(())
+    }
+
+    /// The allocator of a process that has only one.
+    fn only(&self) -> Option<InForce> {
+        match self.allocators.as_slice() {
+            [one] => Some(InForce { name: one.name.clone(), path: one.path.clone() }),
+            _ => None,
+        }
     }
 
     fn shorten(&mut self) {

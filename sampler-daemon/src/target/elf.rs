@@ -12,8 +12,11 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+mod imports;
+
 use super::notes;
 use super::symbols::{Symbol, Table};
+use imports::Relocations;
 
 /// Most program headers, section headers, notes and dynamic entries that are read, in bytes each.
 const TABLE_BYTES: u64 = 4 << 20;
@@ -70,6 +73,7 @@ pub struct Elf<'f> {
     pub is_go: bool,
     dynamic_symbols: Option<Table>,
     static_symbols: Option<Table>,
+    relocations: Vec<Relocations>,
 }
 
 impl<'f> Elf<'f> {
@@ -87,6 +91,7 @@ impl<'f> Elf<'f> {
             is_go: false,
             dynamic_symbols: None,
             static_symbols: None,
+            relocations: Vec::new(),
         };
         let header = elf.header()?;
         elf.is_executable = header.e_type.get(LE) == elf::ET_EXEC;
@@ -150,6 +155,12 @@ impl<'f> Elf<'f> {
             size => size,
         };
         self.bytes(offset, size.min(behind), CODE_BYTES, "a function is too large")
+    }
+
+    /// Code at an address, at most `most` bytes of it.
+    pub fn code_at(&self, svma: u64, most: u64) -> Result<Vec<u8>, ElfError> {
+        let (offset, behind) = self.locate(svma)?;
+        self.bytes(offset, most.min(behind), CODE_BYTES, "a function is too large")
     }
 
     /// File offset of an address and the bytes from there to the end of its segment.
@@ -264,6 +275,7 @@ impl<'f> Elf<'f> {
         let sections = self.section_headers(header)?;
         self.dynamic_symbols = Table::find(&sections, elf::SHT_DYNSYM, self.file_bytes)?;
         self.static_symbols = Table::find(&sections, elf::SHT_SYMTAB, self.file_bytes)?;
+        self.relocations = Relocations::find(&sections);
         Ok(())
     }
 }

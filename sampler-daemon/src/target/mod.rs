@@ -1,20 +1,24 @@
 //! Target processes: identity, mappings, the allocators in them and where to probe those.
 
 pub mod allocator;
+mod calls;
 pub mod cgroup;
 mod contents;
 mod coverage;
 pub mod elf;
 mod emulated;
-mod glibc;
+mod families;
+mod family;
 pub mod hazard;
-mod link_order;
+mod in_force;
 pub mod mappings;
 pub mod memory;
 mod notes;
 pub mod placement;
+mod probes;
 pub mod process;
 pub mod seen;
+pub mod spec;
 mod symbols;
 pub mod usable;
 pub mod usdt;

@@ -11,7 +11,7 @@ use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Formatter, Instruction, InstructionInfoFactory,
     IntelFormatter, OpAccess, OpKind, Register,
 };
-use sampler_common::wire::Role;
+use sampler_common::wire::{MAX_ARGUMENTS, Role, Shape};
 
 /// Instructions walked at most; a spot that far from the entry is not one we would trust.
 const WALK_INSTRUCTIONS: usize = 16;
@@ -34,8 +34,8 @@ pub struct Placement {
 /// `code` is the whole function, since a branch anywhere in it may lead back to a spot near the
 /// entry; `address` is that of its first byte and only serves to print branch targets. Jumps
 /// through tables and from other functions into the middle of this one cannot be seen.
-pub fn place(code: &[u8], address: u64, role: Role) -> Placement {
-    let walk = Walk::along(code, address, role);
+pub fn place(code: &[u8], address: u64, role: Role, shape: Shape) -> Placement {
+    let walk = Walk::along(code, address, &argument_registers(role, shape));
     match walk.check(code, address) {
         Ok(0) => at(code, address, 0, true, "the entry is emulated".into()),
         Ok(spot) => at(code, address, spot, true, "first emulated instruction".into()),
@@ -71,7 +71,7 @@ struct Walk {
 }
 
 impl Walk {
-    fn along(code: &[u8], address: u64, role: Role) -> Walk {
+    fn along(code: &[u8], address: u64, arguments: &[Register]) -> Walk {
         let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
         let mut facts = InstructionInfoFactory::new();
         let mut probeable = None;
@@ -88,7 +88,7 @@ impl Walk {
             if probeable.is_none() && !is_refused(bytes) {
                 probeable = Some(start);
             }
-            if let Some(why) = end(&instruction, role, &mut facts) {
+            if let Some(why) = end(&instruction, arguments, &mut facts) {
                 let found = Err(format!("`{}` {why}", disassemble(&instruction)));
                 return Walk { found, probeable };
             }
@@ -108,15 +108,13 @@ impl Walk {
 /// Why the walk cannot go past this instruction; `None` if it can.
 fn end(
     instruction: &Instruction,
-    role: Role,
+    arguments: &[Register],
     facts: &mut InstructionInfoFactory,
 ) -> Option<&'static str> {
     if instruction.flow_control() != FlowControl::Next {
         return Some("leaves the straight line before anything emulated");
     }
-    let written = |register: Register| {
-        register == Register::RSP || argument_registers(role).contains(&register)
-    };
+    let written = |register: Register| register == Register::RSP || arguments.contains(&register);
     facts
         .info(instruction)
         .used_registers()
@@ -133,15 +131,24 @@ fn is_write(access: OpAccess) -> bool {
     }
 }
 
-/// The registers in which the role's arguments arrive (System V calling convention).
-fn argument_registers(role: Role) -> &'static [Register] {
-    match role {
-        Role::Malloc | Role::Free => &[Register::RDI],
-        Role::Calloc | Role::Realloc | Role::AlignedAlloc => &[Register::RDI, Register::RSI],
-        Role::PosixMemalign => &[Register::RDI, Register::RSI, Register::RDX],
-        // Probes inside functions, which are placed by whoever compiled them.
-        Role::OtelAlloc | Role::OtelFree => &[],
+/// The registers in which arguments arrive (System V calling convention).
+const ARGUMENTS: [Register; MAX_ARGUMENTS as usize] =
+    [Register::RDI, Register::RSI, Register::RDX, Register::RCX, Register::R8, Register::R9];
+
+/// The registers in which the arguments arrive that the probe looks at.
+fn argument_registers(role: Role, shape: Shape) -> Vec<Register> {
+    if shape.is_own() {
+        let used = [shape.size(), shape.count(), shape.pointer()];
+        return used.iter().filter_map(|of| ARGUMENTS.get(usize::from(*of)).copied()).collect();
     }
+    let count = match role {
+        Role::Malloc | Role::Free | Role::New => 1,
+        Role::Calloc | Role::Realloc | Role::AlignedAlloc => 2,
+        Role::PosixMemalign => 3,
+        // Probes inside functions, which are placed by whoever compiled them.
+        Role::OtelAlloc | Role::OtelFree => 0,
+    };
+    ARGUMENTS.iter().copied().take(count).collect()
 }
 
 /// Whether a branch in the function leads to a byte behind the entry, up to and including `spot`:

@@ -9,6 +9,7 @@ use super::elf::ElfError;
 use object::LittleEndian as LE;
 use object::elf::{self, SectionHeader64, Sym64};
 use object::pod;
+use rustc_hash::FxHashMap;
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -110,6 +111,31 @@ impl Table {
         Ok(found)
     }
 
+    /// Numbers of the symbols, defined or not, that have one of these names.
+    pub(super) fn names(
+        &self,
+        file: &File,
+        names: &[&'static str],
+    ) -> Result<HashMap<u32, &'static str>, ElfError> {
+        let places = self.places(file, names)?;
+        let mut found = HashMap::new();
+        let mut at = 0;
+        while at < self.symbols.size / SYMBOL_BYTES * SYMBOL_BYTES && found.len() < FOUND {
+            let size = CHUNK_BYTES.min(self.symbols.size - at) / SYMBOL_BYTES * SYMBOL_BYTES;
+            let bytes = self.symbols.read(file, at, size)?;
+            let (symbols, _) =
+                pod::slice_from_bytes::<Sym64<LE>>(&bytes, (size / SYMBOL_BYTES) as usize)
+                    .map_err(|()| ElfError::Malformed("symbols"))?;
+            for (index, symbol) in (at / SYMBOL_BYTES..).zip(symbols) {
+                if let Some(&name) = places.get(&symbol.st_name.get(LE)) {
+                    found.insert(index as u32, name);
+                }
+            }
+            at += size;
+        }
+        Ok(found)
+    }
+
     /// Every place in the string table where exactly one of the names stands.
     fn places(
         &self,
@@ -117,6 +143,7 @@ impl Table {
         names: &[&'static str],
     ) -> Result<HashMap<u32, &'static str>, ElfError> {
         let overlap = names.iter().map(|name| name.len()).max().unwrap_or(0) as u64;
+        let tails = Tails::new(names);
         let mut places = HashMap::new();
         let mut at = 0;
         while at < self.strings.size {
@@ -126,7 +153,7 @@ impl Table {
             let bytes = self.strings.read(file, start, size)?;
             for (end, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == 0) {
                 let before = bytes.get(..end).unwrap_or_default();
-                for name in names.iter().filter(|name| before.ends_with(name.as_bytes())) {
+                for name in tails.of(before).filter(|name| before.ends_with(name.as_bytes())) {
                     let place = start + (end - name.len()) as u64;
                     places.insert(place as u32, *name);
                 }
@@ -141,6 +168,32 @@ impl Table {
         let bytes = versions.read(file, index * 2, 2)?;
         let version = bytes.iter().rev().fold(0u16, |word, &byte| word << 8 | u16::from(byte));
         Ok(version & VERSION_HIDDEN == 0)
+    }
+}
+
+/// Names by their last bytes, so that a string is compared with few of them.
+struct Tails {
+    by_tail: FxHashMap<[u8; TAIL_BYTES], Vec<&'static str>>,
+    short: Vec<&'static str>,
+}
+
+const TAIL_BYTES: usize = 4;
+
+impl Tails {
+    fn new(names: &[&'static str]) -> Tails {
+        let mut tails = Tails { by_tail: FxHashMap::default(), short: Vec::new() };
+        for name in names.iter().filter(|name| !name.is_empty()) {
+            match name.as_bytes().last_chunk() {
+                Some(tail) => tails.by_tail.entry(*tail).or_default().push(*name),
+                None => tails.short.push(*name),
+            }
+        }
+        tails
+    }
+
+    fn of(&self, text: &[u8]) -> impl Iterator<Item = &&'static str> {
+        let long = text.last_chunk().and_then(|tail| self.by_tail.get(tail));
+        long.into_iter().flatten().chain(&self.short)
     }
 }
 

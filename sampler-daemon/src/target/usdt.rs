@@ -13,7 +13,7 @@ use super::elf::{Elf, ElfError};
 use super::placement::Placement;
 use object::LittleEndian as LE;
 use object::elf::{SHT_NOTE, SectionHeader64};
-use sampler_common::wire::{Role, Site};
+use sampler_common::wire::{Role, Shape, Site};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -101,6 +101,7 @@ impl Usdt {
         let function = |probe: &Probe| Function {
             symbols: vec![name(probe.role).to_owned()],
             role: probe.role,
+            shape: Shape::DEFAULT,
             offset: probe.offset,
             placement: Placement {
                 displacement: 0,

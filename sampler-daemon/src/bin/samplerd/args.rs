@@ -98,6 +98,10 @@ pub(crate) struct Args {
     /// Probe malloc also where a process samples its allocations by itself (otel_memory)
     #[arg(long)]
     pub(crate) no_usdt: bool,
+
+    /// File that describes allocators of your own: pools, arenas (docs/allocator-spec.md)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) allocator_spec: Option<std::path::PathBuf>,
 }
 
 /// How stacks are found.

@@ -10,6 +10,7 @@ use sampler_daemon::rpc::listen::Listener;
 use sampler_daemon::rpc::serve;
 use sampler_daemon::target::hazard;
 use sampler_daemon::target::process::Process;
+use sampler_daemon::target::spec::{self, Spec};
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -68,11 +69,16 @@ async fn profile(args: Args) -> anyhow::Result<()> {
     {
         return Err(anyhow!("--all: {hazard}"));
     }
+    let allocators = match &args.allocator_spec {
+        Some(path) => Spec::read(path).map_err(|error| anyhow!(error))?,
+        None => &spec::EMPTY,
+    };
     let config = Config {
         reach,
         settings: settings(&args, reach)?,
         sampling: args.sampling(),
         exclude: args.exclusions(),
+        allocators,
     };
     let listener = Listener::bind(&args.listen).await.map_err(|error| anyhow!(error))?;
     let address = listener.address().context("ask for the listener's address")?;

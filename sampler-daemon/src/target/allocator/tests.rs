@@ -237,7 +237,7 @@ fn files_are_remembered_up_to_the_bound() {
     let libc = File::open(&only(&first).path).unwrap();
     let version = Version::of(&libc).unwrap();
     for size in 0..2 * REMEMBERED_FILES as u64 {
-        discoverer.read(Version { size, ..version }, &libc).unwrap();
+        discoverer.read(Version { size, ..version }, &libc, "").unwrap();
         assert!(discoverer.remembered.len() <= REMEMBERED_FILES);
     }
 }

@@ -100,7 +100,7 @@ const MEASURED: &[(&str, &str, Role, u32, &str)] = &[
 #[test]
 fn the_measured_spots_are_found() {
     for (library, function, role, displacement, hex) in MEASURED {
-        let placement = place(&code(hex), 0x1000, *role);
+        let placement = place(&code(hex), 0x1000, *role, Shape::DEFAULT);
         assert!(placement.emulated, "{library} {function}: {placement:?}");
         assert_eq!(placement.displacement, *displacement, "{library} {function}: {placement:?}");
     }
@@ -108,11 +108,11 @@ fn the_measured_spots_are_found() {
 
 #[test]
 fn the_choice_is_explained() {
-    let free = place(&code("48 85 ff 0f 84 bf 00 00 00"), 0x98ef0, Role::Free);
+    let free = place(&code("48 85 ff 0f 84 bf 00 00 00"), 0x98ef0, Role::Free, Shape::DEFAULT);
     assert_eq!(free.instruction, "je 0x98fb8");
     assert_eq!(free.reason, "first emulated instruction");
     // reallocarray of glibc 2.36.
-    let none = place(&code("48 89 f0 48 f7 e2 48 89 c6 70 05"), 0, Role::Realloc);
+    let none = place(&code("48 89 f0 48 f7 e2 48 89 c6 70 05"), 0, Role::Realloc, Shape::DEFAULT);
     assert_eq!((none.displacement, none.emulated), (0, false));
     assert_eq!(none.instruction, "mov rax, rsi");
     assert_eq!(
@@ -125,8 +125,8 @@ fn the_choice_is_explained() {
 fn an_argument_counts_only_for_its_role() {
     // mul rsi: overwrites rdx.
     let code = code("48 89 f8 48 f7 e6 55");
-    assert_eq!(place(&code, 0, Role::Calloc).displacement, 6);
-    assert!(!place(&code, 0, Role::PosixMemalign).emulated);
+    assert_eq!(place(&code, 0, Role::Calloc, Shape::DEFAULT).displacement, 6);
+    assert!(!place(&code, 0, Role::PosixMemalign, Shape::DEFAULT).emulated);
 }
 
 #[test]
@@ -134,19 +134,20 @@ fn a_loop_back_to_the_spot_or_the_way_to_it_keeps_the_entry() {
     // test rdi, rdi; push rbp; then a branch to +0, +1, +3, +4.
     for (back, emulated) in [(0xfa, true), (0xfb, false), (0xfd, false), (0xfe, true)] {
         for branch in [0xeb, 0x75, 0xe2] {
-            let placement = place(&[0x48, 0x85, 0xff, 0x55, branch, back], 0x4000, Role::Free);
+            let placement =
+                place(&[0x48, 0x85, 0xff, 0x55, branch, back], 0x4000, Role::Free, Shape::DEFAULT);
             assert_eq!(placement.emulated, emulated, "{branch:#x} {back:#x} {placement:?}");
             assert_eq!(placement.displacement, if emulated { 3 } else { 0 });
         }
     }
     // An emulated entry may be looped back to: there is no better spot.
-    assert!(place(&code("55 eb fd"), 0, Role::Free).emulated);
+    assert!(place(&code("55 eb fd"), 0, Role::Free, Shape::DEFAULT).emulated);
 }
 
 #[test]
 fn an_entry_that_cannot_be_probed_is_passed_over() {
     // cs nop; mov rax, rdi; ret
-    let placement = place(&code("2e 0f 1f 40 00 48 89 f8 c3"), 0, Role::Malloc);
+    let placement = place(&code("2e 0f 1f 40 00 48 89 f8 c3"), 0, Role::Malloc, Shape::DEFAULT);
     assert_eq!((placement.displacement, placement.emulated), (5, false));
     assert_eq!(placement.instruction, "mov rax, rdi");
 }
@@ -154,12 +155,12 @@ fn an_entry_that_cannot_be_probed_is_passed_over() {
 #[test]
 fn no_code_and_nonsense_stay_at_the_entry() {
     for bytes in ["", "06", "06 55", "48", "48 85", "ff ff ff"] {
-        let placement = place(&code(bytes), u64::MAX, Role::Malloc);
+        let placement = place(&code(bytes), u64::MAX, Role::Malloc, Shape::DEFAULT);
         assert_eq!((placement.displacement, placement.emulated), (0, false));
         assert_eq!(placement.instruction, bytes);
         assert_eq!(placement.reason, "the code does not decode");
     }
-    let long = place(&[0x31; 4096], 0, Role::Malloc);
+    let long = place(&[0x31; 4096], 0, Role::Malloc, Shape::DEFAULT);
     assert_eq!((long.displacement, long.emulated), (0, false));
 }
 
@@ -239,7 +240,7 @@ const KNOWN: &[(&str, Is)] = &[
 /// The spot that the manuals allow, if any.
 fn expected(sequence: &[(&str, Is)], role: Role) -> Option<u32> {
     let kept = match role {
-        Role::Malloc | Role::Free => RDI | RSP,
+        Role::Malloc | Role::Free | Role::New => RDI | RSP,
         Role::Calloc | Role::Realloc | Role::AlignedAlloc => RDI | RSI | RSP,
         Role::PosixMemalign => RDI | RSI | RDX | RSP,
         Role::OtelAlloc | Role::OtelFree => RSP,
@@ -264,7 +265,7 @@ proptest! {
         address: u64,
     ) {
         let bytes: Vec<u8> = sequence.iter().flat_map(|(hex, _)| code(hex)).collect();
-        let placement = place(&bytes, address, role);
+        let placement = place(&bytes, address, role, Shape::DEFAULT);
         let expected = expected(&sequence, role);
         prop_assert_eq!(placement.emulated, expected.is_some(), "{:?} {:?}", sequence, placement);
         prop_assert_eq!(placement.displacement, expected.unwrap_or(0));
@@ -284,14 +285,14 @@ proptest! {
         bytes.push(0xe9);
         let behind = bytes.len() as i32 + 4;
         bytes.extend((to - behind).to_le_bytes());
-        let placement = place(&bytes, 0x7f00_0000, Role::Free);
+        let placement = place(&bytes, 0x7f00_0000, Role::Free, Shape::DEFAULT);
         prop_assert_eq!(placement.emulated, !(1..=spot).contains(&to), "{:?}", placement);
     }
 
     /// Nothing panics, and what is called emulated is.
     #[test]
     fn any_bytes_are_placed(bytes in prop::collection::vec(any::<u8>(), 0..200), address: u64) {
-        let placement = place(&bytes, address, Role::PosixMemalign);
+        let placement = place(&bytes, address, Role::PosixMemalign, Shape::DEFAULT);
         let at = placement.displacement as usize;
         if placement.emulated {
             let length = Decoder::new(64, &bytes[at..], DecoderOptions::NONE).decode().len();

@@ -88,6 +88,7 @@ fn object(process: &Process, totals: &Option<Quantities>) -> Value {
         "free_calls": process.free_calls.as_ref().map(crate::status::count),
         "allocators": process.allocators,
         "sampling": process.sampling.as_ref().map(crate::status::sampling),
+        "allocator_in_force": process.allocator_in_force,
         "blind": process.blind,
         "folded": process.folded,
         "bounds": crate::status::outcomes(&process.bounds),

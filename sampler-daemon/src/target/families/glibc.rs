@@ -3,12 +3,9 @@
 //! A function is *through* another one when glibc calls that one for it, so that a probe on it
 //! would count the call twice (malloc/malloc.c, malloc/reallocarray.c, string/strdup.c, …).
 
-use super::allocator::Function;
-use super::elf::{Elf, ElfError};
-use super::placement::place;
-use super::symbols::Symbol;
-use sampler_common::wire::Role;
-use std::collections::BTreeMap;
+use crate::target::family::{Entry, entry};
+use crate::target::symbols::Symbol;
+use sampler_common::wire::{Role, Shape};
 
 /// How a function of the family is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,19 +55,19 @@ const FAMILY: &[(&str, Coverage)] = &[
 ];
 
 /// The names to look up: those that get a probe.
-pub(super) fn names() -> impl Iterator<Item = &'static str> {
+pub(in crate::target) fn names() -> impl Iterator<Item = &'static str> {
     FAMILY.iter().filter(|(_, coverage)| matches!(coverage, Probe(_))).map(|(name, _)| *name)
 }
 
 /// Whether these definitions are those of the dynamic libc: other allocators define `malloc`, but
 /// not the name under which glibc reaches it past an interposer.
-pub(super) fn is_shared(symbols: &[Symbol]) -> bool {
+pub(in crate::target) fn is_shared(symbols: &[Symbol]) -> bool {
     define(symbols, &["malloc", "free", "__libc_malloc"])
 }
 
 /// Whether these definitions are those of glibc linked statically: musl has a `__libc_malloc` too,
 /// but no `__libc_memalign`.
-pub(super) fn is_static(symbols: &[Symbol]) -> bool {
+pub(in crate::target) fn is_static(symbols: &[Symbol]) -> bool {
     is_shared(symbols) && define(symbols, &["__libc_memalign"])
 }
 
@@ -78,37 +75,13 @@ fn define(symbols: &[Symbol], names: &[&str]) -> bool {
     names.iter().all(|name| symbols.iter().any(|symbol| symbol.name == *name))
 }
 
-/// The functions to probe among these definitions: one for each address, with all its names.
-/// One whose code cannot be read is left out and named in the second list, with the reason.
-pub(super) fn functions(elf: &Elf<'_>, symbols: &[Symbol]) -> (Vec<Function>, Vec<String>) {
-    let mut by_offset: BTreeMap<u64, Function> = BTreeMap::new();
-    let mut skipped = Vec::new();
-    for (name, coverage) in FAMILY {
-        let Probe(role) = coverage else { continue };
-        for symbol in symbols.iter().filter(|symbol| symbol.name == *name) {
-            match function(elf, symbol, *role) {
-                Ok(new) => {
-                    let known = by_offset
-                        .entry(new.offset)
-                        .or_insert(Function { symbols: Vec::new(), ..new });
-                    if !known.symbols.iter().any(|known| known == name) {
-                        known.symbols.push((*name).to_owned());
-                    }
-                }
-                Err(error) => skipped.push(format!("{name}: {error}")),
-            }
-        }
-    }
-    (by_offset.into_values().collect(), skipped)
-}
-
-fn function(elf: &Elf<'_>, symbol: &Symbol, role: Role) -> Result<Function, ElfError> {
-    Ok(Function {
-        symbols: Vec::new(),
-        role,
-        offset: elf.file_offset(symbol.svma)?,
-        placement: place(&elf.code(symbol)?, symbol.svma, role),
-    })
+/// Its functions that get a probe; what one leaves to another is decided by the role's default shape.
+pub(in crate::target) fn entries() -> Vec<Entry> {
+    let probed = FAMILY.iter().filter_map(|(name, coverage)| match coverage {
+        Probe(role) => Some(entry(name, *role, Shape::DEFAULT)),
+        Through(_) => None,
+    });
+    probed.collect()
 }
 
 #[cfg(test)]

@@ -1,0 +1,92 @@
+//! A function that can throw allocates. Its return must not be probed (the C++ unwinder meets the kernel's trampoline and
+//! ends the process), so everything is done at its entry: the block's address is not known, and what becomes of it neither.
+
+use crate::allocate::{class_index, tally};
+use crate::atomic::{KernelRandom, MapCell};
+use crate::record::Sampled;
+use crate::registers::{Call, Frame};
+use crate::{hits, live, maps, record, shaped, target};
+use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_user};
+use sampler_common::counters::Outcome;
+use sampler_common::limits::UNSEEN_REFUSED_BYTES;
+use sampler_common::sampling::{self, Decision, Design};
+use sampler_common::wire::{LiveEntry, Pending, ProcessTotals, Role, Space};
+
+/// `void *operator new(std::size_t size)`
+#[inline(always)]
+pub fn enter(call: &Call) {
+    let cookie = call.cookie();
+    let Some(slot) = target::slot(call, cookie) else { return };
+    hits::count(slot, Role::New as u8);
+    let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return };
+    let shape = cookie.shape();
+    let size = match shape.is_own() {
+        true => shaped::size(call, shape),
+        false => Some(call.argument0()),
+    };
+    let Some(size) = size.filter(|size| *size < UNSEEN_REFUSED_BYTES) else {
+        live::count(totals, Outcome::Refused);
+        return;
+    };
+    charge(call, slot, totals, size);
+}
+
+#[inline(always)]
+fn charge(call: &Call, slot: u32, totals: *mut ProcessTotals, size: u64) {
+    let Some(process) = maps::PROCESSES.get_ptr(slot) else { return };
+    let class = class_index(size);
+    // SAFETY: a field of a map value.
+    let designs = unsafe { &raw const (*process).designs };
+    // SAFETY: the index is masked to the array's length.
+    let design = unsafe { designs.cast::<u64>().add(class) };
+    // SAFETY: an aligned field of a map value; the daemon may be writing it, hence volatile.
+    let design = Design::from_word(unsafe { core::ptr::read_volatile(design) });
+    // SAFETY: a field of a map value.
+    let countdown = MapCell(unsafe { &raw mut (*totals).countdown });
+    // SAFETY: a field of a map value.
+    let position = MapCell(unsafe { &raw mut (*totals).position });
+    tally(totals, class, size);
+    let Decision::Hit { hits, offset } =
+        sampling::decide(design, size, &countdown, &position, &mut KernelRandom)
+    else {
+        return;
+    };
+    // 0, as code has no such addresses; the verifier does not know that, and looks at what follows once.
+    let unknown = call.ip() >> 63;
+    // SAFETY: a field of a map value; the kernel side may be raising it, hence volatile.
+    let generation = unsafe { core::ptr::read_volatile(&raw const (*process).generation) };
+    let pending = Pending {
+        size,
+        design: design.word(),
+        offset: offset | unknown,
+        argument: 0,
+        function: call.ip(),
+        old: LiveEntry { sample: 0, size: 0, design: 0, time_ns: 0, flags: 0 },
+        space: Space { slot, generation },
+        role: Role::New as u32,
+        hits: hits | unknown as u32,
+    };
+    send(call, &pending, totals);
+}
+
+/// Sends what the return probe would have sent: the stack of the caller, as it is when the call has returned.
+#[inline(always)]
+fn send(call: &Call, pending: &Pending, totals: *mut ProcessTotals) {
+    let slot = call.sp();
+    // SAFETY: reads user memory, and may fail.
+    let Ok(ip) = (unsafe { bpf_probe_read_user(slot as *const u64) }) else {
+        live::count(totals, Outcome::ReadFault);
+        record::lost(pending, totals);
+        return;
+    };
+    let frame = Frame { ip, sp: slot.wrapping_add(8), at_entry: true };
+    // SAFETY: the helper has no preconditions.
+    let time_ns = unsafe { bpf_ktime_get_ns() };
+    let sampled = Sampled { sample: live::next_sample(), pointer: 0, time_ns, live: 0 };
+    if record::allocated(call, &frame, pending, &sampled) {
+        live::count(totals, Outcome::Sampled);
+        return;
+    }
+    record::lost(pending, totals);
+    live::count(totals, Outcome::RingFull);
+}

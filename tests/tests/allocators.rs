@@ -1,0 +1,256 @@
+//! Processes with different allocators under one daemon: each one's truth, by its own allocator, and no cross-talk.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::truth::Function;
+use sampler_tests::{Daemon, Profile, Truth, Workload, build};
+use serde_json::Value;
+use std::process::Command;
+
+const LIBRARIES: &str = "/usr/lib/x86_64-linux-gnu";
+
+/// Libraries that take malloc's place, with what they are called.
+const PRELOADED: &[(&str, &str)] = &[
+    ("libjemalloc.so.2", "jemalloc"),
+    ("libtcmalloc_minimal.so.4", "tcmalloc"),
+    ("libtcmalloc.so.4", "tcmalloc"),
+    ("libmimalloc.so.2.0", "mimalloc"),
+    ("libtbbmalloc_proxy.so.2", "tbbmalloc"),
+];
+
+/// A workload, and what is expected of it.
+struct Case {
+    name: String,
+    /// Part of what `ps` calls the allocator in force.
+    in_force: String,
+    workload: Workload,
+}
+
+fn preloaded(library: &str, command: &mut Command) -> Result<Workload> {
+    let path = format!("{LIBRARIES}/{library}");
+    ensure!(std::path::Path::new(&path).exists(), "{path} is missing (see xtask/src/packages.rs)");
+    Workload::spawn(library, command.env("LD_PRELOAD", path))
+}
+
+/// The C workload under every allocator that there is.
+fn cases() -> Result<Vec<Case>> {
+    let shared = build::compile("family.c", &[])?;
+    let mut cases = Vec::new();
+    for (library, _) in PRELOADED {
+        let workload = preloaded(library, &mut Command::new(&shared))?;
+        cases.push(Case { name: (*library).into(), in_force: (*library).into(), workload });
+    }
+    let mut add = |name: &str, in_force: &str, flags: &[&str]| -> Result<()> {
+        let workload =
+            Workload::spawn(name, &mut Command::new(build::compile("family.c", flags)?))?;
+        cases.push(Case { name: name.into(), in_force: in_force.into(), workload });
+        Ok(())
+    };
+    add("glibc", "glibc (", &[])?;
+    add("static glibc", "glibc (", &["-static"])?;
+    add("static musl", "musl (", &[build::MUSL, "-static"])?;
+    add("shared musl", "musl (", &[build::MUSL])?;
+    let rust = env!("CARGO_BIN_EXE_rust-jemalloc");
+    let workload = Workload::start_program(rust.as_ref(), &[])?;
+    // Rust's own code calls jemalloc by its name; whoever calls malloc gets glibc's.
+    cases.push(Case { name: "rust".into(), in_force: "glibc (".into(), workload });
+    Ok(cases)
+}
+
+/// Nothing missed, nothing counted twice, nothing of the others.
+fn judge(profile: &Profile, truth: &Truth) -> Result<()> {
+    let total = truth.total();
+    for function in &truth.functions {
+        judge_function(profile, function)?;
+    }
+    let exact = (profile.exact_objects, profile.exact_space);
+    ensure!(
+        exact == (total.alloc.objects, total.alloc.bytes),
+        "exact totals {exact:?}, truth {} objects of {} bytes\n{}",
+        total.alloc.objects,
+        total.alloc.bytes,
+        profile.folded()
+    );
+    let live = profile.totals.inuse_space.value;
+    ensure!(live == total.live.bytes as f64, "held: {live}, not {}", total.live.bytes);
+    Ok(())
+}
+
+fn judge_function(profile: &Profile, function: &Function) -> Result<()> {
+    let row = profile.row(&function.name);
+    for (what, ours, theirs) in [
+        ("allocated", row.alloc_space.sum, function.alloc.bytes),
+        ("allocated objects", row.alloc_objects.sum, function.alloc.objects),
+        ("held", row.inuse_space.sum, function.live.bytes),
+        ("held objects", row.inuse_objects.sum, function.live.objects),
+    ] {
+        ensure!(
+            ours == theirs as f64,
+            "{}: {what} {ours}, not {theirs}\n{}",
+            function.name,
+            profile.folded()
+        );
+    }
+    Ok(())
+}
+
+/// The process as `ps` shows it.
+fn shown(daemon: &Daemon, pid: u32) -> Result<Value> {
+    let list = daemon.json("ps")?;
+    let found = list["processes"].as_array().into_iter().flatten().find(|of| of["pid"] == pid);
+    found.cloned().with_context(|| format!("ps does not show {pid}: {list}"))
+}
+
+fn judge_all(arguments: &[&str]) -> Result<()> {
+    let mut cases = cases()?;
+    let pids: Vec<u32> = cases.iter().map(|case| case.workload.pid()).collect();
+    let daemon = Daemon::start(&pids, &[&["--interval", "1"], arguments].concat())?;
+    // At the same time, so that mixing them up would show.
+    cases.iter_mut().try_for_each(|case| case.workload.go())?;
+    for case in &mut cases {
+        let truth = case.workload.truth()?;
+        let pid = case.workload.pid();
+        let profile = daemon.profile("alloc", &["--pid", &pid.to_string()])?;
+        judge(&profile, &truth).with_context(|| case.name.clone())?;
+        let process = shown(&daemon, pid)?;
+        let in_force = process["allocator_in_force"].as_str().unwrap_or_default();
+        ensure!(in_force.contains(&case.in_force), "{}: in force {in_force}", case.name);
+        ensure!(process["blind"] == serde_json::json!([]), "{}: {process}", case.name);
+    }
+    cases.iter_mut().try_for_each(|case| case.workload.exit())?;
+    daemon.stop()
+}
+
+#[test]
+fn every_allocator_states_the_truth() -> Result<()> {
+    judge_all(&[])
+}
+
+#[test]
+fn every_allocator_states_the_truth_by_multi_links() -> Result<()> {
+    judge_all(&["--probe-engine", "multi"])
+}
+
+/// The forms that throw are counted at their entry; what they hold is said to be unseen.
+#[test]
+fn operator_new_of_every_allocator_is_counted_once() -> Result<()> {
+    let program = build::compile("operators.cpp", &["-std=c++17"])?;
+    for (library, _) in PRELOADED {
+        let mut workload = preloaded(library, &mut Command::new(&program))?;
+        let daemon = Daemon::start(&[workload.pid()], &["--interval", "1"])?;
+        workload.go()?;
+        let truth = workload.truth()?;
+        let profile = daemon.profile("alloc", &[])?;
+        operators(&daemon, &workload, &profile, &truth).with_context(|| (*library).to_owned())?;
+        workload.exit()?;
+        daemon.stop()?;
+    }
+    Ok(())
+}
+
+fn operators(daemon: &Daemon, workload: &Workload, profile: &Profile, truth: &Truth) -> Result<()> {
+    let total = truth.total().alloc;
+    let exact = (profile.exact_objects, profile.exact_space);
+    ensure!(exact == (total.objects, total.bytes), "{exact:?}, truth {total:?}");
+    for name in ["by_nothrow", "by_malloc"] {
+        judge_function(profile, truth.function(name)?)?;
+    }
+    let throwing = truth.function("by_throwing")?;
+    let row = profile.row("by_throwing");
+    ensure!(row.alloc_space.sum == throwing.alloc.bytes as f64, "{}", profile.folded());
+    // Its callers are there: an unwind from the entry begins right.
+    let whole = profile.stacks_of("by_throwing").all(|stack| stack.contains("main"));
+    ensure!(whole, "{}", profile.folded());
+    let process = shown(daemon, workload.pid())?;
+    let blind = process["blind"].to_string();
+    let is_held = row.inuse_space.sum == throwing.live.bytes as f64;
+    let is_said = blind.contains("operator new may throw");
+    ensure!(is_held != is_said, "held {} and said {blind}", row.inuse_space.sum);
+    ensure!(is_said || row.inuse_space.samples > 0, "{blind}");
+    Ok(())
+}
+
+/// The unwinder of C++ must never meet the kernel's trampoline.
+#[test]
+fn new_that_fails_is_survived_under_every_allocator() -> Result<()> {
+    let program = build::compile("newfail.cpp", &[])?;
+    for (library, _) in PRELOADED {
+        for engine in ["session", "multi", "perf"] {
+            let mut workload = preloaded(library, &mut Command::new(&program))?;
+            let arguments = ["--interval", "1", "--probe-engine", engine];
+            let daemon = Daemon::start(&[workload.pid()], &arguments)?;
+            workload.go()?;
+            let truth = workload.truth().with_context(|| format!("{library} by {engine}"))?;
+            ensure!(truth.functions.is_empty());
+            let profile = daemon.profile("alloc", &[])?;
+            // The huge ones failed, and the last one did not.
+            ensure!(profile.exact_space < 1 << 30, "{library}: {}", profile.exact_space);
+            let is_seen = |stack: &sampler_tests::profile::Stack| {
+                stack.contains("main") && stack.quantities.alloc_space.value == 1234.0
+            };
+            ensure!(profile.stacks.iter().any(is_seen), "{library}: {}", profile.folded());
+            workload.child().send("exit")?;
+            ensure!(workload.child().line()? == "survived", "{library} by {engine}");
+            ensure!(workload.wait()?.success(), "{library} by {engine}: it ended badly");
+            daemon.stop()?;
+        }
+    }
+    build::require_root()
+}
+
+/// Stacks of calls that are seen at their entry only, walked by frame pointers in the kernel.
+#[test]
+fn operator_new_has_its_callers_by_frame_pointers() -> Result<()> {
+    let program = build::compile("operators.cpp", &["-std=c++17", "-fno-omit-frame-pointer"])?;
+    let mut workload = preloaded("libjemalloc.so.2", &mut Command::new(program))?;
+    let daemon = Daemon::start(&[workload.pid()], &["--interval", "1", "--unwind", "fp"])?;
+    workload.go()?;
+    let truth = workload.truth()?;
+    let profile = daemon.profile("alloc", &[])?;
+    let row = profile.row("by_throwing");
+    let theirs = truth.function("by_throwing")?.alloc.bytes as f64;
+    ensure!(row.alloc_space.sum == theirs, "{}", profile.folded());
+    let main = profile.row("main");
+    ensure!(main.alloc_space.sum == truth.total().alloc.bytes as f64, "{}", profile.folded());
+    for stack in profile.stacks_of("by_throwing") {
+        let times = stack.frames.iter().filter(|frame| *frame == "by_throwing").count();
+        ensure!(times == 1, "its caller is there {times} times: {:?}", stack.frames);
+    }
+    workload.exit()?;
+    daemon.stop()
+}
+
+/// A pool of the program's own, known only by the file.
+#[test]
+fn a_pool_is_seen_as_it_is_described() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("pools");
+    std::fs::write(
+        &file,
+        "# a pool\nlibrary pool-*\nmalloc pool_take size=2\n\
+         calloc pool_table size=2 count=3\nfree pool_give pointer=2\n",
+    )?;
+    let spec = file.to_str().context("a path")?;
+    let mut workload = Workload::start("pool.c", &[])?;
+    let arguments = ["--interval", "1", "--allocator-spec", spec];
+    let daemon = Daemon::start(&[workload.pid()], &arguments)?;
+    workload.go()?;
+    let truth = workload.truth()?;
+    judge(&daemon.profile("alloc", &[])?, &truth)?;
+    workload.exit()?;
+    daemon.stop()
+}
+
+#[test]
+fn a_bad_description_is_refused_with_its_line() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("pools");
+    std::fs::write(&file, "library x\nmalloc f size=9\n")?;
+    let spec = file.to_str().context("a path")?;
+    let pid = std::process::id().to_string();
+    let finished = sampler_tests::daemon::samplerd(&["--pid", &pid, "--allocator-spec", spec])?;
+    let error = &finished.stderr;
+    ensure!(finished.code() == 1, "{}: {error}", finished.code());
+    ensure!(error.contains("line 2: size=9: arguments are 1 to 6"), "{error}");
+    ensure!(error.lines().count() == 1, "{error}");
+    Ok(())
+}
