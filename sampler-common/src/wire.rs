@@ -299,8 +299,10 @@ pub struct KernelState {
     pub excluded_calls: u64,
     /// Entries of the live set that each process may have before it has to make room for others; set by the daemon.
     pub live_share: u64,
+    /// Children of followed processes for which `TARGETS` had no room: they are not followed.
+    pub unfollowed: u64,
     /// Explicit padding to a cache line, 0.
-    pub pad: [u64; 2],
+    pub pad: [u64; 1],
 }
 
 const _: () = assert!(size_of::<KernelState>() == 64);

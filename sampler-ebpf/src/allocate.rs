@@ -92,7 +92,8 @@ fn charge(call: &Call, request: Request) -> u32 {
     let countdown = MapCell(unsafe { &raw mut (*totals).countdown });
     // SAFETY: a field of a map value.
     let position = MapCell(unsafe { &raw mut (*totals).position });
-    let decision = sampling::draw_points(design, request.size, &countdown, &position, &mut KernelRandom);
+    let decision =
+        sampling::draw_points(design, request.size, &countdown, &position, &mut KernelRandom);
     // A realloc of a sampled block matters whatever its new size.
     let moves_sample = request.argument != 0
         && request.role == Role::Realloc as u8

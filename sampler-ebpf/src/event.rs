@@ -4,7 +4,7 @@ use crate::{atomic, maps, record};
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use sampler_common::counters::Outcome;
-use sampler_common::wire::{RecordKind, Space};
+use sampler_common::wire::{EXPECTED, RecordKind, Space};
 
 /// `sched_process_exec(struct task_struct *task, pid_t old_pid, struct linux_binprm *program)`: a new
 /// program image; every block of the old one is gone.
@@ -17,8 +17,12 @@ pub fn exec(context: *mut c_void) {
     let thread = unsafe { *argument } as u32;
     // SAFETY: copied at once; slots of a process do not change while it lives.
     let Some(slot) = (unsafe { maps::TARGETS.get(pid) }).copied() else { return };
-    // Of a process without a slot (excluded, expected) there is no image to follow.
-    let Some(process) = maps::PROCESSES.get_ptr_mut(slot) else { return };
+    let Some(process) = maps::PROCESSES.get_ptr_mut(slot) else {
+        if slot == EXPECTED {
+            expected_exec();
+        }
+        return;
+    };
     if thread != pid {
         // It has taken the first thread's place, and links know a process by its first thread.
         // SAFETY: a field of a map value.
@@ -28,6 +32,15 @@ pub fn exec(context: *mut c_void) {
     let generation = atomic::fetch_add_u32(unsafe { &raw mut (*process).generation }, 1) + 1;
     let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return };
     record::event(RecordKind::Exec, Space { slot, generation }, totals, Outcome::EventRingFull);
+}
+
+/// A process that has no slot yet has a new image: its allocator may be one that nobody has called before.
+#[inline(always)]
+fn expected_exec() {
+    // There is always a first slot; it counts what finds no room in the ring.
+    let Some(totals) = maps::TOTALS.get_ptr_mut(0) else { return };
+    let nowhere = Space { slot: EXPECTED, generation: 0 };
+    record::event(RecordKind::ExpectedExec, nowhere, totals, Outcome::EventRingFull);
 }
 
 /// A thread exits. What is known of a process without a slot is forgotten with it; of the others the daemon learns when their first

@@ -18,6 +18,7 @@ mod complete;
 mod entering;
 mod event;
 mod filter;
+mod fork;
 mod hits;
 mod live;
 mod maps;
@@ -101,6 +102,14 @@ pub extern "C" fn new_entry(context: *mut c_void) -> u32 {
 #[unsafe(link_section = "raw_tracepoint/sched_process_exec")]
 pub extern "C" fn process_exec(context: *mut c_void) -> u32 {
     event::exec(context);
+    0
+}
+
+/// `sched_process_fork(struct task_struct *parent, struct task_struct *child)`
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "raw_tracepoint/sched_process_fork")]
+pub extern "C" fn process_fork(context: *mut c_void) -> u32 {
+    fork::follow(context);
     0
 }
 

@@ -35,4 +35,8 @@ settings! {
     shared_ring_bytes: SHARED_RING_BYTES = 0;
     /// Bytes waiting in the ring at which the daemon is woken; below, it looks by itself.
     wake_bytes: WAKE_BYTES = 1 << 20;
+    /// Offset of `pid` in `struct task_struct`; only [`crate::fork`] asks.
+    task_pid: TASK_PID = 0;
+    /// Offset of `tgid` in `struct task_struct`.
+    task_tgid: TASK_TGID = 0;
 }

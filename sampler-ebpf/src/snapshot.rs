@@ -77,9 +77,8 @@ pub fn walk<const N: usize>(call: &Call, frame: &Frame, frames: *mut u8) -> u32 
 fn walk_from_entry<const N: usize>(call: &Call, frame: &Frame, frames: *mut u8) -> u32 {
     let mut first = [0u64; 2];
     // SAFETY: the array has 16 bytes.
-    let bytes = unsafe {
-        bpf_get_stack(call.raw(), (&raw mut first).cast(), 16, BPF_F_USER_STACK as u64)
-    };
+    let bytes =
+        unsafe { bpf_get_stack(call.raw(), (&raw mut first).cast(), 16, BPF_F_USER_STACK as u64) };
     let skipped = if bytes == 16 && first[1] == frame.ip { 2 } else { 1 };
     // SAFETY: `frames` has N bytes of reserved ring space.
     unsafe { frames.cast::<u64>().write(frame.ip) };

@@ -20,6 +20,8 @@ pub enum RecordKind {
     Appeared = 6,
     /// [`EventRecord`]: the first thread of a process is exiting; others may go on.
     Leaving = 7,
+    /// [`EventRecord`]: a process that is expected to take a slot replaced its program image; `space` is of no slot.
+    ExpectedExec = 11,
 }
 
 /// A sampled allocation; `stack_bytes` bytes of stack follow.

@@ -1,5 +1,6 @@
 //! The loaded eBPF program with its maps: what the daemon holds of the kernel.
 
+use super::btf::TaskOffsets;
 use super::engine::ProbeEngine;
 use super::link::{Link, Points, Programs};
 use super::live::LiveSet;
@@ -52,6 +53,8 @@ pub struct Settings {
     pub shares: bool,
     /// Whether probes of processes that sample by themselves are used.
     pub usdt: bool,
+    /// Where a process that is being forked has its ids, when children of profiled processes are profiled as well.
+    pub follow: Option<TaskOffsets>,
 }
 
 /// The loaded program.
@@ -90,6 +93,9 @@ impl Kernel {
         let text = ProgramText::new(OBJECT, &descriptors)?;
         trace(&mut ebpf, "process_exec", "sched_process_exec")?;
         trace(&mut ebpf, "process_exit", "sched_process_exit")?;
+        if settings.follow.is_some() {
+            trace(&mut ebpf, "process_fork", "sched_process_fork")?;
+        }
         let programs = Programs::load(settings.engine, &text, &mut ebpf)?;
         let log = EbpfLogger::init(&mut ebpf).ok();
         let mut take = |name: &str| {
@@ -187,6 +193,8 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
     let live_step = (u64::from(settings.max_live).saturating_sub(live_high) / 16).max(1);
     let shared_ring_bytes = if settings.shares { u64::from(settings.ring_bytes) } else { 0 };
     let wake_bytes = u64::from(settings.ring_bytes / 8);
+    let of_task = |offset: fn(TaskOffsets) -> u32| settings.follow.map_or(0, offset).into();
+    let (task_pid, task_tgid): (u64, u64) = (of_task(|of| of.pid), of_task(|of| of.tgid));
     EbpfLoader::new()
         // The object needs nothing of the kernel's own BTF (which `new` has parsed all the same).
         .btf(None)
@@ -199,6 +207,8 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .override_global("SHARED_RING_BYTES", &shared_ring_bytes, true)
         .override_global("WAKE_BYTES", &wake_bytes, true)
         .override_global("EVERYONE", &u64::from(settings.everyone), true)
+        .override_global("TASK_PID", &task_pid, true)
+        .override_global("TASK_TGID", &task_tgid, true)
         .map_max_entries("PROCESSES", settings.slots)
         .map_max_entries("TOTALS", settings.slots)
         .map_max_entries("HITS", settings.slots * HITS_PER_SLOT)

@@ -1,6 +1,7 @@
 //! The kernel side: loading, attaching, maps and the ring buffer. The only module with `unsafe`.
 
 pub mod bench;
+pub mod btf;
 pub mod engine;
 pub mod events;
 pub mod kernel;

@@ -23,6 +23,8 @@ pub enum Record<'a> {
     Appeared(EventRecord),
     /// The first thread of a process is exiting.
     Leaving(EventRecord),
+    /// A new program image of a process that has no slot yet.
+    ExpectedExec(EventRecord),
     /// Not a record of ours.
     Malformed,
 }
@@ -37,7 +39,7 @@ impl Record<'_> {
             | Record::LiveHigh(record)
             | Record::Appeared(record)
             | Record::Leaving(record) => Some(record.space),
-            Record::Malformed => None,
+            Record::ExpectedExec(_) | Record::Malformed => None,
         }
     }
 }
@@ -137,6 +139,8 @@ fn parse_checked(bytes: &[u8]) -> Option<Record<'_>> {
         Some(Record::Appeared(event(bytes)?))
     } else if kind == RecordKind::Leaving as u32 {
         Some(Record::Leaving(event(bytes)?))
+    } else if kind == RecordKind::ExpectedExec as u32 {
+        Some(Record::ExpectedExec(event(bytes)?))
     } else {
         None
     }

@@ -145,6 +145,11 @@ impl State {
         self.0.atomic_u64(offset_of!(KernelState, live_share)).store(entries, SeqCst);
     }
 
+    /// Children of followed processes that are not followed, for want of room.
+    pub fn unfollowed(&self) -> u64 {
+        self.0.atomic_u64(offset_of!(KernelState, unfollowed)).load(SeqCst)
+    }
+
     /// Entries that the daemon has taken out of the live set.
     pub fn subtract_live(&self, entries: u64) {
         self.0.atomic_u64(offset_of!(KernelState, live)).fetch_sub(entries, SeqCst);

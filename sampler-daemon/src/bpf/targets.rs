@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use aya::maps::{HashMap as BpfHashMap, MapData, Queue};
-use sampler_common::wire::EXCLUDED;
+use sampler_common::wire::{EXCLUDED, EXPECTED};
 
 /// The maps `TARGETS` and `VACANT`.
 pub struct Targets {
@@ -29,10 +29,27 @@ impl Targets {
         self.enter(pid, EXCLUDED)
     }
 
+    /// Process `pid` gets a slot with its first allocation.
+    pub fn expect(&mut self, pid: u32) -> anyhow::Result<()> {
+        self.enter(pid, EXPECTED)
+    }
+
     /// Forgets process `pid`.
     pub fn forget(&mut self, pid: u32) {
         // It is missing only if it was never entered.
         let _ = self.slots.remove(&pid);
+    }
+
+    /// The process that had this slot is gone: its entry goes, unless a new process of the same number has it already.
+    pub fn vacate(&mut self, pid: u32, slot: u32) {
+        if self.slots.get(&pid, 0).is_ok_and(|of| of == slot) {
+            self.forget(pid);
+        }
+    }
+
+    /// Whether process `pid` is known.
+    pub fn knows(&self, pid: u32) -> bool {
+        self.slots.get(&pid, 0).is_ok()
     }
 
     /// All processes known, with what stands for them.

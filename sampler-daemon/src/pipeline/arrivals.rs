@@ -119,6 +119,6 @@ impl Worker {
 
     /// Whether processes come by themselves.
     pub(super) fn is_open(&self) -> bool {
-        self.config.reach == Reach::Everyone
+        matches!(self.config.reach, Reach::Everyone | Reach::Tree)
     }
 }

@@ -75,7 +75,9 @@ impl Worker {
             return Err(AttachError::Harmful(pid, hazard));
         }
         let discovery = self.discover(pid)?;
-        if discovery.allocators.is_empty() && discovery.samplers.is_empty() {
+        // Its children may have one.
+        let has_none = discovery.allocators.is_empty() && discovery.samplers.is_empty();
+        if has_none && !self.is_tree() {
             let why = match discovery.blind.is_empty() {
                 true => "none is mapped".to_owned(),
                 false => discovery.blind.join("; "),

@@ -159,8 +159,13 @@ impl Worker {
     }
 
     /// Ends the live samples of these slots in the daemon's picture: all, or those of images before `generation`. The live set's own
-    /// entries are stale by then, see [`super::stale`].
-    pub(super) fn end_blocks(&mut self, slots: &[u32], generation: Option<u32>, outcome: Outcome) {
+    /// entries are stale by then, see [`super::stale`]. Returns them.
+    pub(super) fn end_blocks(
+        &mut self,
+        slots: &[u32],
+        generation: Option<u32>,
+        outcome: Outcome,
+    ) -> Vec<LiveSample> {
         let ended = self.ingest.live.remove_where(|_, live| {
             slots.contains(&live.space.slot)
                 && generation.is_none_or(|current| live.space.generation < current)
@@ -169,6 +174,7 @@ impl Worker {
         let now_ns = monotonic_ns();
         let full = ended.iter().filter(|live| !self.ingest.lifetimes.ended(live, now_ns)).count();
         self.ingest.outcomes.add(Outcome::LifetimesFull, full as u64);
+        ended
     }
 }
 

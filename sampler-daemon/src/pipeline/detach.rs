@@ -7,14 +7,13 @@ use super::totals::by_class;
 use super::worker::Worker;
 use crate::bpf::Link;
 use crate::target::allocator::NONE_MAPPED;
-use sampler_common::counters::Outcome;
 use sampler_common::wire::{HITS_SWITCH, Role};
 use std::time::SystemTime;
 
 impl Worker {
     /// The processes in these slots are gone: their profiles stay.
     pub(super) fn detach_exited(&mut self, slots: &[u32]) {
-        self.end_blocks(slots, None, Outcome::EndedByExit);
+        self.end_all_blocks(slots);
         for slot in slots {
             self.keep_last(*slot);
             let process = self.ingest.sources.get(slot).map(|source| source.process);
@@ -73,7 +72,7 @@ impl Worker {
         self.ingest.sources.remove(&slot);
         self.kernel.slots.renew(slot);
         if let Some(attached) = self.attached.remove(&slot) {
-            self.kernel.targets.forget(attached.pid);
+            self.kernel.targets.vacate(attached.pid, slot);
             self.close(attached.links);
         }
         if self.is_open()

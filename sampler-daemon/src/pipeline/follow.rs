@@ -33,6 +33,8 @@ impl Worker {
         let Some(source) = self.ingest.sources.get(&slot) else { return };
         let record = self.ingest.processes.get_mut(source.process);
         record.images = generation - source.first_generation + 1;
+        // What was blind in the old one; the next look says what is in this.
+        record.blind.clear();
         if let Some(attached) = self.attached.get_mut(&slot) {
             if let Some(process) = &attached.process {
                 facts::read(record, process);
@@ -44,7 +46,7 @@ impl Worker {
         }
         self.renew_links(slot);
         self.spare_harmed(slot);
-        self.end_blocks(&[slot], Some(generation), Outcome::EndedByExec);
+        let _ = self.end_blocks(&[slot], Some(generation), Outcome::EndedByExec);
         self.stale.note();
     }
 

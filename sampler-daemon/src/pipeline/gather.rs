@@ -149,7 +149,7 @@ impl Worker {
         window: Option<&Window>,
     ) {
         let now_ns = gathered.clocks.now_ns;
-        let mut add = |live: &LiveSample| {
+        let add = |live: &LiveSample| {
             let Some(process) = index.get(&live.process) else { return };
             let asked = window.is_none_or(|window| window.has(live.time_ns))
                 && scope.has_size(live.sample.size)
@@ -161,7 +161,10 @@ impl Worker {
             }
         };
         match kind {
-            Kind::Alloc | Kind::Live => self.ingest.live.iter().for_each(|(_, live)| add(live)),
+            Kind::Alloc | Kind::Live => {
+                let held = self.ingest.live.iter().map(|(_, live)| live);
+                held.chain(self.ingest.live.left_behind()).for_each(add);
+            }
             Kind::Peak => self.ingest.live.at_peak().for_each(add),
         }
     }

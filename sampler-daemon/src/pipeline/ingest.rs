@@ -44,6 +44,8 @@ pub(super) enum Event {
     Appeared { slot: u32 },
     /// The first thread of the process in this slot is exiting.
     Leaving { slot: u32 },
+    /// A process that has no slot yet replaced its program image.
+    ExpectedExec { pid: u32 },
 }
 
 /// The store with what records need to get there.
@@ -113,6 +115,9 @@ impl Ingest {
             }
             Record::Leaving(event) => {
                 self.events.push(Event::Leaving { slot: event.space.slot });
+            }
+            Record::ExpectedExec(event) => {
+                self.events.push(Event::ExpectedExec { pid: event.pid });
             }
             Record::Malformed => self.outcomes.add(Outcome::Malformed, 1),
         }

@@ -79,6 +79,7 @@ impl Worker {
                 units::grouped(unseen)
             ));
         }
+        notes.extend(self.held_notes());
         let record = |id| self.ingest.processes.get(id);
         if estimator == Estimator::Calibrated {
             let inexact = gathered.inexact.iter().map(|id| record(*id));

@@ -79,7 +79,8 @@ impl Worker {
             self.detach_exited(&gone);
         }
         let own = std::process::id();
-        let pids: FxHashSet<u32> = pids().into_iter().filter(|pid| *pid != own).collect();
+        let pids = if self.is_tree() { self.tree_pids() } else { pids() };
+        let pids: FxHashSet<u32> = pids.into_iter().filter(|pid| *pid != own).collect();
         self.coverage.retain(|pid| pids.contains(&pid));
         self.excluded.retain(|pid| pids.contains(&pid));
         let is_round = self.survey.next_round.is_none_or(|next| next <= now);
@@ -95,7 +96,7 @@ impl Worker {
     }
 
     /// Attaches to the allocators of a process.
-    fn look_at(&mut self, pid: u32) {
+    pub(super) fn look_at(&mut self, pid: u32) {
         if self.is_spared(pid) {
             return;
         }

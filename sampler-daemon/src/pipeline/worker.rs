@@ -6,12 +6,14 @@ use super::command::{Command, Profiler, QUEUE};
 use super::coverage::Coverage;
 use super::exclude::{Excluded, Exclusion};
 use super::happenings::Happenings;
+use super::held::AtExit;
 use super::ingest::{Event, Ingest};
 use super::shared::SharedLinks;
 use super::source::SampleEvent;
 use super::stale::Stale;
 use super::survey::Survey;
 use super::thread::WorkerThread;
+use super::tree::Tree;
 use crate::bpf::ring::Record;
 use crate::bpf::{Kernel, ProbeEngine, Settings};
 use crate::store::Sampling;
@@ -23,6 +25,7 @@ use rustc_hash::FxHashMap;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -47,6 +50,8 @@ pub enum Reach {
     Shared,
     /// All that are not excluded, as they come and go, by links that all share.
     Everyone,
+    /// Given ones and every process that they fork, and those in turn, by links that all share.
+    Tree,
 }
 
 /// How to profile.
@@ -62,6 +67,8 @@ pub struct Config {
     pub exclude: Vec<Exclusion>,
     /// What the user says of allocators.
     pub allocators: &'static Spec,
+    /// What becomes of the blocks that a process holds when it exits.
+    pub at_exit: AtExit,
 }
 
 pub(super) struct Worker {
@@ -95,10 +102,15 @@ pub(super) struct Worker {
     pub(super) excluded: Excluded,
     /// When it was last looked whether there is anything to learn.
     pub(super) learned: Instant,
+    pub(super) tree: Tree,
 }
 
-/// Loads the program, attaches it to `processes` and starts the worker. On an error nothing is left.
-pub fn start(config: Config, processes: Vec<Process>) -> anyhow::Result<(Profiler, WorkerThread)> {
+/// Loads the program, attaches it to `processes` and to the allocators in `files`, and starts the worker. On an error nothing is left.
+pub fn start(
+    config: Config,
+    processes: Vec<Process>,
+    files: &[PathBuf],
+) -> anyhow::Result<(Profiler, WorkerThread)> {
     config.sampling.check().map_err(anyhow::Error::msg)?;
     let (samples, _) = broadcast::channel::<Arc<SampleEvent>>(STREAM_BACKLOG);
     let (sender, commands) = mpsc::sync_channel(QUEUE);
@@ -138,14 +150,19 @@ pub fn start(config: Config, processes: Vec<Process>) -> anyhow::Result<(Profile
         coverage: Coverage::default(),
         excluded,
         learned: Instant::now(),
+        tree: Tree::default(),
     };
     worker.kernel.targets.exclude(std::process::id())?;
+    for file in files {
+        worker.probe_file(file)?;
+    }
     for process in processes {
         worker.attach(process)?;
     }
     if worker.is_open() {
         worker.happenings = Happenings::open();
         worker.exclude_running();
+        worker.follow_descendants()?;
         worker.offer_slots()?;
         worker.survey_for(Duration::MAX);
     }
@@ -179,6 +196,7 @@ impl Worker {
             }
             self.look_after_processes();
             self.survey();
+            self.look_at_expected();
             self.balance();
             self.learn();
             self.kernel.flush_log();
@@ -266,6 +284,7 @@ impl Worker {
         for event in std::mem::take(&mut self.ingest.events) {
             match event {
                 Event::Exec { slot, generation } => self.image_replaced(slot, generation),
+                Event::ExpectedExec { pid } => self.tree.note_exec(pid),
                 Event::LiveHigh => self.thin(),
                 Event::Appeared { slot } => self.appeared(slot),
                 Event::Leaving { slot } => {

@@ -29,11 +29,17 @@ struct Held {
     number: u64,
 }
 
+/// Samples of blocks that processes held when they exited, kept at most: about 20 MiB.
+pub const MAX_LEFT: usize = 256 * 1024;
+
 /// Live samples by number. Bounded by the kernel's live set, of which it is a picture.
 #[derive(Default)]
 pub struct LiveSamples {
     samples: FxHashMap<u64, Held>,
     peaks: Peaks,
+    /// Of processes that have exited, where these are kept.
+    left: Vec<LiveSample>,
+    left_out: u64,
 }
 
 impl LiveSamples {
@@ -86,6 +92,26 @@ impl LiveSamples {
     /// Peaks of processes that were folded, none of which has a live sample any more, are parts of the others' from now on.
     pub fn fold(&mut self, moves: &Moves) {
         self.peaks.fold(moves);
+        for live in &mut self.left {
+            live.process = moves.get(live.process).unwrap_or(live.process);
+        }
+    }
+
+    /// Keeps samples that have ended with their process.
+    pub fn leave_behind(&mut self, ended: Vec<LiveSample>) {
+        let room = MAX_LEFT.saturating_sub(self.left.len()).min(ended.len());
+        self.left_out += (ended.len() - room) as u64;
+        self.left.extend(ended.into_iter().take(room));
+    }
+
+    /// What exited processes have held to the end, as far as it was kept.
+    pub fn left_behind(&self) -> impl Iterator<Item = &LiveSample> {
+        self.left.iter()
+    }
+
+    /// Samples for which [`MAX_LEFT`] had no room.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     /// Takes a sample out, the others standing for it from now on: the block is still held.
@@ -175,6 +201,16 @@ mod tests {
         assert_eq!((ended.len(), samples.len()), (3, 1));
         assert_eq!(peak(&samples, 0), (50, vec![50, 51, 200]));
         assert_eq!(peak(&samples, 1), (40, vec![7]));
+    }
+
+    #[test]
+    fn what_was_held_at_exit_is_bounded() {
+        let mut samples = LiveSamples::default();
+        samples.leave_behind((0..MAX_LEFT as u64 - 1).map(|time| live(0, 1, time)).collect());
+        assert_eq!((samples.left_behind().count(), samples.left_out()), (MAX_LEFT - 1, 0));
+        samples.leave_behind(vec![live(1, 1, 0); 3]);
+        assert_eq!((samples.left_behind().count(), samples.left_out()), (MAX_LEFT, 2));
+        assert!(samples.is_empty(), "nobody holds them");
     }
 
     #[test]

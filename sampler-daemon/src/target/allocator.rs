@@ -16,6 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Most files remembered; when full, all are forgotten (reading them again takes milliseconds).
@@ -185,6 +186,17 @@ impl Discoverer {
             self.look_into(file, path, &mut discovery);
         }
         discovery.allocators
+    }
+
+    /// The allocator in a file, whether any process has mapped it or not.
+    ///
+    /// # Errors
+    /// If it cannot be opened. One that cannot be read is a line in [`Discovery::blind`].
+    pub fn discover_in(&mut self, path: &Path) -> io::Result<Discovery> {
+        let mut discovery = Discovery::default();
+        self.look_into(File::open(path)?, &path.to_string_lossy(), &mut discovery);
+        discovery.shorten();
+        Ok(discovery)
     }
 
     /// Looks into one file; whether its `malloc` is for others too.

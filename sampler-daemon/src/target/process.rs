@@ -146,6 +146,20 @@ pub(super) fn is_there(pid: u32, start_ticks: u64) -> bool {
     Facts::read(pid).is_ok_and(|facts| facts.start_ticks == start_ticks)
 }
 
+/// Processes whose parent is one of `parents`.
+pub fn children(parents: &[u32]) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| parent(*pid).is_some_and(|of| parents.contains(&of))).collect()
+}
+
+/// The parent of a process; `None` if it is gone.
+fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    stat.rsplit_once(") ")?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 fn open_pidfd(pid: u32) -> Result<OwnedFd, ProcessError> {
     let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let number = number.ok_or(ProcessError::NotFound(pid))?;

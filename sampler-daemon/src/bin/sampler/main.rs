@@ -10,6 +10,7 @@ mod page;
 mod plan;
 mod profile;
 mod ps;
+mod run;
 mod set;
 mod status;
 mod watch;
@@ -22,8 +23,13 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match run(Args::from_command_line()) {
-        Ok(()) => ExitCode::SUCCESS,
+    let args = Args::from_command_line();
+    // Before there is a second thread.
+    if let Verb::Start(verb) = &args.verb {
+        return run::starter::start(verb);
+    }
+    match ask(args) {
+        Ok(code) => code,
         // The reader has seen enough (`sampler … | head`).
         Err(error) if error.is::<output::Closed>() => ExitCode::SUCCESS,
         Err(error) => {
@@ -34,7 +40,7 @@ fn main() -> ExitCode {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn run(args: Args) -> anyhow::Result<()> {
+async fn ask(args: Args) -> anyhow::Result<ExitCode> {
     let json = args.json;
     // Arithmetic and saved profiles ask no samplerd, so that a wrong address is none of their business.
     let address = || connect::address(args.connect.clone());
@@ -47,5 +53,9 @@ async fn run(args: Args) -> anyhow::Result<()> {
         Verb::Diff(verb) => diff::run(args.connect, verb, json).await,
         Verb::Lifetimes(verb) => lifetimes::run(&address()?, verb, json).await,
         Verb::Plan(verb) => plan::run(args.connect, &verb, json).await,
-    }
+        Verb::Run(verb) => return run::run(*verb, json).await,
+        // Done by `main`.
+        Verb::Start(_) => Ok(()),
+    }?;
+    Ok(ExitCode::SUCCESS)
 }

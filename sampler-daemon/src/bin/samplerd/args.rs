@@ -9,6 +9,7 @@ use sampler_daemon::bpf::ProbeEngine;
 use sampler_daemon::pipeline::Exclusion;
 use sampler_daemon::rpc::listen;
 use sampler_daemon::store::{Criterion, Sampling};
+use std::path::PathBuf;
 
 /// Profiles which code allocates the memory of running processes, and which of it is still held.
 ///
@@ -39,6 +40,22 @@ pub(crate) struct Args {
     /// Do not exclude init
     #[arg(long)]
     pub(crate) no_default_excludes: bool,
+
+    /// Profile also every process that these start, and those in turn
+    #[arg(long, conflicts_with = "all")]
+    pub(crate) follow: bool,
+
+    /// Probe this file before a process has mapped it, a static program for example (repeatable)
+    #[arg(long = "probe-file", value_name = "FILE")]
+    pub(crate) probe_files: Vec<PathBuf>,
+
+    /// Keep what a process holds when it exits in the live profile, to find leaks
+    #[arg(long, conflicts_with = "no_live")]
+    pub(crate) keep_held: bool,
+
+    /// End when standard input is closed: for programs that start samplerd
+    #[arg(long)]
+    pub(crate) until_stdin_closes: bool,
 
     /// Mean bytes between samples, 1 to 4GiB; smaller is more exact and costs more
     #[arg(long, value_name = "SIZE", default_value = "512KiB", allow_hyphen_values = true,
@@ -165,6 +182,10 @@ impl Args {
     /// The command line of this process; prints what is wrong with it and exits with 2.
     pub(crate) fn from_command_line() -> Args {
         let args = Args::parse();
+        if !args.probe_files.is_empty() && !args.all && !args.follow {
+            let error = "--probe-file is for processes to come (add --all or --follow)";
+            Args::command().error(ErrorKind::MissingRequiredArgument, error).exit();
+        }
         // Numbers that are right one by one and wrong together.
         if let Err(error) = args.sampling().check() {
             Args::command().error(ErrorKind::ValueValidation, error).exit();

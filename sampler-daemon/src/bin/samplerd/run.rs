@@ -4,8 +4,9 @@ use crate::args::{Args, Unwind};
 use anyhow::{Context as _, anyhow};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sampler_common::limits::{MAX_OPEN_PROCESSES, MAX_PROCESSES, MAX_SLOTS};
+use sampler_daemon::bpf::btf::TaskOffsets;
 use sampler_daemon::bpf::{ProbeEngine, Settings, preflight};
-use sampler_daemon::pipeline::{self, Config, Names, Reach};
+use sampler_daemon::pipeline::{self, AtExit, Config, Names, Reach};
 use sampler_daemon::rpc::listen::Listener;
 use sampler_daemon::rpc::serve;
 use sampler_daemon::target::hazard;
@@ -79,16 +80,20 @@ async fn profile(args: Args) -> anyhow::Result<()> {
         sampling: args.sampling(),
         exclude: args.exclusions(),
         allocators,
+        at_exit: if args.keep_held { AtExit::Keep } else { AtExit::Forget },
     };
     let listener = Listener::bind(&args.listen).await.map_err(|error| anyhow!(error))?;
     let address = listener.address().context("ask for the listener's address")?;
+    let mut orphaned = Box::pin(orphaned(args.until_stdin_closes));
     let names = Names::start().context("start the symbolizer")?;
-    let attach = tokio::task::spawn_blocking(move || pipeline::start(config, processes));
+    let attach =
+        tokio::task::spawn_blocking(move || pipeline::start(config, processes, &args.probe_files));
     let (profiler, mut worker) = tokio::select! {
         attached = attach => attached??,
         // The end of this process detaches what is attached by then.
         _ = interrupt.recv() => return Ok(()),
         _ = terminate.recv() => return Ok(()),
+        () = &mut orphaned => return Ok(()),
     };
     let mut stdout = std::io::stdout();
     // Nobody may be reading; that is no reason to stop profiling.
@@ -97,6 +102,7 @@ async fn profile(args: Args) -> anyhow::Result<()> {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            () = &mut orphaned => {}
             // A panic: nothing is profiled any more, and a server without answers helps nobody.
             () = worker.ended() => {}
         }
@@ -110,12 +116,32 @@ async fn profile(args: Args) -> anyhow::Result<()> {
     result.and(ended)
 }
 
+/// Completes when whoever started this is gone: its end of the standard input closes with it.
+async fn orphaned(asked: bool) {
+    let (sender, closed) = tokio::sync::oneshot::channel::<()>();
+    // A thread that nobody waits for: the end of this process is not held up by it.
+    let reader = std::thread::Builder::new().name("stdin".into());
+    let started = asked
+        && reader
+            .spawn(move || {
+                let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+                drop(sender);
+            })
+            .is_ok();
+    // Nothing is ever sent.
+    let _ = closed.await;
+    if !started {
+        std::future::pending().await
+    }
+}
+
 /// Processes that may have links of their own.
 const FEW: usize = 4;
 
 fn reach(args: &Args) -> Reach {
     match args.pids.len() {
         _ if args.all => Reach::Everyone,
+        _ if args.follow => Reach::Tree,
         0..=FEW => Reach::Listed,
         _ => Reach::Shared,
     }
@@ -130,8 +156,18 @@ fn slots(args: &Args) -> anyhow::Result<u32> {
             "{given} processes given with --pid: the most at a time is {bound} (give fewer, or raise --max-processes, at most {MAX_SLOTS})"
         );
     }
-    let usual = if args.all { MAX_OPEN_PROCESSES } else { MAX_PROCESSES.max(given) };
+    let usual = if args.all || args.follow { MAX_OPEN_PROCESSES } else { MAX_PROCESSES.max(given) };
     Ok(args.max_processes.unwrap_or(usual))
+}
+
+/// Where the kernel keeps what is needed to follow forks.
+fn follow(reach: Reach) -> anyhow::Result<Option<TaskOffsets>> {
+    if reach != Reach::Tree {
+        return Ok(None);
+    }
+    TaskOffsets::of_kernel().map(Some).context(
+        "--follow: needs a kernel that describes its types (CONFIG_DEBUG_INFO_BTF; or give --pid for each process, or --all)",
+    )
 }
 
 fn settings(args: &Args, reach: Reach) -> anyhow::Result<Settings> {
@@ -157,7 +193,8 @@ fn settings(args: &Args, reach: Reach) -> anyhow::Result<Settings> {
         ring_bytes: args.ring,
         slots: slots(args)?,
         everyone: reach == Reach::Everyone,
-        shares: reach == Reach::Everyone || args.pids.len() > 1,
+        shares: reach == Reach::Everyone || args.follow || args.pids.len() > 1,
         usdt: !args.no_usdt,
+        follow: follow(reach)?,
     })
 }

@@ -40,6 +40,7 @@ impl Ours {
             everyone: false,
             shares: false,
             usdt: false,
+            follow: None,
         };
         let mut kernel = Kernel::load(&settings)?;
         kernel.slots.renew(SLOT);

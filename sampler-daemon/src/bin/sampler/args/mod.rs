@@ -14,6 +14,7 @@ pub(crate) use verbs::{
 
 use crate::connect::Address;
 use crate::plan::Figures;
+use crate::run::{RunVerb, StartVerb};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use sampler_common::estimate::Confidence;
@@ -40,6 +41,9 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 pub(crate) enum Verb {
+    /// Run a program under a samplerd of its own, from its first allocation, and print its profile
+    /// when it ends
+    Run(Box<RunVerb>),
     /// What samplerd does, where its probes are, and what it lost
     Status,
     /// The processes that are or were profiled
@@ -56,6 +60,9 @@ pub(crate) enum Verb {
     Diff(DiffVerb),
     /// What an interval will give, what N samples are worth, and how strategies compare
     Plan(PlanVerb),
+    /// Becomes the program that `run` runs
+    #[command(name = "__start", hide = true)]
+    Start(StartVerb),
 }
 
 impl Args {
@@ -68,6 +75,11 @@ impl Args {
         {
             let message = "--json and --format name different formats (give one of them)";
             Args::command().error(ErrorKind::ArgumentConflict, message).exit();
+        }
+        if let Verb::Run(verb) = &args.verb
+            && let Err(error) = verb.check(args.json, args.connect.is_some())
+        {
+            Args::command().error(ErrorKind::ArgumentConflict, error).exit();
         }
         let filter = match &args.verb {
             Verb::Profile(verb) => Some(&verb.filter),
@@ -100,12 +112,12 @@ pub(crate) fn unix_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64)
 }
 
-fn confidence(text: &str) -> Result<Confidence, String> {
+pub(crate) fn confidence(text: &str) -> Result<Confidence, String> {
     let level = text.parse().map_err(|_| "not a number between 0 and 1 (try 0.95)")?;
     Confidence::new(level).map_err(|error| error.to_string())
 }
 
-fn samples_per_second(text: &str) -> Result<f64, String> {
+pub(crate) fn samples_per_second(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(samples) if samples > 0.0 && samples <= 1e6 => Ok(samples),
         _ => Err("must be a number above 0, at most 1000000".into()),

@@ -1,0 +1,166 @@
+//! What `sampler run` takes, and what it hands to the copy of itself that becomes the program.
+
+use crate::args::{Format, KindName, confidence, samples_per_second};
+use clap::Args as Group;
+use clap::builder::PossibleValuesParser;
+use sampler_common::estimate::{Confidence, Estimator};
+use sampler_common::profile::Kind;
+use sampler_common::sampling::Strategy;
+use sampler_common::units::parse_interval;
+use sampler_daemon::rpc::convert::kind_to_wire;
+use sampler_daemon::rpc::v1;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+#[derive(Group)]
+pub(crate) struct RunVerb {
+    /// Mean bytes between samples: 512KiB, 1MiB, 4096; 1 to 4GiB [default: 512KiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_interval, allow_hyphen_values = true)]
+    pub(super) interval: Option<u64>,
+    /// How it is decided which allocations are sampled [default: geometric]
+    #[arg(long, value_parser = PossibleValuesParser::new(Strategy::ALL.map(Strategy::name)))]
+    pub(super) strategy: Option<String>,
+    /// Bernoulli: sample one in N allocations
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 32))]
+    #[arg(allow_negative_numbers = true)]
+    pub(super) one_in: Option<u64>,
+    /// Samples wanted in a second: the interval follows the program
+    #[arg(long, value_name = "X", value_parser = samples_per_second, conflicts_with = "one_in")]
+    #[arg(allow_negative_numbers = true)]
+    pub(super) samples_per_second: Option<f64>,
+    /// How stacks are found [default: dwarf]
+    #[arg(long, value_parser = ["dwarf", "fp"])]
+    pub(super) unwind: Option<String>,
+    /// Do not probe frees: half the cost, and nothing is known of what is held
+    #[arg(long)]
+    pub(super) no_live: bool,
+    /// Kind of probe; by default the best that this kernel has
+    #[arg(long, value_parser = ["session", "multi", "perf"])]
+    pub(super) probe_engine: Option<String>,
+    /// Serve the API there meanwhile, for sampler --connect: unix:PATH or tcp:127.0.0.1:PORT
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) listen: Option<String>,
+    /// Run COMMAND as this user [default: under sudo, who called it; else root]
+    #[arg(long, value_name = "USER", conflicts_with = "as_root")]
+    pub(super) user: Option<String>,
+    /// Run COMMAND as root, under sudo too
+    #[arg(long)]
+    pub(super) as_root: bool,
+    /// alloc: what was allocated; live: what was held at the end; peak: at the largest total; may be
+    /// repeated in text [default: in text alloc and live, else alloc]
+    #[arg(long = "kind", value_enum, value_name = "KIND")]
+    pub(super) kinds: Vec<KindName>,
+    /// Confidence of every interval, between 0 and 1
+    #[arg(long, value_name = "LEVEL", default_value = "0.95", value_parser = confidence)]
+    #[arg(allow_negative_numbers = true)]
+    pub(super) confidence: Confidence,
+    /// How samples become estimates: weighted, failed-trials or calibrated [default: weighted]
+    #[arg(long, value_name = "NAME", value_parser = Estimator::parse)]
+    pub(super) estimator: Option<Estimator>,
+    /// Keep the N largest stacks; in text, N functions and N stacks
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(allow_negative_numbers = true)]
+    pub(super) top: Option<u32>,
+    /// Output format [default: text]
+    #[arg(long, value_enum)]
+    pub(super) format: Option<Format>,
+    /// Write the profile to this file, whole or not at all [default: standard error]
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(super) command: Vec<OsString>,
+}
+
+impl RunVerb {
+    /// What is right one by one and wrong together, in one line.
+    pub(crate) fn check(&self, json: bool, connects: bool) -> Result<(), String> {
+        if connects {
+            return Err("run starts a samplerd of its own (leave out --connect)".to_owned());
+        }
+        if json && self.format(json) != Format::Json {
+            let error = "--json and --format name different formats (give one of them)";
+            return Err(error.to_owned());
+        }
+        if self.kinds.len() > 1 && self.format(json) != Format::Text {
+            return Err("several --kind are for text (give one)".to_owned());
+        }
+        if self.format(json) == Format::Pprof && self.file().is_none() {
+            return Err("--format pprof is binary (give -o FILE)".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The format asked for; `--json` is short for `--format json`.
+    pub(super) fn format(&self, json: bool) -> Format {
+        match self.format {
+            None if json => Format::Json,
+            None => Format::Text,
+            Some(format) => format,
+        }
+    }
+
+    /// Where the profile goes; `None`: standard error.
+    pub(super) fn file(&self) -> Option<&PathBuf> {
+        self.output.as_ref().filter(|path| path.as_os_str() != "-")
+    }
+
+    /// The questions to be answered at the end.
+    pub(super) fn kinds(&self, json: bool) -> Vec<Kind> {
+        let text = self.format(json) == Format::Text;
+        match self.kinds.as_slice() {
+            [] if text && !self.no_live => vec![Kind::Alloc, Kind::Live],
+            [] => vec![Kind::Alloc],
+            kinds => kinds.iter().map(|kind| Kind::from(*kind)).collect(),
+        }
+    }
+
+    /// The request of a profile of everything.
+    pub(super) fn request(&self, kind: Kind, top: Option<u32>) -> v1::GetProfileRequest {
+        v1::GetProfileRequest {
+            kind: kind_to_wire(kind).into(),
+            confidence: self.confidence.level(),
+            top: top.unwrap_or(0),
+            estimator: self.estimator.map_or("", Estimator::name).to_owned(),
+            ..v1::GetProfileRequest::default()
+        }
+    }
+
+    /// Arguments of samplerd.
+    pub(super) fn of_daemon(&self) -> Vec<String> {
+        let some = |name: &str, value: Option<String>| value.map(|value| format!("{name}={value}"));
+        let given = [
+            some("--interval", self.interval.map(|bytes| bytes.to_string())),
+            some("--strategy", self.strategy.clone()),
+            some("--one-in", self.one_in.map(|calls| calls.to_string())),
+            some("--samples-per-second", self.samples_per_second.map(|of| of.to_string())),
+            some("--unwind", self.unwind.clone()),
+            some("--probe-engine", self.probe_engine.clone()),
+            Some(if self.no_live { "--no-live" } else { "--keep-held" }.to_owned()),
+        ];
+        given.into_iter().flatten().collect()
+    }
+}
+
+/// Of the copy of this program that becomes COMMAND; see [`super::starter`].
+#[derive(Group)]
+pub(crate) struct StartVerb {
+    /// The parent's descriptor that says go
+    #[arg(long)]
+    pub(super) go: i32,
+    /// The parent's descriptor that is told which files will be mapped
+    #[arg(long)]
+    pub(super) told: i32,
+    /// User id to take
+    #[arg(long)]
+    pub(super) uid: Option<u32>,
+    /// Group id to take
+    #[arg(long)]
+    pub(super) gid: Option<u32>,
+    /// Further groups
+    #[arg(long, value_delimiter = ',')]
+    pub(super) groups: Vec<u32>,
+    /// The program and its arguments
+    #[arg(last = true, required = true)]
+    pub(super) command: Vec<OsString>,
+}

@@ -1,0 +1,163 @@
+//! `sampler run`: a program under a private samplerd, from its first allocation to its end.
+//!
+//! A copy of this program becomes the command ([`starter`]); it is held before `execve` until samplerd has attached to it and to
+//! every file that it will map. What is still missed: allocators that the program opens itself, until samplerd hears of them.
+
+mod args;
+mod child;
+mod daemon;
+mod program;
+mod report;
+pub(crate) mod starter;
+mod user;
+
+pub(crate) use args::{RunVerb, StartVerb};
+
+use crate::connect::{self, Address};
+use anyhow::{Context as _, Result, anyhow, bail};
+use child::{Held, Program, code};
+use daemon::{Daemon, Private};
+use rustix::process::Signal;
+use sampler_daemon::rpc::v1::sampler_client::SamplerClient;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{ExitCode, ExitStatus};
+use tokio::signal::unix::{self, SignalKind, signal};
+use tokio::task::spawn_blocking;
+use tonic::transport::Channel;
+use user::User;
+
+pub(crate) async fn run(verb: RunVerb, json: bool) -> Result<ExitCode> {
+    if !rustix::process::geteuid().is_root() {
+        bail!(
+            "run: loading eBPF programs takes root (try: sudo sampler run …; COMMAND runs as you)"
+        );
+    }
+    let samplerd = daemon::find()?;
+    let user = User::of(&verb)?;
+    // Before any signal is caught: what the caller ignores, the program ignores.
+    let program = Program::start(&verb, user.as_ref())?;
+    let mut caught = Caught::new()?;
+    let attached = tokio::select! {
+        attached = attach(&verb, &samplerd, program) => attached?,
+        // The program has not begun; what was started goes with its guards.
+        signal = caught.any() => return Ok(ExitCode::from(128 + signal.as_raw() as u8)),
+    };
+    let (program, mut session) = match attached {
+        Attached::Refused(status) => return Ok(ExitCode::from(code(status))),
+        Attached::Ready(ready) => *ready,
+    };
+    let (has_run, status) = to_its_end(program, &mut caught).await?;
+    if has_run {
+        let written = report::write(&mut session.client, &session.address, &verb, json).await;
+        // The program's own code counts more than ours, and the reason is said.
+        if let Err(error) = written {
+            eprintln!("sampler: {}", crate::output::one_line(&format!("{error:#}")));
+        }
+    }
+    let complaints = spawn_blocking(move || session.daemon.stop()).await;
+    eprint!("{}", complaints.unwrap_or_default());
+    Ok(ExitCode::from(code(status)))
+}
+
+/// Somebody to ask for the profile.
+struct Session {
+    daemon: Daemon,
+    client: SamplerClient<Channel>,
+    address: Address,
+}
+
+/// What has become of the start.
+enum Attached {
+    /// The program is attached to, and waits to be let go.
+    Ready(Box<(Program, Session)>),
+    /// There is nothing to start, and the reason has been said.
+    Refused(ExitStatus),
+}
+
+async fn attach(verb: &RunVerb, samplerd: &Path, mut program: Program) -> Result<Attached> {
+    let held = spawn_blocking(move || program.hold().map(|held| (held, program))).await;
+    let (held, program) = held.context("wait for the program")??;
+    let files = match held {
+        Held::Waiting(files) => files,
+        Held::Ended(status) => return Ok(Attached::Refused(status)),
+    };
+    // Removed as soon as we are connected.
+    let private = verb.listen.is_none().then(Private::make).transpose()?;
+    let address = match (&private, &verb.listen) {
+        (Some(private), _) => Address::Unix(private.socket()),
+        (None, listen) => {
+            let listen = listen.as_deref().unwrap_or_default();
+            listen.parse().map_err(|error| anyhow!("--listen {listen:?}: {error}"))?
+        }
+    };
+    let arguments = arguments(verb, program.pid(), &address, files);
+    let mut daemon = Daemon::start(samplerd, &arguments)?;
+    let ready = spawn_blocking(move || daemon.ready().map(|()| daemon)).await;
+    let daemon = ready.context("wait for samplerd")??;
+    let client = connect::client(&address).await?;
+    Ok(Attached::Ready(Box::new((program, Session { daemon, client, address }))))
+}
+
+/// Lets the program go and waits for its end; whether it has run at all, and how it ended.
+async fn to_its_end(mut program: Program, caught: &mut Caught) -> Result<(bool, ExitStatus)> {
+    let signals = program.signals()?;
+    let mut ended = spawn_blocking(move || {
+        let has_run = program.release()?;
+        program.wait().map(|status| (has_run, status))
+    });
+    loop {
+        tokio::select! {
+            ended = &mut ended => return ended.context("wait for the program")?,
+            signal = caught.any() => pass_on(&signals, signal),
+        }
+    }
+}
+
+fn arguments(verb: &RunVerb, pid: u32, address: &Address, files: Vec<OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = vec!["--follow".into(), format!("--pid={pid}").into()];
+    arguments.push(format!("--listen={address}").into());
+    arguments.extend(verb.of_daemon().into_iter().map(OsString::from));
+    for file in files {
+        let mut argument = OsString::from("--probe-file=");
+        argument.push(file);
+        arguments.push(argument);
+    }
+    arguments
+}
+
+/// What the terminal sends has reached the program too: it is in our group. The rest was meant for it.
+fn pass_on(signals: &child::Signals, signal: Signal) {
+    if signal == Signal::TERM || signal == Signal::HUP {
+        signals.send(signal);
+    }
+}
+
+/// Signals that would end us without a profile.
+struct Caught {
+    interrupt: unix::Signal,
+    quit: unix::Signal,
+    terminate: unix::Signal,
+    hang_up: unix::Signal,
+}
+
+impl Caught {
+    fn new() -> Result<Caught> {
+        let catch = |kind| signal(kind).context("catch signals");
+        Ok(Caught {
+            interrupt: catch(SignalKind::interrupt())?,
+            quit: catch(SignalKind::quit())?,
+            terminate: catch(SignalKind::terminate())?,
+            hang_up: catch(SignalKind::hangup())?,
+        })
+    }
+
+    async fn any(&mut self) -> Signal {
+        tokio::select! {
+            _ = self.interrupt.recv() => Signal::INT,
+            _ = self.quit.recv() => Signal::QUIT,
+            _ = self.terminate.recv() => Signal::TERM,
+            _ = self.hang_up.recv() => Signal::HUP,
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Offsets of members in the kernel's structs, from the types that it describes itself by
+//! (`Documentation/bpf/btf.rst`).
+//!
+//! Reads no more of BTF than that takes: every type is skipped by its length, and whatever does not add up is an error.
+
+use anyhow::{Context as _, bail};
+use std::path::Path;
+
+/// Where a kernel with `CONFIG_DEBUG_INFO_BTF` has its types.
+const KERNEL: &str = "/sys/kernel/btf/vmlinux";
+const MAGIC: u16 = 0xeb9f;
+/// Name, info, and size or type.
+const TYPE_BYTES: usize = 12;
+const MEMBER_BYTES: usize = 12;
+const STRUCT: u32 = 4;
+const UNION: u32 = 5;
+/// Anonymous structs inside anonymous structs.
+const MAX_DEPTH: usize = 8;
+
+/// Where `struct task_struct` keeps what is read of a process that is being forked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskOffsets {
+    /// Of its thread id, bytes.
+    pub pid: u32,
+    /// Of its process id, bytes.
+    pub tgid: u32,
+}
+
+impl TaskOffsets {
+    /// Those of the running kernel.
+    ///
+    /// # Errors
+    /// If it has no types, or not these.
+    pub fn of_kernel() -> anyhow::Result<TaskOffsets> {
+        let bytes = std::fs::read(Path::new(KERNEL)).with_context(|| format!("read {KERNEL}"))?;
+        TaskOffsets::read(&bytes).with_context(|| format!("find task_struct in {KERNEL}"))
+    }
+
+    fn read(bytes: &[u8]) -> anyhow::Result<TaskOffsets> {
+        let types = Types::parse(bytes)?;
+        let task = types.find_struct("task_struct")?;
+        let offset = |member: &str| {
+            let bits = types.offset(task, member, MAX_DEPTH)?;
+            let bits = bits.with_context(|| format!("task_struct has no member {member}"))?;
+            anyhow::ensure!(bits.is_multiple_of(8), "task_struct.{member} is a bit field");
+            Ok(bits / 8)
+        };
+        Ok(TaskOffsets { pid: offset("pid")?, tgid: offset("tgid")? })
+    }
+}
+
+/// A type's header.
+#[derive(Clone, Copy)]
+struct Type {
+    /// Where it begins.
+    at: usize,
+    name: u32,
+    info: u32,
+}
+
+impl Type {
+    fn kind(self) -> u32 {
+        self.info >> 24 & 0x1f
+    }
+
+    /// Number of members, values or parameters.
+    fn length(self) -> usize {
+        (self.info & 0xffff) as usize
+    }
+
+    /// Members' offsets carry the width of bit fields in their upper 8 bits.
+    fn has_bit_fields(self) -> bool {
+        self.info >> 31 != 0
+    }
+
+    /// Bytes behind the header.
+    fn rest(self) -> anyhow::Result<usize> {
+        Ok(match self.kind() {
+            // Int, var, declaration tag.
+            1 | 14 | 17 => 4,
+            // Pointer, forward, typedef, volatile, const, restrict, function, float, type tag.
+            2 | 7..=12 | 16 | 18 => 0,
+            // Array.
+            3 => 12,
+            // Struct, union, section, 64-bit enum.
+            STRUCT | UNION | 15 | 19 => self.length() * MEMBER_BYTES,
+            // Enum, function prototype.
+            6 | 13 => self.length() * 8,
+            kind => bail!("type {} is of unknown kind {kind}", self.at),
+        })
+    }
+}
+
+/// All types.
+struct Types<'a> {
+    bytes: &'a [u8],
+    strings: &'a [u8],
+    /// The type with id 1 comes first: 0 is void.
+    types: Vec<Type>,
+}
+
+fn word(bytes: &[u8], at: usize) -> anyhow::Result<u32> {
+    let word = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    Ok(u32::from_le_bytes(*word.with_context(|| format!("cut off at {at}"))?))
+}
+
+impl<'a> Types<'a> {
+    fn parse(bytes: &'a [u8]) -> anyhow::Result<Types<'a>> {
+        anyhow::ensure!(word(bytes, 0)? & 0xffff == u32::from(MAGIC), "no BTF of this machine");
+        let header = word(bytes, 4)? as usize;
+        let section = |at: usize| {
+            let (offset, length) = (word(bytes, at)? as usize, word(bytes, at + 4)? as usize);
+            let section = bytes.get(header..).and_then(|rest| rest.get(offset..offset + length));
+            section.with_context(|| format!("section of {length} bytes at {offset} is cut off"))
+        };
+        let (bytes, strings) = (section(8)?, section(16)?);
+        let mut types = Vec::new();
+        let mut at = 0;
+        while at < bytes.len() {
+            let header = Type { at, name: word(bytes, at)?, info: word(bytes, at + 4)? };
+            types.push(header);
+            at += TYPE_BYTES + header.rest()?;
+        }
+        Ok(Types { bytes, strings, types })
+    }
+
+    fn name(&self, at: u32) -> &'a [u8] {
+        let rest = self.strings.get(at as usize..).unwrap_or_default();
+        rest.split(|byte| *byte == 0).next().unwrap_or_default()
+    }
+
+    fn find_struct(&self, name: &str) -> anyhow::Result<Type> {
+        let named = |of: &&Type| of.kind() == STRUCT && self.name(of.name) == name.as_bytes();
+        self.types.iter().find(named).copied().with_context(|| format!("no struct {name}"))
+    }
+
+    /// Offset of a member in bits; also of one in an anonymous struct or union.
+    fn offset(&self, of: Type, member: &str, depth: usize) -> anyhow::Result<Option<u32>> {
+        for index in 0..of.length() {
+            let at = of.at + TYPE_BYTES + index * MEMBER_BYTES;
+            let name = self.name(word(self.bytes, at)?);
+            let offset = word(self.bytes, at + 8)?;
+            let (offset, width) = match of.has_bit_fields() {
+                true => (offset & 0xff_ffff, offset >> 24),
+                false => (offset, 0),
+            };
+            if name == member.as_bytes() {
+                anyhow::ensure!(width == 0, "{member} is a bit field");
+                return Ok(Some(offset));
+            }
+            if !name.is_empty() || depth == 0 {
+                continue;
+            }
+            let inner = (word(self.bytes, at + 4)? as usize).checked_sub(1);
+            let inner = inner.and_then(|id| self.types.get(id)).context("member of no type")?;
+            if matches!(inner.kind(), STRUCT | UNION)
+                && let Some(more) = self.offset(*inner, member, depth - 1)?
+            {
+                return Ok(Some(offset + more));
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STRINGS: &[u8] = b"\0task_struct\0pid\0tgid\0int\0";
+
+    /// `struct task_struct { int pid; struct { int tgid; }; }`, with both members where they are said to be.
+    fn described(pid_bits: u32, inner_bits: u32) -> Vec<u8> {
+        let mut types = Vec::new();
+        let mut put =
+            |words: &[u32]| words.iter().for_each(|word| types.extend(word.to_le_bytes()));
+        put(&[22, 1 << 24, 4, 32]);
+        put(&[0, STRUCT << 24 | 1, 8, 17, 1, 32]);
+        put(&[1, STRUCT << 24 | 2, 16, 13, 1, pid_bits, 0, 2, inner_bits]);
+        let mut bytes = Vec::new();
+        let [types_length, strings_length] = [types.len() as u32, STRINGS.len() as u32];
+        for word in [0x1_eb9f, 24, 0, types_length, types_length, strings_length] {
+            bytes.extend(u32::to_le_bytes(word));
+        }
+        [bytes, types, STRINGS.to_vec()].concat()
+    }
+
+    #[test]
+    fn members_are_found_in_anonymous_structs_too() {
+        let offsets = TaskOffsets::read(&described(32, 64)).unwrap();
+        assert_eq!(offsets, TaskOffsets { pid: 4, tgid: 12 });
+    }
+
+    #[test]
+    fn what_does_not_add_up_is_refused() {
+        let whole = described(32, 64);
+        for length in 0..whole.len() - STRINGS.len() {
+            assert!(TaskOffsets::read(&whole[..length]).is_err(), "{length}");
+        }
+        assert!(TaskOffsets::read(&described(3, 64)).is_err());
+        let mut unknown = whole;
+        unknown[24 + 7] = 31;
+        assert!(TaskOffsets::read(&unknown).unwrap_err().to_string().contains("unknown kind"));
+    }
+
+    /// This kernel's, where it has them.
+    #[test]
+    fn the_kernel_is_read() {
+        if Path::new(KERNEL).exists() {
+            let offsets = TaskOffsets::of_kernel().unwrap();
+            assert_eq!(offsets.tgid, offsets.pid + 4, "they are neighbours since Linux 2.6");
+        } else {
+            println!("this kernel has no BTF: not tested");
+        }
+    }
+}

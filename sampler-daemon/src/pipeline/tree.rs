@@ -1,0 +1,173 @@
+//! One tree of processes: the given ones and whatever they fork (`--follow`).
+//!
+//! The kernel side follows forks itself and enters each child as expected before it runs, so that no allocation of it is
+//! missed; this is about descendants that were there before, and about new program images whose allocator nobody has called yet.
+
+use super::worker::{Reach, Worker};
+use crate::target::process::{Process, children};
+use anyhow::Context as _;
+use rustc_hash::FxHashMap;
+use sampler_common::wire::EXCLUDED;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// After `execve` the new image's libraries appear within moments: looked for at once, then ever more rarely.
+const FIRST_LOOK: Duration = Duration::from_millis(1);
+/// From here on the survey goes on looking.
+const LAST_LOOK: Duration = Duration::from_millis(500);
+/// Processes that are looked at soon, at most; the survey finds what is missed.
+const MAX_LOOKS: usize = 4096;
+
+/// Processes without a slot that have a new program image.
+#[derive(Default)]
+pub(super) struct Tree {
+    looks: FxHashMap<u32, Look>,
+}
+
+/// When to look, and how long to wait after that.
+struct Look {
+    next: Instant,
+    period: Duration,
+}
+
+impl Tree {
+    /// A process that has no slot yet has replaced its program image.
+    pub(super) fn note_exec(&mut self, pid: u32) {
+        if self.looks.len() < MAX_LOOKS || self.looks.contains_key(&pid) {
+            self.looks.insert(pid, Look { next: Instant::now(), period: FIRST_LOOK });
+        }
+    }
+
+    /// Processes that it is time to look at.
+    fn due(&mut self) -> Vec<u32> {
+        let now = Instant::now();
+        let mut due = Vec::new();
+        self.looks.retain(|pid, look| {
+            if look.next > now {
+                return true;
+            }
+            due.push(*pid);
+            *look = Look { next: now + look.period, period: look.period * 2 };
+            look.period <= LAST_LOOK
+        });
+        due
+    }
+}
+
+impl Worker {
+    /// Whether it is a tree that is profiled.
+    pub(super) fn is_tree(&self) -> bool {
+        self.config.reach == Reach::Tree
+    }
+
+    /// Expects the descendants that are there already. The kernel side is following forks by now: what they fork from here on is
+    /// expected with them, and what they forked before is found in the next round.
+    pub(super) fn follow_descendants(&mut self) -> anyhow::Result<()> {
+        if !self.is_tree() {
+            return Ok(());
+        }
+        loop {
+            let known = self.tree_pids();
+            let new: Vec<u32> =
+                children(&known).into_iter().filter(|pid| !known.contains(pid)).collect();
+            let mut entered = 0;
+            for pid in new {
+                // Kernel threads are no children; what cannot be opened is exiting, or cannot be profiled.
+                let Ok(process) = Process::open(pid) else { continue };
+                if self.kernel.targets.knows(pid) {
+                    continue;
+                }
+                self.kernel.targets.expect(pid)?;
+                if process.is_running() {
+                    entered += 1;
+                } else {
+                    // Its exit may have come before the entry.
+                    self.kernel.targets.forget(pid);
+                }
+            }
+            if entered == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Attaches to the allocators in a file, for those who will map it.
+    pub(super) fn probe_file(&mut self, path: &Path) -> anyhow::Result<()> {
+        let what = || format!("--probe-file {}", path.display());
+        let discovery = self.discoverer.discover_in(path).with_context(what)?;
+        for blind in &discovery.blind {
+            tracing::info!("{blind}");
+        }
+        for allocator in discovery.allocators {
+            let track_live = self.config.settings.track_live;
+            self.shared.attach(&mut self.kernel, &allocator, track_live).with_context(what)?;
+        }
+        Ok(())
+    }
+
+    /// All processes of the tree.
+    pub(super) fn tree_pids(&self) -> Vec<u32> {
+        let all = self.kernel.targets.all().into_iter();
+        all.filter(|(_, slot)| *slot != EXCLUDED).map(|(pid, _)| pid).collect()
+    }
+
+    /// Looks for the allocators of new program images.
+    pub(super) fn look_at_expected(&mut self) {
+        for pid in self.tree.due() {
+            self.look_at(pid);
+        }
+    }
+
+    /// What is to be said of following a tree.
+    pub(super) fn tree_limits(&self) -> Vec<String> {
+        if !self.is_tree() {
+            return Vec::new();
+        }
+        let state = self.kernel.state();
+        let mut limits = vec![
+            "processes outside the tree are not profiled, but pay for the probes in files that they share with it (--follow)"
+                .to_owned(),
+        ];
+        let unfollowed = state.unfollowed();
+        if unfollowed > 0 {
+            limits
+                .push(format!("{unfollowed} children: not followed, too many processes at a time"));
+        }
+        let unseen = state.unseen_calls();
+        if unseen > 0 {
+            let slots = self.config.settings.slots;
+            limits.push(format!(
+                "{unseen} calls of further processes: {slots} are profiled at a time at most"
+            ));
+        }
+        limits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_image_is_looked_at_soon_and_then_left_to_the_survey() {
+        let mut tree = Tree::default();
+        tree.note_exec(1);
+        let mut looks = 0;
+        while !tree.looks.is_empty() {
+            looks += tree.due().len();
+            // As if the time had come.
+            tree.looks.values_mut().for_each(|look| look.next = Instant::now());
+        }
+        assert_eq!(looks, 10);
+        assert!(tree.due().is_empty());
+    }
+
+    #[test]
+    fn looks_are_bounded() {
+        let mut tree = Tree::default();
+        (0..MAX_LOOKS as u32 + 10).for_each(|pid| tree.note_exec(pid));
+        assert_eq!(tree.looks.len(), MAX_LOOKS);
+        tree.note_exec(0);
+        assert_eq!(tree.due().len(), MAX_LOOKS);
+    }
+}

@@ -1,0 +1,46 @@
+//! Children of profiled processes are profiled as well (`--follow`).
+
+use crate::{atomic, maps, settings};
+use aya_ebpf::cty::c_void;
+use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_probe_read_kernel};
+use sampler_common::wire::{EXCLUDED, EXPECTED};
+
+/// `sched_process_fork(struct task_struct *parent, struct task_struct *child)`, on the parent's CPU and before the child runs
+/// (`kernel_clone` in `kernel/fork.c`): the child is expected from its first instruction on.
+#[inline(always)]
+pub fn follow(context: *mut c_void) {
+    // Who forks is `current`, also where the parent will be another (`CLONE_PARENT`).
+    let pid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    // SAFETY: copied at once.
+    match unsafe { maps::TARGETS.get(pid) }.copied() {
+        None | Some(EXCLUDED) => return,
+        Some(_) => {}
+    }
+    // SAFETY: the context of a raw tracepoint is the array of its two arguments.
+    let argument = unsafe { context.cast::<u64>().add(1) };
+    // SAFETY: as above; the arguments are 64-bit words.
+    let child = unsafe { *argument };
+    let (Some(thread), Some(process)) =
+        (word(child, settings::task_pid()), word(child, settings::task_tgid()))
+    else {
+        return;
+    };
+    // A new thread is no new process.
+    if thread != process {
+        return;
+    }
+    // In place of what is still known of an earlier process of this number.
+    if maps::TARGETS.insert(process, EXPECTED, 0).is_err()
+        && let Some(state) = maps::STATE.get_ptr_mut(0)
+    {
+        // SAFETY: a field of a map value.
+        atomic::add(unsafe { &raw mut (*state).unfollowed }, 1);
+    }
+}
+
+/// A member of a kernel struct.
+#[inline(always)]
+fn word(structure: u64, offset: u64) -> Option<u32> {
+    // SAFETY: the helper checks what it reads.
+    unsafe { bpf_probe_read_kernel((structure + offset) as *const u32) }.ok()
+}

@@ -1,0 +1,319 @@
+//! A tree of processes is followed from each one's first allocation: exact totals are the truth of every process, nobody
+//! outside is counted; and `sampler run` does so for a program of its own and leaves nothing behind.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::child::{Child, Finished, finish};
+use sampler_tests::{Daemon, Profile, Workload, build, wait};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+/// What each process says: objects and bytes, by pid.
+type Truth = BTreeMap<u64, (u64, u64)>;
+
+/// Adds a line `PID OBJECTS BYTES`.
+fn add(truth: &mut Truth, line: &str) -> Result<()> {
+    let numbers = line.split(' ').map(str::parse).collect::<Result<Vec<u64>, _>>();
+    let numbers = numbers.with_context(|| format!("no line of a process: {line:?}"))?;
+    let [pid, objects, bytes] = numbers[..] else { anyhow::bail!("three numbers: {line:?}") };
+    let of = truth.entry(pid).or_default();
+    *of = (of.0 + objects, of.1 + bytes);
+    Ok(())
+}
+
+fn sum(truth: &Truth) -> (u64, u64) {
+    truth.values().fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1))
+}
+
+/// Lets a workload `tree wait` make its tree.
+fn make(workload: &mut Workload) -> Result<Truth> {
+    let mut truth = Truth::new();
+    workload.go()?;
+    loop {
+        let line = workload.child().line()?;
+        if line == "end" {
+            return Ok(truth);
+        }
+        add(&mut truth, &line)?;
+    }
+}
+
+fn followed(arguments: &[&str]) -> Result<()> {
+    let mut inside = Workload::start("tree.c", &["wait"])?;
+    let mut outside = Workload::start("tree.c", &["wait"])?;
+    let daemon = Daemon::start(&[inside.pid()], &[&["--follow"], arguments].concat())?;
+    let strangers = make(&mut outside)?;
+    let truth = make(&mut inside)?;
+    ensure!(truth.len() == 9, "processes that said something: {truth:?}");
+
+    let profile = daemon.profile("alloc", &[])?;
+    let seen = (profile.exact_objects, profile.exact_space);
+    ensure!(seen == sum(&truth), "all: {seen:?} is not {:?}; {}", sum(&truth), daemon.log());
+    let listed = daemon.json("ps")?;
+    let listed = listed["processes"].as_array().context("ps has no processes")?;
+    let mut seen = Truth::new();
+    for process in listed {
+        let count = |key: &str| process["exact"][key].as_u64().context("ps has no exact totals");
+        let pid = process["pid"].as_u64().context("ps has no pid")?;
+        ensure!(!strangers.contains_key(&pid), "{pid} is outside: {process}");
+        seen.insert(pid, (count("alloc_objects")?, count("alloc_space")?));
+    }
+    ensure!(seen == truth, "{seen:?} is not {truth:?}");
+    let status = daemon.status()?;
+    ensure!(status["blind"].to_string().contains("outside the tree"), "{}", status["blind"]);
+    inside.exit()?;
+    outside.exit()?;
+    daemon.stop()
+}
+
+#[test]
+fn every_process_of_a_tree_has_its_truth() -> Result<()> {
+    followed(&[])
+}
+
+#[test]
+fn every_process_of_a_tree_has_its_truth_on_every_engine() -> Result<()> {
+    followed(&["--probe-engine", "multi"])?;
+    followed(&["--probe-engine", "perf"])
+}
+
+/// Forks cannot be followed on a kernel that does not say where a task has its ids.
+#[test]
+fn a_kernel_without_types_is_refused() -> Result<()> {
+    build::require_root()?;
+    let hide = "mount --bind /dev/null /sys/kernel/btf/vmlinux && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", hide, "sh"]).arg(build::program("samplerd")?);
+    let directory = tempfile::tempdir()?;
+    let listen = format!("unix:{}", directory.path().join("socket").display());
+    let own = std::process::id().to_string();
+    let finished = finish(command.args(["--follow", "--pid", &own, "--listen", &listen]))?;
+    let said = &finished.stderr;
+    let refused = finished.code() == 1 && said.lines().count() == 1;
+    ensure!(refused && said.contains("--follow: needs a kernel"), "{}: {said}", finished.code());
+    Ok(())
+}
+
+/// `sampler run` as a command, with what comes behind it.
+fn run(arguments: &[&str]) -> Result<Command> {
+    build::require_root()?;
+    let mut command = Command::new(build::program("sampler")?);
+    command.arg("run").args(arguments);
+    for variable in ["SUDO_UID", "SUDO_GID", "SUDO_USER"] {
+        command.env_remove(variable);
+    }
+    Ok(command)
+}
+
+/// Processes that `parent` has started, with their command names.
+fn children(parent: u32) -> Result<Vec<(u32, String)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").context("list /proc")?.flatten() {
+        // Gone while we look is as good as not there.
+        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
+        let Some((name, rest)) = stat.rsplit_once(") ") else { continue };
+        let Some((pid, name)) = name.split_once(" (") else { continue };
+        if rest.split(' ').nth(1) == Some(&parent.to_string()) {
+            found.push((pid.parse().context("a pid")?, name.to_owned()));
+        }
+    }
+    Ok(found)
+}
+
+/// The child of this name, once it is there.
+fn child_named(parent: u32, name: &str) -> Result<u32> {
+    wait::until(&format!("{name} under {parent}"), || {
+        Ok(children(parent)?.into_iter().find(|(_, of)| of == name).map(|(pid, _)| pid))
+    })
+}
+
+fn is_gone(pid: u32) -> bool {
+    !Path::new(&format!("/proc/{pid}")).exists()
+}
+
+/// Directories of runs.
+fn directories() -> Result<Vec<String>> {
+    let names = fs::read_dir("/run").context("list /run")?.flatten();
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    Ok(names.filter(|name| name.starts_with("sampler-run.")).collect())
+}
+
+/// Runs the workload built with `flags`; what it said, and the profile.
+fn tree(flags: &[&str], arguments: &[&str]) -> Result<(Truth, Profile)> {
+    let program = build::compile("tree.c", flags)?.display().to_string();
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("profile").display().to_string();
+    let given = [&["--json", "-o", &file, "--", &program], arguments].concat();
+    let Finished { status, stdout, stderr } = finish(&mut run(&given)?)?;
+    ensure!(status.success(), "{status}: {stderr}");
+    let mut truth = Truth::new();
+    String::from_utf8(stdout)?.lines().try_for_each(|line| add(&mut truth, line))?;
+    let contents = fs::read(&file).with_context(|| format!("no profile: {stderr}"))?;
+    Ok((truth, Profile::parse(&contents)?))
+}
+
+#[test]
+fn a_program_is_counted_from_its_first_allocation() -> Result<()> {
+    let (truth, profile) = tree(&[], &["now"])?;
+    let seen = (profile.exact_objects, profile.exact_space);
+    ensure!(truth.len() == 7 && seen == sum(&truth), "{seen:?} is not {truth:?}");
+    Ok(())
+}
+
+/// A static program has an allocator that nobody has mapped before it runs. Its start-up allocates as well, and always the same.
+#[test]
+fn a_static_program_is_counted_from_its_first_allocation() -> Result<()> {
+    let mut start_up = Vec::new();
+    for blocks in ["3", "1003"] {
+        let (truth, profile) = tree(&["-static"], &["leaf", blocks])?;
+        let (objects, bytes) = sum(&truth);
+        let more = |seen: u64, said: u64| seen.checked_sub(said).context("some are missing");
+        start_up.push((more(profile.exact_objects, objects)?, more(profile.exact_space, bytes)?));
+    }
+    ensure!(start_up[0] == start_up[1] && start_up[0].0 < 20, "start-up: {start_up:?}");
+    Ok(())
+}
+
+/// What it leaves behind is shown; a process of the tree that has exited counts.
+#[test]
+fn what_was_held_at_the_end_is_reported() -> Result<()> {
+    let program = build::compile("tree.c", &[])?.display().to_string();
+    let finished = finish(&mut run(&["--interval", "1", "--", &program, "leaf", "100"])?)?;
+    let said = &finished.stderr;
+    // One of two of 100 blocks of 600 bytes.
+    for words in ["Still held at the end", "29.3 KiB", "50 objects", "100 allocations"] {
+        ensure!(said.contains(words), "nothing of {words:?}: {said}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_program_ends_as_it_would_have() -> Result<()> {
+    let before = directories()?;
+    for (command, code) in [
+        (&["true"][..], 0),
+        (&["sh", "-c", "exit 3"], 3),
+        (&["sh", "-c", "kill -9 $$"], 137),
+        (&["no-such-command-anywhere"], 127),
+        (&["/etc/passwd"], 126),
+    ] {
+        let finished = finish(&mut run(&[&["--"], command].concat())?)?;
+        let said = &finished.stderr;
+        ensure!(finished.code() == code, "{command:?}: {} is not {code}: {said}", finished.code());
+        ensure!(finished.stdout.is_empty(), "{command:?}: wrote to the standard output");
+        match code {
+            126 | 127 => {
+                ensure!(said.lines().count() == 1, "{command:?}: more than a line: {said}")
+            }
+            _ => ensure!(said.contains("allocated"), "{command:?}: no profile: {said}"),
+        }
+    }
+    ensure!(directories()? == before, "left behind: {:?}", directories()?);
+    Ok(())
+}
+
+/// Output, descriptors, directory and environment are the program's own.
+#[test]
+fn a_program_runs_as_it_would_have() -> Result<()> {
+    let list = ["ls", "/proc/self/fd"];
+    let alone = finish(Command::new(list[0]).arg(list[1]))?.success("ls")?;
+    let listed = finish(&mut run(&[&["--"][..], &list].concat())?)?.success("run")?;
+    ensure!(listed.stdout == alone.stdout, "{}", String::from_utf8_lossy(&listed.stdout));
+    let script = "pwd; echo $SAMPLED; echo $0; echo \"$@\"";
+    let mut command = run(&["--", "sh", "-c", script, "zero", "--one", "two words"])?;
+    let said = finish(command.current_dir("/usr").env("SAMPLED", "yes"))?.success("run")?;
+    let said = String::from_utf8(said.stdout)?;
+    ensure!(said == "/usr\nyes\nzero\n--one two words\n", "{said}");
+    Ok(())
+}
+
+#[test]
+fn under_sudo_it_runs_as_the_invoking_user() -> Result<()> {
+    let who = |arguments: &[&str]| -> Result<String> {
+        let given = [arguments, &["--", "sh", "-c", "id -u; id -g; id -G"]].concat();
+        let mut command = run(&given)?;
+        command.env("SUDO_UID", "65534").env("SUDO_GID", "65534").env("SUDO_USER", "nobody");
+        let finished = finish(&mut command)?.success("run")?;
+        ensure!(finished.stderr.contains("allocated"), "no profile: {}", finished.stderr);
+        Ok(String::from_utf8(finished.stdout)?)
+    };
+    ensure!(who(&[])? == "65534\n65534\n65534\n", "{}", who(&[])?);
+    ensure!(who(&["--as-root"])?.starts_with("0\n0\n"), "{}", who(&["--as-root"])?);
+    ensure!(who(&["--user", "daemon"])? == "1\n1\n1\n", "{}", who(&["--user", "daemon"])?);
+    Ok(())
+}
+
+#[test]
+fn what_cannot_run_is_refused_in_one_line() -> Result<()> {
+    // Where another user may read them.
+    let directory = tempfile::tempdir()?;
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))?;
+    let copy = directory.path().join("sampler");
+    fs::copy(build::program("sampler")?, &copy)?;
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--clear-groups"]).arg(&copy).args(["run", "--", "true"]);
+    let without_daemon = |says: &str| -> Result<Finished> {
+        let mut command = Command::new(&copy);
+        let finished = finish(command.args(["run", "--", "true"]).env("PATH", "/nowhere"))?;
+        ensure!(finished.stderr.contains(says), "{}", finished.stderr);
+        Ok(finished)
+    };
+    let nobody = finish(&mut command)?;
+    ensure!(nobody.stderr.contains("sudo sampler run"), "{}", nobody.stderr);
+    let no_user = finish(&mut run(&["--user", "no-such-user", "--", "true"])?)?;
+    ensure!(no_user.stderr.contains("no such user"), "{}", no_user.stderr);
+    for finished in [nobody, no_user, without_daemon("install both")?] {
+        let said = &finished.stderr;
+        ensure!(finished.code() == 1 && said.lines().count() == 1, "{}: {said}", finished.code());
+    }
+    Ok(())
+}
+
+/// SIGTERM is passed on, Ctrl-C goes to the group of both; the profile is printed all the same, and nothing stays.
+#[test]
+fn a_signalled_run_ends_with_its_program() -> Result<()> {
+    signalled(15, |sampler| sampler.signal(15))?;
+    signalled(2, |sampler| {
+        let group = format!("-{}", sampler.pid());
+        finish(Command::new("kill").args(["-2", "--", &group]))?.success("kill").map(drop)
+    })
+}
+
+fn signalled(signal: i32, send: impl Fn(&Child) -> Result<()>) -> Result<()> {
+    let mut command = run(&["--", "sleep", "300"])?;
+    // As a shell starts a job.
+    command.process_group(0);
+    let directory = tempfile::tempdir()?;
+    let log = directory.path().join("log");
+    command.stderr(fs::File::create(&log)?);
+    let mut sampler = Child::start("sampler run", &mut command)?;
+    let program = child_named(sampler.pid(), "sleep")?;
+    let daemon = child_named(sampler.pid(), "samplerd")?;
+    send(&sampler)?;
+    let status = sampler.wait()?;
+    let said = fs::read_to_string(&log)?;
+    ensure!(status.code() == Some(128 + signal), "{status}: {said}");
+    ensure!(said.contains("allocated"), "no profile: {said}");
+    ensure!(is_gone(program) && is_gone(daemon), "left behind");
+    ensure!(!directories()?.iter().any(|name| name.contains(&format!(".{}.", sampler.pid()))));
+    Ok(())
+}
+
+/// Killed, it can do nothing any more: its samplerd ends by itself, and the program goes on.
+#[test]
+fn a_killed_run_leaves_no_daemon() -> Result<()> {
+    let mut sampler = Child::start("sampler run", &mut run(&["--", "sleep", "300"])?)?;
+    let program = child_named(sampler.pid(), "sleep")?;
+    let daemon = child_named(sampler.pid(), "samplerd")?;
+    sampler.signal(9)?;
+    sampler.wait()?;
+    wait::until("the end of samplerd", || Ok(is_gone(daemon).then_some(())))?;
+    let unharmed = !is_gone(program);
+    sampler_tests::child::kill(program, 9)?;
+    ensure!(unharmed, "the program was harmed");
+    ensure!(!directories()?.iter().any(|name| name.contains(&format!(".{}.", sampler.pid()))));
+    Ok(())
+}

@@ -1,0 +1,145 @@
+/* A tree of processes, each of which says what it allocated: `PID OBJECTS BYTES`, more than once where it
+ * replaces its image.
+ *
+ * tree wait    stands at its mark with one child already there, then makes the tree, then waits for a line
+ * tree now     makes the tree at once and ends
+ * tree leaf N  allocates N blocks and ends
+ *
+ * The tree: a child with a child of its own; one that calls execve before, and one that does so after it has
+ * allocated; one by posix_spawn; and one that leaves its parent behind.
+ */
+#include "protocol.h"
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+extern char **environ;
+static const char *self;
+static struct sums taken;
+
+DISTINCT void take(size_t count, size_t size) {
+    for (size_t i = 0; i < count; i++) {
+        void *p = i % 3 == 2 ? calloc(1, size) : malloc(size);
+        if (!p) _exit(3);
+        keep(p);
+        add(&taken, size);
+        if (i % 2) free(p);
+    }
+}
+
+/* One write, so that lines of several processes do not mix. */
+static void report(void) {
+    say("%d %llu %llu", (int)getpid(), (unsigned long long)taken.objects,
+        (unsigned long long)taken.bytes);
+    send_line();
+}
+
+/* A child begins with nothing: what its parent took is its parent's. */
+static pid_t begin(void) {
+    pid_t child = fork();
+    if (child < 0) _exit(4);
+    if (child == 0) memset(&taken, 0, sizeof taken);
+    return child;
+}
+
+static void end(void) {
+    report();
+    _exit(0);
+}
+
+static void reap(pid_t child) {
+    if (waitpid(child, NULL, 0) != child) _exit(5);
+}
+
+static void become_leaf(const char *count) {
+    execl(self, "tree", "leaf", count, (char *)NULL);
+    _exit(6);
+}
+
+static void make_tree(void) {
+    int all[2];
+    if (pipe(all)) _exit(7);
+    take(10, 100);
+    pid_t child = begin();
+    if (child == 0) {
+        take(11, 200);
+        pid_t grandchild = begin();
+        if (grandchild == 0) {
+            take(12, 300);
+            end();
+        }
+        reap(grandchild);
+        end();
+    }
+    reap(child);
+    if ((child = begin()) == 0) become_leaf("13");
+    reap(child);
+    if ((child = begin()) == 0) {
+        take(14, 400);
+        report();
+        become_leaf("15");
+    }
+    reap(child);
+    char *arguments[] = {"tree", "leaf", "16", NULL};
+    if (posix_spawn(&child, self, NULL, NULL, arguments, environ)) _exit(8);
+    reap(child);
+    if ((child = begin()) == 0) {
+        setsid();
+        pid_t parent = getpid(), daemon = begin();
+        if (daemon == 0) {
+            while (getppid() == parent) usleep(1000);
+            take(17, 500);
+            end();
+        }
+        _exit(0);
+    }
+    reap(child);
+    /* Everybody else has closed it: gone. */
+    close(all[1]);
+    char c;
+    while (read(all[0], &c, 1) > 0) {}
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) return 2;
+    self = argv[0];
+    /* Nothing is estimated here: allocations are counted. */
+    sampling_interval(2);
+    if (strcmp(argv[1], "leaf") == 0) {
+        self = NULL;
+        take(strtoul(argv[2], NULL, 10), 600);
+        end();
+    }
+    self = "/proc/self/exe";
+    if (strcmp(argv[1], "now") == 0) {
+        make_tree();
+        report();
+        return 0;
+    }
+    int go[2];
+    if (pipe(go)) return 7;
+    pid_t early = begin();
+    if (early == 0) {
+        char c;
+        close(go[1]);
+        if (read(go[0], &c, 1) != 1) _exit(0);
+        take(18, 700);
+        pid_t child = begin();
+        if (child == 0) {
+            take(19, 800);
+            end();
+        }
+        reap(child);
+        end();
+    }
+    close(go[0]);
+    await_go();
+    if (write(go[1], "!", 1) != 1) return 8;
+    reap(early);
+    make_tree();
+    report();
+    say("end");
+    send_line();
+    await_line();
+    return 0;
+}
