@@ -44,12 +44,15 @@ const FREES_SHARE: u64 = 8;
 /// Whether a process may put more into the ring: always while that is less than half full, and then as long as its own records there
 /// have no more than `times` the bytes that are free (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking
 /// 6(2), 1998). So some room is always left for those that use little: of n processes that send all they can each has
-/// `times` parts, and one part is free.
+/// `times` parts, and one part is free. The last sixteenth is for the coming and going of processes.
 #[inline(never)]
 pub fn has_share(slot: u32, times: u64) -> bool {
     let (size, waiting) = (settings::shared_ring_bytes(), waiting());
     if waiting < size / 2 || size == 0 {
         return true;
+    }
+    if waiting > size - size / 16 {
+        return false;
     }
     let Some(process) = maps::PROCESSES.get_ptr(slot) else { return true };
     // SAFETY: a field of a map value. First: what is read later is more.

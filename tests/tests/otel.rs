@@ -182,7 +182,7 @@ fn shimmed() -> Result<Workload> {
 fn beside_each_other(all: bool) -> Result<()> {
     let (mut shimmed, mut plain) = (shimmed()?, Workload::edge(&["keep", "1000"])?);
     let daemon = match all {
-        true => Daemon::start(&[], &["--all", "--interval", "64"])?,
+        true => Daemon::start(&[], &["--all", "--interval", "16KiB"])?,
         false => Daemon::start(&[shimmed.pid(), plain.pid()], EVERYTHING)?,
     };
     shimmed.go()?;

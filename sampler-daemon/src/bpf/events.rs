@@ -16,6 +16,11 @@ const MIN_BUFFER_BYTES: usize = 32 << 10;
 /// Unread bytes at which a waiting daemon is woken: two or three events.
 const WAKE_BYTES: usize = 256;
 
+/// What stands before every record.
+const HEADER_BYTES: usize = 8;
+/// No record is longer: a mapping of a file with the longest path.
+const MAX_RECORD_BYTES: usize = 4096 + 128;
+
 /// An executable mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewMapping {
@@ -64,6 +69,7 @@ pub struct ProcessEvent {
 /// The events of all CPUs that were online when they were opened. (What happens on one that comes later is found by the survey.)
 pub struct ProcessEvents {
     samplers: Vec<Sampler>,
+    buffer_bytes: usize,
 }
 
 impl ProcessEvents {
@@ -81,18 +87,25 @@ impl ProcessEvents {
             sampler(cpu as usize, bytes)
                 .with_context(|| format!("perf_event_open on CPU {cpu} for process events"))
         });
-        Ok(ProcessEvents { samplers: samplers.collect::<anyhow::Result<_>>()? })
+        let samplers = samplers.collect::<anyhow::Result<_>>()?;
+        Ok(ProcessEvents { samplers, buffer_bytes: bytes })
     }
 
-    /// Hands out everything that is there, of one CPU after the other.
-    pub fn drain(&mut self, mut each: impl FnMut(ProcessEvent)) {
+    /// Hands out everything that is there, of one CPU after the other. Returns whether a buffer was so full that events may have
+    /// found no room: the kernel says that only with the next event.
+    pub fn drain(&mut self, mut each: impl FnMut(ProcessEvent)) -> bool {
+        let mut was_full = false;
         for sampler in &mut self.samplers {
+            let mut bytes = 0;
             while let Some(record) = sampler.next_record() {
+                bytes += HEADER_BYTES + record.len();
+                was_full |= bytes + MAX_RECORD_BYTES > self.buffer_bytes;
                 if let Some(event) = parse(record.ty(), record.misc(), &record.to_contiguous()) {
                     each(event);
                 }
             }
         }
+        was_full
     }
 
     /// Descriptors that are readable when events wait.

@@ -24,6 +24,13 @@ impl Targets {
         entered.with_context(|| format!("enter pid {pid} in the eBPF map"))
     }
 
+    /// Process `pid` gets this slot, if nothing stands for it yet.
+    pub fn claim(&mut self, pid: u32, slot: u32) -> anyhow::Result<()> {
+        const NOEXIST: u64 = 1;
+        let claimed = self.slots.insert(pid, slot, NOEXIST);
+        claimed.with_context(|| format!("pid {pid} is in the eBPF map already"))
+    }
+
     /// Process `pid` is not profiled, and gets no slot.
     pub fn exclude(&mut self, pid: u32) -> anyhow::Result<()> {
         self.enter(pid, EXCLUDED)
@@ -58,9 +65,19 @@ impl Targets {
         self.slots.iter().filter_map(Result::ok).collect()
     }
 
+    /// Whether process `pid` has this slot.
+    pub fn has(&self, pid: u32, slot: u32) -> bool {
+        self.slots.get(&pid, 0).is_ok_and(|of| of == slot)
+    }
+
     /// The process that has a slot.
     pub fn pid_of(&self, slot: u32) -> Option<u32> {
         self.all().into_iter().find(|(_, of)| *of == slot).map(|(pid, _)| pid)
+    }
+
+    /// Takes back a slot that was offered, if there is one left.
+    pub fn withdraw(&mut self) -> Option<u32> {
+        self.vacant.pop(0).ok()
     }
 
     /// A new process may take this slot, which has been made ready.

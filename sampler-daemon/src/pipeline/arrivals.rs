@@ -36,7 +36,7 @@ impl Worker {
     pub(super) fn appeared(&mut self, slot: u32) {
         let Some(source) = self.ingest.sources.get(&slot) else { return };
         let (pid, id) = (source.pid, source.process);
-        let process = Process::open(pid).ok();
+        let process = Process::open_running(pid).ok();
         let attached = self.new_attached(slot, pid, process);
         if let Some(process) = &attached.process {
             facts::read(self.ingest.processes.get_mut(id), process);

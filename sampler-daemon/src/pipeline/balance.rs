@@ -42,6 +42,7 @@ impl Worker {
         if self.last_reconciled.elapsed() >= REPAIR_PERIOD {
             self.repair();
             self.miss_nobody();
+            self.adopt_missed();
         }
     }
 

@@ -85,7 +85,7 @@ impl Happenings {
     fn take(&mut self) -> Vec<ProcessEvent> {
         let Some(events) = &mut self.events else { return Vec::new() };
         let now_ns = monotonic_ns();
-        events.drain(|event| self.waiting.push(event));
+        let was_full = events.drain(|event| self.waiting.push(event));
         if self.waiting.is_empty() {
             return Vec::new();
         }
@@ -94,8 +94,12 @@ impl Happenings {
         self.waiting.sort_by_key(|event| event.time_ns);
         let later = self.waiting.partition_point(|event| event.time_ns <= now_ns);
         let later = self.waiting.split_off(later);
-        let taken = std::mem::replace(&mut self.waiting, later);
+        let mut taken = std::mem::replace(&mut self.waiting, later);
         self.read += taken.len() as u64;
+        if was_full {
+            // How many, the kernel says later.
+            taken.push(ProcessEvent { time_ns: now_ns, pid: 0, what: Happening::Lost(0) });
+        }
         taken
     }
 }

@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 /// How often.
 const PERIOD: Duration = Duration::from_secs(1);
 
+/// In place of the command of a process that was gone before it was seen.
+const UNKNOWN: &str = "[unknown]";
+
 /// Whether there are such entries.
 #[derive(Debug, Default)]
 pub(super) struct Stale {
@@ -39,6 +42,33 @@ impl Worker {
     pub(super) fn take_stale(&mut self) {
         if self.stale.is_due() {
             self.take_stale_now();
+        }
+    }
+
+    /// Takes on the processes that have a slot of which the daemon does not know: the record of their coming found no room in the
+    /// ring, and their slots would never be vacant again.
+    pub(super) fn adopt_missed(&mut self) {
+        if !self.is_open() {
+            return;
+        }
+        let missed: Vec<(u32, u32)> = self
+            .kernel
+            .targets
+            .all()
+            .into_iter()
+            .filter(|(_, slot)| *slot < self.config.settings.slots)
+            .filter(|(_, slot)| !self.ingest.sources.contains_key(slot))
+            .collect();
+        if missed.is_empty() {
+            return;
+        }
+        // Most have come just now, and say so.
+        self.settle();
+        for (pid, slot) in missed {
+            if !self.ingest.sources.contains_key(&slot) && self.kernel.targets.has(pid, slot) {
+                let generation = self.kernel.slots.generation(slot);
+                self.ingest.newcomer(Space { slot, generation }, pid, UNKNOWN.to_owned());
+            }
         }
     }
 

@@ -106,6 +106,9 @@ impl Worker {
             self.ingest.history.met(pid, || mappings::executable(pid));
         }
         self.coverage.look(pid, &discovery);
+        if discovery.is_sampled {
+            self.take_in_silent(pid);
+        }
         for sampler in &discovery.samplers {
             let track_live = self.config.settings.track_live;
             if let Err(error) = self.shared.attach_sampler(&mut self.kernel, sampler, track_live) {

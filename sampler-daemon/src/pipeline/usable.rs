@@ -3,7 +3,7 @@
 use super::worker::Worker;
 use crate::store::ProcessId;
 use crate::target::usable::Blocks;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sampler_common::estimate::ratio::RatioSums;
 
 /// Blocks looked at for one answer, over all its processes.
@@ -31,9 +31,10 @@ impl Worker {
     pub(super) fn usable(&self, processes: &[ProcessId]) -> FxHashMap<ProcessId, Usable> {
         let mut found: FxHashMap<ProcessId, Usable> = FxHashMap::default();
         let mut memories = FxHashMap::default();
+        let asked: FxHashSet<&ProcessId> = processes.iter().collect();
         for (slot, source) in &self.ingest.sources {
             let is_glibc = source.allocators.iter().all(|allocator| allocator.name == "glibc");
-            if is_glibc && !source.allocators.is_empty() && processes.contains(&source.process) {
+            if is_glibc && !source.allocators.is_empty() && asked.contains(&source.process) {
                 memories.extend(Blocks::open(source.pid).ok().map(|memory| (*slot, memory)));
             }
         }

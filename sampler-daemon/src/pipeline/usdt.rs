@@ -5,12 +5,17 @@
 //! share is paid all the same. A process with both, such probes and a `malloc` of another file that is its own, is sampled by both.
 //! Exact totals cover our probes only, so they are not known of any of these processes.
 
+use super::facts;
 use super::shared::SharedLinks;
+use super::source::Source;
 use super::worker::{Reach, Worker};
 use crate::bpf::{Kernel, Link, UsdtPoint};
+use crate::store::{ProcessRecord, SamplingRecord};
 use crate::target::allocator::{Discovery, SelfSampler};
+use crate::target::process::Process;
 use sampler_common::wire::{Role, SHARED};
 use std::sync::Arc;
+use std::time::Instant;
 
 impl Worker {
     /// Attaches to the files of a process that sample by themselves and are not probed yet.
@@ -42,6 +47,42 @@ impl Worker {
             record.allocators.push(format!("{} ({path})", sampler.allocator.name));
             source.allocators.push(sampler.allocator);
         }
+        Ok(())
+    }
+
+    /// Gives a process that samples everything by itself its slot before it allocates, where it can: what it samples until the daemon looks
+    /// would count twice.
+    pub(super) fn take_in_silent(&mut self, pid: u32) {
+        if self.attached.values().any(|attached| attached.pid == pid) {
+            return;
+        }
+        let Ok(process) = Process::open(pid) else { return };
+        let Some(slot) = self.kernel.targets.withdraw() else { return };
+        if let Err(error) = self.enter_silent(slot, process) {
+            // Most likely it has just taken another slot by itself.
+            tracing::debug!(pid, slot, "{error:#}");
+            let offered = self.make_ready(slot).and_then(|_| self.kernel.targets.offer(slot));
+            if let Err(error) = offered {
+                tracing::warn!("{error:#}");
+            }
+        }
+    }
+
+    fn enter_silent(&mut self, slot: u32, process: Process) -> anyhow::Result<()> {
+        let pid = process.pid;
+        let mut sampling = SamplingRecord::new(self.config.sampling);
+        sampling.begin_silent();
+        let generation = self.make_ready(slot)?;
+        self.kernel.slots.set_designs(slot, &sampling.designs);
+        self.kernel.targets.claim(pid, slot)?;
+        let mut record = ProcessRecord::new(pid, Arc::new(sampling));
+        facts::read(&mut record, &process);
+        let id = self.ingest.processes.insert(record);
+        self.ingest.sources.insert(slot, Source::new(id, pid, generation));
+        let mut attached = self.new_attached(slot, pid, Some(process));
+        // The probes are found as those of all others are.
+        attached.next_look = Instant::now();
+        self.attached.insert(slot, attached);
         Ok(())
     }
 

@@ -5,6 +5,7 @@ mod fold;
 pub mod lifetimes;
 pub mod live;
 pub mod outcomes;
+mod pattern;
 pub mod peak;
 pub mod process;
 pub mod rows;

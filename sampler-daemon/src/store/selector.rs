@@ -1,6 +1,7 @@
 //! Which processes are meant: by pid, command name, executable, control group or container.
 
 use super::ProcessRecord;
+use super::pattern::matches;
 use std::fmt;
 
 /// What a process is known by.
@@ -103,32 +104,6 @@ fn in_group(wanted: &str, who: Who<'_>) -> bool {
     of_container || who.cgroup.split('/').any(|name| name == wanted)
 }
 
-/// Whether a text is, as a whole, what a pattern says: `*` stands for any characters, `?` for one.
-fn matches(pattern: &str, text: &str) -> bool {
-    let (pattern, text): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), text.chars().collect());
-    let (mut p, mut t) = (0, 0);
-    // Where the last star was, and how far its text reaches: the only choice that is ever taken back.
-    let mut star = None;
-    while t < text.len() {
-        match pattern.get(p) {
-            Some('*') => {
-                star = Some((p, t));
-                p += 1;
-            }
-            Some(c) if *c == '?' || *c == text[t] => (p, t) = (p + 1, t + 1),
-            _ => match star {
-                Some((at, reached)) => {
-                    star = Some((at, reached + 1));
-                    (p, t) = (at + 1, reached + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[p..].iter().all(|c| *c == '*')
-}
-
 /// Chosen processes: those that meet one criterion of every kind that is named. Nothing named: all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector {
@@ -167,7 +142,6 @@ impl fmt::Display for Selector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     const WHO: Who<'_> = Who {
         pid: 7,
@@ -233,27 +207,5 @@ mod tests {
         assert!(select(&["pid:8", "comm:postgres", "pid:7"]));
         assert!(!select(&["pid:8", "comm:postgres"]));
         assert!(!select(&["cgroup:/x", "comm:postgres"]));
-    }
-
-    proptest! {
-        #[test]
-        fn a_pattern_is_its_parts_around_what_stars_stand_for(
-            parts in prop::collection::vec("[ab]{0,3}", 1..4),
-            fill in prop::collection::vec("[abc]{0,3}", 3),
-        ) {
-            let mut text = parts[0].clone();
-            for (part, fill) in parts[1..].iter().zip(&fill) {
-                text += fill;
-                text += part;
-            }
-            prop_assert!(matches(&parts.join("*"), &text));
-            prop_assert!(matches(&"?".repeat(text.len()), &text));
-            prop_assert!(!matches(&"?".repeat(text.len() + 1), &text));
-            let (first, last) = (format!("d{text}"), format!("{text}d"));
-            prop_assert!(!matches(&parts.join("*"), &first) && !matches(&parts.join("*"), &last)
-                || parts.join("").is_empty() && parts.len() > 1
-                || parts[0].is_empty() && parts.len() > 1
-                || parts[parts.len() - 1].is_empty() && parts.len() > 1);
-        }
     }
 }

@@ -41,6 +41,23 @@ pub(super) fn targets(code: &[u8], address: u64, is_whole: bool) -> Vec<Target> 
     targets
 }
 
+/// Where a function goes that does nothing but go there, with or without a few instructions before the jump.
+pub(super) fn thunk(code: &[u8], address: u64) -> Option<Target> {
+    let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    while decoder.can_decode() {
+        decoder.decode_out(&mut instruction);
+        match instruction.flow_control() {
+            FlowControl::Next => {}
+            FlowControl::UnconditionalBranch | FlowControl::IndirectBranch => {
+                return target(&instruction);
+            }
+            _ => return None,
+        }
+    }
+    None
+}
+
 /// Where the linker's stub with this code, at this address, goes.
 pub(super) fn stub(code: &[u8], address: u64) -> Option<u64> {
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
@@ -89,6 +106,15 @@ mod tests {
         // What follows the return may be another function.
         assert_eq!(targets(&code, 0x1000, false).len(), 2);
         assert_eq!(targets(&[0xc3], 0x1000, true), []);
+    }
+
+    #[test]
+    fn a_thunk_only_jumps() {
+        // xor esi, esi; jmp +0x100
+        assert_eq!(thunk(&[0x31, 0xf6, 0xe9, 0, 1, 0, 0], 0x1000), Some(Target::Code(0x1107)));
+        // test rdi, rdi; je +2; jmp +0x100
+        assert_eq!(thunk(&[0x48, 0x85, 0xff, 0x74, 2, 0xe9, 0, 1, 0, 0], 0x1000), None);
+        assert_eq!(thunk(&[0xc3], 0x1000), None);
     }
 
     #[test]

@@ -84,16 +84,16 @@ impl Contents {
             own.retain(|symbol| !symbols.iter().any(|of| is_same(of, symbol)));
             symbols.extend(own);
         }
-        contents.search(&elf, &symbols)?;
+        contents.search(&elf, &symbols, path)?;
         contents.tell(&elf, &symbols, &told)?;
         Ok(contents)
     }
 
-    fn search(&mut self, elf: &Elf<'_>, symbols: &[Symbol]) -> Result<(), ElfError> {
+    fn search(&mut self, elf: &Elf<'_>, symbols: &[Symbol], path: &str) -> Result<(), ElfError> {
         let is_program = elf.is_executable && !elf.has_interpreter;
         let mut families: Vec<&Family> =
             FAMILIES.iter().filter(|family| is_in(family, symbols)).collect();
-        if families.is_empty() && is_musl(elf) && defines(symbols, "malloc") {
+        if families.is_empty() && is_musl(elf, path) && defines(symbols, "malloc") {
             families.push(&musl::MUSL);
         }
         let owner = families.iter().position(|family| owns_malloc(family, symbols));
@@ -193,9 +193,13 @@ fn is_in(family: &Family, symbols: &[Symbol]) -> bool {
     family.marks.iter().any(|mark| defines(symbols, mark))
 }
 
-/// The shared library exports none of its marks.
-fn is_musl(elf: &Elf<'_>) -> bool {
-    elf.soname == "libc.so" || elf.soname.starts_with("libc.musl")
+/// The shared library exports none of its marks, and not everywhere has a soname.
+fn is_musl(elf: &Elf<'_>, path: &str) -> bool {
+    let name = match elf.soname.as_str() {
+        "" => path.rsplit('/').next().unwrap_or_default(),
+        soname => soname,
+    };
+    name == "libc.so" || name.starts_with("libc.musl") || name.starts_with("ld-musl")
 }
 
 /// Whether the file's `malloc` is the one of this family, of which it defines a mark.

@@ -111,7 +111,12 @@ impl<'e, 'f> Code<'e, 'f> {
         for (svma, candidate) in candidates {
             let targets = self.targets(candidate.symbol);
             let kind = kind(candidate.entry.role);
-            let goes = targets.iter().any(|target| {
+            let decisive = match kind {
+                // To look up a block twice harms nothing, and to miss one that a shortcut frees does.
+                Kind::Frees => self.certain(candidate.symbol, &targets, candidates),
+                Kind::Allocates => targets.clone(),
+            };
+            let goes = decisive.iter().any(|target| {
                 let other = match target {
                     Target::Code(at) => candidates.get(at).map(|other| other.entry.role),
                     Target::Slot(at) => self.imported(*at),
@@ -132,6 +137,25 @@ impl<'e, 'f> Code<'e, 'f> {
             |target| matches!(target, Target::Code(address) if self.behind_new.contains(address)),
         );
         self.elf.is_executable && is_only_operator && !known
+    }
+
+    /// Where a function goes whatever happens: as its only work, or into another library, which has the allocator.
+    fn certain(
+        &self,
+        symbol: &Symbol,
+        targets: &[Target],
+        candidates: &BTreeMap<u64, Candidate<'_>>,
+    ) -> Vec<Target> {
+        let code = self.elf.code(symbol).unwrap_or_default();
+        let thunk = calls::thunk(&code, symbol.svma).map(|target| self.behind(target));
+        let is_defined = |name: &str| {
+            candidates.values().any(|candidate| candidate.names.iter().any(|known| known == name))
+        };
+        let is_elsewhere = |target: &&Target| match target {
+            Target::Slot(slot) => self.imports.get(slot).is_some_and(|name| !is_defined(name)),
+            Target::Code(_) => false,
+        };
+        targets.iter().filter(is_elsewhere).copied().chain(thunk).collect()
     }
 
     fn imported(&self, slot: u64) -> Option<Role> {
@@ -158,6 +182,12 @@ impl<'e, 'f> Code<'e, 'f> {
 }
 
 /// Functions of one kind count the same thing.
-fn kind(role: Role) -> bool {
-    role == Role::Free
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Allocates,
+    Frees,
+}
+
+fn kind(role: Role) -> Kind {
+    if role == Role::Free { Kind::Frees } else { Kind::Allocates }
 }

@@ -67,6 +67,18 @@ impl Process {
         }
     }
 
+    /// As [`Process::open`] for a process that is profiled without being looked into: also if its first thread has exited while others
+    /// run on, of which `/proc` shows little.
+    ///
+    /// # Errors
+    /// If it is gone.
+    pub fn open_running(pid: u32) -> Result<Process, ProcessError> {
+        let pidfd = open_pidfd(pid)?;
+        let facts = Facts::read(pid)?;
+        let process = Process { pid, start_ticks: facts.start_ticks, pidfd };
+        if process.is_running() { Ok(process) } else { Err(ProcessError::Exited(pid)) }
+    }
+
     /// Whether what was read under `/proc/PID` is about our process and fit to be profiled.
     fn checked(self, facts: &Facts) -> Result<Process, ProcessError> {
         let pid = self.pid;

@@ -50,6 +50,8 @@ pub struct Image {
     pid: u32,
     /// Start and version of the past image that it is made from; none if it was read from `/proc`.
     told: Option<(u64, u32)>,
+    /// It may be the image before: whatever `/proc` shows is better.
+    is_doubtful: bool,
     regions: Regions,
     places: FxHashMap<Address, Place>,
     /// A few hundred suffice for any program; they are forgotten together with the places.
@@ -106,13 +108,15 @@ impl Image {
 
     /// Events tell no more of it: its mappings are read from `/proc` again.
     pub fn not_told(&mut self) {
-        self.told = None;
+        // Of what was told the last part may be missing.
+        self.is_doubtful |= self.told.take().is_some();
     }
 
     fn new(pid: u32, told: Option<(u64, u32)>, regions: Regions) -> Image {
         Image {
             pid,
             told,
+            is_doubtful: false,
             regions,
             places: FxHashMap::default(),
             rules: Vec::new(),
@@ -292,7 +296,7 @@ impl Image {
         let begin = Instant::now();
         // A process that is gone, or is another program by now, keeps the mappings that it had.
         if let Ok(regions) = self.regions.reread(self.pid, modules)
-            && regions.may_follow(&self.regions)
+            && (self.is_doubtful || regions.may_follow(&self.regions))
             && !regions.is_same(&self.regions)
         {
             self.regions = regions;

@@ -16,6 +16,8 @@ const HITS: usize = "999.9M ±1.8%".len();
 const DISPLACEMENT: usize = 5;
 const MODE: usize = "single-stepped".len();
 const MIN_WIDTH: usize = 60;
+/// Processes named for one way of sampling; more are counted.
+const PIDS: usize = 8;
 
 /// The whole status, at most `width` columns (60 at least).
 pub(super) fn table(status: &StatusResponse, width: usize) -> String {
@@ -98,7 +100,10 @@ fn intervals(status: &StatusResponse) -> String {
     for of in &status.intervals {
         by_interval.entry(sentence(of)).or_default().push(of.pid.to_string());
     }
-    let each = by_interval.iter().map(|(how, pids)| format!("{how}: pid {}", pids.join(" ")));
+    let each = by_interval.iter().map(|(how, pids)| match pids.len() {
+        0..=PIDS => format!("{how}: pid {}", pids.join(" ")),
+        n => format!("{how}: {n} processes"),
+    });
     each.collect::<Vec<_>>().join("; ")
 }
 
