@@ -32,24 +32,40 @@ struct Request {
 pub fn enter(call: &Call) -> u32 {
     let cookie = call.cookie();
     let Some(slot) = target::slot(call, cookie) else { return SKIP };
-    if cookie.is_plain_malloc() {
-        let size = call.argument0();
-        return charge(
-            call,
-            Request {
-                slot,
-                role: Role::Malloc as u8,
-                size,
-                follow: size >= FOLLOW_BYTES,
-                argument: 0,
-            },
-        );
+    let mut request = Request {
+        slot,
+        role: Role::Malloc as u8,
+        size: call.argument0(),
+        follow: call.argument0() >= FOLLOW_BYTES,
+        argument: 0,
+    };
+    if !cookie.is_plain_malloc() && other(call, cookie, &mut request) == SKIP {
+        return SKIP;
     }
-    other(call, slot, cookie)
+    charge(call, request.unknown(call))
 }
 
+impl Request {
+    /// The same, of which the verifier does not know where it comes from.
+    #[inline(always)]
+    fn unknown(self, call: &Call) -> Request {
+        let Request { slot, role, size, follow, argument } = self;
+        let word = u64::from(slot) | u64::from(role) << 32 | u64::from(follow) << 40;
+        let word = call.unknown(word);
+        Request {
+            slot: word as u32 & target::SLOTS,
+            role: (word >> 32) as u8,
+            size: call.unknown(size),
+            follow: word >> 40 & 1 != 0,
+            argument: call.unknown(argument),
+        }
+    }
+}
+
+/// A function with other arguments than malloc's: [`FOLLOW`] if it is to be charged.
 #[inline(always)]
-fn other(call: &Call, slot: u32, cookie: Cookie) -> u32 {
+fn other(call: &Call, cookie: Cookie, request: &mut Request) -> u32 {
+    let slot = request.slot;
     let role = cookie.role();
     hits::count(slot, role);
     let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return SKIP };
@@ -63,7 +79,8 @@ fn other(call: &Call, slot: u32, cookie: Cookie) -> u32 {
         _ => return nested(call, totals),
     }
     let shaped::Asked { size, argument, follow } = asked;
-    charge(call, Request { slot, role, size, follow: follow != 0, argument })
+    *request = Request { slot, role, size, follow: follow != 0, argument };
+    FOLLOW
 }
 
 /// The call is left to the function that it calls. Its own return may be hijacked all the same (always
@@ -81,7 +98,7 @@ fn nested(call: &Call, totals: *mut ProcessTotals) -> u32 {
 fn charge(call: &Call, request: Request) -> u32 {
     let Some(process) = maps::PROCESSES.get_ptr(request.slot) else { return SKIP };
     let Some(totals) = maps::TOTALS.get_ptr_mut(request.slot) else { return SKIP };
-    let class = class_index(request.size);
+    let class = call.unknown(class_index(request.size) as u64) as usize & (CLASSES - 1);
     // SAFETY: a field of a map value.
     let designs = unsafe { &raw const (*process).designs };
     // SAFETY: the index is masked to the array's length.
@@ -92,21 +109,20 @@ fn charge(call: &Call, request: Request) -> u32 {
     let countdown = MapCell(unsafe { &raw mut (*totals).countdown });
     // SAFETY: a field of a map value.
     let position = MapCell(unsafe { &raw mut (*totals).position });
-    let decision =
-        sampling::draw_points(design, request.size, &countdown, &position, &mut KernelRandom);
+    let Drawn { hits, offset } =
+        sampling::draw_points(design, request.size, &countdown, &position, &mut KernelRandom(call));
+    let hits = call.unknown(u64::from(hits)) as u32;
     // A realloc of a sampled block matters whatever its new size.
     let moves_sample = request.argument != 0
         && request.role == Role::Realloc as u8
         && settings::track_live() != 0
         && filter::may_hold(request.argument, request.slot);
-    let sampled = match decision {
-        Drawn { hits: 0, .. } if !request.follow && !moves_sample => {
-            tally(totals, class, request.size);
-            return SKIP;
-        }
-        Drawn { hits: 0, .. } => Sampled { design: 0, hits: 0, offset: 0 },
-        Drawn { hits, offset } => Sampled { design: design.word(), hits, offset },
-    };
+    if hits == 0 && !request.follow && !moves_sample {
+        tally(totals, class, request.size);
+        return SKIP;
+    }
+    let word = if hits == 0 { 0 } else { design.word() };
+    let sampled = Sampled { design: call.unknown(word), hits, offset: call.unknown(offset) };
     follow(call, &request, process, totals, sampled)
 }
 

@@ -4,6 +4,7 @@
 //! relaxed ones whose result is used (it drops the fetch and takes the addend for the old value).
 //! Every operation here is sequentially consistent; the build checks the object for the mistake.
 
+use crate::registers::Call;
 use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd, atomic_xchg};
 use sampler_common::sampling;
 
@@ -62,9 +63,9 @@ impl sampling::Cell for MapCell {
 }
 
 /// The kernel's generator: two 32-bit draws.
-pub struct KernelRandom;
+pub struct KernelRandom<'c>(pub &'c Call);
 
-impl sampling::Random for KernelRandom {
+impl sampling::Random for KernelRandom<'_> {
     #[inline(always)]
     fn next(&mut self) -> u64 {
         // SAFETY: the helper has no preconditions.
@@ -72,5 +73,10 @@ impl sampling::Random for KernelRandom {
         // SAFETY: as above.
         let low = unsafe { aya_ebpf::helpers::bpf_get_prandom_u32() } as u64;
         high << 32 | low
+    }
+
+    #[inline(always)]
+    fn opaque(&mut self, value: u64) -> u64 {
+        self.0.unknown(value)
     }
 }

@@ -125,12 +125,13 @@ pub fn sample(
     // SAFETY: the helper has no preconditions.
     let time_ns = unsafe { bpf_ktime_get_ns() };
     let key = LiveKey { pointer, space: pending.space };
-    let halvings = live::halvings(process);
+    let halvings = call.unknown(live::halvings(process)) & MAX_HALVINGS;
     let flags = halvings << HALVINGS_SHIFT | u64::from(pending.hits) << HITS_SHIFT;
     let entry = LiveEntry { sample, size: pending.size, design: pending.design, time_ns, flags };
     let is_live =
-        settings::track_live() != 0 && admit(halvings, totals) && hold(&key, &entry, totals);
-    let live = if is_live { 1 + halvings as u32 } else { 0 };
+        settings::track_live() != 0 && admit(call, halvings, totals) && hold(&key, &entry, totals);
+    let live = if is_live { 1 + halvings } else { 0 };
+    let live = call.unknown(live) as u32;
     let sampled = Sampled { sample, pointer, time_ns, live };
     #[cfg(feature = "log")]
     aya_log_ebpf::debug!(
@@ -146,7 +147,7 @@ pub fn sample(
         return;
     }
     record::lost(pending, totals);
-    if is_live {
+    if live != 0 {
         live::mark_stack_lost(&key, sample);
     }
     // Last: whoever sees the count finds the mark when it repairs.
@@ -158,9 +159,9 @@ pub fn sample(
 
 /// Whether a sample may enter the live set: with probability 2^(−halvings).
 #[inline(always)]
-fn admit(halvings: u64, totals: *mut ProcessTotals) -> bool {
+fn admit(call: &Call, halvings: u64, totals: *mut ProcessTotals) -> bool {
     let mask = (1u64 << (halvings & MAX_HALVINGS)) - 1;
-    if halvings == 0 || KernelRandom.next() & mask == 0 {
+    if halvings == 0 || KernelRandom(call).next() & mask == 0 {
         return true;
     }
     live::count(totals, Outcome::LiveDeclined);

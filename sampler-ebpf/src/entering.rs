@@ -47,7 +47,7 @@ fn charge(call: &Call, slot: u32, totals: *mut ProcessTotals, size: u64) {
     let position = MapCell(unsafe { &raw mut (*totals).position });
     tally(totals, class, size);
     let Decision::Hit { hits, offset } =
-        sampling::decide(design, size, &countdown, &position, &mut KernelRandom)
+        sampling::decide(design, size, &countdown, &position, &mut KernelRandom(call))
     else {
         return;
     };

@@ -127,11 +127,13 @@ fn emit<const N: usize>(
         RecordKind::AllocationFrames => snapshot::walk::<N>(call, frame, stack),
         _ => snapshot::copy::<N>(frame.sp, stack),
     };
+    let stack_bytes = call.unknown(u64::from(stack_bytes)) as u32;
     let thread = call.thread();
     // SAFETY: copied at once; the key is this thread's own. The entry may be an old one: the daemon believes
     // it only if the trampoline really is in that slot.
     let kept = unsafe { maps::HIJACKED.get(thread) }.copied();
-    let [hijacked_slot, hijacked_ip] = kept.unwrap_or([0, 0]);
+    let kept = kept.unwrap_or([0, 0]);
+    let [hijacked_slot, hijacked_ip] = [call.unknown(kept[0]), call.unknown(kept[1])];
     let header = AllocationRecord {
         kind: kind as u32,
         stack_bytes,
@@ -159,8 +161,8 @@ fn emit<const N: usize>(
     true
 }
 
-/// Sends the end of a sampled block.
-#[inline(always)]
+/// Sends the end of a sampled block. A function of its own, so that the verifier looks at what follows it once.
+#[inline(never)]
 pub fn freed(space: Space, sample: u64, totals: *mut ProcessTotals) {
     if !has_share(space.slot, FREES_SHARE) {
         live::count(totals, Outcome::FreeRingShare);
@@ -194,7 +196,7 @@ pub fn event(kind: RecordKind, space: Space, totals: *mut ProcessTotals, full: O
 }
 
 /// Keeps what is needed to weigh a sample whose record found no room.
-#[inline(always)]
+#[inline(never)]
 pub fn lost(pending: &Pending, totals: *mut ProcessTotals) {
     let key = LostKey {
         design: pending.design,

@@ -41,6 +41,16 @@ impl Call {
         &self.context
     }
 
+    /// The value, of which the verifier knows nothing any more: what follows is then looked at once, and not once for each way to it.
+    #[inline(always)]
+    pub fn unknown(&self, value: u64) -> u64 {
+        // SAFETY: a field of the task's registers, the context of a uprobe program.
+        let ip = unsafe { &raw const (*self.context.regs).rip };
+        // SAFETY: as above; volatile, or the compiler would see that both are one.
+        let (once, twice) = unsafe { (core::ptr::read_volatile(ip), core::ptr::read_volatile(ip)) };
+        value ^ once as u64 ^ twice as u64
+    }
+
     /// Whether a session program runs at the entry: there the instruction pointer is the probe's.
     #[inline(always)]
     pub fn is_entry(&self) -> bool {

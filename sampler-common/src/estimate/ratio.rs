@@ -3,11 +3,21 @@
 //! Plainly: each sampled block stands for w = 1/π of its like, so Σw·u estimates all usable bytes and Σw·s all requested ones; their
 //! ratio is as good as both, and better than either, for a block that is missing is missing above and below.
 //!
+//! Small blocks are hardly ever sampled and have the largest ratios, so that the samples do not tell of all of them. Blocks of which
+//! there is no sample have Σπ ≤ ln(2/α) with probability 1 − α/2; each has π ≥ 1/R and wastes at most c bytes (24 of glibc's smallest
+//! block), so that they waste no more than c·R·ln(2/α) together. The upper end has room for that, and where it were more than a twentieth of
+//! what was requested, nothing is said.
+//!
 //! r = Σw·u/Σw·s, v = Σw²(1−π)(u − r·s)²/(Σw·s)²; the interval is r ± t·√v with Student's t of n−1 degrees of freedom.
 //! Source: C.-E. Särndal, B. Swensson, J. Wretman, "Model Assisted Survey Sampling" (1992), section 5.6, with independent trials.
 
 use super::Confidence;
 use statrs::distribution::{ContinuousCDF as _, StudentsT};
+
+/// Most bytes that the allocator adds to a request.
+const MOST_WASTED: f64 = 24.0;
+/// Room for what was not seen, at most, as a share of what was requested.
+const MOST_UNSEEN: f64 = 0.05;
 
 /// Samples below which the interval is not to be trusted, so that there is none.
 const LEAST_SAMPLES: u64 = 30;
@@ -21,6 +31,8 @@ pub struct RatioSums {
     below: f64,
     /// Σw²(1−π) of u², u·s and s².
     squares: [f64; 3],
+    /// Largest mean number of bytes between samples.
+    interval: f64,
 }
 
 /// A ratio with its interval.
@@ -47,6 +59,7 @@ impl RatioSums {
             above: weight * above,
             below: weight * below,
             squares: [above * above, above * below, below * below].map(|of| spread * of),
+            interval: if inclusion < 1.0 { -below / (-inclusion).ln_1p() } else { 0.0 },
         });
     }
 
@@ -55,10 +68,11 @@ impl RatioSums {
         self.samples += other.samples;
         self.above += other.above;
         self.below += other.below;
+        self.interval = self.interval.max(other.interval);
         self.squares.iter_mut().zip(other.squares).for_each(|(sum, of)| *sum += of);
     }
 
-    /// The ratio, never below `least`; `None` with fewer than 30 samples, or where there is nothing below.
+    /// The ratio, never below `least`; `None` with fewer than 30 samples, where there is nothing below, or where too much may be unseen.
     pub fn ratio(&self, least: f64, confidence: Confidence) -> Option<Ratio> {
         if self.samples < LEAST_SAMPLES || self.below <= 0.0 {
             return None;
@@ -69,12 +83,16 @@ impl RatioSums {
         let variance = (uu - 2.0 * value * us + value * value * ss).max(0.0);
         let deviation = variance.sqrt() / self.below;
         let student = StudentsT::new(0.0, 1.0, (self.samples - 1) as f64).ok()?;
+        let room = MOST_WASTED * self.interval * (2.0 / confidence.alpha()).ln() / self.below;
+        if room > MOST_UNSEEN {
+            return None;
+        }
         let half = student.inverse_cdf(1.0 - confidence.alpha() / 2.0) * deviation;
         let value = value.max(least);
         Some(Ratio {
             value,
             low: (value - half).max(least),
-            high: value + half,
+            high: value + half + room,
             samples: self.samples,
         })
     }
@@ -93,8 +111,11 @@ mod tests {
         assert_eq!(sums.ratio(1.0, Confidence::DEFAULT), None);
         let mut twice = sums;
         twice.add(&sums);
-        // All alike: the ratio is certain, however few were seen.
-        let ratio = twice.ratio(1.0, Confidence::DEFAULT).unwrap();
+        assert_eq!(twice.ratio(1.0, Confidence::DEFAULT), None, "as much may be unseen");
+        // All alike and certain: so is the ratio, however few were seen.
+        let mut certain = RatioSums::default();
+        (0..LEAST_SAMPLES).for_each(|_| certain.add_sample(24.0, 16.0, 1.0));
+        let ratio = certain.ratio(1.0, Confidence::DEFAULT).unwrap();
         assert!((ratio.value - 1.5).abs() < 1e-12 && ratio.high - ratio.low < 1e-6, "{ratio:?}");
         let mut nothing = RatioSums::default();
         (0..50).for_each(|_| nothing.add_sample(24.0, 0.0, 0.5));

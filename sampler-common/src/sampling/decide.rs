@@ -86,13 +86,14 @@ pub fn draw_points<C: Cell, R: Random>(
     if design.tag() == Strategy::Stride as u8 {
         return stride(design.stride_bytes(), size, position);
     }
-    let hazard = design.charge(size);
+    let hazard = random.opaque(design.charge(size));
     match trial(countdown, hazard, random) {
         Trial::Miss => Drawn::MISS,
         Trial::Hit { .. } if design.tag() == Strategy::Bernoulli as u8 => {
             Drawn { hits: 1, offset: 0 }
         }
         Trial::Hit { rest } => {
+            let rest = random.opaque(rest);
             let hits = if hazard == HAZARD_CERTAIN { 1 } else { points(hazard, rest, random) };
             Drawn { hits, offset: offset(rest, rate, size) }
         }
@@ -103,7 +104,9 @@ pub fn draw_points<C: Cell, R: Random>(
 fn per_byte<C: Cell, R: Random>(rate: Rate, size: u64, countdown: &C, random: &mut R) -> Drawn {
     match trial(countdown, rate.charge(size), random) {
         Trial::Miss => Drawn::MISS,
-        Trial::Hit { rest } => Drawn { hits: 1, offset: offset(rest, rate.raw(), size) },
+        Trial::Hit { rest } => {
+            Drawn { hits: 1, offset: offset(random.opaque(rest), rate.raw(), size) }
+        }
     }
 }
 
@@ -118,7 +121,8 @@ fn points<R: Random>(hazard: u64, rest: u64, random: &mut R) -> u32 {
     let mut points = 1u64;
     let mut drawn = 1;
     while drawn < MAX_POINTS {
-        at = at.wrapping_add(draw(random.next()));
+        let distance = draw(random.next());
+        at = random.opaque(at.wrapping_add(distance));
         // The sign of at − left − 1: 1 where at ≤ left. Both are below 2^60.
         points = points.wrapping_add(at.wrapping_sub(left).wrapping_sub(1) >> 63);
         drawn = drawn.wrapping_add(1);

@@ -203,8 +203,11 @@ fn a_private_allocator_is_named() {
     let program = compile(directory.path(), &source, &[]);
     let child = Running::start(&program, &[]);
     let discovery = discover(child.pid());
-    only(&discovery);
-    assert!(discovery.blind[0].contains("mimalloc (mi_malloc)"), "{discovery:?}");
+    let names: Vec<&str> = discovery.allocators.iter().map(|of| of.name.as_str()).collect();
+    assert_eq!(names, ["mimalloc", "glibc"], "{discovery:?}");
+    assert_eq!(discovery.allocators[0].functions[0].symbols, ["mi_malloc"]);
+    // It does not replace malloc.
+    assert_eq!(discovery.in_force.map(|of| of.name).as_deref(), Some("glibc"));
 }
 
 #[test]
