@@ -6,6 +6,9 @@ use sampler_tests::{Daemon, Profile, Truth, Workload, build};
 use serde_json::Value;
 use std::process::Command;
 
+/// Every allocation is sampled, and finds room in the ring however slow the daemon is.
+const EVERYTHING: &[&str] = &["--interval", "1", "--ring", "256MiB"];
+
 const LIBRARIES: &str = "/usr/lib/x86_64-linux-gnu";
 
 /// Libraries that take malloc's place, with what they are called.
@@ -107,7 +110,7 @@ fn shown(daemon: &Daemon, pid: u32) -> Result<Value> {
 fn judge_all(arguments: &[&str]) -> Result<()> {
     let mut cases = cases()?;
     let pids: Vec<u32> = cases.iter().map(|case| case.workload.pid()).collect();
-    let daemon = Daemon::start(&pids, &[&["--interval", "1"], arguments].concat())?;
+    let daemon = Daemon::start(&pids, &[EVERYTHING, arguments].concat())?;
     // At the same time, so that mixing them up would show.
     cases.iter_mut().try_for_each(|case| case.workload.go())?;
     for case in &mut cases {
@@ -145,7 +148,7 @@ fn operator_new_of_every_allocator_is_counted_once() -> Result<()> {
     let program = build::compile("operators.cpp", &["-std=c++17"])?;
     for (library, _) in PRELOADED {
         let mut workload = preloaded(library, &mut Command::new(&program))?;
-        let daemon = Daemon::start(&[workload.pid()], &["--interval", "1"])?;
+        let daemon = Daemon::start(&[workload.pid()], EVERYTHING)?;
         workload.go()?;
         let truth = workload.truth()?;
         let profile = daemon.profile("alloc", &[])?;

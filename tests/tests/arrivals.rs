@@ -224,47 +224,6 @@ fn a_new_static_program_is_probed_soon() -> Result<()> {
     daemon.stop()
 }
 
-/// Mounts `layer` below a new overlay in a mount namespace of its own, and becomes `prog` there.
-const CONTAINER: &str = "mount --make-rprivate / && cd \"$1\" && mkdir -p top merged && \
-    mount -t tmpfs none top && mkdir top/upper top/work && \
-    mount -t overlay overlay -o lowerdir=layer,upperdir=top/upper,workdir=top/work merged && \
-    exec merged/prog";
-
-#[test]
-fn containers_of_one_image_count_once() -> Result<()> {
-    let program = build::compile("brief.c", &["-DWAITING", "-static"])?;
-    let directory = tempfile::tempdir().context("make a directory")?;
-    let daemon = all()?;
-    let mut all_bytes = Vec::new();
-    fs::create_dir(directory.path().join("layer"))?;
-    fs::copy(&program, directory.path().join("layer/prog"))?;
-    for container in ["first", "second", "third"] {
-        let own = directory.path().join(container);
-        fs::create_dir(&own)?;
-        std::os::unix::fs::symlink("../layer", own.join("layer"))?;
-        let own = own.display().to_string();
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "sh", "-c", CONTAINER, "sh", &own]);
-        let mut child = Child::start(container, &mut command)?;
-        ensure!(child.line()? == "waiting", "it must say that it waits");
-        let is_probed = |log: &str| log.lines().any(|line| line.contains("/merged/prog"));
-        wait::until("probes in the image", || Ok(is_probed(&daemon.log()).then_some(())))?;
-        // Answered after all events before: files mapped by then have been looked into.
-        events(&daemon, "read")?;
-        child.send("go")?;
-        ensure!(child.wait()?.success(), "it failed");
-        let profile = profile_of(&daemon, &[child.pid()])?;
-        let (named, of) = samples(&profile, "step_0");
-        ensure!(named == of, "{named} of {of}: {}", profile.folded());
-        all_bytes.push(profile.exact_space);
-    }
-    let once = STEP.0 * STEP.1;
-    // The shells before allocate as well.
-    let is_once = |bytes: &u64| (once..once + once / 2).contains(bytes);
-    ensure!(all_bytes.iter().all(is_once), "{all_bytes:?}, not {once} each");
-    daemon.stop()
-}
-
 #[test]
 fn lost_events_are_counted_and_repaired() -> Result<()> {
     // More than the buffer of one CPU holds.

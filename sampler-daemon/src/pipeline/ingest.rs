@@ -182,7 +182,10 @@ impl Ingest {
             Arc::make_mut(sampling).took_itself(record.size, design.weighted_bytes());
         }
         let end = self.walk(&mut source, record, stack, is_snapshot);
-        if let Some(function) = self.frames.first() {
+        // The leaf of a USDT is the function that it lies in.
+        if record.role != Role::OtelAlloc as u32
+            && let Some(function) = self.frames.first()
+        {
             self.name_probe(&source, *function);
         }
         let (outcome, note) = match end {

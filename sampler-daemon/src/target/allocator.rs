@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Most files remembered; when full, all are forgotten (reading them again takes milliseconds).
@@ -62,6 +62,21 @@ pub struct Allocator {
     pub functions: Vec<Function>,
 }
 
+#[cfg(test)]
+impl Allocator {
+    /// One without functions.
+    pub fn none() -> Allocator {
+        Allocator {
+            name: "none".to_owned(),
+            path: "/dev/null".to_owned(),
+            build_id: String::new(),
+            identity: (0, 0),
+            file: Arc::new(File::open("/dev/null").unwrap()),
+            functions: Vec::new(),
+        }
+    }
+}
+
 /// What was found in a process.
 #[derive(Clone, Debug, Default)]
 pub struct Discovery {
@@ -102,6 +117,8 @@ pub struct Discoverer {
     /// Of the same files, where probes of self-sampling files are used.
     usdt: Option<HashMap<Version, Arc<Usdt>>>,
     spec: &'static Spec,
+    /// Our own programs: nobody wants to know what they allocate, least of all who runs under one of them at first (`sampler run`).
+    own: Vec<(u64, u64)>,
 }
 
 impl Default for Discoverer {
@@ -123,7 +140,12 @@ struct Version {
 impl Discoverer {
     /// Of what is known and what the user says; one that also looks for files that sample by themselves, if asked to.
     pub fn new(with_usdt: bool, spec: &'static Spec) -> Discoverer {
-        Discoverer { remembered: HashMap::new(), usdt: with_usdt.then(HashMap::new), spec }
+        Discoverer {
+            remembered: HashMap::new(),
+            usdt: with_usdt.then(HashMap::new),
+            spec,
+            own: own_programs(),
+        }
     }
 
     /// The allocators mapped into process `pid` now.
@@ -210,6 +232,9 @@ impl Discoverer {
                 return None;
             }
         };
+        if self.own.contains(&version.identity) {
+            return None;
+        }
         let file = Arc::new(file);
         if let Some(usdt) = self.look_for_usdt(version, &file, path, discovery) {
             let of = || InForce { name: SAMPLER.to_owned(), path: path.to_owned() };
@@ -285,6 +310,14 @@ impl Discoverer {
         self.remembered.insert(version, Arc::clone(&contents));
         Ok(contents)
     }
+}
+
+/// This program and the client beside it.
+fn own_programs() -> Vec<(u64, u64)> {
+    let Ok(own) = std::env::current_exe() else { return Vec::new() };
+    let programs = [own.with_file_name("samplerd"), own.with_file_name("sampler")];
+    let identity = |path: &PathBuf| path.metadata().ok().map(|of| (of.dev(), of.ino()));
+    programs.iter().filter_map(identity).collect()
 }
 
 /// The mappings of a process that still has some: an exiting one gives up its memory first.

@@ -101,7 +101,7 @@ fn status() {
         "push rbx",
         "single-stepped",
         "pid:1 (init), comm:post* 12 processes; 1,234 calls of theirs",
-        "5 calls of processes for which there was no slot",
+        "5 calls of processes that found no slot free (raise --max-processes)",
     ] {
         assert!(text.contains(words), "{words} in\n{text}");
     }

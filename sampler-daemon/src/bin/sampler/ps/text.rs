@@ -47,7 +47,8 @@ impl Listing {
             out.extend(groups.iter().map(|entry| line(entry, width)));
         }
         for reason in blind {
-            for (index, text) in wrapped(reason, width.saturating_sub(7).max(20)).iter().enumerate()
+            for (index, text) in
+                wrapped(&shown(reason), width.saturating_sub(7).max(20)).iter().enumerate()
             {
                 out += &format!("{} {text}\n", if index == 0 { "blind:" } else { "      " });
             }
