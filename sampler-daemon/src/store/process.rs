@@ -1,7 +1,7 @@
 //! Processes that are or were profiled. Kept after their exit, so that their profile is still served.
 //!
 //! Bounds: those that run are as many as the kernel has slots; of the exited ones the last [`MAX_EXITED`] are kept one by one, and
-//! older ones are folded into one record for each program ([`super::fold`]).
+//! older ones are folded into one record for each program (the module `fold`).
 
 use super::fold::{FoldKey, Groups, Moves, Pids};
 use super::{SamplingRecord, SizeCell};
