@@ -83,30 +83,19 @@ impl Table {
         file: &File,
         names: &[&'static str],
     ) -> Result<Vec<Symbol>, ElfError> {
-        let places = self.places(file, names)?;
         let mut found = Vec::new();
-        let mut at = 0;
-        while at < self.symbols.size / SYMBOL_BYTES * SYMBOL_BYTES && found.len() < FOUND {
-            let size = CHUNK_BYTES.min(self.symbols.size - at) / SYMBOL_BYTES * SYMBOL_BYTES;
-            let bytes = self.symbols.read(file, at, size)?;
-            let (symbols, _) =
-                pod::slice_from_bytes::<Sym64<LE>>(&bytes, (size / SYMBOL_BYTES) as usize)
-                    .map_err(|()| ElfError::Malformed("symbols"))?;
-            for (index, symbol) in (at / SYMBOL_BYTES..).zip(symbols) {
-                if let Some(&name) =
-                    places.get(&symbol.st_name.get(LE)).filter(|_| is_function(symbol))
-                {
-                    found.push(Symbol {
-                        name,
-                        is_local: symbol.st_info >> 4 == elf::STB_LOCAL,
-                        is_default: self.is_default(file, index)?,
-                        svma: symbol.st_value.get(LE),
-                        size: symbol.st_size.get(LE),
-                    });
-                }
+        self.each_named(file, names, |index, name, symbol| {
+            if is_function(symbol) {
+                found.push(Symbol {
+                    name,
+                    is_local: symbol.st_info >> 4 == elf::STB_LOCAL,
+                    is_default: self.is_default(file, index)?,
+                    svma: symbol.st_value.get(LE),
+                    size: symbol.st_size.get(LE),
+                });
             }
-            at += size;
-        }
+            Ok(found.len())
+        })?;
         found.truncate(FOUND);
         Ok(found)
     }
@@ -117,10 +106,25 @@ impl Table {
         file: &File,
         names: &[&'static str],
     ) -> Result<HashMap<u32, &'static str>, ElfError> {
-        let places = self.places(file, names)?;
         let mut found = HashMap::new();
-        let mut at = 0;
-        while at < self.symbols.size / SYMBOL_BYTES * SYMBOL_BYTES && found.len() < FOUND {
+        self.each_named(file, names, |index, name, _| {
+            found.insert(index as u32, name);
+            Ok(found.len())
+        })?;
+        Ok(found)
+    }
+
+    /// Hands out the symbols that have one of these names, with their numbers, in the table's order; `each` says how many it has kept,
+    /// and no further part of the table is read once that are [`FOUND`].
+    fn each_named(
+        &self,
+        file: &File,
+        names: &[&'static str],
+        mut each: impl FnMut(u64, &'static str, &Sym64<LE>) -> Result<usize, ElfError>,
+    ) -> Result<(), ElfError> {
+        let places = self.places(file, names)?;
+        let (mut kept, mut at) = (0, 0);
+        while at < self.symbols.size / SYMBOL_BYTES * SYMBOL_BYTES && kept < FOUND {
             let size = CHUNK_BYTES.min(self.symbols.size - at) / SYMBOL_BYTES * SYMBOL_BYTES;
             let bytes = self.symbols.read(file, at, size)?;
             let (symbols, _) =
@@ -128,12 +132,12 @@ impl Table {
                     .map_err(|()| ElfError::Malformed("symbols"))?;
             for (index, symbol) in (at / SYMBOL_BYTES..).zip(symbols) {
                 if let Some(&name) = places.get(&symbol.st_name.get(LE)) {
-                    found.insert(index as u32, name);
+                    kept = each(index, name, symbol)?;
                 }
             }
             at += size;
         }
-        Ok(found)
+        Ok(())
     }
 
     /// Every place in the string table where exactly one of the names stands.

@@ -4,6 +4,7 @@
 mod args;
 mod connect;
 mod diff;
+mod encoded;
 mod lifetimes;
 mod output;
 mod page;

@@ -24,9 +24,14 @@ pub(crate) fn height() -> Option<usize> {
     terminal_size::terminal_size().map(|(_, Height(lines))| usize::from(lines))
 }
 
-/// Whether to emphasize: on a terminal that can, unless `NO_COLOR` is set (<https://no-color.org>).
+/// Whether to emphasize on standard output, see [`color_on`].
 pub(crate) fn color() -> bool {
+    color_on(&std::io::stdout())
+}
+
+/// Whether to emphasize: on a terminal that can, unless `NO_COLOR` is set (<https://no-color.org>).
+pub(crate) fn color_on(stream: &impl IsTerminal) -> bool {
     let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    is_terminal() && !unwanted && !dumb
+    stream.is_terminal() && !unwanted && !dumb
 }

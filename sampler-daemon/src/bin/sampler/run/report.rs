@@ -3,15 +3,12 @@
 use super::args::RunVerb;
 use crate::args::Format;
 use crate::connect::{self, Address};
-use crate::{output, page};
+use crate::{encoded, output, page};
 use anyhow::{Context as _, Result};
-use sampler_common::encode::{
-    Encode, folded::Folded, jeprof::Jeprof, json::Json, pprof::Pprof, text::Text,
-};
 use sampler_common::profile::Kind;
 use sampler_daemon::rpc::convert::from_wire;
 use sampler_daemon::rpc::v1::sampler_client::SamplerClient;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use tonic::transport::Channel;
 
 /// Asks for what `verb` wants and writes it where it is wanted.
@@ -22,22 +19,8 @@ pub(super) async fn write(
     json: bool,
 ) -> Result<()> {
     let format = verb.format(json);
-    // The table sums functions over every stack, so that they are cut here and not by samplerd.
-    let top = if format == Format::Text { None } else { verb.top };
-    let rows = verb.top.map(|top| top as usize);
-    let text = Text {
-        width: page::width(),
-        color: verb.file().is_none() && color(),
-        rows: rows.unwrap_or(Text::DEFAULT_ROWS),
-        stacks: rows.unwrap_or(Text::DEFAULT_STACKS),
-    };
-    let encoder: &dyn Encode = match format {
-        Format::Text => &text,
-        Format::Folded => &Folded,
-        Format::Pprof => &Pprof,
-        Format::Jeprof => &Jeprof,
-        Format::Json => &Json,
-    };
+    let top = encoded::asked(format, verb.top);
+    let color = verb.file().is_none() && page::color_on(&std::io::stderr());
     let mut contents = Vec::new();
     for (index, kind) in verb.kinds(json).into_iter().enumerate() {
         let answer = client.get_profile(verb.request(kind, top)).await;
@@ -57,17 +40,10 @@ pub(super) async fn write(
                 continue;
             }
         }
-        encoder.encode(&profile, &mut contents)?;
+        encoded::append(&profile, format, verb.top, color, &mut contents)?;
     }
     match verb.file() {
         Some(path) => output::write_file(path, &contents),
         None => std::io::stderr().lock().write_all(&contents).context("write standard error"),
     }
-}
-
-/// Whether to emphasize on standard error.
-fn color() -> bool {
-    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    std::io::stderr().is_terminal() && !unwanted && !dumb
 }
