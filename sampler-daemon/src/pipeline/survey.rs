@@ -106,6 +106,11 @@ impl Worker {
             self.ingest.history.met(pid, || mappings::executable(pid));
         }
         self.coverage.look(pid, &discovery);
+        // Whatever has a link is met: one that is not is closed in the end.
+        if let Some(met) = &mut self.survey.round {
+            let samplers = discovery.samplers.iter().map(|sampler| &sampler.allocator);
+            met.extend(discovery.allocators.iter().chain(samplers).map(|of| of.identity));
+        }
         if discovery.is_sampled {
             self.take_in_silent(pid);
         }
@@ -116,9 +121,6 @@ impl Worker {
             }
         }
         for allocator in discovery.allocators {
-            if let Some(met) = &mut self.survey.round {
-                met.insert(allocator.identity);
-            }
             self.attach_shared(&allocator);
         }
     }
