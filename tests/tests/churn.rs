@@ -2,12 +2,12 @@
 //! and what is known of each stays right.
 
 use anyhow::{Context, Result, ensure};
+use sampler_tests::child::kill;
 use sampler_tests::daemon::outcome;
 use sampler_tests::{Daemon, Profile, Workload, wait};
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 
 /// What a process of `churn.c` allocates.
 const OBJECTS: u64 = 12;
@@ -182,21 +182,20 @@ fn bounds_of(daemon: &Daemon, workload: &Workload) -> Result<Value> {
     Ok(one.context("the process is not in ps")?["bounds"].clone())
 }
 
-/// Every allocation of both is sampled: the noisy one fills the ring, and loses its own stacks only.
+/// Every allocation of both is sampled, and the daemon reads nothing until both are done: the noisy one fills its share of the ring, and
+/// loses its own stacks only.
 #[test]
 fn a_noisy_process_takes_no_stacks_from_a_quiet_one() -> Result<()> {
     let mut noisy = Workload::start("storm.c", &["200000", "64", "100", "0"])?;
-    let mut quiet = Workload::start("storm.c", &["200", "500", "100", "5000"])?;
+    let mut quiet = Workload::start("storm.c", &["40", "500", "10", "0"])?;
     let pids = [noisy.pid(), quiet.pid()];
-    let daemon = Daemon::start(&pids, &["--interval", "1", "--ring", "1MiB"])?;
-    // On one CPU the daemon does not read while the noisy one runs, so that this fills its share.
-    for pid in [daemon.pid(), noisy.pid()] {
-        let pin = Command::new("taskset").args(["-apc", "0", &pid.to_string()]).output()?;
-        ensure!(pin.status.success(), "taskset: {}", String::from_utf8_lossy(&pin.stderr));
-    }
+    let daemon = Daemon::start(&pids, &["--interval", "1", "--ring", "16MiB"])?;
+    kill(daemon.pid(), 19)?;
     noisy.go()?;
+    let noisy_truth = noisy.truth()?.total();
     quiet.go()?;
-    let (quiet_truth, noisy_truth) = (quiet.truth()?.total(), noisy.truth()?.total());
+    let quiet_truth = quiet.truth()?.total();
+    kill(daemon.pid(), 18)?;
 
     let profile = of(&daemon, "live", &quiet)?;
     let stacks: u64 =
