@@ -59,6 +59,12 @@ outcomes! {
     UsdtRefused = "usdt_refused",
     /// An `otel_memory` allocation beyond what a process may send in a second.
     UsdtFlood = "usdt_flood",
+    /// A mapping call of which a record was sent.
+    MappingSeen = "mapping_seen",
+    /// A mapping call whose stack was not copied: the process makes too many of them.
+    MappingFlooded = "mapping_flooded",
+    /// A mapping call whose record found no room in the ring: what is mapped may be wrong from then on.
+    MappingRingFull = "mapping_ring_full",
     /// A process event (`execve`) whose record found no room in the ring (repaired by polling).
     EventRingFull = "event_ring_full",
     /// As `ring_full`, for a process that had more than its share of a ring that others need as well.
@@ -96,6 +102,10 @@ outcomes! {
     EndedByExit = "ended_by_exit",
     /// Live samples whose free record was lost, removed by reconciling with the live set.
     Reconciled = "reconciled",
+    /// Mapped ranges that found the table of ranges full: what is still mapped is a lower bound.
+    MappingUnheld = "mapping_unheld",
+    /// A moved mapping of which only the beginning was seen: it is not known where it is now.
+    MappingUnpaired = "mapping_unpaired",
     /// Samples not sent to a slow `StreamSamples` client.
     StreamLagged = "stream_lagged",
     /// A sample of an excluded process, taken before it was known who that is.

@@ -46,6 +46,13 @@ pub const MAX_FRAMES: usize = 1024;
 /// Default of `--max-live`: samples held in the kernel's live set.
 pub const DEFAULT_MAX_LIVE: u32 = 128 * 1024;
 
+/// Mapping calls of a process in a second (2^30 ns) whose stack is copied. Further ones are recorded without it:
+/// outcome `mapping_flooded`.
+pub const MAPPING_STACKS_PER_SECOND: u32 = 1000;
+
+/// Stack snapshot sizes of mapping calls in bytes; a record is as large as the smallest that holds the stack.
+pub const MAPPING_TIERS: [usize; 2] = [4096, 16384];
+
 /// At this share of `--max-live`, in percent, the rate is halved and the live set thinned.
 pub const THIN_AT_PERCENT: u64 = 80;
 

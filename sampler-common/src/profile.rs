@@ -16,21 +16,27 @@ pub enum Kind {
     Live,
     /// What was held at the moment of the largest live total since attach, each process's own.
     Peak,
+    /// What programs mapped themselves since attach (mmap, mremap, sbrk, not malloc's), and what of it is still mapped:
+    /// counted, not sampled.
+    Mapped,
 }
 
 impl Kind {
-    /// `alloc`, `live` or `peak`.
+    /// `alloc`, `live`, `peak` or `mapped`.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Alloc => "alloc",
             Kind::Live => "live",
             Kind::Peak => "peak",
+            Kind::Mapped => "mapped",
         }
     }
 
     /// The kind of this name.
     pub fn from_name(name: &str) -> Option<Kind> {
-        [Kind::Alloc, Kind::Live, Kind::Peak].into_iter().find(|kind| kind.name() == name)
+        [Kind::Alloc, Kind::Live, Kind::Peak, Kind::Mapped]
+            .into_iter()
+            .find(|kind| kind.name() == name)
     }
 }
 
@@ -79,7 +85,7 @@ impl Quantities {
     pub fn space(&self, kind: Kind) -> &Quantity {
         match kind {
             Kind::Alloc => &self.alloc_space,
-            Kind::Live | Kind::Peak => &self.inuse_space,
+            Kind::Live | Kind::Peak | Kind::Mapped => &self.inuse_space,
         }
     }
 
@@ -87,7 +93,7 @@ impl Quantities {
     pub fn objects(&self, kind: Kind) -> &Quantity {
         match kind {
             Kind::Alloc => &self.alloc_objects,
-            Kind::Live | Kind::Peak => &self.inuse_objects,
+            Kind::Live | Kind::Peak | Kind::Mapped => &self.inuse_objects,
         }
     }
 }

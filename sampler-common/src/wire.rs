@@ -5,11 +5,13 @@
 //! kinds before it believes them.
 
 mod filter;
+mod mapping;
 mod record;
 mod shape;
 mod site;
 
 pub use filter::{FILTER_FRONT_COUNTERS, FILTER_FRONT_SHIFT, filter_index};
+pub use mapping::{MappingCall, MappingRecord};
 pub use record::{AllocationRecord, EventRecord, FreeRecord, RecordKind};
 pub use shape::{MAX_ARGUMENTS, NONE, Shape};
 pub use site::{Operand, OperandKind, SITE_ARGUMENTS, Site};
@@ -40,9 +42,23 @@ pub enum Role {
     OtelFree = 13,
     /// `void *operator new(std::size_t size)` that does not call malloc: it can throw, so that it never gets a return probe.
     New = 7,
+    /// `void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)`; from here on roles of functions that
+    /// change what is mapped. Their hits are not counted.
+    Map = 16,
+    /// `int munmap(void *address, size_t length)`
+    Unmap = 17,
+    /// `void *mremap(void *old_address, size_t old_length, size_t length, int flags, …)`
+    Remap = 18,
+    /// `void *sbrk(intptr_t increment)`
+    MoveBreak = 19,
 }
 
 impl Role {
+    /// Whether functions of the role change what is mapped, for whomever.
+    pub const fn is_mapping(self) -> bool {
+        self as u8 >= Role::Map as u8
+    }
+
     /// The role with this number, if there is one.
     pub const fn from_number(number: u8) -> Option<Role> {
         match number {
@@ -55,12 +71,16 @@ impl Role {
             12 => Some(Role::OtelAlloc),
             13 => Some(Role::OtelFree),
             7 => Some(Role::New),
+            16 => Some(Role::Map),
+            17 => Some(Role::Unmap),
+            18 => Some(Role::Remap),
+            19 => Some(Role::MoveBreak),
             _ => None,
         }
     }
 }
 
-/// Entries of the array `HITS` for each process slot: at least one for every [`Role`].
+/// Entries of the array `HITS` for each process slot: at least one for every [`Role`] whose hits are counted.
 pub const HITS_PER_SLOT: u32 = 16;
 
 /// Rule of the counters in `HITS`: from 2^13 hits on approximate (90 % within 1.6 %), and from 2^29 on,

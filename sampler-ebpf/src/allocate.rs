@@ -3,7 +3,7 @@
 
 use crate::atomic::{self, KernelRandom, MapCell};
 use crate::registers::Call;
-use crate::{filter, hits, live, maps, record, settings, shaped, target};
+use crate::{filter, hits, live, mapping, maps, record, settings, shaped, target};
 use sampler_common::counters::Outcome;
 use sampler_common::limits::{CLASSES, FOLLOW_BYTES};
 use sampler_common::sampling::{self, Design, Drawn};
@@ -12,9 +12,9 @@ use sampler_common::wire::{
 };
 
 /// Value of an entry program: the return probe of this call does not run.
-const SKIP: u32 = 1;
+pub const SKIP: u32 = 1;
 /// Value of an entry program: it runs.
-const FOLLOW: u32 = 0;
+pub const FOLLOW: u32 = 0;
 
 /// A call that asks for memory.
 struct Request {
@@ -39,8 +39,13 @@ pub fn enter(call: &Call) -> u32 {
         follow: call.argument0() >= FOLLOW_BYTES,
         argument: 0,
     };
-    if !cookie.is_plain_malloc() && other(call, cookie, &mut request) == SKIP {
-        return SKIP;
+    if !cookie.is_plain_malloc() {
+        if cookie.role() >= Role::Map as u8 {
+            return mapping::enter(call.raw(), slot, cookie.role());
+        }
+        if other(call, cookie, &mut request) == SKIP {
+            return SKIP;
+        }
     }
     charge(call, request.unknown(call))
 }

@@ -4,7 +4,7 @@ use crate::atomic::KernelRandom;
 use crate::live::{self, Inserted};
 use crate::record::Sampled;
 use crate::registers::Call;
-use crate::{allocate, maps, record, settings};
+use crate::{allocate, mapping, maps, record, settings};
 use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_user};
 use sampler_common::counters::Outcome;
 use sampler_common::sampling::Random as _;
@@ -30,6 +30,10 @@ pub fn leave(call: &Call) {
         != pending.space.generation
     {
         live::count(totals, Outcome::StaleReturn);
+        return;
+    }
+    if pending.role >= Role::Map as u32 {
+        mapping::leave(call.raw(), &pending);
         return;
     }
     match block(call, &pending) {

@@ -21,6 +21,7 @@ mod filter;
 mod fork;
 mod hits;
 mod live;
+mod mapping;
 mod maps;
 mod otel;
 mod record;

@@ -70,6 +70,10 @@ pub static FILTER_FRONT: Array<[u32; 16]> =
 pub static LOST: HashMap<LostKey, LostCell> =
     HashMap::with_max_entries(MAX_LOST_CELLS, NO_PREALLOC);
 
+/// Stacks of mapping calls that each process slot has copied: the second (in units of 2^30 ns) above, their number below.
+#[map]
+pub static MAPPING_STACKS: Array<u64> = Array::with_max_entries(MAX_PROCESSES, 0);
+
 /// Records to the daemon.
 #[map]
 pub static RING: RingBuf = RingBuf::with_byte_size(16 << 20, 0);

@@ -65,7 +65,7 @@ pub fn has_share(slot: u32, times: u64) -> bool {
 
 /// Counts a record of `bytes` that has its place in the ring, before it is submitted.
 #[inline(always)]
-fn count_sent(slot: u32, bytes: usize) {
+pub fn count_sent(slot: u32, bytes: usize) {
     if let Some(process) = maps::PROCESSES.get_ptr_mut(slot) {
         // SAFETY: a field of a map value.
         atomic::add(unsafe { &raw mut (*process).ring_sent }, bytes as u64);
@@ -74,7 +74,7 @@ fn count_sent(slot: u32, bytes: usize) {
 
 /// Wakes the daemon only when much is waiting; it looks by itself every few milliseconds.
 #[inline(always)]
-fn wakeup() -> u64 {
+pub fn wakeup() -> u64 {
     if waiting() >= settings::wake_bytes() {
         BPF_RB_FORCE_WAKEUP as u64
     } else {

@@ -283,7 +283,13 @@ fn a_signalled_run_ends_with_its_program() -> Result<()> {
 }
 
 fn signalled(signal: i32, send: impl Fn(&Child) -> Result<()>) -> Result<()> {
-    let mut command = run(&["--", "sleep", "300"])?;
+    let plain = run(&["--", "sleep", "300"])?;
+    // What whoever started the test ignores, the program would ignore too.
+    let mut command = Command::new("env");
+    command.arg("--default-signal").arg(plain.get_program()).args(plain.get_args());
+    for (name, _) in plain.get_envs() {
+        command.env_remove(name);
+    }
     // As a shell starts a job.
     command.process_group(0);
     let directory = tempfile::tempdir()?;

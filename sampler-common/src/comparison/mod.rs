@@ -79,6 +79,11 @@ pub enum CannotCompare {
         /// A process that is in both.
         pid: u32,
     },
+    /// Nothing was sampled.
+    #[error(
+        "profiles of kind mapped are counted, not sampled: there is nothing to test (subtract them)"
+    )]
+    Counted,
     /// A rate of what has none.
     #[error("{0} (leave out --per-second)")]
     NoRate(&'static str),

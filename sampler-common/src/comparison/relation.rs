@@ -47,6 +47,9 @@ pub(super) fn of(question: &Question<'_>) -> Result<Relation, CannotCompare> {
             b_kind: b.kind.name(),
         });
     }
+    if a.kind == Kind::Mapped {
+        return Err(CannotCompare::Counted);
+    }
     for (name, profile) in [(a_name, a), (b_name, b)] {
         if profile.stacks_total > profile.stacks.len() as u64 {
             return Err(CannotCompare::Cut {

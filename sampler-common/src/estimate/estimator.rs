@@ -12,6 +12,8 @@ pub enum Estimator {
     FailedTrials,
     /// Weighted, then adjusted to the exact totals of each size class.
     Calibrated,
+    /// None: everything was counted ([`crate::profile::Kind::Mapped`]). Nobody asks for it.
+    Exact,
 }
 
 /// A pair of strategy and estimator that does not exist.
@@ -33,7 +35,7 @@ fn remedy(strategy: Strategy) -> &'static str {
 }
 
 impl Estimator {
-    /// Every estimator.
+    /// Every estimator of samples.
     pub const ALL: [Estimator; 3] =
         [Estimator::Weighted, Estimator::FailedTrials, Estimator::Calibrated];
 
@@ -43,20 +45,22 @@ impl Estimator {
             Estimator::Weighted => "weighted",
             Estimator::FailedTrials => "failed-trials",
             Estimator::Calibrated => "calibrated",
+            Estimator::Exact => "exact",
         }
     }
 
     /// The estimator of this name.
     pub fn from_name(name: &str) -> Option<Estimator> {
-        Estimator::ALL.into_iter().find(|estimator| estimator.name() == name)
+        let mut all = Estimator::ALL.into_iter().chain([Estimator::Exact]);
+        all.find(|estimator| estimator.name() == name)
     }
 
-    /// The estimator of this name.
+    /// The estimator of this name that one can ask for.
     ///
     /// # Errors
     /// One line with the names that there are.
     pub fn parse(name: &str) -> Result<Estimator, String> {
-        Estimator::from_name(name).ok_or_else(|| {
+        Estimator::ALL.into_iter().find(|estimator| estimator.name() == name).ok_or_else(|| {
             format!("estimator {name:?} is unknown (use weighted, failed-trials or calibrated)")
         })
     }
@@ -71,6 +75,7 @@ impl Estimator {
         let exists = match self {
             Estimator::Weighted => strategy != Strategy::Stride,
             Estimator::FailedTrials => strategy == Strategy::Geometric,
+            Estimator::Exact => false,
             Estimator::Calibrated => !matches!(strategy, Strategy::Poisson | Strategy::Stride),
         };
         if exists { Ok(()) } else { Err(NoSuchPair { estimator: self, strategy }) }

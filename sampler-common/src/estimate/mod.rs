@@ -54,6 +54,8 @@ pub enum Method {
     /// Points of a stride, summed, or nothing where nothing would be sampled. There is no upper end: nothing random bounds
     /// what was passed by.
     Stride,
+    /// Everything was counted: the interval is the number itself.
+    Exact,
 }
 
 /// A number with its interval. 0 ≤ `low` ≤ `value` ≤ `high`, all finite but the `high` of [`Method::Stride`], which is +∞.

@@ -12,7 +12,7 @@ use super::calibrated;
 use super::quantity::Quantity;
 use super::weighted::with_room;
 use super::{
-    Confidence, Edges, Estimate, Estimator, Reference, Row, RowMoments, Trials, of_trials,
+    Confidence, Edges, Estimate, Estimator, Method, Reference, Row, RowMoments, Trials, of_trials,
 };
 
 /// The four estimates of a row.
@@ -57,6 +57,20 @@ pub fn of_row(
             estimates.alloc_objects = make(Quantity::AllocObjects);
         }
         Estimator::FailedTrials => failed_trials(&mut estimates, &total, reference),
+        Estimator::Exact => {
+            let counted = |of: Estimate| Estimate {
+                low: of.value,
+                high: of.value,
+                method: Method::Exact,
+                ..of
+            };
+            estimates = RowEstimates {
+                alloc_objects: counted(estimates.alloc_objects),
+                alloc_space: counted(estimates.alloc_space),
+                inuse_objects: counted(estimates.inuse_objects),
+                inuse_space: counted(estimates.inuse_space),
+            };
+        }
     }
     estimates
 }
@@ -81,6 +95,6 @@ pub fn everything(reference: &Reference, estimator: Estimator) -> Row {
 pub fn unsampled(reference: &Reference, estimator: Estimator) -> Row {
     match estimator {
         Estimator::Calibrated => calibrated::unsampled(reference),
-        Estimator::Weighted | Estimator::FailedTrials => Row::default(),
+        Estimator::Weighted | Estimator::FailedTrials | Estimator::Exact => Row::default(),
     }
 }

@@ -22,6 +22,8 @@ pub enum RecordKind {
     Leaving = 7,
     /// [`EventRecord`]: a process that is expected to take a slot replaced its program image; `space` is of no slot.
     ExpectedExec = 11,
+    /// [`MappingRecord`](super::MappingRecord), perhaps followed by a stack snapshot.
+    Mapping = 8,
 }
 
 /// A sampled allocation; `stack_bytes` bytes of stack follow.

@@ -55,6 +55,8 @@ pub struct Settings {
     pub usdt: bool,
     /// Where a process that is being forked has its ids, when children of profiled processes are profiled as well.
     pub follow: Option<TaskOffsets>,
+    /// Whether functions that change what is mapped are probed.
+    pub mappings: bool,
 }
 
 /// The loaded program.
@@ -214,6 +216,7 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .map_max_entries("HITS", settings.slots * HITS_PER_SLOT)
         .map_max_entries("VACANT", settings.slots)
         .map_max_entries("BUDGETS", settings.slots)
+        .map_max_entries("MAPPING_STACKS", settings.slots)
         .map_max_entries("LIVE", settings.max_live)
         .map_max_entries("FILTER", (counters / 16) as u32)
         .map_max_entries("RING", settings.ring_bytes)

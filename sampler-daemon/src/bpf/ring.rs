@@ -2,7 +2,9 @@
 
 use super::shared::{ProcessSlots, RingPositions};
 use aya::maps::{MapData, RingBuf};
-use sampler_common::wire::{AllocationRecord, EventRecord, FreeRecord, RecordKind, Space};
+use sampler_common::wire::{
+    AllocationRecord, EventRecord, FreeRecord, MappingRecord, RecordKind, Space,
+};
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -25,6 +27,8 @@ pub enum Record<'a> {
     Leaving(EventRecord),
     /// A new program image of a process that has no slot yet.
     ExpectedExec(EventRecord),
+    /// A call that changes what is mapped, with a stack snapshot that starts at its stack pointer (empty: none was copied).
+    Mapping(MappingRecord, &'a [u8]),
     /// Not a record of ours.
     Malformed,
 }
@@ -39,6 +43,7 @@ impl Record<'_> {
             | Record::LiveHigh(record)
             | Record::Appeared(record)
             | Record::Leaving(record) => Some(record.space),
+            Record::Mapping(record, _) => Some(record.space),
             Record::ExpectedExec(_) | Record::Malformed => None,
         }
     }
@@ -141,6 +146,9 @@ fn parse_checked(bytes: &[u8]) -> Option<Record<'_>> {
         Some(Record::Leaving(event(bytes)?))
     } else if kind == RecordKind::ExpectedExec as u32 {
         Some(Record::ExpectedExec(event(bytes)?))
+    } else if kind == RecordKind::Mapping as u32 {
+        let (record, stack) = mapping(bytes)?;
+        Some(Record::Mapping(record, stack))
     } else {
         None
     }
@@ -193,6 +201,31 @@ fn event(bytes: &[u8]) -> Option<EventRecord> {
         time_ns: u64_at!(bytes, R, time_ns),
         comm: word(bytes, offset_of!(R, comm))?,
     })
+}
+
+fn mapping(bytes: &[u8]) -> Option<(MappingRecord, &[u8])> {
+    type R = MappingRecord;
+    let record = MappingRecord {
+        kind: u32_at!(bytes, R, kind),
+        stack_bytes: u32_at!(bytes, R, stack_bytes),
+        space: space(bytes, offset_of!(R, space))?,
+        tid: u32_at!(bytes, R, tid),
+        call: u32_at!(bytes, R, call),
+        time_ns: u64_at!(bytes, R, time_ns),
+        address: u64_at!(bytes, R, address),
+        length: u64_at!(bytes, R, length),
+        old_address: u64_at!(bytes, R, old_address),
+        old_length: u64_at!(bytes, R, old_length),
+        flags: u64_at!(bytes, R, flags),
+        function: u64_at!(bytes, R, function),
+        ip: u64_at!(bytes, R, ip),
+        sp: u64_at!(bytes, R, sp),
+        bp: u64_at!(bytes, R, bp),
+        flooded: u32_at!(bytes, R, flooded),
+        pad: 0,
+    };
+    let stack = bytes.get(size_of::<R>()..)?.get(..record.stack_bytes as usize)?;
+    Some((record, stack))
 }
 
 #[cfg(test)]

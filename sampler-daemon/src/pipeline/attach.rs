@@ -5,7 +5,7 @@ use super::sampling::Learning;
 use super::source::Source;
 use super::worker::{Reach, Worker};
 use crate::bpf::totals::SlotTotals;
-use crate::bpf::{Link, Points, ProbeEngine};
+use crate::bpf::{Link, Points, ProbeEngine, Settings};
 use crate::store::{ProcessRecord, SamplingRecord};
 use crate::target::allocator::{Allocator, Discovery};
 use crate::target::hazard::{self, Hazard};
@@ -157,13 +157,13 @@ impl Worker {
             if source.allocators.iter().any(|known| known.identity == allocator.identity) {
                 continue;
             }
-            let track_live = self.config.settings.track_live;
+            let settings = &self.config.settings;
             if is_own {
-                let points = points(&allocator, slot, track_live);
+                let points = points(&allocator, slot, settings);
                 let links = self.kernel.attach(&allocator.file, Some(source.pid), &points)?;
                 attached.links.extend(links);
             } else {
-                self.shared.attach(&mut self.kernel, &allocator, track_live)?;
+                self.shared.attach(&mut self.kernel, &allocator, settings)?;
             }
             if is_own {
                 tracing::info!(
@@ -191,16 +191,21 @@ impl Attached {
 }
 
 /// What to attach to for the process of a slot, or for all that share a link.
-pub(super) fn points(allocator: &Allocator, slot: u32, track_live: bool) -> Points {
+pub(super) fn points(allocator: &Allocator, slot: u32, settings: &Settings) -> Points {
     let mut points = Points::default();
     let mut functions: Vec<_> = allocator.functions.iter().collect();
     // Probes appear one after another: what can end a block comes first.
-    functions.sort_by_key(|function| function.role != Role::Realloc);
+    functions.sort_by_key(|function| {
+        (!matches!(function.role, Role::Realloc | Role::Unmap | Role::Remap), function.offset)
+    });
     for function in functions {
         let offset = function.offset + u64::from(function.placement.displacement);
+        if function.role.is_mapping() && !settings.mappings {
+            continue;
+        }
         let point = (offset, Cookie::shaped(slot, function.role, function.shape).0);
         match function.role {
-            Role::Free if track_live => points.freeing.push(point),
+            Role::Free if settings.track_live => points.freeing.push(point),
             Role::Free => {}
             // Its return must not be probed.
             Role::New => points.entering.push(point),

@@ -6,6 +6,7 @@ use super::raw::RawProfile;
 use super::scope::Scope;
 use super::source::SampleEvent;
 use super::status::StatusReport;
+use crate::store::mapped::ProcessTotals;
 use crate::store::{ProcessId, ProcessRecord, Sampling, SamplingRecord, Selector};
 use rustix::fd::OwnedFd;
 use sampler_common::counters::Outcome;
@@ -115,6 +116,8 @@ pub struct ProcessReport {
     pub free_calls: Option<Count>,
     /// Bounds that it has hit, with how often.
     pub bounds: Vec<(Outcome, u64)>,
+    /// What it has mapped; `None` where that is not followed.
+    pub mappings: Option<ProcessTotals>,
 }
 
 /// An answer, or one line on why there is none.

@@ -17,6 +17,9 @@ impl Worker {
         for slot in slots {
             self.keep_last(*slot);
             let process = self.ingest.sources.get(slot).map(|source| source.process);
+            if let Some(process) = process {
+                self.ingest.end_mappings(process);
+            }
             self.release(*slot);
             if let Some(process) = process {
                 self.ingest.exit(process);

@@ -31,6 +31,7 @@ impl Worker {
             return;
         }
         let Some(source) = self.ingest.sources.get(&slot) else { return };
+        self.ingest.mapped.of_image(source.process, generation);
         let record = self.ingest.processes.get_mut(source.process);
         record.images = generation - source.first_generation + 1;
         // What was blind in the old one; the next look says what is in this.

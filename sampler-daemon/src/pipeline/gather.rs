@@ -166,6 +166,8 @@ impl Worker {
                 held.chain(self.ingest.live.left_behind()).for_each(add);
             }
             Kind::Peak => self.ingest.live.at_peak().for_each(add),
+            // Of memory of another kind.
+            Kind::Mapped => {}
         }
     }
 }

@@ -25,6 +25,9 @@ const CONFIDENCE: Confidence = Confidence::DEFAULT;
 impl Worker {
     /// Hits of all probes of `role` in these slots; of malloc those whose end has been seen.
     pub(super) fn hits(&self, slots: &[u32], role: Role) -> Option<Count> {
+        if role.is_mapping() {
+            return None;
+        }
         let read = |role: Role| slots.iter().map(move |slot| self.kernel.hits.read(*slot, role));
         if role != Role::Malloc {
             return Some(HITS_SWITCH.sum(&read(role).collect::<Vec<_>>(), CONFIDENCE));

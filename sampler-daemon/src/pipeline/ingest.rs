@@ -1,11 +1,12 @@
 //! What a record does to the store. Knows nothing of the kernel side.
 
+use super::mapped::Insides;
 use super::source::{SampleEvent, Source};
 use crate::bpf::ring::Record;
 use crate::store::stacks::{Note, StackFrame};
 use crate::store::{
-    Lifetimes, LiveSample, LiveSamples, Outcomes, ProcessId, ProcessRecord, Processes, Rows,
-    Sampling, SamplingRecord, StackId, Stacks, Windows,
+    Lifetimes, LiveSample, LiveSamples, Mapped, Outcomes, ProcessId, ProcessRecord, Processes,
+    Rows, Sampling, SamplingRecord, StackId, Stacks, Windows,
 };
 use crate::unwind::{
     Address, Frame, History, ModuleId, ModuleKind, Modules, Registers, StackMemory, UnwindEnd,
@@ -65,11 +66,14 @@ pub(super) struct Ingest {
     pub(super) samples: broadcast::Sender<Arc<SampleEvent>>,
     /// How processes are sampled that come by themselves.
     pub(super) sampling: Sampling,
-    frames: Vec<Frame>,
+    pub(super) frames: Vec<Frame>,
     /// Images by what the kernel's events have told.
     pub(super) history: History,
     /// What `sampling` makes of it.
     common: Arc<SamplingRecord>,
+    /// What programs map themselves.
+    pub(super) mapped: Mapped,
+    pub(super) insides: Insides,
 }
 
 impl Ingest {
@@ -95,6 +99,8 @@ impl Ingest {
             frames: Vec::new(),
             history: History::default(),
             common: Arc::new(SamplingRecord::new(sampling)),
+            mapped: Mapped::new(now_ns),
+            insides: Insides::default(),
         }
     }
 
@@ -119,6 +125,7 @@ impl Ingest {
             Record::ExpectedExec(event) => {
                 self.events.push(Event::ExpectedExec { pid: event.pid });
             }
+            Record::Mapping(record, stack) => self.mapping(&record, stack),
             Record::Malformed => self.outcomes.add(Outcome::Malformed, 1),
         }
     }
@@ -152,6 +159,7 @@ impl Ingest {
             self.windows.fold(&moves);
             self.live.fold(&moves);
             self.lifetimes.fold(&moves);
+            self.mapped.fold(&moves);
         }
     }
 
@@ -223,7 +231,7 @@ impl Ingest {
     }
 
     /// The process of an address space, taken out of the table while its image is used.
-    fn source(&mut self, space: Space) -> Option<Source> {
+    pub(super) fn source(&mut self, space: Space) -> Option<Source> {
         let source = self.sources.get(&space.slot)?;
         if space.generation < source.first_generation {
             return None;
@@ -284,7 +292,7 @@ impl Ingest {
     }
 
     /// Remembers the usual name of a probed function: a library has several for one address.
-    fn name_probe(&mut self, source: &Source, frame: Frame) {
+    pub(super) fn name_probe(&mut self, source: &Source, frame: Frame) {
         if self.probe_names.contains_key(&frame) {
             return;
         }

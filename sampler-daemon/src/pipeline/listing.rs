@@ -115,6 +115,7 @@ impl Worker {
         let chosen = self.chosen(&request.selector)?;
         let gathered = self.gather_all(chosen);
         let usable = self.usable(&gathered.processes);
+        let mapped = self.mapped_totals();
         let mut listing = Listing::default();
         let mut groups: BTreeMap<String, Vec<u32>> = BTreeMap::new();
         for (index, id) in (0..).zip(&gathered.processes) {
@@ -123,7 +124,12 @@ impl Worker {
             let by = request.group_by.or(folded.then_some(GroupBy::Comm));
             match by {
                 Some(by) => groups.entry(by.key(record)).or_default().push(index),
-                None => listing.processes.push(self.process_report(&gathered, &usable, index, *id)),
+                None => {
+                    let mut report = self.process_report(&gathered, &usable, index, *id);
+                    report.mappings =
+                        mapped.as_ref().map(|of| of.get(id).copied().unwrap_or_default());
+                    listing.processes.push(report);
+                }
             }
         }
         let groups =
@@ -146,6 +152,7 @@ impl Worker {
             sums: self.sums(gathered, usable, &[index]),
             free_calls: self.free_calls(id),
             bounds: self.bounds(id),
+            mappings: None,
         }
     }
 

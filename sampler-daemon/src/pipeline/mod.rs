@@ -22,6 +22,8 @@ mod ingest;
 mod lifetimes;
 mod listing;
 mod losses;
+mod mapped;
+mod mapped_profile;
 mod names;
 mod observe;
 mod order;

@@ -20,6 +20,7 @@ impl Worker {
         if self.ingest.windows.is_due(now_ns) {
             self.observe();
             self.ingest.windows.close(now_ns);
+            self.ingest.mapped.windows.close(now_ns);
         }
     }
 

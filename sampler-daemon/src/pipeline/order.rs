@@ -34,7 +34,7 @@ fn value(raw: &RawProfile, row: &Row) -> f64 {
         let total = row.total();
         return match kind {
             Kind::Alloc => total.alloc_space.sum,
-            Kind::Live | Kind::Peak => total.inuse_space.sum,
+            Kind::Live | Kind::Peak | Kind::Mapped => total.inuse_space.sum,
         };
     }
     let quantities = Quantities::of_row(row, &raw.reference, raw.estimator, raw.request.confidence);

@@ -95,6 +95,9 @@ impl Worker {
     pub(super) fn profile(&mut self, request: ProfileRequest) -> Result<RawProfile, String> {
         self.note_unseen();
         let chosen = self.chosen(&request.selector)?;
+        if request.kind == Kind::Mapped {
+            return self.mapped_profile(request, chosen);
+        }
         let strategies = self.strategies(&chosen, request.estimator)?;
         let estimator = request.estimator.unwrap_or_default();
         request.scope.check(request.kind, estimator)?;
@@ -136,12 +139,14 @@ impl Worker {
     }
 
     /// Takes the rows with samples of the kind asked for, with their frames.
-    fn fill_rows(&self, profile: &mut RawProfile, gathered: Gathered) {
+    pub(super) fn fill_rows(&self, profile: &mut RawProfile, gathered: Gathered) {
         let samples = |row: &Row| -> u64 {
             let total = row.total();
             match profile.request.kind {
                 Kind::Alloc => total.alloc_space.samples,
                 Kind::Live | Kind::Peak => total.inuse_space.samples,
+                // Also what is not mapped any more.
+                Kind::Mapped => total.alloc_space.samples + total.inuse_space.samples,
             }
         };
         profile.reference = gathered.reference;
@@ -179,7 +184,7 @@ impl Worker {
         }
     }
 
-    fn duration_ns(&self, chosen: &[ProcessId]) -> u64 {
+    pub(super) fn duration_ns(&self, chosen: &[ProcessId]) -> u64 {
         let now = SystemTime::now();
         chosen
             .iter()

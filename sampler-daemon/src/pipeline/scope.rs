@@ -3,7 +3,7 @@
 use super::clock::Clocks;
 use super::gather::Gathered;
 use super::worker::Worker;
-use crate::store::{ProcessId, SizeCell, SizeLimits, windows::Window};
+use crate::store::{ProcessId, SizeCell, SizeLimits, Windows, windows::Window};
 use sampler_common::estimate::Estimator;
 use sampler_common::profile::{self, Kind};
 use sampler_common::units::{human_duration, utc};
@@ -19,6 +19,28 @@ pub enum AskedWindow {
     Last(u64),
     /// From one time to another, nanoseconds since the Unix epoch; `None`: from attach, until now.
     Between(Option<u64>, Option<u64>),
+}
+
+impl AskedWindow {
+    /// Its slots.
+    pub(super) fn of(self, windows: &Windows, clocks: Clocks) -> Result<Window<'_>, String> {
+        let now_ns = clocks.now_ns;
+        let (since_ns, until_ns) = match self {
+            AskedWindow::Last(length_ns) => (now_ns.saturating_sub(length_ns), now_ns),
+            AskedWindow::Between(since, until) => (
+                since.map_or(0, |since| clocks.at_unix(since)),
+                until.map_or(now_ns, |until| clocks.at_unix(until)),
+            ),
+        };
+        if since_ns > now_ns {
+            let since = utc(clocks.to_unix(since_ns));
+            return Err(format!("window from {since} begins in the future"));
+        }
+        windows.between(since_ns, until_ns, now_ns).map_err(|error| {
+            let oldest = utc(clocks.to_unix(error.oldest_ns));
+            format!("there are windows since {oldest} (ask from then on, or for everything since attach)")
+        })
+    }
 }
 
 /// Which part of what was seen is asked for.
@@ -46,7 +68,7 @@ impl Scope {
 
     /// What of it makes no sense for `kind` and `estimator`, in one line.
     pub(super) fn check(&self, kind: Kind, estimator: Estimator) -> Result<(), String> {
-        if self.has_ages() && kind != Kind::Live {
+        if self.has_ages() && !matches!(kind, Kind::Live | Kind::Mapped) {
             let kind = kind.name();
             return Err(format!(
                 "ages are of blocks that are held, not of kind {kind} (use kind live)"
@@ -112,22 +134,7 @@ fn duration(ns: u64) -> String {
 impl Worker {
     /// The slots of a window; everything was observed just now.
     pub(super) fn window(&self, asked: AskedWindow, clocks: Clocks) -> Result<Window<'_>, String> {
-        let now_ns = clocks.now_ns;
-        let (since_ns, until_ns) = match asked {
-            AskedWindow::Last(length_ns) => (now_ns.saturating_sub(length_ns), now_ns),
-            AskedWindow::Between(since, until) => (
-                since.map_or(0, |since| clocks.at_unix(since)),
-                until.map_or(now_ns, |until| clocks.at_unix(until)),
-            ),
-        };
-        if since_ns > now_ns {
-            let since = utc(clocks.to_unix(since_ns));
-            return Err(format!("window from {since} begins in the future"));
-        }
-        self.ingest.windows.between(since_ns, until_ns, now_ns).map_err(|error| {
-            let oldest = utc(clocks.to_unix(error.oldest_ns));
-            format!("there are windows since {oldest} (ask from then on, or for everything since attach)")
-        })
+        asked.of(&self.ingest.windows, clocks)
     }
 
     /// When each process had its largest live total: from its attach on, the latest of them.

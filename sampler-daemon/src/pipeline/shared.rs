@@ -1,7 +1,7 @@
 //! Links that processes share: one for each file with an allocator.
 
 use super::attach::points;
-use crate::bpf::{Kernel, Link, pages};
+use crate::bpf::{Kernel, Link, Settings, pages};
 use crate::target::allocator::Allocator;
 use anyhow::ensure;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -36,13 +36,13 @@ impl SharedLinks {
         &mut self,
         kernel: &mut Kernel,
         allocator: &Allocator,
-        track_live: bool,
+        settings: &Settings,
     ) -> anyhow::Result<()> {
         if self.has(allocator) {
             return Ok(());
         }
         ensure!(self.files.len() < MAX_FILES, "already probing {MAX_FILES} files, the most");
-        let links = kernel.attach(&allocator.file, None, &points(allocator, SHARED, track_live))?;
+        let links = kernel.attach(&allocator.file, None, &points(allocator, SHARED, settings))?;
         self.enter(allocator, links);
         Ok(())
     }

@@ -76,6 +76,10 @@ impl Worker {
         let (windows, window_bound) = self.ingest.windows.len();
         let (gone, gone_bound) = self.ingest.live.peaks().len();
         let (exited, groups, _) = self.ingest.processes.usage();
+        let (mapped, mapped_bound) = self.ingest.mapped.len();
+        outcomes.add(Outcome::MappingUnheld, self.ingest.mapped.unheld);
+        outcomes.add(Outcome::MappingUnpaired, self.ingest.mapped.unpaired);
+        outcomes.add(Outcome::StackTableFull, self.ingest.mapped.rowless);
         let (modules, module_bound) = self.ingest.modules.usage();
         let (mappings, mapping_bound) = self.ingest.history.usage();
         StatusReport {
@@ -94,6 +98,7 @@ impl Worker {
                 ("windows", windows as u64, window_bound as u64),
                 ("peak", gone as u64, gone_bound as u64),
                 ("lifetimes", self.ingest.lifetimes.len() as u64, lifetimes::MAX_CELLS as u64),
+                ("mapped", mapped as u64, mapped_bound as u64),
                 ("modules", modules as u64, module_bound as u64),
                 ("mappings", mappings as u64, mapping_bound as u64),
                 ("probed files", self.shared.len() as u64, shared::MAX_FILES as u64),
@@ -137,7 +142,9 @@ impl Worker {
         for (of, allocator) in own.chain(self.shared.allocators().map(|shared| (None, shared))) {
             for function in &allocator.functions {
                 let frees = matches!(function.role, Role::Free | Role::OtelFree);
-                if frees && !self.config.settings.track_live {
+                if frees && !self.config.settings.track_live
+                    || function.role.is_mapping() && !self.config.settings.mappings
+                {
                     continue;
                 }
                 let same = probes.iter_mut().find(|(probe, _)| {
@@ -190,6 +197,10 @@ impl Worker {
                     .into(),
             );
         }
+        blind.push(match self.config.settings.mappings {
+            true => "memory mapped past the C library's mmap, mremap and sbrk (kind mapped)".into(),
+            false => "memory that programs map themselves (--no-mappings): no kind mapped".into(),
+        });
         if !self.config.settings.track_live {
             blind.push("frees are not probed (--no-live): nothing is known of live memory".into());
         }

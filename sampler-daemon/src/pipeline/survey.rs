@@ -127,8 +127,8 @@ impl Worker {
 
     /// Attaches to an allocator for all processes.
     pub(super) fn attach_shared(&mut self, allocator: &Allocator) {
-        let track_live = self.config.settings.track_live;
-        if let Err(error) = self.shared.attach(&mut self.kernel, allocator, track_live) {
+        let settings = &self.config.settings;
+        if let Err(error) = self.shared.attach(&mut self.kernel, allocator, settings) {
             tracing::warn!(path = allocator.path, "{error:#}");
         }
     }

@@ -99,8 +99,8 @@ impl Worker {
             tracing::info!("{blind}");
         }
         for allocator in discovery.allocators {
-            let track_live = self.config.settings.track_live;
-            self.shared.attach(&mut self.kernel, &allocator, track_live).with_context(what)?;
+            let settings = &self.config.settings;
+            self.shared.attach(&mut self.kernel, &allocator, settings).with_context(what)?;
         }
         Ok(())
     }

@@ -16,11 +16,12 @@ pub use to_wire::{kind_to_wire, quantities_to_wire, to_wire};
 use sampler_common::estimate::Method;
 
 /// Names of the methods in the protocol.
-const METHODS: [(Method, &str); 4] = [
+const METHODS: [(Method, &str); 5] = [
     (Method::Weighted, "weighted"),
     (Method::FailedTrials, "failed-trials"),
     (Method::Calibrated, "calibrated"),
     (Method::Stride, "stride"),
+    (Method::Exact, "exact"),
 ];
 
 #[cfg(test)]

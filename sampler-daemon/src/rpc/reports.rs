@@ -4,6 +4,7 @@ use super::{convert, v1};
 use crate::pipeline::{
     Blind, Exclusion, GroupReport, ProbeReport, ProcessReport, SamplingReport, StatusReport, Sums,
 };
+use crate::store::mapped::{ProcessTotals, Totals};
 use crate::target::memory::Memory;
 use sampler_common::counters::Outcome;
 use sampler_common::counting::Count;
@@ -110,6 +111,16 @@ fn count(count: Count) -> v1::Count {
     v1::Count { value: count.value, low: count.low, high: count.high }
 }
 
+fn mappings(of: ProcessTotals) -> v1::Mappings {
+    let by = |of: Totals| v1::MappedBy {
+        bytes: of.mapped.bytes,
+        calls: of.mapped.calls,
+        held_bytes: of.held.bytes,
+        held_calls: of.held.calls,
+    };
+    v1::Mappings { directly: Some(by(of.directly)), by_allocators: Some(by(of.by_allocators)) }
+}
+
 fn unix_ns(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64)
 }
@@ -132,6 +143,7 @@ pub(super) fn process(report: &ProcessReport) -> v1::Process {
         allocators: record.allocators.clone(),
         allocator_in_force: record.in_force.clone(),
         blind: record.blind.clone(),
+        mappings: report.mappings.map(mappings),
         free_calls: report.free_calls.map(count),
         folded: record.folded,
         bounds: outcomes(&report.bounds),

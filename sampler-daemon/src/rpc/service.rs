@@ -59,6 +59,7 @@ pub(super) fn request(wire: v1::GetProfileRequest) -> Result<ProfileRequest, Sta
     let kind = match wire.kind() {
         v1::Kind::Live => Kind::Live,
         v1::Kind::Peak => Kind::Peak,
+        v1::Kind::Mapped => Kind::Mapped,
         v1::Kind::Alloc | v1::Kind::Unspecified => Kind::Alloc,
     };
     let confidence = confidence(wire.confidence)?;

@@ -4,6 +4,7 @@
 mod fold;
 pub mod lifetimes;
 pub mod live;
+pub mod mapped;
 pub mod outcomes;
 mod pattern;
 pub mod peak;
@@ -18,6 +19,7 @@ pub mod windows;
 pub use fold::{FoldKey, MAX_GROUPS, Moves};
 pub use lifetimes::{Life, Lifetimes};
 pub use live::{LiveSample, LiveSamples};
+pub use mapped::Mapped;
 pub use outcomes::Outcomes;
 pub use peak::{Peak, Peaks};
 pub use process::{ClassTotals, LostMoments, Origin, ProcessId, ProcessRecord, Processes};

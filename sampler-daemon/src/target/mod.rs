@@ -11,6 +11,7 @@ mod families;
 mod family;
 pub mod hazard;
 mod in_force;
+pub mod inside;
 pub mod mappings;
 pub mod memory;
 mod notes;

@@ -142,9 +142,10 @@ fn argument_registers(role: Role, shape: Shape) -> Vec<Register> {
         return used.iter().filter_map(|of| ARGUMENTS.get(usize::from(*of)).copied()).collect();
     }
     let count = match role {
-        Role::Malloc | Role::Free | Role::New => 1,
-        Role::Calloc | Role::Realloc | Role::AlignedAlloc => 2,
+        Role::Malloc | Role::Free | Role::New | Role::MoveBreak => 1,
+        Role::Calloc | Role::Realloc | Role::AlignedAlloc | Role::Unmap => 2,
         Role::PosixMemalign => 3,
+        Role::Map | Role::Remap => 4,
         // Probes inside functions, which are placed by whoever compiled them.
         Role::OtelAlloc | Role::OtelFree => 0,
     };

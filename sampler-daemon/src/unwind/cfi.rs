@@ -5,8 +5,9 @@
 
 use super::elf::{Section, Sections};
 use gimli::{
-    BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameHdr, EndianSlice, Expression, LittleEndian,
-    Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection as _, X86_64,
+    BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameHdr, EndianSlice, Expression,
+    FrameDescriptionEntry, LittleEndian, Register, RegisterRule, UnwindContext, UnwindExpression,
+    UnwindSection as _, X86_64,
 };
 use std::sync::Arc;
 
@@ -120,22 +121,15 @@ impl Cfi {
         self.eh_frame.len() + index
     }
 
+    /// First address of the function at a stated address.
+    pub(super) fn function(&self, svma: u64) -> Option<u64> {
+        Some(self.description(svma)?.initial_address())
+    }
+
     /// The rule at a stated address; none where nothing is said.
     pub(super) fn rule(&self, svma: u64, context: &mut UnwindContext<usize>) -> Option<Rule> {
         let eh_frame = eh_frame(&self.eh_frame);
-        let cie = EhFrame::cie_from_offset;
-        let description = match &self.index {
-            Index::Header(bytes) => {
-                let header = EhFrameHdr::new(bytes, LittleEndian).parse(&self.bases, 8).ok()?;
-                let table = header.table()?;
-                table.fde_for_address(&eh_frame, &self.bases, svma, cie).ok()?
-            }
-            Index::Own(functions) => {
-                let index = functions.partition_point(|it| it.0 <= svma).checked_sub(1)?;
-                let offset = functions[index].1.into();
-                eh_frame.fde_from_offset(&self.bases, offset, cie).ok()?
-            }
-        };
+        let description = self.description(svma)?;
         let row =
             description.unwind_info_for_address(&eh_frame, &self.bases, context, svma).ok()?;
         let saved = |register, default| row.register(register).map_or(default, saved);
@@ -150,6 +144,24 @@ impl Cfi {
             registers: CALLEE_SAVED.map(|register| saved(register, Saved::Same)),
             signal: description.is_signal_trampoline(),
         })
+    }
+
+    /// What is said of the function at a stated address.
+    fn description(&self, svma: u64) -> Option<FrameDescriptionEntry<Bytes<'_>>> {
+        let eh_frame = eh_frame(&self.eh_frame);
+        let cie = EhFrame::cie_from_offset;
+        match &self.index {
+            Index::Header(bytes) => {
+                let header = EhFrameHdr::new(bytes, LittleEndian).parse(&self.bases, 8).ok()?;
+                let table = header.table()?;
+                table.fde_for_address(&eh_frame, &self.bases, svma, cie).ok()
+            }
+            Index::Own(functions) => {
+                let index = functions.partition_point(|it| it.0 <= svma).checked_sub(1)?;
+                let offset = functions[index].1.into();
+                eh_frame.fde_from_offset(&self.bases, offset, cie).ok()
+            }
+        }
     }
 
     /// The expression at a place in `.eh_frame`.

@@ -4,7 +4,8 @@ use super::cfi::Cfi;
 use super::cfi_cache::CfiCache;
 use super::elf::{Headers, Sections};
 use super::mapped::read_own_vdso;
-use super::module::{Module, ModuleId, ModuleKind};
+use super::module::{Frame, Module, ModuleId, ModuleKind};
+use crate::target::inside::AllocatorCode;
 use crate::target::mappings::{self, Backing, Mapping};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -249,6 +250,23 @@ impl Modules {
     /// ELF headers of a module, none if it is not an ELF file.
     pub(super) fn headers(&self, id: ModuleId) -> Option<&Headers> {
         self.entry(id).headers.as_ref()
+    }
+
+    /// Where a frame lies in its file's own address space, and the first address of its function, where call frame
+    /// information says it.
+    pub fn function(&mut self, frame: Frame) -> Option<(u64, Option<u64>)> {
+        let svma = self.headers(frame.module)?.svma(frame.offset)?;
+        let start = self.cfi(frame.module).and_then(|cfi| cfi.function(svma));
+        Some((svma, start))
+    }
+
+    /// What of a module is an allocator's; nothing where it has no file.
+    pub fn allocator_code(&self, id: ModuleId) -> AllocatorCode {
+        let module = self.get(id);
+        match &module.kind {
+            ModuleKind::File(file) => AllocatorCode::read(file, &module.path),
+            _ => AllocatorCode::default(),
+        }
     }
 
     /// Call frame information of a module, read when first asked for.

@@ -71,7 +71,7 @@ pub fn message(profile: &Profile) -> message::Profile {
     let comment = comments(profile).iter().map(|text| tables.string(text)).collect();
     let default_sample_type = tables.string(match profile.kind {
         Kind::Alloc => "alloc_space",
-        Kind::Live | Kind::Peak => "inuse_space",
+        Kind::Live | Kind::Peak | Kind::Mapped => "inuse_space",
     });
     message::Profile {
         sample_type,
@@ -162,11 +162,14 @@ pub(super) fn comments(profile: &Profile) -> Vec<String> {
     };
     let totals = &profile.totals;
     let mut comments = vec![
-        format!(
-            "sampler: {} samples, one per {} on average",
-            profile.samples,
-            human_bytes(profile.interval_bytes as f64)
-        ),
+        match profile.kind {
+            Kind::Mapped => format!("sampler: {} mapping calls, every one", profile.samples),
+            _ => format!(
+                "sampler: {} samples, one per {} on average",
+                profile.samples,
+                human_bytes(profile.interval_bytes as f64)
+            ),
+        },
         format!("estimator {}, strategy {}", profile.estimator_name(), profile.strategy_names()),
         interval("alloc_objects", &totals.alloc_objects, "objects"),
         interval("alloc_space", &totals.alloc_space, "bytes"),

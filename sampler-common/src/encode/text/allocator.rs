@@ -4,7 +4,7 @@
 //! everything helps nobody: bytes are attributed to the first frame that is not one of these.
 
 /// C entry points, by their plain names.
-const ENTRIES: [&str; 10] = [
+const ENTRIES: [&str; 14] = [
     "malloc",
     "calloc",
     "realloc",
@@ -15,6 +15,11 @@ const ENTRIES: [&str; 10] = [
     "valloc",
     "pvalloc",
     "cfree",
+    // Of memory that is not malloc's.
+    "mmap",
+    "mmap64",
+    "mremap",
+    "sbrk",
 ];
 
 /// What allocators put before these names when they are not the only one (glibc's aliases, jemalloc,
@@ -44,6 +49,7 @@ mod tests {
             "__libc_memalign",
             "__posix_memalign",
             "je_calloc",
+            "mmap",
             "operator new(unsigned long)",
             "operator new[](unsigned long, std::align_val_t, std::nothrow_t const&)",
         ] {

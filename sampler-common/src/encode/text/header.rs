@@ -22,7 +22,10 @@ pub(super) fn write(profile: &Profile, page: Page, out: &mut dyn Write) -> io::R
     }
     let totals = &profile.totals;
     let rows = [
-        ("allocated", total(&totals.alloc_space, &totals.alloc_objects)),
+        (
+            if profile.kind == Kind::Mapped { "mapped" } else { "allocated" },
+            total(&totals.alloc_space, &totals.alloc_objects),
+        ),
         ("held", total(&totals.inuse_space, &totals.inuse_objects)),
         ("exact", exact(profile)),
         ("sampled", sampled(profile)),
@@ -52,6 +55,8 @@ fn title(profile: &Profile) -> String {
         (Kind::Live, None) => "Memory allocated since attach and still held",
         (Kind::Live, Some(_)) => "Memory allocated in the window and still held",
         (Kind::Peak, _) => "Memory held at the largest live total since attach",
+        (Kind::Mapped, None) => "Memory mapped by programs themselves, not by malloc",
+        (Kind::Mapped, Some(_)) => "Memory that programs mapped themselves in the window",
     };
     let pids: BTreeSet<u32> =
         profile.stacks.iter().map(|stack| stack.pid).filter(|pid| *pid != 0).collect();
@@ -101,9 +106,10 @@ fn between(low: &str, high: &str) -> String {
 fn exact(profile: &Profile) -> String {
     match profile.exact {
         Some(exact) => format!(
-            "{} in {} allocations, all counted",
+            "{} in {} {}, all counted",
             layout::right(&human_bytes(exact.alloc_space as f64), 8),
-            grouped(exact.alloc_objects)
+            grouped(exact.alloc_objects),
+            if profile.kind == Kind::Mapped { "calls" } else { "allocations" },
         ),
         None if profile.strategies.contains(&Strategy::External) => {
             "not known: a process samples by itself".to_owned()
@@ -124,6 +130,10 @@ fn window(profile: &Profile) -> Option<(&'static str, String)> {
 fn sampled(profile: &Profile) -> String {
     let held = match profile.kind {
         Kind::Alloc => String::new(),
+        Kind::Mapped => {
+            let time = human_duration(Duration::from_nanos(profile.duration_ns));
+            return format!("nothing: every call in {time} is counted");
+        }
         Kind::Live | Kind::Peak => {
             format!(" ({} held)", grouped(profile.totals.inuse_space.moments.samples))
         }
@@ -142,6 +152,9 @@ fn method(profile: &Profile) -> Option<String> {
     let names = profile.strategy_names().replace(',', ", ");
     if profile.has_stride() {
         return Some(format!("strategy {names}: biased on periodic programs, no interval"));
+    }
+    if profile.estimator == Estimator::Exact {
+        return None;
     }
     let mut parts = Vec::new();
     if profile.estimator != Estimator::default() {

@@ -169,7 +169,7 @@ fn plural(count: u64, noun: &str) -> String {
 fn bytes_of(kind: Kind) -> &'static str {
     match kind {
         Kind::Alloc => "allocated",
-        Kind::Live | Kind::Peak => "held",
+        Kind::Live | Kind::Peak | Kind::Mapped => "held",
     }
 }
 

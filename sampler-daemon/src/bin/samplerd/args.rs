@@ -119,6 +119,9 @@ pub(crate) struct Args {
     /// File that describes allocators of your own: pools, arenas (docs/allocator-spec.md)
     #[arg(long, value_name = "FILE")]
     pub(crate) allocator_spec: Option<std::path::PathBuf>,
+    /// Do not probe mmap, mremap, munmap and sbrk: no profile of kind mapped
+    #[arg(long)]
+    pub(crate) no_mappings: bool,
 }
 
 /// How stacks are found.

@@ -196,5 +196,6 @@ fn settings(args: &Args, reach: Reach) -> anyhow::Result<Settings> {
         shares: reach == Reach::Everyone || args.follow || args.pids.len() > 1,
         usdt: !args.no_usdt,
         follow: follow(reach)?,
+        mappings: !args.no_mappings,
     })
 }

@@ -20,8 +20,9 @@ pub fn from_wire(profile: v1::Profile) -> Result<Profile, String> {
         v1::Kind::Alloc => Kind::Alloc,
         v1::Kind::Live => Kind::Live,
         v1::Kind::Peak => Kind::Peak,
+        v1::Kind::Mapped => Kind::Mapped,
         v1::Kind::Unspecified => {
-            return Err(format!("kind {} is neither alloc nor live nor peak", profile.kind));
+            return Err(format!("kind {} is none of alloc, live, peak and mapped", profile.kind));
         }
     };
     let confidence = Confidence::new(profile.confidence).map_err(|error| error.to_string())?;

@@ -287,7 +287,7 @@ fn errors_name_the_place() {
             "high inf is not a finite number",
         ),
         (|p| space(p).moments.as_mut().unwrap().variance = f64::INFINITY, "variance inf"),
-        (|p| p.estimator = "exact".into(), "estimator \"exact\" is unknown"),
+        (|p| p.estimator = "exactly".into(), "estimator \"exactly\" is unknown"),
         (|p| p.estimator.clear(), "estimator \"\" is unknown"),
         (|p| p.estimator = "points".into(), "not one for these strategies"),
         (|p| p.strategy = "stride".into(), "not one for these strategies"),

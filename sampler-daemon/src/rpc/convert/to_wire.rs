@@ -45,6 +45,7 @@ pub fn kind_to_wire(kind: Kind) -> v1::Kind {
         Kind::Alloc => v1::Kind::Alloc,
         Kind::Live => v1::Kind::Live,
         Kind::Peak => v1::Kind::Peak,
+        Kind::Mapped => v1::Kind::Mapped,
     }
 }
 

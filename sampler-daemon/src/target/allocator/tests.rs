@@ -75,6 +75,10 @@ fn assert_sound(allocator: &Allocator) {
         ("posix_memalign", Role::PosixMemalign),
         ("valloc", Role::Malloc),
         ("free", Role::Free),
+        ("mmap", Role::Map),
+        ("munmap", Role::Unmap),
+        ("mremap", Role::Remap),
+        ("sbrk", Role::MoveBreak),
     ] {
         assert_eq!(find(name).role, role, "{name}");
     }
@@ -120,6 +124,8 @@ fn spots_of_glibc_2_36() {
     let spots: Vec<(&str, u32)> = only(&discovery)
         .functions
         .iter()
+        // Those change what is mapped: they are rare, and one of them is single-stepped.
+        .filter(|f| !f.role.is_mapping())
         .map(|f| (f.symbols[0].as_str(), f.placement.displacement))
         .collect();
     let measured = [
@@ -133,7 +139,8 @@ fn spots_of_glibc_2_36() {
         ("posix_memalign", 7),
     ];
     assert_eq!(spots, measured);
-    assert!(only(&discovery).functions.iter().all(|f| f.placement.emulated));
+    let mut functions = only(&discovery).functions.iter();
+    assert!(functions.all(|f| f.placement.emulated || f.role.is_mapping()));
 }
 
 #[test]

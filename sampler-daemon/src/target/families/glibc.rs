@@ -42,6 +42,12 @@ const FAMILY: &[(&str, Coverage)] = &[
     // C23. They may call free; the second look-up then misses, which harms nothing.
     ("free_sized", Probe(Role::Free)),
     ("free_aligned_sized", Probe(Role::Free)),
+    // Memory that is not malloc's, and malloc's own: which it is, the stack says.
+    ("mmap", Probe(Role::Map)),
+    ("mmap64", Probe(Role::Map)),
+    ("munmap", Probe(Role::Unmap)),
+    ("mremap", Probe(Role::Remap)),
+    ("sbrk", Probe(Role::MoveBreak)),
     ("reallocarray", Through("realloc")),
     ("__libc_reallocarray", Through("realloc")),
     ("strdup", Through("malloc")),

@@ -244,6 +244,7 @@ fn expected(sequence: &[(&str, Is)], role: Role) -> Option<u32> {
         Role::Calloc | Role::Realloc | Role::AlignedAlloc => RDI | RSI | RSP,
         Role::PosixMemalign => RDI | RSI | RDX | RSP,
         Role::OtelAlloc | Role::OtelFree => RSP,
+        other => unreachable!("{other:?} is not among the roles tried"),
     };
     let mut at = 0;
     for (bytes, is) in sequence {

@@ -41,6 +41,7 @@ impl Ours {
             shares: false,
             usdt: false,
             follow: None,
+            mappings: false,
         };
         let mut kernel = Kernel::load(&settings)?;
         kernel.slots.renew(SLOT);

@@ -14,7 +14,8 @@ use std::time::Duration;
 pub(crate) struct Filter {
     #[command(flatten)]
     pub(crate) select: Select,
-    /// alloc: allocated since attach; live: still held; peak: held at the largest live total since attach
+    /// alloc: allocated since attach; live: still held; peak: held at the largest live total since attach;
+    /// mapped: mapped by programs themselves, not by malloc
     #[arg(long, value_enum, default_value = "alloc")]
     pub(crate) kind: KindName,
     /// Confidence of every interval, between 0 and 1
@@ -35,10 +36,10 @@ pub(crate) struct Filter {
     /// Only before TIME, written as for --since
     #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
     pub(crate) until: Option<Time>,
-    /// With kind live: only blocks held for TIME or longer
+    /// With kind live or mapped: only what is held for TIME or longer
     #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     pub(crate) min_age: Option<Duration>,
-    /// With kind live: only blocks held for TIME at most
+    /// With kind live or mapped: only what is held for TIME at most
     #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     pub(crate) max_age: Option<Duration>,
     /// Only requests of SIZE or more, rounded outward to 1/32 of a power of two
@@ -58,10 +59,14 @@ impl Filter {
     pub(super) fn check(&self) -> Result<(), String> {
         let kind = Kind::from(self.kind).name();
         let times = self.last.is_some() || self.since.is_some() || self.until.is_some();
-        if (self.min_age.is_some() || self.max_age.is_some()) && kind != "live" {
+        if (self.min_age.is_some() || self.max_age.is_some()) && !matches!(kind, "live" | "mapped")
+        {
             return Err(format!(
                 "--min-age and --max-age are about blocks that are held, not kind {kind} (add --kind live)"
             ));
+        }
+        if self.estimator.is_some() && kind == "mapped" {
+            return Err("--kind mapped is counted, not estimated (leave out --estimator)".into());
         }
         if times && kind == "peak" {
             return Err("--kind peak is since attach, without --last, --since or --until".into());

@@ -146,6 +146,7 @@ pub(crate) enum KindName {
     Alloc,
     Live,
     Peak,
+    Mapped,
 }
 
 impl From<KindName> for Kind {
@@ -154,6 +155,7 @@ impl From<KindName> for Kind {
             KindName::Alloc => Kind::Alloc,
             KindName::Live => Kind::Live,
             KindName::Peak => Kind::Peak,
+            KindName::Mapped => Kind::Mapped,
         }
     }
 }

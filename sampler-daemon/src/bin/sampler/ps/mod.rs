@@ -14,7 +14,9 @@ use sampler_common::encode::json;
 use sampler_common::estimate::Confidence;
 use sampler_common::profile::Quantities;
 use sampler_daemon::rpc::convert::quantities_from_wire;
-use sampler_daemon::rpc::v1::{self, Exact, ListProcessesRequest, Process, ProcessGroup};
+use sampler_daemon::rpc::v1::{
+    self, Exact, ListProcessesRequest, MappedBy, Mappings, Process, ProcessGroup,
+};
 use serde_json::{Value, json};
 
 pub(crate) async fn run(address: &Address, verb: PsVerb, json: bool) -> Result<()> {
@@ -85,6 +87,7 @@ fn object(process: &Process, totals: &Option<Quantities>) -> Value {
         "samples_itself": process.samples_itself,
         "totals": totals.as_ref().map(json::quantities),
         "samples": process.samples,
+        "mappings": process.mappings.as_ref().map(mappings),
         "free_calls": process.free_calls.as_ref().map(crate::status::count),
         "allocators": process.allocators,
         "sampling": process.sampling.as_ref().map(crate::status::sampling),
@@ -111,6 +114,14 @@ fn group(of: &ProcessGroup, totals: &Option<Quantities>) -> Value {
         "memory": of.memory.as_ref().map(memory),
         "newest_unix_ns": of.newest_unix_ns,
     })
+}
+
+fn mappings(of: &Mappings) -> Value {
+    let by = |of: Option<MappedBy>| {
+        let MappedBy { bytes, calls, held_bytes, held_calls } = of.unwrap_or_default();
+        json!({ "bytes": bytes, "calls": calls, "held_bytes": held_bytes, "held_calls": held_calls })
+    };
+    json!({ "directly": by(of.directly), "by_allocators": by(of.by_allocators) })
 }
 
 fn exact(of: Option<&Exact>) -> Value {

@@ -1,0 +1,170 @@
+//! The profile of kind mapped: what programs have mapped themselves, all counted.
+
+use super::command::ProfileRequest;
+use super::gather::Gathered;
+use super::raw::RawProfile;
+use super::worker::Worker;
+use crate::store::mapped::{Origin, ProcessTotals, certain};
+use crate::store::{ProcessId, windows::Window};
+use rustc_hash::FxHashMap;
+use sampler_common::counters::Outcome;
+use sampler_common::estimate::{Estimator, Reference, Row, Stratum};
+use sampler_common::profile::{self, Exact};
+use sampler_common::sampling;
+use std::time::SystemTime;
+
+impl Worker {
+    /// What each process has mapped; `None` where that is not followed.
+    pub(super) fn mapped_totals(&self) -> Option<FxHashMap<ProcessId, ProcessTotals>> {
+        self.config.settings.mappings.then(|| self.ingest.mapped.totals())
+    }
+
+    /// The profile of kind mapped.
+    pub(super) fn mapped_profile(
+        &mut self,
+        request: ProfileRequest,
+        chosen: Vec<ProcessId>,
+    ) -> Result<RawProfile, String> {
+        if !self.config.settings.mappings {
+            let why = "kind mapped: not followed (start samplerd without --no-mappings)";
+            return Err(why.to_owned());
+        }
+        if let Some(estimator) = request.estimator {
+            let name = estimator.name();
+            return Err(format!(
+                "estimator {name}: kind mapped is counted, not estimated (leave it out)"
+            ));
+        }
+        request.scope.check(request.kind, Estimator::Exact)?;
+        self.settle();
+        let gathered = self.gather_mapped(chosen, &request)?;
+        let (window, pids) = (gathered.window, self.pids_of(&gathered.processes));
+        let lost = self.kernel_totals().outcome(Outcome::MappingRingFull);
+        let mut profile = RawProfile {
+            estimator: Estimator::Exact,
+            strategies: Vec::new(),
+            time: SystemTime::now(),
+            duration_ns: window
+                .map_or_else(|| self.duration_ns(&gathered.processes), |of| of.length_ns()),
+            window,
+            interval_bytes: 1.0,
+            pids,
+            running: Vec::new(),
+            rows: Vec::new(),
+            frames: Vec::new(),
+            totals: gathered.reference.row(),
+            exact: gathered.exact,
+            lost: (lost > 0)
+                .then_some((Outcome::MappingRingFull, lost, None))
+                .into_iter()
+                .collect(),
+            notes: self.mapped_notes(&request, lost),
+            reference: Reference::default(),
+            request,
+        };
+        self.fill_rows(&mut profile, gathered);
+        Ok(profile)
+    }
+
+    fn pids_of(&self, processes: &[ProcessId]) -> Vec<u32> {
+        processes.iter().map(|id| self.ingest.processes.get(*id).pid).collect()
+    }
+
+    fn gather_mapped(
+        &self,
+        processes: Vec<ProcessId>,
+        request: &ProfileRequest,
+    ) -> Result<Gathered, String> {
+        let (mapped, scope) = (&self.ingest.mapped, &request.scope);
+        let clocks = self.clock.now();
+        let window = scope.window.map(|asked| asked.of(&mapped.windows, clocks)).transpose()?;
+        let index: FxHashMap<ProcessId, u32> =
+            (0..).zip(&processes).map(|(index, id)| (*id, index)).collect();
+        let mut rows: FxHashMap<_, Row> = FxHashMap::default();
+        match &window {
+            Some(window) => {
+                for (key, allocated) in window.rows().filter(|(key, _)| scope.sizes.has(key.cell)) {
+                    let Some(process) = index.get(&key.process) else { continue };
+                    let stratum = Stratum { process: *process, class: key.cell.class };
+                    let row = rows.entry((key.process, key.stack)).or_default();
+                    allocated.add_to(row.stratum(stratum));
+                }
+            }
+            None => {
+                for (key, moments) in
+                    mapped.rows.iter().filter(|(key, _)| scope.sizes.has(key.cell))
+                {
+                    let Some(process) = index.get(&key.process) else { continue };
+                    let stratum = Stratum { process: *process, class: key.cell.class };
+                    rows.entry((key.process, key.stack)).or_default().stratum(stratum).add(moments);
+                }
+            }
+        }
+        let in_window = |time_ns| window.as_ref().is_none_or(|window| window.has(time_ns));
+        for piece in mapped.held().filter(|piece| piece.origin == Origin::Direct) {
+            let Some(process) = index.get(&piece.process) else { continue };
+            let asked = in_window(piece.time_ns)
+                && scope.has_size(piece.size)
+                && scope.has_age(clocks.now_ns.saturating_sub(piece.time_ns));
+            if asked {
+                let class = sampling::class(piece.size) as u8;
+                let row = rows.entry((piece.process, piece.stack)).or_default();
+                row.stratum(Stratum { process: *process, class }).add_live(&certain(piece.held));
+            }
+        }
+        Ok(counted(processes, rows, window.as_ref(), clocks))
+    }
+
+    fn mapped_notes(&self, request: &ProfileRequest, lost: u64) -> Vec<String> {
+        let mapped = &self.ingest.mapped;
+        let mut notes = vec![
+            "whole pages as they were asked for: address space that is only reserved counts as much as memory in use".to_owned(),
+            "what was mapped before the attach is unknown, not zero, and so is what is mapped past the C library".to_owned(),
+        ];
+        if self.kernel_totals().outcome(Outcome::MappingFlooded) > 0 {
+            notes.push("of [lost stacks] nobody knows whose calls they were: an allocator's may be among them".into());
+        }
+        if lost > 0 {
+            notes.push(format!(
+                "{lost} calls found no room in the ring: what is mapped may be wrong (raise --ring)"
+            ));
+        }
+        if mapped.incomplete() {
+            notes.push("what is held is a lower bound: the table of ranges was full".into());
+        }
+        notes.extend(request.scope.notes());
+        notes
+    }
+}
+
+/// Rows with the sums that belong to them. Nothing is unseen.
+fn counted(
+    processes: Vec<ProcessId>,
+    rows: FxHashMap<(ProcessId, crate::store::StackId), Row>,
+    window: Option<&Window<'_>>,
+    clocks: super::clock::Clocks,
+) -> Gathered {
+    let mut reference = Reference { interval_bytes: 1.0, ..Reference::default() };
+    rows.values().for_each(|row| reference.add(row));
+    let mut exact = Exact::default();
+    for totals in reference.strata.values_mut() {
+        let (bytes, objects) =
+            (totals.sampled.alloc_space.own as u64, totals.sampled.alloc_objects.samples);
+        totals.exact = Some((bytes, objects));
+        exact.alloc_space += bytes;
+        exact.alloc_objects += objects;
+    }
+    Gathered {
+        processes,
+        rows,
+        lost: Row::default(),
+        reference,
+        exact: Some(exact),
+        inexact: Vec::new(),
+        window: window.map(|window| profile::Window {
+            start_unix_ns: clocks.to_unix(window.start_ns),
+            end_unix_ns: clocks.to_unix(window.end_ns),
+        }),
+        clocks,
+    }
+}

@@ -1,0 +1,200 @@
+//! Memory that is not malloc: `mmap`, `munmap`, `mremap` and `sbrk` of the C library, whoever calls them.
+//!
+//! Few programs call them often, so every call of a profiled process is told, one record each: exact, without sampling. Whose
+//! call it is, and which of them are an allocator's, the daemon decides from the stack.
+
+use crate::registers::Call;
+use crate::{allocate, atomic, live, maps, record, settings, snapshot};
+use aya_ebpf::cty::c_void;
+use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_user};
+use core::mem::MaybeUninit;
+use sampler_common::counters::Outcome;
+use sampler_common::limits::{MAPPING_STACKS_PER_SECOND, MAPPING_TIERS};
+use sampler_common::wire::{
+    LiveEntry, MappingCall, MappingRecord, Pending, ProcessTotals, RecordKind, Role, Space,
+};
+
+/// `mmap`'s flag: no file behind it.
+const MAP_ANONYMOUS: u64 = 0x20;
+/// `mmap`'s flag: at this very address, whatever is there. (`MAP_FIXED_NOREPLACE` finds nothing there.)
+const MAP_FIXED: u64 = 0x10;
+const PAGE_MASK: u64 = 4095;
+
+/// A mapping function is called. Its arguments are kept in [`Pending`]: `size` is the length, `design` the flags; of `mremap`
+/// `argument` and `offset` are the old address and length; of `sbrk` `argument` is the increment.
+#[inline(never)]
+pub fn enter(context: *mut c_void, slot: u32, role: u8) -> u32 {
+    let call = Call::new(context);
+    let Some(process) = maps::PROCESSES.get_ptr(slot) else { return allocate::SKIP };
+    let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return allocate::SKIP };
+    // SAFETY: a field of a map value.
+    let generation = unsafe { core::ptr::read_volatile(&raw const (*process).generation) };
+    let mut pending = Pending {
+        size: call.argument1(),
+        design: 0,
+        offset: 0,
+        argument: call.argument0(),
+        function: call.ip(),
+        old: LiveEntry { sample: 0, size: 0, design: 0, time_ns: 0, flags: 0 },
+        space: Space { slot, generation },
+        role: role as u32,
+        hits: 0,
+    };
+    if role == Role::Unmap as u8 {
+        // What fails on its arguments changes nothing.
+        if pending.argument & PAGE_MASK == 0 && pending.size != 0 {
+            tell(&call, &pending, MappingCall::UnmapBegins, pending.argument, totals);
+        }
+        return allocate::SKIP;
+    }
+    if role == Role::Map as u8 {
+        pending.design = call.argument3();
+        // A mapping of a file matters only where it replaces something.
+        if pending.design & (MAP_ANONYMOUS | MAP_FIXED) == 0 {
+            return allocate::SKIP;
+        }
+    } else if role == Role::Remap as u8 {
+        pending.offset = pending.size;
+        pending.size = call.argument2();
+        pending.design = call.argument3();
+        tell(&call, &pending, MappingCall::RemapBegins, 0, totals);
+    } else if pending.argument == 0 {
+        // A question for the end of the heap.
+        return allocate::SKIP;
+    }
+    if maps::PENDING.insert(&call.pending_key(call.sp()), &pending, 0).is_err() {
+        live::count(totals, Outcome::PendingFull);
+        live::count(totals, Outcome::MappingRingFull);
+        return allocate::SKIP;
+    }
+    allocate::FOLLOW
+}
+
+/// A mapping function returns.
+#[inline(never)]
+pub fn leave(context: *mut c_void, pending: &Pending) -> u32 {
+    let call = Call::new(context);
+    let Some(totals) = maps::TOTALS.get_ptr_mut(pending.space.slot) else { return 0 };
+    let result = call.result();
+    let failed = result > MappingRecord::LAST_ADDRESS;
+    if pending.role == Role::Remap as u32 {
+        tell(&call, pending, MappingCall::RemapEnds, result, totals);
+    } else if pending.role == Role::Map as u32 && !failed {
+        tell(&call, pending, MappingCall::Map, result, totals);
+    } else if pending.role == Role::MoveBreak as u32 && !failed {
+        let end = result.wrapping_add(pending.argument);
+        tell(&call, pending, MappingCall::Break, end, totals);
+    }
+    0
+}
+
+/// Whether a call's stack is of use: that of what makes memory.
+#[inline(always)]
+fn wants_stack(pending: &Pending, call: MappingCall) -> bool {
+    match call {
+        MappingCall::Map => pending.design & MAP_ANONYMOUS != 0,
+        MappingCall::Break => true,
+        _ => false,
+    }
+}
+
+/// Sends a record, with the stack where it is wanted.
+#[inline(always)]
+fn tell(
+    call: &Call,
+    pending: &Pending,
+    what: MappingCall,
+    address: u64,
+    totals: *mut ProcessTotals,
+) {
+    // SAFETY: the helper has no preconditions.
+    let time_ns = unsafe { bpf_ktime_get_ns() };
+    let wanted = wants_stack(pending, what);
+    // At most so many stacks a second that they fit anybody's share of the ring.
+    let has_stack = wanted && may_copy(pending.space.slot, time_ns);
+    let old_address = match what {
+        MappingCall::RemapBegins | MappingCall::RemapEnds => pending.argument,
+        MappingCall::Break => call.result(),
+        _ => 0,
+    };
+    let record = MappingRecord {
+        kind: RecordKind::Mapping as u32,
+        stack_bytes: 0,
+        space: pending.space,
+        tid: call.thread() as u32,
+        call: what as u32,
+        time_ns,
+        address,
+        length: pending.size,
+        old_address,
+        old_length: pending.offset,
+        flags: pending.design,
+        function: pending.function,
+        ip: call.ip(),
+        sp: call.sp(),
+        bp: call.bp(),
+        flooded: u32::from(wanted && !has_stack),
+        pad: 0,
+    };
+    if record.flooded != 0 {
+        live::count(totals, Outcome::MappingFlooded);
+    }
+    let sent = match has_stack {
+        false => without_stack(&record),
+        true if is_small(record.sp) => with_stack::<{ MAPPING_TIERS[0] }>(&record),
+        true => with_stack::<{ MAPPING_TIERS[1] }>(&record),
+    };
+    let outcome = if sent { Outcome::MappingSeen } else { Outcome::MappingRingFull };
+    live::count(totals, outcome);
+}
+
+/// Whether the process has stacks to copy left in this second.
+#[inline(always)]
+fn may_copy(slot: u32, time_ns: u64) -> bool {
+    let Some(word) = maps::MAPPING_STACKS.get_ptr_mut(slot) else { return false };
+    let second = (time_ns >> 30) << 32;
+    // SAFETY: a map value.
+    let before = unsafe { core::ptr::read_volatile(word) };
+    if before >> 32 << 32 != second {
+        // One of several threads begins the second; the others count in it.
+        atomic::exchange(word, before, second);
+    }
+    (atomic::fetch_add(word, 1) as u32) < MAPPING_STACKS_PER_SECOND
+}
+
+/// Whether the stack ends within the smaller tier, or no larger one is allowed.
+#[inline(always)]
+fn is_small(sp: u64) -> bool {
+    let last = sp.wrapping_add(MAPPING_TIERS[0] as u64 - 8);
+    // SAFETY: reads user memory, and may fail: then the stack ends below.
+    settings::largest_tier() == 0 || unsafe { bpf_probe_read_user(last as *const u64) }.is_err()
+}
+
+#[repr(C)]
+struct WithStack<const N: usize> {
+    header: MappingRecord,
+    stack: [u8; N],
+}
+
+#[inline(always)]
+fn without_stack(header: &MappingRecord) -> bool {
+    let Some(mut entry) = maps::RING.reserve::<MappingRecord>(0) else { return false };
+    record::count_sent(header.space.slot, size_of::<MappingRecord>());
+    entry.write(*header);
+    entry.submit(record::wakeup());
+    true
+}
+
+#[inline(always)]
+fn with_stack<const N: usize>(header: &MappingRecord) -> bool {
+    let Some(mut entry) = maps::RING.reserve::<WithStack<N>>(0) else { return false };
+    record::count_sent(header.space.slot, size_of::<WithStack<N>>());
+    let place: *mut WithStack<N> = MaybeUninit::as_mut_ptr(&mut entry);
+    // SAFETY: a field of the reserved record.
+    let stack = unsafe { &raw mut (*place).stack }.cast::<u8>();
+    let stack_bytes = snapshot::copy::<N>(header.sp, stack);
+    // SAFETY: a field of the reserved record.
+    unsafe { (&raw mut (*place).header).write(MappingRecord { stack_bytes, ..*header }) };
+    entry.submit(record::wakeup());
+    true
+}
