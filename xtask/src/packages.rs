@@ -66,7 +66,7 @@ const fn need(package: &'static str, shown_by: &'static str, purpose: &'static s
 pub(crate) const BUILD: [Need; 1] = [need("gcc", "cc", "links programs, compiles the allocator")];
 
 /// What the tests take besides.
-const TEST: [Need; 17] = [
+const TEST: [Need; 19] = [
     need("binutils", "nm", "symbols for the tools that open profiles"),
     need("g++", "c++", "compiles the C++ workloads"),
     need("gdb", "/usr/bin/gdb", "the oracle for stacks"),
@@ -99,6 +99,8 @@ const TEST: [Need; 17] = [
     need("perl", "/usr/bin/perl", "a program to profile"),
     need("procps", "kill", "sends signals"),
     need("python3", "/usr/bin/python3", "a program to profile, and a generic client"),
+    need("redis-server", "/usr/bin/redis-server", "a program to profile"),
+    need("redis-tools", "/usr/bin/redis-benchmark", "lets redis-server work"),
     need("sqlite3", "/usr/bin/sqlite3", "a program to profile"),
 ];
 
