@@ -1,8 +1,8 @@
 //! Process events.
 
-use crate::{atomic, maps, record};
+use crate::{atomic, maps, record, settings};
 use aya_ebpf::cty::c_void;
-use aya_ebpf::helpers::bpf_get_current_pid_tgid;
+use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_get_current_task, bpf_probe_read_kernel};
 use sampler_common::counters::Outcome;
 use sampler_common::wire::{EXPECTED, RecordKind, Space};
 
@@ -43,25 +43,46 @@ fn expected_exec() {
     record::event(RecordKind::ExpectedExec, nowhere, totals, Outcome::EventRingFull);
 }
 
-/// A thread exits. What is known of a process without a slot is forgotten with it; of the others the daemon learns when their first
-/// thread goes, and looks whether it was the last.
+/// A thread exits. What is known of a process without a slot is forgotten with its last one; of the others the daemon learns when their
+/// first thread goes, and looks whether it was the last.
 #[inline(always)]
 pub fn exit() {
     let thread = bpf_get_current_pid_tgid();
     let pid = (thread >> 32) as u32;
-    if pid != thread as u32 {
-        return;
-    }
+    let is_first = pid == thread as u32;
     // SAFETY: copied at once; the entry of a process does not change while it exits.
     let Some(slot) = (unsafe { maps::TARGETS.get(pid) }).copied() else { return };
     let (Some(process), Some(totals)) =
         (maps::PROCESSES.get_ptr(slot), maps::TOTALS.get_ptr_mut(slot))
     else {
-        // Gone is as good as removed.
-        let _ = maps::TARGETS.remove(pid);
+        if is_last(is_first) {
+            // Gone is as good as removed.
+            let _ = maps::TARGETS.remove(pid);
+        }
         return;
     };
+    if !is_first {
+        return;
+    }
     // SAFETY: a field of a map value; the kernel side may be raising it, hence volatile.
     let generation = unsafe { core::ptr::read_volatile(&raw const (*process).generation) };
     record::event(RecordKind::Leaving, Space { slot, generation }, totals, Outcome::EventRingFull);
+}
+
+/// Whether no other thread of the process runs on: `signal->live` has been counted down before the tracepoint (`do_exit` in
+/// `kernel/exit.c`). Where the kernel does not say where that is, a process ends with its first thread.
+#[inline(always)]
+fn is_last(is_first: bool) -> bool {
+    let signal_at = settings::task_signal();
+    if signal_at == 0 {
+        return is_first;
+    }
+    // SAFETY: a helper without arguments.
+    let task = unsafe { bpf_get_current_task() };
+    // SAFETY: the helper checks what it reads.
+    let signal = unsafe { bpf_probe_read_kernel((task + signal_at) as *const u64) };
+    let Ok(signal) = signal else { return is_first };
+    // SAFETY: as above.
+    let live = unsafe { bpf_probe_read_kernel((signal + settings::signal_live()) as *const i32) };
+    live.map_or(is_first, |live| live <= 0)
 }

@@ -39,4 +39,8 @@ settings! {
     task_pid: TASK_PID = 0;
     /// Offset of `tgid` in `struct task_struct`.
     task_tgid: TASK_TGID = 0;
+    /// Offset of `signal` in `struct task_struct`; 0: not known.
+    task_signal: TASK_SIGNAL = 0;
+    /// Offset of `live` in `struct signal_struct`.
+    signal_live: SIGNAL_LIVE = 0;
 }

@@ -80,6 +80,19 @@ fn every_process_of_a_tree_has_its_truth_on_every_engine() -> Result<()> {
     followed(&["--probe-engine", "perf"])
 }
 
+/// A process is in the tree as long as one of its threads runs.
+#[test]
+fn a_child_may_allocate_when_its_first_thread_is_gone() -> Result<()> {
+    let mut parent = Workload::start("tree.c", &["orphan"])?;
+    let daemon = Daemon::start(&[parent.pid()], &["--follow"])?;
+    let truth = make(&mut parent)?;
+    let profile = daemon.profile("alloc", &[])?;
+    let seen = (profile.exact_objects, profile.exact_space);
+    ensure!(seen == (20, 18_000) && seen == sum(&truth), "{seen:?} is not {truth:?}");
+    parent.exit()?;
+    daemon.stop()
+}
+
 /// Forks cannot be followed on a kernel that does not say where a task has its ids.
 #[test]
 fn a_kernel_without_types_is_refused() -> Result<()> {

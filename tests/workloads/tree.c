@@ -4,13 +4,17 @@
  * tree wait    stands at its mark with one child already there, then makes the tree, then waits for a line
  * tree now     makes the tree at once and ends
  * tree leaf N  allocates N blocks and ends
+ * tree orphan  stands at its mark, then has a child that allocates only when its first thread is gone, then waits
  *
  * The tree: a child with a child of its own; one that calls execve before, and one that does so after it has
  * allocated; one by posix_spawn; and one that leaves its parent behind.
  */
 #include "protocol.h"
+#include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 extern char **environ;
@@ -100,6 +104,36 @@ static void make_tree(void) {
     while (read(all[0], &c, 1) > 0) {}
 }
 
+/* pthread_create allocates: a bare thread, on a stack of its own and with the first one's thread-local variables. */
+static char orphan_stack[1 << 18] __attribute__((aligned(16)));
+
+static int orphan(void *unused) {
+    (void)unused;
+    char path[64], stat[64];
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)getpid());
+    do {
+        usleep(1000);
+        int file = open(path, O_RDONLY);
+        ssize_t length = read(file, stat, sizeof stat - 1);
+        close(file);
+        stat[length > 0 ? length : 0] = 0;
+    } while (!strstr(stat, ") Z "));
+    take(20, 900);
+    report();
+    syscall(SYS_exit_group, 0);
+    return 0;
+}
+
+static void make_orphan(void) {
+    pid_t child = begin();
+    if (child == 0) {
+        int shared = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
+        if (clone(orphan, orphan_stack + sizeof orphan_stack, shared, NULL) < 0) _exit(9);
+        syscall(SYS_exit, 0);
+    }
+    reap(child);
+}
+
 int main(int argc, char **argv) {
     if (argc < 2) return 2;
     self = argv[0];
@@ -114,6 +148,14 @@ int main(int argc, char **argv) {
     if (strcmp(argv[1], "now") == 0) {
         make_tree();
         report();
+        return 0;
+    }
+    if (strcmp(argv[1], "orphan") == 0) {
+        await_go();
+        make_orphan();
+        say("end");
+        send_line();
+        await_line();
         return 0;
     }
     int go[2];

@@ -17,13 +17,17 @@ const UNION: u32 = 5;
 /// Anonymous structs inside anonymous structs.
 const MAX_DEPTH: usize = 8;
 
-/// Where `struct task_struct` keeps what is read of a process that is being forked.
+/// Where the kernel keeps what is read of a process that is being forked, or that ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskOffsets {
     /// Of its thread id, bytes.
     pub pid: u32,
     /// Of its process id, bytes.
     pub tgid: u32,
+    /// Of the pointer to what its threads share, bytes.
+    pub signal: u32,
+    /// Of the number of threads that have not ended, in that; bytes.
+    pub live: u32,
 }
 
 impl TaskOffsets {
@@ -33,19 +37,18 @@ impl TaskOffsets {
     /// If it has no types, or not these.
     pub fn of_kernel() -> anyhow::Result<TaskOffsets> {
         let bytes = std::fs::read(Path::new(KERNEL)).with_context(|| format!("read {KERNEL}"))?;
-        TaskOffsets::read(&bytes).with_context(|| format!("find task_struct in {KERNEL}"))
+        TaskOffsets::read(&bytes).with_context(|| format!("find tasks in {KERNEL}"))
     }
 
     fn read(bytes: &[u8]) -> anyhow::Result<TaskOffsets> {
         let types = Types::parse(bytes)?;
-        let task = types.find_struct("task_struct")?;
-        let offset = |member: &str| {
-            let bits = types.offset(task, member, MAX_DEPTH)?;
-            let bits = bits.with_context(|| format!("task_struct has no member {member}"))?;
-            anyhow::ensure!(bits.is_multiple_of(8), "task_struct.{member} is a bit field");
-            Ok(bits / 8)
-        };
-        Ok(TaskOffsets { pid: offset("pid")?, tgid: offset("tgid")? })
+        let [task, signal] = ["task_struct", "signal_struct"];
+        Ok(TaskOffsets {
+            pid: types.offset_in(task, "pid")?,
+            tgid: types.offset_in(task, "tgid")?,
+            signal: types.offset_in(task, "signal")?,
+            live: types.offset_in(signal, "live")?,
+        })
     }
 }
 
@@ -134,6 +137,14 @@ impl<'a> Types<'a> {
         self.types.iter().find(named).copied().with_context(|| format!("no struct {name}"))
     }
 
+    /// Offset of a struct's member in bytes.
+    fn offset_in(&self, name: &str, member: &str) -> anyhow::Result<u32> {
+        let bits = self.offset(self.find_struct(name)?, member, MAX_DEPTH)?;
+        let bits = bits.with_context(|| format!("{name} has no member {member}"))?;
+        anyhow::ensure!(bits.is_multiple_of(8), "{name}.{member} is a bit field");
+        Ok(bits / 8)
+    }
+
     /// Offset of a member in bits; also of one in an anonymous struct or union.
     fn offset(&self, of: Type, member: &str, depth: usize) -> anyhow::Result<Option<u32>> {
         for index in 0..of.length() {
@@ -167,16 +178,18 @@ impl<'a> Types<'a> {
 mod tests {
     use super::*;
 
-    const STRINGS: &[u8] = b"\0task_struct\0pid\0tgid\0int\0";
+    const STRINGS: &[u8] = b"\0task_struct\0pid\0tgid\0int\0signal\0signal_struct\0live\0";
 
-    /// `struct task_struct { int pid; struct { int tgid; }; }`, with both members where they are said to be.
+    /// `struct task_struct { int pid; struct { int tgid; }; int signal; }`, with its ids where they are said to be, and
+    /// `struct signal_struct { int live; }`.
     fn described(pid_bits: u32, inner_bits: u32) -> Vec<u8> {
         let mut types = Vec::new();
         let mut put =
             |words: &[u32]| words.iter().for_each(|word| types.extend(word.to_le_bytes()));
         put(&[22, 1 << 24, 4, 32]);
         put(&[0, STRUCT << 24 | 1, 8, 17, 1, 32]);
-        put(&[1, STRUCT << 24 | 2, 16, 13, 1, pid_bits, 0, 2, inner_bits]);
+        put(&[1, STRUCT << 24 | 3, 24, 13, 1, pid_bits, 0, 2, inner_bits, 26, 1, 160]);
+        put(&[33, STRUCT << 24 | 1, 8, 47, 1, 32]);
         let mut bytes = Vec::new();
         let [types_length, strings_length] = [types.len() as u32, STRINGS.len() as u32];
         for word in [0x1_eb9f, 24, 0, types_length, types_length, strings_length] {
@@ -188,7 +201,7 @@ mod tests {
     #[test]
     fn members_are_found_in_anonymous_structs_too() {
         let offsets = TaskOffsets::read(&described(32, 64)).unwrap();
-        assert_eq!(offsets, TaskOffsets { pid: 4, tgid: 12 });
+        assert_eq!(offsets, TaskOffsets { pid: 4, tgid: 12, signal: 20, live: 4 });
     }
 
     #[test]
@@ -209,6 +222,7 @@ mod tests {
         if Path::new(KERNEL).exists() {
             let offsets = TaskOffsets::of_kernel().unwrap();
             assert_eq!(offsets.tgid, offsets.pid + 4, "they are neighbours since Linux 2.6");
+            assert_eq!((offsets.signal % 8, offsets.live % 4), (0, 0));
         } else {
             println!("this kernel has no BTF: not tested");
         }

@@ -53,10 +53,12 @@ pub struct Settings {
     pub shares: bool,
     /// Whether probes of processes that sample by themselves are used.
     pub usdt: bool,
-    /// Where a process that is being forked has its ids, when children of profiled processes are profiled as well.
-    pub follow: Option<TaskOffsets>,
     /// Whether functions that change what is mapped are probed.
     pub mappings: bool,
+    /// Whether children of profiled processes are profiled as well; that takes `tasks`.
+    pub follow: bool,
+    /// What is known of the kernel's tasks: without it a process counts as gone when its first thread is.
+    pub tasks: Option<TaskOffsets>,
 }
 
 /// The loaded program.
@@ -95,7 +97,7 @@ impl Kernel {
         let text = ProgramText::new(OBJECT, &descriptors)?;
         trace(&mut ebpf, "process_exec", "sched_process_exec")?;
         trace(&mut ebpf, "process_exit", "sched_process_exit")?;
-        if settings.follow.is_some() {
+        if settings.follow {
             trace(&mut ebpf, "process_fork", "sched_process_fork")?;
         }
         let programs = Programs::load(settings.engine, &text, &mut ebpf)?;
@@ -195,8 +197,9 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
     let live_step = (u64::from(settings.max_live).saturating_sub(live_high) / 16).max(1);
     let shared_ring_bytes = if settings.shares { u64::from(settings.ring_bytes) } else { 0 };
     let wake_bytes = u64::from(settings.ring_bytes / 8);
-    let of_task = |offset: fn(TaskOffsets) -> u32| settings.follow.map_or(0, offset).into();
+    let of_task = |offset: fn(TaskOffsets) -> u32| settings.tasks.map_or(0, offset).into();
     let (task_pid, task_tgid): (u64, u64) = (of_task(|of| of.pid), of_task(|of| of.tgid));
+    let (signal, live): (u64, u64) = (of_task(|of| of.signal), of_task(|of| of.live));
     EbpfLoader::new()
         // The object needs nothing of the kernel's own BTF (which `new` has parsed all the same).
         .btf(None)
@@ -211,6 +214,8 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .override_global("EVERYONE", &u64::from(settings.everyone), true)
         .override_global("TASK_PID", &task_pid, true)
         .override_global("TASK_TGID", &task_tgid, true)
+        .override_global("TASK_SIGNAL", &signal, true)
+        .override_global("SIGNAL_LIVE", &live, true)
         .map_max_entries("PROCESSES", settings.slots)
         .map_max_entries("TOTALS", settings.slots)
         .map_max_entries("HITS", settings.slots * HITS_PER_SLOT)

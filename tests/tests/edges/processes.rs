@@ -62,6 +62,25 @@ fn a_main_thread_that_leaves_is_no_exit() -> Result<()> {
     rows(&["leader"]).map(|(case, _)| case)?.end_quietly()
 }
 
+/// Nor does it end being excluded: nothing of what the other threads allocate is taken, not even to be dropped.
+#[test]
+fn an_excluded_process_is_so_to_its_last_thread() -> Result<()> {
+    let mut workload = Workload::edge(&["leader"])?;
+    let pid = workload.pid();
+    let which = format!("pid:{pid}");
+    let daemon = Daemon::start(&[], &["--all", "--interval", "256", "--exclude", &which])?;
+    workload.go()?;
+    workload.truth()?;
+    let (status, ps) = (daemon.status()?, daemon.json("ps")?);
+    let calls = status["excluded_calls"].as_u64().context("no excluded calls")?;
+    ensure!(calls >= 100, "{calls} calls of excluded processes: {status}");
+    ensure!(daemon.outcome("excluded")? == 0, "taken, and dropped: {status}");
+    let listed = ps["processes"].as_array().context("no processes")?;
+    ensure!(listed.iter().all(|process| process["pid"] != pid), "{ps}");
+    workload.exit()?;
+    daemon.stop()
+}
+
 impl Case {
     /// The leader is a zombie: only the end of the whole process counts.
     fn end_quietly(self) -> Result<()> {

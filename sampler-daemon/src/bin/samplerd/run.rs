@@ -160,12 +160,13 @@ fn slots(args: &Args) -> anyhow::Result<u32> {
     Ok(args.max_processes.unwrap_or(usual))
 }
 
-/// Where the kernel keeps what is needed to follow forks.
-fn follow(reach: Reach) -> anyhow::Result<Option<TaskOffsets>> {
+/// Where the kernel keeps what is read of tasks; forks cannot be followed without.
+fn tasks(reach: Reach) -> anyhow::Result<Option<TaskOffsets>> {
+    let tasks = TaskOffsets::of_kernel();
     if reach != Reach::Tree {
-        return Ok(None);
+        return Ok(tasks.ok());
     }
-    TaskOffsets::of_kernel().map(Some).context(
+    tasks.map(Some).context(
         "--follow: needs a kernel that describes its types (CONFIG_DEBUG_INFO_BTF; or give --pid for each process, or --all)",
     )
 }
@@ -195,7 +196,8 @@ fn settings(args: &Args, reach: Reach) -> anyhow::Result<Settings> {
         everyone: reach == Reach::Everyone,
         shares: reach == Reach::Everyone || args.follow || args.pids.len() > 1,
         usdt: !args.no_usdt,
-        follow: follow(reach)?,
         mappings: !args.no_mappings,
+        follow: reach == Reach::Tree,
+        tasks: tasks(reach)?,
     })
 }

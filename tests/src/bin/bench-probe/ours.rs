@@ -40,8 +40,9 @@ impl Ours {
             everyone: false,
             shares: false,
             usdt: false,
-            follow: None,
             mappings: false,
+            follow: false,
+            tasks: None,
         };
         let mut kernel = Kernel::load(&settings)?;
         kernel.slots.renew(SLOT);
