@@ -4,7 +4,7 @@ use crate::{atomic, maps, record, settings};
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_get_current_task, bpf_probe_read_kernel};
 use sampler_common::counters::Outcome;
-use sampler_common::wire::{EXPECTED, RecordKind, Space};
+use sampler_common::wire::{EXCLUDED, EXPECTED, RecordKind, Space};
 
 /// `sched_process_exec(struct task_struct *task, pid_t old_pid, struct linux_binprm *program)`: a new
 /// program image; every block of the old one is gone.
@@ -18,9 +18,13 @@ pub fn exec(context: *mut c_void) {
     // SAFETY: copied at once; slots of a process do not change while it lives.
     let Some(slot) = (unsafe { maps::TARGETS.get(pid) }).copied() else { return };
     let Some(process) = maps::PROCESSES.get_ptr_mut(slot) else {
-        if slot == EXPECTED {
-            expected_exec();
+        // What was excluded is judged anew, by what it is now.
+        if slot == EXCLUDED
+            && let Some(entry) = maps::TARGETS.get_ptr_mut(pid)
+        {
+            atomic::exchange_u32(entry, EXCLUDED, EXPECTED);
         }
+        expected_exec();
         return;
     };
     if thread != pid {

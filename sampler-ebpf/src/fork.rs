@@ -1,9 +1,9 @@
-//! Children of profiled processes are profiled as well (`--follow`).
+//! Children of the processes of a tree belong to it as well (`--follow`), those of excluded ones among them.
 
 use crate::{atomic, maps, settings};
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_probe_read_kernel};
-use sampler_common::wire::{EXCLUDED, EXPECTED};
+use sampler_common::wire::EXPECTED;
 
 /// `sched_process_fork(struct task_struct *parent, struct task_struct *child)`, on the parent's CPU and before the child runs
 /// (`kernel_clone` in `kernel/fork.c`): the child is expected from its first instruction on.
@@ -11,10 +11,9 @@ use sampler_common::wire::{EXCLUDED, EXPECTED};
 pub fn follow(context: *mut c_void) {
     // Who forks is `current`, also where the parent will be another (`CLONE_PARENT`).
     let pid = (bpf_get_current_pid_tgid() >> 32) as u32;
-    // SAFETY: copied at once.
-    match unsafe { maps::TARGETS.get(pid) }.copied() {
-        None | Some(EXCLUDED) => return,
-        Some(_) => {}
+    // SAFETY: looked up, not kept.
+    if unsafe { maps::TARGETS.get(pid) }.is_none() {
+        return;
     }
     // SAFETY: the context of a raw tracepoint is the array of its two arguments.
     let argument = unsafe { context.cast::<u64>().add(1) };

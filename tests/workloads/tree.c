@@ -4,6 +4,8 @@
  * tree wait    stands at its mark with one child already there, then makes the tree, then waits for a line
  * tree now     makes the tree at once and ends
  * tree leaf N  allocates N blocks and ends
+ * tree spare KEPT SPARED  stands at its mark, then starts these two programs, which are this one, in four ways:
+ *              each as a leaf; SPARED that starts KEPT; SPARED that becomes KEPT when it is sent a line
  * tree orphan  stands at its mark, then has a child that allocates only when its first thread is gone, then waits
  *
  * The tree: a child with a child of its own; one that calls execve before, and one that does so after it has
@@ -134,6 +136,17 @@ static void make_orphan(void) {
     reap(child);
 }
 
+static void become(const char *program, const char *mode, const char *argument) {
+    execl(program, program, mode, argument, (char *)NULL);
+    _exit(6);
+}
+
+static void start(const char *program, const char *mode, const char *argument) {
+    pid_t child = begin();
+    if (child == 0) become(program, mode, argument);
+    reap(child);
+}
+
 int main(int argc, char **argv) {
     if (argc < 2) return 2;
     self = argv[0];
@@ -149,6 +162,30 @@ int main(int argc, char **argv) {
         make_tree();
         report();
         return 0;
+    }
+    if (strcmp(argv[1], "spare") == 0) {
+        await_go();
+        take(20, 100);
+        start(argv[3], "leaf", "21");
+        start(argv[2], "leaf", "22");
+        start(argv[3], "nest", argv[2]);
+        start(argv[3], "change", argv[2]);
+        report();
+        say("end");
+        send_line();
+        await_line();
+        return 0;
+    }
+    if (strcmp(argv[1], "nest") == 0) {
+        take(23, 600);
+        start(argv[2], "leaf", "24");
+        end();
+    }
+    if (strcmp(argv[1], "change") == 0) {
+        take(25, 600);
+        report();
+        await_line();
+        become(argv[2], "leaf", "26");
     }
     if (strcmp(argv[1], "orphan") == 0) {
         await_go();

@@ -1,9 +1,10 @@
-//! Processes that are not to be profiled where all are.
+//! Processes that are not to be profiled where all are, or a whole tree. What an excluded process of a tree starts belongs to the tree.
 //!
 //! Those that are there at the start, or are found before they allocate, are never sampled. A process that comes by itself is known by no
 //! more than its pid and command name until it has been looked at: what was sampled before is dropped, and counted. A process that becomes
-//! an excluded one by `execve` ends there; what it was before stays.
+//! an excluded one by `execve` ends there; what it was before stays. One that is excluded comes anew with every `execve`.
 
+use super::attach::Attached;
 use super::facts::Facts;
 use super::worker::Worker;
 use crate::store::{Criterion, Who};
@@ -64,8 +65,11 @@ impl Excluded {
 }
 
 impl Worker {
-    /// Excludes those that run already.
+    /// Excludes those that run already; those of a tree are when they are found.
     pub(super) fn exclude_running(&mut self) {
+        if self.is_tree() {
+            return;
+        }
         for pid in process::pids() {
             self.is_spared(pid);
         }
@@ -74,7 +78,10 @@ impl Worker {
     /// Whether a process is excluded; from now on it has no slot then.
     pub(super) fn is_spared(&mut self, pid: u32) -> bool {
         let facts = Facts::of(pid);
-        let Some(by) = self.excluded.by(facts.who(pid)) else { return false };
+        let Some(by) = self.excluded.by(facts.who(pid)) else {
+            self.excluded.pids.remove(&pid);
+            return false;
+        };
         let slot = self.attached.iter().find(|(_, attached)| attached.pid == pid);
         match slot.map(|(slot, _)| *slot) {
             Some(slot) => self.leave(slot, by),
@@ -107,6 +114,23 @@ impl Worker {
         let Some(by) = self.excluded.by(facts.who(source.pid)) else { return false };
         self.leave(slot, by);
         true
+    }
+
+    /// A process without a slot has a new image: if it was excluded it is expected now.
+    pub(super) fn expected_exec(&mut self, pid: u32) {
+        let has_been = |(slot, attached): &(&u32, &Attached)| {
+            attached.pid == pid && !self.kernel.targets.has(pid, **slot)
+        };
+        match self.attached.iter().find(has_been).map(|(slot, _)| *slot) {
+            // Where nobody takes a slot by himself it stays as it is.
+            Some(slot) if !self.is_open() => self.exclude(slot),
+            // Its old image could be harmed by probes and stayed in its slot, unseen.
+            Some(slot) => {
+                self.detach_exited(&[slot]);
+                self.tree.note_exec(pid);
+            }
+            None => self.tree.note_exec(pid),
+        }
     }
 
     fn leave(&mut self, slot: u32, by: usize) {

@@ -97,7 +97,9 @@ impl Worker {
 
     /// Attaches to the allocators of a process.
     pub(super) fn look_at(&mut self, pid: u32) {
-        if self.is_spared(pid) {
+        let is_spared = self.is_spared(pid);
+        // What an excluded process of a tree forks is profiled, and has its files.
+        if is_spared && !self.is_tree() {
             return;
         }
         // A kernel thread has none, and a process that cannot be read is exiting.
@@ -105,13 +107,15 @@ impl Worker {
         if self.happenings.are_told() {
             self.ingest.history.met(pid, || mappings::executable(pid));
         }
-        self.coverage.look(pid, &discovery);
+        if !is_spared {
+            self.coverage.look(pid, &discovery);
+        }
         // Whatever has a link is met: one that is not is closed in the end.
         if let Some(met) = &mut self.survey.round {
             let samplers = discovery.samplers.iter().map(|sampler| &sampler.allocator);
             met.extend(discovery.allocators.iter().chain(samplers).map(|of| of.identity));
         }
-        if discovery.is_sampled {
+        if discovery.is_sampled && !is_spared {
             self.take_in_silent(pid);
         }
         for sampler in &discovery.samplers {

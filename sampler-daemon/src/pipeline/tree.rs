@@ -4,10 +4,10 @@
 //! missed; this is about descendants that were there before, and about new program images whose allocator nobody has called yet.
 
 use super::worker::{Reach, Worker};
+use crate::target::hazard;
 use crate::target::process::{Process, children};
 use anyhow::Context as _;
 use rustc_hash::FxHashMap;
-use sampler_common::wire::EXCLUDED;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -77,7 +77,11 @@ impl Worker {
                 if self.kernel.targets.knows(pid) {
                     continue;
                 }
-                self.kernel.targets.expect(pid)?;
+                if hazard::check(pid).is_some() {
+                    self.kernel.targets.exclude(pid)?;
+                } else if !self.is_spared(pid) {
+                    self.kernel.targets.expect(pid)?;
+                }
                 if process.is_running() {
                     entered += 1;
                 } else {
@@ -105,10 +109,11 @@ impl Worker {
         Ok(())
     }
 
-    /// All processes of the tree.
+    /// All processes of the tree, those that are excluded among them.
     pub(super) fn tree_pids(&self) -> Vec<u32> {
-        let all = self.kernel.targets.all().into_iter();
-        all.filter(|(_, slot)| *slot != EXCLUDED).map(|(pid, _)| pid).collect()
+        let all = self.kernel.targets.all().into_iter().map(|(pid, _)| pid);
+        // Excluded wherever it stands.
+        all.filter(|pid| *pid != std::process::id()).collect()
     }
 
     /// Looks for the allocators of new program images.
@@ -132,13 +137,6 @@ impl Worker {
         if unfollowed > 0 {
             limits
                 .push(format!("{unfollowed} children: not followed, too many processes at a time"));
-        }
-        let unseen = state.unseen_calls();
-        if unseen > 0 {
-            let slots = self.config.settings.slots;
-            limits.push(format!(
-                "{unseen} calls of further processes: {slots} are profiled at a time at most"
-            ));
         }
         limits
     }

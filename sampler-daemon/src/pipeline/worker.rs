@@ -157,6 +157,9 @@ pub fn start(
         worker.probe_file(file)?;
     }
     for process in processes {
+        if worker.is_tree() && worker.is_spared(process.pid) {
+            continue;
+        }
         worker.attach(process)?;
     }
     if worker.is_open() {
@@ -284,7 +287,7 @@ impl Worker {
         for event in std::mem::take(&mut self.ingest.events) {
             match event {
                 Event::Exec { slot, generation } => self.image_replaced(slot, generation),
-                Event::ExpectedExec { pid } => self.tree.note_exec(pid),
+                Event::ExpectedExec { pid } => self.expected_exec(pid),
                 Event::LiveHigh => self.thin(),
                 Event::Appeared { slot } => self.appeared(slot),
                 Event::Leaving { slot } => {

@@ -33,7 +33,7 @@ pub(crate) struct Args {
     pub(crate) all: bool,
 
     /// Not these processes (repeatable): pid:12, comm:NAME, exe:PATH or cgroup:GROUP; NAME and PATH may be patterns with * and ?.
-    /// With --all; samplerd itself and init are excluded anyway
+    /// With --all, or with --follow, where what they start is profiled all the same; samplerd itself and init are excluded anyway
     #[arg(long, value_name = "WHICH", value_parser = Criterion::parse)]
     pub(crate) exclude: Vec<Criterion>,
 
@@ -194,7 +194,7 @@ impl Args {
             Args::command().error(ErrorKind::ValueValidation, error).exit();
         }
         if !args.comes_and_goes() && (!args.exclude.is_empty() || args.no_default_excludes) {
-            let error = "--exclude is about processes that nobody names (add --all, or leave out their --pid)";
+            let error = "--exclude is about processes that nobody names (add --all or --follow, or leave out their --pid)";
             Args::command().error(ErrorKind::ArgumentConflict, error).exit();
         }
         args
@@ -202,7 +202,7 @@ impl Args {
 
     /// Whether processes are profiled that nobody has named.
     fn comes_and_goes(&self) -> bool {
-        self.all
+        self.all || self.follow
     }
 
     /// Processes that are not to be profiled.

@@ -1,114 +1,14 @@
-//! A tree of processes is followed from each one's first allocation: exact totals are the truth of every process, nobody
-//! outside is counted; and `sampler run` does so for a program of its own and leaves nothing behind.
+//! `sampler run`.
 
+use crate::{Truth, add, sum};
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::{Child, Finished, finish};
-use sampler_tests::{Daemon, Profile, Workload, build, wait};
-use std::collections::BTreeMap;
+use sampler_tests::{Profile, build, wait};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-
-/// What each process says: objects and bytes, by pid.
-type Truth = BTreeMap<u64, (u64, u64)>;
-
-/// Adds a line `PID OBJECTS BYTES`.
-fn add(truth: &mut Truth, line: &str) -> Result<()> {
-    let numbers = line.split(' ').map(str::parse).collect::<Result<Vec<u64>, _>>();
-    let numbers = numbers.with_context(|| format!("no line of a process: {line:?}"))?;
-    let [pid, objects, bytes] = numbers[..] else { anyhow::bail!("three numbers: {line:?}") };
-    let of = truth.entry(pid).or_default();
-    *of = (of.0 + objects, of.1 + bytes);
-    Ok(())
-}
-
-fn sum(truth: &Truth) -> (u64, u64) {
-    truth.values().fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1))
-}
-
-/// Lets a workload `tree wait` make its tree.
-fn make(workload: &mut Workload) -> Result<Truth> {
-    let mut truth = Truth::new();
-    workload.go()?;
-    loop {
-        let line = workload.child().line()?;
-        if line == "end" {
-            return Ok(truth);
-        }
-        add(&mut truth, &line)?;
-    }
-}
-
-fn followed(arguments: &[&str]) -> Result<()> {
-    let mut inside = Workload::start("tree.c", &["wait"])?;
-    let mut outside = Workload::start("tree.c", &["wait"])?;
-    let daemon = Daemon::start(&[inside.pid()], &[&["--follow"], arguments].concat())?;
-    let strangers = make(&mut outside)?;
-    let truth = make(&mut inside)?;
-    ensure!(truth.len() == 9, "processes that said something: {truth:?}");
-
-    let profile = daemon.profile("alloc", &[])?;
-    let seen = (profile.exact_objects, profile.exact_space);
-    ensure!(seen == sum(&truth), "all: {seen:?} is not {:?}; {}", sum(&truth), daemon.log());
-    let listed = daemon.json("ps")?;
-    let listed = listed["processes"].as_array().context("ps has no processes")?;
-    let mut seen = Truth::new();
-    for process in listed {
-        let count = |key: &str| process["exact"][key].as_u64().context("ps has no exact totals");
-        let pid = process["pid"].as_u64().context("ps has no pid")?;
-        ensure!(!strangers.contains_key(&pid), "{pid} is outside: {process}");
-        seen.insert(pid, (count("alloc_objects")?, count("alloc_space")?));
-    }
-    ensure!(seen == truth, "{seen:?} is not {truth:?}");
-    let status = daemon.status()?;
-    ensure!(status["blind"].to_string().contains("outside the tree"), "{}", status["blind"]);
-    inside.exit()?;
-    outside.exit()?;
-    daemon.stop()
-}
-
-#[test]
-fn every_process_of_a_tree_has_its_truth() -> Result<()> {
-    followed(&[])
-}
-
-#[test]
-fn every_process_of_a_tree_has_its_truth_on_every_engine() -> Result<()> {
-    followed(&["--probe-engine", "multi"])?;
-    followed(&["--probe-engine", "perf"])
-}
-
-/// A process is in the tree as long as one of its threads runs.
-#[test]
-fn a_child_may_allocate_when_its_first_thread_is_gone() -> Result<()> {
-    let mut parent = Workload::start("tree.c", &["orphan"])?;
-    let daemon = Daemon::start(&[parent.pid()], &["--follow"])?;
-    let truth = make(&mut parent)?;
-    let profile = daemon.profile("alloc", &[])?;
-    let seen = (profile.exact_objects, profile.exact_space);
-    ensure!(seen == (20, 18_000) && seen == sum(&truth), "{seen:?} is not {truth:?}");
-    parent.exit()?;
-    daemon.stop()
-}
-
-/// Forks cannot be followed on a kernel that does not say where a task has its ids.
-#[test]
-fn a_kernel_without_types_is_refused() -> Result<()> {
-    build::require_root()?;
-    let hide = "mount --bind /dev/null /sys/kernel/btf/vmlinux && exec \"$@\"";
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", hide, "sh"]).arg(build::program("samplerd")?);
-    let directory = tempfile::tempdir()?;
-    let listen = format!("unix:{}", directory.path().join("socket").display());
-    let own = std::process::id().to_string();
-    let finished = finish(command.args(["--follow", "--pid", &own, "--listen", &listen]))?;
-    let said = &finished.stderr;
-    let refused = finished.code() == 1 && said.lines().count() == 1;
-    ensure!(refused && said.contains("--follow: needs a kernel"), "{}: {said}", finished.code());
-    Ok(())
-}
 
 /// `sampler run` as a command, with what comes behind it.
 fn run(arguments: &[&str]) -> Result<Command> {
