@@ -12,6 +12,7 @@ use super::shared::{Filter, Hits, ProcessSlots, RingPositions, State};
 use super::targets::Targets;
 use super::totals::Totals;
 use super::usdt::UsdtPrograms;
+use super::verifier;
 use anyhow::{Context as _, anyhow};
 use aya::maps::{Map, MapData, PerCpuArray};
 use aya::programs::RawTracePoint;
@@ -242,6 +243,7 @@ fn trace(ebpf: &mut Ebpf, name: &str, tracepoint: &str) -> anyhow::Result<()> {
         .with_context(|| format!("program {name} is not in the eBPF object"))?
         .try_into()?;
     program.load().with_context(|| format!("load the eBPF program {name}"))?;
+    verifier::note(name, program.fd()?.as_fd());
     program.attach(tracepoint).with_context(|| format!("attach to tracepoint {tracepoint}"))?;
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::engine::ProbeEngine;
 use super::object::ProgramText;
-use super::sys;
+use super::{sys, verifier};
 use anyhow::Context as _;
 use aya::Ebpf;
 use aya::programs::UProbe;
@@ -91,6 +91,7 @@ impl Programs {
                 for name in [ENTER, LEAVE, FREE, NEW] {
                     let program = perf_program(ebpf, name)?;
                     program.load().with_context(|| format!("load the eBPF program {name}"))?;
+                    verifier::note(name, program.fd()?.as_fd());
                 }
                 Programs::Perf
             }

@@ -19,6 +19,7 @@ mod sys;
 pub mod targets;
 pub mod totals;
 pub mod usdt;
+mod verifier;
 
 pub use engine::ProbeEngine;
 pub use kernel::{Kernel, Settings};

@@ -4,12 +4,12 @@
 //! same bytes are parsed again, relocated against those maps, and loaded by `bpf(2)` with the
 //! attach type of the rung.
 
-use super::sys;
+use super::{sys, verifier};
 use anyhow::{Context as _, anyhow};
 use aya_obj::Object;
 use std::collections::{HashMap, HashSet};
 use std::mem;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 
 /// The object with its maps relocated.
 pub struct ProgramText {
@@ -57,7 +57,9 @@ impl ProgramText {
             code.extend_from_slice(&instruction.off.to_le_bytes());
             code.extend_from_slice(&instruction.imm.to_le_bytes());
         }
-        sys::load_program(name, &code, "GPL", attach_type)
-            .with_context(|| format!("load the eBPF program {name}"))
+        let loaded = sys::load_program(name, &code, "GPL", attach_type)
+            .with_context(|| format!("load the eBPF program {name}"))?;
+        verifier::note(name, loaded.as_fd());
+        Ok(loaded)
     }
 }
