@@ -130,6 +130,12 @@ impl Cookie {
         Cookie(slot as u64 | (role as u64) << 32 | (shape.0 as u64) << 40)
     }
 
+    /// The same in another slot.
+    #[inline(always)]
+    pub const fn in_slot(self, slot: u32) -> Cookie {
+        Cookie(self.0 >> 32 << 32 | slot as u64)
+    }
+
     /// The number of the [`Role`].
     #[inline(always)]
     pub const fn role(self) -> u8 {

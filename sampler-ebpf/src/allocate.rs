@@ -3,10 +3,11 @@
 
 use crate::atomic::{self, KernelRandom, MapCell};
 use crate::registers::Call;
+use aya_ebpf::cty::c_void;
 use crate::{filter, hits, live, mapping, maps, record, settings, shaped, target};
 use sampler_common::counters::Outcome;
 use sampler_common::limits::{CLASSES, FOLLOW_BYTES};
-use sampler_common::sampling::{self, Design, Drawn};
+use sampler_common::sampling::{self, Cell, Design, Drawn};
 use sampler_common::wire::{
     Cookie, LiveEntry, LiveKey, Pending, ProcessConfig, ProcessTotals, Role, Space,
 };
@@ -32,8 +33,61 @@ struct Request {
 pub fn enter(call: &Call) -> u32 {
     let cookie = call.cookie();
     let Some(slot) = target::slot(call, cookie) else { return SKIP };
+    let mut charged = Charged::NOT;
+    if cookie.is_plain_malloc() {
+        charged = usual(call.argument0(), slot);
+        if charged.is_over() {
+            return SKIP;
+        }
+    }
+    unusual(call.raw(), cookie.in_slot(slot).0, charged.design, charged.left)
+}
+
+/// What a request has been charged before it is known to be an unusual one.
+struct Charged {
+    /// Word of the design; 0: it has not been charged.
+    design: u64,
+    /// Where the countdown stood.
+    left: u64,
+}
+
+impl Charged {
+    const NOT: Charged = Charged { design: 0, left: 0 };
+    /// It was not sampled, and is in the exact totals.
+    const OVER: Charged = Charged { design: u64::MAX, left: 0 };
+
+    #[inline(always)]
+    fn is_over(&self) -> bool {
+        self.design == u64::MAX
+    }
+}
+
+/// The way of nearly every call: malloc, of no great size, and not sampled. As short as it can be.
+#[inline(always)]
+fn usual(size: u64, slot: u32) -> Charged {
+    if size >= FOLLOW_BYTES {
+        return Charged::NOT;
+    }
+    let Some(process) = maps::PROCESSES.get_ptr(slot) else { return Charged::OVER };
+    let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return Charged::OVER };
+    let class = class_index(size);
+    let design = design(process, class);
+    let Some(hazard) = design.usual_charge(size) else { return Charged::NOT };
+    // SAFETY: a field of a map value.
+    let left = MapCell(unsafe { &raw mut (*totals).countdown }).fetch_sub(hazard as i64) as u64;
+    if sampling::outlives(left, hazard) {
+        tally(totals, class, size);
+        return Charged::OVER;
+    }
+    Charged { design: design.word(), left }
+}
+
+/// Every other way. A function of its own: the usual one then needs no stack, and the verifier looks at this one once.
+#[inline(never)]
+fn unusual(context: *mut c_void, cookie: u64, design: u64, left: u64) -> u32 {
+    let (call, cookie) = (&Call::new(context), Cookie(cookie));
     let mut request = Request {
-        slot,
+        slot: cookie.slot(),
         role: Role::Malloc as u8,
         size: call.argument0(),
         follow: call.argument0() >= FOLLOW_BYTES,
@@ -47,7 +101,7 @@ pub fn enter(call: &Call) -> u32 {
             return SKIP;
         }
     }
-    charge(call, request.unknown(call))
+    charge(call, request.unknown(call), &Charged { design, left })
 }
 
 impl Request {
@@ -99,21 +153,53 @@ fn nested(call: &Call, totals: *mut ProcessTotals) -> u32 {
     SKIP
 }
 
+/// The design of a size class; `class` is a [`class_index`].
 #[inline(always)]
-fn charge(call: &Call, request: Request) -> u32 {
-    let Some(process) = maps::PROCESSES.get_ptr(request.slot) else { return SKIP };
-    let Some(totals) = maps::TOTALS.get_ptr_mut(request.slot) else { return SKIP };
-    let class = call.unknown(class_index(request.size) as u64) as usize & (CLASSES - 1);
+pub fn design(process: *const ProcessConfig, class: usize) -> Design {
     // SAFETY: a field of a map value.
     let designs = unsafe { &raw const (*process).designs };
     // SAFETY: the index is masked to the array's length.
     let design = unsafe { designs.cast::<u64>().add(class) };
     // SAFETY: an aligned field of a map value; the daemon may be writing it, hence volatile.
-    let design = Design::from_word(unsafe { core::ptr::read_volatile(design) });
+    Design::from_word(unsafe { core::ptr::read_volatile(design) })
+}
+
+/// The countdown, from which a request may have been charged already.
+struct Countdown<'c> {
+    cell: MapCell,
+    charged: &'c Charged,
+}
+
+impl Cell for Countdown<'_> {
+    #[inline(always)]
+    fn fetch_sub(&self, amount: i64) -> i64 {
+        if self.charged.design != 0 {
+            return self.charged.left as i64;
+        }
+        self.cell.fetch_sub(amount)
+    }
+
+    #[inline(always)]
+    fn swap(&self, value: i64) -> i64 {
+        self.cell.swap(value)
+    }
+}
+
+#[inline(always)]
+fn charge(call: &Call, request: Request, charged: &Charged) -> u32 {
+    let Some(process) = maps::PROCESSES.get_ptr(request.slot) else { return SKIP };
+    let Some(totals) = maps::TOTALS.get_ptr_mut(request.slot) else { return SKIP };
+    let class = call.unknown(class_index(request.size) as u64) as usize & (CLASSES - 1);
+    let design = match charged.design {
+        0 => design(process, class),
+        word => Design::from_word(word),
+    };
+    let design = Design::from_word(call.unknown(design.word()));
     // SAFETY: a field of a map value.
-    let countdown = MapCell(unsafe { &raw mut (*totals).countdown });
+    let cell = MapCell(unsafe { &raw mut (*totals).countdown });
     // SAFETY: a field of a map value.
     let position = MapCell(unsafe { &raw mut (*totals).position });
+    let countdown = Countdown { cell, charged };
     let Drawn { hits, offset } =
         sampling::draw_points(design, request.size, &countdown, &position, &mut KernelRandom(call));
     let hits = call.unknown(u64::from(hits)) as u32;

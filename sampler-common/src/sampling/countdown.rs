@@ -74,9 +74,12 @@ pub fn trial<C: Cell, R: Random>(countdown: &C, hazard: u64, random: &mut R) -> 
         return Trial::Miss;
     }
     let left = countdown.fetch_sub(hazard as i64) as u64;
+    if outlives(left, hazard) {
+        return Trial::Miss;
+    }
     // One unsigned comparison for "positive and a possible draw".
     if left.wrapping_sub(1) < HAZARD_CERTAIN {
-        return if left > hazard { Trial::Miss } else { Trial::Hit { rest: left } };
+        return Trial::Hit { rest: left };
     }
     // None is running: this call starts one, as if it had been there before the call.
     let fresh = draw(random.next());
@@ -87,6 +90,13 @@ pub fn trial<C: Cell, R: Random>(countdown: &C, hazard: u64, random: &mut R) -> 
         countdown.swap(0);
         Trial::Hit { rest: fresh }
     }
+}
+
+/// Whether a countdown that stood at `left` before `hazard` was taken from it was running and still is: a [`Trial::Miss`] that has
+/// nothing more to do, as nearly every trial is.
+#[inline(always)]
+pub const fn outlives(left: u64, hazard: u64) -> bool {
+    left > hazard && left <= HAZARD_CERTAIN
 }
 
 /// 0-based offset of the sampled byte: ⌊(rest − 1)/λ⌋, below max(size, 1).

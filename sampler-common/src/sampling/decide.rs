@@ -68,11 +68,11 @@ pub fn decide<C: Cell, R: Random>(
 
 /// As [`decide`].
 #[inline(always)]
-pub fn draw_points<C: Cell, R: Random>(
+pub fn draw_points<C: Cell, P: Cell, R: Random>(
     design: Design,
     size: u64,
     countdown: &C,
-    position: &C,
+    position: &P,
     random: &mut R,
 ) -> Drawn {
     // The word of a geometric design is its rate: nothing to take apart on the way that nearly every call goes.

@@ -31,6 +31,11 @@ const VALUE: u64 = (1 << TAG_SHIFT) - 1;
 /// From this hazard on the Poisson strategy is certain of a request: ln 100, a chance of 99 % of at least one point.
 pub const POISSON_CERTAIN: u64 = 1_296_240_170_849_606; // ⌈ln 100 · 2⁴⁸⌉
 
+/// Bounds of [`Design::usual_charge`]: a product within them needs no check.
+const USUAL_RATE: u64 = 1 << 36;
+const USUAL_BYTES: u64 = 256 << 10;
+const _: () = assert!(USUAL_RATE * USUAL_BYTES <= HAZARD_CERTAIN);
+
 /// The smallest stride, bytes.
 pub const MIN_STRIDE_BYTES: u64 = 64;
 
@@ -80,6 +85,17 @@ impl Design {
     /// The strategy; `None` for a word that is no design.
     pub const fn strategy(self) -> Option<Strategy> {
         Strategy::from_number(self.tag())
+    }
+
+    /// As [`Design::charge`] for what nearly every request is: less than 256 KiB, charged per byte at a rate of one sample in 4 KiB or
+    /// fewer. `None`: something else.
+    #[inline(always)]
+    pub const fn usual_charge(self, size: u64) -> Option<u64> {
+        let rate = self.0 & VALUE;
+        if rate.wrapping_sub(1) >= USUAL_RATE || size >= USUAL_BYTES || !self.is_per_byte() {
+            return None;
+        }
+        Some(rate.wrapping_mul(if size == 0 { 1 } else { size }))
     }
 
     /// Whether λ is charged per byte and the request sampled once (geometric, adaptive).
@@ -230,6 +246,26 @@ mod tests {
         }
         let rate = Rate::from_interval(4096).unwrap();
         assert_eq!(Design::new(Strategy::Geometric, rate).word(), rate.raw());
+    }
+
+    #[test]
+    fn a_usual_charge_is_the_charge() {
+        for strategy in Strategy::ALL {
+            for interval in [1, 2, 4095, 4096, 4097, 1 << 16, 1 << 19, 1 << 32] {
+                let Some(design) = Design::from_interval(strategy, interval, 64.0) else {
+                    continue;
+                };
+                for size in [0, 1, 63, 4096, (256 << 10) - 1, 256 << 10, 1 << 40, u64::MAX] {
+                    let usual = design.usual_charge(size);
+                    assert!(usual.is_none_or(|hazard| hazard == design.charge(size)));
+                    let expected = interval > 4096
+                        && size < 256 << 10
+                        && matches!(strategy, Strategy::Geometric | Strategy::Adaptive);
+                    assert_eq!(usual.is_some(), expected, "{strategy:?} {interval} {size}");
+                }
+            }
+        }
+        assert_eq!(Design::NEVER.usual_charge(1), None);
     }
 
     #[test]
