@@ -95,7 +95,7 @@ fn unusual(context: *mut c_void, cookie: u64, design: u64, left: u64) -> u32 {
     };
     if !cookie.is_plain_malloc() {
         if cookie.role() >= Role::Map as u8 {
-            return mapping::enter(call.raw(), slot, cookie.role());
+            return mapping::enter(call.raw(), cookie.slot(), cookie.role());
         }
         if other(call, cookie, &mut request) == SKIP {
             return SKIP;

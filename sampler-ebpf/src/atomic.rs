@@ -5,7 +5,7 @@
 //! Every operation here is sequentially consistent; the build checks the object for the mistake.
 
 use crate::registers::Call;
-use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd, atomic_xchg};
+use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_or, atomic_xadd, atomic_xchg};
 use sampler_common::sampling;
 
 /// Adds to a counter; the old value is not wanted.
@@ -42,6 +42,13 @@ pub fn exchange_u32(target: *mut u32, expected: u32, new: u32) -> bool {
     const ORDER: AtomicOrdering = AtomicOrdering::SeqCst;
     // SAFETY: as in `fetch_add`.
     unsafe { atomic_cxchg::<u32, ORDER, ORDER>(target, expected, new).1 }
+}
+
+/// Sets bits.
+#[inline(always)]
+pub fn or_u32(target: *mut u32, bits: u32) {
+    // SAFETY: as in `fetch_add`.
+    unsafe { atomic_or::<u32, u32, { AtomicOrdering::SeqCst }>(target, bits) };
 }
 
 /// The countdown's cell in map memory.

@@ -17,6 +17,14 @@ fn state() -> Option<*mut KernelState> {
     maps::STATE.get_ptr_mut(0)
 }
 
+/// Entries of the live set.
+#[inline(always)]
+pub fn entries() -> u64 {
+    let Some(state) = state() else { return 0 };
+    // SAFETY: a field of a map value.
+    unsafe { core::ptr::read_volatile(&raw const (*state).live) }
+}
+
 /// Counts an outcome of a process.
 #[inline(always)]
 pub fn count(totals: *mut ProcessTotals, outcome: Outcome) {
@@ -42,8 +50,7 @@ pub fn next_sample() -> u64 {
 #[inline(always)]
 pub fn halvings(process: *const ProcessConfig) -> u64 {
     let Some(state) = state() else { return 0 };
-    // SAFETY: a field of a map value.
-    let live = unsafe { core::ptr::read_volatile(&raw const (*state).live) };
+    let live = entries();
     let high = settings::live_high();
     if live < high {
         return 0;

@@ -7,8 +7,8 @@ use sampler_common::limits::{
     DEFAULT_MAX_LIVE, MAX_LOST_CELLS, MAX_PENDING, MAX_PROCESSES, MAX_SITES, MAX_TARGETS,
 };
 use sampler_common::wire::{
-    FILTER_FRONT_COUNTERS, HITS_PER_SLOT, KernelState, LiveEntry, LiveKey, LostCell, LostKey,
-    Pending, PendingKey, ProcessConfig, ProcessTotals, Site,
+    FILTER_FRONT_COUNTERS, FILTER_LINE, HITS_PER_SLOT, KernelState, LiveEntry, LiveKey, LostCell,
+    LostKey, Pending, PendingKey, ProcessConfig, ProcessTotals, Site,
 };
 
 /// The daemon reads and writes the map's memory directly, with atomic operations.
@@ -55,7 +55,7 @@ pub static HIJACKED: LruHashMap<u64, [u64; 2]> = LruHashMap::with_max_entries(MA
 pub static LIVE: HashMap<LiveKey, LiveEntry> =
     HashMap::with_max_entries(DEFAULT_MAX_LIVE, NO_PREALLOC);
 
-/// Counters in front of the live set, 16 to a cache line.
+/// Counters in front of the live set, 128 to a cache line.
 #[map]
 pub static FILTER: Array<[u32; 16]> = Array::with_max_entries(1 << 12, MMAPABLE);
 
@@ -63,7 +63,7 @@ pub static FILTER: Array<[u32; 16]> = Array::with_max_entries(1 << 12, MMAPABLE)
 /// small, most frees end here.
 #[map]
 pub static FILTER_FRONT: Array<[u32; 16]> =
-    Array::with_max_entries(FILTER_FRONT_COUNTERS / 16, MMAPABLE);
+    Array::with_max_entries(FILTER_FRONT_COUNTERS / FILTER_LINE, MMAPABLE);
 
 /// Samples whose record was lost.
 #[map]

@@ -19,7 +19,7 @@ use aya::programs::RawTracePoint;
 use aya::{Ebpf, EbpfLoader};
 use aya_log::EbpfLogger;
 use sampler_common::limits::{SNAPSHOT_TIERS, THIN_AT_PERCENT};
-use sampler_common::wire::HITS_PER_SLOT;
+use sampler_common::wire::{FILTER_LINE, HITS_PER_SLOT};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -182,7 +182,7 @@ impl Settings {
 
 /// Sixteen counters for every live sample keep fifteen of sixteen foreign frees away from a full live set.
 fn filter_counters(max_live: u32) -> usize {
-    (max_live as usize * 16).next_power_of_two().clamp(1 << 14, 1 << 22)
+    (max_live as usize * 16).next_power_of_two().clamp(1 << 16, 1 << 24)
 }
 
 fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
@@ -224,7 +224,7 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .map_max_entries("BUDGETS", settings.slots)
         .map_max_entries("MAPPING_STACKS", settings.slots)
         .map_max_entries("LIVE", settings.max_live)
-        .map_max_entries("FILTER", (counters / 16) as u32)
+        .map_max_entries("FILTER", counters as u32 / FILTER_LINE)
         .map_max_entries("RING", settings.ring_bytes)
         .load(OBJECT)
         .context("load the eBPF object")

@@ -92,7 +92,7 @@ impl Filter {
         back: BorrowedFd<'_>,
         back_counters: usize,
     ) -> io::Result<Filter> {
-        let map = |fd, counters: usize| SharedMemory::map(fd, pages(counters * 4), 0, true);
+        let map = |fd, counters: usize| SharedMemory::map(fd, pages(counters / 2), 0, true);
         Ok(Filter {
             front: map(front, wire::FILTER_FRONT_COUNTERS as usize)?,
             back: map(back, back_counters)?,
@@ -106,7 +106,9 @@ impl Filter {
             [(&self.front, wire::FILTER_FRONT_SHIFT), (&self.back, self.back_shift)]
         {
             let index = wire::filter_index(pointer, slot, shift);
-            level.atomic_u32(index as usize * 4).fetch_sub(1, SeqCst);
+            let (word, bit) = (level.atomic_u32(index as usize / 8 * 4), wire::filter_bit(index));
+            let lower = |old| Some(wire::filter_lowered(old, bit));
+            let _ = word.fetch_update(SeqCst, SeqCst, lower); // cannot fail: there is always a new value
         }
     }
 }
