@@ -195,12 +195,21 @@ pub struct ProcessTotals {
     pub countdown: i64,
     /// Bytes requested so far under a stride, see [`mod@crate::sampling::decide`].
     pub position: i64,
-    /// Requested bytes of allocations that happened, by size class.
-    pub bytes: [u64; CLASSES],
-    /// Number of allocations that happened, by size class.
-    pub objects: [u64; CLASSES],
+    /// Allocations that happened, by size class.
+    pub classes: [ClassTotals; CLASSES],
     /// Counters of the kernel's outcomes, by number.
     pub outcomes: [u64; KERNEL_OUTCOMES],
+}
+
+/// Exact totals of one size class. Next to each other, and those of small sizes next to the countdown: an unsampled call then changes
+/// one or two cache lines.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct ClassTotals {
+    /// Requested bytes.
+    pub bytes: u64,
+    /// Number of allocations.
+    pub objects: u64,
 }
 
 /// Key of a call between its entry and its return.

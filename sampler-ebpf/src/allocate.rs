@@ -3,13 +3,13 @@
 
 use crate::atomic::{self, KernelRandom, MapCell};
 use crate::registers::Call;
-use aya_ebpf::cty::c_void;
 use crate::{filter, hits, live, mapping, maps, record, settings, shaped, target};
+use aya_ebpf::cty::c_void;
 use sampler_common::counters::Outcome;
 use sampler_common::limits::{CLASSES, FOLLOW_BYTES};
 use sampler_common::sampling::{self, Cell, Design, Drawn};
 use sampler_common::wire::{
-    Cookie, LiveEntry, LiveKey, Pending, ProcessConfig, ProcessTotals, Role, Space,
+    ClassTotals, Cookie, LiveEntry, LiveKey, Pending, ProcessConfig, ProcessTotals, Role, Space,
 };
 
 /// Value of an entry program: the return probe of this call does not run.
@@ -231,13 +231,13 @@ pub fn class_index(size: u64) -> usize {
 #[inline(always)]
 pub fn tally(totals: *mut ProcessTotals, class: usize, size: u64) {
     // SAFETY: a field of a map value.
-    let objects = unsafe { &raw mut (*totals).objects };
-    // SAFETY: a field of a map value.
-    let bytes = unsafe { &raw mut (*totals).bytes };
+    let classes = unsafe { &raw mut (*totals).classes };
     // SAFETY: the index is masked to the array's length.
-    atomic::add(unsafe { objects.cast::<u64>().add(class) }, 1);
+    let class = unsafe { classes.cast::<ClassTotals>().add(class) };
+    // SAFETY: a field of a map value.
+    atomic::add(unsafe { &raw mut (*class).objects }, 1);
     // SAFETY: as above.
-    atomic::add(unsafe { bytes.cast::<u64>().add(class) }, size);
+    atomic::add(unsafe { &raw mut (*class).bytes }, size);
 }
 
 /// What the decision says of a call; 0 hits: followed for other reasons.

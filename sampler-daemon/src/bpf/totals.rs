@@ -7,7 +7,7 @@ use aya::util::nr_cpus;
 use sampler_common::counters::{KERNEL_OUTCOMES, Outcome};
 use sampler_common::limits::CLASSES;
 use sampler_common::sampling;
-use sampler_common::wire::ProcessTotals;
+use sampler_common::wire::{ClassTotals, ProcessTotals};
 
 /// The totals of one process over all CPUs, by size class and outcome.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,8 +66,7 @@ impl Totals {
                 countdown: sampling::draw(fastrand::u64(..)) as i64,
                 // Anywhere below the largest stride, so that CPUs are not in step.
                 position: fastrand::i64(0..1 << 32),
-                bytes: [0; CLASSES],
-                objects: [0; CLASSES],
+                classes: [ClassTotals::default(); CLASSES],
                 outcomes: [0; KERNEL_OUTCOMES],
             })
         };
@@ -82,7 +81,11 @@ impl Totals {
             self.map.get(&slot, 0).with_context(|| format!("read the totals of slot {slot}"))?;
         let mut sum = SlotTotals::default();
         for TotalsValue(cpu) in values.iter() {
-            sum.add(&SlotTotals { bytes: cpu.bytes, objects: cpu.objects, outcomes: cpu.outcomes });
+            sum.add(&SlotTotals {
+                bytes: cpu.classes.map(|class| class.bytes),
+                objects: cpu.classes.map(|class| class.objects),
+                outcomes: cpu.outcomes,
+            });
         }
         Ok(sum)
     }
