@@ -9,6 +9,8 @@
 
 #[cfg(feature = "std")]
 pub mod comparison;
+#[cfg(feature = "std")]
+pub mod cost;
 pub mod counters;
 pub mod counting;
 #[cfg(feature = "std")]

@@ -10,11 +10,11 @@ mod record;
 mod shape;
 mod site;
 
-pub use mapping::{MappingCall, MappingRecord};
 pub use filter::{
     FILTER_FRONT_COUNTERS, FILTER_FRONT_LIVE, FILTER_FRONT_SHIFT, FILTER_FULL, FILTER_LINE,
     filter_bit, filter_index, filter_lowered, filter_raised,
 };
+pub use mapping::{MappingCall, MappingRecord};
 pub use record::{AllocationRecord, EventRecord, FreeRecord, RecordKind};
 pub use shape::{MAX_ARGUMENTS, NONE, Shape};
 pub use site::{Operand, OperandKind, SITE_ARGUMENTS, Site};

@@ -85,6 +85,8 @@ pub struct Kernel {
     pub targets: Targets,
     /// Probes of processes that sample by themselves; only where they are used, and links can raise their semaphores.
     pub usdt: Option<UsdtPrograms>,
+    /// Its slot is behind those of processes.
+    calibration_slot: u32,
     // Holds the tracepoints' links, the read-only data and the programs of the perf rung.
     ebpf: Ebpf,
 }
@@ -112,14 +114,14 @@ impl Kernel {
         let (slots, state) = (take("PROCESSES")?, take("STATE")?);
         let sites = take("SITES")?.try_into()?;
         let usdt = settings.uses_usdt().then(|| UsdtPrograms::load(&text, sites)).transpose()?;
-        let hits = Hits::map(data(&take("HITS")?)?.fd().as_fd(), settings.slots);
+        let hits = Hits::map(data(&take("HITS")?)?.fd().as_fd(), settings.all_slots());
         let hits = hits.context("map HITS")?;
         let (front, back) = (take("FILTER_FRONT")?, take("FILTER")?);
         let filter = Filter::map(data(&front)?.fd().as_fd(), data(&back)?.fd().as_fd(), counters)
             .context("map FILTER")?;
         let state = State::map(data(&state)?.fd().as_fd()).context("map STATE")?;
         let map_slots = || {
-            let mapped = ProcessSlots::map(data(&slots)?.fd().as_fd(), settings.slots);
+            let mapped = ProcessSlots::map(data(&slots)?.fd().as_fd(), settings.all_slots());
             mapped.context("map PROCESSES")
         };
         state.set_live_share(u64::from(settings.max_live / LIVE_SHARES));
@@ -141,6 +143,7 @@ impl Kernel {
             log,
             targets: Targets::new(take("TARGETS")?.try_into()?, take("VACANT")?.try_into()?),
             usdt,
+            calibration_slot: settings.slots,
             ebpf,
         })
     }
@@ -150,6 +153,11 @@ impl Kernel {
         if let Some(log) = &mut self.log {
             log.flush();
         }
+    }
+
+    /// The slot that hits of the daemon's own functions are counted in; no process has it.
+    pub fn calibration_slot(&self) -> u32 {
+        self.calibration_slot
     }
 
     /// The rung in use.
@@ -177,6 +185,11 @@ impl Settings {
     /// Whether probes of processes that sample by themselves are used: perf events, as we attach them, do not raise a semaphore.
     pub fn uses_usdt(&self) -> bool {
         self.usdt && self.engine != ProbeEngine::Perf
+    }
+
+    /// Slots of processes, and behind them the one of the calibration.
+    fn all_slots(&self) -> u32 {
+        self.slots + 1
     }
 }
 
@@ -217,9 +230,9 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .override_global("TASK_TGID", &task_tgid, true)
         .override_global("TASK_SIGNAL", &signal, true)
         .override_global("SIGNAL_LIVE", &live, true)
-        .map_max_entries("PROCESSES", settings.slots)
-        .map_max_entries("TOTALS", settings.slots)
-        .map_max_entries("HITS", settings.slots * HITS_PER_SLOT)
+        .map_max_entries("PROCESSES", settings.all_slots())
+        .map_max_entries("TOTALS", settings.all_slots())
+        .map_max_entries("HITS", settings.all_slots() * HITS_PER_SLOT)
         .map_max_entries("VACANT", settings.slots)
         .map_max_entries("BUDGETS", settings.slots)
         .map_max_entries("MAPPING_STACKS", settings.slots)

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod btf;
+pub mod calibrate;
 pub mod engine;
 pub mod events;
 pub mod kernel;
@@ -21,6 +22,7 @@ pub mod totals;
 pub mod usdt;
 mod verifier;
 
+pub use calibrate::Calibrator;
 pub use engine::ProbeEngine;
 pub use kernel::{Kernel, Settings};
 pub use link::{Link, Points};

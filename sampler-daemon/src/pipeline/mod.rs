@@ -8,6 +8,7 @@ mod beside;
 mod bounds;
 mod clock;
 mod command;
+mod cost;
 mod coverage;
 mod detach;
 mod exclude;

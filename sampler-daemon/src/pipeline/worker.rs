@@ -3,6 +3,7 @@
 use super::attach::Attached;
 use super::clock::{Clock, monotonic_ns};
 use super::command::{Command, Profiler, QUEUE};
+use super::cost::Prices;
 use super::coverage::Coverage;
 use super::exclude::{Excluded, Exclusion};
 use super::happenings::Happenings;
@@ -103,6 +104,7 @@ pub(super) struct Worker {
     /// When it was last looked whether there is anything to learn.
     pub(super) learned: Instant,
     pub(super) tree: Tree,
+    pub(super) prices: Prices,
 }
 
 /// Loads the program, attaches it to `processes` and to the allocators in `files`, and starts the worker. On an error nothing is left.
@@ -126,8 +128,10 @@ pub fn start(
     };
     let excluded = Excluded::new(config.exclude.clone());
     let discoverer = Discoverer::new(config.settings.uses_usdt(), config.allocators);
+    let mut kernel = Kernel::load(&config.settings)?;
+    let prices = Prices::measure(&mut kernel, &config);
     let mut worker = Worker {
-        kernel: Kernel::load(&config.settings)?,
+        kernel,
         ingest: Ingest::new(samples, config.sampling, monotonic_ns()),
         config,
         attached: FxHashMap::default(),
@@ -151,6 +155,7 @@ pub fn start(
         excluded,
         learned: Instant::now(),
         tree: Tree::default(),
+        prices,
     };
     worker.kernel.targets.exclude(std::process::id())?;
     for file in files {

@@ -1,0 +1,93 @@
+//! The price of one event, from batches of them.
+
+/// Fewest batches that a price is made of.
+const LEAST_BATCHES: usize = 5;
+/// z of a two-sided interval of 95 %, in which the order statistics are taken.
+const Z: f64 = 1.959_963_984_540_054;
+
+/// What one event takes on average, with the variance of that figure.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Nanoseconds of CPU time.
+    pub ns: f64,
+    /// Variance of `ns`: its standard error squared.
+    pub variance: f64,
+}
+
+impl Measured {
+    /// From the nanoseconds per event of each batch, in any order; `None` for fewer than five.
+    ///
+    /// The median, since an interrupt or a neighbour makes single batches dear and none cheap. Its standard error without an
+    /// assumption on their law: the order statistics of ranks n/2 ± z·√n/2 enclose the median with 95 % (binomial), and
+    /// half their distance is z standard errors. Source: W. J. Conover, "Practical Nonparametric Statistics" (1999), section 3.2.
+    pub fn of_batches(batches: &[f64]) -> Option<Measured> {
+        let mut sorted: Vec<f64> = batches.iter().copied().filter(|ns| ns.is_finite()).collect();
+        let n = sorted.len();
+        if n < LEAST_BATCHES {
+            return None;
+        }
+        sorted.sort_by(f64::total_cmp);
+        let median = (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0;
+        let below = ((n as f64 - Z * (n as f64).sqrt()) / 2.0).floor().max(0.0) as usize;
+        let error = (sorted[n - 1 - below] - sorted[below]) / (2.0 * Z);
+        Some(Measured { ns: median, variance: error * error })
+    }
+
+    /// From several looks at the same price, some time apart: their mean. Its variance is what they vary, if that is more than they say
+    /// of themselves: a machine is not always equally fast. `None` without any.
+    pub fn pooled(looks: &[Measured]) -> Option<Measured> {
+        let n = looks.len() as f64;
+        if looks.is_empty() {
+            return None;
+        }
+        let ns = looks.iter().map(|look| look.ns).sum::<f64>() / n;
+        let own = looks.iter().map(|look| look.variance).sum::<f64>() / (n * n);
+        let between = match looks.len() {
+            1 => 0.0,
+            _ => looks.iter().map(|look| (look.ns - ns).powi(2)).sum::<f64>() / ((n - 1.0) * n),
+        };
+        Some(Measured { ns, variance: own.max(between) })
+    }
+
+    /// Standard error, nanoseconds.
+    pub fn error(&self) -> f64 {
+        self.variance.sqrt()
+    }
+
+    /// One of two prices, and nobody knows which: anything between them is equally likely.
+    pub(super) fn either(a: Measured, b: Measured) -> Measured {
+        Measured {
+            ns: (a.ns + b.ns) / 2.0,
+            variance: (a.variance + b.variance) / 4.0 + (a.ns - b.ns).powi(2) / 12.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_dear_batches_do_not_matter() {
+        let quiet: Vec<f64> = (0..25).map(|i| 500.0 + f64::from(i % 5)).collect();
+        let calm = Measured::of_batches(&quiet).unwrap();
+        let mut noisy = quiet.clone();
+        noisy[..5].fill(90_000.0);
+        let measured = Measured::of_batches(&noisy).unwrap();
+        assert!((measured.ns - calm.ns).abs() <= 1.0, "{measured:?} {calm:?}");
+        assert!(measured.error() < 3.0 && calm.error() > 0.0, "{measured:?}");
+        assert_eq!(Measured::of_batches(&quiet[..4]), None);
+        assert_eq!(Measured::of_batches(&[f64::NAN; 9]), None);
+    }
+
+    #[test]
+    fn looks_that_differ_say_so() {
+        let look = |ns| Measured { ns, variance: 1.0 };
+        assert_eq!(Measured::pooled(&[look(500.0)]), Some(look(500.0)));
+        let alike = Measured::pooled(&[look(500.0); 4]).unwrap();
+        assert_eq!(alike, Measured { ns: 500.0, variance: 0.25 });
+        let apart = Measured::pooled(&[look(400.0), look(600.0)]).unwrap();
+        assert_eq!(apart, Measured { ns: 500.0, variance: 10_000.0 });
+        assert_eq!(Measured::pooled(&[]), None);
+    }
+}

@@ -1,0 +1,58 @@
+//! CPU time that was spent, with its interval.
+
+use crate::estimate::Confidence;
+use statrs::distribution::{ContinuousCDF as _, Normal};
+
+/// A figure with its interval, 0 ≤ `low` ≤ `value` ≤ `high`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Range {
+    /// The figure.
+    pub value: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+impl Range {
+    /// The same in other units.
+    #[must_use]
+    pub fn times(self, factor: f64) -> Range {
+        let Range { value, low, high } = self;
+        Range { value: value * factor, low: low * factor, high: high * factor }
+    }
+
+    /// The share of `whole`; `None` where there is none.
+    pub fn share_of(self, whole: f64) -> Option<Range> {
+        (whole > 0.0).then(|| self.times(1.0 / whole))
+    }
+}
+
+/// CPU time spent in probes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spent {
+    /// Nanoseconds.
+    pub ns: f64,
+    /// Variance of that, by the prices' errors and the counts'.
+    pub variance: f64,
+    /// Events that have no price: they are not in `ns`.
+    pub unpriced: f64,
+}
+
+impl Spent {
+    /// Its interval in nanoseconds, normal: many batches and counts are behind it.
+    pub fn range(&self, confidence: Confidence) -> Range {
+        let z = -Normal::standard().inverse_cdf(confidence.alpha() / 2.0);
+        let half = z * self.variance.sqrt();
+        Range { value: self.ns, low: (self.ns - half).max(0.0), high: self.ns + half }
+    }
+
+    /// So much in a second, where it was spent in `seconds`: nanoseconds per second; `None` where that is no time.
+    pub fn per_second(&self, seconds: f64) -> Option<Spent> {
+        (seconds > 0.0).then(|| Spent {
+            ns: self.ns / seconds,
+            variance: self.variance / (seconds * seconds),
+            unpriced: self.unpriced / seconds,
+        })
+    }
+}

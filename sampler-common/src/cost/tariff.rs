@@ -1,0 +1,124 @@
+//! What each event costs.
+
+use super::{Events, Line, Measured, Placed, Program, Spent, Work};
+
+/// Prices of a hit: emulated, single-stepped.
+pub type HitPrices = [Option<Measured>; 2];
+
+/// The prices of this machine, kernel and engine. What could not be measured has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Tariff {
+    /// Of a hit that is neither sampled nor followed, by [`Program`].
+    pub hits: [HitPrices; 4],
+    /// Of following a call to its return, more than the hit.
+    pub returned: Option<Measured>,
+    /// Of taking a sample, more than following it: by the KiB of stack copied.
+    pub sampled: Option<Line>,
+    /// Of the end of a sampled block, more than the hit.
+    pub ended: Option<Measured>,
+}
+
+impl Tariff {
+    /// What a hit costs.
+    pub fn hit(&self, program: Program, placed: Placed) -> Option<Measured> {
+        let [emulated, stepped] = self.hits[program as usize];
+        match placed {
+            Placed::Emulated => emulated,
+            Placed::SingleStepped => stepped,
+            Placed::Either => Some(Measured::either(emulated?, stepped?)),
+        }
+    }
+
+    /// What was spent on `work`. Events without a price are counted, not charged.
+    pub fn charge(&self, work: &Work) -> Spent {
+        let mut spent = Spent { unpriced: work.other.count, ..Spent::default() };
+        for program in Program::ALL {
+            for placed in [Placed::Emulated, Placed::SingleStepped, Placed::Either] {
+                let events = work.hits[program as usize][placed as usize];
+                spent.add(events, self.hit(program, placed));
+            }
+        }
+        spent.add(work.returns, self.returned);
+        spent.add(work.ended, self.ended);
+        match self.sampled {
+            Some(line) => {
+                let Measured { ns, variance } = line.of(work.samples.count, work.stack_kib);
+                spent.ns += ns;
+                spent.variance += variance;
+            }
+            None => spent.unpriced += work.samples.count,
+        }
+        spent
+    }
+}
+
+impl Spent {
+    /// The count and the price are measured apart: var(n·c) = n²·var(c) + c²·var(n) + var(n)·var(c).
+    fn add(&mut self, events: Events, price: Option<Measured>) {
+        let Some(price) = price else {
+            self.unpriced += events.count;
+            return;
+        };
+        self.ns += events.count * price.ns;
+        self.variance += events.count.powi(2) * price.variance
+            + price.ns.powi(2) * events.variance
+            + events.variance * price.variance;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::Confidence;
+    use crate::wire::Role;
+
+    fn price(ns: f64, error: f64) -> Option<Measured> {
+        Some(Measured { ns, variance: error * error })
+    }
+
+    fn tariff() -> Tariff {
+        Tariff {
+            hits: [[price(500.0, 5.0), price(9000.0, 90.0)]; 4],
+            returned: price(600.0, 6.0),
+            sampled: Line::through(&[
+                (4.0, Measured { ns: 1000.0, variance: 100.0 }),
+                (16.0, Measured { ns: 1600.0, variance: 100.0 }),
+            ]),
+            ended: price(300.0, 3.0),
+        }
+    }
+
+    #[test]
+    fn every_event_is_charged() {
+        let mut work = Work::default();
+        work.hit(Role::Malloc, Placed::Emulated, Events::exact(1000));
+        work.hit(Role::Free, Placed::SingleStepped, Events::exact(10));
+        work.returned(Events::exact(20));
+        work.sampled(5, 5 * 8192);
+        work.ended(2);
+        work.hit(Role::OtelAlloc, Placed::Emulated, Events::exact(4));
+        let spent = tariff().charge(&work);
+        let expected = 500_000.0 + 90_000.0 + 12_000.0 + 5.0 * 1200.0 + 600.0;
+        assert!((spent.ns - expected).abs() < 1e-6, "{spent:?}");
+        assert_eq!(spent.unpriced, 4.0);
+        let range = spent.range(Confidence::DEFAULT);
+        assert!(0.0 < range.low && range.low < range.value && range.value < range.high);
+        // One price is wrong for all of its hits at once: 1 % of it stays 1 %.
+        assert!((range.high / range.value - 1.0 - 0.0196 * 500.0 / 608.6).abs() < 3e-3);
+        let nothing = Tariff::default().charge(&work);
+        assert_eq!((nothing.ns, nothing.variance), (0.0, 0.0));
+        assert_eq!(nothing.unpriced, 1000.0 + 10.0 + 20.0 + 5.0 + 2.0 + 4.0);
+    }
+
+    #[test]
+    fn who_knows_which_pays_both_in_the_interval() {
+        let mut work = Work::default();
+        work.hit(Role::Calloc, Placed::Either, Events::exact(100));
+        let range = tariff().charge(&work).range(Confidence::DEFAULT);
+        assert_eq!(range.value, 475_000.0);
+        assert!(range.low <= 50_000.0 && range.high >= 900_000.0, "{range:?}");
+        let rate = tariff().charge(&work).per_second(2.0).unwrap().range(Confidence::DEFAULT);
+        assert_eq!(rate, range.times(0.5));
+        assert_eq!(tariff().charge(&work).per_second(0.0), None);
+    }
+}

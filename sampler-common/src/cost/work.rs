@@ -1,0 +1,231 @@
+//! What the probes of a process have done: events by their price.
+
+use crate::counting::{Count, Counted};
+use crate::estimate::Confidence;
+use crate::wire::Role;
+
+/// Which way a hit goes through the eBPF program: each has a price of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Program {
+    /// `malloc` with malloc's own argument.
+    Malloc,
+    /// Other allocating functions.
+    Shaped,
+    /// Functions that can throw, of which only the entry is probed.
+    New,
+    /// Freeing functions.
+    Free,
+}
+
+impl Program {
+    /// Every one.
+    pub const ALL: [Program; 4] = [Program::Malloc, Program::Shaped, Program::New, Program::Free];
+
+    /// The way of a role's hits; `None`: it has no price.
+    pub const fn of(role: Role) -> Option<Program> {
+        Some(match role {
+            Role::Malloc => Program::Malloc,
+            Role::Calloc | Role::Realloc | Role::AlignedAlloc | Role::PosixMemalign => {
+                Program::Shaped
+            }
+            Role::New => Program::New,
+            Role::Free => Program::Free,
+            Role::OtelAlloc | Role::OtelFree => return None,
+            // Rare, and not counted.
+            Role::Map | Role::Unmap | Role::Remap | Role::MoveBreak => return None,
+        })
+    }
+
+    /// `malloc`, `sized`, `new` or `free`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Program::Malloc => "malloc",
+            Program::Shaped => "sized",
+            Program::New => "new",
+            Program::Free => "free",
+        }
+    }
+}
+
+/// How the kernel runs the probed instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Placed {
+    /// It emulates it.
+    Emulated,
+    /// It single-steps it out of line: many times dearer.
+    SingleStepped,
+    /// One or the other: functions of both kinds share the count.
+    Either,
+}
+
+impl Placed {
+    /// Of functions that share a count; `None` of none.
+    pub fn of(emulated: impl IntoIterator<Item = bool>) -> Option<Placed> {
+        let one = |emulated| if emulated { Placed::Emulated } else { Placed::SingleStepped };
+        let each = emulated.into_iter().map(one);
+        each.reduce(|a, b| if a == b { a } else { Placed::Either })
+    }
+}
+
+/// So many of something.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Events {
+    /// How many.
+    pub count: f64,
+    /// Variance of that; 0 where it is exact.
+    pub variance: f64,
+}
+
+impl Events {
+    /// Exactly so many.
+    pub fn exact(count: u64) -> Events {
+        Events { count: count as f64, variance: 0.0 }
+    }
+
+    /// Somewhere between two numbers, anything equally likely.
+    pub fn between(low: u64, high: u64) -> Events {
+        let width = high.saturating_sub(low) as f64;
+        Events { count: low as f64 + width / 2.0, variance: width * width / 12.0 }
+    }
+
+    fn add(&mut self, other: Events) {
+        self.count += other.count;
+        self.variance += other.variance;
+    }
+
+    /// What came after `earlier`. What an approximate counter adds does not depend on what it had added before, so that its variance
+    /// grows by that of the later part.
+    fn since(self, earlier: Events) -> Events {
+        Events {
+            count: (self.count - earlier.count).max(0.0),
+            variance: (self.variance - earlier.variance).max(0.0),
+        }
+    }
+}
+
+impl From<Count> for Events {
+    /// Half the interval (95 %) is 1.96 standard deviations.
+    fn from(count: Count) -> Events {
+        let deviation = (count.high - count.low) / (2.0 * 1.959_963_984_540_054);
+        Events { count: count.value, variance: deviation * deviation }
+    }
+}
+
+impl From<Counted> for Events {
+    fn from(counted: Counted) -> Events {
+        counted.count(Confidence::DEFAULT).into()
+    }
+}
+
+/// Everything that the probes of a process, or of some, have done since they were attached.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Work {
+    /// Hits by program, and by the places of the probes.
+    pub(super) hits: [[Events; 3]; 4],
+    /// Hits of probes that have no price.
+    pub(super) other: Events,
+    /// Calls that were followed to their return.
+    pub(super) returns: Events,
+    /// Samples sent.
+    pub(super) samples: Events,
+    /// KiB of stack in them.
+    pub(super) stack_kib: f64,
+    /// Sampled blocks whose end was sent.
+    pub(super) ended: Events,
+}
+
+impl Work {
+    /// Hits of a role's probes, which are placed so.
+    pub fn hit(&mut self, role: Role, placed: Placed, hits: impl Into<Events>) {
+        match Program::of(role) {
+            Some(program) => self.hits[program as usize][placed as usize].add(hits.into()),
+            None => self.other.add(hits.into()),
+        }
+    }
+
+    /// Calls followed to their return.
+    pub fn returned(&mut self, calls: Events) {
+        self.returns.add(calls);
+    }
+
+    /// Samples with so much stack together.
+    pub fn sampled(&mut self, samples: u64, stack_bytes: u64) {
+        self.samples.add(Events::exact(samples));
+        self.stack_kib += stack_bytes as f64 / 1024.0;
+    }
+
+    /// Sampled blocks that ended.
+    pub fn ended(&mut self, blocks: u64) {
+        self.ended.add(Events::exact(blocks));
+    }
+
+    /// Hits of all probes.
+    pub fn all_hits(&self) -> f64 {
+        let placed = self.hits.iter().flatten().map(|events| events.count).sum::<f64>();
+        placed + self.other.count
+    }
+
+    /// Samples.
+    pub fn samples(&self) -> f64 {
+        self.samples.count
+    }
+
+    /// Adds that of others.
+    pub fn add(&mut self, other: &Work) {
+        let mut from = *other;
+        for (to, from) in self.events().into_iter().zip(from.events()) {
+            to.add(*from);
+        }
+        self.stack_kib += other.stack_kib;
+    }
+
+    /// What was done after `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Work) -> Work {
+        let (mut later, mut before) = (*self, *earlier);
+        for (to, from) in later.events().into_iter().zip(before.events()) {
+            *to = to.since(*from);
+        }
+        later.stack_kib = (later.stack_kib - earlier.stack_kib).max(0.0);
+        later
+    }
+
+    fn events(&mut self) -> Vec<&mut Events> {
+        let Work { hits, other, returns, samples, ended, .. } = self;
+        hits.iter_mut().flatten().chain([other, returns, samples, ended]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_that_share_a_count_may_be_placed_alike() {
+        assert_eq!(Placed::of([true, true]), Some(Placed::Emulated));
+        assert_eq!(Placed::of([false]), Some(Placed::SingleStepped));
+        assert_eq!(Placed::of([true, false, true]), Some(Placed::Either));
+        assert_eq!(Placed::of([]), None);
+    }
+
+    #[test]
+    fn what_came_since_is_the_difference() {
+        let mut early = Work::default();
+        early.hit(Role::Malloc, Placed::Emulated, Events::exact(100));
+        early.sampled(2, 4096);
+        let mut late = early;
+        let approximate = Events { count: 50.0, variance: 9.0 };
+        late.hit(Role::Malloc, Placed::Emulated, approximate);
+        late.hit(Role::OtelAlloc, Placed::Emulated, Events::exact(3));
+        late.sampled(1, 1024);
+        late.ended(7);
+        late.returned(Events::between(0, 6));
+        let mut sum = late.since(&early);
+        assert_eq!((sum.all_hits(), sum.samples(), sum.stack_kib), (53.0, 1.0, 1.0));
+        assert_eq!(sum.hits[0][0], approximate);
+        assert_eq!(sum.returns, Events { count: 3.0, variance: 3.0 });
+        sum.add(&early);
+        assert_eq!(sum, late);
+        assert_eq!(early.since(&late).all_hits(), 0.0);
+    }
+}

@@ -1,0 +1,149 @@
+//! Measures what each kind of probe costs here: on functions of the daemon's own, with the programs and the engine in use.
+//!
+//! With and without: every probed function has a twin without a probe. Batches of calls of the one and of the other take turns, by the
+//! clock of this thread's CPU time, so that neither waiting nor other processes count; a price is the median difference of
+//! many pairs of batches. All kinds take turns as well: what the machine does in the meantime, it does to all of them.
+//!
+//! The hits fall into a process slot of their own, which is in no list, and what they send is read and dropped here.
+//!
+//! Bounds: no more than [`MOST`] of CPU time at the start, and a fraction of that for each later look.
+
+mod batch;
+mod points;
+
+use super::kernel::{Kernel, Settings};
+use super::link::Link;
+use super::sys::ground::Ground;
+use anyhow::Context as _;
+use batch::{Batches, Kind, cpu_time};
+use sampler_common::cost::{Line, Measured, Program, Tariff};
+use std::time::Duration;
+
+/// CPU time that the calibration takes at most.
+pub const MOST: Duration = Duration::from_millis(100);
+/// Pairs of batches of each kind at the start.
+const ROUNDS: usize = 25;
+/// Pairs in a later look.
+const LATER_ROUNDS: usize = 7;
+/// Looks that are remembered; the first one stays.
+const LOOKS: usize = 32;
+
+/// The functions with their probes.
+pub struct Calibrator {
+    ground: Ground,
+    /// Empty once they are taken to be closed.
+    links: Vec<Link>,
+    settings: Settings,
+    /// Whether processes are looked up by pid, as where links are shared.
+    by_pid: bool,
+    /// By kind: one price for each look.
+    looks: Vec<(Kind, Vec<Measured>)>,
+    /// CPU time taken so far.
+    taken: Duration,
+}
+
+impl Calibrator {
+    /// Makes the functions, and probes them as the functions of processes are.
+    ///
+    /// # Errors
+    /// Where the kernel refuses a file of executable memory, or the probes in it.
+    pub fn new(
+        kernel: &mut Kernel,
+        settings: &Settings,
+        by_pid: bool,
+    ) -> anyhow::Result<Calibrator> {
+        let ground = Ground::new().context("make functions to calibrate on")?;
+        let slot = kernel.calibration_slot();
+        kernel.totals.reset(slot)?;
+        let points = points::points(slot, settings.track_live, by_pid);
+        let links = kernel.attach(ground.file(), Some(std::process::id()), &points)?;
+        let taken = Duration::ZERO;
+        Ok(Calibrator { ground, links, settings: *settings, by_pid, looks: Vec::new(), taken })
+    }
+
+    /// Measures everything. Nothing else may be in the ring, since what is read there is dropped.
+    ///
+    /// # Errors
+    /// If the maps cannot be written.
+    pub fn measure(&mut self, kernel: &mut Kernel) -> anyhow::Result<()> {
+        self.look(kernel, ROUNDS, true)
+    }
+
+    /// Measures again what can be measured while processes are profiled: hits and returns.
+    ///
+    /// # Errors
+    /// If the maps cannot be written.
+    pub fn measure_again(&mut self, kernel: &mut Kernel) -> anyhow::Result<()> {
+        match self.links.is_empty() {
+            true => Ok(()),
+            false => self.look(kernel, LATER_ROUNDS, false),
+        }
+    }
+
+    fn look(&mut self, kernel: &mut Kernel, rounds: usize, samples: bool) -> anyhow::Result<()> {
+        let (slot, pid) = (kernel.calibration_slot(), std::process::id());
+        if self.by_pid {
+            kernel.targets.enter(pid, slot)?;
+        }
+        let begin = cpu_time();
+        let mut batches = Batches::new(&self.ground, &self.settings, slot);
+        for round in 0..rounds {
+            batches.round(kernel, round, samples);
+            if cpu_time() - begin >= MOST {
+                break;
+            }
+        }
+        let prices = batches.prices();
+        self.taken += cpu_time() - begin;
+        if self.by_pid {
+            kernel.targets.exclude(pid)?;
+        }
+        for (kind, price) in prices {
+            match self.looks.iter_mut().find(|(of, _)| *of == kind) {
+                Some((_, looks)) => {
+                    if looks.len() == LOOKS {
+                        looks.remove(1);
+                    }
+                    looks.push(price);
+                }
+                None => self.looks.push((kind, vec![price])),
+            }
+        }
+        Ok(())
+    }
+
+    /// The prices by all looks so far.
+    pub fn tariff(&self) -> Tariff {
+        let mut tariff = Tariff::default();
+        let mut samples = Vec::new();
+        for (kind, looks) in &self.looks {
+            let Some(price) = Measured::pooled(looks) else { continue };
+            match kind {
+                Kind::Hit(program, stepped) => {
+                    tariff.hits[*program as usize][usize::from(*stepped)] = Some(price);
+                }
+                Kind::Returned => tariff.returned = Some(price),
+                Kind::Sampled(bytes) => samples.push((*bytes as f64 / 1024.0, price)),
+                Kind::Ended => tariff.ended = Some(price),
+            }
+        }
+        tariff.sampled = Line::through(&samples);
+        tariff
+    }
+
+    /// CPU time that measuring has taken.
+    pub fn taken(&self) -> Duration {
+        self.taken
+    }
+
+    /// The links, to be closed; nothing is measured after that.
+    pub fn take_links(&mut self) -> Vec<Link> {
+        std::mem::take(&mut self.links)
+    }
+}
+
+/// The programs that are probed here, with whether the instruction is single-stepped.
+fn hits(track_live: bool) -> impl Iterator<Item = (Program, bool)> {
+    let programs = Program::ALL.into_iter().filter(move |of| track_live || *of != Program::Free);
+    programs.flat_map(|program| [(program, false), (program, true)])
+}

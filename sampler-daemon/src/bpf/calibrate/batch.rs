@@ -1,0 +1,190 @@
+//! Batches of calls, with and without.
+
+use super::hits;
+use super::points::{probed, twin};
+use crate::bpf::kernel::{Kernel, Settings};
+use crate::bpf::sys::ground::{Function, Ground};
+use rustix::time::{ClockId, clock_gettime};
+use sampler_common::cost::{Measured, Program};
+use sampler_common::limits::{CLASSES, FOLLOW_BYTES};
+use sampler_common::sampling::{Design, Rate, Strategy};
+use sampler_common::wire::AllocationRecord;
+use std::time::Duration;
+
+/// Calls in a batch: emulated, single-stepped, followed ones.
+const EMULATED_CALLS: usize = 32;
+const STEPPED_CALLS: usize = 6;
+const FOLLOWED_CALLS: usize = 16;
+/// Samples in a batch, where the ring has room for that many.
+const SAMPLED_CALLS: usize = 4;
+/// Of the ring no more than this part is taken by a batch.
+const RING_PART: usize = 4;
+
+/// Bytes requested of calls that are not followed.
+const SMALL: u64 = 64;
+/// Bytes of stack that samples are taken with: into each tier one that fills it nearly, as stacks do, and a short one.
+const STACKS: [usize; 6] = [1024, 3584, 7168, 14_336, 28_672, 57_344];
+/// Bytes of stack above a call that is not sampled.
+const NO_STACK: usize = 1024;
+/// Addresses that blocks are said to be at.
+const BLOCKS: u64 = 0x1000;
+
+/// What has a price.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A hit: the program, and whether the instruction is single-stepped.
+    Hit(Program, bool),
+    /// Following a call to its return.
+    Returned,
+    /// A sample with so many bytes of stack, more than following the call.
+    Sampled(usize),
+    /// The end of a sampled block, more than the hit.
+    Ended,
+}
+
+/// CPU time of this thread.
+pub(super) fn cpu_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+/// Nanoseconds per call of each pair of batches, by kind.
+pub(super) struct Batches<'a> {
+    ground: &'a Ground,
+    settings: &'a Settings,
+    slot: u32,
+    differences: Vec<(Kind, Vec<f64>)>,
+}
+
+/// A call of a function: its first two arguments.
+#[derive(Clone, Copy)]
+struct Asked(u64, u64);
+
+impl<'a> Batches<'a> {
+    pub(super) fn new(ground: &'a Ground, settings: &'a Settings, slot: u32) -> Batches<'a> {
+        Batches { ground, settings, slot, differences: Vec::new() }
+    }
+
+    /// One pair of batches of each kind; `samples`: of samples as well.
+    pub(super) fn round(&mut self, kernel: &mut Kernel, round: usize, samples: bool) {
+        self.sample(kernel, false);
+        for (program, stepped) in hits(self.settings.track_live) {
+            let calls = if stepped { STEPPED_CALLS } else { EMULATED_CALLS };
+            // calloc(1, n), malloc(n), free(p)
+            let asked = match program {
+                Program::Shaped => Asked(1, SMALL),
+                Program::Malloc | Program::New | Program::Free => Asked(SMALL, 0),
+            };
+            let batch = |of| self.time(of, NO_STACK, calls, |_| asked);
+            let (with, without) = (probed(program, stepped), twin(program, stepped));
+            let pair = in_turn(round, || batch(with), || batch(without));
+            self.enter(Kind::Hit(program, stepped), pair, calls);
+        }
+        let malloc = probed(Program::Malloc, false);
+        let batch = |bytes| self.time(malloc, NO_STACK, FOLLOWED_CALLS, |_| Asked(bytes, 0));
+        let pair = in_turn(round, || batch(FOLLOW_BYTES), || batch(SMALL));
+        self.enter(Kind::Returned, pair, FOLLOWED_CALLS);
+        if samples {
+            for stack in self.stacks() {
+                self.sampled(kernel, stack);
+            }
+        }
+    }
+
+    /// Sizes of stacks that are worth a look: by frame pointers they do not matter.
+    fn stacks(&self) -> Vec<usize> {
+        let largest = match self.settings.frame_pointers {
+            true => STACKS[0],
+            false => self.settings.snapshot_bytes as usize,
+        };
+        STACKS.into_iter().filter(|bytes| *bytes <= largest).collect()
+    }
+
+    /// Samples, and the ends of the same blocks; against calls that are followed, and frees of other blocks.
+    fn sampled(&mut self, kernel: &mut Kernel, stack: usize) {
+        let record = (size_of::<AllocationRecord>() + stack.next_power_of_two().max(4096)) * 2;
+        let room = self.settings.ring_bytes as usize / RING_PART / record;
+        let calls = SAMPLED_CALLS.min(room);
+        if calls == 0 {
+            return;
+        }
+        let (malloc, free) = (probed(Program::Malloc, false), probed(Program::Free, false));
+        let block = |index: usize| BLOCKS + 64 * index as u64;
+        let other = |index: usize| block(index + SAMPLED_CALLS);
+        self.sample(kernel, true);
+        let with = self.time_blocks(malloc, stack, calls, |index| (Asked(SMALL, 0), block(index)));
+        self.sample(kernel, false);
+        let without =
+            self.time_blocks(malloc, stack, calls, |index| (Asked(FOLLOW_BYTES, 0), other(index)));
+        self.enter(Kind::Sampled(stack), (with, without), calls);
+        if self.settings.track_live {
+            let with = self.time(free, NO_STACK, calls, |index| Asked(block(index), 0));
+            let without = self.time(free, NO_STACK, calls, |index| Asked(other(index), 0));
+            self.enter(Kind::Ended, (with, without), calls);
+        }
+        let until = kernel.ring.produced();
+        kernel.ring.read(usize::MAX, until, |_| {});
+    }
+
+    /// Whether every call is sampled from now on, or practically none: with a hazard of 2⁻⁴⁸ per byte.
+    fn sample(&self, kernel: &Kernel, all: bool) {
+        let rate = if all { Rate::ALWAYS } else { Rate::from_raw(1) };
+        let design = Design::new(Strategy::Geometric, rate);
+        kernel.slots.set_designs(self.slot, &[design; CLASSES]);
+    }
+
+    fn time(
+        &self,
+        of: Function,
+        stack: usize,
+        calls: usize,
+        asked: impl Fn(usize) -> Asked,
+    ) -> Duration {
+        self.time_blocks(of, stack, calls, |index| (asked(index), BLOCKS))
+    }
+
+    /// CPU time of some calls, each with what it returns.
+    fn time_blocks(
+        &self,
+        of: Function,
+        stack: usize,
+        calls: usize,
+        asked: impl Fn(usize) -> (Asked, u64),
+    ) -> Duration {
+        let begin = cpu_time();
+        for index in 0..calls {
+            let (Asked(first, second), returned) = asked(index);
+            self.ground.call(of, stack, [first, second, returned]);
+        }
+        cpu_time() - begin
+    }
+
+    fn enter(&mut self, kind: Kind, (with, without): (Duration, Duration), calls: usize) {
+        let ns = (with.as_nanos() as f64 - without.as_nanos() as f64) / calls as f64;
+        match self.differences.iter_mut().find(|(of, _)| *of == kind) {
+            Some((_, list)) => list.push(ns),
+            None => self.differences.push((kind, vec![ns])),
+        }
+    }
+
+    /// The price of each kind of which there are batches enough.
+    pub(super) fn prices(&self) -> Vec<(Kind, Measured)> {
+        let priced = self.differences.iter().filter_map(|(kind, batches)| {
+            let price = Measured::of_batches(batches)?;
+            // Noise can make a small difference negative.
+            Some((*kind, Measured { ns: price.ns.max(0.0), ..price }))
+        });
+        priced.collect()
+    }
+}
+
+/// With and without, in one order and in the other by turns.
+fn in_turn<T>(round: usize, with: impl Fn() -> T, without: impl Fn() -> T) -> (T, T) {
+    match round.is_multiple_of(2) {
+        true => (with(), without()),
+        false => {
+            let without = without();
+            (with(), without)
+        }
+    }
+}
