@@ -2,6 +2,7 @@
 //!
 //! Pure data. The daemon makes it, the protocol carries it, [`crate::encode`] writes it.
 
+use crate::cost::Report;
 use crate::estimate::{
     Confidence, Estimate, Estimator, Moments, Reference, Row, RowMoments, of_row,
 };
@@ -224,6 +225,8 @@ pub struct Profile {
     pub stacks_total: u64,
     /// Whatever limits what the numbers mean ("live bytes are a lower bound since …").
     pub notes: Vec<String>,
+    /// What profiling has cost its processes since they were attached, whatever window is asked for; `None`: read from a file of before.
+    pub cost: Option<Report>,
 }
 
 impl Profile {

@@ -8,7 +8,7 @@ mod show;
 mod time;
 
 pub use parse::{UnitError, check_interval, parse_bytes, parse_duration, parse_interval};
-pub use show::{exact_bytes, grouped, human_bytes, human_count, human_duration};
+pub use show::{exact_bytes, grouped, human_bytes, human_count, human_cpu_time, human_duration};
 pub use time::{Time, parse_time, utc};
 
 /// Largest sampling interval: 2^32 bytes, 4 GiB.

@@ -12,11 +12,13 @@ fn price() -> impl Strategy<Value = Measured> {
 
 fn tariff() -> impl Strategy<Value = Tariff> {
     let hits = proptest::array::uniform4(proptest::array::uniform2(price().prop_map(Some)));
-    (hits, price(), price(), price(), price()).prop_map(|(hits, returned, few, many, ended)| Tariff {
-        hits,
-        returned: Some(returned),
-        sampled: Line::through(&[(4.0, few), (60.0, many)]),
-        ended: Some(ended),
+    (hits, price(), price(), price(), price()).prop_map(|(hits, returned, few, many, ended)| {
+        Tariff {
+            hits,
+            returned: Some(returned),
+            sampled: Line::through(&[(4.0, few), (60.0, many)]),
+            ended: Some(ended),
+        }
     })
 }
 
@@ -29,22 +31,21 @@ fn work() -> impl Strategy<Value = Work> {
         Role::Free,
         Role::OtelFree,
     ]);
-    let placed = prop::sample::select(vec![
-        Placed::Emulated,
-        Placed::SingleStepped,
-        Placed::Either,
-    ]);
+    let placed =
+        prop::sample::select(vec![Placed::Emulated, Placed::SingleStepped, Placed::Either]);
     let hits = prop::collection::vec((role, placed, 0..1u64 << 40), 0..6);
-    (hits, 0..1u64 << 20, 0..1u64 << 20, 0..65_536u64).prop_map(|(hits, returns, samples, bytes)| {
-        let mut work = Work::default();
-        for (role, placed, count) in hits {
-            work.hit(role, placed, Events::exact(count));
-        }
-        work.returned(Events::between(returns / 2, returns));
-        work.sampled(samples, samples * bytes);
-        work.ended(samples / 2);
-        work
-    })
+    (hits, 0..1u64 << 20, 0..1u64 << 20, 0..65_536u64).prop_map(
+        |(hits, returns, samples, bytes)| {
+            let mut work = Work::default();
+            for (role, placed, count) in hits {
+                work.hit(role, placed, Events::exact(count));
+            }
+            work.returned(Events::between(returns / 2, returns));
+            work.sampled(samples, samples * bytes);
+            work.ended(samples / 2);
+            work
+        },
+    )
 }
 
 fn close(a: f64, b: f64) -> bool {

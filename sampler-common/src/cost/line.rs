@@ -47,8 +47,7 @@ impl Line {
     /// What events of a total size take: `count·constant + size·slope`, with its variance.
     pub fn of(&self, count: f64, size: f64) -> Measured {
         let [constant, both, slope] = self.covariance;
-        let variance =
-            count * count * constant + 2.0 * count * size * both + size * size * slope;
+        let variance = count * count * constant + 2.0 * count * size * both + size * size * slope;
         Measured {
             ns: (count * self.constant + size * self.slope).max(0.0),
             variance: variance.max(0.0),

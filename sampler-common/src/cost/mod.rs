@@ -15,12 +15,14 @@
 
 mod line;
 mod measured;
+mod report;
 mod spent;
 mod tariff;
 mod work;
 
 pub use line::Line;
 pub use measured::Measured;
+pub use report::{Report, percent, plus_minus};
 pub use spent::{Range, Spent};
 pub use tariff::{HitPrices, Tariff};
 pub use work::{Events, Placed, Program, Work};

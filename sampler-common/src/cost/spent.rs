@@ -15,6 +15,17 @@ pub struct Range {
 }
 
 impl Range {
+    /// From numbers that came from elsewhere.
+    ///
+    /// # Errors
+    /// One line, unless 0 ≤ `low` ≤ `value` ≤ `high`, and all finite.
+    pub fn checked(value: f64, low: f64, high: f64) -> Result<Range, String> {
+        match 0.0 <= low && low <= value && value <= high && high.is_finite() {
+            true => Ok(Range { value, low, high }),
+            false => Err(format!("value {value} lies outside its interval {low} to {high}")),
+        }
+    }
+
     /// The same in other units.
     #[must_use]
     pub fn times(self, factor: f64) -> Range {

@@ -4,6 +4,7 @@
 //! text table also sums moments and asks the estimator).
 
 use super::Encode;
+use crate::cost::{Range, Report};
 use crate::estimate::{
     Confidence, Estimate, Estimator, Method, Moments, Reference, Row, RowMoments, Stratum, Trials,
 };
@@ -175,6 +176,12 @@ fn profile_of(
         stacks_total: stacks.len() as u64,
         stacks,
         notes: vec![],
+        cost: Some(Report {
+            spent_ns: Range::checked(1.23e9, 1.2e9, 1.26e9).ok(),
+            processor_ns: Range::checked(2.71e10, 2.708e10, 2.712e10).ok(),
+            daemon_ns: 104_000_000,
+            ..Report::default()
+        }),
     }
 }
 

@@ -3,9 +3,11 @@
 //! Its keys are stable; `docs/formats.md` is the schema. Frames are whole function names, root first,
 //! inlined ones included. A number that is infinite (the upper end of a stride's estimate, its variance) is `null`.
 
+mod cost;
 mod read;
 mod strata;
 
+pub use cost::cost;
 pub use read::{ReadError, read};
 
 use super::Encode;
@@ -47,6 +49,7 @@ struct ProfileObject<'a> {
     lost: &'a Profile,
     stacks_total: u64,
     notes: &'a [String],
+    cost: Option<cost::CostObject>,
     #[serde(serialize_with = "strata::reference")]
     reference: &'a Profile,
     #[serde(serialize_with = "stacks")]
@@ -128,6 +131,7 @@ fn profile_object(profile: &Profile) -> ProfileObject<'_> {
         lost: profile,
         stacks_total: profile.stacks_total,
         notes: &profile.notes,
+        cost: profile.cost.as_ref().map(cost::CostObject::from),
         reference: profile,
         stacks: profile,
     }

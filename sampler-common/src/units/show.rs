@@ -32,6 +32,14 @@ pub fn human_count(count: f64) -> String {
     scaled(count, 1000.0, &["", "k", "M", "G", "T", "P"])
 }
 
+/// `581 ns`, `1.23 µs`, `104 ms`, `12.3 s`, `4 m 05 s`: CPU time in nanoseconds, three digits that matter.
+pub fn human_cpu_time(ns: f64) -> String {
+    if ns >= 60e9 {
+        return human_duration(Duration::from_nanos(ns as u64));
+    }
+    scaled(ns, 1000.0, &[" ns", " µs", " ms", " s"])
+}
+
 /// A byte size as [`parse_bytes`](super::parse_bytes) reads it back exactly: `512KiB`, `1MiB`, `1000B`.
 pub fn exact_bytes(bytes: u64) -> String {
     let (shift, unit) = match bytes.trailing_zeros() {

@@ -12,6 +12,11 @@ pub(super) fn monotonic_ns() -> u64 {
     read(ClockId::Monotonic)
 }
 
+/// CPU time of this process, nanoseconds.
+pub(super) fn processor_ns() -> u64 {
+    read(ClockId::ProcessCPUTime)
+}
+
 fn read(clock: ClockId) -> u64 {
     let now = clock_gettime(clock);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

@@ -174,7 +174,12 @@ impl Profiler {
 
     /// What the daemon does.
     pub async fn status(&self) -> Result<Result<StatusReport, String>, Stopped> {
-        self.ask(Command::Status).await
+        let report = match self.ask(Command::Status).await? {
+            Ok(report) => report,
+            Err(error) => return Ok(Err(error)),
+        };
+        let read = tokio::task::spawn_blocking(move || report.read_processor());
+        read.await.map(Ok).map_err(|_| Stopped)
     }
 
     /// The processes that are or were profiled.

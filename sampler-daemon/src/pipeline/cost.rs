@@ -1,8 +1,30 @@
-//! What profiling costs the processes: their work by the kernel's counters, charged by what was measured here.
+//! What profiling costs processes: the work of their probes, charged by what was measured here.
+//!
+//! Every cost that is told anywhere is made here, so that all of them agree. Whoever wants to know what a process has spent
+//! since some moment keeps its [`Work`] of then ([`Worker::work`]) and charges what came since; divided by the time that the probes were on
+//! ([`Spent::per_second`]) it is what they will go on to cost:
+//!
+//! ```text
+//! let mark = worker.work(id);
+//! …
+//! let spent = worker.prices.charge(&worker.work(id).since(&mark));
+//! let rate = spent.and_then(|spent| spent.per_second(seconds_on));
+//! ```
 
-use super::worker::{Reach, Worker};
-use crate::bpf::{Calibrator, Kernel};
-use sampler_common::cost::Tariff;
+use super::clock;
+use super::facts;
+use super::worker::{Config, Reach, Worker};
+use crate::bpf::{Calibrator, Kernel, Link, ProbeEngine};
+use crate::store::ProcessId;
+use crate::target::allocator::Function;
+use crate::target::processor::{RESOLUTION_NS, processor_ns};
+use sampler_common::cost::{Measured, Placed, Program, Range, Report, Spent, Tariff, Work};
+use sampler_common::estimate::Confidence;
+use sampler_common::wire::Role;
+use std::time::{Duration, Instant};
+
+/// How often prices are looked at again: machines slow down and speed up. A look takes some 3 ms of CPU time.
+const PERIOD: Duration = Duration::from_secs(20);
 
 /// Prices, and how they were come by.
 pub(super) struct Prices {
@@ -10,24 +32,168 @@ pub(super) struct Prices {
     tariff: Tariff,
     /// Why there are none.
     why: String,
+    next_look: Instant,
+}
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct PricesReport {
+    /// The prices.
+    pub tariff: Tariff,
+    /// CPU time that measuring them took.
+    pub taken: Duration,
+    /// Why there are none; empty otherwise.
+    pub why: String,
+}
+
+/// A cost, but for the CPU time of the processes: reading that takes its time, so that the worker leaves it to others.
+#[derive(Clone, Debug, Default)]
+pub struct Unread {
+    /// Everything else.
+    report: Report,
+    /// CPU time of those that have exited, nanoseconds; `None`: of one of them it is not known.
+    exited_ns: Option<u64>,
+    /// Pid and start of those that run, with their CPU time at the attach.
+    running: Vec<(u32, u64, u64)>,
+    /// How many there are.
+    processes: u64,
 }
 
 impl Prices {
     /// Measures them; without any, what is wrong is said in the log and in `status`.
-    pub(super) fn measure(kernel: &mut Kernel, config: &super::Config) -> Prices {
+    pub(super) fn measure(kernel: &mut Kernel, config: &Config) -> Prices {
         let by_pid = config.reach != Reach::Listed;
         let measured = Calibrator::new(kernel, &config.settings, by_pid)
             .and_then(|mut calibrator| calibrator.measure(kernel).map(|()| calibrator));
-        match measured {
-            Ok(calibrator) => {
-                let tariff = calibrator.tariff();
-                tracing::info!(taken = ?calibrator.taken(), "calibrated");
-                Prices { calibrator: Some(calibrator), tariff, why: String::new() }
-            }
+        let (calibrator, why) = match measured {
+            Ok(calibrator) => (Some(calibrator), String::new()),
             Err(error) => {
                 tracing::warn!("what probes cost is not known: {error:#}");
-                Prices { calibrator: None, tariff: Tariff::default(), why: format!("{error:#}") }
+                (None, format!("{error:#}"))
+            }
+        };
+        let tariff = calibrator.as_ref().map(Calibrator::tariff).unwrap_or_default();
+        Prices { calibrator, tariff, why, next_look: Instant::now() + PERIOD }
+    }
+
+    /// What was spent on work; `None` where there are no prices.
+    pub(super) fn charge(&self, work: &Work) -> Option<Spent> {
+        self.why.is_empty().then(|| self.tariff.charge(work))
+    }
+
+    /// What was measured.
+    pub(super) fn report(&self) -> PricesReport {
+        PricesReport {
+            tariff: self.tariff,
+            taken: self.calibrator.as_ref().map_or(Duration::ZERO, Calibrator::taken),
+            why: self.why.clone(),
+        }
+    }
+
+    /// The links of the calibration, to be closed.
+    pub(super) fn take_links(&mut self) -> Vec<Link> {
+        self.calibrator.as_mut().map(Calibrator::take_links).unwrap_or_default()
+    }
+}
+
+impl Worker {
+    /// Perf events are detached one by one, which takes long: better now than at the end. They are measured once.
+    pub(super) fn close_costly_links(&mut self) {
+        if self.engine() == ProbeEngine::Perf {
+            let links = self.prices.take_links();
+            self.close(links);
+        }
+    }
+
+    /// Measures the prices again, where it is time to.
+    pub(super) fn look_at_prices(&mut self) {
+        let Worker { prices, kernel, .. } = self;
+        if prices.next_look > Instant::now() {
+            return;
+        }
+        prices.next_look = Instant::now() + PERIOD;
+        let Some(calibrator) = &mut prices.calibrator else { return };
+        match calibrator.measure_again(kernel) {
+            Ok(()) => prices.tariff = calibrator.tariff(),
+            Err(error) => tracing::warn!("measure again what probes cost: {error:#}"),
+        }
+    }
+
+    /// Remembers how much CPU time the process in a slot has used.
+    pub(super) fn look_at_processor(&mut self, slot: u32) {
+        let Some(source) = self.ingest.sources.get(&slot) else { return };
+        let Some(process) = self.attached.get(&slot).and_then(|of| of.process.as_ref()) else {
+            return;
+        };
+        facts::look(self.ingest.processes.get_mut(source.process), process);
+    }
+
+    /// What profiling has cost these processes since they were attached, together.
+    pub(super) fn costs(&self, of: &[ProcessId], confidence: Confidence) -> Unread {
+        let (mut work, mut records) = (Work::default(), 0);
+        let mut unread = Unread { exited_ns: Some(0), ..Unread::default() };
+        for id in of {
+            work.add(&self.work(*id));
+            let record = self.ingest.processes.get(*id);
+            records += record.spending.records;
+            unread.processes += record.folded.max(1);
+            match (self.running(*id), record.spending.processor_before_ns) {
+                (Some((pid, start)), Some(before)) => unread.running.push((pid, start, before)),
+                _ => {
+                    let used = record.spending.processor_ns;
+                    unread.exited_ns = unread.exited_ns.zip(used).map(|(sum, one)| sum + one);
+                }
             }
         }
+        let spent = self.prices.charge(&work);
+        unread.report = Report {
+            spent_ns: spent.map(|spent| spent.range(confidence)),
+            processor_ns: None,
+            daemon_ns: self.daemon_ns_for(records),
+            unpriced: spent.map_or(work.all_hits(), |spent| spent.unpriced) as u64,
+            why: self.prices.why.clone(),
+        };
+        unread
+    }
+
+    /// What a hit of a function's probe costs.
+    pub(super) fn price_of(&self, function: &Function) -> Option<Measured> {
+        let placed = Placed::of([function.placement.emulated])?;
+        self.prices.tariff.hit(Program::of(function.role)?, placed)
+    }
+
+    /// What the hits of a role's probes in these slots have cost, without what samples cost beyond a hit.
+    pub(super) fn spent_on_hits(&self, slots: &[u32], role: Role) -> Option<Range> {
+        Program::of(role)?;
+        let mut work = Work::default();
+        slots.iter().for_each(|slot| self.add_hits(&mut work, &[*slot], role));
+        let spent = self.prices.charge(&work).filter(|spent| spent.unpriced == 0.0)?;
+        Some(spent.range(Confidence::DEFAULT))
+    }
+
+    /// The part of the daemon's CPU time that goes to so many records: all that it has used, but for the calibration.
+    fn daemon_ns_for(&self, records: u64) -> u64 {
+        let used =
+            clock::processor_ns().saturating_sub(self.prices.report().taken.as_nanos() as u64);
+        match self.ingest.records {
+            0 => 0,
+            all => (used as f64 * records as f64 / all as f64) as u64,
+        }
+    }
+}
+
+impl Unread {
+    /// Reads the CPU time.
+    pub(super) fn read(self) -> Report {
+        let Unread { mut report, exited_ns, running, processes } = self;
+        let each = running.iter().map(|(pid, start, before)| {
+            processor_ns(*pid, *start).map(|now| now.saturating_sub(*before))
+        });
+        let sum = each.fold(exited_ns, |sum, one| sum.zip(one).map(|(sum, one)| sum + one));
+        report.processor_ns = sum.map(|sum| {
+            let (value, off) = (sum as f64, (processes * RESOLUTION_NS) as f64);
+            Range { value, low: (value - off).max(0.0), high: value + off }
+        });
+        report
     }
 }

@@ -1,6 +1,7 @@
 //! The end of an attached process: its probes go, its profile stays.
 
 use super::bounds;
+use super::facts;
 use super::follow::SETTLED;
 use super::observe::has_lost;
 use super::totals::by_class;
@@ -38,6 +39,11 @@ impl Worker {
         if self.attached.get(&slot).is_some_and(|attached| attached.look_period < SETTLED) {
             self.ingest.processes.get_mut(id).blind.retain(|line| line != NONE_MAPPED);
         }
+        let work = self.work_of_slot(slot);
+        if let Some(process) = self.attached.get(&slot).and_then(|of| of.process.as_ref()) {
+            facts::look(self.ingest.processes.get_mut(id), process);
+        }
+        self.ingest.processes.get_mut(id).spending.work = work;
         let free_calls = HITS_SWITCH.counted(self.kernel.hits.read(slot, Role::Free));
         let totals = match self.kernel.totals.read(slot) {
             Ok(totals) => totals,

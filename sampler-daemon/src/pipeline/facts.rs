@@ -3,6 +3,7 @@
 use crate::store::{ProcessRecord, Who};
 use crate::target::cgroup::{self, Cgroup};
 use crate::target::process::{self, Process};
+use crate::target::processor;
 
 /// Who a process is, whoever may have its pid now.
 pub(super) struct Facts {
@@ -23,6 +24,13 @@ impl Facts {
     }
 }
 
+/// Reads how much CPU time a process has used.
+pub(super) fn look(record: &mut ProcessRecord, process: &Process) {
+    if let Some(now_ns) = processor::processor_ns(process.pid, process.start_ticks) {
+        record.spending.look(now_ns);
+    }
+}
+
 /// Reads who a process is. What cannot be read any more stays as it was.
 pub(super) fn read(record: &mut ProcessRecord, process: &Process) {
     let facts = Facts::of(process.pid);
@@ -35,4 +43,5 @@ pub(super) fn read(record: &mut ProcessRecord, process: &Process) {
     record.origin.cgroup = facts.cgroup.path;
     record.origin.container = facts.cgroup.container;
     record.origin.started.get_or_insert_with(|| process.started());
+    look(record, process);
 }

@@ -129,6 +129,7 @@ impl Worker {
             if generation != known {
                 self.image_replaced(slot, generation);
             }
+            self.look_at_processor(slot);
             if let Some(attached) = self.attached.get_mut(&slot) {
                 attached.look_period = (attached.look_period * 2).min(longest);
                 attached.next_look = now + attached.look_period;

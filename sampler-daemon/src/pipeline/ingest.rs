@@ -74,6 +74,8 @@ pub(super) struct Ingest {
     /// What programs map themselves.
     pub(super) mapped: Mapped,
     pub(super) insides: Insides,
+    /// Records of samples and of their ends that were read.
+    pub(super) records: u64,
 }
 
 impl Ingest {
@@ -101,6 +103,7 @@ impl Ingest {
             common: Arc::new(SamplingRecord::new(sampling)),
             mapped: Mapped::new(now_ns),
             insides: Insides::default(),
+            records: 0,
         }
     }
 
@@ -164,6 +167,10 @@ impl Ingest {
     }
 
     fn free(&mut self, record: &FreeRecord) {
+        self.records += 1;
+        if let Some(source) = self.sources.get(&record.space.slot) {
+            self.processes.get_mut(source.process).spending.records += 1;
+        }
         match self.live.remove(record.sample) {
             Some(live) => {
                 if !self.lifetimes.freed(&live, record.time_ns) {
@@ -184,6 +191,8 @@ impl Ingest {
             self.sources.insert(record.space.slot, source);
             return;
         }
+        self.records += 1;
+        self.processes.get_mut(source.process).spending.read_sample(record.stack_bytes);
         let design = Design::from_word(record.design);
         if design.is_external() {
             let sampling = &mut self.processes.get_mut(source.process).sampling;

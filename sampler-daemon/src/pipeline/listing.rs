@@ -1,13 +1,15 @@
 //! The processes, or groups of them, with their numbers.
 
 use super::command::ProcessReport;
+use super::cost::Unread;
 use super::gather::Gathered;
 use super::usable::Usable;
 use super::worker::Worker;
 use crate::store::{ProcessId, ProcessRecord, Selector};
 use crate::target::memory::{self, Memory};
 use rustc_hash::FxHashMap;
-use sampler_common::estimate::{Reference, Row};
+use sampler_common::cost::Report;
+use sampler_common::estimate::{Confidence, Reference, Row};
 use sampler_common::profile::Exact;
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -90,6 +92,10 @@ pub struct Sums {
     pub memory: Option<Memory>,
     /// How much larger their live blocks are than requested.
     pub usable: Usable,
+    /// What profiling has cost them.
+    pub cost: Report,
+    /// The same, while CPU times have yet to be read.
+    pub(super) unread: Unread,
 }
 
 /// Some processes together.
@@ -197,7 +203,10 @@ impl Worker {
         }
         let totals = reference.row();
         let samples = totals.total().alloc_objects.samples;
-        Sums { exact, totals, reference, samples, running, memory: None, usable }
+        let ids: Vec<ProcessId> = of.iter().map(|of| gathered.processes[*of as usize]).collect();
+        let unread = self.costs(&ids, Confidence::DEFAULT);
+        let cost = Report::default();
+        Sums { exact, totals, reference, samples, running, memory: None, usable, cost, unread }
     }
 }
 
@@ -206,11 +215,12 @@ impl Sums {
         let each = self.running.iter().filter_map(|(pid, start)| memory::read(*pid, *start));
         let each: Vec<Memory> = each.collect();
         self.memory = (!each.is_empty()).then(|| each.into_iter().sum());
+        self.cost = std::mem::take(&mut self.unread).read();
     }
 }
 
 impl Listing {
-    /// Reads the memory of the processes that run: `/proc` takes its time, so this is away from the worker's thread.
+    /// Reads memory and CPU time of the processes that run: `/proc` takes its time, so this is away from the worker's thread.
     pub(super) fn read_memory(&mut self) {
         self.processes.iter_mut().for_each(|process| process.sums.read_memory());
         self.groups.iter_mut().for_each(|group| group.sums.read_memory());

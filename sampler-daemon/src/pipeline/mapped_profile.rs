@@ -37,6 +37,7 @@ impl Worker {
         }
         request.scope.check(request.kind, Estimator::Exact)?;
         self.settle();
+        let cost = self.costs(&chosen, request.confidence);
         let gathered = self.gather_mapped(chosen, &request)?;
         let (window, pids) = (gathered.window, self.pids_of(&gathered.processes));
         let lost = self.kernel_totals().outcome(Outcome::MappingRingFull);
@@ -50,6 +51,7 @@ impl Worker {
             interval_bytes: 1.0,
             pids,
             running: Vec::new(),
+            cost,
             rows: Vec::new(),
             frames: Vec::new(),
             totals: gathered.reference.row(),

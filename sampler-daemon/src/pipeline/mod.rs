@@ -45,12 +45,14 @@ mod tree;
 mod unseen;
 mod usable;
 mod usdt;
+mod work;
 mod worker;
 
 pub use attach::AttachError;
 pub use command::{
     ProcessReport, ProfileRequest, Profiler, SamplingChange, SamplingReport, Stopped,
 };
+pub use cost::{PricesReport, Unread};
 pub use coverage::Blind;
 pub use exclude::Exclusion;
 pub use happenings::EventCounts;

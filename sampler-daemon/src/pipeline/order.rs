@@ -120,6 +120,7 @@ mod tests {
             lost: vec![],
             notes: vec![],
             running: vec![],
+            cost: Default::default(),
         }
     }
 

@@ -32,6 +32,7 @@ pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
     let (totals, lost) = (quantities(&totals), lost.collect());
     let mut notes = raw.notes;
     notes.extend(beside::note(raw.running, &totals.inuse_space.estimate).await);
+    let cost = tokio::task::spawn_blocking(|| raw.cost.read()).await.ok();
     let stacks = raw.rows.into_iter().map(|row| Stack {
         pid: row.pid,
         locations: row.frames,
@@ -58,6 +59,7 @@ pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
         stacks_total: rows_total as u64,
         notes,
         reference: raw.reference,
+        cost,
     }
 }
 

@@ -1,6 +1,7 @@
 //! A profile without names: made on the worker's thread from the store and the kernel's totals.
 
 use super::command::ProfileRequest;
+use super::cost::Unread;
 use super::gather::Gathered;
 use super::losses::RawLoss;
 use super::worker::Worker;
@@ -69,6 +70,8 @@ pub struct RawProfile {
     pub notes: Vec<String>,
     /// Pid and start of the running processes, where their memory is to be set beside what is held.
     pub running: Vec<(u32, u64)>,
+    /// What profiling has cost the processes since they were attached.
+    pub cost: Unread,
 }
 
 impl Worker {
@@ -131,6 +134,7 @@ impl Worker {
             lost,
             notes,
             running,
+            cost: self.costs(&gathered.processes, request.confidence),
             reference: Reference::default(),
             request,
         };

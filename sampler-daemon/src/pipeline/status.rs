@@ -1,16 +1,20 @@
 //! What the daemon says of itself.
 
+use super::clock;
 use super::command::SamplingReport;
+use super::cost::{PricesReport, Unread};
 use super::coverage::{Blind, MAX_LOOKED_AT};
 use super::exclude::Exclusion;
 use super::happenings::EventCounts;
 use super::shared;
 use super::worker::Worker;
 use crate::bpf::{ProbeEngine, Settings};
-use crate::store::{MAX_GROUPS, lifetimes, process, rows, stacks};
+use crate::store::{MAX_GROUPS, ProcessId, lifetimes, process, rows, stacks};
 use crate::target::allocator::Function;
+use sampler_common::cost::{Measured, Range, Report};
 use sampler_common::counters::{KERNEL_OUTCOMES, Outcome};
 use sampler_common::counting::Count;
+use sampler_common::estimate::Confidence;
 use sampler_common::limits::{MAX_PENDING, MAX_TARGETS};
 use sampler_common::wire::Role;
 use std::sync::atomic::Ordering::Relaxed;
@@ -29,6 +33,10 @@ pub struct ProbeReport {
     pub pids: Vec<u32>,
     /// Hits of the functions of its role in these processes, which share one count; `None` where it cannot be read.
     pub hits: Option<Count>,
+    /// What one of its hits costs; `None` where that is not known.
+    pub per_hit: Option<Measured>,
+    /// What those hits have cost; `None` where that is not known.
+    pub spent: Option<Range>,
 }
 
 /// The daemon's state.
@@ -60,6 +68,22 @@ pub struct StatusReport {
     pub excluded: Vec<(Exclusion, u64)>,
     /// Calls of processes that should be profiled and found no slot.
     pub unseen_calls: u64,
+    /// What probes cost here.
+    pub prices: PricesReport,
+    /// What profiling has cost all processes together.
+    pub cost: Report,
+    /// The same, while CPU times have yet to be read.
+    pub(super) unread: Unread,
+    /// CPU time of the daemon, nanoseconds.
+    pub processor_ns: u64,
+}
+
+impl StatusReport {
+    /// Reads the CPU time of the processes, away from the worker's thread.
+    pub(super) fn read_processor(mut self) -> StatusReport {
+        self.cost = std::mem::take(&mut self.unread).read();
+        self
+    }
 }
 
 impl Worker {
@@ -82,6 +106,7 @@ impl Worker {
         outcomes.add(Outcome::StackTableFull, self.ingest.mapped.rowless);
         let (modules, module_bound) = self.ingest.modules.usage();
         let (mappings, mapping_bound) = self.ingest.history.usage();
+        let all: Vec<ProcessId> = self.ingest.processes.iter().map(|(id, _)| id).collect();
         StatusReport {
             settings: self.config.settings,
             uptime: self.started.elapsed(),
@@ -114,6 +139,10 @@ impl Worker {
             excluded_calls: self.kernel.state().excluded_calls(),
             unseen_calls: self.kernel.state().unseen_calls(),
             excluded: self.excluded.report(),
+            prices: self.prices.report(),
+            cost: Report::default(),
+            unread: self.costs(&all, Confidence::DEFAULT),
+            processor_ns: clock::processor_ns(),
         }
     }
 
@@ -163,13 +192,16 @@ impl Worker {
                     function: function.clone(),
                     pids: of.iter().map(|(_, pid)| *pid).collect(),
                     hits: None,
+                    per_hit: self.price_of(function),
+                    spent: None,
                 };
                 probes.push((probe, of.iter().map(|(slot, _)| *slot).collect()));
             }
         }
         let with_hits = probes.into_iter().map(|(probe, slots)| {
             let hits = self.hits(&slots, probe.function.role);
-            ProbeReport { hits, ..probe }
+            let spent = self.spent_on_hits(&slots, probe.function.role);
+            ProbeReport { hits, spent, ..probe }
         });
         with_hits.collect()
     }

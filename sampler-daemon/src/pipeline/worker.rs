@@ -157,6 +157,7 @@ pub fn start(
         tree: Tree::default(),
         prices,
     };
+    worker.close_costly_links();
     worker.kernel.targets.exclude(std::process::id())?;
     for file in files {
         worker.probe_file(file)?;
@@ -207,6 +208,7 @@ impl Worker {
             self.look_at_expected();
             self.balance();
             self.learn();
+            self.look_at_prices();
             self.kernel.flush_log();
         }
     }
@@ -312,6 +314,8 @@ impl Worker {
             }
         }
         let links = self.shared.take();
+        self.close(links);
+        let links = self.prices.take_links();
         self.close(links);
         for thread in self.closing.drain(..) {
             // A thread that only drops links does not panic.

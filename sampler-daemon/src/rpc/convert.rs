@@ -3,6 +3,7 @@
 //! What is made here is right by construction; what comes over the network is checked before anything
 //! indexes with it or calculates with it.
 
+pub mod cost;
 mod from_wire;
 mod lifetimes;
 mod number;

@@ -1,5 +1,6 @@
 //! The worker's reports in the protocol's form.
 
+use super::convert::cost;
 use super::{convert, v1};
 use crate::pipeline::{
     Blind, Exclusion, GroupReport, ProbeReport, ProcessReport, SamplingReport, StatusReport, Sums,
@@ -61,6 +62,9 @@ pub(super) fn status(report: StatusReport) -> v1::StatusResponse {
         excluded_calls: report.excluded_calls,
         excluded: report.excluded.into_iter().map(exclusion).collect(),
         unseen_calls: report.unseen_calls,
+        prices: Some(cost::prices(&report.prices)),
+        cost: Some(cost::to_wire(&report.cost)),
+        daemon_processor_ns: report.processor_ns,
     }
 }
 
@@ -96,6 +100,8 @@ fn probe(report: ProbeReport) -> v1::Probe {
         reason: function.placement.reason,
         pids: report.pids,
         hits: report.hits.map(count),
+        hit_ns: report.per_hit.map(cost::measured),
+        spent_ns: report.spent.map(cost::interval),
     }
 }
 
@@ -152,6 +158,7 @@ pub(super) fn process(report: &ProcessReport) -> v1::Process {
         container: record.origin.container.clone(),
         started_unix_ns: record.origin.started.map_or(0, unix_ns),
         memory: memory(&report.sums),
+        cost: Some(cost::to_wire(&report.sums.cost)),
     }
 }
 
@@ -166,6 +173,7 @@ pub(super) fn group(report: &GroupReport) -> v1::ProcessGroup {
         samples: report.sums.samples,
         memory: memory(&report.sums),
         newest_unix_ns: unix_ns(report.newest),
+        cost: Some(cost::to_wire(&report.sums.cost)),
     }
 }
 

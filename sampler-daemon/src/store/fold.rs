@@ -7,7 +7,7 @@
 //! Bound: [`MAX_GROUPS`] programs; beyond it the one that was quiet longest is added to those without a name.
 
 use super::process::{Origin, ProcessRecord};
-use super::{ProcessId, SizeCell};
+use super::{ProcessId, SizeCell, Spending};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::RowMoments;
 use std::collections::BTreeMap;
@@ -118,6 +118,7 @@ impl ProcessRecord {
             final_totals: self.final_totals.as_ref().map(|_| Box::default()),
             origin: Origin { started: None, ..self.origin.clone() },
             excluded: self.excluded,
+            spending: Spending::nobody(),
             ..ProcessRecord::new(0, Arc::clone(&self.sampling))
         }
     }
@@ -141,6 +142,7 @@ impl ProcessRecord {
             sum.add(totals);
         }
         self.final_free_calls.add(&other.final_free_calls);
+        self.spending.absorb(&other.spending);
         if !other.final_lost.is_empty() {
             let lost = self.final_lost.drain(..).chain(other.final_lost);
             let mut sums: BTreeMap<SizeCell, RowMoments> = BTreeMap::new();

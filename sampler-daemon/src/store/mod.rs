@@ -13,6 +13,7 @@ pub mod rows;
 pub mod sampling;
 pub mod selector;
 pub mod sizes;
+mod spending;
 pub mod stacks;
 pub mod windows;
 
@@ -27,5 +28,6 @@ pub use rows::{RowKey, Rows};
 pub use sampling::{Designs, Sampling, SamplingRecord};
 pub use selector::{Criterion, Selector, Who};
 pub use sizes::{SizeCell, SizeLimits};
+pub use spending::Spending;
 pub use stacks::{StackId, Stacks};
 pub use windows::Windows;

@@ -4,7 +4,7 @@
 //! older ones are folded into one record for each program (the module `fold`).
 
 use super::fold::{FoldKey, Groups, Moves, Pids};
-use super::{SamplingRecord, SizeCell};
+use super::{SamplingRecord, SizeCell, Spending};
 use sampler_common::counters::Outcome;
 use sampler_common::counting::Counted;
 use sampler_common::estimate::RowMoments;
@@ -97,6 +97,8 @@ pub struct ProcessRecord {
     pub final_bounds: Vec<(Outcome, u64)>,
     /// The allocator whose malloc it uses, empty if that is not known.
     pub in_force: String,
+    /// Counts for what profiling costs it.
+    pub spending: Spending,
 }
 
 impl ProcessRecord {
@@ -120,6 +122,7 @@ impl ProcessRecord {
             folded: 0,
             final_bounds: Vec::new(),
             in_force: String::new(),
+            spending: Spending::default(),
         }
     }
 

@@ -18,6 +18,7 @@ mod notes;
 pub mod placement;
 mod probes;
 pub mod process;
+pub mod processor;
 pub mod seen;
 pub mod spec;
 mod symbols;

@@ -160,6 +160,18 @@ fn profile(asked: &Asked) -> Profile {
         stacks,
         reference,
         notes: vec!["a note".into()],
+        cost: None,
+    }
+}
+
+fn cost() -> v1::Cost {
+    let interval = |value: f64| Some(v1::Interval { value, low: 0.9 * value, high: 1.1 * value });
+    v1::Cost {
+        spent_ns: interval(1.23e9),
+        processor_ns: interval(2e10),
+        share: interval(0.0615),
+        daemon_ns: 104_000_000,
+        ..v1::Cost::default()
     }
 }
 
@@ -214,6 +226,8 @@ impl Sampler for Fixed {
             reason: "no instruction before the first branch is emulated".into(),
             pids: vec![PID],
             hits: Some(v1::Count { value: 20_000.0, low: 19_700.0, high: 20_300.0 }),
+            hit_ns: Some(v1::Interval { value: 582.0, low: 580.0, high: 584.0 }),
+            ..Probe::default()
         };
         let outcome = |name: &str, count| Outcome { name: name.into(), count };
         Ok(Response::new(StatusResponse {
@@ -251,6 +265,8 @@ impl Sampler for Fixed {
                 Exclusion { criterion: "comm:post*".into(), reason: "".into(), processes: 12 },
             ],
             unseen_calls: 5,
+            cost: Some(cost()),
+            ..StatusResponse::default()
         }))
     }
 
@@ -277,6 +293,7 @@ impl Sampler for Fixed {
             totals: Some(quantities_to_wire(&profile.totals)),
             samples: 340,
             allocators: vec!["glibc".into()],
+            cost: Some(cost()),
             ..Process::default()
         };
         Ok(Response::new(many::answer(request.get_ref(), process)))

@@ -17,8 +17,8 @@ fn the_exited_are_folded_and_the_largest_comes_first() {
     let ran = sampler(&mock.address, "ps");
     let lines = fits(&ran);
     assert!(lines.len() < 20, "{}", ran.text());
-    assert!(lines[0].ends_with("RSS SAMPLES INTERVAL  COMMAND"), "{}", lines[0]);
-    let words = ["   4121 ", " 172 MiB ", " 210 MiB ", "  512KiB  kvstore"];
+    assert!(lines[0].ends_with("RSS SAMPLES INTERVAL  COST  COMMAND"), "{}", lines[0]);
+    let words = ["   4121 ", " 172 MiB ", " 210 MiB ", "  512KiB  6.2%  kvstore"];
     assert!(words.iter().all(|words| lines[1].contains(words)), "{}", lines[1]);
     let exited = format!("exited: {EXITED} processes, by command (--exited lists each)");
     let at = lines.iter().position(|line| **line == exited).unwrap();

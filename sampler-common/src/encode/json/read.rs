@@ -3,6 +3,7 @@
 //! All numbers come back as they were. Mappings, file offsets and lines are not in the format: every function is a
 //! location of its own. Keys that are not known are passed over; what files of older versions lack has a default.
 
+use super::cost::CostObject;
 use crate::estimate::{
     Confidence, Estimate, Estimator, Method, Moments, Reference, Row, RowMoments, Stratum,
     StratumTotals, Trials,
@@ -50,6 +51,7 @@ struct ProfileObject {
     stacks_total: u64,
     #[serde(default)]
     notes: Vec<String>,
+    cost: Option<CostObject>,
     reference: Option<ReferenceObject>,
     stacks: Vec<StackObject>,
 }
@@ -211,6 +213,11 @@ fn profile(of: ProfileObject) -> Result<Profile, String> {
         stacks_total: of.stacks_total.max(stacks.len() as u64),
         stacks,
         notes: of.notes,
+        cost: of
+            .cost
+            .map(CostObject::report)
+            .transpose()
+            .map_err(|error| format!("cost: {error}"))?,
         reference,
     })
 }

@@ -189,6 +189,7 @@ pub(super) fn comments(profile: &Profile) -> Vec<String> {
     }));
     let lost = profile.lost.iter().filter(|lost| lost.samples > 0);
     comments.extend(lost.map(|lost| format!("lost: {} {} samples", lost.outcome, lost.samples)));
+    comments.extend(profile.cost.iter().map(|cost| format!("cost: {}", cost.text())));
     comments.extend(profile.notes.iter().map(|note| format!("note: {note}")));
     comments
 }

@@ -42,6 +42,9 @@ pub(super) fn write(profile: &Profile, page: Page, out: &mut dyn Write) -> io::R
     if !lost.is_empty() {
         paragraph("lost", &lost.join(", "), false, page, out)?;
     }
+    if let Some(cost) = &profile.cost {
+        paragraph("cost", &name::shown(&cost.text()), false, page, out)?;
+    }
     for note in &profile.notes {
         paragraph("note", &name::shown(note), false, page, out)?;
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Calls in a batch: emulated, single-stepped, followed ones.
 const EMULATED_CALLS: usize = 32;
-const STEPPED_CALLS: usize = 6;
+const STEPPED_CALLS: usize = 4;
 const FOLLOWED_CALLS: usize = 16;
 /// Samples in a batch, where the ring has room for that many.
 const SAMPLED_CALLS: usize = 4;

@@ -33,8 +33,7 @@ pub(super) fn points(slot: u32, track_live: bool, by_pid: bool) -> Points {
     let slot = if by_pid { SHARED } else { slot };
     let mut points = Points::default();
     for (program, stepped) in hits(track_live) {
-        let point =
-            (probed(program, stepped).offset() as u64, Cookie::new(slot, role(program)).0);
+        let point = (probed(program, stepped).offset() as u64, Cookie::new(slot, role(program)).0);
         match program {
             Program::Free => points.freeing.push(point),
             Program::New => points.entering.push(point),

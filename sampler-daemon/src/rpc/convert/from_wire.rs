@@ -1,5 +1,6 @@
 //! From the protocol, checked: an index out of range or a number that is none is an error that names it.
 
+use super::cost;
 use super::number::quantity;
 use super::strata;
 use crate::rpc::v1;
@@ -68,6 +69,7 @@ pub fn from_wire(profile: v1::Profile) -> Result<Profile, String> {
         stacks,
         stacks_total: profile.stacks_total,
         notes: profile.notes,
+        cost: profile.cost.map(cost::from_wire).transpose().within("cost")?,
     })
 }
 

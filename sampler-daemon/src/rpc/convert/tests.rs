@@ -3,6 +3,7 @@ use crate::rpc::v1;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use prost::Message;
+use sampler_common::cost::{Range, Report};
 use sampler_common::estimate::{
     Confidence, Estimate, Estimator, Moments, Reference, Row, RowMoments, Stratum, StratumTotals,
     Trials,
@@ -179,6 +180,12 @@ fn profile() -> impl Strategy<Value = Profile> {
                 stacks_total: stacks.len() as u64,
                 stacks,
                 notes,
+                cost: live.then(|| Report {
+                    spent_ns: Range::checked(interval, interval / 2.0, interval * 2.0).ok(),
+                    daemon_ns: samples,
+                    unpriced: duration_ns,
+                    ..Report::default()
+                }),
             }
         },
     )

@@ -1,6 +1,6 @@
 //! To the protocol.
 
-use super::{METHODS, strata};
+use super::{METHODS, cost, strata};
 use crate::rpc::v1;
 use sampler_common::estimate::{Method, Moments, Trials};
 use sampler_common::profile::{Exact, Kind, Location, Lost, Profile, Quantities, Quantity, Stack};
@@ -35,6 +35,7 @@ pub fn to_wire(profile: &Profile) -> v1::Profile {
         notes: profile.notes.clone(),
         estimator: profile.estimator_name().to_owned(),
         strategy: profile.strategy_names(),
+        cost: profile.cost.as_ref().map(cost::to_wire),
         reference: Some(strata::reference_to_wire(&profile.reference, &profile.pids)),
     }
 }

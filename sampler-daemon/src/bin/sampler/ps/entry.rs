@@ -4,7 +4,7 @@ use crate::args::Sort;
 use sampler_common::estimate::Estimate;
 use sampler_common::profile::Quantities;
 use sampler_common::units::grouped;
-use sampler_daemon::rpc::v1::{Process, ProcessGroup};
+use sampler_daemon::rpc::v1::{Cost, Process, ProcessGroup};
 use std::cmp::Reverse;
 
 /// A process or a group.
@@ -22,6 +22,8 @@ pub(super) struct Entry {
     pub(super) interval: u64,
     /// When it, or the newest of it, came.
     pub(super) came: u64,
+    /// Share of its CPU time that was spent in probes.
+    pub(super) share: Option<f64>,
 }
 
 impl Entry {
@@ -44,6 +46,7 @@ impl Entry {
             samples: of.samples,
             interval: of.interval_bytes,
             came: of.attached_unix_ns,
+            share: share(of.cost.as_ref()),
         }
     }
 
@@ -58,12 +61,17 @@ impl Entry {
             samples: of.samples,
             interval: 0,
             came: of.newest_unix_ns,
+            share: share(of.cost.as_ref()),
         }
     }
 
     fn held_bytes(&self) -> u64 {
         self.held.map_or(0, |held| held.value as u64)
     }
+}
+
+fn share(of: Option<&Cost>) -> Option<f64> {
+    Some(of?.share?.value)
 }
 
 /// In the order asked for; equal ones by what they allocated, then as they came.

@@ -1,11 +1,13 @@
 //! `sampler ps`: the processes that are or were profiled, or groups of them.
 
 mod blind;
+mod costs;
 mod entry;
 mod text;
 
 use crate::args::PsVerb;
 use crate::connect::{self, Address};
+use crate::status::cost;
 use crate::{output, page};
 use anyhow::Result;
 pub(crate) use blind::blind;
@@ -32,6 +34,7 @@ pub(crate) async fn run(address: &Address, verb: PsVerb, json: bool) -> Result<(
     let answer = answer.map_err(|status| connect::failed(address, &status))?.into_inner();
     let processes = checked(address, answer.processes, |process| process.totals.as_ref())?;
     let groups = checked(address, answer.groups, |group| group.totals.as_ref())?;
+    let costs = costs::costs(address, processes.iter().map(|(process, _)| process))?;
     if json {
         let processes: Vec<Value> =
             processes.iter().map(|(of, totals)| object(of, totals)).collect();
@@ -53,6 +56,7 @@ pub(crate) async fn run(address: &Address, verb: PsVerb, json: bool) -> Result<(
         running: of_processes(running),
         exited: of_processes(exited),
         groups: sorted(of_groups, verb.sort),
+        costs,
         blind: blind(processes.iter().map(|(process, _)| process)),
     };
     output::print(page.text(page::width()).as_bytes())
@@ -99,6 +103,7 @@ fn object(process: &Process, totals: &Option<Quantities>) -> Value {
         "container": process.container,
         "started_unix_ns": some(process.started_unix_ns),
         "memory": process.memory.as_ref().map(memory),
+        "cost": cost::object(process.cost.as_ref()),
     })
 }
 
@@ -113,6 +118,7 @@ fn group(of: &ProcessGroup, totals: &Option<Quantities>) -> Value {
         "samples": of.samples,
         "memory": of.memory.as_ref().map(memory),
         "newest_unix_ns": of.newest_unix_ns,
+        "cost": cost::object(of.cost.as_ref()),
     })
 }
 

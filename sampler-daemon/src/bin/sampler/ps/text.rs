@@ -2,13 +2,14 @@
 
 use super::entry::Entry;
 use crate::args::By;
+use sampler_common::cost::percent;
 use sampler_common::encode::name::shown;
 use sampler_common::encode::text::layout::{end, middle, right, wrapped};
 use sampler_common::encode::text::plus_minus;
 use sampler_common::units::{exact_bytes, grouped, human_bytes, human_count};
 
 /// Columns of what stands before the name.
-const NUMBERS: usize = 60;
+const NUMBERS: usize = 66;
 /// Columns that a name gets at least.
 const NAME: usize = 12;
 
@@ -18,12 +19,14 @@ pub(super) struct Listing {
     pub(super) running: Vec<Entry>,
     pub(super) exited: Vec<Entry>,
     pub(super) groups: Vec<Entry>,
+    /// What profiling costs whom.
+    pub(super) costs: Vec<String>,
     pub(super) blind: Vec<String>,
 }
 
 impl Listing {
     pub(super) fn text(&self, width: usize) -> String {
-        let Listing { by, running, exited, groups, blind } = self;
+        let Listing { by, running, exited, groups, costs, blind } = self;
         if running.is_empty() && exited.is_empty() && groups.is_empty() {
             return "no process is profiled\n".to_owned();
         }
@@ -46,20 +49,27 @@ impl Listing {
             out += &format!("exited: {count} {processes}, by command (--exited lists each)\n");
             out.extend(groups.iter().map(|entry| line(entry, width)));
         }
-        for reason in blind {
-            for (index, text) in
-                wrapped(&shown(reason), width.saturating_sub(7).max(20)).iter().enumerate()
-            {
-                out += &format!("{} {text}\n", if index == 0 { "blind:" } else { "      " });
-            }
-        }
+        costs.iter().for_each(|cost| out += &paragraph("cost:", cost, width));
+        blind.iter().for_each(|reason| out += &paragraph("blind:", &shown(reason), width));
         out
     }
 }
 
+/// A label and its text, wrapped under itself.
+fn paragraph(label: &str, text: &str, width: usize) -> String {
+    let mut out = String::new();
+    let indent = label.len();
+    for (index, line) in wrapped(text, width.saturating_sub(indent + 1).max(20)).iter().enumerate()
+    {
+        let label = if index == 0 { label } else { "" };
+        out += &format!("{label:indent$} {line}\n");
+    }
+    out
+}
+
 fn heading(number: &str, name: &str, width: usize) -> String {
     row(
-        [number, "ALLOCATED", "HELD", "±", "RSS", "SAMPLES", "INTERVAL"].map(str::to_owned),
+        [number, "ALLOCATED", "HELD", "±", "RSS", "SAMPLES", "INTERVAL", "COST"].map(str::to_owned),
         name,
         width,
     )
@@ -75,13 +85,14 @@ fn line(of: &Entry, width: usize) -> String {
         of.rss.map_or_else(|| "-".to_owned(), |bytes| human_bytes(bytes as f64)),
         if samples < 1_000_000 { grouped(samples) } else { human_count(samples as f64) },
         if of.interval == 0 { String::new() } else { exact_bytes(of.interval) },
+        of.share.map(percent).unwrap_or_default(),
     ];
     let name = if of.name.is_empty() { "(not known)" } else { &of.name };
     row(numbers, &shown(name), width)
 }
 
-fn row(numbers: [String; 7], name: &str, width: usize) -> String {
-    let widths = [7, 9, 8, 5, 8, 7, 8];
+fn row(numbers: [String; 8], name: &str, width: usize) -> String {
+    let widths = [7, 9, 8, 5, 8, 7, 8, 5];
     let numbers = numbers.iter().zip(widths).map(|(number, width)| right(number, width));
     let numbers = numbers.collect::<Vec<_>>().join(" ");
     let room = width.saturating_sub(NUMBERS).max(NAME);
@@ -106,6 +117,7 @@ mod tests {
             samples: u64::MAX,
             interval: 1 << 32,
             came: 0,
+            share: Some(0.123),
         }
     }
 
@@ -117,10 +129,11 @@ mod tests {
             running: vec![entry(4_194_304, &long)],
             exited: vec![entry(1, "x")],
             groups: vec![entry(9_999_999, &long), entry(2, "")],
+            costs: vec!["pid 1: much".repeat(20)],
             blind: vec![long.clone()],
         };
         for by in [None, Some(By::Container)] {
-            for width in [72, 80, 120] {
+            for width in [78, 80, 120] {
                 let text = listing(by).text(width);
                 assert!(text.lines().all(|line| columns(line) <= width), "{text}");
                 assert!(!text.contains('\u{1b}') && text.contains("(not known)"), "{text}");
@@ -130,8 +143,14 @@ mod tests {
 
     #[test]
     fn nothing_is_said_to_be_nothing() {
-        let none =
-            Listing { by: None, running: vec![], exited: vec![], groups: vec![], blind: vec![] };
+        let none = Listing {
+            by: None,
+            running: vec![],
+            exited: vec![],
+            groups: vec![],
+            costs: vec![],
+            blind: vec![],
+        };
         assert_eq!(none.text(80), "no process is profiled\n");
     }
 }

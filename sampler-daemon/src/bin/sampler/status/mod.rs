@@ -1,5 +1,6 @@
 //! `sampler status`: what samplerd does, where its probes are, and what it lost.
 
+pub(crate) mod cost;
 mod hits;
 mod text;
 
@@ -15,6 +16,7 @@ pub(crate) async fn run(address: &Address, json: bool) -> Result<()> {
     let mut client = connect::client(address).await?;
     let answer = client.status(StatusRequest {}).await;
     let status = answer.map_err(|status| connect::failed(address, &status))?.into_inner();
+    cost::report(address, status.cost.as_ref())?;
     let contents =
         if json { format!("{}\n", object(&status)) } else { text::table(&status, page::width()) };
     output::print(contents.as_bytes())
@@ -53,6 +55,9 @@ fn object(status: &StatusResponse) -> Value {
         "excluded": status.excluded.iter().map(excluded).collect::<Vec<_>>(),
         "excluded_calls": status.excluded_calls,
         "unseen_calls": status.unseen_calls,
+        "cost": cost::object(status.cost.as_ref()),
+        "prices": status.prices.as_ref().map(cost::prices_object),
+        "daemon_processor_ns": status.daemon_processor_ns,
     })
 }
 
@@ -107,6 +112,8 @@ fn probe(probe: &Probe) -> Value {
         "reason": probe.reason,
         "pids": probe.pids,
         "hits": probe.hits.as_ref().map(count),
+        "hit_ns": probe.hit_ns.as_ref().map(cost::interval),
+        "spent_ns": probe.spent_ns.as_ref().map(cost::interval),
     })
 }
 

@@ -1,5 +1,6 @@
 //! The status as people read it.
 
+use super::cost;
 use super::hits::{Hits, symbol};
 use crate::set::sentence;
 use sampler_common::encode::name::shown;
@@ -15,11 +16,12 @@ const SYMBOL: usize = 17;
 const HITS: usize = "999.9M ±1.8%".len();
 const DISPLACEMENT: usize = 5;
 const MODE: usize = "single-stepped".len();
-const MIN_WIDTH: usize = 60;
+const PRICE: usize = "19.0 µs".len() - 1;
+const MIN_WIDTH: usize = 72;
 /// Processes named for one way of sampling; more are counted.
 const PIDS: usize = 8;
 
-/// The whole status, at most `width` columns (60 at least).
+/// The whole status, at most `width` columns (72 at least).
 pub(super) fn table(status: &StatusResponse, width: usize) -> String {
     let mut page = Page { width: width.max(MIN_WIDTH), out: String::new() };
     page.line(&format!(
@@ -32,6 +34,9 @@ pub(super) fn table(status: &StatusResponse, width: usize) -> String {
     page.paragraph("live set", &live_set(status));
     page.paragraph("ring", &human_bytes(status.ring_bytes as f64));
     page.paragraph("sampling", &intervals(status));
+    page.paragraph("cost", &cost::text(status));
+    page.paragraph("prices", &cost::prices(status));
+    page.paragraph("daemon", &cost::daemon(status));
     let tables = status
         .tables
         .iter()
@@ -192,13 +197,14 @@ impl Page {
     fn probe(&mut self, probe: &Probe, hits: &str) {
         let symbol = symbol(probe);
         let mode = if probe.emulated { "emulated" } else { "single-stepped" };
-        let instruction = self.width - 2 - SYMBOL - HITS - DISPLACEMENT - MODE - 6;
+        let instruction = self.width - 2 - SYMBOL - HITS - DISPLACEMENT - MODE - PRICE - 7;
         self.line(&format!(
-            "  {} {}  {} {}  {}",
+            "  {} {}  {} {} {}  {}",
             left(&middle(&shown(symbol), SYMBOL), SYMBOL),
             left(&end(hits, HITS), HITS),
             right(&format!("+{:#x}", probe.displacement), DISPLACEMENT),
             left(mode, MODE),
+            right(&cost::column(probe.hit_ns.as_ref()), PRICE),
             end(&shown(&probe.instruction), instruction),
         ));
         if !probe.emulated && !probe.reason.is_empty() {

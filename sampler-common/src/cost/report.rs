@@ -1,0 +1,116 @@
+//! What profiling has cost some processes since they were attached.
+
+use super::Range;
+use crate::units::human_cpu_time;
+
+/// Costs of a process, or of some together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// CPU time that they have spent in probes, nanoseconds; `None`: not known, and `why` says so.
+    pub spent_ns: Option<Range>,
+    /// Their CPU time since they were attached, probes included, nanoseconds, to the resolution of the kernel's figure; `None`: it could not
+    /// be read.
+    pub processor_ns: Option<Range>,
+    /// CPU time that samplerd has used for their samples: of all it has used, their part by the number of records read.
+    pub daemon_ns: u64,
+    /// Hits and samples that have no price, and are not in `spent_ns`.
+    pub unpriced: u64,
+    /// Why something is not known; empty otherwise.
+    pub why: String,
+}
+
+impl Report {
+    /// The share of their CPU time that was spent in probes; `None` where one of them is not known. Its ends are
+    /// what the ends of both make of it, and not above 1 unless it is itself.
+    pub fn share(&self) -> Option<Range> {
+        let (spent, of) = (self.spent_ns?, self.processor_ns?);
+        let share = spent.share_of(of.value)?;
+        let high = if of.low > 0.0 { spent.high / of.low } else { f64::INFINITY };
+        let low = spent.low / of.high;
+        Some(Range { low: low.min(share.value), high: high.min(1.0).max(share.value), ..share })
+    }
+
+    /// In one sentence.
+    pub fn text(&self) -> String {
+        let mut text = match self.spent_ns {
+            Some(spent) => {
+                let time = human_cpu_time(spent.value);
+                format!("{time}{} of CPU time in probes", plus_minus(&spent))
+            }
+            None => format!("not known: {}", self.why),
+        };
+        if let (Some(share), Some(of)) = (self.share(), self.processor_ns) {
+            let (share, of) = (percent(share.value), human_cpu_time(of.value));
+            text += &format!(", {share} of the {of} since attach");
+        }
+        text +=
+            &format!("; samplerd used {} for the samples", human_cpu_time(self.daemon_ns as f64));
+        if self.unpriced > 0 && self.spent_ns.is_some() {
+            text += &format!("; {} events without a price", crate::units::grouped(self.unpriced));
+        }
+        text
+    }
+}
+
+/// ` ±2%`, by the larger distance to an end; nothing where there is nothing.
+pub fn plus_minus(range: &Range) -> String {
+    let half = (range.high - range.value).max(range.value - range.low);
+    match 100.0 * half / range.value {
+        _ if range.value <= 0.0 => String::new(),
+        percent if percent < 0.95 => format!(" ±{:.1}%", percent.max(0.1)),
+        percent if percent < 99.5 => format!(" ±{percent:.0}%"),
+        _ => " ±>99%".to_owned(),
+    }
+}
+
+/// `0.03%`, `4.5%`, `31%`.
+pub fn percent(share: f64) -> String {
+    match share * 100.0 {
+        percent if percent < 0.995 => format!("{percent:.2}%"),
+        percent if percent < 9.95 => format!("{percent:.1}%"),
+        percent => format!("{percent:.0}%"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(value: f64, half: f64) -> Option<Range> {
+        Some(Range { value, low: value - half, high: value + half })
+    }
+
+    #[test]
+    fn a_sentence_for_every_case() {
+        let mut report = Report {
+            spent_ns: range(1.23e9, 2.5e7),
+            processor_ns: range(2e10, 2e7),
+            daemon_ns: 104_000_000,
+            ..Report::default()
+        };
+        assert_eq!(
+            report.text(),
+            "1.23 s ±2% of CPU time in probes, 6.2% of the 20.0 s since attach; \
+             samplerd used 104 ms for the samples"
+        );
+        let share = report.share().unwrap();
+        assert!(share.low < 0.0615 && share.high > 0.0615 && share.high < 0.07, "{share:?}");
+        report.unpriced = 12_345;
+        assert!(report.text().ends_with("; 12,345 events without a price"));
+        let unknown = Report { why: "no memory".into(), ..Report::default() };
+        assert!(unknown.text().starts_with("not known: no memory; "));
+        assert_eq!(unknown.share(), None);
+        // Less than the resolution: anything up to all of it.
+        report.processor_ns = range(1.0e7, 2e7).map(|of| Range { low: 0.0, ..of });
+        report.spent_ns = range(1e6, 1e4);
+        assert_eq!(report.share().map(|of| of.high), Some(1.0));
+    }
+
+    #[test]
+    fn small_and_large_shares() {
+        assert_eq!([0.0, 0.0003, 0.045, 0.31].map(percent), ["0.00%", "0.03%", "4.5%", "31%"]);
+        let text = |value, half| plus_minus(&range(value, half).unwrap_or_default());
+        assert_eq!(text(100.0, 0.04), " ±0.1%");
+        assert_eq!([text(0.0, 0.0), text(10.0, 50.0)], ["", " ±>99%"]);
+    }
+}

@@ -1,0 +1,31 @@
+//! What profiling costs whom, in words: those that pay most.
+
+use crate::connect::Address;
+use crate::status::cost;
+use anyhow::Result;
+use sampler_common::encode::name::shown;
+use sampler_daemon::rpc::v1::Process;
+use std::cmp::Reverse;
+
+/// Processes that are told of.
+const TOLD: usize = 3;
+
+/// One line for each of them.
+pub(super) fn costs<'a>(
+    address: &Address,
+    processes: impl Iterator<Item = &'a Process>,
+) -> Result<Vec<String>> {
+    let mut costs = Vec::new();
+    for process in processes {
+        let Some(report) = cost::report(address, process.cost.as_ref())? else { continue };
+        if let Some(spent) = report.spent_ns.filter(|spent| spent.value > 0.0) {
+            let whom = match process.folded {
+                0 => format!("{} {}", process.comm, process.pid),
+                folded => format!("{} × {folded}", process.comm),
+            };
+            costs.push((Reverse(spent.value as u64), format!("{whom}: {}", report.text())));
+        }
+    }
+    costs.sort();
+    Ok(costs.into_iter().take(TOLD).map(|(_, text)| shown(&text).into_owned()).collect())
+}

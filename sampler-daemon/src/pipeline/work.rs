@@ -1,0 +1,102 @@
+//! What the probes of a process have done, by the kernel side's counters.
+
+use super::worker::Worker;
+use crate::bpf::totals::SlotTotals;
+use crate::store::ProcessId;
+use sampler_common::cost::{Events, Placed, Work};
+use sampler_common::counters::Outcome;
+use sampler_common::limits::FOLLOW_BYTES;
+use sampler_common::sampling;
+use sampler_common::wire::Role;
+
+/// Roles whose hits are counted.
+const ROLES: [Role; 9] = [
+    Role::Malloc,
+    Role::Calloc,
+    Role::Realloc,
+    Role::AlignedAlloc,
+    Role::PosixMemalign,
+    Role::New,
+    Role::Free,
+    Role::OtelAlloc,
+    Role::OtelFree,
+];
+
+/// How samples end that were taken.
+const TAKEN: [Outcome; 4] =
+    [Outcome::Sampled, Outcome::RingFull, Outcome::RingShare, Outcome::ReadFault];
+
+impl Worker {
+    /// What the probes of a process have done since it was attached.
+    ///
+    /// The difference of two of these ([`Work::since`]), charged, is what was spent in between; [`super::cost::Prices`] charges.
+    pub(super) fn work(&self, id: ProcessId) -> Work {
+        match self.slot_of(id) {
+            Some(slot) => self.work_of_slot(slot),
+            None => self.ingest.processes.get(id).spending.work,
+        }
+    }
+
+    /// The same of a running process by its slot.
+    pub(super) fn work_of_slot(&self, slot: u32) -> Work {
+        let mut work = Work::default();
+        for role in ROLES {
+            self.add_hits(&mut work, &[slot], role);
+        }
+        let Some(source) = self.ingest.sources.get(&slot) else { return work };
+        match self.kernel.totals.read(slot) {
+            Ok(totals) => {
+                let sent = totals.outcome(Outcome::Sampled);
+                let spending = &self.ingest.processes.get(source.process).spending;
+                work.sampled(sent, spending.stack_bytes_of(sent));
+                work.ended(totals.outcome(Outcome::Freed));
+                work.returned(returned(&totals));
+            }
+            Err(error) => tracing::warn!("{error:#}"),
+        }
+        work
+    }
+
+    /// Hits of the probes of a role in these slots.
+    pub(super) fn add_hits(&self, work: &mut Work, slots: &[u32], role: Role) {
+        let Some(hits) = self.hits(slots, role) else { return };
+        if hits.value > 0.0 {
+            // Of a program that was replaced it is not known any more.
+            let placed = self.placed(slots, role).unwrap_or(Placed::Either);
+            work.hit(role, placed, hits);
+        }
+    }
+
+    /// How the probed functions of a role, which share a count, are placed.
+    fn placed(&self, slots: &[u32], role: Role) -> Option<Placed> {
+        let sources = slots.iter().filter_map(|slot| self.ingest.sources.get(slot));
+        let functions = sources.flat_map(|source| &source.allocators).flat_map(|of| &of.functions);
+        let of_role = functions.filter(|function| function.role == role);
+        Placed::of(of_role.map(|function| function.placement.emulated))
+    }
+}
+
+/// Calls that were followed to their return: those that were sampled, large ones, ones that failed, and reallocs of sampled blocks.
+/// Which are more than one of these is not counted.
+fn returned(totals: &SlotTotals) -> Events {
+    let taken: u64 = TAKEN.iter().map(|outcome| totals.outcome(*outcome)).sum();
+    // The class of the smallest one that is followed has others as well.
+    let large: u64 = totals.objects.iter().skip(sampling::class(FOLLOW_BYTES) + 1).sum();
+    let failed = totals.outcome(Outcome::Failed);
+    Events::between(taken.max(large) + failed, taken + large + failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn returns_are_bounded() {
+        let mut totals = SlotTotals::default();
+        totals.objects[sampling::class(4096)] = 1_000_000;
+        totals.objects[sampling::class(FOLLOW_BYTES * 2)] = 10;
+        totals.outcomes[Outcome::Sampled as usize] = 40;
+        totals.outcomes[Outcome::Failed as usize] = 3;
+        assert_eq!(returned(&totals), Events::between(43, 53));
+    }
+}

@@ -1,0 +1,84 @@
+//! What is kept of a process to say what profiling costs it.
+
+use sampler_common::cost::Work;
+
+/// Counts for the costs of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spending {
+    /// What its probes had done when it exited.
+    pub work: Work,
+    /// Records of it that were read: samples, and ends of sampled blocks.
+    pub records: u64,
+    /// Samples among them.
+    pub samples: u64,
+    /// Bytes of stack in those.
+    pub stack_bytes: u64,
+    /// Its CPU time when it was attached, nanoseconds; `None` if it could not be read.
+    pub processor_before_ns: Option<u64>,
+    /// Its CPU time when that was last looked at, since then.
+    pub processor_ns: Option<u64>,
+}
+
+impl Spending {
+    /// A sample was read.
+    pub fn read_sample(&mut self, stack_bytes: u32) {
+        self.records += 1;
+        self.samples += 1;
+        self.stack_bytes += u64::from(stack_bytes);
+    }
+
+    /// Its CPU time is `now_ns`.
+    pub fn look(&mut self, now_ns: u64) {
+        let before = *self.processor_before_ns.get_or_insert(now_ns);
+        self.processor_ns = Some(now_ns.saturating_sub(before));
+    }
+
+    /// Bytes of stack of `samples` samples, some of which may not have been read.
+    pub fn stack_bytes_of(&self, samples: u64) -> u64 {
+        match self.samples {
+            0 => 0,
+            read => (self.stack_bytes as f64 / read as f64 * samples as f64) as u64,
+        }
+    }
+
+    /// Adds that of another process that has exited.
+    pub fn absorb(&mut self, other: &Spending) {
+        self.work.add(&other.work);
+        self.records += other.records;
+        self.samples += other.samples;
+        self.stack_bytes += other.stack_bytes;
+        // A sum with an unknown part is unknown.
+        self.processor_ns = match (self.processor_ns, other.processor_ns) {
+            (Some(one), Some(other)) => Some(one + other),
+            _ => None,
+        };
+    }
+
+    /// Of no process yet: what others are added to.
+    pub fn nobody() -> Spending {
+        Spending { processor_ns: Some(0), ..Spending::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_used_since_the_attach_counts() {
+        let mut spending = Spending::default();
+        assert_eq!(spending.processor_ns, None);
+        spending.look(500);
+        spending.look(800);
+        assert_eq!(spending.processor_ns, Some(300));
+        spending.read_sample(1000);
+        spending.read_sample(3000);
+        assert_eq!(spending.stack_bytes_of(5), 10_000);
+        let mut sum = Spending::nobody();
+        sum.absorb(&spending);
+        sum.absorb(&spending);
+        assert_eq!((sum.processor_ns, sum.records, sum.stack_bytes), (Some(600), 4, 8000));
+        sum.absorb(&Spending::default());
+        assert_eq!(sum.processor_ns, None);
+    }
+}

@@ -1,0 +1,250 @@
+//! What samplerd says that its probes cost, against what programs become slower.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::{Daemon, Workload, wait};
+use serde_json::Value;
+
+/// How often a block is run with and without probes.
+const ROUNDS: usize = 5;
+/// By what factor prediction and measurement may differ. The calibration ran at another time, and a neighbour on the same core
+/// makes everything dearer; a role that was forgotten, or a unit mistaken, is further off.
+const EMULATED: f64 = 1.8;
+/// Single-stepping leaves the virtual machine, and then it matters even more what else its host does.
+const STEPPED: f64 = 3.0;
+
+/// CPU time of one block of calls, nanoseconds.
+fn block(workload: &mut Workload, case: &str, count: u64) -> Result<f64> {
+    workload.child().send(&format!("{case} {count}"))?;
+    workload.child().line()?.trim().parse().context("nanoseconds of CPU time")
+}
+
+fn number(value: &Value, what: &str) -> Result<f64> {
+    value.as_f64().with_context(|| format!("{what} is no number but {value}"))
+}
+
+/// A figure whose interval is in order, and is one: (value, low, high).
+fn range(value: &Value, what: &str) -> Result<(f64, f64, f64)> {
+    let of = |key: &str| number(&value[key], &format!("{what} {key}"));
+    let (middle, low, high) = (of("value")?, of("low")?, of("high")?);
+    ensure!(low <= middle && middle <= high && low < high, "{what}: {value}");
+    Ok((middle, low, high))
+}
+
+/// The cost of a process by `ps`.
+fn cost(daemon: &Daemon, pid: u32) -> Result<Value> {
+    let listed = daemon.json("ps")?;
+    let processes = listed["processes"].as_array().context("no processes")?;
+    let process = processes.iter().find(|process| process["pid"] == pid);
+    Ok(process.with_context(|| format!("pid {pid} is not in {listed}"))?["cost"].clone())
+}
+
+/// Runs blocks in a process that is probed and in one that is not, by turns; the predicted cost is within a factor of the slowdown.
+fn agrees(case: &str, count: u64, factor: f64, arguments: &[&str]) -> Result<Value> {
+    let mut plain = Workload::start("cost.c", &[])?;
+    let mut probed = Workload::start("cost.c", &[])?;
+    let daemon = Daemon::start(&[probed.pid()], arguments)?;
+    let mut slower = 0.0;
+    for _ in 0..ROUNDS {
+        slower += block(&mut probed, case, count)? - block(&mut plain, case, count)?;
+    }
+    let cost = cost(&daemon, probed.pid())?;
+    let (spent, ..) = range(&cost["spent_ns"], "spent_ns")?;
+    let ratio = spent / slower;
+    println!(
+        "{case} {arguments:?}: predicted {:.2} ms, measured {:.2} ms, ratio {ratio:.2}",
+        spent / 1e6,
+        slower / 1e6
+    );
+    ensure!(ratio < factor && ratio > 1.0 / factor, "{case} {arguments:?}: ratio {ratio}: {cost}");
+    let status = daemon.status()?;
+    daemon.stop()?;
+    Ok(status)
+}
+
+#[test]
+fn session_costs_what_it_says() -> Result<()> {
+    agrees("pairs", 40_000, EMULATED, &["--probe-engine", "session"])?;
+    agrees("mix", 15_000, EMULATED, &["--probe-engine", "session"])?;
+    agrees("large", 20_000, EMULATED, &["--probe-engine", "session", "--interval", "4GiB"])?;
+    Ok(())
+}
+
+#[test]
+fn multi_costs_what_it_says() -> Result<()> {
+    agrees("pairs", 40_000, EMULATED, &["--probe-engine", "multi"])?;
+    agrees("mix", 15_000, EMULATED, &["--probe-engine", "multi"])?;
+    Ok(())
+}
+
+#[test]
+fn perf_costs_what_it_says() -> Result<()> {
+    agrees("pairs", 40_000, EMULATED, &["--probe-engine", "perf"])?;
+    agrees("mix", 15_000, EMULATED, &["--probe-engine", "perf"])?;
+    Ok(())
+}
+
+/// Every allocation is a sample, and every free the end of one.
+#[test]
+fn samples_cost_what_it_says() -> Result<()> {
+    let status = agrees("pairs", 2_000, 2.2, &["--interval", "1", "--ring-bytes", "64MiB"])?;
+    let prices = &status["prices"];
+    let (hit, ..) = range(&prices["hits"][0]["ns"], "a hit")?;
+    let (sampled, ..) = range(&prices["sampled_ns"], "a sample")?;
+    ensure!(sampled > hit, "{prices}");
+    Ok(())
+}
+
+/// Where links are shared it is looked up who calls.
+#[test]
+fn shared_links_cost_what_it_says() -> Result<()> {
+    agrees("pairs", 40_000, EMULATED, &["--follow"])?;
+    Ok(())
+}
+
+/// Functions in which the kernel emulates nothing.
+#[test]
+fn single_stepped_probes_cost_what_it_says() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let spec = directory.path().join("spec");
+    std::fs::write(&spec, "library */cost*\nmalloc own_alloc\nfree own_free\n")?;
+    let spec = spec.to_str().context("a path in UTF-8")?;
+    let status = agrees("own", 1_000, STEPPED, &["--allocator-spec", spec])?;
+    let probes = status["probes"].as_array().context("no probes")?;
+    let own: Vec<&Value> = probes
+        .iter()
+        .filter(|probe| probe["symbols"][0].as_str().is_some_and(|name| name.starts_with("own_")))
+        .collect();
+    ensure!(own.len() == 2, "{status}");
+    let libc = probes.iter().find(|probe| probe["symbols"][0] == "malloc");
+    let (emulated, _, dearest) = range(&libc.context("no malloc")?["hit_ns"], "malloc")?;
+    for probe in own {
+        let (stepped, cheapest, _) = range(&probe["hit_ns"], "a single-stepped hit")?;
+        ensure!(cheapest > dearest && stepped > 1.5 * emulated, "{probe}: {emulated}");
+        // Functions of glibc share the count, and are emulated: one or the other.
+        let (spent, low, high) = range(&probe["spent_ns"], "spent on a probe")?;
+        ensure!(low < 0.5 * spent && high > 1.5 * spent, "{probe}");
+    }
+    Ok(())
+}
+
+/// Counts by role, each hit once: the cost of each probe, and all of them are the cost of the process.
+#[test]
+fn every_role_is_charged() -> Result<()> {
+    let mut workload = Workload::start("cost.c", &[])?;
+    let daemon = Daemon::start(&[workload.pid()], &["--interval", "4GiB"])?;
+    block(&mut workload, "mix", 2_000)?;
+    let status = daemon.status()?;
+    let mut sum = 0.0;
+    for (symbol, calls) in
+        [("calloc", 2_000.0), ("realloc", 2_000.0), ("posix_memalign", 2_000.0), ("free", 4_000.0)]
+    {
+        let probes = status["probes"].as_array().context("no probes")?;
+        let probe = probes.iter().find(|probe| probe["symbols"][0] == symbol);
+        let probe = probe.with_context(|| format!("no {symbol} in {status}"))?;
+        let (spent, ..) = range(&probe["spent_ns"], symbol)?;
+        let (hit, ..) = range(&probe["hit_ns"], symbol)?;
+        ensure!(probe["hits"]["value"] == calls, "{probe}");
+        ensure!((spent / (hit * calls) - 1.0).abs() < 1e-6, "{probe}");
+        sum += spent;
+    }
+    let cost = cost(&daemon, workload.pid())?;
+    let (spent, ..) = range(&cost["spent_ns"], "spent_ns")?;
+    ensure!(spent >= 0.999 * sum && spent < 1.2 * sum, "{spent} is not {sum}: {cost}");
+    ensure!(cost["unpriced"] == 0 && cost["why"].is_null(), "{cost}");
+    let (all, ..) = range(&status["cost"]["spent_ns"], "all")?;
+    ensure!((all / spent - 1.0).abs() < 0.2, "{all} {spent}");
+    daemon.stop()
+}
+
+/// Everything that shows a profile or a process shows what it costs; after the exit, too.
+#[test]
+fn the_cost_is_everywhere() -> Result<()> {
+    let mut workload = Workload::start("cost.c", &[])?;
+    let pid = workload.pid();
+    let daemon = Daemon::start(&[pid], &["--interval", "64KiB"])?;
+    for _ in 0..10 {
+        block(&mut workload, "pairs", 20_000)?;
+    }
+    let profile = daemon.profile("alloc", &[])?;
+    let cost_of_profile = &profile.json["cost"];
+    let (spent, low, high) = range(&cost_of_profile["spent_ns"], "spent_ns")?;
+    ensure!(low > 0.5 * spent && high < 2.0 * spent, "{cost_of_profile}");
+    let (share, ..) = range(&cost_of_profile["share"], "share")?;
+    // The loop does nothing but calls.
+    ensure!(share > 0.4 && share < 1.7, "{cost_of_profile}");
+    let (used, ..) = range(&cost_of_profile["processor_ns"], "processor_ns")?;
+    ensure!(used > 1e8, "{cost_of_profile}");
+    ensure!(number(&cost_of_profile["daemon_ns"], "daemon_ns")? > 0.0, "{cost_of_profile}");
+    // 99 % is wider than 50 %.
+    let width = |level: &str| -> Result<f64> {
+        let profile = daemon.profile("alloc", &["--confidence", level])?;
+        let (_, low, high) = range(&profile.json["cost"]["spent_ns"], level)?;
+        Ok(high - low)
+    };
+    ensure!(width("0.99")? > 2.0 * width("0.5")?, "the interval knows no confidence");
+    for (verb, words) in [
+        (&["profile"][..], "of CPU time in probes"),
+        (&["profile", "--format", "heap_v2"], "# cost: "),
+        (&["status"], "a hit: malloc "),
+        (&["ps"], "of CPU time in probes"),
+    ] {
+        let text = daemon.sampler(verb)?.success("sampler")?.stdout;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        ensure!(text.contains(words), "{verb:?} does not say {words}:\n{text}");
+        let long = text.lines().find(|line| !line.starts_with('#') && line.chars().count() > 80);
+        ensure!(long.is_none(), "more than 80 columns: {long:?}");
+    }
+    let status = daemon.status()?;
+    ensure!(number(&status["daemon_processor_ns"], "daemon")? > 1e6, "{status}");
+    let taken = number(&status["prices"]["taken_ns"], "taken")?;
+    ensure!(taken > 1e5 && taken < 1.5e8, "measuring took {taken} ns");
+    let before = cost(&daemon, pid)?;
+    workload.child().close_stdin();
+    workload.wait()?;
+    let after = wait::until("the exit", || {
+        let listed = daemon.json("ps")?;
+        let exited = listed["processes"][0]["state"] == "exited";
+        Ok(exited.then(|| listed["processes"][0]["cost"].clone()))
+    })?;
+    let [before, after] = [&before, &after].map(|cost| range(&cost["spent_ns"], "spent_ns"));
+    ensure!(after?.0 >= 0.95 * before?.0, "the cost of an exited process is forgotten");
+    daemon.stop()
+}
+
+/// The hits of the calibration are nobody's: nothing is counted before a process has done anything, and not when prices are looked at again.
+#[test]
+fn the_calibration_is_in_no_count() -> Result<()> {
+    for engine in ["session", "multi", "perf"] {
+        nothing_is_counted(engine, &["--probe-engine", engine, "--interval", "1"], false)
+            .with_context(|| engine.to_owned())?;
+    }
+    nothing_is_counted("shared", &["--follow", "--interval", "1"], true)
+}
+
+fn nothing_is_counted(what: &str, arguments: &[&str], again: bool) -> Result<()> {
+    let workload = Workload::start("cost.c", &[])?;
+    let daemon = Daemon::start(&[workload.pid()], arguments)?;
+    let taken = |status: &Value| number(&status["prices"]["taken_ns"], "taken_ns");
+    let first = taken(&daemon.status()?)?;
+    if again {
+        wait::until("prices to be looked at again", || {
+            Ok((taken(&daemon.status()?)? > first).then_some(()))
+        })?;
+    }
+    let status = daemon.status()?;
+    let counted = status["outcomes"].as_object().context("no outcomes")?.iter();
+    let counted: Vec<_> = counted.filter(|(_, count)| **count != 0).collect();
+    ensure!(counted.is_empty(), "{what}: {counted:?}");
+    ensure!(status["live_samples"] == 0, "{what}: {status}");
+    for table in ["live", "pending", "stacks", "rows"] {
+        ensure!(status["tables"][table]["used"] == 0, "{what}: {table}: {}", status["tables"]);
+    }
+    for probe in status["probes"].as_array().into_iter().flatten() {
+        ensure!(probe["hits"]["value"] == 0.0, "{what}: {probe}");
+    }
+    let profile = daemon.profile("alloc", &[])?;
+    ensure!(profile.exact_objects == 0 && profile.samples == 0, "{what}: {}", profile.json);
+    let cost = cost(&daemon, workload.pid())?;
+    ensure!(cost["spent_ns"]["value"] == 0.0 && cost["daemon_ns"] == 0, "{what}: {cost}");
+    daemon.stop()
+}
