@@ -1,16 +1,61 @@
 //! What samplerd says that its probes cost, against what programs become slower.
 
 use anyhow::{Context, Result, ensure};
-use sampler_tests::{Daemon, Workload, wait};
+use sampler_tests::{Daemon, Workload, build, wait};
 use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
 
 /// How often a block is run with and without probes.
 const ROUNDS: usize = 5;
 /// By what factor prediction and measurement may differ. The calibration ran at another time, and a neighbour on the same core
 /// makes everything dearer; a role that was forgotten, or a unit mistaken, is further off.
 const EMULATED: f64 = 1.8;
+/// The same of programs that do other things between hits.
+const REAL: f64 = 2.5;
 /// Single-stepping leaves the virtual machine, and then it matters even more what else its host does.
 const STEPPED: f64 = 3.0;
+
+/// More than a pair of calls takes without a probe, nanoseconds.
+const UNPROBED_PAIR_NS: f64 = 200.0;
+
+/// A workload with a C library of its own, in a directory that has to stay: what others probe in everybody's makes nobody slower here.
+struct Own {
+    workload: Workload,
+    _directory: TempDir,
+}
+
+impl Own {
+    fn start() -> Result<Own> {
+        Own::run(&mut Command::new(build::compile("cost.c", &[])?))
+    }
+
+    fn run(command: &mut Command) -> Result<Own> {
+        let directory = tempfile::tempdir()?;
+        fs::copy("/lib/x86_64-linux-gnu/libc.so.6", directory.path().join("libc.so.6"))
+            .context("copy the C library")?;
+        let command = command.env("LD_LIBRARY_PATH", directory.path());
+        Ok(Own { workload: Workload::spawn("the program", command)?, _directory: directory })
+    }
+
+    /// A script of `workloads/`.
+    fn script(interpreter: &str, name: &str) -> Result<Own> {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("workloads").join(name);
+        Own::run(Command::new(interpreter).arg(path))
+    }
+
+    /// The program without a symbol but those of its own allocator.
+    fn stripped(directory: &Path) -> Result<PathBuf> {
+        let program = directory.join("cost-own");
+        let mut strip = Command::new("strip");
+        strip.args(["-K", "own_alloc", "-K", "own_free", "-o"]).arg(&program);
+        let status = strip.arg(build::compile("cost.c", &["-static"])?).status()?;
+        ensure!(status.success(), "strip: {status}");
+        Ok(program)
+    }
+}
 
 /// CPU time of one block of calls, nanoseconds.
 fn block(workload: &mut Workload, case: &str, count: u64) -> Result<f64> {
@@ -39,13 +84,31 @@ fn cost(daemon: &Daemon, pid: u32) -> Result<Value> {
 }
 
 /// Runs blocks in a process that is probed and in one that is not, by turns; the predicted cost is within a factor of the slowdown.
-fn agrees(case: &str, count: u64, factor: f64, arguments: &[&str]) -> Result<Value> {
-    let mut plain = Workload::start("cost.c", &[])?;
-    let mut probed = Workload::start("cost.c", &[])?;
+fn agrees(case: &str, count: u64, factor: f64, arguments: &[&str]) -> Result<()> {
+    let (mut plain, mut probed) = (Own::start()?, Own::start()?);
+    compare(&mut plain.workload, &mut probed.workload, case, count, factor, arguments)?;
+    Ok(())
+}
+
+/// As [`agrees`], of these two.
+fn compare(
+    plain: &mut Workload,
+    probed: &mut Workload,
+    case: &str,
+    count: u64,
+    factor: f64,
+    arguments: &[&str],
+) -> Result<Value> {
+    // A daemon elsewhere on the machine that profiles everybody: nothing can be compared until it is gone.
+    let mut quiet = Own::start()?;
+    wait::until("a process that nobody else probes", || {
+        let pair = block(&mut quiet.workload, "pairs", 1000)? / 1000.0;
+        Ok((pair < UNPROBED_PAIR_NS).then_some(()))
+    })?;
     let daemon = Daemon::start(&[probed.pid()], arguments)?;
     let mut slower = 0.0;
     for _ in 0..ROUNDS {
-        slower += block(&mut probed, case, count)? - block(&mut plain, case, count)?;
+        slower += block(probed, case, count)? - block(plain, case, count)?;
     }
     let cost = cost(&daemon, probed.pid())?;
     let (spent, ..) = range(&cost["spent_ns"], "spent_ns")?;
@@ -83,10 +146,30 @@ fn perf_costs_what_it_says() -> Result<()> {
     Ok(())
 }
 
+/// Programs do not call in a loop: between two hits their code and data push those of the kernel out of the caches. What a hit then
+/// costs more than in the calibration is printed: docs/statistics.md quotes it.
+#[test]
+fn real_programs_pay_about_what_it_says() -> Result<()> {
+    for (interpreter, script, case, count) in [
+        ("/usr/bin/python3", "cost.py", "parse", 12),
+        ("/usr/bin/python3", "cost.py", "database", 20),
+        ("/usr/bin/perl", "cost.pl", "words", 15),
+    ] {
+        let (mut plain, mut probed) =
+            (Own::script(interpreter, script)?, Own::script(interpreter, script)?);
+        let (plain, probed) = (&mut plain.workload, &mut probed.workload);
+        compare(plain, probed, case, count, REAL, &[])?;
+    }
+    Ok(())
+}
+
 /// Every allocation is a sample, and every free the end of one.
 #[test]
 fn samples_cost_what_it_says() -> Result<()> {
-    let status = agrees("pairs", 2_000, 2.2, &["--interval", "1", "--ring-bytes", "64MiB"])?;
+    let (mut plain, mut probed) = (Own::start()?, Own::start()?);
+    let arguments = ["--interval", "1", "--ring-bytes", "64MiB"];
+    let (plain, probed) = (&mut plain.workload, &mut probed.workload);
+    let status = compare(plain, probed, "pairs", 2_000, REAL, &arguments)?;
     let prices = &status["prices"];
     let (hit, ..) = range(&prices["hits"][0]["ns"], "a hit")?;
     let (sampled, ..) = range(&prices["sampled_ns"], "a sample")?;
@@ -106,25 +189,41 @@ fn shared_links_cost_what_it_says() -> Result<()> {
 fn single_stepped_probes_cost_what_it_says() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let spec = directory.path().join("spec");
-    std::fs::write(&spec, "library */cost*\nmalloc own_alloc\nfree own_free\n")?;
+    fs::write(&spec, "library */cost*\nmalloc own_alloc\nfree own_free\n")?;
     let spec = spec.to_str().context("a path in UTF-8")?;
-    let status = agrees("own", 1_000, STEPPED, &["--allocator-spec", spec])?;
+    let program = Own::stripped(directory.path())?;
+    let start = || Workload::start_program(&program, &[]);
+    let (mut plain, mut probed) = (start()?, start()?);
+    let arguments = ["--allocator-spec", spec];
+    let status = compare(&mut plain, &mut probed, "own", 1_000, STEPPED, &arguments)?;
     let probes = status["probes"].as_array().context("no probes")?;
-    let own: Vec<&Value> = probes
-        .iter()
-        .filter(|probe| probe["symbols"][0].as_str().is_some_and(|name| name.starts_with("own_")))
-        .collect();
-    ensure!(own.len() == 2, "{status}");
-    let libc = probes.iter().find(|probe| probe["symbols"][0] == "malloc");
-    let (emulated, _, dearest) = range(&libc.context("no malloc")?["hit_ns"], "malloc")?;
-    for probe in own {
+    ensure!(probes.len() == 2, "{status}");
+    let emulated = &status["prices"]["hits"][0];
+    ensure!(emulated["emulated"] == true, "{emulated}");
+    let (emulated, _, dearest) = range(&emulated["ns"], "an emulated hit")?;
+    for probe in probes {
         let (stepped, cheapest, _) = range(&probe["hit_ns"], "a single-stepped hit")?;
         ensure!(cheapest > dearest && stepped > 1.5 * emulated, "{probe}: {emulated}");
-        // Functions of glibc share the count, and are emulated: one or the other.
         let (spent, low, high) = range(&probe["spent_ns"], "spent on a probe")?;
-        ensure!(low < 0.5 * spent && high > 1.5 * spent, "{probe}");
+        ensure!(low > 0.5 * spent && high < 2.0 * spent, "{probe}");
     }
     Ok(())
+}
+
+/// Functions of both kinds that share a count: what was spent lies between, and the interval says so.
+#[test]
+fn who_cannot_be_told_apart_has_a_wide_interval() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let spec = directory.path().join("spec");
+    fs::write(&spec, "library */cost*\nmalloc own_alloc\nfree own_free\n")?;
+    let spec = spec.to_str().context("a path in UTF-8")?;
+    let mut workload = Workload::start("cost.c", &[])?;
+    let daemon = Daemon::start(&[workload.pid()], &["--allocator-spec", spec])?;
+    block(&mut workload, "own", 1_000)?;
+    let cost = cost(&daemon, workload.pid())?;
+    let (spent, low, high) = range(&cost["spent_ns"], "spent_ns")?;
+    ensure!(low < 0.5 * spent && high > 1.5 * spent, "{cost}");
+    daemon.stop()
 }
 
 /// Counts by role, each hit once: the cost of each probe, and all of them are the cost of the process.
@@ -184,14 +283,15 @@ fn the_cost_is_everywhere() -> Result<()> {
     ensure!(width("0.99")? > 2.0 * width("0.5")?, "the interval knows no confidence");
     for (verb, words) in [
         (&["profile"][..], "of CPU time in probes"),
-        (&["profile", "--format", "heap_v2"], "# cost: "),
+        (&["profile", "--format", "jeprof"], "# cost: "),
         (&["status"], "a hit: malloc "),
         (&["ps"], "of CPU time in probes"),
     ] {
         let text = daemon.sampler(verb)?.success("sampler")?.stdout;
         let text = String::from_utf8_lossy(&text).into_owned();
         ensure!(text.contains(words), "{verb:?} does not say {words}:\n{text}");
-        let long = text.lines().find(|line| !line.starts_with('#') && line.chars().count() > 80);
+        let is_table = !verb.contains(&"jeprof");
+        let long = text.lines().find(|line| is_table && line.chars().count() > 80);
         ensure!(long.is_none(), "more than 80 columns: {long:?}");
     }
     let status = daemon.status()?;
@@ -236,7 +336,7 @@ fn nothing_is_counted(what: &str, arguments: &[&str], again: bool) -> Result<()>
     let counted: Vec<_> = counted.filter(|(_, count)| **count != 0).collect();
     ensure!(counted.is_empty(), "{what}: {counted:?}");
     ensure!(status["live_samples"] == 0, "{what}: {status}");
-    for table in ["live", "pending", "stacks", "rows"] {
+    for table in ["live", "pending", "rows", "lifetimes"] {
         ensure!(status["tables"][table]["used"] == 0, "{what}: {table}: {}", status["tables"]);
     }
     for probe in status["probes"].as_array().into_iter().flatten() {
