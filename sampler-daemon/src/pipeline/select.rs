@@ -4,11 +4,12 @@ use super::worker::Worker;
 use crate::store::{Criterion, ProcessId, Selector};
 
 impl Worker {
-    /// The processes that a selector chooses, in the order in which they came.
+    /// The processes that a selector chooses, in the order in which they came: those among them whose coming was still in the ring.
     ///
     /// # Errors
     /// One line, if a pid that it names is not profiled, or if it chooses none.
-    pub(super) fn chosen(&self, selector: &Selector) -> Result<Vec<ProcessId>, String> {
+    pub(super) fn chosen(&mut self, selector: &Selector) -> Result<Vec<ProcessId>, String> {
+        self.settle();
         let records = || self.ingest.processes.iter().filter(|(_, record)| !record.excluded);
         for criterion in &selector.criteria {
             if let Criterion::Pid(pid) = criterion
