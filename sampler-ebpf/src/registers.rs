@@ -77,6 +77,22 @@ impl Call {
         bpf_get_current_pid_tgid()
     }
 
+    /// All arguments that arrive in registers, and two more words of 0: on the stack, for the verifier takes no computed offset into the
+    /// registers, and that is what the compiler makes of a choice between them.
+    #[inline(always)]
+    pub fn arguments(&self) -> [u64; 8] {
+        [
+            self.argument0(),
+            self.argument1(),
+            self.argument2(),
+            self.argument3(),
+            self.argument4(),
+            self.argument5(),
+            0,
+            0,
+        ]
+    }
+
     /// An argument by its number; 0 if it does not arrive in a register.
     #[inline(always)]
     pub fn argument(&self, number: u8) -> u64 {
@@ -96,21 +112,11 @@ impl Call {
     }
 }
 
-/// As [`Call::argument`], verified once for all callers. By way of the stack: the verifier takes no computed offset into the
-/// registers, and that is what the compiler makes of a choice between them.
+/// As [`Call::argument`], verified once for all callers.
 #[inline(never)]
 fn argument(context: *mut c_void, number: u8) -> u64 {
     let call = Call::new(context);
-    let arguments = [
-        call.argument0(),
-        call.argument1(),
-        call.argument2(),
-        call.argument3(),
-        call.argument4(),
-        call.argument5(),
-        0,
-        0,
-    ];
+    let arguments = call.arguments();
     // SAFETY: reads a local variable; volatile, so that the mask stays.
     let number = unsafe { core::ptr::read_volatile(&raw const number) } as usize & 7;
     // SAFETY: the index is less than 8.

@@ -33,17 +33,7 @@ pub fn ask(context: *mut c_void, cookie: u64, asked: *mut Asked) -> u32 {
     let call = Call::new(context);
     let cookie = Cookie(cookie);
     let (shape, role) = (cookie.shape(), cookie.role());
-    // By way of the stack: the verifier takes no computed offset into the registers.
-    let arguments = [
-        call.argument0(),
-        call.argument1(),
-        call.argument2(),
-        call.argument3(),
-        call.argument4(),
-        call.argument5(),
-        0,
-        0,
-    ];
+    let arguments = call.arguments();
     let argument = |number: u8| {
         // SAFETY: reads a local variable; volatile, so that the mask stays.
         let number = unsafe { core::ptr::read_volatile(&raw const number) } as usize & 7;
