@@ -1,0 +1,116 @@
+//! Strata: the moments of a stack by process and size class, and the reference of them all.
+
+use super::quantity::{MomentsObject, moments, or_infinite};
+use crate::estimate::{Reference, Row, RowMoments, Stratum, StratumTotals, Trials};
+use crate::limits::CLASSES;
+use serde::Deserialize;
+
+#[derive(Clone, Copy, Deserialize)]
+pub(super) struct ExactObject {
+    pub(super) alloc_objects: u64,
+    pub(super) alloc_space: u64,
+}
+
+#[derive(Deserialize)]
+pub(super) struct StratumObject {
+    pub(super) process: u32,
+    pub(super) class: u8,
+    pub(super) alloc_space: Option<MomentsObject>,
+    pub(super) alloc_objects: Option<MomentsObject>,
+    pub(super) inuse_space: Option<MomentsObject>,
+    pub(super) inuse_objects: Option<MomentsObject>,
+    pub(super) alloc_trials: Option<TrialsObject>,
+    pub(super) inuse_trials: Option<TrialsObject>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct TrialsObject {
+    #[serde(deserialize_with = "or_infinite")]
+    pub(super) failures: f64,
+    #[serde(deserialize_with = "or_infinite")]
+    pub(super) variance: f64,
+    pub(super) tail: f64,
+}
+
+#[derive(Deserialize)]
+pub(super) struct ReferenceObject {
+    pub(super) pids: Vec<u32>,
+    #[serde(deserialize_with = "or_infinite")]
+    pub(super) interval_bytes: f64,
+    pub(super) strata: Vec<TotalsObject>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct TotalsObject {
+    #[serde(flatten)]
+    pub(super) sampled: StratumObject,
+    pub(super) exact: Option<ExactObject>,
+    #[serde(deserialize_with = "or_infinite")]
+    pub(super) unseen_objects: f64,
+    #[serde(deserialize_with = "or_infinite")]
+    pub(super) unseen_bytes: f64,
+}
+
+/// The moments of a stratum, and which.
+pub(super) fn stratum(of: &StratumObject) -> Result<(Stratum, RowMoments), String> {
+    if usize::from(of.class) >= CLASSES {
+        return Err(format!("class {} is not below {CLASSES}", of.class));
+    }
+    let moments = |of: &Option<MomentsObject>| {
+        of.as_ref().map(moments).transpose().map(Option::unwrap_or_default)
+    };
+    let trials = |of: &Option<TrialsObject>| {
+        let of = of.as_ref();
+        of.map(|TrialsObject { failures, variance, tail }| Trials {
+            failures: *failures,
+            variance: *variance,
+            tail: *tail,
+        })
+        .unwrap_or_default()
+    };
+    let row = RowMoments {
+        alloc_space: moments(&of.alloc_space)?,
+        alloc_objects: moments(&of.alloc_objects)?,
+        inuse_space: moments(&of.inuse_space)?,
+        inuse_objects: moments(&of.inuse_objects)?,
+        alloc_trials: trials(&of.alloc_trials),
+        inuse_trials: trials(&of.inuse_trials),
+    };
+    Ok((Stratum { process: of.process, class: of.class }, row))
+}
+
+pub(super) fn row(strata: Vec<StratumObject>, reference: &Reference) -> Result<Row, String> {
+    let mut row = Row::default();
+    for of in &strata {
+        let (at, moments) = stratum(of)?;
+        if !reference.strata.contains_key(&at) {
+            return Err(format!(
+                "the reference has no class {} of process {}",
+                at.class, at.process
+            ));
+        }
+        row.stratum(at).add(&moments);
+    }
+    Ok(row)
+}
+
+/// The pids and the reference; of an older file only the interval.
+pub(super) fn reference(
+    of: Option<ReferenceObject>,
+    interval_bytes: u64,
+) -> Result<(Vec<u32>, Reference), String> {
+    let Some(of) = of else {
+        let interval_bytes = interval_bytes as f64;
+        return Ok((vec![], Reference { interval_bytes, ..Reference::default() }));
+    };
+    let mut reference = Reference { interval_bytes: of.interval_bytes, ..Reference::default() };
+    for totals in &of.strata {
+        let (at, sampled) =
+            stratum(&totals.sampled).map_err(|error| format!("reference: {error}"))?;
+        let exact = totals.exact.map(|of| (of.alloc_space, of.alloc_objects));
+        let (unseen_objects, unseen_bytes) = (totals.unseen_objects, totals.unseen_bytes);
+        let of = StratumTotals { sampled, exact, unseen_objects, unseen_bytes };
+        reference.strata.insert(at, of);
+    }
+    Ok((of.pids, reference))
+}
