@@ -126,7 +126,7 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, String>>;
 pub(super) enum Command {
     Status(Reply<StatusReport>),
     Processes(ListRequest, Reply<Listing>),
-    SetSampling { pids: Vec<u32>, change: SamplingChange, reply: Reply<Vec<SamplingReport>> },
+    SetSampling { selector: Selector, change: SamplingChange, reply: Reply<Vec<SamplingReport>> },
     Profile(ProfileRequest, Reply<RawProfile>),
     Lifetimes(LifetimesRequest, Reply<RawLifetimes>),
     Stop,
@@ -199,13 +199,13 @@ impl Profiler {
         with_memory.await.map(Ok).map_err(|_| Stopped)
     }
 
-    /// Changes how `pids` (all if empty) are sampled; what is then in force.
+    /// Changes how the processes that run, and that `selector` chooses, are sampled; what is then in force.
     pub async fn set_sampling(
         &self,
-        pids: Vec<u32>,
+        selector: Selector,
         change: SamplingChange,
     ) -> Result<Result<Vec<SamplingReport>, String>, Stopped> {
-        self.ask(|reply| Command::SetSampling { pids, change, reply }).await
+        self.ask(|reply| Command::SetSampling { selector, change, reply }).await
     }
 
     /// A profile without names; it contains every allocation that returned before the call.

@@ -2,6 +2,7 @@
 
 use super::command::{Command, SamplingChange, SamplingReport};
 use super::worker::Worker;
+use crate::store::{Criterion, Selector};
 use rustc_hash::FxHashMap;
 
 impl Worker {
@@ -12,8 +13,8 @@ impl Worker {
         match command {
             Command::Status(reply) => drop(reply.send(Ok(self.status()))),
             Command::Processes(request, reply) => drop(reply.send(self.listing(&request))),
-            Command::SetSampling { pids, change, reply } => {
-                drop(reply.send(self.set_sampling(&pids, &change)));
+            Command::SetSampling { selector, change, reply } => {
+                drop(reply.send(self.set_sampling(&selector, &change)));
             }
             Command::Profile(request, reply) => drop(reply.send(self.profile(request))),
             Command::Lifetimes(request, reply) => drop(reply.send(self.lifetimes(request))),
@@ -24,24 +25,18 @@ impl Worker {
     /// All or nothing: a change that one of the processes cannot have is refused for all.
     fn set_sampling(
         &mut self,
-        pids: &[u32],
+        selector: &Selector,
         change: &SamplingChange,
     ) -> Result<Vec<SamplingReport>, String> {
-        let running: FxHashMap<u32, u32> =
-            self.attached.iter().map(|(slot, attached)| (attached.pid, *slot)).collect();
-        let chosen: Vec<u32> =
-            if pids.is_empty() { running.keys().copied().collect() } else { pids.to_vec() };
-        if let Some(unknown) = chosen.iter().find(|pid| !running.contains_key(pid)) {
-            return Err(format!("pid {unknown}: not being profiled (see: sampler ps)"));
-        }
+        let chosen = self.chosen_running(selector)?;
         let mut changes = Vec::new();
-        for pid in &chosen {
-            let Some(record) = self.sampling_of(running[pid]) else { continue };
+        for slot in chosen.values() {
+            let Some(record) = self.sampling_of(*slot) else { continue };
             let asked = change.apply(&record.asked);
             asked.check()?;
-            changes.push((running[pid], asked));
+            changes.push((*slot, asked));
         }
-        if pids.is_empty() {
+        if selector.is_all() {
             let asked = change.apply(&self.config.sampling);
             asked.check()?;
             self.config.sampling = asked;
@@ -51,6 +46,30 @@ impl Worker {
         for (slot, asked) in changes {
             self.ask(slot, asked);
         }
-        Ok(self.samplings().into_iter().filter(|of| chosen.contains(&of.pid)).collect())
+        Ok(self.samplings().into_iter().filter(|of| chosen.contains_key(&of.pid)).collect())
+    }
+
+    /// Slots of the processes that run and that a selector chooses, by pid.
+    fn chosen_running(&mut self, selector: &Selector) -> Result<FxHashMap<u32, u32>, String> {
+        self.settle();
+        let running: FxHashMap<u32, u32> =
+            self.attached.iter().map(|(slot, attached)| (attached.pid, *slot)).collect();
+        for criterion in &selector.criteria {
+            if let Criterion::Pid(pid) = criterion
+                && !running.contains_key(pid)
+            {
+                return Err(format!("pid {pid}: not being profiled (see: sampler ps)"));
+            }
+        }
+        let is_chosen = |slot: &u32| {
+            let source = self.ingest.sources.get(slot);
+            source.is_some_and(|of| selector.matches(self.ingest.processes.get(of.process).who()))
+        };
+        let chosen: FxHashMap<u32, u32> =
+            running.into_iter().filter(|(_, slot)| is_chosen(slot)).collect();
+        if chosen.is_empty() && !selector.is_all() {
+            return Err(format!("{selector}: no process that runs is that (see: sampler ps)"));
+        }
+        Ok(chosen)
     }
 }

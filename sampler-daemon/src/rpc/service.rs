@@ -144,7 +144,8 @@ impl Sampler for Service {
     ) -> Result<Response<v1::SetSamplingResponse>, Status> {
         let wire = wire.into_inner();
         let change = change(&wire).map_err(Status::invalid_argument)?;
-        let set = answer(self.profiler.set_sampling(wire.pids, change).await)?;
+        let selector = select::selector(wire.selector, &wire.pids);
+        let set = answer(self.profiler.set_sampling(selector, change).await)?;
         let intervals = set.iter().map(reports::sampling).collect();
         Ok(Response::new(v1::SetSamplingResponse { intervals }))
     }

@@ -11,11 +11,12 @@ use serde_json::json;
 
 pub(crate) async fn run(address: &Address, verb: SetVerb, json: bool) -> Result<()> {
     let request = SetSamplingRequest {
-        pids: verb.pids,
+        pids: verb.select.pids.clone(),
         interval_bytes: verb.interval,
         strategy: verb.strategy.unwrap_or_default(),
         one_in: verb.one_in.unwrap_or(0),
         samples_per_second: verb.samples_per_second.unwrap_or(0.0),
+        selector: verb.select.besides_pids(),
     };
     let mut client = connect::client(address).await?;
     let answer = client.set_sampling(request).await;

@@ -69,18 +69,19 @@ pub(crate) struct SetVerb {
     #[arg(long, value_name = "X", value_parser = samples_per_second, conflicts_with = "one_in")]
     #[arg(allow_negative_numbers = true)]
     pub(crate) samples_per_second: Option<f64>,
-    /// Only this process; may be repeated [default: all]
-    #[arg(long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
-    #[arg(allow_negative_numbers = true)]
-    pub(crate) pids: Vec<u32>,
+    #[command(flatten)]
+    pub(crate) select: Select,
 }
 
 #[derive(Group)]
 pub(crate) struct DiffVerb {
-    /// A saved json profile; a process, pid:4121; the last 5m; or a window, 10m..5m. Of one process: pid:4121@5m
+    /// A saved json profile; processes: pid:4121, comm:'cc1*', exe:PATH or cgroup:nginx.service; the last 5m; or a window, 10m..5m.
+    /// A window of some processes: pid:4121@5m
     pub(crate) a: Source,
     /// As A
     pub(crate) b: Source,
+    #[command(flatten)]
+    pub(crate) select: Select,
     /// alloc: what was allocated; live: what is still held [default: that of a saved profile, else alloc]
     #[arg(long, value_enum)]
     pub(crate) kind: Option<KindName>,

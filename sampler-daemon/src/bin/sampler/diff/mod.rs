@@ -7,19 +7,20 @@ pub(crate) use source::Source;
 use crate::args::{DiffVerb, unix_ns};
 use crate::connect::{self, Address};
 use crate::{output, page};
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use sampler_common::comparison::{Question, compare, parted};
 use sampler_common::encode::comparison::{object, text};
 use sampler_common::profile::{Kind, Profile};
 use sampler_daemon::rpc::convert::from_wire;
-use sampler_daemon::rpc::v1::{self, sampler_client::SamplerClient};
+use sampler_daemon::rpc::v1::{self, ProcessSelector, sampler_client::SamplerClient};
 use tonic::transport::Channel;
 
 /// Stacks shown where nobody says how many.
 const DEFAULT_ROWS: usize = 10;
 
 pub(crate) async fn run(connect: Option<Address>, verb: DiffVerb, json: bool) -> Result<()> {
-    let sources = [&verb.a, &verb.b];
+    let [a, b] = narrowed(verb.a, verb.b, &verb.select.selector())?;
+    let sources = [&a, &b];
     let saved = sources.map(Source::saved);
     let [saved_a, saved_b] = saved;
     let (saved_a, saved_b) = (saved_a.transpose()?, saved_b.transpose()?);
@@ -55,6 +56,24 @@ pub(crate) async fn run(connect: Option<Address>, verb: DiffVerb, json: bool) ->
         text(&comparison, page::width(), verb.top.map_or(DEFAULT_ROWS, |top| top as usize))
     };
     output::print(contents.as_bytes())
+}
+
+/// Both sides, of the chosen processes only.
+fn narrowed(a: Source, b: Source, to: &ProcessSelector) -> Result<[Source; 2]> {
+    let mut sources = [a, b];
+    if *to == ProcessSelector::default() {
+        return Ok(sources);
+    }
+    let mut asked = false;
+    for source in &mut sources {
+        asked |= source.narrow(to)?;
+    }
+    // What is in a file is not known by process.
+    ensure!(
+        asked,
+        "both profiles were saved, of the processes that were chosen then (leave out --pid, --comm, --exe and --cgroup)"
+    );
+    Ok(sources)
 }
 
 /// samplerd, connected to when it is first asked: two files need none.

@@ -8,7 +8,7 @@ use sampler_common::estimate::Confidence;
 use sampler_common::profile::{Kind, Profile};
 use sampler_common::units::{Time, human_duration, parse_time, utc};
 use sampler_daemon::rpc::convert::kind_to_wire;
-use sampler_daemon::rpc::v1;
+use sampler_daemon::rpc::v1::{self, ProcessSelector};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -18,10 +18,10 @@ use std::str::FromStr;
 pub(crate) enum Source {
     /// A saved json profile.
     File(PathBuf),
-    /// What samplerd knows: of a process or all, since attach or of a window.
+    /// What samplerd knows: of some processes or all, since attach or of a window.
     Daemon {
-        /// The process; 0 stands for all.
-        pid: u32,
+        /// The processes.
+        which: ProcessSelector,
         /// From when to when, if not since attach.
         window: Option<Window>,
     },
@@ -38,25 +38,56 @@ impl FromStr for Source {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Source, String> {
-        let Some(rest) = text.strip_prefix("pid:") else {
-            return match window(text)? {
-                Some(window) => Ok(Source::Daemon { pid: 0, window: Some(window) }),
-                None if text.is_empty() => Err("neither a file, nor a process, nor a time".into()),
-                None => Ok(Source::File(text.into())),
-            };
-        };
-        let (pid, time) = match rest.split_once('@') {
-            Some((pid, time)) => (pid, Some(time)),
-            None => (rest, None),
-        };
-        let pid = pid.parse().ok().filter(|pid| *pid > 0);
-        let pid = pid.ok_or_else(|| "no process (try pid:4121 or pid:4121@5m)".to_owned())?;
-        let window = time.map(|time| {
-            let found = window(time)?;
-            found.ok_or_else(|| format!("{time} is no time (try 5m or 10m..5m)"))
-        });
-        Ok(Source::Daemon { pid, window: window.transpose()? })
+        if let Some((kind @ ("pid" | "comm" | "exe" | "cgroup"), rest)) = text.split_once(':') {
+            return of_processes(kind, rest);
+        }
+        match window(text)? {
+            Some(window) => Ok(Source::Daemon { which: all(), window: Some(window) }),
+            None if text.is_empty() => Err("neither a file, nor processes, nor a time".into()),
+            None => Ok(Source::File(text.into())),
+        }
     }
+}
+
+/// All processes.
+fn all() -> ProcessSelector {
+    ProcessSelector::default()
+}
+
+/// What stands behind the kind and its colon: `4121`, `4121@5m`, `cc1*@10m..5m`. Groups may have an `@` of their own.
+fn of_processes(kind: &str, text: &str) -> Result<Source, String> {
+    let (value, window) = match text.rsplit_once('@') {
+        None => (text, None),
+        Some((value, time)) => match window(time)? {
+            Some(window) => (value, Some(window)),
+            None if kind == "pid" => return Err(format!("{time} is no time (try 5m or 10m..5m)")),
+            None => (text, None),
+        },
+    };
+    if value.is_empty() {
+        return Err(format!("no process (try {kind}:NAME or {kind}:NAME@5m)"));
+    }
+    let mut which = all();
+    match kind {
+        "comm" => which.comms.push(value.to_owned()),
+        "exe" => which.exes.push(value.to_owned()),
+        "cgroup" => which.cgroups.push(value.to_owned()),
+        _ => match value.parse() {
+            Ok(pid) if pid > 0 => which.pids.push(pid),
+            _ => return Err("no process (try pid:4121 or pid:4121@5m)".into()),
+        },
+    }
+    Ok(Source::Daemon { which, window })
+}
+
+/// `pid 4121`, `comm cc1*`, in the order of the options.
+fn processes(which: &ProcessSelector) -> String {
+    let ProcessSelector { pids, comms, exes, cgroups } = which;
+    let pids = pids.iter().map(|pid| format!("pid {pid}"));
+    let named = [("comm", comms), ("exe", exes), ("cgroup", cgroups)].into_iter();
+    let named = named.flat_map(|(kind, all)| all.iter().map(move |of| format!("{kind} {of}")));
+    let each: Vec<String> = pids.chain(named).collect();
+    if each.is_empty() { "all processes".to_owned() } else { each.join(" ") }
 }
 
 /// `5m`, the last five minutes; `10m..5m`, from ten minutes ago to five; `10m..`; times as in RFC 3339. `None` for what is no
@@ -82,11 +113,8 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Source::File(path) => write!(f, "{}", path.display()),
-            Source::Daemon { pid, window } => {
-                match pid {
-                    0 => write!(f, "all processes")?,
-                    pid => write!(f, "pid {pid}")?,
-                }
+            Source::Daemon { which, window } => {
+                write!(f, "{}", processes(which))?;
                 match window {
                     None => Ok(()),
                     Some(Window { start, end: None }) => write!(f, ", {}", since(*start)),
@@ -115,12 +143,31 @@ fn since(time: Time) -> String {
 }
 
 impl Source {
+    /// The same of these processes only, if samplerd is asked and it names none itself.
+    ///
+    /// # Errors
+    /// If it names some; whether samplerd is asked is the other answer.
+    pub(super) fn narrow(&mut self, to: &ProcessSelector) -> Result<bool> {
+        let Source::Daemon { which, .. } = self else { return Ok(false) };
+        if *which != all() {
+            let (own, other) = (processes(which), processes(to));
+            return Err(anyhow!(
+                "{own}: is not all processes, of which {other} could be chosen (give one of them)"
+            ));
+        }
+        *which = to.clone();
+        Ok(true)
+    }
+
     /// The profile that was saved in the file, if it is one.
     pub(super) fn saved(&self) -> Option<Result<Profile>> {
         let Source::File(path) = self else { return None };
         let contents = std::fs::read_to_string(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => {
-                anyhow!("{} (give a saved json profile, pid:4121 or 5m)", output::reason(&error))
+                anyhow!(
+                    "{} (give a saved json profile, pid:4121, comm:NAME or 5m)",
+                    output::reason(&error)
+                )
             }
             _ => anyhow!("{}", output::reason(&error)),
         });
@@ -135,12 +182,12 @@ impl Source {
         confidence: Confidence,
         now_unix_ns: u64,
     ) -> Option<v1::GetProfileRequest> {
-        let Source::Daemon { pid, window } = self else { return None };
+        let Source::Daemon { which, window } = self else { return None };
         // 0 means from attach, until now.
         let time = |of: Option<Time>| of.map_or(0, |of| of.unix_ns(now_unix_ns).max(1));
         Some(v1::GetProfileRequest {
             kind: kind_to_wire(kind).into(),
-            pids: if *pid == 0 { vec![] } else { vec![*pid] },
+            selector: Some(which.clone()),
             confidence: confidence.level(),
             since_unix_ns: time(window.map(|of| of.start)),
             until_unix_ns: time(window.and_then(|of| of.end)),
@@ -159,16 +206,24 @@ mod tests {
     fn sources() {
         let file = |path: &str| Ok(Source::File(path.into()));
         let ago = |seconds| Time::Ago(Duration::from_secs(seconds));
-        let since = |pid, seconds| {
-            Ok(Source::Daemon { pid, window: Some(Window { start: ago(seconds), end: None }) })
+        let of = |pids: &[u32]| ProcessSelector { pids: pids.to_vec(), ..all() };
+        let since = |which, seconds| {
+            Ok(Source::Daemon { which, window: Some(Window { start: ago(seconds), end: None }) })
         };
+        let comm = |name: &str| ProcessSelector { comms: vec![name.to_owned()], ..all() };
+        let group = ProcessSelector { cgroups: vec!["user@1000.service".to_owned()], ..all() };
         for (text, source) in [
             ("before.json", file("before.json")),
             ("/tmp/x", file("/tmp/x")),
-            ("pid:4121", Ok(Source::Daemon { pid: 4121, window: None })),
-            ("5m", since(0, 300)),
-            ("pid:7@5m", since(7, 300)),
-            ("10m..", since(0, 600)),
+            ("pid:4121", Ok(Source::Daemon { which: of(&[4121]), window: None })),
+            ("5m", since(all(), 300)),
+            ("pid:7@5m", since(of(&[7]), 300)),
+            ("10m..", since(all(), 600)),
+            ("comm:cc1*", Ok(Source::Daemon { which: comm("cc1*"), window: None })),
+            ("comm:cc1*@5m", since(comm("cc1*"), 300)),
+            ("cgroup:user@1000.service", Ok(Source::Daemon { which: group.clone(), window: None })),
+            ("cgroup:user@1000.service@5m", since(group, 300)),
+            ("./comm:x", file("./comm:x")),
             ("./5m", file("./5m")),
             ("../x", file("../x")),
         ] {
@@ -176,7 +231,7 @@ mod tests {
         }
         let both = "10m..5m".parse::<Source>().unwrap();
         let window = Window { start: ago(600), end: Some(ago(300)) };
-        assert_eq!(both, Source::Daemon { pid: 0, window: Some(window) });
+        assert_eq!(both, Source::Daemon { which: all(), window: Some(window) });
         assert_eq!(both.to_string(), "all processes, 10 m 00 s ago to 5 m 00 s ago");
         let minute = 60_000_000_000;
         let request = both.request(Kind::Alloc, Confidence::DEFAULT, 100 * minute).unwrap();
@@ -184,11 +239,13 @@ mod tests {
         let dates = "2026-11-21T13:00:00Z..2026-11-21T13:05:00Z".parse::<Source>().unwrap();
         let request = dates.request(Kind::Live, Confidence::DEFAULT, 0).unwrap();
         assert_eq!(request.until_unix_ns - request.since_unix_ns, 5 * minute);
-        for text in
-            ["", "pid:", "pid:0", "pid:-1", "pid:x", "pid:7@", "pid:7@x", "5m..10m", "5m..x"]
-        {
+        for text in [
+            "", "pid:", "pid:0", "pid:-1", "pid:x", "pid:7@", "pid:7@x", "5m..10m", "5m..x",
+            "comm:", "exe:@5m",
+        ] {
             assert!(text.parse::<Source>().is_err(), "{text}");
         }
+        assert_eq!("comm:x@5m".parse::<Source>().unwrap().to_string(), "comm x, the last 5 m 00 s");
         assert_eq!("pid:7@5m".parse::<Source>().unwrap().to_string(), "pid 7, the last 5 m 00 s");
     }
 }

@@ -1,0 +1,111 @@
+//! Processes are chosen by name for `sampler set` and `sampler diff` too, not by pid alone.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::{Daemon, Workload, build};
+use serde_json::Value;
+use std::fs;
+
+/// Two copies of a workload under names of the test's own, that have allocated, and a daemon that has seen it.
+struct Two {
+    alpha: Workload,
+    beta: Workload,
+    daemon: Daemon,
+    programs: tempfile::TempDir,
+}
+
+fn two() -> Result<Two> {
+    build::require_root()?;
+    let programs = tempfile::tempdir()?;
+    let start = |name: &str, seed: &str| {
+        let path = programs.path().join(name);
+        fs::copy(build::compile("truth.c", &[])?, &path).context("copy the program")?;
+        Workload::start_program(&path, &[seed, "1", "32768"])
+    };
+    let [mut alpha, mut beta] = [start("sel-alpha", "4001")?, start("sel-beta", "4002")?];
+    let daemon = Daemon::start(&[alpha.pid(), beta.pid()], &["--interval", "32KiB"])?;
+    for workload in [&mut alpha, &mut beta] {
+        workload.go()?;
+        workload.truth()?;
+    }
+    Ok(Two { alpha, beta, daemon, programs: programs })
+}
+
+fn json(daemon: &Daemon, arguments: &[&str]) -> Result<Value> {
+    let out = daemon.sampler(&[arguments, &["--json"]].concat())?.success("sampler")?;
+    serde_json::from_slice(&out.stdout).with_context(|| format!("parse {arguments:?}"))
+}
+
+impl Two {
+    fn refused(&self, arguments: &[&str], words: &str) -> Result<()> {
+        let refused = self.daemon.sampler(arguments)?;
+        let said = &refused.stderr;
+        let is_one = refused.code() == 1 && said.lines().count() == 1;
+        ensure!(is_one && said.contains(words), "{arguments:?}: {}: {said}", refused.code());
+        Ok(())
+    }
+
+    fn end(mut self) -> Result<()> {
+        self.alpha.exit()?;
+        self.beta.exit()?;
+        self.daemon.stop()
+    }
+}
+
+#[test]
+fn sampling_is_set_by_name() -> Result<()> {
+    let two = two()?;
+    let set = json(&two.daemon, &["set", "--comm", "sel-al*", "--interval", "64KiB"])?;
+    let [set] = set["intervals"].as_array().map_or(&[][..], Vec::as_slice) else {
+        anyhow::bail!("one process, not {set}");
+    };
+    ensure!(set["pid"] == two.alpha.pid() && set["interval_bytes"] == 64 << 10, "{set}");
+    let listed = json(&two.daemon, &["ps"])?;
+    for (pid, interval) in [(two.alpha.pid(), 64 << 10), (two.beta.pid(), 32 << 10)] {
+        let mut all = listed["processes"].as_array().into_iter().flatten();
+        let of = all.find(|of| of["pid"] == pid).with_context(|| format!("{pid}: {listed}"))?;
+        ensure!(of["interval_bytes"] == interval, "{pid}: {of} is not {interval}");
+    }
+    two.refused(
+        &["set", "--comm", "sel-gamma", "--interval", "1MiB"],
+        "comm:sel-gamma: no process",
+    )?;
+    let beta = two.beta.pid().to_string();
+    let both = ["set", "--pid", &beta, "--exe", "sel-alpha", "--interval", "1MiB"];
+    two.refused(&both, "exe:sel-alpha: no process that runs is that")?;
+    two.end()
+}
+
+#[test]
+fn profiles_are_compared_by_name() -> Result<()> {
+    let two = two()?;
+    let sum = |name: &str| -> Result<f64> {
+        Ok(two.daemon.profile("alloc", &["--comm", name])?.totals.alloc_space.value)
+    };
+    let (alpha, beta) = (sum("sel-alpha")?, sum("sel-beta")?);
+    let value = |arguments: &[&str]| -> Result<f64> {
+        let diff = json(&two.daemon, &[&["diff"], arguments].concat())?;
+        let value = diff["totals"]["space"]["value"].as_f64();
+        value.with_context(|| format!("{arguments:?}: no value in {diff}"))
+    };
+    let is = |arguments: &[&str], expected: f64| -> Result<()> {
+        let value = value(arguments)?;
+        ensure!(
+            (value - expected).abs() <= 1e-9 * (alpha + beta),
+            "{arguments:?}: {value}, {expected}"
+        );
+        Ok(())
+    };
+    is(&["comm:sel-alpha", "exe:sel-b*"], beta - alpha)?;
+    let beta_itself = format!("pid:{}", two.beta.pid());
+    two.refused(&["diff", "comm:sel-*", &beta_itself], "comm sel-* and pid")?;
+    let saved = two.programs.path().join("saved.json");
+    let saved = saved.to_str().context("a path")?;
+    let save = ["profile", "--comm", "sel-alpha", "--json", "-o", saved];
+    two.daemon.sampler(&save)?.success("sampler profile")?;
+    // All of it was an hour ago or later.
+    is(&["--comm", "sel-beta", saved, "1h"], beta - alpha)?;
+    two.refused(&["diff", saved, saved, "--comm", "sel-beta"], "both profiles were saved")?;
+    two.refused(&["diff", saved, "pid:1", "--comm", "x"], "pid 1: is not all processes")?;
+    two.refused(&["diff", saved, "comm:sel-gamma"], "no profiled process is that")?;
+    two.end()
+}
