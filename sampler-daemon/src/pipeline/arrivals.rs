@@ -1,6 +1,5 @@
 //! Processes that come by themselves: each takes a slot in the kernel with its first allocation.
 
-use super::attach::Attached;
 use super::facts;
 use super::worker::{Reach, Worker};
 use crate::store::SamplingRecord;
@@ -42,7 +41,10 @@ impl Worker {
             facts::read(self.ingest.processes.get_mut(id), process);
         }
         let is_there = attached.process.is_some();
-        self.attached.insert(slot, Attached { leaving: !is_there, ..attached });
+        self.attached.insert(slot, attached);
+        if !is_there {
+            self.watch_end(slot);
+        }
         if self.is_turned_away(slot) {
             return;
         }
@@ -92,13 +94,25 @@ impl Worker {
         }
     }
 
-    /// Slots of processes that are gone, among those that `look` says to look at.
-    pub(super) fn gone(&self, look: impl Fn(&Attached) -> bool) -> Vec<u32> {
-        let asked: Vec<_> = self.attached.iter().filter(|(_, attached)| look(attached)).collect();
+    /// The process in this slot may end any moment, or has ended.
+    pub(super) fn watch_end(&mut self, slot: u32) {
+        if self.attached.contains_key(&slot) && !self.leaving.contains(&slot) {
+            self.leaving.push(slot);
+        }
+    }
+
+    /// Slots of all processes.
+    pub(super) fn slots(&self) -> Vec<u32> {
+        self.attached.keys().copied().collect()
+    }
+
+    /// Slots of processes that are gone, among these.
+    pub(super) fn gone(&self, slots: &[u32]) -> Vec<u32> {
         let mut gone = Vec::new();
         let mut descriptors = Vec::new();
         let mut open = Vec::new();
-        for (slot, attached) in asked {
+        for slot in slots {
+            let Some(attached) = self.attached.get(slot) else { continue };
             match &attached.process {
                 Some(process) => {
                     descriptors
@@ -107,6 +121,9 @@ impl Worker {
                 }
                 None => gone.push(*slot),
             }
+        }
+        if descriptors.is_empty() {
+            return gone;
         }
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         // An interrupted look is repeated with the next turn.

@@ -27,15 +27,13 @@ pub(super) struct Attached {
     pub(super) process: Option<Process>,
     /// Its own; where processes share links it has none.
     pub(super) links: Vec<Link>,
-    /// Its first thread has gone, so that it may end at any moment.
-    pub(super) leaving: bool,
     /// Of the slot when the links were made; see [`crate::bpf::shared::ProcessSlots::leader_changes`].
     pub(super) leader_changes: u32,
     pub(super) next_look: Instant,
     pub(super) look_period: Duration,
     /// Its image must not be probed.
     pub(super) hazard: Option<Hazard>,
-    pub(super) learning: Learning,
+    pub(super) learning: Box<Learning>,
 }
 
 /// Why a process cannot be attached, one line with its remedy.
@@ -120,12 +118,11 @@ impl Worker {
             pid,
             process,
             links: Vec::new(),
-            leaving: false,
             leader_changes: self.kernel.slots.leader_changes(slot),
             next_look: Instant::now() + SWEEP,
             look_period: SWEEP,
             hazard: None,
-            learning: Learning::new(SlotTotals::default()),
+            learning: Box::new(Learning::new(SlotTotals::default())),
         }
     }
 

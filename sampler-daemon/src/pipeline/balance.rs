@@ -3,6 +3,7 @@
 use super::clock::monotonic_ns;
 use super::ingest::{Ingest, halved};
 use super::worker::{Reach, Worker};
+use crate::bpf::totals::SlotTotals;
 use crate::store::{Designs, LiveSample, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::counters::Outcome;
@@ -18,8 +19,8 @@ use std::time::{Duration, Instant, SystemTime};
 const MAX_ROUNDS: usize = 32;
 /// Thinning goes on until this share of the bound is in use, in percent.
 const THIN_TO_PERCENT: u64 = 60;
-/// Losses are repaired at every question, and otherwise this often.
-const REPAIR_PERIOD: Duration = Duration::from_secs(1);
+/// Losses are repaired at every question, and otherwise whenever a time slot ends and this long has passed.
+const REPAIR_PERIOD: Duration = Duration::from_millis(500);
 
 /// How the daemon's picture of the live set comes to differ from it.
 const UNRECORDED: [Outcome; 6] = [
@@ -37,10 +38,13 @@ impl Worker {
         if self.kernel.live.len() * 100 >= u64::from(self.kernel.live.bound()) * THIN_AT_PERCENT {
             self.thin();
         }
-        self.make_border();
+        let observed = self.make_border();
         self.take_stale();
-        if self.last_reconciled.elapsed() >= REPAIR_PERIOD {
-            self.repair();
+        // What was read for the border serves here too: reading the totals of many processes is dear.
+        if let Some(totals) = observed
+            && self.last_reconciled.elapsed() >= REPAIR_PERIOD
+        {
+            self.repair_by(&totals);
             self.miss_nobody();
             self.adopt_missed();
         }
@@ -49,7 +53,7 @@ impl Worker {
     /// Notices the end of processes of which the kernel side's event was lost; where there are few, or all, others do.
     fn miss_nobody(&mut self) {
         if self.config.reach == Reach::Shared {
-            let gone = self.gone(|_| true);
+            let gone = self.gone(&self.slots());
             if !gone.is_empty() {
                 self.settle();
                 self.detach_exited(&gone);
@@ -59,8 +63,12 @@ impl Worker {
 
     /// Reconciles if anything was lost since the last time.
     pub(super) fn repair(&mut self) {
+        self.repair_by(&self.kernel_totals());
+    }
+
+    /// As [`Worker::repair`], by the kernel's totals of all slots.
+    fn repair_by(&mut self, totals: &SlotTotals) {
         self.last_reconciled = Instant::now();
-        let totals = self.kernel_totals();
         // A block that a failed realloc puts back may have been reconciled away meanwhile.
         let losses = UNRECORDED.iter().map(|outcome| totals.outcome(*outcome)).sum();
         if totals.outcome(Outcome::LiveFull) + totals.outcome(Outcome::RestoreFailed) > 0 {

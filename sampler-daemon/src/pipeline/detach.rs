@@ -79,6 +79,7 @@ impl Worker {
 
     pub(super) fn release(&mut self, slot: u32) {
         self.ingest.sources.remove(&slot);
+        self.leaving.retain(|of| *of != slot);
         self.kernel.slots.renew(slot);
         if let Some(attached) = self.attached.remove(&slot) {
             self.kernel.targets.vacate(attached.pid, slot);

@@ -14,18 +14,20 @@ const LOSSES: [Outcome; 4] =
     [Outcome::RingFull, Outcome::RingShare, Outcome::ReadFault, Outcome::PendingFull];
 
 impl Worker {
-    /// Ends the newest time slot, if it is long enough.
-    pub(super) fn make_border(&mut self) {
+    /// Ends the newest time slot, if it is long enough; totals of all slots, as [`Worker::kernel_totals`], then.
+    pub(super) fn make_border(&mut self) -> Option<SlotTotals> {
         let now_ns = monotonic_ns();
-        if self.ingest.windows.is_due(now_ns) {
-            self.observe();
-            self.ingest.windows.close(now_ns);
-            self.ingest.mapped.windows.close(now_ns);
+        if !self.ingest.windows.is_due(now_ns) {
+            return None;
         }
+        let totals = self.observe();
+        self.ingest.windows.close(now_ns);
+        self.ingest.mapped.windows.close(now_ns);
+        Some(totals)
     }
 
-    /// Takes what was counted since the last time into the newest time slot.
-    pub(super) fn observe(&mut self) {
+    /// Takes what was counted since the last time into the newest time slot; totals of all slots.
+    pub(super) fn observe(&mut self) -> SlotTotals {
         let totals: Vec<(u32, ProcessId, SlotTotals)> = self
             .ingest
             .sources
@@ -45,10 +47,13 @@ impl Worker {
             false => self.lost_cells(),
         };
         self.observed_losses = lost;
+        let mut sum = self.retired;
         for (slot, process, totals) in totals {
+            sum.add(&totals);
             let cells = cells.get(&slot).map_or(&[][..], Vec::as_slice);
             self.ingest.windows.observe(process, &by_class(&totals), cells);
         }
+        sum
     }
 
     /// Lost samples by slot.

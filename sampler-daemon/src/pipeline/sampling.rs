@@ -79,7 +79,7 @@ impl Worker {
     pub(super) fn start_learning(&mut self, slot: u32) {
         let totals = self.kernel.totals.read(slot);
         if let (Some(attached), Ok(totals)) = (self.attached.get_mut(&slot), totals) {
-            attached.learning = Learning::new(totals);
+            *attached.learning = Learning::new(totals);
         }
     }
 

@@ -73,7 +73,7 @@ impl Worker {
         let told = usize::from(self.happenings.are_told());
         self.survey.began = Some(now);
         self.survey.next = Some(now + PERIOD[told]);
-        let gone = self.gone(|_| true);
+        let gone = self.gone(&self.slots());
         if !gone.is_empty() {
             self.settle();
             self.detach_exited(&gone);

@@ -37,6 +37,8 @@ use tokio::sync::broadcast;
 const BATCH: usize = 4096;
 /// How long records may wait in the ring when few arrive (many wake the worker).
 const PERIOD: Duration = Duration::from_millis(20);
+/// Place of the eventfd among what is waited for.
+const WAKE: usize = 1;
 /// How long a question waits for a record that is just being written, and none behind it can be read.
 const SETTLE: Duration = Duration::from_millis(100);
 /// Samples kept for a slow `StreamSamples` client.
@@ -105,6 +107,8 @@ pub(super) struct Worker {
     pub(super) learned: Instant,
     pub(super) tree: Tree,
     pub(super) prices: Prices,
+    /// Slots of processes that may end any moment: where there are many, only these are watched.
+    pub(super) leaving: Vec<u32>,
 }
 
 /// Loads the program, attaches it to `processes` and to the allocators in `files`, and starts the worker. On an error nothing is left.
@@ -156,6 +160,7 @@ pub fn start(
         learned: Instant::now(),
         tree: Tree::default(),
         prices,
+        leaving: Vec::new(),
     };
     worker.close_costly_links();
     worker.kernel.targets.exclude(std::process::id())?;
@@ -219,12 +224,9 @@ impl Worker {
             PollFd::new(&self.kernel.ring, PollFlags::IN),
             PollFd::new(&*self.wake, PollFlags::IN),
         ];
-        // Those that may end now; of many processes only those whose first thread is going.
-        let few = self.config.reach == Reach::Listed;
-        let watched = |attached: &Attached| few || attached.leaving;
-        let processes = self.attached.values().filter(|attached| watched(attached));
-        descriptors.extend(processes.filter_map(|attached| {
-            let pidfd = attached.process.as_ref()?.pidfd.as_fd();
+        let watched = self.watched();
+        descriptors.extend(watched.iter().filter_map(|slot| {
+            let pidfd = self.attached.get(slot)?.process.as_ref()?.pidfd.as_fd();
             Some(PollFd::from_borrowed_fd(pidfd, PollFlags::IN))
         }));
         let mut period = PERIOD;
@@ -238,9 +240,19 @@ impl Worker {
         let timeout = Timespec { tv_sec: 0, tv_nsec: period.as_nanos() as i64 };
         // An interrupted wait is a short one.
         let _ = poll(&mut descriptors, Some(&timeout));
-        let mut counter = [0u8; 8];
-        let _ = rustix::io::read(&*self.wake, &mut counter);
-        self.gone(watched)
+        if !descriptors[WAKE].revents().is_empty() {
+            let mut counter = [0u8; 8];
+            let _ = rustix::io::read(&*self.wake, &mut counter);
+        }
+        self.gone(&watched)
+    }
+
+    /// Slots of those that may end now; of many processes only those whose first thread is going.
+    fn watched(&self) -> Vec<u32> {
+        match self.config.reach {
+            Reach::Listed => self.slots(),
+            _ => self.leaving.clone(),
+        }
     }
 
     /// Reads up to `most` records of those that are there, and first what happened before them.
@@ -297,11 +309,7 @@ impl Worker {
                 Event::ExpectedExec { pid } => self.expected_exec(pid),
                 Event::LiveHigh => self.thin(),
                 Event::Appeared { slot } => self.appeared(slot),
-                Event::Leaving { slot } => {
-                    if let Some(attached) = self.attached.get_mut(&slot) {
-                        attached.leaving = true;
-                    }
-                }
+                Event::Leaving { slot } => self.watch_end(slot),
             }
         }
     }
