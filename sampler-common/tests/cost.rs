@@ -12,14 +12,15 @@ fn price() -> impl Strategy<Value = Measured> {
 
 fn tariff() -> impl Strategy<Value = Tariff> {
     let hits = proptest::array::uniform4(proptest::array::uniform2(price().prop_map(Some)));
-    (hits, price(), price(), price(), price()).prop_map(|(hits, returned, few, many, ended)| {
-        Tariff {
+    (hits, price(), price(), price(), price(), price()).prop_map(
+        |(hits, disturbed, returned, few, many, ended)| Tariff {
             hits,
+            disturbed: Some(disturbed),
             returned: Some(returned),
             sampled: Line::through(&[(4.0, few), (60.0, many)]),
             ended: Some(ended),
-        }
-    })
+        },
+    )
 }
 
 fn work() -> impl Strategy<Value = Work> {

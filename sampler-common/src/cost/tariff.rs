@@ -10,6 +10,8 @@ pub type HitPrices = [Option<Measured>; 2];
 pub struct Tariff {
     /// Of a hit that is neither sampled nor followed, by [`Program`].
     pub hits: [HitPrices; 4],
+    /// Of a hit in a program whose work empties the first-level caches between any two, more than of one in a loop of nothing but hits.
+    pub disturbed: Option<Measured>,
     /// Of following a call to its return, more than the hit.
     pub returned: Option<Measured>,
     /// Of taking a sample, more than following it: by the KiB of stack copied.
@@ -19,8 +21,19 @@ pub struct Tariff {
 }
 
 impl Tariff {
-    /// What a hit costs.
+    /// What a hit costs in some program: how much of [`Tariff::disturbed`] it pays is not known, and all of it as likely as nothing.
     pub fn hit(&self, program: Program, placed: Placed) -> Option<Measured> {
+        let (calm, more) = (self.calm(program, placed)?, self.more());
+        Some(Measured { ns: calm.ns + more.ns, variance: calm.variance + more.variance })
+    }
+
+    /// What a hit costs more than in a loop of nothing but hits.
+    fn more(&self) -> Measured {
+        self.disturbed.map_or(Measured::default(), |of| Measured::either(Measured::default(), of))
+    }
+
+    /// What a hit costs in a loop of nothing but hits.
+    fn calm(&self, program: Program, placed: Placed) -> Option<Measured> {
         let [emulated, stepped] = self.hits[program as usize];
         match placed {
             Placed::Emulated => emulated,
@@ -32,12 +45,17 @@ impl Tariff {
     /// What was spent on `work`. Events without a price are counted, not charged.
     pub fn charge(&self, work: &Work) -> Spent {
         let mut spent = Spent { unpriced: work.other.count, ..Spent::default() };
+        let mut hits = 0.0;
         for program in Program::ALL {
             for placed in [Placed::Emulated, Placed::SingleStepped, Placed::Either] {
                 let events = work.hits[program as usize][placed as usize];
-                spent.add(events, self.hit(program, placed));
+                let price = self.calm(program, placed);
+                hits += price.map_or(0.0, |_| events.count);
+                spent.add(events, price);
             }
         }
+        // The same program pays it, whichever way a hit goes: one error for all of them.
+        spent.add(Events { count: hits, variance: 0.0 }, Some(self.more()));
         spent.add(work.returns, self.returned);
         spent.add(work.ended, self.ended);
         match self.sampled {
@@ -79,6 +97,7 @@ mod tests {
     fn tariff() -> Tariff {
         Tariff {
             hits: [[price(500.0, 5.0), price(9000.0, 90.0)]; 4],
+            disturbed: None,
             returned: price(600.0, 6.0),
             sampled: Line::through(&[
                 (4.0, Measured { ns: 1000.0, variance: 100.0 }),
@@ -108,6 +127,21 @@ mod tests {
         let nothing = Tariff::default().charge(&work);
         assert_eq!((nothing.ns, nothing.variance), (0.0, 0.0));
         assert_eq!(nothing.unpriced, 1000.0 + 10.0 + 20.0 + 5.0 + 2.0 + 4.0);
+    }
+
+    /// A loop of nothing but hits lies within the interval, and a program whose caches are always cold, too.
+    #[test]
+    fn how_warm_the_caches_are_is_in_the_interval() {
+        let mut work = Work::default();
+        work.hit(Role::Malloc, Placed::Emulated, Events::exact(600));
+        work.hit(Role::Free, Placed::Emulated, Events::exact(400));
+        let tariff = Tariff { disturbed: price(200.0, 4.0), ..tariff() };
+        let range = tariff.charge(&work).range(Confidence::DEFAULT);
+        assert_eq!(range.value, 600_000.0);
+        assert!(range.low < 500_000.0 && range.high > 700_000.0, "{range:?}");
+        assert!(range.low > 470_000.0 && range.high < 730_000.0, "{range:?}");
+        let one = tariff.hit(Program::Malloc, Placed::Emulated).unwrap();
+        assert!(one.ns == 600.0 && one.error() > 57.0 && one.error() < 60.0, "{one:?}");
     }
 
     #[test]

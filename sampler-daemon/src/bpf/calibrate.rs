@@ -80,7 +80,7 @@ impl Calibrator {
         }
     }
 
-    fn look(&mut self, kernel: &mut Kernel, rounds: usize, samples: bool) -> anyhow::Result<()> {
+    fn look(&mut self, kernel: &mut Kernel, rounds: usize, is_first: bool) -> anyhow::Result<()> {
         let (slot, pid) = (kernel.calibration_slot(), std::process::id());
         if self.by_pid {
             kernel.targets.enter(pid, slot)?;
@@ -88,7 +88,7 @@ impl Calibrator {
         let begin = cpu_time();
         let mut batches = Batches::new(&self.ground, &self.settings, slot);
         for round in 0..rounds {
-            batches.round(kernel, round, samples);
+            batches.round(kernel, round, is_first);
             if cpu_time() - begin >= MOST {
                 break;
             }
@@ -122,6 +122,7 @@ impl Calibrator {
                 Kind::Hit(program, stepped) => {
                     tariff.hits[*program as usize][usize::from(*stepped)] = Some(price);
                 }
+                Kind::Disturbed => tariff.disturbed = Some(price),
                 Kind::Returned => tariff.returned = Some(price),
                 Kind::Sampled(bytes) => samples.push((*bytes as f64 / 1024.0, price)),
                 Kind::Ended => tariff.ended = Some(price),

@@ -9,12 +9,18 @@ use sampler_common::cost::{Measured, Program};
 use sampler_common::limits::{CLASSES, FOLLOW_BYTES};
 use sampler_common::sampling::{Design, Rate, Strategy};
 use sampler_common::wire::AllocationRecord;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Calls in a batch: emulated, single-stepped, followed ones.
 const EMULATED_CALLS: usize = 32;
 const STEPPED_CALLS: usize = 4;
 const FOLLOWED_CALLS: usize = 16;
+/// Calls of a batch with other work between them.
+const DISTURBED_CALLS: usize = 15;
+/// Bytes that such work looks at: enough to empty every first-level cache, and less than a second-level one.
+const OTHER_DATA: usize = 512 * 1024;
+/// Bytes of a cache line.
+const LINE: usize = 64;
 /// Samples in a batch, where the ring has room for that many.
 const SAMPLED_CALLS: usize = 4;
 /// Of the ring no more than this part is taken by a batch.
@@ -34,6 +40,8 @@ const BLOCKS: u64 = 0x1000;
 pub(super) enum Kind {
     /// A hit: the program, and whether the instruction is single-stepped.
     Hit(Program, bool),
+    /// What a hit takes more where caches are emptied between any two, of the kernel and of the program together.
+    Disturbed,
     /// Following a call to its return.
     Returned,
     /// A sample with so many bytes of stack, more than following the call.
@@ -54,6 +62,14 @@ pub(super) struct Batches<'a> {
     settings: &'a Settings,
     slot: u32,
     differences: Vec<(Kind, Vec<f64>)>,
+    /// What a program does between two hits.
+    other_data: Vec<u8>,
+}
+
+/// Reads a byte of every cache line.
+fn touch(data: &[u8]) {
+    let sum = data.iter().step_by(LINE).fold(0u8, |sum, byte| sum.wrapping_add(*byte));
+    std::hint::black_box(sum);
 }
 
 /// A call of a function: its first two arguments.
@@ -62,11 +78,12 @@ struct Asked(u64, u64);
 
 impl<'a> Batches<'a> {
     pub(super) fn new(ground: &'a Ground, settings: &'a Settings, slot: u32) -> Batches<'a> {
-        Batches { ground, settings, slot, differences: Vec::new() }
+        let other_data = vec![1; OTHER_DATA];
+        Batches { ground, settings, slot, differences: Vec::new(), other_data }
     }
 
-    /// One pair of batches of each kind; `samples`: of samples as well.
-    pub(super) fn round(&mut self, kernel: &mut Kernel, round: usize, samples: bool) {
+    /// One pair of batches of each kind; unless it is of the first look, without those that take long or send records.
+    pub(super) fn round(&mut self, kernel: &mut Kernel, round: usize, is_first: bool) {
         self.sample(kernel, false);
         for (program, stepped) in hits(self.settings.track_live) {
             let calls = if stepped { STEPPED_CALLS } else { EMULATED_CALLS };
@@ -84,11 +101,38 @@ impl<'a> Batches<'a> {
         let batch = |bytes| self.time(malloc, NO_STACK, FOLLOWED_CALLS, |_| Asked(bytes, 0));
         let pair = in_turn(round, || batch(FOLLOW_BYTES), || batch(SMALL));
         self.enter(Kind::Returned, pair, FOLLOWED_CALLS);
-        if samples {
+        if is_first {
+            self.disturbed(round);
             for stack in self.stacks() {
                 self.sampled(kernel, stack);
             }
         }
+    }
+
+    /// Hits with other work around them against hits without, by the clock: the work alone would drown them, so that calls are timed one by
+    /// one, each with the work behind it, which finds less in the caches than it left. Of the calls of a batch the median: who is
+    /// interrupted does not show.
+    fn disturbed(&mut self, round: usize) {
+        let typical = |of, disturb| {
+            let each = (0..DISTURBED_CALLS).map(|_| {
+                if disturb {
+                    touch(&self.other_data);
+                }
+                let begin = Instant::now();
+                self.ground.call(of, NO_STACK, [SMALL, 0, BLOCKS]);
+                if disturb {
+                    touch(&self.other_data);
+                }
+                begin.elapsed()
+            });
+            let mut each: Vec<Duration> = each.collect();
+            each.sort_unstable();
+            each[each.len() / 2]
+        };
+        let (probed, twin) = (probed(Program::Malloc, false), twin(Program::Malloc, false));
+        let pair = in_turn(round, || typical(probed, true), || typical(twin, true));
+        let still = in_turn(round, || typical(probed, false), || typical(twin, false));
+        self.enter(Kind::Disturbed, (pair.0 + still.1, pair.1 + still.0), 1);
     }
 
     /// Sizes of stacks that are worth a look: by frame pointers they do not matter.

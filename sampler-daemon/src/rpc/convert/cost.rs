@@ -58,6 +58,7 @@ pub(in crate::rpc) fn prices(of: &PricesReport) -> v1::Prices {
         ended_ns: ended.map(measured),
         taken_ns: of.taken.as_nanos() as u64,
         why: of.why.clone(),
+        disturbed_ns: of.tariff.disturbed.map(measured),
     }
 }
 

@@ -84,6 +84,7 @@ pub(super) fn prices_object(of: &Prices) -> Value {
     });
     json!({
         "hits": hits.collect::<Vec<_>>(),
+        "disturbed_ns": of.disturbed_ns.as_ref().map(interval),
         "returned_ns": of.returned_ns.as_ref().map(interval),
         "sampled_ns": of.sampled_ns.as_ref().map(interval),
         "stack_kib_ns": of.stack_kib_ns.as_ref().map(interval),
