@@ -6,6 +6,7 @@
 
 mod filter;
 mod mapping;
+mod memo;
 mod record;
 mod shape;
 mod site;
@@ -15,6 +16,9 @@ pub use filter::{
     filter_bit, filter_index, filter_lowered, filter_raised,
 };
 pub use mapping::{MappingCall, MappingRecord};
+pub use memo::{
+    MEMO_EXCLUDED, MEMO_EXPECTED, MEMO_NOBODY, MEMO_UNKNOWN, MEMOS, memo, memo_key, memo_value,
+};
 pub use record::{AllocationRecord, EventRecord, FreeRecord, RecordKind};
 pub use shape::{MAX_ARGUMENTS, NONE, Shape};
 pub use site::{Operand, OperandKind, SITE_ARGUMENTS, Site};
@@ -321,7 +325,8 @@ const _: () = assert!(size_of::<LiveKey>() == 16);
 const _: () = assert!(size_of::<LiveEntry>() == 40);
 const _: () = assert!(size_of::<LostKey>() == 16);
 
-/// What all processes share; the one value of the array `STATE`.
+/// What all processes share; the one value of the array `STATE`. What is read for every call comes first, apart from what may be
+/// written as often.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct KernelState {
@@ -331,16 +336,20 @@ pub struct KernelState {
     pub live: u64,
     /// Slots that new processes have taken.
     pub claims: u64,
+    /// Children of followed processes for which `TARGETS` had no room: they are not followed.
+    pub unfollowed: u64,
+    /// Entries of the live set that each process may have before it has to make room for others; set by the daemon.
+    pub live_share: u64,
+    /// How often `TARGETS` has changed, see [`memo_value`].
+    pub epoch: u64,
+    /// Explicit padding to a cache line, 0.
+    pub pad: [u64; 2],
     /// Calls of processes that are profiled, and found no slot.
     pub unseen_calls: u64,
     /// Calls of excluded processes: they pay the trap of a shared link all the same.
     pub excluded_calls: u64,
-    /// Entries of the live set that each process may have before it has to make room for others; set by the daemon.
-    pub live_share: u64,
-    /// Children of followed processes for which `TARGETS` had no room: they are not followed.
-    pub unfollowed: u64,
     /// Explicit padding to a cache line, 0.
-    pub pad: [u64; 1],
+    pub last_pad: [u64; 6],
 }
 
-const _: () = assert!(size_of::<KernelState>() == 64);
+const _: () = assert!(size_of::<KernelState>() == 128);

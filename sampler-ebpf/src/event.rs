@@ -1,6 +1,6 @@
 //! Process events.
 
-use crate::{atomic, maps, record, settings};
+use crate::{atomic, maps, memo, record, settings};
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_get_current_task, bpf_probe_read_kernel};
 use sampler_common::counters::Outcome;
@@ -23,6 +23,7 @@ pub fn exec(context: *mut c_void) {
             && let Some(entry) = maps::TARGETS.get_ptr_mut(pid)
         {
             atomic::exchange_u32(entry, EXCLUDED, EXPECTED);
+            memo::begin_epoch();
         }
         expected_exec();
         return;
@@ -62,6 +63,7 @@ pub fn exit() {
         if is_last(is_first) {
             // Gone is as good as removed.
             let _ = maps::TARGETS.remove(pid);
+            memo::begin_epoch();
         }
         return;
     };

@@ -1,6 +1,6 @@
 //! Children of the processes of a tree belong to it as well (`--follow`), those of excluded ones among them.
 
-use crate::{atomic, maps, settings};
+use crate::{atomic, maps, memo, settings};
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_probe_read_kernel};
 use sampler_common::wire::EXPECTED;
@@ -29,7 +29,9 @@ pub fn follow(context: *mut c_void) {
         return;
     }
     // In place of what is still known of an earlier process of this number.
-    if maps::TARGETS.insert(process, EXPECTED, 0).is_err()
+    let entered = maps::TARGETS.insert(process, EXPECTED, 0);
+    memo::begin_epoch();
+    if entered.is_err()
         && let Some(state) = maps::STATE.get_ptr_mut(0)
     {
         // SAFETY: a field of a map value.

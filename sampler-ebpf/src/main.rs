@@ -23,6 +23,7 @@ mod hits;
 mod live;
 mod mapping;
 mod maps;
+mod memo;
 mod otel;
 mod record;
 mod registers;

@@ -7,8 +7,8 @@ use sampler_common::limits::{
     DEFAULT_MAX_LIVE, MAX_LOST_CELLS, MAX_PENDING, MAX_PROCESSES, MAX_SITES, MAX_TARGETS,
 };
 use sampler_common::wire::{
-    FILTER_FRONT_COUNTERS, FILTER_LINE, HITS_PER_SLOT, KernelState, LiveEntry, LiveKey, LostCell,
-    LostKey, Pending, PendingKey, ProcessConfig, ProcessTotals, Site,
+    self, FILTER_FRONT_COUNTERS, FILTER_LINE, HITS_PER_SLOT, KernelState, LiveEntry, LiveKey,
+    LostCell, LostKey, Pending, PendingKey, ProcessConfig, ProcessTotals, Site,
 };
 
 /// The daemon reads and writes the map's memory directly, with atomic operations.
@@ -36,6 +36,10 @@ pub static STATE: Array<KernelState> = Array::with_max_entries(1, MMAPABLE);
 /// Slots by process id, for events that carry no cookie and for links that processes share; also `EXCLUDED` and `EXPECTED`.
 #[map]
 pub static TARGETS: HashMap<u32, u32> = HashMap::with_max_entries(MAX_TARGETS, NO_PREALLOC);
+
+/// What stands for processes in `TARGETS`, by the lower bits of their ids.
+#[map]
+pub static MEMOS: Array<u64> = Array::with_max_entries(wire::MEMOS, 0);
 
 /// Slots that a new process may take. The daemon has made them ready.
 #[map]

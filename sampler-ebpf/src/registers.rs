@@ -93,6 +93,12 @@ impl Call {
         ]
     }
 
+    /// The calling process.
+    #[inline(always)]
+    pub fn pid(&self) -> u32 {
+        (self.thread() >> 32) as u32
+    }
+
     /// An argument by its number; 0 if it does not arrive in a register.
     #[inline(always)]
     pub fn argument(&self, number: u8) -> u64 {

@@ -1,9 +1,14 @@
 //! Who calls: the slot of the process, by the link's cookie or, where processes share a link, by its pid.
 
+use crate::memo::{self, Memo};
 use crate::registers::Call;
 use crate::{atomic, maps, record, settings};
 use sampler_common::counters::Outcome;
-use sampler_common::wire::{Cookie, EXPECTED, KernelState, RecordKind, SHARED, Space};
+use sampler_common::limits::MAX_SLOTS;
+use sampler_common::wire::{
+    Cookie, EXCLUDED, EXPECTED, KernelState, MEMO_EXCLUDED, MEMO_EXPECTED, MEMO_NOBODY,
+    MEMO_UNKNOWN, RecordKind, SHARED, Space,
+};
 
 const NOEXIST: u64 = 1;
 
@@ -21,18 +26,15 @@ fn find(call: &Call, cookie: Cookie) -> Option<u32> {
     if cookie.slot() != SHARED {
         return Some(cookie.slot());
     }
-    let pid = (call.thread() >> 32) as u32;
-    // SAFETY: copied at once.
-    match unsafe { maps::TARGETS.get(pid) }.copied() {
-        Some(slot) if slot < EXPECTED => Some(slot),
-        Some(EXPECTED) => claimed(pid),
-        None if settings::everyone() != 0 => claimed(pid),
-        Some(_) => {
+    let pid = call.pid();
+    match value(pid) {
+        MEMO_EXPECTED => claimed(pid),
+        MEMO_EXCLUDED => {
             // SAFETY: a field of a map value.
             count(|state| unsafe { &raw mut (*state).excluded_calls });
             None
         }
-        None => None,
+        value => is_slot(value),
     }
 }
 
@@ -42,9 +44,38 @@ pub fn known(call: &Call, cookie: Cookie) -> Option<u32> {
     if cookie.slot() != SHARED {
         return Some(cookie.slot());
     }
+    is_slot(value(call.pid()))
+}
+
+#[inline(always)]
+fn is_slot(value: u32) -> Option<u32> {
+    (value < MAX_SLOTS).then_some(value)
+}
+
+/// What stands for a process: its slot, or one of the constants in place of one.
+#[inline(always)]
+fn value(pid: u32) -> u32 {
+    match memo::value(pid) {
+        MEMO_UNKNOWN => look_up(pid),
+        value => value,
+    }
+}
+
+#[inline(never)]
+fn look_up(pid: u32) -> u32 {
+    let memo = Memo::of(pid);
     // SAFETY: copied at once.
-    let slot = unsafe { maps::TARGETS.get((call.thread() >> 32) as u32) }.copied()?;
-    (slot < EXPECTED).then_some(slot)
+    let value = match unsafe { maps::TARGETS.get(pid) }.copied() {
+        Some(EXCLUDED) => MEMO_EXCLUDED,
+        Some(EXPECTED) => return MEMO_EXPECTED,
+        Some(slot) => slot,
+        None if settings::everyone() != 0 => return MEMO_EXPECTED,
+        None => MEMO_NOBODY,
+    };
+    if let Some(memo) = memo {
+        memo.keep(value);
+    }
+    value
 }
 
 /// A counter of what all processes share.

@@ -119,7 +119,8 @@ impl Kernel {
         let (front, back) = (take("FILTER_FRONT")?, take("FILTER")?);
         let filter = Filter::map(data(&front)?.fd().as_fd(), data(&back)?.fd().as_fd(), counters)
             .context("map FILTER")?;
-        let state = State::map(data(&state)?.fd().as_fd()).context("map STATE")?;
+        let map_state = || State::map(data(&state)?.fd().as_fd()).context("map STATE");
+        let (state, state_again) = (map_state()?, map_state()?);
         let map_slots = || {
             let mapped = ProcessSlots::map(data(&slots)?.fd().as_fd(), settings.all_slots());
             mapped.context("map PROCESSES")
@@ -141,7 +142,11 @@ impl Kernel {
             ring: Ring::new(ring_map.try_into()?, positions, map_slots()?),
             programs,
             log,
-            targets: Targets::new(take("TARGETS")?.try_into()?, take("VACANT")?.try_into()?),
+            targets: Targets::new(
+                take("TARGETS")?.try_into()?,
+                take("VACANT")?.try_into()?,
+                state_again,
+            ),
             usdt,
             calibration_slot: settings.slots,
             ebpf,

@@ -152,6 +152,11 @@ impl State {
         self.0.atomic_u64(offset_of!(KernelState, unfollowed)).load(SeqCst)
     }
 
+    /// `TARGETS` has changed: what is kept of it is over.
+    pub(super) fn begin_epoch(&self) {
+        self.0.atomic_u64(offset_of!(KernelState, epoch)).fetch_add(1, SeqCst);
+    }
+
     /// Entries that the daemon has taken out of the live set.
     pub fn subtract_live(&self, entries: u64) {
         self.0.atomic_u64(offset_of!(KernelState, live)).fetch_sub(entries, SeqCst);

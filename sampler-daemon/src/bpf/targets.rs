@@ -1,5 +1,6 @@
 //! Which processes are profiled: slots by pid, and the slots that new processes may take.
 
+use super::shared::State;
 use anyhow::Context as _;
 use aya::maps::{HashMap as BpfHashMap, MapData, Queue};
 use sampler_common::wire::{EXCLUDED, EXPECTED};
@@ -8,19 +9,23 @@ use sampler_common::wire::{EXCLUDED, EXPECTED};
 pub struct Targets {
     slots: BpfHashMap<MapData, u32, u32>,
     vacant: Queue<MapData, u32>,
+    /// The kernel side keeps what it has looked up until the next epoch.
+    state: State,
 }
 
 impl Targets {
     pub(super) fn new(
         slots: BpfHashMap<MapData, u32, u32>,
         vacant: Queue<MapData, u32>,
+        state: State,
     ) -> Targets {
-        Targets { slots, vacant }
+        Targets { slots, vacant, state }
     }
 
     /// Process `pid` has this slot.
     pub fn enter(&mut self, pid: u32, slot: u32) -> anyhow::Result<()> {
         let entered = self.slots.insert(pid, slot, 0);
+        self.state.begin_epoch();
         entered.with_context(|| format!("enter pid {pid} in the eBPF map"))
     }
 
@@ -28,6 +33,7 @@ impl Targets {
     pub fn claim(&mut self, pid: u32, slot: u32) -> anyhow::Result<()> {
         const NOEXIST: u64 = 1;
         let claimed = self.slots.insert(pid, slot, NOEXIST);
+        self.state.begin_epoch();
         claimed.with_context(|| format!("pid {pid} is in the eBPF map already"))
     }
 
@@ -45,6 +51,7 @@ impl Targets {
     pub fn forget(&mut self, pid: u32) {
         // It is missing only if it was never entered.
         let _ = self.slots.remove(&pid);
+        self.state.begin_epoch();
     }
 
     /// The process that had this slot is gone: its entry goes, unless a new process of the same number has it already.
