@@ -21,6 +21,8 @@ pub mod estimate;
 pub mod lifetimes;
 pub mod limits;
 #[cfg(feature = "std")]
+pub mod pressure;
+#[cfg(feature = "std")]
 pub mod profile;
 pub mod sampling;
 #[cfg(feature = "std")]

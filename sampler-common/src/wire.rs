@@ -188,6 +188,12 @@ pub struct ProcessConfig {
     pub ring_sent: u64,
     /// Of which the daemon has read so many.
     pub ring_read: u64,
+    /// Words of the designs that the daemon wants; `designs` are these, or braked ones ([`crate::sampling::brake`]).
+    pub wanted: [u64; CLASSES],
+    /// Bit n: level n of the brake has been in force since the daemon last looked.
+    pub levels: u64,
+    /// How often the brake has raised an interval.
+    pub braked: u64,
 }
 
 /// Countdown, exact totals and outcomes of a process on one CPU; value of the per-CPU array `TOTALS`.
@@ -318,7 +324,7 @@ pub struct LostCell {
     pub tails: u64,
 }
 
-const _: () = assert!(size_of::<ProcessConfig>() == CLASSES * 8 + 32);
+const _: () = assert!(size_of::<ProcessConfig>() == CLASSES * 16 + 48);
 const _: () = assert!(size_of::<PendingKey>() == 16);
 const _: () = assert!(size_of::<Pending>() == 96);
 const _: () = assert!(size_of::<LiveKey>() == 16);

@@ -3,7 +3,7 @@
 
 use crate::atomic::{self, KernelRandom, MapCell};
 use crate::registers::Call;
-use crate::{filter, hits, live, mapping, maps, record, settings, shaped, target};
+use crate::{brake, filter, hits, live, mapping, maps, record, settings, shaped, target};
 use aya_ebpf::cty::c_void;
 use sampler_common::counters::Outcome;
 use sampler_common::limits::{CLASSES, FOLLOW_BYTES};
@@ -213,6 +213,9 @@ fn charge(call: &Call, request: Request, charged: &Charged) -> u32 {
         return SKIP;
     }
     let word = if hits == 0 { 0 } else { design.word() };
+    if hits != 0 {
+        brake::look(request.slot, class as u32);
+    }
     let sampled = Sampled { design: call.unknown(word), hits, offset: call.unknown(offset) };
     follow(call, &request, process, totals, sampled)
 }

@@ -21,6 +21,13 @@ pub fn fetch_add(target: *mut u64, amount: u64) -> u64 {
     unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(target, amount) }
 }
 
+/// Sets bits.
+#[inline(always)]
+pub fn set(target: *mut u64, bits: u64) {
+    // SAFETY: as in `fetch_add`.
+    unsafe { atomic_or::<u64, u64, { AtomicOrdering::SeqCst }>(target, bits) };
+}
+
 /// Adds to a 32-bit counter and returns the value before.
 #[inline(always)]
 pub fn fetch_add_u32(target: *mut u32, amount: u32) -> u32 {

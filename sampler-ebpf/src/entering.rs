@@ -5,7 +5,7 @@ use crate::allocate::{class_index, tally};
 use crate::atomic::{KernelRandom, MapCell};
 use crate::record::Sampled;
 use crate::registers::{Call, Frame};
-use crate::{hits, live, maps, record, shaped, target};
+use crate::{brake, hits, live, maps, record, shaped, target};
 use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_user};
 use sampler_common::counters::Outcome;
 use sampler_common::limits::UNSEEN_REFUSED_BYTES;
@@ -51,6 +51,7 @@ fn charge(call: &Call, slot: u32, totals: *mut ProcessTotals, size: u64) {
     else {
         return;
     };
+    brake::look(slot, class as u32);
     // 0, as code has no such addresses; the verifier does not know that, and looks at what follows once.
     let unknown = call.ip() >> 63;
     // SAFETY: a field of a map value; the kernel side may be raising it, hence volatile.

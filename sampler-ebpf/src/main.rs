@@ -14,6 +14,7 @@
 
 mod allocate;
 mod atomic;
+mod brake;
 mod complete;
 mod entering;
 mod event;

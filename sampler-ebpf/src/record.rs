@@ -30,7 +30,7 @@ pub struct Sampled {
 
 /// Bytes that wait in the ring.
 #[inline(always)]
-fn waiting() -> u64 {
+pub fn waiting() -> u64 {
     const AVAILABLE_DATA: u64 = 0;
     // SAFETY: the map is a ring buffer.
     unsafe { bpf_ringbuf_query((&raw const maps::RING).cast_mut().cast(), AVAILABLE_DATA) }

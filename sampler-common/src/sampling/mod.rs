@@ -3,6 +3,7 @@
 #[cfg(feature = "std")]
 pub mod adaptive;
 mod bits;
+pub mod brake;
 pub mod class;
 pub mod countdown;
 pub mod decide;

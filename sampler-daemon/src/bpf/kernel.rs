@@ -60,6 +60,8 @@ pub struct Settings {
     pub follow: bool,
     /// What is known of the kernel's tasks: without it a process counts as gone when its first thread is.
     pub tasks: Option<TaskOffsets>,
+    /// Whether the kernel side samples a process rarer while its records fill the ring.
+    pub brake: bool,
 }
 
 /// The loaded program.
@@ -215,6 +217,7 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
     // Sixteen steps from there to the bound: filling it takes 2^15 samples for the last of them.
     let live_step = (u64::from(settings.max_live).saturating_sub(live_high) / 16).max(1);
     let shared_ring_bytes = if settings.shares { u64::from(settings.ring_bytes) } else { 0 };
+    let brake_ring_bytes = if settings.brake { u64::from(settings.ring_bytes) } else { 0 };
     let wake_bytes = u64::from(settings.ring_bytes / 8);
     let of_task = |offset: fn(TaskOffsets) -> u32| settings.tasks.map_or(0, offset).into();
     let (task_pid, task_tgid): (u64, u64) = (of_task(|of| of.pid), of_task(|of| of.tgid));
@@ -229,6 +232,7 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .override_global("LIVE_HIGH", &live_high, true)
         .override_global("LIVE_STEP", &live_step, true)
         .override_global("SHARED_RING_BYTES", &shared_ring_bytes, true)
+        .override_global("BRAKE_RING_BYTES", &brake_ring_bytes, true)
         .override_global("WAKE_BYTES", &wake_bytes, true)
         .override_global("EVERYONE", &u64::from(settings.everyone), true)
         .override_global("TASK_PID", &task_pid, true)

@@ -34,10 +34,43 @@ impl ProcessSlots {
 
     /// The designs of all size classes, from the next call on.
     pub fn set_designs(&self, slot: u32, designs: &[Design; CLASSES]) {
-        for (class, design) in designs.iter().enumerate() {
-            let offset = Self::offset(slot, offset_of!(ProcessConfig, designs)) + class * 8;
-            self.memory.atomic_u64(offset).store(design.word(), SeqCst);
+        // First what is wanted: whoever brakes meanwhile looks again.
+        for field in [offset_of!(ProcessConfig, wanted), offset_of!(ProcessConfig, designs)] {
+            for (class, design) in designs.iter().enumerate() {
+                self.word(slot, field + class * 8).store(design.word(), SeqCst);
+            }
         }
+    }
+
+    /// Lets the brake of the slot go.
+    pub fn release_brake(&self, slot: u32) {
+        for class in 0..CLASSES {
+            let wanted = self.word(slot, offset_of!(ProcessConfig, wanted) + class * 8);
+            let in_force = self.word(slot, offset_of!(ProcessConfig, designs) + class * 8);
+            in_force.store(wanted.load(SeqCst), SeqCst);
+        }
+    }
+
+    /// The highest level of the slot's brake since the last question, or since it was made ready.
+    pub fn take_brake_level(&self, slot: u32) -> u32 {
+        let levels = self.word(slot, offset_of!(ProcessConfig, levels)).swap(0, SeqCst);
+        levels.checked_ilog2().unwrap_or(0)
+    }
+
+    /// How often the brake has raised an interval of the slot, over all its uses.
+    pub fn braked(&self, slot: u32) -> u64 {
+        self.word(slot, offset_of!(ProcessConfig, braked)).load(SeqCst)
+    }
+
+    /// Bytes of the slot's records that wait in the ring.
+    pub fn waiting(&self, slot: u32) -> u64 {
+        // First: what is sent later is more.
+        let read = self.word(slot, offset_of!(ProcessConfig, ring_read)).load(SeqCst);
+        self.word(slot, offset_of!(ProcessConfig, ring_sent)).load(SeqCst).wrapping_sub(read)
+    }
+
+    fn word(&self, slot: u32, field: usize) -> &AtomicU64 {
+        self.memory.atomic_u64(Self::offset(slot, field))
     }
 
     /// The current program image of the slot.

@@ -199,5 +199,6 @@ fn settings(args: &Args, reach: Reach) -> anyhow::Result<Settings> {
         mappings: !args.no_mappings,
         follow: reach == Reach::Tree,
         tasks: tasks(reach)?,
+        brake: args.max_samples_per_second.is_some(),
     })
 }

@@ -1,0 +1,44 @@
+//! A bucket that fills at a limit.
+
+/// How much a bucket holds, in seconds of its limit.
+const SECONDS: f64 = 0.25;
+/// The least that a bucket holds: a limit of a few samples a second is not one of bursts.
+const LEAST: f64 = 16.0;
+
+/// What may still be taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bucket {
+    limit: f64,
+    holds: f64,
+    rest: f64,
+}
+
+impl Bucket {
+    pub(super) fn new(limit: f64) -> Bucket {
+        let holds = (limit * SECONDS).max(LEAST);
+        Bucket { limit, holds, rest: holds }
+    }
+
+    pub(super) fn take(&mut self, amount: f64) {
+        self.rest -= amount;
+    }
+
+    pub(super) fn fill(&mut self, seconds: f64) {
+        // Without a limit it is always full.
+        let filled = self.rest + self.limit * seconds;
+        self.rest = if filled.is_finite() { filled.min(self.holds) } else { self.holds };
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rest < 0.0
+    }
+
+    pub(super) fn is_half_full(&self) -> bool {
+        self.rest >= self.holds / 2.0 || self.holds.is_infinite()
+    }
+
+    /// What was taken too much has been answered.
+    pub(super) fn forgive(&mut self) {
+        self.rest = self.rest.max(0.0);
+    }
+}

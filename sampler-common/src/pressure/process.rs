@@ -1,0 +1,144 @@
+//! One process under back-pressure.
+
+use super::bucket::Bucket;
+use super::MEANINGFUL;
+
+/// Steps in a doubling of the interval.
+const PER_DOUBLING: f64 = 4.0;
+/// A raise of 2^32 is beyond every interval.
+pub const MAX_STEPS: u32 = 128;
+/// The least and the most of one raise.
+const RAISE: std::ops::RangeInclusive<u32> = 2..=24;
+/// What one recovery takes back: √2.
+const RECOVERY: u32 = 2;
+/// Seconds from one change to a recovery.
+const REST: f64 = 0.25;
+/// Seconds that rates are smoothed over.
+const MEMORY: f64 = 0.25;
+/// Rates below this are none: a process that is not raised and has none is forgotten.
+const NOTHING: f64 = 1e-3;
+
+/// Whose limit it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cause {
+    /// The process's own.
+    #[default]
+    Process,
+    /// The daemon's, of which it had more than its share.
+    Daemon,
+}
+
+/// How far the interval of a process is raised.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Raised {
+    /// In quarters of a doubling.
+    pub steps: u32,
+    /// How often it was raised.
+    pub raises: u64,
+    /// When it was raised from nothing for the last time, by the caller's clock; 0: never.
+    pub since_ns: u64,
+    /// Why it was raised for the last time.
+    pub cause: Cause,
+}
+
+impl Raised {
+    /// By what the interval is multiplied.
+    pub fn factor(&self) -> f64 {
+        (f64::from(self.steps) / PER_DOUBLING).exp2()
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Process {
+    pub(super) bucket: Bucket,
+    pub(super) raised: Raised,
+    /// Samples of this turn.
+    taken: f64,
+    /// Samples a second, smoothed.
+    smoothed: f64,
+    /// Samples a second in the last turn, if they were enough to tell.
+    last: Option<f64>,
+    /// Seconds since the last change.
+    rested: f64,
+}
+
+impl Process {
+    pub(super) fn new(limit: f64) -> Process {
+        Process {
+            bucket: Bucket::new(limit),
+            raised: Raised::default(),
+            taken: 0.0,
+            smoothed: 0.0,
+            last: None,
+            rested: 0.0,
+        }
+    }
+
+    pub(super) fn take(&mut self, expected: f64) {
+        self.bucket.take(expected);
+        self.taken += expected;
+    }
+
+    pub(super) fn measure(&mut self, elapsed: f64) {
+        self.bucket.fill(elapsed);
+        let rate = self.taken / elapsed;
+        self.last = (self.taken >= MEANINGFUL).then_some(rate);
+        let keep = (-elapsed / MEMORY).exp();
+        self.smoothed = self.smoothed * keep + rate * (1.0 - keep);
+        self.taken = 0.0;
+    }
+
+    /// Samples a second, as far as that is known.
+    pub(super) fn rate(&self) -> f64 {
+        self.smoothed.max(self.last.unwrap_or(0.0))
+    }
+
+    /// Raises the interval so that the rate becomes `wanted`; false if it is as high as it can be.
+    pub(super) fn raise(&mut self, wanted: f64, cause: Cause, now_ns: u64) -> bool {
+        self.bucket.forgive();
+        let over = (self.rate() / wanted).max(1.0);
+        let steps = (PER_DOUBLING * over.log2()).ceil() as u32;
+        let before = self.raised.steps;
+        let after = (before + steps.clamp(*RAISE.start(), *RAISE.end())).min(MAX_STEPS);
+        if before == after {
+            return false;
+        }
+        if before == 0 {
+            self.raised.since_ns = now_ns;
+        }
+        self.raised.cause = cause;
+        self.raised.raises += 1;
+        self.set(after);
+        true
+    }
+
+    pub(super) fn may_recover(&mut self, elapsed: f64, wanted: f64) -> bool {
+        self.rested += elapsed;
+        self.raised.steps > 0
+            && self.rested >= REST
+            && self.bucket.is_half_full()
+            && self.rate() + self.more_after_recovery() <= wanted
+    }
+
+    /// Samples a second that a recovery adds.
+    pub(super) fn more_after_recovery(&self) -> f64 {
+        self.rate() * ((f64::from(RECOVERY) / PER_DOUBLING).exp2() - 1.0)
+    }
+
+    pub(super) fn recover(&mut self) {
+        self.set(self.raised.steps.saturating_sub(RECOVERY));
+    }
+
+    fn set(&mut self, steps: u32) {
+        let change = (f64::from(self.raised.steps) - f64::from(steps)) / PER_DOUBLING;
+        self.smoothed *= change.exp2();
+        self.last = self.last.map(|rate| rate * change.exp2());
+        self.raised.steps = steps;
+        self.rested = 0.0;
+    }
+
+    /// Nothing is to be remembered.
+    pub(super) fn is_idle(&self) -> bool {
+        self.raised.raises == 0 && self.smoothed < NOTHING
+    }
+}

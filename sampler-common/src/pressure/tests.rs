@@ -1,0 +1,164 @@
+use super::{Cause, Limits, Pressure, share};
+use proptest::prelude::*;
+
+/// Seconds of a turn.
+const TURN: f64 = 0.02;
+
+/// Programs that would be sampled so many times a second each, if nothing were raised.
+struct Machine {
+    pressure: Pressure,
+    /// Fractions of samples that are due.
+    due: Vec<f64>,
+    taken: Vec<u64>,
+    now: f64,
+}
+
+impl Machine {
+    fn new(limits: Limits, programs: usize) -> Machine {
+        Machine {
+            pressure: Pressure::new(limits),
+            due: vec![0.0; programs],
+            taken: vec![0; programs],
+            now: 0.0,
+        }
+    }
+
+    /// One turn; returns the samples in it.
+    fn turn(&mut self, demand: &[f64], length: f64) -> u64 {
+        let mut samples = 0;
+        for (program, demand) in demand.iter().enumerate() {
+            self.due[program] += demand * length / self.pressure.raised(program as u32).factor();
+            let whole = self.due[program].floor();
+            self.due[program] -= whole;
+            self.taken[program] += whole as u64;
+            samples += whole as u64;
+            (0..whole as u64).for_each(|_| self.pressure.take(program as u32, 1.0));
+        }
+        self.now += length;
+        self.pressure.turn(length, (self.now * 1e9) as u64);
+        samples
+    }
+
+    fn run(&mut self, demand: &[f64], seconds: f64) -> u64 {
+        (0..(seconds / TURN) as u64).map(|_| self.turn(demand, TURN)).sum()
+    }
+
+    fn factor(&self, program: u32) -> f64 {
+        self.pressure.raised(program).factor()
+    }
+}
+
+const LIMITS: Limits = Limits { daemon: 20_000.0, process: 10_000.0 };
+
+#[test]
+fn a_storm_is_answered_within_a_few_turns_and_forgotten_afterwards() {
+    let mut machine = Machine::new(LIMITS, 2);
+    machine.run(&[300.0, 200.0], 2.0);
+    assert_eq!(machine.factor(0), 1.0);
+    let storm = [1e6, 200.0];
+    let first = machine.run(&storm, 0.1);
+    assert!(machine.factor(0) > 50.0, "{}", machine.factor(0));
+    // The bucket, and what came in the turn that emptied it and the next.
+    assert!(first < 45_000, "{first}");
+    let second = machine.run(&storm, 1.0);
+    assert!((4000..11_000).contains(&second), "{second}");
+    let raised = machine.pressure.raised(0);
+    assert_eq!(raised.cause, Cause::Process);
+    assert!(raised.raises > 0 && raised.since_ns >= 2_000_000_000, "{raised:?}");
+    assert_eq!(machine.factor(1), 1.0, "the quiet one is left alone");
+    machine.run(&[300.0, 200.0], 5.0);
+    assert_eq!(machine.factor(0), 1.0);
+    let raises = machine.pressure.raised(0).raises;
+    machine.run(&[300.0, 200.0], 5.0);
+    assert_eq!(machine.pressure.raised(0).raises, raises);
+}
+
+#[test]
+fn what_was_sampled_before_the_raise_does_not_raise_again() {
+    let mut pressure = Pressure::new(LIMITS);
+    (0..10_000).for_each(|_| pressure.take(1, 1.0));
+    assert_eq!(pressure.turn(0.02, 1), [1]);
+    let factor = pressure.raised(1).factor();
+    // As many more from the same storm come out of the ring.
+    (0..10_000).for_each(|_| pressure.take(1, 1.0 / factor));
+    pressure.turn(0.02, 2);
+    assert_eq!(pressure.raised(1).factor(), factor);
+}
+
+#[test]
+fn the_daemon_s_limit_is_shared_fairly() {
+    let limits = Limits { daemon: 10_000.0, process: f64::INFINITY };
+    let mut machine = Machine::new(limits, 4);
+    let demand = [50_000.0, 50_000.0, 1000.0, 100.0];
+    machine.run(&demand, 2.0);
+    let before = machine.taken.clone();
+    machine.run(&demand, 10.0);
+    let rates: Vec<f64> =
+        machine.taken.iter().zip(before).map(|(now, before)| (now - before) as f64 / 10.0).collect();
+    assert!(rates.iter().sum::<f64>() <= 10_000.0, "{rates:?}");
+    assert!(rates[0] > 1500.0 && rates[1] > 1500.0, "{rates:?}");
+    assert!((rates[2] - 1000.0).abs() < 2.0 && (rates[3] - 100.0).abs() < 2.0, "{rates:?}");
+    assert_eq!(machine.pressure.raised(0).cause, Cause::Daemon);
+}
+
+#[test]
+fn without_limits_nothing_is_raised() {
+    let limits = Limits { daemon: f64::INFINITY, process: f64::INFINITY };
+    let mut machine = Machine::new(limits, 1);
+    machine.run(&[1e6], 1.0);
+    assert_eq!((machine.factor(0), machine.pressure.raised(0).raises), (1.0, 0));
+}
+
+#[test]
+fn shares() {
+    assert_eq!(share(600.0, vec![900.0]), 600.0);
+    assert_eq!(share(600.0, vec![10.0, 900.0, 20.0]), 570.0);
+    assert_eq!(share(600.0, vec![400.0, 400.0, 10.0]), 295.0);
+    assert_eq!(share(600.0, vec![100.0, 200.0]), f64::INFINITY);
+    assert_eq!(share(600.0, vec![]), f64::INFINITY);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever programs do: in every second no more than the limit, what buckets hold, and two turns of what comes before the answer.
+    #[test]
+    fn no_more_than_the_limit_comes(
+        demand in prop::collection::vec(prop::collection::vec(0.0f64..300_000.0, 3), 1..8),
+        daemon in 100.0f64..30_000.0,
+        process in 100.0f64..30_000.0,
+    ) {
+        let mut machine = Machine::new(Limits { daemon, process }, 3);
+        for phase in &demand {
+            // The answer to a new phase.
+            machine.run(phase, 1.0);
+            let samples = machine.run(phase, 4.0);
+            prop_assert!(samples as f64 <= 4.0 * daemon * 1.15 + 48.0, "{samples}, {daemon}: {demand:?}");
+            for (program, wants) in phase.iter().enumerate() {
+                let is_small = *wants < 0.7 * process && *wants < 0.7 * daemon / 3.0;
+                let expected = if is_small && demand.len() == 1 { 1.0 } else { machine.factor(program as u32) };
+                prop_assert_eq!(machine.factor(program as u32), expected);
+            }
+        }
+    }
+
+    /// After the storm, of whatever size, everything is as it was, within the time that the raise takes to come down.
+    #[test]
+    fn every_storm_is_forgotten(storm in 1e4f64..1e8, seconds in 0.02f64..3.0, limit in 50.0f64..20_000.0) {
+        let mut machine = Machine::new(Limits { daemon: limit, process: limit }, 1);
+        machine.run(&[storm], seconds);
+        machine.run(&[limit * 0.1], 25.0);
+        prop_assert_eq!(machine.factor(0), 1.0);
+    }
+
+    /// Turns of any length: a daemon that comes late takes more at once, and raises no further than the storm is large.
+    #[test]
+    fn late_turns_overdo_nothing(demand in 1e3f64..1e6, turns in prop::collection::vec(0.001f64..0.5, 20..60)) {
+        let mut machine = Machine::new(LIMITS, 1);
+        for turn in turns {
+            machine.turn(&[demand], turn);
+        }
+        let needed = demand / LIMITS.process;
+        prop_assert!(machine.factor(0) <= (needed * 4.0).max(1.0), "{} for {needed}", machine.factor(0));
+    }
+}

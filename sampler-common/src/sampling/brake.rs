@@ -1,0 +1,124 @@
+//! The brake: the designs of a process whose records wait in the ring, so that the ring does not fill.
+//!
+//! Plainly: the more of a process's bytes wait, compared with those that are free, the rarer it is sampled from the next call on. The
+//! level is 0 up to half of the free bytes, and grows by one with every further sixteenth of the way to twice of them, which is a
+//! process's share (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). Each level halves the
+//! rate: to bring the last of them about takes 2^15 times the samples that are wanted, so a storm wears out before the ring is full.
+//!
+//! The level is made of what happened before, and says how the *next* calls are charged; every sample carries the design that it was
+//! charged with. Trials are memoryless, so nothing is biased.
+
+use super::design::Design;
+use super::rate::{HAZARD_ONE, MAX_INTERVAL_BYTES, Rate};
+use super::strategy::Strategy;
+
+/// The highest level.
+pub const MAX_LEVEL: u32 = 16;
+
+/// λ of interval 2, ln 2: the first level of "always" and of all that is next to it.
+const HALF: u64 = 0xB172_17F7_D1CF;
+
+/// λ of [`MAX_INTERVAL_BYTES`].
+const LOWEST: u64 = HAZARD_ONE / MAX_INTERVAL_BYTES;
+
+/// Level of a process that has `own` of the `waiting` bytes in a ring of `size` bytes, of which the last sixteenth is for others.
+#[inline(always)]
+pub const fn level(own: u64, waiting: u64, size: u64) -> u32 {
+    let free = (size - size / 16).saturating_sub(waiting);
+    // More than there is: the counts are of different moments.
+    if own <= free / 2 || own > size {
+        return 0;
+    }
+    let Some(steps) = (own - free / 2).wrapping_mul(2 * MAX_LEVEL as u64).checked_div(3 * free)
+    else {
+        return MAX_LEVEL;
+    };
+    if steps >= MAX_LEVEL as u64 { MAX_LEVEL } else { steps as u32 + 1 }
+}
+
+impl Design {
+    /// The same design at 1/2^`level` of its rate, the interval never above [`MAX_INTERVAL_BYTES`]. What samples nothing, or is not
+    /// ours to change, stays.
+    #[inline(always)]
+    pub const fn braked(self, level: u32) -> Design {
+        let level = level & 31;
+        if level == 0 || self.is_external() {
+            return self;
+        }
+        if self.tag() == Strategy::Stride as u8 {
+            let bytes = self.stride_bytes() << level;
+            let bytes = if bytes > MAX_INTERVAL_BYTES { MAX_INTERVAL_BYTES } else { bytes };
+            return Design::from_word(self.word() - self.stride_bytes() + bytes);
+        }
+        let raw = self.rate().raw();
+        let rate = if raw > 2 * HALF { 2 * HALF } else { raw } >> level;
+        let rate = if rate < LOWEST { LOWEST } else { rate };
+        let rate = if rate > raw { raw } else { rate };
+        Design::from_word(self.word() - raw + rate)
+    }
+}
+
+const _: () = assert!(Rate::ALWAYS.raw() > 2 * HALF);
+
+#[cfg(test)]
+mod tests {
+    use super::super::strategy::Strategy;
+    use super::{Design, MAX_INTERVAL_BYTES, MAX_LEVEL, level};
+    use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
+
+    const RING: u64 = 16 << 20;
+
+    #[test]
+    fn one_process_is_braked_from_a_third_of_the_ring_on() {
+        let alone = |bytes| level(bytes, bytes, RING);
+        assert_eq!(alone(RING / 4), 0);
+        assert_eq!(alone(RING * 15 / 16 / 3 + 16), 1);
+        assert!((7..=9).contains(&alone(RING / 2)));
+        assert_eq!(alone(RING * 5 / 8 + 1024), MAX_LEVEL);
+        assert_eq!(alone(RING), MAX_LEVEL);
+    }
+
+    #[test]
+    fn a_quiet_one_is_not_braked_beside_loud_ones() {
+        assert_eq!(level(16 << 10, RING / 2, RING), 0);
+        assert_eq!(level(0, RING, RING), 0);
+        assert_eq!(level(1, RING, RING), MAX_LEVEL);
+        // Read before it was written: no level.
+        assert_eq!(level(0u64.wrapping_sub(4096), 0, RING), 0);
+    }
+
+    #[test]
+    fn designs_that_are_not_ours_stay() {
+        for design in [Design::NEVER, Design::from_word((Strategy::External as u64) << 56 | 77)] {
+            assert_eq!(design.braked(9), design);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn more_waiting_is_never_a_lower_level(
+            own in 0u64..RING, more in 0u64..4096, others in 0u64..RING, size in 12u32..30,
+        ) {
+            let size = 1 << size;
+            let (own, more, others) = (own % size, more % size, others % size);
+            prop_assert!(level(own, own + others, size) <= level(own + more, own + more + others, size)
+                || own + more > size);
+        }
+
+        #[test]
+        fn a_level_halves_the_rate(interval in 1u64..1 << 32, level in 0u32..=MAX_LEVEL, which in 0usize..5) {
+            let strategy = Strategy::ALL[which];
+            let Some(design) = Design::from_interval(strategy, interval, 1.0) else { return Ok(()) };
+            let braked = design.braked(level);
+            prop_assert_eq!(braked.strategy(), design.strategy());
+            let wanted = (design.interval() * f64::from(1u32 << level)).min(MAX_INTERVAL_BYTES as f64);
+            // Next to "always" half a rate is no half of the samples: within a factor of 1.5 there.
+            let ratio = braked.interval() / wanted;
+            prop_assert!((0.65..1.5).contains(&ratio), "{interval} at {level}: {ratio}");
+            if interval > 1000 {
+                prop_assert!((0.99..1.01).contains(&ratio), "{interval} at {level}: {ratio}");
+            }
+            prop_assert!(braked.interval() >= design.interval() * 0.999_999);
+        }
+    }
+}
