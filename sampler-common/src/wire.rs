@@ -192,7 +192,7 @@ pub struct ProcessConfig {
     pub wanted: [u64; CLASSES],
     /// Bit n: level n of the brake has been in force since the daemon last looked.
     pub levels: u64,
-    /// How often the brake has raised an interval.
+    /// How often the brake has raised the interval of a size class in this use of the slot.
     pub braked: u64,
 }
 

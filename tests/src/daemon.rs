@@ -40,6 +40,11 @@ impl Daemon {
         let log = File::create(directory.path().join("log")).context("create the log")?;
         let mut command = Command::new(build::program("samplerd")?);
         command.args(["--listen", address]).args(arguments).stderr(log);
+        // Who asks for every byte wants all of them: nothing may be raised.
+        let all = arguments.windows(2).any(|pair| pair == ["--interval", "1"]);
+        if all && !arguments.contains(&"--max-samples-per-second") {
+            command.args(["--max-samples-per-second", "unlimited"]);
+        }
         for pid in pids {
             command.args(["--pid", &pid.to_string()]);
         }

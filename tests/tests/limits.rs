@@ -73,7 +73,8 @@ fn a_storm_does_not_fill_the_live_set() -> Result<()> {
 #[test]
 fn a_ring_too_small_loses_stacks_but_no_bytes() -> Result<()> {
     let mut workload = truth_workload("32")?;
-    let arguments = ["--interval", "512", "--ring", "64KiB"];
+    let limit = ["--max-samples-per-second", "unlimited"];
+    let arguments = [&["--interval", "512", "--ring", "64KiB"][..], &limit].concat();
     let daemon = Daemon::start(&[workload.pid()], &arguments)?;
     workload.go()?;
     let truth = workload.truth()?;

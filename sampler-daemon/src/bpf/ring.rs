@@ -87,6 +87,13 @@ impl Ring {
         self.positions.produced()
     }
 
+    /// Bytes that wait.
+    pub fn waiting(&self) -> u64 {
+        // First: what is produced later is more.
+        let consumed = self.positions.consumed();
+        self.positions.produced().wrapping_sub(consumed)
+    }
+
     /// Whether everything up to `position` has been read (a record may still be being written).
     pub fn has_read(&self, position: u64) -> bool {
         self.positions.consumed() >= position

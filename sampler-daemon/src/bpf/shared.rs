@@ -57,7 +57,7 @@ impl ProcessSlots {
         levels.checked_ilog2().unwrap_or(0)
     }
 
-    /// How often the brake has raised an interval of the slot, over all its uses.
+    /// How often the brake has raised an interval of the slot.
     pub fn braked(&self, slot: u32) -> u64 {
         self.word(slot, offset_of!(ProcessConfig, braked)).load(SeqCst)
     }
@@ -106,6 +106,8 @@ impl ProcessSlots {
 
     /// Starts or ends a use of the slot: what still comes from before is stale. Returns the new generation.
     pub fn renew(&self, slot: u32) -> u32 {
+        self.word(slot, offset_of!(ProcessConfig, levels)).store(0, SeqCst);
+        self.word(slot, offset_of!(ProcessConfig, braked)).store(0, SeqCst);
         let offset = Self::offset(slot, offset_of!(ProcessConfig, generation));
         self.memory.atomic_u32(offset).fetch_add(1, SeqCst) + 1
     }

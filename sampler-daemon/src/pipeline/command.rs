@@ -13,10 +13,12 @@ use sampler_common::counters::Outcome;
 use sampler_common::counting::Count;
 use sampler_common::estimate::{Confidence, Estimator};
 use sampler_common::profile::Kind;
+use sampler_common::pressure::Raised;
 use sampler_common::sampling::Strategy;
 use sampler_common::units;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
+use std::time::SystemTime;
 use tokio::sync::{broadcast, oneshot};
 
 /// Questions that may wait for the worker at a time; further askers wait in turn.
@@ -85,6 +87,35 @@ pub struct SamplingReport {
     pub samples_itself: bool,
     /// All of them.
     pub is_silent: bool,
+    /// Back-pressure.
+    pub pressure: PressureReport,
+}
+
+/// How far the interval of a process is raised, and was.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PressureReport {
+    /// By the limits of samples per second.
+    pub raised: Raised,
+    /// When it was raised from nothing for the last time.
+    pub since: Option<SystemTime>,
+    /// How often the kernel side has raised the interval of a size class because the ring filled.
+    pub braked: u64,
+    /// By how much at most.
+    pub brake_factor: f64,
+    /// Whether it does so now.
+    pub is_braked: bool,
+}
+
+impl PressureReport {
+    fn new(record: &SamplingRecord) -> PressureReport {
+        PressureReport {
+            raised: record.raised,
+            since: record.raised_since,
+            braked: record.braked,
+            brake_factor: f64::from(record.highest_brake).exp2(),
+            is_braked: record.is_braked,
+        }
+    }
 }
 
 impl SamplingReport {
@@ -99,6 +130,7 @@ impl SamplingReport {
             one_in: is_bernoulli.then(|| design.interval()),
             samples_itself: record.samples_itself,
             is_silent: record.is_silent,
+            pressure: PressureReport::new(record),
         }
     }
 }

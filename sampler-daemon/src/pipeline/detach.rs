@@ -81,6 +81,7 @@ impl Worker {
         self.ingest.sources.remove(&slot);
         self.leaving.retain(|of| *of != slot);
         self.kernel.slots.renew(slot);
+        self.pressure.forget(slot);
         if let Some(attached) = self.attached.remove(&slot) {
             self.kernel.targets.vacate(attached.pid, slot);
             self.close(attached.links);

@@ -1,6 +1,7 @@
 //! What a record does to the store. Knows nothing of the kernel side.
 
 use super::mapped::Insides;
+use super::pressure::Arrivals;
 use super::source::{SampleEvent, Source};
 use crate::bpf::ring::Record;
 use crate::store::stacks::{Note, StackFrame};
@@ -76,6 +77,7 @@ pub(super) struct Ingest {
     pub(super) insides: Insides,
     /// Records of samples and of their ends that were read.
     pub(super) records: u64,
+    pub(super) arrivals: Arrivals,
 }
 
 impl Ingest {
@@ -104,6 +106,7 @@ impl Ingest {
             mapped: Mapped::new(now_ns),
             insides: Insides::default(),
             records: 0,
+            arrivals: Arrivals::default(),
         }
     }
 
@@ -198,6 +201,8 @@ impl Ingest {
             let sampling = &mut self.processes.get_mut(source.process).sampling;
             Arc::make_mut(sampling).took_itself(record.size, design.weighted_bytes());
         }
+        let sampling = &self.processes.get(source.process).sampling;
+        self.arrivals.note(record, &sampling.designs);
         let end = self.walk(&mut source, record, stack, is_snapshot);
         // The leaf of a USDT is the function that it lies in.
         if record.role != Role::OtelAlloc as u32

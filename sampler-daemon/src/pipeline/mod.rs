@@ -28,6 +28,7 @@ mod mapped_profile;
 mod names;
 mod observe;
 mod order;
+mod pressure;
 mod profile;
 mod query;
 mod raw;
@@ -50,7 +51,7 @@ mod worker;
 
 pub use attach::AttachError;
 pub use command::{
-    ProcessReport, ProfileRequest, Profiler, SamplingChange, SamplingReport, Stopped,
+    PressureReport, ProcessReport, ProfileRequest, Profiler, SamplingChange, SamplingReport, Stopped,
 };
 pub use cost::{PricesReport, Unread};
 pub use coverage::Blind;

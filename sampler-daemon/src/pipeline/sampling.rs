@@ -71,6 +71,8 @@ impl Learning {
 impl Worker {
     /// Changes how the process in `slot` is sampled, from the next call on.
     pub(super) fn ask(&mut self, slot: u32, asked: Sampling) {
+        self.note_brake(slot);
+        self.pressure.forget(slot);
         self.change_sampling(slot, |record| record.ask(asked));
         self.start_learning(slot);
     }
@@ -84,7 +86,7 @@ impl Worker {
     }
 
     /// Changes the record of the process in `slot`, and puts its designs into force.
-    fn change_sampling(&mut self, slot: u32, change: impl FnOnce(&mut SamplingRecord)) {
+    pub(super) fn change_sampling(&mut self, slot: u32, change: impl FnOnce(&mut SamplingRecord)) {
         let Some(source) = self.ingest.sources.get(&slot) else { return };
         let record = Arc::make_mut(&mut self.ingest.processes.get_mut(source.process).sampling);
         change(record);
@@ -97,10 +99,15 @@ impl Worker {
             record.pressure += 1;
             record.refresh();
         });
-        if self.sampling_of(slot)?.asked.strategy == Strategy::Adaptive {
+        self.adapt_if_asked(slot);
+        Some(self.sampling_of(slot)?.designs)
+    }
+
+    /// Makes the rates by size class anew where the strategy has them.
+    pub(super) fn adapt_if_asked(&mut self, slot: u32) {
+        if self.sampling_of(slot).is_some_and(|of| of.asked.strategy == Strategy::Adaptive) {
             self.adapt(slot);
         }
-        Some(self.sampling_of(slot)?.designs)
     }
 
     /// How the process in `slot` is sampled.

@@ -16,6 +16,7 @@ use sampler_common::counters::{KERNEL_OUTCOMES, Outcome};
 use sampler_common::counting::Count;
 use sampler_common::estimate::Confidence;
 use sampler_common::limits::{MAX_PENDING, MAX_TARGETS};
+use sampler_common::pressure::Limits;
 use sampler_common::wire::Role;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -76,6 +77,8 @@ pub struct StatusReport {
     pub(super) unread: Unread,
     /// CPU time of the daemon, nanoseconds.
     pub processor_ns: u64,
+    /// Most samples in a second.
+    pub limits: Limits,
 }
 
 impl StatusReport {
@@ -138,6 +141,7 @@ impl Worker {
             coverage: self.blind_processes(),
             excluded_calls: self.kernel.state().excluded_calls(),
             unseen_calls: self.kernel.state().unseen_calls(),
+            limits: self.config.limits,
             excluded: self.excluded.report(),
             prices: self.prices.report(),
             cost: Report::default(),

@@ -9,6 +9,7 @@ use super::exclude::{Excluded, Exclusion};
 use super::happenings::Happenings;
 use super::held::AtExit;
 use super::ingest::{Event, Ingest};
+use super::pressure::BackPressure;
 use super::shared::SharedLinks;
 use super::source::SampleEvent;
 use super::stale::Stale;
@@ -25,6 +26,7 @@ use anyhow::Context as _;
 use rustc_hash::FxHashMap;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
+use sampler_common::pressure::Limits;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
@@ -34,7 +36,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::broadcast;
 
 /// Records read between two looks at commands and processes.
-const BATCH: usize = 4096;
+const BATCH: usize = 1024;
 /// How long records may wait in the ring when few arrive (many wake the worker).
 const PERIOD: Duration = Duration::from_millis(20);
 /// Place of the eventfd among what is waited for.
@@ -72,6 +74,8 @@ pub struct Config {
     pub allocators: &'static Spec,
     /// What becomes of the blocks that a process holds when it exits.
     pub at_exit: AtExit,
+    /// Samples that may come in a second; beyond it intervals rise.
+    pub limits: Limits,
 }
 
 pub(super) struct Worker {
@@ -109,6 +113,7 @@ pub(super) struct Worker {
     pub(super) prices: Prices,
     /// Slots of processes that may end any moment: where there are many, only these are watched.
     pub(super) leaving: Vec<u32>,
+    pub(super) pressure: BackPressure,
 }
 
 /// Loads the program, attaches it to `processes` and to the allocators in `files`, and starts the worker. On an error nothing is left.
@@ -134,6 +139,7 @@ pub fn start(
     let discoverer = Discoverer::new(config.settings.uses_usdt(), config.allocators);
     let mut kernel = Kernel::load(&config.settings)?;
     let prices = Prices::measure(&mut kernel, &config);
+    let pressure = BackPressure::new(config.limits);
     let mut worker = Worker {
         kernel,
         ingest: Ingest::new(samples, config.sampling, monotonic_ns()),
@@ -161,6 +167,7 @@ pub fn start(
         tree: Tree::default(),
         prices,
         leaving: Vec::new(),
+        pressure,
     };
     worker.close_costly_links();
     worker.kernel.targets.exclude(std::process::id())?;
@@ -193,6 +200,7 @@ impl Worker {
         loop {
             let exited = self.wait();
             self.read(BATCH);
+            self.press_back();
             self.handle_events();
             if !exited.is_empty() {
                 self.settle();

@@ -3,13 +3,14 @@
 use super::convert::cost;
 use super::{convert, v1};
 use crate::pipeline::{
-    Blind, Exclusion, GroupReport, ProbeReport, ProcessReport, SamplingReport, StatusReport, Sums,
+    Blind, Exclusion, GroupReport, PressureReport, ProbeReport, ProcessReport, SamplingReport, StatusReport, Sums,
 };
 use crate::store::mapped::{ProcessTotals, Totals};
 use crate::target::memory::Memory;
 use sampler_common::counters::Outcome;
 use sampler_common::counting::Count;
 use sampler_common::estimate::{Confidence, Estimator};
+use sampler_common::pressure::Cause;
 use sampler_common::profile::Quantities;
 use sampler_common::sampling::Strategy;
 use sampler_common::units;
@@ -27,7 +28,25 @@ pub(super) fn sampling(report: &SamplingReport) -> v1::ProcessInterval {
         one_in: report.one_in.unwrap_or(0.0),
         samples_per_second: report.asked.samples_per_second.unwrap_or(0.0),
         samples_itself: report.samples_itself,
+        pressure: pressure(&report.pressure),
     }
+}
+
+fn pressure(of: &PressureReport) -> Option<v1::Pressure> {
+    let limit = match of.raised.cause {
+        _ if of.raised.raises == 0 => "",
+        Cause::Process => "process",
+        Cause::Daemon => "daemon",
+    };
+    (of.raised.raises + of.braked > 0).then(|| v1::Pressure {
+        factor: of.raised.factor(),
+        limit: limit.to_owned(),
+        raises: of.raised.raises,
+        since_unix_ns: of.since.map_or(0, unix_ns),
+        ring_raises: of.braked,
+        ring_factor: of.brake_factor,
+        ring_fills: of.is_braked,
+    })
 }
 
 pub(super) fn status(report: StatusReport) -> v1::StatusResponse {
@@ -65,7 +84,13 @@ pub(super) fn status(report: StatusReport) -> v1::StatusResponse {
         prices: Some(cost::prices(&report.prices)),
         cost: Some(cost::to_wire(&report.cost)),
         daemon_processor_ns: report.processor_ns,
+        max_samples_per_second: finite(report.limits.daemon),
+        max_samples_per_process: finite(report.limits.process),
     }
+}
+
+fn finite(limit: f64) -> f64 {
+    if limit.is_finite() { limit } else { 0.0 }
 }
 
 fn blind(of: Blind) -> v1::Blind {

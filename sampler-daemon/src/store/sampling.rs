@@ -1,8 +1,10 @@
 //! How a process is sampled: what was asked for, what has been learned, what is in force, and what was in force ever.
 
 use sampler_common::limits::CLASSES;
+use sampler_common::pressure::Raised;
 use sampler_common::sampling::rate::MAX_INTERVAL_BYTES;
 use sampler_common::sampling::{Design, Rate, Strategy, implied_interval};
+use std::time::SystemTime;
 
 /// Mean bytes between samples of processes that sample by themselves, unless they are told otherwise (jemalloc, tcmalloc, OpenTelemetry's
 /// design document 00003).
@@ -99,6 +101,16 @@ pub struct SamplingRecord {
     pub is_silent: bool,
     /// Largest mean bytes between samples that the process's own samples speak of; 0 while there are none.
     pub own_interval_bytes: f64,
+    /// How far back-pressure has raised the interval, beside `pressure`.
+    pub raised: Raised,
+    /// When it was raised from nothing for the last time.
+    pub raised_since: Option<SystemTime>,
+    /// Whether the kernel side samples rarer just now than the designs say, because the ring fills.
+    pub is_braked: bool,
+    /// How often it has raised an interval for that.
+    pub braked: u64,
+    /// The highest level of it.
+    pub highest_brake: u32,
 }
 
 impl SamplingRecord {
@@ -117,6 +129,11 @@ impl SamplingRecord {
             samples_itself: false,
             is_silent: false,
             own_interval_bytes: 0.0,
+            raised: Raised::default(),
+            raised_since: None,
+            is_braked: false,
+            braked: 0,
+            highest_brake: 0,
         };
         record.ask(asked);
         record
@@ -127,6 +144,7 @@ impl SamplingRecord {
         self.asked = asked;
         self.wanted_bytes = asked.interval_bytes;
         self.pressure = 0;
+        self.raised = Raised::default();
         self.learned_bytes = None;
         if !self.is_silent && !self.strategies.contains(&asked.strategy) {
             self.strategies.push(asked.strategy);
@@ -136,8 +154,20 @@ impl SamplingRecord {
 
     /// The interval with back-pressure, bytes.
     pub fn interval(&self) -> u64 {
-        let factor = 1u64 << self.pressure.min(32);
-        self.wanted_bytes.saturating_mul(factor).min(MAX_INTERVAL_BYTES)
+        self.under_pressure(self.wanted_bytes)
+    }
+
+    fn under_pressure(&self, interval: u64) -> u64 {
+        let factor = f64::from(self.pressure.min(32)).exp2() * self.raised.factor();
+        ((interval as f64 * factor).round() as u64).min(MAX_INTERVAL_BYTES)
+    }
+
+    /// The kernel side has braked to this level of [`sampler_common::sampling::brake`].
+    pub fn note_brake(&mut self, level: u32) {
+        self.highest_brake = self.highest_brake.max(level);
+        let interval = self.interval_bytes * f64::from(level).exp2();
+        self.largest_interval_bytes = self.largest_interval_bytes.max(interval);
+        self.note_designs(self.designs.map(|design| design.braked(level)));
     }
 
     /// Makes the designs anew of what is known; those that learn per class are set by [`SamplingRecord::set`].
@@ -145,8 +175,7 @@ impl SamplingRecord {
         let interval = self.interval();
         let design = match (self.asked.strategy, self.asked.one_in, self.learned_bytes) {
             (Strategy::Bernoulli, Some(calls), _) => {
-                let calls = calls.saturating_mul(1 << self.pressure.min(32));
-                Rate::from_interval(calls.min(MAX_INTERVAL_BYTES))
+                Rate::from_interval(self.under_pressure(calls))
                     .map(|rate| Design::new(Strategy::Bernoulli, rate))
             }
             // Nothing is known of the sizes yet.
@@ -242,6 +271,11 @@ impl SamplingRecord {
         self.designs = designs;
         self.interval_bytes = self.interval() as f64;
         self.largest_interval_bytes = self.largest_interval_bytes.max(self.interval_bytes);
+        self.note_designs(designs);
+    }
+
+    /// These were in force.
+    fn note_designs(&mut self, designs: Designs) {
         for (class, (unseen, design)) in self.unseen.iter_mut().zip(designs).enumerate() {
             let (objects, bytes) = design.unseen(class);
             *unseen = (unseen.0.max(objects), unseen.1.max(bytes));

@@ -248,6 +248,15 @@ impl Sampler for Fixed {
             intervals: vec![ProcessInterval {
                 pid: PID,
                 interval_bytes: INTERVAL_BYTES,
+                pressure: Some(v1::Pressure {
+                    factor: 11.3,
+                    limit: "process".into(),
+                    raises: 3,
+                    since_unix_ns: 1,
+                    ring_raises: 70,
+                    ring_factor: 256.0,
+                    ring_fills: true,
+                }),
                 ..Default::default()
             }],
             probes: vec![
@@ -265,6 +274,8 @@ impl Sampler for Fixed {
                 Exclusion { criterion: "comm:post*".into(), reason: "".into(), processes: 12 },
             ],
             unseen_calls: 5,
+            max_samples_per_second: 20_000.0,
+            max_samples_per_process: 0.0,
             cost: Some(cost()),
             ..StatusResponse::default()
         }))
@@ -314,6 +325,7 @@ impl Sampler for Fixed {
             one_in: one_in as f64,
             samples_per_second,
             samples_itself: false,
+            pressure: None,
         });
         Ok(Response::new(SetSamplingResponse { intervals: intervals.collect() }))
     }

@@ -74,6 +74,7 @@ mod tests {
                 one_in,
                 samples_per_second,
                 samples_itself: false,
+                pressure: None,
             })
         };
         assert_eq!(of("geometric", 0.0, 0.0), "one sample per 512KiB");

@@ -3,6 +3,7 @@
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, ValueEnum};
 use sampler_common::limits::{DEFAULT_MAX_LIVE, MAX_SLOTS, SNAPSHOT_TIERS};
+use sampler_common::pressure::Limits;
 use sampler_common::sampling::Strategy;
 use sampler_common::units;
 use sampler_daemon::bpf::ProbeEngine;
@@ -75,6 +76,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "X", allow_negative_numbers = true, conflicts_with = "one_in",
           value_parser = samples_per_second)]
     pub(crate) samples_per_second: Option<f64>,
+
+    /// Most samples taken in a second, or `unlimited`; beyond it the intervals of those rise that have more than their share
+    #[arg(long, value_name = "N", default_value = "20000", allow_hyphen_values = true, value_parser = limit)]
+    pub(crate) max_samples_per_second: f64,
+
+    /// The same for each process
+    #[arg(long, value_name = "N", default_value = "unlimited", allow_hyphen_values = true,
+          value_parser = limit)]
+    pub(crate) max_samples_per_process: f64,
 
     /// How stacks are found: by unwind tables from a copy of the stack, or by frame pointers
     #[arg(long, value_enum, default_value_t = Unwind::Dwarf)]
@@ -216,6 +226,11 @@ impl Args {
         all
     }
 
+    /// Most samples in a second.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits { daemon: self.max_samples_per_second, process: self.max_samples_per_process }
+    }
+
     /// How allocations are to be sampled.
     pub(crate) fn sampling(&self) -> Sampling {
         Sampling {
@@ -224,6 +239,15 @@ impl Args {
             one_in: self.one_in,
             samples_per_second: self.samples_per_second,
         }
+    }
+}
+
+/// Samples in a second; infinite: as many as come.
+fn limit(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        _ if text == "unlimited" => Ok(f64::INFINITY),
+        Ok(samples) if (1.0..=1e6).contains(&samples) => Ok(samples),
+        _ => Err("must be 1 to 1000000 samples, or unlimited".into()),
     }
 }
 

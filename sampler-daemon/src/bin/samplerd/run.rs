@@ -80,6 +80,7 @@ async fn profile(args: Args) -> anyhow::Result<()> {
         sampling: args.sampling(),
         exclude: args.exclusions(),
         allocators,
+        limits: args.limits(),
         at_exit: if args.keep_held { AtExit::Keep } else { AtExit::Forget },
     };
     let listener = Listener::bind(&args.listen).await.map_err(|error| anyhow!(error))?;
@@ -199,6 +200,6 @@ fn settings(args: &Args, reach: Reach) -> anyhow::Result<Settings> {
         mappings: !args.no_mappings,
         follow: reach == Reach::Tree,
         tasks: tasks(reach)?,
-        brake: args.max_samples_per_second.is_some(),
+        brake: args.max_samples_per_second.is_finite(),
     })
 }

@@ -43,6 +43,7 @@ impl Ours {
             mappings: false,
             follow: false,
             tasks: None,
+            brake: true,
         };
         let mut kernel = Kernel::load(&settings)?;
         kernel.slots.renew(SLOT);

@@ -2,6 +2,7 @@
 
 pub(crate) mod cost;
 mod hits;
+mod pressure;
 mod text;
 
 use crate::connect::{self, Address};
@@ -58,6 +59,8 @@ fn object(status: &StatusResponse) -> Value {
         "cost": cost::object(status.cost.as_ref()),
         "prices": status.prices.as_ref().map(cost::prices_object),
         "daemon_processor_ns": status.daemon_processor_ns,
+        "max_samples_per_second": pressure::limit(status.max_samples_per_second),
+        "max_samples_per_process": pressure::limit(status.max_samples_per_process),
     })
 }
 
@@ -81,6 +84,7 @@ pub(crate) fn sampling(of: &ProcessInterval) -> Value {
         "one_in": some(of.one_in),
         "samples_per_second": some(of.samples_per_second),
         "samples_itself": of.samples_itself,
+        "pressure": of.pressure.as_ref().map(pressure::object),
     })
 }
 

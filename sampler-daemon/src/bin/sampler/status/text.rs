@@ -2,6 +2,7 @@
 
 use super::cost;
 use super::hits::{Hits, symbol};
+use super::pressure;
 use crate::set::sentence;
 use sampler_common::encode::name::shown;
 use sampler_common::encode::text::layout::{end, left, middle, right, wrapped};
@@ -37,6 +38,10 @@ pub(super) fn table(status: &StatusResponse, width: usize) -> String {
     page.paragraph("cost", &cost::text(status));
     page.paragraph("prices", &cost::prices(status));
     page.paragraph("daemon", &cost::daemon(status));
+    page.paragraph("limits", &pressure::limits(status));
+    for of in pressure::raised(&status.intervals) {
+        page.paragraph("raised", &of);
+    }
     let tables = status
         .tables
         .iter()

@@ -1,0 +1,92 @@
+//! Back-pressure: whose interval is or was raised, why, how often and since when.
+
+use sampler_common::units::{grouped, human_duration};
+use sampler_daemon::rpc::v1::{Pressure, ProcessInterval, StatusResponse};
+use serde_json::{Value, json};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Processes that get a line of their own; more are counted.
+const SHOWN: usize = 8;
+
+/// As json has it.
+pub(super) fn object(of: &Pressure) -> Value {
+    let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    json!({
+        "factor": of.factor,
+        "limit": some(&of.limit),
+        "raises": of.raises,
+        "since_unix_ns": Some(of.since_unix_ns).filter(|time| *time > 0),
+        "ring_raises": of.ring_raises,
+        "ring_factor": of.ring_factor,
+        "ring_fills": of.ring_fills,
+    })
+}
+
+/// A limit as json has it: null where there is none.
+pub(super) fn limit(samples: f64) -> Option<f64> {
+    Some(samples).filter(|samples| *samples > 0.0)
+}
+
+/// The limits in words.
+pub(super) fn limits(status: &StatusResponse) -> String {
+    let limits = [
+        (status.max_samples_per_second, "in all (--max-samples-per-second)"),
+        (status.max_samples_per_process, "of each process (--max-samples-per-process)"),
+    ];
+    let limits = limits.into_iter().filter(|(samples, _)| *samples > 0.0);
+    let each: Vec<String> =
+        limits.map(|(samples, what)| format!("{} samples/s {what}", grouped(samples as u64))).collect();
+    each.join(", ")
+}
+
+/// A line for each process whose interval is or was raised, those first whose is.
+pub(super) fn raised(intervals: &[ProcessInterval]) -> Vec<String> {
+    let raised = intervals.iter().filter_map(|of| Some((of, of.pressure.as_ref()?)));
+    let mut raised: Vec<(&ProcessInterval, &Pressure)> = raised.collect();
+    raised.sort_by(|(_, a), (_, b)| b.factor.total_cmp(&a.factor));
+    let more = raised.len().saturating_sub(SHOWN);
+    let mut lines: Vec<String> =
+        raised.into_iter().take(SHOWN).map(|(of, pressure)| sentence(of.pid, pressure)).collect();
+    if more > 0 {
+        lines.push(format!("and of {more} other processes (--json lists them)"));
+    }
+    lines
+}
+
+fn sentence(pid: u32, of: &Pressure) -> String {
+    let mut text = format!("pid {pid}: ");
+    text += &match (of.factor > 1.0, of.raises) {
+        (true, _) => format!("{} times the interval that was asked for", short(of.factor)),
+        (false, 0) => "not for a limit".to_owned(),
+        (false, _) => "not any more".to_owned(),
+    };
+    if of.raises > 0 {
+        let whose = if of.limit == "daemon" { "its share of the limit" } else { "its limit" };
+        text += &format!(", above {whose} {}", times(of.raises));
+        let since = UNIX_EPOCH + Duration::from_nanos(of.since_unix_ns);
+        if let Ok(ago) = SystemTime::now().duration_since(since) {
+            text += &format!(", first {} ago", human_duration(ago));
+        }
+    }
+    if of.ring_raises > 0 {
+        let now = if of.ring_fills { ", also now" } else { "" };
+        text += &format!(
+            "; for a filling ring {}, up to {} times{now}",
+            times(of.ring_raises),
+            grouped(of.ring_factor as u64)
+        );
+    }
+    text
+}
+
+/// In a few digits.
+fn short(factor: f64) -> String {
+    if factor < 10.0 { format!("{factor:.1}") } else { grouped(factor.round() as u64) }
+}
+
+fn times(count: u64) -> String {
+    match count {
+        1 => "once".to_owned(),
+        count => format!("{} times", grouped(count)),
+    }
+}

@@ -1,0 +1,179 @@
+//! Back-pressure: intervals rise with the samples that come, and fall again.
+//!
+//! Two things raise an interval, and each in its own time. The kernel side's brake ([`sampler_common::sampling::brake`]) acts on the very
+//! next call when a process's records fill the ring, and is let go when they have been read. The controller here
+//! ([`sampler_common::pressure`]) looks at what has been read, every few milliseconds, and raises what is wanted in the first place,
+//! so that the brake is seldom needed.
+
+use super::clock::monotonic_ns;
+use super::worker::Worker;
+use crate::store::{Designs, SamplingRecord};
+use rustc_hash::{FxHashMap, FxHashSet};
+use sampler_common::pressure::{Limits, Pressure};
+use sampler_common::sampling::{self, Design, brake};
+use sampler_common::wire::AllocationRecord;
+use std::time::SystemTime;
+
+/// Time from one turn of the controller to the next, at least.
+const TURN_NS: u64 = 10_000_000;
+
+/// What was taken in since the last turn.
+#[derive(Debug, Default)]
+pub(super) struct Arrivals {
+    /// Samples by slot, as many as would have come at the rate in force now.
+    expected: FxHashMap<u32, f64>,
+    /// When the newest of them was taken.
+    newest_ns: u64,
+}
+
+/// The controller, with what it needs of the kernel side.
+pub(super) struct BackPressure {
+    control: Pressure,
+    /// End of the last turn: what has been read was sampled before it.
+    turned_ns: u64,
+    /// Slots whose brake may not have been let go.
+    braked: FxHashSet<u32>,
+}
+
+impl BackPressure {
+    pub(super) fn new(limits: Limits) -> BackPressure {
+        BackPressure {
+            control: Pressure::new(limits),
+            turned_ns: monotonic_ns(),
+            braked: FxHashSet::default(),
+        }
+    }
+
+    /// The process of this slot is gone, or is to be sampled in another way.
+    pub(super) fn forget(&mut self, slot: u32) {
+        self.control.forget(slot);
+        self.braked.remove(&slot);
+    }
+}
+
+impl Arrivals {
+    /// A sample has come of a process with these designs.
+    pub(super) fn note(&mut self, record: &AllocationRecord, designs: &Designs) {
+        let charged = Design::from_word(record.design);
+        // What a process samples by itself is not ours to change.
+        if charged.is_external() {
+            return;
+        }
+        let now = designs[sampling::class(record.size)];
+        let expected = expected(charged, now, record.size);
+        *self.expected.entry(record.space.slot).or_default() += expected;
+        self.newest_ns = self.newest_ns.max(record.time_ns);
+    }
+}
+
+/// Samples under the design `now` that one stands for which was `charged` otherwise.
+fn expected(charged: Design, now: Design, size: u64) -> f64 {
+    if charged == now {
+        return 1.0;
+    }
+    let ratio = match (charged.inclusion(size), now.inclusion(size)) {
+        (Some(charged), Some(now)) if charged > 0.0 => now / charged,
+        // Of a stride; and from one to another strategy.
+        _ => charged.interval() / now.interval(),
+    };
+    if ratio.is_finite() { ratio } else { 1.0 }
+}
+
+impl Worker {
+    /// A turn of the controller, if it is time.
+    pub(super) fn press_back(&mut self) {
+        let ring = &self.kernel.ring;
+        // Time passes with what has been read: a worker that comes late reads more at once.
+        let now_ns = match ring.has_read(ring.produced()) {
+            true => monotonic_ns(),
+            false => self.ingest.arrivals.newest_ns,
+        };
+        let elapsed_ns = now_ns.saturating_sub(self.pressure.turned_ns);
+        if elapsed_ns < TURN_NS {
+            return;
+        }
+        self.pressure.turned_ns = now_ns;
+        let arrived = std::mem::take(&mut self.ingest.arrivals.expected);
+        for (slot, expected) in &arrived {
+            self.pressure.control.take(*slot, *expected);
+        }
+        for slot in self.pressure.control.turn(elapsed_ns as f64 / 1e9, now_ns) {
+            self.raise(slot);
+        }
+        self.pressure.braked.extend(arrived.keys());
+        self.release_brakes();
+    }
+
+    /// Puts the controller's interval into force.
+    fn raise(&mut self, slot: u32) {
+        let raised = self.pressure.control.raised(slot);
+        self.note_brake(slot);
+        self.change_sampling(slot, |record| {
+            if record.raised.since_ns != raised.since_ns {
+                record.raised_since = Some(SystemTime::now());
+            }
+            record.raised = raised;
+            record.refresh();
+        });
+        self.adapt_if_asked(slot);
+    }
+
+    /// Lets brakes go whose reason is gone.
+    fn release_brakes(&mut self) {
+        let size = u64::from(self.config.settings.ring_bytes);
+        for slot in std::mem::take(&mut self.pressure.braked) {
+            let level = self.note_brake(slot);
+            let is_braking = level > 0 || self.sampling_of(slot).is_some_and(|of| of.is_braked);
+            if !is_braking {
+                continue;
+            }
+            let own = self.kernel.slots.waiting(slot);
+            let is_braked = brake::level(own, self.kernel.ring.waiting(), size) > 0;
+            if is_braked {
+                self.pressure.braked.insert(slot);
+            } else {
+                self.kernel.slots.release_brake(slot);
+            }
+            self.record_brake(slot, |record| record.is_braked = is_braked);
+        }
+    }
+
+    /// Notes how far the kernel side has braked the process in `slot`; the highest level since the last look.
+    pub(super) fn note_brake(&mut self, slot: u32) -> u32 {
+        let level = self.kernel.slots.take_brake_level(slot);
+        if level > 0 {
+            let braked = self.kernel.slots.braked(slot);
+            self.record_brake(slot, |record| {
+                record.braked = braked;
+                record.note_brake(level);
+            });
+        }
+        level
+    }
+
+    fn record_brake(&mut self, slot: u32, change: impl FnOnce(&mut SamplingRecord)) {
+        if let Some(source) = self.ingest.sources.get(&slot) {
+            let sampling = &mut self.ingest.processes.get_mut(source.process).sampling;
+            change(std::sync::Arc::make_mut(sampling));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expected;
+    use sampler_common::sampling::{Design, Strategy};
+
+    #[test]
+    fn a_sample_stands_for_those_that_would_come_now() {
+        let of = |strategy, interval| Design::from_interval(strategy, interval, 64.0).unwrap();
+        let geometric = |interval| of(Strategy::Geometric, interval);
+        assert_eq!(expected(geometric(64), geometric(64), 8), 1.0);
+        assert!((expected(geometric(1 << 20), geometric(1 << 16), 8) - 16.0).abs() < 0.1);
+        // A block far larger than either interval comes anyway.
+        assert!((expected(geometric(1 << 16), geometric(1 << 12), 1 << 30) - 1.0).abs() < 1e-9);
+        assert!((expected(geometric(64).braked(3), geometric(64), 1) - 8.0).abs() < 0.1);
+        assert_eq!(expected(of(Strategy::Stride, 4096), of(Strategy::Stride, 1024), 8), 4.0);
+        assert_eq!(expected(geometric(64), Design::NEVER, 8), 0.0);
+    }
+}
