@@ -2,7 +2,7 @@
 
 use crate::{atomic, maps, record, settings, target};
 use sampler_common::limits::CLASSES;
-use sampler_common::sampling::brake::{MAX_LEVEL, level};
+use sampler_common::sampling::brake::level;
 use sampler_common::sampling::{Design, Strategy};
 
 /// Puts the design of a size class into force that what waits in the ring asks for, from the next call on. A function of its own, so that
@@ -39,7 +39,7 @@ pub fn look(slot: u32, class: u32) -> u64 {
     // SAFETY: a field of a map value.
     let levels = unsafe { &raw mut (*process).levels };
     // First: whoever sees the design finds its level.
-    atomic::set(levels, 1 << (level & (2 * MAX_LEVEL - 1)));
+    atomic::set(levels, 1 << (level & 63));
     let is_stride = Design::from_word(new).tag() == Strategy::Stride as u8;
     if is_stride == (new > old) {
         // SAFETY: a field of a map value.

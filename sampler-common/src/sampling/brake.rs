@@ -1,9 +1,9 @@
 //! The brake: the designs of a process whose records wait in the ring, so that the ring does not fill.
 //!
 //! Plainly: the more of a process's bytes wait, compared with those that are free, the rarer it is sampled from the next call on. The
-//! level is 0 up to half of the free bytes, and grows by one with every further sixteenth of the way to twice of them, which is a
-//! process's share (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). Each level halves the
-//! rate: to bring the last of them about takes 2^15 times the samples that are wanted, so a storm wears out before the ring is full.
+//! level is 0 up to half of the free bytes, and grows by one with every further 32nd of the way to twice of them, which is a process's
+//! share (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). Each level halves the rate, so a
+//! storm wears out before the ring is full: the last levels take minutes of it, or are those of the largest interval there is.
 //!
 //! The level is made of what happened before, and says how the *next* calls are charged; every sample carries the design that it was
 //! charged with. Trials are memoryless, so nothing is biased.
@@ -13,7 +13,7 @@ use super::rate::{HAZARD_ONE, MAX_INTERVAL_BYTES, Rate};
 use super::strategy::Strategy;
 
 /// The highest level.
-pub const MAX_LEVEL: u32 = 16;
+pub const MAX_LEVEL: u32 = 32;
 
 /// λ of interval 2, ln 2: the first level of "always" and of all that is next to it.
 const HALF: u64 = 0xB172_17F7_D1CF;
@@ -41,13 +41,14 @@ impl Design {
     /// ours to change, stays.
     #[inline(always)]
     pub const fn braked(self, level: u32) -> Design {
-        let level = level & 31;
+        let level = level & 63;
         if level == 0 || self.is_external() {
             return self;
         }
         if self.tag() == Strategy::Stride as u8 {
-            let bytes = self.stride_bytes() << level;
-            let bytes = if bytes > MAX_INTERVAL_BYTES { MAX_INTERVAL_BYTES } else { bytes };
+            let room = MAX_INTERVAL_BYTES >> level;
+            let bytes = self.stride_bytes();
+            let bytes = if bytes > room { MAX_INTERVAL_BYTES } else { bytes << level };
             return Design::from_word(self.word() - self.stride_bytes() + bytes);
         }
         let raw = self.rate().raw();
@@ -73,7 +74,7 @@ mod tests {
         let alone = |bytes| level(bytes, bytes, RING);
         assert_eq!(alone(RING / 4), 0);
         assert_eq!(alone(RING * 15 / 16 / 3 + 16), 1);
-        assert!((7..=9).contains(&alone(RING / 2)));
+        assert!((14..=18).contains(&alone(RING / 2)));
         assert_eq!(alone(RING * 5 / 8 + 1024), MAX_LEVEL);
         assert_eq!(alone(RING), MAX_LEVEL);
     }
@@ -111,7 +112,7 @@ mod tests {
             let Some(design) = Design::from_interval(strategy, interval, 1.0) else { return Ok(()) };
             let braked = design.braked(level);
             prop_assert_eq!(braked.strategy(), design.strategy());
-            let wanted = (design.interval() * f64::from(1u32 << level)).min(MAX_INTERVAL_BYTES as f64);
+            let wanted = (design.interval() * f64::from(level).exp2()).min(MAX_INTERVAL_BYTES as f64);
             // Next to "always" half a rate is no half of the samples: within a factor of 1.5 there.
             let ratio = braked.interval() / wanted;
             prop_assert!((0.65..1.5).contains(&ratio), "{interval} at {level}: {ratio}");

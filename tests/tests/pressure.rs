@@ -1,0 +1,189 @@
+//! Storms: more samples than the ring can take, or than may come in a second. Nothing is lost, the interval rises for the noisy process
+//! alone, estimates stay right, and afterwards everything is as it was.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::daemon::outcome;
+use sampler_tests::truth::Function;
+use sampler_tests::{Daemon, Profile, Workload, wait};
+use serde_json::Value;
+
+/// Confidence of every interval here; fewer than 100 are compared.
+const CONFIDENCE: &str = "0.999999999";
+
+/// Outcomes of which a storm must have none.
+const LOSSES: [&str; 4] = ["ring_full", "ring_share", "free_ring_full", "free_ring_share"];
+
+/// `pressure.c`, which allocates blocks of so many bytes.
+fn workload(storms: u64, calms: u64, size: u64) -> Result<Workload> {
+    let arguments = [storms, calms, size].map(|number| number.to_string());
+    Workload::start("pressure.c", &arguments.each_ref().map(String::as_str))
+}
+
+/// Nothing was lost on the way to the daemon.
+fn nothing_lost(daemon: &Daemon) -> Result<()> {
+    let status = daemon.status()?;
+    for loss in LOSSES {
+        ensure!(outcome(&status, loss) == 0, "{loss}: {}", status["outcomes"]);
+    }
+    Ok(())
+}
+
+fn profile_of(daemon: &Daemon, kind: &str, workload: &Workload) -> Result<Profile> {
+    let pid = workload.pid().to_string();
+    daemon.profile(kind, &["--confidence", CONFIDENCE, "--pid", &pid])
+}
+
+/// Exact totals to the byte, estimates of bytes and objects inside their intervals, each by itself and both kinds.
+fn holds(daemon: &Daemon, workload: &Workload, truth: &Function) -> Result<()> {
+    let profile = profile_of(daemon, "live", workload)?;
+    let (exact, bytes) = (profile.exact_space, truth.alloc.bytes);
+    ensure!(exact == bytes, "exact {exact} is not {bytes}");
+    ensure!(profile.exact_objects == truth.alloc.objects, "exact {}", profile.exact_objects);
+    let totals = profile.totals;
+    for (what, of, truth) in [
+        ("allocated bytes", totals.alloc_space, truth.alloc.bytes),
+        ("allocated objects", totals.alloc_objects, truth.alloc.objects),
+        ("live bytes", totals.inuse_space, truth.live.bytes),
+        ("live objects", totals.inuse_objects, truth.live.objects),
+    ] {
+        println!("{what}: {truth} in [{:.0}, {:.0}], {:.0}", of.low, of.high, of.value);
+        let inside = of.low <= truth as f64 && truth as f64 <= of.high;
+        ensure!(inside, "{what}: [{}, {}] does not cover {truth}", of.low, of.high);
+    }
+    Ok(())
+}
+
+/// Every allocation was sampled, with its stack.
+fn is_complete(daemon: &Daemon, workload: &Workload, function: &str, objects: u64) -> Result<()> {
+    let profile = profile_of(daemon, "alloc", workload)?;
+    let row = profile.row(function).alloc_objects;
+    ensure!(row.samples == objects, "{} of {objects}: {}", row.samples, profile.folded());
+    ensure!((row.sum - objects as f64).abs() < 1e-6, "they stand for {} objects", row.sum);
+    Ok(())
+}
+
+/// How a process is sampled, in `status`.
+fn sampling(daemon: &Daemon, workload: &Workload) -> Result<Value> {
+    let status = daemon.status()?;
+    let all = status["intervals"].as_array().context("status has no intervals")?;
+    let one = all.iter().find(|of| of["pid"] == workload.pid());
+    Ok(one.with_context(|| format!("{} is not in {status}", workload.pid()))?.clone())
+}
+
+/// Waits until the interval is again what was asked for.
+fn recovers(daemon: &Daemon, workload: &Workload, interval: u64) -> Result<Value> {
+    wait::until("the interval that was asked for", || {
+        let of = sampling(daemon, workload)?;
+        let pressure = &of["pressure"];
+        let back = of["interval_bytes"] == interval && pressure["ring_fills"] != true;
+        Ok(back.then(|| pressure.clone()))
+    })
+}
+
+/// The daemon reads nothing until the storm is over: the brake in the kernel keeps the ring from filling, by itself.
+#[test]
+fn a_storm_does_not_fill_the_ring_of_a_daemon_that_stands_still() -> Result<()> {
+    let (mut noisy, mut quiet) = (workload(400_000, 100, 64)?, workload(0, 400, 500)?);
+    let pids = [noisy.pid(), quiet.pid()];
+    let arguments = ["--interval", "1", "--max-samples-per-second", "20000"];
+    let mut daemon = Daemon::start(&pids, &arguments)?;
+    quiet.go()?;
+    quiet.truth()?;
+    daemon.child().signal(19)?;
+    quiet.go()?;
+    noisy.go()?;
+    let storm = noisy.truth()?;
+    let calm = quiet.truth()?;
+    daemon.child().signal(18)?;
+    holds(&daemon, &noisy, storm.function("storm")?)?;
+    nothing_lost(&daemon)?;
+    is_complete(&daemon, &quiet, "calm", calm.function("calm")?.alloc.objects)?;
+
+    let pressure = recovers(&daemon, &noisy, 1)?;
+    println!("{pressure}");
+    ensure!(pressure["ring_raises"].as_u64() > Some(0), "no brake: {pressure}");
+    ensure!(pressure["ring_factor"].as_f64() >= Some(16.0), "hardly a brake: {pressure}");
+    ensure!(sampling(&daemon, &quiet)?["pressure"].is_null(), "the quiet one is pressed");
+    noisy.go()?;
+    noisy.truth()?;
+    is_complete(&daemon, &noisy, "calm", 100)?;
+    nothing_lost(&daemon)?;
+    noisy.exit()?;
+    quiet.exit()?;
+    daemon.stop()
+}
+
+/// Far more samples than may come in a second, and a quiet process beside it.
+#[test]
+fn a_storm_raises_the_interval_of_the_noisy_process_alone() -> Result<()> {
+    let (mut noisy, mut quiet) = (workload(2_000_000, 100, 64)?, workload(0, 1000, 4096)?);
+    let pids = [noisy.pid(), quiet.pid()];
+    let arguments = ["--interval", "64", "--max-samples-per-second", "3000"];
+    let daemon = Daemon::start(&pids, &arguments)?;
+    quiet.go()?;
+    quiet.truth()?;
+    quiet.go()?;
+    noisy.go()?;
+    let during = wait::until("a raised interval", || {
+        let of = sampling(&daemon, &noisy)?;
+        Ok((of["pressure"]["factor"].as_f64() > Some(4.0)).then_some(of))
+    })?;
+    println!("{during}");
+    let storm = noisy.truth()?;
+    let calm = quiet.truth()?;
+    holds(&daemon, &noisy, storm.function("storm")?)?;
+    nothing_lost(&daemon)?;
+    ensure!(sampling(&daemon, &quiet)?["pressure"].is_null(), "the quiet one is pressed");
+    is_complete(&daemon, &quiet, "calm", calm.function("calm")?.alloc.objects)?;
+
+    let pressure = recovers(&daemon, &noisy, 64)?;
+    println!("{pressure}");
+    ensure!(pressure["raises"].as_u64() > Some(0) && pressure["limit"] == "daemon", "{pressure}");
+    ensure!(pressure["since_unix_ns"].as_u64() > Some(0), "{pressure}");
+    noisy.exit()?;
+    quiet.exit()?;
+    daemon.stop()
+}
+
+/// A process has a limit of its own, below the daemon's.
+#[test]
+fn a_limit_for_each_process_is_kept() -> Result<()> {
+    const LIMIT: f64 = 300.0;
+    let (mut loud, mut quiet) = (workload(0, 4000, 4096)?, workload(0, 200, 4096)?);
+    let pids = [loud.pid(), quiet.pid()];
+    let arguments = ["--interval", "64", "--max-samples-per-process", "300"];
+    let daemon = Daemon::start(&pids, &arguments)?;
+    for workload in [&mut loud, &mut quiet] {
+        workload.go()?;
+        workload.truth()?;
+    }
+    let start = std::time::Instant::now();
+    loud.go()?;
+    let truth = loud.truth()?;
+    let seconds = start.elapsed().as_secs_f64();
+    let profile = profile_of(&daemon, "alloc", &loud)?;
+    let samples = profile.row("calm").alloc_space.samples as f64;
+    println!("{samples} samples in {seconds:.1} s");
+    // What the bucket holds, and what came before each answer.
+    ensure!(samples < LIMIT * seconds + 0.25 * LIMIT + 300.0, "{samples} in {seconds} s");
+    holds(&daemon, &loud, truth.function("calm")?)?;
+    let pressure = sampling(&daemon, &loud)?["pressure"].clone();
+    ensure!(pressure["limit"] == "process", "{pressure}");
+    nothing_lost(&daemon)?;
+    loud.exit()?;
+    quiet.exit()?;
+    daemon.stop()
+}
+
+#[test]
+fn limits_that_make_no_sense_are_refused_in_a_line() -> Result<()> {
+    for limit in ["--max-samples-per-second", "--max-samples-per-process"] {
+        for value in ["0", "-1", "many", "1e7", ""] {
+            let daemon = sampler_tests::daemon::samplerd(&["--pid", "1", limit, value])?;
+            ensure!(daemon.code() == 2, "{limit} {value}: exit code {}", daemon.code());
+            let line = daemon.stderr.lines().find(|line| line.contains("must be 1 to 1000000"));
+            ensure!(line.is_some(), "{limit} {value}: {}", daemon.stderr);
+        }
+    }
+    Ok(())
+}
