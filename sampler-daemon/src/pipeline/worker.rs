@@ -37,10 +37,12 @@ use tokio::sync::broadcast;
 
 /// Records read between two looks at commands and processes.
 const BATCH: usize = 1024;
-/// How long records may wait in the ring when few arrive (many wake the worker).
-const PERIOD: Duration = Duration::from_millis(20);
 /// Place of the eventfd among what is waited for.
 const WAKE: usize = 1;
+/// How long records may wait in the ring when few arrive (many wake the worker).
+const PERIOD: Duration = Duration::from_millis(100);
+/// The same where processes come and go: what is known of a short one must be read soon.
+const OPEN_PERIOD: Duration = Duration::from_millis(20);
 /// How long a question waits for a record that is just being written, and none behind it can be read.
 const SETTLE: Duration = Duration::from_millis(100);
 /// Samples kept for a slow `StreamSamples` client.
@@ -237,9 +239,9 @@ impl Worker {
             let pidfd = self.attached.get(slot)?.process.as_ref()?.pidfd.as_fd();
             Some(PollFd::from_borrowed_fd(pidfd, PollFlags::IN))
         }));
-        let mut period = PERIOD;
+        let mut period = if self.is_open() { OPEN_PERIOD } else { PERIOD };
         match self.happenings.pause() {
-            Some(pause) => period = pause.min(PERIOD),
+            Some(pause) => period = pause.min(period),
             None => {
                 let events = self.happenings.descriptors();
                 descriptors.extend(events.map(|it| PollFd::from_borrowed_fd(it, PollFlags::IN)));
