@@ -85,9 +85,9 @@ fn recovers(daemon: &Daemon, workload: &Workload, interval: u64) -> Result<Value
 /// The daemon reads nothing until the storm is over: the brake in the kernel keeps the ring from filling, by itself.
 #[test]
 fn a_storm_does_not_fill_the_ring_of_a_daemon_that_stands_still() -> Result<()> {
-    let (mut noisy, mut quiet) = (workload(400_000, 100, 64)?, workload(0, 400, 500)?);
+    let (mut noisy, mut quiet) = (workload(400_000, 100, 64)?, workload(0, 40, 500)?);
     let pids = [noisy.pid(), quiet.pid()];
-    let arguments = ["--interval", "1", "--max-samples-per-second", "20000"];
+    let arguments = ["--interval", "1", "--max-samples-per-second", "25000"];
     let mut daemon = Daemon::start(&pids, &arguments)?;
     quiet.go()?;
     quiet.truth()?;

@@ -20,6 +20,8 @@ pub(crate) enum Benchmark {
     Intervals,
     /// What many processes cost.
     Machine,
+    /// What the daemon itself costs.
+    Daemon,
 }
 
 impl Benchmark {
@@ -30,15 +32,17 @@ impl Benchmark {
             Benchmark::Draws => "draws",
             Benchmark::Intervals => "intervals",
             Benchmark::Machine => "machine",
+            Benchmark::Daemon => "daemon",
         }
     }
 
     /// Why it needs root, if it does.
     fn needs_root(self) -> Option<&'static str> {
         match self {
-            Benchmark::Probe | Benchmark::Intervals | Benchmark::Machine => {
-                Some("the benchmark attaches probes")
-            }
+            Benchmark::Probe
+            | Benchmark::Intervals
+            | Benchmark::Machine
+            | Benchmark::Daemon => Some("the benchmark attaches probes"),
             Benchmark::Counters | Benchmark::Draws => None,
         }
     }

@@ -92,6 +92,12 @@ enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// What the daemon itself costs: samples, memory, questions (as root)
+    Daemon {
+        /// Passed on to the benchmark
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// Overhead and samples per second of a real program by the sampling interval (as root)
     Intervals {
         /// Passed on to the benchmark
@@ -108,6 +114,7 @@ impl Bench {
             Bench::Draws { arguments } => (Benchmark::Draws, arguments),
             Bench::Intervals { arguments } => (Benchmark::Intervals, arguments),
             Bench::Machine { arguments } => (Benchmark::Machine, arguments),
+            Bench::Daemon { arguments } => (Benchmark::Daemon, arguments),
         }
     }
 }

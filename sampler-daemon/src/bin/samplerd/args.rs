@@ -78,7 +78,7 @@ pub(crate) struct Args {
     pub(crate) samples_per_second: Option<f64>,
 
     /// Most samples taken in a second, or `unlimited`; beyond it the intervals of those rise that have more than their share
-    #[arg(long, value_name = "N", default_value = "20000", allow_hyphen_values = true, value_parser = limit)]
+    #[arg(long, value_name = "N", default_value = "25000", allow_hyphen_values = true, value_parser = limit)]
     pub(crate) max_samples_per_second: f64,
 
     /// The same for each process

@@ -1,0 +1,88 @@
+//! One rate of one kind of stacks.
+
+use crate::program::{Load, Program};
+use anyhow::{Context, Result};
+use sampler_tests::daemon::outcome;
+use sampler_tests::usage::{processor_seconds, resident};
+use sampler_tests::Daemon;
+
+/// Outcomes of samples whose stack is lost.
+const LOSSES: [&str; 2] = ["ring_full", "ring_share"];
+
+/// Depth of the stacks and bytes of a frame, by the size of the snapshot that holds them.
+const STACKS: [(&str, u32, u32); 3] = [("4 KiB", 8, 64), ("8 KiB", 24, 128), ("16 KiB", 40, 256)];
+/// Allocations a second.
+const RATES: [u32; 4] = [100, 1_000, 5_000, 20_000];
+/// More than anybody can take.
+const STORM: u32 = 0;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Case {
+    /// Size of the snapshots.
+    pub(crate) snapshot: &'static str,
+    depth: u32,
+    frame_bytes: u32,
+    /// Samples a second that are asked for; 0: a storm.
+    pub(crate) rate: u32,
+    /// Whether the interval may rise.
+    pub(crate) limited: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measured {
+    /// Allocations a second.
+    pub(crate) made: f64,
+    /// Samples a second.
+    pub(crate) samples: f64,
+    /// Samples whose stack was lost.
+    pub(crate) lost: u64,
+    /// Processor time for each sample, microseconds.
+    pub(crate) cpu_us: f64,
+    /// Percent of one processor.
+    pub(crate) cpu_percent: f64,
+    /// Resident bytes, without the ring.
+    pub(crate) resident_bytes: u64,
+    /// By how much the ring's filling has raised the interval at most.
+    pub(crate) ring_factor: f64,
+}
+
+impl Case {
+    pub(crate) fn all() -> Vec<Case> {
+        let mut cases = Vec::new();
+        for (snapshot, depth, frame_bytes) in STACKS {
+            let of = |rate, limited| Case { snapshot, depth, frame_bytes, rate, limited };
+            cases.extend(RATES.map(|rate| of(rate, false)));
+            cases.push(of(STORM, true));
+        }
+        cases
+    }
+
+    pub(crate) fn measure(&self, seconds: u32) -> Result<Measured> {
+        let Case { depth, frame_bytes, rate, .. } = *self;
+        let mut program =
+            Program::start(Load { rate, depth, frame_bytes, stacks: 1000, seconds })?;
+        let limit = if self.limited { "25000" } else { "unlimited" };
+        let arguments = ["--interval", "1", "--max-samples-per-second", limit];
+        let daemon = Daemon::start(&[program.pid()], &arguments)?;
+        let before = processor_seconds(daemon.pid())?;
+        program.go()?;
+        let (made, took) = program.made()?;
+        let status = daemon.status().context("the end of the case")?;
+        let busy = processor_seconds(daemon.pid())? - before;
+        let (resident_bytes, ring_bytes) = resident(daemon.pid())?;
+        let samples = outcome(&status, "sampled") as f64;
+        let pressure = &status["intervals"][0]["pressure"];
+        daemon.stop()?;
+        Ok(Measured {
+            made: made as f64 / took,
+            samples: samples / took,
+            lost: LOSSES.iter().map(|loss| outcome(&status, loss)).sum(),
+            cpu_us: busy / samples * 1e6,
+            cpu_percent: busy / took * 100.0,
+            resident_bytes: resident_bytes - ring_bytes,
+            ring_factor: pressure["ring_factor"].as_f64().unwrap_or(1.0),
+        })
+    }
+}
