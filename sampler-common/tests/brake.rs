@@ -73,7 +73,9 @@ fn a_rate_that_follows_the_ring_biases_nothing_and_never_fills_it() {
             let mean = sum / runs;
             let spread = (squares / runs - mean * mean).max(0.0).sqrt();
             let share = f64::from(held) / runs;
-            println!("{strategy:?} {interval} {reads}: {mean:.4} ± {spread:.4}, {share:.3}, level {highest}");
+            println!(
+                "{strategy:?} {interval} {reads}: {mean:.4} ± {spread:.4}, {share:.3}, level {highest}"
+            );
             // Five standard deviations of the mean: by chance once in a million.
             assert!((mean - 1.0).abs() <= 5.0 * spread / runs.sqrt() + 1e-9, "biased");
             assert!(highest > 0 && highest < MAX_LEVEL, "level {highest}");

@@ -39,10 +39,9 @@ impl Benchmark {
     /// Why it needs root, if it does.
     fn needs_root(self) -> Option<&'static str> {
         match self {
-            Benchmark::Probe
-            | Benchmark::Intervals
-            | Benchmark::Machine
-            | Benchmark::Daemon => Some("the benchmark attaches probes"),
+            Benchmark::Probe | Benchmark::Intervals | Benchmark::Machine | Benchmark::Daemon => {
+                Some("the benchmark attaches probes")
+            }
             Benchmark::Counters | Benchmark::Draws => None,
         }
     }

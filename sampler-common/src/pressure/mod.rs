@@ -18,7 +18,7 @@ mod bucket;
 mod process;
 mod share;
 
-pub use process::{Cause, Raised, MAX_STEPS};
+pub use process::{Cause, MAX_STEPS, Raised};
 pub use share::share;
 
 use bucket::Bucket;
@@ -87,7 +87,9 @@ impl Pressure {
     fn raise(&mut self, now_ns: u64) -> Vec<u32> {
         let mut changed = Vec::new();
         for (number, process) in &mut self.processes {
-            if process.bucket.is_empty() && process.raise(AIM * self.limits.process, Cause::Process, now_ns) {
+            if process.bucket.is_empty()
+                && process.raise(AIM * self.limits.process, Cause::Process, now_ns)
+            {
                 changed.push(*number);
             }
         }
@@ -105,7 +107,8 @@ impl Pressure {
     }
 
     fn recover(&mut self, elapsed: f64) -> Vec<u32> {
-        let mut room = AIM * self.limits.daemon - self.processes.values().map(Process::rate).sum::<f64>();
+        let mut room =
+            AIM * self.limits.daemon - self.processes.values().map(Process::rate).sum::<f64>();
         let mut changed = Vec::new();
         for (number, process) in &mut self.processes {
             if !process.may_recover(elapsed, AIM * self.limits.process) {

@@ -1,7 +1,7 @@
 //! One process under back-pressure.
 
-use super::bucket::Bucket;
 use super::MEANINGFUL;
+use super::bucket::Bucket;
 
 /// Steps in a doubling of the interval.
 const PER_DOUBLING: f64 = 4.0;

@@ -52,6 +52,7 @@ impl Worker {
             pids,
             running: Vec::new(),
             cost,
+            left_out: 0,
             rows: Vec::new(),
             frames: Vec::new(),
             totals: gathered.reference.row(),

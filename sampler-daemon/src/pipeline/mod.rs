@@ -51,7 +51,8 @@ mod worker;
 
 pub use attach::AttachError;
 pub use command::{
-    PressureReport, ProcessReport, ProfileRequest, Profiler, SamplingChange, SamplingReport, Stopped,
+    PressureReport, ProcessReport, ProfileRequest, Profiler, SamplingChange, SamplingReport,
+    Stopped,
 };
 pub use cost::{PricesReport, Unread};
 pub use coverage::Blind;

@@ -2,7 +2,7 @@
 //! some estimators make every estimate first.
 
 use super::raw::{RawFrame, RawProfile, RawRow};
-use sampler_common::estimate::{Estimator, Row, Stratum};
+use sampler_common::estimate::{Estimator, Row, RowMoments, Stratum};
 use sampler_common::profile::{Kind, Quantities};
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ pub(super) fn ordered(raw: &mut RawProfile, unsampled: &Row) -> usize {
         std::mem::take(&mut raw.rows).into_iter().map(|row| (value(raw, &row.row), row)).collect();
     // Stable: of equal ones the order is fixed already.
     rows.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-    let total = rows.len();
-    let top = if raw.request.top > 0 { raw.request.top } else { total };
+    let total = rows.len() + raw.left_out;
+    let top = top_of(raw.request.top, rows.len());
     raw.rows = rows.into_iter().take(top).map(|(_, row)| row).collect();
     if raw.rows.len() < total {
         cut_frames(raw);
@@ -27,15 +27,43 @@ pub(super) fn ordered(raw: &mut RawProfile, unsampled: &Row) -> usize {
     total
 }
 
+fn top_of(asked: usize, rows: usize) -> usize {
+    if asked > 0 { asked } else { rows }
+}
+
+/// Leaves out all but the `top` largest rows, where their order is known before estimates are made; returns how many it has left out. Of
+/// equal ones those with the smaller key stay.
+pub(super) fn leave_out<K: Ord>(rows: &mut Vec<(K, Row)>, kind: Kind, top: usize) -> usize {
+    if top == 0 || rows.len() <= top {
+        return 0;
+    }
+    let left_out = rows.len() - top;
+    let mut order: Vec<(f64, usize)> =
+        rows.iter().enumerate().map(|(index, (_, row))| (sum(kind, row), index)).collect();
+    order.select_nth_unstable_by(top, |(a, at), (b, bt)| {
+        b.total_cmp(a).then_with(|| rows[*at].0.cmp(&rows[*bt].0))
+    });
+    let mut keep = vec![false; rows.len()];
+    order[..top].iter().for_each(|(_, index)| keep[*index] = true);
+    let mut keep = keep.into_iter();
+    rows.retain(|_| keep.next().unwrap_or(false));
+    left_out
+}
+
+/// What the samples of a row stand for, bytes.
+fn sum(kind: Kind, row: &Row) -> f64 {
+    let space = |of: &RowMoments| match kind {
+        Kind::Alloc => of.alloc_space.sum,
+        Kind::Live | Kind::Peak | Kind::Mapped => of.inuse_space.sum,
+    };
+    row.strata().map(|(_, of)| space(of)).sum()
+}
+
 /// Estimated bytes of the kind asked for.
 fn value(raw: &RawProfile, row: &Row) -> f64 {
     let kind = raw.request.kind;
     if raw.estimator == Estimator::Weighted {
-        let total = row.total();
-        return match kind {
-            Kind::Alloc => total.alloc_space.sum,
-            Kind::Live | Kind::Peak | Kind::Mapped => total.inuse_space.sum,
-        };
+        return sum(kind, row);
     }
     let quantities = Quantities::of_row(row, &raw.reference, raw.estimator, raw.request.confidence);
     quantities.space(kind).estimate.value
@@ -113,6 +141,7 @@ mod tests {
             interval_bytes: 1.0,
             pids: vec![7],
             rows: rows.collect(),
+            left_out: 0,
             frames: notes.map(RawFrame::Note).to_vec(),
             totals: Row::default(),
             reference: Reference::default(),
@@ -121,6 +150,21 @@ mod tests {
             notes: vec![],
             running: vec![],
             cost: Default::default(),
+        }
+    }
+
+    #[test]
+    fn small_rows_are_left_out_early_as_they_would_be_late() {
+        let rows = || -> Vec<(u32, Row)> {
+            (1..).zip([10, 30, 20, 30]).map(|(key, size)| (key, row(2, size))).collect()
+        };
+        for (top, kept) in
+            [(0, vec![1, 2, 3, 4]), (1, vec![2]), (2, vec![2, 4]), (3, vec![2, 3, 4])]
+        {
+            let mut rows = rows();
+            let left_out = leave_out(&mut rows, Kind::Alloc, top);
+            let keys: Vec<u32> = rows.iter().map(|(key, _)| *key).collect();
+            assert_eq!((left_out, keys), (4 - kept.len(), kept));
         }
     }
 

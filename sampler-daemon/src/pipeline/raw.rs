@@ -4,12 +4,13 @@ use super::command::ProfileRequest;
 use super::cost::Unread;
 use super::gather::Gathered;
 use super::losses::RawLoss;
+use super::order::leave_out;
 use super::worker::Worker;
 use crate::store::stacks::StackFrame;
 use crate::store::{ProcessId, SamplingRecord, StackId};
 use crate::unwind::Module;
 use rustc_hash::FxHashMap;
-use sampler_common::estimate::{Estimator, Reference, Row};
+use sampler_common::estimate::{Estimator, Reference, Row, RowMoments};
 use sampler_common::profile::{Exact, Kind, Window};
 use sampler_common::sampling::Strategy;
 use std::sync::Arc;
@@ -56,6 +57,8 @@ pub struct RawProfile {
     pub pids: Vec<u32>,
     /// All rows with samples of the kind asked for, in a fixed order.
     pub rows: Vec<RawRow>,
+    /// Smaller rows that are left out already.
+    pub left_out: usize,
     /// Frames.
     pub frames: Vec<RawFrame>,
     /// All rows together, of either kind.
@@ -128,6 +131,7 @@ impl Worker {
             interval_bytes: self.interval_of(&gathered.processes, |of| of.interval_bytes),
             pids: gathered.processes.iter().map(|id| record(id).pid).collect(),
             rows: Vec::new(),
+            left_out: 0,
             frames: Vec::new(),
             totals: gathered.reference.row(),
             exact: gathered.exact,
@@ -144,18 +148,20 @@ impl Worker {
 
     /// Takes the rows with samples of the kind asked for, with their frames.
     pub(super) fn fill_rows(&self, profile: &mut RawProfile, gathered: Gathered) {
-        let samples = |row: &Row| -> u64 {
-            let total = row.total();
-            match profile.request.kind {
-                Kind::Alloc => total.alloc_space.samples,
-                Kind::Live | Kind::Peak => total.inuse_space.samples,
-                // Also what is not mapped any more.
-                Kind::Mapped => total.alloc_space.samples + total.inuse_space.samples,
-            }
+        let kind = profile.request.kind;
+        let samples = |of: &RowMoments| match kind {
+            Kind::Alloc => of.alloc_space.samples,
+            Kind::Live | Kind::Peak => of.inuse_space.samples,
+            // Also what is not mapped any more.
+            Kind::Mapped => of.alloc_space.samples + of.inuse_space.samples,
         };
+        let has_samples = |row: &Row| row.strata().any(|(_, of)| samples(of) > 0);
         profile.reference = gathered.reference;
         let mut rows: Vec<((ProcessId, StackId), Row)> =
-            gathered.rows.into_iter().filter(|(_, row)| samples(row) > 0).collect();
+            gathered.rows.into_iter().filter(|(_, row)| has_samples(row)).collect();
+        if profile.estimator == Estimator::Weighted {
+            profile.left_out = leave_out(&mut rows, kind, profile.request.top);
+        }
         // So that equal questions get equal answers.
         rows.sort_by_key(|(key, _)| *key);
         let mut numbers: FxHashMap<u32, u32> = FxHashMap::default();

@@ -3,7 +3,8 @@
 use super::convert::cost;
 use super::{convert, v1};
 use crate::pipeline::{
-    Blind, Exclusion, GroupReport, PressureReport, ProbeReport, ProcessReport, SamplingReport, StatusReport, Sums,
+    Blind, Exclusion, GroupReport, PressureReport, ProbeReport, ProcessReport, SamplingReport,
+    StatusReport, Sums,
 };
 use crate::store::mapped::{ProcessTotals, Totals};
 use crate::target::memory::Memory;

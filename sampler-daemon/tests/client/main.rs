@@ -78,6 +78,10 @@ fn status() {
     assert_eq!(status["probe_engine"], "session");
     assert_eq!(status["outcomes"]["sampled"], 12_345);
     assert_eq!(status["outcomes"]["failed"], 0);
+    assert_eq!(status["max_samples_per_second"], 20_000.0);
+    assert!(status["max_samples_per_process"].is_null());
+    assert_eq!(status["intervals"][0]["pressure"]["limit"], "process");
+    assert_eq!(status["intervals"][0]["pressure"]["ring_raises"], 70);
     assert_eq!(status["intervals"][0]["interval_bytes"], 524_288);
     assert_eq!(status["probes"][1]["symbols"][0], "free");
     assert_eq!(status["tables"]["stacks"]["bound"], 65_536);
@@ -98,6 +102,9 @@ fn status() {
         "one sample per 512KiB: pid 4121",
         "events    9,876 of processes, 5 lost (a survey of all processes repairs it)",
         "12,345  sampled",
+        "limits    20,000 samples/s in all (--max-samples-per-second)",
+        "raised    pid 4121: 11 times the interval that was asked for, above its limit",
+        "for a filling ring 70 times, up to 256 times, also now",
         "push rbx",
         "single-stepped",
         "pid:1 (init), comm:post* 12 processes; 1,234 calls of theirs",

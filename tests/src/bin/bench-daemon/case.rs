@@ -2,9 +2,9 @@
 
 use crate::program::{Load, Program};
 use anyhow::{Context, Result};
+use sampler_tests::Daemon;
 use sampler_tests::daemon::outcome;
 use sampler_tests::usage::{processor_seconds, resident};
-use sampler_tests::Daemon;
 
 /// Outcomes of samples whose stack is lost.
 const LOSSES: [&str; 2] = ["ring_full", "ring_share"];
@@ -61,8 +61,7 @@ impl Case {
 
     pub(crate) fn measure(&self, seconds: u32) -> Result<Measured> {
         let Case { depth, frame_bytes, rate, .. } = *self;
-        let mut program =
-            Program::start(Load { rate, depth, frame_bytes, stacks: 1000, seconds })?;
+        let mut program = Program::start(Load { rate, depth, frame_bytes, stacks: 1000, seconds })?;
         let limit = if self.limited { "25000" } else { "unlimited" };
         let arguments = ["--interval", "1", "--max-samples-per-second", limit];
         let daemon = Daemon::start(&[program.pid()], &arguments)?;

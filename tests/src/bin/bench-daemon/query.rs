@@ -39,7 +39,8 @@ const QUESTIONS: [&str; 4] = [
 ];
 
 pub(crate) fn measure(stacks: u32) -> Result<Queries> {
-    let load = Load { rate: RATE, depth: 20, frame_bytes: 64, stacks, seconds: stacks * EACH / RATE };
+    let load =
+        Load { rate: RATE, depth: 20, frame_bytes: 64, stacks, seconds: stacks * EACH / RATE };
     let mut program = Program::start(load)?;
     let mut first = Vec::new();
     for _ in 0..5 {

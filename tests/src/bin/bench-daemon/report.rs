@@ -26,11 +26,7 @@ fn lost(of: &[Measured]) -> u64 {
     of.iter().map(|one| one.lost).sum()
 }
 
-pub(crate) fn json(
-    machine: &Machine,
-    cases: &[(Case, Vec<Measured>)],
-    queries: &Queries,
-) -> Value {
+pub(crate) fn json(machine: &Machine, cases: &[(Case, Vec<Measured>)], queries: &Queries) -> Value {
     let case = |(case, of): &(Case, Vec<Measured>)| {
         json!({
             "snapshot": case.snapshot,
@@ -46,9 +42,8 @@ pub(crate) fn json(
         })
     };
     let questions = queries.questions.iter();
-    let questions: Vec<Value> = questions
-        .map(|of| json!({ "arguments": of.arguments, "ms": of.ms.json() }))
-        .collect();
+    let questions: Vec<Value> =
+        questions.map(|of| json!({ "arguments": of.arguments, "ms": of.ms.json() })).collect();
     json!({
         "machine": {
             "processor": machine.processor, "cpus": machine.cpus, "virtual": machine.is_virtual,
@@ -104,7 +99,13 @@ pub(crate) fn text(
     }
     line!(out, "\nlargest rate without loss: {}", without_loss(cases));
     let first = queries.first_profile_ms;
-    line!(out, "from start to first profile: {:.0} ms ({:.0}-{:.0})", first.median, first.low, first.high);
+    line!(
+        out,
+        "from start to first profile: {:.0} ms ({:.0}-{:.0})",
+        first.median,
+        first.low,
+        first.high
+    );
     line!(out, "\n{} stacks, ms (quartiles)", queries.stacks);
     for of in &queries.questions {
         let goal = match of.arguments.contains("--top") {

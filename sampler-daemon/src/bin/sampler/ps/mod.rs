@@ -57,6 +57,7 @@ pub(crate) async fn run(address: &Address, verb: PsVerb, json: bool) -> Result<(
         exited: of_processes(exited),
         groups: sorted(of_groups, verb.sort),
         costs,
+        raised: crate::status::raised(processes.iter().filter_map(|(of, _)| of.sampling.as_ref())),
         blind: blind(processes.iter().map(|(process, _)| process)),
     };
     output::print(page.text(page::width()).as_bytes())

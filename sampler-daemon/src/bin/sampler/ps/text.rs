@@ -22,11 +22,13 @@ pub(super) struct Listing {
     /// What profiling costs whom.
     pub(super) costs: Vec<String>,
     pub(super) blind: Vec<String>,
+    /// Whose interval is raised.
+    pub(super) raised: Vec<String>,
 }
 
 impl Listing {
     pub(super) fn text(&self, width: usize) -> String {
-        let Listing { by, running, exited, groups, costs, blind } = self;
+        let Listing { by, running, exited, groups, costs, blind, raised } = self;
         if running.is_empty() && exited.is_empty() && groups.is_empty() {
             return "no process is profiled\n".to_owned();
         }
@@ -50,6 +52,7 @@ impl Listing {
             out.extend(groups.iter().map(|entry| line(entry, width)));
         }
         costs.iter().for_each(|cost| out += &paragraph("cost:", cost, width));
+        raised.iter().for_each(|line| out += &paragraph("raised:", &shown(line), width));
         blind.iter().for_each(|reason| out += &paragraph("blind:", &shown(reason), width));
         out
     }
@@ -131,6 +134,7 @@ mod tests {
             groups: vec![entry(9_999_999, &long), entry(2, "")],
             costs: vec!["pid 1: much".repeat(20)],
             blind: vec![long.clone()],
+            raised: vec![long.clone()],
         };
         for by in [None, Some(By::Container)] {
             for width in [78, 80, 120] {
@@ -150,6 +154,7 @@ mod tests {
             groups: vec![],
             costs: vec![],
             blind: vec![],
+            raised: vec![],
         };
         assert_eq!(none.text(80), "no process is profiled\n");
     }

@@ -8,6 +8,7 @@ mod text;
 use crate::connect::{self, Address};
 use crate::{output, page};
 use anyhow::Result;
+pub(crate) use pressure::raised;
 use sampler_daemon::rpc::v1::{
     Blind, Count, Exclusion, Outcome, Probe, ProcessInterval, StatusRequest, StatusResponse,
 };

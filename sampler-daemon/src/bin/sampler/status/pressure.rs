@@ -34,14 +34,15 @@ pub(super) fn limits(status: &StatusResponse) -> String {
         (status.max_samples_per_process, "of each process (--max-samples-per-process)"),
     ];
     let limits = limits.into_iter().filter(|(samples, _)| *samples > 0.0);
-    let each: Vec<String> =
-        limits.map(|(samples, what)| format!("{} samples/s {what}", grouped(samples as u64))).collect();
+    let each: Vec<String> = limits
+        .map(|(samples, what)| format!("{} samples/s {what}", grouped(samples as u64)))
+        .collect();
     each.join(", ")
 }
 
 /// A line for each process whose interval is or was raised, those first whose is.
-pub(super) fn raised(intervals: &[ProcessInterval]) -> Vec<String> {
-    let raised = intervals.iter().filter_map(|of| Some((of, of.pressure.as_ref()?)));
+pub(crate) fn raised<'a>(intervals: impl Iterator<Item = &'a ProcessInterval>) -> Vec<String> {
+    let raised = intervals.filter_map(|of| Some((of, of.pressure.as_ref()?)));
     let mut raised: Vec<(&ProcessInterval, &Pressure)> = raised.collect();
     raised.sort_by(|(_, a), (_, b)| b.factor.total_cmp(&a.factor));
     let more = raised.len().saturating_sub(SHOWN);
@@ -58,7 +59,7 @@ fn sentence(pid: u32, of: &Pressure) -> String {
     text += &match (of.factor > 1.0, of.raises) {
         (true, _) => format!("{} times the interval that was asked for", short(of.factor)),
         (false, 0) => "not for a limit".to_owned(),
-        (false, _) => "not any more".to_owned(),
+        (false, _) => "no longer".to_owned(),
     };
     if of.raises > 0 {
         let whose = if of.limit == "daemon" { "its share of the limit" } else { "its limit" };
@@ -88,5 +89,45 @@ fn times(count: u64) -> String {
     match count {
         1 => "once".to_owned(),
         count => format!("{} times", grouped(count)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(pid: u32, factor: f64, raises: u64, ring_raises: u64) -> ProcessInterval {
+        let pressure = Pressure {
+            factor,
+            limit: "daemon".into(),
+            raises,
+            since_unix_ns: 1,
+            ring_raises,
+            ring_factor: 64.0,
+            ring_fills: true,
+        };
+        ProcessInterval { pid, pressure: Some(pressure), ..ProcessInterval::default() }
+    }
+
+    #[test]
+    fn each_raise_is_told_with_its_reason() {
+        let quiet = ProcessInterval { pid: 9, ..ProcessInterval::default() };
+        let lines = raised([of(1, 1.0, 0, 3), of(2, 2.828, 1, 0), quiet].iter());
+        assert_eq!(lines.len(), 2);
+        let start = "pid 2: 2.8 times the interval that was asked for, above its share of the limit once, first ";
+        assert!(lines[0].starts_with(start), "{}", lines[0]);
+        assert_eq!(
+            lines[1],
+            "pid 1: not for a limit; for a filling ring 3 times, up to 64 times, also now"
+        );
+        let many: Vec<_> = (0..20).map(|pid| of(pid, 2.0, 1, 0)).collect();
+        assert_eq!(raised(many.iter()).len(), SHOWN + 1);
+    }
+
+    #[test]
+    fn limits_are_named_by_their_flags() {
+        let status = StatusResponse { max_samples_per_second: 25_000.0, ..Default::default() };
+        assert_eq!(limits(&status), "25,000 samples/s in all (--max-samples-per-second)");
+        assert_eq!(limits(&StatusResponse::default()), "");
     }
 }

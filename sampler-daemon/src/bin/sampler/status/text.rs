@@ -39,7 +39,7 @@ pub(super) fn table(status: &StatusResponse, width: usize) -> String {
     page.paragraph("prices", &cost::prices(status));
     page.paragraph("daemon", &cost::daemon(status));
     page.paragraph("limits", &pressure::limits(status));
-    for of in pressure::raised(&status.intervals) {
+    for of in pressure::raised(status.intervals.iter()) {
         page.paragraph("raised", &of);
     }
     let tables = status
