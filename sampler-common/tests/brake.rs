@@ -43,7 +43,7 @@ fn run(storm: &Storm, random: &mut SplitMix) -> (f64, bool, u32) {
         }
     }
     let largest = design.interval().max(storm.design.braked(highest).interval());
-    let estimate = weighted(&row.alloc_space, largest, Confidence::new(0.99).unwrap());
+    let estimate = weighted(&row.alloc_space, largest, Confidence::new(0.99).expect("between 0 and 1"));
     (estimate.value / truth, estimate.low <= truth && truth <= estimate.high, highest)
 }
 
@@ -59,7 +59,7 @@ fn a_rate_that_follows_the_ring_biases_nothing_and_never_fills_it() {
         (Strategy::Bernoulli, by_calls),
     ] {
         for (interval, reads) in cases.iter().copied() {
-            let design = Design::from_interval(strategy, interval, 1.0).unwrap();
+            let design = Design::from_interval(strategy, interval, 1.0).expect("in the domain");
             let storm = Storm { design, reads };
             let (mut sum, mut squares, mut held, mut highest) = (0.0, 0.0, 0, 0);
             for _ in 0..RUNS {
