@@ -15,6 +15,13 @@ pub struct Site {
     offset: u64,
 }
 
+impl Site {
+    /// The instruction at `offset` of the file that is mapped as `path`.
+    pub fn at(path: &str, offset: u64) -> Site {
+        Site { path: path.to_owned(), offset }
+    }
+}
+
 /// The probed instructions that `status --json` lists.
 pub fn sites(status: &Value) -> Result<Vec<Site>> {
     let probes = status["probes"].as_array().context("status has no probes")?;

@@ -43,12 +43,29 @@ impl Child {
 
     /// The next line of its output.
     pub fn line(&mut self) -> Result<String> {
-        match self.lines.recv_timeout(wait::DEADLINE) {
+        self.line_within(wait::DEADLINE)
+    }
+
+    /// [`Child::line`] with another deadline.
+    pub fn line_within(&mut self, deadline: Duration) -> Result<String> {
+        match self.lines.recv_timeout(deadline) {
             Ok(line) => Ok(line),
             Err(RecvTimeoutError::Timeout) => bail!("{} says nothing", self.name),
             Err(RecvTimeoutError::Disconnected) => {
                 let status = self.wait()?;
                 bail!("{} ended ({status}) before it said what was expected", self.name)
+            }
+        }
+    }
+
+    /// Waits until its output is closed, for what it still says is of no interest. It is not reaped.
+    pub fn until_silent(&mut self, deadline: Duration) -> Result<()> {
+        let start = std::time::Instant::now();
+        loop {
+            match self.lines.recv_timeout(deadline.saturating_sub(start.elapsed())) {
+                Ok(_) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Err(RecvTimeoutError::Timeout) => bail!("{} does not end", self.name),
             }
         }
     }

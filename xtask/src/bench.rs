@@ -22,6 +22,8 @@ pub(crate) enum Benchmark {
     Machine,
     /// What the daemon itself costs.
     Daemon,
+    /// Other profilers on real programs.
+    Tools,
 }
 
 impl Benchmark {
@@ -33,16 +35,15 @@ impl Benchmark {
             Benchmark::Intervals => "intervals",
             Benchmark::Machine => "machine",
             Benchmark::Daemon => "daemon",
+            Benchmark::Tools => "tools",
         }
     }
 
     /// Why it needs root, if it does.
     fn needs_root(self) -> Option<&'static str> {
         match self {
-            Benchmark::Probe | Benchmark::Intervals | Benchmark::Machine | Benchmark::Daemon => {
-                Some("the benchmark attaches probes")
-            }
             Benchmark::Counters | Benchmark::Draws => None,
+            _ => Some("the benchmark attaches probes"),
         }
     }
 }
@@ -61,6 +62,9 @@ pub(crate) fn run(
         packages::require_root(why, &what)?;
     }
     packages::ensure(&packages::BUILD)?;
+    if benchmark == Benchmark::Tools {
+        packages::ensure(&packages::TOOLS)?;
+    }
     ebpf::build(workspace, false, false)?;
     step::run("build", workspace.cargo().args(["build", "--release", "--bins"]))?;
     let binary = format!("bench-{}", benchmark.name());

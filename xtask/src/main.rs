@@ -98,6 +98,12 @@ enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Slowdown of real programs under this and other profilers, and accuracy (as root)
+    Tools {
+        /// Passed on to the benchmark
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// Overhead and samples per second of a real program by the sampling interval (as root)
     Intervals {
         /// Passed on to the benchmark
@@ -115,6 +121,7 @@ impl Bench {
             Bench::Intervals { arguments } => (Benchmark::Intervals, arguments),
             Bench::Machine { arguments } => (Benchmark::Machine, arguments),
             Bench::Daemon { arguments } => (Benchmark::Daemon, arguments),
+            Bench::Tools { arguments } => (Benchmark::Tools, arguments),
         }
     }
 }

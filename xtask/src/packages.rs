@@ -65,6 +65,32 @@ const fn need(package: &'static str, shown_by: &'static str, purpose: &'static s
 /// What compiling the workspace takes.
 pub(crate) const BUILD: [Need; 1] = [need("gcc", "cc", "links programs, compiles the allocator")];
 
+/// The programs and profilers of `bench tools`.
+pub(crate) const TOOLS: [Need; 14] = [
+    need("bpfcc-tools", "/usr/sbin/memleak-bpfcc", "a profiler to compare with"),
+    need("bpftrace", "/usr/bin/bpftrace", "a profiler to compare with"),
+    need("g++", "g++", "a program to profile"),
+    need("heaptrack", "/usr/lib/heaptrack/libheaptrack_preload.so", "a profiler to compare with"),
+    need("jq", "/usr/bin/jq", "a program to profile"),
+    need(
+        "libgoogle-perftools4",
+        "/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4",
+        "a profiler to compare with",
+    ),
+    need(
+        "libjemalloc2",
+        "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2",
+        "a profiler to compare with",
+    ),
+    need("librsvg2-bin", "/usr/bin/rsvg-convert", "makes PNGs of the plots"),
+    need("linux-headers-amd64", "/usr/share/doc/linux-headers-amd64/copyright", "compiles memleak"),
+    need("perl", "/usr/bin/perl", "a program to profile"),
+    need("python3", "/usr/bin/python3", "a program to profile"),
+    need("redis-server", "/usr/bin/redis-server", "a program to profile"),
+    need("redis-tools", "/usr/bin/redis-benchmark", "puts load on redis-server"),
+    need("sqlite3", "/usr/bin/sqlite3", "a program to profile"),
+];
+
 /// What the tests take besides.
 const TEST: [Need; 19] = [
     need("binutils", "nm", "symbols for the tools that open profiles"),

@@ -1,0 +1,62 @@
+//! What the default mode has to reach on every workload.
+
+use crate::ratios::{added, microseconds_per_sample};
+use crate::repetitions::Row;
+use crate::tool::{Ours, Tool};
+use sampler_tests::spread::Spread;
+
+const OURS: Tool = Tool::Ours(Ours::Default);
+/// Times our added time that memleak's is at least.
+const MEMLEAK: f64 = 6.0;
+/// Most of our added time by that of empty programs …
+const EMPTY: f64 = 1.10;
+/// … but for so many microseconds for each sample.
+const SAMPLE_US: f64 = 8.0;
+
+/// A goal, and what was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Goal {
+    /// Added time of memleak by ours.
+    Memleak(Spread),
+    /// Our added time by that of empty programs, and what is beyond the bound for each sample.
+    Empty(Spread, Option<f64>),
+}
+
+impl Goal {
+    /// Whether it is reached.
+    pub(crate) fn is_met(&self) -> bool {
+        match self {
+            Goal::Memleak(ratio) => ratio.median >= MEMLEAK,
+            Goal::Empty(ratio, each) => {
+                each.map_or(ratio.median <= EMPTY, |each| each <= SAMPLE_US)
+            }
+        }
+    }
+
+    /// As people read it.
+    pub(crate) fn text(&self) -> String {
+        let met = if self.is_met() { "met" } else { "MISSED" };
+        match self {
+            Goal::Memleak(Spread { low, median, high, .. }) => format!(
+                "added: memleak / samplerd ×{median:.1} [{low:.1} … {high:.1}]; goal ≥ {MEMLEAK}: {met}"
+            ),
+            Goal::Empty(Spread { low, median, high, .. }, each) => {
+                let rest = each.map_or(String::new(), |us| {
+                    format!("\n    beyond ×{EMPTY:.2}: {us:.1} µs for each sample")
+                });
+                format!(
+                    "added: samplerd / empty ×{median:.2} [{low:.2} … {high:.2}]{rest}; \
+                     goal ≤ {EMPTY:.2} + {SAMPLE_US} µs: {met}"
+                )
+            }
+        }
+    }
+}
+
+/// The goals of a workload, those for which there are figures.
+pub(crate) fn of(row: &Row) -> Vec<Goal> {
+    let memleak = added(row, Tool::Memleak, OURS).map(Goal::Memleak);
+    let empty = added(row, OURS, Tool::Empty)
+        .map(|ratio| Goal::Empty(ratio, microseconds_per_sample(row, OURS, Tool::Empty, EMPTY)));
+    memleak.into_iter().chain(empty).collect()
+}

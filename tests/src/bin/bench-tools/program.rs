@@ -1,0 +1,161 @@
+//! A running workload: rounds of work on command, and what each cost.
+
+use crate::clock;
+use crate::scratch::{Scratch, Variable, bound, tail};
+use crate::workload::{Protocol, Start, Workload};
+use anyhow::{Context, Result, bail, ensure};
+use sampler_tests::child::Child;
+use sampler_tests::wait;
+use std::fs::{self, File};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a round may take under the slowest tool.
+const ROUND_DEADLINE: Duration = Duration::from_secs(300);
+
+/// What rounds cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Cost {
+    /// User and system time of the program, seconds.
+    pub(crate) cpu_s: f64,
+    /// Time that went by, seconds.
+    pub(crate) wall_s: f64,
+    /// Rounds.
+    pub(crate) rounds: u32,
+}
+
+/// A program that waits for its next round.
+pub(crate) struct Program {
+    child: Child,
+    protocol: Protocol,
+    socket: PathBuf,
+    log: PathBuf,
+    /// Its process ended with its round.
+    is_over: bool,
+}
+
+impl Program {
+    /// Starts `workload` with `environment` besides its own; returns once it waits for work. One round is done then,
+    /// so that everything it loads is loaded, unless a round ends it.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub(crate) fn start(
+        workload: Workload,
+        environment: &[Variable],
+        scratch: &Scratch,
+    ) -> Result<Program> {
+        let socket = scratch.path("redis");
+        let _ = fs::remove_file(&socket);
+        let Start { command, environment: own, protocol } = workload.start(&socket)?;
+        Program::spawn(workload.name(), &command, &[&own, environment].concat(), protocol, scratch)
+    }
+
+    /// [`Program::start`] of any command.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub(crate) fn spawn(
+        name: &str,
+        command: &[String],
+        environment: &[Variable],
+        protocol: Protocol,
+        scratch: &Scratch,
+    ) -> Result<Program> {
+        let (socket, log) = (scratch.path("redis"), scratch.path("log"));
+        let (first, rest) = command.split_first().context("a workload without a program")?;
+        let mut start = bound(first, environment);
+        start.args(rest).stderr(File::create(&log).context("create a log")?);
+        let child = Child::start(name, &mut start)?;
+        let mut program = Program { child, protocol, socket, log, is_over: false };
+        program.settle().with_context(|| format!("start {name}"))?;
+        Ok(program)
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        match &self.protocol {
+            Protocol::Lines { greets: true, .. } => self.child.line().map(drop)?,
+            Protocol::Lines { .. } => {}
+            Protocol::Redis => wait::until("redis-server listens", || {
+                Ok(UnixStream::connect(&self.socket).ok().map(drop))
+            })?,
+            Protocol::Source(_) => {
+                let syscall = format!("/proc/{}/syscall", self.pid());
+                // Number of the call and its first argument: read from standard input.
+                let waits = |text: String| text.starts_with("0 0x0 ").then_some(());
+                return wait::until("the compiler reads its source", || {
+                    let state = fs::read_to_string(&syscall).context("look at the compiler")?;
+                    Ok(waits(state))
+                });
+            }
+        }
+        self.round().map(drop)
+    }
+
+    /// Process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
+    /// Whether another round needs another process.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Whether a round ends it.
+    pub(crate) fn is_once(&self) -> bool {
+        matches!(self.protocol, Protocol::Source(_))
+    }
+
+    /// Does a round of work.
+    ///
+    /// # Errors
+    /// If it ends early or fails.
+    pub(crate) fn round(&mut self) -> Result<Cost> {
+        let before = clock::threads(self.pid())?;
+        let start = Instant::now();
+        let done = self.work();
+        done.with_context(|| format!("its messages end with: {}", tail(&self.log)))?;
+        let wall_s = start.elapsed().as_secs_f64();
+        let cpu_s = clock::threads(self.pid())? - before;
+        if self.is_over {
+            let status = self.child.wait()?;
+            ensure!(status.success(), "the program ended with {status}: {}", tail(&self.log));
+        }
+        Ok(Cost { cpu_s, wall_s, rounds: 1 })
+    }
+
+    fn work(&mut self) -> Result<()> {
+        match &self.protocol {
+            Protocol::Lines { input, .. } => {
+                self.child.send(input)?;
+                self.child.line_within(ROUND_DEADLINE).map(drop)
+            }
+            Protocol::Redis => load(&self.socket),
+            Protocol::Source(source) => {
+                self.child.send(source)?;
+                self.child.close_stdin();
+                self.is_over = true;
+                self.child.until_silent(ROUND_DEADLINE)?;
+                let pid = self.pid();
+                // Not reaped yet: its times can still be read.
+                wait::until("the compiler's end", || Ok((clock::state(pid)? == 'Z').then_some(())))
+            }
+        }
+    }
+}
+
+/// One run of redis-benchmark.
+fn load(socket: &std::path::Path) -> Result<()> {
+    let mut command: Command = bound("redis-benchmark", &[]);
+    command.arg("-s").arg(socket).args(["-q", "-P", "16", "-n", "8000", "-r", "10000"]);
+    command.args(["-d", "100", "-t", "set,get,incr,lpush,rpop,sadd,hset"]);
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let status = status.context("run redis-benchmark")?;
+    if !status.success() {
+        bail!("redis-benchmark ended with {status}");
+    }
+    Ok(())
+}

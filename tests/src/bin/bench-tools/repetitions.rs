@@ -1,0 +1,95 @@
+//! Repetitions: each runs every tool on every workload once, the tools of a workload one after another in random order.
+//!
+//! What drifts on a machine (its clock, its neighbours) then drifts for all alike, and ratios are taken within a
+//! repetition of one workload, which lasts a minute or so.
+
+use crate::run::{self, Run};
+use crate::scratch::Scratch;
+use crate::tool::Tool;
+use crate::toolbox::Toolbox;
+use crate::workload::Workload;
+use fastrand::Rng;
+
+/// A tool on a workload.
+pub(crate) struct Cell {
+    /// The tool.
+    pub(crate) tool: Tool,
+    /// A run in each repetition; none of those that failed.
+    pub(crate) runs: Vec<Option<Run>>,
+    /// Why it does not run here, or the first failure.
+    pub(crate) problem: Option<String>,
+}
+
+/// The tools on a workload.
+pub(crate) struct Row {
+    /// The workload.
+    pub(crate) workload: Workload,
+    /// In the order of the tables.
+    pub(crate) cells: Vec<Cell>,
+}
+
+/// How long, how often, in which order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// CPU seconds of a run.
+    pub(crate) seconds: f64,
+    /// Repetitions.
+    pub(crate) repetitions: u32,
+    /// Of the random order.
+    pub(crate) seed: u64,
+}
+
+/// Runs `tools` on `workloads`. A tool that fails is run again in the next repetition; what failed is told.
+pub(crate) fn run(
+    toolbox: &Toolbox,
+    workloads: &[Workload],
+    tools: &[Tool],
+    plan: Plan,
+    scratch: &Scratch,
+) -> Vec<Row> {
+    let cell =
+        |tool: &Tool| Cell { tool: *tool, runs: Vec::new(), problem: toolbox.missing(*tool) };
+    let row =
+        |workload: &Workload| Row { workload: *workload, cells: tools.iter().map(cell).collect() };
+    let mut rows: Vec<Row> = workloads.iter().map(row).collect();
+    let mut random = Rng::with_seed(plan.seed);
+    for repetition in 1..=plan.repetitions {
+        let mut order: Vec<usize> = (0..rows.len()).collect();
+        random.shuffle(&mut order);
+        for index in order {
+            let row = &mut rows[index];
+            eprintln!("repetition {repetition} of {}: {}", plan.repetitions, row.workload.name());
+            let mut order: Vec<usize> = (0..row.cells.len()).collect();
+            random.shuffle(&mut order);
+            for index in order {
+                row.cells[index].measure(toolbox, row.workload, plan.seconds, scratch);
+            }
+        }
+    }
+    rows
+}
+
+impl Cell {
+    fn measure(&mut self, toolbox: &Toolbox, workload: Workload, seconds: f64, scratch: &Scratch) {
+        if toolbox.missing(self.tool).is_some() {
+            self.runs.push(None);
+            return;
+        }
+        match run::measure(toolbox, workload, self.tool, seconds, scratch) {
+            Ok(run) => self.runs.push(Some(run)),
+            Err(error) => {
+                let error = format!("{error:#}");
+                eprintln!("  {} on {}: {error}", self.tool.title(), workload.name());
+                self.problem.get_or_insert(error);
+                self.runs.push(None);
+            }
+        }
+    }
+}
+
+impl Row {
+    /// The runs of a tool; none if it is not measured.
+    pub(crate) fn runs(&self, tool: Tool) -> &[Option<Run>] {
+        self.cells.iter().find(|cell| cell.tool == tool).map_or(&[], |cell| &cell.runs)
+    }
+}

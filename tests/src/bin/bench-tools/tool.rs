@@ -1,0 +1,188 @@
+//! What a workload runs under.
+
+use crate::scratch::Variable;
+use anyhow::{Context, Result};
+use std::path::Path;
+
+/// A profiler with its options, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tool {
+    /// Nothing.
+    None,
+    /// Nothing, once more: what ratios of equal runs are like.
+    Again,
+    /// Empty programs at the instructions that samplerd probes.
+    Empty,
+    /// samplerd.
+    Ours(Ours),
+    /// bcc's.
+    Memleak,
+    /// Sums by stack at malloc, and a count of free.
+    Bpftrace,
+    /// The preloaded recorder.
+    Heaptrack,
+    /// gperftools' allocator, not profiling.
+    Tcmalloc,
+    /// The same, sampling.
+    TcmallocSampling,
+    /// The same, with its heap profiler.
+    TcmallocProfiler,
+    /// The allocator, not profiling.
+    Jemalloc,
+    /// The same, sampling.
+    JemallocSampling,
+}
+
+/// A mode of samplerd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ours {
+    /// As it comes: 512 KiB.
+    Default,
+    /// No probe on free.
+    NoLive,
+    /// Finer.
+    Interval64KiB,
+    /// Coarser.
+    Interval4MiB,
+    /// With a limit to what it costs.
+    Budget,
+}
+
+impl Ours {
+    /// Its options.
+    pub(crate) fn options(self) -> &'static [&'static str] {
+        match self {
+            Ours::Default => &[],
+            Ours::NoLive => &["--no-live"],
+            Ours::Interval64KiB => &["--interval", "64KiB"],
+            Ours::Interval4MiB => &["--interval", "4MiB"],
+            Ours::Budget => &["--max-overhead", "1%"],
+        }
+    }
+}
+
+impl Tool {
+    /// All, in the order of the tables.
+    pub(crate) const ALL: [Tool; 16] = [
+        Tool::None,
+        Tool::Again,
+        Tool::Empty,
+        Tool::Ours(Ours::Default),
+        Tool::Ours(Ours::NoLive),
+        Tool::Ours(Ours::Interval64KiB),
+        Tool::Ours(Ours::Interval4MiB),
+        Tool::Ours(Ours::Budget),
+        Tool::Memleak,
+        Tool::Bpftrace,
+        Tool::Heaptrack,
+        Tool::Tcmalloc,
+        Tool::TcmallocSampling,
+        Tool::TcmallocProfiler,
+        Tool::Jemalloc,
+        Tool::JemallocSampling,
+    ];
+
+    /// On the command line and in JSON.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Tool::None => "none",
+            Tool::Again => "again",
+            Tool::Empty => "empty",
+            Tool::Ours(Ours::Default) => "ours",
+            Tool::Ours(Ours::NoLive) => "ours-no-live",
+            Tool::Ours(Ours::Interval64KiB) => "ours-64k",
+            Tool::Ours(Ours::Interval4MiB) => "ours-4m",
+            Tool::Ours(Ours::Budget) => "ours-1%",
+            Tool::Memleak => "memleak",
+            Tool::Bpftrace => "bpftrace",
+            Tool::Heaptrack => "heaptrack",
+            Tool::Tcmalloc => "tcmalloc",
+            Tool::TcmallocSampling => "tcmalloc-sampling",
+            Tool::TcmallocProfiler => "tcmalloc-profiler",
+            Tool::Jemalloc => "jemalloc",
+            Tool::JemallocSampling => "jemalloc-sampling",
+        }
+    }
+
+    /// In tables.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Tool::None => "no profiler",
+            Tool::Again => "no profiler, again",
+            Tool::Empty => "empty uprobe programs",
+            Tool::Ours(Ours::Default) => "samplerd (512 KiB)",
+            Tool::Ours(Ours::NoLive) => "samplerd --no-live",
+            Tool::Ours(Ours::Interval64KiB) => "samplerd --interval 64KiB",
+            Tool::Ours(Ours::Interval4MiB) => "samplerd --interval 4MiB",
+            Tool::Ours(Ours::Budget) => "samplerd --max-overhead 1%",
+            Tool::Memleak => "memleak (bcc)",
+            Tool::Bpftrace => "bpftrace one-liner",
+            Tool::Heaptrack => "heaptrack",
+            Tool::Tcmalloc => "tcmalloc, no profiler",
+            Tool::TcmallocSampling => "tcmalloc sampling",
+            Tool::TcmallocProfiler => "gperftools heap profiler",
+            Tool::Jemalloc => "jemalloc, no profiler",
+            Tool::JemallocSampling => "jemalloc sampling",
+        }
+    }
+
+    /// The one with this name.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn named(name: &str) -> Result<Tool> {
+        let names = Tool::ALL.map(Tool::name).join(", ");
+        let found = Tool::ALL.into_iter().find(|of| of.name() == name);
+        found.with_context(|| format!("no tool {name:?} (there are {names})"))
+    }
+
+    /// What its slowdown is relative to: a profiler that brings its allocator is compared with that allocator.
+    pub(crate) fn baseline(self) -> Tool {
+        match self {
+            Tool::TcmallocSampling | Tool::TcmallocProfiler => Tool::Tcmalloc,
+            Tool::JemallocSampling => Tool::Jemalloc,
+            _ => Tool::None,
+        }
+    }
+
+    /// The environment that a program needs to run under it; `directory` is where files may go.
+    pub(crate) fn environment(self, directory: &Path) -> Vec<Variable> {
+        let preload = |library: &str| ("LD_PRELOAD", library.to_owned());
+        let path = |name: &str| directory.join(name).display().to_string();
+        match self {
+            Tool::None | Tool::Again | Tool::Empty | Tool::Ours(_) => Vec::new(),
+            Tool::Memleak | Tool::Bpftrace => Vec::new(),
+            Tool::Heaptrack => {
+                vec![preload(HEAPTRACK), ("DUMP_HEAPTRACK_OUTPUT", path("heaptrack"))]
+            }
+            Tool::Tcmalloc => vec![preload(TCMALLOC)],
+            Tool::TcmallocSampling => {
+                vec![preload(TCMALLOC), ("TCMALLOC_SAMPLE_PARAMETER", "524288".to_owned())]
+            }
+            Tool::TcmallocProfiler => vec![preload(TCMALLOC), ("HEAPPROFILE", path("gperftools"))],
+            Tool::Jemalloc => vec![preload(JEMALLOC)],
+            Tool::JemallocSampling => vec![
+                preload(JEMALLOC),
+                ("MALLOC_CONF", "prof:true,prof_active:true,lg_prof_sample:19".to_owned()),
+            ],
+        }
+    }
+
+    /// What it needs to be there.
+    pub(crate) fn files(self) -> &'static [&'static str] {
+        match self {
+            Tool::None | Tool::Again | Tool::Empty | Tool::Ours(_) => &[],
+            Tool::Memleak => &["/usr/sbin/memleak-bpfcc", "/usr/bin/python3"],
+            Tool::Bpftrace => &["/usr/bin/bpftrace"],
+            Tool::Heaptrack => &[HEAPTRACK, HEAPTRACK_INTERPRET],
+            Tool::Tcmalloc | Tool::TcmallocSampling | Tool::TcmallocProfiler => &[TCMALLOC],
+            Tool::Jemalloc | Tool::JemallocSampling => &[JEMALLOC],
+        }
+    }
+}
+
+const HEAPTRACK: &str = "/usr/lib/heaptrack/libheaptrack_preload.so";
+/// What reads the recorder's pipe.
+pub(crate) const HEAPTRACK_INTERPRET: &str = "/usr/lib/heaptrack/libexec/heaptrack_interpret";
+const TCMALLOC: &str = "/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4";
+const JEMALLOC: &str = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2";

@@ -1,0 +1,213 @@
+//! The programs that are profiled, each with a round of work that it does on command.
+
+use crate::scratch::Variable;
+use anyhow::{Context, Result, bail};
+use sampler_tests::build;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A program and its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Workload {
+    /// Pairs of malloc and free on one thread.
+    Pairs,
+    /// The same on two threads.
+    PairsTwo,
+    /// sqlite3: tables, an index and a join.
+    Sqlite,
+    /// jq on a document.
+    Jq,
+    /// perl: hashes, sorting, regular expressions.
+    Perl,
+    /// python3: json, a syntax tree, text.
+    Python,
+    /// The same with every object from malloc.
+    PythonMalloc,
+    /// redis-server under redis-benchmark.
+    Redis,
+    /// The C++ compiler proper.
+    Compiler,
+}
+
+/// How a program is told to work, and how it says that it is done.
+pub(crate) enum Protocol {
+    /// It reads these lines and answers with one.
+    Lines {
+        /// The lines.
+        input: String,
+        /// It says a line before.
+        greets: bool,
+    },
+    /// redis-benchmark talks to its socket.
+    Redis,
+    /// It reads a source from its standard input, and ends: each round is a process.
+    Source(String),
+}
+
+/// A program as it is started.
+pub(crate) struct Start {
+    /// Its file and arguments.
+    pub(crate) command: Vec<String>,
+    /// Its environment besides the inherited one.
+    pub(crate) environment: Vec<Variable>,
+    /// How it works.
+    pub(crate) protocol: Protocol,
+}
+
+impl Workload {
+    /// All, in the order of the tables.
+    pub(crate) const ALL: [Workload; 9] = [
+        Workload::Pairs,
+        Workload::PairsTwo,
+        Workload::Sqlite,
+        Workload::Jq,
+        Workload::Perl,
+        Workload::Python,
+        Workload::PythonMalloc,
+        Workload::Redis,
+        Workload::Compiler,
+    ];
+
+    /// In tables and on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Workload::Pairs => "pairs",
+            Workload::PairsTwo => "pairs-2",
+            Workload::Sqlite => "sqlite3",
+            Workload::Jq => "jq",
+            Workload::Perl => "perl",
+            Workload::Python => "python3",
+            Workload::PythonMalloc => "python3-malloc",
+            Workload::Redis => "redis-server",
+            Workload::Compiler => "cc1plus",
+        }
+    }
+
+    /// The one with this name.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn named(name: &str) -> Result<Workload> {
+        let names = Workload::ALL.map(Workload::name).join(", ");
+        let found = Workload::ALL.into_iter().find(|of| of.name() == name);
+        found.with_context(|| format!("no workload {name:?} (there are {names})"))
+    }
+
+    /// What it takes to start it; `socket` is where a server may listen.
+    ///
+    /// # Errors
+    /// If its program is not installed or does not compile.
+    pub(crate) fn start(self, socket: &Path) -> Result<Start> {
+        let lines = |command: &[&str], input: String| Start {
+            command: owned(command),
+            environment: Vec::new(),
+            protocol: Protocol::Lines { input, greets: false },
+        };
+        let script = |name: &str| format!("{}/benches/{name}", env!("CARGO_MANIFEST_DIR"));
+        Ok(match self {
+            Workload::Pairs | Workload::PairsTwo => {
+                let threads = if self == Workload::Pairs { "1" } else { "2" };
+                let program = build::compile_bench("pairs.c")?.display().to_string();
+                lines(&[&program, threads], "20000".to_owned())
+            }
+            Workload::Sqlite => lines(&[installed("/usr/bin/sqlite3")?], SQL.to_owned()),
+            Workload::Jq => {
+                lines(&[installed("/usr/bin/jq")?, "-c", "--unbuffered", FILTER], document())
+            }
+            Workload::Perl => {
+                lines(&[installed("/usr/bin/perl")?, &script("work.pl")], "1".to_owned())
+            }
+            Workload::Python | Workload::PythonMalloc => {
+                let malloc = ("PYTHONMALLOC", "malloc".to_owned());
+                Start {
+                    command: owned(&[installed("/usr/bin/python3")?, &script("blocks.py")]),
+                    environment: (self == Workload::PythonMalloc)
+                        .then_some(malloc)
+                        .into_iter()
+                        .collect(),
+                    protocol: Protocol::Lines { input: "1".to_owned(), greets: true },
+                }
+            }
+            Workload::Redis => {
+                let socket = socket.display().to_string();
+                let options = ["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"];
+                let program = [installed("/usr/bin/redis-server")?];
+                Start {
+                    command: owned(&[&program[..], &options, &[&socket]].concat()),
+                    environment: Vec::new(),
+                    protocol: Protocol::Redis,
+                }
+            }
+            Workload::Compiler => {
+                let options = ["-quiet", "-O1", "-imultiarch", "x86_64-linux-gnu", "-"];
+                let compiler = compiler()?.display().to_string();
+                Start {
+                    command: owned(&[&[&*compiler][..], &options, &["-o", "/dev/null"]].concat()),
+                    environment: Vec::new(),
+                    protocol: Protocol::Source(SOURCE.to_owned()),
+                }
+            }
+        })
+    }
+}
+
+fn owned(command: &[&str]) -> Vec<String> {
+    command.iter().map(|part| (*part).to_owned()).collect()
+}
+
+fn installed(path: &str) -> Result<&str> {
+    if !Path::new(path).is_file() {
+        bail!("{path} is not installed");
+    }
+    Ok(path)
+}
+
+/// What `g++` would run to compile.
+fn compiler() -> Result<PathBuf> {
+    let output = Command::new("g++").arg("-print-prog-name=cc1plus").output().context("run g++")?;
+    let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    if !path.is_file() {
+        bail!("g++ names no compiler: {}", path.display());
+    }
+    Ok(path)
+}
+
+/// A round of sqlite3; closing the file that `.once` opens flushes the answer.
+const SQL: &str = "DROP TABLE IF EXISTS t;
+CREATE TABLE t(id INTEGER PRIMARY KEY, name TEXT, part INTEGER);
+INSERT INTO t WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 3000) \
+SELECT x, 'name ' || x, x % 97 FROM c;
+CREATE INDEX by_part ON t(part);
+.once /dev/stdout
+SELECT sum(length(upper(a.name) || b.name)) FROM t a JOIN t b ON a.part = b.part WHERE a.id < 500;";
+
+/// What jq does with a document.
+const FILTER: &str = "[.items[] | select(.id % 2 == 0) \
+    | {id, name: (.name | ascii_upcase), tags: (.tags | length), all: (.tags | join(\",\"))}] \
+    | group_by(.tags) | map(length)";
+
+/// A document of one line.
+fn document() -> String {
+    let item = |id: u32| {
+        let (a, b) = (id % 7, id % 11);
+        format!(r#"{{"id":{id},"name":"item {id}","tags":["a{a}","b{b}","c"],"at":{id}.25}}"#)
+    };
+    let items: Vec<String> = (0..1500).map(item).collect();
+    format!(r#"{{"items":[{}]}}"#, items.join(","))
+}
+
+/// What is compiled.
+const SOURCE: &str = "#include <map>
+#include <string>
+#include <vector>
+#include <algorithm>
+template <int N> struct Table {
+    std::map<std::string, std::vector<int>> rows;
+    int sum() const { int s = N; for (auto &r : rows) for (int x : r.second) s += x; return s; }
+    void add(const std::string &k, int x) { rows[k].push_back(x * N); }
+    void order() { for (auto &r : rows) std::sort(r.second.begin(), r.second.end(), \
+[](int a, int b) { return (a ^ N) < (b ^ N); }); }
+};
+template struct Table<1>; template struct Table<2>; template struct Table<3>; template struct Table<4>;
+template struct Table<5>; template struct Table<6>; template struct Table<7>; template struct Table<8>;
+";
