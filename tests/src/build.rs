@@ -58,6 +58,11 @@ pub fn compile_bench(source: &str) -> Result<PathBuf> {
     compile_in(BENCHES, source, &[])
 }
 
+/// Compiles `source` (a file of `benches/`) to a library that can be preloaded.
+pub fn compile_library(source: &str) -> Result<PathBuf> {
+    compile_in(BENCHES, source, &["-shared", "-fPIC"])
+}
+
 fn compile_in(sources: &str, source: &str, flags: &[&str]) -> Result<PathBuf> {
     let path = Path::new(sources).join(source);
     let compiler = match source.ends_with(".cpp") {

@@ -13,6 +13,7 @@ pub mod plot;
 pub mod profile;
 pub mod spread;
 pub mod statistics;
+pub mod strips;
 pub mod truth;
 pub mod usage;
 pub mod wait;

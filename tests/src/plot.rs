@@ -15,18 +15,20 @@ const TOP: f64 = 34.0;
 const BOTTOM: f64 = 52.0;
 
 /// Okabe and Ito's colours, which all eyes tell apart.
-const COLOURS: [&str; 7] =
-    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#444444"];
+pub(crate) const COLOURS: [&str; 9] = [
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#444444", "#8c564b",
+    "#8a8a00",
+];
 
 /// An axis with its ticks.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    label: String,
+    pub(crate) label: String,
     /// In the scale's own terms: logarithms on a logarithmic one.
-    low: f64,
-    high: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
     logarithmic: bool,
-    ticks: Vec<(f64, String)>,
+    pub(crate) ticks: Vec<(f64, String)>,
 }
 
 impl Axis {
@@ -50,7 +52,7 @@ impl Axis {
     }
 
     /// Where `value` is, 0 … 1 on the axis.
-    fn place(&self, value: f64) -> f64 {
+    pub(crate) fn place(&self, value: f64) -> f64 {
         let value = if self.logarithmic { value.log2() } else { value };
         (value - self.low) / (self.high - self.low)
     }
@@ -188,7 +190,7 @@ fn key(out: &mut String, series: &Series, colour: &str, x: f64, y: f64) {
     line!(out, r#"<text x="{text_x}" y="{text_y}">{}</text>"#, escaped(&series.name));
 }
 
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 

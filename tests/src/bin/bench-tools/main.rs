@@ -2,11 +2,19 @@
 //!
 //! Every program does rounds of the same work on command. A run is one program under one tool for some seconds of CPU
 //! time; a repetition is a run of every tool on every program, in random order. Ratios are taken within a repetition.
+//! Besides: how far samplerd's figures are from exact ones, and how its cost grows.
 
+mod accuracy;
 mod attached;
 mod clock;
+mod docs;
+mod exact;
+mod figure;
 mod goals;
+mod growth;
 mod headers;
+mod markdown;
+mod output;
 mod program;
 mod ratios;
 mod repetitions;
@@ -18,12 +26,12 @@ mod tool;
 mod toolbox;
 mod workload;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
+use output::Output;
 use repetitions::Plan;
 use sampler_tests::{build, machine};
 use scratch::Scratch;
-use std::fs;
 use std::path::PathBuf;
 use tool::Tool;
 use toolbox::Toolbox;
@@ -36,21 +44,54 @@ struct Args {
     /// CPU seconds of each run
     #[arg(long, default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,
-    /// Repetitions; each runs every tool on every workload once
+    /// Repetitions; each runs everything once
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: u32,
     /// Workloads, separated by commas
     #[arg(long, value_delimiter = ',', value_parser = Workload::named)]
     workloads: Vec<Workload>,
-    /// Tools, separated by commas; `none` is always among them
+    /// Tools, separated by commas; what they are compared with is always among them
     #[arg(long, value_delimiter = ',', value_parser = Tool::named)]
     tools: Vec<Tool>,
+    /// Only these parts: slowdown, accuracy, growth
+    #[arg(long, value_delimiter = ',', value_parser = Part::named)]
+    only: Vec<Part>,
     /// Of the random order
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the JSON document goes [default: bench in cargo's target directory]
+    /// Where JSON and plots go [default: bench in cargo's target directory]
     #[arg(long, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
+    /// Make PNGs of the plots, too
+    #[arg(long)]
+    png: bool,
+    /// Write the tables into docs/benchmarks.md and the plots beside it
+    #[arg(long)]
+    write_docs: bool,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// Programs under tools.
+    Slowdown,
+    /// Figures against exact ones.
+    Accuracy,
+    /// Cost against what grows.
+    Growth,
+}
+
+impl Part {
+    const ALL: [Part; 3] = [Part::Slowdown, Part::Accuracy, Part::Growth];
+
+    fn named(name: &str) -> Result<Part> {
+        match name {
+            "slowdown" => Ok(Part::Slowdown),
+            "accuracy" => Ok(Part::Accuracy),
+            "growth" => Ok(Part::Growth),
+            _ => bail!("no part {name:?} (there are slowdown, accuracy, growth)"),
+        }
+    }
 }
 
 fn seconds(text: &str) -> Result<f64> {
@@ -62,23 +103,30 @@ fn seconds(text: &str) -> Result<f64> {
 fn main() -> Result<()> {
     let args = Args::parse();
     build::require_root()?;
-    let machine = machine::describe()?;
     let kept = build::target_directory()?.join("bench");
-    let output = args.output.unwrap_or_else(|| kept.clone());
-    for directory in [&kept, &output] {
-        fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
-    }
-    let scratch = Scratch::create()?;
-    let toolbox = Toolbox::open(&kept)?;
-    let workloads = chosen(&Workload::ALL, &args.workloads);
-    let tools = chosen(&Tool::ALL, &with_baselines(&args.tools));
     let plan = Plan { seconds: args.seconds, repetitions: args.repetitions, seed: args.seed };
-    let rows = repetitions::run(&toolbox, &workloads, &tools, plan, &scratch);
-    print!("{}", table::text(&machine, &plan, &rows));
-    let path = output.join("tools.json");
-    let json = format!("{:#}\n", report::json(&machine, &plan, &rows));
-    fs::write(&path, json).with_context(|| format!("write {}", path.display()))?;
-    println!("\n{}", path.display());
+    let output = Output {
+        machine: machine::describe()?,
+        plan,
+        directory: args.output.clone().unwrap_or_else(|| kept.clone()),
+        png: args.png,
+        docs: args.write_docs,
+    };
+    output.prepare(&kept)?;
+    let scratch = Scratch::create()?;
+    let workloads = chosen(&Workload::ALL, &args.workloads);
+    for part in chosen(&Part::ALL, &args.only) {
+        match part {
+            Part::Slowdown => {
+                let tools = chosen(&Tool::ALL, &with_baselines(&args.tools));
+                let toolbox = Toolbox::open(&kept)?;
+                let rows = repetitions::run(&toolbox, &workloads, &tools, plan, &scratch);
+                output.slowdowns(&rows)?;
+            }
+            Part::Accuracy => output.accuracy(&accuracy::measure(&workloads, plan, &scratch))?,
+            Part::Growth => output.growth(&growth::measure(plan, &scratch)?)?,
+        }
+    }
     Ok(())
 }
 
@@ -89,5 +137,5 @@ fn chosen<T: Copy + PartialEq>(all: &[T], wanted: &[T]) -> Vec<T> {
 
 /// The tools with what they are compared with.
 fn with_baselines(tools: &[Tool]) -> Vec<Tool> {
-    tools.iter().flat_map(|tool| [*tool, tool.baseline(), tool.baseline().baseline()]).collect()
+    tools.iter().flat_map(|tool| [*tool, tool.baseline(), Tool::None]).collect()
 }

@@ -127,6 +127,15 @@ impl Program {
         Ok(Cost { cpu_s, wall_s, rounds: 1 })
     }
 
+    /// Sends a line that is no round, and waits for the answer.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub(crate) fn tell(&mut self, line: &str) -> Result<()> {
+        self.child.send(line)?;
+        self.child.line().map(drop)
+    }
+
     fn work(&mut self) -> Result<()> {
         match &self.protocol {
             Protocol::Lines { input, .. } => {

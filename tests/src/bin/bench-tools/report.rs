@@ -12,12 +12,17 @@ use serde_json::{Value, json};
 /// times in seconds, null where a run failed.
 pub(crate) fn json(machine: &Machine, plan: &Plan, rows: &[Row]) -> Value {
     json!({
-        "machine": {
-            "processor": machine.processor, "cpus": machine.cpus, "virtual": machine.is_virtual,
-            "kernel": machine.kernel, "load": machine.load,
-        },
+        "machine": self::machine(machine),
         "plan": { "seconds": plan.seconds, "repetitions": plan.repetitions, "seed": plan.seed },
         "workloads": rows.iter().map(row_json).collect::<Vec<_>>(),
+    })
+}
+
+/// The machine.
+pub(crate) fn machine(machine: &Machine) -> Value {
+    json!({
+        "processor": machine.processor, "cpus": machine.cpus, "virtual": machine.is_virtual,
+        "kernel": machine.kernel, "load": machine.load,
     })
 }
 

@@ -1,0 +1,264 @@
+//! How the cost of samplerd grows: with threads, processes, live samples, distinct stacks, depth of stacks.
+//!
+//! Each point is a program of the suite's own (`benches/growth.c`, `benches/pairs.c`). In each repetition every point
+//! is measured without samplerd and with it, in random order; costs are CPU time added to a pair of malloc and free, and are
+//! told relative to the first point of their kind.
+
+use crate::attached::Samples;
+use crate::clock;
+use crate::program::Program;
+use crate::repetitions::Plan;
+use crate::scratch::Scratch;
+use crate::workload::Protocol;
+use anyhow::{Context, Result};
+use fastrand::Rng;
+use sampler_tests::build;
+use sampler_tests::spread::Spread;
+use sampler_tests::{Daemon, daemon};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+/// What grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Threads that allocate.
+    Threads,
+    /// Processes that allocate, all profiled.
+    Processes,
+    /// Sampled blocks that are held.
+    Live,
+    /// Different stacks.
+    Stacks,
+    /// Frames of every stack.
+    Depth,
+}
+
+impl Kind {
+    /// All, in the order of the tables.
+    pub(crate) const ALL: [Kind; 5] =
+        [Kind::Threads, Kind::Processes, Kind::Live, Kind::Stacks, Kind::Depth];
+
+    /// In tables and JSON.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Threads => "threads",
+            Kind::Processes => "processes",
+            Kind::Live => "live samples",
+            Kind::Stacks => "distinct stacks",
+            Kind::Depth => "stack depth",
+        }
+    }
+
+    /// The points, the first is what others are compared with.
+    pub(crate) fn points(self) -> &'static [u32] {
+        match self {
+            Kind::Threads => &[1, 2, 4, 16],
+            // Up to four have links of their own.
+            Kind::Processes => &[1, 2, 4, 5, 16],
+            Kind::Live => &[100, 1_000, 10_000, 100_000],
+            Kind::Stacks => &[1, 100, 1_000, 10_000, 100_000],
+            Kind::Depth => &[1, 10, 30, 100, 300, 1_000],
+        }
+    }
+
+    /// Options of samplerd: where samples are what costs, there are many.
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Kind::Threads | Kind::Processes => &[],
+            // Until the blocks are held: each of them is sampled.
+            Kind::Live => &["--interval", "1", "--max-live", "200000"],
+            Kind::Stacks | Kind::Depth => &["--interval", "8KiB"],
+        }
+    }
+
+    fn command(self, point: u32) -> Result<(u32, Vec<String>)> {
+        let compiled = |source: &str| {
+            Ok::<_, anyhow::Error>(build::compile_bench(source)?.display().to_string())
+        };
+        let number = point.to_string();
+        Ok(match self {
+            Kind::Threads => (1, vec![compiled("pairs.c")?, number]),
+            Kind::Processes => (point, vec![compiled("pairs.c")?, "1".to_owned()]),
+            Kind::Live => (1, vec![compiled("growth.c")?, "live".to_owned(), number]),
+            Kind::Stacks => (1, vec![compiled("growth.c")?, "stacks".to_owned(), number]),
+            Kind::Depth => (1, vec![compiled("growth.c")?, "depth".to_owned(), number]),
+        })
+    }
+}
+
+/// Pairs of every thread in a round.
+const PAIRS: u32 = 10_000;
+
+/// A repetition of a point.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Growth {
+    /// CPU seconds of a pair without samplerd.
+    pub(crate) alone_s: f64,
+    /// With it.
+    pub(crate) with_s: f64,
+    /// CPU seconds of samplerd for a pair.
+    pub(crate) own_s: f64,
+    /// Samples for a pair.
+    pub(crate) samples: f64,
+    /// Of these those that found no room.
+    pub(crate) lost: f64,
+}
+
+/// A point with its repetitions.
+pub(crate) struct Point {
+    /// What grows.
+    pub(crate) kind: Kind,
+    /// How many.
+    pub(crate) at: u32,
+    /// What was measured.
+    pub(crate) repetitions: Vec<Growth>,
+}
+
+impl Point {
+    /// CPU time added to a pair, by that at `first`, repetition by repetition.
+    pub(crate) fn added(&self, first: &Point) -> Spread {
+        let added = |of: &Growth| of.with_s - of.alone_s;
+        let pairs = self.repetitions.iter().zip(&first.repetitions);
+        Spread::of(pairs.map(|(this, first)| added(this) / added(first)))
+    }
+
+    /// Time with samplerd by that without.
+    pub(crate) fn slowdown(&self) -> Spread {
+        Spread::of(self.repetitions.iter().map(|of| of.with_s / of.alone_s))
+    }
+
+    /// CPU time of samplerd for each sample, by that at `first`; NaN where there are no samples.
+    pub(crate) fn own_per_sample(&self, first: &Point) -> f64 {
+        let each = |point: &Point| {
+            let sum = |of: fn(&Growth) -> f64| point.repetitions.iter().map(of).sum::<f64>();
+            sum(|of| of.own_s) / sum(|of| of.samples)
+        };
+        each(self) / each(first)
+    }
+}
+
+/// As JSON: a list of points.
+pub(crate) fn json(points: &[Point]) -> Value {
+    let repetition = |of: &Growth| {
+        json!({
+            "alone_s": of.alone_s, "with_s": of.with_s, "own_s": of.own_s,
+            "samples": of.samples, "lost": of.lost,
+        })
+    };
+    let point = |point: &Point| {
+        json!({
+            "what": point.kind.name(), "at": point.at, "slowdown": point.slowdown().json(),
+            "of_a_pair": point.repetitions.iter().map(repetition).collect::<Vec<_>>(),
+        })
+    };
+    points.iter().map(point).collect()
+}
+
+/// As tables for the terminal.
+pub(crate) fn text(points: &[Point]) -> String {
+    let mut out = "\nCPU time added to a pair of malloc and free, and samplerd's for a sample,\n\
+                   by those at the first point; median [quartiles]\n"
+        .to_owned();
+    for kind in Kind::ALL {
+        let points: Vec<&Point> = points.iter().filter(|point| point.kind == kind).collect();
+        let Some(first) = points.first() else { continue };
+        for point in &points {
+            let Spread { low, median, high, .. } = point.added(first);
+            let slowdown = point.slowdown().median;
+            // Writing to a String cannot fail.
+            let _ = writeln!(
+                out,
+                "  {:<16}{:>7}  ×{median:<6.2}[{low:.2} … {high:.2}]  sample ×{:<6.2} slowdown ×{slowdown:.1}",
+                kind.name(),
+                point.at,
+                point.own_per_sample(first)
+            );
+        }
+    }
+    out
+}
+
+/// Measures all points.
+///
+/// # Errors
+/// If a program or samplerd fails.
+pub(crate) fn measure(plan: Plan, scratch: &Scratch) -> Result<Vec<Point>> {
+    let points = |kind: Kind| kind.points().iter().map(move |at| (kind, *at));
+    let mut all: Vec<Point> = Kind::ALL
+        .into_iter()
+        .flat_map(points)
+        .map(|(kind, at)| Point { kind, at, repetitions: Vec::new() })
+        .collect();
+    let mut random = Rng::with_seed(plan.seed);
+    for repetition in 1..=plan.repetitions {
+        eprintln!("growth: repetition {repetition} of {}", plan.repetitions);
+        let mut order: Vec<usize> = (0..all.len()).collect();
+        random.shuffle(&mut order);
+        for index in order {
+            let point = &mut all[index];
+            let growth = once(point, plan.seconds, scratch);
+            let growth = growth.with_context(|| format!("{} {}", point.at, point.kind.name()))?;
+            point.repetitions.push(growth);
+        }
+    }
+    Ok(all)
+}
+
+fn once(point: &Point, seconds: f64, scratch: &Scratch) -> Result<Growth> {
+    let (processes, command) = point.kind.command(point.at)?;
+    let threads = if point.kind == Kind::Threads { point.at } else { 1 };
+    let start = || {
+        let protocol = Protocol::Lines { input: PAIRS.to_string(), greets: false };
+        Program::spawn("a program that grows", &command, &[], protocol, scratch)
+    };
+    let mut programs = (0..processes).map(|_| start()).collect::<Result<Vec<_>>>()?;
+    let pairs = f64::from(PAIRS * threads);
+    let alone_s = rounds(&mut programs, seconds)? / pairs;
+    let pids: Vec<u32> = programs.iter().map(Program::pid).collect();
+    let options = [&["--until-stdin-closes"], point.kind.options()].concat();
+    let daemon = Daemon::start(&pids, &options)?;
+    if point.kind == Kind::Live {
+        programs.iter_mut().try_for_each(|program| program.tell("hold"))?;
+        daemon.sampler(&["set", "--interval", "512KiB"])?.success("sampler set")?;
+    }
+    programs.iter_mut().try_for_each(|program| program.round().map(drop))?;
+    let (before, own_s, mut done) = (samples(&daemon)?, clock::tree(daemon.pid()), 0.0);
+    let with_s = rounds_counted(&mut programs, seconds, &mut done)? / pairs;
+    let own_s = clock::tree(daemon.pid()) - own_s;
+    let after = samples(&daemon)?;
+    daemon.stop()?;
+    let all = done * pairs;
+    Ok(Growth {
+        alone_s,
+        with_s,
+        own_s: own_s / all,
+        samples: (after.taken - before.taken) / all,
+        lost: (after.lost - before.lost) / all,
+    })
+}
+
+fn samples(daemon: &Daemon) -> Result<Samples> {
+    let status = daemon.status()?;
+    let count = |name| daemon::outcome(&status, name) as f64;
+    Ok(Samples { taken: count("sampled") + count("ring_full"), lost: count("ring_full") })
+}
+
+/// CPU seconds of a round.
+fn rounds(programs: &mut [Program], seconds: f64) -> Result<f64> {
+    rounds_counted(programs, seconds, &mut 0.0)
+}
+
+/// [`rounds`]; adds the number of rounds to `done`.
+fn rounds_counted(programs: &mut [Program], seconds: f64, done: &mut f64) -> Result<f64> {
+    let (mut cpu_s, mut count, start) = (0.0, 0.0, Instant::now());
+    let patience = Duration::from_secs_f64(4.0 * seconds);
+    while count == 0.0 || (cpu_s < seconds && start.elapsed() < patience) {
+        for program in programs.iter_mut() {
+            cpu_s += program.round()?.cpu_s;
+            count += 1.0;
+        }
+    }
+    *done += count;
+    Ok(cpu_s / count)
+}

@@ -1,0 +1,117 @@
+//! Where figures go: the terminal, JSON and plots in a folder, and the documentation if asked.
+
+use crate::accuracy::{self, Accuracy};
+use crate::growth::{self, Point};
+use crate::repetitions::{Plan, Row};
+use crate::{docs, figure, markdown, report, table};
+use anyhow::{Context, Result};
+use sampler_tests::child::finish;
+use sampler_tests::machine::Machine;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The places, and what the figures were taken on.
+pub(crate) struct Output {
+    /// The machine.
+    pub(crate) machine: Machine,
+    /// How long, how often.
+    pub(crate) plan: Plan,
+    /// For JSON and plots.
+    pub(crate) directory: PathBuf,
+    /// PNGs as well.
+    pub(crate) png: bool,
+    /// The documentation as well.
+    pub(crate) docs: bool,
+}
+
+impl Output {
+    /// Makes its folders, and `kept`.
+    ///
+    /// # Errors
+    /// If that fails.
+    pub(crate) fn prepare(&self, kept: &Path) -> Result<()> {
+        for directory in [kept, &self.directory] {
+            let made = fs::create_dir_all(directory);
+            made.with_context(|| format!("create {}", directory.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Programs under tools.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub(crate) fn slowdowns(&self, rows: &[Row]) -> Result<()> {
+        print!("{}", table::text(&self.machine, &self.plan, rows));
+        self.json("tools", &report::json(&self.machine, &self.plan, rows))?;
+        self.plot("slowdown", &figure::slowdowns(&self.machine.line(), rows))?;
+        self.plot("intervals", &figure::intervals(&self.machine.line(), rows))?;
+        self.section("slowdown", &markdown::slowdowns(&self.plan, rows))?;
+        self.section("own", &markdown::own(rows))?;
+        self.section("goals", &markdown::goals(rows))
+    }
+
+    /// Figures against exact ones.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub(crate) fn accuracy(&self, all: &[Accuracy]) -> Result<()> {
+        print!("{}", accuracy::text(all));
+        self.json("accuracy", &self.described("runs", accuracy::json(all)))?;
+        self.section("accuracy", &markdown::accuracy(all))
+    }
+
+    /// Cost against what grows.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub(crate) fn growth(&self, points: &[Point]) -> Result<()> {
+        print!("{}", growth::text(points));
+        self.json("growth", &self.described("points", growth::json(points)))?;
+        self.plot("growth", &figure::growth(&self.machine.line(), points))?;
+        self.section("growth", &markdown::growth(points))
+    }
+
+    fn described(&self, name: &str, value: Value) -> Value {
+        let Plan { seconds, repetitions, seed } = self.plan;
+        let plan = json!({ "seconds": seconds, "repetitions": repetitions, "seed": seed });
+        json!({ "machine": report::machine(&self.machine), "plan": plan, name: value })
+    }
+
+    fn json(&self, name: &str, value: &Value) -> Result<()> {
+        let path = self.directory.join(format!("{name}.json"));
+        fs::write(&path, format!("{value:#}\n"))
+            .with_context(|| format!("write {}", path.display()))?;
+        println!("\n{}", path.display());
+        Ok(())
+    }
+
+    fn plot(&self, name: &str, svg: &str) -> Result<()> {
+        let path = self.directory.join(format!("{name}.svg"));
+        fs::write(&path, svg).with_context(|| format!("write {}", path.display()))?;
+        if self.png {
+            let mut convert = Command::new("rsvg-convert");
+            convert.args(["--zoom", "2", "-o"]).arg(path.with_extension("png")).arg(&path);
+            finish(&mut convert)?.success("rsvg-convert")?;
+        }
+        if self.docs {
+            let beside = docs::directory().join(format!("benchmarks-{name}.svg"));
+            fs::write(&beside, svg).with_context(|| format!("write {}", beside.display()))?;
+        }
+        Ok(())
+    }
+
+    fn section(&self, name: &str, contents: &str) -> Result<()> {
+        if !self.docs {
+            return Ok(());
+        }
+        let Plan { seconds, repetitions, .. } = self.plan;
+        let machine = self.machine.line();
+        docs::write(
+            name,
+            &format!("{contents}\n*{machine}; `--seconds {seconds} --repetitions {repetitions}`*"),
+        )
+    }
+}
