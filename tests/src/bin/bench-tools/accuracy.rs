@@ -9,7 +9,7 @@ use crate::toolbox::ours;
 use crate::workload::Workload;
 use anyhow::{Result, bail};
 use fastrand::Rng;
-use sampler_common::estimate::{Confidence, Moments, weighted};
+use sampler_common::estimate::{Confidence, Estimate, Moments, weighted};
 use sampler_tests::Profile;
 use sampler_tests::spread::Spread;
 use serde_json::{Value, json};
@@ -17,8 +17,9 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-/// Places looked at.
+/// Most places looked at, and the least share of all bytes that each asks for.
 const TOP: usize = 10;
+const LEAST: f64 = 0.01;
 /// The frame of the counting library that stands two above the caller, see `benches/exact.c`.
 const MARK: &str = "exact_take";
 
@@ -35,10 +36,8 @@ pub(crate) struct Accuracy {
     pub(crate) interval_bytes: u64,
     /// Samples.
     pub(crate) samples: u64,
-    /// Estimated bytes by exact ones, minus 1: of each of the top places, the largest first.
-    pub(crate) errors: Vec<f64>,
-    /// How many of their intervals (95 %) hold the exact bytes.
-    pub(crate) covered: usize,
+    /// The places that ask for most, the largest first.
+    pub(crate) places: Vec<Place>,
     /// The same error of all bytes.
     pub(crate) total_error: f64,
     /// What samplerd counts exactly by what the library counts, minus 1.
@@ -62,6 +61,31 @@ pub(crate) fn measure(workloads: &[Workload], plan: Plan, scratch: &Scratch) -> 
         }
     }
     all
+}
+
+/// A function that calls malloc.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Place {
+    /// Its name.
+    name: String,
+    /// Bytes that it asked for.
+    exact: f64,
+    /// What samplerd says, with its interval (95 %).
+    estimate: f64,
+    low: f64,
+    high: f64,
+}
+
+impl Place {
+    /// Estimated bytes by exact ones, minus 1.
+    fn error(&self) -> f64 {
+        self.estimate / self.exact - 1.0
+    }
+
+    /// Whether the interval holds the exact bytes.
+    fn is_covered(&self) -> bool {
+        self.low <= self.exact && self.exact <= self.high
+    }
 }
 
 /// The runs of a workload, by interval.
@@ -91,8 +115,8 @@ pub(crate) fn summaries(all: &[Accuracy]) -> Vec<Summary> {
         let mut pooled = Pooled::default();
         let of = |run: &&Accuracy| run.workload == workload && run.interval_bytes == bytes;
         for run in all.iter().filter(of) {
-            pooled.errors.extend(run.errors.iter().map(|error| error.abs()));
-            pooled.covered += run.covered;
+            pooled.errors.extend(run.places.iter().map(|place| place.error().abs()));
+            pooled.covered += run.places.iter().filter(|place| place.is_covered()).count();
             pooled.samples.push(run.samples as f64);
             pooled.totals.push(run.total_error.abs());
         }
@@ -126,10 +150,16 @@ impl Pooled {
 
 /// As JSON: a list of runs.
 pub(crate) fn json(all: &[Accuracy]) -> Value {
+    let place = |of: &Place| {
+        json!({
+            "name": of.name, "exact": of.exact,
+            "estimate": of.estimate, "low": of.low, "high": of.high,
+        })
+    };
     let run = |run: &Accuracy| {
         json!({
             "workload": run.workload.name(), "interval_bytes": run.interval_bytes,
-            "samples": run.samples, "errors": run.errors, "covered": run.covered,
+            "samples": run.samples, "places": run.places.iter().map(place).collect::<Vec<_>>(),
             "total_error": run.total_error, "count_error": run.count_error,
         })
     };
@@ -139,8 +169,10 @@ pub(crate) fn json(all: &[Accuracy]) -> Value {
 /// As a table for the terminal.
 pub(crate) fn text(all: &[Accuracy]) -> String {
     let mut out = format!(
-        "\nerror of the {TOP} places that ask for most, against a counting library:\n\
-         median (largest), intervals (95 %) that hold the exact bytes, of n samples\n"
+        "\nerror of the callers of malloc that ask for most (at least {:.0} % of all bytes,\n\
+         at most {TOP}), against a counting library: median (largest), intervals\n\
+         (95 %) that hold the exact bytes, of n samples\n",
+        100.0 * LEAST
     );
     for summary in summaries(all) {
         for ((interval, _), pooled) in INTERVALS.iter().zip(&summary.by_interval) {
@@ -193,20 +225,19 @@ fn compare(
         truth.iter().map(|(name, bytes)| (name, *bytes)).collect();
     places.sort_by(|(_, a), (_, b)| b.total_cmp(a));
     places.truncate(TOP);
-    let (mut errors, mut covered) = (Vec::new(), 0);
-    for (name, bytes) in &places {
-        let moments = found.get(*name).copied().unwrap_or_default();
-        let estimate = weighted(&moments, interval_bytes as f64, Confidence::DEFAULT);
-        errors.push(estimate.value / bytes - 1.0);
-        covered += usize::from(estimate.low <= *bytes && *bytes <= estimate.high);
-    }
     let all: f64 = truth.values().sum();
+    places.retain(|(_, bytes)| *bytes >= LEAST * all);
+    let place = |(name, exact): (&String, f64)| {
+        let moments = found.get(name).copied().unwrap_or_default();
+        let Estimate { value: estimate, low, high, .. } =
+            weighted(&moments, interval_bytes as f64, Confidence::DEFAULT);
+        Place { name: name.clone(), exact, estimate, low, high }
+    };
     Ok(Accuracy {
         workload,
         interval_bytes,
         samples: profile.samples,
-        errors,
-        covered,
+        places: places.into_iter().map(place).collect(),
         total_error: profile.totals.alloc_space.value / all - 1.0,
         count_error: profile.exact_space as f64 / all - 1.0,
     })

@@ -31,10 +31,12 @@ pub(crate) fn slowdowns(subtitle: &str, rows: &[Row]) -> String {
 }
 
 fn ratio_axis(label: &str, values: impl Iterator<Item = f64>) -> Axis {
-    let top = values.fold(2.0, f64::max) * 1.15;
+    let (low, top) =
+        values.fold((0.95, 2.0), |(low, top): (f64, f64), of| (low.min(of), top.max(of)));
+    let (low, top) = (low * 0.95, top * 1.15);
     let fits = |at: &f64| *at <= top && (top < 30.0 || ![1.5, 3.0].contains(at));
     let ticks: Vec<_> = TICKS.into_iter().filter(fits).map(|at| (at, format!("×{at}"))).collect();
-    Axis::logarithmic(label, 0.9, top, &ticks)
+    Axis::logarithmic(label, low, top, &ticks)
 }
 
 /// Modes of samplerd that differ only in their interval, bytes.
@@ -70,8 +72,9 @@ pub(crate) fn intervals(subtitle: &str, rows: &[Row]) -> String {
     let ends = |series: &[Series]| -> Vec<f64> {
         series.iter().flat_map(|of| &of.points).map(|(_, [_, _, high])| *high).collect()
     };
-    let tens: Vec<_> = (-1..6).map(|power| (10f64.powi(power), count(10f64.powi(power)))).collect();
     let top = ends(&samples).into_iter().fold(100.0, f64::max) * 1.5;
+    let tens = (-1..6).map(|power| 10f64.powi(power)).filter(|at| *at <= top);
+    let tens: Vec<_> = tens.map(|at| (at, count(at))).collect();
     let panels = [
         Panel {
             title: "Slowdown under samplerd (median, band the quartiles)".to_owned(),
@@ -116,7 +119,9 @@ fn panel(kind: Kind, points: &[Point]) -> Option<Panel> {
         let spread = point.added(first);
         [spread.low, spread.median, spread.high]
     });
-    let own = series("samplerd, a sample", 1, &|point| [point.own_per_sample(first); 3]);
+    let own = series("samplerd, a sample", 1, &|point| {
+        [point.own_per_sample(first).unwrap_or(f64::NAN); 3]
+    });
     let all: Vec<f64> =
         added.points.iter().chain(&own.points).flat_map(|(_, ends)| *ends).collect();
     let bottom = all.iter().copied().fold(0.5, f64::min) / 1.2;
@@ -133,6 +138,6 @@ fn panel(kind: Kind, points: &[Point]) -> Option<Panel> {
         title: format!("CPU time by {}", kind.name()),
         x: Axis::logarithmic(kind.name(), from / 1.2, to * 1.2, &marks),
         y: Axis::logarithmic("by that at the first point", bottom, top, &ticks),
-        series: vec![added, own],
+        series: [added, own].into_iter().filter(|series| !series.points.is_empty()).collect(),
     })
 }

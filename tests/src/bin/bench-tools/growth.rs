@@ -128,13 +128,14 @@ impl Point {
         Spread::of(self.repetitions.iter().map(|of| of.with_s / of.alone_s))
     }
 
-    /// CPU time of samplerd for each sample, by that at `first`; NaN where there are no samples.
-    pub(crate) fn own_per_sample(&self, first: &Point) -> f64 {
+    /// CPU time of samplerd for each sample, by that at `first`; none where samples are not what is measured.
+    pub(crate) fn own_per_sample(&self, first: &Point) -> Option<f64> {
         let each = |point: &Point| {
             let sum = |of: fn(&Growth) -> f64| point.repetitions.iter().map(of).sum::<f64>();
             sum(|of| of.own_s) / sum(|of| of.samples)
         };
-        each(self) / each(first)
+        let ratio = each(self) / each(first);
+        (matches!(self.kind, Kind::Stacks | Kind::Depth) && ratio.is_finite()).then_some(ratio)
     }
 }
 
@@ -165,14 +166,15 @@ pub(crate) fn text(points: &[Point]) -> String {
         let Some(first) = points.first() else { continue };
         for point in &points {
             let Spread { low, median, high, .. } = point.added(first);
-            let slowdown = point.slowdown().median;
+            let sample = point.own_per_sample(first);
+            let sample = sample.map_or_else(String::new, |ratio| format!("sample ×{ratio:.2}"));
             // Writing to a String cannot fail.
             let _ = writeln!(
                 out,
-                "  {:<16}{:>7}  ×{median:<6.2}[{low:.2} … {high:.2}]  sample ×{:<6.2} slowdown ×{slowdown:.1}",
+                "  {:<16}{:>7}  ×{median:<6.2}[{low:.2} … {high:.2}]  slowdown ×{:<7.1}{sample}",
                 kind.name(),
                 point.at,
-                point.own_per_sample(first)
+                point.slowdown().median
             );
         }
     }

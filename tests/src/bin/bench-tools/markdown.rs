@@ -160,11 +160,13 @@ pub(crate) fn growth(points: &[Point]) -> String {
             |Spread { low, median, high, .. }: Spread| format!("×{median:.2} [{low:.2}–{high:.2}]");
         line!(out, "{}", row("added to a pair", &|point| spread(point.added(first))));
         line!(out, "{}", row("slowdown", &|point| spread(point.slowdown())));
-        let own = |point: &Point| match point.own_per_sample(first) {
-            ratio if ratio.is_finite() => format!("×{ratio:.2}"),
-            _ => "no samples".to_owned(),
-        };
-        line!(out, "{}", row("samplerd's CPU time for a sample", &own));
+        if points.iter().any(|point| point.own_per_sample(first).is_some()) {
+            let own = |point: &Point| {
+                let ratio = point.own_per_sample(first);
+                ratio.map_or_else(|| "not told".to_owned(), |ratio| format!("×{ratio:.2}"))
+            };
+            line!(out, "{}", row("samplerd's CPU time for a sample", &own));
+        }
     }
     out
 }

@@ -13,7 +13,7 @@ use sampler_tests::child::{Child, finish};
 use sampler_tests::{Daemon, build, wait};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// What attaching takes.
 pub(crate) struct Toolbox {
@@ -74,6 +74,7 @@ impl Toolbox {
         let script = format!("{HEAPTRACK_INTERPRET} < \"$0\" | gzip -c > /dev/null");
         let mut command = bound("sh", &[]);
         command.args(["-c", &script]).arg(&pipe);
+        command.stderr(Stdio::null());
         Ok(Attached::Process(Child::start("heaptrack", &mut command)?))
     }
 
