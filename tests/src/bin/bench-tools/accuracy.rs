@@ -11,15 +11,12 @@ use anyhow::{Result, bail};
 use fastrand::Rng;
 use sampler_common::estimate::{Confidence, Estimate, Moments, weighted};
 use sampler_tests::Profile;
-use sampler_tests::spread::Spread;
-use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 /// Most places looked at, and the least share of all bytes that each asks for.
-const TOP: usize = 10;
-const LEAST: f64 = 0.01;
+pub(crate) const TOP: usize = 10;
+pub(crate) const LEAST: f64 = 0.01;
 /// The frame of the counting library that stands two above the caller, see `benches/exact.c`.
 const MARK: &str = "exact_take";
 
@@ -67,128 +64,27 @@ pub(crate) fn measure(workloads: &[Workload], plan: Plan, scratch: &Scratch) -> 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Place {
     /// Its name.
-    name: String,
+    pub(crate) name: String,
     /// Bytes that it asked for.
-    exact: f64,
-    /// What samplerd says, with its interval (95 %).
-    estimate: f64,
-    low: f64,
-    high: f64,
+    pub(crate) exact: f64,
+    /// What samplerd says …
+    pub(crate) estimate: f64,
+    /// … and the ends of its interval (95 %).
+    pub(crate) low: f64,
+    /// The upper one.
+    pub(crate) high: f64,
 }
 
 impl Place {
     /// Estimated bytes by exact ones, minus 1.
-    fn error(&self) -> f64 {
+    pub(crate) fn error(&self) -> f64 {
         self.estimate / self.exact - 1.0
     }
 
     /// Whether the interval holds the exact bytes.
-    fn is_covered(&self) -> bool {
+    pub(crate) fn is_covered(&self) -> bool {
         self.low <= self.exact && self.exact <= self.high
     }
-}
-
-/// The runs of a workload, by interval.
-pub(crate) struct Summary {
-    /// The program.
-    pub(crate) workload: Workload,
-    /// In the order of [`INTERVALS`].
-    pub(crate) by_interval: [Pooled; INTERVALS.len()],
-}
-
-/// Runs of one workload with one interval.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Pooled {
-    /// Absolute errors of the top places, of all runs.
-    pub(crate) errors: Vec<f64>,
-    /// Places whose interval held the exact bytes.
-    pub(crate) covered: usize,
-    /// Samples of each run.
-    pub(crate) samples: Vec<f64>,
-    /// Absolute errors of all bytes.
-    pub(crate) totals: Vec<f64>,
-}
-
-/// What was measured, by workload.
-pub(crate) fn summaries(all: &[Accuracy]) -> Vec<Summary> {
-    let pooled = |workload: Workload, bytes: u64| {
-        let mut pooled = Pooled::default();
-        let of = |run: &&Accuracy| run.workload == workload && run.interval_bytes == bytes;
-        for run in all.iter().filter(of) {
-            pooled.errors.extend(run.places.iter().map(|place| place.error().abs()));
-            pooled.covered += run.places.iter().filter(|place| place.is_covered()).count();
-            pooled.samples.push(run.samples as f64);
-            pooled.totals.push(run.total_error.abs());
-        }
-        pooled
-    };
-    let has = |workload: &Workload| all.iter().any(|run| run.workload == *workload);
-    let summary = |workload| Summary {
-        workload,
-        by_interval: INTERVALS.map(|(_, bytes)| pooled(workload, bytes)),
-    };
-    Workload::ALL.into_iter().filter(has).map(summary).collect()
-}
-
-impl Pooled {
-    /// Median and largest error, how many were covered, and of how many samples.
-    pub(crate) fn text(&self) -> String {
-        if self.errors.is_empty() {
-            return "not run".to_owned();
-        }
-        let spread = |values: &[f64]| Spread::of(values.iter().copied());
-        let (errors, samples) = (spread(&self.errors), spread(&self.samples).median);
-        format!(
-            "{:.1} % (≤ {:.0} %), {}/{} of {samples:.0}",
-            100.0 * errors.median,
-            100.0 * errors.max,
-            self.covered,
-            self.errors.len()
-        )
-    }
-}
-
-/// As JSON: a list of runs.
-pub(crate) fn json(all: &[Accuracy]) -> Value {
-    let place = |of: &Place| {
-        json!({
-            "name": of.name, "exact": of.exact,
-            "estimate": of.estimate, "low": of.low, "high": of.high,
-        })
-    };
-    let run = |run: &Accuracy| {
-        json!({
-            "workload": run.workload.name(), "interval_bytes": run.interval_bytes,
-            "samples": run.samples, "places": run.places.iter().map(place).collect::<Vec<_>>(),
-            "total_error": run.total_error, "count_error": run.count_error,
-        })
-    };
-    all.iter().map(run).collect()
-}
-
-/// As a table for the terminal.
-pub(crate) fn text(all: &[Accuracy]) -> String {
-    let mut out = format!(
-        "\nerror of the callers of malloc that ask for most (at least {:.0} % of all bytes,\n\
-         at most {TOP}), against a counting library: median (largest), intervals\n\
-         (95 %) that hold the exact bytes, of n samples\n",
-        100.0 * LEAST
-    );
-    for summary in summaries(all) {
-        for ((interval, _), pooled) in INTERVALS.iter().zip(&summary.by_interval) {
-            // Writing to a String cannot fail.
-            let _ =
-                writeln!(out, "  {:<16}{interval:>8}  {}", summary.workload.name(), pooled.text());
-        }
-    }
-    let counted = Spread::of(all.iter().map(|run| run.count_error.abs()));
-    let _ = writeln!(
-        out,
-        "  samplerd's exact totals differ from the library's by {:.4} % (at most {:.4} %)",
-        100.0 * counted.median,
-        100.0 * counted.max
-    );
-    out
 }
 
 fn run(

@@ -1,7 +1,6 @@
 //! CPU time of processes, by the scheduler's clock.
 
 use anyhow::{Context, Result};
-use sampler_tests::usage;
 use std::fs;
 
 /// User and system time of all threads that `pid` has now, seconds. Exact (ns) once they wait or have ended; the time
@@ -21,13 +20,23 @@ pub(crate) fn threads(pid: u32) -> Result<f64> {
     Ok(sum / 1e9)
 }
 
-/// User and system time of a profiler's processes, seconds, to a tick (10 ms): `pid` and its children.
+/// User and system time of a profiler's processes, seconds, to a tick (10 ms): `pid`, those that it has started and
+/// those of them that have ended.
 pub(crate) fn tree(pid: u32) -> f64 {
-    let own = usage::processor_seconds(pid).unwrap_or(0.0);
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
     let children = children.unwrap_or_default();
     let children = children.split_ascii_whitespace().filter_map(|child| child.parse().ok());
-    own + children.map(tree).sum::<f64>()
+    own_seconds(&stat) + children.map(tree).sum::<f64>()
+}
+
+/// Fields 14 to 17 of a stat file: user and system time of a process and of its children that were waited for.
+fn own_seconds(stat: &str) -> f64 {
+    // The name may hold anything.
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace();
+    let ticks = fields.skip(11).take(4).filter_map(|field| field.parse::<f64>().ok());
+    // USER_HZ is 100 on every Linux that this runs on.
+    ticks.sum::<f64>() / 100.0
 }
 
 /// The letter of a process' state.
@@ -39,4 +48,16 @@ pub(crate) fn state(pid: u32) -> Result<char> {
     let stat = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
     let after = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
     after.with_context(|| format!("parse {path}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_that_ended_count() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194304 100 0 0 0 150 50 25 75 20 0 1 0 5";
+        assert_eq!(own_seconds(stat), 3.0);
+        assert_eq!(own_seconds(""), 0.0);
+    }
 }

@@ -1,6 +1,7 @@
 //! The figures as plots.
 
-use crate::growth::{Kind, Point};
+use crate::growth::Point;
+use crate::kind::Kind;
 use crate::ratios::{Figures, figures};
 use crate::repetitions::Row;
 use crate::table::reason;

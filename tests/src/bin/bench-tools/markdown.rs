@@ -2,12 +2,13 @@
 
 use crate::accuracy::{Accuracy, INTERVALS};
 use crate::goals::Goal;
-use crate::growth::{Kind, Point};
+use crate::growth::Point;
+use crate::kind::Kind;
 use crate::ratios::figures;
 use crate::repetitions::{Cell, Plan, Row};
 use crate::table::reason;
 use crate::tool::Tool;
-use crate::{accuracy, goals};
+use crate::{goals, pooled};
 use sampler_common::units::exact_bytes;
 use sampler_tests::spread::Spread;
 use std::fmt::Write as _;
@@ -135,7 +136,7 @@ pub(crate) fn accuracy(all: &[Accuracy]) -> String {
     let names: Vec<String> = INTERVALS.iter().map(name).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     head(&mut out, "", &names);
-    for summary in accuracy::summaries(all) {
+    for summary in pooled::summaries(all) {
         let cells: Vec<String> = summary.by_interval.iter().map(|of| of.text()).collect();
         line!(out, "| {} | {} |", summary.workload.name(), cells.join(" | "));
     }

@@ -1,9 +1,9 @@
 //! Where figures go: the terminal, JSON and plots in a folder, and the documentation if asked.
 
-use crate::accuracy::{self, Accuracy};
+use crate::accuracy::Accuracy;
 use crate::growth::{self, Point};
 use crate::repetitions::{Plan, Row};
-use crate::{docs, figure, markdown, report, table};
+use crate::{docs, figure, markdown, pooled, report, table};
 use anyhow::{Context, Result};
 use sampler_tests::child::finish;
 use sampler_tests::machine::Machine;
@@ -58,8 +58,8 @@ impl Output {
     /// # Errors
     /// If a file cannot be written.
     pub(crate) fn accuracy(&self, all: &[Accuracy]) -> Result<()> {
-        print!("{}", accuracy::text(all));
-        self.json("accuracy", &self.described("runs", accuracy::json(all)))?;
+        print!("{}", pooled::text(all));
+        self.json("accuracy", &self.described("runs", pooled::json(all)))?;
         self.section("accuracy", &markdown::accuracy(all))
     }
 

@@ -1,16 +1,18 @@
 //! One workload under one tool, for so many seconds of its CPU time.
 
-use crate::attached::Samples;
+use crate::attached::{Attached, Samples};
 use crate::program::{Cost, Program};
 use crate::scratch::Scratch;
 use crate::tool::Tool;
-use crate::toolbox::Toolbox;
+use crate::toolbox::{Toolbox, is_probed};
 use crate::workload::Workload;
-use anyhow::{Context, Result};
-use std::time::{Duration, Instant};
+use anyhow::{Context, Result, ensure};
+use sampler_tests::wait;
 
 /// Seconds that a run may take for each second of CPU time that it is to last: on a busy machine it ends early.
 const PATIENCE: f64 = 4.0;
+/// Share of the CPU time that goes before.
+const WARM_UP: f64 = 0.1;
 
 /// What a run gave.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,7 +37,8 @@ impl Run {
     }
 }
 
-/// Runs `workload` under `tool` until it has used `seconds` of CPU time, at least one round.
+/// Runs `workload` under `tool` until it has used `seconds` of CPU time, at least one round. A program that ends with its round is
+/// started and attached to again.
 ///
 /// # Errors
 /// If one of them does not start or fails.
@@ -48,34 +51,59 @@ pub(crate) fn measure(
 ) -> Result<Run> {
     let environment = tool.environment(&scratch.path(""));
     let mut run = Run { cost: Cost::default(), tool_s: 0.0, samples: Samples::default() };
-    let deadline = Instant::now() + Duration::from_secs_f64(seconds * PATIENCE);
-    while run.cost.rounds == 0 || (run.cost.cpu_s < seconds && Instant::now() < deadline) {
+    while run.lacks(seconds) {
         let recorder = toolbox.before(tool, scratch)?;
         let mut program = Program::start(workload, &environment, scratch)?;
-        let attached = toolbox.attach(tool, program.pid(), scratch);
+        let pid = program.pid();
+        wait::until("others to take their probes off this program", || {
+            Ok((!is_probed(pid)?).then_some(()))
+        })?;
+        let attached = toolbox.attach(tool, pid, scratch);
         let attached = attached.with_context(|| format!("attach {}", tool.title()))?;
-        if !program.is_once() {
-            program.round()?;
+        warm_up(&mut program, seconds)?;
+        run.add(&mut program, seconds, [&recorder, &attached])?;
+        if !program.is_over() && !tool.probes() {
+            ensure!(!is_probed(pid)?, "somebody else has put probes into this program meanwhile");
         }
-        let samples = attached.samples()?;
-        // What answering costs is nobody's: the time is taken after, and below before it.
-        let tool_s = recorder.cpu_s() + attached.cpu_s();
-        while !program.is_over()
-            && run.cost.cpu_s < seconds
-            && (run.cost.rounds == 0 || Instant::now() < deadline)
-        {
-            let cost = program.round()?;
-            run.cost.cpu_s += cost.cpu_s;
-            run.cost.wall_s += cost.wall_s;
-            run.cost.rounds += cost.rounds;
-        }
-        run.tool_s += recorder.cpu_s() + attached.cpu_s() - tool_s;
-        let after = attached.samples()?;
-        run.samples.taken += after.taken - samples.taken;
-        run.samples.lost += after.lost - samples.lost;
         attached.detach()?;
         drop(program);
         recorder.detach()?;
     }
     Ok(run)
+}
+
+/// Rounds that do not count: a tool's first ones cost more.
+fn warm_up(program: &mut Program, seconds: f64) -> Result<()> {
+    let mut done = 0.0;
+    while !program.is_once() && done < WARM_UP * seconds {
+        done += program.round()?.cpu_s;
+    }
+    Ok(())
+}
+
+impl Run {
+    fn lacks(&self, seconds: f64) -> bool {
+        let Cost { cpu_s, wall_s, rounds } = self.cost;
+        rounds == 0 || (cpu_s < seconds && wall_s < PATIENCE * seconds)
+    }
+
+    /// Rounds of `program` under `tools`.
+    fn add(&mut self, program: &mut Program, seconds: f64, tools: [&Attached; 2]) -> Result<()> {
+        let own_s = || tools.map(Attached::cpu_s).iter().sum::<f64>();
+        let [_, attached] = tools;
+        let samples = attached.samples()?;
+        // What answering costs is nobody's: the time is taken after, and below before it.
+        let before_s = own_s();
+        while !program.is_over() && self.lacks(seconds) {
+            let cost = program.round()?;
+            self.cost.cpu_s += cost.cpu_s;
+            self.cost.wall_s += cost.wall_s;
+            self.cost.rounds += cost.rounds;
+        }
+        self.tool_s += own_s() - before_s;
+        let after = attached.samples()?;
+        self.samples.taken += after.taken - samples.taken;
+        self.samples.lost += after.lost - samples.lost;
+        Ok(())
+    }
 }

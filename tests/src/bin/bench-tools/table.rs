@@ -29,7 +29,7 @@ pub(crate) fn text(machine: &Machine, plan: &Plan, rows: &[Row]) -> String {
         let heads = ["CPU time", "wall", "own", "samples/s"];
         line!(
             out,
-            "\n{:<27}{:>25}{:>8}{:>8}{:>11}",
+            "\n{:<28}{:>24} {:>7} {:>8} {:>9}",
             row.workload.name(),
             heads[0],
             heads[1],
@@ -49,12 +49,12 @@ pub(crate) fn text(machine: &Machine, plan: &Plan, rows: &[Row]) -> String {
 fn line(row: &Row, cell: &Cell) -> String {
     let title = cell.tool.title();
     match figures(row, cell.tool) {
-        None => format!("{title:<25} {}", reason(cell)),
+        None => format!("{title:<26} {}", reason(cell)),
         Some(figures) => {
             let median = |values: &[f64]| Spread::of(values.iter().copied()).median;
             let samples = rate(cell, &figures);
             format!(
-                "{title:<25}{:>25}{:>8}{:>8}{samples:>11}",
+                "{title:<26}{:>24} {:>7} {:>8} {samples:>9}",
                 ratio(&figures.slowdown()),
                 format!("×{:.2}", median(&figures.wall)),
                 own(cell, median(&figures.tool)),

@@ -168,6 +168,11 @@ impl Tool {
         }
     }
 
+    /// Whether it puts probes into the program.
+    pub(crate) fn probes(self) -> bool {
+        matches!(self, Tool::Empty | Tool::Ours(_) | Tool::Memleak | Tool::Bpftrace)
+    }
+
     /// What it needs to be there.
     pub(crate) fn files(self) -> &'static [&'static str] {
         match self {

@@ -7,7 +7,7 @@ use crate::tool::{HEAPTRACK_INTERPRET, Ours, Tool};
 use anyhow::{Context, Result, bail, ensure};
 use sampler_common::wire::Role;
 use sampler_daemon::bpf::bench::{Comparison, ComparisonProgram, Hook};
-use sampler_daemon::target::allocator::{Allocator, Discoverer};
+use sampler_daemon::target::allocator::{Allocator, Discoverer, Function};
 use sampler_tests::breakpoints::{self, Site};
 use sampler_tests::child::{Child, finish};
 use sampler_tests::{Daemon, build, wait};
@@ -139,11 +139,7 @@ fn probing(
     let log = scratch.path("tool-log");
     command.stderr(File::create(&log).context("create a log")?);
     let mut child = Child::start(name, &mut command)?;
-    let entries = allocator.functions.iter().filter(|function| {
-        function.symbols.iter().any(|symbol| symbol == "malloc" || symbol == "free")
-    });
-    let sites: Vec<Site> = entries.map(|of| Site::at(&allocator.path, of.offset)).collect();
-    ensure!(sites.len() == 2, "{} has no malloc and free", allocator.path);
+    let sites = entries(allocator)?;
     wait::until(&format!("the probes of {name}"), || {
         if let Some(status) = child.ended()? {
             bail!("{name} ended with {status}: {}", tail(&log));
@@ -151,6 +147,30 @@ fn probing(
         Ok((breakpoints::standing(pid, &sites)? == sites.len()).then_some(()))
     })?;
     Ok(Attached::Process(child))
+}
+
+/// The first instructions of malloc and free.
+fn entries(allocator: &Allocator) -> Result<Vec<Site>> {
+    let named = |function: &&Function| {
+        function.symbols.iter().any(|symbol| symbol == "malloc" || symbol == "free")
+    };
+    let named = allocator.functions.iter().filter(named);
+    let sites: Vec<Site> = named.map(|of| Site::at(&allocator.path, of.offset)).collect();
+    ensure!(sites.len() == 2, "{} has no malloc and free", allocator.path);
+    Ok(sites)
+}
+
+/// Whether anybody probes malloc or free of `pid` where tools that look for functions do, or samplerd does.
+///
+/// # Errors
+/// If the process is gone.
+pub(crate) fn is_probed(pid: u32) -> Result<bool> {
+    let allocator = allocator(pid)?;
+    let displaced =
+        |of: &Function| Site::at(&allocator.path, of.offset + u64::from(of.placement.displacement));
+    let mut sites: Vec<Site> = allocator.functions.iter().map(displaced).collect();
+    sites.extend(entries(&allocator)?);
+    Ok(breakpoints::standing(pid, &sites)? > 0)
 }
 
 /// The allocator whose malloc the process uses.
