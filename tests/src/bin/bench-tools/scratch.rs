@@ -18,6 +18,8 @@ impl Scratch {
         let directory = tempfile::Builder::new().prefix("sampler-bench-").tempdir();
         let directory = directory.context("make a directory for the benchmark")?;
         end_by_signal(directory.path().to_owned())?;
+        // The daemons' directories go there, too; nobody has set another before.
+        let _ = tempfile::env::override_temp_dir(directory.path());
         Ok(Scratch(directory))
     }
 
