@@ -51,7 +51,7 @@ pub(crate) fn measure(workloads: &[Workload], plan: Plan, scratch: &Scratch) -> 
         eprintln!("accuracy: repetition {repetition} of {}", plan.repetitions);
         random.shuffle(&mut order);
         for (workload, interval) in &order {
-            match run(*workload, *interval, plan.seconds, scratch) {
+            match run(*workload, *interval, plan, scratch) {
                 Ok(accuracy) => all.push(accuracy),
                 Err(error) => eprintln!("  {}, {}: {error:#}", workload.name(), interval.0),
             }
@@ -90,18 +90,18 @@ impl Place {
 fn run(
     workload: Workload,
     (interval, interval_bytes): (&str, u64),
-    seconds: f64,
+    plan: Plan,
     scratch: &Scratch,
 ) -> Result<Accuracy> {
     let exact = Exact::prepare(scratch)?;
-    let mut program = Program::start(workload, &exact.environment(), scratch)?;
+    let mut program = Program::start(workload, plan.templates, &exact.environment(), scratch)?;
     let attached = ours(program.pid(), &["--interval", interval])?;
     let Attached::Daemon(daemon) = &attached else { bail!("samplerd is no daemon") };
     let mut names = Names::of(program.pid())?;
     let before = exact.bytes()?;
     let (start, mut cpu_s) = (Instant::now(), 0.0);
-    let patience = Duration::from_secs_f64(4.0 * seconds);
-    while !program.is_over() && cpu_s < seconds && start.elapsed() < patience {
+    let patience = Duration::from_secs_f64(4.0 * plan.seconds);
+    while !program.is_over() && cpu_s < plan.seconds && start.elapsed() < patience {
         cpu_s += program.round()?.cpu_s;
     }
     let truth = names.sum(&since(&before, &exact.bytes()?));

@@ -19,7 +19,7 @@ pub(crate) enum Goal {
     /// Added time of memleak by ours.
     Memleak(Spread),
     /// Our added time by that of empty programs, and what is beyond the bound for each sample.
-    Empty(Spread, Option<f64>),
+    Empty(Spread, Option<Spread>),
 }
 
 impl Goal {
@@ -28,7 +28,7 @@ impl Goal {
         match self {
             Goal::Memleak(ratio) => ratio.median >= MEMLEAK,
             Goal::Empty(ratio, each) => {
-                each.map_or(ratio.median <= EMPTY, |each| each <= SAMPLE_US)
+                each.map_or(ratio.median <= EMPTY, |each| each.median <= SAMPLE_US)
             }
         }
     }
@@ -41,8 +41,10 @@ impl Goal {
                 "added: memleak / samplerd ×{median:.1} [{low:.1} … {high:.1}]; goal ≥ {MEMLEAK}: {met}"
             ),
             Goal::Empty(Spread { low, median, high, .. }, each) => {
-                let rest = each.map_or(String::new(), |us| {
-                    format!("\n    beyond ×{EMPTY:.2}: {us:.1} µs for each sample")
+                let rest = each.map_or(String::new(), |Spread { low, median, high, .. }| {
+                    format!(
+                        "\n    beyond ×{EMPTY:.2}: {median:.1} [{low:.1} … {high:.1}] µs a sample"
+                    )
                 });
                 format!(
                     "added: samplerd / empty ×{median:.2} [{low:.2} … {high:.2}]{rest}; \

@@ -61,6 +61,9 @@ struct Args {
     /// Of the random order
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Templates in the source of cc1plus, 20 for a second or so
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    templates: u32,
     /// Where JSON and plots go [default: bench in cargo's target directory]
     #[arg(long, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
@@ -106,7 +109,12 @@ fn main() -> Result<()> {
     let args = Args::parse();
     build::require_root()?;
     let kept = build::target_directory()?.join("bench");
-    let plan = Plan { seconds: args.seconds, repetitions: args.repetitions, seed: args.seed };
+    let plan = Plan {
+        seconds: args.seconds,
+        repetitions: args.repetitions,
+        seed: args.seed,
+        templates: args.templates,
+    };
     let output = Output {
         machine: machine::describe()?,
         plan,

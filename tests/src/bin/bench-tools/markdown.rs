@@ -120,7 +120,10 @@ pub(crate) fn goals(rows: &[Row]) -> String {
                 Goal::Memleak(ratio) => cells[0] = text(ratio),
                 Goal::Empty(ratio, each) => {
                     cells[1] = text(ratio);
-                    cells[2] = each.map_or_else(String::new, |us| format!("{us:.1} µs"));
+                    cells[2] =
+                        each.map_or_else(String::new, |Spread { low, median, high, .. }| {
+                            format!("{median:.1} [{low:.1}–{high:.1}] µs")
+                        });
                 }
             }
         }

@@ -75,7 +75,7 @@ impl Output {
     }
 
     fn described(&self, name: &str, value: Value) -> Value {
-        let Plan { seconds, repetitions, seed } = self.plan;
+        let Plan { seconds, repetitions, seed, .. } = self.plan;
         let plan = json!({ "seconds": seconds, "repetitions": repetitions, "seed": seed });
         json!({ "machine": report::machine(&self.machine), "plan": plan, name: value })
     }

@@ -37,19 +37,20 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts `workload` with `environment` besides its own; returns once it waits for work. One round is done then,
+    /// Starts `workload` (the compiler with so many `templates`) with `environment` besides its own; returns once it waits for work. One round is done then,
     /// so that everything it loads is loaded, unless a round ends it.
     ///
     /// # Errors
     /// If it does not start.
     pub(crate) fn start(
         workload: Workload,
+        templates: u32,
         environment: &[Variable],
         scratch: &Scratch,
     ) -> Result<Program> {
         let socket = scratch.path("redis");
         let _ = fs::remove_file(&socket);
-        let Start { command, environment: own, protocol } = workload.start(&socket)?;
+        let Start { command, environment: own, protocol } = workload.start(templates, &socket)?;
         Program::spawn(workload.name(), &command, &[&own, environment].concat(), protocol, scratch)
     }
 

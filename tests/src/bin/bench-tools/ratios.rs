@@ -66,25 +66,25 @@ pub(crate) fn added(row: &Row, above: Tool, below: Tool) -> Option<Spread> {
     (!ratios.is_empty()).then(|| Spread::of(ratios))
 }
 
-/// Microseconds that each sample of `tool` costs over `below` and `share` times what that adds, over all repetitions:
-/// the rest of the added time by the samples. None where nothing is sampled.
+/// Microseconds that each sample of `tool` costs over `share` times what `below` adds, in each repetition: the rest of the
+/// added time by the samples. None where nothing is sampled.
 pub(crate) fn microseconds_per_sample(
     row: &Row,
     tool: Tool,
     below: Tool,
     share: f64,
-) -> Option<f64> {
+) -> Option<Spread> {
     let without = row.runs(Tool::None);
     let all = row.runs(tool).iter().zip(row.runs(below)).zip(without);
-    let (mut rest, mut samples) = (0.0, 0.0);
-    for ((with, below), without) in all {
-        let (Some(with), Some(below), Some(without)) = (with, below, without) else { continue };
-        let rounds = f64::from(with.cost.rounds);
-        let bound = without.cpu_s() + share * (below.cpu_s() - without.cpu_s());
-        rest += (with.cpu_s() - bound) * rounds;
-        samples += with.samples.taken;
-    }
-    (samples > 0.0).then(|| 1e6 * rest / samples)
+    let each: Vec<f64> = all
+        .filter_map(|((with, below), without)| {
+            let (with, below, without) = ((*with)?, (*below)?.cpu_s(), (*without)?.cpu_s());
+            let bound = without + share * (below - without);
+            let rest = (with.cpu_s() - bound) * f64::from(with.cost.rounds);
+            (with.samples.taken > 0.0).then_some(1e6 * rest / with.samples.taken)
+        })
+        .collect();
+    (!each.is_empty()).then(|| Spread::of(each))
 }
 
 #[cfg(test)]
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(added(&row, Tool::Memleak, Tool::Empty).unwrap().n, 1);
         // 10 rounds of 0.6 s less 1.1 · 0.5 s, by 100 samples.
         let each = microseconds_per_sample(&row, OURS, Tool::Empty, 1.1).unwrap();
-        assert!((each - 5000.0).abs() < 1e-6, "{each}");
+        assert!((each.median - 5000.0).abs() < 1e-6 && each.n == 1, "{each:?}");
         assert_eq!(microseconds_per_sample(&row, Tool::Memleak, Tool::Empty, 1.1), None);
     }
 }

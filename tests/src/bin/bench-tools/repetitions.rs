@@ -37,6 +37,8 @@ pub(crate) struct Plan {
     pub(crate) repetitions: u32,
     /// Of the random order.
     pub(crate) seed: u64,
+    /// Templates that the compiler makes instances of in a round.
+    pub(crate) templates: u32,
 }
 
 /// Runs `tools` on `workloads`. A tool that fails is run again in the next repetition; what failed is told.
@@ -62,7 +64,7 @@ pub(crate) fn run(
             let mut order: Vec<usize> = (0..row.cells.len()).collect();
             random.shuffle(&mut order);
             for index in order {
-                row.cells[index].measure(toolbox, row.workload, plan.seconds, scratch);
+                row.cells[index].measure(toolbox, row.workload, plan, scratch);
             }
         }
     }
@@ -70,12 +72,12 @@ pub(crate) fn run(
 }
 
 impl Cell {
-    fn measure(&mut self, toolbox: &Toolbox, workload: Workload, seconds: f64, scratch: &Scratch) {
+    fn measure(&mut self, toolbox: &Toolbox, workload: Workload, plan: Plan, scratch: &Scratch) {
         if toolbox.missing(self.tool).is_some() {
             self.runs.push(None);
             return;
         }
-        match run::measure(toolbox, workload, self.tool, seconds, scratch) {
+        match run::measure(toolbox, workload, self.tool, plan, scratch) {
             Ok(run) => self.runs.push(Some(run)),
             Err(error) => {
                 let error = format!("{error:#}");

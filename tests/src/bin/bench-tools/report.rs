@@ -66,7 +66,7 @@ fn goal_json(goal: &Goal) -> Value {
             "name": "memleak", "added_ratio": ratio.json(), "met": goal.is_met(),
         }),
         Goal::Empty(ratio, each) => json!({
-            "name": "empty", "added_ratio": ratio.json(), "us_per_sample": each,
+            "name": "empty", "added_ratio": ratio.json(), "us_per_sample": each.map(|each| each.json()),
             "met": goal.is_met(),
         }),
     }

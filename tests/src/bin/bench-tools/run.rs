@@ -2,6 +2,7 @@
 
 use crate::attached::{Attached, Samples};
 use crate::program::{Cost, Program};
+use crate::repetitions::Plan;
 use crate::scratch::Scratch;
 use crate::tool::Tool;
 use crate::toolbox::{Toolbox, is_probed};
@@ -37,7 +38,7 @@ impl Run {
     }
 }
 
-/// Runs `workload` under `tool` until it has used `seconds` of CPU time, at least one round. A program that ends with its round is
+/// Runs `workload` under `tool` until it has used the plan's CPU time, at least one round. A program that ends with its round is
 /// started and attached to again.
 ///
 /// # Errors
@@ -46,14 +47,15 @@ pub(crate) fn measure(
     toolbox: &Toolbox,
     workload: Workload,
     tool: Tool,
-    seconds: f64,
+    plan: Plan,
     scratch: &Scratch,
 ) -> Result<Run> {
     let environment = tool.environment(&scratch.path(""));
     let mut run = Run { cost: Cost::default(), tool_s: 0.0, samples: Samples::default() };
+    let seconds = plan.seconds;
     while run.lacks(seconds) {
         let recorder = toolbox.before(tool, scratch)?;
-        let mut program = Program::start(workload, &environment, scratch)?;
+        let mut program = Program::start(workload, plan.templates, &environment, scratch)?;
         let pid = program.pid();
         wait::until("others to take their probes off this program", || {
             Ok((!is_probed(pid)?).then_some(()))

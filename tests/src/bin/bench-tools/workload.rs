@@ -93,11 +93,12 @@ impl Workload {
         found.with_context(|| format!("no workload {name:?} (there are {names})"))
     }
 
-    /// What it takes to start it; `socket` is where a server may listen.
+    /// What it takes to start it; `templates` is how many the compiler makes instances of, `socket` where
+    /// a server may listen.
     ///
     /// # Errors
     /// If its program is not installed or does not compile.
-    pub(crate) fn start(self, socket: &Path) -> Result<Start> {
+    pub(crate) fn start(self, templates: u32, socket: &Path) -> Result<Start> {
         let lines = |command: &[&str], input: String| Start {
             command: owned(command),
             environment: Vec::new(),
@@ -144,7 +145,7 @@ impl Workload {
                 Start {
                     command: owned(&[&[&*compiler][..], &options, &["-o", "/dev/null"]].concat()),
                     environment: Vec::new(),
-                    protocol: Protocol::Source(SOURCE.to_owned()),
+                    protocol: Protocol::Source(source(templates)),
                 }
             }
         })
@@ -208,6 +209,9 @@ template <int N> struct Table {
     void order() { for (auto &r : rows) std::sort(r.second.begin(), r.second.end(), \
 [](int a, int b) { return (a ^ N) < (b ^ N); }); }
 };
-template struct Table<1>; template struct Table<2>; template struct Table<3>; template struct Table<4>;
-template struct Table<5>; template struct Table<6>; template struct Table<7>; template struct Table<8>;
 ";
+
+fn source(templates: u32) -> String {
+    let instances = (1..=templates).map(|n| format!("template struct Table<{n}>;\n"));
+    instances.fold(SOURCE.to_owned(), |source, instance| source + &instance)
+}
