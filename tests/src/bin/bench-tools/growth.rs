@@ -10,6 +10,7 @@ use crate::kind::Kind;
 use crate::program::Program;
 use crate::repetitions::Plan;
 use crate::scratch::Scratch;
+use crate::toolbox::nobody_probes;
 use crate::workload::Protocol;
 use anyhow::{Context, Result};
 use fastrand::Rng;
@@ -43,8 +44,8 @@ pub(crate) struct Point {
     pub(crate) kind: Kind,
     /// How many.
     pub(crate) at: u32,
-    /// What was measured.
-    pub(crate) repetitions: Vec<Growth>,
+    /// What was measured; none where it failed.
+    pub(crate) repetitions: Vec<Option<Growth>>,
 }
 
 impl Point {
@@ -52,18 +53,22 @@ impl Point {
     pub(crate) fn added(&self, first: &Point) -> Spread {
         let added = |of: &Growth| of.with_s - of.alone_s;
         let pairs = self.repetitions.iter().zip(&first.repetitions);
-        Spread::of(pairs.map(|(this, first)| added(this) / added(first)))
+        let ratio = |(this, first): (&Option<Growth>, &Option<Growth>)| {
+            Some(added(this.as_ref()?) / added(first.as_ref()?))
+        };
+        Spread::of(pairs.filter_map(ratio))
     }
 
     /// Time with samplerd by that without.
     pub(crate) fn slowdown(&self) -> Spread {
-        Spread::of(self.repetitions.iter().map(|of| of.with_s / of.alone_s))
+        Spread::of(self.repetitions.iter().flatten().map(|of| of.with_s / of.alone_s))
     }
 
     /// CPU time of samplerd for each sample, by that at `first`; none where samples are not what is measured.
     pub(crate) fn own_per_sample(&self, first: &Point) -> Option<f64> {
         let each = |point: &Point| {
-            let sum = |of: fn(&Growth) -> f64| point.repetitions.iter().map(of).sum::<f64>();
+            let all = || point.repetitions.iter().flatten();
+            let sum = |of: fn(&Growth) -> f64| all().map(of).sum::<f64>();
             sum(|of| of.own_s) / sum(|of| of.samples)
         };
         let ratio = each(self) / each(first);
@@ -73,10 +78,12 @@ impl Point {
 
 /// As JSON: a list of points.
 pub(crate) fn json(points: &[Point]) -> Value {
-    let repetition = |of: &Growth| {
-        json!({
-            "alone_s": of.alone_s, "with_s": of.with_s, "own_s": of.own_s,
-            "samples": of.samples, "lost": of.lost,
+    let repetition = |of: &Option<Growth>| {
+        of.map(|of| {
+            json!({
+                "alone_s": of.alone_s, "with_s": of.with_s, "own_s": of.own_s,
+                "samples": of.samples, "lost": of.lost,
+            })
         })
     };
     let point = |point: &Point| {
@@ -113,11 +120,8 @@ pub(crate) fn text(points: &[Point]) -> String {
     out
 }
 
-/// Measures all points.
-///
-/// # Errors
-/// If a program or samplerd fails.
-pub(crate) fn measure(plan: Plan, scratch: &Scratch) -> Result<Vec<Point>> {
+/// Measures all points. What fails is told and left out.
+pub(crate) fn measure(plan: Plan, scratch: &Scratch) -> Vec<Point> {
     let points = |kind: Kind| kind.points().iter().map(move |at| (kind, *at));
     let mut all: Vec<Point> = Kind::ALL
         .into_iter()
@@ -132,11 +136,13 @@ pub(crate) fn measure(plan: Plan, scratch: &Scratch) -> Result<Vec<Point>> {
         for index in order {
             let point = &mut all[index];
             let growth = once(point, plan.seconds, scratch);
-            let growth = growth.with_context(|| format!("{} {}", point.at, point.kind.name()))?;
-            point.repetitions.push(growth);
+            if let Err(error) = &growth {
+                eprintln!("  {} {}: {error:#}", point.at, point.kind.name());
+            }
+            point.repetitions.push(growth.ok());
         }
     }
-    Ok(all)
+    all
 }
 
 fn once(point: &Point, seconds: f64, scratch: &Scratch) -> Result<Growth> {
@@ -148,6 +154,8 @@ fn once(point: &Point, seconds: f64, scratch: &Scratch) -> Result<Growth> {
     };
     let mut programs = (0..processes).map(|_| start()).collect::<Result<Vec<_>>>()?;
     let pairs = f64::from(PAIRS * threads);
+    let first = programs.first().context("no program")?.pid();
+    nobody_probes(first)?;
     let alone_s = rounds(&mut programs, seconds)? / pairs;
     let pids: Vec<u32> = programs.iter().map(Program::pid).collect();
     let options = [&["--until-stdin-closes"], point.kind.options()].concat();
@@ -195,4 +203,30 @@ fn rounds_counted(programs: &mut [Program], seconds: f64, done: &mut f64) -> Res
     }
     *done += count;
     Ok(cpu_s / count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(at: u32, repetitions: &[Option<(f64, f64, f64)>]) -> Point {
+        let growth =
+            |(with_s, own_s, samples)| Growth { alone_s: 1.0, with_s, own_s, samples, lost: 0.0 };
+        let repetitions = repetitions.iter().map(|of| of.map(growth)).collect();
+        Point { kind: Kind::Depth, at, repetitions }
+    }
+
+    #[test]
+    fn points_are_compared_within_a_repetition() {
+        let first = point(1, &[Some((2.0, 0.5, 1.0)), None, Some((5.0, 0.5, 1.0))]);
+        let other =
+            point(9, &[Some((4.0, 3.0, 2.0)), Some((9.0, 3.0, 2.0)), Some((5.0, 3.0, 2.0))]);
+        // (4 − 1) / (2 − 1) and (5 − 1) / (5 − 1).
+        let added = other.added(&first);
+        assert_eq!((added.n, added.min, added.max), (2, 1.0, 3.0));
+        assert_eq!(other.slowdown().median, 5.0);
+        // 1.5 for a sample by 0.5.
+        assert_eq!(other.own_per_sample(&first), Some(3.0));
+        assert_eq!(other.own_per_sample(&point(1, &[None])), None);
+    }
 }

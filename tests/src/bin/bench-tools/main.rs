@@ -31,7 +31,7 @@ mod workload;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use output::Output;
-use repetitions::Plan;
+use repetitions::{Plan, Row};
 use sampler_tests::{build, machine};
 use scratch::Scratch;
 use std::path::PathBuf;
@@ -130,11 +130,13 @@ fn main() -> Result<()> {
             Part::Slowdown => {
                 let tools = chosen(&Tool::ALL, &with_baselines(&args.tools));
                 let toolbox = Toolbox::open(&kept)?;
-                let rows = repetitions::run(&toolbox, &workloads, &tools, plan, &scratch);
+                // Kept after each repetition: many take hours.
+                let keep = |rows: &[Row]| output.keep(rows);
+                let rows = repetitions::run(&toolbox, &workloads, &tools, plan, &scratch, keep)?;
                 output.slowdowns(&rows)?;
             }
             Part::Accuracy => output.accuracy(&accuracy::measure(&workloads, plan, &scratch))?,
-            Part::Growth => output.growth(&growth::measure(plan, &scratch)?)?,
+            Part::Growth => output.growth(&growth::measure(plan, &scratch))?,
         }
     }
     Ok(())

@@ -39,13 +39,22 @@ impl Output {
         Ok(())
     }
 
+    /// Programs under tools, so far.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(crate) fn keep(&self, rows: &[Row]) -> Result<()> {
+        self.json("tools", &report::json(&self.machine, &self.plan, rows)).map(drop)
+    }
+
     /// Programs under tools.
     ///
     /// # Errors
     /// If a file cannot be written.
     pub(crate) fn slowdowns(&self, rows: &[Row]) -> Result<()> {
         print!("{}", table::text(&self.machine, &self.plan, rows));
-        self.json("tools", &report::json(&self.machine, &self.plan, rows))?;
+        let path = self.json("tools", &report::json(&self.machine, &self.plan, rows))?;
+        println!("\n{}", path.display());
         self.plot("slowdown", &figure::slowdowns(&self.machine.line(), rows))?;
         self.plot("intervals", &figure::intervals(&self.machine.line(), rows))?;
         self.section("slowdown", &markdown::slowdowns(&self.plan, rows))?;
@@ -80,12 +89,11 @@ impl Output {
         json!({ "machine": report::machine(&self.machine), "plan": plan, name: value })
     }
 
-    fn json(&self, name: &str, value: &Value) -> Result<()> {
+    fn json(&self, name: &str, value: &Value) -> Result<PathBuf> {
         let path = self.directory.join(format!("{name}.json"));
         fs::write(&path, format!("{value:#}\n"))
             .with_context(|| format!("write {}", path.display()))?;
-        println!("\n{}", path.display());
-        Ok(())
+        Ok(path)
     }
 
     fn plot(&self, name: &str, svg: &str) -> Result<()> {

@@ -8,6 +8,7 @@ use crate::scratch::Scratch;
 use crate::tool::Tool;
 use crate::toolbox::Toolbox;
 use crate::workload::Workload;
+use anyhow::Result;
 use fastrand::Rng;
 
 /// A tool on a workload.
@@ -41,14 +42,19 @@ pub(crate) struct Plan {
     pub(crate) templates: u32,
 }
 
-/// Runs `tools` on `workloads`. A tool that fails is run again in the next repetition; what failed is told.
+/// Runs `tools` on `workloads`; hands what there is to `keep` after each repetition. A tool that fails is run again in the
+/// next repetition; what failed is told.
+///
+/// # Errors
+/// Those of `keep`.
 pub(crate) fn run(
     toolbox: &Toolbox,
     workloads: &[Workload],
     tools: &[Tool],
     plan: Plan,
     scratch: &Scratch,
-) -> Vec<Row> {
+    keep: impl Fn(&[Row]) -> Result<()>,
+) -> Result<Vec<Row>> {
     let cell =
         |tool: &Tool| Cell { tool: *tool, runs: Vec::new(), problem: toolbox.missing(*tool) };
     let row =
@@ -67,8 +73,9 @@ pub(crate) fn run(
                 row.cells[index].measure(toolbox, row.workload, plan, scratch);
             }
         }
+        keep(&rows)?;
     }
-    rows
+    Ok(rows)
 }
 
 impl Cell {

@@ -5,10 +5,9 @@ use crate::program::{Cost, Program};
 use crate::repetitions::Plan;
 use crate::scratch::Scratch;
 use crate::tool::Tool;
-use crate::toolbox::{Toolbox, is_probed};
+use crate::toolbox::{Toolbox, is_probed, nobody_probes};
 use crate::workload::Workload;
 use anyhow::{Context, Result, ensure};
-use sampler_tests::wait;
 
 /// Seconds that a run may take for each second of CPU time that it is to last: on a busy machine it ends early.
 const PATIENCE: f64 = 4.0;
@@ -57,9 +56,7 @@ pub(crate) fn measure(
         let recorder = toolbox.before(tool, scratch)?;
         let mut program = Program::start(workload, plan.templates, &environment, scratch)?;
         let pid = program.pid();
-        wait::until("others to take their probes off this program", || {
-            Ok((!is_probed(pid)?).then_some(()))
-        })?;
+        nobody_probes(pid)?;
         let attached = toolbox.attach(tool, pid, scratch);
         let attached = attached.with_context(|| format!("attach {}", tool.title()))?;
         warm_up(&mut program, seconds)?;

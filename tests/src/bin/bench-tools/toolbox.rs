@@ -160,6 +160,16 @@ fn entries(allocator: &Allocator) -> Result<Vec<Site>> {
     Ok(sites)
 }
 
+/// Waits until nobody probes `pid`: others may at times, on a machine that is shared.
+///
+/// # Errors
+/// If they do not stop, or the process is gone.
+pub(crate) fn nobody_probes(pid: u32) -> Result<()> {
+    wait::until("others to take their probes off this program", || {
+        Ok((!is_probed(pid)?).then_some(()))
+    })
+}
+
 /// Whether anybody probes malloc or free of `pid` where tools that look for functions do, or samplerd does.
 ///
 /// # Errors
