@@ -15,9 +15,6 @@ pub const fn class(size: u64) -> usize {
     if size <= SMALL_BYTES {
         return SMALL[(size.wrapping_add(15) >> 4) as usize] as usize;
     }
-    if size <= MEDIUM_BYTES {
-        return MEDIUM[(size.wrapping_sub(1) >> 10) as usize] as usize;
-    }
     class_by_logarithm(size)
 }
 
@@ -33,23 +30,6 @@ const fn small() -> [u8; SMALL_BYTES as usize / 16 + 1] {
     let mut index = 0;
     while index < table.len() {
         table[index] = class_by_logarithm(index as u64 * 16) as u8;
-        index += 1;
-    }
-    table
-}
-
-/// Sizes up to this one are looked up in a second table.
-const MEDIUM_BYTES: u64 = 256 << 10;
-
-/// Class of each 1,024 bytes: those of one entry, 1,024·i + 1 … 1,024·(i + 1), share it.
-static MEDIUM: [u8; MEDIUM_BYTES as usize / 1024] = medium();
-
-/// Compile time only.
-const fn medium() -> [u8; MEDIUM_BYTES as usize / 1024] {
-    let mut table = [0; MEDIUM_BYTES as usize / 1024];
-    let mut index = 0;
-    while index < table.len() {
-        table[index] = class_by_logarithm((index as u64 + 1) * 1024) as u8;
         index += 1;
     }
     table
