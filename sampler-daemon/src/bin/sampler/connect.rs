@@ -99,7 +99,8 @@ where
 fn refused(address: &Address, error: &io::Error) -> anyhow::Error {
     let reason = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-            "no samplerd listens there (start: samplerd --pid PID, or give --connect)".to_owned()
+            "no samplerd listens there (start one: samplerd --all, or --pid PID; or give --connect)"
+                .to_owned()
         }
         io::ErrorKind::PermissionDenied => {
             "permission denied (run as the user of samplerd, usually root)".to_owned()

@@ -25,8 +25,7 @@ use std::path::PathBuf;
 )]
 pub(crate) struct Args {
     /// Process to profile (repeatable)
-    #[arg(long = "pid", value_name = "PID", required_unless_present = "all", num_args = 1..,
-          allow_negative_numbers = true)]
+    #[arg(long = "pid", value_name = "PID", num_args = 1.., allow_negative_numbers = true)]
     pub(crate) pids: Vec<u32>,
 
     /// Profile every process of the machine, as they come and go
@@ -195,6 +194,11 @@ impl Args {
     /// The command line of this process; prints what is wrong with it and exits with 2.
     pub(crate) fn from_command_line() -> Args {
         let args = Args::parse();
+        if args.pids.is_empty() && !args.all {
+            let error =
+                "which processes? (give --pid PID, or --all for every process of the machine)";
+            Args::command().error(ErrorKind::MissingRequiredArgument, error).exit();
+        }
         if !args.probe_files.is_empty() && !args.all && !args.follow {
             let error = "--probe-file is for processes to come (add --all or --follow)";
             Args::command().error(ErrorKind::MissingRequiredArgument, error).exit();

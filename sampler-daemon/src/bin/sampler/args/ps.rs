@@ -44,6 +44,14 @@ impl By {
             By::Container => "container",
         }
     }
+
+    /// What those are called that have no name in it.
+    pub(crate) fn nameless(self) -> &'static str {
+        match self {
+            By::Container => "(none known)",
+            _ => "(not known)",
+        }
+    }
 }
 
 /// The order of a list.

@@ -8,8 +8,10 @@ use sampler_common::encode::text::layout::{end, middle, right, wrapped};
 use sampler_common::encode::text::plus_minus;
 use sampler_common::units::{exact_bytes, grouped, human_bytes, human_count};
 
-/// Columns of what stands before the name.
-const NUMBERS: usize = 66;
+/// Columns of the numbers that stand before the name; the last two are of processes only.
+const WIDTHS: [usize; 8] = [7, 9, 8, 5, 8, 7, 8, 5];
+/// What they are called behind the first.
+const HEADS: [&str; 7] = ["ALLOCATED", "HELD", "±", "RSS", "SAMPLES", "INTERVAL", "COST"];
 /// Columns that a name gets at least.
 const NAME: usize = 12;
 
@@ -34,11 +36,15 @@ impl Listing {
         }
         let mut out = String::new();
         if let Some(by) = by {
-            out += &heading("PROCS", &by.name().to_uppercase(), width);
-            out.extend(groups.iter().map(|entry| line(entry, width)));
+            let heads = HEADS.map(str::to_owned);
+            let heads = [&["PROCS".to_owned()][..], &heads[..5]].concat();
+            out += &row(&heads, &by.name().to_uppercase(), width);
+            let nameless = by.nameless();
+            out.extend(groups.iter().map(|of| row(&numbers(of)[..6], name(of, nameless), width)));
             return out;
         }
-        out += &heading("PID", "COMMAND", width);
+        let heads = HEADS.map(str::to_owned);
+        out += &row(&[&["PID".to_owned()][..], &heads[..]].concat(), "COMMAND", width);
         out.extend(running.iter().map(|entry| line(entry, width)));
         if !exited.is_empty() {
             out += "exited\n";
@@ -70,17 +76,13 @@ fn paragraph(label: &str, text: &str, width: usize) -> String {
     out
 }
 
-fn heading(number: &str, name: &str, width: usize) -> String {
-    row(
-        [number, "ALLOCATED", "HELD", "±", "RSS", "SAMPLES", "INTERVAL", "COST"].map(str::to_owned),
-        name,
-        width,
-    )
+fn line(of: &Entry, width: usize) -> String {
+    row(&numbers(of), name(of, "(not known)"), width)
 }
 
-fn line(of: &Entry, width: usize) -> String {
+fn numbers(of: &Entry) -> [String; 8] {
     let samples = of.samples;
-    let numbers = [
+    [
         of.number.to_string(),
         format!("{}{}", if of.is_estimate { "~" } else { "" }, human_bytes(of.allocated as f64)),
         of.held.map(|held| human_bytes(held.value)).unwrap_or_default(),
@@ -89,18 +91,21 @@ fn line(of: &Entry, width: usize) -> String {
         if samples < 1_000_000 { grouped(samples) } else { human_count(samples as f64) },
         if of.interval == 0 { String::new() } else { exact_bytes(of.interval) },
         of.share.map(percent).unwrap_or_default(),
-    ];
-    let name = if of.name.is_empty() { "(not known)" } else { &of.name };
-    row(numbers, &shown(name), width)
+    ]
 }
 
-fn row(numbers: [String; 8], name: &str, width: usize) -> String {
-    let widths = [7, 9, 8, 5, 8, 7, 8, 5];
-    let numbers = numbers.iter().zip(widths).map(|(number, width)| right(number, width));
+fn name<'a>(of: &'a Entry, nameless: &'a str) -> &'a str {
+    if of.name.is_empty() { nameless } else { &of.name }
+}
+
+fn row(numbers: &[String], name: &str, width: usize) -> String {
+    let columns = WIDTHS[..numbers.len()].iter().map(|width| width + 1).sum::<usize>() + 1;
+    let numbers = numbers.iter().zip(WIDTHS).map(|(number, width)| right(number, width));
     let numbers = numbers.collect::<Vec<_>>().join(" ");
-    let room = width.saturating_sub(NUMBERS).max(NAME);
+    let room = width.saturating_sub(columns).max(NAME);
+    let name = shown(name);
     // Of a path the end matters, of an id the beginning.
-    let name = if name.contains('/') { end(name, room) } else { middle(name, room) };
+    let name = if name.contains('/') { end(&name, room) } else { middle(&name, room) };
     format!("{}\n", format!("{numbers}  {name}").trim_end())
 }
 
@@ -140,7 +145,8 @@ mod tests {
             for width in [78, 80, 120] {
                 let text = listing(by).text(width);
                 assert!(text.lines().all(|line| columns(line) <= width), "{text}");
-                assert!(!text.contains('\u{1b}') && text.contains("(not known)"), "{text}");
+                let nameless = if by.is_some() { "(none known)" } else { "(not known)" };
+                assert!(!text.contains('\u{1b}') && text.contains(nameless), "{text}");
             }
         }
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 const LABEL: usize = 10;
 /// Columns of a probe's symbol, hits, displacement and mode.
 const SYMBOL: usize = 17;
-const HITS: usize = "999.9M ±1.8%".len();
+const HITS: usize = "with aligned_alloc".len();
 const DISPLACEMENT: usize = 5;
 const MODE: usize = "single-stepped".len();
 const PRICE: usize = "19.0 µs".len() - 1;
