@@ -49,6 +49,8 @@ impl Ingest {
             return self.outcomes.add(Outcome::UnknownProcess, 1);
         };
         let process = source.process;
+        self.records += 1;
+        self.processes.get_mut(process).spending.read_mapping(record.stack_bytes);
         if self.mapped.of_image(process, record.space.generation) {
             self.mapping_of(&mut source, call, record, stack);
         }

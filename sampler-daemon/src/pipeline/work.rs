@@ -2,7 +2,7 @@
 
 use super::worker::Worker;
 use crate::bpf::totals::SlotTotals;
-use crate::store::ProcessId;
+use crate::store::{ProcessId, Spending};
 use sampler_common::cost::{Events, Placed, Work};
 use sampler_common::counters::Outcome;
 use sampler_common::limits::FOLLOW_BYTES;
@@ -51,10 +51,25 @@ impl Worker {
                 work.sampled(sent, spending.stack_bytes_of(sent));
                 work.ended(totals.outcome(Outcome::Freed));
                 work.returned(returned(&totals));
+                self.add_mappings(&mut work, slot, spending);
             }
             Err(error) => tracing::warn!("{error:#}"),
         }
         work
+    }
+
+    /// Calls that map memory: each is followed to its return and sends a record with its stack. Prices are not measured for them;
+    /// those of samples are taken, and taken to be off by half.
+    fn add_mappings(&self, work: &mut Work, slot: u32, spending: &Spending) {
+        if spending.mappings == 0 {
+            return;
+        }
+        let calls = spending.mappings as f64;
+        let calls = Events { count: calls, variance: (calls / 2.0).powi(2) };
+        let placed = self.placed(&[slot], Role::Map).unwrap_or(Placed::Emulated);
+        work.hit(Role::Calloc, placed, calls);
+        work.returned(calls);
+        work.sampled(spending.mappings, spending.mapping_stack_bytes);
     }
 
     /// Hits of the probes of a role in these slots.

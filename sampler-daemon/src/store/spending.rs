@@ -13,6 +13,10 @@ pub struct Spending {
     pub samples: u64,
     /// Bytes of stack in those.
     pub stack_bytes: u64,
+    /// Records of calls that map memory.
+    pub mappings: u64,
+    /// Bytes of stack in those.
+    pub mapping_stack_bytes: u64,
     /// Its CPU time when it was attached, nanoseconds; `None` if it could not be read.
     pub processor_before_ns: Option<u64>,
     /// Its CPU time when that was last looked at, since then.
@@ -25,6 +29,13 @@ impl Spending {
         self.records += 1;
         self.samples += 1;
         self.stack_bytes += u64::from(stack_bytes);
+    }
+
+    /// A call that maps memory was read.
+    pub fn read_mapping(&mut self, stack_bytes: u32) {
+        self.records += 1;
+        self.mappings += 1;
+        self.mapping_stack_bytes += u64::from(stack_bytes);
     }
 
     /// Its CPU time is `now_ns`.
@@ -47,6 +58,8 @@ impl Spending {
         self.records += other.records;
         self.samples += other.samples;
         self.stack_bytes += other.stack_bytes;
+        self.mappings += other.mappings;
+        self.mapping_stack_bytes += other.mapping_stack_bytes;
         // A sum with an unknown part is unknown.
         self.processor_ns = match (self.processor_ns, other.processor_ns) {
             (Some(one), Some(other)) => Some(one + other),
