@@ -43,7 +43,8 @@ fn run(storm: &Storm, random: &mut SplitMix) -> (f64, bool, u32) {
         }
     }
     let largest = design.interval().max(storm.design.braked(highest).interval());
-    let estimate = weighted(&row.alloc_space, largest, Confidence::new(0.99).expect("between 0 and 1"));
+    let estimate =
+        weighted(&row.alloc_space, largest, Confidence::new(0.99).expect("between 0 and 1"));
     (estimate.value / truth, estimate.low <= truth && truth <= estimate.high, highest)
 }
 

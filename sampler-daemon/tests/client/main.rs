@@ -104,7 +104,6 @@ fn status() {
         "12,345  sampled",
         "limits    20,000 samples/s in all (--max-samples-per-second)",
         "raised    pid 4121: 11 times the interval that was asked for, above its limit",
-        "for a filling ring 70 times, up to 256 times, also now",
         "push rbx",
         "single-stepped",
         "pid:1 (init), comm:post* 12 processes; 1,234 calls of theirs",

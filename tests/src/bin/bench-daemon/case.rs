@@ -4,7 +4,7 @@ use crate::program::{Load, Program};
 use anyhow::{Context, Result};
 use sampler_tests::Daemon;
 use sampler_tests::daemon::outcome;
-use sampler_tests::usage::{processor_seconds, resident};
+use sampler_tests::usage::{resident, scheduled_seconds};
 
 /// Outcomes of samples whose stack is lost.
 const LOSSES: [&str; 2] = ["ring_full", "ring_share"];
@@ -12,7 +12,7 @@ const LOSSES: [&str; 2] = ["ring_full", "ring_share"];
 /// Depth of the stacks and bytes of a frame, by the size of the snapshot that holds them.
 const STACKS: [(&str, u32, u32); 3] = [("4 KiB", 8, 64), ("8 KiB", 24, 128), ("16 KiB", 40, 256)];
 /// Allocations a second.
-const RATES: [u32; 4] = [100, 1_000, 5_000, 20_000];
+const RATES: [u32; 5] = [100, 1_000, 5_000, 20_000, 40_000];
 /// More than anybody can take.
 const STORM: u32 = 0;
 
@@ -65,11 +65,11 @@ impl Case {
         let limit = if self.limited { "25000" } else { "unlimited" };
         let arguments = ["--interval", "1", "--max-samples-per-second", limit];
         let daemon = Daemon::start(&[program.pid()], &arguments)?;
-        let before = processor_seconds(daemon.pid())?;
+        let before = scheduled_seconds(daemon.pid())?;
         program.go()?;
         let (made, took) = program.made()?;
         let status = daemon.status().context("the end of the case")?;
-        let busy = processor_seconds(daemon.pid())? - before;
+        let busy = scheduled_seconds(daemon.pid())? - before;
         let (resident_bytes, ring_bytes) = resident(daemon.pid())?;
         let samples = outcome(&status, "sampled") as f64;
         let pressure = &status["intervals"][0]["pressure"];
