@@ -160,7 +160,7 @@ impl Program {
 /// One run of redis-benchmark.
 fn load(socket: &std::path::Path) -> Result<()> {
     let mut command: Command = bound("redis-benchmark", &[]);
-    command.arg("-s").arg(socket).args(["-q", "-P", "16", "-n", "8000", "-r", "10000"]);
+    command.arg("-s").arg(socket).args(["-q", "-P", "16", "-n", "2000", "-r", "10000"]);
     command.args(["-d", "100", "-t", "set,get,incr,lpush,rpop,sadd,hset"]);
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     let status = status.context("run redis-benchmark")?;
