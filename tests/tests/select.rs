@@ -27,7 +27,7 @@ fn two() -> Result<Two> {
         workload.go()?;
         workload.truth()?;
     }
-    Ok(Two { alpha, beta, daemon, programs: programs })
+    Ok(Two { alpha, beta, daemon, programs })
 }
 
 fn json(daemon: &Daemon, arguments: &[&str]) -> Result<Value> {
