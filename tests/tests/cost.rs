@@ -104,8 +104,9 @@ fn compare(
     factor: f64,
     arguments: &[&str],
 ) -> Result<Value> {
-    let daemon = Daemon::start(&[probed.pid()], arguments)?;
+    // Before the daemon: one that shares links looks into the files of those who come.
     let mut quiet = Own::start()?;
+    let daemon = Daemon::start(&[probed.pid()], arguments)?;
     let (mut slower, mut spent, mut rounds) = (0.0, 0.0, 0);
     // A daemon elsewhere on the machine that profiles everybody makes the other process slower, too: such a round does not count.
     wait::until("rounds in which nobody else probes", || {
