@@ -40,9 +40,8 @@ impl Daemon {
         let log = File::create(directory.path().join("log")).context("create the log")?;
         let mut command = Command::new(build::program("samplerd")?);
         command.args(["--listen", address]).args(arguments).stderr(log);
-        // Who asks for every byte wants all of them: nothing may be raised.
-        let all = arguments.windows(2).any(|pair| pair == ["--interval", "1"]);
-        if all && !arguments.contains(&"--max-samples-per-second") {
+        // What an estimate should be worth is known of the interval that is asked for: nothing may raise it, but where that is the test.
+        if !arguments.iter().any(|argument| argument.starts_with("--max-samples-per")) {
             command.args(["--max-samples-per-second", "unlimited"]);
         }
         for pid in pids {

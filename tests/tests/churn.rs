@@ -54,13 +54,14 @@ fn held(daemon: &Daemon) -> Result<Held> {
 /// What stands for a process that was gone before it was seen, and whose record was lost.
 const UNKNOWN: &str = "[unknown]";
 
-/// The processes of a command in `ps`: how many run; of all of them their number, objects and bytes.
-fn short_ones(daemon: &Daemon, comm: &str) -> Result<(u64, [u64; 3])> {
+/// The processes of a command in `ps` but for the one that starts them, which maps memory for it: how many run; of all of them their
+/// number, objects and bytes.
+fn short_ones(daemon: &Daemon, comm: &str, parent: u32) -> Result<(u64, [u64; 3])> {
     let ps = daemon.json("ps")?;
     let (mut running, mut sums) = (0, [0; 3]);
     let count = |of: &Value| of.as_u64().with_context(|| format!("no count in {ps}"));
     let all = ps["processes"].as_array().context("ps has no processes")?;
-    for process in all.iter().filter(|process| process["comm"] == comm) {
+    for process in all.iter().filter(|of| of["comm"] == comm && of["pid"] != parent) {
         running += u64::from(process["state"] == "running");
         sums[0] += count(&process["folded"])?.max(1);
         sums[1] += count(&process["exact"]["alloc_objects"])?;
@@ -70,9 +71,9 @@ fn short_ones(daemon: &Daemon, comm: &str) -> Result<(u64, [u64; 3])> {
 }
 
 /// All that have run by now, when the daemon has seen the end of the last.
-fn all_ended(daemon: &Daemon, comm: &str) -> Result<[u64; 3]> {
+fn all_ended(daemon: &Daemon, comm: &str, parent: u32) -> Result<[u64; 3]> {
     wait::until("the end of the short processes", || {
-        let (running, sums) = short_ones(daemon, comm)?;
+        let (running, sums) = short_ones(daemon, comm, parent)?;
         Ok((running == 0).then_some(sums))
     })
 }
@@ -88,7 +89,7 @@ fn phase(workload: &mut Workload) -> Result<(u64, f64)> {
 /// Exactly what they allocated; what found no slot is missing, and counted, and of some the name may be unknown.
 fn exact(daemon: &Daemon, processes: u64, sums: [u64; 3]) -> Result<()> {
     let [seen, objects, bytes] = sums;
-    let (_, [unknown, unknown_objects, _]) = short_ones(daemon, UNKNOWN)?;
+    let (_, [unknown, unknown_objects, _]) = short_ones(daemon, UNKNOWN, 0)?;
     let unseen = held(daemon)?.unseen + unknown_objects;
     if unseen + unknown == 0 {
         ensure!(
@@ -113,12 +114,12 @@ fn short_processes_leave_nothing_behind() -> Result<()> {
     // A small ring is all in memory from the first second on.
     let daemon = Daemon::start(&[], &["--all", "--ring", "1MiB"])?;
     let (processes, _) = phase(&mut workload)?;
-    let sums = all_ended(&daemon, comm)?;
+    let sums = all_ended(&daemon, comm, workload.pid())?;
     let before = held(&daemon)?;
     exact(&daemon, processes, sums)?;
 
     let (processes, seconds) = phase(&mut workload)?;
-    let sums = all_ended(&daemon, comm)?;
+    let sums = all_ended(&daemon, comm, workload.pid())?;
     exact(&daemon, processes, sums)?;
     let more = processes - FIRST;
     let after = wait::until("what they had to be given back", || {

@@ -115,6 +115,29 @@ fn a_storm_does_not_fill_the_ring_of_a_daemon_that_stands_still() -> Result<()> 
     daemon.stop()
 }
 
+/// Rings that are too small for a brake of many levels: what finds no room is lost with its size, and no interval is too narrow.
+#[test]
+fn with_small_rings_intervals_hold() -> Result<()> {
+    for ring in ["64KiB", "1MiB", "4MiB"] {
+        let mut workload = Workload::start("truth.c", &["32", "1", "512"])?;
+        let arguments = ["--interval", "512", "--ring", ring, "--max-samples-per-second", "25000"];
+        let daemon = Daemon::start(&[workload.pid()], &arguments)?;
+        workload.go()?;
+        let total = workload.truth()?.total();
+        let profile = profile_of(&daemon, "live", &workload)?;
+        ensure!(profile.exact_space == total.alloc.bytes, "exact {}", profile.exact_space);
+        let (allocated, held) = (profile.totals.alloc_space, profile.totals.inuse_space);
+        for (of, truth) in [(allocated, total.alloc.bytes), (held, total.live.bytes)] {
+            println!("{ring}: {truth} in [{:.0}, {:.0}], {:.0}", of.low, of.high, of.value);
+            let inside = of.low <= truth as f64 && truth as f64 <= of.high;
+            ensure!(inside, "{ring}: [{}, {}] does not cover {truth}", of.low, of.high);
+        }
+        workload.exit()?;
+        daemon.stop()?;
+    }
+    Ok(())
+}
+
 /// Far more samples than may come in a second, and a quiet process beside it.
 #[test]
 fn a_storm_raises_the_interval_of_the_noisy_process_alone() -> Result<()> {

@@ -1,9 +1,13 @@
 //! The brake: the designs of a process whose records wait in the ring, so that the ring does not fill.
 //!
 //! Plainly: the more of a process's bytes wait, compared with those that are free, the rarer it is sampled from the next call on. The
-//! level is 0 up to half of the free bytes, and grows by one with every further 32nd of the way to twice of them, which is a process's
+//! level is 0 up to half of the free bytes, and grows by one with every further 32nd (of smaller rings: larger part) of the way to twice of them, which is a process's
 //! share (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). Each level halves the rate, so a
 //! storm wears out before the ring is full: the last levels take minutes of it, or are those of the largest interval there is.
+//!
+//! Between two levels there is room for some ten records of the largest stacks and a hundred of usual ones ([`highest`]): so the
+//! samples of each level are enough to tell what passed meanwhile, and an interval made of them holds. A ring that is too small for many
+//! levels gets few: what it cannot take is lost, and lost samples keep their sizes, where what nobody sampled would be guessed.
 //!
 //! The level is made of what happened before, and says how the *next* calls are charged; every sample carries the design that it was
 //! charged with. Trials are memoryless, so nothing is biased.
@@ -15,6 +19,16 @@ use super::strategy::Strategy;
 /// The highest level.
 pub const MAX_LEVEL: u32 = 32;
 
+/// Bytes of a ring for each level, half of which lie between it and the next.
+const RING_OF_LEVEL: u64 = 512 << 10;
+
+/// The highest level that a ring of `size` bytes has room for.
+#[inline(always)]
+pub const fn highest(size: u64) -> u32 {
+    let most = size / RING_OF_LEVEL;
+    if most > MAX_LEVEL as u64 { MAX_LEVEL } else { most as u32 }
+}
+
 /// λ of interval 2, ln 2: the first level of "always" and of all that is next to it.
 const HALF: u64 = 0xB172_17F7_D1CF;
 
@@ -24,16 +38,15 @@ const LOWEST: u64 = HAZARD_ONE / MAX_INTERVAL_BYTES;
 /// Level of a process that has `own` of the `waiting` bytes in a ring of `size` bytes, of which the last sixteenth is for others.
 #[inline(always)]
 pub const fn level(own: u64, waiting: u64, size: u64) -> u32 {
-    let free = (size - size / 16).saturating_sub(waiting);
+    let (free, most) = ((size - size / 16).saturating_sub(waiting), highest(size));
     // More than there is: the counts are of different moments.
-    if own <= free / 2 || own > size {
+    if own <= free / 2 || own > size || most == 0 {
         return 0;
     }
-    let Some(steps) = (own - free / 2).wrapping_mul(2 * MAX_LEVEL as u64).checked_div(3 * free)
-    else {
-        return MAX_LEVEL;
+    let Some(steps) = (own - free / 2).wrapping_mul(2 * most as u64).checked_div(3 * free) else {
+        return most;
     };
-    if steps >= MAX_LEVEL as u64 { MAX_LEVEL } else { steps as u32 + 1 }
+    if steps >= most as u64 { most } else { steps as u32 + 1 }
 }
 
 impl Design {
@@ -77,6 +90,13 @@ mod tests {
         assert!((14..=18).contains(&alone(RING / 2)));
         assert_eq!(alone(RING * 5 / 8 + 1024), MAX_LEVEL);
         assert_eq!(alone(RING), MAX_LEVEL);
+    }
+
+    #[test]
+    fn a_small_ring_has_few_levels() {
+        for (size, most) in [(64 << 10, 0), (512 << 10, 1), (4 << 20, 8), (256 << 20, MAX_LEVEL)] {
+            assert_eq!((level(size, size, size), level(size * 3 / 4, size, size)), (most, most));
+        }
     }
 
     #[test]
