@@ -10,8 +10,8 @@ use sampler_common::sampling::{Decision, Design, Random as _, Strategy, decide};
 
 const RUNS: u32 = 1500;
 const CALLS: u32 = 20_000;
-const RING: u64 = 4 << 20;
-const RECORD: u64 = 4 << 10;
+const RING: u64 = 16 << 20;
+const RECORD: u64 = 16 << 10;
 const SIZES: [u64; 4] = [8, 64, 700, 20_000];
 
 /// A program whose records wait in a ring.

@@ -44,7 +44,8 @@ fn usage_errors_exit_with_2_and_say_what_to_do() {
 fn nobody_listening_is_one_line() {
     let directory = tempfile::tempdir().unwrap();
     let missing = format!("unix:{}/none.sock", directory.path().display());
-    let remedy = "no samplerd listens there (start: samplerd --pid PID, or give --connect)";
+    let remedy =
+        "no samplerd listens there (start one: samplerd --all, or --pid PID; or give --connect)";
     for verb in ["status", "ps", "profile", "watch", "set --interval 1MiB"] {
         let ran = sampler(&missing, verb);
         assert_eq!(ran.failure(1), format!("sampler: connect {missing}: {remedy}\n"));

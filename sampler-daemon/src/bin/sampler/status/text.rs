@@ -245,7 +245,7 @@ mod tests {
         };
         for width in [0, 60, 80] {
             let text = table(&status, width);
-            assert!(text.lines().all(|line| columns(line) <= width.max(60)), "{text}");
+            assert!(text.lines().all(|line| columns(line) <= width.max(MIN_WIDTH)), "{text}");
             assert!(!text.contains('\u{1b}'));
         }
     }
