@@ -39,6 +39,9 @@ pub fn enter(call: &Call) -> u32 {
         if charged.is_over() {
             return SKIP;
         }
+    } else if cookie.role() >= Role::Map as u8 {
+        // From here, not from below `unusual`: both have deep stacks.
+        return mapping::enter(call.raw(), slot, cookie.role());
     }
     unusual(call.raw(), cookie.in_slot(slot).0, charged.design, charged.left)
 }
@@ -94,9 +97,6 @@ fn unusual(context: *mut c_void, cookie: u64, design: u64, left: u64) -> u32 {
         argument: 0,
     };
     if !cookie.is_plain_malloc() {
-        if cookie.role() >= Role::Map as u8 {
-            return mapping::enter(call.raw(), cookie.slot(), cookie.role());
-        }
         if other(call, cookie, &mut request) == SKIP {
             return SKIP;
         }

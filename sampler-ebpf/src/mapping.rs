@@ -112,37 +112,21 @@ fn tell(
     let wanted = wants_stack(pending, what);
     // At most so many stacks a second that they fit anybody's share of the ring.
     let has_stack = wanted && may_copy(pending.space.slot, time_ns);
+    let is_flooded = wanted && !has_stack;
     let old_address = match what {
         MappingCall::RemapBegins | MappingCall::RemapEnds => pending.argument,
         MappingCall::Break => call.result(),
         _ => 0,
     };
-    let record = MappingRecord {
-        kind: RecordKind::Mapping as u32,
-        stack_bytes: 0,
-        space: pending.space,
-        tid: call.thread() as u32,
-        call: what as u32,
-        time_ns,
-        address,
-        length: pending.size,
-        old_address,
-        old_length: pending.offset,
-        flags: pending.design,
-        function: pending.function,
-        ip: call.ip(),
-        sp: call.sp(),
-        bp: call.bp(),
-        flooded: u32::from(wanted && !has_stack),
-        pad: 0,
-    };
-    if record.flooded != 0 {
+    if is_flooded {
         live::count(totals, Outcome::MappingFlooded);
     }
+    let what = what as u32 | if is_flooded { MappingRecord::FLOODED } else { 0 };
+    let told = Told { call, pending, what, time_ns, address, old_address };
     let sent = match has_stack {
-        false => without_stack(&record),
-        true if is_small(record.sp) => with_stack::<{ MAPPING_TIERS[0] }>(&record),
-        true => with_stack::<{ MAPPING_TIERS[1] }>(&record),
+        false => told.without_stack(),
+        true if is_small(call.sp()) => told.with_stack::<{ MAPPING_TIERS[0] }>(),
+        true => told.with_stack::<{ MAPPING_TIERS[1] }>(),
     };
     let outcome = if sent { Outcome::MappingSeen } else { Outcome::MappingRingFull };
     live::count(totals, outcome);
@@ -176,25 +160,61 @@ struct WithStack<const N: usize> {
     stack: [u8; N],
 }
 
-#[inline(always)]
-fn without_stack(header: &MappingRecord) -> bool {
-    let Some(mut entry) = maps::RING.reserve::<MappingRecord>(0) else { return false };
-    record::count_sent(header.space.slot, size_of::<MappingRecord>());
-    entry.write(*header);
-    entry.submit(record::wakeup());
-    true
+/// What a record says. It is made where it goes: a copy on the stack would be too much for Linux 6.1, which allows 512 bytes for all
+/// functions that call one another.
+struct Told<'c> {
+    call: &'c Call,
+    pending: &'c Pending,
+    /// As in [`MappingRecord::call`].
+    what: u32,
+    time_ns: u64,
+    address: u64,
+    old_address: u64,
 }
 
-#[inline(always)]
-fn with_stack<const N: usize>(header: &MappingRecord) -> bool {
-    let Some(mut entry) = maps::RING.reserve::<WithStack<N>>(0) else { return false };
-    record::count_sent(header.space.slot, size_of::<WithStack<N>>());
-    let place: *mut WithStack<N> = MaybeUninit::as_mut_ptr(&mut entry);
-    // SAFETY: a field of the reserved record.
-    let stack = unsafe { &raw mut (*place).stack }.cast::<u8>();
-    let stack_bytes = snapshot::copy::<N>(header.sp, stack);
-    // SAFETY: a field of the reserved record.
-    unsafe { (&raw mut (*place).header).write(MappingRecord { stack_bytes, ..*header }) };
-    entry.submit(record::wakeup());
-    true
+impl Told<'_> {
+    #[inline(always)]
+    fn record(&self, stack_bytes: u32) -> MappingRecord {
+        let Told { call, pending, what, time_ns, address, old_address } = *self;
+        MappingRecord {
+            kind: RecordKind::Mapping as u32,
+            stack_bytes,
+            space: pending.space,
+            tid: call.thread() as u32,
+            call: what,
+            time_ns,
+            address,
+            length: pending.size,
+            old_address,
+            old_length: pending.offset,
+            flags: pending.design,
+            function: pending.function,
+            ip: call.ip(),
+            sp: call.sp(),
+            bp: call.bp(),
+        }
+    }
+
+    #[inline(always)]
+    fn without_stack(&self) -> bool {
+        let Some(mut entry) = maps::RING.reserve::<MappingRecord>(0) else { return false };
+        record::count_sent(self.pending.space.slot, size_of::<MappingRecord>());
+        entry.write(self.record(0));
+        entry.submit(record::wakeup());
+        true
+    }
+
+    #[inline(always)]
+    fn with_stack<const N: usize>(&self) -> bool {
+        let Some(mut entry) = maps::RING.reserve::<WithStack<N>>(0) else { return false };
+        record::count_sent(self.pending.space.slot, size_of::<WithStack<N>>());
+        let place: *mut WithStack<N> = MaybeUninit::as_mut_ptr(&mut entry);
+        // SAFETY: a field of the reserved record.
+        let stack = unsafe { &raw mut (*place).stack }.cast::<u8>();
+        let stack_bytes = snapshot::copy::<N>(self.call.sp(), stack);
+        // SAFETY: a field of the reserved record.
+        unsafe { (&raw mut (*place).header).write(self.record(stack_bytes)) };
+        entry.submit(record::wakeup());
+        true
+    }
 }

@@ -34,7 +34,7 @@ impl MappingCall {
 }
 
 /// A mapping call; `stack_bytes` bytes of stack follow, copied from `sp` on. Without any the stack was not wanted, or
-/// [`MappingRecord::flooded`] says that it is lost.
+/// [`MappingRecord::FLOODED`] says that it is lost.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct MappingRecord {
@@ -46,7 +46,7 @@ pub struct MappingRecord {
     pub space: Space,
     /// Thread id in the root pid namespace.
     pub tid: u32,
-    /// Number of the [`MappingCall`].
+    /// Number of the [`MappingCall`], with [`MappingRecord::FLOODED`] if its stack was wanted, and not copied because there were too many.
     pub call: u32,
     /// `CLOCK_MONOTONIC` in nanoseconds.
     pub time_ns: u64,
@@ -68,15 +68,23 @@ pub struct MappingRecord {
     pub sp: u64,
     /// Frame pointer after the return.
     pub bp: u64,
-    /// 1 if the stack was wanted, and not copied because there were too many.
-    pub flooded: u32,
-    /// Explicit padding, 0.
-    pub pad: u32,
 }
 
 impl MappingRecord {
+    /// Whether its stack is lost, because there were too many.
+    pub const fn is_flooded(&self) -> bool {
+        self.call & MappingRecord::FLOODED != 0
+    }
+
+    /// Which call; `None` if it is none that we know.
+    pub const fn what(&self) -> Option<MappingCall> {
+        MappingCall::from_number(self.call & !MappingRecord::FLOODED)
+    }
+
+    /// A bit of `call`. A field of its own would be 8 bytes more on a stack that must do with 512.
+    pub const FLOODED: u32 = 1 << 31;
     /// Above it there are error numbers.
     pub const LAST_ADDRESS: u64 = -4096i64 as u64;
 }
 
-const _: () = assert!(size_of::<MappingRecord>() == 112);
+const _: () = assert!(size_of::<MappingRecord>() == 104);

@@ -228,8 +228,6 @@ fn mapping(bytes: &[u8]) -> Option<(MappingRecord, &[u8])> {
         ip: u64_at!(bytes, R, ip),
         sp: u64_at!(bytes, R, sp),
         bp: u64_at!(bytes, R, bp),
-        flooded: u32_at!(bytes, R, flooded),
-        pad: 0,
     };
     let stack = bytes.get(size_of::<R>()..)?.get(..record.stack_bytes as usize)?;
     Some((record, stack))

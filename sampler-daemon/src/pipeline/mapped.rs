@@ -42,7 +42,7 @@ pub(super) struct Insides(FxHashMap<ModuleId, Arc<AllocatorCode>>);
 impl Ingest {
     /// Takes in a mapping call.
     pub(super) fn mapping(&mut self, record: &MappingRecord, stack: &[u8]) {
-        let Some(call) = MappingCall::from_number(record.call) else {
+        let Some(call) = record.what() else {
             return self.outcomes.add(Outcome::Malformed, 1);
         };
         let Some(mut source) = self.source(record.space) else {
@@ -107,7 +107,7 @@ impl Ingest {
         record: &MappingRecord,
         stack: &[u8],
     ) -> (StackId, Origin) {
-        if record.flooded != 0 {
+        if record.is_flooded() {
             return (StackId::LOST, Origin::Direct);
         }
         let end = self.unwound(source, record, stack);
@@ -258,7 +258,5 @@ mod tests {
         ip: 0,
         sp: 0,
         bp: 0,
-        flooded: 0,
-        pad: 0,
     };
 }

@@ -7,8 +7,6 @@ use rustc_hash::FxHashMap;
 
 impl Worker {
     pub(super) fn answer(&mut self, command: Command) {
-        // Who has come before the question is among those that it is about.
-        self.settle();
         // An asker who has gone away needs no answer.
         match command {
             Command::Status(reply) => drop(reply.send(Ok(self.status()))),
