@@ -4,6 +4,7 @@ mod atomics;
 mod instruction;
 mod program;
 mod returns;
+mod stack;
 
 use std::path::Path;
 
@@ -42,9 +43,10 @@ pub(crate) fn check(kind: Kind, data: &[u8], code: &str, places: &[&Path]) -> Re
     if kind == Kind::Sampler && atomics.fetching == 0 {
         bail!("no atomic gives its old value: the countdown cannot work");
     }
+    let deepest = stack::check(&program)?;
     check_places(data, places)?;
     Ok(format!(
-        "{} functions, {} atomics that fetch, {} that do not",
+        "{} functions, {} atomics that fetch, {} that do not, {deepest} bytes of stack",
         program.functions.len(),
         atomics.fetching,
         atomics.plain,
