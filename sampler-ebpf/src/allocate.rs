@@ -96,10 +96,8 @@ fn unusual(context: *mut c_void, cookie: u64, design: u64, left: u64) -> u32 {
         follow: call.argument0() >= FOLLOW_BYTES,
         argument: 0,
     };
-    if !cookie.is_plain_malloc() {
-        if other(call, cookie, &mut request) == SKIP {
-            return SKIP;
-        }
+    if !cookie.is_plain_malloc() && other(call, cookie, &mut request) == SKIP {
+        return SKIP;
     }
     charge(call, request.unknown(call), &Charged { design, left })
 }

@@ -5,9 +5,10 @@
 
 use std::fmt::Write as _;
 
-const WIDTH: f64 = 800.0;
+/// Of every picture, and of what stands above its first panel.
+pub(crate) const WIDTH: f64 = 800.0;
 const HEIGHT: f64 = 320.0;
-const HEAD: f64 = 64.0;
+pub(crate) const HEAD: f64 = 64.0;
 /// Around the plotted area of a panel; the key stands to its right.
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 200.0;
@@ -98,25 +99,37 @@ macro_rules! line {
     ($out:expr, $($format:tt)*) => {{ let _ = writeln!($out, $($format)*); }};
 }
 
-/// The panels under a title and a line about how they were made.
-pub fn svg(title: &str, subtitle: &str, panels: &[Panel]) -> String {
-    let height = HEAD + HEIGHT * panels.len() as f64;
+pub(crate) use line;
+
+/// A picture as wide as all of them: a title, a line about how it was made, and below [`HEAD`] what `body` draws.
+pub(crate) fn page(
+    title: &str,
+    subtitle: &str,
+    height: f64,
+    body: impl FnOnce(&mut String),
+) -> String {
     let mut out = String::new();
     line!(
         out,
-        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" font-family="sans-serif" font-size="12" fill="{}">"#,
-        "#222"
+        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" font-family="sans-serif" font-size="12" fill="#222">"##
     );
     line!(out, r#"<rect width="{WIDTH}" height="{height}" fill="white"/>"#);
     line!(out, r#"<text x="16" y="28" font-size="17">{}</text>"#, escaped(title));
     line!(out, r##"<text x="16" y="48" font-size="11" fill="#666">{}</text>"##, escaped(subtitle));
-    for (index, panel) in panels.iter().enumerate() {
-        line!(out, r#"<g transform="translate(0 {})">"#, HEAD + HEIGHT * index as f64);
-        draw(&mut out, index, panel);
-        line!(out, "</g>");
-    }
+    body(&mut out);
     line!(out, "</svg>");
     out
+}
+
+/// The panels under a title and a line about how they were made.
+pub fn svg(title: &str, subtitle: &str, panels: &[Panel]) -> String {
+    page(title, subtitle, HEAD + HEIGHT * panels.len() as f64, |out| {
+        for (index, panel) in panels.iter().enumerate() {
+            line!(out, r#"<g transform="translate(0 {})">"#, HEAD + HEIGHT * index as f64);
+            draw(out, index, panel);
+            line!(out, "</g>");
+        }
+    })
 }
 
 fn draw(out: &mut String, index: usize, panel: &Panel) {

@@ -1,14 +1,12 @@
 //! Plots of distributions as SVG: one row of dots for each thing that was measured, its median marked; groups of rows
 //! below one another on one axis.
 
-use crate::plot::{Axis, COLOURS, escaped};
+use crate::plot::{Axis, COLOURS, HEAD, WIDTH, escaped, line, page};
 use crate::spread::Spread;
 use std::fmt::Write as _;
 
-const WIDTH: f64 = 800.0;
 const LEFT: f64 = 210.0;
 const RIGHT: f64 = 24.0;
-const HEAD: f64 = 64.0;
 const ROW: f64 = 16.0;
 /// Above the rows of a group, and below them.
 const TOP: f64 = 26.0;
@@ -36,32 +34,19 @@ pub struct Group {
     pub strips: Vec<Strip>,
 }
 
-// Writing to a String cannot fail.
-macro_rules! line {
-    ($out:expr, $($format:tt)*) => {{ let _ = writeln!($out, $($format)*); }};
-}
-
 /// The groups under a title and a line about how they were made, all on `axis`.
 pub fn svg(title: &str, subtitle: &str, axis: &Axis, groups: &[Group]) -> String {
     let tall = |group: &Group| TOP + BOTTOM + ROW * group.strips.len() as f64;
     let height = HEAD + groups.iter().map(tall).sum::<f64>();
-    let mut out = String::new();
-    line!(
-        out,
-        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" font-family="sans-serif" font-size="12" fill="#222">"##
-    );
-    line!(out, r#"<rect width="{WIDTH}" height="{height}" fill="white"/>"#);
-    line!(out, r#"<text x="16" y="28" font-size="17">{}</text>"#, escaped(title));
-    line!(out, r##"<text x="16" y="48" font-size="11" fill="#666">{}</text>"##, escaped(subtitle));
-    let mut above = HEAD;
-    for group in groups {
-        line!(out, r#"<g transform="translate({LEFT} {})">"#, above + TOP);
-        draw(&mut out, axis, group);
-        line!(out, "</g>");
-        above += tall(group);
-    }
-    line!(out, "</svg>");
-    out
+    page(title, subtitle, height, |out| {
+        let mut above = HEAD;
+        for group in groups {
+            line!(out, r#"<g transform="translate({LEFT} {})">"#, above + TOP);
+            draw(out, axis, group);
+            line!(out, "</g>");
+            above += tall(group);
+        }
+    })
 }
 
 fn draw(out: &mut String, axis: &Axis, group: &Group) {

@@ -36,7 +36,6 @@ impl Worker {
             ));
         }
         request.scope.check(request.kind, Estimator::Exact)?;
-        self.settle();
         let cost = self.costs(&chosen, request.confidence);
         let gathered = self.gather_mapped(chosen, &request)?;
         let (window, pids) = (gathered.window, self.pids_of(&gathered.processes));
@@ -67,10 +66,6 @@ impl Worker {
         };
         self.fill_rows(&mut profile, gathered);
         Ok(profile)
-    }
-
-    fn pids_of(&self, processes: &[ProcessId]) -> Vec<u32> {
-        processes.iter().map(|id| self.ingest.processes.get(*id).pid).collect()
     }
 
     fn gather_mapped(

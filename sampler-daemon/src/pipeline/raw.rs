@@ -120,7 +120,6 @@ impl Worker {
         if !running.is_empty() {
             notes.extend(self.usable_note(&gathered.processes, request.confidence));
         }
-        let record = |id: &ProcessId| self.ingest.processes.get(*id);
         let mut profile = RawProfile {
             estimator,
             strategies,
@@ -129,7 +128,7 @@ impl Worker {
                 .map_or_else(|| self.duration_ns(&gathered.processes), |of| of.length_ns()),
             window,
             interval_bytes: self.interval_of(&gathered.processes, |of| of.interval_bytes),
-            pids: gathered.processes.iter().map(|id| record(id).pid).collect(),
+            pids: self.pids_of(&gathered.processes),
             rows: Vec::new(),
             left_out: 0,
             frames: Vec::new(),
@@ -192,6 +191,10 @@ impl Worker {
                 self.ingest.probe_names.get(&frame).cloned(),
             ),
         }
+    }
+
+    pub(super) fn pids_of(&self, processes: &[ProcessId]) -> Vec<u32> {
+        processes.iter().map(|id| self.ingest.processes.get(*id).pid).collect()
     }
 
     pub(super) fn duration_ns(&self, chosen: &[ProcessId]) -> u64 {
