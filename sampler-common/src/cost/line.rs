@@ -16,42 +16,93 @@ pub struct Line {
 impl Line {
     /// Through prices that were measured at some sizes, by weighted least squares; one size alone gives a constant. `None` without any.
     ///
+    /// Nothing costs less than nothing: neither the constant nor the slope is negative, so that what a sum of events costs is the
+    /// sum of what they cost. Where the best line has a negative one, the best of those without it is taken
+    /// (C. L. Lawson, R. J. Hanson, "Solving Least Squares Problems", 1974, chapter 23: with two unknowns it lies on a border).
+    ///
     /// Where the points lie further from the line than their own errors allow, the covariances grow by χ² per degree of freedom
     /// (R. T. Birge, "The calculation of errors by the method of least squares", Physical Review 40, 1932): the tiers of a stack copy
     /// are steps, and no line.
     pub fn through(points: &[(f64, Measured)]) -> Option<Line> {
         // A variance of 0 would weigh infinitely; a picosecond squared does not.
-        let weighted = points.iter().map(|(x, of)| (*x, of.ns, 1.0 / of.variance.max(1e-6)));
-        let (mut w, mut x, mut y) = (0.0, 0.0, 0.0);
-        for (at, ns, weight) in weighted.clone() {
-            w += weight;
-            x += weight * at;
-            y += weight * ns;
-        }
-        if w <= 0.0 {
-            return None;
-        }
-        let (mean_x, mean_y) = (x / w, y / w);
-        let squares: f64 = weighted.clone().map(|(at, _, w)| w * (at - mean_x).powi(2)).sum();
-        let products = weighted.clone().map(|(at, ns, w)| w * (at - mean_x) * (ns - mean_y));
-        let slope = if squares > 0.0 { products.sum::<f64>() / squares } else { 0.0 };
-        let constant = mean_y - slope * mean_x;
-        let residues = weighted.map(|(at, ns, w)| w * (ns - constant - slope * at).powi(2));
-        let free = points.len() as f64 - if squares > 0.0 { 2.0 } else { 1.0 };
-        let excess = if free > 0.0 { (residues.sum::<f64>() / free).max(1.0) } else { 1.0 };
-        let of_slope = if squares > 0.0 { 1.0 / squares } else { 0.0 };
-        let covariance = [1.0 / w + mean_x * mean_x * of_slope, -mean_x * of_slope, of_slope];
-        Some(Line { constant, slope, covariance: covariance.map(|of| of * excess) })
+        let weighted =
+            |(x, of): &(f64, Measured)| (*x, of.ns.max(0.0), 1.0 / of.variance.max(1e-6));
+        let points: Vec<Point> = points.iter().map(weighted).collect();
+        let best = Fit::best(&points)?;
+        let fit = match best.line {
+            [constant, slope] if constant >= 0.0 && slope >= 0.0 => best,
+            _ => Fit::least([Fit::level(&points), Fit::proportional(&points)])?,
+        };
+        let free = points.len() as f64 - fit.unknowns;
+        let excess = if free > 0.0 { (fit.residues / free).max(1.0) } else { 1.0 };
+        let [constant, slope] = fit.line;
+        Some(Line { constant, slope, covariance: fit.covariance.map(|of| of * excess) })
     }
 
     /// What events of a total size take: `count·constant + size·slope`, with its variance.
     pub fn of(&self, count: f64, size: f64) -> Measured {
         let [constant, both, slope] = self.covariance;
         let variance = count * count * constant + 2.0 * count * size * both + size * size * slope;
-        Measured {
-            ns: (count * self.constant + size * self.slope).max(0.0),
-            variance: variance.max(0.0),
+        Measured { ns: count * self.constant + size * self.slope, variance: variance.max(0.0) }
+    }
+}
+
+/// Size, price, weight.
+type Point = (f64, f64, f64);
+
+/// A line that was fitted to points.
+struct Fit {
+    /// Constant and slope.
+    line: [f64; 2],
+    /// As of [`Line`].
+    covariance: [f64; 3],
+    /// How many of the two were fitted.
+    unknowns: f64,
+    residues: f64,
+}
+
+impl Fit {
+    /// The one of least residues.
+    fn least(fits: [Option<Fit>; 2]) -> Option<Fit> {
+        fits.into_iter().flatten().min_by(|a, b| a.residues.total_cmp(&b.residues))
+    }
+
+    /// Both unknown; a constant where all sizes are the same.
+    fn best(points: &[Point]) -> Option<Fit> {
+        let level = Fit::level(points)?;
+        let weight: f64 = points.iter().map(|(_, _, w)| w).sum();
+        let mean_x = points.iter().map(|(x, _, w)| w * x).sum::<f64>() / weight;
+        let mean_y = level.line[0];
+        let squares: f64 = points.iter().map(|(x, _, w)| w * (x - mean_x).powi(2)).sum();
+        if squares <= 0.0 {
+            return Some(level);
         }
+        let products = points.iter().map(|(x, y, w)| w * (x - mean_x) * (y - mean_y));
+        let slope = products.sum::<f64>() / squares;
+        let of_slope = 1.0 / squares;
+        let covariance = [1.0 / weight + mean_x * mean_x * of_slope, -mean_x * of_slope, of_slope];
+        Some(Fit::of([mean_y - slope * mean_x, slope], covariance, 2.0, points))
+    }
+
+    /// The same at every size.
+    fn level(points: &[Point]) -> Option<Fit> {
+        let weight: f64 = points.iter().map(|(_, _, w)| w).sum();
+        let mean = points.iter().map(|(_, y, w)| w * y).sum::<f64>() / weight;
+        (weight > 0.0).then(|| Fit::of([mean, 0.0], [1.0 / weight, 0.0, 0.0], 1.0, points))
+    }
+
+    /// Nothing at size 0.
+    fn proportional(points: &[Point]) -> Option<Fit> {
+        let squares: f64 = points.iter().map(|(x, _, w)| w * x * x).sum();
+        let slope = points.iter().map(|(x, y, w)| w * x * y).sum::<f64>() / squares;
+        (squares > 0.0).then(|| Fit::of([0.0, slope], [0.0, 0.0, 1.0 / squares], 1.0, points))
+    }
+
+    fn of(line: [f64; 2], covariance: [f64; 3], unknowns: f64, points: &[Point]) -> Fit {
+        let [constant, slope] = line;
+        let residue = |(x, y, w): &Point| w * (y - constant - slope * x).powi(2);
+        let residues = points.iter().map(residue).sum();
+        Fit { line, covariance, unknowns, residues }
     }
 }
 
@@ -84,5 +135,17 @@ mod tests {
         let bent = [at(0.0, 0.0, 1.0), at(1.0, 500.0, 1.0), at(2.0, 0.0, 1.0)];
         let bent = Line::through(&bent).unwrap();
         assert!(bent.of(1.0, 1.0).error() > 100.0, "{bent:?}");
+    }
+
+    #[test]
+    fn nothing_costs_less_than_nothing() {
+        // The best line would start at −1,069 ns.
+        let steep = Line::through(&[at(4.0, 1.0, 0.0), at(60.0, 14_985.0, 0.0)]).unwrap();
+        assert!(steep.constant == 0.0 && (steep.slope - 249.0).abs() < 1.0, "{steep:?}");
+        assert!(steep.of(1.0, 4.0).error() > 50.0, "what it misses is in its error: {steep:?}");
+        let falling = Line::through(&[at(4.0, 900.0, 1.0), at(60.0, 100.0, 1.0)]).unwrap();
+        assert_eq!((falling.constant, falling.slope), (500.0, 0.0));
+        let below = Line::through(&[at(4.0, -3.0, 1.0), at(60.0, -2.0, 1.0)]).unwrap();
+        assert_eq!((below.constant, below.slope), (0.0, 0.0));
     }
 }
