@@ -108,6 +108,8 @@ outcomes! {
     MappingUnpaired = "mapping_unpaired",
     /// Samples not sent to a slow `StreamSamples` client.
     StreamLagged = "stream_lagged",
+    /// A sample of a window of `--max-overhead` that did not end (exit, `execve`), or had no room: it counts for nothing, and its window neither.
+    WindowCut = "window_cut",
     /// A sample of an excluded process, taken before it was known who that is.
     Excluded = "excluded",
 }

@@ -14,6 +14,8 @@ pub mod cost;
 pub mod counters;
 pub mod counting;
 #[cfg(feature = "std")]
+pub mod duty;
+#[cfg(feature = "std")]
 pub mod encode;
 #[cfg(feature = "std")]
 pub mod estimate;

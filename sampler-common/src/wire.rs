@@ -4,6 +4,7 @@
 //! is sound. Values that come from the kernel are untrusted by the daemon: it checks lengths and
 //! kinds before it believes them.
 
+mod duty;
 mod filter;
 mod mapping;
 mod memo;
@@ -11,6 +12,7 @@ mod record;
 mod shape;
 mod site;
 
+pub use duty::{Duty, Gate, RETURN_SHADOW_NS, SPOT_BYTES, SPOTS};
 pub use filter::{
     FILTER_FRONT_COUNTERS, FILTER_FRONT_LIVE, FILTER_FRONT_SHIFT, FILTER_FULL, FILTER_LINE,
     filter_bit, filter_index, filter_lowered, filter_raised,
@@ -89,6 +91,9 @@ impl Role {
 
 /// Entries of the array `HITS` for each process slot: at least one for every [`Role`] whose hits are counted.
 pub const HITS_PER_SLOT: u32 = 16;
+
+/// In place of a role in `HITS`: hits of any allocating function while the gate was not open.
+pub const HITS_OUTSIDE: u8 = 0;
 
 /// Rule of the counters in `HITS`: from 2^13 hits on approximate (90 % within 1.6 %), and from 2^29 on,
 /// where one hit in 65,536 writes, ever less so. One 32-bit random number is enough for it.

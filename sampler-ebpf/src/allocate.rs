@@ -3,7 +3,7 @@
 
 use crate::atomic::{self, KernelRandom, MapCell};
 use crate::registers::Call;
-use crate::{brake, filter, hits, live, mapping, maps, record, settings, shaped, target};
+use crate::{brake, duty, filter, hits, live, mapping, maps, record, settings, shaped, target};
 use aya_ebpf::cty::c_void;
 use sampler_common::counters::Outcome;
 use sampler_common::limits::{CLASSES, FOLLOW_BYTES};
@@ -33,6 +33,9 @@ struct Request {
 pub fn enter(call: &Call) -> u32 {
     let cookie = call.cookie();
     let Some(slot) = target::slot(call, cookie) else { return SKIP };
+    if duty::is_shut(slot) {
+        return SKIP;
+    }
     let mut charged = Charged::NOT;
     if cookie.is_plain_malloc() {
         charged = usual(call.argument0(), slot);

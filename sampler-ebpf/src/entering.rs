@@ -5,7 +5,7 @@ use crate::allocate::{class_index, tally};
 use crate::atomic::{KernelRandom, MapCell};
 use crate::record::Sampled;
 use crate::registers::{Call, Frame};
-use crate::{brake, hits, live, maps, record, shaped, target};
+use crate::{brake, duty, hits, live, maps, record, shaped, target};
 use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_user};
 use sampler_common::counters::Outcome;
 use sampler_common::limits::UNSEEN_REFUSED_BYTES;
@@ -17,6 +17,9 @@ use sampler_common::wire::{LiveEntry, Pending, ProcessTotals, Role, Space};
 pub fn enter(call: &Call) {
     let cookie = call.cookie();
     let Some(slot) = target::slot(call, cookie) else { return };
+    if duty::is_shut(slot) {
+        return;
+    }
     hits::count(slot, Role::New as u8);
     let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return };
     let shape = cookie.shape();

@@ -1,6 +1,7 @@
 //! The eBPF program: sees every call of the malloc family, samples a few of them.
 //!
 //! One file for each half of a call: [`allocate`] (entry), [`complete`] (return), [`entering`] (no return is seen), [`release`] (free),
+//! [`duty`] (the clock of progress, and windows),
 //! [`record`] (what goes to user space), [`event`] (process events). The decision which call is
 //! sampled is `sampler_common::sampling`, the code that the property tests run.
 //!
@@ -16,6 +17,7 @@ mod allocate;
 mod atomic;
 mod brake;
 mod complete;
+mod duty;
 mod entering;
 mod event;
 mod filter;
@@ -97,6 +99,22 @@ pub extern "C" fn otel_free(context: *mut c_void) -> u32 {
 #[unsafe(link_section = "uprobe")]
 pub extern "C" fn new_entry(context: *mut c_void) -> u32 {
     entering::enter(&Call::new(context));
+    0
+}
+
+/// A tick of the clock of progress, in user mode.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "perf_event")]
+pub extern "C" fn clock_tick(context: *mut c_void) -> u32 {
+    duty::tick(context);
+    0
+}
+
+/// A tick of the fine clock, in user mode.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "perf_event")]
+pub extern "C" fn clock_tick_fine(context: *mut c_void) -> u32 {
+    duty::tick_fine(context);
     0
 }
 

@@ -7,7 +7,7 @@ use sampler_common::limits::{
     DEFAULT_MAX_LIVE, MAX_LOST_CELLS, MAX_PENDING, MAX_PROCESSES, MAX_SITES, MAX_TARGETS,
 };
 use sampler_common::wire::{
-    self, FILTER_FRONT_COUNTERS, FILTER_LINE, HITS_PER_SLOT, KernelState, LiveEntry, LiveKey,
+    self, Duty, FILTER_FRONT_COUNTERS, FILTER_LINE, HITS_PER_SLOT, KernelState, LiveEntry, LiveKey,
     LostCell, LostKey, Pending, PendingKey, ProcessConfig, ProcessTotals, Site,
 };
 
@@ -77,6 +77,14 @@ pub static LOST: HashMap<LostKey, LostCell> =
 /// Stacks of mapping calls that each process slot has copied: the second (in units of 2^30 ns) above, their number below.
 #[map]
 pub static MAPPING_STACKS: Array<u64> = Array::with_max_entries(MAX_PROCESSES, 0);
+
+/// Clocks and gates of processes that have a budget, by slot.
+#[map]
+pub static DUTIES: Array<Duty> = Array::with_max_entries(MAX_PROCESSES, MMAPABLE);
+
+/// Where and when the last sampled call on this CPU has returned.
+#[map]
+pub static RETURNED: PerCpuArray<[u64; 2]> = PerCpuArray::with_max_entries(1, 0);
 
 /// Records to the daemon.
 #[map]

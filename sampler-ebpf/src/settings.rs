@@ -43,6 +43,8 @@ settings! {
     task_signal: TASK_SIGNAL = 0;
     /// Offset of `live` in `struct signal_struct`.
     signal_live: SIGNAL_LIVE = 0;
+    /// 1: allocations are seen in windows only.
+    duty: DUTY = 0;
     /// Size of the ring by which processes are braked; 0: they are not.
     brake_ring_bytes: BRAKE_RING_BYTES = 0;
 }

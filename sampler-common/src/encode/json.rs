@@ -83,6 +83,9 @@ struct StackObject<'a> {
     quantities: QuantitiesObject,
     #[serde(serialize_with = "strata::row")]
     strata: &'a Row,
+    /// Process, group of windows, bytes and objects.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    clusters: Vec<(u32, u16, [f64; 2])>,
 }
 
 #[derive(Serialize)]
@@ -148,6 +151,7 @@ fn stack_object<'a>(profile: &'a Profile, stack: &'a Stack) -> StackObject<'a> {
         frames: profile.frames(stack).map(|line| line.function.as_str()).collect(),
         quantities: (&stack.quantities).into(),
         strata: &stack.row,
+        clusters: stack.row.clusters().collect(),
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod binomial;
 pub mod calibrated;
+pub mod clusters;
 pub mod confidence;
 pub mod difference;
 pub mod domain;
@@ -25,6 +26,7 @@ pub mod trials;
 mod unseen;
 pub mod weighted;
 
+pub use clusters::{Cluster, Clusters};
 pub use confidence::Confidence;
 pub use difference::{Difference, Side, benjamini_hochberg, difference};
 pub use domain::DomainError;
@@ -51,6 +53,8 @@ pub enum Method {
     FailedTrials,
     /// Horvitz–Thompson sum adjusted to exact totals, with a gamma interval of its residual variance.
     Calibrated,
+    /// Horvitz–Thompson sum of what was seen in windows, with the interval of what these differ in. With too few of them there is no upper end.
+    Clusters,
     /// Points of a stride, summed, or nothing where nothing would be sampled. There is no upper end: nothing random bounds
     /// what was passed by.
     Stride,

@@ -75,6 +75,13 @@ impl Moments {
         });
     }
 
+    /// Takes the sum to a whole of which it is the part 1/`factor`.
+    fn extend(&mut self, factor: f64) {
+        self.sum *= factor;
+        self.variance *= factor * factor;
+        self.largest *= factor;
+    }
+
     /// Adds the moments of a disjoint set.
     pub fn add(&mut self, other: &Moments) {
         self.samples += other.samples;
@@ -110,6 +117,15 @@ pub struct RowMoments {
 }
 
 impl RowMoments {
+    /// What was allocated, taken to a whole of which it is the part 1/`factor`.
+    #[must_use]
+    pub fn extended(mut self, factor: f64) -> RowMoments {
+        self.alloc_space.extend(factor);
+        self.alloc_objects.extend(factor);
+        self.alloc_trials.scale(factor);
+        self
+    }
+
     /// Adds the moments of a disjoint row.
     pub fn add(&mut self, other: &RowMoments) {
         self.alloc_space.add(&other.alloc_space);

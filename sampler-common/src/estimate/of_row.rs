@@ -41,7 +41,8 @@ pub fn of_row(
     let total = row.total();
     let make = |quantity: Quantity| {
         let room = reference.room(row, quantity, confidence);
-        with_room(quantity.of(&total), &room, confidence)
+        let seen = with_room(quantity.of(&total), &room, confidence);
+        reference.clustered(row, quantity, seen, confidence)
     };
     let mut estimates = RowEstimates {
         alloc_objects: make(Quantity::AllocObjects),

@@ -3,7 +3,7 @@
 //! Objects of mixed sizes, and totals that are known exactly per size class, need the classes apart; so a row is a sum over
 //! strata, and stays one until the very end. Rows add; intervals are made last.
 
-use super::RowMoments;
+use super::{Clusters, RowMoments};
 use std::collections::BTreeMap;
 
 /// A process and a size class in it.
@@ -22,6 +22,8 @@ pub struct Row {
     strata: Vec<(Stratum, RowMoments)>,
     /// Whether it is everything in a profile, samples or not.
     whole: bool,
+    /// What it has in groups of windows ([`super::clusters`]): bytes and objects, by process and group. Sorted, each once.
+    clusters: Vec<((u32, u16), [f64; 2])>,
 }
 
 impl Row {
@@ -43,6 +45,37 @@ impl Row {
         for (stratum, moments) in &other.strata {
             self.stratum(*stratum).add(moments);
         }
+        for ((process, group), sums) in &other.clusters {
+            self.add_cluster(*process, *group, *sums);
+        }
+    }
+
+    /// Adds bytes and objects that it has in a group of windows of a process.
+    pub fn add_cluster(&mut self, process: u32, group: u16, sums: [f64; 2]) {
+        match self.clusters.binary_search_by_key(&(process, group), |(of, _)| *of) {
+            Ok(at) => self.clusters[at].1.iter_mut().zip(sums).for_each(|(to, from)| *to += from),
+            Err(at) => self.clusters.insert(at, ((process, group), sums)),
+        }
+    }
+
+    /// Multiplies what was allocated in a process: its samples stand for so much more.
+    pub fn extend_process(&mut self, process: u32, factor: f64) {
+        for (stratum, moments) in &mut self.strata {
+            if stratum.process == process {
+                *moments = moments.extended(factor);
+            }
+        }
+    }
+
+    /// What it has in groups of windows of a process: bytes and objects by group.
+    pub fn clusters_of(&self, process: u32) -> impl Iterator<Item = (u16, &[f64; 2])> {
+        let of_process = self.clusters.iter().filter(move |((of, _), _)| *of == process);
+        of_process.map(|((_, group), sums)| (*group, sums))
+    }
+
+    /// What it has in groups of windows: process, group, bytes and objects.
+    pub fn clusters(&self) -> impl Iterator<Item = (u32, u16, [f64; 2])> {
+        self.clusters.iter().map(|((process, group), sums)| (*process, *group, *sums))
     }
 
     /// Adds what is missing to everything: rows without samples ([`super::unsampled`]).
@@ -96,6 +129,8 @@ pub struct StratumTotals {
     /// Exact totals: bytes and objects allocated in the time in which all of `sampled` was, also what is held of it. `None` where they
     /// are not known (windows that do not start at a snapshot, say).
     pub exact: Option<(u64, u64)>,
+    /// Upper ends of totals that are estimated, where exact ones are not known.
+    pub at_most: Option<(u64, u64)>,
     /// Most objects that go unseen per unit of hazard, at any design that was in force ([`crate::sampling::Design::unseen`]).
     pub unseen_objects: f64,
     /// Most bytes that go unseen per unit of hazard.
@@ -109,6 +144,8 @@ pub struct Reference {
     pub strata: BTreeMap<Stratum, StratumTotals>,
     /// Largest mean interval that was in force, bytes.
     pub interval_bytes: f64,
+    /// By process, where allocations were seen in windows only; empty otherwise.
+    pub clusters: BTreeMap<u32, Clusters>,
 }
 
 impl Reference {
@@ -124,7 +161,7 @@ impl Reference {
         // A stratum without samples is in no row.
         let sampled = self.strata.iter().filter(|(_, of)| of.sampled != RowMoments::default());
         let strata = sampled.map(|(stratum, of)| (*stratum, of.sampled)).collect();
-        Row { strata, whole: true }
+        Row { strata, whole: true, clusters: Vec::new() }
     }
 
     /// The part of it that describes one process.
@@ -132,6 +169,12 @@ impl Reference {
         Reference {
             strata: self.strata_of(process).map(|(of, totals)| (of, *totals)).collect(),
             interval_bytes: self.interval_bytes,
+            clusters: self
+                .clusters
+                .get(&process)
+                .map(|of| (process, of.clone()))
+                .into_iter()
+                .collect(),
         }
     }
 }

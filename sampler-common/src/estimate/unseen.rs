@@ -29,7 +29,7 @@ impl Reference {
         for process in processes {
             let mut known = false;
             for (stratum, totals) in self.strata_of(process) {
-                known |= totals.exact.is_some();
+                known |= totals.exact.or(totals.at_most).is_some();
                 let own = row.get(stratum);
                 if own.is_none_or(|own| quantity.of(own).samples == 0) {
                     let (per_hazard, most) = totals.unseen(own, quantity, confidence);
@@ -60,7 +60,9 @@ impl StratumTotals {
             return (0.0, 0.0); // not even one object
         }
         let per_hazard = quantity.pick(self.unseen_bytes, self.unseen_objects);
-        let Some((bytes, objects)) = self.exact else { return (per_hazard, f64::INFINITY) };
+        let Some((bytes, objects)) = self.exact.or(self.at_most) else {
+            return (per_hazard, f64::INFINITY);
+        };
         let allocated = quantity.allocated();
         let of_row = own.map_or(0.0, |own| allocated.of(own).own);
         let of_others = allocated.of(&self.sampled).own - of_row;

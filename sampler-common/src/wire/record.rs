@@ -24,6 +24,8 @@ pub enum RecordKind {
     ExpectedExec = 11,
     /// [`MappingRecord`](super::MappingRecord), perhaps followed by a stack snapshot.
     Mapping = 8,
+    /// [`EventRecord`]: the gate of a process has come to where the daemon is waited for.
+    Gate = 17,
 }
 
 /// A sampled allocation; `stack_bytes` bytes of stack follow.

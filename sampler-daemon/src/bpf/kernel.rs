@@ -1,6 +1,7 @@
 //! The loaded eBPF program with its maps: what the daemon holds of the kernel.
 
 use super::btf::TaskOffsets;
+use super::duty::Duties;
 use super::engine::ProbeEngine;
 use super::link::{Link, Points, Programs};
 use super::live::LiveSet;
@@ -18,6 +19,7 @@ use aya::maps::{Map, MapData, PerCpuArray};
 use aya::programs::RawTracePoint;
 use aya::{Ebpf, EbpfLoader};
 use aya_log::EbpfLogger;
+use sampler_common::duty::Budget;
 use sampler_common::limits::{SNAPSHOT_TIERS, THIN_AT_PERCENT};
 use sampler_common::wire::{FILTER_LINE, HITS_PER_SLOT};
 use std::collections::HashMap;
@@ -62,6 +64,8 @@ pub struct Settings {
     pub tasks: Option<TaskOffsets>,
     /// Whether the kernel side samples a process rarer while its records fill the ring.
     pub brake: bool,
+    /// What windows may cost, where allocations are seen in these only.
+    pub duty: Option<Budget>,
 }
 
 /// The loaded program.
@@ -89,6 +93,8 @@ pub struct Kernel {
     pub usdt: Option<UsdtPrograms>,
     /// Its slot is behind those of processes.
     calibration_slot: u32,
+    /// Clocks and gates; only where allocations are seen in windows.
+    pub duties: Option<Duties>,
     // Holds the tracepoints' links, the read-only data and the programs of the perf rung.
     ebpf: Ebpf,
 }
@@ -107,6 +113,8 @@ impl Kernel {
         }
         let programs = Programs::load(settings.engine, &text, &mut ebpf)?;
         let log = EbpfLogger::init(&mut ebpf).ok();
+        let duties = settings.duty.map(|budget| start_clocks(&mut ebpf, settings, budget));
+        let duties = duties.transpose().context("--max-overhead")?;
         let mut take = |name: &str| {
             ebpf.take_map(name).with_context(|| format!("map {name} is not in the eBPF object"))
         };
@@ -151,6 +159,7 @@ impl Kernel {
             ),
             usdt,
             calibration_slot: settings.slots,
+            duties,
             ebpf,
         })
     }
@@ -232,6 +241,7 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .override_global("LIVE_HIGH", &live_high, true)
         .override_global("LIVE_STEP", &live_step, true)
         .override_global("SHARED_RING_BYTES", &shared_ring_bytes, true)
+        .override_global("DUTY", &u64::from(settings.duty.is_some()), true)
         .override_global("BRAKE_RING_BYTES", &brake_ring_bytes, true)
         .override_global("WAKE_BYTES", &wake_bytes, true)
         .override_global("EVERYONE", &u64::from(settings.everyone), true)
@@ -242,6 +252,7 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .map_max_entries("PROCESSES", settings.all_slots())
         .map_max_entries("TOTALS", settings.all_slots())
         .map_max_entries("HITS", settings.all_slots() * HITS_PER_SLOT)
+        .map_max_entries("DUTIES", settings.all_slots())
         .map_max_entries("VACANT", settings.slots)
         .map_max_entries("BUDGETS", settings.slots)
         .map_max_entries("MAPPING_STACKS", settings.slots)
@@ -257,6 +268,14 @@ pub(super) fn descriptors(ebpf: &Ebpf) -> anyhow::Result<HashMap<String, RawFd>>
     ebpf.maps()
         .map(|(name, map)| Ok((name.to_owned(), data(map)?.fd().as_fd().as_raw_fd())))
         .collect()
+}
+
+fn start_clocks(ebpf: &mut Ebpf, settings: &Settings, budget: Budget) -> anyhow::Result<Duties> {
+    let map = ebpf.take_map("DUTIES").context("map DUTIES is not in the eBPF object")?;
+    let duties = Duties::start(ebpf, data(&map)?.fd().as_fd(), settings.all_slots(), budget)?;
+    // The daemon's own functions are probed for their prices.
+    duties.open(settings.slots);
+    Ok(duties)
 }
 
 fn trace(ebpf: &mut Ebpf, name: &str, tracepoint: &str) -> anyhow::Result<()> {

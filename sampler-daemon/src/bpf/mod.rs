@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod btf;
 pub mod calibrate;
+pub mod duty;
 pub mod engine;
 pub mod events;
 pub mod kernel;

@@ -27,6 +27,8 @@ pub enum Record<'a> {
     Leaving(EventRecord),
     /// A new program image of a process that has no slot yet.
     ExpectedExec(EventRecord),
+    /// The gate of a process has moved.
+    Gate(EventRecord),
     /// A call that changes what is mapped, with a stack snapshot that starts at its stack pointer (empty: none was copied).
     Mapping(MappingRecord, &'a [u8]),
     /// Not a record of ours.
@@ -42,6 +44,7 @@ impl Record<'_> {
             Record::Exec(record)
             | Record::LiveHigh(record)
             | Record::Appeared(record)
+            | Record::Gate(record)
             | Record::Leaving(record) => Some(record.space),
             Record::Mapping(record, _) => Some(record.space),
             Record::ExpectedExec(_) | Record::Malformed => None,
@@ -153,6 +156,8 @@ fn parse_checked(bytes: &[u8]) -> Option<Record<'_>> {
         Some(Record::Leaving(event(bytes)?))
     } else if kind == RecordKind::ExpectedExec as u32 {
         Some(Record::ExpectedExec(event(bytes)?))
+    } else if kind == RecordKind::Gate as u32 {
+        Some(Record::Gate(event(bytes)?))
     } else if kind == RecordKind::Mapping as u32 {
         let (record, stack) = mapping(bytes)?;
         Some(Record::Mapping(record, stack))

@@ -219,6 +219,11 @@ impl Hits {
         (0..HITS_PER_SLOT as u8).for_each(|role| self.word(slot, role).store(0, SeqCst));
     }
 
+    /// Hits while the gate of the slot was not open, by the same rule.
+    pub fn read_outside(&self, slot: u32) -> u64 {
+        self.word(slot, wire::HITS_OUTSIDE).load(SeqCst)
+    }
+
     /// What the counter of the slot's functions of `role` shows; [`wire::HITS_SWITCH`] says what it means.
     /// Malloc has none: its hits are counted exactly, by what becomes of them.
     pub fn read(&self, slot: u32, role: Role) -> u64 {

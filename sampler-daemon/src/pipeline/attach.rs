@@ -99,6 +99,9 @@ impl Worker {
             self.release(slot);
             return Err(if gone { AttachError::Exited(pid) } else { other(error) });
         }
+        if let Some(budget) = self.config.budget {
+            self.begin_cycle(slot, budget);
+        }
         tracing::info!(pid, slot, engine = %self.engine(), "attached");
         Ok(())
     }
@@ -155,7 +158,14 @@ impl Worker {
                 continue;
             }
             let settings = &self.config.settings;
-            if is_own {
+            if self.config.budget.is_some() {
+                // Probed in windows; a new one from now on in the one that is open.
+                if !attached.links.is_empty() {
+                    let points = points(&allocator, slot, settings);
+                    let links = self.kernel.attach(&allocator.file, Some(source.pid), &points)?;
+                    attached.links.extend(links);
+                }
+            } else if is_own {
                 let points = points(&allocator, slot, settings);
                 let links = self.kernel.attach(&allocator.file, Some(source.pid), &points)?;
                 attached.links.extend(links);
@@ -173,6 +183,7 @@ impl Worker {
             record.allocators.push(format!("{} ({})", allocator.name, allocator.path));
             source.allocators.push(allocator);
         }
+        self.set_spots(slot);
         Ok(())
     }
 }

@@ -78,6 +78,7 @@ impl Worker {
     }
 
     pub(super) fn release(&mut self, slot: u32) {
+        self.end_cycle(slot);
         self.ingest.sources.remove(&slot);
         self.leaving.retain(|of| *of != slot);
         self.kernel.slots.renew(slot);

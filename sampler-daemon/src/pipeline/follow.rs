@@ -30,6 +30,8 @@ impl Worker {
         if self.has_become_excluded(slot) {
             return;
         }
+        // Of a new program, what the window has seen of the old one says nothing.
+        self.skip_window(slot);
         let Some(source) = self.ingest.sources.get(&slot) else { return };
         self.ingest.mapped.of_image(source.process, generation);
         let record = self.ingest.processes.get_mut(source.process);

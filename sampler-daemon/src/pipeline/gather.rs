@@ -108,7 +108,9 @@ impl Worker {
             let id = gathered.processes[index];
             let record = self.ingest.processes.get(id);
             // Of a process that samples by itself our probes do not see everything.
-            let exact = exact.as_ref().filter(|_| !record.sampling.samples_itself);
+            // Nor outside of windows.
+            let all_seen = !record.sampling.samples_itself && self.config.budget.is_none();
+            let exact = exact.as_ref().filter(|_| all_seen);
             gathered.add_totals(index as u32, record, exact, &scope.sizes);
             if exact.is_none() {
                 gathered.inexact.push(id);
@@ -116,6 +118,7 @@ impl Worker {
                 gathered.exact = None;
             }
         }
+        self.add_clusters(&mut gathered, &index);
         gathered
     }
 
@@ -125,7 +128,12 @@ impl Worker {
             let Some(process) = index.get(&key.process) else { continue };
             if scope.sizes.has(key.cell) {
                 let stratum = Stratum { process: *process, class: key.cell.class };
-                gathered.row(key.process, key.stack).stratum(stratum).add(moments);
+                let moments =
+                    self.extent(key.process).map_or(*moments, |of| moments.extended(of.factor));
+                gathered.row(key.process, key.stack).stratum(stratum).add(&moments);
+                if key.stack == StackId::LOST {
+                    gathered.lost.stratum(stratum).add(&moments);
+                }
             }
         }
         let lost = self.lost(&gathered.processes);

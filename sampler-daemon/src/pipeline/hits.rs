@@ -43,7 +43,19 @@ impl Worker {
                 }
             }
         }
-        Some(HITS_SWITCH.sum(&others, CONFIDENCE).left_of(ended))
+        let seen = HITS_SWITCH.sum(&others, CONFIDENCE).left_of(ended);
+        if self.config.budget.is_none() {
+            return Some(seen);
+        }
+        // Which function's they are is not counted; nearly all of them are malloc's.
+        let outside: Vec<u64> =
+            slots.iter().map(|slot| self.kernel.hits.read_outside(*slot)).collect();
+        let outside = HITS_SWITCH.sum(&outside, CONFIDENCE);
+        Some(Count {
+            value: seen.value + outside.value,
+            low: seen.low + outside.low,
+            high: seen.high + outside.high,
+        })
     }
 
     /// Calls of freeing functions; `None` where they are not probed.

@@ -6,8 +6,8 @@ use super::source::{SampleEvent, Source};
 use crate::bpf::ring::Record;
 use crate::store::stacks::{Note, StackFrame};
 use crate::store::{
-    Lifetimes, LiveSample, LiveSamples, Mapped, Outcomes, ProcessId, ProcessRecord, Processes,
-    Rows, Sampling, SamplingRecord, StackId, Stacks, Windows,
+    Clustered, Lifetimes, LiveSample, LiveSamples, Mapped, Outcomes, ProcessId, ProcessRecord,
+    Processes, Rows, Sampling, SamplingRecord, StackId, Stacks, Windows,
 };
 use crate::unwind::{
     Address, Frame, History, ModuleId, ModuleKind, Modules, Registers, StackMemory, UnwindEnd,
@@ -78,6 +78,8 @@ pub(super) struct Ingest {
     /// Records of samples and of their ends that were read.
     pub(super) records: u64,
     pub(super) arrivals: Arrivals,
+    /// Samples of processes that have a budget.
+    pub(super) clustered: Clustered,
 }
 
 impl Ingest {
@@ -107,6 +109,7 @@ impl Ingest {
             insides: Insides::default(),
             records: 0,
             arrivals: Arrivals::default(),
+            clustered: Clustered::default(),
         }
     }
 
@@ -131,6 +134,8 @@ impl Ingest {
             Record::ExpectedExec(event) => {
                 self.events.push(Event::ExpectedExec { pid: event.pid });
             }
+            // It has woken the worker, which looks at all gates.
+            Record::Gate(_) => {}
             Record::Mapping(record, stack) => self.mapping(&record, stack),
             Record::Malformed => self.outcomes.add(Outcome::Malformed, 1),
         }
@@ -230,6 +235,12 @@ impl Ingest {
         let code = self.frames.iter().map(|frame| StackFrame::Code(*frame));
         let stack = self.stacks.intern(code.chain(note.map(StackFrame::Note)));
         let stack = stack.unwrap_or(StackId::TABLE_FULL);
+        if self.clustered.is_on {
+            if !self.clustered.push(process, stack, sample) {
+                self.outcomes.add(Outcome::WindowCut, 1);
+            }
+            return;
+        }
         if !self.rows.add(process, stack, &sample) || stack == StackId::TABLE_FULL {
             self.outcomes.add(Outcome::StackTableFull, 1);
         }
@@ -346,7 +357,7 @@ impl Ingest {
             tid: record.tid,
             time_ns: record.time_ns,
             size: record.size,
-            inclusion: sample.inclusion().unwrap_or(0.0),
+            inclusion: sample.inclusion().unwrap_or(0.0) * self.clustered.share(source.process),
             offset: record.offset,
             frames,
             unwind,

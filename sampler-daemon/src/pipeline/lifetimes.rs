@@ -9,6 +9,7 @@ use crate::store::{Life, ProcessId, Selector, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Confidence, Estimator};
 use sampler_common::lifetimes::{Lifetime, Lifetimes, Stack};
+use sampler_common::profile::Kind;
 
 /// Lifetimes that somebody wants.
 #[derive(Clone, Debug)]
@@ -42,6 +43,7 @@ pub struct RawLifetimes {
 
 impl Worker {
     pub(super) fn lifetimes(&mut self, request: LifetimesRequest) -> Result<RawLifetimes, String> {
+        self.check_budget(Kind::Live, true, "")?;
         if !self.config.settings.track_live {
             return Err("frees are not probed, so nobody knows lifetimes (start samplerd without --no-live)".into());
         }

@@ -69,7 +69,7 @@ impl Worker {
                 "live numbers are a lower bound since Unix time {seconds}: the live set was full (raise --max-live)"
             ));
         }
-        if !self.config.settings.track_live {
+        if !self.config.settings.track_live && self.config.budget.is_none() {
             notes.push("live numbers are 0: frees are not probed (--no-live)".into());
         }
         let unseen = self.kernel.state().unseen_calls();

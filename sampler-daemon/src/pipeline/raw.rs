@@ -5,6 +5,7 @@ use super::cost::Unread;
 use super::gather::Gathered;
 use super::losses::RawLoss;
 use super::order::leave_out;
+use super::scope::Scope;
 use super::worker::Worker;
 use crate::store::stacks::StackFrame;
 use crate::store::{ProcessId, SamplingRecord, StackId};
@@ -101,16 +102,23 @@ impl Worker {
     pub(super) fn profile(&mut self, request: ProfileRequest) -> Result<RawProfile, String> {
         self.note_unseen();
         let chosen = self.chosen(&request.selector)?;
-        if request.kind == Kind::Mapped {
+        if request.kind == Kind::Mapped && self.config.budget.is_none() {
             return self.mapped_profile(request, chosen);
         }
+        self.check_budget(request.kind, request.scope == Scope::ALL, "a part of the profile")?;
         let strategies = self.strategies(&chosen, request.estimator)?;
+        if self.config.budget.is_some()
+            && request.estimator.is_some_and(|of| of != Estimator::Weighted)
+        {
+            return Err("what is seen in windows is weighted (samplerd runs with --max-overhead; leave the estimator out)".into());
+        }
         let estimator = request.estimator.unwrap_or_default();
         request.scope.check(request.kind, estimator)?;
         let gathered = self.gather(chosen, request.kind, &request.scope)?;
         let lost = self.losses(&gathered);
         let mut notes = self.notes(&gathered, &lost, estimator);
         notes.extend(request.scope.notes());
+        notes.extend(self.window_notes(&gathered));
         let mut window = gathered.window;
         if request.kind == Kind::Peak {
             window = self.peak_window(&gathered);

@@ -5,6 +5,7 @@ use super::clock::{Clock, monotonic_ns};
 use super::command::{Command, Profiler, QUEUE};
 use super::cost::Prices;
 use super::coverage::Coverage;
+use super::duty::Cycle;
 use super::exclude::{Excluded, Exclusion};
 use super::happenings::Happenings;
 use super::held::AtExit;
@@ -26,6 +27,7 @@ use anyhow::Context as _;
 use rustc_hash::FxHashMap;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
+use sampler_common::duty::Budget;
 use sampler_common::pressure::Limits;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -78,6 +80,8 @@ pub struct Config {
     pub at_exit: AtExit,
     /// Samples that may come in a second; beyond it intervals rise.
     pub limits: Limits,
+    /// What profiling may cost each process; `None`: what it takes.
+    pub budget: Option<Budget>,
 }
 
 pub(super) struct Worker {
@@ -116,6 +120,8 @@ pub(super) struct Worker {
     /// Slots of processes that may end any moment: where there are many, only these are watched.
     pub(super) leaving: Vec<u32>,
     pub(super) pressure: BackPressure,
+    /// Processes that have a budget, by slot.
+    pub(super) cycles: FxHashMap<u32, Cycle>,
 }
 
 /// Loads the program, attaches it to `processes` and to the allocators in `files`, and starts the worker. On an error nothing is left.
@@ -170,7 +176,9 @@ pub fn start(
         prices,
         leaving: Vec::new(),
         pressure,
+        cycles: FxHashMap::default(),
     };
+    worker.ingest.clustered.is_on = worker.config.budget.is_some();
     worker.close_costly_links();
     worker.kernel.targets.exclude(std::process::id())?;
     for file in files {
@@ -193,14 +201,27 @@ pub fn start(
     Ok((profiler, thread))
 }
 
+/// Lets this thread run as soon as there is something to do: while it waits for a CPU, programs go on paying for probes that are to go.
+fn hurry() {
+    const FIRST: i32 = -15;
+    let me = rustix::thread::gettid();
+    if let Err(error) = rustix::process::setpriority_process(Some(me), FIRST) {
+        tracing::warn!("run ahead of others: {error}");
+    }
+}
+
 impl Worker {
     pub(super) fn engine(&self) -> ProbeEngine {
         self.kernel.engine()
     }
 
     fn run(mut self) {
+        if self.config.budget.is_some() {
+            hurry();
+        }
         loop {
             let exited = self.wait();
+            self.turn_cycles();
             self.read(BATCH);
             self.press_back();
             self.handle_events();

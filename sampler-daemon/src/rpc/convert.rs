@@ -3,6 +3,7 @@
 //! What is made here is right by construction; what comes over the network is checked before anything
 //! indexes with it or calculates with it.
 
+mod clusters;
 pub mod cost;
 mod from_wire;
 mod lifetimes;
@@ -17,10 +18,11 @@ pub use to_wire::{kind_to_wire, quantities_to_wire, to_wire};
 use sampler_common::estimate::Method;
 
 /// Names of the methods in the protocol.
-const METHODS: [(Method, &str); 5] = [
+const METHODS: [(Method, &str); 6] = [
     (Method::Weighted, "weighted"),
     (Method::FailedTrials, "failed-trials"),
     (Method::Calibrated, "calibrated"),
+    (Method::Clusters, "clusters"),
     (Method::Stride, "stride"),
     (Method::Exact, "exact"),
 ];

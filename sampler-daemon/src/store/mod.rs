@@ -1,6 +1,7 @@
 //! What the daemon remembers: interned stacks, rows with their moments, live samples, processes.
 //! Every table has a bound and a documented behaviour at it. Never does any I/O.
 
+pub mod clustered;
 mod fold;
 pub mod lifetimes;
 pub mod live;
@@ -17,6 +18,7 @@ mod spending;
 pub mod stacks;
 pub mod windows;
 
+pub use clustered::Clustered;
 pub use fold::{FoldKey, MAX_GROUPS, Moves};
 pub use lifetimes::{Life, Lifetimes};
 pub use live::{LiveSample, LiveSamples};

@@ -11,7 +11,7 @@ mod tests;
 
 use self::frames::Frames;
 use self::quantity::{QuantitiesObject, QuantityObject, quantities, quantity};
-use self::strata::{ExactObject, ReferenceObject, StratumObject, reference, row};
+use self::strata::{ClusterSum, ExactObject, ReferenceObject, StratumObject, reference, row};
 use super::cost::CostObject;
 use crate::estimate::{Confidence, Estimator};
 use crate::profile::{Exact, Kind, Lost, Mapping, Profile, Stack, Window};
@@ -79,6 +79,8 @@ struct StackObject {
     quantities: QuantitiesObject,
     #[serde(default)]
     strata: Vec<StratumObject>,
+    #[serde(default)]
+    clusters: Vec<ClusterSum>,
 }
 
 fn profile(of: ProfileObject) -> Result<Profile, String> {
@@ -93,7 +95,7 @@ fn profile(of: ProfileObject) -> Result<Profile, String> {
             pid: stack.pid,
             // Written root first.
             locations: stack.frames.into_iter().rev().map(|name| frames.location(name)).collect(),
-            row: row(stack.strata, &reference).map_err(within)?,
+            row: row(stack.strata, &stack.clusters, &reference).map_err(within)?,
             quantities: quantities(&stack.quantities, confidence).map_err(within)?,
         });
     }

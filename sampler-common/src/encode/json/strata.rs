@@ -1,7 +1,9 @@
 //! Rows in strata, and the reference of a profile, as json has them. What has no samples is left out.
 
 use super::{ExactObject, MomentsObject};
-use crate::estimate::{Moments, Reference, Row, RowMoments, Stratum, StratumTotals, Trials};
+use crate::estimate::{
+    Cluster, Clusters, Moments, Reference, Row, RowMoments, Stratum, StratumTotals, Trials,
+};
 use crate::profile::{Exact, Profile};
 use serde::Serialize;
 use serde::ser::Serializer;
@@ -37,6 +39,24 @@ struct ReferenceObject<'a> {
     interval_bytes: f64,
     #[serde(serialize_with = "totals")]
     strata: &'a Reference,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    clusters: Vec<ClustersObject>,
+}
+
+/// The windows of a process.
+#[derive(Serialize)]
+struct ClustersObject {
+    process: u32,
+    windows: u32,
+    error: f64,
+    groups: Vec<ClusterObject>,
+}
+
+#[derive(Serialize)]
+struct ClusterObject {
+    length: f64,
+    bytes: f64,
+    objects: f64,
 }
 
 /// Infinite numbers are `null`.
@@ -47,6 +67,8 @@ struct TotalsObject {
     exact: Option<ExactObject>,
     unseen_objects: f64,
     unseen_bytes: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at_most: Option<ExactObject>,
 }
 
 /// The strata of a row, as a list.
@@ -58,16 +80,29 @@ pub(super) fn row<S: Serializer>(row: &Row, serializer: S) -> Result<S::Ok, S::E
 pub(super) fn reference<S: Serializer>(of: &Profile, serializer: S) -> Result<S::Ok, S::Error> {
     let Profile { pids, reference, .. } = of;
     let interval_bytes = reference.interval_bytes;
-    ReferenceObject { pids, interval_bytes, strata: reference }.serialize(serializer)
+    let clusters = reference.clusters.iter().map(clusters_object).collect();
+    ReferenceObject { pids, interval_bytes, strata: reference, clusters }.serialize(serializer)
+}
+
+fn clusters_object((process, of): (&u32, &Clusters)) -> ClustersObject {
+    let group = |of: &Cluster| {
+        let [bytes, objects] = of.total;
+        ClusterObject { length: of.length, bytes, objects }
+    };
+    let groups = of.groups.iter().map(group).collect();
+    ClustersObject { process: *process, windows: of.windows, error: of.error, groups }
 }
 
 fn totals<S: Serializer>(reference: &Reference, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(reference.strata.iter().map(|(stratum, of)| {
-        let StratumTotals { sampled, exact, unseen_objects, unseen_bytes } = of;
-        let exact = exact.map(|(alloc_space, alloc_objects)| Exact { alloc_objects, alloc_space });
+        let StratumTotals { sampled, exact, at_most, unseen_objects, unseen_bytes } = of;
+        let object = |of: &Option<(u64, u64)>| {
+            of.map(|(alloc_space, alloc_objects)| Exact { alloc_objects, alloc_space }.into())
+        };
         TotalsObject {
             sampled: stratum_object(*stratum, sampled),
-            exact: exact.map(Into::into),
+            exact: object(exact),
+            at_most: object(at_most),
             unseen_objects: *unseen_objects,
             unseen_bytes: *unseen_bytes,
         }

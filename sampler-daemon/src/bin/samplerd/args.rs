@@ -2,6 +2,7 @@
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, ValueEnum};
+use sampler_common::duty::Budget;
 use sampler_common::limits::{DEFAULT_MAX_LIVE, MAX_SLOTS, SNAPSHOT_TIERS};
 use sampler_common::pressure::Limits;
 use sampler_common::sampling::Strategy;
@@ -97,6 +98,12 @@ pub(crate) struct Args {
     /// Do not probe frees: half the cost, and nothing is known of live memory
     #[arg(long)]
     pub(crate) no_live: bool,
+
+    /// Most that profiling may cost each process, as a share of its CPU time (1%): allocations are seen in short windows at random times,
+    /// as many as that pays for, and nothing is known of live memory
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true, value_parser = Budget::parse,
+          conflicts_with_all = ["all", "follow", "keep_held", "strategy", "one_in", "samples_per_second"])]
+    pub(crate) max_overhead: Option<Budget>,
 
     /// Most live samples held; the interval grows before there are more
     #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_LIVE, allow_negative_numbers = true,

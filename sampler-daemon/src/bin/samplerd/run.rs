@@ -81,6 +81,7 @@ async fn profile(args: Args) -> anyhow::Result<()> {
         exclude: args.exclusions(),
         allocators,
         limits: args.limits(),
+        budget: args.max_overhead,
         at_exit: if args.keep_held { AtExit::Keep } else { AtExit::Forget },
     };
     let listener = Listener::bind(&args.listen).await.map_err(|error| anyhow!(error))?;
@@ -143,6 +144,8 @@ fn reach(args: &Args) -> Reach {
     match args.pids.len() {
         _ if args.all => Reach::Everyone,
         _ if args.follow => Reach::Tree,
+        // Links are made for windows, which seldom meet.
+        _ if args.max_overhead.is_some() => Reach::Listed,
         0..=FEW => Reach::Listed,
         _ => Reach::Shared,
     }
@@ -190,16 +193,17 @@ fn settings(args: &Args, reach: Reach) -> anyhow::Result<Settings> {
         engine,
         frame_pointers: args.unwind == Unwind::Fp,
         snapshot_bytes: args.snapshot,
-        track_live: !args.no_live,
+        track_live: !args.no_live && args.max_overhead.is_none(),
         max_live: args.max_live,
         ring_bytes: args.ring,
         slots: slots(args)?,
         everyone: reach == Reach::Everyone,
         shares: reach == Reach::Everyone || args.follow || args.pids.len() > 1,
-        usdt: !args.no_usdt,
-        mappings: !args.no_mappings,
+        usdt: !args.no_usdt && args.max_overhead.is_none(),
+        mappings: !args.no_mappings && args.max_overhead.is_none(),
         follow: reach == Reach::Tree,
         tasks: tasks(reach)?,
         brake: args.max_samples_per_second.is_finite(),
+        duty: args.max_overhead,
     })
 }

@@ -182,7 +182,7 @@ fn stack(
     Ok(Stack {
         pid: of.pid,
         locations: of.locations,
-        row: strata::row(of.strata, reference)?,
+        row: strata::row(of.strata, &of.clusters, reference)?,
         quantities: quantities_from_wire(quantities, confidence)?,
     })
 }

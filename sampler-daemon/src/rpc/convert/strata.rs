@@ -1,5 +1,6 @@
 //! Rows in strata and their reference, both ways.
 
+use super::clusters;
 use super::from_wire::{Within, check_index, each};
 use super::number::{moments, trials, unbounded};
 use super::to_wire::{moments_to_wire, trials_to_wire};
@@ -23,11 +24,15 @@ pub(super) fn reference_to_wire(reference: &Reference, pids: &[u32]) -> v1::Refe
             .map(|(alloc_space, alloc_objects)| v1::Exact { alloc_objects, alloc_space }),
         unseen_objects: of.unseen_objects,
         unseen_bytes: of.unseen_bytes,
+        at_most: of
+            .at_most
+            .map(|(alloc_space, alloc_objects)| v1::Exact { alloc_objects, alloc_space }),
     };
     v1::Reference {
         pids: pids.to_vec(),
         strata: reference.strata.iter().map(totals).collect(),
         interval_bytes: reference.interval_bytes,
+        clusters: clusters::reference_to_wire(reference),
     }
 }
 
@@ -47,7 +52,11 @@ fn stratum_to_wire(Stratum { process, class }: Stratum, of: &RowMoments) -> v1::
 }
 
 /// A row, whose strata are those of the reference.
-pub(super) fn row(strata: Vec<v1::Stratum>, reference: &Reference) -> Result<Row, String> {
+pub(super) fn row(
+    strata: Vec<v1::Stratum>,
+    clusters: &[v1::ClusterSum],
+    reference: &Reference,
+) -> Result<Row, String> {
     let mut row = Row::default();
     each(strata, "stratum", |of| {
         let (stratum, moments) = checked(&of)?;
@@ -59,6 +68,7 @@ pub(super) fn row(strata: Vec<v1::Stratum>, reference: &Reference) -> Result<Row
         row.stratum(stratum).add(&moments);
         Ok(())
     })?;
+    clusters::row(clusters, reference, &mut row)?;
     Ok(row)
 }
 
@@ -80,6 +90,7 @@ pub(super) fn reference(of: Option<v1::Reference>) -> Result<(Vec<u32>, Referenc
                 exact: totals.exact.map(|exact| (exact.alloc_space, exact.alloc_objects)),
                 unseen_objects: unbounded("unseen_objects", totals.unseen_objects)?,
                 unseen_bytes: unbounded("unseen_bytes", totals.unseen_bytes)?,
+                at_most: totals.at_most.map(|most| (most.alloc_space, most.alloc_objects)),
             },
         ))
     })?;
@@ -89,6 +100,7 @@ pub(super) fn reference(of: Option<v1::Reference>) -> Result<(Vec<u32>, Referenc
             return Err(format!("process {process}, class {class} is listed twice"));
         }
     }
+    clusters::reference(of.clusters, of.pids.len(), &mut reference)?;
     Ok((of.pids, reference))
 }
 

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use prost::Message;
 use sampler_common::cost::{Range, Report};
 use sampler_common::estimate::{
-    Confidence, Estimate, Estimator, Moments, Reference, Row, RowMoments, Stratum, StratumTotals,
-    Trials,
+    Cluster, Clusters, Confidence, Estimate, Estimator, Moments, Reference, Row, RowMoments,
+    Stratum, StratumTotals, Trials,
 };
 use sampler_common::profile::{
     Exact, Kind, Line, Location, Lost, Mapping, Profile, Quantities, Quantity, Stack, Window,
@@ -77,10 +77,16 @@ fn row() -> impl Strategy<Value = Row> {
         let mut row = Row::default();
         for (process, class, moments) in strata {
             *row.stratum(Stratum { process, class }) = moments;
+            if class % 3 == 0 {
+                row.add_cluster(process, u16::from(class) % GROUPS, [f64::from(class), 0.5]);
+            }
         }
         row
     })
 }
+
+/// Groups of windows of each process.
+const GROUPS: u16 = 3;
 
 /// The reference of the stacks' rows, every second stratum without exact totals.
 fn reference(stacks: &[Stack], (numbers, interval_bytes): ([u64; 2], f64)) -> Reference {
@@ -90,10 +96,15 @@ fn reference(stacks: &[Stack], (numbers, interval_bytes): ([u64; 2], f64)) -> Re
         let totals = StratumTotals {
             sampled: RowMoments::default(),
             exact: even.then_some((numbers[0], numbers[1])),
+            at_most: (!even).then_some((numbers[1], numbers[0])),
             unseen_objects: if even { interval_bytes } else { f64::INFINITY },
             unseen_bytes: interval_bytes,
         };
         reference.strata.insert(stratum, totals);
+        let groups =
+            (0..GROUPS).map(|group| Cluster { length: 7.5, total: [f64::from(group), 1.0] });
+        let clusters = Clusters { groups: groups.collect(), windows: 11, error: 0.25 };
+        reference.clusters.insert(stratum.process, clusters);
     }
     reference
 }
@@ -256,6 +267,7 @@ fn sound() -> v1::Profile {
             locations: vec![0],
             quantities: Some(quantities),
             strata: vec![stratum],
+            clusters: vec![v1::ClusterSum { process: 0, group: 0, bytes: 1.0, objects: 1.0 }],
         }],
         estimator: "weighted".to_owned(),
         strategy: "geometric,poisson".to_owned(),
@@ -266,6 +278,10 @@ fn sound() -> v1::Profile {
                 ..v1::StratumTotals::default()
             }],
             interval_bytes: 1.0,
+            clusters: vec![v1::Clusters {
+                groups: vec![v1::Cluster::default()],
+                ..v1::Clusters::default()
+            }],
         }),
         ..v1::Profile::default()
     }
@@ -274,7 +290,15 @@ fn sound() -> v1::Profile {
 #[test]
 fn errors_name_the_place() {
     type Damage = fn(&mut v1::Profile);
-    let cases: [(Damage, &str); 29] = [
+    fn clusters(p: &mut v1::Profile) -> &mut v1::Clusters {
+        &mut p.reference.as_mut().unwrap().clusters[0]
+    }
+    let cases: [(Damage, &str); 34] = [
+        (|p| p.stacks[0].clusters[0].group = 1, "stack 0: group of windows 1 is out of"),
+        (|p| p.stacks[0].clusters[0].bytes = f64::NAN, "stack 0: bytes NaN"),
+        (|p| clusters(p).process = 5, "windows: process 5 is out of"),
+        (|p| clusters(p).error = -1.0, "windows: error -1"),
+        (|p| clusters(p).groups = vec![v1::Cluster::default(); 40], "windows: 40 groups"),
         (|p| p.kind = 7, "kind 7"),
         (|p| p.confidence = 1.0, "confidence 1 "),
         (|p| p.confidence = f64::NAN, "confidence NaN"),

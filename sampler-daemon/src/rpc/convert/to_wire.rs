@@ -1,6 +1,6 @@
 //! To the protocol.
 
-use super::{METHODS, cost, strata};
+use super::{METHODS, clusters, cost, strata};
 use crate::rpc::v1;
 use sampler_common::estimate::{Method, Moments, Trials};
 use sampler_common::profile::{Exact, Kind, Location, Lost, Profile, Quantities, Quantity, Stack};
@@ -91,6 +91,7 @@ fn stack(of: &Stack) -> v1::Stack {
         locations: of.locations.clone(),
         quantities: Some(quantities_to_wire(&of.quantities)),
         strata: strata::row_to_wire(&of.row),
+        clusters: clusters::row_to_wire(&of.row),
     }
 }
 

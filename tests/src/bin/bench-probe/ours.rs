@@ -45,6 +45,7 @@ impl Ours {
             tasks: None,
             // Nobody reads its ring.
             brake: false,
+            duty: None,
         };
         let mut kernel = Kernel::load(&settings)?;
         kernel.slots.renew(SLOT);

@@ -1,7 +1,9 @@
 //! Strata: the moments of a stack by process and size class, and the reference of them all.
 
 use super::quantity::{MomentsObject, moments, or_infinite};
-use crate::estimate::{Reference, Row, RowMoments, Stratum, StratumTotals, Trials};
+use crate::estimate::{
+    Cluster, Clusters, Reference, Row, RowMoments, Stratum, StratumTotals, Trials,
+};
 use crate::limits::CLASSES;
 use serde::Deserialize;
 
@@ -38,6 +40,24 @@ pub(super) struct ReferenceObject {
     #[serde(deserialize_with = "or_infinite")]
     pub(super) interval_bytes: f64,
     pub(super) strata: Vec<TotalsObject>,
+    #[serde(default)]
+    pub(super) clusters: Vec<ClustersObject>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct ClustersObject {
+    process: u32,
+    windows: u32,
+    #[serde(deserialize_with = "or_infinite")]
+    error: f64,
+    groups: Vec<ClusterObject>,
+}
+
+#[derive(Deserialize)]
+struct ClusterObject {
+    length: f64,
+    bytes: f64,
+    objects: f64,
 }
 
 #[derive(Deserialize)]
@@ -49,6 +69,7 @@ pub(super) struct TotalsObject {
     pub(super) unseen_objects: f64,
     #[serde(deserialize_with = "or_infinite")]
     pub(super) unseen_bytes: f64,
+    pub(super) at_most: Option<ExactObject>,
 }
 
 /// The moments of a stratum, and which.
@@ -79,7 +100,14 @@ pub(super) fn stratum(of: &StratumObject) -> Result<(Stratum, RowMoments), Strin
     Ok((Stratum { process: of.process, class: of.class }, row))
 }
 
-pub(super) fn row(strata: Vec<StratumObject>, reference: &Reference) -> Result<Row, String> {
+/// Process, group of windows, bytes and objects.
+pub(super) type ClusterSum = (u32, u16, [f64; 2]);
+
+pub(super) fn row(
+    strata: Vec<StratumObject>,
+    clusters: &[ClusterSum],
+    reference: &Reference,
+) -> Result<Row, String> {
     let mut row = Row::default();
     for of in &strata {
         let (at, moments) = stratum(of)?;
@@ -90,6 +118,13 @@ pub(super) fn row(strata: Vec<StratumObject>, reference: &Reference) -> Result<R
             ));
         }
         row.stratum(at).add(&moments);
+    }
+    for (process, group, sums) in clusters {
+        let groups = reference.clusters.get(process).map_or(0, |of| of.groups.len());
+        if usize::from(*group) >= groups {
+            return Err(format!("the reference has no group {group} of process {process}"));
+        }
+        row.add_cluster(*process, *group, *sums);
     }
     Ok(row)
 }
@@ -107,10 +142,22 @@ pub(super) fn reference(
     for totals in &of.strata {
         let (at, sampled) =
             stratum(&totals.sampled).map_err(|error| format!("reference: {error}"))?;
-        let exact = totals.exact.map(|of| (of.alloc_space, of.alloc_objects));
-        let (unseen_objects, unseen_bytes) = (totals.unseen_objects, totals.unseen_bytes);
-        let of = StratumTotals { sampled, exact, unseen_objects, unseen_bytes };
+        let pair = |of: ExactObject| (of.alloc_space, of.alloc_objects);
+        let of = StratumTotals {
+            sampled,
+            exact: totals.exact.map(pair),
+            at_most: totals.at_most.map(pair),
+            unseen_objects: totals.unseen_objects,
+            unseen_bytes: totals.unseen_bytes,
+        };
         reference.strata.insert(at, of);
+    }
+    for of in &of.clusters {
+        let group =
+            |of: &ClusterObject| Cluster { length: of.length, total: [of.bytes, of.objects] };
+        let groups = of.groups.iter().map(group).collect();
+        let clusters = Clusters { groups, windows: of.windows, error: of.error };
+        reference.clusters.insert(of.process, clusters);
     }
     Ok((of.pids, reference))
 }

@@ -1,0 +1,287 @@
+//! Where the next window goes, how long it is, and how much is sampled in it.
+//!
+//! # Derivation
+//!
+//! A window of c ticks costs w = a + (c+1)·h + m·s: a to attach and detach, h for the hits of a tick (one more than c: probes are there for a tick
+//! before the window, on average), s for each of m samples. A stratum of L ticks earns L·τ·b, τ being the CPU time that goes with a tick and b the budget. So
+//!
+//! ```text
+//! L = (w + spent − earned) / (b·τ)
+//! ```
+//!
+//! where the two other terms correct what earlier windows have cost more, or less, than was expected of them.
+//!
+//! c: of a program that a window slows down by the factor 1 + r only one tick in 1 + r falls into its own code, by chance: what is counted per tick
+//! varies by t/c of its square, t = r/(1 + r). With a variance of σ_b² between windows besides, (σ_b² + t/c) times the cost is least at
+//! c = √((a + h)/h · t/σ_b²). Where hits cost little a window is as long as attaching is worth, c = a/h.
+//! m: for a variance of σ_b²/n between windows and σ_w²/(n·m) within them, at a cost of n·(w₀ + m·s), the least error is at
+//! m = √(w₀/s · σ_w²/σ_b²) (Cochran, chapter 10.6). σ_w² is that of a stack with a tenth of all bytes, (1 − p)/p = 9.
+
+use super::{Budget, Timers};
+
+/// Longest window, nanoseconds of progress.
+const LONGEST_NS: f64 = 500e6;
+/// Time that hits take in a window, compared with the program's own, from which on the fine clock is worth its cost.
+const FINE_FROM: f64 = 0.05;
+/// Share of windows in which frees are probed too, of a program that hits slow down.
+const WITH_FREES: f64 = 0.4;
+/// Variance of a stack's share within a window, for each sample.
+const WITHIN: f64 = 9.0;
+/// Least and most of the variance between windows, over the square of their mean.
+const BETWEEN: (f64, f64) = (0.02, 4.0);
+/// Samples in a window: fewer tell nothing, and more come in no time.
+const SAMPLES: (f64, f64) = (8.0, 1000.0);
+/// How much the last window weighs in what is expected of the next.
+const WEIGHT: f64 = 0.3;
+/// Time that hits take, before any were seen: two million a second, at half a microsecond.
+const FIRST_SLOWDOWN: f64 = 1.0;
+/// Nanoseconds of attaching and detaching.
+const FIRST_FIXED_NS: f64 = 5_000_000.0;
+/// Of a sample, in the process and in the daemon.
+const SAMPLE_NS: f64 = 12_000.0;
+
+/// What a process has done and paid since it is profiled.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Ledger {
+    /// Ticks of its clock.
+    pub clock: u64,
+    /// Its CPU time without what profiling has cost, nanoseconds.
+    pub own_ns: f64,
+    /// What windows have cost, nanoseconds.
+    pub spent_ns: f64,
+}
+
+/// What a window has cost, and what was in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WindowCost {
+    /// Its length, nanoseconds of progress.
+    pub length_ns: f64,
+    /// Ticks in it.
+    pub ticks: u64,
+    /// CPU time that hits and samples in it took in the process, nanoseconds.
+    pub probes_ns: f64,
+    /// CPU time that attaching and detaching took, with that of hits outside of the window, nanoseconds.
+    pub fixed_ns: f64,
+    /// Bytes allocated in it.
+    pub bytes: f64,
+    /// Samples taken in it.
+    pub samples: u64,
+}
+
+/// A window to come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Window {
+    /// Ticks of its stratum: L.
+    pub length: u64,
+    /// Ticks from the beginning of the stratum to where it begins.
+    pub offset: u64,
+    /// Its own ticks: c.
+    pub ticks: u64,
+    /// Whether these are of the fine clock.
+    pub fine: bool,
+    /// Whether functions that free are probed in it as well, see [`super::Drag`].
+    pub frees: bool,
+    /// Mean bytes between samples in it; `None`: nothing is known yet.
+    pub interval_bytes: Option<u64>,
+    /// Its length, nanoseconds of progress.
+    pub length_ns: f64,
+    /// The chance that an allocation of the stratum falls into it: κ.
+    pub share: f64,
+}
+
+/// What a window is to be, wherever it goes.
+struct Shape {
+    fine: bool,
+    ticks: f64,
+    /// What it costs, nanoseconds.
+    cost: f64,
+    samples: f64,
+}
+
+/// Plans windows from what earlier ones have cost.
+#[derive(Clone, Debug)]
+pub struct Controller {
+    timers: Timers,
+    /// What of the budget is left for windows.
+    budget: f64,
+    /// Time that hits take in a window, compared with its length.
+    slowdown: f64,
+    fixed_ns: f64,
+    /// Bytes allocated in a nanosecond of progress.
+    bytes: f64,
+    /// Variance of that over the square of its mean, without what ticks add to it.
+    between: f64,
+    windows: u32,
+}
+
+impl Controller {
+    /// Of a process that nothing is known of.
+    pub fn new(budget: Budget, timers: Timers) -> Controller {
+        Controller {
+            timers,
+            budget: budget.share() - timers.share(),
+            slowdown: FIRST_SLOWDOWN,
+            fixed_ns: FIRST_FIXED_NS,
+            bytes: 0.0,
+            between: 0.05,
+            windows: 0,
+        }
+    }
+
+    /// A window has ended.
+    pub fn ended(&mut self, cost: &WindowCost) {
+        let weight = if self.windows == 0 { 1.0 } else { WEIGHT };
+        let follow = |of: &mut f64, new: f64| *of += weight * (new - *of);
+        let ticks = cost.ticks.max(1) as f64;
+        let hits = (cost.probes_ns - cost.samples as f64 * SAMPLE_NS / 4.0).max(0.0);
+        follow(&mut self.slowdown, hits / (cost.length_ns.max(1.0) * (ticks + 1.0) / ticks));
+        follow(&mut self.fixed_ns, cost.fixed_ns);
+        let bytes = cost.bytes / cost.length_ns.max(1.0);
+        if self.windows > 0 && self.bytes > 0.0 {
+            let off = bytes / self.bytes - 1.0;
+            let between = (off * off - self.chance() / ticks).clamp(0.0, BETWEEN.1);
+            self.between += WEIGHT / 2.0 * (between - self.between);
+        }
+        follow(&mut self.bytes, bytes);
+        self.windows += 1;
+    }
+
+    /// The next window; `random` gives uniform numbers in [0, 1). What it depends on is past, so that where it falls does not depend on what is there.
+    pub fn next(&self, ledger: &Ledger, mut random: impl FnMut() -> f64) -> Window {
+        let each = ledger.own_ns / ledger.clock.max(1) as f64;
+        // A tick is at least its own time; of a program that is mostly in the kernel it goes with more.
+        let unit = self.timers.unit(false);
+        let earned = self.budget * each.max(unit);
+        let Shape { fine, ticks, cost, samples } = self.shape();
+        let debt = ledger.spent_ns - self.budget * ledger.own_ns;
+        // What was saved is not spent at once.
+        let wanted = (cost + debt).max(cost / 2.0) / earned;
+        let length_ns = ticks * self.timers.unit(fine);
+        let own = (length_ns / unit).ceil() as u64;
+        let length = (wanted.min(1e15).ceil() as u64).max(own + 1);
+        let offset = ((length - own) as f64 * random()) as u64;
+        let interval_bytes = (self.windows > 0)
+            .then(|| (self.bytes * length_ns / samples).clamp(1.0, 4_294_967_296.0) as u64);
+        let offset = offset.min(length - own);
+        let frees = fine && random() < WITH_FREES;
+        let share = length_ns / (length as f64 * unit);
+        Window {
+            length,
+            offset,
+            ticks: ticks as u64,
+            fine,
+            frees,
+            interval_bytes,
+            length_ns,
+            share,
+        }
+    }
+
+    /// The share of ticks that do not fall into the program's own code, in a window.
+    fn chance(&self) -> f64 {
+        self.slowdown / (1.0 + self.slowdown)
+    }
+
+    fn shape(&self) -> Shape {
+        let fine = self.slowdown > FINE_FROM;
+        let unit = self.timers.unit(fine);
+        let timer = if fine { (1.0 + self.slowdown) * self.timers.tick_ns } else { 0.0 };
+        let of_tick = (self.slowdown * unit + timer).max(1.0);
+        let between = self.between.clamp(BETWEEN.0, BETWEEN.1);
+        let worth = ((self.fixed_ns + of_tick) / of_tick * self.chance() / between).sqrt();
+        let ticks = worth.max(self.fixed_ns / of_tick).ceil();
+        let ticks = ticks.clamp(1.0, (LONGEST_NS / unit).max(1.0)).floor();
+        let before_samples = self.fixed_ns + (ticks + 1.0) * of_tick;
+        let between = between + self.chance() / ticks;
+        let samples = (before_samples / SAMPLE_NS * WITHIN / between).sqrt();
+        let samples = samples.clamp(SAMPLES.0, SAMPLES.1);
+        Shape { fine, ticks, samples, cost: before_samples + samples * SAMPLE_NS }
+    }
+
+    /// CPU time of its own that the process needs for one more window, nanoseconds: about.
+    pub fn period_ns(&self) -> f64 {
+        let Shape { fine, ticks, cost, .. } = self.shape();
+        (cost / self.budget).max(ticks * self.timers.unit(fine))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timers() -> Timers {
+        Timers::new(Budget::parse("1%").unwrap(), 2_000.0, 0.0)
+    }
+
+    const TICK: f64 = 2_001_000.0;
+
+    /// A program of so many hits in a tick, each 600 ns, for so many ticks; the share of its time that profiling took.
+    fn run(hits: f64, fixed_ns: f64, ticks: u64) -> (f64, u32, f64) {
+        let budget = Budget::parse("1%").unwrap();
+        let mut controller = Controller::new(budget, timers());
+        let (mut ledger, mut windows, mut seen) = (Ledger::default(), 0, 0.0);
+        while ledger.clock < ticks {
+            let window = controller.next(&ledger, || fastrand(windows));
+            assert!(window.share <= 1.0 && window.ticks > 0 && window.offset < window.length);
+            let own = window.length_ns / TICK;
+            ledger.clock += window.length;
+            ledger.own_ns = ledger.clock as f64 * TICK;
+            let samples =
+                window.interval_bytes.map_or(10.0, |interval| hits * own * 100.0 / interval as f64);
+            let probes_ns =
+                hits * 600.0 * own * (1.0 + 0.9 / window.ticks as f64) + samples * SAMPLE_NS / 4.0;
+            let bytes = hits * own * 100.0;
+            controller.ended(&WindowCost {
+                length_ns: window.length_ns,
+                ticks: window.ticks,
+                probes_ns,
+                fixed_ns,
+                bytes,
+                samples: samples as u64,
+            });
+            ledger.spent_ns += probes_ns + fixed_ns;
+            seen += own;
+            windows += 1;
+        }
+        (ledger.spent_ns / ledger.own_ns, windows, seen / ledger.clock as f64)
+    }
+
+    fn fastrand(number: u32) -> f64 {
+        f64::from(number.wrapping_mul(2_654_435_769)) / 4_294_967_296.0
+    }
+
+    #[test]
+    fn the_budget_is_kept_and_used() {
+        // Two minutes of CPU time; from a loop of nothing but malloc to a program that hardly allocates.
+        for (hits, least_windows) in [(40_000.0, 30), (4_000.0, 60), (100.0, 80), (1.0, 100)] {
+            let (share, windows, seen) = run(hits, 4e6, 60_000);
+            assert!(share <= 0.0101, "{hits}: {share}");
+            assert!(windows >= least_windows, "{hits}: {windows} windows");
+            assert!(share > 0.006 || seen > 0.9, "{hits}: {share}, {seen} of the time");
+        }
+    }
+
+    #[test]
+    fn a_program_that_hardly_allocates_is_seen_nearly_always() {
+        let (_, windows, seen) = run(1.0, 1e6, 60_000);
+        assert!(seen > 0.7 && windows > 100, "{seen} {windows}");
+    }
+
+    #[test]
+    fn the_first_window_comes_within_seconds() {
+        let controller = Controller::new(Budget::parse("1%").unwrap(), timers());
+        let window = controller.next(&Ledger::default(), || 0.999);
+        assert!(window.length as f64 * TICK < 3e9, "{window:?}");
+        assert!(controller.period_ns() < 3e9);
+        assert_eq!(window.interval_bytes, None);
+    }
+
+    #[test]
+    fn debts_are_paid_before_the_next_window() {
+        let controller = Controller::new(Budget::parse("1%").unwrap(), timers());
+        let own = Ledger { clock: 1000, own_ns: 1000.0 * TICK, spent_ns: 0.01 * 1000.0 * TICK };
+        let debt = Ledger { spent_ns: 0.05 * 1000.0 * TICK, ..own };
+        let (own, debt) = (controller.next(&own, || 0.5), controller.next(&debt, || 0.5));
+        assert!(debt.length > own.length + 4000, "{own:?} {debt:?}");
+    }
+}

@@ -1,0 +1,147 @@
+//! What was in the windows of a process: neighbours in groups, so that a row needs the same room after a day as after a minute.
+//!
+//! A group is a cluster of its own: the variance between groups of neighbours is that of their sum as well, with fewer degrees of freedom
+//! (M. H. Hansen, W. N. Hurwitz, W. G. Madow, "Sample Survey Methods and Theory" (1953), volume I, chapter 10.16: random groups).
+
+use super::{Drag, Pace};
+use crate::limits::CLASSES;
+
+/// Groups at most; then pairs of neighbours become one, and there are half as many.
+pub const MAX_GROUPS: usize = 32;
+
+/// Neighbouring windows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Group {
+    /// Windows in it.
+    pub windows: u32,
+    /// Ticks of their strata together.
+    pub length: f64,
+    /// Bytes allocated in the windows by size class, each divided by its window's share.
+    pub bytes: [f64; CLASSES],
+    /// The same of objects.
+    pub objects: [f64; CLASSES],
+    /// How fast the program went in the windows.
+    pub pace: Pace,
+}
+
+impl Group {
+    fn add(&mut self, other: &Group) {
+        self.windows += other.windows;
+        self.pace.add(&other.pace);
+        self.length += other.length;
+        self.bytes.iter_mut().zip(other.bytes).for_each(|(to, from)| *to += from);
+        self.objects.iter_mut().zip(other.objects).for_each(|(to, from)| *to += from);
+    }
+}
+
+/// The groups of a process.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Groups {
+    groups: Vec<Group>,
+    /// Windows in a full group: a power of two.
+    full: u32,
+    /// Ticks of all windows.
+    ticks: f64,
+}
+
+impl Groups {
+    /// Adds a finished window: exact totals by size class, its share of its stratum, how long that was, and how fast
+    /// the program went. Returns the number of its group,
+    /// and whether groups were paired before: what was in group 2n or 2n + 1 is in n now.
+    pub fn add(
+        &mut self,
+        length: u64,
+        share: f64,
+        bytes: &[u64; CLASSES],
+        objects: &[u64; CLASSES],
+        pace: Pace,
+    ) -> (u16, bool) {
+        self.full = self.full.max(1);
+        let last_is_full = self.groups.last().is_none_or(|last| last.windows >= self.full);
+        let paired = last_is_full && self.groups.len() == MAX_GROUPS;
+        if paired {
+            self.pair();
+        }
+        if self.groups.last().is_none_or(|last| last.windows >= self.full) {
+            self.groups.push(Group::default());
+        }
+        let scaled = |from: &[u64; CLASSES]| from.map(|count| count as f64 / share);
+        let window = Group {
+            windows: 1,
+            length: length as f64,
+            bytes: scaled(bytes),
+            objects: scaled(objects),
+            pace,
+        };
+        self.ticks += length as f64 * share;
+        let number = self.groups.len() - 1;
+        self.groups[number].add(&window);
+        (number as u16, paired)
+    }
+
+    fn pair(&mut self) {
+        let pairs = self.groups.chunks(2).map(|pair| {
+            let mut sum = pair[0].clone();
+            pair[1..].iter().for_each(|other| sum.add(other));
+            sum
+        });
+        self.groups = pairs.collect();
+        self.full *= 2;
+    }
+
+    /// The groups in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &Group> {
+        self.groups.iter()
+    }
+
+    /// Windows in all of them.
+    pub fn windows(&self) -> u32 {
+        self.groups.iter().map(|group| group.windows).sum()
+    }
+
+    /// Ticks of all their strata.
+    pub fn length(&self) -> f64 {
+        self.groups.iter().map(|group| group.length).sum()
+    }
+
+    /// Ticks of the windows themselves.
+    pub fn ticks(&self) -> f64 {
+        self.ticks
+    }
+
+    /// What a trap adds to the program's own time.
+    pub fn drag(&self) -> Drag {
+        Drag::learned(&self.groups.iter().map(|group| group.pace).collect::<Vec<_>>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn however_many_windows_the_sums_stay() {
+        let mut groups = Groups::default();
+        let mut row: Vec<f64> = Vec::new();
+        for number in 0..1000u64 {
+            let mut bytes = [0; CLASSES];
+            bytes[3] = number;
+            let (group, paired) =
+                groups.add(100 + number, 0.5, &bytes, &[1; CLASSES], Pace::default());
+            if paired {
+                row = row.chunks(2).map(|pair| pair.iter().sum()).collect();
+            }
+            row.resize(row.len().max(usize::from(group) + 1), 0.0);
+            row[usize::from(group)] += number as f64 * 2.0;
+        }
+        assert!(groups.iter().count() <= MAX_GROUPS && groups.iter().count() > MAX_GROUPS / 2);
+        assert_eq!(groups.windows(), 1000);
+        assert_eq!(groups.length(), 100.0 * 1000.0 + 499_500.0);
+        let sums: Vec<f64> = groups.iter().map(|group| group.bytes[3]).collect();
+        assert_eq!(sums, row);
+        assert_eq!(groups.ticks(), groups.length() / 2.0);
+        // All but the last have as many.
+        let first = groups.iter().next().unwrap().windows;
+        assert!(groups.iter().take(row.len() - 1).all(|group| group.windows == first));
+    }
+}

@@ -1,0 +1,236 @@
+//! What windows differ in: intervals of rows that were seen for a part of the time only ([`crate::duty`]).
+//!
+//! # Derivation
+//!
+//! A row has z_g in the g-th group of windows (its samples' weights, each divided by the share of its window), and the group stands for
+//! Λ_g ticks. With T = Σz_g and Λ = ΣΛ_g, each z_g is an estimate of T·Λ_g/Λ where the row does not change, and more where it does:
+//!
+//! ```text
+//! var(T) ≤ n/(n−1) · Σ (z_g − T·Λ_g/Λ)²
+//! ```
+//!
+//! in expectation, with equality where the strata are alike; what samples differ in within windows is part of it (Cochran, "Sampling Techniques",
+//! chapters 5A.12 and 10.4). The interval is Student's with n − 1 degrees of freedom; of several processes the variances add, with the degrees
+//! of freedom of F. E. Satterthwaite (Biometrics Bulletin 2, 1946). Few samples in few groups say little of their own variance; so the interval is
+//! never narrower than that of the samples alone ([`mod@super::weighted`]).
+//!
+//! What traps have slowed the program's own code by is corrected before ([`crate::duty::Drag`]); the error of that is the same for all rows of a process, and its
+//! square times the total's is added to the variance.
+
+use super::quantity::Quantity;
+use super::{Confidence, Estimate, Method, Reference, Row};
+use crate::duty::LEAST_WINDOWS;
+use statrs::distribution::{ContinuousCDF as _, StudentsT};
+
+/// A group of windows of a process, taken to all of its progress.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cluster {
+    /// Ticks that it stands for.
+    pub length: f64,
+    /// Bytes and objects allocated, estimated by exact totals of its windows.
+    pub total: [f64; 2],
+}
+
+/// The windows of a process.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Clusters {
+    /// Groups of them.
+    pub groups: Vec<Cluster>,
+    /// How many there were.
+    pub windows: u32,
+    /// Relative standard error of the correction that is in the totals; infinite: it is not known yet.
+    pub error: f64,
+}
+
+/// Total, variance and degrees of freedom.
+struct Spread {
+    total: f64,
+    variance: f64,
+    freedom: f64,
+}
+
+impl Spread {
+    /// With a relative standard error of what all of it was multiplied with.
+    fn with_error(self, error: f64) -> Spread {
+        let error = if error.is_finite() { error * self.total } else { 0.0 };
+        Spread { variance: self.variance + error * error, ..self }
+    }
+}
+
+impl Clusters {
+    /// The upper end of what groups have of something, one number for each group.
+    pub fn upper(&self, of: &[f64], confidence: Confidence) -> f64 {
+        let spread = self.spread(of.iter().copied().enumerate());
+        spread.total + student(confidence, spread.freedom) * spread.variance.sqrt()
+    }
+
+    /// Of what each group has, of those that have something.
+    fn spread(&self, of: impl Iterator<Item = (usize, f64)>) -> Spread {
+        let n = self.groups.len() as f64;
+        let length: f64 = self.groups.iter().map(|group| group.length).sum();
+        let (mut total, mut squares, mut product) = (0.0, 0.0, 0.0);
+        for (group, z) in of {
+            total += z;
+            squares += z * z;
+            product += z * self.groups.get(group).map_or(0.0, |group| group.length);
+        }
+        let lengths: f64 = self.groups.iter().map(|group| group.length * group.length).sum();
+        let mean = total / length;
+        let variance = squares - 2.0 * mean * product + mean * mean * lengths;
+        let variance = if n > 1.0 { variance.max(0.0) * n / (n - 1.0) } else { f64::INFINITY };
+        Spread { total, variance, freedom: n - 1.0 }
+    }
+}
+
+impl Reference {
+    /// `estimate`, made of the samples of `row`, with what windows add to it; the same where nothing was seen in windows.
+    pub(super) fn clustered(
+        &self,
+        row: &Row,
+        quantity: Quantity,
+        estimate: Estimate,
+        confidence: Confidence,
+    ) -> Estimate {
+        if self.clusters.is_empty() || quantity.allocated() != quantity {
+            return estimate;
+        }
+        let (mut total, mut variance, mut fourth) = (0.0, 0.0, 0.0);
+        let mut few = false;
+        let processes = match row.is_whole() {
+            true => self.clusters.keys().copied().collect(),
+            false => self.processes_of(row),
+        };
+        for process in processes {
+            let Some(clusters) = self.clusters.get(&process) else { continue };
+            let pick = |of: &[f64; 2]| quantity.pick(of[0], of[1]);
+            let spread = match row.is_whole() {
+                true => {
+                    let groups = clusters.groups.iter().enumerate();
+                    clusters.spread(groups.map(|(at, group)| (at, pick(&group.total))))
+                }
+                false => {
+                    let own = row.clusters_of(process);
+                    clusters.spread(own.map(|(group, sums)| (usize::from(group), pick(sums))))
+                }
+            };
+            total += spread.total;
+            let spread = spread.with_error(clusters.error);
+            variance += spread.variance;
+            fourth += spread.variance * spread.variance / spread.freedom.max(1.0);
+            few |= clusters.windows < LEAST_WINDOWS || !clusters.error.is_finite();
+        }
+        let value = if row.is_whole() { total } else { estimate.value };
+        let (low, high) = match few {
+            true => (0.0, f64::INFINITY),
+            false => {
+                let freedom = if fourth > 0.0 { variance * variance / fourth } else { 1.0 };
+                let half = student(confidence, freedom) * variance.sqrt();
+                (value - half, value + half)
+            }
+        };
+        let (low, high) = match row.is_whole() {
+            // Exact totals of windows: what was sampled of them adds nothing.
+            true => (low, high),
+            false => (low.min(estimate.low), high.max(estimate.high)),
+        };
+        Estimate {
+            value,
+            low: low.clamp(0.0, value),
+            high: high.max(value),
+            method: Method::Clusters,
+            ..estimate
+        }
+    }
+}
+
+/// Student's quantile of 1 − α/2.
+fn student(confidence: Confidence, freedom: f64) -> f64 {
+    let law = StudentsT::new(0.0, 1.0, freedom.max(1.0));
+    law.map_or(f64::INFINITY, |law| -law.inverse_cdf(confidence.alpha() / 2.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::{Sample, Stratum, everything, of_row};
+    use crate::sampling::Rate;
+
+    fn reference(totals: &[f64]) -> Reference {
+        let groups = totals.iter().map(|bytes| Cluster { length: 10.0, total: [*bytes, 1.0] });
+        let clusters =
+            Clusters { groups: groups.collect(), windows: totals.len() as u32, error: 0.0 };
+        Reference { clusters: [(0, clusters)].into(), interval_bytes: 1.0, ..Reference::default() }
+    }
+
+    fn row(each: &[f64]) -> Row {
+        let mut row = Row::default();
+        for (group, bytes) in each.iter().enumerate().filter(|(_, bytes)| **bytes > 0.0) {
+            let sample =
+                Sample { kept: 0.1, ..Sample::geometric((bytes / 10.0) as u64, Rate::ALWAYS) };
+            row.stratum(Stratum { process: 0, class: 4 }).add_allocation(&sample);
+            row.add_cluster(0, group as u16, [*bytes, 10.0]);
+        }
+        row
+    }
+
+    fn space(row: &Row, reference: &Reference) -> Estimate {
+        let confidence = Confidence::DEFAULT;
+        of_row(row, reference, Default::default(), confidence).alloc_space
+    }
+
+    #[test]
+    fn the_total_has_the_interval_of_its_windows() {
+        let totals = [90.0, 110.0, 95.0, 105.0, 100.0, 100.0, 100.0, 100.0];
+        let reference = reference(&totals);
+        let all = everything(&reference, Default::default());
+        let estimate = space(&all, &reference);
+        // s² = Σ(z − 100)²·8/7 = 250·8/7; t of 7 degrees of freedom: 2.3646.
+        let half = 2.364_624 * (250.0f64 * 8.0 / 7.0).sqrt();
+        assert_eq!((estimate.value, estimate.method), (800.0, Method::Clusters));
+        assert!((estimate.high - 800.0 - half).abs() < 1e-3, "{estimate:?}");
+        assert!((800.0 - estimate.low - half).abs() < 1e-3, "{estimate:?}");
+    }
+
+    #[test]
+    fn too_few_windows_make_no_interval() {
+        let reference = reference(&[100.0; 7]);
+        let all = space(&everything(&reference, Default::default()), &reference);
+        assert!(!all.has_interval() && all.value == 700.0, "{all:?}");
+        assert!(!space(&row(&[100.0; 7]), &reference).has_interval());
+    }
+
+    #[test]
+    fn a_row_that_was_met_once_may_be_anything() {
+        let reference = reference(&[1000.0; 20]);
+        let mut each = [0.0; 20];
+        each[3] = 100.0;
+        let estimate = space(&row(&each), &reference);
+        assert_eq!(estimate.value, 100.0);
+        // One sample of κ = 0.1: as one sample of π = 0.1 alone, or more.
+        assert!(estimate.low < 11.0 && estimate.high > 300.0, "{estimate:?}");
+    }
+
+    #[test]
+    fn rows_of_windows_add() {
+        let reference = reference(&[300.0; 10]);
+        let (mut a, b) = (row(&[100.0; 10]), row(&[200.0; 10]));
+        let (of_a, of_b) = (space(&a, &reference), space(&b, &reference));
+        a.add(&b);
+        let sum = space(&a, &reference);
+        assert_eq!(sum.value, of_a.value + of_b.value);
+        // What is the same in all windows has the variance of its samples only.
+        assert!(sum.high - sum.value < of_a.high - of_a.value + of_b.high - of_b.value);
+        assert_eq!(a.clusters_of(0).count(), 10);
+    }
+
+    #[test]
+    fn the_error_of_the_correction_is_in_the_interval() {
+        let mut reference = reference(&[100.0; 10]);
+        reference.clusters.get_mut(&0).unwrap().error = 0.1;
+        let all = space(&everything(&reference, Default::default()), &reference);
+        // t of 9 degrees of freedom: 2.2622.
+        assert!(all.value == 1000.0 && (all.high - 1226.22).abs() < 0.1, "{all:?}");
+        reference.clusters.get_mut(&0).unwrap().error = f64::INFINITY;
+        assert!(!space(&everything(&reference, Default::default()), &reference).has_interval());
+    }
+}

@@ -1,0 +1,85 @@
+//! The duty cycle of a process: its clock of progress, and the gate that lets its allocations be seen for a part of the time.
+
+/// What a process has at most this budget for; value of the array `DUTIES`, by slot.
+///
+/// The gate is opened and closed by the clock itself, in the kernel: a window begins at one of its ticks, and ends at the `left`-th after
+/// it, whatever the daemon does meanwhile. So the length of a window in progress does not depend on what is allocated in it.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub struct Duty {
+    /// Number of the [`Gate`].
+    pub gate: u64,
+    /// Ticks in the program's own code.
+    pub clock: u64,
+    /// Ticks that do not count, in user mode: at a probe, or just behind a sampled call, where ticks gather that fell due in a trap.
+    pub skipped: u64,
+    /// Tick at which the daemon is to be told, with [`Gate::Waiting`].
+    pub due: u64,
+    /// Ticks until the window ends.
+    pub left: u64,
+    /// Explicit padding, 0.
+    pub first_pad: u64,
+    /// Whether the fine clock moves the gate from `Ready` on: 1, or 0 where it is the same that counts progress.
+    pub fine: u64,
+    /// Explicit padding, 0.
+    pub pad: u64,
+    /// Addresses of probes, 0 where there are fewer: ticks at them or just behind do not count.
+    pub spots: [u64; SPOTS],
+}
+
+/// Addresses of probes that the clock knows; a process with more functions that allocate has its rarest ones unknown.
+pub const SPOTS: usize = 32;
+
+const _: () = assert!(size_of::<Duty>() == 320);
+
+/// Where the gate of a process stands. The daemon makes the moves to `Shut`, `Waiting` and `Ready`, the clock the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Gate {
+    /// Nothing is to happen.
+    Shut = 0,
+    /// The clock goes on to `due`.
+    Waiting = 1,
+    /// It is there: the daemon may attach.
+    Due = 2,
+    /// Probes are attached: the window begins with the next tick.
+    Ready = 3,
+    /// Allocations are seen.
+    Open = 4,
+    /// The window has ended.
+    Over = 5,
+}
+
+impl Gate {
+    /// The gate with this number; what is none is shut.
+    pub const fn from_number(number: u64) -> Gate {
+        match number {
+            1 => Gate::Waiting,
+            2 => Gate::Due,
+            3 => Gate::Ready,
+            4 => Gate::Open,
+            5 => Gate::Over,
+            _ => Gate::Shut,
+        }
+    }
+}
+
+/// Bytes behind a probed instruction in which a tick may gather that fell due in its trap.
+pub const SPOT_BYTES: u64 = 16;
+
+/// Longest time after the return of a sampled call in which a tick behind it does not count, nanoseconds.
+pub const RETURN_SHADOW_NS: u64 = 20_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gates_have_their_numbers() {
+        let all = [Gate::Shut, Gate::Waiting, Gate::Due, Gate::Ready, Gate::Open, Gate::Over];
+        for gate in all {
+            assert_eq!(Gate::from_number(gate as u64), gate);
+        }
+        assert_eq!(Gate::from_number(77), Gate::Shut);
+    }
+}

@@ -1,0 +1,192 @@
+//! What was seen in windows, taken to all of a process's progress.
+
+use super::gather::Gathered;
+use super::worker::Worker;
+use crate::store::ProcessId;
+use rustc_hash::FxHashMap;
+use sampler_common::duty::{Group, Groups, LEAST_WINDOWS};
+use sampler_common::estimate::{Cluster, Clusters, Confidence, Stratum};
+use sampler_common::limits::CLASSES;
+use sampler_common::profile::Kind;
+use sampler_common::units;
+use std::time::Duration;
+
+/// Of the room that size classes have which a row has no sample of: their totals are estimates.
+const ROOM: f64 = 0.999;
+
+/// How the windows of a process stand for all of it.
+pub(super) struct Extent {
+    /// All of its ticks, compared with those of finished strata.
+    pub(super) factor: f64,
+    /// Ticks of finished strata, compared with those of windows: what went unseen.
+    unseen: f64,
+}
+
+impl Worker {
+    /// How the windows of a process stand for all of it; `None`: there are none, or it has no budget.
+    pub(super) fn extent(&self, id: ProcessId) -> Option<Extent> {
+        let groups = self.ingest.clustered.groups(id)?;
+        let length = groups.length();
+        let clock = (self.clock_of(id) as f64).max(length);
+        Some(Extent { factor: clock / length, unseen: length / groups.ticks() })
+    }
+
+    /// What the clock of a process shows, or has shown at its exit.
+    fn clock_of(&self, id: ProcessId) -> u64 {
+        if let Some(clock) = self.ingest.clustered.ended(id) {
+            return clock;
+        }
+        let duties = self.kernel.duties.as_ref();
+        self.slot_of(id).zip(duties).map_or(0, |(slot, duties)| duties.clock(slot).ticks)
+    }
+
+    /// Relative standard error of what the clocks count: that of a tick's cost, and of their number where ticks come by chance.
+    fn error_of_clock(&self, id: ProcessId) -> f64 {
+        let of_cost = self.kernel.duties.as_ref().map_or(0.0, |duties| duties.timers().error());
+        of_cost.hypot((self.clock_of(id).max(1) as f64).sqrt().recip())
+    }
+
+    /// What rows have in groups of windows, and what these groups are.
+    pub(super) fn add_clusters(&self, gathered: &mut Gathered, index: &FxHashMap<ProcessId, u32>) {
+        if !self.ingest.clustered.is_on {
+            return;
+        }
+        let ids = gathered.processes.clone();
+        let mut factors: FxHashMap<ProcessId, Vec<f64>> = FxHashMap::default();
+        for (process, id) in (0..).zip(ids) {
+            let Some((extent, groups)) = self.extent(id).zip(self.ingest.clustered.groups(id))
+            else {
+                gathered.reference.clusters.insert(process, Clusters::default());
+                continue;
+            };
+            let (mut clusters, of_groups) = clusters(groups, extent.factor);
+            clusters.error = clusters.error.hypot(self.error_of_clock(id));
+            let known = Confidence::new(ROOM).unwrap_or(Confidence::DEFAULT);
+            for class in 0..CLASSES {
+                let most = |pick: fn(&Group) -> &[f64; CLASSES]| {
+                    let each: Vec<f64> = groups
+                        .iter()
+                        .zip(&of_groups)
+                        .map(|(group, of)| pick(group)[class] * of)
+                        .collect();
+                    let upper = clusters.upper(&each, known);
+                    if upper.is_finite() { upper.ceil() as u64 } else { u64::MAX }
+                };
+                let (bytes, objects) = (most(|group| &group.bytes), most(|group| &group.objects));
+                let stratum = Stratum { process, class: class as u8 };
+                if let Some(totals) = gathered.reference.strata.get_mut(&stratum) {
+                    totals.unseen_objects *= extent.unseen * extent.factor;
+                    totals.unseen_bytes *= extent.unseen * extent.factor;
+                    totals.at_most = Some((bytes, objects));
+                    // None of this class in any window, and none of its samples.
+                    if objects == 0 && bytes == 0 {
+                        gathered.reference.strata.remove(&stratum);
+                    }
+                }
+            }
+            gathered.reference.clusters.insert(process, clusters);
+            factors.insert(id, of_groups);
+        }
+        for (id, stack, sums) in self.ingest.clustered.rows() {
+            let Some(process) = index.get(&id) else { continue };
+            let (Some(factors), Some(extent)) = (factors.get(&id), self.extent(id)) else {
+                continue;
+            };
+            let row = gathered.rows.entry((id, stack)).or_default();
+            let (mut sum, mut corrected) = (0.0, 0.0);
+            for (group, sums) in sums {
+                let factor = factors.get(usize::from(*group)).copied().unwrap_or(extent.factor);
+                row.add_cluster(*process, *group, sums.map(|of| of * factor));
+                sum += sums[0] * extent.factor;
+                corrected += sums[0] * factor;
+            }
+            // Its moments are of all groups together.
+            let correction = if sum > 0.0 { corrected / sum } else { 1.0 };
+            row.extend_process(*process, correction);
+        }
+    }
+
+    /// What cannot be asked of processes that are seen in windows only, in one line.
+    pub(super) fn check_budget(
+        &self,
+        kind: Kind,
+        is_whole: bool,
+        what: &str,
+    ) -> Result<(), String> {
+        let Some(budget) = self.config.budget else { return Ok(()) };
+        let why = format!(
+            "samplerd runs with --max-overhead {budget}, and sees allocations in short windows only"
+        );
+        if kind != Kind::Alloc {
+            let kind = kind.name();
+            return Err(format!(
+                "kind {kind} needs every free since attach: {why} (use kind alloc, or start samplerd without --max-overhead)"
+            ));
+        }
+        if !is_whole {
+            return Err(format!(
+                "{what} needs all allocations of a time: {why} (leave it out, or start samplerd without --max-overhead)"
+            ));
+        }
+        Ok(())
+    }
+
+    /// What is to be said of windows.
+    pub(super) fn window_notes(&self, gathered: &Gathered) -> Vec<String> {
+        let Some(budget) = self.config.budget else { return Vec::new() };
+        let (mut windows, mut ticks, mut clock) = (0, 0.0, 0u64);
+        let mut wait_ns = 0.0f64;
+        for id in &gathered.processes {
+            clock += self.clock_of(*id);
+            let of = self.ingest.clustered.groups(*id);
+            let own = of.map_or(0, Groups::windows);
+            windows += own;
+            ticks += of.map_or(0.0, Groups::ticks);
+            if own < LEAST_WINDOWS {
+                let missing = f64::from(LEAST_WINDOWS - own);
+                wait_ns =
+                    wait_ns.max(self.next_windows_ns(*id).map_or(f64::INFINITY, |of| of * missing));
+            }
+        }
+        let unit = self.kernel.duties.as_ref().map_or(0.0, |duties| duties.timers().unit(false));
+        let seconds =
+            |ticks: f64| units::human_duration(Duration::from_nanos((ticks * unit) as u64));
+        let mut notes = vec![format!(
+            "--max-overhead {budget}: seen in {} windows, {} of {} of the programs' own time",
+            units::grouped(u64::from(windows)),
+            seconds(ticks),
+            seconds(clock as f64)
+        )];
+        if wait_ns > 0.0 {
+            notes.push(match wait_ns.is_finite() {
+                true => format!(
+                    "no interval yet: it takes {LEAST_WINDOWS} windows of every process, which are there after about {} more of CPU time",
+                    units::human_duration(Duration::from_nanos(wait_ns as u64))
+                ),
+                false => format!(
+                    "no interval: a process has exited before there were {LEAST_WINDOWS} windows of it (give a larger --max-overhead)"
+                ),
+            });
+        }
+        notes
+    }
+}
+
+/// The groups of a process, taken to all of its progress and corrected for what traps slow; and by what each was multiplied.
+fn clusters(groups: &Groups, factor: f64) -> (Clusters, Vec<f64>) {
+    let drag = groups.drag();
+    let of_drag = |group: &Group, ns: f64| group.pace.factor(ns);
+    let factors: Vec<f64> = groups.iter().map(|of| factor * of_drag(of, drag.ns)).collect();
+    let sum = |of: &[f64; CLASSES]| of.iter().sum::<f64>();
+    let cluster = |(group, factor): (&Group, &f64)| Cluster {
+        length: group.length,
+        total: [sum(&group.bytes) * factor, sum(&group.objects) * factor],
+    };
+    let total = |ns: f64| groups.iter().map(|of| sum(&of.objects) * of_drag(of, ns)).sum();
+    let clusters = Clusters {
+        groups: groups.iter().zip(&factors).map(cluster).collect(),
+        windows: groups.windows(),
+        error: drag.error_of(total),
+    };
+    (clusters, factors)
+}

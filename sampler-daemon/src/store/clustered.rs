@@ -1,0 +1,157 @@
+//! What was seen in windows of processes that have a budget: samples of the window that is open, and of the finished ones what each stack has in
+//! each group of them.
+
+use super::{ProcessId, StackId};
+use rustc_hash::FxHashMap;
+use sampler_common::duty::Groups;
+use sampler_common::estimate::Sample;
+
+/// What a stack has in groups of windows, by rising number: bytes and objects, each divided by its chance to be seen.
+pub type Sums = Vec<(u16, [f64; 2])>;
+
+/// Samples of an open window, at most; more than a second's at the highest rate that back-pressure allows.
+pub const MAX_OPEN: usize = 64 * 1024;
+
+/// A window that has not ended.
+#[derive(Debug, Default)]
+struct Open {
+    /// Its share of its stratum.
+    share: f64,
+    samples: Vec<(StackId, Sample)>,
+}
+
+/// The windows of all processes that have a budget.
+#[derive(Default)]
+pub struct Clustered {
+    /// Whether there are windows at all: if not, every sample counts as it comes.
+    pub is_on: bool,
+    open: FxHashMap<ProcessId, Open>,
+    groups: FxHashMap<ProcessId, Groups>,
+    rows: FxHashMap<(ProcessId, StackId), Sums>,
+    /// What the clocks of processes showed when they exited.
+    ended: FxHashMap<ProcessId, u64>,
+}
+
+impl Clustered {
+    /// A window begins that has this share of its stratum. Samples of one that has not ended are given back.
+    pub fn begin(&mut self, process: ProcessId, share: f64) -> usize {
+        let before = self.open.insert(process, Open { share, samples: Vec::new() });
+        before.map_or(0, |open| open.samples.len())
+    }
+
+    /// The share of its stratum that the window of a process has which is open, or was last.
+    pub fn share(&self, process: ProcessId) -> f64 {
+        self.open.get(&process).map_or(1.0, |open| open.share)
+    }
+
+    /// A sample in a window; false if there is no room for it, or no window.
+    pub fn push(&mut self, process: ProcessId, stack: StackId, sample: Sample) -> bool {
+        match self.open.get_mut(&process) {
+            Some(open) if open.samples.len() < MAX_OPEN => {
+                open.samples.push((stack, sample));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes the samples of the open window.
+    pub fn take_open(&mut self, process: ProcessId) -> Vec<(StackId, Sample)> {
+        self.open
+            .get_mut(&process)
+            .map(|open| std::mem::take(&mut open.samples))
+            .unwrap_or_default()
+    }
+
+    /// The groups of a process, to add to.
+    pub fn groups_mut(&mut self, process: ProcessId) -> &mut Groups {
+        self.groups.entry(process).or_default()
+    }
+
+    /// The groups of a process.
+    pub fn groups(&self, process: ProcessId) -> Option<&Groups> {
+        self.groups.get(&process)
+    }
+
+    /// Adds to what a stack has in a group.
+    pub fn add(&mut self, process: ProcessId, stack: StackId, group: u16, sums: [f64; 2]) {
+        let row = self.rows.entry((process, stack)).or_default();
+        match row.last_mut() {
+            // Groups come in their order.
+            Some((last, to)) if *last == group => {
+                to.iter_mut().zip(sums).for_each(|(to, from)| *to += from);
+            }
+            _ => row.push((group, sums)),
+        }
+    }
+
+    /// The groups of a process were paired: so are the sums of its stacks.
+    pub fn pair(&mut self, process: ProcessId) {
+        for ((of, _), row) in &mut self.rows {
+            if *of != process {
+                continue;
+            }
+            row.iter_mut().for_each(|(group, _)| *group /= 2);
+            row.dedup_by(|(group, from), (before, to)| {
+                let same = group == before;
+                if same {
+                    to.iter_mut().zip(*from).for_each(|(to, from)| *to += from);
+                }
+                same
+            });
+        }
+    }
+
+    /// What stacks have in the groups of their processes.
+    pub fn rows(&self) -> impl Iterator<Item = (ProcessId, StackId, &Sums)> {
+        self.rows.iter().map(|((process, stack), sums)| (*process, *stack, sums))
+    }
+
+    /// A process has exited when its clock showed so much.
+    pub fn end(&mut self, process: ProcessId, clock: u64) {
+        self.open.remove(&process);
+        self.ended.insert(process, clock);
+    }
+
+    /// What the clock of a process showed at its exit.
+    pub fn ended(&self, process: ProcessId) -> Option<u64> {
+        self.ended.get(&process).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sampler_common::sampling::Rate;
+
+    const A: ProcessId = ProcessId(3);
+
+    #[test]
+    fn samples_wait_for_the_end_of_their_window() {
+        let sample = Sample::geometric(64, Rate::ALWAYS);
+        let mut clustered = Clustered::default();
+        assert!(!clustered.push(A, StackId::LOST, sample), "no window");
+        assert_eq!(clustered.begin(A, 0.25), 0);
+        assert!(clustered.push(A, StackId::LOST, sample));
+        assert_eq!((clustered.share(A), clustered.take_open(A).len()), (0.25, 1));
+        assert!(clustered.push(A, StackId::LOST, sample));
+        assert_eq!(clustered.begin(A, 0.5), 1, "one was cut");
+        for _ in 0..MAX_OPEN {
+            assert!(clustered.push(A, StackId::LOST, sample));
+        }
+        assert!(!clustered.push(A, StackId::LOST, sample), "full");
+    }
+
+    #[test]
+    fn pairs_of_groups_become_one() {
+        let mut clustered = Clustered::default();
+        let stack = StackId::LOST;
+        for (group, bytes) in [(0, 1.0), (0, 2.0), (1, 4.0), (3, 8.0), (4, 16.0)] {
+            clustered.add(A, stack, group, [bytes, 1.0]);
+        }
+        clustered.pair(A);
+        clustered.pair(ProcessId(9));
+        let (_, _, sums) = clustered.rows().next().unwrap();
+        assert_eq!(*sums, [(0, [7.0, 3.0]), (1, [8.0, 1.0]), (2, [16.0, 1.0])]);
+    }
+}

@@ -1,0 +1,143 @@
+//! The clock of progress, and the gate that it opens and closes.
+//!
+//! The clock is a timer of every CPU that calls [`tick`] when it finds the program in user mode. Of a program that runs slower because
+//! it is probed it ticks as often as of the same program when it is not: time in the kernel does not count, and a tick that fell due in a trap is
+//! taken on the first instruction behind it, which is known.
+
+use crate::registers::Call;
+use crate::{atomic, hits, maps, record, settings};
+use aya_ebpf::cty::c_void;
+use aya_ebpf::helpers::bpf_ktime_get_ns;
+use sampler_common::counters::Outcome;
+use sampler_common::limits::MAX_SLOTS;
+use sampler_common::wire::{
+    Duty, Gate, HITS_OUTSIDE, RETURN_SHADOW_NS, RecordKind, SPOT_BYTES, SPOTS, Space,
+};
+
+/// Whether the calls of a process are not to be seen now; they are counted as hits all the same.
+#[inline(always)]
+pub fn is_shut(slot: u32) -> bool {
+    if settings::duty() == 0 {
+        return false;
+    }
+    let Some(duty) = maps::DUTIES.get_ptr(slot) else { return true };
+    // SAFETY: a field of a map value; the clock may be writing it, hence volatile.
+    let gate = unsafe { core::ptr::read_volatile(&raw const (*duty).gate) };
+    if gate == Gate::Open as u64 {
+        return false;
+    }
+    hits::count(slot, HITS_OUTSIDE);
+    true
+}
+
+/// A followed call returns: a tick just behind it may have fallen due in the trap.
+#[inline(always)]
+pub fn returned(call: &Call) {
+    if settings::duty() == 0 {
+        return;
+    }
+    let Some(returned) = maps::RETURNED.get_ptr_mut(0) else { return };
+    // SAFETY: the helper has no preconditions.
+    let now = unsafe { bpf_ktime_get_ns() };
+    // SAFETY: a map value of this CPU.
+    unsafe { *returned = [call.ip(), now] };
+}
+
+/// The clock of progress has found a CPU in user mode.
+#[inline(always)]
+pub fn tick(context: *mut c_void) {
+    let call = Call::new(context);
+    let Some((slot, duty)) = of(&call) else { return };
+    if is_delayed(call.ip(), duty) {
+        // SAFETY: a field of a map value.
+        atomic::add(unsafe { &raw mut (*duty).skipped }, 1);
+        return;
+    }
+    // SAFETY: a field of a map value.
+    let clock = atomic::fetch_add(unsafe { &raw mut (*duty).clock }, 1) + 1;
+    // SAFETY: a field of a map value; the daemon may be writing it, hence volatile.
+    let due = unsafe { core::ptr::read_volatile(&raw const (*duty).due) };
+    let comes = clock >= due && go(duty, Gate::Waiting, Gate::Due);
+    // SAFETY: as above.
+    let coarse = unsafe { core::ptr::read_volatile(&raw const (*duty).fine) } == 0;
+    if comes || coarse && moves(duty) {
+        tell(slot);
+    }
+}
+
+/// The fine clock has found a CPU in user mode. It runs while a window waits to begin or to end.
+#[inline(always)]
+pub fn tick_fine(context: *mut c_void) {
+    let call = Call::new(context);
+    let Some((slot, duty)) = of(&call) else { return };
+    // SAFETY: a field of a map value; the daemon may be writing it, hence volatile.
+    let fine = unsafe { core::ptr::read_volatile(&raw const (*duty).fine) } != 0;
+    if fine && !is_delayed(call.ip(), duty) && moves(duty) {
+        tell(slot);
+    }
+}
+
+/// The process on this CPU, if it has a budget.
+#[inline(always)]
+fn of(call: &Call) -> Option<(u32, *mut Duty)> {
+    // SAFETY: copied at once.
+    let slot = unsafe { maps::TARGETS.get(call.pid()) }.copied()?;
+    if slot >= MAX_SLOTS {
+        return None;
+    }
+    Some((slot, maps::DUTIES.get_ptr_mut(slot)?))
+}
+
+/// Whether the tick may have fallen due in a trap.
+#[inline(always)]
+fn is_delayed(ip: u64, duty: *const Duty) -> bool {
+    // SAFETY: a field of a map value.
+    let spots = unsafe { &raw const (*duty).spots }.cast::<u64>();
+    for at in 0..SPOTS {
+        // SAFETY: the index is less than the array's length; the daemon may be writing it, hence volatile.
+        let spot = unsafe { core::ptr::read_volatile(spots.add(at)) };
+        if ip.wrapping_sub(spot) < SPOT_BYTES {
+            return true;
+        }
+    }
+    let Some(returned) = maps::RETURNED.get_ptr(0) else { return false };
+    // SAFETY: a map value of this CPU.
+    let [behind, at] = unsafe { *returned };
+    // SAFETY: the helper has no preconditions.
+    ip.wrapping_sub(behind) < SPOT_BYTES
+        && unsafe { bpf_ktime_get_ns() }.wrapping_sub(at) < RETURN_SHADOW_NS
+}
+
+/// Moves the gate, if it stands there.
+#[inline(always)]
+fn go(duty: *mut Duty, from: Gate, to: Gate) -> bool {
+    // SAFETY: a field of a map value.
+    atomic::exchange(unsafe { &raw mut (*duty).gate }, from as u64, to as u64)
+}
+
+/// A window begins, or comes nearer to its end; whether it has ended.
+#[inline(always)]
+fn moves(duty: *mut Duty) -> bool {
+    if go(duty, Gate::Ready, Gate::Open) {
+        return false;
+    }
+    // SAFETY: a field of a map value; others may be writing it, hence volatile.
+    let is_open = unsafe { core::ptr::read_volatile(&raw const (*duty).gate) } == Gate::Open as u64;
+    // SAFETY: a field of a map value.
+    is_open
+        && atomic::fetch_add(unsafe { &raw mut (*duty).left }, 1u64.wrapping_neg()) == 1
+        && go(duty, Gate::Open, Gate::Over)
+}
+
+/// Wakes the daemon. What finds no room in the ring it sees a little later.
+#[inline(always)]
+fn tell(slot: u32) {
+    let (Some(process), Some(totals)) =
+        (maps::PROCESSES.get_ptr(slot), maps::TOTALS.get_ptr_mut(slot))
+    else {
+        return;
+    };
+    // SAFETY: a field of a map value.
+    let generation = unsafe { core::ptr::read_volatile(&raw const (*process).generation) };
+    record::event(RecordKind::Gate, Space { slot, generation }, totals, Outcome::EventRingFull);
+}
