@@ -192,7 +192,9 @@ impl Worker {
         for index in of {
             let id = gathered.processes[*index as usize];
             let record = self.ingest.processes.get(id);
-            reference.strata.append(&mut gathered.reference.of_process(*index).strata);
+            let mut of_process = gathered.reference.of_process(*index);
+            reference.strata.append(&mut of_process.strata);
+            reference.clusters.append(&mut of_process.clusters);
             let largest = record.sampling.largest_interval_bytes;
             reference.interval_bytes = reference.interval_bytes.max(largest);
             let one = gathered.exact_of(*index);

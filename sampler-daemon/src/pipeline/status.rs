@@ -238,7 +238,8 @@ impl Worker {
             false => "memory that programs map themselves (--no-mappings): no kind mapped".into(),
         });
         if !self.config.settings.track_live {
-            blind.push("frees are not probed (--no-live): nothing is known of live memory".into());
+            let why = if self.config.budget.is_some() { "--max-overhead" } else { "--no-live" };
+            blind.push(format!("frees are not probed ({why}): nothing is known of live memory"));
         }
         blind
     }

@@ -10,6 +10,7 @@ use crate::store::mapped::{ProcessTotals, Totals};
 use crate::target::memory::Memory;
 use sampler_common::counters::Outcome;
 use sampler_common::counting::Count;
+use sampler_common::duty::Budget;
 use sampler_common::estimate::{Confidence, Estimator};
 use sampler_common::pressure::Cause;
 use sampler_common::profile::Quantities;
@@ -87,6 +88,7 @@ pub(super) fn status(report: StatusReport) -> v1::StatusResponse {
         daemon_processor_ns: report.processor_ns,
         max_samples_per_second: finite(report.limits.daemon),
         max_samples_per_process: finite(report.limits.process),
+        max_overhead: report.settings.duty.map_or(0.0, Budget::share),
     }
 }
 
@@ -168,7 +170,8 @@ pub(super) fn process(report: &ProcessReport) -> v1::Process {
         exited_unix_ns: record.exited.map_or(0, unix_ns),
         images: record.images,
         interval_bytes: units::whole_interval(record.sampling.shown_interval()),
-        exact: (!record.sampling.samples_itself).then(|| exact(&report.sums)),
+        exact: (!record.sampling.samples_itself && report.sums.reference.clusters.is_empty())
+            .then(|| exact(&report.sums)),
         samples_itself: record.sampling.samples_itself,
         totals: Some(totals(&report.sums)),
         samples: report.sums.samples,

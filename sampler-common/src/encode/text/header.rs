@@ -26,7 +26,7 @@ pub(super) fn write(profile: &Profile, page: Page, out: &mut dyn Write) -> io::R
             if profile.kind == Kind::Mapped { "mapped" } else { "allocated" },
             total(&totals.alloc_space, &totals.alloc_objects),
         ),
-        ("held", total(&totals.inuse_space, &totals.inuse_objects)),
+        ("held", held(profile)),
         ("exact", exact(profile)),
         ("sampled", sampled(profile)),
     ];
@@ -106,6 +106,18 @@ fn between(low: &str, high: &str) -> String {
     format!("{low} … {high}")
 }
 
+fn held(profile: &Profile) -> String {
+    match in_windows(profile) {
+        true => "not known: allocations are seen in windows only".to_owned(),
+        false => total(&profile.totals.inuse_space, &profile.totals.inuse_objects),
+    }
+}
+
+/// Whether what it tells was seen for a part of the time only.
+fn in_windows(profile: &Profile) -> bool {
+    !profile.reference.clusters.is_empty()
+}
+
 fn exact(profile: &Profile) -> String {
     match profile.exact {
         Some(exact) => format!(
@@ -117,6 +129,7 @@ fn exact(profile: &Profile) -> String {
         None if profile.strategies.contains(&Strategy::External) => {
             "not known: a process samples by itself".to_owned()
         }
+        None if in_windows(profile) => "not known: counted in windows only".to_owned(),
         None => "not known: counted by size class, and the limits cut one".to_owned(),
     }
 }

@@ -61,6 +61,7 @@ fn object(status: &StatusResponse) -> Value {
         "prices": status.prices.as_ref().map(cost::prices_object),
         "daemon_processor_ns": status.daemon_processor_ns,
         "max_samples_per_second": pressure::limit(status.max_samples_per_second),
+        "max_overhead": (status.max_overhead > 0.0).then_some(status.max_overhead),
         "max_samples_per_process": pressure::limit(status.max_samples_per_process),
     })
 }

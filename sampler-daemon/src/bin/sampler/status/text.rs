@@ -38,6 +38,13 @@ pub(super) fn table(status: &StatusResponse, width: usize) -> String {
     page.paragraph("cost", &cost::text(status));
     page.paragraph("prices", &cost::prices(status));
     page.paragraph("daemon", &cost::daemon(status));
+    if status.max_overhead > 0.0 {
+        let percent = (status.max_overhead * 1e6).round() / 1e4;
+        page.paragraph(
+            "budget",
+            &format!("{percent} % of each process's CPU time (--max-overhead)"),
+        );
+    }
     page.paragraph("limits", &pressure::limits(status));
     for of in pressure::raised(status.intervals.iter()) {
         page.paragraph("raised", &of);
@@ -80,7 +87,8 @@ fn engine(status: &StatusResponse) -> String {
 
 fn live_set(status: &StatusResponse) -> String {
     if !status.live_tracking {
-        return "off: frees are not probed (--no-live)".to_owned();
+        let why = if status.max_overhead > 0.0 { "--max-overhead" } else { "--no-live" };
+        return format!("off: frees are not probed ({why})");
     }
     format!(
         "{} of {} sampled blocks (--max-live)",

@@ -1,0 +1,275 @@
+//! `--max-overhead`: what is seen in windows stands for all of it, at a bounded cost.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::child::{Child, kill};
+use sampler_tests::{Daemon, breakpoints, build, wait};
+use serde_json::Value;
+use std::process::Command;
+use std::time::Duration;
+
+const SIGUSR1: i32 = 10;
+const SIGUSR2: i32 = 12;
+const SIGCONT: i32 = 18;
+const SIGSTOP: i32 = 19;
+
+/// Confidence of intervals that a right implementation leaves less than once in a million runs.
+const SURE: &str = "0.999999";
+/// How long windows may take to come: most of it on a machine that does other things.
+const LONG: Duration = Duration::from_secs(150);
+
+/// A program that allocates in a known way.
+struct Program(Child);
+
+impl Program {
+    fn start(arguments: &[&str]) -> Result<Program> {
+        let program = build::compile("budget.c", &[])?;
+        let mut child = Child::start("budget", Command::new(program).args(arguments))?;
+        ensure!(child.line()? == "ready", "no ready line");
+        Ok(Program(child))
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.pid()
+    }
+
+    /// What it has allocated so far.
+    fn truth(&mut self) -> Result<Value> {
+        self.0.signal(SIGUSR1)?;
+        Ok(serde_json::from_str(&self.0.line()?)?)
+    }
+}
+
+/// A number of the truth.
+fn at(truth: &Value, site: &str, which: usize) -> f64 {
+    truth[site][which].as_f64().unwrap_or(f64::NAN)
+}
+
+/// The profile as json.
+fn profile(daemon: &Daemon, confidence: &str) -> Result<Value> {
+    let arguments = ["profile", "--format", "json", "--confidence", confidence];
+    let finished = daemon.sampler(&arguments)?.success("sampler profile")?;
+    Ok(serde_json::from_slice(&finished.stdout)?)
+}
+
+/// Windows that stand for process 0.
+fn windows(profile: &Value) -> u64 {
+    profile["reference"]["clusters"][0]["windows"].as_u64().unwrap_or(0)
+}
+
+/// Waits until there were so many windows; the last profile.
+fn after_windows(daemon: &Daemon, least: u64, confidence: &str) -> Result<Value> {
+    let mut last = 0;
+    let found = wait::until_deadline("windows", LONG, || {
+        let profile = profile(daemon, confidence)?;
+        last = windows(&profile);
+        Ok((last >= least).then_some(profile))
+    });
+    found.with_context(|| format!("{last} windows of {least}; log: {}", daemon.log()))
+}
+
+/// The interval of a quantity: value, low, high (infinite: it has none).
+fn interval(of: &Value) -> Result<[f64; 3]> {
+    let number = |key: &str| of[key].as_f64();
+    let (value, low) = (number("value").context("value")?, number("low").context("low")?);
+    Ok([value, low, number("high").unwrap_or(f64::INFINITY)])
+}
+
+/// Whether what was allocated between two truths lies in the interval of the profile that was taken between them, to within the moments between.
+fn covers(what: &str, [value, low, high]: [f64; 3], before: f64, after: f64) -> Result<()> {
+    println!("{what}: {value:.4e} ({low:.4e} … {high:.4e}), in truth {before:.4e} … {after:.4e}");
+    ensure!(
+        low <= after && before <= high,
+        "{what}: {value} ({low} … {high}), in truth {before} to {after}"
+    );
+    Ok(())
+}
+
+/// The stacks of a site together: the value and the widest ends. (A site has one stack in this program.)
+fn site(profile: &Value, name: &str, quantity: &str) -> Result<[f64; 3]> {
+    let stacks = profile["stacks"].as_array().context("no stacks")?;
+    let is_its = |stack: &&Value| {
+        let frames = stack["frames"].as_array().into_iter().flatten();
+        frames.into_iter().any(|frame| frame.as_str() == Some(name))
+    };
+    let mut all = stacks.iter().filter(is_its);
+    let first = interval(&all.next().with_context(|| format!("no stack of {name}"))?[quantity])?;
+    ensure!(all.next().is_none(), "{name} has several stacks");
+    Ok(first)
+}
+
+/// Profiles a program for a number of windows, and compares.
+fn is_right(manner: &str, steps: &str, budget: &str, least: u64) -> Result<(Value, Value)> {
+    let mut program = Program::start(&[manner, steps])?;
+    let start = program.truth()?;
+    let daemon = Daemon::start(&[program.pid()], &["--max-overhead", budget])?;
+    let attached = program.truth()?;
+    after_windows(&daemon, least, SURE)?;
+    let before = program.truth()?;
+    let profile = profile(&daemon, SURE)?;
+    let after = program.truth()?;
+    for (which, quantity) in [(0, "alloc_objects"), (1, "alloc_space")] {
+        let sum = |truth: &Value| at(truth, "steady_site", which) + at(truth, "rare_site", which);
+        let (least, most) = (sum(&before) - sum(&attached), sum(&after) - sum(&start));
+        covers(quantity, interval(&profile["totals"][quantity])?, least, most)?;
+        for name in ["steady_site", "rare_site"] {
+            let (least, most) = (
+                at(&before, name, which) - at(&attached, name, which),
+                at(&after, name, which) - at(&start, name, which),
+            );
+            covers(&format!("{name} {quantity}"), site(&profile, name, quantity)?, least, most)?;
+        }
+    }
+    daemon.stop()?;
+    Ok((profile, after))
+}
+
+/// What its windows have cost a process, of its CPU time.
+fn share(profile: &Value) -> Result<f64> {
+    profile["cost"]["share"]["value"]
+        .as_f64()
+        .with_context(|| format!("no cost: {}", profile["cost"]))
+}
+
+#[test]
+fn a_program_that_windows_slow_down_eight_times_is_estimated_right() -> Result<()> {
+    // 60 steps: some 70 ns of its own for each allocation, beside 600 ns for each trap.
+    let (profile, truth) = is_right("steady", "60", "20%", 40)?;
+    let objects = at(&truth, "steady_site", 0) + at(&truth, "rare_site", 0);
+    let own_ns = truth["cpu_ns"].as_f64().context("cpu_ns")? * (1.0 - share(&profile)?) / objects;
+    let [value, low, _] = interval(&profile["totals"]["alloc_objects"])?;
+    println!("{own_ns} ns an allocation, {value} objects");
+    ensure!(own_ns < 200.0, "the program is too slow for this test: {own_ns} ns an allocation");
+    // By the share of the wall's time that windows took it would be an eighth or less.
+    ensure!(low > objects / 5.0, "the interval says nothing: from {low} of {objects}");
+    ensure!(share(&profile)? < 0.30, "a budget of 20 %: {}", share(&profile)?);
+    Ok(())
+}
+
+#[test]
+fn programs_that_change_are_estimated_right() -> Result<()> {
+    for manner in ["phases", "bursts", "idle"] {
+        println!("{manner}");
+        is_right(manner, "600", "20%", 40).with_context(|| manner.to_owned())?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_small_budget_is_kept() -> Result<()> {
+    let (profile, _) = is_right("steady", "2000", "1%", 12)?;
+    let share = share(&profile)?;
+    println!("share {share}");
+    ensure!(share < 0.02, "a budget of 1 %: {share}");
+    Ok(())
+}
+
+#[test]
+fn nothing_is_probed_between_windows() -> Result<()> {
+    let program = Program::start(&["steady", "600"])?;
+    let daemon = Daemon::start(&[program.pid()], &["--max-overhead", "1%"])?;
+    let sites = breakpoints::sites(&daemon.status()?)?;
+    ensure!(!sites.is_empty(), "no probes in status");
+    // Between a window and the next the code is as the file has it; in one it is not.
+    let standing = || breakpoints::standing(program.pid(), &sites);
+    wait::until_deadline("a window", LONG, || Ok((standing()? > 0).then_some(())))?;
+    wait::until_deadline("no window", LONG, || Ok((standing()? == 0).then_some(())))?;
+    daemon.stop()?;
+    ensure!(standing()? == 0, "probes are left");
+    Ok(())
+}
+
+#[test]
+fn before_there_are_windows_enough_there_is_no_interval() -> Result<()> {
+    let program = Program::start(&["steady", "600"])?;
+    let daemon = Daemon::start(&[program.pid()], &["--max-overhead", "0.5%"])?;
+    let profile = profile(&daemon, "0.95")?;
+    ensure!(windows(&profile) < 8, "they came too soon for this test");
+    let [_, _, high] = interval(&profile["totals"]["alloc_space"])?;
+    ensure!(high == f64::INFINITY, "an interval of nothing: {high}");
+    let text = String::from_utf8(daemon.sampler(&["profile"])?.success("sampler profile")?.stdout)?;
+    for expected in ["no interval", "8 windows", "CPU time"] {
+        ensure!(text.contains(expected), "nothing on {expected:?} in:\n{text}");
+    }
+    daemon.stop()
+}
+
+#[test]
+fn what_windows_cannot_know_is_refused() -> Result<()> {
+    let program = Program::start(&["steady", "600"])?;
+    let daemon = Daemon::start(&[program.pid()], &["--max-overhead", "2%"])?;
+    let cases: [&[&str]; 7] = [
+        &["profile", "--kind", "live"],
+        &["profile", "--kind", "peak"],
+        &["profile", "--kind", "mapped"],
+        &["profile", "--last", "10s"],
+        &["profile", "--min-size", "100"],
+        &["profile", "--estimator", "calibrated"],
+        &["lifetimes"],
+    ];
+    for arguments in cases {
+        let finished = daemon.sampler(arguments)?;
+        ensure!(finished.code() == 1, "{arguments:?}: {} {}", finished.code(), finished.stderr);
+        ensure!(finished.stderr.lines().count() == 1, "{arguments:?}: {}", finished.stderr);
+        ensure!(finished.stderr.contains("--max-overhead"), "{arguments:?}: {}", finished.stderr);
+    }
+    daemon.stop()
+}
+
+#[test]
+fn a_process_that_stops_execs_or_exits_in_a_window_harms_nothing() -> Result<()> {
+    let mut program = Program::start(&["steady", "600"])?;
+    let daemon = Daemon::start(&[program.pid()], &["--max-overhead", "20%"])?;
+    after_windows(&daemon, 4, SURE)?;
+    let sites = breakpoints::sites(&daemon.status()?)?;
+    let in_window = |pid: u32| {
+        wait::until_deadline("a window", LONG, || {
+            Ok((breakpoints::standing(pid, &sites)? > 0).then_some(()))
+        })
+    };
+    // Stopped, as by a debugger, for longer than any window.
+    in_window(program.pid())?;
+    kill(program.pid(), SIGSTOP)?;
+    let then = windows(&profile(&daemon, SURE)?);
+    wait::pass(Duration::from_millis(500));
+    ensure!(
+        windows(&profile(&daemon, SURE)?) <= then + 1,
+        "windows of a process that does nothing"
+    );
+    kill(program.pid(), SIGCONT)?;
+    after_windows(&daemon, then + 4, SURE)?;
+    // Another program in its place: what was seen before stays.
+    in_window(program.pid())?;
+    program.0.signal(SIGUSR2)?;
+    ensure!(program.0.line()? == "ready", "no ready line after execve");
+    let then = windows(&profile(&daemon, SURE)?);
+    after_windows(&daemon, then + 4, SURE)?;
+    in_window(program.pid())?;
+    kill(program.pid(), 9)?;
+    program.0.wait()?;
+    let last = wait::until("the exit", || {
+        let listed = daemon.json("ps")?;
+        let state = listed["processes"][0]["state"].clone();
+        Ok((state == "exited").then_some(listed))
+    })?;
+    let profile = profile(&daemon, SURE)?;
+    ensure!(windows(&profile) >= then + 4, "windows were lost at the exit: {last}");
+    let [value, low, high] = interval(&profile["totals"]["alloc_objects"])?;
+    ensure!(low > 0.0 && low < value && value < high && high.is_finite(), "{low} {value} {high}");
+    daemon.stop()
+}
+
+#[test]
+fn budgets_that_are_none() -> Result<()> {
+    let program = Program::start(&["steady", "600"])?;
+    let pid = program.pid().to_string();
+    for (budget, expected) in
+        [("0%", "above 0%"), ("101%", "at most 100%"), ("1", "as 1%"), ("-2%", "above 0%")]
+    {
+        let finished = sampler_tests::daemon::samplerd(&["--pid", &pid, "--max-overhead", budget])?;
+        ensure!(finished.code() == 2, "{budget}: {}", finished.code());
+        ensure!(finished.stderr.contains(expected), "{budget}: {}", finished.stderr);
+    }
+    let finished = sampler_tests::daemon::samplerd(&["--all", "--max-overhead", "1%"])?;
+    ensure!(finished.code() == 2 && finished.stderr.contains("--all"), "{}", finished.stderr);
+    Ok(())
+}

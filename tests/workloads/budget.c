@@ -1,0 +1,75 @@
+/* Allocates at two sites in a given manner, for ever. SIGUSR1: prints what each site has allocated, and CPU time:
+ * {"steady": [objects, bytes], "rare": [objects, bytes], "cpu_ns": n}. SIGUSR2: replaces itself. SIGTERM: ends. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t asked, over, replaced;
+static void ask(int signal) { (void)signal; asked = 1; }
+static void end(int signal) { (void)signal; over = 1; }
+static void replace(int signal) { (void)signal; replaced = 1; }
+
+static unsigned long objects[2], bytes[2];
+static unsigned long work = 1;
+
+__attribute__((noinline)) static void *counted(int site, size_t size) {
+    objects[site] += 1;
+    bytes[site] += size;
+    return malloc(size);
+}
+
+__attribute__((noinline)) void steady_site(void) {
+    void *block = counted(0, 64);
+    __asm__ volatile("" : : "r"(block) : "memory");
+    free(block);
+}
+
+__attribute__((noinline)) void rare_site(void) {
+    void *block = counted(1, 1024);
+    __asm__ volatile("" : : "r"(block) : "memory");
+    free(block);
+}
+
+static void compute(long steps) {
+    for (long step = 0; step < steps; step++) work = work * 6364136223846793005ul + 1442695040888963407ul;
+}
+
+static double cpu(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+int main(int count, char **arguments) {
+    const char *manner = count > 1 ? arguments[1] : "steady";
+    long steps = count > 2 ? atol(arguments[2]) : 60;
+    signal(SIGUSR1, ask);
+    signal(SIGUSR2, replace);
+    signal(SIGTERM, end);
+    puts("ready");
+    fflush(stdout);
+    for (unsigned long turn = 0; !over; turn++) {
+        for (int i = 0; i < 1000; i++) {
+            steady_site();
+            compute(steps);
+            if (i % 50 == 0) rare_site();
+        }
+        double now = cpu() / 1e6; /* milliseconds */
+        /* A third of the time nothing is allocated. */
+        if (!strcmp(manner, "phases") && (long)(now / 700) % 3 == 2) compute(2000000);
+        /* A burst of a fiftieth of the time, and hardly anything between. */
+        if (!strcmp(manner, "bursts") && (long)(now / 20) % 50 != 0) compute(3000000);
+        if (!strcmp(manner, "idle") && turn % 200 == 0) usleep(50000);
+        if (replaced) execv("/proc/self/exe", arguments);
+        if (asked) {
+            asked = 0;
+            printf("{\"steady_site\": [%lu, %lu], \"rare_site\": [%lu, %lu], \"cpu_ns\": %.0f}\n", objects[0], bytes[0],
+                   objects[1], bytes[1], cpu());
+            fflush(stdout);
+        }
+    }
+    return work == 42;
+}
