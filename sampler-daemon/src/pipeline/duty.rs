@@ -13,9 +13,7 @@ use crate::bpf::Settings;
 use crate::bpf::duty::Duties;
 use crate::bpf::totals::SlotTotals;
 use crate::store::{ProcessId, Sampling, StackId};
-use crate::target::allocator::{Allocator, Function};
-use crate::target::mappings::{self, Backing, Mapping};
-use crate::target::processor;
+use crate::target::{processor, spots};
 use rustix::time::{ClockId, clock_gettime};
 use sampler_common::cost::Work;
 use sampler_common::counters::Outcome;
@@ -394,9 +392,7 @@ impl Worker {
         else {
             return;
         };
-        // Of a process that cannot be read any more nothing is to come.
-        let mapped = mappings::executable(source.pid).unwrap_or_default();
-        let spots: Vec<u64> = source.allocators.iter().flat_map(|of| spots(of, &mapped)).collect();
+        let spots = spots::of_process(source.pid, &source.allocators);
         tracing::debug!(slot, ?spots, "probes are at");
         duties.set_spots(slot, &spots);
     }
@@ -408,25 +404,4 @@ impl Worker {
             Err(error) => tracing::warn!("read the pending calls: {error}"),
         }
     }
-}
-
-/// Addresses at which functions of an allocator are probed for windows, those of malloc and free first.
-fn spots(allocator: &Allocator, mapped: &[Mapping]) -> Vec<u64> {
-    let is_probed = |of: &&Function| !of.role.is_mapping();
-    let mut functions: Vec<&Function> = allocator.functions.iter().filter(is_probed).collect();
-    functions.sort_by_key(|function| {
-        (!matches!(function.role, Role::Malloc | Role::Free), function.role)
-    });
-    let is_its = |of: &&Mapping| match &of.backing {
-        Backing::File(path) => of.inode == allocator.identity.1 || *path == allocator.path,
-        _ => false,
-    };
-    let of_file: Vec<&Mapping> = mapped.iter().filter(is_its).collect();
-    let addresses = functions.into_iter().flat_map(|function| {
-        let offset = function.offset + u64::from(function.placement.displacement);
-        let has =
-            move |of: &&&Mapping| (of.offset..of.offset + (of.end - of.start)).contains(&offset);
-        of_file.iter().filter(has).map(move |of| of.start + (offset - of.offset))
-    });
-    addresses.collect()
 }

@@ -21,6 +21,7 @@ pub mod process;
 pub mod processor;
 pub mod seen;
 pub mod spec;
+pub mod spots;
 mod symbols;
 pub mod usable;
 pub mod usdt;
