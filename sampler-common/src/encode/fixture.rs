@@ -129,6 +129,7 @@ fn stack(pid: u32, locations: &[u32], samples: Samples) -> Stack {
         inuse_space: inuse_space.moments,
         alloc_trials: trials(samples.samples),
         inuse_trials: trials(samples.held),
+        ..RowMoments::default()
     };
     Stack { pid, locations: locations.to_vec(), row, quantities: quantities(samples) }
 }

@@ -22,6 +22,10 @@
 //! and for the lower end one more event of the others by fφ. It lies within what certainly is the row's own and what the exact totals leave
 //! beside what certainly is others'.
 //!
+//! Where the rate has changed ([`super::epoch`]) samples of one class are not of one rate: what was allocated at a rate of which there
+//! is no sample, or one by luck, is then added to, or taken from, what everybody allocated at the others, which no variance knows. The
+//! estimate stays; its interval is widened to have the weighted one, which covers, in it.
+//!
 //! A group without a sample is nobody's: its exact total is the row `[unsampled]`, with nothing open. What a stack has of such classes is
 //! not in its estimate, only below its upper end: rows that are never negative and always sum to the exact total could have it only by
 //! guessing.
@@ -39,7 +43,7 @@ mod groups;
 
 use self::groups::{Group, groups};
 use super::quantity::Quantity;
-use super::weighted::bounds;
+use super::weighted::{bounds, with_room};
 use super::{Confidence, Estimate, Method, Moments, Reference, Row, RowMoments};
 
 pub use self::groups::{LEAST_EXPECTED, LEAST_SAMPLES, MOST_CLASSES};
@@ -134,7 +138,12 @@ pub(super) fn calibrated(
         let (_, high) = bounds(moments, &room, tail);
         let wider = Moments { variance: moments.variance + sums.others, ..*moments };
         let (low, _) = if value > 0.0 { bounds(&wider, &room, tail) } else { (0.0, 0.0) };
-        (low.max(moments.own), high.min(sums.most))
+        let (mut low, mut high) = (low.max(moments.own), high);
+        if reference.has_changed(row) {
+            let weighted = with_room(quantity.of(&row.total()), &room, confidence);
+            (low, high) = (low.min(weighted.low), high.max(weighted.high));
+        }
+        (low, high.min(sums.most))
     };
     let method = match high {
         f64::INFINITY => Method::Stride,

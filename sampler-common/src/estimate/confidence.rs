@@ -39,4 +39,9 @@ impl Confidence {
     pub fn alpha(self) -> f64 {
         1.0 - self.0
     }
+
+    /// ln(2/α): the hazard that passes without a sample as seldom as either end misses.
+    pub(super) fn budget(self) -> f64 {
+        -(self.alpha() / 2.0).ln()
+    }
 }

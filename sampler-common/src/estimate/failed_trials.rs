@@ -47,8 +47,10 @@
 //! [`Edges`] for the other ways. Countdowns of several CPUs or threads are memoryless: pool their samples
 //! first and widen for the edges once.
 
+mod changed;
 mod law;
 
+pub(super) use self::changed::widened;
 use self::law::{Law, at_most};
 use super::domain::{DomainError, MAX_BYTES, MAX_TRIALS, fractional_interval};
 use super::{Confidence, Estimate, Method, Trials};

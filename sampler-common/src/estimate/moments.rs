@@ -114,6 +114,11 @@ pub struct RowMoments {
     pub alloc_trials: Trials,
     /// Failed trials of what is held.
     pub inuse_trials: Trials,
+    /// The rarest of the rates that its samples of allocations were taken at ([`super::epoch`]): most objects that go unseen per unit of
+    /// hazard; 0 where that is not told apart.
+    pub alloc_rarest: f64,
+    /// The same of the samples that are held, each with the probability that it was kept with.
+    pub inuse_rarest: f64,
 }
 
 impl RowMoments {
@@ -134,6 +139,13 @@ impl RowMoments {
         self.inuse_objects.add(&other.inuse_objects);
         self.alloc_trials.add(&other.alloc_trials);
         self.inuse_trials.add(&other.inuse_trials);
+        self.alloc_rarest = self.alloc_rarest.max(other.alloc_rarest);
+        self.inuse_rarest = self.inuse_rarest.max(other.inuse_rarest);
+    }
+
+    /// Forgets at which rates its samples were taken.
+    pub(super) fn forget_rates(&mut self) {
+        (self.alloc_rarest, self.inuse_rarest) = (0.0, 0.0);
     }
 }
 

@@ -2,13 +2,14 @@
 //!
 //! Plainly: a row's samples say what was seen. What was not seen of it may be in any size class that its processes use; so
 //! every class without a sample in the row has room for what its rate lets pass, at most what is left of its exact total
-//! (the module `room`). For one sample of a large block, say, bytes are known well, and objects hardly at all: it may have come with a
+//! (the module `room`), and so has every rate of which it has none where rates have changed ([`mod@super::epoch`]). For one sample of a large block, say, bytes are known well, and objects hardly at all: it may have come with a
 //! million small ones.
 //!
 //! The failed-trials estimator is one of bytes: its objects are weighted. The calibrated one needs exact totals, which there are of
 //! allocations only: what is held is weighted.
 
 use super::calibrated;
+use super::failed_trials::widened;
 use super::quantity::Quantity;
 use super::weighted::with_room;
 use super::{
@@ -57,7 +58,12 @@ pub fn of_row(
             estimates.alloc_space = make(Quantity::AllocSpace);
             estimates.alloc_objects = make(Quantity::AllocObjects);
         }
-        Estimator::FailedTrials => failed_trials(&mut estimates, &total, reference),
+        Estimator::FailedTrials => {
+            failed_trials(&mut estimates, &total, reference);
+            if reference.has_changed(row) {
+                widen(&mut estimates, row, reference);
+            }
+        }
         Estimator::Exact => {
             let counted = |of: Estimate| Estimate {
                 low: of.value,
@@ -84,6 +90,17 @@ fn failed_trials(estimates: &mut RowEstimates, total: &RowMoments, reference: &R
     };
     put(&mut estimates.alloc_space, &total.alloc_trials);
     put(&mut estimates.inuse_space, &total.inuse_trials);
+}
+
+/// Makes room for failed trials at rates that have changed.
+fn widen(estimates: &mut RowEstimates, row: &Row, reference: &Reference) {
+    let (total, blank) = (row.total(), row.blank());
+    let put = |space: &mut Estimate, trials: &Trials, quantity: Quantity| {
+        let room = reference.room(&blank, quantity, space.confidence);
+        *space = widened(*space, trials, &room);
+    };
+    put(&mut estimates.alloc_space, &total.alloc_trials, Quantity::AllocSpace);
+    put(&mut estimates.inuse_space, &total.inuse_trials, Quantity::InuseSpace);
 }
 
 /// Everything in a profile, also what no stack can take: the row whose estimate is the total.

@@ -1,6 +1,6 @@
 //! The four quantities of a row.
 
-use super::{Moments, RowMoments};
+use super::{Epoch, Moments, RowMoments, Unseen};
 
 /// One of the four quantities of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,22 @@ impl Quantity {
             Quantity::AllocSpace => &row.alloc_space,
             Quantity::InuseObjects => &row.inuse_objects,
             Quantity::InuseSpace => &row.inuse_space,
+        }
+    }
+
+    /// The rarest rate that its samples were taken at.
+    pub(super) fn rarest(self, row: &RowMoments) -> f64 {
+        match self {
+            Quantity::AllocObjects | Quantity::AllocSpace => row.alloc_rarest,
+            Quantity::InuseObjects | Quantity::InuseSpace => row.inuse_rarest,
+        }
+    }
+
+    /// What goes unseen of it in an epoch.
+    pub(super) fn unseen(self, epoch: &Epoch) -> &Unseen {
+        match self {
+            Quantity::AllocObjects | Quantity::AllocSpace => &epoch.alloc,
+            Quantity::InuseObjects | Quantity::InuseSpace => &epoch.inuse,
         }
     }
 

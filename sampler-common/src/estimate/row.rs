@@ -3,7 +3,7 @@
 //! Objects of mixed sizes, and totals that are known exactly per size class, need the classes apart; so a row is a sum over
 //! strata, and stays one until the very end. Rows add; intervals are made last.
 
-use super::{Clusters, RowMoments};
+use super::{Clusters, Epoch, RowMoments};
 use std::collections::BTreeMap;
 
 /// A process and a size class in it.
@@ -113,6 +113,18 @@ impl Row {
         self.strata.chunk_by(|(a, _), (b, _)| a.process == b.process).map(|of| of[0].0.process)
     }
 
+    /// One of the same strata without any sample.
+    pub(super) fn blank(&self) -> Row {
+        let strata = self.strata.iter().map(|(of, _)| (*of, RowMoments::default())).collect();
+        Row { strata, whole: false, clusters: Vec::new() }
+    }
+
+    /// Forgets at which rates its samples were taken, where `keeps` does not hold for the stratum.
+    pub fn forget_rates(&mut self, keeps: impl Fn(&Stratum) -> bool) {
+        let forgets = self.strata.iter_mut().filter(|(stratum, _)| !keeps(stratum));
+        forgets.for_each(|(_, moments)| moments.forget_rates());
+    }
+
     /// The moments of all strata together.
     pub fn total(&self) -> RowMoments {
         let mut total = RowMoments::default();
@@ -146,6 +158,8 @@ pub struct Reference {
     pub interval_bytes: f64,
     /// By process, where allocations were seen in windows only; empty otherwise.
     pub clusters: BTreeMap<u32, Clusters>,
+    /// What was allocated at each rate, of the strata of processes whose rate has changed; the others have none.
+    pub epochs: BTreeMap<Stratum, Vec<Epoch>>,
 }
 
 impl Reference {
@@ -164,8 +178,18 @@ impl Reference {
         Row { strata, whole: true, clusters: Vec::new() }
     }
 
+    /// Forgets at which rates samples were taken in strata without epochs.
+    pub fn forget_rates(&mut self) {
+        for (stratum, totals) in &mut self.strata {
+            if !self.epochs.contains_key(stratum) {
+                totals.sampled.forget_rates();
+            }
+        }
+    }
+
     /// The part of it that describes one process.
     pub fn of_process(&self, process: u32) -> Reference {
+        let epochs = self.epochs.iter().filter(|(stratum, _)| stratum.process == process);
         Reference {
             strata: self.strata_of(process).map(|(of, totals)| (of, *totals)).collect(),
             interval_bytes: self.interval_bytes,
@@ -175,6 +199,7 @@ impl Reference {
                 .map(|of| (process, of.clone()))
                 .into_iter()
                 .collect(),
+            epochs: epochs.map(|(of, epochs)| (*of, epochs.clone())).collect(),
         }
     }
 }

@@ -20,7 +20,7 @@
 
 use super::moments::{Moments, RowMoments};
 use super::trials::Trials;
-use crate::sampling::{Design, Rate, Strategy};
+use crate::sampling::{Design, Rate, Strategy, class};
 
 /// A sampled allocation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,6 +53,12 @@ impl Sample {
         let inclusion = self.design.inclusion(self.size)?;
         let counted = self.design.strategy() == Some(Strategy::Poisson) && inclusion < 1.0;
         if counted { None } else { Some(inclusion * self.kept) }
+    }
+
+    /// Most objects of its size class that go unseen per unit of hazard at the rate it was sampled, and kept, at.
+    pub(super) fn rarest(&self) -> f64 {
+        let (objects, _) = self.design.unseen(class(self.size));
+        objects / self.kept
     }
 
     /// Bytes that one sample point stands for, poisson and stride.
@@ -99,6 +105,7 @@ impl RowMoments {
         self.alloc_space.add(&sample.moments(sample.size as f64));
         self.alloc_objects.add(&sample.moments(1.0));
         self.alloc_trials.add(&Trials::of(sample));
+        self.alloc_rarest = self.alloc_rarest.max(sample.rarest());
     }
 
     /// Adds a sampled block that is held.
@@ -106,6 +113,7 @@ impl RowMoments {
         self.inuse_space.add(&sample.moments(sample.size as f64));
         self.inuse_objects.add(&sample.moments(1.0));
         self.inuse_trials.add(&Trials::of(sample));
+        self.inuse_rarest = self.inuse_rarest.max(sample.rarest());
     }
 
     /// Adds `count` sampled allocations, lost on the way, of mean size `bytes`/`count`, with `hits` points altogether and
@@ -137,5 +145,6 @@ impl RowMoments {
         trials.scale(count as f64);
         trials.tail += tails as f64;
         self.alloc_trials.add(&trials);
+        self.alloc_rarest = self.alloc_rarest.max(one.rarest());
     }
 }

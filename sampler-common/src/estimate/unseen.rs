@@ -1,5 +1,6 @@
-//! What a row may have in size classes of which it has no sample.
+//! What a row may have in size classes of which it has no sample, and at rates of which it has none (the module `epoch`).
 
+use super::epoch::add_room;
 use super::quantity::Quantity;
 use super::room::Room;
 use super::{Confidence, Reference, Row, RowMoments, Stratum, StratumTotals};
@@ -31,7 +32,10 @@ impl Reference {
             for (stratum, totals) in self.strata_of(process) {
                 known |= totals.exact.or(totals.at_most).is_some();
                 let own = row.get(stratum);
-                if own.is_none_or(|own| quantity.of(own).samples == 0) {
+                let epochs = self.epochs_of(&stratum);
+                if !epochs.is_empty() {
+                    add_room(&mut room, (totals, epochs), own, quantity, confidence);
+                } else if own.is_none_or(|own| quantity.of(own).samples == 0) {
                     let (per_hazard, most) = totals.unseen(own, quantity, confidence);
                     room.add(per_hazard, most);
                 }
@@ -55,17 +59,19 @@ impl StratumTotals {
         quantity: Quantity,
         confidence: Confidence,
     ) -> (f64, f64) {
-        let budget = -(confidence.alpha() / 2.0).ln();
-        if self.unseen_objects * budget < 1.0 {
+        if self.unseen_objects * confidence.budget() < 1.0 {
             return (0.0, 0.0); // not even one object
         }
-        let per_hazard = quantity.pick(self.unseen_bytes, self.unseen_objects);
-        let Some((bytes, objects)) = self.exact.or(self.at_most) else {
-            return (per_hazard, f64::INFINITY);
-        };
+        (quantity.pick(self.unseen_bytes, self.unseen_objects), self.left(own, quantity))
+    }
+
+    /// The most that a row may have beside its own samples: the exact total without what is others'; infinite where that is not known.
+    pub(super) fn left(&self, own: Option<&RowMoments>, quantity: Quantity) -> f64 {
+        let Some((bytes, objects)) = self.exact.or(self.at_most) else { return f64::INFINITY };
         let allocated = quantity.allocated();
         let of_row = own.map_or(0.0, |own| allocated.of(own).own);
         let of_others = allocated.of(&self.sampled).own - of_row;
-        (per_hazard, quantity.pick(bytes, objects) as f64 - of_others.max(0.0))
+        let seen = own.map_or(0.0, |own| quantity.of(own).own);
+        (quantity.pick(bytes, objects) as f64 - of_others.max(0.0) - seen).max(0.0)
     }
 }

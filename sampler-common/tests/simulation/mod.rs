@@ -4,6 +4,7 @@
 
 pub(crate) mod apart;
 pub(crate) mod draw;
+pub(crate) mod phases;
 pub(crate) mod program;
 pub(crate) mod proofs;
 pub(crate) mod table;

@@ -132,6 +132,7 @@ impl Worker {
         let mut lower = FxHashMap::default();
         for (slot, _) in held.into_iter().filter(|(_, held)| *held > share) {
             if let Some(designs) = self.press(slot) {
+                self.note_thinned(slot);
                 lower.insert(slot, designs);
             }
         }

@@ -60,7 +60,9 @@ impl Worker {
             false => (None, None),
         };
         let by_class = by_class(&totals);
-        self.ingest.windows.observe(id, &by_class, &cells.unwrap_or_default());
+        self.note_brake(slot);
+        let bands = self.ingest.processes.get(id).bands();
+        self.ingest.windows.observe(id, &by_class, &bands, &cells.unwrap_or_default());
         self.ingest.windows.forget(id);
         if lost.is_some()
             && let Err(error) = self.kernel.lost.clear_slot(slot)

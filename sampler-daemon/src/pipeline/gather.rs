@@ -104,6 +104,7 @@ impl Worker {
         self.add_held(&mut gathered, &index, kind, scope, window);
         let Gathered { rows, reference, .. } = &mut gathered;
         rows.values().for_each(|row| reference.add(row));
+        let by_band = window.map(Window::by_band);
         for (index, exact) in exact.iter().enumerate() {
             let id = gathered.processes[index];
             let record = self.ingest.processes.get(id);
@@ -112,6 +113,10 @@ impl Worker {
             let all_seen = !record.sampling.samples_itself && self.config.budget.is_none();
             let exact = exact.as_ref().filter(|_| all_seen);
             gathered.add_totals(index as u32, record, exact, &scope.sizes);
+            // Of what is seen in windows the rarest rate is taken for all.
+            if self.config.budget.is_none() {
+                gathered.add_epochs((index as u32, id), record, exact, by_band.as_ref());
+            }
             if exact.is_none() {
                 gathered.inexact.push(id);
                 // What is known of the others is not the total of all.
@@ -119,6 +124,7 @@ impl Worker {
             }
         }
         self.add_clusters(&mut gathered, &index);
+        gathered.forget_rates();
         gathered
     }
 

@@ -250,6 +250,9 @@ impl Ingest {
         // A block of an image that is gone is not held.
         if record.live != 0 && current {
             let (space, time_ns) = (record.space, record.time_ns);
+            if record.live > 1 {
+                self.processes.get_mut(process).epochs().note_declined(record.live - 1);
+            }
             let sample = Sample { kept: halved(record.live - 1), ..sample };
             self.live.insert(record.sample, LiveSample { process, space, stack, sample, time_ns });
         }

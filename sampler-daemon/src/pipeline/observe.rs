@@ -51,7 +51,10 @@ impl Worker {
         for (slot, process, totals) in totals {
             sum.add(&totals);
             let cells = cells.get(&slot).map_or(&[][..], Vec::as_slice);
-            self.ingest.windows.observe(process, &by_class(&totals), cells);
+            // After the totals were read: whoever was charged by a braked design has said so before.
+            self.note_brake(slot);
+            let bands = self.ingest.processes.get(process).bands();
+            self.ingest.windows.observe(process, &by_class(&totals), &bands, cells);
         }
         sum
     }

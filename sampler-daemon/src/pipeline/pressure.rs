@@ -44,6 +44,11 @@ impl BackPressure {
         }
     }
 
+    /// The brake of this slot is on, or was.
+    pub(super) fn watch(&mut self, slot: u32) {
+        self.braked.insert(slot);
+    }
+
     /// The process of this slot is gone, or is to be sampled in another way.
     pub(super) fn forget(&mut self, slot: u32) {
         self.control.forget(slot);
@@ -128,11 +133,13 @@ impl Worker {
                 continue;
             }
             let own = self.kernel.slots.waiting(slot);
-            let is_braked = brake::level(own, self.kernel.ring.waiting(), size) > 0;
+            let mut is_braked = brake::level(own, self.kernel.ring.waiting(), size) > 0;
+            if !is_braked {
+                self.kernel.slots.release_brake(slot);
+                is_braked = !self.end_brake(slot);
+            }
             if is_braked {
                 self.pressure.braked.insert(slot);
-            } else {
-                self.kernel.slots.release_brake(slot);
             }
             self.record_brake(slot, |record| record.is_braked = is_braked);
         }
@@ -141,12 +148,9 @@ impl Worker {
     /// Notes how far the kernel side has braked the process in `slot`; the highest level since the last look.
     pub(super) fn note_brake(&mut self, slot: u32) -> u32 {
         let level = self.kernel.slots.take_brake_level(slot);
-        if level > 0 {
-            let braked = self.kernel.slots.braked(slot);
-            self.record_brake(slot, |record| {
-                record.braked = braked;
-                record.note_brake(level);
-            });
+        let process = self.ingest.sources.get(&slot).map(|source| source.process);
+        if let Some(process) = process.filter(|_| level > 0) {
+            self.note_level(slot, process, level);
         }
         level
     }

@@ -88,9 +88,11 @@ impl Worker {
     /// Changes the record of the process in `slot`, and puts its designs into force.
     pub(super) fn change_sampling(&mut self, slot: u32, change: impl FnOnce(&mut SamplingRecord)) {
         let Some(source) = self.ingest.sources.get(&slot) else { return };
-        let record = Arc::make_mut(&mut self.ingest.processes.get_mut(source.process).sampling);
+        let process = source.process;
+        let record = Arc::make_mut(&mut self.ingest.processes.get_mut(process).sampling);
+        let (before, unseen) = (record.designs, record.unseen);
         change(record);
-        self.kernel.slots.set_designs(slot, &record.designs);
+        self.put_into_force(slot, process, &before, &unseen);
     }
 
     /// Back-pressure: doubles the interval of the process in `slot`; the designs then in force.

@@ -7,9 +7,9 @@
 //! Bound: [`MAX_GROUPS`] programs; beyond it the one that was quiet longest is added to those without a name.
 
 use super::process::{Origin, ProcessRecord};
-use super::{ProcessId, SizeCell, Spending};
+use super::{Epochs, ProcessId, SizeCell, Spending};
 use rustc_hash::FxHashMap;
-use sampler_common::estimate::RowMoments;
+use sampler_common::estimate::{RowMoments, Unseen};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -135,6 +135,7 @@ impl ProcessRecord {
         self.attached = self.attached.min(other.attached);
         self.exited = self.exited.max(other.exited);
         self.images = self.images.saturating_add(other.images);
+        self.absorb_epochs(&other);
         if !Arc::ptr_eq(&self.sampling, &other.sampling) {
             Arc::make_mut(&mut self.sampling).absorb(&other.sampling);
         }
@@ -157,6 +158,27 @@ impl ProcessRecord {
                 None => self.final_bounds.push((outcome, count)),
             }
         }
+    }
+}
+
+impl ProcessRecord {
+    /// Adds what an exited process allocated at each rate; before anything else of it is added.
+    fn absorb_epochs(&mut self, other: &ProcessRecord) {
+        let alike = self.sampling.unseen == other.sampling.unseen;
+        if alike && self.epochs.is_none() && other.epochs.is_none() {
+            return;
+        }
+        let settled = |of: &ProcessRecord| {
+            let rates = of.sampling.unseen.map(Unseen::from);
+            let mut epochs = of.epochs.as_deref().cloned().unwrap_or_else(|| Epochs::new(&rates));
+            if let Some(totals) = &of.final_totals {
+                epochs.settle(totals);
+            }
+            epochs
+        };
+        let mut sum = settled(self);
+        sum.absorb(&settled(other));
+        self.epochs = Some(Box::new(sum));
     }
 }
 

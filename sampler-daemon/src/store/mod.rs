@@ -2,6 +2,7 @@
 //! Every table has a bound and a documented behaviour at it. Never does any I/O.
 
 pub mod clustered;
+pub mod epochs;
 mod fold;
 pub mod lifetimes;
 pub mod live;
@@ -19,6 +20,7 @@ pub mod stacks;
 pub mod windows;
 
 pub use clustered::Clustered;
+pub use epochs::Epochs;
 pub use fold::{FoldKey, MAX_GROUPS, Moves};
 pub use lifetimes::{Life, Lifetimes};
 pub use live::{LiveSample, LiveSamples};

@@ -3,11 +3,12 @@
 //! Bounds: those that run are as many as the kernel has slots; of the exited ones the last [`MAX_EXITED`] are kept one by one, and
 //! older ones are folded into one record for each program (the module `fold`).
 
+use super::epochs::Rates;
 use super::fold::{FoldKey, Groups, Moves, Pids};
-use super::{SamplingRecord, SizeCell, Spending};
+use super::{Epochs, SamplingRecord, SizeCell, Spending};
 use sampler_common::counters::Outcome;
 use sampler_common::counting::Counted;
-use sampler_common::estimate::RowMoments;
+use sampler_common::estimate::{RowMoments, Unseen};
 use sampler_common::limits::CLASSES;
 use sampler_common::profile::Exact;
 use sampler_common::units::grouped;
@@ -99,6 +100,8 @@ pub struct ProcessRecord {
     pub in_force: String,
     /// Counts for what profiling costs it.
     pub spending: Spending,
+    /// What it allocated at each rate; `None` if its rate never changed.
+    pub epochs: Option<Box<Epochs>>,
 }
 
 impl ProcessRecord {
@@ -123,7 +126,19 @@ impl ProcessRecord {
             final_bounds: Vec::new(),
             in_force: String::new(),
             spending: Spending::default(),
+            epochs: None,
         }
+    }
+
+    /// Its epochs; from now on it has some, and what was counted so far belongs to the rates up to now.
+    pub fn epochs(&mut self) -> &mut Epochs {
+        let rates = self.sampling.unseen.map(Unseen::from);
+        self.epochs_from(&rates)
+    }
+
+    /// As [`ProcessRecord::epochs`], where what was counted so far was sampled at `rates`.
+    pub fn epochs_from(&mut self, rates: &Rates) -> &mut Epochs {
+        self.epochs.get_or_insert_with(|| Box::new(Epochs::new(rates)))
     }
 
     /// What people call it: `pid 17`, or `make × 3,120 exited`.

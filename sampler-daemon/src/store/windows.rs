@@ -11,6 +11,7 @@
 
 mod slot;
 
+use super::epochs::Band;
 use super::{ClassTotals, Moves, ProcessId, RowKey, SizeCell, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{RowMoments, Sample};
@@ -18,7 +19,7 @@ use sampler_common::limits::CLASSES;
 use sampler_common::sampling::Design;
 use sampler_common::wire::{LostCell, LostKey};
 pub use slot::{Allocated, Slot};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// The shortest slot.
 pub const SLOT_NS: u64 = 1_000_000_000;
@@ -138,11 +139,12 @@ impl Windows {
     }
 
     /// Takes in the counters of a process as they are now; what is new belongs to the newest slot. A process that has exited is looked at
-    /// a last time, and then [`Windows::forget`]-ed.
+    /// a last time, and then [`Windows::forget`]-ed. `bands` are those of the rates that were in force since the last look.
     pub fn observe(
         &mut self,
         process: ProcessId,
         totals: &ClassTotals,
+        bands: &[Band; CLASSES],
         lost: &[(LostKey, LostCell)],
     ) {
         let seen = self.seen.entry(process).or_default();
@@ -150,7 +152,8 @@ impl Windows {
             let objects = totals.objects[class].saturating_sub(seen.totals.objects[class]);
             let bytes = totals.bytes[class].saturating_sub(seen.totals.bytes[class]);
             if objects > 0 || bytes > 0 {
-                let new = self.open.add_exact((process, class as u8), (bytes, objects));
+                let new =
+                    self.open.add_exact((process, class as u8, bands[class]), (bytes, objects));
                 self.entries += usize::from(new);
             }
         }
@@ -172,6 +175,11 @@ impl Windows {
         for (key, row) in rows {
             self.add_row(key, &row, self.open.start_ns);
         }
+    }
+
+    /// The counters of a process as they were at the last look.
+    pub fn seen(&self, process: ProcessId) -> ClassTotals {
+        self.seen.get(&process).map_or_else(ClassTotals::default, |seen| seen.totals)
     }
 
     /// Forgets the counters of a process that has exited: should they be seen again, they are another's.
@@ -272,11 +280,22 @@ impl Window<'_> {
     /// Exact bytes and objects by process and size class.
     pub fn exact(&self) -> FxHashMap<ProcessId, ClassTotals> {
         let mut sums: FxHashMap<ProcessId, ClassTotals> = FxHashMap::default();
-        for ((process, class), (bytes, objects)) in self.slots.iter().flat_map(|slot| slot.exact())
+        for ((process, class, _), (bytes, objects)) in
+            self.slots.iter().flat_map(|slot| slot.exact())
         {
             let sum = sums.entry(process).or_default();
             sum.bytes[usize::from(class)] += bytes;
             sum.objects[usize::from(class)] += objects;
+        }
+        sums
+    }
+
+    /// Exact bytes and objects by process and size class, and band of rates at which they were sampled.
+    pub fn by_band(&self) -> FxHashMap<(ProcessId, u8), BTreeMap<Band, (u64, u64)>> {
+        let mut sums: FxHashMap<_, BTreeMap<Band, (u64, u64)>> = FxHashMap::default();
+        for ((process, class, band), more) in self.slots.iter().flat_map(|slot| slot.exact()) {
+            let sum = sums.entry((process, class)).or_default().entry(band).or_default();
+            *sum = (sum.0 + more.0, sum.1 + more.1);
         }
         sums
     }

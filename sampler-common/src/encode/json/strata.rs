@@ -2,7 +2,8 @@
 
 use super::{ExactObject, MomentsObject};
 use crate::estimate::{
-    Cluster, Clusters, Moments, Reference, Row, RowMoments, Stratum, StratumTotals, Trials,
+    Cluster, Clusters, Epoch, Moments, Reference, Row, RowMoments, Stratum, StratumTotals, Trials,
+    Unseen,
 };
 use crate::profile::{Exact, Profile};
 use serde::Serialize;
@@ -24,6 +25,15 @@ struct StratumObject {
     alloc_trials: Option<TrialsObject>,
     #[serde(skip_serializing_if = "Option::is_none")]
     inuse_trials: Option<TrialsObject>,
+    #[serde(skip_serializing_if = "is_constant")]
+    alloc_rarest: f64,
+    #[serde(skip_serializing_if = "is_constant")]
+    inuse_rarest: f64,
+}
+
+/// Where the rate never changed it is not told apart.
+fn is_constant(rarest: &f64) -> bool {
+    *rarest == 0.0
 }
 
 #[derive(Serialize)]
@@ -69,6 +79,33 @@ struct TotalsObject {
     unseen_bytes: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     at_most: Option<ExactObject>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    epochs: Vec<EpochObject>,
+}
+
+#[derive(Serialize)]
+struct EpochObject {
+    exact: ExactObject,
+    alloc: UnseenObject,
+    inuse: UnseenObject,
+}
+
+/// Infinite numbers are `null`.
+#[derive(Serialize)]
+struct UnseenObject {
+    objects: f64,
+    bytes: f64,
+}
+
+impl From<&Epoch> for EpochObject {
+    fn from(&Epoch { bytes, objects, alloc, inuse }: &Epoch) -> EpochObject {
+        let unseen = |Unseen { objects, bytes }| UnseenObject { objects, bytes };
+        EpochObject {
+            exact: Exact { alloc_objects: objects, alloc_space: bytes }.into(),
+            alloc: unseen(alloc),
+            inuse: unseen(inuse),
+        }
+    }
 }
 
 /// The strata of a row, as a list.
@@ -105,6 +142,7 @@ fn totals<S: Serializer>(reference: &Reference, serializer: S) -> Result<S::Ok, 
             at_most: object(at_most),
             unseen_objects: *unseen_objects,
             unseen_bytes: *unseen_bytes,
+            epochs: reference.epochs_of(stratum).iter().map(EpochObject::from).collect(),
         }
     }))
 }
@@ -124,5 +162,7 @@ fn stratum_object(Stratum { process, class }: Stratum, of: &RowMoments) -> Strat
         inuse_objects: moments(&of.inuse_objects),
         alloc_trials: trials(&of.alloc_trials),
         inuse_trials: trials(&of.inuse_trials),
+        alloc_rarest: of.alloc_rarest,
+        inuse_rarest: of.inuse_rarest,
     }
 }

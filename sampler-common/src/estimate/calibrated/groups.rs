@@ -7,7 +7,7 @@
 //! # The rule
 //!
 //! Distances are in classes, each twice the size of the one before. Of a class with N objects exactly, at most u of which go unseen per
-//! unit of hazard, at least N/u samples were to be expected.
+//! unit of hazard, at least N/u samples were to be expected; the sum of these over its epochs where its rate has changed.
 //!
 //! ```text
 //! sampled, fewer than 5 samples in its group   joins a neighbour at most 3 away; else it is a group by itself
@@ -91,7 +91,7 @@ pub(super) fn groups(reference: &Reference, process: u32) -> Option<Vec<Group>> 
         let (bytes, objects) = totals.exact?;
         let class = Group { strata: vec![(stratum, (bytes, objects))], sampled: totals.sampled };
         let near = sampled.iter().any(|of| of.abs_diff(stratum.class) <= MOST_CLASSES);
-        let visible = objects as f64 >= LEAST_EXPECTED * totals.unseen_objects;
+        let visible = reference.expected(&stratum, totals) >= LEAST_EXPECTED;
         if near || visible { classes.push(class) } else { unseen.push(class) }
     }
     // Upwards small ones take in what follows; what is still small then is taken in from below.

@@ -6,7 +6,7 @@ use super::number::{moments, trials, unbounded};
 use super::to_wire::{moments_to_wire, trials_to_wire};
 use crate::rpc::v1;
 use sampler_common::estimate::{
-    Moments, Reference, Row, RowMoments, Stratum, StratumTotals, Trials,
+    Epoch, Moments, Reference, Row, RowMoments, Stratum, StratumTotals, Trials, Unseen,
 };
 use sampler_common::limits::CLASSES;
 
@@ -27,6 +27,7 @@ pub(super) fn reference_to_wire(reference: &Reference, pids: &[u32]) -> v1::Refe
         at_most: of
             .at_most
             .map(|(alloc_space, alloc_objects)| v1::Exact { alloc_objects, alloc_space }),
+        epochs: reference.epochs_of(stratum).iter().map(epoch_to_wire).collect(),
     };
     v1::Reference {
         pids: pids.to_vec(),
@@ -48,7 +49,33 @@ fn stratum_to_wire(Stratum { process, class }: Stratum, of: &RowMoments) -> v1::
         inuse_space: moments(&of.inuse_space),
         alloc_trials: trials(&of.alloc_trials),
         inuse_trials: trials(&of.inuse_trials),
+        alloc_rarest: of.alloc_rarest,
+        inuse_rarest: of.inuse_rarest,
     }
+}
+
+fn epoch_to_wire(Epoch { bytes, objects, alloc, inuse }: &Epoch) -> v1::Epoch {
+    v1::Epoch {
+        exact: Some(v1::Exact { alloc_objects: *objects, alloc_space: *bytes }),
+        unseen_objects: alloc.objects,
+        unseen_bytes: alloc.bytes,
+        unheld_objects: inuse.objects,
+        unheld_bytes: inuse.bytes,
+    }
+}
+
+fn epoch(of: v1::Epoch) -> Result<Epoch, String> {
+    let exact = of.exact.ok_or("it has no totals")?;
+    let unseen = |names: [&str; 2], numbers: [f64; 2]| -> Result<Unseen, String> {
+        let [objects, bytes] = [0, 1].map(|index| unbounded(names[index], numbers[index]));
+        Ok(Unseen { objects: objects?, bytes: bytes? })
+    };
+    Ok(Epoch {
+        bytes: exact.alloc_space,
+        objects: exact.alloc_objects,
+        alloc: unseen(["unseen_objects", "unseen_bytes"], [of.unseen_objects, of.unseen_bytes])?,
+        inuse: unseen(["unheld_objects", "unheld_bytes"], [of.unheld_objects, of.unheld_bytes])?,
+    })
 }
 
 /// A row, whose strata are those of the reference.
@@ -92,9 +119,13 @@ pub(super) fn reference(of: Option<v1::Reference>) -> Result<(Vec<u32>, Referenc
                 unseen_bytes: unbounded("unseen_bytes", totals.unseen_bytes)?,
                 at_most: totals.at_most.map(|most| (most.alloc_space, most.alloc_objects)),
             },
+            each(totals.epochs, "epoch", epoch)?,
         ))
     })?;
-    for (stratum, totals) in strata {
+    for (stratum, totals, epochs) in strata {
+        if !epochs.is_empty() {
+            reference.epochs.insert(stratum, epochs);
+        }
         if reference.strata.insert(stratum, totals).is_some() {
             let Stratum { process, class } = stratum;
             return Err(format!("process {process}, class {class} is listed twice"));
@@ -126,6 +157,8 @@ fn checked(of: &v1::Stratum) -> Result<(Stratum, RowMoments), String> {
         inuse_space: moments("inuse_space", &of.inuse_space)?,
         alloc_trials: trials("alloc_trials", &of.alloc_trials)?,
         inuse_trials: trials("inuse_trials", &of.inuse_trials)?,
+        alloc_rarest: unbounded("alloc_rarest", of.alloc_rarest)?,
+        inuse_rarest: unbounded("inuse_rarest", of.inuse_rarest)?,
     };
     Ok((Stratum { process: of.process, class: of.size_class as u8 }, row))
 }

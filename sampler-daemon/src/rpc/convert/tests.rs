@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use prost::Message;
 use sampler_common::cost::{Range, Report};
 use sampler_common::estimate::{
-    Cluster, Clusters, Confidence, Estimate, Estimator, Moments, Reference, Row, RowMoments,
-    Stratum, StratumTotals, Trials,
+    Cluster, Clusters, Confidence, Epoch, Estimate, Estimator, Moments, Reference, Row, RowMoments,
+    Stratum, StratumTotals, Trials, Unseen,
 };
 use sampler_common::profile::{
     Exact, Kind, Line, Location, Lost, Mapping, Profile, Quantities, Quantity, Stack, Window,
@@ -67,6 +67,8 @@ fn row_moments() -> impl Strategy<Value = RowMoments> {
                 inuse_objects,
                 alloc_trials,
                 inuse_trials,
+                alloc_rarest: if stride { f64::INFINITY } else { alloc_trials.tail },
+                inuse_rarest: alloc_trials.variance,
             }
         },
     )
@@ -105,6 +107,12 @@ fn reference(stacks: &[Stack], (numbers, interval_bytes): ([u64; 2], f64)) -> Re
             (0..GROUPS).map(|group| Cluster { length: 7.5, total: [f64::from(group), 1.0] });
         let clusters = Clusters { groups: groups.collect(), windows: 11, error: 0.25 };
         reference.clusters.insert(stratum.process, clusters);
+        if !even {
+            let unseen = |bytes| Unseen { objects: f64::INFINITY, bytes };
+            let (alloc, inuse) = (unseen(interval_bytes), unseen(interval_bytes + 1.0));
+            let epoch = Epoch { bytes: numbers[0], objects: numbers[1], alloc, inuse };
+            reference.epochs.insert(stratum, vec![epoch, Epoch::default()]);
+        }
     }
     reference
 }

@@ -53,7 +53,7 @@ impl Store {
                 self.lifetimes.freed(&live, now_ns + seconds * SECOND);
             }
         }
-        windows.observe(process, &totals, &[]);
+        windows.observe(process, &totals, &[0; CLASSES], &[]);
         windows.forget(process);
         for live in self.live.remove_where(|_, live| live.process == process) {
             self.lifetimes.ended(&live, now_ns + 9 * SECOND);

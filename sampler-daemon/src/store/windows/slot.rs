@@ -1,5 +1,6 @@
 //! A slot of time: what was sampled and what was counted in it.
 
+use crate::store::epochs::Band;
 use crate::store::{Moves, ProcessId, RowKey};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Moments, RowMoments, Trials};
@@ -10,6 +11,7 @@ pub struct Allocated {
     space: Moments,
     objects: Moments,
     trials: Trials,
+    rarest: f64,
 }
 
 impl From<RowMoments> for Allocated {
@@ -21,8 +23,10 @@ impl From<RowMoments> for Allocated {
             inuse_space: _,
             inuse_objects: _,
             inuse_trials: _,
+            alloc_rarest: rarest,
+            inuse_rarest: _,
         } = row;
-        Allocated { space: alloc_space, objects: alloc_objects, trials: alloc_trials }
+        Allocated { space: alloc_space, objects: alloc_objects, trials: alloc_trials, rarest }
     }
 }
 
@@ -32,17 +36,19 @@ impl Allocated {
         row.alloc_space.add(&self.space);
         row.alloc_objects.add(&self.objects);
         row.alloc_trials.add(&self.trials);
+        row.alloc_rarest = row.alloc_rarest.max(self.rarest);
     }
 
     fn add(&mut self, other: &Allocated) {
         self.space.add(&other.space);
         self.objects.add(&other.objects);
         self.trials.add(&other.trials);
+        self.rarest = self.rarest.max(other.rarest);
     }
 }
 
-/// A process and a size class.
-type ExactKey = (ProcessId, u8);
+/// A process, a size class, and a band of rates.
+type ExactKey = (ProcessId, u8, Band);
 
 /// A slot of time.
 pub struct Slot {
@@ -100,9 +106,9 @@ impl Slot {
             let process = moves.get(key.process).unwrap_or(key.process);
             self.add_row(RowKey { process, ..key }, &row);
         }
-        let exact = self.exact.extract_if(|(process, _), _| moves.get(*process).is_some());
-        for ((process, class), sum) in exact.collect::<Vec<_>>() {
-            self.add_exact((moves.get(process).unwrap_or(process), class), sum);
+        let exact = self.exact.extract_if(|(process, ..), _| moves.get(*process).is_some());
+        for ((process, class, band), sum) in exact.collect::<Vec<_>>() {
+            self.add_exact((moves.get(process).unwrap_or(process), class, band), sum);
         }
         before - self.entries()
     }

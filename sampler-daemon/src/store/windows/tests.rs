@@ -27,7 +27,7 @@ impl Program {
         self.totals.objects[class] += 1;
         self.now += SECOND;
         assert!(self.windows.is_due(self.now));
-        self.windows.observe(PROCESS, &self.totals, &[]);
+        self.windows.observe(PROCESS, &self.totals, &[0; CLASSES], &[]);
         self.windows.close(self.now);
     }
 
@@ -176,13 +176,13 @@ fn lost_samples_belong_to_the_slot_they_were_seen_in() {
     let key = LostKey { design, slot: 0, bucket: size_bucket(100) };
     let cell = |samples| LostCell { samples, bytes: 100 * samples, hits: samples, tails: samples };
     let totals = ClassTotals::default();
-    windows.observe(PROCESS, &totals, &[(key, cell(2))]);
+    windows.observe(PROCESS, &totals, &[0; CLASSES], &[(key, cell(2))]);
     windows.close(START + SECOND);
-    windows.observe(PROCESS, &totals, &[(key, cell(7))]);
+    windows.observe(PROCESS, &totals, &[0; CLASSES], &[(key, cell(7))]);
     windows.close(START + 2 * SECOND);
     // Another process has the slot: its counters begin again.
     windows.forget(PROCESS);
-    windows.observe(PROCESS, &totals, &[(key, cell(1))]);
+    windows.observe(PROCESS, &totals, &[0; CLASSES], &[(key, cell(1))]);
     windows.close(START + 3 * SECOND);
     let lost = [0, 1, 2].map(|second| {
         let since = START + second * SECOND;

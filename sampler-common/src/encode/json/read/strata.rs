@@ -2,7 +2,7 @@
 
 use super::quantity::{MomentsObject, moments, or_infinite};
 use crate::estimate::{
-    Cluster, Clusters, Reference, Row, RowMoments, Stratum, StratumTotals, Trials,
+    Cluster, Clusters, Epoch, Reference, Row, RowMoments, Stratum, StratumTotals, Trials, Unseen,
 };
 use crate::limits::CLASSES;
 use serde::Deserialize;
@@ -23,6 +23,10 @@ pub(super) struct StratumObject {
     pub(super) inuse_objects: Option<MomentsObject>,
     pub(super) alloc_trials: Option<TrialsObject>,
     pub(super) inuse_trials: Option<TrialsObject>,
+    #[serde(default, deserialize_with = "or_infinite")]
+    pub(super) alloc_rarest: f64,
+    #[serde(default, deserialize_with = "or_infinite")]
+    pub(super) inuse_rarest: f64,
 }
 
 #[derive(Deserialize)]
@@ -70,6 +74,35 @@ pub(super) struct TotalsObject {
     #[serde(deserialize_with = "or_infinite")]
     pub(super) unseen_bytes: f64,
     pub(super) at_most: Option<ExactObject>,
+    #[serde(default)]
+    pub(super) epochs: Vec<EpochObject>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct EpochObject {
+    exact: ExactObject,
+    alloc: UnseenObject,
+    inuse: UnseenObject,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+struct UnseenObject {
+    #[serde(deserialize_with = "or_infinite")]
+    objects: f64,
+    #[serde(deserialize_with = "or_infinite")]
+    bytes: f64,
+}
+
+impl From<&EpochObject> for Epoch {
+    fn from(of: &EpochObject) -> Epoch {
+        let unseen = |UnseenObject { objects, bytes }| Unseen { objects, bytes };
+        Epoch {
+            bytes: of.exact.alloc_space,
+            objects: of.exact.alloc_objects,
+            alloc: unseen(of.alloc),
+            inuse: unseen(of.inuse),
+        }
+    }
 }
 
 /// The moments of a stratum, and which.
@@ -96,6 +129,8 @@ pub(super) fn stratum(of: &StratumObject) -> Result<(Stratum, RowMoments), Strin
         inuse_objects: moments(&of.inuse_objects)?,
         alloc_trials: trials(&of.alloc_trials),
         inuse_trials: trials(&of.inuse_trials),
+        alloc_rarest: of.alloc_rarest,
+        inuse_rarest: of.inuse_rarest,
     };
     Ok((Stratum { process: of.process, class: of.class }, row))
 }
@@ -151,6 +186,9 @@ pub(super) fn reference(
             unseen_bytes: totals.unseen_bytes,
         };
         reference.strata.insert(at, of);
+        if !totals.epochs.is_empty() {
+            reference.epochs.insert(at, totals.epochs.iter().map(Epoch::from).collect());
+        }
     }
     for of in &of.clusters {
         let group =

@@ -3,7 +3,7 @@
 use super::super::super::fixture;
 use super::super::Json;
 use super::*;
-use crate::estimate::Moments;
+use crate::estimate::{Epoch, Moments, Unseen};
 use proptest::prelude::{Strategy as Generate, any, prop, prop_assert, prop_assert_eq, proptest};
 
 fn written(profile: &Profile) -> String {
@@ -24,6 +24,24 @@ fn what_is_read_is_what_was_written() {
         assert_eq!(written(&back), text);
         assert_eq!((back.totals, &back.reference), (profile.totals, &profile.reference));
     }
+}
+
+/// Rates that have changed, one of them to nothing.
+#[test]
+fn epochs_come_back() {
+    let mut profile = fixture::profile(Kind::Alloc);
+    let stratum = *profile.reference.strata.keys().next().unwrap();
+    let unseen = |objects: f64| Unseen { objects, bytes: 3.0 * objects };
+    let epoch = Epoch { bytes: 7, objects: 1, alloc: unseen(1.0), inuse: unseen(f64::INFINITY) };
+    profile.reference.epochs.insert(stratum, vec![epoch, Epoch::default()]);
+    let stack = profile.stacks.iter_mut().find(|of| of.row.get(stratum).is_some()).unwrap();
+    let moments = stack.row.stratum(stratum);
+    (moments.alloc_rarest, moments.inuse_rarest) = (5.5, f64::INFINITY);
+    let text = written(&profile);
+    let back = read(&text).unwrap();
+    assert_eq!(written(&back), text);
+    assert_eq!(back.reference, profile.reference);
+    assert!(back.stacks.iter().map(|of| &of.row).eq(profile.stacks.iter().map(|of| &of.row)));
 }
 
 #[test]

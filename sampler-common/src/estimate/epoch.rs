@@ -1,0 +1,203 @@
+//! What was allocated while a rate held, where rates have changed: the room that a row has in each of these times.
+//!
+//! Plainly: a program is sampled at every 64 KiB for a while and at every 16 MiB afterwards. A stack with a hundred samples of the first time
+//! has an estimate that looks sharp; yet it may have allocated 40 MiB in the second without a sample. How much it can be is known: exact
+//! totals are counted all the time, so that what *anybody* allocated while a rate held is exact.
+//!
+//! # The room
+//!
+//! An epoch is all the time in which one rate held in a stratum (or several within an octave; it need not be in one piece). With u_e
+//! the most that goes unseen per unit of hazard in epoch e, T_e what was allocated in it, O what all rows' samples in the stratum own, o
+//! the row's, and r the rarest rate of the row's own samples there (0 without one), the stratum has a piece of room
+//!
+//! ```text
+//! (u_e, m_e)   for every e with u_e > r, by falling u_e     m_e = min(T_e, T − (O − o) − Σ m of those before)
+//! ```
+//!
+//! in the fractional knapsack of the module `room`: u_e per unit of hazard, m_e at most. Nothing beyond what was allocated at a rate can have
+//! passed at that rate, nor beyond what is left of the stratum's total T. Epochs with u_e ≤ r need none: the interval already
+//! has one more event of the row's largest weight, and what such a rate lets pass weighs less. That largest weight is Fay and Feuer's
+//! w_m, which they take over all weights that *could* have been observed (see [`mod@super::weighted`]): a rate of which the row has no
+//! sample is one.
+//!
+//! One rate, one epoch: a row with a sample in the stratum has r = u and no piece, one without has the piece (u, T − (O − o)): the
+//! same as where no epochs are told apart.
+//!
+//! # What is held
+//!
+//! Samples that are held may be thinned out afterwards: what was allocated at a short interval is then held by samples of a long
+//! one. So an epoch has two u: at which it was sampled, and at which its samples were kept.
+
+use super::Reference;
+use super::quantity::Quantity;
+use super::room::Room;
+use super::{Confidence, Row, RowMoments, Stratum, StratumTotals};
+
+/// Rates that are this close are one.
+const ALIKE: f64 = 1.0 + 1e-9;
+
+/// Most of a size class that goes unseen per unit of hazard ([`crate::sampling::Design::unseen`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Unseen {
+    /// Objects.
+    pub objects: f64,
+    /// Bytes.
+    pub bytes: f64,
+}
+
+impl Unseen {
+    /// The larger of both, each.
+    pub fn max(self, other: Unseen) -> Unseen {
+        Unseen { objects: self.objects.max(other.objects), bytes: self.bytes.max(other.bytes) }
+    }
+}
+
+impl From<(f64, f64)> for Unseen {
+    fn from((objects, bytes): (f64, f64)) -> Unseen {
+        Unseen { objects, bytes }
+    }
+}
+
+/// What was allocated in a stratum while one rate held, or several alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Epoch {
+    /// Bytes allocated, exactly.
+    pub bytes: u64,
+    /// Objects allocated, exactly.
+    pub objects: u64,
+    /// What of it goes unseen among samples of allocations.
+    pub alloc: Unseen,
+    /// What of it goes unseen among samples that are held.
+    pub inuse: Unseen,
+}
+
+impl Epoch {
+    /// Whether all of it may have passed a row whose rarest sample is of the rate `rarest`.
+    fn passes(&self, quantity: Quantity, rarest: f64) -> bool {
+        quantity.unseen(self).objects > rarest * ALIKE
+    }
+}
+
+impl Reference {
+    /// The epochs of a stratum; none where its rate never changed.
+    pub fn epochs_of(&self, stratum: &Stratum) -> &[Epoch] {
+        self.epochs.get(stratum).map_or(&[], Vec::as_slice)
+    }
+
+    /// Samples to be expected of the objects of a stratum, at least.
+    pub(super) fn expected(&self, stratum: &Stratum, totals: &StratumTotals) -> f64 {
+        // Where none goes unseen, any number is.
+        let samples = |objects: u64, unseen: f64| match unseen {
+            0.0 => f64::INFINITY,
+            unseen => objects as f64 / unseen,
+        };
+        match self.epochs_of(stratum) {
+            [] => samples(totals.exact.unwrap_or_default().1, totals.unseen_objects),
+            epochs => {
+                let some = epochs.iter().filter(|epoch| epoch.objects > 0);
+                some.map(|epoch| samples(epoch.objects, epoch.alloc.objects)).sum()
+            }
+        }
+    }
+
+    /// Whether the rate of a process of `row` has changed in a size class in which it allocates.
+    pub(super) fn has_changed(&self, row: &Row) -> bool {
+        let changed = |epochs: &[Epoch]| epochs.iter().filter(|of| of.objects > 0).count() > 1;
+        let in_process = |process| {
+            let [first, last] = [0, u8::MAX].map(|class| Stratum { process, class });
+            self.epochs.range(first..=last).any(|(_, epochs)| changed(epochs))
+        };
+        !self.epochs.is_empty() && self.processes_of(row).into_iter().any(in_process)
+    }
+}
+
+/// Adds to `room` what a row may have in the epochs of which it has no sample. `own` is what the row has of the stratum.
+pub(super) fn add_room(
+    room: &mut Room,
+    (totals, epochs): (&StratumTotals, &[Epoch]),
+    own: Option<&RowMoments>,
+    quantity: Quantity,
+    confidence: Confidence,
+) {
+    let rarest =
+        own.filter(|own| quantity.of(own).samples > 0).map_or(-1.0, |own| quantity.rarest(own));
+    let budget = confidence.budget();
+    let mut unseen: Vec<&Epoch> = epochs
+        .iter()
+        .filter(|epoch| epoch.passes(quantity, rarest))
+        .filter(|epoch| quantity.unseen(epoch).objects * budget >= 1.0) // else not even one object
+        .collect();
+    let per_hazard = |epoch: &Epoch| {
+        let unseen = quantity.unseen(epoch);
+        quantity.pick(unseen.bytes, unseen.objects)
+    };
+    unseen.sort_by(|a, b| per_hazard(b).total_cmp(&per_hazard(a)));
+    let mut left = totals.left(own, quantity);
+    for epoch in unseen {
+        let most = match totals.exact {
+            Some(_) => (quantity.pick(epoch.bytes, epoch.objects) as f64).min(left),
+            None => f64::INFINITY,
+        };
+        room.add(per_hazard(epoch), most);
+        left -= most;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::Sample;
+    use crate::sampling::{Design, Strategy};
+
+    const SIZE: u64 = 64;
+    const CLASS: usize = 3;
+
+    fn design(interval: u64) -> Design {
+        Design::from_interval(Strategy::Geometric, interval, 1.0).unwrap()
+    }
+
+    fn epoch(interval: u64, bytes: u64) -> Epoch {
+        let unseen = design(interval).unseen(CLASS).into();
+        Epoch { bytes, objects: bytes / SIZE, alloc: unseen, inuse: unseen }
+    }
+
+    /// The room in bytes, spent and unspent, of a row with a sample at each of `intervals`.
+    fn room(epochs: &[Epoch], intervals: &[u64], others: u64) -> (f64, f64) {
+        let (mut own, mut totals) = (RowMoments::default(), StratumTotals::default());
+        intervals.iter().for_each(|of| own.add_allocation(&Sample::new(SIZE, design(*of))));
+        totals.sampled = own;
+        (0..others).for_each(|_| {
+            totals.sampled.add_allocation(&Sample::new(SIZE, design(64 << 10)));
+        });
+        totals.exact =
+            Some(epochs.iter().fold((0, 0), |sum, of| (sum.0 + of.bytes, sum.1 + of.objects)));
+        let mut room = Room::default();
+        let confidence = Confidence::DEFAULT;
+        add_room(&mut room, (&totals, epochs), Some(&own), Quantity::AllocSpace, confidence);
+        (room.at(1.0), room.most())
+    }
+
+    #[test]
+    fn a_row_has_room_where_it_has_no_sample() {
+        let (short, long) = (64 << 10, 16 << 20);
+        let epochs = [epoch(short, 1 << 30), epoch(long, 1 << 20)];
+        // All of the long epoch, and fifteen sixteenths of a short interval.
+        let (spent, most) = room(&epochs, &[], 0);
+        assert!((spent - f64::from((1 << 20) + (60 << 10))).abs() < 100.0, "{spent}");
+        assert_eq!(most, f64::from((1 << 30) + (1 << 20)));
+        // A sample of the short one leaves the long one, one of the long one nothing.
+        assert_eq!(room(&epochs, &[short], 0), (f64::from(1 << 20), f64::from(1 << 20)));
+        assert_eq!(room(&epochs, &[long], 0), (0.0, 0.0));
+        assert_eq!(room(&epochs, &[short, long], 0), (0.0, 0.0));
+        assert_eq!(room(&[], &[], 0), (0.0, 0.0));
+    }
+
+    #[test]
+    fn what_is_others_or_the_rows_own_is_not_unseen() {
+        let (short, long) = (64 << 10, 16 << 20);
+        let epochs = [epoch(short, 640), epoch(long, 640)];
+        assert_eq!(room(&epochs, &[], 5).1, 1280.0 - 320.0);
+        assert_eq!(room(&epochs, &[short], 5).1, 640.0);
+        assert_eq!(room(&epochs, &[short], 12).1, 1280.0 - 13.0 * 64.0);
+    }
+}

@@ -1,0 +1,116 @@
+//! Rates come into force, and the exact totals are divided there: what was allocated at each (the module `epochs` of the store).
+
+use super::totals::by_class;
+use super::worker::Worker;
+use crate::store::epochs::{Band, Rates, band, rates};
+use crate::store::{Designs, ProcessId, ProcessRecord};
+use sampler_common::limits::CLASSES;
+
+impl ProcessRecord {
+    /// The bands of rates that were in force since the totals were last looked at.
+    pub(super) fn bands(&self) -> [Band; CLASSES] {
+        match &self.epochs {
+            Some(epochs) => epochs.bands(),
+            None => self.sampling.unseen.map(|unseen| band(unseen.into())),
+        }
+    }
+}
+
+impl Worker {
+    /// Puts the designs of the record of the process in `slot` into force, those `before` them no longer. `unseen` is what could pass by
+    /// those that were until now.
+    pub(super) fn put_into_force(
+        &mut self,
+        slot: u32,
+        process: ProcessId,
+        before: &Designs,
+        unseen: &[(f64, f64); CLASSES],
+    ) {
+        let designs = self.ingest.processes.get(process).sampling.designs;
+        if designs == *before {
+            self.kernel.slots.set_designs(slot, &designs);
+            return;
+        }
+        let next = rates(&designs);
+        let first = self.kernel.totals.read(slot);
+        self.kernel.slots.set_designs(slot, &designs);
+        let last = self.kernel.totals.read(slot);
+        // After the totals: whoever was charged by a braked design has counted its level before.
+        let level = self.kernel.slots.take_brake_level(slot);
+        let record = self.ingest.processes.get_mut(process);
+        let until_now: Rates = unseen.map(Into::into);
+        let epochs = record.epochs_from(&until_now);
+        if level > 0 {
+            epochs.note(&braked(before, level));
+        }
+        match (first, last) {
+            (Ok(first), Ok(last)) => {
+                let border = epochs.border(&by_class(&first), &by_class(&last), &next);
+                let bands = epochs.bands();
+                epochs.close(&border, &next);
+                self.ingest.windows.observe(process, &border, &bands, &[]);
+            }
+            // It is not known what was counted by now.
+            (Err(error), _) | (_, Err(error)) => {
+                tracing::warn!("{error:#}");
+                epochs.note(&next);
+            }
+        }
+        if level > 0 {
+            self.note_level(slot, process, level);
+        }
+    }
+
+    /// The kernel side has braked the process in `slot` to this level, at any time since its totals were last looked at.
+    pub(super) fn note_level(&mut self, slot: u32, process: ProcessId, level: u32) {
+        let seen = self.ingest.windows.seen(process);
+        let record = self.ingest.processes.get_mut(process);
+        let (designs, was_braked) = (record.sampling.designs, record.sampling.is_braked);
+        let epochs = record.epochs();
+        if !was_braked {
+            epochs.close(&seen, &rates(&designs));
+        }
+        epochs.note(&braked(&designs, level));
+        let braked = self.kernel.slots.braked(slot);
+        let sampling = std::sync::Arc::make_mut(&mut record.sampling);
+        sampling.braked = braked;
+        sampling.is_braked = true;
+        sampling.note_brake(level);
+        self.pressure.watch(slot);
+    }
+
+    /// The brake of the process in `slot` has been let go: what comes now is sampled at its designs again. False if it is on again.
+    pub(super) fn end_brake(&mut self, slot: u32) -> bool {
+        let Some(process) = self.ingest.sources.get(&slot).map(|source| source.process) else {
+            return true;
+        };
+        let totals = match self.kernel.totals.read(slot) {
+            Ok(totals) => by_class(&totals),
+            Err(error) => {
+                tracing::warn!("{error:#}");
+                return true; // The epoch goes on, at the braked rate.
+            }
+        };
+        if self.note_brake(slot) > 0 {
+            return false;
+        }
+        let record = self.ingest.processes.get_mut(process);
+        let next = rates(&record.sampling.designs);
+        let bands = record.bands();
+        record.epochs().close(&totals, &next);
+        self.ingest.windows.observe(process, &totals, &bands, &[]);
+        true
+    }
+
+    /// What the process in `slot` holds is thinned to the rates in force.
+    pub(super) fn note_thinned(&mut self, slot: u32) {
+        let Some(source) = self.ingest.sources.get(&slot) else { return };
+        let record = self.ingest.processes.get_mut(source.process);
+        let now = rates(&record.sampling.designs);
+        record.epochs().note_thinned(&now);
+    }
+}
+
+fn braked(designs: &Designs, level: u32) -> Rates {
+    rates(&designs.map(|design| design.braked(level)))
+}
