@@ -1,0 +1,157 @@
+//! The interval changes while a process is profiled: what a row says covers what it did at either.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::profile::{Quantity, Stack, interval};
+use sampler_tests::truth::Function;
+use sampler_tests::{Daemon, Profile, Truth, Workload};
+
+/// Of every interval here; fewer than 2,000 are compared.
+const CONFIDENCE: &str = "0.999999999";
+const LEVEL: f64 = 0.999_999_999;
+
+const SHORT: f64 = 65536.0;
+const LONG: f64 = 16_777_216.0;
+
+/// Size class of the blocks, 16 KiB.
+const CLASS: u64 = 11;
+
+/// `rates.c` at 64 KiB, then at 16 MiB, then perhaps at 64 KiB again, with so many blocks for each function.
+fn run(blocks: &[&str]) -> Result<(Daemon, Workload, Vec<Truth>)> {
+    let mut workload = Workload::start("rates.c", blocks)?;
+    let daemon = Daemon::start(&[workload.pid()], &["--interval", "64KiB"])?;
+    let mut truths = Vec::new();
+    for (phase, _) in blocks.iter().enumerate() {
+        if phase > 0 {
+            let interval = if phase % 2 == 1 { "16MiB" } else { "64KiB" };
+            daemon.sampler(&["set", "--interval", interval])?.success("sampler set")?;
+        }
+        workload.go()?;
+        truths.push(workload.truth()?);
+    }
+    Ok((daemon, workload, truths))
+}
+
+/// The one stack of a function, if it has a sample.
+fn stack<'a>(profile: &'a Profile, function: &'a Function) -> Result<Option<&'a Stack>> {
+    let mut stacks = profile.stacks_of(&function.name);
+    let first = stacks.next();
+    ensure!(stacks.next().is_none(), "{} has several stacks: {}", function.name, profile.folded());
+    Ok(first)
+}
+
+/// The four numbers of a stack with their truths.
+fn numbers(stack: &Stack, function: &Function) -> [(&'static str, Quantity, f64); 4] {
+    let (of, alloc, live) = (&stack.quantities, &function.alloc, &function.live);
+    [
+        ("allocated bytes", of.alloc_space, alloc.bytes as f64),
+        ("allocated objects", of.alloc_objects, alloc.objects as f64),
+        ("bytes held", of.inuse_space, live.bytes as f64),
+        ("objects held", of.inuse_objects, live.objects as f64),
+    ]
+}
+
+/// Every number of every function is inside its interval; how many would not be if all samples had been taken at one interval.
+fn covers(profile: &Profile, truth: &Truth) -> Result<usize> {
+    let mut missed_before = 0;
+    for function in &truth.functions {
+        let Some(stack) = stack(profile, function)? else { continue };
+        for (what, of, truth) in numbers(stack, function) {
+            let inside = of.low <= truth * (1.0 + 1e-9) && truth <= of.high * (1.0 + 1e-9);
+            let samples = of.moments.samples;
+            ensure!(
+                inside,
+                "{}, {what}: [{}, {}] of {samples} samples does not cover {truth}",
+                function.name,
+                of.low,
+                of.high
+            );
+            // Held blocks need a sample of their own.
+            if what == "allocated bytes" {
+                missed_before += usize::from(interval(&of.moments, LONG, LEVEL)?.high < truth);
+            }
+        }
+    }
+    Ok(missed_before)
+}
+
+/// What was allocated at each interval, as the profile says: by falling interval, the bytes of everybody.
+fn by_rate(profile: &Profile) -> Result<Vec<(f64, u64)>> {
+    let strata = profile.json["reference"]["strata"].as_array().context("no strata")?;
+    let of_class = strata.iter().find(|of| of["class"] == CLASS).context("no such class")?;
+    let epochs = of_class["epochs"].as_array().context("no epochs")?;
+    let mut epochs: Vec<(f64, u64)> = epochs
+        .iter()
+        .map(|of| {
+            let interval = of["alloc"]["bytes"].as_f64().context("no interval")?;
+            Ok((interval, of["exact"]["alloc_space"].as_u64().context("no bytes")?))
+        })
+        .collect::<Result<_>>()?;
+    epochs.sort_by(|a, b| b.0.total_cmp(&a.0));
+    Ok(epochs)
+}
+
+fn bytes(truth: &Truth) -> u64 {
+    truth.total().alloc.bytes
+}
+
+/// Each function allocates 1.25 MiB at 64 KiB and 16 MiB at 16 MiB: at the longer interval more than a third of them have no sample.
+#[test]
+fn rows_cover_what_passed_at_the_longer_interval() -> Result<()> {
+    let (daemon, mut workload, truths) = run(&["80", "1024"])?;
+    let [short, both] = truths.as_slice() else { anyhow::bail!("{truths:?}") };
+    let all: [&[&str]; 5] = [
+        &[],
+        &["--estimator", "failed-trials"],
+        &["--estimator", "calibrated"],
+        &["--last", "5m"],
+        &["--last", "5m", "--estimator", "calibrated"],
+    ];
+    for asked in all {
+        for kind in ["alloc", "live"] {
+            let profile = daemon.profile(kind, &[asked, &["--confidence", CONFIDENCE]].concat())?;
+            let missed = covers(&profile, both).with_context(|| format!("{kind} {asked:?}"))?;
+            // The chance that fewer than 3 of 48 have none is below 10⁻⁶.
+            ensure!(
+                missed >= 3 || kind == "live",
+                "{missed} of the functions would have been missed: the test shows nothing"
+            );
+            ensure!(profile.exact_space == bytes(both), "exact bytes {}", profile.exact_space);
+            // The totals are divided to the byte.
+            let rates = by_rate(&profile).with_context(|| format!("{kind} {asked:?}"))?;
+            let [(long, at_long), (first, at_first)] = rates.as_slice() else {
+                anyhow::bail!("{kind} {asked:?}: {rates:?}")
+            };
+            ensure!(
+                (long / LONG - 1.0).abs() < 1e-3 && (first / SHORT - 1.0).abs() < 1e-3,
+                "{rates:?}"
+            );
+            ensure!(
+                (*at_first, *at_long) == (bytes(short), bytes(both) - bytes(short)),
+                "{rates:?}"
+            );
+        }
+    }
+    workload.exit()?;
+    daemon.stop()
+}
+
+/// A short time at a long interval makes no row wider than by what was allocated in it.
+#[test]
+fn a_moment_at_a_long_interval_does_little() -> Result<()> {
+    let (daemon, mut workload, truths) = run(&["80", "1", "80"])?;
+    let [first, second, all] = truths.as_slice() else { anyhow::bail!("{truths:?}") };
+    let between = (bytes(second) - bytes(first)) as f64;
+    let profile = daemon.profile("alloc", &["--confidence", CONFIDENCE])?;
+    covers(&profile, all)?;
+    for function in &all.functions {
+        let stack = stack(&profile, function)?.context("a function has no sample")?;
+        let of = stack.quantities.alloc_space;
+        // One of the 48 blocks may have been sampled.
+        if of.moments.largest < 2.0 * SHORT {
+            let most = interval(&of.moments, SHORT, LEVEL)?.high + between + SHORT;
+            ensure!(of.high <= most, "{}: {} is above {most}", function.name, of.high);
+        }
+    }
+    workload.exit()?;
+    daemon.stop()
+}
