@@ -11,7 +11,7 @@ mod relation;
 pub use relation::{Relation, parted, span};
 
 use crate::estimate::{
-    Confidence, Difference, Moments, Side, benjamini_hochberg, difference, weighted,
+    Confidence, Difference, Moments, Row, Side, benjamini_hochberg, difference, weighted,
 };
 use crate::profile::{Kind, Profile, Quantities};
 use std::collections::BTreeMap;
@@ -200,8 +200,8 @@ pub fn compare(question: &Question<'_>) -> Result<Comparison, CannotCompare> {
             Relation::Independent | Relation::Shared => difference(&side(0), &side(1), confidence),
         }
     };
-    let pair =
-        |index: usize| [moments(&a.totals, a.kind)[index], moments(&b.totals, b.kind)[index]];
+    let totals = [a, b].map(|of| changed(of, &of.reference.row(), &of.totals));
+    let pair = |index: usize| [totals[0][index], totals[1][index]];
     let mut stacks: Vec<ComparedStack> = joined(a, b)
         .into_iter()
         .filter(|(_, [space, _])| space.iter().any(|side| side.samples > 0))
@@ -240,6 +240,15 @@ fn moments(of: &Quantities, kind: Kind) -> [Moments; 2] {
     [of.space(kind).moments, of.objects(kind).moments]
 }
 
+/// The same of a row, with room for what passed at rates that have changed.
+fn changed(profile: &Profile, row: &Row, of: &Quantities) -> [Moments; 2] {
+    let [space, objects] = moments(of, profile.kind);
+    let is_held = profile.kind != Kind::Alloc;
+    let with_next =
+        |of: &Moments, is_bytes| profile.reference.with_next(row, of, is_bytes, is_held);
+    [with_next(&space, true), with_next(&objects, false)]
+}
+
 /// Stacks of both by their functions: bytes of a and b, objects of a and b.
 fn joined<'p>(a: &'p Profile, b: &'p Profile) -> BTreeMap<Vec<&'p str>, [[Moments; 2]; 2]> {
     let mut stacks: BTreeMap<Vec<&str>, [[Moments; 2]; 2]> = BTreeMap::new();
@@ -247,7 +256,8 @@ fn joined<'p>(a: &'p Profile, b: &'p Profile) -> BTreeMap<Vec<&'p str>, [[Moment
         for stack in &profile.stacks {
             let frames = profile.frames(stack).map(|line| line.function.as_str()).collect();
             let sums = stacks.entry(frames).or_default();
-            for (sums, moments) in sums.iter_mut().zip(moments(&stack.quantities, profile.kind)) {
+            let moments = changed(profile, &stack.row, &stack.quantities);
+            for (sums, moments) in sums.iter_mut().zip(moments) {
                 sums[index].add(&moments);
             }
         }

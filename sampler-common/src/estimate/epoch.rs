@@ -31,7 +31,7 @@
 use super::Reference;
 use super::quantity::Quantity;
 use super::room::Room;
-use super::{Confidence, Row, RowMoments, Stratum, StratumTotals};
+use super::{Confidence, Moments, Row, RowMoments, Stratum, StratumTotals};
 
 /// Rates that are this close are one.
 const ALIKE: f64 = 1.0 + 1e-9;
@@ -111,6 +111,42 @@ impl Reference {
     }
 }
 
+impl Reference {
+    /// `moments` of a row, its bytes or objects, allocated or held, of which the largest sample is as large as the next one can be at any
+    /// rate of which the row has none, in the size classes that it has samples of: where intervals are made of moments alone (differences),
+    /// that is what goes unseen.
+    ///
+    /// Mean w(1 − π) and variance w²(1 − π) of the next one are those of K(E).
+    pub fn with_next(
+        &self,
+        row: &Row,
+        moments: &Moments,
+        is_bytes: bool,
+        is_held: bool,
+    ) -> Moments {
+        let quantity = Quantity::new(is_bytes, is_held);
+        let mut moments = *moments;
+        if moments.samples == 0 || moments.variance == f64::INFINITY || !self.has_changed(row) {
+            return moments;
+        }
+        let mut room = Room::default();
+        for (stratum, own) in row.strata().filter(|(_, own)| quantity.of(own).samples > 0) {
+            if let Some(totals) = self.strata.get(&stratum) {
+                let of_all = (totals, self.epochs_of(&stratum));
+                add_room(&mut room, of_all, Some(own), quantity, Confidence::DEFAULT);
+            }
+        }
+        let slot = room.slot(moments.largest, moments.largest_inclusion);
+        if slot.mean > moments.largest && slot.variance.is_finite() {
+            let share = slot.mean * (slot.mean / slot.variance);
+            moments.largest = slot.mean;
+            // Not 0, which marks points.
+            moments.largest_inclusion = (1.0 - share).max(f64::EPSILON);
+        }
+        moments
+    }
+}
+
 /// Adds to `room` what a row may have in the epochs of which it has no sample. `own` is what the row has of the stratum.
 pub(super) fn add_room(
     room: &mut Room,
@@ -144,60 +180,4 @@ pub(super) fn add_room(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::estimate::Sample;
-    use crate::sampling::{Design, Strategy};
-
-    const SIZE: u64 = 64;
-    const CLASS: usize = 3;
-
-    fn design(interval: u64) -> Design {
-        Design::from_interval(Strategy::Geometric, interval, 1.0).unwrap()
-    }
-
-    fn epoch(interval: u64, bytes: u64) -> Epoch {
-        let unseen = design(interval).unseen(CLASS).into();
-        Epoch { bytes, objects: bytes / SIZE, alloc: unseen, inuse: unseen }
-    }
-
-    /// The room in bytes, spent and unspent, of a row with a sample at each of `intervals`.
-    fn room(epochs: &[Epoch], intervals: &[u64], others: u64) -> (f64, f64) {
-        let (mut own, mut totals) = (RowMoments::default(), StratumTotals::default());
-        intervals.iter().for_each(|of| own.add_allocation(&Sample::new(SIZE, design(*of))));
-        totals.sampled = own;
-        (0..others).for_each(|_| {
-            totals.sampled.add_allocation(&Sample::new(SIZE, design(64 << 10)));
-        });
-        totals.exact =
-            Some(epochs.iter().fold((0, 0), |sum, of| (sum.0 + of.bytes, sum.1 + of.objects)));
-        let mut room = Room::default();
-        let confidence = Confidence::DEFAULT;
-        add_room(&mut room, (&totals, epochs), Some(&own), Quantity::AllocSpace, confidence);
-        (room.at(1.0), room.most())
-    }
-
-    #[test]
-    fn a_row_has_room_where_it_has_no_sample() {
-        let (short, long) = (64 << 10, 16 << 20);
-        let epochs = [epoch(short, 1 << 30), epoch(long, 1 << 20)];
-        // All of the long epoch, and fifteen sixteenths of a short interval.
-        let (spent, most) = room(&epochs, &[], 0);
-        assert!((spent - f64::from((1 << 20) + (60 << 10))).abs() < 100.0, "{spent}");
-        assert_eq!(most, f64::from((1 << 30) + (1 << 20)));
-        // A sample of the short one leaves the long one, one of the long one nothing.
-        assert_eq!(room(&epochs, &[short], 0), (f64::from(1 << 20), f64::from(1 << 20)));
-        assert_eq!(room(&epochs, &[long], 0), (0.0, 0.0));
-        assert_eq!(room(&epochs, &[short, long], 0), (0.0, 0.0));
-        assert_eq!(room(&[], &[], 0), (0.0, 0.0));
-    }
-
-    #[test]
-    fn what_is_others_or_the_rows_own_is_not_unseen() {
-        let (short, long) = (64 << 10, 16 << 20);
-        let epochs = [epoch(short, 640), epoch(long, 640)];
-        assert_eq!(room(&epochs, &[], 5).1, 1280.0 - 320.0);
-        assert_eq!(room(&epochs, &[short], 5).1, 640.0);
-        assert_eq!(room(&epochs, &[short], 12).1, 1280.0 - 13.0 * 64.0);
-    }
-}
+mod tests;

@@ -12,6 +12,16 @@ pub(super) enum Quantity {
 }
 
 impl Quantity {
+    /// Bytes or objects, held or allocated.
+    pub(super) fn new(is_bytes: bool, is_held: bool) -> Quantity {
+        match (is_bytes, is_held) {
+            (true, true) => Quantity::InuseSpace,
+            (true, false) => Quantity::AllocSpace,
+            (false, true) => Quantity::InuseObjects,
+            (false, false) => Quantity::AllocObjects,
+        }
+    }
+
     /// Its moments.
     pub(super) fn of(self, row: &RowMoments) -> &Moments {
         match self {

@@ -234,3 +234,26 @@ fn what_moved_moves_on() {
     moves.enter(b, c);
     assert_eq!([a, b, c].map(|id| moves.get(id)), [Some(c), Some(c), None]);
 }
+
+/// Processes of different rates in one record: what each allocated stays known by its rate.
+#[test]
+fn rates_stay_apart() {
+    let exited = |interval, bytes| {
+        let sampling = Arc::new(SamplingRecord::new(Sampling::geometric(interval)));
+        let mut record = ProcessRecord::new(1, sampling);
+        let mut totals = ClassTotals::default();
+        (totals.bytes[3], totals.objects[3]) = (bytes, bytes / 64);
+        record.final_totals = Some(Box::new(totals));
+        record
+    };
+    let mut sum = exited(4096, 640).nobody();
+    sum.absorb(exited(4096, 640));
+    sum.absorb(exited(4096, 64));
+    assert_eq!(sum.epochs, None);
+    sum.absorb(exited(1 << 20, 6400));
+    sum.absorb(exited(4096, 128));
+    let epochs = sum.epochs.as_ref().unwrap();
+    let all = epochs.of_class(3, sum.final_totals.as_ref().unwrap());
+    let all: Vec<_> = all.iter().map(|of| (of.bytes, of.alloc.bytes.log2().round())).collect();
+    assert_eq!(all, [(832, 12.0), (6400, 20.0)]);
+}
