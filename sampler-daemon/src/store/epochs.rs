@@ -86,8 +86,8 @@ impl Epochs {
     /// after it: what was counted between them belongs to the rarer rate.
     pub fn border(&self, first: &ClassTotals, last: &ClassTotals, next: &Rates) -> ClassTotals {
         let mut border = *last;
-        for class in 0..CLASSES {
-            if next[class].objects > self.open[class].0.objects {
+        for (class, (next, (alloc, _))) in next.iter().zip(&self.open).enumerate() {
+            if next.objects > alloc.objects {
                 border.bytes[class] = first.bytes[class];
                 border.objects[class] = first.objects[class];
             }

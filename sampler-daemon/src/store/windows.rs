@@ -148,12 +148,11 @@ impl Windows {
         lost: &[(LostKey, LostCell)],
     ) {
         let seen = self.seen.entry(process).or_default();
-        for class in 0..CLASSES {
+        for (class, band) in bands.iter().enumerate() {
             let objects = totals.objects[class].saturating_sub(seen.totals.objects[class]);
             let bytes = totals.bytes[class].saturating_sub(seen.totals.bytes[class]);
             if objects > 0 || bytes > 0 {
-                let new =
-                    self.open.add_exact((process, class as u8, bands[class]), (bytes, objects));
+                let new = self.open.add_exact((process, class as u8, *band), (bytes, objects));
                 self.entries += usize::from(new);
             }
         }
