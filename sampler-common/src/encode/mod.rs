@@ -7,15 +7,23 @@ pub mod comparison;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod folded;
+mod interval;
 pub mod jeprof;
 pub mod json;
+#[cfg(test)]
+mod large;
 pub mod lifetimes;
 pub mod name;
 pub mod pprof;
+pub mod svg;
 pub mod text;
+mod tree;
+mod xml;
 
 use crate::profile::Profile;
 use std::io::{self, Write};
+
+pub use tree::Measure;
 
 /// The frame of a row that has none of its own.
 const NO_STACK: &str = "[no stack]";

@@ -17,7 +17,7 @@ fn usage_errors_exit_with_2_and_say_what_to_do() {
         ("set --one-in 0", "0 is not in 1"),
         ("set --one-in 5 --samples-per-second 5", "cannot be used with"),
         ("set --samples-per-second nan", "above 0"),
-        ("profile --format svg", "folded"),
+        ("profile --format gif", "svg"),
         ("profile --kind held", "live"),
         ("profile --confidence 1", "between 0 and 1"),
         ("profile --confidence -0.5", "between 0 and 1"),

@@ -4,7 +4,8 @@ use crate::args::Format;
 use crate::page;
 use anyhow::Result;
 use sampler_common::encode::{
-    Encode, folded::Folded, jeprof::Jeprof, json::Json, pprof::Pprof, text::Text,
+    Encode, Measure, folded::Folded, jeprof::Jeprof, json::Json, pprof::Pprof, svg::FlameGraph,
+    text::Text,
 };
 use sampler_common::profile::Profile;
 
@@ -29,6 +30,7 @@ pub(crate) fn append(
         Format::Pprof => &Pprof,
         Format::Jeprof => &Jeprof,
         Format::Json => &Json,
+        Format::Svg => &FlameGraph { measure: Measure::Space },
     };
     Ok(encoder.encode(profile, into)?)
 }

@@ -1,6 +1,6 @@
 //! `sampler profile`: one profile in one format.
 
-use crate::args::{Format, ProfileVerb};
+use crate::args::ProfileVerb;
 use crate::connect::{self, Address};
 use crate::{encoded, output, page};
 use anyhow::{Result, bail};
@@ -9,8 +9,9 @@ use sampler_daemon::rpc::convert::from_wire;
 pub(crate) async fn run(address: &Address, verb: ProfileVerb, json: bool) -> Result<()> {
     let format = verb.format(json);
     let file = verb.output.as_deref().filter(|path| path.as_os_str() != "-");
-    if format == Format::Pprof && file.is_none() && page::is_terminal() {
-        bail!("pprof is binary and standard output is a terminal (give -o FILE or pipe it)");
+    if !format.is_text() && file.is_none() && page::is_terminal() {
+        let name = format.name();
+        bail!("{name} is binary and standard output is a terminal (give -o FILE or pipe it)");
     }
     let top = encoded::asked(format, verb.filter.top);
     let mut client = connect::client(address).await?;

@@ -173,6 +173,20 @@ pub(crate) enum Format {
     Jeprof,
     /// Everything, with moments
     Json,
+    /// A flame graph for a browser: one file, zooms and searches
+    Svg,
+}
+
+impl Format {
+    /// What it writes can be read on a terminal.
+    pub(crate) fn is_text(self) -> bool {
+        !matches!(self, Format::Pprof)
+    }
+
+    /// Its name on the command line.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
 }
 
 impl ProfileVerb {

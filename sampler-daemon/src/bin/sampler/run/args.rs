@@ -85,8 +85,9 @@ impl RunVerb {
         if self.kinds.len() > 1 && self.format(json) != Format::Text {
             return Err("several --kind are for text (give one)".to_owned());
         }
-        if self.format(json) == Format::Pprof && self.file().is_none() {
-            return Err("--format pprof is binary (give -o FILE)".to_owned());
+        let format = self.format(json);
+        if !format.is_text() && self.file().is_none() {
+            return Err(format!("--format {} is binary (give -o FILE)", format.name()));
         }
         Ok(())
     }

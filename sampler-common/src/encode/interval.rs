@@ -1,0 +1,27 @@
+//! An estimate with its interval in a few words, for formats that have room for a text only.
+
+use super::text::plus_minus;
+use crate::estimate::Estimate;
+use crate::units::{human_bytes, human_count};
+
+/// `607 MiB ±6% (572 MiB … 642 MiB)`.
+pub(super) fn bytes(estimate: &Estimate) -> String {
+    written(estimate, human_bytes)
+}
+
+/// `155k ±6% (147k … 164k)`.
+pub(super) fn objects(estimate: &Estimate) -> String {
+    written(estimate, human_count)
+}
+
+fn written(estimate: &Estimate, human: fn(f64) -> String) -> String {
+    let (value, low) = (human(estimate.value), human(estimate.low));
+    if !estimate.has_interval() {
+        return format!("{value} (no interval, at least {low})");
+    }
+    let range = format!("({low} … {})", human(estimate.high));
+    match plus_minus(estimate).as_str() {
+        "" => format!("{value} {range}"),
+        around => format!("{value} {around} {range}"),
+    }
+}

@@ -1,0 +1,210 @@
+//! The call tree of a profile: what flame graphs draw.
+//!
+//! Frames with the same callers are one, whatever process and address; functions of one name in different files (or modules, where
+//! files are unknown) stay apart. Values add; a frame's interval is made from the summed rows of its stacks, never from their
+//! bounds. Nothing here recurses: stacks may be deep.
+
+use crate::estimate::{Estimate, Row};
+use crate::profile::{Kind, Line, Profile, Quantities, Quantity};
+use std::collections::HashMap;
+
+/// What a flame graph weighs stacks by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Bytes of the profile's kind.
+    Space,
+    /// Objects of the profile's kind.
+    Objects,
+}
+
+impl Measure {
+    /// The quantity that `kind` asks for.
+    pub(super) fn of(self, quantities: &Quantities, kind: Kind) -> &Quantity {
+        match self {
+            Measure::Space => quantities.space(kind),
+            Measure::Objects => quantities.objects(kind),
+        }
+    }
+}
+
+/// A function as the tree tells them apart.
+#[derive(Clone, Copy)]
+pub(super) struct Function<'a> {
+    /// Of the first location seen.
+    pub(super) line: &'a Line,
+    pub(super) module: &'a str,
+}
+
+/// A frame of the tree.
+pub(super) struct Frame {
+    /// Index into [`Tree::functions`].
+    pub(super) function: usize,
+    /// Callers above it.
+    pub(super) depth: usize,
+    /// Sum of the values left of it.
+    pub(super) start: f64,
+    /// Of all stacks through it.
+    pub(super) estimate: Estimate,
+}
+
+/// The largest frames of a profile.
+pub(super) struct Tree<'a> {
+    pub(super) functions: Vec<Function<'a>>,
+    /// Each before what it calls, siblings by name.
+    pub(super) frames: Vec<Frame>,
+    /// Everything, before any cut to the top stacks.
+    pub(super) total: Estimate,
+    /// What the whole width stands for: the total, or the sum of the stacks if that is a little more.
+    pub(super) width: f64,
+    /// How many smaller frames were left out.
+    pub(super) left_out: usize,
+}
+
+/// A node while stacks are added; a parent comes before its children.
+struct Node {
+    parent: usize,
+    function: usize,
+    value: f64,
+}
+
+/// Node 0: what calls the outermost functions.
+const ROOT: usize = 0;
+
+impl<'a> Tree<'a> {
+    /// The tree of at most `frames` frames with most of `measure`.
+    pub(super) fn of(profile: &'a Profile, measure: Measure, frames: usize) -> Tree<'a> {
+        let (functions, at) = functions(profile);
+        let mut nodes = vec![Node { parent: ROOT, function: 0, value: 0.0 }];
+        let leaves = add_stacks(profile, measure, &at, &mut nodes);
+        let all = nodes.len();
+        let homes = keep_largest(&mut nodes, frames);
+        let left_out = all - nodes.len();
+        let mut rows = vec![Row::default(); nodes.len()];
+        for (stack, leaf) in profile.stacks.iter().zip(leaves) {
+            rows[homes[leaf]].add(&stack.row);
+        }
+        for node in (1..nodes.len()).rev() {
+            let row = std::mem::take(&mut rows[node]);
+            rows[nodes[node].parent].add(&row);
+            rows[node] = row;
+        }
+        let total = measure.of(&profile.totals, profile.kind).estimate;
+        let width = total.value.max(nodes[ROOT].value);
+        let estimate = |node: usize| {
+            let quantities = profile.quantities_of(&rows[node]);
+            // The value as it was summed: frames lie within their callers to the last bit.
+            let of_row = measure.of(&quantities, profile.kind).estimate;
+            Estimate { value: nodes[node].value, ..of_row }
+        };
+        let frames = layout(&functions, &nodes, estimate);
+        Tree { functions, frames, total, width, left_out }
+    }
+}
+
+/// The distinct functions, and for each location those of its lines, outermost first.
+fn functions(profile: &Profile) -> (Vec<Function<'_>>, Vec<Vec<usize>>) {
+    let mut functions = Vec::new();
+    let mut indices = HashMap::new();
+    let each = profile.locations.iter().map(|location| {
+        let module = profile.mappings[location.mapping as usize].path.as_str();
+        let ids = location.lines.iter().rev().map(|line| {
+            let place = if line.file.is_empty() { module } else { line.file.as_str() };
+            *indices.entry((line.function.as_str(), place)).or_insert_with(|| {
+                functions.push(Function { line, module });
+                functions.len() - 1
+            })
+        });
+        ids.collect()
+    });
+    let at = each.collect();
+    (functions, at)
+}
+
+/// Enters every stack; returns its innermost node.
+fn add_stacks(
+    profile: &Profile,
+    measure: Measure,
+    at: &[Vec<usize>],
+    nodes: &mut Vec<Node>,
+) -> Vec<usize> {
+    let mut children: HashMap<(usize, usize), usize> = HashMap::new();
+    let each = profile.stacks.iter().map(|stack| {
+        let value = measure.of(&stack.quantities, profile.kind).estimate.value;
+        let mut node = ROOT;
+        nodes[ROOT].value += value;
+        let locations = stack.locations.iter().rev();
+        for function in locations.flat_map(|index| &at[*index as usize]) {
+            node = *children.entry((node, *function)).or_insert_with(|| {
+                nodes.push(Node { parent: node, function: *function, value: 0.0 });
+                nodes.len() - 1
+            });
+            nodes[node].value += value;
+        }
+        node
+    });
+    each.collect()
+}
+
+/// Keeps the root and the nodes with the largest values. Returns for each node as it was where it is now, or the nearest of its
+/// callers that was kept. A child has no more than its parent and comes later, so that what is kept is a tree.
+fn keep_largest(nodes: &mut Vec<Node>, frames: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (1..nodes.len()).filter(|node| nodes[*node].value > 0.0).collect();
+    order.sort_unstable_by(|a, b| nodes[*b].value.total_cmp(&nodes[*a].value).then(a.cmp(b)));
+    order.truncate(frames);
+    order.push(ROOT);
+    order.sort_unstable();
+    let mut homes = vec![usize::MAX; nodes.len()];
+    for (new, old) in order.iter().enumerate() {
+        homes[*old] = new;
+    }
+    let mut kept = Vec::with_capacity(order.len());
+    for (old, node) in std::mem::take(nodes).into_iter().enumerate() {
+        let parent = homes[node.parent];
+        if homes[old] == usize::MAX {
+            homes[old] = parent;
+        } else {
+            kept.push(Node { parent, ..node });
+        }
+    }
+    *nodes = kept;
+    homes
+}
+
+/// The nodes below the root, callers first, siblings by name.
+fn layout(
+    functions: &[Function],
+    nodes: &[Node],
+    estimate: impl Fn(usize) -> Estimate,
+) -> Vec<Frame> {
+    let mut children = vec![Vec::new(); nodes.len()];
+    for (index, node) in nodes.iter().enumerate().skip(1) {
+        children[node.parent].push(index);
+    }
+    let name = |node: &usize| {
+        let function = &functions[nodes[*node].function];
+        (function.line.function.as_str(), function.line.file.as_str(), function.module)
+    };
+    for siblings in &mut children {
+        siblings.sort_by(|a, b| name(a).cmp(&name(b)));
+    }
+    let mut frames = Vec::with_capacity(nodes.len());
+    // What is left to do: a node, its depth, where it starts. The last is next.
+    let mut open = vec![(ROOT, 0, 0.0)];
+    while let Some((node, depth, start)) = open.pop() {
+        if node != ROOT {
+            let function = nodes[node].function;
+            frames.push(Frame { function, depth: depth - 1, start, estimate: estimate(node) });
+        }
+        let mut at = start;
+        let first = open.len();
+        for child in &children[node] {
+            open.push((*child, depth + 1, at));
+            at += nodes[*child].value;
+        }
+        open[first..].reverse();
+    }
+    frames
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+use super::super::fixture;
+use super::*;
+
+fn names<'a>(tree: &'a Tree) -> Vec<(usize, &'a str)> {
+    let of = |frame: &Frame| tree.functions[frame.function].line.function.as_str();
+    tree.frames.iter().map(|frame| (frame.depth, of(frame))).collect()
+}
+
+#[test]
+fn what_is_small_is_left_out_with_what_it_calls() {
+    let profile = fixture::profile(Kind::Alloc);
+    let whole = Tree::of(&profile, Measure::Space, 1000);
+    assert_eq!(whole.left_out, 0);
+    for frames in 0..whole.frames.len() {
+        let tree = Tree::of(&profile, Measure::Space, frames);
+        assert_eq!((tree.frames.len(), tree.left_out), (frames, whole.frames.len() - frames));
+        let smallest =
+            tree.frames.iter().map(|frame| frame.estimate.value).fold(f64::MAX, f64::min);
+        let larger = whole.frames.iter().filter(|frame| frame.estimate.value > smallest).count();
+        assert!(larger <= frames);
+        assert!(names(&tree).iter().all(|frame| names(&whole).contains(frame)));
+        assert!(tree.width == whole.width);
+    }
+}
+
+#[test]
+fn intervals_are_of_summed_rows() {
+    let profile = fixture::profile(Kind::Alloc);
+    // A bound on the frames changes no frame's numbers.
+    for bound in [4, 1000] {
+        let tree = Tree::of(&profile, Measure::Space, bound);
+        let main = names(&tree).iter().position(|(_, name)| *name == "main").unwrap();
+        let mut row = Row::default();
+        let stacks = profile
+            .stacks
+            .iter()
+            .filter(|stack| profile.frames(stack).any(|line| line.function == "main"));
+        stacks.for_each(|stack| row.add(&stack.row));
+        let expected = profile.quantities_of(&row).alloc_space.estimate;
+        let got = tree.frames[main].estimate;
+        assert!((got.value / expected.value - 1.0).abs() < 1e-12);
+        assert!((got.low / expected.low - 1.0).abs() < 1e-9);
+        assert!((got.high / expected.high - 1.0).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn siblings_come_by_name() {
+    let profile = fixture::profile(Kind::Alloc);
+    let tree = Tree::of(&profile, Measure::Objects, 1000);
+    let below: Vec<&str> =
+        names(&tree).into_iter().filter(|(depth, _)| *depth == 0).map(|(_, name)| name).collect();
+    assert_eq!(below, ["[lost stacks]", "__libc_start_call_main"]);
+}
