@@ -1,6 +1,8 @@
 //! Every format on profiles of a size that machines do have.
 
+use super::csv::Csv;
 use super::fixture::{self, encoded};
+use super::speedscope::Speedscope;
 use super::svg::FlameGraph;
 use super::{Encode, Measure};
 use crate::profile::{Kind, Location, Profile, Stack};
@@ -11,7 +13,11 @@ const STACKS: usize = 100_000;
 const DEADLINE: Duration = Duration::from_secs(30);
 
 fn formats() -> Vec<(&'static str, Box<dyn Encode + Sync>)> {
-    vec![("svg", Box::new(FlameGraph { measure: Measure::Space }))]
+    vec![
+        ("svg", Box::new(FlameGraph { measure: Measure::Space })),
+        ("speedscope", Box::new(Speedscope)),
+        ("csv", Box::new(Csv)),
+    ]
 }
 
 /// `stacks` stacks of `depth` frames over 5,000 functions: they share their outer frames.

@@ -4,9 +4,11 @@
 
 mod address;
 pub mod comparison;
+pub mod csv;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod folded;
+mod functions;
 mod interval;
 pub mod jeprof;
 pub mod json;
@@ -15,6 +17,7 @@ mod large;
 pub mod lifetimes;
 pub mod name;
 pub mod pprof;
+pub mod speedscope;
 pub mod svg;
 pub mod text;
 mod tree;

@@ -1,11 +1,11 @@
 //! The call tree of a profile: what flame graphs draw.
 //!
-//! Frames with the same callers are one, whatever process and address; functions of one name in different files (or modules, where
-//! files are unknown) stay apart. Values add; a frame's interval is made from the summed rows of its stacks, never from their
+//! Frames of one function with the same callers are one, whatever process and address. Values add; a frame's interval is made from the summed rows of its stacks, never from their
 //! bounds. Nothing here recurses: stacks may be deep.
 
+use super::functions::{Function, functions};
 use crate::estimate::{Estimate, Row};
-use crate::profile::{Kind, Line, Profile, Quantities, Quantity};
+use crate::profile::{Kind, Profile, Quantities, Quantity};
 use std::collections::HashMap;
 
 /// What a flame graph weighs stacks by.
@@ -25,14 +25,6 @@ impl Measure {
             Measure::Objects => quantities.objects(kind),
         }
     }
-}
-
-/// A function as the tree tells them apart.
-#[derive(Clone, Copy)]
-pub(super) struct Function<'a> {
-    /// Of the first location seen.
-    pub(super) line: &'a Line,
-    pub(super) module: &'a str,
 }
 
 /// A frame of the tree.
@@ -101,25 +93,6 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// The distinct functions, and for each location those of its lines, outermost first.
-fn functions(profile: &Profile) -> (Vec<Function<'_>>, Vec<Vec<usize>>) {
-    let mut functions = Vec::new();
-    let mut indices = HashMap::new();
-    let each = profile.locations.iter().map(|location| {
-        let module = profile.mappings[location.mapping as usize].path.as_str();
-        let ids = location.lines.iter().rev().map(|line| {
-            let place = if line.file.is_empty() { module } else { line.file.as_str() };
-            *indices.entry((line.function.as_str(), place)).or_insert_with(|| {
-                functions.push(Function { line, module });
-                functions.len() - 1
-            })
-        });
-        ids.collect()
-    });
-    let at = each.collect();
-    (functions, at)
-}
-
 /// Enters every stack; returns its innermost node.
 fn add_stacks(
     profile: &Profile,
@@ -182,7 +155,7 @@ fn layout(
     }
     let name = |node: &usize| {
         let function = &functions[nodes[*node].function];
-        (function.line.function.as_str(), function.line.file.as_str(), function.module)
+        (function.name, function.file, function.module)
     };
     for siblings in &mut children {
         siblings.sort_by(|a, b| name(a).cmp(&name(b)));

@@ -4,9 +4,10 @@
 //! light and dark. The title of every frame has its number with its interval, made of summed moments. The text and the numbers
 //! are in elements and attributes only: the script is the same in every file.
 
+use super::functions::Function;
 use super::text::Text;
 use super::text::short::short;
-use super::tree::{Frame, Function, Measure, Tree};
+use super::tree::{Frame, Measure, Tree};
 use super::xml::escaped;
 use super::{Encode, interval, name};
 use crate::estimate::Estimate;
@@ -109,7 +110,7 @@ impl Picture<'_> {
 
     fn frame(&self, frame: &Frame, out: &mut dyn Write) -> io::Result<()> {
         let function = self.tree.functions[frame.function];
-        let full = name::shown(&function.line.function);
+        let full = name::shown(function.name);
         let label = short(&full, LABEL);
         let cut = short(&full, NAME);
         let title =
@@ -168,7 +169,7 @@ impl Picture<'_> {
 /// Source line and module, as far as they are known.
 fn place(function: Function) -> String {
     let module = escaped(function.module).into_owned();
-    match (function.line.file.as_str(), function.line.line) {
+    match (function.file, function.line) {
         ("", _) => module,
         (file, 0) => format!("{} in {module}", escaped(file)),
         (file, line) => format!("{}:{line} in {module}", escaped(file)),
@@ -177,7 +178,7 @@ fn place(function: Function) -> String {
 
 /// By module, the same in every graph (FNV-1a); what is in brackets is no code.
 fn color(function: Function) -> u32 {
-    if function.line.function.starts_with('[') {
+    if function.name.starts_with('[') {
         return COLORS;
     }
     let bytes = function.module.bytes();

@@ -2,7 +2,7 @@ use super::super::fixture;
 use super::*;
 
 fn names<'a>(tree: &'a Tree) -> Vec<(usize, &'a str)> {
-    let of = |frame: &Frame| tree.functions[frame.function].line.function.as_str();
+    let of = |frame: &Frame| tree.functions[frame.function].name;
     tree.frames.iter().map(|frame| (frame.depth, of(frame))).collect()
 }
 

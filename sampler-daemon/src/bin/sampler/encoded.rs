@@ -4,8 +4,8 @@ use crate::args::Format;
 use crate::page;
 use anyhow::Result;
 use sampler_common::encode::{
-    Encode, Measure, folded::Folded, jeprof::Jeprof, json::Json, pprof::Pprof, svg::FlameGraph,
-    text::Text,
+    Encode, Measure, csv::Csv, folded::Folded, jeprof::Jeprof, json::Json, pprof::Pprof,
+    speedscope::Speedscope, svg::FlameGraph, text::Text,
 };
 use sampler_common::profile::Profile;
 
@@ -31,6 +31,8 @@ pub(crate) fn append(
         Format::Jeprof => &Jeprof,
         Format::Json => &Json,
         Format::Svg => &FlameGraph { measure: Measure::Space },
+        Format::Speedscope => &Speedscope,
+        Format::Csv => &Csv,
     };
     Ok(encoder.encode(profile, into)?)
 }

@@ -175,6 +175,10 @@ pub(crate) enum Format {
     Json,
     /// A flame graph for a browser: one file, zooms and searches
     Svg,
+    /// For https://www.speedscope.app
+    Speedscope,
+    /// A table, each number with its ends, for spreadsheets
+    Csv,
 }
 
 impl Format {

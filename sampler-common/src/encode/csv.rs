@@ -1,0 +1,115 @@
+//! Comma-separated values (RFC 4180), for spreadsheets and data frames: a header line, then one line for each row.
+//!
+//! `row` says what a line is: `total`, `exact`, `lost`, `note` and `cost` come first, then a `stack` for each stack, so that one filter leaves
+//! the stacks. Every number stands between its ends. Nothing in a cell is a formula.
+
+use super::{Encode, NO_STACK, name};
+use crate::estimate::{Estimate, Method};
+use crate::profile::{Profile, Quantities, Quantity};
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+/// Quantities in the order of their columns.
+const QUANTITIES: [&str; 4] = ["alloc_space", "alloc_objects", "inuse_space", "inuse_objects"];
+/// Columns of one quantity.
+const PER_QUANTITY: usize = 5;
+
+/// Writes the table.
+pub struct Csv;
+
+impl Encode for Csv {
+    fn encode(&self, profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+        header(out)?;
+        row("total", "", quantities(&profile.totals), "", out)?;
+        if let Some(exact) = profile.exact {
+            let cells = [exact.alloc_space, exact.alloc_objects].map(counted);
+            row("exact", "", format!("{}{}{}", cells[0], cells[1], blank(2)), "", out)?;
+        }
+        for lost in &profile.lost {
+            let of = |of: &Option<Quantity>| of.as_ref().map_or(blank(1), quantity);
+            let cells = format!("{}{}{}", of(&lost.alloc_space), of(&lost.alloc_objects), blank(2));
+            row("lost", "", cells, &format!("{}: {} samples", lost.outcome, lost.samples), out)?;
+        }
+        if let Some(cost) = &profile.cost {
+            row("cost", "", blank(4), &cost.text(), out)?;
+        }
+        for note in &profile.notes {
+            row("note", "", blank(4), note, out)?;
+        }
+        for stack in &profile.stacks {
+            let mut frames = String::new();
+            for frame in profile.frames(stack) {
+                if !frames.is_empty() {
+                    frames.push(';');
+                }
+                frames.push_str(&name::folded(&frame.function));
+            }
+            let frames = if frames.is_empty() { NO_STACK } else { &frames };
+            let pid = if stack.pid == 0 { String::new() } else { stack.pid.to_string() };
+            row("stack", &pid, quantities(&stack.quantities), frames, out)?;
+        }
+        Ok(())
+    }
+}
+
+fn header(out: &mut dyn Write) -> io::Result<()> {
+    write!(out, "row,pid")?;
+    for name in QUANTITIES {
+        write!(out, ",{name},{name}_low,{name}_high,{name}_samples,{name}_method")?;
+    }
+    out.write_all(b",stack\r\n")
+}
+
+fn row(kind: &str, pid: &str, cells: String, text: &str, out: &mut dyn Write) -> io::Result<()> {
+    write!(out, "{kind},{pid}{cells},{}\r\n", cell(text))
+}
+
+fn quantities(of: &Quantities) -> String {
+    let Quantities { alloc_objects, alloc_space, inuse_objects, inuse_space } = of;
+    [alloc_space, alloc_objects, inuse_space, inuse_objects].map(quantity).concat()
+}
+
+/// `,value,low,high,samples,method`; an end that is infinite is empty.
+fn quantity(of: &Quantity) -> String {
+    let Estimate { value, low, high, samples, method, .. } = of.estimate;
+    let high = if high.is_finite() { high.to_string() } else { String::new() };
+    format!(",{value},{low},{high},{samples},{}", method_name(method))
+}
+
+/// A number that was counted: its interval is itself.
+fn counted(number: u64) -> String {
+    format!(",{number},{number},{number},,exact")
+}
+
+fn blank(quantities: usize) -> String {
+    ",".repeat(PER_QUANTITY * quantities)
+}
+
+/// As in the json format.
+fn method_name(method: Method) -> &'static str {
+    match method {
+        Method::Weighted => "weighted",
+        Method::FailedTrials => "failed-trials",
+        Method::Calibrated => "calibrated",
+        Method::Stride => "stride",
+        Method::Exact => "exact",
+    }
+}
+
+/// A cell of text on one line. A spreadsheet takes what begins with one of `= + - @` for a formula and runs it: an apostrophe before it makes it
+/// text again.
+fn cell(text: &str) -> Cow<'_, str> {
+    if text.is_empty() {
+        return Cow::Borrowed("");
+    }
+    let shown = name::shown(text);
+    let formula = shown.trim_start().starts_with(['=', '+', '-', '@']);
+    if !formula && !shown.contains(['"', ',', '\n', '\r']) {
+        return shown;
+    }
+    let apostrophe = if formula { "'" } else { "" };
+    Cow::Owned(format!("\"{apostrophe}{}\"", shown.replace('"', "\"\"")))
+}
+
+#[cfg(test)]
+mod tests;
