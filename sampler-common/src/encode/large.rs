@@ -1,6 +1,7 @@
 //! Every format on profiles of a size that machines do have.
 
 use super::csv::Csv;
+use super::firefox::Firefox;
 use super::fixture::{self, encoded};
 use super::speedscope::Speedscope;
 use super::svg::FlameGraph;
@@ -17,6 +18,7 @@ fn formats() -> Vec<(&'static str, Box<dyn Encode + Sync>)> {
         ("svg", Box::new(FlameGraph { measure: Measure::Space })),
         ("speedscope", Box::new(Speedscope)),
         ("csv", Box::new(Csv)),
+        ("firefox", Box::new(Firefox)),
     ]
 }
 

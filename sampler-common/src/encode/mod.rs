@@ -5,6 +5,7 @@
 mod address;
 pub mod comparison;
 pub mod csv;
+pub mod firefox;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod folded;

@@ -4,8 +4,8 @@ use crate::args::Format;
 use crate::page;
 use anyhow::Result;
 use sampler_common::encode::{
-    Encode, Measure, csv::Csv, folded::Folded, jeprof::Jeprof, json::Json, pprof::Pprof,
-    speedscope::Speedscope, svg::FlameGraph, text::Text,
+    Encode, Measure, csv::Csv, firefox::Firefox, folded::Folded, jeprof::Jeprof, json::Json,
+    pprof::Pprof, speedscope::Speedscope, svg::FlameGraph, text::Text,
 };
 use sampler_common::profile::Profile;
 
@@ -33,6 +33,7 @@ pub(crate) fn append(
         Format::Svg => &FlameGraph { measure: Measure::Space },
         Format::Speedscope => &Speedscope,
         Format::Csv => &Csv,
+        Format::Firefox => &Firefox,
     };
     Ok(encoder.encode(profile, into)?)
 }

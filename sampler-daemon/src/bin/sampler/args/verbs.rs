@@ -179,6 +179,8 @@ pub(crate) enum Format {
     Speedscope,
     /// A table, each number with its ends, for spreadsheets
     Csv,
+    /// For https://profiler.firefox.com: native allocations
+    Firefox,
 }
 
 impl Format {
