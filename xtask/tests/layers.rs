@@ -23,10 +23,15 @@ const RULES: &[Rule] = &[
         allowed: &["sampler-daemon/src/rpc", "sampler-daemon/src/bin/sampler"],
     },
     Rule {
-        why: "protobuf is for the protocol and for pprof's file format",
+        why: "protobuf is for the protocol and for file formats that are made of it",
         words: &["prost"],
         searched: PROGRAMS,
-        allowed: &["sampler-daemon/src/rpc", "sampler-common/src/encode/pprof"],
+        allowed: &[
+            "sampler-daemon/src/rpc",
+            "sampler-common/src/encode/otlp",
+            "sampler-common/src/encode/perfetto",
+            "sampler-common/src/encode/pprof",
+        ],
     },
     Rule {
         why: "the kernel side is asked through bpf/",

@@ -3,6 +3,7 @@
 use super::csv::Csv;
 use super::firefox::Firefox;
 use super::fixture::{self, encoded};
+use super::perfetto::Perfetto;
 use super::speedscope::Speedscope;
 use super::svg::FlameGraph;
 use super::{Encode, Measure};
@@ -19,6 +20,7 @@ fn formats() -> Vec<(&'static str, Box<dyn Encode + Sync>)> {
         ("speedscope", Box::new(Speedscope)),
         ("csv", Box::new(Csv)),
         ("firefox", Box::new(Firefox)),
+        ("perfetto", Box::new(Perfetto)),
     ]
 }
 

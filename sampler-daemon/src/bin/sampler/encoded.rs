@@ -5,7 +5,7 @@ use crate::page;
 use anyhow::Result;
 use sampler_common::encode::{
     Encode, Measure, csv::Csv, firefox::Firefox, folded::Folded, jeprof::Jeprof, json::Json,
-    pprof::Pprof, speedscope::Speedscope, svg::FlameGraph, text::Text,
+    perfetto::Perfetto, pprof::Pprof, speedscope::Speedscope, svg::FlameGraph, text::Text,
 };
 use sampler_common::profile::Profile;
 
@@ -34,6 +34,7 @@ pub(crate) fn append(
         Format::Speedscope => &Speedscope,
         Format::Csv => &Csv,
         Format::Firefox => &Firefox,
+        Format::Perfetto => &Perfetto,
     };
     Ok(encoder.encode(profile, into)?)
 }

@@ -181,12 +181,14 @@ pub(crate) enum Format {
     Csv,
     /// For https://profiler.firefox.com: native allocations
     Firefox,
+    /// A trace with heap profiles, for https://ui.perfetto.dev
+    Perfetto,
 }
 
 impl Format {
     /// What it writes can be read on a terminal.
     pub(crate) fn is_text(self) -> bool {
-        !matches!(self, Format::Pprof)
+        !matches!(self, Format::Pprof | Format::Perfetto)
     }
 
     /// Its name on the command line.
