@@ -3,6 +3,7 @@
 use super::csv::Csv;
 use super::firefox::Firefox;
 use super::fixture::{self, encoded};
+use super::otlp::Otlp;
 use super::perfetto::Perfetto;
 use super::speedscope::Speedscope;
 use super::svg::FlameGraph;
@@ -21,6 +22,7 @@ fn formats() -> Vec<(&'static str, Box<dyn Encode + Sync>)> {
         ("csv", Box::new(Csv)),
         ("firefox", Box::new(Firefox)),
         ("perfetto", Box::new(Perfetto)),
+        ("otlp", Box::new(Otlp)),
     ]
 }
 

@@ -17,6 +17,7 @@ pub mod json;
 mod large;
 pub mod lifetimes;
 pub mod name;
+pub mod otlp;
 pub mod perfetto;
 pub mod pprof;
 pub mod speedscope;

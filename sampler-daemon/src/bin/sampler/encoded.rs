@@ -5,7 +5,8 @@ use crate::page;
 use anyhow::Result;
 use sampler_common::encode::{
     Encode, Measure, csv::Csv, firefox::Firefox, folded::Folded, jeprof::Jeprof, json::Json,
-    perfetto::Perfetto, pprof::Pprof, speedscope::Speedscope, svg::FlameGraph, text::Text,
+    otlp::Otlp, perfetto::Perfetto, pprof::Pprof, speedscope::Speedscope, svg::FlameGraph,
+    text::Text,
 };
 use sampler_common::profile::Profile;
 
@@ -35,6 +36,7 @@ pub(crate) fn append(
         Format::Csv => &Csv,
         Format::Firefox => &Firefox,
         Format::Perfetto => &Perfetto,
+        Format::Otlp => &Otlp,
     };
     Ok(encoder.encode(profile, into)?)
 }

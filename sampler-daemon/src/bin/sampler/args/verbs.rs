@@ -183,12 +183,14 @@ pub(crate) enum Format {
     Firefox,
     /// A trace with heap profiles, for https://ui.perfetto.dev
     Perfetto,
+    /// OpenTelemetry's profiles, a protobuf message
+    Otlp,
 }
 
 impl Format {
     /// What it writes can be read on a terminal.
     pub(crate) fn is_text(self) -> bool {
-        !matches!(self, Format::Pprof | Format::Perfetto)
+        !matches!(self, Format::Pprof | Format::Perfetto | Format::Otlp)
     }
 
     /// Its name on the command line.

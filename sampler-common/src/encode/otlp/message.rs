@@ -1,0 +1,256 @@
+//! The messages of OTLP profiles, `opentelemetry/proto/profiles/v1development/profiles.proto`, with its field numbers
+//! (<https://github.com/open-telemetry/opentelemetry-proto>; checked against the descriptors of the Python package 1.45).
+//!
+//! Everything refers to one dictionary by indices; entry 0 of each of its tables is empty and stands for "not set".
+
+use prost::Message;
+
+/// The file.
+#[derive(Clone, PartialEq, Message)]
+pub struct ProfilesData {
+    /// By what they are about: one for each process.
+    #[prost(message, repeated, tag = "1")]
+    pub resource_profiles: Vec<ResourceProfiles>,
+    /// What indices mean.
+    #[prost(message, optional, tag = "2")]
+    pub dictionary: Option<Dictionary>,
+}
+
+/// The tables.
+#[derive(Clone, PartialEq, Message)]
+pub struct Dictionary {
+    /// Mapped files.
+    #[prost(message, repeated, tag = "1")]
+    pub mapping_table: Vec<Mapping>,
+    /// Code locations.
+    #[prost(message, repeated, tag = "2")]
+    pub location_table: Vec<Location>,
+    /// Functions.
+    #[prost(message, repeated, tag = "3")]
+    pub function_table: Vec<Function>,
+    /// Links to traces: none but the empty one.
+    #[prost(message, repeated, tag = "4")]
+    pub link_table: Vec<Link>,
+    /// Strings.
+    #[prost(string, repeated, tag = "5")]
+    pub string_table: Vec<String>,
+    /// Attributes of samples, mappings, locations and profiles.
+    #[prost(message, repeated, tag = "6")]
+    pub attribute_table: Vec<KeyValueAndUnit>,
+    /// Stacks.
+    #[prost(message, repeated, tag = "7")]
+    pub stack_table: Vec<Stack>,
+}
+
+/// The profiles of a resource.
+#[derive(Clone, PartialEq, Message)]
+pub struct ResourceProfiles {
+    /// The process.
+    #[prost(message, optional, tag = "1")]
+    pub resource: Option<Resource>,
+    /// By who made them.
+    #[prost(message, repeated, tag = "2")]
+    pub scope_profiles: Vec<ScopeProfiles>,
+}
+
+/// What profiles are about.
+#[derive(Clone, PartialEq, Message)]
+pub struct Resource {
+    /// Facts.
+    #[prost(message, repeated, tag = "1")]
+    pub attributes: Vec<KeyValue>,
+}
+
+/// The profiles of a profiler.
+#[derive(Clone, PartialEq, Message)]
+pub struct ScopeProfiles {
+    /// Who made them, and how.
+    #[prost(message, optional, tag = "1")]
+    pub scope: Option<Scope>,
+    /// One for each quantity.
+    #[prost(message, repeated, tag = "2")]
+    pub profiles: Vec<Profile>,
+}
+
+/// Who made profiles.
+#[derive(Clone, PartialEq, Message)]
+pub struct Scope {
+    /// Name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Facts.
+    #[prost(message, repeated, tag = "3")]
+    pub attributes: Vec<KeyValue>,
+}
+
+/// A key and a value.
+#[derive(Clone, PartialEq, Message)]
+pub struct KeyValue {
+    /// Key.
+    #[prost(string, tag = "1")]
+    pub key: String,
+    /// Value.
+    #[prost(message, optional, tag = "2")]
+    pub value: Option<AnyValue>,
+}
+
+/// A value of some type.
+#[derive(Clone, PartialEq, Message)]
+pub struct AnyValue {
+    /// It.
+    #[prost(oneof = "Value", tags = "1, 3, 4")]
+    pub value: Option<Value>,
+}
+
+/// The types that are used.
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub enum Value {
+    /// Text.
+    #[prost(string, tag = "1")]
+    Text(String),
+    /// Whole number.
+    #[prost(int64, tag = "3")]
+    Int(i64),
+    /// Number.
+    #[prost(double, tag = "4")]
+    Double(f64),
+}
+
+/// One quantity.
+#[derive(Clone, PartialEq, Message)]
+pub struct Profile {
+    /// Which.
+    #[prost(message, optional, tag = "1")]
+    pub sample_type: Option<ValueType>,
+    /// Its stacks.
+    #[prost(message, repeated, tag = "2")]
+    pub samples: Vec<Sample>,
+    /// When it began, nanoseconds since the Unix epoch.
+    #[prost(fixed64, tag = "3")]
+    pub time_unix_nano: u64,
+    /// Nanoseconds.
+    #[prost(uint64, tag = "4")]
+    pub duration_nano: u64,
+    /// Meaning of `period`.
+    #[prost(message, optional, tag = "5")]
+    pub period_type: Option<ValueType>,
+    /// Mean distance between samples.
+    #[prost(int64, tag = "6")]
+    pub period: i64,
+    /// Facts.
+    #[prost(int32, repeated, tag = "11")]
+    pub attribute_indices: Vec<i32>,
+}
+
+/// Links samples to traces; never set here.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct Link {}
+
+/// A quantity and its unit, string indices.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct ValueType {
+    /// Name.
+    #[prost(int32, tag = "1")]
+    pub type_strindex: i32,
+    /// Unit.
+    #[prost(int32, tag = "2")]
+    pub unit_strindex: i32,
+}
+
+/// A stack with its number.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Sample {
+    /// Stack.
+    #[prost(int32, tag = "1")]
+    pub stack_index: i32,
+    /// Facts.
+    #[prost(int32, repeated, tag = "2")]
+    pub attribute_indices: Vec<i32>,
+    /// The number.
+    #[prost(int64, repeated, tag = "4")]
+    pub values: Vec<i64>,
+}
+
+/// A mapped file.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Mapping {
+    /// First address.
+    #[prost(uint64, tag = "1")]
+    pub memory_start: u64,
+    /// Past the last address.
+    #[prost(uint64, tag = "2")]
+    pub memory_limit: u64,
+    /// Offset in the file of `memory_start`.
+    #[prost(uint64, tag = "3")]
+    pub file_offset: u64,
+    /// Path.
+    #[prost(int32, tag = "4")]
+    pub filename_strindex: i32,
+    /// Facts.
+    #[prost(int32, repeated, tag = "5")]
+    pub attribute_indices: Vec<i32>,
+}
+
+/// Locations, leaf first.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Stack {
+    /// Them.
+    #[prost(int32, repeated, tag = "1")]
+    pub location_indices: Vec<i32>,
+}
+
+/// A code location.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Location {
+    /// Its mapping.
+    #[prost(int32, tag = "1")]
+    pub mapping_index: i32,
+    /// Within the mapping's addresses.
+    #[prost(uint64, tag = "2")]
+    pub address: u64,
+    /// Innermost inlined function first.
+    #[prost(message, repeated, tag = "3")]
+    pub lines: Vec<Line>,
+    /// Facts.
+    #[prost(int32, repeated, tag = "4")]
+    pub attribute_indices: Vec<i32>,
+}
+
+/// A line of a function.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct Line {
+    /// Its function.
+    #[prost(int32, tag = "1")]
+    pub function_index: i32,
+    /// 0 if unknown.
+    #[prost(int64, tag = "2")]
+    pub line: i64,
+}
+
+/// A function; all are string indices.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct Function {
+    /// Name for people.
+    #[prost(int32, tag = "1")]
+    pub name_strindex: i32,
+    /// Name for the system.
+    #[prost(int32, tag = "2")]
+    pub system_name_strindex: i32,
+    /// Source file.
+    #[prost(int32, tag = "3")]
+    pub filename_strindex: i32,
+}
+
+/// An attribute.
+#[derive(Clone, PartialEq, Message)]
+pub struct KeyValueAndUnit {
+    /// Key.
+    #[prost(int32, tag = "1")]
+    pub key_strindex: i32,
+    /// Value.
+    #[prost(message, optional, tag = "2")]
+    pub value: Option<AnyValue>,
+    /// Unit.
+    #[prost(int32, tag = "3")]
+    pub unit_strindex: i32,
+}
