@@ -5,8 +5,9 @@
 
 use super::{Encode, NO_STACK, name};
 use crate::estimate::{Estimate, Method};
-use crate::profile::{Profile, Quantities, Quantity};
+use crate::profile::{Location, Profile, Quantities, Quantity};
 use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::io::{self, Write};
 
 /// Quantities in the order of their columns.
@@ -36,17 +37,23 @@ impl Encode for Csv {
         for note in &profile.notes {
             row("note", "", blank(4), note, out)?;
         }
+        let at: Vec<String> = profile.locations.iter().map(frames_of).collect();
+        let mut frames = String::new();
         for stack in &profile.stacks {
-            let mut frames = String::new();
-            for frame in profile.frames(stack) {
+            frames.clear();
+            for index in stack.locations.iter().rev() {
                 if !frames.is_empty() {
                     frames.push(';');
                 }
-                frames.push_str(&name::folded(&frame.function));
+                frames.push_str(&at[*index as usize]);
             }
-            let frames = if frames.is_empty() { NO_STACK } else { &frames };
+            if frames.is_empty() {
+                frames.push_str(NO_STACK);
+            }
             let pid = if stack.pid == 0 { String::new() } else { stack.pid.to_string() };
-            row("stack", &pid, quantities(&stack.quantities), frames, out)?;
+            write!(out, "stack,{pid}{},", quantities(&stack.quantities))?;
+            out.write_all(quoted(&frames).as_bytes())?;
+            out.write_all(b"\r\n")?;
         }
         Ok(())
     }
@@ -66,14 +73,28 @@ fn row(kind: &str, pid: &str, cells: String, text: &str, out: &mut dyn Write) ->
 
 fn quantities(of: &Quantities) -> String {
     let Quantities { alloc_objects, alloc_space, inuse_objects, inuse_space } = of;
-    [alloc_space, alloc_objects, inuse_space, inuse_objects].map(quantity).concat()
+    let mut cells = String::with_capacity(400);
+    for of in [alloc_space, alloc_objects, inuse_space, inuse_objects] {
+        append(of, &mut cells);
+    }
+    cells
+}
+
+fn quantity(of: &Quantity) -> String {
+    let mut cells = String::new();
+    append(of, &mut cells);
+    cells
 }
 
 /// `,value,low,high,samples,method`; an end that is infinite is empty.
-fn quantity(of: &Quantity) -> String {
+fn append(of: &Quantity, cells: &mut String) {
     let Estimate { value, low, high, samples, method, .. } = of.estimate;
-    let high = if high.is_finite() { high.to_string() } else { String::new() };
-    format!(",{value},{low},{high},{samples},{}", method_name(method))
+    // Writing to a string cannot fail.
+    let _ = write!(cells, ",{value},{low},");
+    if high.is_finite() {
+        let _ = write!(cells, "{high}");
+    }
+    let _ = write!(cells, ",{samples},{}", method_name(method));
 }
 
 /// A number that was counted: its interval is itself.
@@ -96,19 +117,27 @@ fn method_name(method: Method) -> &'static str {
     }
 }
 
-/// A cell of text on one line. A spreadsheet takes what begins with one of `= + - @` for a formula and runs it: an apostrophe before it makes it
+/// The functions of a location, outermost first, on one line.
+fn frames_of(location: &Location) -> String {
+    let names = location.lines.iter().rev().map(|line| name::folded(&line.function));
+    let names = names.map(|name| name::shown(&name).into_owned());
+    names.collect::<Vec<_>>().join(";")
+}
+
+/// A cell of text on one line.
+fn cell(text: &str) -> String {
+    if text.is_empty() { String::new() } else { quoted(&name::shown(text)).into_owned() }
+}
+
+/// A cell of text that has no line breaks. A spreadsheet takes what begins with one of `= + - @` for a formula and runs it: an apostrophe before it makes it
 /// text again.
-fn cell(text: &str) -> Cow<'_, str> {
-    if text.is_empty() {
-        return Cow::Borrowed("");
-    }
-    let shown = name::shown(text);
-    let formula = shown.trim_start().starts_with(['=', '+', '-', '@']);
-    if !formula && !shown.contains(['"', ',', '\n', '\r']) {
-        return shown;
+fn quoted(text: &str) -> Cow<'_, str> {
+    let formula = text.trim_start().starts_with(['=', '+', '-', '@']);
+    if !formula && !text.bytes().any(|byte| matches!(byte, b'"' | b',')) {
+        return Cow::Borrowed(text);
     }
     let apostrophe = if formula { "'" } else { "" };
-    Cow::Owned(format!("\"{apostrophe}{}\"", shown.replace('"', "\"\"")))
+    Cow::Owned(format!("\"{apostrophe}{}\"", text.replace('"', "\"\"")))
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ pub mod speedscope;
 pub mod svg;
 pub mod text;
 mod tree;
+mod trie;
 mod xml;
 
 use crate::profile::Profile;

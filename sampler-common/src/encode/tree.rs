@@ -4,9 +4,9 @@
 //! bounds. Nothing here recurses: stacks may be deep.
 
 use super::functions::{Function, functions};
+use super::trie::Trie;
 use crate::estimate::{Estimate, Row};
 use crate::profile::{Kind, Profile, Quantities, Quantity};
-use std::collections::HashMap;
 
 /// What a flame graph weighs stacks by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,11 +48,11 @@ pub(super) struct Tree<'a> {
     pub(super) total: Estimate,
     /// What the whole width stands for: the total, or the sum of the stacks if that is a little more.
     pub(super) width: f64,
-    /// How many smaller frames were left out.
+    /// How many smaller frames were left out; frames of nothing do not count.
     pub(super) left_out: usize,
 }
 
-/// A node while stacks are added; a parent comes before its children.
+/// A node of the tree; a parent comes before its children.
 struct Node {
     parent: usize,
     function: usize,
@@ -66,9 +66,8 @@ impl<'a> Tree<'a> {
     /// The tree of at most `frames` frames with most of `measure`.
     pub(super) fn of(profile: &'a Profile, measure: Measure, frames: usize) -> Tree<'a> {
         let (functions, at) = functions(profile);
-        let mut nodes = vec![Node { parent: ROOT, function: 0, value: 0.0 }];
-        let leaves = add_stacks(profile, measure, &at, &mut nodes);
-        let all = nodes.len();
+        let (mut nodes, leaves) = nodes(profile, measure, &at);
+        let all = 1 + nodes[1..].iter().filter(|node| node.value > 0.0).count();
         let homes = keep_largest(&mut nodes, frames);
         let left_out = all - nodes.len();
         let mut rows = vec![Row::default(); nodes.len()];
@@ -93,37 +92,42 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// Enters every stack; returns its innermost node.
-fn add_stacks(
-    profile: &Profile,
-    measure: Measure,
-    at: &[Vec<usize>],
-    nodes: &mut Vec<Node>,
-) -> Vec<usize> {
-    let mut children: HashMap<(usize, usize), usize> = HashMap::new();
-    let each = profile.stacks.iter().map(|stack| {
-        let value = measure.of(&stack.quantities, profile.kind).estimate.value;
-        let mut node = ROOT;
-        nodes[ROOT].value += value;
+/// The nodes with their values, and for each stack its innermost node.
+fn nodes(profile: &Profile, measure: Measure, at: &[Vec<usize>]) -> (Vec<Node>, Vec<usize>) {
+    let trie = Trie::of(profile.stacks.iter().map(|stack| {
         let locations = stack.locations.iter().rev();
-        for function in locations.flat_map(|index| &at[*index as usize]) {
-            node = *children.entry((node, *function)).or_insert_with(|| {
-                nodes.push(Node { parent: node, function: *function, value: 0.0 });
-                nodes.len() - 1
-            });
-            nodes[node].value += value;
-        }
-        node
+        locations.flat_map(|index| &at[*index as usize]).map(|function| *function as u32)
+    }));
+    // The root comes first, so that the others move up by one.
+    let up = |node: Option<u32>| node.map_or(ROOT, |node| node as usize + 1);
+    let root = Node { parent: ROOT, function: 0, value: 0.0 };
+    let below = trie.nodes.iter().map(|node| Node {
+        parent: up(node.caller),
+        function: node.frame as usize,
+        value: 0.0,
     });
-    each.collect()
+    let mut nodes: Vec<Node> = std::iter::once(root).chain(below).collect();
+    let leaves: Vec<usize> = trie.leaves.into_iter().map(up).collect();
+    for (stack, leaf) in profile.stacks.iter().zip(&leaves) {
+        nodes[*leaf].value += measure.of(&stack.quantities, profile.kind).estimate.value;
+    }
+    for node in (1..nodes.len()).rev() {
+        let Node { parent, value, .. } = nodes[node];
+        nodes[parent].value += value;
+    }
+    (nodes, leaves)
 }
 
 /// Keeps the root and the nodes with the largest values. Returns for each node as it was where it is now, or the nearest of its
 /// callers that was kept. A child has no more than its parent and comes later, so that what is kept is a tree.
 fn keep_largest(nodes: &mut Vec<Node>, frames: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (1..nodes.len()).filter(|node| nodes[*node].value > 0.0).collect();
-    order.sort_unstable_by(|a, b| nodes[*b].value.total_cmp(&nodes[*a].value).then(a.cmp(b)));
-    order.truncate(frames);
+    if order.len() > frames {
+        let by_value =
+            |a: &usize, b: &usize| nodes[*b].value.total_cmp(&nodes[*a].value).then(a.cmp(b));
+        order.select_nth_unstable_by(frames, by_value);
+        order.truncate(frames);
+    }
     order.push(ROOT);
     order.sort_unstable();
     let mut homes = vec![usize::MAX; nodes.len()];

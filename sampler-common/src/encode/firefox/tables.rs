@@ -2,6 +2,7 @@
 
 use super::super::functions::functions;
 use super::super::text::allocator::is_entry;
+use super::super::trie::Trie;
 use super::super::{NO_STACK, name};
 use super::MARKER;
 use crate::profile::Profile;
@@ -191,25 +192,18 @@ impl Tables {
 
     /// Every stack with its callers, each once.
     fn add_stacks(&mut self, profile: &Profile, frames: &[Vec<u32>]) -> Vec<u32> {
-        let mut known: HashMap<(Option<u32>, u32), u32> = HashMap::new();
-        let table = &mut self.stack_table;
         let no_stack = &frames[frames.len() - 1];
-        let each = profile.stacks.iter().map(|stack| {
+        let trie = Trie::of(profile.stacks.iter().map(|stack| {
             let own = stack.locations.iter().rev().flat_map(|index| &frames[*index as usize]);
             let none = no_stack.iter().filter(|_| stack.locations.is_empty());
-            let mut prefix = None;
-            for frame in own.chain(none) {
-                let index = *known.entry((prefix, *frame)).or_insert_with(|| {
-                    table.frame.push(*frame);
-                    table.prefix.push(prefix);
-                    table.length += 1;
-                    (table.length - 1) as u32
-                });
-                prefix = Some(index);
-            }
-            prefix.unwrap_or(0)
-        });
-        each.collect()
+            own.chain(none).copied()
+        }));
+        let table = &mut self.stack_table;
+        table.length = trie.nodes.len();
+        table.frame = trie.nodes.iter().map(|node| node.frame).collect();
+        table.prefix = trie.nodes.iter().map(|node| node.caller).collect();
+        // Every stack has a frame, if only that of those without.
+        trie.leaves.into_iter().map(|leaf| leaf.unwrap_or(0)).collect()
     }
 }
 

@@ -16,7 +16,7 @@ use crate::units::grouped;
 use std::io::{self, Write};
 
 /// Frames drawn; those with least are left out, and counted.
-pub const MAX_FRAMES: usize = 10_000;
+pub const MAX_FRAMES: usize = 5000;
 /// Longest name in a title, characters.
 const NAME: usize = 2000;
 /// Longest name in a frame: no screen is wider.

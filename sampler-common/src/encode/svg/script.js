@@ -22,8 +22,9 @@
     if (!isFinite(n)) return "unknown";
     const [base, names] = unit === "bytes" ? [1024, ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]] : [1000, ["", "k", "M", "G", "T", "P"]];
     let at = 0;
-    while (n >= base && at + 1 < names.length) { n /= base; at++; }
-    return (at ? n.toPrecision(3) : Math.round(n)) + (names[at] ? " " + names[at] : "");
+    while (n >= base - 0.5 && at + 1 < names.length) { n /= base; at++; }
+    const digits = at === 0 || n >= 99.95 ? 0 : n >= 9.995 ? 1 : 2;
+    return n.toFixed(digits) + (names[at] ? " " + names[at] : "");
   };
   // Frames come callers first: what a frame calls is from behind it up to its end.
   const open = [];

@@ -1,0 +1,84 @@
+//! Stacks as a tree: stacks with the same callers share their nodes.
+//!
+//! Made by sorting: of two neighbours what they have in common is there already. Profiles have millions of nodes, which a
+//! table of who calls whom would look up one by one. Nothing recurses.
+
+use std::ops::Range;
+
+/// A frame below its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Node {
+    /// The node of the caller, which comes before; `None` of an outermost frame.
+    pub(super) caller: Option<u32>,
+    /// Its frame, as it was given.
+    pub(super) frame: u32,
+}
+
+/// The nodes of all stacks.
+pub(super) struct Trie {
+    /// In the order of the sorted stacks, what a frame calls right behind it.
+    pub(super) nodes: Vec<Node>,
+    /// The innermost node of each stack, in the order in which they were given; `None` of one without a frame.
+    pub(super) leaves: Vec<Option<u32>>,
+}
+
+impl Trie {
+    /// The tree of stacks of frames, outermost first.
+    pub(super) fn of<Frames: Iterator<Item = u32>>(stacks: impl Iterator<Item = Frames>) -> Trie {
+        let mut frames: Vec<u32> = Vec::new();
+        let mut ranges: Vec<Range<usize>> = Vec::new();
+        for stack in stacks {
+            let start = frames.len();
+            frames.extend(stack);
+            ranges.push(start..frames.len());
+        }
+        let stack = |index: usize| &frames[ranges[index].clone()];
+        let mut order: Vec<usize> = (0..ranges.len()).collect();
+        order.sort_unstable_by(|a, b| stack(*a).cmp(stack(*b)).then(a.cmp(b)));
+        let mut trie = Trie { nodes: Vec::new(), leaves: vec![None; ranges.len()] };
+        let (mut before, mut path): (&[u32], Vec<u32>) = (&[], Vec::new());
+        for index in order {
+            let stack = stack(index);
+            let common = before.iter().zip(stack).take_while(|(a, b)| a == b).count();
+            path.truncate(common);
+            for frame in &stack[common..] {
+                trie.nodes.push(Node { caller: path.last().copied(), frame: *frame });
+                path.push(trie.nodes.len() as u32 - 1);
+            }
+            trie.leaves[index] = path.last().copied();
+            before = stack;
+        }
+        trie
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    proptest! {
+        #[test]
+        fn every_stack_is_found_and_no_node_twice(
+            stacks in prop::collection::vec(prop::collection::vec(0u32..4, 0..6), 0..40)
+        ) {
+            let trie = Trie::of(stacks.iter().map(|stack| stack.iter().copied()));
+            for (stack, leaf) in stacks.iter().zip(&trie.leaves) {
+                let (mut walked, mut next) = (Vec::new(), *leaf);
+                while let Some(node) = next {
+                    let node = trie.nodes[node as usize];
+                    walked.push(node.frame);
+                    next = node.caller;
+                }
+                walked.reverse();
+                prop_assert_eq!(stack, &walked);
+            }
+            let mut seen = HashSet::new();
+            for (index, node) in trie.nodes.iter().enumerate() {
+                prop_assert!(node.caller.is_none_or(|caller| (caller as usize) < index));
+                prop_assert!(seen.insert((node.caller, node.frame)));
+            }
+        }
+    }
+}
