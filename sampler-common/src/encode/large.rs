@@ -3,8 +3,12 @@
 use super::csv::Csv;
 use super::firefox::Firefox;
 use super::fixture::{self, encoded};
+use super::folded::Folded;
+use super::jeprof::Jeprof;
+use super::json::Json;
 use super::otlp::Otlp;
 use super::perfetto::Perfetto;
+use super::pprof::Pprof;
 use super::speedscope::Speedscope;
 use super::svg::FlameGraph;
 use super::{Encode, Measure};
@@ -23,6 +27,16 @@ fn formats() -> Vec<(&'static str, Box<dyn Encode + Sync>)> {
         ("firefox", Box::new(Firefox)),
         ("perfetto", Box::new(Perfetto)),
         ("otlp", Box::new(Otlp)),
+    ]
+}
+
+/// The formats that came before, which no test here times.
+fn earlier() -> Vec<(&'static str, Box<dyn Encode + Sync>)> {
+    vec![
+        ("folded", Box::new(Folded)),
+        ("jeprof", Box::new(Jeprof)),
+        ("json", Box::new(Json)),
+        ("pprof", Box::new(Pprof)),
     ]
 }
 
@@ -71,7 +85,7 @@ fn many_stacks() {
 #[test]
 fn deep_stacks_do_not_recurse() {
     let profile = profile(50, 1000);
-    for (name, format) in formats() {
+    for (name, format) in formats().into_iter().chain(earlier()) {
         // A frame for each frame would need more.
         let small = std::thread::Builder::new().stack_size(256 << 10);
         let encode = || encoded(format.as_ref(), &profile).len();
@@ -83,7 +97,7 @@ fn deep_stacks_do_not_recurse() {
 #[test]
 fn the_same_profile_gives_the_same_bytes() {
     for profile in [fixture::profile(Kind::Live), fixture::hostile(), profile(3000, 12)] {
-        for (name, format) in formats() {
+        for (name, format) in formats().into_iter().chain(earlier()) {
             let first = encoded(format.as_ref(), &profile);
             assert!(first == encoded(format.as_ref(), &profile), "{name}");
         }
