@@ -4,6 +4,7 @@
 
 mod diff;
 mod estimators;
+mod formats;
 mod many;
 mod mistakes;
 mod mock;
