@@ -147,7 +147,7 @@ pub struct Mapping {
 }
 
 /// A source line of a location.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Line {
     /// Demangled function name, or `path+0xoffset` where no symbol covers it.
     pub function: String,

@@ -1,11 +1,12 @@
 //! samplerd, the allocation profiling daemon, as a library; its two programs are `samplerd` and
 //! `sampler`.
 //!
-//! Arrows only point down: [`rpc`] (the only module that sees protocol types) asks [`pipeline`] and
+//! Arrows only point down: [`rpc`] (the only module that sees protocol types) and beside it [`http`] ask [`pipeline`] and
 //! [`store`] (stateful; neither protocol nor kernel types), which use [`bpf`], [`target`], [`unwind`]
 //! and [`symbolize`] (the only modules that touch the kernel, /proc and files).
 
 pub mod bpf;
+pub mod http;
 pub mod pipeline;
 pub mod rpc;
 pub mod store;

@@ -78,8 +78,15 @@ const RULES: &[Rule] = &[
         allowed: &[
             "sampler-daemon/src/rpc",
             "sampler-daemon/src/bin",
+            "sampler-daemon/src/http",
             "sampler-daemon/src/pipeline",
         ],
+    },
+    Rule {
+        why: "HTTP stays at the edge",
+        words: &["hyper", "http_body_util", "percent_encoding"],
+        searched: PROGRAMS,
+        allowed: &["sampler-daemon/src/http"],
     },
     Rule {
         why: "the client knows the protocol and nothing else of the daemon",

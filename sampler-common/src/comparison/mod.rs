@@ -6,8 +6,10 @@
 //! All numbers are the weighted estimates of the samples, however the profiles were estimated: two profiles that were calibrated to
 //! different totals are not comparable stack by stack without what their samples alone say.
 
+mod growth;
 mod relation;
 
+pub use growth::growth;
 pub use relation::{Relation, parted, span};
 
 use crate::estimate::{

@@ -50,6 +50,14 @@ impl Record<'_> {
             Record::ExpectedExec(_) | Record::Malformed => None,
         }
     }
+
+    /// When it was sampled (`CLOCK_MONOTONIC`); `None`: it is no sampled allocation.
+    pub fn sampled_ns(&self) -> Option<u64> {
+        match self {
+            Record::Snapshot(record, _) | Record::Frames(record, _) => Some(record.time_ns),
+            _ => None,
+        }
+    }
 }
 
 /// The ring buffer.

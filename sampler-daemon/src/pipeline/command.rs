@@ -1,7 +1,9 @@
 //! What can be asked of the worker thread, and the handle to ask it.
 
+use super::latency::Answers;
 use super::lifetimes::{LifetimesRequest, RawLifetimes};
 use super::listing::{ListRequest, Listing, Sums};
+use super::metrics::MetricsReport;
 use super::raw::RawProfile;
 use super::scope::Scope;
 use super::source::SampleEvent;
@@ -18,7 +20,7 @@ use sampler_common::sampling::Strategy;
 use sampler_common::units;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 use tokio::sync::{broadcast, oneshot};
 
 /// Questions that may wait for the worker at a time; further askers wait in turn.
@@ -161,6 +163,7 @@ pub(super) enum Command {
     SetSampling { selector: Selector, change: SamplingChange, reply: Reply<Vec<SamplingReport>> },
     Profile(ProfileRequest, Reply<RawProfile>),
     Lifetimes(LifetimesRequest, Reply<RawLifetimes>),
+    Metrics(Reply<MetricsReport>),
     Stop,
 }
 
@@ -176,13 +179,16 @@ pub struct Profiler {
     pub(super) wake: Arc<OwnedFd>,
     pub(super) samples: broadcast::Sender<Arc<SampleEvent>>,
     pub(super) lagged: Arc<AtomicU64>,
+    pub(super) answers: Arc<Answers>,
 }
 
 impl Profiler {
     async fn ask<T: Send + 'static>(
         &self,
+        question: &'static str,
         command: impl FnOnce(Reply<T>) -> Command,
     ) -> Result<Result<T, String>, Stopped> {
+        let asked = Instant::now();
         let (reply, answer) = oneshot::channel();
         let mut command = command(reply);
         loop {
@@ -196,7 +202,9 @@ impl Profiler {
             }
         }
         self.wake();
-        answer.await.map_err(|_| Stopped)
+        let answer = answer.await.map_err(|_| Stopped)?;
+        self.answers.add(question, asked.elapsed());
+        Ok(answer)
     }
 
     fn wake(&self) {
@@ -206,7 +214,17 @@ impl Profiler {
 
     /// What the daemon does.
     pub async fn status(&self) -> Result<Result<StatusReport, String>, Stopped> {
-        let report = match self.ask(Command::Status).await? {
+        let report = match self.ask("status", Command::Status).await? {
+            Ok(report) => report,
+            Err(error) => return Ok(Err(error)),
+        };
+        let read = tokio::task::spawn_blocking(move || report.read_processor());
+        read.await.map(Ok).map_err(|_| Stopped)
+    }
+
+    /// Counts of the daemon and of every process, at one moment.
+    pub async fn metrics(&self) -> Result<Result<MetricsReport, String>, Stopped> {
+        let report = match self.ask("metrics", Command::Metrics).await? {
             Ok(report) => report,
             Err(error) => return Ok(Err(error)),
         };
@@ -219,10 +237,11 @@ impl Profiler {
         &self,
         request: ListRequest,
     ) -> Result<Result<Listing, String>, Stopped> {
-        let listing = match self.ask(|reply| Command::Processes(request, reply)).await? {
-            Ok(listing) => listing,
-            Err(error) => return Ok(Err(error)),
-        };
+        let listing =
+            match self.ask("processes", |reply| Command::Processes(request, reply)).await? {
+                Ok(listing) => listing,
+                Err(error) => return Ok(Err(error)),
+            };
         let with_memory = tokio::task::spawn_blocking(move || {
             let mut listing = listing;
             listing.read_memory();
@@ -237,7 +256,7 @@ impl Profiler {
         selector: Selector,
         change: SamplingChange,
     ) -> Result<Result<Vec<SamplingReport>, String>, Stopped> {
-        self.ask(|reply| Command::SetSampling { selector, change, reply }).await
+        self.ask("set_sampling", |reply| Command::SetSampling { selector, change, reply }).await
     }
 
     /// A profile without names; it contains every allocation that returned before the call.
@@ -245,7 +264,7 @@ impl Profiler {
         &self,
         request: ProfileRequest,
     ) -> Result<Result<RawProfile, String>, Stopped> {
-        self.ask(|reply| Command::Profile(request, reply)).await
+        self.ask("profile", |reply| Command::Profile(request, reply)).await
     }
 
     /// Lifetimes without names.
@@ -253,7 +272,7 @@ impl Profiler {
         &self,
         request: LifetimesRequest,
     ) -> Result<Result<RawLifetimes, String>, Stopped> {
-        self.ask(|reply| Command::Lifetimes(request, reply)).await
+        self.ask("lifetimes", |reply| Command::Lifetimes(request, reply)).await
     }
 
     /// Every sample from now on; a slow receiver misses some and is told how many.

@@ -16,6 +16,7 @@ impl Worker {
             }
             Command::Profile(request, reply) => drop(reply.send(self.profile(request))),
             Command::Lifetimes(request, reply) => drop(reply.send(self.lifetimes(request))),
+            Command::Metrics(reply) => drop(reply.send(Ok(self.metrics()))),
             Command::Stop => {}
         }
     }

@@ -6,11 +6,13 @@ use super::cost::{PricesReport, Unread};
 use super::coverage::{Blind, MAX_LOOKED_AT};
 use super::exclude::Exclusion;
 use super::happenings::EventCounts;
+use super::latency::Histogram;
 use super::shared;
 use super::worker::Worker;
 use crate::bpf::{ProbeEngine, Settings};
 use crate::store::{MAX_GROUPS, ProcessId, lifetimes, process, rows, stacks};
 use crate::target::allocator::Function;
+use crate::target::memory;
 use sampler_common::cost::{Measured, Range, Report};
 use sampler_common::counters::{KERNEL_OUTCOMES, Outcome};
 use sampler_common::counting::Count;
@@ -79,11 +81,22 @@ pub struct StatusReport {
     pub processor_ns: u64,
     /// Most samples in a second.
     pub limits: Limits,
+    /// Times that the worker took to answer, by question.
+    pub answers: Vec<(&'static str, Histogram)>,
+    /// Times from an allocation to its sample in the store.
+    pub delays: Histogram,
+    /// How full the ring was, each time that the worker woke.
+    pub ring_fill: Histogram,
+    /// Bytes that waited in it at the last of these times.
+    pub ring_waiting_bytes: u64,
+    /// Resident memory of the daemon; `None` if it could not be read.
+    pub rss_bytes: Option<u64>,
 }
 
 impl StatusReport {
-    /// Reads the CPU time of the processes, away from the worker's thread.
+    /// Reads the CPU time of the processes and the daemon's memory, away from the worker's thread.
     pub(super) fn read_processor(mut self) -> StatusReport {
+        self.rss_bytes = memory::own_rss_bytes();
         self.cost = std::mem::take(&mut self.unread).read();
         self
     }
@@ -147,6 +160,11 @@ impl Worker {
             cost: Report::default(),
             unread: self.costs(&all, Confidence::DEFAULT),
             processor_ns: clock::processor_ns(),
+            answers: self.answers.read(),
+            delays: self.delays.clone(),
+            ring_fill: self.ring_fill.clone(),
+            ring_waiting_bytes: self.ring_waiting_bytes,
+            rss_bytes: None,
         }
     }
 

@@ -10,6 +10,7 @@ use super::exclude::{Excluded, Exclusion};
 use super::happenings::Happenings;
 use super::held::AtExit;
 use super::ingest::{Event, Ingest};
+use super::latency::{Answers, Histogram};
 use super::pressure::BackPressure;
 use super::shared::SharedLinks;
 use super::source::SampleEvent;
@@ -122,6 +123,13 @@ pub(super) struct Worker {
     pub(super) pressure: BackPressure,
     /// Processes that have a budget, by slot.
     pub(super) cycles: FxHashMap<u32, Cycle>,
+    /// From an allocation to its sample in the store.
+    pub(super) delays: Histogram,
+    /// How full the ring was when it was looked at.
+    pub(super) ring_fill: Histogram,
+    /// Bytes that waited in it at the last of these times.
+    pub(super) ring_waiting_bytes: u64,
+    pub(super) answers: Arc<Answers>,
 }
 
 /// Loads the program, attaches it to `processes` and to the allocators in `files`, and starts the worker. On an error nothing is left.
@@ -142,7 +150,9 @@ pub fn start(
         wake: Arc::clone(&wake),
         samples: samples.clone(),
         lagged: Arc::clone(&lagged),
+        answers: Arc::default(),
     };
+    let answers = Arc::clone(&profiler.answers);
     let excluded = Excluded::new(config.exclude.clone());
     let discoverer = Discoverer::new(config.settings.uses_usdt(), config.allocators);
     let mut kernel = Kernel::load(&config.settings)?;
@@ -177,6 +187,10 @@ pub fn start(
         leaving: Vec::new(),
         pressure,
         cycles: FxHashMap::default(),
+        delays: Histogram::of_times(),
+        ring_fill: Histogram::of_shares(),
+        ring_waiting_bytes: 0,
+        answers,
     };
     worker.ingest.clustered.is_on = worker.config.budget.is_some();
     worker.close_costly_links();
@@ -222,6 +236,7 @@ impl Worker {
         loop {
             let exited = self.wait();
             self.turn_cycles();
+            self.look_at_ring();
             self.read(BATCH);
             self.press_back();
             self.handle_events();
@@ -299,7 +314,7 @@ impl Worker {
     }
 
     fn read_records(&mut self, most: usize, until: u64) -> usize {
-        let Worker { kernel, ingest, .. } = self;
+        let Worker { kernel, ingest, delays, .. } = self;
         let Kernel { ring, targets, .. } = kernel;
         ring.read(most, until, |record| {
             // The record of a process's coming was lost: it is known by its slot.
@@ -310,7 +325,11 @@ impl Worker {
             {
                 ingest.newcomer(space, pid, String::new());
             }
+            let sampled_ns = record.sampled_ns();
             ingest.record(record);
+            if let Some(sampled_ns) = sampled_ns {
+                delays.add(monotonic_ns().saturating_sub(sampled_ns));
+            }
         })
     }
 

@@ -29,6 +29,12 @@ pub fn read(pid: u32, start_ticks: u64) -> Option<Memory> {
     Some(Memory { rss_bytes, anonymous_bytes, heap_bytes: heap(&maps) })
 }
 
+/// Resident memory of this process, bytes; `None` if it cannot be read.
+pub fn own_rss_bytes() -> Option<u64> {
+    let statm = fs::read_to_string("/proc/self/statm").ok()?;
+    resident(&statm).map(|(rss_bytes, _)| rss_bytes)
+}
+
 /// `size resident shared …`, in pages; what is shared has a file.
 fn resident(statm: &str) -> Option<(u64, u64)> {
     let mut pages = statm.split_ascii_whitespace().map(|field| field.parse::<u64>().ok());

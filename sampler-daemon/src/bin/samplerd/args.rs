@@ -1,5 +1,6 @@
 //! The command line of samplerd.
 
+use crate::http::Http;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, ValueEnum};
 use sampler_common::duty::Budget;
@@ -123,6 +124,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDRESS", default_value = listen::DEFAULT)]
     pub(crate) listen: listen::Address,
 
+    #[command(flatten)]
+    pub(crate) http: Http,
+
     /// Size of the ring buffer between kernel and daemon (a power of two)
     #[arg(long, alias = "ring-bytes", value_name = "SIZE", default_value = "16MiB",
           value_parser = ring, allow_hyphen_values = true)]
@@ -209,6 +213,9 @@ impl Args {
         if !args.probe_files.is_empty() && !args.all && !args.follow {
             let error = "--probe-file is for processes to come (add --all or --follow)";
             Args::command().error(ErrorKind::MissingRequiredArgument, error).exit();
+        }
+        if let Err(error) = args.http.place() {
+            Args::command().error(ErrorKind::ValueValidation, error).exit();
         }
         // Numbers that are right one by one and wrong together.
         if let Err(error) = args.sampling().check() {

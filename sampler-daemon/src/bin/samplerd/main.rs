@@ -1,6 +1,7 @@
 //! samplerd: profiles the allocations of running processes and serves the profiles over gRPC.
 
 mod args;
+mod http;
 mod run;
 
 use std::process::ExitCode;

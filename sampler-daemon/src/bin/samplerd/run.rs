@@ -1,6 +1,7 @@
 //! Starts everything, serves until a signal, and takes everything down.
 
 use crate::args::{Args, Unwind};
+use crate::http::Bound;
 use anyhow::{Context as _, anyhow};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sampler_common::limits::{MAX_OPEN_PROCESSES, MAX_PROCESSES, MAX_SLOTS};
@@ -85,6 +86,7 @@ async fn profile(args: Args) -> anyhow::Result<()> {
         at_exit: if args.keep_held { AtExit::Keep } else { AtExit::Forget },
     };
     let listener = Listener::bind(&args.listen).await.map_err(|error| anyhow!(error))?;
+    let http = Bound::new(&args.http).await.map_err(|error| anyhow!(error))?;
     let address = listener.address().context("ask for the listener's address")?;
     let mut orphaned = Box::pin(orphaned(args.until_stdin_closes));
     let names = Names::start().context("start the symbolizer")?;
@@ -100,6 +102,7 @@ async fn profile(args: Args) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout();
     // Nobody may be reading; that is no reason to stop profiling.
     let _ = writeln!(stdout, "ready {address}").and_then(|()| stdout.flush());
+    let _http = http.map(|bound| bound.serve(profiler.clone(), names.clone()));
     let result = serve::serve(listener, profiler.clone(), names, async {
         tokio::select! {
             _ = interrupt.recv() => {}

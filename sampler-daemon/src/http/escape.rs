@@ -1,0 +1,24 @@
+//! What others have sent, in a line of ours.
+
+/// Most characters of it that are shown.
+const MOST: usize = 60;
+
+/// Shows `text` in one line, whatever is in it.
+pub(super) fn shown(text: &str) -> String {
+    let mut shown: String = text.chars().take(MOST).flat_map(char::escape_debug).collect();
+    if text.chars().nth(MOST).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown;
+
+    #[test]
+    fn one_line_of_limited_length() {
+        assert_eq!(shown("a\nb\u{1b}[31m"), "a\\nb\\u{1b}[31m");
+        assert!(shown(&"x".repeat(10_000)).chars().count() <= 61);
+    }
+}

@@ -1,0 +1,136 @@
+//! Who may ask, and how: GET and HEAD only, and by a name that is ours.
+//!
+//! A web page can make its visitor's browser ask any address; what it must not do is read the answer. It may if it has the same
+//! host name as the address, and whoever owns a name can let it point to 127.0.0.1 after the page was loaded (DNS rebinding). Such a
+//! request carries the page's name in its `Host`.
+
+use super::answer::Problem;
+use super::escape::shown;
+use hyper::header::HOST;
+use hyper::http::request::Parts;
+use hyper::{Method, StatusCode};
+use std::net::IpAddr;
+
+/// By which names requests may ask.
+#[derive(Clone, Debug)]
+pub(super) struct Guard {
+    /// Besides `localhost` and addresses, lower case.
+    names: Vec<String>,
+}
+
+impl Guard {
+    pub(super) fn new(names: &[String]) -> Guard {
+        Guard { names: names.iter().map(|name| name.to_ascii_lowercase()).collect() }
+    }
+
+    /// Checks a request that came to `local`.
+    pub(super) fn check(&self, request: &Parts, local: IpAddr) -> Result<(), Problem> {
+        if request.method != Method::GET && request.method != Method::HEAD {
+            let method = shown(request.method.as_str());
+            let line = format!("method {method}: nothing is changed here (use GET)");
+            return Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, line));
+        }
+        let mut hosts = request.headers.get_all(HOST).iter();
+        let host = match (hosts.next(), hosts.next()) {
+            (Some(host), None) => host.to_str().unwrap_or_default(),
+            (None, _) => return Err(Problem::bad("no Host (send one, as HTTP/1.1 asks for)")),
+            _ => return Err(Problem::bad("more than one Host (send one)")),
+        };
+        // A request for a proxy names the host a second time.
+        let named = request.uri.authority().map(|authority| authority.as_str());
+        for name in [Some(host), named].into_iter().flatten() {
+            if !self.knows(name, local) {
+                let line = format!(
+                    "host {}: not a name of this server (use its address, or start samplerd with --http-host NAME)",
+                    shown(name)
+                );
+                return Err(Problem::new(StatusCode::FORBIDDEN, line));
+            }
+        }
+        Ok(())
+    }
+
+    fn knows(&self, host: &str, local: IpAddr) -> bool {
+        let Some(name) = without_port(host) else { return false };
+        if let Ok(ip) = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
+            // Nobody can point an address elsewhere.
+            return ip.is_loopback() || ip.to_canonical() == local.to_canonical();
+        }
+        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        name == "localhost" || self.names.contains(&name)
+    }
+}
+
+/// `name`, `name:80`, `127.0.0.1:80` or `[::1]:80` without its port; `None`: none of these.
+fn without_port(host: &str) -> Option<&str> {
+    let end = match host.strip_prefix('[') {
+        Some(rest) => rest.find(']')? + 2,
+        None => host.find(':').unwrap_or(host.len()),
+    };
+    let (name, port) = host.split_at_checked(end)?;
+    let is_port = match port.strip_prefix(':') {
+        Some(digits) => digits.parse::<u16>().is_ok(),
+        None => port.is_empty(),
+    };
+    (is_port && !name.is_empty()).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::Request;
+
+    fn status(method: &str, uri: &str, hosts: &[&str]) -> Option<u16> {
+        let mut request = Request::builder().method(method).uri(uri);
+        for host in hosts {
+            request = request.header(HOST, *host);
+        }
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        let guard = Guard::new(&["Build-7.example".to_owned()]);
+        let problem = guard.check(&parts, IpAddr::from([10, 0, 0, 5])).err()?;
+        assert!(!problem.line.contains('\n') && problem.line.len() < 200, "{}", problem.line);
+        Some(problem.status.as_u16())
+    }
+
+    #[test]
+    fn only_names_of_ours() {
+        for host in [
+            "localhost",
+            "LocalHost:9464",
+            "127.0.0.1",
+            "127.0.0.1:9464",
+            "[::1]:9464",
+            "10.0.0.5:1",
+            "build-7.EXAMPLE:80",
+            "localhost.",
+        ] {
+            assert_eq!(status("GET", "/metrics", &[host]), None, "{host}");
+        }
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example:9464",
+            "10.0.0.6",
+            "",
+            ":80",
+            "localhost:x",
+            "[::1",
+            "[::1]x",
+            "user@localhost",
+            "127.0.0.1:9464:1",
+        ] {
+            assert_eq!(status("GET", "/metrics", &[host]), Some(403), "{host}");
+        }
+        assert_eq!(status("GET", "/metrics", &[]), Some(400));
+        assert_eq!(status("GET", "/metrics", &["localhost", "localhost"]), Some(400));
+        assert_eq!(status("GET", "http://evil.example/metrics", &["localhost"]), Some(403));
+    }
+
+    #[test]
+    fn nothing_is_changed() {
+        for method in ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "X"] {
+            assert_eq!(status(method, "/metrics", &["localhost"]), Some(405), "{method}");
+        }
+        assert_eq!(status("HEAD", "/metrics", &["localhost"]), None);
+    }
+}

@@ -1,0 +1,104 @@
+use super::*;
+use sampler_common::cost::{Events, Measured, Placed};
+use sampler_common::profile::Exact;
+use sampler_common::wire::Role;
+use std::time::{Duration, UNIX_EPOCH};
+
+fn tariff(ns: f64) -> Tariff {
+    Tariff { hits: [[Some(Measured { ns, variance: ns }); 2]; 4], ..Tariff::default() }
+}
+
+fn process(pid: u32, hits: u64) -> ProcessMetrics {
+    let mut work = Work::default();
+    work.hit(Role::Malloc, Placed::Emulated, Events::exact(hits));
+    ProcessMetrics {
+        pid,
+        comm: format!("p{pid}"),
+        attached: UNIX_EPOCH + Duration::from_secs(u64::from(pid)),
+        is_running: true,
+        work,
+        samples: hits / 10,
+        exact: Exact { alloc_objects: hits, alloc_space: hits * 100 },
+    }
+}
+
+fn exited(pid: u32, hits: u64) -> ProcessMetrics {
+    ProcessMetrics { is_running: false, ..process(pid, hits) }
+}
+
+/// Pids with series of their own, and what these, the others and all of them have allocated.
+fn objects(of: &Accounts) -> (Vec<u32>, u64, u64, u64) {
+    let pids = of.named.iter().map(|of| of.pid).collect();
+    let own = of.named.iter().map(|of| of.shown.objects).sum();
+    (pids, own, of.other.objects, of.total.objects)
+}
+
+#[test]
+fn the_costliest_have_series_and_the_rest_is_summed() {
+    let mut ledger = Ledger::default();
+    let all = [process(1, 100), process(2, 900), process(3, 500), exited(4, 5000)];
+    let accounts = ledger.enter_processes(&all, Some(&tariff(500.0)), 2);
+    assert_eq!(objects(&accounts), (vec![2, 3], 1400, 5100, 6500));
+    let spent = accounts.named[0].shown.spent_ns.unwrap();
+    assert_eq!(spent.value, 450_000.0);
+    assert!(spent.low < spent.value && spent.value < spent.high, "{spent:?}");
+    let other = accounts.other.spent_ns.unwrap();
+    assert_eq!(other.value, 5100.0 * 500.0);
+    assert!(other.low < other.value && other.value < other.high, "{other:?}");
+    assert_eq!(accounts.total.spent_ns.unwrap().value, 6500.0 * 500.0);
+    assert_eq!((accounts.other.samples, accounts.total.samples), (510, 650));
+    assert_eq!(accounts.total.bytes, 650_000);
+}
+
+/// Whoever gets or loses a series: what all of them grow by is what the total grows by.
+#[test]
+fn growth_is_told_once() {
+    let mut ledger = Ledger::default();
+    let mut enter =
+        |all: &[ProcessMetrics]| objects(&ledger.enter_processes(all, Some(&tariff(500.0)), 1));
+    assert_eq!(enter(&[process(1, 100), process(2, 50)]), (vec![1], 100, 50, 150));
+    // Both grow.
+    assert_eq!(enter(&[process(1, 110), process(2, 70)]), (vec![1], 110, 70, 180));
+    // The second takes the place: what it did in `other` stays there, and so does what came meanwhile.
+    assert_eq!(enter(&[process(1, 120), process(2, 200)]), (vec![2], 200, 210, 320));
+    // From now on its own series grows.
+    assert_eq!(enter(&[process(1, 120), process(2, 260)]), (vec![2], 260, 210, 380));
+    // It exits; the first comes back, with what it has done since its attach.
+    assert_eq!(enter(&[process(1, 125), exited(2, 300)]), (vec![1], 125, 255, 425));
+    // A new one that is the costliest at once was never in `other`. The exited one is folded into its program.
+    let folded = ProcessMetrics { pid: 0, ..exited(9, 300) };
+    assert_eq!(enter(&[process(1, 125), folded, process(3, 1000)]), (vec![3], 1000, 255, 1425));
+    // Its pid is used again.
+    let again = ProcessMetrics { attached: UNIX_EPOCH, ..process(3, 7) };
+    let folded = ProcessMetrics { pid: 0, ..exited(9, 1300) };
+    assert_eq!(enter(&[process(1, 125), folded, again]), (vec![1], 125, 262, 1432));
+}
+
+#[test]
+fn nothing_ever_falls() {
+    let mut ledger = Ledger::default();
+    let mut last = None;
+    for (hits, price) in [(1000, 500.0), (1001, 400.0), (900, 450.0), (2000, 300.0), (2001, 700.0)]
+    {
+        let all = [process(1, hits), process(2, hits / 2)];
+        let accounts = ledger.enter_processes(&all, Some(&tariff(price)), 1);
+        let shown = [accounts.named[0].shown, accounts.other, accounts.total];
+        for (now, before) in shown.iter().zip(last.unwrap_or([Shown::default(); 3])) {
+            let range = now.spent_ns.unwrap();
+            let earlier = before.spent_ns.unwrap_or_default();
+            assert!(range.low >= earlier.low && range.high >= earlier.high, "{range:?}");
+            assert!(range.value >= earlier.value);
+            assert!(range.low <= range.value && range.value <= range.high, "{range:?}");
+            assert!(now.objects >= before.objects && now.samples >= before.samples);
+        }
+        last = Some(shown);
+    }
+}
+
+#[test]
+fn without_prices_there_are_counts() {
+    let mut ledger = Ledger::default();
+    let accounts = ledger.enter_processes(&[process(1, 5), process(2, 9)], None, 1);
+    assert_eq!(objects(&accounts), (vec![2], 9, 5, 14));
+    assert_eq!(accounts.total.spent_ns, None);
+}

@@ -1,0 +1,42 @@
+//! `/metrics`: what `status` and `ps` tell, in the text format of Prometheus.
+//!
+//! Reference: "Exposition formats" and "Metric and label naming" of the Prometheus documentation. Counters only grow: prices of
+//! probes are measured again and again, and a cost that would be less than what was shown before stays as it was shown. Labels are few:
+//! the costliest processes have series of their own, all others are summed.
+
+mod daemon;
+mod ledger;
+mod page;
+mod processes;
+
+use super::answer::Problem;
+use crate::pipeline::Profiler;
+use hyper::StatusCode;
+use ledger::Ledger;
+use page::Page;
+use tokio::sync::Mutex;
+
+/// Makes the page.
+pub(super) struct Metrics {
+    profiler: Profiler,
+    /// What was shown; one page is made at a time.
+    ledger: Mutex<Ledger>,
+}
+
+impl Metrics {
+    pub(super) fn new(profiler: Profiler) -> Metrics {
+        Metrics { profiler, ledger: Mutex::new(Ledger::default()) }
+    }
+
+    pub(super) async fn page(&self) -> Result<String, Problem> {
+        let mut ledger = self.ledger.lock().await;
+        let report = self.profiler.metrics().await?;
+        let report =
+            report.map_err(|line| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, line))?;
+        let accounts = ledger.enter(&report);
+        let mut page = Page::default();
+        daemon::write(&report, &mut page);
+        processes::write(&report, &accounts, &mut page);
+        Ok(page.finish())
+    }
+}

@@ -1,0 +1,93 @@
+//! `/debug/pprof/heap` and `/debug/pprof/allocs`: profiles in the format of pprof, as Go's `net/http/pprof` serves them.
+
+use super::answer::{Answer, Problem, file};
+use super::query::Query;
+use crate::pipeline::{Names, ProfileRequest, Profiler, Scope, assemble};
+use crate::store::Selector;
+use hyper::StatusCode;
+use sampler_common::comparison::growth;
+use sampler_common::encode::{Encode as _, pprof::Pprof};
+use sampler_common::estimate::Confidence;
+use sampler_common::profile::{Kind, Profile};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+
+/// Profiles made at a time: each may be of many stacks, and a difference holds one while it waits.
+const AT_ONCE: usize = 8;
+/// How long making one may take, besides the time that it is over.
+pub(super) const MAKING: Duration = Duration::from_secs(60);
+
+/// Makes profiles.
+pub(super) struct Profiles {
+    profiler: Profiler,
+    names: Names,
+    places: Semaphore,
+}
+
+impl Profiles {
+    pub(super) fn new(profiler: Profiler, names: Names) -> Profiles {
+        Profiles { profiler, names, places: Semaphore::new(AT_ONCE) }
+    }
+
+    /// The profile that a URL asks for, as a file.
+    pub(super) async fn answer(&self, kind: Kind, query: Query) -> Result<Answer, Problem> {
+        let Ok(_place) = self.places.try_acquire() else {
+            let line = format!("{AT_ONCE} profiles are being made already (try again later)");
+            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, line));
+        };
+        let limit = MAKING + query.over.unwrap_or_default();
+        match timeout(limit, self.encoded(kind, query)).await {
+            Ok(Ok(contents)) => Ok(file(name(kind), contents)),
+            Ok(Err(problem)) => Err(problem),
+            Err(_) => {
+                let line = format!("not made within {} s (try a pid)", limit.as_secs());
+                Err(Problem::new(StatusCode::GATEWAY_TIMEOUT, line))
+            }
+        }
+    }
+
+    async fn encoded(&self, kind: Kind, query: Query) -> Result<Vec<u8>, Problem> {
+        let (mut before, mut profile) = (None, self.profile(kind, query.selector.clone()).await?);
+        if let Some(over) = query.over {
+            sleep(over).await;
+            let after = self.profile(kind, query.selector).await?;
+            before = Some(std::mem::replace(&mut profile, after));
+        }
+        let encoding = tokio::task::spawn_blocking(move || {
+            let profile = match before {
+                Some(before) => growth(&before, &profile),
+                None => profile,
+            };
+            let mut contents = Vec::new();
+            Pprof.encode(&profile, &mut contents).map(|()| contents)
+        });
+        let failed = |error: String| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error);
+        let encoded = encoding.await.map_err(|error| failed(error.to_string()))?;
+        encoded.map_err(|error| failed(error.to_string()))
+    }
+
+    /// Everything since attach.
+    async fn profile(&self, kind: Kind, selector: Selector) -> Result<Profile, Problem> {
+        let request = ProfileRequest {
+            kind,
+            selector,
+            confidence: Confidence::DEFAULT,
+            estimator: None,
+            top: 0,
+            scope: Scope::ALL,
+        };
+        let raw = self.profiler.profile(request).await?;
+        // What the worker refuses is a process that it does not have.
+        let raw = raw.map_err(|line| Problem::new(StatusCode::NOT_FOUND, line))?;
+        Ok(assemble(raw, &self.names).await)
+    }
+}
+
+/// What the profile of a kind is called in URLs.
+pub(super) fn name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Alloc => "allocs",
+        Kind::Live | Kind::Peak | Kind::Mapped => "heap",
+    }
+}

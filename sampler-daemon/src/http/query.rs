@@ -1,0 +1,112 @@
+//! What the URL of a profile asks for.
+
+use super::answer::Problem;
+use super::escape::shown;
+use crate::store::{Criterion, Selector};
+use percent_encoding::percent_decode_str;
+use std::time::Duration;
+
+/// Longest time that a difference is taken over, seconds.
+const MOST_SECONDS: u64 = 600;
+
+/// Which profile.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Query {
+    pub(super) selector: Selector,
+    /// What came in this time from now on; `None`: since attach.
+    pub(super) over: Option<Duration>,
+}
+
+impl Query {
+    /// Of the part of a URL behind the `?`.
+    pub(super) fn parse(text: &str) -> Result<Query, Problem> {
+        let mut query = Query::default();
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = decoded(value)?;
+            match key {
+                "seconds" => query.over = seconds(&value)?,
+                "pid" | "comm" | "exe" | "cgroup" => {
+                    let criterion = Criterion::parse(&format!("{key}:{value}"));
+                    let criterion = criterion.map_err(|error| {
+                        Problem::bad(format!("{key}={}: {}", shown(&value), shown(&error)))
+                    })?;
+                    query.selector.criteria.push(criterion);
+                }
+                // Go's: whether to collect garbage first.
+                "gc" => {}
+                "debug" if value == "0" || value.is_empty() => {}
+                "debug" => {
+                    return Err(Problem::bad(format!(
+                        "debug={}: only 0, the binary format (for text: sampler profile)",
+                        shown(&value)
+                    )));
+                }
+                _ => {
+                    return Err(Problem::bad(format!(
+                        "{}: unknown (there are seconds, pid, comm, exe and cgroup)",
+                        shown(key)
+                    )));
+                }
+            }
+        }
+        Ok(query)
+    }
+}
+
+fn decoded(value: &str) -> Result<String, Problem> {
+    let spaced = value.replace('+', " ");
+    let text = percent_decode_str(&spaced).decode_utf8();
+    let text = text
+        .map_err(|_| Problem::bad(format!("{}: not UTF-8 (percent-encode UTF-8)", shown(value))))?;
+    Ok(text.into_owned())
+}
+
+/// 0 is none, as with Go.
+fn seconds(value: &str) -> Result<Option<Duration>, Problem> {
+    match value.parse() {
+        Ok(0) => Ok(None),
+        Ok(seconds) if seconds <= MOST_SECONDS => Ok(Some(Duration::from_secs(seconds))),
+        _ => Err(Problem::bad(format!(
+            "seconds={}: must be 0 to {MOST_SECONDS}, a whole number",
+            shown(value)
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selectors_and_seconds() {
+        let query = Query::parse("seconds=30&pid=7&pid=8&comm=a%20b+c&gc=1&debug=0").unwrap();
+        assert_eq!(query.over, Some(Duration::from_secs(30)));
+        assert_eq!(query.selector.to_string(), "pid:7 pid:8 comm:a b c");
+        assert_eq!(Query::parse("").unwrap(), Query::default());
+        assert_eq!(Query::parse("seconds=0&").unwrap(), Query::default());
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        for wrong in [
+            "seconds=",
+            "seconds=-1",
+            "seconds=1.5",
+            "seconds=601",
+            "seconds=99999999999999999999",
+            "pid=0",
+            "pid=x",
+            "pid",
+            "comm=",
+            "comm=%ff",
+            "debug=1",
+            "top=3",
+            "%0a=1",
+        ] {
+            let problem = Query::parse(wrong).unwrap_err();
+            assert_eq!(problem.status.as_u16(), 400, "{wrong}");
+            assert!(!problem.line.contains('\n') && problem.line.contains('('), "{}", problem.line);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What is told of the daemon and of every process at one moment, cheaply enough to be asked every few seconds: counts that only grow,
+//! no rows.
+
+use super::status::StatusReport;
+use super::worker::Worker;
+use crate::store::ProcessId;
+use rustc_hash::FxHashMap;
+use sampler_common::cost::Work;
+use sampler_common::profile::Exact;
+use std::time::SystemTime;
+
+/// A process, or exited ones that were folded into one.
+#[derive(Clone, Debug)]
+pub struct ProcessMetrics {
+    /// Process id; 0 of folded ones.
+    pub pid: u32,
+    /// Command name.
+    pub comm: String,
+    /// When it was attached: with the pid it tells processes apart.
+    pub attached: SystemTime,
+    /// Whether it runs.
+    pub is_running: bool,
+    /// What its probes have done.
+    pub work: Work,
+    /// Samples read.
+    pub samples: u64,
+    /// Exact totals; nothing where they are not known.
+    pub exact: Exact,
+}
+
+/// Everything at one moment.
+#[derive(Clone, Debug)]
+pub struct MetricsReport {
+    /// The daemon.
+    pub status: StatusReport,
+    /// Every process that is or was profiled.
+    pub processes: Vec<ProcessMetrics>,
+    /// Processes that were folded away, in whose place there are records of programs.
+    pub folded: u64,
+}
+
+impl MetricsReport {
+    /// Reads CPU times, away from the worker's thread.
+    pub(super) fn read_processor(self) -> MetricsReport {
+        MetricsReport { status: self.status.read_processor(), ..self }
+    }
+}
+
+impl Worker {
+    /// Counts a look at the ring: how full it is.
+    pub(super) fn look_at_ring(&mut self) {
+        let ring_bytes = u64::from(self.config.settings.ring_bytes).max(1);
+        self.ring_waiting_bytes = self.kernel.ring.waiting();
+        self.ring_fill.add(self.ring_waiting_bytes * 1_000_000 / ring_bytes);
+    }
+
+    pub(super) fn metrics(&mut self) -> MetricsReport {
+        let status = self.status();
+        let slots: FxHashMap<ProcessId, u32> =
+            self.ingest.sources.iter().map(|(slot, source)| (source.process, *slot)).collect();
+        let all = self.ingest.processes.iter().filter(|(_, record)| !record.excluded);
+        let processes = all.map(|(id, record)| {
+            let slot = slots.get(&id).copied().filter(|_| record.exited.is_none());
+            let (work, exact) = match slot {
+                Some(slot) => (self.work_of_slot(slot), self.exact_of_slot(slot)),
+                None => {
+                    let totals = record.final_totals.as_ref();
+                    (record.spending.work, totals.map(|of| of.sum()).unwrap_or_default())
+                }
+            };
+            ProcessMetrics {
+                pid: record.pid,
+                comm: record.comm.clone(),
+                attached: record.attached,
+                is_running: slot.is_some(),
+                work,
+                samples: record.spending.samples,
+                exact,
+            }
+        });
+        let processes = processes.collect();
+        MetricsReport { status, processes, folded: self.ingest.processes.usage().2 }
+    }
+
+    fn exact_of_slot(&self, slot: u32) -> Exact {
+        match self.kernel.totals.read(slot) {
+            Ok(totals) => super::totals::by_class(&totals).sum(),
+            Err(error) => {
+                tracing::warn!("{error:#}");
+                Exact::default()
+            }
+        }
+    }
+}
