@@ -8,6 +8,8 @@ pub mod build;
 pub mod child;
 pub mod client;
 pub mod daemon;
+pub mod exposition;
+pub mod http;
 pub mod machine;
 pub mod plot;
 pub mod profile;

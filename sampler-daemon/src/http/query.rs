@@ -28,8 +28,9 @@ impl Query {
                 "seconds" => query.over = seconds(&value)?,
                 "pid" | "comm" | "exe" | "cgroup" => {
                     let criterion = Criterion::parse(&format!("{key}:{value}"));
-                    let criterion = criterion.map_err(|error| {
-                        Problem::bad(format!("{key}={}: {}", shown(&value), shown(&error)))
+                    let criterion = criterion.map_err(|_| {
+                        let known = "try pid=12, comm=NAME, exe=PATH or cgroup=GROUP";
+                        Problem::bad(format!("{key}={}: is no {key} ({known})", shown(&value)))
                     })?;
                     query.selector.criteria.push(criterion);
                 }
@@ -68,7 +69,7 @@ fn seconds(value: &str) -> Result<Option<Duration>, Problem> {
         Ok(0) => Ok(None),
         Ok(seconds) if seconds <= MOST_SECONDS => Ok(Some(Duration::from_secs(seconds))),
         _ => Err(Problem::bad(format!(
-            "seconds={}: must be 0 to {MOST_SECONDS}, a whole number",
+            "seconds={}: out of range (give a whole number, 0 to {MOST_SECONDS})",
             shown(value)
         ))),
     }

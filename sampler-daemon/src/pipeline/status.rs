@@ -149,6 +149,7 @@ impl Worker {
                 ("pending", self.kernel.pending.len(), u64::from(MAX_PENDING)),
                 ("exited", exited as u64, process::MAX_EXITED as u64),
                 ("programs", groups as u64, MAX_GROUPS as u64),
+                ("ring", self.ring_waiting_bytes, u64::from(self.config.settings.ring_bytes)),
             ],
             process_events: self.happenings.counts(&self.ingest.history),
             coverage: self.blind_processes(),

@@ -11,6 +11,7 @@ pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sampler
 
 mod compare;
 pub mod convert;
+mod histograms;
 pub mod listen;
 mod plan;
 mod reports;

@@ -1,7 +1,7 @@
 //! The worker's reports in the protocol's form.
 
 use super::convert::cost;
-use super::{convert, v1};
+use super::{convert, histograms, v1};
 use crate::pipeline::{
     Blind, Exclusion, GroupReport, PressureReport, ProbeReport, ProcessReport, SamplingReport,
     StatusReport, Sums,
@@ -89,6 +89,8 @@ pub(super) fn status(report: StatusReport) -> v1::StatusResponse {
         max_samples_per_second: finite(report.limits.daemon),
         max_samples_per_process: finite(report.limits.process),
         max_overhead: report.settings.duty.map_or(0.0, Budget::share),
+        histograms: histograms::all(&report.answers, &report.delays, &report.ring_fill),
+        daemon_rss_bytes: report.rss_bytes.unwrap_or(0),
     }
 }
 

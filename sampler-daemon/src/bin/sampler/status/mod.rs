@@ -4,6 +4,7 @@ pub(crate) mod cost;
 mod hits;
 mod pressure;
 mod text;
+mod times;
 
 use crate::connect::{self, Address};
 use crate::{output, page};
@@ -60,9 +61,11 @@ fn object(status: &StatusResponse) -> Value {
         "cost": cost::object(status.cost.as_ref()),
         "prices": status.prices.as_ref().map(cost::prices_object),
         "daemon_processor_ns": status.daemon_processor_ns,
+        "daemon_rss_bytes": Some(status.daemon_rss_bytes).filter(|bytes| *bytes > 0),
         "max_samples_per_second": pressure::limit(status.max_samples_per_second),
         "max_overhead": (status.max_overhead > 0.0).then_some(status.max_overhead),
         "max_samples_per_process": pressure::limit(status.max_samples_per_process),
+        "histograms": status.histograms.iter().map(times::object).collect::<Vec<_>>(),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::cost;
 use super::hits::{Hits, symbol};
-use super::pressure;
+use super::{pressure, times};
 use crate::set::sentence;
 use sampler_common::encode::name::shown;
 use sampler_common::encode::text::layout::{end, left, middle, right, wrapped};
@@ -46,6 +46,9 @@ pub(super) fn table(status: &StatusResponse, width: usize) -> String {
         );
     }
     page.paragraph("limits", &pressure::limits(status));
+    if let Some(times) = times::text(&status.histograms) {
+        page.paragraph("times", &times);
+    }
     for of in pressure::raised(status.intervals.iter()) {
         page.paragraph("raised", &of);
     }

@@ -1,0 +1,216 @@
+//! `/metrics`.
+
+use super::{Served, ticking};
+use anyhow::{Context, Result, ensure};
+use sampler_tests::exposition::Exposition;
+use sampler_tests::{Workload, build, daemon, wait};
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Command, Stdio};
+
+/// What one program has allocated, to the byte and the sample; the same as `status` and `ps` say.
+#[test]
+fn metrics_are_what_status_and_ps_say() -> Result<()> {
+    let mut workload = Workload::edge(&["realloc"])?;
+    let served = Served::start(&[workload.pid()], &["--interval", "1"])?;
+    workload.go()?;
+    let truth = workload.truth()?.total();
+    let page = served.metrics()?;
+    let status = served.daemon.status()?;
+    let pid = workload.pid().to_string();
+    let listed = served.daemon.json("ps")?;
+    let process = &listed["processes"][0];
+    let comm = process["comm"].as_str().context("no comm")?;
+    let labels = [("pid", pid.as_str()), ("comm", comm)];
+    let number = |name: &str| page.value(name, &[]);
+
+    ensure!(number("sampler_allocated_bytes_total")? == truth.alloc.bytes as f64);
+    ensure!(number("sampler_allocations_total")? == truth.alloc.objects as f64);
+    ensure!(number("sampler_live_samples")? == truth.live.objects as f64);
+    let samples = daemon::outcome(&status, "sampled") as f64;
+    ensure!(samples >= truth.alloc.objects as f64 && number("sampler_samples_total")? == samples);
+    ensure!(page.value("sampler_process_samples_total", &labels)? == samples);
+    ensure!(number("sampler_sample_delay_seconds_count")? == samples);
+    for (name, count) in status["outcomes"].as_object().context("no outcomes")? {
+        let told = page.value("sampler_outcomes_total", &[("outcome", name)])?;
+        ensure!(Some(told) == count.as_f64(), "{name}: {told} is not {count}");
+    }
+    // Nobody has allocated since: the cost is the same to the last digit that both have.
+    let cost = &process["cost"]["spent_ns"];
+    for (end, name) in [
+        ("value", "probe_cpu_seconds_total"),
+        ("low", "probe_cpu_low_seconds_total"),
+        ("high", "probe_cpu_high_seconds_total"),
+    ] {
+        let said = cost[end].as_f64().context("no cost")? / 1e9;
+        let told = page.value(&format!("sampler_process_{name}"), &labels)?;
+        let all = number(&format!("sampler_{name}"))?;
+        ensure!(said > 0.0 && (told / said - 1.0).abs() < 1e-9, "{name}: {told} is not {said}");
+        ensure!(told == all, "{name}: {told} of {all}");
+    }
+    ensure!(page.value("sampler_process_interval_bytes", &labels)? == 1.0);
+    ensure!(number("sampler_ring_size_bytes")? == status["ring_bytes"].as_f64().unwrap_or(0.0));
+    ensure!(number("sampler_ring_fill_ratio_count")? > 0.0);
+    ensure!(number("process_cpu_seconds_total")? > 0.0);
+    ensure!(number("process_resident_memory_bytes")? > 1e6);
+    let question =
+        |name: &str| page.value("sampler_answer_duration_seconds_count", &[("question", name)]);
+    ensure!(question("metrics")? == 0.0, "the answer that is being made is not made yet");
+    ensure!(question("status")? == 0.0 && question("profile")? == 0.0);
+    let again = served.metrics()?;
+    for name in ["metrics", "status", "processes"] {
+        let labels = [("question", name)];
+        ensure!(again.value("sampler_answer_duration_seconds_count", &labels)? == 1.0, "{name}");
+    }
+    let histograms = status["histograms"].as_array().context("no histograms")?;
+    ensure!(histograms[0]["count"].as_f64() == Some(samples), "{}", histograms[0]);
+    ensure!(status["daemon_rss_bytes"].as_f64() > Some(1e6), "{status}");
+    let text = served.daemon.sampler(&["status"])?.success("status")?.stdout;
+    ensure!(String::from_utf8_lossy(&text).contains("samples stored within"));
+    promtool(&served)?;
+    workload.exit()?;
+    served.daemon.stop()
+}
+
+/// What Prometheus itself has to say of the page.
+fn promtool(served: &Served) -> Result<()> {
+    let started = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut promtool) = started else {
+        eprintln!("NOT TESTED: promtool check metrics: not in PATH (apt-get install prometheus)");
+        return Ok(());
+    };
+    let page = served.page("/metrics")?;
+    promtool.stdin.take().context("stdin is a pipe")?.write_all(&page.body)?;
+    let output = promtool.wait_with_output()?;
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    ensure!(output.status.success() && said.is_empty(), "promtool: {said}");
+    Ok(())
+}
+
+/// Every counter and histogram only grows, and what single processes have is what all have, also when one has exited.
+#[test]
+fn counters_only_grow() -> Result<()> {
+    let programs = (0..3).map(|_| Workload::edge(&["ticks"])).collect::<Result<Vec<_>>>();
+    let mut programs = programs?;
+    let pids: Vec<u32> = programs.iter().map(Workload::pid).collect();
+    let served = Served::start(&pids, &["--interval", "1"])?;
+    for program in &mut programs {
+        program.go()?;
+        program.truth()?;
+    }
+    let (mut last, mut told) = (served.metrics()?, [0.0; 3]);
+    for round in 0..6 {
+        if round == 3 {
+            // Dropped: killed.
+            let pid = programs.pop().context("no program")?.pid().to_string();
+            exited(&served, 1.0)?;
+            told = COUNTS.map(|name| of_process(&last, name, &pid));
+        }
+        let before = last.sum("sampler_samples_total");
+        let page = wait::until("samples", || {
+            let page = served.metrics()?;
+            Ok((page.sum("sampler_samples_total") > before + 20.0).then_some(page))
+        })?;
+        grown(&last, &page)?;
+        last = page;
+    }
+    ensure!(last.of("sampler_process_samples_total").count() == 3, "two that run, and other");
+    // What it did after its series was read for the last time is in `other`.
+    for (name, told) in COUNTS.into_iter().zip(told) {
+        let each = last.sum(&format!("sampler_process_{name}")) + told;
+        let all = last.sum(&format!("sampler_{name}"));
+        ensure!(told > 0.0 && each == all, "{name}: {each}, all {all}");
+    }
+    served.daemon.stop()
+}
+
+/// Counters that there are of processes and of all, and that are whole numbers.
+const COUNTS: [&str; 3] = ["samples_total", "allocations_total", "allocated_bytes_total"];
+
+/// A counter of one process.
+fn of_process(page: &Exposition, name: &str, pid: &str) -> f64 {
+    let name = format!("sampler_process_{name}");
+    let own = page.of(&name).filter(|(labels, _)| labels["pid"] == pid);
+    own.map(|(_, value)| value).sum()
+}
+
+fn exited(served: &Served, count: f64) -> Result<()> {
+    wait::until("the exit", || {
+        let page = served.metrics()?;
+        let told = page.value("sampler_processes", &[("state", "exited")])?;
+        Ok((told == count).then_some(()))
+    })
+}
+
+/// Nothing that grows has fallen; what the series of processes grew by is what all did, unless a series went.
+fn grown(before: &Exposition, after: &Exposition) -> Result<()> {
+    for (series, value) in before.growing() {
+        let Some(now) = after.series.get(series) else {
+            ensure!(series.1.contains_key("pid"), "{series:?} has gone");
+            continue;
+        };
+        ensure!(*now >= value, "{series:?} fell from {value} to {now}");
+    }
+    for name in COUNTS {
+        let of_processes = format!("sampler_process_{name}");
+        let kept = |of: &Exposition| {
+            let series = of.of(&of_processes);
+            let kept = series.filter(|(labels, _)| {
+                let key = (of_processes.clone(), (*labels).clone());
+                before.series.contains_key(&key) && after.series.contains_key(&key)
+            });
+            kept.map(|(_, value)| value).sum::<f64>()
+        };
+        let all = |of: &Exposition| of.sum(&format!("sampler_{name}"));
+        let (each, all) = (kept(after) - kept(before), all(after) - all(before));
+        ensure!(each <= all, "{name}: processes {each}, all {all}");
+        let gone = before.of(&of_processes).count() > after.of(&of_processes).count();
+        ensure!(gone || each == all, "{name}: processes {each}, all {all}");
+    }
+    Ok(())
+}
+
+/// Whatever a process calls itself is the value of its label, and nothing else.
+#[test]
+fn hostile_names_stay_in_their_quotes() -> Result<()> {
+    let name = b"a\"b\\c\nd} 1\xff";
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join(OsStr::from_bytes(name));
+    fs::copy(build::compile("edges.c", &[])?, &path)?;
+    let mut workload = Workload::start_program(&path, &["realloc"])?;
+    let served = Served::start(&[workload.pid()], &["--interval", "1"])?;
+    workload.go()?;
+    workload.truth()?;
+    let page = served.metrics()?;
+    let pid = workload.pid().to_string();
+    let labels = [("pid", pid.as_str()), ("comm", "a\"b\\c\nd} 1\u{fffd}")];
+    ensure!(page.value("sampler_process_samples_total", &labels)? > 0.0);
+    promtool(&served)?;
+    workload.exit()?;
+    served.daemon.stop()
+}
+
+/// Times and back-pressure are there when they should be.
+#[test]
+fn what_takes_long_is_seen() -> Result<()> {
+    let (_workload, served) = ticking()?;
+    served.daemon.profile("alloc", &[])?;
+    let page = served.metrics()?;
+    let labels = [("question", "profile")];
+    ensure!(page.value("sampler_answer_duration_seconds_count", &labels)? == 1.0);
+    ensure!(page.value("sampler_answer_duration_seconds_sum", &labels)? > 0.0);
+    ensure!(page.value("sampler_back_pressure_ratio", &[])? == 1.0);
+    let delays = page.value("sampler_sample_delay_seconds_sum", &[])?;
+    let samples = page.value("sampler_sample_delay_seconds_count", &[])?;
+    // The worker looks every 100 ms; a busy machine takes its time.
+    ensure!(delays / samples > 1e-6 && delays / samples < 10.0, "{delays} s for {samples}");
+    served.daemon.stop()
+}

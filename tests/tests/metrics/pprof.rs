@@ -1,0 +1,130 @@
+//! `/debug/pprof/…`, by the tool that fetches it, and by clients that go away.
+
+use super::{Served, ticking};
+use anyhow::{Context, Result, ensure};
+use sampler_tests::{Workload, http, wait};
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Runs `go tool pprof` on a URL of the daemon.
+fn go(served: &Served, arguments: &[&str], path: &str) -> Result<String> {
+    let directory = tempfile::tempdir()?;
+    let output = Command::new("go")
+        .args(["tool", "pprof"])
+        .args(arguments)
+        .arg(format!("http://{}{path}", served.address))
+        // It keeps what it has fetched.
+        .env("PPROF_TMPDIR", directory.path())
+        .output()
+        .context("run go (apt-get install golang-go)")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "go tool pprof {path}: {said}");
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+#[test]
+fn go_tool_pprof_fetches_profiles() -> Result<()> {
+    let mut workload = Workload::edge(&["realloc"])?;
+    let mut other = Workload::edge(&["realloc"])?;
+    let served = Served::start(&[workload.pid(), other.pid()], &["--interval", "1"])?;
+    workload.go()?;
+    let truth = workload.truth()?.total();
+    let pid = workload.pid();
+    let path = format!("/debug/pprof/heap?pid={pid}");
+    let top = go(&served, &["-top", "-unit=B"], &path)?;
+    ensure!(top.contains("Type: inuse_space"), "{top}");
+    ensure!(top.contains(&format!("of {}B total", truth.live.bytes)), "{truth:?}: {top}");
+    ensure!(top.contains("realloc_moves"), "{top}");
+    let top = go(&served, &["-top", "-unit=B"], &format!("/debug/pprof/allocs?pid={pid}"))?;
+    ensure!(top.contains("Type: alloc_space"), "{top}");
+    ensure!(top.contains(&format!("of {}B total", truth.alloc.bytes)), "{truth:?}: {top}");
+    let file = served.page(&path)?;
+    ensure!(file.body.starts_with(&[0x1f, 0x8b]), "not gzipped");
+    ensure!(file.header("content-type") == Some("application/octet-stream"), "{file:?}");
+    workload.exit()?;
+    other.go()?;
+    other.truth()?;
+    // By name there are both.
+    let comm = served.daemon.json("ps")?["processes"][0]["comm"].as_str().map(str::to_owned);
+    let path = format!("/debug/pprof/allocs?comm={}", comm.context("no comm")?);
+    let top = go(&served, &["-top", "-unit=B"], &path)?;
+    ensure!(top.contains(&format!("of {}B total", 2 * truth.alloc.bytes)), "{truth:?}: {top}");
+    other.exit()?;
+    served.daemon.stop()
+}
+
+/// A difference is what came in between: bracketed by counts before and after.
+#[test]
+fn seconds_ask_for_a_difference() -> Result<()> {
+    let (_workload, served) = ticking()?;
+    let allocations = || served.metrics()?.value("sampler_allocations_total", &[]);
+    wait::until("something before", || Ok((allocations()? > 300.0).then_some(())))?;
+    let (start, before) = (Instant::now(), allocations()?);
+    let comments = go(&served, &["-comments"], "/debug/pprof/allocs?seconds=1")?;
+    let (took, after) = (start.elapsed(), allocations()?);
+    ensure!(took >= Duration::from_secs(1), "it took {took:?}");
+    let exact = comments.lines().find_map(|line| line.strip_prefix("exact in the window: "));
+    let objects = exact.and_then(|line| line.split(' ').next()).context("no exact totals")?;
+    let objects: f64 = objects.parse()?;
+    ensure!(objects > 0.0 && objects <= after - before, "{objects} in {before} to {after}");
+    // Every one was sampled, and has its interval.
+    let total =
+        format!("total alloc_objects: {objects} objects, 95% interval {objects} to {objects}");
+    ensure!(comments.contains(&total), "{total} is not in {comments}");
+    // Each is freed at once.
+    let held = comments.lines().find(|line| line.starts_with("total inuse_objects: "));
+    ensure!(held.is_some(), "{comments}");
+    served.daemon.stop()
+}
+
+/// A client that has gone needs nothing any more: its place is free for others, and the daemon ends as always.
+#[test]
+fn who_goes_away_leaves_nothing_behind() -> Result<()> {
+    let (_workload, served) = ticking()?;
+    let request =
+        format!("GET /debug/pprof/heap?seconds=600 HTTP/1.1\r\nHost: {}\r\n\r\n", served.address);
+    // More than there are places: whoever comes meanwhile may take one for a moment.
+    let waiting = (0..16).map(|_| http::begin(served.address, &request));
+    let waiting = waiting.collect::<Result<Vec<_>>>()?;
+    let quick = "/debug/pprof/heap";
+    let answer = wait::until("all places taken", || {
+        let answer = http::get(served.address, quick)?;
+        Ok((answer.status == 503).then_some(answer))
+    })?;
+    ensure!(answer.text()?.contains("(try again"), "{:?}", answer.text());
+    ensure!(answer.header("retry-after").is_some(), "{answer:?}");
+    let descriptors = || sockets(served.daemon.pid());
+    let busy = descriptors()?;
+    drop(waiting);
+    wait::until("a free place", || {
+        Ok((http::get(served.address, quick)?.status == 200).then_some(()))
+    })?;
+    wait::until("closed connections", || Ok((descriptors()? + 8 <= busy).then_some(())))?;
+    // One that still waits does not hold up the end.
+    let _waiting = http::begin(served.address, &request)?;
+    served.daemon.stop()
+}
+
+/// Open sockets of a process.
+fn sockets(pid: u32) -> Result<usize> {
+    let mut sockets = 0;
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
+        // One that has been closed meanwhile is none.
+        let target = fs::read_link(entry?.path()).unwrap_or_default();
+        sockets += usize::from(target.to_string_lossy().starts_with("socket:"));
+    }
+    Ok(sockets)
+}
+
+/// Connections that never ask take places, and not for long.
+#[test]
+fn silent_connections_are_given_up() -> Result<()> {
+    let (_workload, served) = ticking()?;
+    let silent = (0..64).map(|_| http::begin(served.address, "GET /metrics HTTP/1.1\r\nHo"));
+    let _silent = silent.collect::<Result<Vec<_>>>()?;
+    let start = Instant::now();
+    served.metrics()?;
+    ensure!(start.elapsed() < wait::DEADLINE, "{:?}", start.elapsed());
+    served.daemon.stop()
+}
