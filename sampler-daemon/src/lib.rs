@@ -7,6 +7,7 @@
 
 pub mod bpf;
 pub mod http;
+pub mod manual;
 pub mod pipeline;
 pub mod rpc;
 pub mod store;

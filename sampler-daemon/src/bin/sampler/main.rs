@@ -6,6 +6,7 @@ mod connect;
 mod diff;
 mod encoded;
 mod lifetimes;
+mod manual;
 mod output;
 mod page;
 mod plan;
@@ -54,6 +55,8 @@ async fn ask(args: Args) -> anyhow::Result<ExitCode> {
         Verb::Diff(verb) => diff::run(args.connect, verb, json).await,
         Verb::Lifetimes(verb) => lifetimes::run(&address()?, verb, json).await,
         Verb::Plan(verb) => plan::run(args.connect, &verb, json).await,
+        Verb::Completions(verb) => manual::completions(&verb),
+        Verb::Man(verb) => manual::pages(&verb),
         Verb::Run(verb) => return run::run(*verb, json).await,
         // Done by `main`.
         Verb::Start(_) => Ok(()),

@@ -1,6 +1,7 @@
 //! The command line of samplerd.
 
 use crate::http::Http;
+use crate::manual::{self, Manual};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, ValueEnum};
 use sampler_common::duty::Budget;
@@ -23,7 +24,7 @@ use std::path::PathBuf;
     name = "samplerd",
     version,
     max_term_width = 100,
-    after_help = "Example: samplerd --pid $(pidof redis-server) & sampler profile --kind live"
+    after_help = manual::AFTER_HELP
 )]
 pub(crate) struct Args {
     /// Process to profile (repeatable)
@@ -127,6 +128,9 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) http: Http,
 
+    #[command(flatten)]
+    manual: Manual,
+
     /// Size of the ring buffer between kernel and daemon (a power of two)
     #[arg(long, alias = "ring-bytes", value_name = "SIZE", default_value = "16MiB",
           value_parser = ring, allow_hyphen_values = true)]
@@ -205,6 +209,11 @@ impl Args {
     /// The command line of this process; prints what is wrong with it and exits with 2.
     pub(crate) fn from_command_line() -> Args {
         let args = Args::parse();
+        match args.manual.serve(Args::command()) {
+            Ok(true) => std::process::exit(0),
+            Ok(false) => {}
+            Err(error) => Args::command().error(ErrorKind::Io, format!("{error:#}")).exit(),
+        }
         if args.pids.is_empty() && !args.all {
             let error =
                 "which processes? (give --pid PID, or --all for every process of the machine)";

@@ -2,6 +2,7 @@
 
 mod args;
 mod http;
+mod manual;
 mod run;
 
 use std::process::ExitCode;

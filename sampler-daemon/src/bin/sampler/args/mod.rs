@@ -1,6 +1,7 @@
 //! The command line: every value is parsed here, once, into a type that cannot be wrong.
 
 mod filter;
+mod help;
 mod ps;
 mod select;
 mod verbs;
@@ -9,7 +10,8 @@ pub(crate) use filter::Filter;
 pub(crate) use ps::{By, PsVerb, Sort};
 pub(crate) use select::Select;
 pub(crate) use verbs::{
-    DiffVerb, Format, KindName, LifetimesVerb, PlanVerb, ProfileVerb, SetVerb, WatchVerb,
+    CompletionsVerb, DiffVerb, Format, KindName, LifetimesVerb, ManVerb, PlanVerb, ProfileVerb,
+    SetVerb, WatchVerb,
 };
 
 use crate::connect::Address;
@@ -26,7 +28,7 @@ const MIN_PERIOD: Duration = Duration::from_millis(100);
 
 /// Shows which code allocates the memory of running processes, and which of it is still held.
 #[derive(Parser)]
-#[command(name = "sampler", version, max_term_width = 100)]
+#[command(name = "sampler", version, max_term_width = 100, after_help = help::SAMPLER)]
 pub(crate) struct Args {
     /// Where samplerd listens: unix:PATH or tcp:127.0.0.1:PORT [default: $SAMPLER_CONNECT, then
     /// unix:/run/sampler/samplerd.sock]
@@ -43,23 +45,38 @@ pub(crate) struct Args {
 pub(crate) enum Verb {
     /// Run a program under a samplerd of its own, from its first allocation, and print its profile
     /// when it ends
+    #[command(after_help = help::RUN)]
     Run(Box<RunVerb>),
     /// What samplerd does, where its probes are, and what it lost
+    #[command(after_help = help::STATUS)]
     Status,
     /// The processes that are or were profiled
+    #[command(after_help = help::PS)]
     Ps(PsVerb),
     /// One profile
+    #[command(after_help = help::PROFILE)]
     Profile(ProfileVerb),
     /// A profile every period, until interrupted
+    #[command(after_help = help::WATCH)]
     Watch(WatchVerb),
     /// How long memory is held, by stack
+    #[command(after_help = help::LIFETIMES)]
     Lifetimes(LifetimesVerb),
     /// Change how processes are sampled, from the next allocation on
+    #[command(after_help = help::SET)]
     Set(SetVerb),
     /// What changed from A to B, and what of it is more than chance
+    #[command(after_help = help::DIFF)]
     Diff(DiffVerb),
     /// What an interval will give, what N samples are worth, and how strategies compare
+    #[command(after_help = help::PLAN)]
     Plan(PlanVerb),
+    /// Print completions of this command line for a shell
+    #[command(after_help = help::COMPLETIONS)]
+    Completions(CompletionsVerb),
+    /// Write the manual pages
+    #[command(after_help = help::MAN)]
+    Man(ManVerb),
     /// Becomes the program that `run` runs
     #[command(name = "__start", hide = true)]
     Start(StartVerb),

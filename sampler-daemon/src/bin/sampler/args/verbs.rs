@@ -4,6 +4,7 @@ use super::{Filter, Select, bytes_or_none, confidence, period, samples_per_secon
 use crate::diff::Source;
 use clap::builder::PossibleValuesParser;
 use clap::{Args as Group, ValueEnum};
+use clap_complete::Shell;
 use sampler_common::estimate::Confidence;
 use sampler_common::profile::Kind;
 use sampler_common::sampling::Strategy;
@@ -133,6 +134,19 @@ pub(crate) struct PlanVerb {
     #[arg(long, value_name = "LEVEL", value_parser = confidence, requires = "samples")]
     #[arg(allow_negative_numbers = true)]
     pub(crate) confidence: Option<Confidence>,
+}
+
+#[derive(Group)]
+pub(crate) struct CompletionsVerb {
+    /// For which shell
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+#[derive(Group)]
+pub(crate) struct ManVerb {
+    /// Where to: a directory, which is made if need be
+    pub(crate) directory: PathBuf,
 }
 
 impl PlanVerb {

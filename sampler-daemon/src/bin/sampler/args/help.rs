@@ -1,0 +1,87 @@
+//! What stands below the options in the help, and in the manual: examples to begin with, and what the exit status means.
+
+pub(crate) const SAMPLER: &str = "\
+Examples:
+  sudo sampler run -- make -j4        profile a program from its start
+  sudo samplerd --all &               or everything that runs already, and then
+  sampler ps                          who allocates and who holds memory
+  sampler profile --kind live         which code holds it
+  sampler profile --last 5m --top 5   which code allocated most in 5 minutes
+  sampler diff 10m..5m 5m             what changed since the 5 minutes before
+
+Exit status:
+  0  done
+  1  it could not be done: standard error says why, in one line
+  2  the command line is wrong: standard error says what to change
+  sampler run ends as its COMMAND does, with 128+N if signal N ended it
+
+Environment:
+  SAMPLER_CONNECT  where samplerd listens, if --connect is not given
+  COLUMNS          width of tables, instead of the terminal's
+  NO_COLOR         if set and not empty: no colours";
+
+pub(crate) const RUN: &str = "\
+Examples:
+  sudo sampler run -- ./server --port 80
+  sudo sampler run --interval 64KiB --kind peak -- make
+  sudo sampler run --format pprof -o build.pb.gz -- cargo build
+
+Exit status:
+  That of COMMAND; 128+N if signal N ended it. If it was not started:
+  1  it could not be: standard error says why, in one line
+  2  the command line is wrong";
+
+pub(crate) const STATUS: &str = "\
+Examples:
+  sampler status
+  sampler status --json | jq .outcomes";
+
+pub(crate) const PS: &str = "\
+Examples:
+  sampler ps --sort allocated
+  sampler ps --by cgroup
+  sampler ps --comm 'postgres*'";
+
+pub(crate) const PROFILE: &str = "\
+Examples:
+  sampler profile --kind live --pid 4121
+  sampler profile --last 30s --comm 'cc1*' --top 10
+  sampler profile --kind live --min-age 10m     blocks that may be leaks
+  sampler profile --format pprof -o p.pb.gz && go tool pprof -http=: p.pb.gz
+  sampler profile --format folded | flamegraph.pl > flames.svg";
+
+pub(crate) const WATCH: &str = "\
+Examples:
+  sampler watch --kind live --period 5s
+  sampler watch --last 10s --count 6 --json";
+
+pub(crate) const LIFETIMES: &str = "\
+Examples:
+  sampler lifetimes --pid 4121 --top 10";
+
+pub(crate) const SET: &str = "\
+Examples:
+  sampler set --interval 64KiB --pid 4121    more exact, and dearer
+  sampler set --samples-per-second 100       as many as that, at any load";
+
+pub(crate) const DIFF: &str = "\
+Examples:
+  sampler diff 10m..5m 5m --pid 4121
+  sampler diff comm:old-server comm:new-server
+  sampler diff before.json after.json        as sampler profile --json has them";
+
+pub(crate) const PLAN: &str = "\
+Examples:
+  sampler plan --interval 512KiB --bytes 100MiB
+  sampler plan --interval 512KiB --bytes 100MiB --size 64
+  sampler plan --compare --pid 4121";
+
+pub(crate) const COMPLETIONS: &str = "\
+Examples:
+  sampler completions bash > /etc/bash_completion.d/sampler
+  sampler completions zsh > /usr/share/zsh/site-functions/_sampler
+  sampler completions fish > ~/.config/fish/completions/sampler.fish";
+
+pub(crate) const MAN: &str = "\
+Examples:
+  sampler man /usr/local/share/man/man1 && man sampler-profile";

@@ -1,0 +1,51 @@
+//! The command line about itself: completions and the manual page, instead of profiling.
+
+use anyhow::{Context as _, Result};
+use clap::{Args as Group, Command};
+use clap_complete::Shell;
+use sampler_daemon::manual;
+use std::path::PathBuf;
+
+/// What stands below the options.
+pub(crate) const AFTER_HELP: &str = "\
+Examples:
+  samplerd --pid $(pidof redis-server) & sampler profile --kind live
+  samplerd --all --http 127.0.0.1:9464    everything, with metrics
+  samplerd --pid 4121 --follow --interval 64KiB
+
+Exit status:
+  0  stopped by SIGINT or SIGTERM, and nothing is attached any more
+  1  it could not start or go on: standard error says why, in one line
+  2  the command line is wrong: standard error says what to change
+
+Environment:
+  RUST_LOG  what is logged to standard error [default: info]
+
+Files:
+  /run/sampler/samplerd.sock  where the API is served if --listen is not given";
+
+/// What is asked for instead of profiling.
+#[derive(Clone, Debug, Group)]
+pub(crate) struct Manual {
+    /// Print completions for a shell, and exit
+    #[arg(long, value_name = "SHELL", value_enum, exclusive = true)]
+    completions: Option<Shell>,
+
+    /// Write the manual page into this directory, and exit
+    #[arg(long, value_name = "DIR", exclusive = true)]
+    man: Option<PathBuf>,
+}
+
+impl Manual {
+    /// Does what is asked for; whether something was.
+    pub(crate) fn serve(&self, command: Command) -> Result<bool> {
+        if let Some(shell) = self.completions {
+            let printed = manual::complete(command, shell, &mut std::io::stdout().lock());
+            return printed.map(|()| true).context("print completions");
+        }
+        if let Some(directory) = &self.man {
+            return manual::write_pages(command, "8", directory).map(|()| true);
+        }
+        Ok(false)
+    }
+}
