@@ -92,7 +92,7 @@ pub(crate) const TOOLS: [Need; 14] = [
 ];
 
 /// What the tests take besides.
-const TEST: [Need; 19] = [
+const TEST: [Need; 20] = [
     need("binutils", "nm", "symbols for the tools that open profiles"),
     need("g++", "c++", "compiles the C++ workloads"),
     need("gdb", "/usr/bin/gdb", "the oracle for stacks"),
@@ -121,6 +121,7 @@ const TEST: [Need; 19] = [
         "an allocator to profile",
     ),
     need("make", "make", "compiles the jemalloc of a workload"),
+    need("mandoc", "mandoc", "checks the manual pages"),
     need("musl-tools", "musl-gcc", "compiles a workload with another libc"),
     need("perl", "/usr/bin/perl", "a program to profile"),
     need("procps", "kill", "sends signals"),
