@@ -1,0 +1,121 @@
+//! The first call: finds the allocator behind us, reads the interval. It may come from any thread, before any constructor, and
+//! more than once at the same time: everything it does is done again with the same result.
+
+use crate::real::REAL;
+use crate::settings::SETTINGS;
+use crate::thread::mixed;
+use crate::{interval, next, start};
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// From the kernel's random bytes for this program image, 0 before the first call.
+static SEED: AtomicU64 = AtomicU64::new(0);
+/// Seeds given out.
+static GIVEN: AtomicU64 = AtomicU64::new(1);
+
+/// Finds and reads everything.
+#[cold]
+pub fn boot() {
+    next::with(|find| REAL.take(find));
+    let start = start::read();
+    if SEED.load(Relaxed) == 0 {
+        SEED.store(mixed(start.random) | 1, Relaxed);
+    }
+    let bytes = start.interval.and_then(interval::parse).unwrap_or(interval::DEFAULT_BYTES);
+    SETTINGS.begin(interval::rate(bytes));
+}
+
+/// A number that has not been given out in this process.
+pub fn seed() -> u64 {
+    SEED.load(Relaxed).wrapping_add(GIVEN.fetch_add(1, Relaxed).wrapping_mul(0xD6E8_FEB8_6659_FD93))
+}
+
+/// Before a fork: the child will have other numbers than this process, and than its other children.
+pub(crate) fn note_fork() {
+    GIVEN.fetch_add(1, Relaxed);
+}
+
+/// In the child.
+pub(crate) fn note_forked() {
+    SEED.store(mixed(seed()) | 1, Relaxed);
+}
+
+pub(crate) unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
+    boot();
+    // SAFETY: forwards the call.
+    unsafe { REAL.malloc()(size) }
+}
+
+pub(crate) unsafe extern "C" fn free(block: *mut c_void) {
+    boot();
+    // SAFETY: forwards the call.
+    unsafe { REAL.free()(block) }
+}
+
+pub(crate) unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
+    boot();
+    // SAFETY: forwards the call.
+    unsafe { REAL.realloc()(block, size) }
+}
+
+pub(crate) unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
+    boot();
+    // SAFETY: forwards the call.
+    unsafe { REAL.calloc()(count, size) }
+}
+
+pub(crate) unsafe extern "C" fn posix_memalign(
+    place: *mut *mut c_void,
+    alignment: usize,
+    size: usize,
+) -> c_int {
+    boot();
+    // SAFETY: forwards the call.
+    unsafe { REAL.posix_memalign()(place, alignment, size) }
+}
+
+pub(crate) unsafe extern "C" fn aligned_alloc(alignment: usize, size: usize) -> *mut c_void {
+    boot();
+    // SAFETY: forwards the call.
+    unsafe { REAL.aligned_alloc()(alignment, size) }
+}
+
+pub(crate) unsafe extern "C" fn memalign(alignment: usize, size: usize) -> *mut c_void {
+    boot();
+    // SAFETY: forwards the call.
+    unsafe { REAL.memalign()(alignment, size) }
+}
+
+pub(crate) unsafe extern "C" fn valloc(size: usize) -> *mut c_void {
+    boot();
+    // SAFETY: forwards the call.
+    unsafe { REAL.valloc()(size) }
+}
+
+pub(crate) unsafe extern "C" fn pvalloc(size: usize) -> *mut c_void {
+    boot();
+    // SAFETY: forwards the call.
+    unsafe { REAL.pvalloc()(size) }
+}
+
+pub(crate) unsafe extern "C" fn cfree(block: *mut c_void) {
+    boot();
+    // SAFETY: forwards the call.
+    unsafe { REAL.cfree()(block) }
+}
+
+pub(crate) unsafe extern "C" fn free_sized(block: *mut c_void, size: usize) {
+    boot();
+    // SAFETY: forwards the call.
+    unsafe { REAL.free_sized()(block, size) }
+}
+
+pub(crate) unsafe extern "C" fn free_aligned_sized(
+    block: *mut c_void,
+    alignment: usize,
+    size: usize,
+) {
+    boot();
+    // SAFETY: forwards the call.
+    unsafe { REAL.free_aligned_sized()(block, alignment, size) }
+}

@@ -1,0 +1,225 @@
+//! The malloc family as the process calls it.
+//!
+//! Each function is twice there: what nearly every call needs (the countdown, or a look into the filter) and a jump to the allocator; and what
+//! the few others need, out of the way. Those are the functions with the probes in them, one frame in front of the caller's.
+
+use crate::real::REAL;
+use crate::sample::{self, FILTER, charge, decide};
+use core::ffi::{c_int, c_void};
+use sampler_common::sampling::product;
+
+/// A larger request fails in every allocator (`PTRDIFF_MAX`).
+const LARGEST: usize = isize::MAX as usize;
+
+/// An allocation that returns a pointer: `name(parameters) as size of the request`, `slow` in the few other cases.
+macro_rules! allocation {
+    ($(#[$doc:meta])* $name:ident, $slow:ident, $export:literal, ($($parameter:ident),*), $size:expr) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As of the function of that name in C.
+        #[cfg_attr(feature = "library", unsafe(no_mangle))]
+        pub unsafe extern "C" fn $name($($parameter: usize),*) -> *mut c_void {
+            match $size {
+                Some(size) => match charge(size) {
+                    // SAFETY: forwards the call.
+                    None => unsafe { REAL.$name()($($parameter),*) },
+                    // SAFETY: the same call.
+                    Some(left) => unsafe { $slow($($parameter,)* left) },
+                },
+                // It fails, and says so as the allocator does.
+                // SAFETY: forwards the call.
+                None => unsafe { REAL.$name()($($parameter),*) },
+            }
+        }
+
+        #[cold]
+        #[inline(never)]
+        #[cfg_attr(feature = "library", unsafe(export_name = $export))]
+        unsafe extern "C" fn $slow($($parameter: usize,)* left: u64) -> *mut c_void {
+            let size = $size.unwrap_or(0);
+            let rate = decide(size, left);
+            // SAFETY: forwards the call.
+            let block = unsafe { REAL.$name()($($parameter),*) };
+            if let Some(rate) = rate {
+                sample::begin(block as usize, size, rate);
+            }
+            block
+        }
+    };
+}
+
+fn whole(size: usize) -> Option<usize> {
+    Some(size)
+}
+
+fn both(count: usize, size: usize) -> Option<usize> {
+    product(count as u64, size as u64).map(|bytes| bytes as usize)
+}
+
+allocation! {
+    /// malloc
+    malloc, malloc_sampled, "sampler_malloc", (size), whole(size)
+}
+allocation! {
+    /// calloc
+    calloc, calloc_sampled, "sampler_calloc", (count, size), both(count, size)
+}
+allocation! {
+    /// `aligned_alloc`
+    aligned_alloc, aligned_alloc_sampled, "sampler_aligned_alloc", (alignment, size), whole(size)
+}
+allocation! {
+    /// memalign
+    memalign, memalign_sampled, "sampler_memalign", (alignment, size), whole(size)
+}
+allocation! {
+    /// valloc
+    valloc, valloc_sampled, "sampler_valloc", (size), whole(size)
+}
+allocation! {
+    /// pvalloc
+    pvalloc, pvalloc_sampled, "sampler_pvalloc", (size), whole(size)
+}
+
+/// `posix_memalign`
+///
+/// # Safety
+/// As of the function of that name in C.
+#[cfg_attr(feature = "library", unsafe(no_mangle))]
+pub unsafe extern "C" fn posix_memalign(
+    place: *mut *mut c_void,
+    alignment: usize,
+    size: usize,
+) -> c_int {
+    match charge(size) {
+        // SAFETY: forwards the call.
+        None => unsafe { REAL.posix_memalign()(place, alignment, size) },
+        // SAFETY: the same call.
+        Some(left) => unsafe { posix_memalign_sampled(place, alignment, size, left) },
+    }
+}
+
+#[cold]
+#[inline(never)]
+#[cfg_attr(feature = "library", unsafe(export_name = "sampler_posix_memalign"))]
+unsafe extern "C" fn posix_memalign_sampled(
+    place: *mut *mut c_void,
+    alignment: usize,
+    size: usize,
+    left: u64,
+) -> c_int {
+    let rate = decide(size, left);
+    // SAFETY: forwards the call.
+    let error = unsafe { REAL.posix_memalign()(place, alignment, size) };
+    if let Some(rate) = rate.filter(|_| error == 0) {
+        // SAFETY: it has just been written.
+        let block = unsafe { place.read() };
+        sample::begin(block as usize, size, rate);
+    }
+    error
+}
+
+/// realloc
+///
+/// # Safety
+/// As of the function of that name in C.
+#[cfg_attr(feature = "library", unsafe(no_mangle))]
+pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
+    let left = charge(size);
+    if left.is_none() && !FILTER.may_hold(block as usize) {
+        // SAFETY: forwards the call.
+        return unsafe { REAL.realloc()(block, size) };
+    }
+    // SAFETY: the same call.
+    unsafe { realloc_sampled(block, size, left.is_some(), left.unwrap_or(0)) }
+}
+
+#[cold]
+#[inline(never)]
+#[cfg_attr(feature = "library", unsafe(export_name = "sampler_realloc"))]
+unsafe extern "C" fn realloc_sampled(
+    block: *mut c_void,
+    size: usize,
+    is_open: bool,
+    left: u64,
+) -> *mut c_void {
+    let rate = if is_open { decide(size, left) } else { None };
+    if size > LARGEST {
+        // SAFETY: forwards the call, which fails and leaves the block as it is.
+        return unsafe { REAL.realloc()(block, size) };
+    }
+    let slot = sample::begin_move(block as usize);
+    // SAFETY: forwards the call.
+    let moved = unsafe { REAL.realloc()(block, size) };
+    if let Some(slot) = slot {
+        // With a size of 0 the block is freed, whatever comes back.
+        sample::end_move(slot, block as usize, moved.is_null() && size != 0);
+    }
+    if let Some(rate) = rate {
+        sample::begin(moved as usize, size, rate);
+    }
+    moved
+}
+
+/// reallocarray: `realloc` of the product, as it is everywhere.
+///
+/// # Safety
+/// As of the function of that name in C.
+#[cfg_attr(feature = "library", unsafe(no_mangle))]
+pub unsafe extern "C" fn reallocarray(
+    block: *mut c_void,
+    count: usize,
+    size: usize,
+) -> *mut c_void {
+    // More than there can be fails, and says so as the allocator does.
+    let bytes = both(count, size).unwrap_or(usize::MAX);
+    // SAFETY: as the caller has it.
+    unsafe { realloc(block, bytes) }
+}
+
+/// A function that ends a block.
+macro_rules! release {
+    ($(#[$doc:meta])* $name:ident, $slow:ident, $export:literal, ($($parameter:ident),*)) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As of the function of that name in C.
+        #[cfg_attr(feature = "library", unsafe(no_mangle))]
+        pub unsafe extern "C" fn $name(block: *mut c_void $(, $parameter: usize)*) {
+            if FILTER.may_hold(block as usize) {
+                // SAFETY: the same call.
+                return unsafe { $slow(block $(, $parameter)*) };
+            }
+            // SAFETY: forwards the call.
+            unsafe { REAL.$name()(block $(, $parameter)*) }
+        }
+
+        #[cold]
+        #[inline(never)]
+        #[cfg_attr(feature = "library", unsafe(export_name = $export))]
+        unsafe extern "C" fn $slow(block: *mut c_void $(, $parameter: usize)*) {
+            // Before the block is anybody else's.
+            sample::end(block as usize);
+            // SAFETY: forwards the call.
+            unsafe { REAL.$name()(block $(, $parameter)*) }
+        }
+    };
+}
+
+release! {
+    /// free
+    free, free_sampled, "sampler_free", ()
+}
+release! {
+    /// cfree
+    cfree, cfree_sampled, "sampler_cfree", ()
+}
+release! {
+    /// `free_sized`
+    free_sized, free_sized_sampled, "sampler_free_sized", (size)
+}
+release! {
+    /// `free_aligned_sized`
+    free_aligned_sized, free_aligned_sized_sampled, "sampler_free_aligned_sized", (alignment, size)
+}

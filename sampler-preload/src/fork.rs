@@ -1,0 +1,43 @@
+//! What a fork changes: the child begins its countdown anew, with random numbers of its own. Without that a parent's children would all
+//! sample the same calls.
+//!
+//! The table and the filter stay as they are: the child has the parent's blocks, and tells their ends as any other. Nothing needs to be
+//! repaired, since nobody holds a lock.
+
+use crate::next::weak;
+use crate::thread::{Countdown, Dice};
+use core::ffi::{c_int, c_void};
+use sampler_common::sampling::Cell as _;
+
+type Hook = unsafe extern "C" fn();
+type Register = unsafe extern "C" fn(
+    Option<Hook>,
+    Option<Hook>,
+    Option<Hook>,
+    *mut c_void,
+) -> c_int;
+
+/// Called by the loader, when libc may be used.
+#[cfg_attr(feature = "library", used, unsafe(link_section = ".init_array"))]
+pub static CONSTRUCTOR: unsafe extern "C" fn() = construct;
+
+unsafe extern "C" fn construct() {
+    // What `pthread_atfork` calls; a libc without it has no children that differ.
+    let register = weak!("__register_atfork");
+    if register != 0 {
+        // SAFETY: the function of that name is of this type (glibc, nptl/register-atfork.c).
+        let register = unsafe { core::mem::transmute::<usize, Register>(register) };
+        // SAFETY: both hooks stay loaded; a failure leaves children with the parent's numbers.
+        unsafe { register(Some(before), None, Some(child), core::ptr::null_mut()) };
+    }
+}
+
+unsafe extern "C" fn before() {
+    crate::boot::note_fork();
+}
+
+unsafe extern "C" fn child() {
+    crate::boot::note_forked();
+    Dice::reseed();
+    Countdown.swap(0);
+}

@@ -1,0 +1,89 @@
+//! The USDTs `otel_memory:alloc(pointer, size, weighted bytes)` and `otel_memory:free(pointer)`.
+//!
+//! Notes and semaphores as in "User Space Probe Implementation" of SystemTap. Each probe is the five-byte nop, which Linux 6.18
+//! turns into a call instead of a trap. A semaphore counts who listens; the kernel writes it.
+
+use core::arch::{asm, global_asm};
+use core::sync::atomic::{AtomicU16, Ordering::Relaxed};
+
+global_asm!(
+    ".pushsection .probes, \"aw\", @progbits",
+    ".balign 8",
+    ".hidden otel_memory_alloc_semaphore, otel_memory_free_semaphore",
+    ".globl otel_memory_alloc_semaphore, otel_memory_free_semaphore",
+    "otel_memory_alloc_semaphore: .2byte 0",
+    "otel_memory_free_semaphore: .2byte 0",
+    ".popsection",
+    ".pushsection .stapsdt.base, \"aR\", @progbits",
+    ".hidden _.stapsdt.base",
+    ".globl _.stapsdt.base",
+    "_.stapsdt.base: .space 1",
+    ".size _.stapsdt.base, 1",
+    ".popsection",
+);
+
+/// A probe and its note.
+macro_rules! probe {
+    ($name:literal, $arguments:literal, $($operands:tt)*) => {
+        asm!(
+            ".balign 8",
+            "990: .byte 0x0f, 0x1f, 0x44, 0x00, 0x00",
+            ".pushsection .note.stapsdt, \"\", @note",
+            ".balign 4",
+            ".4byte 992f-991f, 994f-993f, 3",
+            "991: .asciz \"stapsdt\"",
+            "992: .balign 4",
+            concat!("993: .8byte 990b, _.stapsdt.base, otel_memory_", $name, "_semaphore"),
+            ".asciz \"otel_memory\"",
+            concat!(".asciz \"", $name, "\""),
+            concat!(".asciz \"", $arguments, "\""),
+            "994: .balign 4",
+            ".popsection",
+            $($operands)*
+            options(preserves_flags),
+        )
+    };
+}
+
+unsafe extern "C" {
+    #[link_name = "otel_memory_alloc_semaphore"]
+    static ALLOC: AtomicU16;
+    #[link_name = "otel_memory_free_semaphore"]
+    static FREE: AtomicU16;
+}
+
+/// Whether anybody is told of allocations.
+#[inline(always)]
+pub fn alloc_is_heard() -> bool {
+    // SAFETY: two bytes of this library, defined above, which the kernel writes whole.
+    let semaphore = unsafe { &ALLOC };
+    semaphore.load(Relaxed) != 0
+}
+
+/// Whether anybody is told of ends.
+#[inline(always)]
+fn free_is_heard() -> bool {
+    // SAFETY: as above.
+    let semaphore = unsafe { &FREE };
+    semaphore.load(Relaxed) != 0
+}
+
+/// A sampled allocation. A probe wherever it is used: its caller is the leaf of the stack.
+#[inline(always)]
+pub fn alloc(address: usize, size: u64, weighted: u64) {
+    // SAFETY: an instruction that does nothing.
+    unsafe {
+        probe!("alloc", "8@%rdi 8@%rsi 8@%rdx", in("rdi") address, in("rsi") size, in("rdx") weighted,);
+    }
+}
+
+/// The end of a sampled block.
+#[inline(always)]
+pub fn free(address: usize) {
+    if free_is_heard() {
+        // SAFETY: an instruction that does nothing.
+        unsafe {
+            probe!("free", "8@%rdi", in("rdi") address,);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What happens around the few calls that are sampled, and around the end of sampled blocks.
+
+use crate::filter::Filter;
+use crate::settings::{SETTINGS, Settings};
+use crate::table::{Entered, Slot, Table};
+use crate::thread::{Countdown, Dice};
+use crate::{boot, probes, weight};
+use sampler_common::sampling::{Cell, Random as _, Rate, draw_points, outlives};
+
+/// Where sampled blocks may be.
+pub(crate) static FILTER: Filter = Filter::new();
+/// Where they are.
+static TABLE: Table = Table::new();
+
+/// No countdown that was charged stands there: see [`charge`].
+const NOT_CHARGED: u64 = 1 << 63;
+
+/// Charges a request of `size` bytes; `None`: not sampled, as nearly every one. Otherwise what [`decide`] wants to know.
+#[inline(always)]
+pub(crate) fn charge(size: usize) -> Option<u64> {
+    let Some(hazard) = SETTINGS.design().usual_charge(size as u64) else {
+        return Some(NOT_CHARGED);
+    };
+    let left = Countdown.fetch_sub(hazard as i64) as u64;
+    if outlives(left, hazard) { None } else { Some(left) }
+}
+
+/// A countdown that was charged already: `left` is what it was before.
+struct Charged(u64);
+
+impl Cell for Charged {
+    fn fetch_sub(&self, _: i64) -> i64 {
+        self.0 as i64
+    }
+
+    fn swap(&self, value: i64) -> i64 {
+        Countdown.swap(value)
+    }
+}
+
+/// Whether a request of `size` bytes is to be told, and the rate that it was charged with.
+pub(crate) fn decide(size: usize, left: u64) -> Option<Rate> {
+    if SETTINGS.rate() == Rate::from_raw(0) {
+        boot::boot();
+    }
+    let (design, size) = (SETTINGS.design(), size as u64);
+    let drawn = match left {
+        NOT_CHARGED => draw_points(design, size, &Countdown, &Countdown, &mut Dice),
+        left => draw_points(design, size, &Charged(left), &Countdown, &mut Dice),
+    };
+    // Of no bytes the contract cannot tell.
+    (drawn.hits > 0 && size > 0 && probes::alloc_is_heard()).then(|| design.rate())
+}
+
+/// A block of `size` bytes that was sampled is at `address`. A probe wherever it is used, see [`probes::alloc`].
+#[inline(always)]
+pub(crate) fn begin(address: usize, size: usize, rate: Rate) {
+    if address == 0 {
+        return;
+    }
+    let entered = enter(address);
+    if entered == Entered::Again {
+        probes::free(address);
+    }
+    if entered != Entered::Full {
+        let weighted = weight::weighted(size as u64, rate, Dice.next());
+        probes::alloc(address, size as u64, weighted);
+    }
+}
+
+#[inline(never)]
+fn enter(address: usize) -> Entered {
+    let entered = TABLE.enter(address);
+    match entered {
+        Entered::New => FILTER.add(address),
+        Entered::Again => Settings::count(&SETTINGS.ended_late),
+        Entered::Full => Settings::count(&SETTINGS.table_full),
+    }
+    entered
+}
+
+/// The block at `address` is about to end.
+#[inline(always)]
+pub(crate) fn end(address: usize) {
+    if remove(address) {
+        probes::free(address);
+    }
+}
+
+#[inline(never)]
+fn remove(address: usize) -> bool {
+    let was_there = TABLE.remove(address);
+    if was_there {
+        FILTER.remove(address);
+    }
+    was_there
+}
+
+/// The block at `address` goes to `realloc`; `None` if it was not sampled.
+#[inline(never)]
+pub(crate) fn begin_move(address: usize) -> Option<Slot> {
+    if FILTER.may_hold(address) { TABLE.begin_move(address) } else { None }
+}
+
+/// It has come back from there.
+#[inline(always)]
+pub(crate) fn end_move(slot: Slot, address: usize, has_failed: bool) {
+    if has_failed {
+        TABLE.stay(slot, address);
+    } else if TABLE.end(slot, address) {
+        probes::free(address);
+        if TABLE.ended(slot, address) {
+            FILTER.remove(address);
+        }
+    }
+}

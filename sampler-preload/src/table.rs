@@ -1,0 +1,272 @@
+//! The sampled blocks that are held: an exact set of addresses, without locks and without memory of its own making.
+//!
+//! Levels of a growing number of slots, in one array of zeros. A block may lie in [`WINDOW`] slots of each level, beginning at the
+//! hash of its address; it goes to the first free one of the lowest level. Nothing ever moves, so a block is found where it was
+//! put, and a slot that is given up is free for the next. Lookups look at the windows of all levels that were ever used.
+//!
+//! # What `realloc` needs
+//!
+//! A block leaves the set when it ends, and that is known of `realloc` only afterwards: until then its slot says so
+//! ([`State::Moving`]). Another thread may get the address from the allocator meanwhile. It finds the slot and takes it over: the
+//! old block has ended then, and it is for that thread to say so first. While the end is being said the slot is [`State::Ending`],
+//! and whoever enters the address waits for that; not for ever, since a thread may have been lost by `fork` in between.
+
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Slots of each level. All together 340,000: at 512 KiB between samples a heap of 170 GB.
+const LEVELS: [usize; 5] = [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18];
+/// Slots of all levels.
+const SLOTS: usize = LEVELS[0] + LEVELS[1] + LEVELS[2] + LEVELS[3] + LEVELS[4];
+/// Slots of a level that a block may lie in: two lines of cache.
+const WINDOW: usize = 16;
+/// A thread that says the end of a block needs a microsecond or two; after so many looks it is taken for lost.
+const PATIENCE: u32 = 100_000;
+
+/// Bits of a user address; those above hold the state.
+const ADDRESS: u64 = (1 << 57) - 1;
+
+/// What is known of a block in the set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+enum State {
+    /// Held.
+    Held = 1 << 60,
+    /// Under `realloc`.
+    Moving = 2 << 60,
+    /// Its end is being said.
+    Ending = 3 << 60,
+}
+
+/// What became of a block that was entered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Entered {
+    /// It is in the set.
+    New,
+    /// It is in the set in place of an earlier block at its address, whose end nobody has said yet.
+    Again,
+    /// There was no room for it.
+    Full,
+}
+
+/// A place in the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot(usize);
+
+/// The set. All zero is empty.
+pub struct Table {
+    used_levels: AtomicUsize,
+    slots: [AtomicU64; SLOTS],
+}
+
+impl Default for Table {
+    fn default() -> Table {
+        Table::new()
+    }
+}
+
+impl Table {
+    /// An empty one.
+    pub const fn new() -> Table {
+        Table {
+            used_levels: AtomicUsize::new(0),
+            slots: [const { AtomicU64::new(0) }; SLOTS],
+        }
+    }
+
+    /// Enters the block at `address`.
+    pub fn enter(&self, address: usize) -> Entered {
+        let held = word(address, State::Held);
+        let mut patience = PATIENCE;
+        while let Some((slot, now)) = self.find(address) {
+            if now == word(address, State::Ending) && patience > 0 {
+                patience -= 1;
+                core::hint::spin_loop();
+                continue;
+            }
+            if self.exchange(slot, now, held) {
+                return Entered::Again;
+            }
+        }
+        for level in 0..LEVELS.len() {
+            for slot in window(address, level) {
+                if self.slot(slot).load(Ordering::Relaxed) == 0 && self.exchange(Slot(slot), 0, held) {
+                    self.used_levels.fetch_max(level + 1, Ordering::AcqRel);
+                    return Entered::New;
+                }
+            }
+        }
+        Entered::Full
+    }
+
+    /// Takes out the block at `address`; whether it was there. Its end is for the caller to say.
+    pub fn remove(&self, address: usize) -> bool {
+        while let Some((slot, now)) = self.find(address) {
+            // Under realloc and freed by another thread at the same time: a mistake of the program, and an end.
+            if self.exchange(slot, now, 0) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Marks the block at `address` as being under `realloc`; `None` if it is not in the set.
+    pub fn begin_move(&self, address: usize) -> Option<Slot> {
+        let (slot, now) = self.find(address)?;
+        let is_ours = now == word(address, State::Held)
+            && self.exchange(slot, now, word(address, State::Moving));
+        is_ours.then_some(slot)
+    }
+
+    /// `realloc` has failed: the block is held as before.
+    pub fn stay(&self, slot: Slot, address: usize) {
+        self.exchange(slot, word(address, State::Moving), word(address, State::Held));
+    }
+
+    /// `realloc` has ended the block; whether that is for the caller to say, which then calls [`Table::ended`]. If not, somebody
+    /// who got its address has said it.
+    pub fn end(&self, slot: Slot, address: usize) -> bool {
+        self.exchange(slot, word(address, State::Moving), word(address, State::Ending))
+    }
+
+    /// The end has been said; whether the slot is free by that (somebody may have lost patience).
+    pub fn ended(&self, slot: Slot, address: usize) -> bool {
+        self.exchange(slot, word(address, State::Ending), 0)
+    }
+
+    fn find(&self, address: usize) -> Option<(Slot, u64)> {
+        let used = self.used_levels.load(Ordering::Acquire).min(LEVELS.len());
+        for level in 0..used {
+            for slot in window(address, level) {
+                let now = self.slot(slot).load(Ordering::Acquire);
+                if now != 0 && now & ADDRESS == address as u64 & ADDRESS {
+                    return Some((Slot(slot), now));
+                }
+            }
+        }
+        None
+    }
+
+    fn exchange(&self, slot: Slot, before: u64, after: u64) -> bool {
+        let slot = self.slot(slot.0);
+        slot.compare_exchange(before, after, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    fn slot(&self, number: usize) -> &AtomicU64 {
+        &self.slots[number % SLOTS]
+    }
+}
+
+fn word(address: usize, state: State) -> u64 {
+    address as u64 & ADDRESS | state as u64
+}
+
+/// The slots of a level in which the block at `address` may lie.
+fn window(address: usize, level: usize) -> impl Iterator<Item = usize> {
+    let base: usize = LEVELS.iter().take(level).sum();
+    let size = LEVELS[level % LEVELS.len()];
+    // Fibonacci hashing; an odd constant for each level, so that a crowd disperses.
+    let hash = (address as u64 >> 3).wrapping_mul(0x9E37_79B9_7F4A_7C15 + 2 * level as u64);
+    let first = (hash >> 40) as usize;
+    (0..WINDOW).map(move |step| base + ((first + step) & (size - 1)))
+}
+
+const _: () = assert!(SLOTS * 8 <= 3 << 20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::sync::atomic::AtomicBool;
+
+    fn table() -> Box<Table> {
+        Box::new(Table::new())
+    }
+
+    #[test]
+    fn is_a_set() {
+        let table = table();
+        let address = |n: usize| 0x5555_0000_0000 + n * 48;
+        let mut held = HashSet::new();
+        let mut random = 1u64;
+        for _ in 0..200_000 {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let block = address((random >> 33) as usize % 20_000);
+            if random >> 63 == 0 {
+                let entered = table.enter(block);
+                let expected = if held.insert(block) { Entered::New } else { Entered::Again };
+                assert_eq!(entered, expected);
+            } else {
+                assert_eq!(table.remove(block), held.remove(&block));
+            }
+        }
+        // Where 10,000 blocks lie: 168 KiB.
+        assert!(table.used_levels.load(Ordering::Relaxed) <= 3);
+    }
+
+    #[test]
+    fn holds_as_many_as_it_says_and_no_more() {
+        let table = table();
+        let address = |n: usize| 0x7f00_0000_0000 + n * 4096;
+        let held = (0..400_000).take_while(|n| table.enter(address(*n)) == Entered::New).count();
+        assert!(held > 250_000, "{held}");
+        assert_eq!(table.enter(address(held)), Entered::Full);
+        assert!((0..held).all(|n| table.remove(address(n))));
+        assert!(!table.remove(address(held)));
+    }
+
+    #[test]
+    fn realloc_is_an_end_or_none() {
+        let table = table();
+        table.enter(64);
+        let slot = table.begin_move(64).unwrap();
+        table.stay(slot, 64);
+        let slot = table.begin_move(64).unwrap();
+        assert!(table.end(slot, 64) && table.ended(slot, 64));
+        assert!(!table.remove(64) && table.begin_move(64).is_none());
+        // The address is given out again before the end was said.
+        table.enter(64);
+        let slot = table.begin_move(64).unwrap();
+        assert_eq!(table.enter(64), Entered::Again);
+        assert!(!table.end(slot, 64));
+        assert!(table.remove(64));
+    }
+
+    /// A thread that was lost while it said an end: who enters the address goes on.
+    #[test]
+    fn a_lost_thread_holds_up_nobody() {
+        let table = table();
+        table.enter(64);
+        let slot = table.begin_move(64).unwrap();
+        assert!(table.end(slot, 64));
+        assert_eq!(table.enter(64), Entered::Again);
+        assert!(!table.ended(slot, 64) && table.remove(64));
+    }
+
+    /// Whoever enters an address whose end is being said waits for that.
+    #[test]
+    fn ends_are_said_before_beginnings() {
+        let table = table();
+        let (said, saying) = (AtomicBool::new(false), AtomicBool::new(false));
+        for _ in 0..200 {
+            said.store(false, Ordering::SeqCst);
+            saying.store(false, Ordering::SeqCst);
+            table.enter(64);
+            let slot = table.begin_move(64).unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !saying.load(Ordering::SeqCst) {
+                        std::hint::spin_loop();
+                    }
+                    if table.enter(64) == Entered::New {
+                        assert!(said.load(Ordering::SeqCst));
+                    }
+                });
+                assert!(table.end(slot, 64));
+                saying.store(true, Ordering::SeqCst);
+                said.store(true, Ordering::SeqCst);
+                table.ended(slot, 64);
+            });
+            assert!(table.remove(64));
+        }
+    }
+}

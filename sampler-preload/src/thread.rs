@@ -1,0 +1,122 @@
+//! What each thread has for itself: its countdown, and the state of its random numbers.
+//!
+//! Sixteen bytes of thread-local memory, zero at first, at an offset from the thread pointer that is fixed when the library is
+//! loaded (initial-exec): no call, no constructor, no destructor. Every access is one instruction, so that a signal handler that
+//! allocates comes before it or after it. Where the memory is, is known here alone.
+
+use core::arch::{asm, global_asm};
+use sampler_common::sampling::{Cell, Random};
+
+global_asm!(
+    ".pushsection .tbss.sampler_preload_thread, \"awT\", @nobits",
+    ".balign 16",
+    ".hidden sampler_preload_thread",
+    ".globl sampler_preload_thread",
+    ".type sampler_preload_thread, @object",
+    ".size sampler_preload_thread, 16",
+    "sampler_preload_thread:",
+    ".zero 16",
+    ".popsection",
+);
+
+/// 2⁶⁴ divided by the golden ratio, odd (splitmix64; Steele, Lea, Flood, OOPSLA 2014).
+const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// This thread's countdown.
+#[derive(Clone, Copy, Debug)]
+pub struct Countdown;
+
+/// This thread's random numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Dice;
+
+#[inline(always)]
+fn offset() -> u64 {
+    let offset;
+    // SAFETY: reads the offset that the loader has written for this variable; it never changes.
+    unsafe {
+        asm!(
+            "mov {}, qword ptr [rip + sampler_preload_thread@GOTTPOFF]",
+            out(reg) offset,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    offset
+}
+
+impl Cell for Countdown {
+    #[inline(always)]
+    fn fetch_sub(&self, amount: i64) -> i64 {
+        let mut word = amount.wrapping_neg();
+        // SAFETY: adds to eight bytes of this thread's own memory.
+        unsafe {
+            asm!("xadd qword ptr fs:[{}], {}", in(reg) offset(), inout(reg) word, options(nostack));
+        }
+        word
+    }
+
+    #[inline(always)]
+    fn swap(&self, value: i64) -> i64 {
+        let mut word = value;
+        // SAFETY: replaces eight bytes of this thread's own memory.
+        unsafe {
+            asm!("xchg qword ptr fs:[{}], {}", in(reg) offset(), inout(reg) word, options(nostack));
+        }
+        word
+    }
+}
+
+impl Random for Dice {
+    fn next(&mut self) -> u64 {
+        let before = Dice::add(GAMMA);
+        if before == 0 {
+            // The first one of this thread, or one of 2⁶⁴.
+            Dice::reseed();
+            return mixed(Dice::add(GAMMA));
+        }
+        mixed(before)
+    }
+}
+
+impl Dice {
+    /// Begins anew, as no other thread or process has.
+    pub fn reseed() {
+        Dice::add(mixed(crate::boot::seed()));
+    }
+
+    fn add(amount: u64) -> u64 {
+        let mut word = amount;
+        // SAFETY: adds to the other eight bytes of this thread's own memory.
+        unsafe {
+            asm!("xadd qword ptr fs:[{} + 8], {}", in(reg) offset(), inout(reg) word, options(nostack));
+        }
+        word
+    }
+}
+
+/// The finalizer of splitmix64.
+pub const fn mixed(word: u64) -> u64 {
+    let word = (word ^ word >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let word = (word ^ word >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    word ^ word >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn countdowns_are_cells_of_their_threads() {
+        assert_eq!(Countdown.swap(100), 0);
+        assert_eq!(Countdown.fetch_sub(30), 100);
+        std::thread::spawn(|| assert_eq!(Countdown.swap(5), 0)).join().unwrap();
+        assert_eq!(Countdown.swap(0), 70);
+    }
+
+    #[test]
+    fn threads_throw_different_dice() {
+        let throw = || std::thread::spawn(|| [Dice.next(), Dice.next()]).join().unwrap();
+        let (first, second) = (throw(), throw());
+        assert!(first[0] != first[1] && first[0] != second[0] && first[1] != second[0]);
+    }
+}
