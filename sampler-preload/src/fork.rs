@@ -10,12 +10,8 @@ use core::ffi::{c_int, c_void};
 use sampler_common::sampling::Cell as _;
 
 type Hook = unsafe extern "C" fn();
-type Register = unsafe extern "C" fn(
-    Option<Hook>,
-    Option<Hook>,
-    Option<Hook>,
-    *mut c_void,
-) -> c_int;
+type Register =
+    unsafe extern "C" fn(Option<Hook>, Option<Hook>, Option<Hook>, *mut c_void) -> c_int;
 
 /// Called by the loader, when libc may be used.
 #[cfg_attr(feature = "library", used, unsafe(link_section = ".init_array"))]

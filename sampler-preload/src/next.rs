@@ -211,9 +211,9 @@ fn word(table: usize, at: usize) -> u32 {
 
 /// `nbuckets, symoffset, bloom_size, bloom_shift, bloom[bloom_size] (64 bits each), buckets[nbuckets], chain[]`
 fn by_gnu_hash(tables: &Tables, map: &Map, name: &[u8]) -> Option<*mut c_void> {
-    let hash = name.iter().fold(5381u32, |hash, byte| {
-        hash.wrapping_mul(33).wrapping_add(u32::from(*byte))
-    });
+    let hash = name
+        .iter()
+        .fold(5381u32, |hash, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)));
     let table = tables.gnu_hash;
     let [buckets, first, bloom] = [0, 1, 2].map(|at| word(table, at));
     if buckets == 0 {

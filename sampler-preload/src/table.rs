@@ -67,10 +67,7 @@ impl Default for Table {
 impl Table {
     /// An empty one.
     pub const fn new() -> Table {
-        Table {
-            used_levels: AtomicUsize::new(0),
-            slots: [const { AtomicU64::new(0) }; SLOTS],
-        }
+        Table { used_levels: AtomicUsize::new(0), slots: [const { AtomicU64::new(0) }; SLOTS] }
     }
 
     /// Enters the block at `address`.
@@ -89,7 +86,9 @@ impl Table {
         }
         for level in 0..LEVELS.len() {
             for slot in window(address, level) {
-                if self.slot(slot).load(Ordering::Relaxed) == 0 && self.exchange(Slot(slot), 0, held) {
+                if self.slot(slot).load(Ordering::Relaxed) == 0
+                    && self.exchange(Slot(slot), 0, held)
+                {
                     self.used_levels.fetch_max(level + 1, Ordering::AcqRel);
                     return Entered::New;
                 }

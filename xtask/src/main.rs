@@ -9,6 +9,7 @@ mod ebpf;
 mod licences;
 mod linker;
 mod packages;
+mod preload;
 mod simulate;
 mod stamp;
 mod step;
@@ -44,6 +45,8 @@ enum Verb {
         #[arg(long)]
         log: bool,
     },
+    /// Build the library that `sampler run --preload` puts into programs
+    BuildPreload,
     /// Set this machine up, check everything and run every test (as root)
     Test {
         /// Run only the tests whose names contain this, and no lints
@@ -143,6 +146,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Verb::Test { filter } => test::run(&workspace, filter.as_deref()),
         Verb::Simulate { seed, runs } => simulate::run(&workspace, seed, runs),
         Verb::Demo => demo::run(&workspace),
+        Verb::BuildPreload => preload::build(&workspace).map(drop),
         Verb::Bench(bench) => {
             let (benchmark, arguments) = bench.parts();
             bench::run(&workspace, benchmark, arguments)

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::workspace::Workspace;
-use crate::{ebpf, licences, packages, step};
+use crate::{ebpf, licences, packages, preload, step};
 
 /// Runs everything; with a filter, only the tests whose names contain it.
 ///
@@ -20,6 +20,7 @@ pub(crate) fn run(workspace: &Workspace, filter: Option<&str>) -> Result<()> {
     steps.time("packages", || packages::ensure(&packages::all()))?;
     steps.time("build-ebpf", || ebpf::build(workspace, false, false))?;
     steps.cargo(workspace, "build", &["build", "--release", "--bins"])?;
+    steps.time("build-preload", || preload::build(workspace))?;
     if filter.is_none() {
         lint(workspace, &mut steps)?;
     }

@@ -80,6 +80,8 @@ pub(super) struct Ingest {
     pub(super) arrivals: Arrivals,
     /// Samples of processes that have a budget.
     pub(super) clustered: Clustered,
+    /// Whether ours take no samples of anybody.
+    is_silent: bool,
 }
 
 impl Ingest {
@@ -87,6 +89,7 @@ impl Ingest {
         samples: broadcast::Sender<Arc<SampleEvent>>,
         sampling: Sampling,
         now_ns: u64,
+        is_silent: bool,
     ) -> Ingest {
         Ingest {
             sources: FxHashMap::default(),
@@ -104,12 +107,13 @@ impl Ingest {
             sampling,
             frames: Vec::new(),
             history: History::default(),
-            common: Arc::new(SamplingRecord::new(sampling)),
+            common: usual(sampling, is_silent),
             mapped: Mapped::new(now_ns),
             insides: Insides::default(),
             records: 0,
             arrivals: Arrivals::default(),
             clustered: Clustered::default(),
+            is_silent,
         }
     }
 
@@ -156,7 +160,7 @@ impl Ingest {
     /// How processes are sampled by default: one record for all of them, as long as it does not change.
     pub(super) fn default_sampling(&mut self) -> Arc<SamplingRecord> {
         if self.common.asked != self.sampling {
-            self.common = Arc::new(SamplingRecord::new(self.sampling));
+            self.common = usual(self.sampling, self.is_silent);
         }
         Arc::clone(&self.common)
     }
@@ -369,4 +373,12 @@ impl Ingest {
             origin: process.origin.clone(),
         }));
     }
+}
+/// How processes are sampled that come by themselves; silent ones not by us.
+fn usual(sampling: Sampling, is_silent: bool) -> Arc<SamplingRecord> {
+    let mut record = SamplingRecord::new(sampling);
+    if is_silent {
+        record.begin_silent();
+    }
+    Arc::new(record)
 }

@@ -106,6 +106,11 @@ impl Worker {
             let settings = &self.config.settings;
             self.shared.attach(&mut self.kernel, &allocator, settings).with_context(what)?;
         }
+        let track_live = self.config.settings.track_live;
+        for sampler in &discovery.samplers {
+            let attached = self.shared.attach_sampler(&mut self.kernel, sampler, track_live);
+            attached.with_context(what)?;
+        }
         Ok(())
     }
 

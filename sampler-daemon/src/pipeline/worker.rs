@@ -83,6 +83,8 @@ pub struct Config {
     pub limits: Limits,
     /// What profiling may cost each process; `None`: what it takes.
     pub budget: Option<Budget>,
+    /// Whether only files are probed that sample their allocations by themselves.
+    pub samplers_only: bool,
 }
 
 pub(super) struct Worker {
@@ -154,13 +156,14 @@ pub fn start(
     };
     let answers = Arc::clone(&profiler.answers);
     let excluded = Excluded::new(config.exclude.clone());
-    let discoverer = Discoverer::new(config.settings.uses_usdt(), config.allocators);
+    let discoverer = Discoverer::new(config.settings.uses_usdt(), config.allocators)
+        .samplers_only(config.samplers_only);
     let mut kernel = Kernel::load(&config.settings)?;
     let prices = Prices::measure(&mut kernel, &config);
     let pressure = BackPressure::new(config.limits);
     let mut worker = Worker {
         kernel,
-        ingest: Ingest::new(samples, config.sampling, monotonic_ns()),
+        ingest: Ingest::new(samples, config.sampling, monotonic_ns(), config.samplers_only),
         config,
         attached: FxHashMap::default(),
         shared: SharedLinks::default(),

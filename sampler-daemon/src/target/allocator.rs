@@ -30,6 +30,10 @@ const SAMPLER: &str = "otel_memory";
 /// What is said of a process in which nothing was found.
 pub const NONE_MAPPED: &str = "no allocator is mapped (yet): none of its allocations are seen";
 
+/// What is said of a process that does not sample by itself where nothing else is probed.
+const NOT_PRELOADED: &str = "does not sample by itself (--samplers-only): none of its allocations are seen; the preloaded \
+     library does not enter static, setuid and musl programs";
+
 /// A function to probe; aliases at one address are one function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
@@ -119,6 +123,7 @@ pub struct Discoverer {
     spec: &'static Spec,
     /// Our own programs: nobody wants to know what they allocate, least of all who runs under one of them at first (`sampler run`).
     own: Vec<(u64, u64)>,
+    samplers_only: bool,
 }
 
 impl Default for Discoverer {
@@ -145,7 +150,13 @@ impl Discoverer {
             usdt: with_usdt.then(HashMap::new),
             spec,
             own: own_programs(),
+            samplers_only: false,
         }
+    }
+
+    /// The same, which finds nothing else than files that sample by themselves, if so asked.
+    pub fn samplers_only(self, samplers_only: bool) -> Discoverer {
+        Discoverer { samplers_only, ..self }
     }
 
     /// The allocators mapped into process `pid` now.
@@ -193,6 +204,9 @@ impl Discoverer {
             Err(_) => None,
         };
         discovery.prefer_samplers();
+        if self.samplers_only {
+            discovery.only_samplers();
+        }
         let has_none = discovery.allocators.is_empty() && discovery.samplers.is_empty();
         if has_none && discovery.blind.is_empty() {
             discovery.blind.push(NONE_MAPPED.to_owned());
@@ -207,7 +221,8 @@ impl Discoverer {
         if let Ok(file) = file.try_clone() {
             self.look_into(file, path, &mut discovery);
         }
-        discovery.allocators
+        // Of those there is nothing else to be probed.
+        if self.samplers_only { Vec::new() } else { discovery.allocators }
     }
 
     /// The allocator in a file, whether any process has mapped it or not.
@@ -217,6 +232,9 @@ impl Discoverer {
     pub fn discover_in(&mut self, path: &Path) -> io::Result<Discovery> {
         let mut discovery = Discovery::default();
         self.look_into(File::open(path)?, &path.to_string_lossy(), &mut discovery);
+        if self.samplers_only {
+            discovery.allocators.clear();
+        }
         discovery.shorten();
         Ok(discovery)
     }
@@ -339,6 +357,14 @@ impl Discovery {
         self.is_sampled = self.samplers.iter().any(|of| of.usdt.defines_malloc && is_own(of));
         if self.is_sampled {
             self.allocators.clear();
+        }
+    }
+
+    /// Leaves nothing but files that sample by themselves. A process without is not seen, whatever else could not be.
+    fn only_samplers(&mut self) {
+        self.allocators.clear();
+        if self.samplers.is_empty() {
+            self.blind = vec![NOT_PRELOADED.to_owned()];
         }
     }
 

@@ -146,6 +146,11 @@ pub(crate) struct Args {
     /// Do not probe mmap, mremap, munmap and sbrk: no profile of kind mapped
     #[arg(long)]
     pub(crate) no_mappings: bool,
+
+    /// Probe only files that sample their allocations by themselves (otel_memory, `sampler run --preload`): other programs pay
+    /// nothing, and nothing is seen of them
+    #[arg(long, conflicts_with = "no_usdt")]
+    pub(crate) samplers_only: bool,
 }
 
 /// How stacks are found.

@@ -84,6 +84,7 @@ async fn profile(args: Args) -> anyhow::Result<()> {
         limits: args.limits(),
         budget: args.max_overhead,
         at_exit: if args.keep_held { AtExit::Keep } else { AtExit::Forget },
+        samplers_only: args.samplers_only,
     };
     let listener = Listener::bind(&args.listen).await.map_err(|error| anyhow!(error))?;
     let http = Bound::new(&args.http).await.map_err(|error| anyhow!(error))?;

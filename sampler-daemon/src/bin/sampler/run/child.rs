@@ -1,6 +1,7 @@
 //! The program from the outside: started, held before its first instruction, let go, waited for.
 
 use super::args::RunVerb;
+use super::preload;
 use super::starter::FAILED;
 use super::user::User;
 use anyhow::{Context as _, Result};
@@ -45,6 +46,7 @@ impl Program {
         command.arg(format!("--go={}", go_reader.as_raw_fd()));
         command.arg(format!("--told={}", told_writer.as_raw_fd()));
         command.args(user.map(User::arguments).unwrap_or_default());
+        command.args(preload::arguments(verb)?);
         command.arg("--").args(&verb.command);
         let child = command.spawn().context("start a copy of this program")?;
         let pid = Pid::from_child(&child);

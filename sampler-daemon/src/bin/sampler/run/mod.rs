@@ -6,6 +6,7 @@
 mod args;
 mod child;
 mod daemon;
+mod preload;
 mod program;
 mod report;
 pub(crate) mod starter;

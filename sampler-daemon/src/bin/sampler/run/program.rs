@@ -19,6 +19,9 @@ const FIRST_LINE: u64 = 256;
 /// Where commands are looked for without `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
+/// Variables of the program's environment that are changed for it.
+pub(super) type Environment = Vec<(&'static str, OsString)>;
+
 /// The file that a shell would run.
 ///
 /// # Errors
@@ -51,7 +54,7 @@ fn executable(path: &Path) -> io::Result<()> {
 }
 
 /// Every file whose code the program will map, as far as it can be known before it runs. What it opens itself comes later.
-pub(super) fn files(program: &Path) -> Vec<PathBuf> {
+pub(super) fn files(program: &Path, environment: &Environment) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut program = program.to_owned();
     for _ in 0..=MAX_SCRIPTS {
@@ -60,7 +63,7 @@ pub(super) fn files(program: &Path) -> Vec<PathBuf> {
         program = next;
     }
     if let Ok(Some(loader)) = loader(&program) {
-        files.extend(libraries(&loader, &program));
+        files.extend(libraries(&loader, &program, environment));
     }
     // samplerd has another working directory in mind than we may have.
     files.iter().filter_map(|file| fs::canonicalize(file).ok()).collect()
@@ -91,13 +94,14 @@ fn loader(path: &Path) -> object::Result<Option<PathBuf>> {
 
 /// What the loader would map: it is asked itself (`ld.so --list`, as ldd does), so that its cache, search paths and preloads count.
 /// It runs as the user that the program will run as.
-fn libraries(loader: &Path, program: &Path) -> Vec<PathBuf> {
+fn libraries(loader: &Path, program: &Path, environment: &Environment) -> Vec<PathBuf> {
     let is_known = loader.file_name().is_some_and(|name| name.as_bytes().starts_with(b"ld-"));
     if !is_known {
         return Vec::new();
     }
     let mut list = Command::new(loader);
     let list = list.arg("--list").arg(program).stdin(Stdio::null()).stderr(Stdio::null());
+    let list = list.envs(environment.iter().map(|(name, value)| (name, value)));
     list.output().map(|said| listed(&said.stdout)).unwrap_or_default()
 }
 
@@ -133,7 +137,7 @@ mod tests {
         let script = directory.path().join("script");
         fs::write(&script, "#! /bin/sh -e\nexit 0\n").unwrap();
         assert_eq!(script_interpreter(&script).unwrap(), Path::new("/bin/sh"));
-        let files = files(&script);
+        let files = files(&script, &Environment::new());
         let has =
             |name: &str| files.iter().any(|file| file.file_name().is_some_and(|of| of == name));
         assert!(has("script") && has("libc.so.6"), "{files:?}");

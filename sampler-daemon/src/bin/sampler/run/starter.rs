@@ -6,7 +6,7 @@
 //! `/proc`, and close with `execve`.
 
 use super::args::StartVerb;
-use super::{program, user};
+use super::{preload, program, user};
 use crate::output::reason;
 use anyhow::{Context as _, Result};
 use std::ffi::OsStr;
@@ -14,7 +14,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::{CommandExt as _, parent_id};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 /// What the parent reads when the program could not be started after all.
@@ -42,10 +42,13 @@ pub(crate) fn start(verb: &StartVerb) -> ExitCode {
         Err(error) => return failed(command, &error),
     };
     // Nobody there any more: nothing is to be run.
-    if tell(&mut told, &path).is_err() || go.read_exact(&mut [0]).is_err() {
+    let environment = preload::environment(verb);
+    let files = program::files(&path, &environment);
+    if tell(&mut told, &files).is_err() || go.read_exact(&mut [0]).is_err() {
         return ExitCode::FAILURE;
     }
-    let error = Command::new(&path).arg0(command).args(arguments).exec();
+    let mut program = Command::new(&path);
+    let error = program.arg0(command).args(arguments).envs(environment).exec();
     let _ = told.write_all(FAILED);
     failed(command, &error)
 }
@@ -60,9 +63,9 @@ fn prepare(verb: &StartVerb) -> Result<(File, File)> {
 }
 
 /// Paths with a NUL behind each, and one more at the end.
-fn tell(told: &mut File, path: &Path) -> io::Result<()> {
+fn tell(told: &mut File, files: &[PathBuf]) -> io::Result<()> {
     let mut text = Vec::new();
-    for file in program::files(path) {
+    for file in files {
         text.extend_from_slice(file.as_os_str().as_bytes());
         text.push(0);
     }

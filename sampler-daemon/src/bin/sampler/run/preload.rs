@@ -1,0 +1,62 @@
+//! The library that samples inside the program (`--preload`): where it is, and how the program comes to load it.
+
+use super::args::{RunVerb, StartVerb};
+use super::program::Environment;
+use anyhow::{Result, anyhow, ensure};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+/// Name of the library's file.
+const NAME: &str = "libsampler_preload.so";
+/// Where it is, seen from the directory of this program: beside it, or installed as libraries are.
+const PLACES: [&str; 3] = ["", "../lib", "../lib/sampler"];
+
+/// The loader's variable. Names in it stand in the order of their search.
+const PRELOAD: &str = "LD_PRELOAD";
+/// The library's.
+const INTERVAL: &str = "SAMPLER_INTERVAL";
+
+/// Arguments of the copy that becomes the program.
+pub(super) fn arguments(verb: &RunVerb) -> Result<Vec<OsString>> {
+    if !verb.preload {
+        return Ok(Vec::new());
+    }
+    let mut library = OsString::from("--preload=");
+    library.push(find()?);
+    let interval = verb.interval.map(|bytes| format!("--preload-interval={bytes}").into());
+    Ok([library].into_iter().chain(interval).collect())
+}
+
+/// What the program's environment has beyond ours. Its children inherit it.
+pub(super) fn environment(verb: &StartVerb) -> Environment {
+    let Some(library) = &verb.preload else { return Environment::new() };
+    let mut preload = library.clone().into_os_string();
+    // In front of what is there already: of several allocators it is the first that programs call.
+    if let Some(others) = std::env::var_os(PRELOAD).filter(|others| !others.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    let interval = verb.preload_interval.map(|bytes| (INTERVAL, bytes.to_string().into()));
+    [(PRELOAD, preload)].into_iter().chain(interval).collect()
+}
+
+fn find() -> Result<PathBuf> {
+    let own = std::env::current_exe().ok();
+    let directory = own.as_deref().and_then(Path::parent);
+    let candidates =
+        directory.into_iter().flat_map(|of| PLACES.map(|place| of.join(place).join(NAME)));
+    let found = candidates.filter_map(|path| path.canonicalize().ok()).find(|path| path.is_file());
+    let path = found.ok_or_else(|| {
+        anyhow!(
+            "--preload: {NAME} is not beside this program (cargo xtask build-preload builds it)"
+        )
+    })?;
+    let separates = |byte: &u8| matches!(byte, b' ' | b':');
+    ensure!(
+        !path.as_os_str().as_bytes().iter().any(separates),
+        "--preload: {}: the loader takes no spaces and colons in {PRELOAD} (move the library)",
+        path.display()
+    );
+    Ok(path)
+}

@@ -1,0 +1,53 @@
+//! `cargo xtask build-preload`: the library that `sampler run --preload` puts into programs.
+//!
+//! It needs no standard library and no unwinder, which cargo's profiles cannot say of one package of a workspace; so it is linked by a
+//! command of its own. Its result lies beside the programs.
+
+use anyhow::{Context as _, Result, ensure};
+use std::path::PathBuf;
+
+use crate::step;
+use crate::workspace::Workspace;
+
+/// What rustc is told of the library: nothing unwinds, no start-up files (they would bring libc's), every call inside it stays inside,
+/// and nothing is bound late.
+const FLAGS: &[&str] = &[
+    "-Cpanic=abort",
+    "-Ccodegen-units=1",
+    "-Clink-arg=-nostartfiles",
+    "-Clink-arg=-Wl,-Bsymbolic",
+    "-Clink-arg=-Wl,-z,now",
+];
+
+/// Builds it and checks what it asks of a process; where it is.
+///
+/// # Errors
+/// If it does not build, or if the loader would have to find something for it.
+pub(crate) fn build(workspace: &Workspace) -> Result<PathBuf> {
+    let mut command = workspace.cargo();
+    command.args(["rustc", "--release", "--package", "sampler-preload", "--features", "library"]);
+    command.args(["--crate-type", "cdylib", "--"]).args(FLAGS);
+    step::run("build-preload", &mut command)?;
+    let path = workspace.target.join("release/libsampler_preload.so");
+    check(&path).with_context(|| path.display().to_string())?;
+    Ok(path)
+}
+
+/// It goes into processes of any libc: it must need no library, and no symbol that may be missing.
+fn check(path: &PathBuf) -> Result<()> {
+    use object::read::elf::{FileHeader as _, Sym as _};
+    use object::{Endianness, elf};
+    let data = std::fs::read(path).context("read")?;
+    let header = elf::FileHeader64::<Endianness>::parse(&*data)?;
+    let endian = header.endian()?;
+    let sections = header.sections(endian, &*data)?;
+    let symbols = sections.symbols(endian, &*data, elf::SHT_DYNSYM)?;
+    for symbol in symbols.iter().skip(1).filter(|symbol| symbol.is_undefined(endian)) {
+        let name = String::from_utf8_lossy(symbol.name(endian, symbols.strings())?);
+        ensure!(symbol.st_bind() == elf::STB_WEAK, "needs {name} from the process");
+    }
+    let dynamic = sections.dynamic(endian, &*data)?.map(|(entries, _)| entries);
+    let needs = |entry: &&elf::Dyn64<Endianness>| entry.d_tag.get(endian) == elf::DT_NEEDED;
+    ensure!(dynamic.into_iter().flatten().filter(needs).count() == 0, "needs a library");
+    Ok(())
+}
