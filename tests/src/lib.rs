@@ -12,6 +12,7 @@ pub mod exposition;
 pub mod http;
 pub mod machine;
 pub mod plot;
+pub mod preload;
 pub mod profile;
 pub mod spread;
 pub mod statistics;

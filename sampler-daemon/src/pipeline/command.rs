@@ -91,6 +91,8 @@ pub struct SamplingReport {
     pub is_silent: bool,
     /// Back-pressure.
     pub pressure: PressureReport,
+    /// By our own library, which does as it is told.
+    pub preloaded: bool,
 }
 
 /// How far the interval of a process is raised, and was.
@@ -133,6 +135,7 @@ impl SamplingReport {
             samples_itself: record.samples_itself,
             is_silent: record.is_silent,
             pressure: PressureReport::new(record),
+            preloaded: record.told.0 > 0.0,
         }
     }
 }

@@ -44,6 +44,7 @@ impl Worker {
         }
         for (slot, asked) in changes {
             self.ask(slot, asked);
+            self.instruct_library(slot, asked.interval_bytes);
         }
         Ok(self.samplings().into_iter().filter(|of| chosen.contains_key(&of.pid)).collect())
     }

@@ -2,6 +2,7 @@
 
 use crate::store::{Origin, ProcessId, Who};
 use crate::target::allocator::Allocator;
+use crate::target::preloaded::Preloaded;
 use crate::unwind::{Image, Module};
 use std::sync::Arc;
 
@@ -59,6 +60,8 @@ pub(super) struct Source {
     pub(super) allocators: Vec<Allocator>,
     /// The unwinder's view of an image that has been replaced, with its generation: for records read late.
     pub(super) earlier: Option<(u32, Image)>,
+    /// Our own library in it, with its path there.
+    pub(super) preloaded: Option<(Preloaded, String)>,
 }
 
 impl Source {
@@ -77,6 +80,7 @@ impl Source {
             image: None,
             allocators: Vec::new(),
             earlier: None,
+            preloaded: None,
         }
     }
 }

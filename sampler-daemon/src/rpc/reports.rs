@@ -31,6 +31,7 @@ pub(super) fn sampling(report: &SamplingReport) -> v1::ProcessInterval {
         samples_per_second: report.asked.samples_per_second.unwrap_or(0.0),
         samples_itself: report.samples_itself,
         pressure: pressure(&report.pressure),
+        preloaded: report.preloaded,
     }
 }
 

@@ -111,6 +111,8 @@ pub struct SamplingRecord {
     pub braked: u64,
     /// The highest level of it.
     pub highest_brake: u32,
+    /// Mean bytes between samples of our own library in the process, where there is one, and the largest that it had; 0 otherwise.
+    pub told: (f64, f64),
 }
 
 impl SamplingRecord {
@@ -134,6 +136,7 @@ impl SamplingRecord {
             is_braked: false,
             braked: 0,
             highest_brake: 0,
+            told: (0.0, 0.0),
         };
         record.ask(asked);
         record
@@ -198,6 +201,7 @@ impl SamplingRecord {
         }
         self.samples_itself |= other.samples_itself;
         self.own_interval_bytes = self.own_interval_bytes.max(other.own_interval_bytes);
+        self.told.1 = self.told.1.max(other.told.1);
         for strategy in &other.strategies {
             if !self.strategies.contains(strategy) {
                 self.strategies.push(*strategy);
@@ -235,10 +239,15 @@ impl SamplingRecord {
         self.own_interval_bytes = self.own_interval_bytes.max(interval);
     }
 
+    /// Our own library in the process samples once in so many bytes from now on.
+    pub fn tell(&mut self, interval_bytes: f64) {
+        self.told = (interval_bytes, self.told.1.max(interval_bytes));
+    }
+
     /// Mean bytes between samples to show: ours, or where we take none the process's own.
     pub fn shown_interval(&self) -> f64 {
         if self.strategies == [Strategy::External] {
-            self.guessed_interval()
+            if self.told.0 > 0.0 { self.told.0 } else { self.guessed_interval() }
         } else {
             self.interval_bytes
         }
@@ -259,6 +268,9 @@ impl SamplingRecord {
 
     /// The process's own interval; while there is no sample that speaks of it, the usual one.
     fn guessed_interval(&self) -> f64 {
+        if self.told.1 > 0.0 {
+            return self.told.1;
+        }
         if self.own_interval_bytes > 0.0 { self.own_interval_bytes } else { USUAL_INTERVAL_BYTES }
     }
 

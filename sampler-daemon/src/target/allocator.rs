@@ -9,6 +9,7 @@ use super::coverage;
 use super::in_force;
 use super::mappings::{self, Backing, Mapping};
 use super::placement::Placement;
+use super::preloaded::Preloaded;
 use super::spec::{self, Spec};
 use super::usdt::Usdt;
 use sampler_common::wire::{Role, Shape};
@@ -103,6 +104,8 @@ pub struct SelfSampler {
     pub allocator: Allocator,
     /// Its probes.
     pub usdt: Arc<Usdt>,
+    /// Its settings, if it is our own library.
+    pub preloaded: Option<Preloaded>,
 }
 
 /// The allocator whose `malloc` a process uses.
@@ -313,7 +316,8 @@ impl Discoverer {
             file: Arc::clone(file),
             functions: usdt.functions(),
         };
-        discovery.samplers.push(SelfSampler { allocator, usdt: Arc::clone(&usdt) });
+        let preloaded = if usdt.defines_malloc { Preloaded::find(file) } else { None };
+        discovery.samplers.push(SelfSampler { allocator, usdt: Arc::clone(&usdt), preloaded });
         Some(usdt)
     }
 

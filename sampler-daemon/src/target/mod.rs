@@ -16,6 +16,7 @@ pub mod mappings;
 pub mod memory;
 mod notes;
 pub mod placement;
+pub mod preloaded;
 mod probes;
 pub mod process;
 pub mod processor;

@@ -325,6 +325,7 @@ impl Sampler for Fixed {
             one_in: one_in as f64,
             samples_per_second,
             samples_itself: false,
+            preloaded: false,
             pressure: None,
         });
         Ok(Response::new(SetSamplingResponse { intervals: intervals.collect() }))

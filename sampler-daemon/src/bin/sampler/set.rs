@@ -35,6 +35,10 @@ pub(crate) async fn run(address: &Address, verb: SetVerb, json: bool) -> Result<
 
 /// How a process is sampled, in words; the usual strategy is not named.
 pub(crate) fn sentence(of: &ProcessInterval) -> String {
+    if of.preloaded {
+        let interval = exact_bytes(of.interval_bytes);
+        return format!("one sample per {interval}, by the preloaded library");
+    }
     if of.strategy == "external" {
         return "samples by itself (otel_memory), whatever is asked for".to_owned();
     }
@@ -63,6 +67,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_preloaded_library_does_as_it_is_told() {
+        let (strategy, interval_bytes) = ("external".to_owned(), 4096);
+        let of = ProcessInterval { strategy, interval_bytes, ..ProcessInterval::default() };
+        assert!(sentence(&of).ends_with("whatever is asked for"));
+        let of = ProcessInterval { preloaded: true, ..of };
+        assert_eq!(sentence(&of), "one sample per 4KiB, by the preloaded library");
+    }
+
+    #[test]
     fn sentences() {
         let of = |strategy: &str, one_in, samples_per_second| {
             let strategy = strategy.to_owned();
@@ -75,6 +88,7 @@ mod tests {
                 samples_per_second,
                 samples_itself: false,
                 pressure: None,
+                preloaded: false,
             })
         };
         assert_eq!(of("geometric", 0.0, 0.0), "one sample per 512KiB");

@@ -89,6 +89,7 @@ pub(crate) fn sampling(of: &ProcessInterval) -> Value {
         "one_in": some(of.one_in),
         "samples_per_second": some(of.samples_per_second),
         "samples_itself": of.samples_itself,
+        "preloaded": of.preloaded,
         "pressure": of.pressure.as_ref().map(pressure::object),
     })
 }

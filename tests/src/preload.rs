@@ -1,0 +1,51 @@
+//! Programs under the library that samples inside them.
+
+use crate::{Workload, build};
+use anyhow::{Context, Result, ensure};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Where Debian has its libraries.
+const LIBRARIES: &str = "/usr/lib/x86_64-linux-gnu";
+
+/// Allocators that may stand behind it.
+pub const ALLOCATORS: &[&str] =
+    &["libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2.0"];
+
+/// The library, built with `cargo xtask build-preload`.
+pub fn library() -> Result<PathBuf> {
+    let path = build::target_directory()?.join("release/libsampler_preload.so");
+    ensure!(path.is_file(), "{} does not exist (cargo xtask build-preload)", path.display());
+    Ok(path)
+}
+
+/// Has `command` load it, sampling every `interval` bytes, in front of an allocator (a file of Debian's).
+pub fn preload(command: &mut Command, interval: u64, allocator: Option<&str>) -> Result<()> {
+    let mut list = library()?.into_os_string();
+    if let Some(name) = allocator {
+        let path = PathBuf::from(LIBRARIES).join(name);
+        ensure!(path.exists(), "{} is missing (see xtask/src/packages.rs)", path.display());
+        list.push(":");
+        list.push(path);
+    }
+    command.env("LD_PRELOAD", list).env("SAMPLER_INTERVAL", interval.to_string());
+    Ok(())
+}
+
+/// A workload of `source` with the library in it.
+pub fn workload(source: &str, arguments: &[&str], interval: u64) -> Result<Workload> {
+    behind(source, arguments, interval, None)
+}
+
+/// The same, in front of an allocator.
+pub fn behind(
+    source: &str,
+    arguments: &[&str],
+    interval: u64,
+    allocator: Option<&str>,
+) -> Result<Workload> {
+    let mut command = Command::new(build::compile(source, &[])?);
+    preload(command.args(arguments), interval, allocator)?;
+    Workload::spawn(source, &mut command)
+        .with_context(|| format!("{source} in front of {}", allocator.unwrap_or("glibc")))
+}

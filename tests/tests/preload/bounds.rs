@@ -1,0 +1,57 @@
+//! What the library costs a process, and what it does at its bounds.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::{Daemon, preload};
+use std::fs;
+
+/// Bytes of the library that a process has for itself: pages of its image that were written, `smaps` of proc(5).
+fn private_bytes(pid: u32) -> Result<u64> {
+    let library = preload::library()?;
+    let name = library.file_name().and_then(|name| name.to_str()).context("its name")?;
+    let smaps = fs::read_to_string(format!("/proc/{pid}/smaps")).context("read smaps")?;
+    let (mut is_ours, mut follows, mut sum) = (false, 0, 0);
+    for line in smaps.lines() {
+        let first = line.split(' ').next().unwrap_or_default();
+        if first.contains('-') && !first.ends_with(':') {
+            // What lies behind its last page of the file is its own as well: memory without a name.
+            let start = u64::from_str_radix(first.split('-').next().unwrap_or_default(), 16)?;
+            let end = u64::from_str_radix(first.split('-').nth(1).unwrap_or_default(), 16)?;
+            let has_name = line.split_whitespace().count() > 5;
+            is_ours = line.ends_with(name) || (!has_name && start == follows);
+            follows = if is_ours { end } else { 0 };
+        }
+        if is_ours && line.starts_with("Private_Dirty:") {
+            let number = line.split_whitespace().nth(1).context("a number")?;
+            sum += number.parse::<u64>()? * 1024;
+        }
+    }
+    Ok(sum)
+}
+
+/// At 10,000 live samples, at most 1 MiB.
+#[test]
+fn memory_is_bounded() -> Result<()> {
+    let mut workload = preload::workload("edges.c", &["keep", "10000"], 1)?;
+    let daemon = Daemon::start(&[workload.pid()], &[])?;
+    let before = private_bytes(workload.pid())?;
+    workload.go()?;
+    workload.truth()?;
+    ensure!(daemon.profile("live", &[])?.samples >= 9_900);
+    let after = private_bytes(workload.pid())?;
+    println!("{before} bytes before, {after} bytes with 10,000 live samples");
+    ensure!(before < 128 << 10 && before < after && after <= 1 << 20, "{before} … {after} bytes");
+    workload.exit()?;
+    daemon.stop()
+}
+
+/// Nobody listens: nothing is kept.
+#[test]
+fn nothing_is_kept_for_nobody() -> Result<()> {
+    let mut workload = preload::workload("edges.c", &["keep", "10000"], 1)?;
+    let before = private_bytes(workload.pid())?;
+    workload.go()?;
+    workload.truth()?;
+    let after = private_bytes(workload.pid())?;
+    ensure!(after == before, "{before} … {after} bytes");
+    workload.exit()
+}

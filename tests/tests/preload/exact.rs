@@ -1,0 +1,97 @@
+//! With every allocation sampled, what the library tells is what the workload did, to the byte; and nothing is told twice.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::{Daemon, Profile, Truth, Workload, preload};
+
+/// The daemon's own probes would sample everything.
+const EVERYTHING: &[&str] = &["--interval", "1"];
+
+/// Objects and bytes, allocated and held, of all that has a function of the workload in its stack.
+fn same(truth: &Truth, profile: &Profile) -> Result<()> {
+    for function in &truth.functions {
+        let row = profile.row(&function.name);
+        for (what, ours, truth) in [
+            ("alloc bytes", row.alloc_space.sum, function.alloc.bytes),
+            ("alloc objects", row.alloc_objects.sum, function.alloc.objects),
+            ("live bytes", row.inuse_space.sum, function.live.bytes),
+            ("live objects", row.inuse_objects.sum, function.live.objects),
+        ] {
+            let name = &function.name;
+            ensure!(
+                ours == truth as f64,
+                "{name}: {what} {ours}, truth {truth}\n{}",
+                profile.folded()
+            );
+        }
+    }
+    Ok(())
+}
+
+fn judged(workload: &mut Workload, daemon: &Daemon) -> Result<()> {
+    workload.go()?;
+    let truth = workload.truth()?;
+    let profile = daemon.profile("alloc", &["--pid", &workload.pid().to_string()])?;
+    same(&truth, &profile)?;
+    let strategy = profile.json["strategy"].to_string();
+    ensure!(strategy.contains("external") && profile.json["exact"].is_null(), "{strategy}");
+    Ok(())
+}
+
+#[test]
+fn every_call_is_told_once() -> Result<()> {
+    for case in [&["keep", "1000"][..], &["realloc"], &["aligned"]] {
+        let mut workload = preload::workload("edges.c", case, 1)?;
+        let daemon = Daemon::start(&[workload.pid()], EVERYTHING)?;
+        judged(&mut workload, &daemon).with_context(|| format!("{case:?}"))?;
+        workload.exit()?;
+        daemon.stop()?;
+    }
+    Ok(())
+}
+
+/// Whatever stands behind it, none of which is probed as well.
+#[test]
+fn in_front_of_other_allocators() -> Result<()> {
+    for allocator in preload::ALLOCATORS {
+        let mut workload = preload::behind("edges.c", &["realloc"], 1, Some(allocator))?;
+        let daemon = Daemon::start(&[workload.pid()], EVERYTHING)?;
+        judged(&mut workload, &daemon).with_context(|| allocator.to_string())?;
+        workload.exit()?;
+        daemon.stop()?;
+    }
+    Ok(())
+}
+
+/// Eight threads free and reallocate what others have allocated: at rest the live set is what is held.
+#[test]
+fn the_live_set_is_what_is_held() -> Result<()> {
+    for allocator in [None, Some("libjemalloc.so.2"), None] {
+        let mut workload = preload::behind("passed.c", &["1100"], 1, allocator)?;
+        let daemon = Daemon::start(&[workload.pid()], EVERYTHING)?;
+        workload.go()?;
+        let truth = workload.truth()?;
+        ensure!(daemon.outcome("usdt_flood")? == 0, "more samples than a process may send");
+        same(&truth, &daemon.profile("alloc", &[])?)?;
+        workload.exit()?;
+        daemon.stop()?;
+    }
+    Ok(())
+}
+
+/// A process that is sampled from inside, and one by probes, under one daemon: each has its own.
+#[test]
+fn beside_probes() -> Result<()> {
+    let mut inside = preload::workload("edges.c", &["keep", "1000"], 1)?;
+    let mut probed = Workload::edge(&["keep", "1000"])?;
+    let daemon = Daemon::start(&[inside.pid(), probed.pid()], EVERYTHING)?;
+    judged(&mut inside, &daemon)?;
+    probed.go()?;
+    let truth = probed.truth()?.total().alloc;
+    let profile = daemon.profile("alloc", &["--pid", &probed.pid().to_string()])?;
+    ensure!((profile.exact_objects, profile.exact_space) == (truth.objects, truth.bytes));
+    let both = daemon.profile("alloc", &[])?.row("many_kept").alloc_space.sum;
+    ensure!(both == 2.0 * truth.bytes as f64, "{both} of two processes");
+    inside.exit()?;
+    probed.exit()?;
+    daemon.stop()
+}

@@ -1,0 +1,51 @@
+//! `sampler run --preload`.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::child::{Finished, finish};
+use sampler_tests::{Profile, build};
+use std::fs;
+use std::process::Command;
+
+/// Runs `command` with every allocation sampled; its output and profile.
+fn run(command: &[&str]) -> Result<(Finished, Profile)> {
+    build::require_root()?;
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("profile");
+    let mut run = Command::new(build::program("sampler")?);
+    run.args(["run", "--preload", "--interval", "1", "--format", "json", "-o"]).arg(&file);
+    for variable in ["SUDO_UID", "SUDO_GID", "SUDO_USER"] {
+        run.env_remove(variable);
+    }
+    let finished = finish(run.arg("--").args(command))?;
+    let contents = fs::read(&file).with_context(|| finished.stderr.clone())?;
+    Ok((finished, Profile::parse(&contents)?))
+}
+
+/// From its first allocation on, and its children as well.
+#[test]
+fn a_tree_of_programs_is_seen_whole() -> Result<()> {
+    let program = build::compile("tree.c", &[])?.display().to_string();
+    let (finished, profile) = run(&[&program, "now"])?;
+    ensure!(finished.code() == 0, "{}", finished.stderr);
+    let said = String::from_utf8(finished.stdout)?;
+    let mut truth = (0u64, 0u64);
+    for line in said.lines() {
+        let numbers: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+        let [_, objects, bytes] = numbers[..] else { anyhow::bail!("three numbers: {line:?}") };
+        truth = (truth.0 + objects, truth.1 + bytes);
+    }
+    let seen = &profile.totals;
+    let seen = (seen.alloc_objects.value, seen.alloc_space.value);
+    ensure!(truth.1 > 0 && seen == (truth.0 as f64, truth.1 as f64), "{seen:?} is not {truth:?}");
+    Ok(())
+}
+
+/// One that the library cannot enter runs as it would have, and the profile has a word on it.
+#[test]
+fn a_static_program_runs_unseen() -> Result<()> {
+    let program = build::compile("tree.c", &["-static"])?.display().to_string();
+    let (finished, profile) = run(&[&program, "leaf", "10"])?;
+    ensure!(finished.code() == 0 && !finished.stdout.is_empty(), "{}", finished.stderr);
+    ensure!(profile.samples == 0, "{}", profile.folded());
+    Ok(())
+}

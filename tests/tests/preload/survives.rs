@@ -1,0 +1,132 @@
+//! What programs go through: each does and says the same with the library as without it, while every few bytes are sampled and
+//! somebody listens.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::child::{Child, finish};
+use sampler_tests::{Daemon, build, preload};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// Mean bytes between samples: enough of them that every path is taken many times.
+const INTERVAL: u64 = 512;
+
+const CASES: &[&str] =
+    &["life", "fork", "vfork", "spawn", "exec", "threads", "signals", "calls", "errno"];
+
+/// Somebody who listens: to whoever loads the library, from the first allocation on.
+fn listener(pid: u32) -> Result<Daemon> {
+    let library = preload::library()?.display().to_string();
+    Daemon::start(&[pid], &["--follow", "--samplers-only", "--probe-file", &library])
+}
+
+/// Runs `command` under `sampler run --preload`.
+fn run(interval: u64, command: &[&str]) -> Result<Command> {
+    build::require_root()?;
+    let mut run = Command::new(build::program("sampler")?);
+    run.args(["run", "--preload", "--interval", &interval.to_string(), "-o", "/dev/null", "--"]);
+    run.args(command);
+    Ok(run)
+}
+
+fn program() -> Result<String> {
+    Ok(build::compile("preload.c", &[])?.display().to_string())
+}
+
+/// Exit code and output without and with the library.
+fn is_the_same(command: &[&str], allocator: Option<&str>) -> Result<()> {
+    let (name, arguments) = command.split_first().context("a command")?;
+    let alone = finish(Command::new(name).args(arguments))?;
+    let mut sampled = run(INTERVAL, command)?;
+    if let Some(allocator) = allocator {
+        sampled.env("LD_PRELOAD", Path::new("/usr/lib/x86_64-linux-gnu").join(allocator));
+    }
+    let sampled = finish(&mut sampled)?;
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    ensure!(
+        (alone.code(), &alone.stdout) == (sampled.code(), &sampled.stdout),
+        "{command:?} {allocator:?}: {} {}, alone {} {}: {}",
+        sampled.code(),
+        said(&sampled.stdout),
+        alone.code(),
+        said(&alone.stdout),
+        sampled.stderr
+    );
+    ensure!(alone.code() == 0, "{command:?} alone: {}", alone.stderr);
+    Ok(())
+}
+
+#[test]
+fn lives_of_processes_and_threads() -> Result<()> {
+    let program = program()?;
+    CASES.iter().try_for_each(|case| is_the_same(&[&program, case], None))
+}
+
+#[test]
+fn in_front_of_other_allocators() -> Result<()> {
+    let program = program()?;
+    for allocator in preload::ALLOCATORS {
+        for case in ["life", "fork", "threads", "calls"] {
+            is_the_same(&[&program, case], Some(allocator))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn libraries_that_come_and_go() -> Result<()> {
+    let library = build::compile("library.c", &["-shared", "-fPIC"])?.display().to_string();
+    is_the_same(&[&program()?, "dlopen", &library], None)
+}
+
+/// Programs of a small Debian system.
+#[test]
+fn programs_say_what_they_say_alone() -> Result<()> {
+    let python = "import json,re\nd=[{'k%d'%i:[i]*9} for i in range(9000)]\nprint(len(json.dumps(d)),len(re.findall('k1',str(d))))";
+    let perl = "my %h; $h{$_ x 3}=[1..9] for 1..20000; print scalar(keys %h), \"\\n\"";
+    let sql = "create table t(a,b); with recursive c(x) as (select 1 union all select x+1 from c where x<30000) insert into t select x, hex(x*7) from c; create index i on t(b); select count(*), sum(length(b)) from t; pragma integrity_check";
+    for command in [
+        &["bash", "-c", "for i in {1..300}; do a[$i]=$(echo $i); done; echo ${a[@]} | md5sum"][..],
+        &["ls", "-lR", "/usr/share/perl"],
+        &["sort", "-r", "/etc/services"],
+        &["git", "--help"],
+        &["perl", "-e", perl],
+        &["python3", "-c", python],
+        &["sqlite3", ":memory:", sql],
+        &[
+            "gcc",
+            "-O1",
+            "-S",
+            "-o",
+            "-",
+            "-x",
+            "c",
+            concat!(env!("CARGO_MANIFEST_DIR"), "/workloads/library.c"),
+        ],
+    ] {
+        is_the_same(command, None)?;
+    }
+    Ok(())
+}
+
+/// Killed while its threads allocate: nothing hangs, and the next one is seen as ever.
+#[test]
+fn a_program_may_be_killed_at_any_time() -> Result<()> {
+    let program = build::compile("preload.c", &[])?;
+    let daemon = listener(std::process::id())?;
+    for round in 0..12u64 {
+        let mut command = Command::new(&program);
+        preload::preload(command.arg("busy"), INTERVAL, None)?;
+        let mut child = Child::start("busy", &mut command)?;
+        ensure!(child.line()? == "busy");
+        let pid = child.pid().to_string();
+        // Seen, and then at some other moment each time.
+        daemon.profile_where("its samples", "alloc", &["--pid", &pid], |of| {
+            of.samples > round * 20
+        })?;
+        child.signal(9)?;
+        child.wait_for(Duration::from_secs(5))?;
+    }
+    ensure!(daemon.status()?["outcomes"].is_array() || daemon.status()?["outcomes"].is_object());
+    daemon.stop()
+}
