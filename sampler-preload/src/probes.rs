@@ -7,8 +7,10 @@ use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
 global_asm!(
+    // The kernel finds a semaphore by its offset in the file, in the first writable mapping that has it: the page must not be
+    // mapped a second time as the end of another segment.
     ".pushsection .probes, \"aw\", @progbits",
-    ".balign 8",
+    ".balign 4096",
     ".hidden otel_memory_alloc_semaphore, otel_memory_free_semaphore",
     ".globl otel_memory_alloc_semaphore, otel_memory_free_semaphore",
     "otel_memory_alloc_semaphore: .2byte 0",
