@@ -1,6 +1,6 @@
 //! The malloc family as the process calls it.
 //!
-//! Each function is twice there: what nearly every call needs (the countdown, or a look into the filter) and a jump to the allocator; and what
+//! Each function is there twice: what nearly every call needs (the countdown, or a look into the filter) and a jump to the allocator; and what
 //! the few others need, out of the way. Those are the functions with the probes in them, one frame in front of the caller's.
 
 use crate::real::REAL;

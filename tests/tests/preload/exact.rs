@@ -53,7 +53,7 @@ fn every_call_is_told_once() -> Result<()> {
 #[test]
 fn in_front_of_other_allocators() -> Result<()> {
     for allocator in preload::ALLOCATORS {
-        let mut workload = preload::behind("edges.c", &["realloc"], 1, Some(allocator))?;
+        let mut workload = preload::behind("passed.c", &["500"], 1, Some(allocator))?;
         let daemon = Daemon::start(&[workload.pid()], EVERYTHING)?;
         judged(&mut workload, &daemon).with_context(|| allocator.to_string())?;
         workload.exit()?;

@@ -40,6 +40,8 @@ impl Bpftrace {
         let mut command = Command::new("bpftrace");
         command.env("BPFTRACE_MAX_MAP_KEYS", "100000").env("BPFTRACE_MAX_PROBES", "1024");
         command.args(["-B", "line", "-p", &workload.pid().to_string(), "-e", &script]);
+        // On some machines it complains of tracefs when it detaches.
+        command.stderr(std::process::Stdio::null());
         let mut bpftrace =
             Bpftrace { child: Child::start("bpftrace", &mut command)?, said: String::new() };
         bpftrace.line("ready")?;

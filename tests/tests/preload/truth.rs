@@ -6,10 +6,10 @@ use sampler_tests::statistics::{self, Comparison};
 use sampler_tests::truth::Sums;
 use sampler_tests::{Daemon, Profile, Truth, preload};
 
-/// Mean bytes between samples: some 6,000 in each run, which is less than a process may send in a second.
-const INTERVAL: u64 = 96 << 10;
+/// Mean bytes between samples: some 8,000 in each run, which is less than a process may send in a second.
+const INTERVAL: u64 = 72 << 10;
 /// Runs of 660,000 allocations.
-const RUNS: u64 = 12;
+const RUNS: u64 = 22;
 /// Expected samples from which a function's interval must cover.
 const COMPARED: f64 = 30.0;
 
