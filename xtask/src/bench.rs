@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use anyhow::Result;
 
 use crate::workspace::Workspace;
-use crate::{ebpf, packages, step};
+use crate::{ebpf, packages, preload, step};
 
 /// A benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub(crate) enum Benchmark {
     Daemon,
     /// Other profilers on real programs.
     Tools,
+    /// What the preloaded library costs.
+    Preload,
 }
 
 impl Benchmark {
@@ -36,6 +38,7 @@ impl Benchmark {
             Benchmark::Machine => "machine",
             Benchmark::Daemon => "daemon",
             Benchmark::Tools => "tools",
+            Benchmark::Preload => "preload",
         }
     }
 
@@ -67,6 +70,9 @@ pub(crate) fn run(
     }
     ebpf::build(workspace, false, false)?;
     step::run("build", workspace.cargo().args(["build", "--release", "--bins"]))?;
+    if benchmark == Benchmark::Preload {
+        preload::build(workspace)?;
+    }
     let binary = format!("bench-{}", benchmark.name());
     let mut command = workspace.cargo();
     command.args(["run", "--release", "--package", "sampler-tests", "--bin", &binary, "--"]);

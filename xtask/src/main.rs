@@ -107,6 +107,12 @@ enum Bench {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// What the preloaded library costs a pair of malloc and free (as root)
+    Preload {
+        /// Passed on to the benchmark
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// Overhead and samples per second of a real program by the sampling interval (as root)
     Intervals {
         /// Passed on to the benchmark
@@ -125,6 +131,7 @@ impl Bench {
             Bench::Machine { arguments } => (Benchmark::Machine, arguments),
             Bench::Daemon { arguments } => (Benchmark::Daemon, arguments),
             Bench::Tools { arguments } => (Benchmark::Tools, arguments),
+            Bench::Preload { arguments } => (Benchmark::Preload, arguments),
         }
     }
 }

@@ -46,6 +46,29 @@ const RULES: &[Rule] = &[
         allowed: &["sampler-daemon/src/bpf"],
     },
     Rule {
+        why: "the preloaded library's table, filter and arithmetic need none",
+        words: &["unsafe"],
+        searched: &["sampler-preload/src"],
+        allowed: &[
+            "sampler-preload/src/boot.rs",
+            "sampler-preload/src/entry.rs",
+            "sampler-preload/src/fork.rs",
+            "sampler-preload/src/next.rs",
+            "sampler-preload/src/probes.rs",
+            "sampler-preload/src/real.rs",
+            "sampler-preload/src/settings.rs",
+            "sampler-preload/src/start.rs",
+            "sampler-preload/src/thread.rs",
+        ],
+    },
+    Rule {
+        why: "the preloaded library asks nobody for anything",
+        words: &["libc::", "std::fs", "std::env", "std::sync::Mutex", "syscall", "alloc::"],
+        searched: &["sampler-preload/src"],
+        // The probe of that name.
+        allowed: &["sampler-preload/src/sample.rs"],
+    },
+    Rule {
         why: "the mathematics does no I/O and has no clock",
         words: &[
             "std::fs",

@@ -32,7 +32,7 @@ fn private_bytes(pid: u32) -> Result<u64> {
 #[test]
 fn memory_is_bounded() -> Result<()> {
     let mut workload = preload::workload("edges.c", &["keep", "10000"], 1)?;
-    let daemon = Daemon::start(&[workload.pid()], &[])?;
+    let daemon = Daemon::start(&[workload.pid()], &["--ring", "256MiB"])?;
     let before = private_bytes(workload.pid())?;
     workload.go()?;
     workload.truth()?;
@@ -54,4 +54,23 @@ fn nothing_is_kept_for_nobody() -> Result<()> {
     let after = private_bytes(workload.pid())?;
     ensure!(after == before, "{before} … {after} bytes");
     workload.exit()
+}
+
+/// Somebody changes the interval while the process runs: from then on it samples so, and says so.
+#[test]
+fn the_interval_can_be_set_from_outside() -> Result<()> {
+    let mut workload = preload::workload("edges.c", &["keep", "9000"], 1 << 30)?;
+    let daemon = Daemon::start(&[workload.pid()], &[])?;
+    let set = daemon.sampler(&["set", "--interval", "64"])?.success("sampler set")?;
+    let said = String::from_utf8(set.stdout)?;
+    ensure!(said.contains("one sample per 64B, by the preloaded library"), "{said}");
+    workload.go()?;
+    let truth = workload.truth()?.total().alloc;
+    let profile = daemon.profile("alloc", &["--confidence", "0.9999999"])?;
+    // 64 bytes are sampled with 1 − (1 − 1/64)^64 = 0.635: 5,715 ± 46 of 9,000.
+    ensure!((5_400..6_000).contains(&profile.samples), "{} samples", profile.samples);
+    let space = &profile.totals.alloc_space;
+    ensure!(space.low <= truth.bytes as f64 && truth.bytes as f64 <= space.high, "{space:?}");
+    workload.exit()?;
+    daemon.stop()
 }

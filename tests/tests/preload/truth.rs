@@ -33,7 +33,7 @@ fn run(seed: u64) -> Result<(Profile, Truth)> {
     let arguments = [seed.to_string(), "1".into(), INTERVAL.to_string()];
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let mut workload = preload::workload("truth.c", &arguments, INTERVAL)?;
-    let daemon = Daemon::start(&[workload.pid()], &[])?;
+    let daemon = Daemon::start(&[workload.pid()], &["--ring", "256MiB"])?;
     workload.go()?;
     let truth = workload.truth()?;
     let confidence = format!("{:.17}", confidence());
