@@ -144,7 +144,7 @@ impl Tables {
         }
         for step in 0..MOST_STEPS {
             // SAFETY: the file's dynamic section, which ends with DT_NULL.
-            let [tag, value] = unsafe { map.dynamic.add(step).read() };
+            let [tag, value] = unsafe { map.dynamic.wrapping_add(step).read() };
             // glibc has written addresses there, others leave what the file says.
             let address = if value < map.base { value.wrapping_add(map.base) } else { value };
             match tag {
@@ -163,7 +163,7 @@ impl Tables {
     /// The function at `index` of the symbols, if it has this name and is the one that a program gets which asks for no version.
     fn function(&self, map: &Map, index: u32, name: &[u8]) -> Option<*mut c_void> {
         // SAFETY: an index from the file's own hash table.
-        let symbol = unsafe { &*(self.symbols as *const Symbol).add(index as usize) };
+        let symbol = unsafe { &*(self.symbols as *const Symbol).wrapping_add(index as usize) };
         let kind = symbol.info & 15;
         let is_function = kind == STT_FUNC || kind == STT_GNU_IFUNC;
         if symbol.section == 0 || !is_function || !self.is_named(symbol.name, name) {
@@ -171,7 +171,8 @@ impl Tables {
         }
         if self.versions != 0 {
             // SAFETY: as many as symbols.
-            let version = unsafe { (self.versions as *const u16).add(index as usize).read() };
+            let version =
+                unsafe { (self.versions as *const u16).wrapping_add(index as usize).read() };
             if version & HIDDEN != 0 {
                 return None;
             }
@@ -189,7 +190,7 @@ impl Tables {
     fn is_named(&self, offset: u32, name: &[u8]) -> bool {
         let text = (self.strings + offset as usize) as *const u8;
         // SAFETY: texts end with a zero, which no byte of the name equals.
-        let byte = |at: usize| unsafe { text.add(at).read() };
+        let byte = |at: usize| unsafe { text.wrapping_add(at).read() };
         name.iter().enumerate().all(|(at, of)| byte(at) == *of) && byte(name.len()) == 0
     }
 }
@@ -206,7 +207,7 @@ fn find(map: &Map, name: &[u8]) -> Option<*mut c_void> {
 /// Word `at` of a table of 32-bit words.
 fn word(table: usize, at: usize) -> u32 {
     // SAFETY: inside a hash table, as its own words say.
-    unsafe { (table as *const u32).add(at).read() }
+    unsafe { (table as *const u32).wrapping_add(at).read() }
 }
 
 /// `nbuckets, symoffset, bloom_size, bloom_shift, bloom[bloom_size] (64 bits each), buckets[nbuckets], chain[]`
@@ -221,8 +222,9 @@ fn by_gnu_hash(tables: &Tables, map: &Map, name: &[u8]) -> Option<*mut c_void> {
     }
     let bucket = 4 + 2 * bloom as usize + (hash % buckets) as usize;
     let chain = 4 + 2 * bloom as usize + buckets as usize;
-    let mut index = word(table, bucket);
-    for _ in 0..MOST_STEPS {
+    let first_index = word(table, bucket);
+    for step in 0..MOST_STEPS as u32 {
+        let index = first_index.wrapping_add(step);
         let at = chain + index.checked_sub(first)? as usize;
         let of = word(table, at);
         if of | 1 == hash | 1
@@ -233,7 +235,6 @@ fn by_gnu_hash(tables: &Tables, map: &Map, name: &[u8]) -> Option<*mut c_void> {
         if of & 1 != 0 {
             return None;
         }
-        index += 1;
     }
     None
 }

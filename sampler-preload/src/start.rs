@@ -52,16 +52,17 @@ pub fn read() -> Start {
 fn interval(words: *const usize, from: usize, start: &mut Start) -> usize {
     for at in from..from + MOST_WORDS {
         // SAFETY: the list ends with a zero.
-        let text = unsafe { words.add(at).read() } as *const u8;
+        let text = unsafe { words.wrapping_add(at).read() } as *const u8;
         if text.is_null() {
             return at + 1;
         }
         // SAFETY: texts end with a zero, which no byte of the name equals.
-        let byte = |at: usize| unsafe { text.add(at).read() };
+        let byte = |at: usize| unsafe { text.wrapping_add(at).read() };
         if NAME.iter().enumerate().all(|(at, of)| byte(at) == *of) {
             let length = (0..MOST_BYTES).take_while(|at| byte(NAME.len() + at) != 0).count();
             // SAFETY: so many bytes are there, and the first of several entries counts for libc, too.
-            let value = unsafe { core::slice::from_raw_parts(text.add(NAME.len()), length) };
+            let value =
+                unsafe { core::slice::from_raw_parts(text.wrapping_add(NAME.len()), length) };
             start.interval = start.interval.or(Some(value));
         }
     }
@@ -71,15 +72,15 @@ fn interval(words: *const usize, from: usize, start: &mut Start) -> usize {
 fn random(words: *const usize, from: usize, start: &mut Start) {
     for at in (from..from + MOST_WORDS).step_by(2) {
         // SAFETY: the list ends with a key of 0.
-        let key = unsafe { words.add(at).read() };
+        let key = unsafe { words.wrapping_add(at).read() };
         if key == 0 {
             return;
         }
         if key == AT_RANDOM {
             // SAFETY: each key has a value.
-            let bytes = unsafe { words.add(at + 1).read() } as *const u64;
+            let bytes = unsafe { words.wrapping_add(at + 1).read() } as *const u64;
             // SAFETY: 16 bytes, which need not be aligned.
-            let words = [0, 1].map(|half| unsafe { bytes.add(half).read_unaligned() });
+            let words = [0, 1].map(|half| unsafe { bytes.wrapping_add(half).read_unaligned() });
             // They guard stacks as well: half of what is there is thrown away.
             start.random ^= crate::thread::mixed(words[0]) ^ words[1].rotate_left(29);
             return;

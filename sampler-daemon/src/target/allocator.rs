@@ -33,7 +33,7 @@ pub const NONE_MAPPED: &str = "no allocator is mapped (yet): none of its allocat
 
 /// What is said of a process that does not sample by itself where nothing else is probed.
 const NOT_PRELOADED: &str = "does not sample by itself (--samplers-only): none of its allocations are seen; the preloaded \
-     library does not enter static, setuid and musl programs";
+     library does not enter static and setuid programs";
 
 /// A function to probe; aliases at one address are one function.
 #[derive(Clone, Debug, PartialEq, Eq)]

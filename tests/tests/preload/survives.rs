@@ -66,7 +66,10 @@ fn lives_of_processes_and_threads() -> Result<()> {
 fn in_front_of_other_allocators() -> Result<()> {
     let program = program()?;
     for allocator in preload::ALLOCATORS {
-        for case in ["life", "fork", "threads", "calls"] {
+        // Debian's mimalloc does not say of aligned blocks how large they are, without the library either.
+        let knows_sizes = !allocator.contains("mimalloc");
+        let cases = ["life", "fork", "threads"].into_iter().chain(knows_sizes.then_some("calls"));
+        for case in cases {
             is_the_same(&[&program, case], Some(allocator))?;
         }
     }

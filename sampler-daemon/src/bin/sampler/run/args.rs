@@ -41,7 +41,7 @@ pub(crate) struct RunVerb {
     #[arg(long, value_name = "ADDRESS")]
     pub(super) listen: Option<String>,
     /// Sample inside the program, by a preloaded library: about 1 ns for malloc and free together instead of a microsecond.
-    /// Static, setuid and musl programs are not seen
+    /// Static and setuid programs are not seen
     #[arg(long, conflicts_with_all = ["strategy", "one_in", "samples_per_second"])]
     pub(super) preload: bool,
     /// Run COMMAND as this user [default: under sudo, who called it; else root]
