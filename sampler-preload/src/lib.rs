@@ -17,6 +17,7 @@
 
 pub mod boot;
 pub mod entry;
+mod file;
 pub mod filter;
 pub mod fork;
 pub mod interval;

@@ -1,52 +1,20 @@
 //! What `dlsym(RTLD_NEXT, …)` would find, read from the loader's own list without calling it: `dlsym` may allocate and takes the
 //! loader's lock, and before glibc 2.34 a program need not have it.
 //!
-//! The list is `struct link_map` of link.h, from `_r_debug`: the program, what is preloaded, what these need. References: System V
-//! ABI (dynamic section, hash table), "ELF: symbol hash table" of GNU (`DT_GNU_HASH`). Where there is no `_r_debug` (musl), `dlsym`
+//! The list is `struct link_map` of link.h, from `_r_debug`: the program, what is preloaded, what these need. Where there is no `_r_debug` (musl), `dlsym`
 //! is asked, which there neither allocates nor may be missing.
 
+use crate::file::{Map, find};
 use core::arch::asm;
 use core::ffi::{c_char, c_void};
 
 /// Files in the list, at most.
 const MOST_FILES: usize = 4096;
-/// Entries of a dynamic section, at most; links of a chain, at most.
-const MOST_STEPS: usize = 1 << 20;
-
-const DT_NULL: u64 = 0;
-const DT_HASH: u64 = 4;
-const DT_STRTAB: u64 = 5;
-const DT_SYMTAB: u64 = 6;
-const DT_VERSYM: u64 = 0x6fff_fff0;
-const DT_GNU_HASH: u64 = 0x6fff_fef5;
-
-/// Bit of a version that is not the default one.
-const HIDDEN: u16 = 0x8000;
-const STT_FUNC: u8 = 2;
-const STT_GNU_IFUNC: u8 = 10;
 
 #[repr(C)]
 struct Debug {
     version: i32,
     map: *const Map,
-}
-
-#[repr(C)]
-struct Map {
-    base: u64,
-    name: *const c_char,
-    dynamic: *const [u64; 2],
-    next: *const Map,
-}
-
-#[repr(C)]
-struct Symbol {
-    name: u32,
-    info: u8,
-    other: u8,
-    section: u16,
-    value: u64,
-    size: u64,
 }
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
@@ -124,142 +92,4 @@ fn maps(first: *const Map) -> impl Iterator<Item = &'static Map> + Clone {
         }
     });
     each.take(MOST_FILES)
-}
-
-/// The tables of a file that lead to its symbols.
-#[derive(Default)]
-struct Tables {
-    hash: usize,
-    gnu_hash: usize,
-    strings: usize,
-    symbols: usize,
-    versions: usize,
-}
-
-impl Tables {
-    fn of(map: &Map) -> Option<Tables> {
-        let mut tables = Tables::default();
-        if map.dynamic.is_null() {
-            return None;
-        }
-        for step in 0..MOST_STEPS {
-            // SAFETY: the file's dynamic section, which ends with DT_NULL.
-            let [tag, value] = unsafe { map.dynamic.wrapping_add(step).read() };
-            // glibc has written addresses there, others leave what the file says.
-            let address = if value < map.base { value.wrapping_add(map.base) } else { value };
-            match tag {
-                DT_NULL => break,
-                DT_HASH => tables.hash = address as usize,
-                DT_GNU_HASH => tables.gnu_hash = address as usize,
-                DT_STRTAB => tables.strings = address as usize,
-                DT_SYMTAB => tables.symbols = address as usize,
-                DT_VERSYM => tables.versions = address as usize,
-                _ => {}
-            }
-        }
-        (tables.strings != 0 && tables.symbols != 0).then_some(tables)
-    }
-
-    /// The function at `index` of the symbols, if it has this name and is the one that a program gets which asks for no version.
-    fn function(&self, map: &Map, index: u32, name: &[u8]) -> Option<*mut c_void> {
-        // SAFETY: an index from the file's own hash table.
-        let symbol = unsafe { &*(self.symbols as *const Symbol).wrapping_add(index as usize) };
-        let kind = symbol.info & 15;
-        let is_function = kind == STT_FUNC || kind == STT_GNU_IFUNC;
-        if symbol.section == 0 || !is_function || !self.is_named(symbol.name, name) {
-            return None;
-        }
-        if self.versions != 0 {
-            // SAFETY: as many as symbols.
-            let version =
-                unsafe { (self.versions as *const u16).wrapping_add(index as usize).read() };
-            if version & HIDDEN != 0 {
-                return None;
-            }
-        }
-        let address = map.base.wrapping_add(symbol.value) as usize;
-        if kind == STT_GNU_IFUNC {
-            // SAFETY: such a symbol leads to a function that returns the address.
-            let resolve =
-                unsafe { core::mem::transmute::<usize, extern "C" fn() -> *mut c_void>(address) };
-            return Some(resolve());
-        }
-        Some(address as *mut c_void)
-    }
-
-    fn is_named(&self, offset: u32, name: &[u8]) -> bool {
-        let text = (self.strings + offset as usize) as *const u8;
-        // SAFETY: texts end with a zero, which no byte of the name equals.
-        let byte = |at: usize| unsafe { text.wrapping_add(at).read() };
-        name.iter().enumerate().all(|(at, of)| byte(at) == *of) && byte(name.len()) == 0
-    }
-}
-
-fn find(map: &Map, name: &[u8]) -> Option<*mut c_void> {
-    let tables = Tables::of(map)?;
-    match (tables.gnu_hash, tables.hash) {
-        (0, 0) => None,
-        (0, _) => by_hash(&tables, map, name),
-        _ => by_gnu_hash(&tables, map, name),
-    }
-}
-
-/// Word `at` of a table of 32-bit words.
-fn word(table: usize, at: usize) -> u32 {
-    // SAFETY: inside a hash table, as its own words say.
-    unsafe { (table as *const u32).wrapping_add(at).read() }
-}
-
-/// `nbuckets, symoffset, bloom_size, bloom_shift, bloom[bloom_size] (64 bits each), buckets[nbuckets], chain[]`
-fn by_gnu_hash(tables: &Tables, map: &Map, name: &[u8]) -> Option<*mut c_void> {
-    let hash = name
-        .iter()
-        .fold(5381u32, |hash, byte| hash.wrapping_mul(33).wrapping_add(u32::from(*byte)));
-    let table = tables.gnu_hash;
-    let [buckets, first, bloom] = [0, 1, 2].map(|at| word(table, at));
-    if buckets == 0 {
-        return None;
-    }
-    let bucket = 4 + 2 * bloom as usize + (hash % buckets) as usize;
-    let chain = 4 + 2 * bloom as usize + buckets as usize;
-    let first_index = word(table, bucket);
-    for step in 0..MOST_STEPS as u32 {
-        let index = first_index.wrapping_add(step);
-        let at = chain + index.checked_sub(first)? as usize;
-        let of = word(table, at);
-        if of | 1 == hash | 1
-            && let Some(found) = tables.function(map, index, name)
-        {
-            return Some(found);
-        }
-        if of & 1 != 0 {
-            return None;
-        }
-    }
-    None
-}
-
-/// `nbucket, nchain, bucket[nbucket], chain[nchain]`
-fn by_hash(tables: &Tables, map: &Map, name: &[u8]) -> Option<*mut c_void> {
-    let hash = name.iter().fold(0u32, |hash, byte| {
-        let hash = (hash << 4).wrapping_add(u32::from(*byte));
-        let high = hash & 0xf000_0000;
-        (hash ^ high >> 24) & !high
-    });
-    let table = tables.hash;
-    let buckets = word(table, 0);
-    if buckets == 0 {
-        return None;
-    }
-    let mut index = word(table, 2 + (hash % buckets) as usize);
-    for _ in 0..MOST_STEPS {
-        if index == 0 {
-            return None;
-        }
-        if let Some(found) = tables.function(map, index, name) {
-            return Some(found);
-        }
-        index = word(table, 2 + buckets as usize + index as usize);
-    }
-    None
 }

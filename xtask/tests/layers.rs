@@ -52,6 +52,7 @@ const RULES: &[Rule] = &[
         allowed: &[
             "sampler-preload/src/boot.rs",
             "sampler-preload/src/entry.rs",
+            "sampler-preload/src/file.rs",
             "sampler-preload/src/fork.rs",
             "sampler-preload/src/next.rs",
             "sampler-preload/src/probes.rs",

@@ -66,8 +66,8 @@ impl Preloaded {
             mapping.backing == Backing::File(path.to_owned())
                 && (mapping.offset..end).contains(&self.offset)
         };
-        let candidates = mappings.iter().filter(holds);
-        let at = candidates.map(|mapping| mapping.start + (self.offset - mapping.offset)).last();
+        let last = mappings.iter().rfind(holds);
+        let at = last.map(|mapping| mapping.start + (self.offset - mapping.offset));
         let missing = || Error::new(ErrorKind::NotFound, format!("{path} is not mapped"));
         let at = at.ok_or_else(missing)?;
         match word(memory, at)? {
