@@ -112,6 +112,7 @@ fn method_name(method: Method) -> &'static str {
         Method::Weighted => "weighted",
         Method::FailedTrials => "failed-trials",
         Method::Calibrated => "calibrated",
+        Method::Clusters => "clusters",
         Method::Stride => "stride",
         Method::Exact => "exact",
     }
