@@ -30,14 +30,17 @@ pub(super) fn is_emulated(instruction: &[u8]) -> bool {
     }
 }
 
-/// Whether attaching a probe to this instruction fails: es, cs, ss and ds overrides, `lock`, and
+/// The five-byte nop. Linux 6.18 turns a probe on it into a call of a page that a forked child does not have: the child dies of it.
+pub(super) const CALLED: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
+
+/// Whether this instruction must not have a probe: attaching fails, or it would do harm ([`CALLED`]). It fails with es, cs, ss and ds overrides, `lock`, and
 /// relative branches with an operand-size prefix.
 pub(super) fn is_refused(instruction: &[u8]) -> bool {
     let opcode = instruction.iter().position(|&byte| !is_legacy_prefix(byte));
     let (prefixes, rest) = instruction.split_at(opcode.unwrap_or(instruction.len()));
     let bad = prefixes.iter().any(|byte| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0xf0));
     let branch = matches!(rest, [0x70..=0x7f | 0xe8 | 0xe9 | 0xeb, ..] | [0x0f, 0x80..=0x8f, ..]);
-    bad || branch && prefixes.contains(&0x66)
+    bad || branch && prefixes.contains(&0x66) || instruction == CALLED
 }
 
 fn is_legacy_prefix(byte: u8) -> bool {
@@ -59,7 +62,6 @@ mod tests {
             &[0x48, 0x90],
             &[0xf3, 0x90],
             &[0x0f, 0x1f, 0x00],
-            &[0x0f, 0x1f, 0x44, 0x00, 0x00],
             &[0x66, 0x0f, 0x1f, 0x84, 0x00, 0, 0, 0, 0],
             &[0xeb, 0x10],
             &[0xe9, 0, 0, 0, 0],
@@ -107,6 +109,7 @@ mod tests {
         assert!(is_refused(&[0xf0, 0x48, 0x0f, 0xb1, 0x0f]));
         assert!(is_refused(&[0x2e, 0x74, 0x10]));
         assert!(is_refused(&[0x66, 0xe8, 0, 0]));
+        assert!(is_refused(&CALLED) && is_emulated(&CALLED));
         assert!(!is_refused(&[0x66, 0x0f, 0x1f, 0x44, 0, 0]));
         assert!(!is_refused(&[0x64, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0]));
     }

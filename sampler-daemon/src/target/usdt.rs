@@ -10,6 +10,7 @@ mod operand;
 use self::note::Note;
 use super::allocator::Function;
 use super::elf::{Elf, ElfError};
+use super::emulated::CALLED;
 use super::placement::Placement;
 use object::LittleEndian as LE;
 use object::elf::{SHT_NOTE, SectionHeader64};
@@ -164,6 +165,12 @@ fn probe(elf: &Elf<'_>, note: &Note<'_>, base: Option<u64>) -> Result<Probe, Str
     let code = code.map_err(|error| error.to_string())?;
     if !is_nop(&code) {
         return Err(format!("no nop at {offset:#x}, where its {} should be", name(role)));
+    }
+    if code.starts_with(&CALLED) {
+        return Err(format!(
+            "{}: a five-byte nop, which Linux 6.18 turns into a call that ends forked children",
+            name(role)
+        ));
     }
     let semaphore = match note.semaphore {
         0 => None,

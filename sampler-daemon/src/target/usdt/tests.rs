@@ -35,8 +35,9 @@ fn library(probes: &[String]) -> Vec<u8> {
         pop %rbp
         ret
         free: push %rbp
-        there: .byte 0x0f, 0x1f, 0x44, 0, 0
+        there: .byte 0x66, 0x90
         elsewhere: ret
+        called: .byte 0x0f, 0x1f, 0x44, 0, 0
         .size malloc, free-malloc; .size free, .-free
         .section .stapsdt.base,\"a\",@progbits
         stapsdt_base: .space 1
@@ -73,7 +74,7 @@ fn probes_with_and_without_a_semaphore() {
     assert_eq!((usdt.refused, usdt.defines_malloc, usdt.probes.len()), (None, true, 2));
     let [alloc, free] = usdt.probes[..] else { panic!("two probes") };
     assert_eq!((alloc.role, free.role), (Role::OtelAlloc, Role::OtelFree));
-    assert_eq!((bytes[alloc.offset as usize], bytes[free.offset as usize]), (0x90, 0x0f));
+    assert_eq!((bytes[alloc.offset as usize], bytes[free.offset as usize]), (0x90, 0x66));
     let semaphore = alloc.semaphore.unwrap() as usize;
     assert_eq!((free.semaphore, &bytes[semaphore..semaphore + 2]), (None, &[0, 0][..]));
     let memory = alloc.site.arguments[1];
@@ -91,6 +92,7 @@ fn a_file_is_used_as_a_whole_or_not() {
         (vec![alloc("here", three)], "otel_memory:free is missing"),
         (vec![free.clone()], "otel_memory:alloc is missing"),
         (vec![alloc("elsewhere", three), free.clone()], "no nop"),
+        (vec![alloc("called", three), free.clone()], "five-byte nop"),
         (vec![alloc("0x7fffffff", three), free.clone()], "in no segment"),
         (vec![alloc("here", "8@%rdi 8@%rsi"), free.clone()], "fewer than 3"),
         (vec![alloc("here", "8@%rdi 8@%rsi 8@global(%rip)"), free.clone()], "not understood"),
