@@ -198,7 +198,8 @@ fn before_there_are_windows_enough_there_is_no_interval() -> Result<()> {
 fn what_windows_cannot_know_is_refused() -> Result<()> {
     let program = Program::start(&["steady", "600"])?;
     let daemon = Daemon::start(&[program.pid()], &["--max-overhead", "2%"])?;
-    let cases: [&[&str]; 7] = [
+    let cases: [&[&str]; 8] = [
+        &["set", "--interval", "1MiB"],
         &["profile", "--kind", "live"],
         &["profile", "--kind", "peak"],
         &["profile", "--kind", "mapped"],
@@ -270,6 +271,15 @@ fn budgets_that_are_none() -> Result<()> {
         ensure!(finished.code() == 2, "{budget}: {}", finished.code());
         ensure!(finished.stderr.contains(expected), "{budget}: {}", finished.stderr);
     }
+    let finished = sampler_tests::daemon::samplerd(&[
+        "--pid",
+        &pid,
+        "--interval",
+        "4KiB",
+        "--max-overhead",
+        "1%",
+    ])?;
+    ensure!(finished.code() == 2 && finished.stderr.contains("--interval"), "{}", finished.stderr);
     let finished = sampler_tests::daemon::samplerd(&["--all", "--max-overhead", "1%"])?;
     ensure!(finished.code() == 2 && finished.stderr.contains("--all"), "{}", finished.stderr);
     Ok(())

@@ -86,6 +86,11 @@ pub enum CannotCompare {
         "profiles of kind mapped are counted, not sampled: there is nothing to test (subtract them)"
     )]
     Counted,
+    /// Seen in windows of a budget: what these differ in is not in the moments.
+    #[error(
+        "{0} was seen in short windows only (samplerd --max-overhead): what they differ in would be missing from the test (compare profiles of a samplerd without it)"
+    )]
+    Windows(String),
     /// A rate of what has none.
     #[error("{0} (leave out --per-second)")]
     NoRate(&'static str),
@@ -179,6 +184,11 @@ impl Comparison {
 /// If they are of different kinds, cut to their top stacks, or share samples of which it is not known which.
 pub fn compare(question: &Question<'_>) -> Result<Comparison, CannotCompare> {
     let Question { a, b, confidence, per_second, .. } = *question;
+    for (name, profile) in [(question.a_name, a), (question.b_name, b)] {
+        if !profile.reference.clusters.is_empty() {
+            return Err(CannotCompare::Windows(name.to_owned()));
+        }
+    }
     let relation = relation::of(question)?;
     let sides = [(question.a_name, a), (question.b_name, b)].map(|(name, profile)| About {
         name: name.to_owned(),

@@ -50,6 +50,10 @@ impl Profiles {
     async fn encoded(&self, kind: Kind, query: Query) -> Result<Vec<u8>, Problem> {
         let (mut before, mut profile) = (None, self.profile(kind, query.selector.clone()).await?);
         if let Some(over) = query.over {
+            if !profile.reference.clusters.is_empty() {
+                let line = "seconds: samplerd runs with --max-overhead and sees short windows only (leave seconds out)";
+                return Err(Problem::bad(line));
+            }
             sleep(over).await;
             let after = self.profile(kind, query.selector).await?;
             before = Some(std::mem::replace(&mut profile, after));

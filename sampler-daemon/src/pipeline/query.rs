@@ -27,6 +27,11 @@ impl Worker {
         selector: &Selector,
         change: &SamplingChange,
     ) -> Result<Vec<SamplingReport>, String> {
+        if let Some(budget) = self.config.budget {
+            return Err(format!(
+                "samplerd runs with --max-overhead {budget}, and samples as much as that pays for (start it without to choose an interval)"
+            ));
+        }
         let chosen = self.chosen_running(selector)?;
         let mut changes = Vec::new();
         for slot in chosen.values() {

@@ -104,7 +104,7 @@ pub(crate) struct Args {
     /// Most that profiling may cost each process, as a share of its CPU time (1%): allocations are seen in short windows at random times,
     /// as many as that pays for, and nothing is known of live memory
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true, value_parser = Budget::parse,
-          conflicts_with_all = ["all", "follow", "keep_held", "strategy", "one_in", "samples_per_second"])]
+          conflicts_with_all = ["all", "follow", "keep_held", "interval", "strategy", "one_in", "samples_per_second"])]
     pub(crate) max_overhead: Option<Budget>,
 
     /// Most live samples held; the interval grows before there are more

@@ -32,12 +32,16 @@ const COUNTERS: [(&str, &str, Number); 6] = [
         |of| spent(of, |range| range.high),
     ),
     ("samples_total", "Sampled allocations", |of| Some(of.samples as f64)),
-    ("allocated_bytes_total", "Bytes allocated since attach, counted exactly", |of| {
-        Some(of.bytes as f64)
-    }),
-    ("allocations_total", "Allocations since attach, counted exactly", |of| {
-        Some(of.objects as f64)
-    }),
+    (
+        "allocated_bytes_total",
+        "Bytes allocated since attach (with --max-overhead: in windows), counted exactly",
+        |of| Some(of.bytes as f64),
+    ),
+    (
+        "allocations_total",
+        "Allocations since attach (with --max-overhead: in windows), counted exactly",
+        |of| Some(of.objects as f64),
+    ),
 ];
 
 fn spent(of: &Shown, end: fn(&Range) -> f64) -> Option<f64> {

@@ -5,6 +5,7 @@ use anyhow::Result;
 use sampler_daemon::bpf::Link;
 use sampler_tests::child::Child;
 use sampler_tests::{Daemon, daemon};
+use serde_json::Value;
 
 /// What runs beside a program while it is measured; dropping it ends and detaches it.
 pub(crate) enum Attached {
@@ -25,6 +26,40 @@ pub(crate) struct Samples {
     pub(crate) taken: f64,
     /// Of these those whose record found no room.
     pub(crate) lost: f64,
+    /// What its windows tell, where it has a budget.
+    pub(crate) windows: Option<Windows>,
+}
+
+/// What the windows of a budget tell of a program.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Windows {
+    /// How many there were.
+    pub(crate) met: f64,
+    /// Half of the 95 % interval of the bytes allocated, by their estimate; infinite: no interval.
+    pub(crate) half_width: f64,
+    /// Samples of one weight that would tell as much of the bytes: (Σw)²/Σw².
+    pub(crate) effective: f64,
+}
+
+impl Windows {
+    /// Of a profile as json; `None` without a budget.
+    fn of(profile: &Value) -> Option<Windows> {
+        let met = profile["reference"]["clusters"].get(0)?["windows"].as_f64()?;
+        let space = &profile["totals"]["alloc_space"];
+        let (value, low) = (space["value"].as_f64()?, space["low"].as_f64()?);
+        let high = space["high"].as_f64().unwrap_or(f64::INFINITY);
+        let moments = |of: &Value| {
+            let of = &of["alloc_space"]["moments"];
+            Some((of["sum"].as_f64()?, of["variance"].as_f64()?))
+        };
+        let stacks = profile["stacks"].as_array()?;
+        let (sum, squares) = stacks
+            .iter()
+            .filter_map(moments)
+            .fold((0.0, 0.0), |(sum, squares), (more, variance)| (sum + more, squares + variance));
+        let effective = if squares > 0.0 { sum * sum / squares } else { 0.0 };
+        Some(Windows { met, half_width: (high - low) / 2.0 / value, effective })
+    }
 }
 
 impl Attached {
@@ -46,7 +81,15 @@ impl Attached {
         let status = daemon.status()?;
         let count = |name| daemon::outcome(&status, name) as f64;
         let lost = count("ring_full");
-        Ok(Samples { taken: count("sampled") + lost, lost })
+        let windows = match status["max_overhead"].is_number() {
+            true => {
+                let finished = daemon.sampler(&["profile", "--format", "json"])?;
+                let profile = finished.success("sampler profile")?.stdout;
+                Windows::of(&serde_json::from_slice(&profile)?)
+            }
+            false => None,
+        };
+        Ok(Samples { taken: count("sampled") + lost, lost, windows })
     }
 
     /// Ends it.

@@ -1,6 +1,7 @@
 //! What the default mode has to reach on every workload.
 
-use crate::ratios::{added, microseconds_per_sample};
+use crate::attached::Windows;
+use crate::ratios::{added, figures, microseconds_per_sample};
 use crate::repetitions::Row;
 use crate::tool::{Ours, Tool};
 use sampler_tests::spread::Spread;
@@ -13,6 +14,11 @@ const EMPTY: f64 = 1.10;
 /// … but for so many microseconds for each sample.
 const SAMPLE_US: f64 = 8.0;
 
+/// Most that a budget of 1 % may slow a program down by.
+const BUDGET: f64 = 1.015;
+/// Most of half the interval of the bytes allocated, by their estimate.
+const HALF_WIDTH: f64 = 0.30;
+
 /// A goal, and what was measured.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Goal {
@@ -20,6 +26,8 @@ pub(crate) enum Goal {
     Memleak(Spread),
     /// Our added time by that of empty programs, and what is beyond the bound for each sample.
     Empty(Spread, Option<Spread>),
+    /// Slowdown under a budget of 1 %; windows, half-widths of the interval, samples that would tell as much.
+    Budget(Spread, [Spread; 3]),
 }
 
 impl Goal {
@@ -29,6 +37,9 @@ impl Goal {
             Goal::Memleak(ratio) => ratio.median >= MEMLEAK,
             Goal::Empty(ratio, each) => {
                 each.map_or(ratio.median <= EMPTY, |each| each.median <= SAMPLE_US)
+            }
+            Goal::Budget(slowdown, [_, half_width, _]) => {
+                slowdown.median <= BUDGET && half_width.median <= HALF_WIDTH
             }
         }
     }
@@ -40,6 +51,19 @@ impl Goal {
             Goal::Memleak(Spread { low, median, high, .. }) => format!(
                 "added: memleak / samplerd ×{median:.1} [{low:.1} … {high:.1}]; goal ≥ {MEMLEAK}: {met}"
             ),
+            Goal::Budget(Spread { low, median, high, .. }, [windows, half_width, effective]) => {
+                let width = match half_width.median.is_finite() {
+                    true => format!("±{:.0} %", 100.0 * half_width.median),
+                    false => "no interval".to_owned(),
+                };
+                format!(
+                    "--max-overhead 1%: ×{median:.3} [{low:.3} … {high:.3}], {:.0} windows, {width} \
+                     (as {:.0} samples); goal ≤ {BUDGET}, ±{:.0} %: {met}",
+                    windows.median,
+                    effective.median,
+                    100.0 * HALF_WIDTH
+                )
+            }
             Goal::Empty(Spread { low, median, high, .. }, each) => {
                 let rest = each.map_or(String::new(), |Spread { low, median, high, .. }| {
                     format!(
@@ -60,5 +84,18 @@ pub(crate) fn of(row: &Row) -> Vec<Goal> {
     let memleak = added(row, Tool::Memleak, OURS).map(Goal::Memleak);
     let empty = added(row, OURS, Tool::Empty)
         .map(|ratio| Goal::Empty(ratio, microseconds_per_sample(row, OURS, Tool::Empty, EMPTY)));
-    memleak.into_iter().chain(empty).collect()
+    memleak.into_iter().chain(empty).chain(budget(row)).collect()
+}
+
+/// What a budget of 1 % gives.
+fn budget(row: &Row) -> Option<Goal> {
+    const TOOL: Tool = Tool::Ours(Ours::Budget);
+    let slowdown = figures(row, TOOL)?.slowdown();
+    let windows: Vec<Windows> =
+        row.runs(TOOL).iter().filter_map(|run| run.as_ref()?.samples.windows).collect();
+    let spread = |of: fn(&Windows) -> f64| Spread::of(windows.iter().map(of));
+    (!windows.is_empty()).then(|| {
+        let told = [spread(|of| of.met), spread(|of| of.half_width), spread(|of| of.effective)];
+        Goal::Budget(slowdown, told)
+    })
 }
