@@ -1,14 +1,14 @@
 //! The sampled blocks that are held: an exact set of addresses, without locks and without memory of its own making.
 //!
-//! Levels of a growing number of slots, in one array of zeros. A block may lie in [`WINDOW`] slots of each level, beginning at the
+//! Levels of a growing number of slots, in one array of zeros. A block may lie in `WINDOW` slots of each level, beginning at the
 //! hash of its address; it goes to the first free one of the lowest level. Nothing ever moves, so a block is found where it was
 //! put, and a slot that is given up is free for the next. Lookups look at the windows of all levels that were ever used.
 //!
 //! # What `realloc` needs
 //!
 //! A block leaves the set when it ends, and that is known of `realloc` only afterwards: until then its slot says so
-//! ([`State::Moving`]). Another thread may get the address from the allocator meanwhile. It finds the slot and takes it over: the
-//! old block has ended then, and it is for that thread to say so first. While the end is being said the slot is [`State::Ending`],
+//! (`State::Moving`). Another thread may get the address from the allocator meanwhile. It finds the slot and takes it over: the
+//! old block has ended then, and it is for that thread to say so first. While the end is being said the slot is `State::Ending`,
 //! and whoever enters the address waits for that; not for ever, since a thread may have been lost by `fork` in between.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -189,13 +189,13 @@ pub(crate) enum Format {
     Json,
     /// A flame graph for a browser: one file, zooms and searches
     Svg,
-    /// For https://www.speedscope.app
+    /// For www.speedscope.app
     Speedscope,
     /// A table, each number with its ends, for spreadsheets
     Csv,
-    /// For https://profiler.firefox.com: native allocations
+    /// For profiler.firefox.com: native allocations
     Firefox,
-    /// A trace with heap profiles, for https://ui.perfetto.dev
+    /// A trace with heap profiles, for ui.perfetto.dev
     Perfetto,
     /// OpenTelemetry's profiles, a protobuf message
     Otlp,
