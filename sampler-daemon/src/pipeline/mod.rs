@@ -52,6 +52,7 @@ mod tree;
 mod unseen;
 mod usable;
 mod usdt;
+mod window;
 mod work;
 mod worker;
 

@@ -1,0 +1,226 @@
+//! One window of a process that has a budget: its probes come, and go, and what was seen in between is taken in.
+
+use super::attach::points;
+use super::duty::Cycle;
+use super::worker::Worker;
+use crate::bpf::Settings;
+use crate::bpf::totals::SlotTotals;
+use crate::store::{ProcessId, StackId};
+use rustix::time::{ClockId, clock_gettime};
+use sampler_common::cost::Work;
+use sampler_common::counters::Outcome;
+use sampler_common::duty::{Pace, WindowCost};
+use sampler_common::estimate::{Confidence, Sample};
+use sampler_common::limits::CLASSES;
+use sampler_common::sampling::Design;
+use sampler_common::wire::{HITS_SWITCH, Role, Space};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What the kernel side has counted of a process.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reading {
+    /// Exact totals.
+    pub(super) totals: SlotTotals,
+    /// What its probes have done.
+    work: Work,
+    /// Calls of functions that free, in windows in which they are probed.
+    pub(super) frees: f64,
+    /// Hits of functions that allocate, outside of windows.
+    outside: f64,
+}
+
+/// What was in a window.
+#[derive(Debug)]
+struct Seen {
+    bytes: [u64; CLASSES],
+    objects: [u64; CLASSES],
+    frees: f64,
+    /// CPU time of its hits and samples, nanoseconds.
+    probes_ns: f64,
+    /// Of its links, and of hits while they came and went.
+    fixed_ns: f64,
+}
+
+/// CPU time of this thread, nanoseconds.
+fn thread_ns() -> u64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+impl Cycle {
+    /// What was in the window that has ended now, since when the process has spent so much in probes.
+    fn seen(&mut self, now: Reading, spent_ns: f64) -> Seen {
+        let detached_ns = self.detach_ns.load(Relaxed);
+        // Of the window before: this one's links are still going.
+        let links_ns = (self.attach_ns + detached_ns - self.detached_ns) as f64;
+        self.detached_ns = detached_ns;
+        self.fixed_ns += links_ns;
+        let before = std::mem::replace(&mut self.last, now);
+        let bytes = more(&now.totals.bytes, &before.totals.bytes);
+        let objects = more(&now.totals.objects, &before.totals.objects);
+        let frees = now.frees - before.frees;
+        // What was hit while probes came and went is part of the price of a window, not of its length.
+        let inside = objects.iter().sum::<u64>() as f64 + frees;
+        let all = inside + now.outside - before.outside;
+        let probes_ns = if all > 0.0 { spent_ns * inside / all } else { 0.0 };
+        Seen { bytes, objects, frees, probes_ns, fixed_ns: links_ns + spent_ns - probes_ns }
+    }
+}
+
+/// What came since.
+fn more(now: &[u64; CLASSES], before: &[u64; CLASSES]) -> [u64; CLASSES] {
+    std::array::from_fn(|class| now[class].saturating_sub(before[class]))
+}
+
+impl Worker {
+    /// Attaches the probes of a process for a window.
+    pub(super) fn open_window(&mut self, slot: u32) {
+        let Some(source) = self.ingest.sources.get(&slot) else { return };
+        let (id, pid) = (source.process, source.pid);
+        self.set_spots(slot);
+        // What was sampled and has not returned before the probes went never will.
+        self.forget_calls(slot);
+        let before = thread_ns();
+        if let Err(error) = self.attach_for_window(slot) {
+            let still_there = self.attached.get(&slot).is_some_and(|of| of.is_running());
+            if still_there {
+                tracing::warn!(pid, "{error:#}");
+            }
+            self.skip_window(slot);
+            return;
+        }
+        let Some(cycle) = self.cycles.get_mut(&slot) else { return };
+        cycle.attach_ns = thread_ns().saturating_sub(before);
+        let cut = self.ingest.clustered.begin(id, cycle.window.share);
+        self.ingest.outcomes.add(Outcome::WindowCut, cut as u64);
+        if let Some(duties) = &self.kernel.duties {
+            duties.ready(slot, cycle.window.ticks, cycle.window.fine);
+        }
+    }
+
+    /// Attaches to the allocators of a process that are known.
+    fn attach_for_window(&mut self, slot: u32) -> anyhow::Result<()> {
+        let Worker { kernel, ingest, attached, config, cycles, .. } = self;
+        let (Some(source), Some(attached)) = (ingest.sources.get(&slot), attached.get_mut(&slot))
+        else {
+            return Ok(());
+        };
+        let frees = cycles.get(&slot).is_some_and(|cycle| cycle.window.frees);
+        let settings = Settings { track_live: frees, ..config.settings };
+        for allocator in &source.allocators {
+            let points = points(allocator, slot, &settings);
+            attached.links.extend(kernel.attach(&allocator.file, Some(source.pid), &points)?);
+        }
+        Ok(())
+    }
+
+    /// Calls of functions that free, in windows in which they are probed.
+    fn frees_of(&self, slot: u32) -> f64 {
+        let counted = HITS_SWITCH.counted(self.kernel.hits.read(slot, Role::Free));
+        counted.count(Confidence::DEFAULT).value
+    }
+
+    /// Takes the probes off until the next window.
+    pub(super) fn detach_after_window(&mut self, slot: u32) {
+        let Some(attached) = self.attached.get_mut(&slot) else { return };
+        let links = std::mem::take(&mut attached.links);
+        let Some(cycle) = self.cycles.get(&slot) else { return self.close(links) };
+        // Each by a thread of its own: a link's breakpoints go at once, and then it waits some 35 ms for whoever is still in its programs.
+        for link in links {
+            let spent = Arc::clone(&cycle.detach_ns);
+            self.closing.push(std::thread::spawn(move || {
+                drop(link);
+                spent.fetch_add(thread_ns(), Relaxed);
+            }));
+        }
+    }
+
+    /// The window of a process is over: what was seen in it stands for its stratum, and the next one is planned.
+    pub(super) fn end_window(&mut self, slot: u32) {
+        let Some(source) = self.ingest.sources.get(&slot) else { return };
+        let id = source.process;
+        let totals = match self.kernel.totals.read(slot) {
+            Ok(totals) => totals,
+            Err(error) => {
+                tracing::warn!("{error:#}");
+                return self.skip_window(slot);
+            }
+        };
+        let outside = HITS_SWITCH.counted(self.kernel.hits.read_outside(slot));
+        let now = Reading {
+            totals,
+            work: self.work_of_slot(slot),
+            frees: self.frees_of(slot),
+            outside: outside.count(Confidence::DEFAULT).value,
+        };
+        self.take_lost(slot, id);
+        let Some(cycle) = self.cycles.get_mut(&slot) else { return };
+        let spent = self.prices.charge(&now.work.since(&cycle.last.work));
+        let seen = cycle.seen(now, spent.map_or(0.0, |spent| spent.ns));
+        let window = cycle.window;
+        let samples = self.ingest.clustered.take_open(id);
+        tracing::debug!(slot, ?window, ?seen, "window");
+        cycle.controller.ended(&WindowCost {
+            length_ns: window.length_ns,
+            ticks: window.ticks,
+            probes_ns: seen.probes_ns,
+            fixed_ns: seen.fixed_ns,
+            bytes: seen.bytes.iter().sum::<u64>() as f64,
+            samples: samples.len() as u64,
+        });
+        let allocations = seen.objects.iter().sum::<u64>() as f64;
+        let frees = window.frees.then_some(seen.frees);
+        let pace = Pace::of_window(window.length_ns, allocations, frees);
+        let groups = self.ingest.clustered.groups_mut(id);
+        let (group, paired) =
+            groups.add(window.length, window.share, &seen.bytes, &seen.objects, pace);
+        if paired {
+            self.ingest.clustered.pair(id);
+        }
+        self.take_in(id, group, window.share, samples);
+        self.plan_window(slot);
+    }
+
+    /// Takes the samples of a finished window into the rows.
+    fn take_in(&mut self, id: ProcessId, group: u16, share: f64, samples: Vec<(StackId, Sample)>) {
+        for (stack, sample) in samples {
+            let sample = Sample { kept: sample.kept * share, ..sample };
+            if !self.ingest.rows.add(id, stack, &sample) {
+                self.ingest.outcomes.add(Outcome::StackTableFull, 1);
+            }
+            let own = [sample.size as f64, 1.0].map(|own| sample.moments(own).sum);
+            self.ingest.clustered.add(id, stack, group, own);
+        }
+    }
+
+    /// Samples of the open window whose record was lost are part of it, without their stacks.
+    pub(super) fn take_lost(&mut self, slot: u32, id: ProcessId) {
+        let cells = match self.kernel.lost.read() {
+            Ok(cells) => cells,
+            Err(error) => return tracing::warn!("read the lost samples: {error}"),
+        };
+        let mut any = false;
+        for (key, cell) in cells.iter().filter(|(key, of)| key.slot == slot && of.samples > 0) {
+            any = true;
+            let mean = (cell.bytes as f64 / cell.samples as f64).round() as u64;
+            let sample = Sample::new(mean, Design::from_word(key.design));
+            for _ in 0..cell.samples {
+                if !self.ingest.clustered.push(id, StackId::LOST, sample) {
+                    self.ingest.outcomes.add(Outcome::WindowCut, 1);
+                }
+            }
+        }
+        if any && let Err(error) = self.kernel.lost.clear_slot(slot) {
+            tracing::warn!("clear lost samples: {error}");
+        }
+    }
+
+    /// Counts sampled calls of a process that never return to a probe.
+    fn forget_calls(&mut self, slot: u32) {
+        match self.kernel.pending.forget(|space: Space| space.slot == slot) {
+            Ok(sampled) => self.ingest.outcomes.add(Outcome::ReturnLost, sampled),
+            Err(error) => tracing::warn!("read the pending calls: {error}"),
+        }
+    }
+}
