@@ -4,7 +4,7 @@
 //! the stacks. Every number stands between its ends. Nothing in a cell is a formula.
 
 use super::{Encode, NO_STACK, name};
-use crate::estimate::{Estimate, Method};
+use crate::estimate::Estimate;
 use crate::profile::{Location, Profile, Quantities, Quantity};
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -94,7 +94,7 @@ fn append(of: &Quantity, cells: &mut String) {
     if high.is_finite() {
         let _ = write!(cells, "{high}");
     }
-    let _ = write!(cells, ",{samples},{}", method_name(method));
+    let _ = write!(cells, ",{samples},{}", method.name());
 }
 
 /// A number that was counted: its interval is itself.
@@ -104,18 +104,6 @@ fn counted(number: u64) -> String {
 
 fn blank(quantities: usize) -> String {
     ",".repeat(PER_QUANTITY * quantities)
-}
-
-/// As in the json format.
-fn method_name(method: Method) -> &'static str {
-    match method {
-        Method::Weighted => "weighted",
-        Method::FailedTrials => "failed-trials",
-        Method::Calibrated => "calibrated",
-        Method::Clusters => "clusters",
-        Method::Stride => "stride",
-        Method::Exact => "exact",
-    }
 }
 
 /// The functions of a location, outermost first, on one line.

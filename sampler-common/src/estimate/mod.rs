@@ -64,7 +64,37 @@ pub enum Method {
     Exact,
 }
 
-/// A number with its interval. 0 ≤ `low` ≤ `value` ≤ `high`, all finite but the `high` of [`Method::Stride`], which is +∞.
+impl Method {
+    /// Every one.
+    pub const ALL: [Method; 6] = [
+        Method::Weighted,
+        Method::FailedTrials,
+        Method::Calibrated,
+        Method::Clusters,
+        Method::Stride,
+        Method::Exact,
+    ];
+
+    /// The name in the protocol, in json and in csv.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Method::Weighted => "weighted",
+            Method::FailedTrials => "failed-trials",
+            Method::Calibrated => "calibrated",
+            Method::Clusters => "clusters",
+            Method::Stride => "stride",
+            Method::Exact => "exact",
+        }
+    }
+
+    /// The method of this name.
+    pub fn from_name(name: &str) -> Option<Method> {
+        Method::ALL.into_iter().find(|method| method.name() == name)
+    }
+}
+
+/// A number with its interval. 0 ≤ `low` ≤ `value` ≤ `high`, all finite but the `high` of [`Method::Stride`], and of
+/// [`Method::Clusters`] with too few windows, which is +∞.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The unbiased estimate.

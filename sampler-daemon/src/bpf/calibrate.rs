@@ -15,7 +15,8 @@ use super::kernel::{Kernel, Settings};
 use super::link::Link;
 use super::sys::ground::Ground;
 use anyhow::Context as _;
-use batch::{Batches, Kind, cpu_time};
+pub(super) use batch::cpu_time;
+use batch::{Batches, Kind};
 use sampler_common::cost::{Line, Measured, Program, Tariff};
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
 //! Clocks and gates of processes that have a budget (`DUTIES`), and what makes the clocks tick.
 
+use super::calibrate::cpu_time;
 use super::sys::SharedMemory;
 use super::verifier;
 use anyhow::Context as _;
@@ -7,7 +8,6 @@ use aya::Ebpf;
 use aya::programs::PerfEvent;
 use perf_event::events::Software;
 use perf_event::{Builder, Counter};
-use rustix::time::{ClockId, clock_gettime};
 use sampler_common::duty::{Budget, Timers};
 use sampler_common::wire::{Duty, Gate, SPOTS};
 use std::hint::black_box;
@@ -196,17 +196,13 @@ fn cost_of_ticks(timers: &mut [Counter]) -> (f64, f64) {
 
 /// CPU time that a chain of multiplications takes, nanoseconds.
 fn work() -> f64 {
-    let read = || {
-        let now = clock_gettime(ClockId::ThreadCPUTime);
-        now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
-    };
-    let before = read();
+    let before = cpu_time();
     let mut value = 1u64;
     for _ in 0..STEPS {
         value = black_box(value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
     }
     black_box(value);
-    read() - before
+    (cpu_time() - before).as_nanos() as f64
 }
 
 fn timer(cpu: usize, program: BorrowedFd<'_>, period_ns: u64) -> io::Result<Counter> {

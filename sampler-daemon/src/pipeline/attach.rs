@@ -153,6 +153,7 @@ impl Worker {
         if is_own && self.kernel.engine() == ProbeEngine::Perf && attached.has_lost_main_thread() {
             record.blind.push(LOST_MAIN_THREAD.to_owned());
         }
+        let known = source.allocators.len();
         for allocator in discovery.allocators {
             if source.allocators.iter().any(|known| known.identity == allocator.identity) {
                 continue;
@@ -183,7 +184,10 @@ impl Worker {
             record.allocators.push(format!("{} ({})", allocator.name, allocator.path));
             source.allocators.push(allocator);
         }
-        self.set_spots(slot);
+        // Of a window that is open; the next one looks anyway.
+        if source.allocators.len() > known {
+            self.set_spots(slot);
+        }
         Ok(())
     }
 }

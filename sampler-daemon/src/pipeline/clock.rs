@@ -17,6 +17,11 @@ pub(super) fn processor_ns() -> u64 {
     read(ClockId::ProcessCPUTime)
 }
 
+/// CPU time of this thread, nanoseconds.
+pub(super) fn thread_ns() -> u64 {
+    read(ClockId::ThreadCPUTime)
+}
+
 fn read(clock: ClockId) -> u64 {
     let now = clock_gettime(clock);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

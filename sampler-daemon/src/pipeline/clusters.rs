@@ -15,6 +15,7 @@ use std::time::Duration;
 const ROOM: f64 = 0.999;
 
 /// How the windows of a process stand for all of it.
+#[derive(Clone, Copy)]
 pub(super) struct Extent {
     /// All of its ticks, compared with those of finished strata.
     pub(super) factor: f64,
@@ -22,9 +23,17 @@ pub(super) struct Extent {
     unseen: f64,
 }
 
+/// Those of some processes; none of one without windows.
+pub(super) type Extents = FxHashMap<ProcessId, Extent>;
+
 impl Worker {
-    /// How the windows of a process stand for all of it; `None`: there are none, or it has no budget.
-    pub(super) fn extent(&self, id: ProcessId) -> Option<Extent> {
+    /// How the windows of processes stand for all of them, at this moment: their clocks go on.
+    pub(super) fn extents(&self, of: &[ProcessId]) -> Extents {
+        of.iter().filter_map(|id| Some((*id, self.extent(*id)?))).collect()
+    }
+
+    /// Of one process; `None`: there are no windows of it.
+    fn extent(&self, id: ProcessId) -> Option<Extent> {
         let groups = self.ingest.clustered.groups(id)?;
         let length = groups.length();
         let clock = (self.clock_of(id) as f64).max(length);
@@ -47,14 +56,19 @@ impl Worker {
     }
 
     /// What rows have in groups of windows, and what these groups are.
-    pub(super) fn add_clusters(&self, gathered: &mut Gathered, index: &FxHashMap<ProcessId, u32>) {
+    pub(super) fn add_clusters(
+        &self,
+        gathered: &mut Gathered,
+        index: &FxHashMap<ProcessId, u32>,
+        extents: &Extents,
+    ) {
         if !self.ingest.clustered.is_on {
             return;
         }
         let ids = gathered.processes.clone();
         let mut factors: FxHashMap<ProcessId, Vec<f64>> = FxHashMap::default();
         for (process, id) in (0..).zip(ids) {
-            let Some((extent, groups)) = self.extent(id).zip(self.ingest.clustered.groups(id))
+            let Some((extent, groups)) = extents.get(&id).zip(self.ingest.clustered.groups(id))
             else {
                 gathered.reference.clusters.insert(process, Clusters::default());
                 continue;
@@ -89,7 +103,7 @@ impl Worker {
         }
         for (id, stack, sums) in self.ingest.clustered.rows() {
             let Some(process) = index.get(&id) else { continue };
-            let (Some(factors), Some(extent)) = (factors.get(&id), self.extent(id)) else {
+            let (Some(factors), Some(extent)) = (factors.get(&id), extents.get(&id)) else {
                 continue;
             };
             let row = gathered.rows.entry((id, stack)).or_default();

@@ -12,7 +12,6 @@ use super::worker::Worker;
 use crate::bpf::duty::Duties;
 use crate::store::{ProcessId, Sampling};
 use crate::target::{processor, spots};
-use sampler_common::counters::Outcome;
 use sampler_common::duty::{Budget, Controller, Ledger, Window};
 use sampler_common::wire::Gate;
 use std::sync::Arc;
@@ -133,8 +132,7 @@ impl Worker {
         if let Some(source) = self.ingest.sources.get(&slot) {
             let id = source.process;
             self.take_lost(slot, id);
-            let cut = self.ingest.clustered.take_open(id).len();
-            self.ingest.outcomes.add(Outcome::WindowCut, cut as u64);
+            self.ingest.cut_window(id);
         }
         let totals = self.kernel.totals.read(slot);
         if let (Some(cycle), Ok(totals)) = (self.cycles.get_mut(&slot), totals) {
@@ -154,8 +152,7 @@ impl Worker {
         duties.shut(slot);
         let Some(source) = self.ingest.sources.get(&slot) else { return };
         let id = source.process;
-        let cut = self.ingest.clustered.take_open(id).len();
-        self.ingest.outcomes.add(Outcome::WindowCut, cut as u64);
+        self.ingest.cut_window(id);
         self.ingest.clustered.end(id, clock);
     }
 

@@ -1,6 +1,7 @@
 //! What is known of some processes at one moment: their rows in strata, and what estimates are made against.
 
 use super::clock::Clocks;
+use super::clusters::Extents;
 use super::scope::Scope;
 use super::worker::Worker;
 use crate::store::windows::Window;
@@ -97,8 +98,9 @@ impl Worker {
         };
         let index: FxHashMap<ProcessId, u32> =
             (0..).zip(&gathered.processes).map(|(index, id)| (*id, index)).collect();
+        let extents = self.extents(&gathered.processes);
         match window {
-            None => self.add_allocated(&mut gathered, &index, scope),
+            None => self.add_allocated(&mut gathered, &index, scope, &extents),
             Some(window) => gathered.add_window(window, &index, scope),
         }
         self.add_held(&mut gathered, &index, kind, scope, window);
@@ -123,19 +125,25 @@ impl Worker {
                 gathered.exact = None;
             }
         }
-        self.add_clusters(&mut gathered, &index);
+        self.add_clusters(&mut gathered, &index, &extents);
         gathered.forget_rates();
         gathered
     }
 
     /// Everything allocated since attach: samples, and those whose record was lost.
-    fn add_allocated(&self, gathered: &mut Gathered, index: &Index, scope: &Scope) {
+    fn add_allocated(
+        &self,
+        gathered: &mut Gathered,
+        index: &Index,
+        scope: &Scope,
+        extents: &Extents,
+    ) {
         for (key, moments) in self.ingest.rows.iter() {
             let Some(process) = index.get(&key.process) else { continue };
             if scope.sizes.has(key.cell) {
                 let stratum = Stratum { process: *process, class: key.cell.class };
                 let moments =
-                    self.extent(key.process).map_or(*moments, |of| moments.extended(of.factor));
+                    extents.get(&key.process).map_or(*moments, |of| moments.extended(of.factor));
                 gathered.row(key.process, key.stack).stratum(stratum).add(&moments);
                 if key.stack == StackId::LOST {
                     gathered.lost.stratum(stratum).add(&moments);

@@ -178,6 +178,12 @@ impl Ingest {
         }
     }
 
+    /// Gives up what was sampled in a window that has not ended: it counts for nothing, and is counted.
+    pub(super) fn cut_window(&mut self, process: ProcessId) {
+        let cut = self.clustered.take_open(process).len();
+        self.outcomes.add(Outcome::WindowCut, cut as u64);
+    }
+
     fn free(&mut self, record: &FreeRecord) {
         self.records += 1;
         if let Some(source) = self.sources.get(&record.space.slot) {

@@ -62,7 +62,10 @@ impl Worker {
         let processes = all.map(|(id, record)| {
             let slot = slots.get(&id).copied().filter(|_| record.exited.is_none());
             let (work, exact) = match slot {
-                Some(slot) => (self.work_of_slot(slot), self.exact_of_slot(slot)),
+                Some(slot) => {
+                    let totals = self.exact_of_slot(slot);
+                    (self.work_of_slot(slot), totals.map(|of| of.sum()).unwrap_or_default())
+                }
                 None => {
                     let totals = record.final_totals.as_ref();
                     (record.spending.work, totals.map(|of| of.sum()).unwrap_or_default())
@@ -80,15 +83,5 @@ impl Worker {
         });
         let processes = processes.collect();
         MetricsReport { status, processes, folded: self.ingest.processes.usage().2 }
-    }
-
-    fn exact_of_slot(&self, slot: u32) -> Exact {
-        match self.kernel.totals.read(slot) {
-            Ok(totals) => super::totals::by_class(&totals).sum(),
-            Err(error) => {
-                tracing::warn!("{error:#}");
-                Exact::default()
-            }
-        }
     }
 }

@@ -33,16 +33,21 @@ impl Worker {
     /// Exact totals of each process now, or at its exit; `None` where they cannot be read.
     pub(super) fn exact(&self, processes: &[ProcessId]) -> Vec<Option<ClassTotals>> {
         let of = |id: &ProcessId| match self.slot_of(*id) {
-            Some(slot) => match self.kernel.totals.read(slot) {
-                Ok(totals) => Some(by_class(&totals)),
-                Err(error) => {
-                    tracing::warn!("{error:#}");
-                    None
-                }
-            },
+            Some(slot) => self.exact_of_slot(slot),
             None => self.ingest.processes.get(*id).final_totals.as_deref().copied(),
         };
         processes.iter().map(of).collect()
+    }
+
+    /// Exact totals of the process in a slot; `None` where they cannot be read.
+    pub(super) fn exact_of_slot(&self, slot: u32) -> Option<ClassTotals> {
+        match self.kernel.totals.read(slot) {
+            Ok(totals) => Some(by_class(&totals)),
+            Err(error) => {
+                tracing::warn!("{error:#}");
+                None
+            }
+        }
     }
 
     /// Lost samples of each process. The kernel's cells are read once, however many are asked for.

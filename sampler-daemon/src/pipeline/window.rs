@@ -1,12 +1,12 @@
 //! One window of a process that has a budget: its probes come, and go, and what was seen in between is taken in.
 
 use super::attach::points;
+use super::clock::thread_ns;
 use super::duty::Cycle;
 use super::worker::Worker;
 use crate::bpf::Settings;
 use crate::bpf::totals::SlotTotals;
 use crate::store::{ProcessId, StackId};
-use rustix::time::{ClockId, clock_gettime};
 use sampler_common::cost::Work;
 use sampler_common::counters::Outcome;
 use sampler_common::duty::{Pace, WindowCost};
@@ -40,12 +40,6 @@ struct Seen {
     probes_ns: f64,
     /// Of its links, and of hits while they came and went.
     fixed_ns: f64,
-}
-
-/// CPU time of this thread, nanoseconds.
-fn thread_ns() -> u64 {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 impl Cycle {

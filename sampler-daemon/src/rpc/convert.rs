@@ -15,17 +15,5 @@ pub use from_wire::{from_wire, quantities_from_wire};
 pub use lifetimes::{lifetimes_from_wire, lifetimes_to_wire};
 pub use to_wire::{kind_to_wire, quantities_to_wire, to_wire};
 
-use sampler_common::estimate::Method;
-
-/// Names of the methods in the protocol.
-const METHODS: [(Method, &str); 6] = [
-    (Method::Weighted, "weighted"),
-    (Method::FailedTrials, "failed-trials"),
-    (Method::Calibrated, "calibrated"),
-    (Method::Clusters, "clusters"),
-    (Method::Stride, "stride"),
-    (Method::Exact, "exact"),
-];
-
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,5 @@
 //! Numbers from the protocol, checked.
 
-use super::METHODS;
 use crate::rpc::v1;
 use sampler_common::estimate::{Confidence, Estimate, Method, Moments, Trials};
 use sampler_common::profile::Quantity;
@@ -26,8 +25,7 @@ pub(super) fn unbounded(name: &str, value: f64) -> Result<f64, String> {
 /// A number with its interval. That of a stride has no upper end, nor that of a row of which a stride may have passed by anything
 /// (weighted, without a sample and without exact totals).
 pub(super) fn quantity(of: &v1::Quantity, confidence: Confidence) -> Result<Quantity, String> {
-    let method = METHODS.iter().find(|(_, name)| *name == of.method);
-    let (method, _) = method.ok_or_else(|| {
+    let method = Method::from_name(&of.method).ok_or_else(|| {
         format!("method {:?} is unknown (is this sampler older than samplerd?)", of.method)
     })?;
     let value = number("value", of.value)?;
@@ -41,7 +39,7 @@ pub(super) fn quantity(of: &v1::Quantity, confidence: Confidence) -> Result<Quan
         return Err(format!("value {value} lies outside its interval {low} to {high}"));
     }
     let moments = moments(of.moments.as_ref().ok_or("it has no moments")?)?;
-    if *method != Method::Stride {
+    if method != Method::Stride {
         number("variance", moments.variance)?;
     }
     let estimate = Estimate {
@@ -50,7 +48,7 @@ pub(super) fn quantity(of: &v1::Quantity, confidence: Confidence) -> Result<Quan
         high: high.max(value),
         confidence,
         samples: moments.samples,
-        method: *method,
+        method,
     };
     Ok(Quantity { estimate, moments })
 }

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use prost::Message;
 use sampler_common::cost::{Range, Report};
 use sampler_common::estimate::{
-    Cluster, Clusters, Confidence, Epoch, Estimate, Estimator, Moments, Reference, Row, RowMoments,
-    Stratum, StratumTotals, Trials, Unseen,
+    Cluster, Clusters, Confidence, Epoch, Estimate, Estimator, Method, Moments, Reference, Row,
+    RowMoments, Stratum, StratumTotals, Trials, Unseen,
 };
 use sampler_common::profile::{
     Exact, Kind, Line, Location, Lost, Mapping, Profile, Quantities, Quantity, Stack, Window,
@@ -29,11 +29,11 @@ fn moments() -> impl Strategy<Value = Moments> {
 }
 
 fn quantity() -> impl Strategy<Value = Quantity> {
-    (moments(), [NUMBER, NUMBER, NUMBER], 0..METHODS.len()).prop_map(
+    (moments(), [NUMBER, NUMBER, NUMBER], 0..Method::ALL.len()).prop_map(
         |(mut moments, mut bounds, method)| {
             bounds.sort_by(f64::total_cmp);
             let [low, value, mut high] = bounds;
-            let (method, samples) = (METHODS[method].0, moments.samples);
+            let (method, samples) = (Method::ALL[method], moments.samples);
             if method == Method::Stride {
                 (moments.variance, high) = (f64::INFINITY, f64::INFINITY);
             }

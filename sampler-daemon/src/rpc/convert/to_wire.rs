@@ -1,8 +1,8 @@
 //! To the protocol.
 
-use super::{METHODS, clusters, cost, strata};
+use super::{clusters, cost, strata};
 use crate::rpc::v1;
-use sampler_common::estimate::{Method, Moments, Trials};
+use sampler_common::estimate::{Moments, Trials};
 use sampler_common::profile::{Exact, Kind, Location, Lost, Profile, Quantities, Quantity, Stack};
 use std::collections::HashMap;
 
@@ -113,13 +113,9 @@ fn quantity(Quantity { estimate, moments }: &Quantity) -> v1::Quantity {
         value: estimate.value,
         low: estimate.low,
         high: estimate.high,
-        method: method(estimate.method).to_owned(),
+        method: estimate.method.name().to_owned(),
         moments: Some(moments_to_wire(moments)),
     }
-}
-
-fn method(of: Method) -> &'static str {
-    METHODS.iter().find(|(method, _)| *method == of).map_or("", |(_, name)| name)
 }
 
 pub(super) fn moments_to_wire(of: &Moments) -> v1::Moments {
