@@ -112,6 +112,16 @@ outcomes! {
     WindowCut = "window_cut",
     /// A sample of an excluded process, taken before it was known who that is.
     Excluded = "excluded",
+    /// A sample that found the preloaded library's table of blocks full: its end was told at once, so what is held is a lower bound.
+    LibraryFull = "library_full",
+    /// A block of a process with the library whose end was missed: told when its address came again.
+    LibraryLate = "library_late",
+    /// A request for no bytes that the library sampled: of these it cannot tell.
+    LibraryEmpty = "library_empty",
+    /// A call that the library sampled and that allocated nothing.
+    LibraryFailed = "library_failed",
+    /// A sample of the library while nobody listened to it.
+    LibraryUnheard = "library_unheard",
 }
 
 /// Outcomes counted by the eBPF program: the variants up to and including `FreeRingShare`.

@@ -20,6 +20,8 @@ pub mod encode;
 #[cfg(feature = "std")]
 pub mod estimate;
 #[cfg(feature = "std")]
+pub mod leaks;
+#[cfg(feature = "std")]
 pub mod lifetimes;
 pub mod limits;
 #[cfg(feature = "std")]

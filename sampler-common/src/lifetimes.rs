@@ -20,6 +20,8 @@ pub struct Lifetime {
     pub held: u64,
     /// Bytes times seconds held until now: what freeing earlier would save.
     pub byte_seconds: Estimate,
+    /// Its moments: sums of these over stacks keep their intervals.
+    pub moments: Moments,
     /// The age that half of the bytes outlive.
     pub median: Median,
     /// The share of bytes that are freed within a millisecond.
@@ -45,6 +47,7 @@ impl Lifetime {
             freed,
             held,
             byte_seconds: weighted(byte_seconds, 1.0, confidence),
+            moments: *byte_seconds,
             median: Median {
                 low: median.low / bucket.sqrt(),
                 high: median.high.map(|high| high * bucket.sqrt()),

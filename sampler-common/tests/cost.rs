@@ -11,7 +11,7 @@ fn price() -> impl Strategy<Value = Measured> {
 }
 
 fn tariff() -> impl Strategy<Value = Tariff> {
-    let hits = proptest::array::uniform4(proptest::array::uniform2(price().prop_map(Some)));
+    let hits = proptest::array::uniform6(proptest::array::uniform2(price().prop_map(Some)));
     (hits, price(), price(), price(), price(), price()).prop_map(
         |(hits, disturbed, returned, few, many, ended)| Tariff {
             hits,

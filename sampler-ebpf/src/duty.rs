@@ -5,7 +5,7 @@
 //! taken on the first instruction behind it, which is known.
 
 use crate::registers::Call;
-use crate::{atomic, hits, maps, record, settings};
+use crate::{atomic, hits, maps, record, settings, target};
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use sampler_common::counters::Outcome;
@@ -47,7 +47,9 @@ pub fn returned(call: &Call) {
 #[inline(always)]
 pub fn tick(context: *mut c_void) {
     let call = Call::new(context);
-    let Some((slot, duty)) = of(&call) else { return };
+    // Where processes come by themselves this is how: between windows nobody calls a probe.
+    let Some(slot) = target::running(&call) else { return };
+    let Some(duty) = maps::DUTIES.get_ptr_mut(slot) else { return };
     if is_delayed(call.ip(), duty) {
         // SAFETY: a field of a map value.
         atomic::add(unsafe { &raw mut (*duty).skipped }, 1);

@@ -38,6 +38,16 @@ fn find(call: &Call, cookie: Cookie) -> Option<u32> {
     }
 }
 
+/// The slot of the process on this CPU, whatever it was doing; it may take one now. `None`: it is not profiled.
+#[inline(always)]
+pub fn running(call: &Call) -> Option<u32> {
+    let pid = call.pid();
+    match value(pid) {
+        MEMO_EXPECTED => claimed(pid),
+        value => is_slot(value),
+    }
+}
+
 /// The slot of the calling process, if it has one.
 #[inline(always)]
 pub fn known(call: &Call, cookie: Cookie) -> Option<u32> {

@@ -112,9 +112,12 @@ unsafe extern "C" fn posix_memalign_sampled(
     let rate = decide(size, left);
     // SAFETY: forwards the call.
     let error = unsafe { REAL.posix_memalign()(place, alignment, size) };
-    if let Some(rate) = rate.filter(|_| error == 0) {
-        // SAFETY: it has just been written.
-        let block = unsafe { place.read() };
+    if let Some(rate) = rate {
+        let block = match error {
+            // SAFETY: it has just been written.
+            0 => unsafe { place.read() },
+            _ => core::ptr::null_mut(),
+        };
         sample::begin(block as usize, size, rate);
     }
     error
@@ -146,6 +149,9 @@ unsafe extern "C" fn realloc_sampled(
 ) -> *mut c_void {
     let rate = if is_open { decide(size, left) } else { None };
     if size > LARGEST {
+        if rate.is_some() {
+            sample::failed();
+        }
         // SAFETY: forwards the call, which fails and leaves the block as it is.
         return unsafe { REAL.realloc()(block, size) };
     }

@@ -34,6 +34,7 @@ unsafe extern "C" fn before() {
 
 unsafe extern "C" fn child() {
     crate::boot::note_forked();
+    crate::settings::SETTINGS.counts.clear();
     Dice::reseed();
     Countdown.swap(0);
 }

@@ -48,24 +48,37 @@ pub(crate) fn decide(size: usize, left: u64) -> Option<Rate> {
         NOT_CHARGED => draw_points(design, size, &Countdown, &Countdown, &mut Dice),
         left => draw_points(design, size, &Charged(left), &Countdown, &mut Dice),
     };
-    // Of no bytes the contract cannot tell.
-    (drawn.hits > 0 && size > 0 && probes::alloc_is_heard()).then(|| design.rate())
+    let silent = match () {
+        () if drawn.hits == 0 => return None,
+        () if !probes::alloc_is_heard() => &SETTINGS.counts.unheard,
+        () if size == 0 => &SETTINGS.counts.empty,
+        () => return Some(design.rate()),
+    };
+    Settings::count(silent);
+    None
 }
 
 /// A block of `size` bytes that was sampled is at `address`. A probe wherever it is used, see [`probes::alloc`].
 #[inline(always)]
 pub(crate) fn begin(address: usize, size: usize, rate: Rate) {
     if address == 0 {
-        return;
+        return failed();
     }
     let entered = enter(address);
     if entered == Entered::Again {
         probes::free(address);
     }
-    if entered != Entered::Full {
-        let weighted = weight::weighted(size as u64, rate, Dice.next());
-        probes::alloc(address, size as u64, weighted);
+    let weighted = weight::weighted(size as u64, rate, Dice.next());
+    probes::alloc(address, size as u64, weighted);
+    if entered == Entered::Full {
+        // What was allocated is right at least; that it is held nobody could take back.
+        probes::free(address);
     }
+}
+
+/// A call that was to be told has allocated nothing.
+pub(crate) fn failed() {
+    Settings::count(&SETTINGS.counts.failed);
 }
 
 #[inline(never)]
@@ -73,8 +86,8 @@ fn enter(address: usize) -> Entered {
     let entered = TABLE.enter(address);
     match entered {
         Entered::New => FILTER.add(address),
-        Entered::Again => Settings::count(&SETTINGS.ended_late),
-        Entered::Full => Settings::count(&SETTINGS.table_full),
+        Entered::Again => Settings::count(&SETTINGS.counts.ended_late),
+        Entered::Full => Settings::count(&SETTINGS.counts.table_full),
     }
     entered
 }

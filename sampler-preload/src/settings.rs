@@ -5,33 +5,63 @@
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use sampler_common::sampling::{Design, Rate};
 
-/// "SMPLPRE1": the layout below.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"SMPLPRE1");
+/// "SMPLPRE2": the layout below.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"SMPLPRE2");
 
-/// The block.
+/// The block: in one line of cache what every call reads, in the next what few calls write.
 #[repr(C, align(64))]
 pub struct Settings {
     magic: u64,
     /// λ per byte in raw units ([`Rate`]); 0 until the process has allocated for the first time. Written by samplerd at any time.
     rate: AtomicU64,
-    /// Samples that found the table full: they were not told, since their end could not be.
+    unused: [u64; 6],
+    /// How samples have ended that nobody was told of, or not as usual.
+    pub counts: Counts,
+}
+
+/// Samples of this process by how they ended, but for those that were told as usual.
+#[repr(C, align(64))]
+pub struct Counts {
+    /// The table was full: told, and their end at once, since nobody could know the block again.
     pub table_full: AtomicU64,
     /// Blocks whose end was missed, and told when their address came again.
     pub ended_late: AtomicU64,
-    unused: [u64; 4],
+    /// Of no bytes: of these the contract cannot tell.
+    pub empty: AtomicU64,
+    /// The allocator had nothing: nothing was allocated.
+    pub failed: AtomicU64,
+    /// Nobody was listening.
+    pub unheard: AtomicU64,
+    unused: [u64; 3],
+}
+
+impl Counts {
+    const fn new() -> Counts {
+        Counts {
+            table_full: AtomicU64::new(0),
+            ended_late: AtomicU64::new(0),
+            empty: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            unheard: AtomicU64::new(0),
+            unused: [0; 3],
+        }
+    }
+
+    /// Begins anew: a forked child counts what it does itself.
+    pub fn clear(&self) {
+        let Counts { table_full, ended_late, empty, failed, unheard, .. } = self;
+        for count in [table_full, ended_late, empty, failed, unheard] {
+            count.store(0, Relaxed);
+        }
+    }
 }
 
 /// The one block.
 #[cfg_attr(feature = "library", unsafe(export_name = "sampler_preload_settings"))]
-pub static SETTINGS: Settings = Settings {
-    magic: MAGIC,
-    rate: AtomicU64::new(0),
-    table_full: AtomicU64::new(0),
-    ended_late: AtomicU64::new(0),
-    unused: [0; 4],
-};
+pub static SETTINGS: Settings =
+    Settings { magic: MAGIC, rate: AtomicU64::new(0), unused: [0; 6], counts: Counts::new() };
 
-const _: () = assert!(size_of::<Settings>() == 64);
+const _: () = assert!(size_of::<Settings>() == 128);
 
 impl Settings {
     /// The rate in force.
@@ -52,6 +82,8 @@ impl Settings {
     }
 
     /// Counts one more.
+    #[cold]
+    #[inline(never)]
     pub fn count(counter: &AtomicU64) {
         counter.fetch_add(1, Relaxed);
     }

@@ -4,6 +4,7 @@
 //! built) fails with the reason; it never passes silently.
 
 pub mod breakpoints;
+pub mod browser;
 pub mod build;
 pub mod child;
 pub mod client;
@@ -14,9 +15,11 @@ pub mod machine;
 pub mod plot;
 pub mod preload;
 pub mod profile;
+pub mod progress;
 pub mod spread;
 pub mod statistics;
 pub mod strips;
+pub mod terminal;
 pub mod truth;
 pub mod usage;
 pub mod wait;

@@ -1,7 +1,7 @@
 //! What samplerd says that its probes cost, against what programs become slower.
 
 use anyhow::{Context, Result, ensure};
-use sampler_tests::{Daemon, Workload, build, wait};
+use sampler_tests::{Daemon, Workload, build, preload, wait};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,6 +38,13 @@ impl Own {
             .context("copy the C library")?;
         let command = command.env("LD_LIBRARY_PATH", directory.path());
         Ok(Own { workload: Workload::spawn("the program", command)?, _directory: directory })
+    }
+
+    /// The program with the library that samples all it allocates.
+    fn preloaded() -> Result<Own> {
+        let mut command = Command::new(build::compile("cost.c", &[])?);
+        preload::preload(&mut command, 1, None)?;
+        Own::run(&mut command)
     }
 
     /// A script of `workloads/`.
@@ -182,6 +189,27 @@ fn samples_cost_what_it_says() -> Result<()> {
     let (hit, ..) = range(&prices["hits"][0]["ns"], "a hit")?;
     let (sampled, ..) = range(&prices["sampled_ns"], "a sample")?;
     ensure!(sampled > hit, "{prices}");
+    Ok(())
+}
+
+/// A process that samples by itself pays for its samples and their ends, and for nothing else: each is a hit of a USDT.
+#[test]
+fn usdt_hits_cost_what_it_says() -> Result<()> {
+    for arguments in [&["--ring-bytes", "64MiB"][..], &["--follow", "--ring-bytes", "64MiB"]] {
+        let (mut plain, mut sampled) = (Own::preloaded()?, Own::preloaded()?);
+        let (plain, sampled) = (&mut plain.workload, &mut sampled.workload);
+        let status = compare(plain, sampled, "pairs", 1_500, REAL, arguments)?;
+        ensure!(status["cost"]["unpriced"] == 0, "{}", status["cost"]);
+        let probes = status["probes"].as_array().context("no probes")?;
+        for role in ["otel_alloc", "otel_free"] {
+            let hits = status["prices"]["hits"].as_array().context("no prices")?;
+            let price = hits.iter().find(|hit| hit["program"] == role).context("no price")?;
+            ensure!(price["emulated"] == true, "{price}");
+            range(&price["ns"], role)?;
+            let hit = probes.iter().find(|of| of["role"] == role && of["hits"]["value"] != 0.0);
+            range(&hit.with_context(|| status.to_string())?["spent_ns"], role)?;
+        }
+    }
     Ok(())
 }
 

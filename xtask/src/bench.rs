@@ -70,7 +70,7 @@ pub(crate) fn run(
     }
     ebpf::build(workspace, false, false)?;
     step::run("build", workspace.cargo().args(["build", "--release", "--bins"]))?;
-    if benchmark == Benchmark::Preload {
+    if matches!(benchmark, Benchmark::Preload | Benchmark::Tools) {
         preload::build(workspace)?;
     }
     let binary = format!("bench-{}", benchmark.name());

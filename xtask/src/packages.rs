@@ -92,11 +92,14 @@ pub(crate) const TOOLS: [Need; 14] = [
 ];
 
 /// What the tests take besides.
-const TEST: [Need; 21] = [
+const TEST: [Need; 25] = [
     need("bpftrace", "/usr/bin/bpftrace", "a consumer of the otel_memory contract"),
     need("binutils", "nm", "symbols for the tools that open profiles"),
+    need("chromium", "/usr/bin/chromium", "shows the web page"),
+    need("chromium-driver", "chromedriver", "drives it"),
     need("g++", "c++", "compiles the C++ workloads"),
     need("gdb", "/usr/bin/gdb", "the oracle for stacks"),
+    need("git", "git", "a program that must not change"),
     need("golang-go", "go", "opens the pprof files"),
     need("google-perftools", "google-pprof", "opens the heap_v2 files"),
     need("libjemalloc-dev", "jeprof", "opens the heap_v2 files"),
@@ -123,6 +126,7 @@ const TEST: [Need; 21] = [
     ),
     need("make", "make", "compiles the jemalloc of a workload"),
     need("mandoc", "mandoc", "checks the manual pages"),
+    need("nodejs", "node", "a program that must not change"),
     need("musl-tools", "musl-gcc", "compiles a workload with another libc"),
     need("perl", "/usr/bin/perl", "a program to profile"),
     need("procps", "kill", "sends signals"),

@@ -7,14 +7,14 @@
 //! different totals are not comparable stack by stack without what their samples alone say.
 
 mod growth;
+mod judge;
 mod relation;
 
 pub use growth::growth;
+pub use judge::{Judge, Rows, rows};
 pub use relation::{Relation, parted, span};
 
-use crate::estimate::{
-    Confidence, Difference, Moments, Row, Side, benjamini_hochberg, difference, weighted,
-};
+use crate::estimate::{Confidence, Difference, Moments, Row, Side, benjamini_hochberg, weighted};
 use crate::profile::{Kind, Profile, Quantities};
 use std::collections::BTreeMap;
 
@@ -184,34 +184,15 @@ impl Comparison {
 /// If they are of different kinds, cut to their top stacks, or share samples of which it is not known which.
 pub fn compare(question: &Question<'_>) -> Result<Comparison, CannotCompare> {
     let Question { a, b, confidence, per_second, .. } = *question;
-    for (name, profile) in [(question.a_name, a), (question.b_name, b)] {
-        if !profile.reference.clusters.is_empty() {
-            return Err(CannotCompare::Windows(name.to_owned()));
-        }
-    }
-    let relation = relation::of(question)?;
+    let judge = Judge::new(question)?;
+    let relation = judge.relation;
     let sides = [(question.a_name, a), (question.b_name, b)].map(|(name, profile)| About {
         name: name.to_owned(),
         span_unix_ns: relation::span(profile),
         interval_bytes: profile.interval_bytes,
         samples: moments(&profile.totals, profile.kind)[0].samples,
     });
-    let scales = sides.each_ref().map(|side| match per_second {
-        true => 1e9 / side.duration_ns() as f64,
-        false => 1.0,
-    });
-    let intervals = [a.reference.interval_bytes, b.reference.interval_bytes];
-    let of = |pair: [Moments; 2]| {
-        let side = |index: usize| Side {
-            moments: pair[index],
-            interval_bytes: intervals[index],
-            scale: scales[index],
-        };
-        match relation {
-            Relation::Grown => grown(&side(0), &side(1), confidence),
-            Relation::Independent | Relation::Shared => difference(&side(0), &side(1), confidence),
-        }
-    };
+    let of = |pair: [Moments; 2]| judge.difference(&pair);
     let totals = [a, b].map(|of| changed(of, &of.reference.row(), &of.totals));
     let pair = |index: usize| [totals[0][index], totals[1][index]];
     let mut stacks: Vec<ComparedStack> = joined(a, b)

@@ -9,7 +9,7 @@ pub type HitPrices = [Option<Measured>; 2];
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tariff {
     /// Of a hit that is neither sampled nor followed, by [`Program`].
-    pub hits: [HitPrices; 4],
+    pub hits: [HitPrices; Program::ALL.len()],
     /// Of a hit in a program whose work empties the first-level caches between any two, more than of one in a loop of nothing but hits.
     pub disturbed: Option<Measured>,
     /// Of following a call to its return, more than the hit.
@@ -96,7 +96,7 @@ mod tests {
 
     fn tariff() -> Tariff {
         Tariff {
-            hits: [[price(500.0, 5.0), price(9000.0, 90.0)]; 4],
+            hits: [[price(500.0, 5.0), price(9000.0, 90.0)]; Program::ALL.len()],
             disturbed: None,
             returned: price(600.0, 6.0),
             sampled: Line::through(&[
@@ -115,18 +115,19 @@ mod tests {
         work.returned(Events::exact(20));
         work.sampled(5, 5 * 8192);
         work.ended(2);
-        work.hit(Role::OtelAlloc, Placed::Emulated, Events::exact(4));
+        work.hit(Role::OtelAlloc, Placed::Emulated, Events::exact(3));
+        work.hit(Role::Map, Placed::Emulated, Events::exact(4));
         let spent = tariff().charge(&work);
-        let expected = 500_000.0 + 90_000.0 + 12_000.0 + 5.0 * 1200.0 + 600.0;
+        let expected = 501_500.0 + 90_000.0 + 12_000.0 + 5.0 * 1200.0 + 600.0;
         assert!((spent.ns - expected).abs() < 1e-6, "{spent:?}");
         assert_eq!(spent.unpriced, 4.0);
         let range = spent.range(Confidence::DEFAULT);
         assert!(0.0 < range.low && range.low < range.value && range.value < range.high);
         // One price is wrong for all of its hits at once: 1 % of it stays 1 %.
-        assert!((range.high / range.value - 1.0 - 0.0196 * 500.0 / 608.6).abs() < 3e-3);
+        assert!((range.high / range.value - 1.0 - 0.0196 * 500.0 / 610.1).abs() < 3e-3);
         let nothing = Tariff::default().charge(&work);
         assert_eq!((nothing.ns, nothing.variance), (0.0, 0.0));
-        assert_eq!(nothing.unpriced, 1000.0 + 10.0 + 20.0 + 5.0 + 2.0 + 4.0);
+        assert_eq!(nothing.unpriced, 1000.0 + 10.0 + 20.0 + 5.0 + 2.0 + 3.0 + 4.0);
     }
 
     /// A loop of nothing but hits lies within the interval, and a program whose caches are always cold, too.

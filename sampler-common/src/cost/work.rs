@@ -15,11 +15,22 @@ pub enum Program {
     New,
     /// Freeing functions.
     Free,
+    /// `otel_memory:alloc` of processes that sample by themselves.
+    OtelAlloc,
+    /// `otel_memory:free`
+    OtelFree,
 }
 
 impl Program {
     /// Every one.
-    pub const ALL: [Program; 4] = [Program::Malloc, Program::Shaped, Program::New, Program::Free];
+    pub const ALL: [Program; 6] = [
+        Program::Malloc,
+        Program::Shaped,
+        Program::New,
+        Program::Free,
+        Program::OtelAlloc,
+        Program::OtelFree,
+    ];
 
     /// The way of a role's hits; `None`: it has no price.
     pub const fn of(role: Role) -> Option<Program> {
@@ -30,19 +41,27 @@ impl Program {
             }
             Role::New => Program::New,
             Role::Free => Program::Free,
-            Role::OtelAlloc | Role::OtelFree => return None,
+            Role::OtelAlloc => Program::OtelAlloc,
+            Role::OtelFree => Program::OtelFree,
             // Rare, and not counted.
             Role::Map | Role::Unmap | Role::Remap | Role::MoveBreak => return None,
         })
     }
 
-    /// `malloc`, `sized`, `new` or `free`.
+    /// Whether its probes are USDTs: nops, which the kernel always emulates.
+    pub const fn is_usdt(self) -> bool {
+        matches!(self, Program::OtelAlloc | Program::OtelFree)
+    }
+
+    /// `malloc`, `sized`, `new`, `free`, `otel_alloc` or `otel_free`.
     pub const fn name(self) -> &'static str {
         match self {
             Program::Malloc => "malloc",
             Program::Shaped => "sized",
             Program::New => "new",
             Program::Free => "free",
+            Program::OtelAlloc => "otel_alloc",
+            Program::OtelFree => "otel_free",
         }
     }
 }
@@ -121,7 +140,7 @@ impl From<Counted> for Events {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Work {
     /// Hits by program, and by the places of the probes.
-    pub(super) hits: [[Events; 3]; 4],
+    pub(super) hits: [[Events; 3]; Program::ALL.len()],
     /// Hits of probes that have no price.
     pub(super) other: Events,
     /// Calls that were followed to their return.

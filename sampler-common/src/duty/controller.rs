@@ -89,6 +89,24 @@ pub struct Window {
     pub share: f64,
 }
 
+impl Window {
+    /// Whether something is left of it when so many ticks of its stratum have passed; what has is taken off it.
+    pub fn is_left_after(&mut self, passed: i64, timers: Timers) -> bool {
+        let unit = timers.unit(false);
+        let missed = passed as f64 - self.offset as f64;
+        let own = self.length_ns / unit;
+        if missed <= 0.0 {
+            return true;
+        }
+        let left = 1.0 - missed / own;
+        if left > 0.0 {
+            self.ticks = ((self.ticks as f64 * left) as u64).max(1);
+            self.length_ns = self.ticks as f64 * timers.unit(self.fine);
+        }
+        left > 0.0
+    }
+}
+
 /// What a window is to be, wherever it goes.
 struct Shape {
     fine: bool,
@@ -274,6 +292,24 @@ mod tests {
         assert!(window.length as f64 * TICK < 3e9, "{window:?}");
         assert!(controller.period_ns() < 3e9);
         assert_eq!(window.interval_bytes, None);
+    }
+
+    #[test]
+    fn what_is_left_of_a_window() {
+        let controller = Controller::new(Budget::parse("1%").unwrap(), timers());
+        let window = controller.next(&Ledger::default(), || 0.5);
+        let passed = |ticks: i64| {
+            let mut window = window;
+            let is_left = window.is_left_after(window.offset as i64 + ticks, timers());
+            (is_left, window)
+        };
+        assert_eq!(passed(-7), (true, window));
+        assert_eq!(passed(0), (true, window));
+        assert!(!passed(window.length as i64).0);
+        let own = (window.length_ns / TICK) as i64;
+        assert!(own > 1, "{own} ticks");
+        let (is_left, half) = passed(own / 2);
+        assert!(is_left && half.ticks < window.ticks && half.share == window.share);
     }
 
     #[test]

@@ -56,15 +56,6 @@ impl Groups {
         objects: &[u64; CLASSES],
         pace: Pace,
     ) -> (u16, bool) {
-        self.full = self.full.max(1);
-        let last_is_full = self.groups.last().is_none_or(|last| last.windows >= self.full);
-        let paired = last_is_full && self.groups.len() == MAX_GROUPS;
-        if paired {
-            self.pair();
-        }
-        if self.groups.last().is_none_or(|last| last.windows >= self.full) {
-            self.groups.push(Group::default());
-        }
         let scaled = |from: &[u64; CLASSES]| from.map(|count| count as f64 / share);
         let window = Group {
             windows: 1,
@@ -74,9 +65,42 @@ impl Groups {
             pace,
         };
         self.ticks += length as f64 * share;
+        self.add_group(&window)
+    }
+
+    /// As [`Groups::add`], of some windows that stay together.
+    fn add_group(&mut self, group: &Group) -> (u16, bool) {
+        self.full = self.full.max(1);
+        let is_full =
+            |groups: &Groups| groups.groups.last().is_none_or(|last| last.windows >= groups.full);
+        let paired = is_full(self) && self.groups.len() == MAX_GROUPS;
+        if paired {
+            self.pair();
+        }
+        if is_full(self) {
+            self.groups.push(Group::default());
+        }
         let number = self.groups.len() - 1;
-        self.groups[number].add(&window);
+        self.groups[number].add(group);
         (number as u16, paired)
+    }
+
+    /// Adds those of another process as one group of their own, or a part of the last: its number here, and whether groups were paired before.
+    pub fn fold(&mut self, other: &Groups) -> (u16, bool) {
+        let mut sum = Group::default();
+        other.groups.iter().for_each(|group| sum.add(group));
+        self.ticks += other.ticks;
+        self.add_group(&sum)
+    }
+
+    /// So many ticks belong to the last stratum in which there was no window for them; fewer than none, where it ended before its time.
+    pub fn lengthen(&mut self, ticks: f64) {
+        if self.groups.is_empty() {
+            self.groups.push(Group::default());
+        }
+        if let Some(last) = self.groups.last_mut() {
+            last.length += ticks;
+        }
     }
 
     fn pair(&mut self) {
@@ -118,6 +142,27 @@ impl Groups {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processes_fold_with_their_ends() {
+        let window = |groups: &mut Groups, bytes| {
+            groups.add(100, 0.5, &[bytes; CLASSES], &[1; CLASSES], Pace::default())
+        };
+        let (mut sum, mut gone) = (Groups::default(), Groups::default());
+        gone.lengthen(7.0);
+        assert_eq!((gone.length(), gone.windows(), gone.ticks()), (7.0, 0, 0.0));
+        // Nothing was seen of it: the next one's windows are in the same group.
+        assert_eq!(sum.fold(&gone), (0, false));
+        assert_eq!(window(&mut sum, 3), (0, false));
+        let mut other = Groups::default();
+        window(&mut other, 4);
+        window(&mut other, 5);
+        other.lengthen(-30.0);
+        assert_eq!(sum.fold(&other), (1, false));
+        assert_eq!((sum.length(), sum.windows(), sum.ticks()), (277.0, 3, 150.0));
+        let bytes: Vec<f64> = sum.iter().map(|group| group.bytes[0]).collect();
+        assert_eq!(bytes, [6.0, 18.0]);
+    }
 
     #[test]
     fn however_many_windows_the_sums_stay() {

@@ -55,6 +55,11 @@ impl Timers {
         self.error_ns / self.unit(true)
     }
 
+    /// What the fine clock takes while it ticks, compared with everything else that happens meanwhile.
+    pub fn share_of_fine(&self) -> f64 {
+        self.tick_ns / self.unit(true)
+    }
+
     /// The part of CPU time that the clock of progress takes.
     pub fn share(&self) -> f64 {
         self.tick_ns / self.period_ns as f64

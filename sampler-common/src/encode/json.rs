@@ -32,8 +32,43 @@ pub fn quantities(of: &Quantities) -> impl Serialize + use<> {
     QuantitiesObject::from(of)
 }
 
+/// Everything about a profile but its stacks and what estimates are made against, as the json format has it.
+pub fn head(profile: &Profile) -> Head<'_> {
+    Head {
+        kind: profile.kind.name(),
+        confidence: profile.confidence.level(),
+        interval_bytes: profile.interval_bytes,
+        time_unix_ns: profile.time_unix_ns,
+        duration_ns: profile.duration_ns,
+        window: profile.window.map(|of| WindowObject {
+            start_unix_ns: of.start_unix_ns,
+            end_unix_ns: of.end_unix_ns,
+        }),
+        estimator: profile.estimator_name(),
+        strategy: profile.strategy_names(),
+        totals: (&profile.totals).into(),
+        exact: profile.exact.map(Into::into),
+        samples: profile.samples,
+        lost: profile,
+        stacks_total: profile.stacks_total,
+        notes: &profile.notes,
+        cost: profile.cost.as_ref().map(cost::CostObject::from),
+    }
+}
+
 #[derive(Serialize)]
 struct ProfileObject<'a> {
+    #[serde(flatten)]
+    head: Head<'a>,
+    #[serde(serialize_with = "strata::reference")]
+    reference: &'a Profile,
+    #[serde(serialize_with = "stacks")]
+    stacks: &'a Profile,
+}
+
+/// The head of a profile, see [`head()`].
+#[derive(Serialize)]
+pub struct Head<'a> {
     kind: &'static str,
     confidence: f64,
     interval_bytes: u64,
@@ -50,10 +85,6 @@ struct ProfileObject<'a> {
     stacks_total: u64,
     notes: &'a [String],
     cost: Option<cost::CostObject>,
-    #[serde(serialize_with = "strata::reference")]
-    reference: &'a Profile,
-    #[serde(serialize_with = "stacks")]
-    stacks: &'a Profile,
 }
 
 #[derive(Serialize)]
@@ -116,28 +147,7 @@ struct MomentsObject {
 }
 
 fn profile_object(profile: &Profile) -> ProfileObject<'_> {
-    ProfileObject {
-        kind: profile.kind.name(),
-        confidence: profile.confidence.level(),
-        interval_bytes: profile.interval_bytes,
-        time_unix_ns: profile.time_unix_ns,
-        duration_ns: profile.duration_ns,
-        window: profile.window.map(|of| WindowObject {
-            start_unix_ns: of.start_unix_ns,
-            end_unix_ns: of.end_unix_ns,
-        }),
-        estimator: profile.estimator_name(),
-        strategy: profile.strategy_names(),
-        totals: (&profile.totals).into(),
-        exact: profile.exact.map(Into::into),
-        samples: profile.samples,
-        lost: profile,
-        stacks_total: profile.stacks_total,
-        notes: &profile.notes,
-        cost: profile.cost.as_ref().map(cost::CostObject::from),
-        reference: profile,
-        stacks: profile,
-    }
+    ProfileObject { head: head(profile), reference: profile, stacks: profile }
 }
 
 /// Written row by row: a profile of many stacks is not held a second time.

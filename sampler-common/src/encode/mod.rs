@@ -3,6 +3,7 @@
 //! `docs/formats.md` is the reference for their readers.
 
 mod address;
+mod callers;
 pub mod comparison;
 pub mod csv;
 pub mod firefox;
@@ -15,16 +16,19 @@ pub mod jeprof;
 pub mod json;
 #[cfg(test)]
 mod large;
+pub mod leaks;
 pub mod lifetimes;
 pub mod name;
 pub mod otlp;
 pub mod perfetto;
 pub mod pprof;
 pub mod speedscope;
+mod sums;
 pub mod svg;
 pub mod text;
 mod tree;
 mod trie;
+pub mod view;
 mod xml;
 
 use crate::profile::Profile;

@@ -6,7 +6,7 @@
 use super::functions::{Function, functions};
 use super::trie::Trie;
 use crate::estimate::{Estimate, Row};
-use crate::profile::{Kind, Profile, Quantities, Quantity};
+use crate::profile::{Kind, Profile, Quantities, Quantity, Stack};
 
 /// What a flame graph weighs stacks by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +18,16 @@ pub enum Measure {
 }
 
 impl Measure {
+    /// `space` or `objects`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Measure::Space => "space",
+            Measure::Objects => "objects",
+        }
+    }
+
     /// The quantity that `kind` asks for.
-    pub(super) fn of(self, quantities: &Quantities, kind: Kind) -> &Quantity {
+    pub fn of(self, quantities: &Quantities, kind: Kind) -> &Quantity {
         match self {
             Measure::Space => quantities.space(kind),
             Measure::Objects => quantities.objects(kind),
@@ -53,14 +61,14 @@ pub(super) struct Tree<'a> {
 }
 
 /// A node of the tree; a parent comes before its children.
-struct Node {
-    parent: usize,
-    function: usize,
-    value: f64,
+pub(super) struct Node {
+    pub(super) parent: usize,
+    pub(super) function: usize,
+    pub(super) value: f64,
 }
 
 /// Node 0: what calls the outermost functions.
-const ROOT: usize = 0;
+pub(super) const ROOT: usize = 0;
 
 impl<'a> Tree<'a> {
     /// The tree of at most `frames` frames with most of `measure`.
@@ -87,7 +95,12 @@ impl<'a> Tree<'a> {
             let of_row = measure.of(&quantities, profile.kind).estimate;
             Estimate { value: nodes[node].value, ..of_row }
         };
-        let frames = layout(&functions, &nodes, estimate);
+        let frames = layout(&functions, &nodes, |node, depth, start| Frame {
+            function: nodes[node].function,
+            depth,
+            start,
+            estimate: estimate(node),
+        });
         Tree { functions, frames, total, width, left_out }
     }
 }
@@ -98,6 +111,12 @@ fn nodes(profile: &Profile, measure: Measure, at: &[Vec<usize>]) -> (Vec<Node>, 
         let locations = stack.locations.iter().rev();
         locations.flat_map(|index| &at[*index as usize]).map(|function| *function as u32)
     }));
+    let value = |of: &Stack| measure.of(&of.quantities, profile.kind).estimate.value;
+    weighed(trie, profile.stacks.iter().map(value))
+}
+
+/// The nodes of a trie with their values, from those of its stacks; and for each stack its innermost node.
+pub(super) fn weighed(trie: Trie, values: impl Iterator<Item = f64>) -> (Vec<Node>, Vec<usize>) {
     // The root comes first, so that the others move up by one.
     let up = |node: Option<u32>| node.map_or(ROOT, |node| node as usize + 1);
     let root = Node { parent: ROOT, function: 0, value: 0.0 };
@@ -108,8 +127,8 @@ fn nodes(profile: &Profile, measure: Measure, at: &[Vec<usize>]) -> (Vec<Node>, 
     });
     let mut nodes: Vec<Node> = std::iter::once(root).chain(below).collect();
     let leaves: Vec<usize> = trie.leaves.into_iter().map(up).collect();
-    for (stack, leaf) in profile.stacks.iter().zip(&leaves) {
-        nodes[*leaf].value += measure.of(&stack.quantities, profile.kind).estimate.value;
+    for (value, leaf) in values.zip(&leaves) {
+        nodes[*leaf].value += value;
     }
     for node in (1..nodes.len()).rev() {
         let Node { parent, value, .. } = nodes[node];
@@ -120,7 +139,7 @@ fn nodes(profile: &Profile, measure: Measure, at: &[Vec<usize>]) -> (Vec<Node>, 
 
 /// Keeps the root and the nodes with the largest values. Returns for each node as it was where it is now, or the nearest of its
 /// callers that was kept. A child has no more than its parent and comes later, so that what is kept is a tree.
-fn keep_largest(nodes: &mut Vec<Node>, frames: usize) -> Vec<usize> {
+pub(super) fn keep_largest(nodes: &mut Vec<Node>, frames: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (1..nodes.len()).filter(|node| nodes[*node].value > 0.0).collect();
     if order.len() > frames {
         let by_value =
@@ -147,12 +166,12 @@ fn keep_largest(nodes: &mut Vec<Node>, frames: usize) -> Vec<usize> {
     homes
 }
 
-/// The nodes below the root, callers first, siblings by name.
-fn layout(
+/// The nodes below the root, callers first, siblings by name: `frame` makes each of its node, the number of its callers, and where it starts.
+pub(super) fn layout<F>(
     functions: &[Function],
     nodes: &[Node],
-    estimate: impl Fn(usize) -> Estimate,
-) -> Vec<Frame> {
+    frame: impl Fn(usize, usize, f64) -> F,
+) -> Vec<F> {
     let mut children = vec![Vec::new(); nodes.len()];
     for (index, node) in nodes.iter().enumerate().skip(1) {
         children[node.parent].push(index);
@@ -169,8 +188,7 @@ fn layout(
     let mut open = vec![(ROOT, 0, 0.0)];
     while let Some((node, depth, start)) = open.pop() {
         if node != ROOT {
-            let function = nodes[node].function;
-            frames.push(Frame { function, depth: depth - 1, start, estimate: estimate(node) });
+            frames.push(frame(node, depth - 1, start));
         }
         let mut at = start;
         let first = open.len();

@@ -11,7 +11,7 @@
 //!
 //! in expectation, with equality where the strata are alike; what samples differ in within windows is part of it (Cochran, "Sampling Techniques",
 //! chapters 5A.12 and 10.4). The interval is Student's with n − 1 degrees of freedom; of several processes the variances add, with the degrees
-//! of freedom of F. E. Satterthwaite (Biometrics Bulletin 2, 1946). Few samples in few groups say little of their own variance; so the interval is
+//! of freedom of F. E. Satterthwaite (Biometrics Bulletin 2, 1946); processes of few windows are judged together ([`super::pools`]). Few samples in few groups say little of their own variance; so the interval is
 //! never narrower than that of the samples alone ([`mod@super::weighted`]).
 //!
 //! What traps have slowed the program's own code by is corrected before ([`crate::duty::Drag`]); the error of that is the same for all rows of a process, and its
@@ -19,7 +19,6 @@
 
 use super::quantity::Quantity;
 use super::{Confidence, Estimate, Method, Reference, Row};
-use crate::duty::LEAST_WINDOWS;
 use statrs::distribution::{ContinuousCDF as _, StudentsT};
 
 /// A group of windows of a process, taken to all of its progress.
@@ -43,42 +42,32 @@ pub struct Clusters {
 }
 
 /// Total, variance and degrees of freedom.
-struct Spread {
-    total: f64,
-    variance: f64,
-    freedom: f64,
-}
-
-impl Spread {
-    /// With a relative standard error of what all of it was multiplied with.
-    fn with_error(self, error: f64) -> Spread {
-        let error = if error.is_finite() { error * self.total } else { 0.0 };
-        Spread { variance: self.variance + error * error, ..self }
-    }
+pub(super) struct Spread {
+    pub(super) total: f64,
+    pub(super) variance: f64,
+    pub(super) freedom: f64,
 }
 
 impl Clusters {
-    /// The upper end of what groups have of something, one number for each group.
-    pub fn upper(&self, of: &[f64], confidence: Confidence) -> f64 {
-        let spread = self.spread(of.iter().copied().enumerate());
-        spread.total + student(confidence, spread.freedom) * spread.variance.sqrt()
+    /// Groups that were met by windows. What has passed since the last window makes none of its own.
+    pub(super) fn seen(&self) -> f64 {
+        self.groups.len().min(self.windows as usize) as f64
     }
 
-    /// Of what each group has, of those that have something.
-    fn spread(&self, of: impl Iterator<Item = (usize, f64)>) -> Spread {
-        let n = self.groups.len() as f64;
+    /// The upper end of what groups have of something, one number for each group.
+    pub fn upper(&self, of: &[f64], confidence: Confidence) -> f64 {
+        let n = self.seen();
         let length: f64 = self.groups.iter().map(|group| group.length).sum();
-        let (mut total, mut squares, mut product) = (0.0, 0.0, 0.0);
-        for (group, z) in of {
-            total += z;
-            squares += z * z;
-            product += z * self.groups.get(group).map_or(0.0, |group| group.length);
+        let total: f64 = of.iter().sum();
+        let squares = of.iter().zip(&self.groups).map(|(z, group)| {
+            let off = z - total * group.length / length;
+            off * off
+        });
+        let variance = squares.sum::<f64>() * n / (n - 1.0);
+        match n > 1.0 {
+            true => total + student(confidence, n - 1.0) * variance.sqrt(),
+            false => f64::INFINITY,
         }
-        let lengths: f64 = self.groups.iter().map(|group| group.length * group.length).sum();
-        let mean = total / length;
-        let variance = squares - 2.0 * mean * product + mean * mean * lengths;
-        let variance = if n > 1.0 { variance.max(0.0) * n / (n - 1.0) } else { f64::INFINITY };
-        Spread { total, variance, freedom: n - 1.0 }
     }
 }
 
@@ -94,31 +83,24 @@ impl Reference {
         if self.clusters.is_empty() || quantity.allocated() != quantity {
             return estimate;
         }
-        let (mut total, mut variance, mut fourth) = (0.0, 0.0, 0.0);
-        let mut few = false;
-        let processes = match row.is_whole() {
-            true => self.clusters.keys().copied().collect(),
-            false => self.processes_of(row),
-        };
-        for process in processes {
-            let Some(clusters) = self.clusters.get(&process) else { continue };
-            let pick = |of: &[f64; 2]| quantity.pick(of[0], of[1]);
-            let spread = match row.is_whole() {
-                true => {
-                    let groups = clusters.groups.iter().enumerate();
-                    clusters.spread(groups.map(|(at, group)| (at, pick(&group.total))))
-                }
-                false => {
+        let pick = |of: &[f64; 2]| quantity.pick(of[0], of[1]);
+        let pools = self.clusters.pools();
+        let spreads: Vec<(bool, Spread)> = match row.is_whole() {
+            true => pools.all().map(|pool| (pool.is_small(), pool.whole(pick))).collect(),
+            false => {
+                let groups = |process| {
                     let own = row.clusters_of(process);
-                    clusters.spread(own.map(|(group, sums)| (usize::from(group), pick(sums))))
-                }
-            };
-            total += spread.total;
-            let spread = spread.with_error(clusters.error);
-            variance += spread.variance;
-            fourth += spread.variance * spread.variance / spread.freedom.max(1.0);
-            few |= clusters.windows < LEAST_WINDOWS || !clusters.error.is_finite();
-        }
+                    own.map(|(group, sums)| (usize::from(group), pick(sums))).collect()
+                };
+                let of = pools.of(&self.processes_of(row));
+                of.iter().map(|(pool, of)| (pool.is_small(), pool.part(of, groups))).collect()
+            }
+        };
+        let total: f64 = spreads.iter().map(|(_, of)| of.total).sum();
+        let variance: f64 = spreads.iter().map(|(_, of)| of.variance).sum();
+        let fourth: f64 =
+            spreads.iter().map(|(_, of)| of.variance * of.variance / of.freedom.max(1.0)).sum();
+        let few = spreads.iter().any(|(is_small, _)| *is_small);
         let value = if row.is_whole() { total } else { estimate.value };
         let (low, high) = match few {
             true => (0.0, f64::INFINITY),
@@ -159,7 +141,11 @@ mod tests {
         let groups = totals.iter().map(|bytes| Cluster { length: 10.0, total: [*bytes, 1.0] });
         let clusters =
             Clusters { groups: groups.collect(), windows: totals.len() as u32, error: 0.0 };
-        Reference { clusters: [(0, clusters)].into(), interval_bytes: 1.0, ..Reference::default() }
+        Reference {
+            clusters: [(0, clusters)].into_iter().collect(),
+            interval_bytes: 1.0,
+            ..Reference::default()
+        }
     }
 
     fn row(each: &[f64]) -> Row {
@@ -226,11 +212,15 @@ mod tests {
     #[test]
     fn the_error_of_the_correction_is_in_the_interval() {
         let mut reference = reference(&[100.0; 10]);
-        reference.clusters.get_mut(&0).unwrap().error = 0.1;
+        let set = |reference: &mut Reference, error| {
+            let of = Clusters { error, ..reference.clusters[&0].clone() };
+            reference.clusters.insert(0, of);
+        };
+        set(&mut reference, 0.1);
         let all = space(&everything(&reference, Default::default()), &reference);
         // t of 9 degrees of freedom: 2.2622.
         assert!(all.value == 1000.0 && (all.high - 1226.22).abs() < 0.1, "{all:?}");
-        reference.clusters.get_mut(&0).unwrap().error = f64::INFINITY;
+        set(&mut reference, f64::INFINITY);
         assert!(!space(&everything(&reference, Default::default()), &reference).has_interval());
     }
 }

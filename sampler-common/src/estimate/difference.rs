@@ -83,19 +83,22 @@ pub struct Difference {
 /// The difference `b` − `a` of independent samples.
 pub fn difference(a: &Side, b: &Side, confidence: Confidence) -> Difference {
     let (a, b) = (a.with_room_of(b), b.with_room_of(a));
+    let ([of_a, of_b], [low, high]) = bounds(&a, &b, confidence);
+    let value = of_b - of_a;
+    Difference { a: of_a, b: of_b, value, low, high, confidence, p: p(&a, &b, value) }
+}
+
+/// The ends of [`difference`], whose p takes most of its time.
+pub(super) fn ends_of_difference(a: &Side, b: &Side, confidence: Confidence) -> [f64; 2] {
+    bounds(&a.with_room_of(b), &b.with_room_of(a), confidence).1
+}
+
+/// Both estimates, and the ends of their difference.
+fn bounds(a: &Side, b: &Side, confidence: Confidence) -> ([f64; 2], [f64; 2]) {
     let ends = [a.ends(confidence), b.ends(confidence)];
     let [low, high] = reach(&ends);
-    let (of_a, of_b) = (ends[0].value, ends[1].value);
-    let value = of_b - of_a;
-    Difference {
-        a: of_a,
-        b: of_b,
-        value,
-        low: value - low,
-        high: value + high,
-        confidence,
-        p: p(&a, &b, value),
-    }
+    let value = ends[1].value - ends[0].value;
+    ([ends[0].value, ends[1].value], [value - low, value + high])
 }
 
 /// An estimate, and how far its interval reaches from it.

@@ -16,6 +16,7 @@ mod gamma;
 pub mod moments;
 pub mod of_row;
 pub mod plan;
+pub mod pools;
 mod quantity;
 pub mod ratio;
 mod room;
@@ -24,6 +25,7 @@ pub mod sample;
 pub mod strategies;
 pub mod survival;
 pub mod trials;
+pub mod turnover;
 mod unseen;
 pub mod weighted;
 
@@ -37,11 +39,13 @@ pub use failed_trials::{Edges, around, failed_trials, of_trials};
 pub use moments::{Moments, RowMoments};
 pub use of_row::{RowEstimates, everything, of_row, unsampled};
 pub use plan::Plan;
+pub use pools::ProcessClusters;
 pub use row::{Reference, Row, Stratum, StratumTotals};
 pub use sample::Sample;
 pub use strategies::{Strategies, Variances, exponential_error, strategies};
 pub use survival::{Median, Share, Step, Survival, Weights};
 pub use trials::Trials;
+pub use turnover::{Growth, Turnover, growth};
 
 pub use weighted::weighted;
 

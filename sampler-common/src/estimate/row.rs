@@ -3,7 +3,7 @@
 //! Objects of mixed sizes, and totals that are known exactly per size class, need the classes apart; so a row is a sum over
 //! strata, and stays one until the very end. Rows add; intervals are made last.
 
-use super::{Clusters, Epoch, RowMoments};
+use super::{Epoch, ProcessClusters, RowMoments};
 use std::collections::BTreeMap;
 
 /// A process and a size class in it.
@@ -157,7 +157,7 @@ pub struct Reference {
     /// Largest mean interval that was in force, bytes.
     pub interval_bytes: f64,
     /// By process, where allocations were seen in windows only; empty otherwise.
-    pub clusters: BTreeMap<u32, Clusters>,
+    pub clusters: ProcessClusters,
     /// What was allocated at each rate, of the strata of processes whose rate has changed; the others have none.
     pub epochs: BTreeMap<Stratum, Vec<Epoch>>,
 }

@@ -18,6 +18,7 @@ use anyhow::Context as _;
 pub(super) use batch::cpu_time;
 use batch::{Batches, Kind};
 use sampler_common::cost::{Line, Measured, Program, Tariff};
+use sampler_common::wire::SHARED;
 use std::time::Duration;
 
 /// CPU time that the calibration takes at most.
@@ -56,8 +57,14 @@ impl Calibrator {
         let ground = Ground::new().context("make functions to calibrate on")?;
         let slot = kernel.calibration_slot();
         kernel.totals.reset(slot)?;
-        let points = points::points(slot, settings.track_live, by_pid);
-        let links = kernel.attach(ground.file(), Some(std::process::id()), &points)?;
+        let points = points::points(slot, settings.may_probe_frees(), by_pid);
+        let pid = Some(std::process::id());
+        let mut links = kernel.attach(ground.file(), pid, &points)?;
+        if let Some(usdt) = &mut kernel.usdt {
+            let points = points::usdt_points(settings.track_live);
+            let slot = if by_pid { SHARED } else { slot };
+            links.extend(usdt.attach(ground.file(), pid, slot, &points)?);
+        }
         let taken = Duration::ZERO;
         Ok(Calibrator { ground, links, settings: *settings, by_pid, looks: Vec::new(), taken })
     }
@@ -146,6 +153,8 @@ impl Calibrator {
 
 /// The programs that are probed here, with whether the instruction is single-stepped.
 fn hits(track_live: bool) -> impl Iterator<Item = (Program, bool)> {
-    let programs = Program::ALL.into_iter().filter(move |of| track_live || *of != Program::Free);
-    programs.flat_map(|program| [(program, false), (program, true)])
+    let frees = |of: &Program| matches!(of, Program::Free | Program::OtelFree);
+    let programs = Program::ALL.into_iter().filter(move |of| track_live || !frees(of));
+    let ways = |program| [(program, false), (program, true)];
+    programs.flat_map(ways).filter(|(program, stepped)| !(program.is_usdt() && *stepped))
 }

@@ -29,15 +29,15 @@ pub struct Clock {
 pub struct Duties {
     memory: SharedMemory,
     timers: Timers,
-    /// They tick as long as they are there.
-    _clock: Vec<Counter>,
+    /// They tick from the beginning on, as long as they are there.
+    clock: Vec<Counter>,
     /// They tick while a window waits for them.
     fine: Vec<Counter>,
     is_fine: bool,
 }
 
 impl Duties {
-    /// Maps it, measures what ticks cost, and starts a timer on every CPU.
+    /// Maps it, measures what ticks cost, and makes a timer on every CPU.
     ///
     /// # Errors
     /// If perf_event_open(2) refuses.
@@ -57,11 +57,16 @@ impl Duties {
         let timers = Timers::new(budget, tick_ns, error_ns);
         tracing::debug!(?timers, "what ticks cost");
         let fine = make(load(ebpf, "clock_tick_fine")?, timers.fine_period_ns)?;
-        let mut clock = make(load(ebpf, "clock_tick")?, timers.period_ns)?;
-        for timer in &mut clock {
-            timer.enable().context("start the clock")?;
-        }
-        Ok(Duties { memory, timers, _clock: clock, fine, is_fine: false })
+        let clock = make(load(ebpf, "clock_tick")?, timers.period_ns)?;
+        Ok(Duties { memory, timers, clock, fine, is_fine: false })
+    }
+
+    /// Starts the clock of progress.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn begin(&mut self) -> anyhow::Result<()> {
+        self.clock.iter_mut().try_for_each(Counter::enable).context("start the clock of progress")
     }
 
     /// What they are.

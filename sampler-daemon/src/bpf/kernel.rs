@@ -203,6 +203,11 @@ impl Settings {
         self.usdt && self.engine != ProbeEngine::Perf
     }
 
+    /// Whether frees are probed, at least at times.
+    pub(super) fn may_probe_frees(&self) -> bool {
+        self.track_live || self.duty.is_some()
+    }
+
     /// Slots of processes, and behind them the one of the calibration.
     fn all_slots(&self) -> u32 {
         self.slots + 1

@@ -34,6 +34,11 @@ impl Problem {
         Problem::new(StatusCode::BAD_REQUEST, line)
     }
 
+    /// It should have been answered.
+    pub(super) fn broken(line: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, line)
+    }
+
     /// Its answer.
     pub(super) fn answer(&self) -> Answer {
         let mut answer = plain(self.status, TEXT, format!("{}\n", self.line));
@@ -64,6 +69,11 @@ pub(super) fn text(body: impl Into<Bytes>) -> Answer {
 /// Metrics.
 pub(super) fn metrics(body: impl Into<Bytes>) -> Answer {
     plain(StatusCode::OK, METRICS, body)
+}
+
+/// A page, or a part of one.
+pub(super) fn of_type(kind: &'static str, body: impl Into<Bytes>) -> Answer {
+    plain(StatusCode::OK, HeaderValue::from_static(kind), body)
 }
 
 /// A file.

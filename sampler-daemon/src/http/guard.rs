@@ -16,11 +16,21 @@ use std::net::IpAddr;
 pub(super) struct Guard {
     /// Besides `localhost` and addresses, lower case.
     names: Vec<String>,
+    /// What to do about a name that is not ours.
+    remedy: &'static str,
 }
 
 impl Guard {
     pub(super) fn new(names: &[String]) -> Guard {
-        Guard { names: names.iter().map(|name| name.to_ascii_lowercase()).collect() }
+        Guard {
+            names: names.iter().map(|name| name.to_ascii_lowercase()).collect(),
+            remedy: "use its address, or start samplerd with --http-host NAME",
+        }
+    }
+
+    /// No names but `localhost`.
+    pub(super) fn by_address() -> Guard {
+        Guard { names: Vec::new(), remedy: "use its address" }
     }
 
     /// Checks a request that came to `local`.
@@ -40,10 +50,8 @@ impl Guard {
         let named = request.uri.authority().map(|authority| authority.as_str());
         for name in [Some(host), named].into_iter().flatten() {
             if !self.knows(name, local) {
-                let line = format!(
-                    "host {}: not a name of this server (use its address, or start samplerd with --http-host NAME)",
-                    shown(name)
-                );
+                let line =
+                    format!("host {}: not a name of this server ({})", shown(name), self.remedy);
                 return Err(Problem::new(StatusCode::FORBIDDEN, line));
             }
         }

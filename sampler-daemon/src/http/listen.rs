@@ -34,12 +34,7 @@ impl Place {
     /// One line on why it cannot be.
     pub async fn bind(&self) -> Result<TcpListener, String> {
         let address = self.address;
-        let listener = TcpListener::bind(address).await.map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => {
-                format!("listen on {address}: the port is in use (give another --http)")
-            }
-            _ => format!("listen on {address}: {error} (give another --http)"),
-        })?;
+        let listener = bind(address, "--http").await?;
         let whom = match address.ip().is_loopback() {
             true => "every user of this machine",
             false => "everybody who reaches this machine",
@@ -48,6 +43,16 @@ impl Place {
         tracing::warn!("http://{bound}: {whom} can read metrics and profiles there");
         Ok(listener)
     }
+}
+
+/// Binds an address that came with an option.
+pub(super) async fn bind(address: SocketAddr, option: &str) -> Result<TcpListener, String> {
+    TcpListener::bind(address).await.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!("listen on {address}: the port is in use (give another {option})")
+        }
+        _ => format!("listen on {address}: {error} (give another {option})"),
+    })
 }
 
 /// An address of the command line.

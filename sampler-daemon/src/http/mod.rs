@@ -13,3 +13,4 @@ mod pprof;
 mod query;
 mod route;
 pub mod serve;
+pub mod web;

@@ -21,18 +21,12 @@ impl Query {
     /// Of the part of a URL behind the `?`.
     pub(super) fn parse(text: &str) -> Result<Query, Problem> {
         let mut query = Query::default();
-        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let value = decoded(value)?;
+        for pair in pairs(text) {
+            let (key, value) = pair?;
             match key {
                 "seconds" => query.over = seconds(&value)?,
                 "pid" | "comm" | "exe" | "cgroup" => {
-                    let criterion = Criterion::parse(&format!("{key}:{value}"));
-                    let criterion = criterion.map_err(|_| {
-                        let known = "try pid=12, comm=NAME, exe=PATH or cgroup=GROUP";
-                        Problem::bad(format!("{key}={}: is no {key} ({known})", shown(&value)))
-                    })?;
-                    query.selector.criteria.push(criterion);
+                    query.selector.criteria.push(criterion(key, &value)?);
                 }
                 // Go's: whether to collect garbage first.
                 "gc" => {}
@@ -53,6 +47,22 @@ impl Query {
         }
         Ok(query)
     }
+}
+
+/// What stands behind the `?`, key by key.
+pub(super) fn pairs(text: &str) -> impl Iterator<Item = Result<(&str, String), Problem>> {
+    text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        Ok((key, decoded(value)?))
+    })
+}
+
+/// Which processes.
+pub(super) fn criterion(key: &str, value: &str) -> Result<Criterion, Problem> {
+    Criterion::parse(&format!("{key}:{value}")).map_err(|_| {
+        let known = "try pid=12, comm=NAME, exe=PATH or cgroup=GROUP";
+        Problem::bad(format!("{key}={}: is no {key} ({known})", shown(value)))
+    })
 }
 
 fn decoded(value: &str) -> Result<String, Problem> {

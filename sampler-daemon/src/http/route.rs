@@ -7,6 +7,7 @@ use super::listen::Place;
 use super::metrics::Metrics;
 use super::pprof::{MAKING, Profiles};
 use super::query::Query;
+use super::serve::Site;
 use crate::pipeline::{Names, Profiler};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
@@ -31,8 +32,8 @@ exe= and cgroup= (repeatable), for example:
 /// How long an answer without a wait of its own may take.
 const QUICK: Duration = Duration::from_secs(10);
 
-/// Everything that is served.
-pub(super) struct Site {
+/// Metrics and profiles.
+pub(super) struct HttpSite {
     guard: Guard,
     metrics: Metrics,
     profiles: Profiles,
@@ -46,33 +47,32 @@ pub(super) enum Page {
     Profile(Kind, Query),
 }
 
-impl Page {
-    /// How long it may take.
-    pub(super) fn limit(&self) -> Duration {
-        match self {
-            Page::Index | Page::Metrics => QUICK,
-            Page::Profile(_, query) => MAKING + query.over.unwrap_or_default(),
-        }
-    }
-}
-
-impl Site {
-    pub(super) fn new(place: &Place, profiler: Profiler, names: Names) -> Site {
-        Site {
+impl HttpSite {
+    pub(super) fn new(place: &Place, profiler: Profiler, names: Names) -> HttpSite {
+        HttpSite {
             guard: Guard::new(&place.names),
             metrics: Metrics::new(profiler.clone()),
             profiles: Profiles::new(profiler, names),
         }
     }
+}
 
-    /// The page of a request that came to `local`.
-    pub(super) fn page(&self, request: &Parts, local: IpAddr) -> Result<Page, Problem> {
+impl Site for HttpSite {
+    type Page = Page;
+
+    fn page(&self, request: &Parts, local: IpAddr) -> Result<Page, Problem> {
         self.guard.check(request, local)?;
         page(request.uri.path(), request.uri.query().unwrap_or_default())
     }
 
-    /// Its answer.
-    pub(super) async fn answer(&self, page: Page, method: &Method) -> Result<Answer, Problem> {
+    fn limit(&self, page: &Page) -> Duration {
+        match page {
+            Page::Index | Page::Metrics => QUICK,
+            Page::Profile(_, query) => MAKING + query.over.unwrap_or_default(),
+        }
+    }
+
+    async fn answer(&self, page: Page, method: &Method) -> Result<Answer, Problem> {
         match page {
             // Nobody reads it.
             Page::Profile(kind, _) if method == Method::HEAD => {

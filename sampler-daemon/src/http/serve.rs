@@ -2,12 +2,13 @@
 
 use super::answer::{Answer, Problem};
 use super::listen::Place;
-use super::route::Site;
+use super::route::HttpSite;
 use crate::pipeline::{Names, Profiler};
-use hyper::Request;
 use hyper::body::Incoming;
+use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{Method, Request};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -27,9 +28,38 @@ const MOST_HEAD_BYTES: usize = 16 << 10;
 /// After an accept that failed, of too many open files for example.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves for ever; what is open when this is dropped is cut.
+/// Everything that is served at one address.
+pub(super) trait Site: Send + Sync + 'static {
+    /// What a request asks for.
+    type Page: Send;
+
+    /// The page of a request that came to `local`.
+    fn page(&self, request: &Parts, local: IpAddr) -> Result<Self::Page, Problem>;
+
+    /// How long it may take.
+    fn limit(&self, page: &Self::Page) -> Duration;
+
+    /// Its answer.
+    fn answer(
+        &self,
+        page: Self::Page,
+        method: &Method,
+    ) -> impl Future<Output = Result<Answer, Problem>> + Send;
+
+    /// What every answer needs besides.
+    fn finish(&self, answer: Answer) -> Answer {
+        answer
+    }
+}
+
+/// Serves metrics and profiles for ever; what is open when this is dropped is cut.
 pub async fn serve(listener: TcpListener, place: Place, profiler: Profiler, names: Names) {
-    let site = Arc::new(Site::new(&place, profiler, names));
+    serve_site(listener, HttpSite::new(&place, profiler, names)).await;
+}
+
+/// Serves for ever; what is open when this is dropped is cut.
+pub(super) async fn serve_site(listener: TcpListener, site: impl Site) {
+    let site = Arc::new(site);
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
@@ -53,12 +83,12 @@ pub async fn serve(listener: TcpListener, place: Place, profiler: Profiler, name
 }
 
 /// One request and its answer. A client that goes away ends it, whatever it has asked for: nothing runs on its behalf any more.
-async fn connection(stream: TcpStream, site: Arc<Site>) {
+async fn connection(stream: TcpStream, site: Arc<impl Site>) {
     let Ok(local) = stream.local_addr() else { return };
     let (extend, deadline) = watch::channel(Instant::now() + TRANSFER);
     let service = service_fn(|request| {
         let (site, extend) = (Arc::clone(&site), extend.clone());
-        async move { Ok::<_, Infallible>(answer(request, &site, local.ip(), &extend).await) }
+        async move { Ok::<_, Infallible>(answer(request, &*site, local.ip(), &extend).await) }
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(TRANSFER);
@@ -75,7 +105,7 @@ async fn connection(stream: TcpStream, site: Arc<Site>) {
 
 async fn answer(
     request: Request<Incoming>,
-    site: &Site,
+    site: &impl Site,
     local: IpAddr,
     extend: &watch::Sender<Instant>,
 ) -> Answer {
@@ -83,13 +113,13 @@ async fn answer(
     let answer = match site.page(&request, local) {
         Ok(page) => {
             // The connection is there to see.
-            let _ = extend.send(Instant::now() + page.limit() + TRANSFER);
+            let _ = extend.send(Instant::now() + site.limit(&page) + TRANSFER);
             site.answer(page, &request.method).await
         }
         Err(problem) => Err(problem),
     };
     let _ = extend.send(Instant::now() + TRANSFER);
-    answer.unwrap_or_else(|problem: Problem| problem.answer())
+    site.finish(answer.unwrap_or_else(|problem: Problem| problem.answer()))
 }
 
 /// Completes when the deadline has passed, which may be moved meanwhile.

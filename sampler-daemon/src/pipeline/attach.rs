@@ -99,9 +99,6 @@ impl Worker {
             self.release(slot);
             return Err(if gone { AttachError::Exited(pid) } else { other(error) });
         }
-        if let Some(budget) = self.config.budget {
-            self.begin_cycle(slot, budget);
-        }
         tracing::info!(pid, slot, engine = %self.engine(), "attached");
         Ok(())
     }
@@ -113,6 +110,9 @@ impl Worker {
         self.kernel.slots.set_designs(slot, &sampling.designs);
         self.kernel.totals.reset(slot)?;
         self.kernel.hits.reset(slot);
+        if let Some(duties) = &self.kernel.duties {
+            duties.reset(slot);
+        }
         Ok(generation)
     }
 
@@ -140,6 +140,7 @@ impl Worker {
         // Now: the process may be gone, or another program, when its first sample comes.
         self.ingest.open_image(slot);
         self.probe_samplers(slot, &mut discovery)?;
+        let is_own = self.has_own_links();
         let Some(source) = self.ingest.sources.get_mut(&slot) else { return Ok(()) };
         let Some(attached) = self.attached.get_mut(&slot) else { return Ok(()) };
         let record = self.ingest.processes.get_mut(source.process);
@@ -149,7 +150,6 @@ impl Worker {
         }
         // The kernel's filter of perf events compares with the memory of that very thread, which has
         // none any more: it takes the probes away.
-        let is_own = self.config.reach == Reach::Listed;
         if is_own && self.kernel.engine() == ProbeEngine::Perf && attached.has_lost_main_thread() {
             record.blind.push(LOST_MAIN_THREAD.to_owned());
         }
@@ -184,11 +184,23 @@ impl Worker {
             record.allocators.push(format!("{} ({})", allocator.name, allocator.path));
             source.allocators.push(allocator);
         }
+        let any = !source.allocators.is_empty();
         // Of a window that is open; the next one looks anyway.
         if source.allocators.len() > known {
             self.set_spots(slot);
         }
+        // Of a process without an allocator there is nothing to be seen in windows.
+        if let Some(budget) = self.config.budget.filter(|_| any)
+            && !self.cycles.contains_key(&slot)
+        {
+            self.begin_cycle(slot, budget);
+        }
         Ok(())
+    }
+
+    /// Whether each process has links of its own. For a budget it has, whoever else there is: nobody is to pay for another's windows.
+    pub(super) fn has_own_links(&self) -> bool {
+        self.config.reach == Reach::Listed || self.config.budget.is_some()
     }
 }
 

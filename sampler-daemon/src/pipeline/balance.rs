@@ -95,7 +95,11 @@ impl Worker {
             entries.iter().map(|(_, entry)| (entry.sample, ())).collect();
         let ended = self.ingest.live.remove_where(|sample, _| !by_sample.contains_key(&sample));
         self.ingest.outcomes.add(Outcome::Reconciled, ended.len() as u64);
-        ended.iter().for_each(|live| self.ingest.lifetimes.unseen(live));
+        let now_ns = monotonic_ns();
+        for live in &ended {
+            self.ingest.lifetimes.unseen(live);
+            self.ingest.windows.went(live, now_ns);
+        }
         for (key, entry) in &entries {
             adopt(&mut self.ingest, key, entry);
         }
@@ -182,6 +186,7 @@ impl Worker {
         });
         self.ingest.outcomes.add(outcome, ended.len() as u64);
         let now_ns = monotonic_ns();
+        ended.iter().for_each(|live| self.ingest.windows.went(live, now_ns));
         let full = ended.iter().filter(|live| !self.ingest.lifetimes.ended(live, now_ns)).count();
         self.ingest.outcomes.add(Outcome::LifetimesFull, full as u64);
         ended

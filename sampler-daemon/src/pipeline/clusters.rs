@@ -17,10 +17,12 @@ const ROOM: f64 = 0.999;
 /// How the windows of a process stand for all of it.
 #[derive(Clone, Copy)]
 pub(super) struct Extent {
-    /// All of its ticks, compared with those of finished strata.
+    /// All of its ticks, compared with those of strata that windows could stand for.
     pub(super) factor: f64,
-    /// Ticks of finished strata, compared with those of windows: what went unseen.
+    /// Ticks of strata, compared with those of windows: what went unseen. Infinite: there was no window.
     unseen: f64,
+    /// Ticks since the last stratum ended, see [`Worker::tail`].
+    tail: f64,
 }
 
 /// Those of some processes; none of one without windows.
@@ -32,16 +34,18 @@ impl Worker {
         of.iter().filter_map(|id| Some((*id, self.extent(*id)?))).collect()
     }
 
-    /// Of one process; `None`: there are no windows of it.
+    /// Of one process; `None`: its clock has not ticked.
     fn extent(&self, id: ProcessId) -> Option<Extent> {
-        let groups = self.ingest.clustered.groups(id)?;
-        let length = groups.length();
+        let groups = self.ingest.clustered.groups(id);
+        let tail = self.slot_of(id).map_or(0.0, |slot| self.tail(slot));
+        let length = groups.map_or(0.0, Groups::length) + tail;
+        let ticks = groups.map_or(0.0, Groups::ticks);
         let clock = (self.clock_of(id) as f64).max(length);
-        Some(Extent { factor: clock / length, unseen: length / groups.ticks() })
+        (length > 0.0).then(|| Extent { factor: clock / length, unseen: length / ticks, tail })
     }
 
     /// What the clock of a process shows, or has shown at its exit.
-    fn clock_of(&self, id: ProcessId) -> u64 {
+    pub(super) fn clock_of(&self, id: ProcessId) -> u64 {
         if let Some(clock) = self.ingest.clustered.ended(id) {
             return clock;
         }
@@ -68,12 +72,14 @@ impl Worker {
         let ids = gathered.processes.clone();
         let mut factors: FxHashMap<ProcessId, Vec<f64>> = FxHashMap::default();
         for (process, id) in (0..).zip(ids) {
-            let Some((extent, groups)) = extents.get(&id).zip(self.ingest.clustered.groups(id))
-            else {
-                gathered.reference.clusters.insert(process, Clusters::default());
+            let groups = self.ingest.clustered.groups(id).filter(|of| of.windows() > 0);
+            let Some((extent, groups)) = extents.get(&id).zip(groups) else {
+                // Nothing was seen of it, and may have been there. Without a plan nothing could be seen.
+                let length = extents.get(&id).map_or(0.0, |_| self.clock_of(id) as f64);
+                gathered.reference.clusters.insert(process, unmet(length));
                 continue;
             };
-            let (mut clusters, of_groups) = clusters(groups, extent.factor);
+            let (mut clusters, of_groups) = clusters(groups, *extent);
             clusters.error = clusters.error.hypot(self.error_of_clock(id));
             let known = Confidence::new(ROOM).unwrap_or(Confidence::DEFAULT);
             for class in 0..CLASSES {
@@ -101,6 +107,10 @@ impl Worker {
             gathered.reference.clusters.insert(process, clusters);
             factors.insert(id, of_groups);
         }
+        // Where no window was, there is nothing that a sample could be missing of.
+        let clusters = &gathered.reference.clusters;
+        let is_met = |process: &u32| clusters.get(process).is_some_and(|of| of.windows > 0);
+        gathered.reference.strata.retain(|of, _| is_met(&of.process));
         for (id, stack, sums) in self.ingest.clustered.rows() {
             let Some(process) = index.get(&id) else { continue };
             let (Some(factors), Some(extent)) = (factors.get(&id), extents.get(&id)) else {
@@ -148,37 +158,85 @@ impl Worker {
     /// What is to be said of windows.
     pub(super) fn window_notes(&self, gathered: &Gathered) -> Vec<String> {
         let Some(budget) = self.config.budget else { return Vec::new() };
-        let (mut windows, mut ticks, mut clock) = (0, 0.0, 0u64);
-        let mut wait_ns = 0.0f64;
+        let mut sum = Met::default();
         for id in &gathered.processes {
-            clock += self.clock_of(*id);
             let of = self.ingest.clustered.groups(*id);
-            let own = of.map_or(0, Groups::windows);
-            windows += own;
-            ticks += of.map_or(0.0, Groups::ticks);
-            if own < LEAST_WINDOWS {
-                let missing = f64::from(LEAST_WINDOWS - own);
-                wait_ns =
-                    wait_ns.max(self.next_windows_ns(*id).map_or(f64::INFINITY, |of| of * missing));
+            let clock = self.clock_of(*id);
+            sum.add(of, clock, self.extent(*id).is_some());
+            if let Some(period_ns) = self.next_windows_ns(*id) {
+                sum.periods_ns.push(period_ns);
             }
         }
         let unit = self.kernel.duties.as_ref().map_or(0.0, |duties| duties.timers().unit(false));
-        let seconds =
-            |ticks: f64| units::human_duration(Duration::from_nanos((ticks * unit) as u64));
+        sum.notes(&budget.to_string(), unit)
+    }
+}
+
+/// What windows have met of some processes.
+#[derive(Default)]
+struct Met {
+    windows: u32,
+    /// Ticks of the windows.
+    ticks: f64,
+    clock: u64,
+    /// Processes that no window has met, and their ticks.
+    unmet: (u32, u64),
+    /// Those for which none was planned.
+    unplanned: (u32, u64),
+    /// CPU time that each running one needs for one more window, nanoseconds.
+    periods_ns: Vec<f64>,
+}
+
+impl Met {
+    fn add(&mut self, of: Option<&Groups>, clock: u64, was_planned: bool) {
+        let windows = of.map_or(0, Groups::windows);
+        self.windows += windows;
+        self.ticks += of.map_or(0.0, Groups::ticks);
+        self.clock += clock;
+        if windows == 0 {
+            let of = if was_planned { &mut self.unmet } else { &mut self.unplanned };
+            of.0 += 1;
+            of.1 += clock;
+        }
+    }
+
+    /// What is to be said of them, where a tick stands for so many nanoseconds.
+    fn notes(&self, budget: &str, unit: f64) -> Vec<String> {
+        let time = |ns: f64| units::human_duration(Duration::from_nanos(ns as u64));
+        let seconds = |ticks: f64| time(ticks * unit);
         let mut notes = vec![format!(
             "--max-overhead {budget}: seen in {} windows, {} of {} of the programs' own time",
-            units::grouped(u64::from(windows)),
-            seconds(ticks),
-            seconds(clock as f64)
+            units::grouped(u64::from(self.windows)),
+            seconds(self.ticks),
+            seconds(self.clock as f64)
         )];
-        if wait_ns > 0.0 {
-            notes.push(match wait_ns.is_finite() {
-                true => format!(
-                    "no interval yet: it takes {LEAST_WINDOWS} windows of every process, which are there after about {} more of CPU time",
-                    units::human_duration(Duration::from_nanos(wait_ns as u64))
-                ),
+        let (unmet, ticks) = self.unmet;
+        // Of one process it is what the next line says.
+        if ticks > 0 && self.windows > 0 {
+            notes.push(format!(
+                "no window has met {} processes with {} of that; those that were met stand for them",
+                units::grouped(u64::from(unmet)),
+                seconds(ticks as f64)
+            ));
+        }
+        let (unplanned, ticks) = self.unplanned;
+        if ticks > 0 {
+            notes.push(format!(
+                "a lower bound: {} processes with {} of that were gone before windows could be planned for them, and are in no number",
+                units::grouped(u64::from(unplanned)),
+                seconds(ticks as f64)
+            ));
+        }
+        if self.windows < LEAST_WINDOWS {
+            let missing = f64::from(LEAST_WINDOWS - self.windows);
+            let mean = self.periods_ns.iter().sum::<f64>() / self.periods_ns.len() as f64;
+            notes.push(match self.periods_ns.is_empty() {
                 false => format!(
-                    "no interval: a process has exited before there were {LEAST_WINDOWS} windows of it (give a larger --max-overhead)"
+                    "no interval yet: it takes {LEAST_WINDOWS} windows, which are there after about {} more of CPU time",
+                    time(mean * missing)
+                ),
+                true => format!(
+                    "no interval: nobody runs any more, and there were fewer than {LEAST_WINDOWS} windows (give a larger --max-overhead)"
                 ),
             });
         }
@@ -187,7 +245,7 @@ impl Worker {
 }
 
 /// The groups of a process, taken to all of its progress and corrected for what traps slow; and by what each was multiplied.
-fn clusters(groups: &Groups, factor: f64) -> (Clusters, Vec<f64>) {
+fn clusters(groups: &Groups, Extent { factor, tail, .. }: Extent) -> (Clusters, Vec<f64>) {
     let drag = groups.drag();
     let of_drag = |group: &Group, ns: f64| group.pace.factor(ns);
     let factors: Vec<f64> = groups.iter().map(|of| factor * of_drag(of, drag.ns)).collect();
@@ -197,10 +255,19 @@ fn clusters(groups: &Groups, factor: f64) -> (Clusters, Vec<f64>) {
         total: [sum(&group.bytes) * factor, sum(&group.objects) * factor],
     };
     let total = |ns: f64| groups.iter().map(|of| sum(&of.objects) * of_drag(of, ns)).sum();
-    let clusters = Clusters {
-        groups: groups.iter().zip(&factors).map(cluster).collect(),
-        windows: groups.windows(),
-        error: drag.error_of(total),
-    };
+    let mut of_groups: Vec<Cluster> = groups.iter().zip(&factors).map(cluster).collect();
+    if let Some(last) = of_groups.last_mut() {
+        last.length += tail;
+    }
+    of_groups.iter_mut().for_each(|group| group.length *= factor);
+    let clusters =
+        Clusters { groups: of_groups, windows: groups.windows(), error: drag.error_of(total) };
     (clusters, factors)
+}
+
+/// Of a process that was not met by a window: a cluster in which nothing was seen.
+fn unmet(clock: f64) -> Clusters {
+    let groups =
+        if clock > 0.0 { vec![Cluster { length: clock, total: [0.0; 2] }] } else { Vec::new() };
+    Clusters { groups, windows: 0, error: 0.0 }
 }

@@ -1,6 +1,8 @@
 //! What can be asked of the worker thread, and the handle to ask it.
 
+use super::history::{HistoryRequest, HistoryWindow};
 use super::latency::Answers;
+use super::leaks::{LeaksRequest, RawLeaks};
 use super::lifetimes::{LifetimesRequest, RawLifetimes};
 use super::listing::{ListRequest, Listing, Sums};
 use super::metrics::MetricsReport;
@@ -166,6 +168,8 @@ pub(super) enum Command {
     SetSampling { selector: Selector, change: SamplingChange, reply: Reply<Vec<SamplingReport>> },
     Profile(ProfileRequest, Reply<RawProfile>),
     Lifetimes(LifetimesRequest, Reply<RawLifetimes>),
+    History(HistoryRequest, Reply<Vec<HistoryWindow>>),
+    Leaks(LeaksRequest, Reply<RawLeaks>),
     Metrics(Reply<MetricsReport>),
     Stop,
 }
@@ -276,6 +280,19 @@ impl Profiler {
         request: LifetimesRequest,
     ) -> Result<Result<RawLifetimes, String>, Stopped> {
         self.ask("lifetimes", |reply| Command::Lifetimes(request, reply)).await
+    }
+
+    /// What was allocated when, in at most some sixty windows.
+    pub async fn history(
+        &self,
+        request: HistoryRequest,
+    ) -> Result<Result<Vec<HistoryWindow>, String>, Stopped> {
+        self.ask("history", |reply| Command::History(request, reply)).await
+    }
+
+    /// Growth without names.
+    pub async fn leaks(&self, request: LeaksRequest) -> Result<Result<RawLeaks, String>, Stopped> {
+        self.ask("leaks", |reply| Command::Leaks(request, reply)).await
     }
 
     /// Every sample from now on; a slow receiver misses some and is told how many.

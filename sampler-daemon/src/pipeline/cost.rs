@@ -62,7 +62,7 @@ pub struct Unread {
 impl Prices {
     /// Measures them; without any, what is wrong is said in the log and in `status`.
     pub(super) fn measure(kernel: &mut Kernel, config: &Config) -> Prices {
-        let by_pid = config.reach != Reach::Listed;
+        let by_pid = config.reach != Reach::Listed && config.budget.is_none();
         let measured = Calibrator::new(kernel, &config.settings, by_pid)
             .and_then(|mut calibrator| calibrator.measure(kernel).map(|()| calibrator));
         let (calibrator, why) = match measured {
@@ -147,13 +147,30 @@ impl Worker {
         }
         let spent = self.prices.charge(&work);
         unread.report = Report {
-            spent_ns: spent.map(|spent| spent.range(confidence)),
+            spent_ns: spent.map(|spent| self.with_clocks(of, spent.range(confidence))),
             processor_ns: None,
             daemon_ns: self.daemon_ns_for(records),
             unpriced: spent.map_or(work.all_hits(), |spent| spent.unpriced) as u64,
             why: self.prices.why.clone(),
         };
         unread
+    }
+
+    /// With what the ticks of these processes' clocks have taken: none, where there is no budget.
+    fn with_clocks(&self, of: &[ProcessId], spent: Range) -> Range {
+        let Some(duties) = &self.kernel.duties else { return spent };
+        let timers = duties.timers();
+        let each = of.iter().map(|id| {
+            let fine_ns = self.ingest.processes.get(*id).spending.fine_clock_ns;
+            fine_ns + self.clock_of(*id) as f64 * timers.tick_ns
+        });
+        let ticks_ns: f64 = each.sum();
+        let off = 2.0 * ticks_ns * timers.error_ns / timers.tick_ns.max(1.0);
+        Range {
+            value: spent.value + ticks_ns,
+            low: spent.low + (ticks_ns - off).max(0.0),
+            high: spent.high + ticks_ns + off,
+        }
     }
 
     /// What a hit of a function's probe costs.

@@ -16,6 +16,7 @@ impl Worker {
     pub(super) fn detach_exited(&mut self, slots: &[u32]) {
         self.end_all_blocks(slots);
         for slot in slots {
+            self.end_open_window(*slot);
             self.keep_last(*slot);
             let process = self.ingest.sources.get(slot).map(|source| source.process);
             if let Some(process) = process {

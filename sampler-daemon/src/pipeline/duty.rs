@@ -10,6 +10,7 @@
 use super::window::Reading;
 use super::worker::Worker;
 use crate::bpf::duty::Duties;
+use crate::store::clustered::End;
 use crate::store::{ProcessId, Sampling};
 use crate::target::{processor, spots};
 use sampler_common::duty::{Budget, Controller, Ledger, Window};
@@ -26,8 +27,8 @@ const CHANGED: f64 = 1.25;
 pub(super) struct Cycle {
     pub(super) controller: Controller,
     pub(super) window: Window,
-    /// What its clock showed when the stratum began.
-    began: u64,
+    /// What its clock showed when the stratum began, or will show; the first begins before the process, which comes at a random place of it.
+    began: i64,
     /// What the kernel side had counted when the last window ended.
     pub(super) last: Reading,
     /// CPU time that attaching for this window took.
@@ -36,7 +37,7 @@ pub(super) struct Cycle {
     pub(super) detach_ns: Arc<AtomicU64>,
     /// The same up to the last window.
     pub(super) detached_ns: u64,
-    /// All of both up to the last window.
+    /// All of both up to the last window, and what the fine clock has taken in windows.
     pub(super) fixed_ns: f64,
 }
 
@@ -45,15 +46,23 @@ impl Worker {
     pub(super) fn begin_cycle(&mut self, slot: u32, budget: Budget) {
         let Some(timers) = self.kernel.duties.as_ref().map(Duties::timers) else { return };
         let controller = Controller::new(budget, timers);
-        let window = controller.next(&Ledger::default(), fastrand::f64);
-        if let Some(duties) = &self.kernel.duties {
-            duties.reset(slot);
+        let plan = || controller.next(&Ledger::default(), fastrand::f64);
+        let clock = self.kernel.duties.as_ref().map_or(0, |duties| duties.clock(slot).ticks) as i64;
+        // The process comes at a random place of its first stratum: else what it does first would be met more rarely than the rest.
+        let mut window = plan();
+        let mut began = clock - (window.length as f64 * fastrand::f64()) as i64;
+        if !window.is_left_after(clock - began, timers) {
+            began += window.length as i64;
+            window = plan();
+        }
+        if let Some(id) = self.ingest.sources.get(&slot).map(|source| source.process) {
+            self.ingest.clustered.groups_mut(id).lengthen((began - clock) as f64);
         }
         self.change_interval(slot, FIRST_INTERVAL);
         let cycle = Cycle {
             controller,
             window,
-            began: 0,
+            began,
             last: Reading::default(),
             attach_ns: 0,
             detach_ns: Arc::default(),
@@ -100,7 +109,8 @@ impl Worker {
         let (Some(duties), Some(cycle)) = (&self.kernel.duties, self.cycles.get(&slot)) else {
             return;
         };
-        duties.wait_for(slot, cycle.began + cycle.window.offset);
+        let due = cycle.began + cycle.window.offset as i64;
+        duties.wait_for(slot, due.max(0) as u64);
     }
 
     /// Plans the next window of a process; its stratum begins where the last one ends.
@@ -109,8 +119,8 @@ impl Worker {
         let (Some(cycle), Some(duties)) = (self.cycles.get_mut(&slot), &self.kernel.duties) else {
             return;
         };
-        cycle.began += cycle.window.length;
-        let clock = duties.clock(slot).ticks;
+        cycle.began += cycle.window.length as i64;
+        let clock = duties.clock(slot).ticks as i64;
         if clock > cycle.began {
             // The daemon was late: what has passed meanwhile belongs to no stratum.
             cycle.began = clock;
@@ -139,21 +149,50 @@ impl Worker {
             cycle.last.totals = totals;
         }
         self.detach_after_window(slot);
+        // Its stratum stands for nothing: the next one begins now.
+        if let (Some(cycle), Some(duties)) = (self.cycles.get_mut(&slot), &self.kernel.duties) {
+            cycle.began = duties.clock(slot).ticks as i64;
+            cycle.window.length = 0;
+        }
         self.plan_window(slot);
     }
 
-    /// The process of a slot is gone: an open window is given up.
-    pub(super) fn end_cycle(&mut self, slot: u32) {
-        if self.cycles.remove(&slot).is_none() {
-            return;
-        }
+    /// The process of a slot is gone, or is about to: its window ends with it, if it was open.
+    pub(super) fn end_open_window(&mut self, slot: u32) {
         let Some(duties) = &self.kernel.duties else { return };
+        if self.cycles.contains_key(&slot) && matches!(duties.gate(slot), Gate::Open | Gate::Over) {
+            duties.shut(slot);
+            self.end_window(slot);
+        }
+    }
+
+    /// The process of a slot is gone: a window that waits to begin never will.
+    pub(super) fn end_cycle(&mut self, slot: u32) {
+        let tail = self.tail(slot);
+        let was_planned = self.cycles.remove(&slot).is_some();
+        let (Some(duties), Some(source)) = (&self.kernel.duties, self.ingest.sources.get(&slot))
+        else {
+            return;
+        };
         let clock = duties.clock(slot).ticks;
         duties.shut(slot);
-        let Some(source) = self.ingest.sources.get(&slot) else { return };
         let id = source.process;
+        let own_ns = clock as f64 * duties.timers().unit(false);
+        self.ingest.processes.get_mut(id).spending.used_at_least(own_ns as u64);
         self.ingest.cut_window(id);
-        self.ingest.clustered.end(id, clock);
+        self.ingest.clustered.end(id, End { clock, tail: was_planned.then_some(tail) });
+    }
+
+    /// Ticks of the present stratum so far, in which the window has yet to come; fewer than none, if it is the last one's that still goes on.
+    /// None at all while the window is due or open: what it will have seen is not known.
+    pub(super) fn tail(&self, slot: u32) -> f64 {
+        let (Some(duties), Some(cycle)) = (&self.kernel.duties, self.cycles.get(&slot)) else {
+            return 0.0;
+        };
+        match duties.gate(slot) {
+            Gate::Waiting => duties.clock(slot).ticks as f64 - cycle.began as f64,
+            _ => 0.0,
+        }
     }
 
     /// What a process has done and paid.

@@ -67,7 +67,8 @@ impl Worker {
         self.drain();
     }
 
-    fn gather_now(
+    /// The same, without reading anything new.
+    pub(super) fn gather_now(
         &self,
         processes: Vec<ProcessId>,
         kind: Kind,

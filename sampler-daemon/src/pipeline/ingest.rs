@@ -175,6 +175,7 @@ impl Ingest {
             self.live.fold(&moves);
             self.lifetimes.fold(&moves);
             self.mapped.fold(&moves);
+            self.clustered.fold(&moves);
         }
     }
 
@@ -191,6 +192,7 @@ impl Ingest {
         }
         match self.live.remove(record.sample) {
             Some(live) => {
+                self.windows.went(&live, record.time_ns);
                 if !self.lifetimes.freed(&live, record.time_ns) {
                     self.outcomes.add(Outcome::LifetimesFull, 1);
                 }

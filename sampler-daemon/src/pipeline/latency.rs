@@ -23,8 +23,8 @@ const SHARE_BOUNDS_PPM: [u64; 8] =
     [1_000, 10_000, 50_000, 100_000, 250_000, 500_000, 750_000, 900_000];
 
 /// Questions whose answers are timed.
-pub(super) const QUESTIONS: [&str; 6] =
-    ["status", "processes", "set_sampling", "profile", "lifetimes", "metrics"];
+pub(super) const QUESTIONS: [&str; 7] =
+    ["status", "processes", "set_sampling", "profile", "lifetimes", "leaks", "metrics"];
 
 /// How many values lay below each of some bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -73,6 +73,8 @@ pub struct Listing {
     pub processes: Vec<ProcessReport>,
     /// Groups, by falling bytes allocated.
     pub groups: Vec<GroupReport>,
+    /// When exact totals were read, nanoseconds of `CLOCK_MONOTONIC`.
+    pub time_ns: u64,
 }
 
 /// The numbers of a process, or of some together.
@@ -122,7 +124,7 @@ impl Worker {
         let gathered = self.gather_all(chosen);
         let usable = self.usable(&gathered.processes);
         let mapped = self.mapped_totals();
-        let mut listing = Listing::default();
+        let mut listing = Listing { time_ns: gathered.clocks.now_ns, ..Listing::default() };
         let mut groups: BTreeMap<String, Vec<u32>> = BTreeMap::new();
         for (index, id) in (0..).zip(&gathered.processes) {
             let record = self.ingest.processes.get(*id);

@@ -61,6 +61,13 @@ impl Worker {
                 "totals are a lower bound: a process sent more than {EXTERNAL_PER_SECOND} samples of its own a second (usdt_flood in sampler status)"
             ));
         }
+        let untold = self.ingest.outcomes.get(Outcome::LibraryFull);
+        if untold > 0 {
+            notes.push(format!(
+                "held numbers are a lower bound: {} samples of preloaded processes found no room there (library_full in sampler status)",
+                units::grouped(untold)
+            ));
+        }
         if let Some(since) = self.live_incomplete {
             let seconds = since
                 .duration_since(std::time::SystemTime::UNIX_EPOCH)

@@ -15,7 +15,9 @@ impl Worker {
                 drop(reply.send(self.set_sampling(&selector, &change)));
             }
             Command::Profile(request, reply) => drop(reply.send(self.profile(request))),
+            Command::History(request, reply) => drop(reply.send(self.history(&request))),
             Command::Lifetimes(request, reply) => drop(reply.send(self.lifetimes(request))),
+            Command::Leaks(request, reply) => drop(reply.send(self.leaks(request))),
             Command::Metrics(reply) => drop(reply.send(Ok(self.metrics()))),
             Command::Stop => {}
         }

@@ -101,6 +101,7 @@ impl Worker {
 
     pub(super) fn profile(&mut self, request: ProfileRequest) -> Result<RawProfile, String> {
         self.note_unseen();
+        self.hear_libraries();
         let chosen = self.chosen(&request.selector)?;
         if request.kind == Kind::Mapped && self.config.budget.is_none() {
             return self.mapped_profile(request, chosen);
@@ -217,7 +218,11 @@ impl Worker {
     }
 
     /// The largest interval of the chosen processes.
-    fn interval_of(&self, chosen: &[ProcessId], of: impl Fn(&SamplingRecord) -> f64) -> f64 {
+    pub(super) fn interval_of(
+        &self,
+        chosen: &[ProcessId],
+        of: impl Fn(&SamplingRecord) -> f64,
+    ) -> f64 {
         chosen.iter().map(|id| of(&self.ingest.processes.get(*id).sampling)).fold(1.0, f64::max)
     }
 }

@@ -1,8 +1,8 @@
 //! Where records come from, and what streams of them show.
 
+use super::library::Library;
 use crate::store::{Origin, ProcessId, Who};
 use crate::target::allocator::Allocator;
-use crate::target::preloaded::Preloaded;
 use crate::unwind::{Image, Module};
 use std::sync::Arc;
 
@@ -60,8 +60,8 @@ pub(super) struct Source {
     pub(super) allocators: Vec<Allocator>,
     /// The unwinder's view of an image that has been replaced, with its generation: for records read late.
     pub(super) earlier: Option<(u32, Image)>,
-    /// Our own library in it, with its path there.
-    pub(super) preloaded: Option<(Preloaded, String)>,
+    /// Our own library in it.
+    pub(super) library: Option<Library>,
 }
 
 impl Source {
@@ -80,7 +80,7 @@ impl Source {
             image: None,
             allocators: Vec::new(),
             earlier: None,
-            preloaded: None,
+            library: None,
         }
     }
 }

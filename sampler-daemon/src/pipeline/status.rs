@@ -106,6 +106,7 @@ impl Worker {
     pub(super) fn status(&mut self) -> StatusReport {
         self.settle();
         self.note_unseen();
+        self.hear_libraries();
         let kernel = self.kernel_totals();
         let mut outcomes = self.ingest.outcomes.clone();
         for outcome in &Outcome::ALL[..KERNEL_OUTCOMES] {
@@ -114,6 +115,7 @@ impl Worker {
         outcomes.add(Outcome::StreamLagged, self.lagged.load(Relaxed));
         let (stack_count, frame_count) = self.ingest.stacks.len();
         let (windows, window_bound) = self.ingest.windows.len();
+        let (departed, departed_bound) = self.ingest.windows.departed();
         let (gone, gone_bound) = self.ingest.live.peaks().len();
         let (exited, groups, _) = self.ingest.processes.usage();
         let (mapped, mapped_bound) = self.ingest.mapped.len();
@@ -137,6 +139,7 @@ impl Worker {
                 ("frames", frame_count as u64, stacks::MAX_FRAME_TABLE as u64),
                 ("rows", self.ingest.rows.len() as u64, rows::MAX_ROWS as u64),
                 ("windows", windows as u64, window_bound as u64),
+                ("departed", departed as u64, departed_bound as u64),
                 ("peak", gone as u64, gone_bound as u64),
                 ("lifetimes", self.ingest.lifetimes.len() as u64, lifetimes::MAX_CELLS as u64),
                 ("mapped", mapped as u64, mapped_bound as u64),

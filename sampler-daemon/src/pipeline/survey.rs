@@ -131,6 +131,9 @@ impl Worker {
 
     /// Attaches to an allocator for all processes.
     pub(super) fn attach_shared(&mut self, allocator: &Allocator) {
+        if self.has_own_links() {
+            return;
+        }
         let settings = &self.config.settings;
         if let Err(error) = self.shared.attach(&mut self.kernel, allocator, settings) {
             tracing::warn!(path = allocator.path, "{error:#}");

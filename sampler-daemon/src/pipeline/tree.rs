@@ -103,6 +103,9 @@ impl Worker {
             tracing::info!("{blind}");
         }
         for allocator in discovery.allocators {
+            if self.has_own_links() {
+                break;
+            }
             let settings = &self.config.settings;
             self.shared.attach(&mut self.kernel, &allocator, settings).with_context(what)?;
         }

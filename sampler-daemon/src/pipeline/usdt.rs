@@ -13,7 +13,6 @@ use crate::bpf::{Kernel, Link, UsdtPoint};
 use crate::store::{ProcessRecord, SamplingRecord};
 use crate::target::allocator::{Discovery, SelfSampler};
 use crate::target::process::Process;
-use sampler_common::sampling::Rate;
 use sampler_common::wire::{Role, SHARED};
 use std::sync::Arc;
 use std::time::Instant;
@@ -86,36 +85,6 @@ impl Worker {
         attached.next_look = Instant::now();
         self.attached.insert(slot, attached);
         Ok(())
-    }
-
-    /// What our own library in the process says of its interval, if it is there.
-    fn meet_library(&mut self, slot: u32, discovery: &Discovery) {
-        let Some(source) = self.ingest.sources.get_mut(&slot) else { return };
-        let own = discovery.samplers.iter().find_map(|of| Some((of.preloaded?, of)));
-        source.preloaded = own.map(|(library, of)| (library, of.allocator.path.clone()));
-        let Some((library, path)) = &source.preloaded else { return };
-        // One that is gone, or has not allocated yet, says nothing.
-        if let Ok(Some(rate)) = library.rate(source.pid, path) {
-            let sampling = &mut self.ingest.processes.get_mut(source.process).sampling;
-            let interval = rate.interval_bytes();
-            if sampling.told.0 != interval {
-                Arc::make_mut(sampling).tell(interval);
-            }
-        }
-    }
-
-    /// Has our own library in the process sample as is asked for, if it is there.
-    pub(super) fn instruct_library(&mut self, slot: u32, interval_bytes: u64) {
-        let Some(source) = self.ingest.sources.get(&slot) else { return };
-        let Some((library, path)) = &source.preloaded else { return };
-        let Some(rate) = Rate::from_interval(interval_bytes) else { return };
-        match library.set_rate(source.pid, path, rate) {
-            Ok(()) => {
-                let record = self.ingest.processes.get_mut(source.process);
-                Arc::make_mut(&mut record.sampling).tell(interval_bytes as f64);
-            }
-            Err(error) => tracing::warn!(pid = source.pid, "set the interval: {error}"),
-        }
     }
 
     /// Whether our own probes take no samples of the process in this slot.

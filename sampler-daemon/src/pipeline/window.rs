@@ -5,6 +5,7 @@ use super::clock::thread_ns;
 use super::duty::Cycle;
 use super::worker::Worker;
 use crate::bpf::Settings;
+use crate::bpf::duty::Duties;
 use crate::bpf::totals::SlotTotals;
 use crate::store::{ProcessId, StackId};
 use sampler_common::cost::Work;
@@ -72,6 +73,10 @@ impl Worker {
     pub(super) fn open_window(&mut self, slot: u32) {
         let Some(source) = self.ingest.sources.get(&slot) else { return };
         let (id, pid) = (source.process, source.pid);
+        // Of a new image none is known yet: nothing is seen, and that is not nothing allocated.
+        if source.allocators.is_empty() {
+            return self.skip_window(slot);
+        }
         self.set_spots(slot);
         // What was sampled and has not returned before the probes went never will.
         self.forget_calls(slot);
@@ -149,10 +154,18 @@ impl Worker {
             outside: outside.count(Confidence::DEFAULT).value,
         };
         self.take_lost(slot, id);
+        let Some(timers) = self.kernel.duties.as_ref().map(Duties::timers) else { return };
         let Some(cycle) = self.cycles.get_mut(&slot) else { return };
         let spent = self.prices.charge(&now.work.since(&cycle.last.work));
         let seen = cycle.seen(now, spent.map_or(0.0, |spent| spent.ns));
         let window = cycle.window;
+        if window.fine {
+            // It ticks in the traps and behind them as well.
+            let lasted_ns = window.length_ns + seen.probes_ns + seen.fixed_ns;
+            let ticks_ns = timers.share_of_fine() * lasted_ns;
+            cycle.fixed_ns += ticks_ns;
+            self.ingest.processes.get_mut(id).spending.fine_clock_ns += ticks_ns;
+        }
         let samples = self.ingest.clustered.take_open(id);
         tracing::debug!(slot, ?window, ?seen, "window");
         cycle.controller.ended(&WindowCost {

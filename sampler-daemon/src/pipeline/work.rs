@@ -3,8 +3,9 @@
 use super::worker::Worker;
 use crate::bpf::totals::SlotTotals;
 use crate::store::{ProcessId, Spending};
-use sampler_common::cost::{Events, Placed, Work};
+use sampler_common::cost::{Events, Placed, Program, Work};
 use sampler_common::counters::Outcome;
+use sampler_common::counting::Count;
 use sampler_common::limits::FOLLOW_BYTES;
 use sampler_common::sampling;
 use sampler_common::wire::Role;
@@ -50,7 +51,10 @@ impl Worker {
                 let spending = &self.ingest.processes.get(source.process).spending;
                 work.sampled(sent, spending.stack_bytes_of(sent));
                 work.ended(totals.outcome(Outcome::Freed));
-                work.returned(returned(&totals));
+                work.returned(returned(
+                    &totals,
+                    external(&totals, self.hits(&[slot], Role::OtelAlloc)),
+                ));
                 self.add_mappings(&mut work, slot, spending);
             }
             Err(error) => tracing::warn!("{error:#}"),
@@ -76,8 +80,12 @@ impl Worker {
     pub(super) fn add_hits(&self, work: &mut Work, slots: &[u32], role: Role) {
         let Some(hits) = self.hits(slots, role) else { return };
         if hits.value > 0.0 {
-            // Of a program that was replaced it is not known any more.
-            let placed = self.placed(slots, role).unwrap_or(Placed::Either);
+            // Of a program that was replaced, or is gone before anybody has looked, it is not known; a USDT is a nop everywhere.
+            let unknown = match Program::of(role).is_some_and(Program::is_usdt) {
+                true => Placed::Emulated,
+                false => Placed::Either,
+            };
+            let placed = self.placed(slots, role).unwrap_or(unknown);
             work.hit(role, placed, hits);
         }
     }
@@ -91,14 +99,23 @@ impl Worker {
     }
 }
 
+/// Samples that a process has taken by itself: fewest and most.
+fn external(totals: &SlotTotals, hits: Option<Count>) -> (u64, u64) {
+    let Some(hits) = hits else { return (0, 0) };
+    let [refused, flood] = [Outcome::UsdtRefused, Outcome::UsdtFlood].map(|of| totals.outcome(of));
+    let samples = |hits: f64| (hits as u64).saturating_sub(refused + flood);
+    (samples(hits.low), samples(hits.high.ceil()))
+}
+
 /// Calls that were followed to their return: those that were sampled, large ones, ones that failed, and reallocs of sampled blocks.
-/// Which are more than one of these is not counted.
-fn returned(totals: &SlotTotals) -> Events {
+/// Which are more than one of these is not counted. The samples of a process that takes them by itself have no return.
+fn returned(totals: &SlotTotals, (fewest, most): (u64, u64)) -> Events {
     let taken: u64 = TAKEN.iter().map(|outcome| totals.outcome(*outcome)).sum();
+    let [least, taken] = [most, fewest].map(|external| taken.saturating_sub(external));
     // The class of the smallest one that is followed has others as well.
     let large: u64 = totals.objects.iter().skip(sampling::class(FOLLOW_BYTES) + 1).sum();
     let failed = totals.outcome(Outcome::Failed);
-    Events::between(taken.max(large) + failed, taken + large + failed)
+    Events::between(least.max(large) + failed, taken + large + failed)
 }
 
 #[cfg(test)]
@@ -112,6 +129,10 @@ mod tests {
         totals.objects[sampling::class(FOLLOW_BYTES * 2)] = 10;
         totals.outcomes[Outcome::Sampled as usize] = 40;
         totals.outcomes[Outcome::Failed as usize] = 3;
-        assert_eq!(returned(&totals), Events::between(43, 53));
+        assert_eq!(returned(&totals, (0, 0)), Events::between(43, 53));
+        assert_eq!(returned(&totals, (30, 35)), Events::between(13, 23));
+        totals.outcomes[Outcome::UsdtFlood as usize] = 8;
+        let hits = Count { value: 48.0, low: 47.5, high: 48.5 };
+        assert_eq!(external(&totals, Some(hits)), (39, 41));
     }
 }

@@ -214,6 +214,10 @@ pub fn start(
         worker.offer_slots()?;
         worker.survey_for(Duration::MAX);
     }
+    // Now there are slots for those whom a tick meets.
+    if let Some(duties) = &mut worker.kernel.duties {
+        duties.begin()?;
+    }
     let thread = WorkerThread::spawn(move || worker.run()).context("start the worker thread")?;
     Ok((profiler, thread))
 }

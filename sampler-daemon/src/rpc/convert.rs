@@ -6,12 +6,14 @@
 mod clusters;
 pub mod cost;
 mod from_wire;
+mod leaks;
 mod lifetimes;
 mod number;
 mod strata;
 mod to_wire;
 
 pub use from_wire::{from_wire, quantities_from_wire};
+pub use leaks::{leaks_from_wire, leaks_to_wire};
 pub use lifetimes::{lifetimes_from_wire, lifetimes_to_wire};
 pub use to_wire::{kind_to_wire, quantities_to_wire, to_wire};
 

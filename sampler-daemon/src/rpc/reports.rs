@@ -200,7 +200,7 @@ pub(super) fn group(report: &GroupReport) -> v1::ProcessGroup {
         processes: report.processes,
         running: report.running,
         pids: report.pids.clone(),
-        exact: Some(exact(&report.sums)),
+        exact: report.sums.reference.clusters.is_empty().then(|| exact(&report.sums)),
         totals: Some(totals(&report.sums)),
         samples: report.sums.samples,
         memory: memory(&report.sums),

@@ -3,8 +3,8 @@
 use super::v1::sampler_server::Sampler;
 use super::{compare, convert, plan, reports, select, stream, v1};
 use crate::pipeline::{
-    AskedWindow, LifetimesRequest, Names, ProfileRequest, Profiler, SamplingChange, Scope, Stopped,
-    assemble, assemble_lifetimes,
+    AskedWindow, LeaksRequest, LifetimesRequest, Names, ProfileRequest, Profiler, SamplingChange,
+    Scope, Stopped, assemble, assemble_leaks, assemble_lifetimes,
 };
 use crate::store::SizeLimits;
 use sampler_common::estimate::{Confidence, Estimator};
@@ -135,7 +135,8 @@ impl Sampler for Service {
         let listing = answer(self.profiler.processes(request).await)?;
         let processes = listing.processes.iter().map(reports::process).collect();
         let groups = listing.groups.iter().map(reports::group).collect();
-        Ok(Response::new(v1::ListProcessesResponse { processes, groups }))
+        let time_ns = listing.time_ns;
+        Ok(Response::new(v1::ListProcessesResponse { processes, groups, time_ns }))
     }
 
     async fn set_sampling(
@@ -171,6 +172,22 @@ impl Sampler for Service {
         let raw = answer(self.profiler.lifetimes(request).await)?;
         let lifetimes = assemble_lifetimes(raw, &self.names).await;
         Ok(Response::new(convert::lifetimes_to_wire(&lifetimes)))
+    }
+
+    async fn get_leaks(
+        &self,
+        wire: Request<v1::GetLeaksRequest>,
+    ) -> Result<Response<v1::Leaks>, Status> {
+        let wire = wire.into_inner();
+        let request = LeaksRequest {
+            selector: select::selector(wire.selector, &[]),
+            over_ns: Some(wire.over_ns).filter(|over| *over > 0),
+            confidence: confidence(wire.confidence)?,
+            top: wire.top as usize,
+        };
+        let raw = answer(self.profiler.leaks(request).await)?;
+        let leaks = assemble_leaks(raw, &self.names).await;
+        Ok(Response::new(convert::leaks_to_wire(&leaks.map_err(Status::internal)?)))
     }
 
     type WatchProfileStream = stream::Profiles;

@@ -1,6 +1,7 @@
 //! What was seen in windows of processes that have a budget: samples of the window that is open, and of the finished ones what each stack has in
 //! each group of them.
 
+use super::fold::Moves;
 use super::{ProcessId, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::duty::Groups;
@@ -30,6 +31,15 @@ pub struct Clustered {
     rows: FxHashMap<(ProcessId, StackId), Sums>,
     /// What the clocks of processes showed when they exited.
     ended: FxHashMap<ProcessId, u64>,
+}
+
+/// The end of a process.
+#[derive(Clone, Copy, Debug)]
+pub struct End {
+    /// What its clock showed.
+    pub clock: u64,
+    /// Ticks since its last stratum ended; fewer than none, if it did not live to see that. `None`: no window was ever planned.
+    pub tail: Option<f64>,
 }
 
 impl Clustered {
@@ -76,12 +86,10 @@ impl Clustered {
     /// Adds to what a stack has in a group.
     pub fn add(&mut self, process: ProcessId, stack: StackId, group: u16, sums: [f64; 2]) {
         let row = self.rows.entry((process, stack)).or_default();
-        match row.last_mut() {
-            // Groups come in their order.
-            Some((last, to)) if *last == group => {
-                to.iter_mut().zip(sums).for_each(|(to, from)| *to += from);
-            }
-            _ => row.push((group, sums)),
+        // Groups come in their order, but for those of processes that are folded.
+        match row.iter_mut().rev().find(|(of, _)| *of == group) {
+            Some((_, to)) => to.iter_mut().zip(sums).for_each(|(to, from)| *to += from),
+            None => row.push((group, sums)),
         }
     }
 
@@ -92,6 +100,7 @@ impl Clustered {
                 continue;
             }
             row.iter_mut().for_each(|(group, _)| *group /= 2);
+            row.sort_unstable_by_key(|(group, _)| *group);
             row.dedup_by(|(group, from), (before, to)| {
                 let same = group == before;
                 if same {
@@ -107,10 +116,39 @@ impl Clustered {
         self.rows.iter().map(|((process, stack), sums)| (*process, *stack, sums))
     }
 
-    /// A process has exited when its clock showed so much.
-    pub fn end(&mut self, process: ProcessId, clock: u64) {
+    /// A process has exited.
+    pub fn end(&mut self, process: ProcessId, end: End) {
         self.open.remove(&process);
-        self.ended.insert(process, clock);
+        self.ended.insert(process, end.clock);
+        if let Some(tail) = end.tail {
+            self.groups.entry(process).or_default().lengthen(tail);
+        }
+    }
+
+    /// Adds up processes that were folded into others.
+    pub fn fold(&mut self, moves: &Moves) {
+        let ended: Vec<_> = self.ended.extract_if(|of, _| moves.get(*of).is_some()).collect();
+        let mut places = FxHashMap::default();
+        for (process, clock) in ended {
+            let Some(into) = moves.get(process) else { continue };
+            *self.ended.entry(into).or_default() += clock;
+            let Some(groups) = self.groups.remove(&process) else { continue };
+            let (group, paired) = self.groups.entry(into).or_default().fold(&groups);
+            if paired {
+                self.pair(into);
+                let halved =
+                    places.values_mut().filter(|(of, _): &&mut (ProcessId, u16)| *of == into);
+                halved.for_each(|(_, group)| *group /= 2);
+            }
+            places.insert(process, (into, group));
+        }
+        let rows: Vec<_> =
+            self.rows.extract_if(|(process, _), _| places.contains_key(process)).collect();
+        for ((process, stack), sums) in rows {
+            let Some((into, group)) = places.get(&process) else { continue };
+            let sum = sums.iter().fold([0.0; 2], |sum, (_, of)| [sum[0] + of[0], sum[1] + of[1]]);
+            self.add(*into, stack, *group, sum);
+        }
     }
 
     /// What the clock of a process showed at its exit.
@@ -122,6 +160,8 @@ impl Clustered {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sampler_common::duty::{MAX_GROUPS, Pace};
+    use sampler_common::limits::CLASSES;
     use sampler_common::sampling::Rate;
 
     const A: ProcessId = ProcessId(3);
@@ -140,6 +180,45 @@ mod tests {
             assert!(clustered.push(A, StackId::LOST, sample));
         }
         assert!(!clustered.push(A, StackId::LOST, sample), "full");
+    }
+
+    #[test]
+    fn folded_processes_keep_their_sums() {
+        const INTO: ProcessId = ProcessId(99);
+        let mut clustered = Clustered::default();
+        let stack = StackId::LOST;
+        let none = [0; CLASSES];
+        // More than there are groups, so that pairs of them become one meanwhile.
+        for number in 0..70 {
+            let process = ProcessId(number);
+            if number % 3 > 0 {
+                let groups = clustered.groups_mut(process);
+                let (group, _) = groups.add(100, 0.5, &none, &none, Pace::default());
+                clustered.add(process, stack, group, [f64::from(number), 1.0]);
+            }
+            let tail = if number % 3 > 0 { -10.0 } else { 5.0 };
+            clustered.end(process, End { clock: 90, tail: (number % 5 > 0).then_some(tail) });
+            let mut moves = Moves::default();
+            moves.enter(process, INTO);
+            clustered.fold(&moves);
+        }
+        let met = (0..70).filter(|number| number % 3 > 0);
+        let groups = clustered.groups(INTO).unwrap();
+        assert_eq!(groups.windows() as usize, met.clone().count());
+        assert!(groups.iter().count() <= MAX_GROUPS);
+        assert_eq!(clustered.ended(INTO), Some(70 * 90));
+        let rows: Vec<_> = clustered.rows().collect();
+        let [(INTO, _, sums)] = rows[..] else { panic!("one row: {rows:?}") };
+        let sum = |at: usize| sums.iter().map(|(_, of)| of[at]).sum::<f64>();
+        assert_eq!((sum(0), sum(1)), (f64::from(met.clone().sum::<u32>()), met.count() as f64));
+        let numbers: Vec<u16> = sums.iter().map(|(group, _)| *group).collect();
+        let mut once = numbers.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert!(
+            once.len() == numbers.len()
+                && usize::from(once[once.len() - 1]) < groups.iter().count()
+        );
     }
 
     #[test]

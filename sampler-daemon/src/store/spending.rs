@@ -17,6 +17,8 @@ pub struct Spending {
     pub mappings: u64,
     /// Bytes of stack in those.
     pub mapping_stack_bytes: u64,
+    /// CPU time that the fine clock has taken in its windows, nanoseconds.
+    pub fine_clock_ns: f64,
     /// Its CPU time when it was attached, nanoseconds; `None` if it could not be read.
     pub processor_before_ns: Option<u64>,
     /// Its CPU time when that was last looked at, since then.
@@ -44,6 +46,11 @@ impl Spending {
         self.processor_ns = Some(now_ns.saturating_sub(before));
     }
 
+    /// It has used so much CPU time: of a process that is gone the kernel does not say any more.
+    pub fn used_at_least(&mut self, ns: u64) {
+        self.processor_ns = self.processor_ns.map(|known| known.max(ns));
+    }
+
     /// Bytes of stack of `samples` samples, some of which may not have been read.
     pub fn stack_bytes_of(&self, samples: u64) -> u64 {
         match self.samples {
@@ -59,6 +66,7 @@ impl Spending {
         self.samples += other.samples;
         self.stack_bytes += other.stack_bytes;
         self.mappings += other.mappings;
+        self.fine_clock_ns += other.fine_clock_ns;
         self.mapping_stack_bytes += other.mapping_stack_bytes;
         // A sum with an unknown part is unknown.
         self.processor_ns = match (self.processor_ns, other.processor_ns) {

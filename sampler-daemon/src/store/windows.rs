@@ -7,9 +7,11 @@
 //!
 //! Bounds: some 830 slots, and [`MAX_ENTRIES`] rows and totals in all of them together. At either the oldest slot is dropped, and
 //! windows that begin before the next one are refused; samples of the newest slot, if it fills everything alone, go to
-//! [`StackId::TABLE_FULL`].
+//! [`StackId::TABLE_FULL`]. What went in each slot (the module `went`) has a bound of its own, [`MAX_DEPARTED`].
 
+mod departed;
 mod slot;
+mod went;
 
 use super::epochs::Band;
 use super::{ClassTotals, Moves, ProcessId, RowKey, SizeCell, StackId};
@@ -20,6 +22,7 @@ use sampler_common::sampling::Design;
 use sampler_common::wire::{LostCell, LostKey};
 pub use slot::{Allocated, Slot};
 use std::collections::{BTreeMap, VecDeque};
+pub use went::{CutShort, MAX_DEPARTED};
 
 /// The shortest slot.
 pub const SLOT_NS: u64 = 1_000_000_000;
@@ -76,6 +79,9 @@ pub struct Windows {
     seen: FxHashMap<ProcessId, Seen>,
     entries: usize,
     bound: usize,
+    /// Cells of what went, in all slots, and the most that are.
+    departed: usize,
+    departed_bound: usize,
     /// Whether slots were dropped.
     dropped: bool,
 }
@@ -89,6 +95,8 @@ impl Windows {
             seen: FxHashMap::default(),
             entries: 0,
             bound: MAX_ENTRIES,
+            departed: 0,
+            departed_bound: MAX_DEPARTED,
             dropped: false,
         }
     }
@@ -189,8 +197,10 @@ impl Windows {
     /// What was allocated by processes that were folded is the others' from now on.
     pub fn fold(&mut self, moves: &Moves) {
         let slots = self.levels.iter_mut().flatten().chain(std::iter::once(&mut self.open));
-        let fewer: usize = slots.map(|slot| slot.fold(moves)).sum();
-        self.entries -= fewer;
+        for slot in slots {
+            self.entries -= slot.fold(moves);
+            self.departed -= slot.departed.fold(moves);
+        }
     }
 
     /// Whether it is time for a border.
@@ -220,9 +230,13 @@ impl Windows {
     fn merge(&mut self, level: usize, slots: usize) {
         let mut oldest = self.levels[level].drain(..slots);
         let Some(mut sum) = oldest.next() else { return };
+        let mut departed = sum.departed.len();
         for slot in oldest {
+            departed += slot.departed.len();
             self.entries -= sum.add(slot);
         }
+        sum.departed.coarsen(sum.start_ns, |came_ns| self.start_of(came_ns));
+        self.departed -= departed - sum.departed.len();
         self.levels[level + 1].push_back(sum);
     }
 
@@ -232,6 +246,7 @@ impl Windows {
             return false;
         };
         self.entries -= slot.entries();
+        self.departed -= slot.departed.len();
         self.dropped = true;
         true
     }
@@ -257,6 +272,12 @@ impl Windows {
         let start_ns = slots.first().map_or(oldest_ns, |slot| slot.start_ns);
         let end_ns = slots.last().map_or(start_ns, |slot| end(slot)).max(start_ns);
         Ok(Window { start_ns, end_ns, slots })
+    }
+
+    /// From when to when each slot is that ends behind `since_ns`, the oldest first; the newest one ends at `now_ns`.
+    pub fn borders(&self, since_ns: u64, now_ns: u64) -> Vec<[u64; 2]> {
+        let all = self.slots().map(|slot| [slot.start_ns, slot.end_ns.min(now_ns)]);
+        all.filter(|[start, end]| *end > since_ns && end > start).collect()
     }
 
     /// Rows and exact totals held, and the most that are.

@@ -1,4 +1,4 @@
-//! The settings of our own preloaded library in a process: at which interval it samples, and another one.
+//! The settings of our own preloaded library in a process: at which interval it samples, and another one; and what it has counted.
 //!
 //! Reference: `sampler-preload/src/settings.rs`. The library exports the block `sampler_preload_settings`; it begins with a word that says what
 //! it is, and the rate is the next one. It is the target's memory: written only where that word is found, and what is read is a rate
@@ -8,6 +8,7 @@ use super::mappings::{self, Backing};
 use object::elf::{FileHeader64, PT_LOAD, SHT_DYNSYM};
 use object::read::elf::{FileHeader as _, ProgramHeader as _, Sym as _};
 use object::{Endianness, ReadCache, ReadRef};
+use sampler_common::counters::Outcome;
 use sampler_common::sampling::Rate;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Error, ErrorKind};
@@ -16,9 +17,19 @@ use std::os::unix::fs::FileExt as _;
 /// The block's symbol.
 const SYMBOL: &[u8] = b"sampler_preload_settings";
 /// Its first word.
-const MAGIC: u64 = u64::from_le_bytes(*b"SMPLPRE1");
+const MAGIC: u64 = u64::from_le_bytes(*b"SMPLPRE2");
 /// Its size, bytes.
-const BYTES: u64 = 64;
+const BYTES: u64 = 128;
+/// Word of the first count.
+const FIRST_COUNT: usize = 8;
+/// The counts, in their order.
+pub const COUNTS: [Outcome; 5] = [
+    Outcome::LibraryFull,
+    Outcome::LibraryLate,
+    Outcome::LibraryEmpty,
+    Outcome::LibraryFailed,
+    Outcome::LibraryUnheard,
+];
 
 /// Where a library has the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,28 +48,11 @@ impl Preloaded {
         (word == MAGIC).then_some(Preloaded { offset })
     }
 
-    /// The rate in process `pid`, which has the library by `path`; `None` while it has not allocated yet.
+    /// Finds it in process `pid`, which has the library by `path`.
     ///
     /// # Errors
     /// If the process is gone, or its block is not what it should be.
-    pub fn rate(&self, pid: u32, path: &str) -> io::Result<Option<Rate>> {
-        let memory = File::open(format!("/proc/{pid}/mem"))?;
-        let at = self.address(pid, path, &memory)?;
-        let raw = word(&memory, at + 8)?;
-        Ok((raw != 0).then(|| Rate::from_raw(raw)))
-    }
-
-    /// Puts another rate into force, from some next call on.
-    ///
-    /// # Errors
-    /// As [`Preloaded::rate`].
-    pub fn set_rate(&self, pid: u32, path: &str, rate: Rate) -> io::Result<()> {
-        let memory = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"))?;
-        let at = self.address(pid, path, &memory)?;
-        memory.write_all_at(&rate.raw().to_le_bytes(), at + 8)
-    }
-
-    fn address(&self, pid: u32, path: &str, memory: &File) -> io::Result<u64> {
+    pub fn block(&self, pid: u32, path: &str) -> io::Result<Block> {
         let mappings = mappings::read(pid)?;
         let holds = |mapping: &&mappings::Mapping| {
             let end = mapping.offset + (mapping.end - mapping.start);
@@ -67,20 +61,63 @@ impl Preloaded {
                 && (mapping.offset..end).contains(&self.offset)
         };
         let last = mappings.iter().rfind(holds);
-        let at = last.map(|mapping| mapping.start + (self.offset - mapping.offset));
+        let address = last.map(|mapping| mapping.start + (self.offset - mapping.offset));
         let missing = || Error::new(ErrorKind::NotFound, format!("{path} is not mapped"));
-        let at = at.ok_or_else(missing)?;
-        match word(memory, at)? {
-            MAGIC => Ok(at),
-            _ => Err(Error::new(ErrorKind::InvalidData, format!("{path}: no settings at {at:#x}"))),
-        }
+        let block = Block { pid, address: address.ok_or_else(missing)? };
+        block.read().map(|_| block)
     }
 }
 
-fn word(memory: &File, at: u64) -> io::Result<u64> {
-    let mut bytes = [0; 8];
-    memory.read_exact_at(&mut bytes, at)?;
-    Ok(u64::from_le_bytes(bytes))
+/// The block in a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    pid: u32,
+    address: u64,
+}
+
+/// What is in it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct State {
+    /// The rate in force; `None` while the process has not allocated yet.
+    pub rate: Option<Rate>,
+    /// How samples have ended but for those that were told, as [`COUNTS`]: since the program began, or was forked.
+    pub counts: [u64; COUNTS.len()],
+}
+
+impl Block {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// If the process is gone, or has another program by now.
+    pub fn read(&self) -> io::Result<State> {
+        self.read_in(&File::open(format!("/proc/{}/mem", self.pid))?)
+    }
+
+    /// Puts another rate into force, from some next call on.
+    ///
+    /// # Errors
+    /// As [`Block::read`].
+    pub fn set_rate(&self, rate: Rate) -> io::Result<()> {
+        let path = format!("/proc/{}/mem", self.pid);
+        let memory = OpenOptions::new().read(true).write(true).open(path)?;
+        self.read_in(&memory)?;
+        memory.write_all_at(&rate.raw().to_le_bytes(), self.address + 8)
+    }
+
+    fn read_in(&self, memory: &File) -> io::Result<State> {
+        let mut bytes = [0; BYTES as usize];
+        memory.read_exact_at(&mut bytes, self.address)?;
+        let word = |at: usize| {
+            let bytes = bytes.get(at * 8..).and_then(|rest| rest.first_chunk());
+            bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        };
+        if word(0) != MAGIC {
+            let message = format!("pid {}: no settings at {:#x}", self.pid, self.address);
+            return Err(Error::new(ErrorKind::InvalidData, message));
+        }
+        let counts = std::array::from_fn(|number| word(FIRST_COUNT + number));
+        Ok(State { rate: (word(1) != 0).then(|| Rate::from_raw(word(1))), counts })
+    }
 }
 
 /// File offset of the symbol.
@@ -114,7 +151,7 @@ mod tests {
         let nowhere = Preloaded { offset: 0 };
         let program = std::env::current_exe().unwrap().display().to_string();
         let pid = std::process::id();
-        assert_eq!(nowhere.rate(pid, &program).unwrap_err().kind(), ErrorKind::InvalidData);
-        assert_eq!(nowhere.rate(pid, "/etc/passwd").unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(nowhere.block(pid, &program).unwrap_err().kind(), ErrorKind::InvalidData);
+        assert_eq!(nowhere.block(pid, "/etc/passwd").unwrap_err().kind(), ErrorKind::NotFound);
     }
 }

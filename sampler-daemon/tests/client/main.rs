@@ -5,6 +5,7 @@
 mod diff;
 mod estimators;
 mod formats;
+mod leaks;
 mod manual;
 mod many;
 mod mistakes;

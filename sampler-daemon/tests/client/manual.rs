@@ -5,12 +5,15 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 const SAMPLERD: &str = env!("CARGO_BIN_EXE_samplerd");
-const VERBS: [&str; 12] = [
+const VERBS: [&str; 15] = [
     "run",
     "status",
     "ps",
     "profile",
     "watch",
+    "flamegraph",
+    "leaks",
+    "top",
     "lifetimes",
     "set",
     "diff",
@@ -64,6 +67,26 @@ fn examples_work() {
         [(ran(command().arg("-h")), "  2  "), (ran(Command::new(SAMPLERD).arg("-h")), "  2  ")]
     {
         assert!(help.text().contains("Exit status:") && help.text().contains(code));
+    }
+}
+
+#[test]
+fn help_fits_the_page() {
+    let sampler = VERBS.iter().filter(|verb| **verb != "help").map(|verb| {
+        let mut help = command();
+        help.args([*verb, "--help"]);
+        help
+    });
+    let mut samplerd = Command::new(SAMPLERD);
+    samplerd.arg("--help").env_remove("COLUMNS");
+    let mut whole = command();
+    whole.arg("--help");
+    for mut help in sampler.chain([samplerd, whole]) {
+        let said = ran(&mut help);
+        // A line of usage is one word to clap.
+        let lines = said.text().lines().filter(|line| !line.starts_with("Usage:"));
+        let long: Vec<&str> = lines.filter(|line| line.chars().count() > 80).collect();
+        assert!(long.is_empty(), "{help:?}: {long:#?}");
     }
 }
 

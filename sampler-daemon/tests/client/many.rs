@@ -63,5 +63,5 @@ pub(crate) fn answer(request: &ListProcessesRequest, first: Process) -> ListProc
     {
         processes.retain(|process| comms.contains(&process.comm));
     }
-    ListProcessesResponse { processes, groups }
+    ListProcessesResponse { processes, groups, ..ListProcessesResponse::default() }
 }

@@ -1,6 +1,6 @@
 //! A samplerd that always gives the same answers, on a Unix socket or a TCP port.
 
-use crate::many;
+use crate::{leaks, many};
 use sampler_common::estimate::{Confidence, Estimator, Reference, Row, Sample, Stratum};
 use sampler_common::profile::{
     Exact, Kind, Line, Location, Lost, Mapping, Profile, Quantities, Stack,
@@ -336,6 +336,13 @@ impl Sampler for Fixed {
         _: Request<v1::GetLifetimesRequest>,
     ) -> Result<Response<v1::Lifetimes>, Status> {
         Err(Status::unimplemented(""))
+    }
+
+    async fn get_leaks(
+        &self,
+        request: Request<v1::GetLeaksRequest>,
+    ) -> Result<Response<v1::Leaks>, Status> {
+        Ok(Response::new(leaks::answer(request.get_ref())))
     }
 
     async fn compare(

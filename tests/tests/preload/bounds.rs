@@ -44,6 +44,53 @@ fn memory_is_bounded() -> Result<()> {
     daemon.stop()
 }
 
+/// More live samples than the library can know: each is told as allocated, what is held is said to be a lower bound, and how many it could
+/// not know can be read.
+#[test]
+fn a_full_table_is_told() -> Result<()> {
+    const BLOCKS: u64 = 400_000;
+    /// Slots of sampler-preload's table.
+    const SLOTS: u64 = 349_184;
+    let mut workload = preload::workload("edges.c", &["keep", &BLOCKS.to_string()], 1)?;
+    let daemon = Daemon::start(&[workload.pid()], &[])?;
+    workload.go()?;
+    workload.truth()?;
+    let full = daemon.outcome("library_full")?;
+    ensure!((BLOCKS - SLOTS..BLOCKS).contains(&full), "{full} blocks found the table full");
+    let notes = daemon.profile("live", &[])?.json["notes"].to_string();
+    ensure!(notes.contains("held numbers are a lower bound"), "{notes}");
+    let status = daemon.status()?;
+    let probes = status["probes"].as_array().context("no probes")?;
+    // Of those that lie in different functions the counts are one.
+    let hits = |role: &str| {
+        let probe = probes.iter().find(|of| of["role"] == role);
+        probe.and_then(|of| of["hits"]["value"].as_f64()).unwrap_or(0.0)
+    };
+    let [told, ended] = ["otel_alloc", "otel_free"].map(hits);
+    ensure!((told / BLOCKS as f64 - 1.0).abs() < 0.05, "{told} told of {BLOCKS}");
+    ensure!((ended / full as f64 - 1.0).abs() < 0.1, "{ended} ended of {full}");
+    workload.exit()?;
+    daemon.stop()
+}
+
+/// Samples that nobody is told of are counted in the process, and read from there.
+#[test]
+fn what_is_not_told_is_counted() -> Result<()> {
+    let mut workload = preload::workload("edges.c", &["odd"], 1)?;
+    let daemon = Daemon::start(&[workload.pid()], &[])?;
+    for outcome in ["library_empty", "library_failed", "library_unheard"] {
+        ensure!(daemon.outcome(outcome)? == 0, "{outcome} before anything has happened");
+    }
+    workload.go()?;
+    workload.truth()?;
+    // Three requests for no bytes; eleven for more than there is, and one more that is refused for its arguments.
+    let counts = ["library_empty", "library_failed", "library_full", "library_unheard"];
+    let counts: Vec<u64> = counts.iter().map(|of| daemon.outcome(of)).collect::<Result<_>>()?;
+    ensure!(counts == [3, 11, 0, 0], "{counts:?}");
+    workload.exit()?;
+    daemon.stop()
+}
+
 /// Nobody listens: nothing is kept.
 #[test]
 fn nothing_is_kept_for_nobody() -> Result<()> {

@@ -91,6 +91,21 @@ fn beside_probes() -> Result<()> {
     ensure!((profile.exact_objects, profile.exact_space) == (truth.objects, truth.bytes));
     let both = daemon.profile("alloc", &[])?.row("many_kept").alloc_space.sum;
     ensure!(both == 2.0 * truth.bytes as f64, "{both} of two processes");
+    // Which source each has, and what it costs.
+    let listed = daemon.json("ps")?;
+    for (pid, is_inside) in [(inside.pid(), true), (probed.pid(), false)] {
+        let all = listed["processes"].as_array().context("no processes")?;
+        let process = all.iter().find(|of| of["pid"] == pid).context("not listed")?;
+        ensure!(process["samples_itself"] == is_inside, "{process}");
+        ensure!(process["sampling"]["preloaded"] == is_inside, "{process}");
+        let cost = &process["cost"];
+        let of = |end: &str| cost["spent_ns"][end].as_f64().unwrap_or(f64::NAN);
+        ensure!(0.0 <= of("low") && of("low") < of("value") && of("value") < of("high"), "{cost}");
+        ensure!(cost["unpriced"] == 0, "{cost}");
+        let profile = daemon.profile("alloc", &["--pid", &pid.to_string()])?;
+        let notes = profile.json["notes"].to_string();
+        ensure!(notes.contains("otel_memory") == is_inside, "{notes}");
+    }
     inside.exit()?;
     probed.exit()?;
     daemon.stop()

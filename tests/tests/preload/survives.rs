@@ -86,6 +86,8 @@ fn libraries_that_come_and_go() -> Result<()> {
 #[test]
 fn programs_say_what_they_say_alone() -> Result<()> {
     let python = "import json,re\nd=[{'k%d'%i:[i]*9} for i in range(9000)]\nprint(len(json.dumps(d)),len(re.findall('k1',str(d))))";
+    let node = "const a=[];for(let i=0;i<50000;i++)a.push({i,s:'x'.repeat(i%100)});console.log(JSON.stringify(a).length, Buffer.alloc(1<<20,1).toString('hex').length)";
+    let git = "d=$(mktemp -d) && trap 'rm -rf $d' EXIT && cd $d && git init -q && seq 9000 > a && git add a && git -c user.name=a -c user.email=a@b commit -qm one && seq 3 2 9001 > a && git diff | md5sum && git log --format=%s --stat";
     let perl = "my %h; $h{$_ x 3}=[1..9] for 1..20000; print scalar(keys %h), \"\\n\"";
     let sql = "create table t(a,b); with recursive c(x) as (select 1 union all select x+1 from c where x<30000) insert into t select x, hex(x*7) from c; create index i on t(b); select count(*), sum(length(b)) from t; pragma integrity_check";
     for command in [
@@ -93,6 +95,9 @@ fn programs_say_what_they_say_alone() -> Result<()> {
         &["ls", "-lR", "/usr/share/perl"],
         &["sort", "-r", "/etc/services"],
         &["git", "--help"],
+        &["bash", "-c", git],
+        &["awk", "{ a[NR] = $0 } END { for (i = NR; i > 0; i--) print a[i] }", "/etc/services"],
+        &["node", "-e", node],
         &["perl", "-e", perl],
         &["python3", "-c", python],
         &["sqlite3", ":memory:", sql],
@@ -111,6 +116,35 @@ fn programs_say_what_they_say_alone() -> Result<()> {
     }
     Ok(())
 }
+
+/// The compiler proper: the same bytes come out.
+#[test]
+fn a_compiler_makes_the_same_code() -> Result<()> {
+    let script = "printf '#include <map>\n#include <string>\nstd::map<std::string,int> m;int f(const char*k){return m[k]++;}' | g++ -O1 -S -x c++ -o - -";
+    is_the_same(&["bash", "-c", script], None)
+}
+
+/// A server that holds what its clients have sent it: the digest of all of its contents.
+#[test]
+fn a_server_has_the_same_contents() -> Result<()> {
+    is_the_same(&["bash", "-c", REDIS], None)
+}
+
+/// Fills a redis-server of its own, deletes some and asks for the digest; its socket is waited for.
+const REDIS: &str = r#"
+d=$(mktemp -d) && trap 'rm -rf $d' EXIT
+redis-server --port 0 --unixsocket $d/s --save '' --appendonly no --enable-debug-command yes > $d/log &
+ask() { redis-cli -s $d/s "$@"; }
+for i in {1..600}; do ask ping > $d/pong 2>&1 && break; sleep 0.05; done
+set -e
+grep -q PONG $d/pong
+ask eval "for i=1,8000 do local v=string.rep('x',i%700)
+redis.call('set','s'..i,v) redis.call('hset','h'..i%50,i,v) redis.call('rpush','l'..i%9,v) redis.call('zadd','z',i,i) redis.call('sadd','t'..i%7,v)
+if i%3==0 then redis.call('del','s'..i-1) end end return redis.call('dbsize')" 0
+ask debug digest | grep -Ev '^0+$' | grep -E '^[0-9a-f]{40}$'
+ask shutdown nosave
+wait
+"#;
 
 /// Killed while its threads allocate: nothing hangs, and the next one is seen as ever.
 #[test]

@@ -1,7 +1,7 @@
 //! A comparison of two profiles: a table for people, json for programs.
 
 mod json;
-mod text;
+pub(super) mod text;
 
 pub use json::object;
 pub use text::text;

@@ -3,10 +3,9 @@
 //! What is compared, the totals, then two lines for each stack: its numbers, and its functions from the one that allocates.
 
 use crate::comparison::{About, ComparedStack, Comparison, FALSE_DISCOVERY_RATE, Relation};
-use crate::encode::text::allocator::is_entry;
-use crate::encode::text::layout::{columns, left, middle, right, wrapped};
-use crate::encode::text::short::short;
-use crate::encode::{NO_STACK, name};
+use crate::encode::callers::callers;
+use crate::encode::name;
+use crate::encode::text::layout::{left, right, wrapped};
 use crate::estimate::Difference;
 use crate::profile::Kind;
 use crate::units::{grouped, human_bytes, human_count, human_duration};
@@ -16,8 +15,6 @@ use std::time::Duration;
 const LABEL: usize = 10;
 /// Narrower pages are written as this.
 const MIN_WIDTH: usize = 76;
-/// Shortest room in which a name still says something.
-const LEAST_NAME: usize = 12;
 /// Columns of `A B difference interval p`, each.
 const COLUMNS: [usize; 5] = [9, 9, 10, 23, 8];
 
@@ -40,7 +37,8 @@ pub fn text(of: &Comparison, width: usize, rows: usize) -> String {
     }
     for stack in shown {
         out += &row(stack);
-        out += &format!("    {}\n", functions(stack, width - 4));
+        let frames: Vec<&str> = stack.frames.iter().map(String::as_str).collect();
+        out += &format!("    {}\n", callers(&frames, width - 4));
     }
     if of.stacks.len() > shown.len() {
         let rest = (of.stacks.len() - shown.len()) as u64;
@@ -133,7 +131,7 @@ fn line(fields: &[String; 5]) -> String {
 }
 
 /// `+1.00 MiB`, `−3`, `0`; `∞` where there is no end.
-fn signed(value: f64, show: fn(f64) -> String) -> String {
+pub(in crate::encode) fn signed(value: f64, show: fn(f64) -> String) -> String {
     let size = if value.is_finite() { show(value.abs()) } else { "∞".to_owned() };
     match value {
         v if v < 0.0 => format!("−{size}"),
@@ -152,36 +150,12 @@ fn chance(p: f64) -> String {
 }
 
 /// `95`, `99.9`.
-fn percent(level: f64) -> f64 {
+pub(in crate::encode) fn percent(level: f64) -> f64 {
     (level * 1e9).round() / 1e7
 }
 
-/// `leaf ← caller ← …`, from the first function that is no entry of an allocator.
-fn functions(stack: &ComparedStack, width: usize) -> String {
-    let leaf_first: Vec<&String> = stack.frames.iter().rev().collect();
-    let own = leaf_first.iter().position(|frame| !is_entry(frame));
-    let frames = &leaf_first[own.unwrap_or(leaf_first.len().saturating_sub(1))..];
-    let mut out = String::new();
-    for (index, frame) in frames.iter().enumerate() {
-        let separator = if index == 0 { "" } else { " ← " };
-        // Room for the mark that there are more.
-        let more = if index + 1 < frames.len() { " ← …" } else { "" };
-        let taken = columns(&out) + columns(separator) + columns(more);
-        let room = width.saturating_sub(taken);
-        let room = if index == 0 { room.min(width * 2 / 3) } else { room };
-        let frame = name::shown(frame);
-        if room < LEAST_NAME.min(columns(&frame)) {
-            out += " ← …";
-            break;
-        }
-        out += separator;
-        out += &short(&frame, room);
-    }
-    if out.is_empty() { NO_STACK.to_owned() } else { middle(&out, width) }
-}
-
 /// A label and its text, broken into lines.
-fn paragraph(label: &str, text: &str, width: usize) -> String {
+pub(in crate::encode) fn paragraph(label: &str, text: &str, width: usize) -> String {
     let mut out = String::new();
     for (index, part) in wrapped(text, width - LABEL).iter().enumerate() {
         let label = if index == 0 { label } else { "" };

@@ -4,6 +4,13 @@
 //! light and dark. The title of every frame has its number with its interval, made of summed moments. The text and the numbers
 //! are in elements and attributes only: the script is the same in every file.
 
+mod difference;
+mod page;
+mod space_time;
+
+pub use difference::difference;
+pub use space_time::space_time;
+
 use super::functions::Function;
 use super::text::Text;
 use super::text::short::short;
@@ -13,21 +20,11 @@ use super::{Encode, interval, name};
 use crate::estimate::Estimate;
 use crate::profile::{Kind, Profile};
 use crate::units::grouped;
+use page::{CLASSES, COLORS, COLUMNS, Drawn, LABEL, NAME, Page, ROW, close, open};
 use std::io::{self, Write};
 
 /// Frames drawn; those with least are left out, and counted.
 pub const MAX_FRAMES: usize = 5000;
-/// Longest name in a title, characters.
-const NAME: usize = 2000;
-/// Longest name in a frame: no screen is wider.
-const LABEL: usize = 200;
-/// Height of a frame, and of a line of text.
-const ROW: usize = 16;
-/// Columns of the text above: at 7.2 units a column it fits 1200.
-const COLUMNS: usize = 120;
-/// Colors for modules; the next one is for what is no function.
-const COLORS: u32 = 8;
-
 /// Writes the flame graph: callers below, siblings by name, as wide as what was allocated under them.
 pub struct FlameGraph {
     /// What the width stands for.
@@ -46,7 +43,8 @@ impl Encode for FlameGraph {
             Measure::Objects => "objects",
         };
         open(unit, base + 4 * ROW, &head, out)?;
-        let picture = Picture { tree: &tree, measure: self.measure, kind: profile.kind, base };
+        let page = Page { width: tree.width, base };
+        let picture = Picture { tree: &tree, measure: self.measure, kind: profile.kind, page };
         picture.whole(out)?;
         for frame in &tree.frames {
             picture.frame(frame, out)?;
@@ -82,18 +80,7 @@ struct Picture<'a> {
     tree: &'a Tree<'a>,
     measure: Measure,
     kind: Kind,
-    /// Below everything.
-    base: usize,
-}
-
-/// One frame, laid out.
-struct Drawn<'a> {
-    depth: usize,
-    start: f64,
-    estimate: Estimate,
-    label: &'a str,
-    title: &'a str,
-    color: u32,
+    page: Page,
 }
 
 impl Picture<'_> {
@@ -101,11 +88,11 @@ impl Picture<'_> {
     fn whole(&self, out: &mut dyn Write) -> io::Result<()> {
         let total = self.tree.total;
         let title = format!("all\n{}", self.numbers(&total));
-        let estimate = Estimate { value: self.tree.width, ..total };
-        self.draw(
-            Drawn { depth: 0, start: 0.0, estimate, label: "all", title: &title, color: COLORS },
-            out,
-        )
+        let ends = [total.low, total.high];
+        let width = self.tree.width;
+        let class = CLASSES[COLORS];
+        let drawn = Drawn { depth: 0, start: 0.0, width, ends, label: "all", title: &title, class };
+        self.page.draw(&drawn, out)
     }
 
     fn frame(&self, frame: &Frame, out: &mut dyn Write) -> io::Result<()> {
@@ -115,17 +102,17 @@ impl Picture<'_> {
         let cut = short(&full, NAME);
         let title =
             format!("{}\n{}\n{}", escaped(&cut), place(function), self.numbers(&frame.estimate));
-        self.draw(
-            Drawn {
-                depth: frame.depth + 1,
-                start: frame.start,
-                estimate: frame.estimate,
-                label: &escaped(&label),
-                title: &title,
-                color: color(function),
-            },
-            out,
-        )
+        let Estimate { value, low, high, .. } = frame.estimate;
+        let drawn = Drawn {
+            depth: frame.depth + 1,
+            start: frame.start,
+            width: value,
+            ends: [low, high],
+            label: &escaped(&label),
+            title: &title,
+            class: color(function),
+        };
+        self.page.draw(&drawn, out)
     }
 
     /// `607 MiB ±6% (572 MiB … 642 MiB) allocated, 45.6%, 1,210 samples`.
@@ -143,27 +130,6 @@ impl Picture<'_> {
         };
         format!("{value}, {share:.1}%, {samples} {noun}")
     }
-
-    fn draw(&self, drawn: Drawn, out: &mut dyn Write) -> io::Result<()> {
-        let Drawn { depth, start, estimate, label, title, color } = drawn;
-        let percent = |part: f64| {
-            let share = 100.0 * part / self.tree.width;
-            if share.is_finite() { share } else { 0.0 }
-        };
-        let y = self.base.saturating_sub(depth * ROW);
-        let focus = if depth == 0 { 0 } else { -1 };
-        let Estimate { value, low, high, .. } = estimate;
-        writeln!(
-            out,
-            "<svg class=\"f\" x=\"{:.4}%\" y=\"{y}\" width=\"{:.4}%\" height=\"{ROW}\" \
-             data-v=\"{start:.0} {value:.0} {low:.0} {high:.0}\" data-d=\"{depth}\" \
-             tabindex=\"{focus}\"><title>{title}</title>\
-             <rect class=\"c{color}\" width=\"100%\" height=\"{ROW}\"/>\
-             <text x=\"3\" y=\"12\">{label}</text></svg>",
-            percent(start),
-            if depth == 0 { 100.0 } else { percent(value) },
-        )
-    }
 }
 
 /// Source line and module, as far as they are known.
@@ -176,44 +142,9 @@ fn place(function: Function) -> String {
     }
 }
 
-/// By module, the same in every graph (FNV-1a); what is in brackets is no code.
-fn color(function: Function) -> u32 {
-    if function.name.starts_with('[') {
-        return COLORS;
-    }
-    let bytes = function.module.bytes();
-    bytes.fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
-        % COLORS
-}
-
-fn open(unit: &str, height: usize, head: &[String], out: &mut dyn Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
-         <svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\" width=\"1200\" height=\"{height}\" \
-         viewBox=\"0 0 1200 {height}\" data-unit=\"{unit}\">\n\
-         <style><![CDATA[\n{}]]></style>\n\
-         <rect id=\"page\" width=\"100%\" height=\"100%\"/>\n<g class=\"head\">",
-        include_str!("style.css"),
-    )?;
-    for (index, line) in head.iter().enumerate() {
-        let y = (index + 1) * ROW;
-        writeln!(out, "<text x=\"3\" y=\"{y}\" xml:space=\"preserve\">{}</text>", escaped(line))?;
-    }
-    writeln!(out, "</g>")
-}
-
-fn close(y: usize, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "<text id=\"say\" x=\"3\" y=\"{y}\" xml:space=\"preserve\">\
-         click or Enter: zoom; Esc: back; arrow keys: walk; /: search</text>\n\
-         <g class=\"button\"><text id=\"search\" x=\"3\" y=\"{0}\">search</text>\
-         <text id=\"reset\" x=\"63\" y=\"{0}\">all</text></g>\n\
-         <script><![CDATA[\n{1}]]></script>\n</svg>",
-        y + ROW,
-        include_str!("script.js"),
-    )
+/// By module, the same in every graph; what is in brackets is no code.
+fn color(function: Function) -> &'static str {
+    if function.name.starts_with('[') { CLASSES[COLORS] } else { page::color(function.module) }
 }
 
 #[cfg(test)]

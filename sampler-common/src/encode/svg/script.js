@@ -20,11 +20,11 @@
 
   const human = (n) => {
     if (!isFinite(n)) return "unknown";
-    const [base, names] = unit === "bytes" ? [1024, ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]] : [1000, ["", "k", "M", "G", "T", "P"]];
+    const [base, names] = unit.startsWith("byte") ? [1024, ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]] : [1000, ["", "k", "M", "G", "T", "P"]];
     let at = 0;
     while (n >= base - 0.5 && at + 1 < names.length) { n /= base; at++; }
     const digits = at === 0 || n >= 99.95 ? 0 : n >= 9.995 ? 1 : 2;
-    return n.toFixed(digits) + (names[at] ? " " + names[at] : "");
+    return n.toFixed(digits) + (names[at] ? " " + names[at] : "") + (unit === "byte-seconds" ? "·s" : "");
   };
   // Frames come callers first: what a frame calls is from behind it up to its end.
   const open = [];
@@ -74,7 +74,7 @@
     });
     if (wanted === "") return tell("");
     // Ends of a sum lie closer together than sums of ends.
-    const ends = count ? `: ${human(value)}, at least ${human(low)}, at most ${human(high)} (bounds added, so wider than need be)` : "";
+    const ends = count && unit !== "difference" ? `: ${human(value)}, at least ${human(low)}, at most ${human(high)} (bounds added, so wider than need be)` : "";
     tell(`${JSON.stringify(text)} is in ${count} frame${count === 1 ? "" : "s"}${ends}${typing ? "  (Enter: done, Esc: end)" : ""}`);
   };
   const type = () => { typing = true; search(""); tell("search: type a part of a name (Enter: done, Esc: end)"); };

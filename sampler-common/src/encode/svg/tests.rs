@@ -7,12 +7,18 @@ fn written(profile: &Profile) -> String {
     String::from_utf8(fixture::encoded(&format, profile)).unwrap()
 }
 
-fn of_class<'a>(document: &'a Document, class: &str) -> Vec<Node<'a, 'a>> {
+pub(super) fn of_class<'a>(document: &'a Document, class: &str) -> Vec<Node<'a, 'a>> {
     document.descendants().filter(|node| node.attribute("class") == Some(class)).collect()
 }
 
+/// Without style and script, which are files of their own.
+pub(super) fn bare(text: &str) -> String {
+    let text = text.replace(include_str!("style.css"), "STYLE\n");
+    text.replace(include_str!("script.js"), "SCRIPT\n")
+}
+
 /// Every frame's start, value and depth, in the order of the file.
-fn boxes(document: &Document) -> Vec<(f64, f64, usize)> {
+pub(super) fn boxes(document: &Document) -> Vec<(f64, f64, usize)> {
     let frames = of_class(document, "f");
     let each = frames.iter().map(|frame| {
         let numbers = frame.attribute("data-v").unwrap().split(' ');
@@ -25,10 +31,7 @@ fn boxes(document: &Document) -> Vec<(f64, f64, usize)> {
 
 #[test]
 fn golden() {
-    // Style and script are files of their own.
-    let text = written(&fixture::profile(Kind::Alloc));
-    let text = text.replace(include_str!("style.css"), "STYLE\n");
-    fixture::golden("alloc.svg", text.replace(include_str!("script.js"), "SCRIPT\n"));
+    fixture::golden("alloc.svg", bare(&written(&fixture::profile(Kind::Alloc))));
 }
 
 #[test]

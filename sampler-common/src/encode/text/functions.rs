@@ -4,12 +4,12 @@
 //! the stack once, however often it recurs. A function's numbers come from the summed row of its stacks,
 //! never from their intervals.
 
-use super::allocator::is_entry;
 use super::short::short;
-use super::{Frame, Page, layout, leaf_first, plural, plus_minus, samples, share};
+use super::{Frame, Page, layout, leaf_first, own_frame, plural, plus_minus, samples, share};
 use crate::estimate::{Estimate, Row};
 use crate::profile::Profile;
 use crate::units::{grouped, human_bytes};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
@@ -18,16 +18,50 @@ const NUMBERS: usize = 8 + 1 + 5 + 1 + 8 + 1 + 5 + 1 + 7 + 2;
 /// Narrower pages leave `file:line` out.
 const PLACE_FROM: usize = 72;
 
-struct Function<'a> {
-    frame: Frame<'a>,
+/// A function with its stacks.
+pub struct Function<'a> {
+    /// Where most of its bytes are.
+    pub(in crate::encode) frame: Frame<'a>,
     /// Sums of estimates: every estimator's values add. `own` is of the stacks that belong to it.
     own: Option<f64>,
     total: f64,
     /// Indices of its stacks, each once.
-    stacks: Vec<usize>,
+    pub(in crate::encode) stacks: Vec<usize>,
+    /// Those that belong to it.
+    pub(in crate::encode) own_stacks: Vec<usize>,
 }
 
 impl Function<'_> {
+    /// Its name, fit for a terminal.
+    pub fn name(&self) -> Cow<'_, str> {
+        self.frame.name()
+    }
+
+    /// Where most is allocated in it, `file.c:12` or a module; fit for a terminal, empty if unknown.
+    pub fn place(&self) -> String {
+        self.frame.place()
+    }
+
+    /// Bytes of the profile's kind that it allocates itself; `None` where it only calls.
+    pub fn own(&self) -> Option<f64> {
+        self.own
+    }
+
+    /// Bytes of the profile's kind in it and under it.
+    pub fn total(&self) -> f64 {
+        self.total
+    }
+
+    /// Indices of its stacks in the profile, each once.
+    pub fn stacks(&self) -> &[usize] {
+        &self.stacks
+    }
+
+    /// Of these the ones that it allocates itself.
+    pub fn own_stacks(&self) -> &[usize] {
+        &self.own_stacks
+    }
+
     /// The estimate of its stacks together.
     fn estimate(&self, profile: &Profile) -> Estimate {
         let mut row = Row::default();
@@ -73,7 +107,7 @@ pub(super) fn write(
 }
 
 /// Every function with bytes of the profile's kind, by falling self, then total.
-fn functions(profile: &Profile) -> Vec<Function<'_>> {
+pub fn functions(profile: &Profile) -> Vec<Function<'_>> {
     let (mut functions, at) = known_functions(profile);
     for (stack_index, stack) in profile.stacks.iter().enumerate() {
         let estimate = &stack.quantities.space(profile.kind).estimate;
@@ -82,9 +116,7 @@ fn functions(profile: &Profile) -> Vec<Function<'_>> {
         }
         let ids = stack.locations.iter().flat_map(|index| &at[*index as usize]);
         let frames: Vec<(usize, Frame)> = ids.copied().zip(leaf_first(profile, stack)).collect();
-        // A stack of nothing but entries belongs to the outermost of them.
-        let own = frames.iter().position(|(_, frame)| !is_entry(&frame.line.function));
-        let own = own.unwrap_or(frames.len().saturating_sub(1));
+        let own = own_frame(profile, stack);
         for (position, (id, frame)) in frames.iter().enumerate().skip(own) {
             let function = &mut functions[*id];
             if function.stacks.is_empty() {
@@ -93,6 +125,7 @@ fn functions(profile: &Profile) -> Vec<Function<'_>> {
             }
             if position == own {
                 *function.own.get_or_insert(0.0) += estimate.value;
+                function.own_stacks.push(stack_index);
             }
             if function.stacks.last() != Some(&stack_index) {
                 function.stacks.push(stack_index);
@@ -127,6 +160,7 @@ fn known_functions(profile: &Profile) -> (Vec<Function<'_>>, Vec<Vec<usize>>) {
                         own: None,
                         total: 0.0,
                         stacks: Vec::new(),
+                        own_stacks: Vec::new(),
                     });
                     functions.len() - 1
                 })

@@ -5,11 +5,11 @@
 //! estimate. A function's numbers are made from the summed rows of its stacks, never from their bounds.
 
 pub(super) mod allocator;
-mod functions;
+pub mod functions;
 mod header;
 pub mod layout;
 pub mod lifetimes;
-pub(super) mod short;
+pub mod short;
 mod stacks;
 
 use super::{Encode, name};
@@ -80,14 +80,14 @@ impl Page {
 
 /// A frame with the file that it lies in.
 #[derive(Clone, Copy)]
-struct Frame<'a> {
-    line: &'a Line,
-    module: &'a str,
+pub struct Frame<'a> {
+    pub(super) line: &'a Line,
+    pub(super) module: &'a str,
 }
 
 impl<'a> Frame<'a> {
     /// The function; of `path+0xoffset` the path without directories.
-    fn name(self) -> Cow<'a, str> {
+    pub fn name(self) -> Cow<'a, str> {
         let function = &self.line.function;
         if !self.is_offset() {
             return name::shown(function);
@@ -98,7 +98,7 @@ impl<'a> Frame<'a> {
 
     /// `file.c:12` without directories; the module where the source is unknown and the name does not
     /// say it already.
-    fn place(self) -> String {
+    pub fn place(self) -> String {
         let place = match (self.line.file.as_str(), self.line.line) {
             ("", _) if self.is_offset() || self.line.function == self.module => {
                 return String::new();
@@ -122,12 +122,25 @@ fn base_name(path: &str) -> &str {
 }
 
 /// Frames of a stack, leaf first, inlined ones included.
-fn leaf_first<'a>(profile: &'a Profile, stack: &'a Stack) -> impl Iterator<Item = Frame<'a>> {
+pub fn leaf_first<'a>(profile: &'a Profile, stack: &'a Stack) -> impl Iterator<Item = Frame<'a>> {
     stack.locations.iter().flat_map(|index| {
         let location = &profile.locations[*index as usize];
         let module = profile.mappings[location.mapping as usize].path.as_str();
         location.lines.iter().map(move |line| Frame { line, module })
     })
+}
+
+/// Which of the frames of a stack, leaf first, its bytes are attributed to: the first that is no allocator's entry point. A stack
+/// of nothing but entries belongs to the outermost of them.
+pub fn own_frame(profile: &Profile, stack: &Stack) -> usize {
+    let (mut own, mut frames) = (None, 0usize);
+    for frame in leaf_first(profile, stack) {
+        if own.is_none() && !allocator::is_entry(&frame.line.function) {
+            own = Some(frames);
+        }
+        frames += 1;
+    }
+    own.unwrap_or(frames.saturating_sub(1))
 }
 
 /// `±12%`: the larger distance to an end of the interval. Beyond 999 % the number says nothing more. `none` where
@@ -147,7 +160,7 @@ pub fn plus_minus(estimate: &Estimate) -> String {
 }
 
 /// Share of a total, at most five columns.
-fn share(part: f64, whole: f64) -> String {
+pub fn share(part: f64, whole: f64) -> String {
     match 100.0 * part / whole {
         _ if whole <= 0.0 => "0%".to_owned(),
         p if p >= 99.95 => "100%".to_owned(),
@@ -156,7 +169,7 @@ fn share(part: f64, whole: f64) -> String {
 }
 
 /// A count in seven columns: whole while it fits.
-fn samples(count: u64) -> String {
+pub fn samples(count: u64) -> String {
     if count < 1_000_000 { grouped(count) } else { human_count(count as f64) }
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 /// `name` in at most `width` columns: whole if it fits; else without its parameters; else with `<…>` for
 /// template arguments too; else shortened in the middle as well.
-pub(in crate::encode) fn short(name: &str, width: usize) -> Cow<'_, str> {
+pub fn short(name: &str, width: usize) -> Cow<'_, str> {
     if layout::columns(name) <= width {
         return Cow::Borrowed(name);
     }

@@ -2,7 +2,7 @@
 
 use crate::args::LifetimesVerb;
 use crate::connect::{self, Address};
-use crate::{output, page};
+use crate::{output, page, progress};
 use anyhow::Result;
 use sampler_common::encode::lifetimes::json;
 use sampler_common::encode::text::lifetimes::lifetimes;
@@ -21,7 +21,7 @@ pub(crate) async fn run(address: &Address, verb: LifetimesVerb, json_asked: bool
         top: verb.top.unwrap_or(default),
     };
     let mut client = connect::client(address).await?;
-    let answer = client.get_lifetimes(request).await;
+    let answer = progress::waiting(progress::PROFILE, client.get_lifetimes(request)).await;
     let answer = answer.map_err(|status| connect::failed(address, &status))?.into_inner();
     let answer = connect::check(address, lifetimes_from_wire(answer))?;
     let text = match json_asked {

@@ -5,16 +5,20 @@ mod args;
 mod connect;
 mod diff;
 mod encoded;
+mod flamegraph;
+mod leaks;
 mod lifetimes;
 mod manual;
 mod output;
 mod page;
 mod plan;
 mod profile;
+mod progress;
 mod ps;
 mod run;
 mod set;
 mod status;
+mod top;
 mod watch;
 
 use args::{Args, Verb};
@@ -51,8 +55,11 @@ async fn ask(args: Args) -> anyhow::Result<ExitCode> {
         Verb::Ps(verb) => ps::run(&address()?, verb, json).await,
         Verb::Profile(verb) => profile::run(&address()?, verb, json).await,
         Verb::Watch(verb) => watch::run(&address()?, verb, json).await,
+        Verb::Top(verb) => return top::run(&address()?, verb).await,
         Verb::Set(verb) => set::run(&address()?, verb, json).await,
         Verb::Diff(verb) => diff::run(args.connect, verb, json).await,
+        Verb::Flamegraph(verb) => flamegraph::run(&address()?, *verb).await,
+        Verb::Leaks(verb) => leaks::run(&address()?, verb, json).await,
         Verb::Lifetimes(verb) => lifetimes::run(&address()?, verb, json).await,
         Verb::Plan(verb) => plan::run(args.connect, &verb, json).await,
         Verb::Completions(verb) => manual::completions(&verb),

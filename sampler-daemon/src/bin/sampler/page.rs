@@ -32,6 +32,10 @@ pub(crate) fn color() -> bool {
 /// Whether to emphasize: on a terminal that can, unless `NO_COLOR` is set (<https://no-color.org>).
 pub(crate) fn color_on(stream: &impl IsTerminal) -> bool {
     let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    stream.is_terminal() && !unwanted && !dumb
+    can_redraw(stream) && !unwanted
+}
+
+/// Whether a line can be written over: a terminal that can move its cursor.
+pub(crate) fn can_redraw(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
 }

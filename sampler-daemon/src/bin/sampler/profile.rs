@@ -2,7 +2,7 @@
 
 use crate::args::ProfileVerb;
 use crate::connect::{self, Address};
-use crate::{encoded, output, page};
+use crate::{encoded, output, page, progress};
 use anyhow::{Result, bail};
 use sampler_daemon::rpc::convert::from_wire;
 
@@ -15,7 +15,8 @@ pub(crate) async fn run(address: &Address, verb: ProfileVerb, json: bool) -> Res
     }
     let top = encoded::asked(format, verb.filter.top);
     let mut client = connect::client(address).await?;
-    let answer = client.get_profile(verb.filter.request(top)).await;
+    let answer = client.get_profile(verb.filter.request(top));
+    let answer = progress::waiting(progress::PROFILE, answer).await;
     let profile = answer.map_err(|status| connect::failed(address, &status))?.into_inner();
     let profile = connect::check(address, from_wire(profile))?;
 

@@ -2,6 +2,7 @@
 
 use crate::http::Http;
 use crate::manual::{self, Manual};
+use crate::web::Web;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, ValueEnum};
 use sampler_common::duty::Budget;
@@ -23,7 +24,7 @@ use std::path::PathBuf;
 #[command(
     name = "samplerd",
     version,
-    max_term_width = 100,
+    max_term_width = 80,
     after_help = manual::AFTER_HELP
 )]
 pub(crate) struct Args {
@@ -104,7 +105,7 @@ pub(crate) struct Args {
     /// Most that profiling may cost each process, as a share of its CPU time (1%): allocations are seen in short windows at random times,
     /// as many as that pays for, and nothing is known of live memory
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true, value_parser = Budget::parse,
-          conflicts_with_all = ["all", "follow", "keep_held", "interval", "strategy", "one_in", "samples_per_second"])]
+          conflicts_with_all = ["keep_held", "interval", "strategy", "one_in", "samples_per_second"])]
     pub(crate) max_overhead: Option<Budget>,
 
     /// Most live samples held; the interval grows before there are more
@@ -127,6 +128,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     pub(crate) http: Http,
+
+    #[command(flatten)]
+    pub(crate) web: Web,
 
     #[command(flatten)]
     manual: Manual,
@@ -229,6 +233,9 @@ impl Args {
             Args::command().error(ErrorKind::MissingRequiredArgument, error).exit();
         }
         if let Err(error) = args.http.place() {
+            Args::command().error(ErrorKind::ValueValidation, error).exit();
+        }
+        if let Err(error) = args.web.place() {
             Args::command().error(ErrorKind::ValueValidation, error).exit();
         }
         // Numbers that are right one by one and wrong together.

@@ -55,13 +55,19 @@ impl Bound {
             // Nobody may be reading.
             let _ = writeln!(stdout, "http http://{address}/").and_then(|()| stdout.flush());
         }
-        let serving = serve::serve(self.listener, self.place, profiler, names);
-        Serving(tokio::spawn(serving).abort_handle())
+        Serving::of(serve::serve(self.listener, self.place, profiler, names))
     }
 }
 
 /// A server; it ends with this.
 pub(crate) struct Serving(AbortHandle);
+
+impl Serving {
+    /// One that runs until its guard is dropped.
+    pub(crate) fn of(serving: impl Future<Output = ()> + Send + 'static) -> Serving {
+        Serving(tokio::spawn(serving).abort_handle())
+    }
+}
 
 impl Drop for Serving {
     fn drop(&mut self) {

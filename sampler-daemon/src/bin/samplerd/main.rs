@@ -4,6 +4,7 @@ mod args;
 mod http;
 mod manual;
 mod run;
+mod web;
 
 use std::process::ExitCode;
 

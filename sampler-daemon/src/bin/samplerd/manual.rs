@@ -11,6 +11,7 @@ pub(crate) const AFTER_HELP: &str = "\
 Examples:
   samplerd --pid $(pidof redis-server) & sampler profile --kind live
   samplerd --all --http 127.0.0.1:9464    everything, with metrics
+  samplerd --pid 4121 --web 127.0.0.1:0   with a page to open in a browser
   samplerd --pid 4121 --follow --interval 64KiB
 
 Exit status:

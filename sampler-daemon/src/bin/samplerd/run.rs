@@ -2,6 +2,7 @@
 
 use crate::args::{Args, Unwind};
 use crate::http::Bound;
+use crate::web;
 use anyhow::{Context as _, anyhow};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sampler_common::limits::{MAX_OPEN_PROCESSES, MAX_PROCESSES, MAX_SLOTS};
@@ -88,6 +89,7 @@ async fn profile(args: Args) -> anyhow::Result<()> {
     };
     let listener = Listener::bind(&args.listen).await.map_err(|error| anyhow!(error))?;
     let http = Bound::new(&args.http).await.map_err(|error| anyhow!(error))?;
+    let web = web::Bound::new(&args.web).await.map_err(|error| anyhow!(error))?;
     let address = listener.address().context("ask for the listener's address")?;
     let mut orphaned = Box::pin(orphaned(args.until_stdin_closes));
     let names = Names::start().context("start the symbolizer")?;
@@ -104,6 +106,7 @@ async fn profile(args: Args) -> anyhow::Result<()> {
     // Nobody may be reading; that is no reason to stop profiling.
     let _ = writeln!(stdout, "ready {address}").and_then(|()| stdout.flush());
     let _http = http.map(|bound| bound.serve(profiler.clone(), names.clone()));
+    let _web = web.map(|bound| bound.serve(profiler.clone(), names.clone()));
     let result = serve::serve(listener, profiler.clone(), names, async {
         tokio::select! {
             _ = interrupt.recv() => {}
@@ -148,7 +151,7 @@ fn reach(args: &Args) -> Reach {
     match args.pids.len() {
         _ if args.all => Reach::Everyone,
         _ if args.follow => Reach::Tree,
-        // Links are made for windows, which seldom meet.
+        // Each has links of its own, which are there in its windows only.
         _ if args.max_overhead.is_some() => Reach::Listed,
         0..=FEW => Reach::Listed,
         _ => Reach::Shared,

@@ -85,12 +85,14 @@ impl<'a> Batches<'a> {
     /// One pair of batches of each kind; unless it is of the first look, without those that take long or send records.
     pub(super) fn round(&mut self, kernel: &mut Kernel, round: usize, is_first: bool) {
         self.sample(kernel, false);
-        for (program, stepped) in hits(self.settings.track_live) {
+        let uses_usdt = kernel.usdt.is_some();
+        let hits = hits(self.settings.may_probe_frees());
+        for (program, stepped) in hits.filter(|(of, _)| uses_usdt || !of.is_usdt()) {
             let calls = if stepped { STEPPED_CALLS } else { EMULATED_CALLS };
-            // calloc(1, n), malloc(n), free(p)
+            // calloc(1, n), malloc(n), free(p), alloc(p, 0, …): of no bytes it is no sample.
             let asked = match program {
                 Program::Shaped => Asked(1, SMALL),
-                Program::Malloc | Program::New | Program::Free => Asked(SMALL, 0),
+                _ => Asked(SMALL, 0),
             };
             let batch = |of| self.time(of, NO_STACK, calls, |_| asked);
             let (with, without) = (probed(program, stepped), twin(program, stepped));

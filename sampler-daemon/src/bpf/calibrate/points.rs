@@ -3,20 +3,31 @@
 use super::hits;
 use crate::bpf::link::Points;
 use crate::bpf::sys::ground::Function;
+use crate::bpf::usdt::UsdtPoint;
 use sampler_common::cost::Program;
-use sampler_common::wire::{Cookie, Role, SHARED};
+use sampler_common::wire::{Cookie, Operand, OperandKind, Role, SHARED, Site};
+
+/// Offsets of rdi, rsi and rdx, where functions have their arguments, in `struct pt_regs` of x86-64.
+const ARGUMENTS: [u8; 3] = [112, 104, 96];
 
 /// The probed function of a program.
 pub(super) fn probed(program: Program, stepped: bool) -> Function {
-    Function(program as usize * 2 + usize::from(stepped))
+    match program.is_usdt() {
+        true => Function::nop(program as usize * 2),
+        false => Function(program as usize * 2 + usize::from(stepped)),
+    }
 }
 
 /// Its twin without a probe.
 pub(super) fn twin(program: Program, stepped: bool) -> Function {
-    Function(2 * Program::ALL.len() + probed(program, stepped).0)
+    match program.is_usdt() {
+        true => Function::nop(program as usize * 2 + 1),
+        false => Function(2 * Program::ALL.len() + probed(program, stepped).0),
+    }
 }
 
-const _: () = assert!(4 * Program::ALL.len() <= Function::COUNT);
+// Both halves of the functions have room.
+const _: () = assert!(4 * Program::ALL.len() <= Function::COUNT / 2);
 
 /// The role that stands for all that go a program's way.
 fn role(program: Program) -> Role {
@@ -25,6 +36,8 @@ fn role(program: Program) -> Role {
         Program::Shaped => Role::Calloc,
         Program::New => Role::New,
         Program::Free => Role::Free,
+        Program::OtelAlloc => Role::OtelAlloc,
+        Program::OtelFree => Role::OtelFree,
     }
 }
 
@@ -32,13 +45,32 @@ fn role(program: Program) -> Role {
 pub(super) fn points(slot: u32, track_live: bool, by_pid: bool) -> Points {
     let slot = if by_pid { SHARED } else { slot };
     let mut points = Points::default();
-    for (program, stepped) in hits(track_live) {
+    for (program, stepped) in hits(track_live).filter(|(program, _)| !program.is_usdt()) {
         let point = (probed(program, stepped).offset() as u64, Cookie::new(slot, role(program)).0);
         match program {
             Program::Free => points.freeing.push(point),
             Program::New => points.entering.push(point),
-            Program::Malloc | Program::Shaped => points.allocating.push(point),
+            _ => points.allocating.push(point),
         }
     }
     points
+}
+
+/// USDTs on the functions that stand for them, whose arguments are theirs.
+pub(super) fn usdt_points(track_live: bool) -> Vec<UsdtPoint> {
+    let register = |register| Operand {
+        register,
+        index: Operand::NO_INDEX,
+        kind: OperandKind::Register as u8,
+        ..Operand::default()
+    };
+    let site = Site { arguments: ARGUMENTS.map(register) };
+    let usdts = hits(track_live).filter(|(program, _)| program.is_usdt());
+    let point = |(program, stepped)| UsdtPoint {
+        role: role(program),
+        offset: probed(program, stepped).offset() as u64,
+        semaphore: None,
+        site,
+    };
+    usdts.map(point).collect()
 }

@@ -20,6 +20,8 @@ pub(in crate::bpf) const ABOVE: usize = 64 * 1024;
 const EMULATED: &[u8] = &[0x55, 0x48, 0x89, 0xd0, 0x5d, 0xc3];
 /// `mov rax, rdx; push rbp; pop rbp; ret`: it single-steps this one.
 const STEPPED: &[u8] = &[0x48, 0x89, 0xd0, 0x55, 0x5d, 0xc3];
+/// `nop; mov rax, rdx; ret`: what USDTs are; the kernel emulates it.
+const NOP: &[u8] = &[0x90, 0x48, 0x89, 0xd0, 0xc3];
 /// `call_on(stack, function, first, second, third)`: calls a function with the stack pointer at `stack`.
 const CALL_ON: &[u8] = &[
     0x55, // push rbp
@@ -39,13 +41,21 @@ const STRIDE: usize = 64;
 /// What is between functions: a breakpoint each.
 const FILL: u8 = 0xcc;
 
-/// A function by its number: even ones are emulated, odd ones are not.
+/// Functions from this number on begin with a nop.
+const FIRST_NOP: usize = Function::COUNT / 2;
+
+/// A function by its number: even ones are emulated, odd ones are not, and the last half begin with a nop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::bpf) struct Function(pub(in crate::bpf) usize);
 
 impl Function {
     /// Functions that there are.
     pub(in crate::bpf) const COUNT: usize = PAGE / STRIDE - 1;
+
+    /// The `number`-th that begins with a nop.
+    pub(in crate::bpf) fn nop(number: usize) -> Function {
+        Function(FIRST_NOP + number)
+    }
 
     /// Offset of its first instruction, the one to probe, in the file.
     pub(in crate::bpf) fn offset(self) -> usize {
@@ -104,7 +114,11 @@ fn page() -> [u8; PAGE] {
     let mut page = [FILL; PAGE];
     page[..CALL_ON.len()].copy_from_slice(CALL_ON);
     for number in 0..Function::COUNT {
-        let bytes = if number % 2 == 0 { EMULATED } else { STEPPED };
+        let bytes = match number % 2 {
+            _ if number >= FIRST_NOP => NOP,
+            0 => EMULATED,
+            _ => STEPPED,
+        };
         let offset = Function(number).offset();
         page[offset..offset + bytes.len()].copy_from_slice(bytes);
     }

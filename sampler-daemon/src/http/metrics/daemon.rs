@@ -5,7 +5,7 @@ use crate::pipeline::{MetricsReport, StatusReport};
 use sampler_common::counters::Outcome;
 
 /// Outcomes by which something is missing somewhere, or had to be repaired.
-const LOSSES: [Outcome; 21] = [
+pub(in crate::http) const LOSSES: [Outcome; 23] = [
     Outcome::PendingFull,
     Outcome::StaleReturn,
     Outcome::RingFull,
@@ -27,6 +27,8 @@ const LOSSES: [Outcome; 21] = [
     Outcome::WindowsFull,
     Outcome::LifetimesFull,
     Outcome::StreamLagged,
+    Outcome::LibraryFull,
+    Outcome::LibraryLate,
 ];
 
 pub(super) fn write(report: &MetricsReport, page: &mut Page) {

@@ -11,6 +11,7 @@ mod processes;
 
 use super::answer::Problem;
 use crate::pipeline::Profiler;
+pub(super) use daemon::LOSSES;
 use hyper::StatusCode;
 use ledger::Ledger;
 use page::Page;

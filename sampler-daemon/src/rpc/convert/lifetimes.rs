@@ -1,7 +1,8 @@
 //! Lifetimes, both ways.
 
 use super::from_wire::{Within, each};
-use super::number::number;
+use super::number::{moments, number};
+use super::to_wire::moments_to_wire;
 use crate::rpc::v1;
 use sampler_common::estimate::{Confidence, Estimate, Median, Method, Share};
 use sampler_common::lifetimes::{Lifetime, Lifetimes, Stack};
@@ -39,6 +40,7 @@ fn to_wire(of: &Lifetime) -> v1::Lifetime {
         }),
         within_1ms: share(of.within_1ms),
         within_1s: share(of.within_1s),
+        moments: Some(moments_to_wire(&of.moments)),
     }
 }
 
@@ -83,6 +85,8 @@ fn from_wire(of: Option<v1::Lifetime>, confidence: Confidence) -> Result<Lifetim
             samples: of.samples,
             method: Method::Weighted,
         },
+        // Of a samplerd that does not send them there are none.
+        moments: of.moments.as_ref().map(moments).transpose()?.unwrap_or_default(),
         median: Median {
             value: age(median.value_ns)?,
             low: number("median", median.low_ns)?,

@@ -1,9 +1,10 @@
 //! A slot of time: what was sampled and what was counted in it.
 
+use super::departed::Departed;
 use crate::store::epochs::Band;
 use crate::store::{Moves, ProcessId, RowKey};
 use rustc_hash::FxHashMap;
-use sampler_common::estimate::{Moments, RowMoments, Trials};
+use sampler_common::estimate::{Moments, RowMoments, Trials, Weights};
 
 /// The half of a row's moments that is about allocations.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -12,9 +13,12 @@ pub struct Allocated {
     objects: Moments,
     trials: Trials,
     rarest: f64,
+    /// Σw², bytes.
+    squares: f64,
 }
 
 impl From<RowMoments> for Allocated {
+    /// Of one sample, or of several of one weight.
     fn from(row: RowMoments) -> Allocated {
         let RowMoments {
             alloc_space,
@@ -26,7 +30,10 @@ impl From<RowMoments> for Allocated {
             alloc_rarest: rarest,
             inuse_rarest: _,
         } = row;
-        Allocated { space: alloc_space, objects: alloc_objects, trials: alloc_trials, rarest }
+        let samples = alloc_space.samples.max(1) as f64;
+        let squares = alloc_space.sum * alloc_space.sum / samples;
+        let (space, objects, trials) = (alloc_space, alloc_objects, alloc_trials);
+        Allocated { space, objects, trials, rarest, squares }
     }
 }
 
@@ -39,11 +46,18 @@ impl Allocated {
         row.alloc_rarest = row.alloc_rarest.max(self.rarest);
     }
 
+    /// Its samples, weighed by bytes.
+    pub fn weights(&self) -> Weights {
+        let Moments { samples, sum, .. } = self.space;
+        Weights { samples, sum, squares: self.squares }
+    }
+
     fn add(&mut self, other: &Allocated) {
         self.space.add(&other.space);
         self.objects.add(&other.objects);
         self.trials.add(&other.trials);
         self.rarest = self.rarest.max(other.rarest);
+        self.squares += other.squares;
     }
 }
 
@@ -58,12 +72,20 @@ pub struct Slot {
     pub end_ns: u64,
     rows: FxHashMap<RowKey, Allocated>,
     exact: FxHashMap<ExactKey, (u64, u64)>,
+    /// What went in it. Not among its entries: it has a bound of its own.
+    pub(super) departed: Departed,
 }
 
 impl Slot {
     /// An open one.
     pub(super) fn new(start_ns: u64) -> Slot {
-        Slot { start_ns, end_ns: u64::MAX, rows: FxHashMap::default(), exact: FxHashMap::default() }
+        Slot {
+            start_ns,
+            end_ns: u64::MAX,
+            rows: FxHashMap::default(),
+            exact: FxHashMap::default(),
+            departed: Departed::default(),
+        }
     }
 
     pub(super) fn has_row(&self, key: &RowKey) -> bool {
@@ -95,7 +117,9 @@ impl Slot {
         for (key, sum) in &next.exact {
             self.add_exact(*key, *sum);
         }
-        before - self.entries()
+        let fewer = before - self.entries();
+        self.departed.append(next.departed);
+        fewer
     }
 
     /// Gives what folded processes have to those that they are part of; how many entries fewer there are.

@@ -12,6 +12,7 @@ mod report;
 use anyhow::Result;
 use case::{Case, Measured};
 use clap::Parser;
+use sampler_tests::progress::Progress;
 use sampler_tests::{build, machine};
 
 /// Measures what samplerd costs on this machine, beside the probes.
@@ -38,13 +39,16 @@ fn main() -> Result<()> {
     let machine = machine::describe()?;
     let cases = Case::all();
     let mut measured: Vec<Vec<Measured>> = vec![Vec::new(); cases.len()];
+    let progress = Progress::of("cases", args.rounds as usize * cases.len());
     for _ in 0..args.rounds {
         let mut order: Vec<usize> = (0..cases.len()).collect();
         fastrand::shuffle(&mut order);
         for index in order {
             measured[index].push(cases[index].measure(args.seconds)?);
+            progress.done();
         }
     }
+    drop(progress);
     let cases: Vec<(Case, Vec<Measured>)> = cases.into_iter().zip(measured).collect();
     let queries = query::measure(args.stacks)?;
     if args.json {

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use sampler_common::sampling::Strategy;
 use sampler_tests::child::Child;
+use sampler_tests::progress::Progress;
 use sampler_tests::spread::Spread;
 use sampler_tests::{Daemon, daemon};
 use std::path::Path;
@@ -109,6 +110,7 @@ pub(crate) fn run(settings: &[Setting], rounds: u32, block: u32) -> Result<Measu
     let (mut drift, mut unprobed) = (Vec::new(), Vec::new());
     let mut order: Vec<usize> = (0..settings.len()).collect();
     program.block(block)?;
+    let progress = Progress::of("rounds", rounds as usize);
     for _ in 0..rounds {
         let before = program.block(block)?;
         let samplerd = Daemon::start(&[program.0.pid()], &["--max-live", MAX_LIVE])?;
@@ -125,6 +127,7 @@ pub(crate) fn run(settings: &[Setting], rounds: u32, block: u32) -> Result<Measu
         }
         drift.push(after / before);
         unprobed.extend([before, after]);
+        progress.done();
     }
     Ok(Measured { settings: measured, drift: Spread::of(drift), unprobed_s: Spread::of(unprobed) })
 }

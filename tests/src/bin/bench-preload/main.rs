@@ -9,6 +9,7 @@ mod way;
 use anyhow::Result;
 use clap::Parser;
 use sampler_tests::machine;
+use sampler_tests::progress::Progress;
 use way::{Programs, Way};
 
 /// Measures what the preloaded library costs on this machine.
@@ -48,14 +49,16 @@ fn main() -> Result<()> {
         cases.map(|(way, threads)| Measured { way, threads, times_ns: Vec::new() }).collect();
     let mut random = fastrand::Rng::with_seed(args.seed);
     let mut order: Vec<usize> = (0..all.len()).collect();
-    for round in 0..args.rounds {
-        eprintln!("round {} of {}", round + 1, args.rounds);
+    let progress = Progress::of("rounds", args.rounds as usize);
+    for _ in 0..args.rounds {
         random.shuffle(&mut order);
         for index in &order {
             let of = &mut all[*index];
             of.times_ns.push(programs.run(of.way, of.threads)?);
         }
+        progress.done();
     }
+    drop(progress);
     report::print(&machine, &all, args.json);
     Ok(())
 }

@@ -9,6 +9,12 @@ use serde_json::{Value, json};
 /// What a pair may cost over forwarding, nanoseconds.
 const GOAL_NS: f64 = 1.5;
 
+/// Whether a way on so many threads reaches the goal; of what has none nothing is said.
+fn is_met(of: &Measured, over: Option<&Spread>) -> Option<bool> {
+    let samples = matches!(of.way, Way::Unheard | Way::Heard);
+    over.filter(|_| samples).map(|over| over.median <= GOAL_NS)
+}
+
 /// Each round's time less that of the forwarding library in the same round.
 fn over_forwarding(all: &[Measured], of: &Measured) -> Option<Spread> {
     let base = all.iter().find(|it| it.way == Way::Forwarded && it.threads == of.threads)?;
@@ -30,9 +36,10 @@ pub(crate) fn print(machine: &Machine, all: &[Measured], as_json: bool) {
     for of in all {
         let time = Spread::of(of.times_ns.iter().copied()).median;
         let over = over_forwarding(all, of).map_or(String::new(), |over| {
-            format!("{:+6.2}  {:+.2} … {:+.2}", over.median, over.low, over.high)
+            let met = is_met(of, Some(&over)).map_or("", |met| if met { "met" } else { "MISSED" });
+            format!("{:+6.2}  {:+.2} … {:+.2}  {met}", over.median, over.low, over.high)
         });
-        println!("{:>7}  {:28} {time:>5.2}  {over}", of.threads, of.way.name());
+        println!("{:>7}  {:28} {time:>5.2}  {}", of.threads, of.way.name(), over.trim_end());
     }
     println!("\ngoal: at most {GOAL_NS} ns over forwarding");
 }
@@ -43,5 +50,6 @@ fn row(all: &[Measured], of: &Measured) -> Value {
         "way": of.way.name(),
         "pair_ns": Spread::of(of.times_ns.iter().copied()).json(),
         "over_forwarding_ns": over_forwarding(all, of).map(|of| of.json()),
+        "met": is_met(of, over_forwarding(all, of).as_ref()),
     })
 }

@@ -6,6 +6,7 @@
 use super::attach::Bench;
 use super::cases::{Case, Setup};
 use anyhow::{Context, Result};
+use sampler_tests::progress::Progress;
 use sampler_tests::spread::Spread;
 
 /// Nanoseconds per call of a case, by setup and round.
@@ -29,6 +30,7 @@ pub(crate) fn run(bench: &mut Bench, cases: &[Case], rounds: u32) -> Result<Vec<
     let mut measured: Vec<Measured> = cases.iter().map(nothing).collect();
     let setups = |index: usize| (0..cases[index].setups.len()).map(move |setup| (index, setup));
     let mut order: Vec<(usize, usize)> = (0..cases.len()).flat_map(setups).collect();
+    let progress = Progress::of("rounds", rounds as usize);
     for _ in 0..rounds {
         fastrand::shuffle(&mut order);
         for &(index, number) in &order {
@@ -38,6 +40,7 @@ pub(crate) fn run(bench: &mut Bench, cases: &[Case], rounds: u32) -> Result<Vec<
             drop(links);
             measured[index].times[number].push(time);
         }
+        progress.done();
     }
     Ok(measured)
 }

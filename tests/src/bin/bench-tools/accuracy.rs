@@ -11,6 +11,7 @@ use anyhow::{Result, bail};
 use fastrand::Rng;
 use sampler_common::estimate::{Confidence, Estimate, Moments, weighted};
 use sampler_tests::Profile;
+use sampler_tests::progress::Progress;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -47,14 +48,17 @@ pub(crate) fn measure(workloads: &[Workload], plan: Plan, scratch: &Scratch) -> 
     let mut order: Vec<(Workload, (&str, u64))> = workloads.iter().flat_map(each).collect();
     let mut random = Rng::with_seed(plan.seed);
     let mut all = Vec::new();
-    for repetition in 1..=plan.repetitions {
-        eprintln!("accuracy: repetition {repetition} of {}", plan.repetitions);
+    let progress = Progress::of("accuracy", plan.repetitions as usize * order.len());
+    for _ in 0..plan.repetitions {
         random.shuffle(&mut order);
         for (workload, interval) in &order {
             match run(*workload, *interval, plan, scratch) {
                 Ok(accuracy) => all.push(accuracy),
-                Err(error) => eprintln!("  {}, {}: {error:#}", workload.name(), interval.0),
+                Err(error) => {
+                    progress.say(format_args!("{}, {}: {error:#}", workload.name(), interval.0));
+                }
             }
+            progress.done();
         }
     }
     all

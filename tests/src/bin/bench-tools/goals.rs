@@ -4,6 +4,7 @@ use crate::attached::Windows;
 use crate::ratios::{added, figures, microseconds_per_sample};
 use crate::repetitions::Row;
 use crate::tool::{Ours, Tool};
+use crate::workload::Workload;
 use sampler_tests::spread::Spread;
 
 const OURS: Tool = Tool::Ours(Ours::Default);
@@ -16,6 +17,8 @@ const SAMPLE_US: f64 = 8.0;
 
 /// Most that a budget of 1 % may slow a program down by.
 const BUDGET: f64 = 1.015;
+/// Most that the library inside a program may slow it down by, while a daemon listens and follows frees.
+const PRELOAD: f64 = 1.02;
 /// Most of half the interval of the bytes allocated, by their estimate.
 const HALF_WIDTH: f64 = 0.30;
 
@@ -28,6 +31,8 @@ pub(crate) enum Goal {
     Empty(Spread, Option<Spread>),
     /// Slowdown under a budget of 1 %; windows, half-widths of the interval, samples that would tell as much.
     Budget(Spread, [Spread; 3]),
+    /// Slowdown by the preloaded library.
+    Preload(Spread),
 }
 
 impl Goal {
@@ -38,6 +43,7 @@ impl Goal {
             Goal::Empty(ratio, each) => {
                 each.map_or(ratio.median <= EMPTY, |each| each.median <= SAMPLE_US)
             }
+            Goal::Preload(slowdown) => slowdown.median <= PRELOAD,
             Goal::Budget(slowdown, [_, half_width, _]) => {
                 slowdown.median <= BUDGET && half_width.median <= HALF_WIDTH
             }
@@ -50,6 +56,9 @@ impl Goal {
         match self {
             Goal::Memleak(Spread { low, median, high, .. }) => format!(
                 "added: memleak / samplerd ×{median:.1} [{low:.1} … {high:.1}]; goal ≥ {MEMLEAK}: {met}"
+            ),
+            Goal::Preload(Spread { low, median, high, .. }) => format!(
+                "preloaded library: ×{median:.3} [{low:.3} … {high:.3}]; goal ≤ {PRELOAD}: {met}"
             ),
             Goal::Budget(Spread { low, median, high, .. }, [windows, half_width, effective]) => {
                 let width = match half_width.median.is_finite() {
@@ -84,7 +93,14 @@ pub(crate) fn of(row: &Row) -> Vec<Goal> {
     let memleak = added(row, Tool::Memleak, OURS).map(Goal::Memleak);
     let empty = added(row, OURS, Tool::Empty)
         .map(|ratio| Goal::Empty(ratio, microseconds_per_sample(row, OURS, Tool::Empty, EMPTY)));
-    memleak.into_iter().chain(empty).chain(budget(row)).collect()
+    memleak.into_iter().chain(empty).chain(budget(row)).chain(preload(row)).collect()
+}
+
+/// What the preloaded library costs; pairs of malloc and free, which are nothing else, have their goal in `bench preload`.
+fn preload(row: &Row) -> Option<Goal> {
+    let is_real = !matches!(row.workload, Workload::Pairs | Workload::PairsTwo);
+    let figures = is_real.then(|| figures(row, Tool::Ours(Ours::Preload))).flatten()?;
+    Some(Goal::Preload(figures.slowdown()))
 }
 
 /// What a budget of 1 % gives.

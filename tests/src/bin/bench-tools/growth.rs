@@ -14,6 +14,7 @@ use crate::toolbox::nobody_probes;
 use crate::workload::Protocol;
 use anyhow::{Context, Result};
 use fastrand::Rng;
+use sampler_tests::progress::Progress;
 use sampler_tests::spread::Spread;
 use sampler_tests::{Daemon, daemon};
 use serde_json::{Value, json};
@@ -129,16 +130,17 @@ pub(crate) fn measure(plan: Plan, scratch: &Scratch) -> Vec<Point> {
         .map(|(kind, at)| Point { kind, at, repetitions: Vec::new() })
         .collect();
     let mut random = Rng::with_seed(plan.seed);
-    for repetition in 1..=plan.repetitions {
-        eprintln!("growth: repetition {repetition} of {}", plan.repetitions);
+    let progress = Progress::of("growth", plan.repetitions as usize * all.len());
+    for _ in 0..plan.repetitions {
         let mut order: Vec<usize> = (0..all.len()).collect();
         random.shuffle(&mut order);
         for index in order {
             let point = &mut all[index];
             let growth = once(point, plan.seconds, scratch);
             if let Err(error) = &growth {
-                eprintln!("  {} {}: {error:#}", point.at, point.kind.name());
+                progress.say(format_args!("{} {}: {error:#}", point.at, point.kind.name()));
             }
+            progress.done();
             point.repetitions.push(growth.ok());
         }
     }

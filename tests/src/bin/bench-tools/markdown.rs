@@ -108,10 +108,11 @@ pub(crate) fn goals(rows: &[Row]) -> String {
         "samplerd adds / empty programs add",
         "beyond ×1.10, for each sample",
         "`--max-overhead 1%`: slowdown; windows, ± of the bytes",
+        "preloaded library: slowdown",
     ];
     head(&mut out, "", &heads);
     for row in rows {
-        let mut cells = [const { String::new() }; 4];
+        let mut cells = [const { String::new() }; 5];
         for goal in goals::of(row) {
             let met = if goal.is_met() { "met" } else { "missed" };
             let text = |Spread { low, median, high, .. }: &Spread| {
@@ -129,6 +130,9 @@ pub(crate) fn goals(rows: &[Row]) -> String {
                         "**×{median:.3}** [{low:.3}–{high:.3}]; {:.0}, {width} {met}",
                         windows.median
                     );
+                }
+                Goal::Preload(Spread { low, median, high, .. }) => {
+                    cells[4] = format!("**×{median:.3}** [{low:.3}–{high:.3}] {met}");
                 }
                 Goal::Empty(ratio, each) => {
                     cells[1] = text(ratio);

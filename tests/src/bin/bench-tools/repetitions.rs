@@ -10,6 +10,7 @@ use crate::toolbox::Toolbox;
 use crate::workload::Workload;
 use anyhow::Result;
 use fastrand::Rng;
+use sampler_tests::progress::Progress;
 
 /// A tool on a workload.
 pub(crate) struct Cell {
@@ -61,16 +62,18 @@ pub(crate) fn run(
         |workload: &Workload| Row { workload: *workload, cells: tools.iter().map(cell).collect() };
     let mut rows: Vec<Row> = workloads.iter().map(row).collect();
     let mut random = Rng::with_seed(plan.seed);
-    for repetition in 1..=plan.repetitions {
+    let runs = plan.repetitions as usize * rows.iter().map(|row| row.cells.len()).sum::<usize>();
+    let progress = Progress::of("slowdown", runs);
+    for _ in 0..plan.repetitions {
         let mut order: Vec<usize> = (0..rows.len()).collect();
         random.shuffle(&mut order);
         for index in order {
             let row = &mut rows[index];
-            eprintln!("repetition {repetition} of {}: {}", plan.repetitions, row.workload.name());
             let mut order: Vec<usize> = (0..row.cells.len()).collect();
             random.shuffle(&mut order);
             for index in order {
-                row.cells[index].measure(toolbox, row.workload, plan, scratch);
+                row.cells[index].measure(toolbox, row.workload, plan, scratch, &progress);
+                progress.done();
             }
         }
         keep(&rows)?;
@@ -79,7 +82,14 @@ pub(crate) fn run(
 }
 
 impl Cell {
-    fn measure(&mut self, toolbox: &Toolbox, workload: Workload, plan: Plan, scratch: &Scratch) {
+    fn measure(
+        &mut self,
+        toolbox: &Toolbox,
+        workload: Workload,
+        plan: Plan,
+        scratch: &Scratch,
+        progress: &Progress,
+    ) {
         if toolbox.missing(self.tool).is_some() {
             self.runs.push(None);
             return;
@@ -88,7 +98,7 @@ impl Cell {
             Ok(run) => self.runs.push(Some(run)),
             Err(error) => {
                 let error = format!("{error:#}");
-                eprintln!("  {} on {}: {error}", self.tool.title(), workload.name());
+                progress.say(format_args!("{} on {}: {error}", self.tool.title(), workload.name()));
                 self.problem.get_or_insert(error);
                 self.runs.push(None);
             }

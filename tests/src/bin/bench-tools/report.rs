@@ -72,6 +72,9 @@ fn goal_json(goal: &Goal) -> Value {
             "name": "budget", "slowdown": slowdown.json(), "windows": windows.json(),
             "half_width": half_width.json(), "effective_samples": effective.json(), "met": goal.is_met(),
         }),
+        Goal::Preload(slowdown) => json!({
+            "name": "preload", "slowdown": slowdown.json(), "met": goal.is_met(),
+        }),
         Goal::Empty(ratio, each) => json!({
             "name": "empty", "added_ratio": ratio.json(), "us_per_sample": each.map(|each| each.json()),
             "met": goal.is_met(),

@@ -46,6 +46,8 @@ pub(crate) enum Ours {
     Interval4MiB,
     /// With a limit to what it costs.
     Budget,
+    /// Not with probes, but with the library inside the program: 512 KiB.
+    Preload,
 }
 
 impl Ours {
@@ -57,13 +59,14 @@ impl Ours {
             Ours::Interval64KiB => &["--interval", "64KiB"],
             Ours::Interval4MiB => &["--interval", "4MiB"],
             Ours::Budget => &["--max-overhead", "1%"],
+            Ours::Preload => &["--samplers-only"],
         }
     }
 }
 
 impl Tool {
     /// All, in the order of the tables.
-    pub(crate) const ALL: [Tool; 16] = [
+    pub(crate) const ALL: [Tool; 17] = [
         Tool::None,
         Tool::Again,
         Tool::Empty,
@@ -72,6 +75,7 @@ impl Tool {
         Tool::Ours(Ours::Interval64KiB),
         Tool::Ours(Ours::Interval4MiB),
         Tool::Ours(Ours::Budget),
+        Tool::Ours(Ours::Preload),
         Tool::Memleak,
         Tool::Bpftrace,
         Tool::Heaptrack,
@@ -93,6 +97,7 @@ impl Tool {
             Tool::Ours(Ours::Interval64KiB) => "ours-64k",
             Tool::Ours(Ours::Interval4MiB) => "ours-4m",
             Tool::Ours(Ours::Budget) => "ours-1%",
+            Tool::Ours(Ours::Preload) => "ours-preload",
             Tool::Memleak => "memleak",
             Tool::Bpftrace => "bpftrace",
             Tool::Heaptrack => "heaptrack",
@@ -115,6 +120,7 @@ impl Tool {
             Tool::Ours(Ours::Interval64KiB) => "samplerd --interval 64KiB",
             Tool::Ours(Ours::Interval4MiB) => "samplerd --interval 4MiB",
             Tool::Ours(Ours::Budget) => "samplerd --max-overhead 1%",
+            Tool::Ours(Ours::Preload) => "preloaded (512 KiB)",
             Tool::Memleak => "memleak (bcc)",
             Tool::Bpftrace => "bpftrace one-liner",
             Tool::Heaptrack => "heaptrack",
@@ -150,6 +156,14 @@ impl Tool {
         let preload = |library: &str| ("LD_PRELOAD", library.to_owned());
         let path = |name: &str| directory.join(name).display().to_string();
         match self {
+            // Where it is not built the toolbox has said so.
+            Tool::Ours(Ours::Preload) => sampler_tests::preload::library().map_or_else(
+                |_| Vec::new(),
+                |library| {
+                    let interval = ("SAMPLER_INTERVAL", "512KiB".to_owned());
+                    vec![preload(&library.display().to_string()), interval]
+                },
+            ),
             Tool::None | Tool::Again | Tool::Empty | Tool::Ours(_) => Vec::new(),
             Tool::Memleak | Tool::Bpftrace => Vec::new(),
             Tool::Heaptrack => {
@@ -170,7 +184,10 @@ impl Tool {
 
     /// Whether it puts probes into the program.
     pub(crate) fn probes(self) -> bool {
-        matches!(self, Tool::Empty | Tool::Ours(_) | Tool::Memleak | Tool::Bpftrace)
+        match self {
+            Tool::Ours(mode) => mode != Ours::Preload,
+            _ => matches!(self, Tool::Empty | Tool::Memleak | Tool::Bpftrace),
+        }
     }
 
     /// What it needs to be there.

@@ -10,7 +10,7 @@ use sampler_daemon::bpf::bench::{Comparison, ComparisonProgram, Hook};
 use sampler_daemon::target::allocator::{Allocator, Discoverer, Function};
 use sampler_tests::breakpoints::{self, Site};
 use sampler_tests::child::{Child, finish};
-use sampler_tests::{Daemon, build, wait};
+use sampler_tests::{Daemon, build, preload, wait};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -51,6 +51,7 @@ impl Toolbox {
         match tool {
             Tool::Empty => self.empty.as_ref().err().cloned(),
             Tool::Memleak => self.headers.as_ref().err().cloned(),
+            Tool::Ours(Ours::Preload) => preload::library().err().map(|error| format!("{error:#}")),
             Tool::Ours(Ours::Budget) if !self.has_budget => {
                 Some("this samplerd has no --max-overhead".to_owned())
             }
@@ -183,13 +184,15 @@ pub(crate) fn is_probed(pid: u32) -> Result<bool> {
     Ok(breakpoints::standing(pid, &sites)? > 0)
 }
 
-/// The allocator whose malloc the process uses.
+/// The allocator whose malloc the process uses, be it behind a library that forwards to it.
 fn allocator(pid: u32) -> Result<Allocator> {
     let discovery = Discoverer::default().discover(pid).context("look for its allocator")?;
     let path = discovery.in_force.map(|of| of.path);
-    let mut found = discovery.allocators.into_iter();
-    let found = found.find(|of| path.as_ref().is_none_or(|path| of.path == *path));
-    found.context("the program has no malloc that is known")
+    let mut found = discovery.allocators;
+    let used = found.iter().position(|of| path.as_ref().is_none_or(|path| of.path == *path));
+    (!found.is_empty())
+        .then(|| found.swap_remove(used.unwrap_or(0)))
+        .context("the program has no malloc that is known")
 }
 
 impl Empty {

@@ -88,6 +88,15 @@ impl Filter {
         Ok(())
     }
 
+    /// Whether a kind, an estimator, a time, an age or a size is asked for.
+    pub(super) fn is_narrowed(&self) -> bool {
+        let times = self.last.is_some() || self.since.is_some() || self.until.is_some();
+        let ages = self.min_age.is_some() || self.max_age.is_some();
+        let sizes = self.min_size.is_some() || self.max_size.is_some();
+        let kind = Kind::from(self.kind) != Kind::Alloc;
+        kind || self.estimator.is_some() || times || ages || sizes
+    }
+
     /// The request, for all stacks or the top ones.
     pub(crate) fn request(&self, top: Option<u32>) -> v1::GetProfileRequest {
         let kind = kind_to_wire(self.kind.into());

@@ -5,7 +5,9 @@ Examples:
   sudo sampler run -- make -j4        profile a program from its start
   sudo samplerd --all &               or everything that runs already, and then
   sampler ps                          who allocates and who holds memory
+  sampler top                         the same, live, and the code in them
   sampler profile --kind live         which code holds it
+  sampler leaks --over 10m            which code holds more and more
   sampler profile --last 5m --top 5   which code allocated most in 5 minutes
   sampler diff 10m..5m 5m             what changed since the 5 minutes before
 
@@ -55,6 +57,27 @@ Examples:
   sampler watch --kind live --period 5s
   sampler watch --last 10s --count 6 --json";
 
+pub(crate) const TOP: &str = "\
+Examples:
+  sampler top
+  sampler top --kind live --comm 'postgres*'
+
+Keys are those of htop; F1 or h shows them. / searches, \\ filters, > sorts,
+Enter opens a process, a function, a stack, Esc goes back, Tab (or a, l, p) goes
+from what is allocated to what is held to the peak, Space freezes, q quits.";
+
+pub(crate) const FLAMEGRAPH: &str = "\
+Examples:
+  sampler flamegraph --kind live -o held.svg
+  sampler flamegraph --measure byte-seconds --pid 4121 > cost.svg
+  sampler flamegraph --last 5m --measure objects -o objects.svg";
+
+pub(crate) const LEAKS: &str = "\
+Examples:
+  sampler leaks                     what has grown in the latter half of the time since attach
+  sampler leaks --pid 4121 --over 10m
+  sampler leaks --over 1h --json | jq '.stacks[] | select(.growing)'";
+
 pub(crate) const LIFETIMES: &str = "\
 Examples:
   sampler lifetimes --pid 4121 --top 10";
@@ -68,6 +91,7 @@ pub(crate) const DIFF: &str = "\
 Examples:
   sampler diff 10m..5m 5m --pid 4121
   sampler diff comm:old-server comm:new-server
+  sampler diff 10m..5m 5m --svg -o changed.svg
   sampler diff before.json after.json        as sampler profile --json has them";
 
 pub(crate) const PLAN: &str = "\

@@ -4,14 +4,16 @@ mod filter;
 mod help;
 mod ps;
 mod select;
+mod top;
 mod verbs;
 
 pub(crate) use filter::Filter;
 pub(crate) use ps::{By, PsVerb, Sort};
 pub(crate) use select::Select;
+pub(crate) use top::TopVerb;
 pub(crate) use verbs::{
-    CompletionsVerb, DiffVerb, Format, KindName, LifetimesVerb, ManVerb, PlanVerb, ProfileVerb,
-    SetVerb, WatchVerb,
+    CompletionsVerb, DiffVerb, FlamegraphVerb, Format, KindName, LeaksVerb, LifetimesVerb, ManVerb,
+    MeasureName, PlanVerb, ProfileVerb, SetVerb, WatchVerb,
 };
 
 use crate::connect::Address;
@@ -28,7 +30,7 @@ const MIN_PERIOD: Duration = Duration::from_millis(100);
 
 /// Shows which code allocates the memory of running processes, and which of it is still held.
 #[derive(Parser)]
-#[command(name = "sampler", version, max_term_width = 100, after_help = help::SAMPLER)]
+#[command(name = "sampler", version, max_term_width = 80, after_help = help::SAMPLER)]
 pub(crate) struct Args {
     /// Where samplerd listens: unix:PATH or tcp:127.0.0.1:PORT [default: $SAMPLER_CONNECT, then
     /// unix:/run/sampler/samplerd.sock]
@@ -59,6 +61,15 @@ pub(crate) enum Verb {
     /// A profile every period, until interrupted
     #[command(after_help = help::WATCH)]
     Watch(WatchVerb),
+    /// Processes, and what in them allocates, live on the terminal
+    #[command(after_help = help::TOP)]
+    Top(TopVerb),
+    /// A picture of who allocates or holds how much: bytes, objects, or bytes × seconds
+    #[command(after_help = help::FLAMEGRAPH)]
+    Flamegraph(Box<FlamegraphVerb>),
+    /// Stacks that hold more and more, by how much at least
+    #[command(after_help = help::LEAKS)]
+    Leaks(LeaksVerb),
     /// How long memory is held, by stack
     #[command(after_help = help::LIFETIMES)]
     Lifetimes(LifetimesVerb),
@@ -93,6 +104,10 @@ impl Args {
             let message = "--json and --format name different formats (give one of them)";
             Args::command().error(ErrorKind::ArgumentConflict, message).exit();
         }
+        if args.json && matches!(args.verb, Verb::Top(_)) {
+            let message = "top is for the eye (--json: sampler watch, or sampler ps)";
+            Args::command().error(ErrorKind::ArgumentConflict, message).exit();
+        }
         if let Verb::Run(verb) = &args.verb
             && let Err(error) = verb.check(args.json, args.connect.is_some())
         {
@@ -101,10 +116,23 @@ impl Args {
         let filter = match &args.verb {
             Verb::Profile(verb) => Some(&verb.filter),
             Verb::Watch(verb) => Some(&verb.filter),
+            Verb::Flamegraph(verb) => Some(&verb.filter),
             _ => None,
         };
         if let Some(Err(error)) = filter.map(Filter::check) {
             Args::command().error(ErrorKind::ArgumentConflict, error).exit();
+        }
+        if let Verb::Flamegraph(verb) = &args.verb
+            && let Err(error) = verb.check(args.json)
+        {
+            Args::command().error(ErrorKind::ArgumentConflict, error).exit();
+        }
+        if let Verb::Diff(verb) = &args.verb
+            && verb.svg
+            && args.json
+        {
+            let message = "--json and --svg name different formats (give one of them)";
+            Args::command().error(ErrorKind::ArgumentConflict, message).exit();
         }
         if let Verb::Plan(verb) = &args.verb
             && verb.pid.is_some()

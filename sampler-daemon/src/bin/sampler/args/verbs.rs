@@ -8,7 +8,7 @@ use clap_complete::Shell;
 use sampler_common::estimate::Confidence;
 use sampler_common::profile::Kind;
 use sampler_common::sampling::Strategy;
-use sampler_common::units::{parse_bytes, parse_interval};
+use sampler_common::units::{parse_bytes, parse_duration, parse_interval};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -36,6 +36,46 @@ pub(crate) struct WatchVerb {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     #[arg(allow_negative_numbers = true)]
     pub(crate) count: Option<u64>,
+}
+
+#[derive(Group)]
+pub(crate) struct FlamegraphVerb {
+    #[command(flatten)]
+    pub(crate) filter: Filter,
+    /// What the width of a frame stands for
+    #[arg(long, value_enum, default_value = "bytes")]
+    pub(crate) measure: MeasureName,
+    /// Write to this file, whole or not at all
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MeasureName {
+    /// Bytes of the kind
+    Bytes,
+    /// Objects of the kind
+    Objects,
+    /// Bytes times the seconds that they were held, since attach
+    ByteSeconds,
+}
+
+#[derive(Group)]
+pub(crate) struct LeaksVerb {
+    #[command(flatten)]
+    pub(crate) select: Select,
+    /// Growth over the last TIME (60s, 10m); longer than samplerd has been there: since attach [default: half
+    /// of the time since attach]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
+    pub(crate) over: Option<Duration>,
+    /// Confidence of every interval, and of all stacks' bounds together, between 0 and 1
+    #[arg(long, value_name = "LEVEL", default_value = "0.95", value_parser = confidence)]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) confidence: Confidence,
+    /// Show N stacks [default: 10 in text, all in json]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) top: Option<u32>,
 }
 
 #[derive(Group)]
@@ -100,6 +140,12 @@ pub(crate) struct DiffVerb {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(allow_negative_numbers = true)]
     pub(crate) top: Option<u32>,
+    /// Draw a flame graph: as wide as what is more of A and B, colored where it changed by more than chance
+    #[arg(long, conflicts_with = "top")]
+    pub(crate) svg: bool,
+    /// Write to this file, whole or not at all
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(Group)]
@@ -147,6 +193,22 @@ pub(crate) struct CompletionsVerb {
 pub(crate) struct ManVerb {
     /// Where to: a directory, which is made if need be
     pub(crate) directory: PathBuf,
+}
+
+impl FlamegraphVerb {
+    /// What is right one by one and wrong together, in one line.
+    pub(super) fn check(&self, json: bool) -> Result<(), String> {
+        if json {
+            return Err("a flame graph is a picture (for json: sampler profile --json)".into());
+        }
+        if self.measure == MeasureName::ByteSeconds && self.filter.is_narrowed() {
+            return Err(
+                "--measure byte-seconds is of all blocks since attach (choose processes, --confidence and --top only)"
+                    .into(),
+            );
+        }
+        Ok(())
+    }
 }
 
 impl PlanVerb {

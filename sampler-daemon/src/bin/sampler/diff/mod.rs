@@ -6,10 +6,11 @@ pub(crate) use source::Source;
 
 use crate::args::{DiffVerb, unix_ns};
 use crate::connect::{self, Address};
-use crate::{output, page};
+use crate::{flamegraph, page};
 use anyhow::{Result, ensure};
-use sampler_common::comparison::{Question, compare, parted};
+use sampler_common::comparison::{Question, compare, parted, rows};
 use sampler_common::encode::comparison::{object, text};
+use sampler_common::encode::svg::difference;
 use sampler_common::profile::{Kind, Profile};
 use sampler_daemon::rpc::convert::from_wire;
 use sampler_daemon::rpc::v1::{self, ProcessSelector, sampler_client::SamplerClient};
@@ -19,6 +20,12 @@ use tonic::transport::Channel;
 const DEFAULT_ROWS: usize = 10;
 
 pub(crate) async fn run(connect: Option<Address>, verb: DiffVerb, json: bool) -> Result<()> {
+    let given = verb.output.as_deref();
+    let file = if verb.svg {
+        flamegraph::file(given)?
+    } else {
+        given.filter(|path| path.as_os_str() != "-")
+    };
     let [a, b] = narrowed(verb.a, verb.b, &verb.select.selector())?;
     let sources = [&a, &b];
     let saved = sources.map(Source::saved);
@@ -41,7 +48,7 @@ pub(crate) async fn run(connect: Option<Address>, verb: DiffVerb, json: bool) ->
     daemon.part(&mut profiles, &requests, now).await?;
     let [a, b] = [&profiles[0], &profiles[1]];
     let [a_name, b_name] = sources.map(|source| source.to_string());
-    let comparison = compare(&Question {
+    let question = Question {
         a_name: &a_name,
         a,
         b_name: &b_name,
@@ -49,13 +56,19 @@ pub(crate) async fn run(connect: Option<Address>, verb: DiffVerb, json: bool) ->
         confidence: verb.confidence,
         per_second: verb.per_second,
         independent: verb.independent,
-    })?;
-    let contents = if json {
-        format!("{}\n", object(&comparison))
-    } else {
-        text(&comparison, page::width(), verb.top.map_or(DEFAULT_ROWS, |top| top as usize))
     };
-    output::print(contents.as_bytes())
+    let comparison = compare(&question)?;
+    let contents = if json {
+        format!("{}\n", object(&comparison)).into_bytes()
+    } else if verb.svg {
+        let mut picture = Vec::new();
+        difference(&comparison, &rows(&question)?, &mut picture)?;
+        picture
+    } else {
+        let top = verb.top.map_or(DEFAULT_ROWS, |top| top as usize);
+        text(&comparison, page::width(), top).into_bytes()
+    };
+    flamegraph::written(file, &contents)
 }
 
 /// Both sides, of the chosen processes only.

@@ -1,10 +1,10 @@
 //! A line of the list, and the order of lines.
 
 use crate::args::Sort;
-use sampler_common::estimate::Estimate;
+use sampler_common::estimate::{Estimate, Method};
 use sampler_common::profile::Quantities;
 use sampler_common::units::grouped;
-use sampler_daemon::rpc::v1::{Cost, Process, ProcessGroup};
+use sampler_daemon::rpc::v1::{Cost, Exact, Process, ProcessGroup};
 use std::cmp::Reverse;
 
 /// A process or a group.
@@ -15,7 +15,10 @@ pub(super) struct Entry {
     pub(super) allocated: u64,
     /// Whether that is estimated, because it is not known exactly.
     pub(super) is_estimate: bool,
+    /// `None` where it is not known.
     pub(super) held: Option<Estimate>,
+    /// Of what it holds, or of what it has allocated where nothing else is known.
+    pub(super) spread: Option<Estimate>,
     pub(super) rss: Option<u64>,
     pub(super) samples: u64,
     /// Mean bytes between samples; 0 for a group.
@@ -34,14 +37,10 @@ impl Entry {
                 0 => of.comm.clone(),
                 folded => format!("{} × {}", of.comm, grouped(folded)),
             },
-            allocated: match (&of.exact, totals) {
-                (Some(exact), _) => exact.alloc_space,
-                (None, totals) => {
-                    totals.as_ref().map_or(0, |of| of.alloc_space.estimate.value as u64)
-                }
-            },
+            allocated: allocated(of.exact.as_ref(), totals),
             is_estimate: of.exact.is_none(),
-            held: totals.as_ref().map(|totals| totals.inuse_space.estimate),
+            held: held(totals),
+            spread: spread(totals),
             rss: of.memory.map(|memory| memory.rss_bytes),
             samples: of.samples,
             interval: of.interval_bytes,
@@ -54,9 +53,10 @@ impl Entry {
         Entry {
             number: of.processes,
             name: of.key.clone(),
-            allocated: of.exact.unwrap_or_default().alloc_space,
-            is_estimate: false,
-            held: totals.as_ref().map(|totals| totals.inuse_space.estimate),
+            allocated: allocated(of.exact.as_ref(), totals),
+            is_estimate: of.exact.is_none(),
+            held: held(totals),
+            spread: spread(totals),
             rss: of.memory.map(|memory| memory.rss_bytes),
             samples: of.samples,
             interval: 0,
@@ -68,6 +68,22 @@ impl Entry {
     fn held_bytes(&self) -> u64 {
         self.held.map_or(0, |held| held.value as u64)
     }
+}
+
+fn allocated(exact: Option<&Exact>, totals: &Option<Quantities>) -> u64 {
+    let estimate = || totals.as_ref().map_or(0, |of| of.alloc_space.estimate.value as u64);
+    exact.map_or_else(estimate, |exact| exact.alloc_space)
+}
+
+/// Whoever is seen in windows only does not say what he holds.
+fn held(totals: &Option<Quantities>) -> Option<Estimate> {
+    let totals = totals.as_ref()?;
+    let is_known = totals.alloc_space.estimate.method != Method::Clusters;
+    is_known.then_some(totals.inuse_space.estimate)
+}
+
+fn spread(totals: &Option<Quantities>) -> Option<Estimate> {
+    held(totals).or_else(|| Some(totals.as_ref()?.alloc_space.estimate))
 }
 
 fn share(of: Option<&Cost>) -> Option<f64> {

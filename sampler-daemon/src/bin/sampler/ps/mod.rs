@@ -114,7 +114,7 @@ fn group(of: &ProcessGroup, totals: &Option<Quantities>) -> Value {
         "processes": of.processes,
         "running": of.running,
         "pids": of.pids,
-        "exact": exact(of.exact.as_ref()),
+        "exact": of.exact.as_ref().map(|of| exact(Some(of))),
         "totals": totals.as_ref().map(json::quantities),
         "samples": of.samples,
         "memory": of.memory.as_ref().map(memory),

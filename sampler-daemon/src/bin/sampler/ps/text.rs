@@ -85,8 +85,8 @@ fn numbers(of: &Entry) -> [String; 8] {
     [
         of.number.to_string(),
         format!("{}{}", if of.is_estimate { "~" } else { "" }, human_bytes(of.allocated as f64)),
-        of.held.map(|held| human_bytes(held.value)).unwrap_or_default(),
-        of.held.as_ref().map(plus_minus).unwrap_or_default(),
+        of.held.map_or_else(|| "-".to_owned(), |held| human_bytes(held.value)),
+        of.spread.as_ref().map(plus_minus).unwrap_or_default(),
         of.rss.map_or_else(|| "-".to_owned(), |bytes| human_bytes(bytes as f64)),
         if samples < 1_000_000 { grouped(samples) } else { human_count(samples as f64) },
         if of.interval == 0 { String::new() } else { exact_bytes(of.interval) },
@@ -121,6 +121,7 @@ mod tests {
             allocated: u64::MAX,
             is_estimate: true,
             held: None,
+            spread: None,
             rss: Some(u64::MAX),
             samples: u64::MAX,
             interval: 1 << 32,

@@ -41,6 +41,16 @@ pub(super) fn environment(verb: &StartVerb) -> Environment {
     [(PRELOAD, preload)].into_iter().chain(interval).collect()
 }
 
+/// Whether who runs the program can read the library: the loader leaves out what it cannot, and the program would not be sampled.
+pub(super) fn check(verb: &StartVerb) -> Result<()> {
+    let Some(library) = &verb.preload else { return Ok(()) };
+    let found = std::fs::File::open(library).map(drop);
+    found.map_err(|error| {
+        let (path, why) = (library.display(), crate::output::reason(&error));
+        anyhow!("--preload: {path}: {why} (put sampler where the program's user may read)")
+    })
+}
+
 fn find() -> Result<PathBuf> {
     let own = std::env::current_exe().ok();
     let directory = own.as_deref().and_then(Path::parent);

@@ -3,7 +3,7 @@
 use super::args::RunVerb;
 use crate::args::Format;
 use crate::connect::{self, Address};
-use crate::{encoded, output, page};
+use crate::{encoded, output, page, progress};
 use anyhow::{Context as _, Result};
 use sampler_common::profile::Kind;
 use sampler_daemon::rpc::convert::from_wire;
@@ -23,7 +23,8 @@ pub(super) async fn write(
     let color = verb.file().is_none() && page::color_on(&std::io::stderr());
     let mut contents = Vec::new();
     for (index, kind) in verb.kinds(json).into_iter().enumerate() {
-        let answer = client.get_profile(verb.request(kind, top)).await;
+        let answer = client.get_profile(verb.request(kind, top));
+        let answer = progress::waiting(progress::PROFILE, answer).await;
         let profile = answer.map_err(|status| connect::failed(address, &status))?.into_inner();
         let profile = connect::check(address, from_wire(profile))?;
         let nothing = kind == Kind::Live && profile.stacks.is_empty();

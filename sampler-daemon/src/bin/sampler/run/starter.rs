@@ -59,6 +59,7 @@ fn prepare(verb: &StartVerb) -> Result<(File, File)> {
     let told = OpenOptions::new().write(true).open(of_parent(verb.told));
     let told = told.context("open the parent's pipe")?;
     user::take(verb)?;
+    preload::check(verb)?;
     Ok((go, told))
 }
 

@@ -1,11 +1,14 @@
 use super::*;
-use sampler_common::cost::{Events, Measured, Placed};
+use sampler_common::cost::{Events, Measured, Placed, Program};
 use sampler_common::profile::Exact;
 use sampler_common::wire::Role;
 use std::time::{Duration, UNIX_EPOCH};
 
 fn tariff(ns: f64) -> Tariff {
-    Tariff { hits: [[Some(Measured { ns, variance: ns }); 2]; 4], ..Tariff::default() }
+    Tariff {
+        hits: [[Some(Measured { ns, variance: ns }); 2]; Program::ALL.len()],
+        ..Tariff::default()
+    }
 }
 
 fn process(pid: u32, hits: u64) -> ProcessMetrics {

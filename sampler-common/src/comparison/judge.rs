@@ -1,0 +1,93 @@
+//! How the moments of two sides become a difference: the same for a stack, for a sum of stacks and for everything.
+
+use super::{CannotCompare, FALSE_DISCOVERY_RATE, MIN_SAMPLES, Question, Relation};
+use super::{grown, joined, relation};
+use crate::estimate::{Confidence, Difference, Moments, Side, benjamini_hochberg, difference};
+
+/// What two profiles are compared by.
+#[derive(Clone, Copy, Debug)]
+pub struct Judge {
+    pub(super) relation: Relation,
+    confidence: Confidence,
+    /// Mean bytes between samples of either side.
+    intervals: [f64; 2],
+    /// What the numbers of either side are multiplied by.
+    scales: [f64; 2],
+}
+
+impl Judge {
+    /// For the two profiles of a question.
+    pub(super) fn new(question: &Question<'_>) -> Result<Judge, CannotCompare> {
+        let Question { a, b, confidence, per_second, .. } = *question;
+        for (name, profile) in [(question.a_name, a), (question.b_name, b)] {
+            if !profile.reference.clusters.is_empty() {
+                return Err(CannotCompare::Windows(name.to_owned()));
+            }
+        }
+        let relation = relation::of(question)?;
+        let scales = [a, b].map(|profile| {
+            let [start, end] = relation::span(profile);
+            if per_second { 1e9 / end.saturating_sub(start) as f64 } else { 1.0 }
+        });
+        let intervals = [a.reference.interval_bytes, b.reference.interval_bytes];
+        Ok(Judge { relation, confidence, intervals, scales })
+    }
+
+    /// The difference of summed moments, with an interval of its own.
+    pub fn difference(&self, pair: &[Moments; 2]) -> Difference {
+        let [a, b] = [0, 1].map(|index| Side {
+            moments: pair[index],
+            interval_bytes: self.intervals[index],
+            scale: self.scales[index],
+        });
+        match self.relation {
+            Relation::Grown => grown(&a, &b, self.confidence),
+            Relation::Independent | Relation::Shared => difference(&a, &b, self.confidence),
+        }
+    }
+
+    /// The two sides' estimates.
+    pub fn values(&self, pair: &[Moments; 2]) -> [f64; 2] {
+        [0, 1].map(|index| pair[index].sum * self.scales[index])
+    }
+
+    /// Which of these sums have changed by more than chance, of all of them. Those with fewer than [`MIN_SAMPLES`] on both sides have
+    /// not; nor is anything tested where one side is the beginning of the other.
+    ///
+    /// Sums over stacks that share some are dependent, positively: a frame has what its callees have. Under that Benjamini and Hochberg's procedure
+    /// still bounds the share of false discoveries (Y. Benjamini and D. Yekutieli, "The control of the false discovery rate in multiple testing
+    /// under dependency", Annals of Statistics 29 (2001), theorem 1.2).
+    pub fn changed(&self, sums: &[([Moments; 2], Difference)]) -> Vec<bool> {
+        let enough = |pair: &[Moments; 2]| pair.iter().any(|side| side.samples >= MIN_SAMPLES);
+        let tests = self.relation != Relation::Grown;
+        let tested: Vec<usize> =
+            (0..sums.len()).filter(|index| tests && enough(&sums[*index].0)).collect();
+        let p: Vec<f64> = tested.iter().map(|index| sums[*index].1.p).collect();
+        let mut changed = vec![false; sums.len()];
+        for (index, adjusted) in tested.into_iter().zip(benjamini_hochberg(&p)) {
+            changed[index] = adjusted <= FALSE_DISCOVERY_RATE;
+        }
+        changed
+    }
+}
+
+/// Stacks of both sides by their functions (root first), with the moments of their bytes: from these come sums.
+pub struct Rows {
+    /// What makes differences of sums.
+    pub judge: Judge,
+    /// Each with something on a side.
+    pub stacks: Vec<(Vec<String>, [Moments; 2])>,
+}
+
+/// The rows that [`super::compare`] compares.
+///
+/// # Errors
+/// As of it.
+pub fn rows(question: &Question<'_>) -> Result<Rows, CannotCompare> {
+    let judge = Judge::new(question)?;
+    let stacks = joined(question.a, question.b).into_iter();
+    let stacks = stacks.filter(|(_, [space, _])| space.iter().any(|side| side.samples > 0));
+    let stacks =
+        stacks.map(|(frames, [space, _])| (frames.into_iter().map(str::to_owned).collect(), space));
+    Ok(Rows { judge, stacks: stacks.collect() })
+}

@@ -1,0 +1,33 @@
+//! A stack on one line: `leaf ← caller ← …`.
+
+use super::text::allocator::is_entry;
+use super::text::layout::{columns, middle};
+use super::text::short::short;
+use super::{NO_STACK, name};
+
+/// Shortest room in which a name still says something.
+const LEAST_NAME: usize = 12;
+
+/// The functions of a stack, root first, in `width` columns: from the first that is no entry of an allocator to its callers.
+pub(super) fn callers(frames: &[&str], width: usize) -> String {
+    let leaf_first: Vec<&&str> = frames.iter().rev().collect();
+    let own = leaf_first.iter().position(|frame| !is_entry(frame));
+    let frames = &leaf_first[own.unwrap_or(leaf_first.len().saturating_sub(1))..];
+    let mut out = String::new();
+    for (index, frame) in frames.iter().enumerate() {
+        let separator = if index == 0 { "" } else { " ← " };
+        // Room for the mark that there are more.
+        let more = if index + 1 < frames.len() { " ← …" } else { "" };
+        let taken = columns(&out) + columns(separator) + columns(more);
+        let room = width.saturating_sub(taken);
+        let room = if index == 0 { room.min(width * 2 / 3) } else { room };
+        let frame = name::shown(frame);
+        if room < LEAST_NAME.min(columns(&frame)) {
+            out += " ← …";
+            break;
+        }
+        out += separator;
+        out += &short(&frame, room);
+    }
+    if out.is_empty() { NO_STACK.to_owned() } else { middle(&out, width) }
+}

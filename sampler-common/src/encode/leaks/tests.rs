@@ -1,0 +1,101 @@
+use super::*;
+use crate::encode::fixture;
+use crate::encode::text::layout::columns;
+use crate::estimate::{Confidence, Sample};
+use crate::leaks::{Blocks, Leak, Leaks, Ranking};
+use crate::profile::{Kind, Line, Profile};
+use crate::sampling::Rate;
+
+/// The stacks of a profile, of which some came, went, and were allocated altogether.
+fn leaks(profile: &Profile, counts: &[[u64; 3]]) -> Leaks {
+    let rate = Rate::from_interval(fixture::INTERVAL_BYTES).unwrap();
+    let sample = Sample::geometric(4096, rate);
+    let blocks: Vec<Blocks> = counts
+        .iter()
+        .map(|[came, went, passed]| {
+            let mut of = Blocks::default();
+            (0..*came).for_each(|_| of.came.add_sample(&sample));
+            (0..*went).for_each(|_| of.went.add_sample(&sample));
+            (0..came + passed).for_each(|_| of.allocated.add_sample(sample.bytes()));
+            for index in 0..*came + 3 {
+                of.held.add(&sample.moments(4096.0));
+                of.ages.push((index * 1_300_000_000 + 5, sample.bytes()));
+            }
+            of
+        })
+        .collect();
+    let interval = fixture::INTERVAL_BYTES as f64;
+    let ranking = Ranking::new(&blocks, &Blocks::default(), interval, Confidence::DEFAULT, 0);
+    let stacks = ranking.ranked.iter().map(|(index, grown)| {
+        let stack = &profile.stacks[*index];
+        let frames: Vec<Line> = profile.frames(stack).cloned().collect();
+        Leak { pid: stack.pid, frames, grown: *grown }
+    });
+    Leaks {
+        confidence: Confidence::DEFAULT,
+        start_unix_ns: 1_790_000_000_000_000_000,
+        end_unix_ns: 1_790_000_060_000_000_000,
+        total: ranking.total,
+        growing: ranking.growing,
+        unseen: ranking.unseen,
+        most_missed: ranking.most_missed,
+        stacks: stacks.collect(),
+        stacks_total: counts.len() as u64,
+        notes: vec!["blocks from before the attach are unknown: what is held for longer than 5 m 00 s and then freed still counts as growth".into()],
+    }
+}
+
+fn growing() -> Leaks {
+    let counts = [[61, 2, 0], [190, 201, 1700], [22, 0, 4], [0, 3, 9], [1, 0, 0]];
+    leaks(&fixture::profile(Kind::Live), &counts)
+}
+
+fn steady() -> Leaks {
+    leaks(&fixture::profile(Kind::Live), &[[11, 9, 100], [190, 201, 1700], [2, 0, 4]])
+}
+
+#[test]
+fn golden() {
+    fixture::golden("leaks.80.txt", text(&growing(), 80, 10));
+    fixture::golden("leaks.none.80.txt", text(&steady(), 80, 10));
+    let json = serde_json::to_string_pretty(&object(&growing())).unwrap() + "\n";
+    fixture::golden("leaks.json", json);
+}
+
+#[test]
+fn the_verdict_is_plain() {
+    let text = text(&growing(), 80, 10);
+    assert!(text.contains("growing   2 of 5 stacks that moved, by more than chance"), "{text}");
+    assert!(
+        text.contains("\n1. +") && text.contains("\n2. +") && !text.contains("\n3. "),
+        "{text}"
+    );
+    assert!(text.contains("_M_insert_unique_node"), "{text}");
+    let text = super::text(&steady(), 80, 10);
+    assert!(text.contains("growing   nothing by more than chance, of 3 stacks"), "{text}");
+    assert!(text.contains("missed    a stack may have grown by up to "), "{text}");
+    assert!(text.contains("Not told from chance"), "{text}");
+    let text = super::text(&leaks(&fixture::empty(), &[]), 80, 10);
+    assert!(text.contains("growing   nothing: no sampled block came"), "{text}");
+}
+
+#[test]
+fn fits_its_page() {
+    for of in [
+        growing(),
+        steady(),
+        leaks(&fixture::hostile(), &[[9, 0, 1], [40, 0, 0], [8, 2, 3], [100, 0, 0]]),
+        leaks(&fixture::empty(), &[]),
+    ] {
+        for width in [80, 100, 200] {
+            let text = text(&of, width, 100);
+            assert!(text.lines().all(|line| columns(line) <= width), "{width}\n{text}");
+            assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'));
+        }
+    }
+}
+
+#[test]
+fn rows_are_counted() {
+    assert!(text(&growing(), 80, 1).ends_with("\n… 1 more that grow (--top N shows N)\n"));
+}

@@ -1,0 +1,190 @@
+//! What people read of growth in a terminal: a verdict first, then the stacks, the first of them in full.
+
+use crate::encode::callers::callers;
+use crate::encode::comparison::text::{paragraph, percent, signed};
+use crate::encode::name;
+use crate::encode::text::layout::{columns, end};
+use crate::encode::text::plus_minus;
+use crate::encode::text::short::short;
+use crate::estimate::{Growth, Median, Share};
+use crate::leaks::{Grown, Leak, Leaks};
+use crate::profile::Line;
+use crate::units::{grouped, human_bytes, human_duration};
+use std::time::Duration;
+
+/// Narrower pages are written as this.
+const MIN_WIDTH: usize = 76;
+/// Stacks shown that are not known to grow, where none is.
+const CANDIDATES: usize = 3;
+/// Frames shown of the first stack, from the leaf.
+const FRAMES: usize = 20;
+const INDENT: usize = 3;
+
+/// The text in `width` columns, with at most `rows` stacks that grow.
+pub fn text(of: &Leaks, width: usize, rows: usize) -> String {
+    let width = width.max(MIN_WIDTH);
+    let over = Duration::from_nanos(of.length_ns());
+    let mut out = format!("Held memory that grows, over the last {}\n", human_duration(over));
+    let all = format!(
+        "{} {} held, {} in this time ({} … {})",
+        human_bytes(of.total.held.value),
+        plus_minus(&of.total.held),
+        bytes(of.total.growth.value),
+        bytes(of.total.growth.low),
+        bytes(of.total.growth.high),
+    );
+    out += &paragraph("all", &all, width);
+    out += &paragraph("growing", &verdict(of), width);
+    out += &paragraph("missed", &missed(of), width);
+    for note in &of.notes {
+        out += &paragraph("note", &name::shown(note), width);
+    }
+    let shown = match of.growing {
+        0 => rows.min(CANDIDATES),
+        growing => rows.min(usize::try_from(growing).unwrap_or(usize::MAX)),
+    };
+    if of.growing == 0 && !of.stacks.is_empty() && shown > 0 {
+        out += "\nNot told from chance, those that come nearest:\n";
+    }
+    for (index, leak) in of.stacks.iter().take(shown).enumerate() {
+        out += &format!("\n{}", entry(leak, index, of, width));
+    }
+    let more = of.growing.saturating_sub(shown as u64);
+    if more > 0 {
+        out += &format!("\n… {} more that grow (--top N shows N)\n", grouped(more));
+    }
+    out
+}
+
+fn verdict(of: &Leaks) -> String {
+    let confidence = percent(of.confidence.level());
+    let stacks = match of.stacks_total {
+        0 => return "nothing: no sampled block came and stayed, and none went".to_owned(),
+        1 => "the only stack that moved".to_owned(),
+        n => format!("{} stacks that moved", grouped(n)),
+    };
+    match of.growing {
+        0 => format!(
+            "nothing by more than chance, of {stacks} (all bounds hold at once, {confidence}%)"
+        ),
+        n => format!(
+            "{} of {stacks}, by more than chance (all bounds hold at once, {confidence}%)",
+            grouped(n)
+        ),
+    }
+}
+
+/// What growth may have been overlooked.
+fn missed(of: &Leaks) -> String {
+    let seconds = of.length_ns() as f64 / 1e9;
+    let other = if of.growing == 0 { "a stack" } else { "any other stack" };
+    let mut text = format!(
+        "{other} may have grown by up to {}, {}",
+        human_bytes(of.most_missed),
+        rate(of.most_missed, seconds)
+    );
+    if of.most_missed > of.unseen {
+        text += &format!("; one without a sample by up to {}", human_bytes(of.unseen));
+    }
+    text
+}
+
+/// A stack: its growth, what it does with its memory, where it is allocated.
+fn entry(leak: &Leak, index: usize, of: &Leaks, width: usize) -> String {
+    let Grown { growth, came, went, held, .. } = &leak.grown;
+    let seconds = of.length_ns() as f64 / 1e9;
+    let mut out = format!(
+        "{}. {} ({} … {}), {}, pid {}\n",
+        index + 1,
+        bytes(growth.value),
+        bytes(growth.low),
+        bytes(growth.high),
+        speed(growth, seconds),
+        leak.pid,
+    );
+    let went = if *went == 0 { "none went".to_owned() } else { format!("{} went", grouped(*went)) };
+    let samples = format!("samples   {} came and stayed, {went}", grouped(*came));
+    let kept = leak.grown.kept.map(kept);
+    let held = format!("holds     {} {}", human_bytes(held.value), plus_minus(held));
+    for line in [Some(samples), kept, Some(held), age(&leak.grown)].into_iter().flatten() {
+        out += &format!("{}{line}\n", " ".repeat(INDENT));
+    }
+    if index > 0 {
+        let frames: Vec<&str> = leak.frames.iter().map(|line| line.function.as_str()).collect();
+        return out + &format!("{}{}\n", " ".repeat(INDENT), callers(&frames, width - INDENT));
+    }
+    out + &in_full(&leak.frames, width)
+}
+
+/// `kept      98% (95 … 100%) of what it allocated in this time`.
+fn kept(of: Share) -> String {
+    let [value, low, high] = [of.value, of.low, of.high].map(|share| 100.0 * share);
+    let decimals = usize::from(high < 1.0);
+    format!(
+        "kept      {value:.decimals$}% ({low:.decimals$} … {high:.decimals$}%) of what it allocated in this time"
+    )
+}
+
+/// `age       half of it over 28.1 s (25.0 s … 31.2 s), the oldest 59.0 s`; `None` where nothing is held.
+fn age(of: &Grown) -> Option<String> {
+    let Median { value, low, high } = of.age;
+    let age = |ns: f64| human_duration(Duration::from_nanos(ns as u64));
+    let oldest = of.oldest_ns as f64;
+    Some(format!(
+        "age       half of it over {} ({} … {}), the oldest {}",
+        age(value?),
+        age(low),
+        age(high.unwrap_or(oldest)),
+        age(oldest)
+    ))
+}
+
+/// Every frame, leaf first.
+fn in_full(frames: &[Line], width: usize) -> String {
+    let mut out = String::new();
+    for line in frames.iter().rev().take(FRAMES) {
+        let room = width - 2 * INDENT;
+        let place = match (line.file.as_str(), line.line) {
+            ("", _) => String::new(),
+            (file, 0) => base_name(file).to_owned(),
+            (file, number) => format!("{}:{number}", base_name(file)),
+        };
+        let place = if place.is_empty() { place } else { name::shown(&place).into_owned() };
+        let place = end(&place, room * 2 / 5);
+        let function = name::shown(&line.function);
+        let function = short(&function, room - 2 - columns(&place));
+        let text = format!("{}{function}  {place}", " ".repeat(2 * INDENT));
+        out += &format!("{}\n", text.trim_end());
+    }
+    match frames.len() {
+        0 => format!("{}{}\n", " ".repeat(2 * INDENT), crate::encode::NO_STACK),
+        n if n > FRAMES => out + &format!("{}… {} more\n", " ".repeat(2 * INDENT), n - FRAMES),
+        _ => out,
+    }
+}
+
+fn base_name(path: &str) -> &str {
+    path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path)
+}
+
+fn bytes(value: f64) -> String {
+    signed(value, human_bytes)
+}
+
+/// The growth as a rate, with its ends.
+fn speed(of: &Growth, seconds: f64) -> String {
+    if of.low < 0.0 {
+        return format!("at most {}", rate(of.high, seconds));
+    }
+    format!("{} … {}", rate(of.low, seconds), rate(of.high, seconds))
+}
+
+/// `207 KiB/s`; slow ones by the minute or the hour.
+fn rate(bytes: f64, seconds: f64) -> String {
+    let per_second = if seconds > 0.0 { bytes / seconds } else { 0.0 };
+    match per_second {
+        of if of >= 1024.0 || of <= 0.0 => format!("{}/s", human_bytes(of)),
+        of if of * 60.0 >= 1024.0 => format!("{}/min", human_bytes(of * 60.0)),
+        of => format!("{}/h", human_bytes(of * 3600.0)),
+    }
+}

@@ -1,0 +1,229 @@
+//! The differential flame graph: how wide a frame is says how much there is of it, its color whether it has changed by more than chance.
+
+use super::super::comparison::text as table;
+use super::super::comparison::text::signed;
+use super::super::name;
+use super::super::sums::{Frame, Sums};
+use super::super::text::short::short;
+use super::super::xml::escaped;
+use super::MAX_FRAMES;
+use super::page::{COLUMNS, Drawn, LABEL, NAME, Page, ROW, close, open};
+use crate::comparison::{Comparison, FALSE_DISCOVERY_RATE, Rows};
+use crate::estimate::{Difference, Moments};
+use crate::units::{grouped, human_bytes};
+use std::io::{self, Write};
+
+/// Writes the flame graph of what changed. A frame is as wide as the larger sides of its stacks together, so that what has gone is there too.
+///
+/// A frame's interval is made of the summed moments of its stacks. All frames drawn are tested together
+/// ([`crate::comparison::Judge::changed`]): a frame's color says that its sum has changed, and may do so where
+/// none of its stacks has samples enough to tell.
+pub fn difference(of: &Comparison, rows: &Rows, out: &mut dyn Write) -> io::Result<()> {
+    let judge = &rows.judge;
+    let larger = |pair: &[Moments; 2]| judge.values(pair).into_iter().fold(0.0, f64::max);
+    let tree = Sums::of(&rows.stacks, larger, MAX_FRAMES);
+    let sums: Vec<([Moments; 2], Difference)> =
+        tree.frames.iter().map(|frame| (frame.sum, judge.difference(&frame.sum))).collect();
+    let changed = judge.changed(&sums);
+    let head = head(of, &tree, changed.iter().filter(|changed| **changed).count());
+    let base = (head.len() + 2 + tree.depth()) * ROW;
+    open("difference", base + 4 * ROW, &head, out)?;
+    legend((head.len() + 1) * ROW, out)?;
+    let picture = Picture { page: Page { width: tree.width, base }, per_second: of.per_second };
+    picture.whole(&of.space, &tree, out)?;
+    for (frame, ((_, difference), changed)) in tree.frames.iter().zip(sums.iter().zip(changed)) {
+        picture.frame(frame, difference, changed, out)?;
+    }
+    close(base + 2 * ROW, out)
+}
+
+fn head(of: &Comparison, tree: &Sums<[Moments; 2]>, changed: usize) -> Vec<String> {
+    let text = table::text(of, COLUMNS, 0);
+    let stacks = |line: &&str| !line.starts_with('…');
+    let mut lines: Vec<String> = text.lines().filter(stacks).map(str::to_owned).collect();
+    lines.push(format!(
+        "frames    {} of {} colored: their sums changed, at most {}% of such by chance; intervals are pointwise",
+        grouped(changed as u64),
+        grouped(tree.frames.len() as u64),
+        100.0 * FALSE_DISCOVERY_RATE,
+    ));
+    let mut width = "width     of A and B what is more, stack by stack".to_owned();
+    if tree.left_out > 0 {
+        width += &format!("; {} narrower frames are not drawn", grouped(tree.left_out as u64));
+    }
+    lines.push(width);
+    lines
+}
+
+/// What the colors mean.
+fn legend(y: usize, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "<g class=\"legend\">")?;
+    let entries =
+        [(3, "up", "more in B"), (123, "down", "less in B"), (243, "same", "not told from chance")];
+    for (x, class, text) in entries {
+        let (top, right) = (y - 10, x + 16);
+        writeln!(
+            out,
+            "<rect class=\"{class}\" x=\"{x}\" y=\"{top}\" width=\"12\" height=\"12\"/>\
+             <text x=\"{right}\" y=\"{y}\">{text}</text>"
+        )?;
+    }
+    writeln!(out, "</g>")
+}
+
+struct Picture {
+    page: Page,
+    per_second: bool,
+}
+
+impl Picture {
+    fn whole(
+        &self,
+        of: &Difference,
+        tree: &Sums<[Moments; 2]>,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let title = format!("all\n{}", self.numbers(of, &tree.total));
+        let (width, ends) = (self.page.width, [self.page.width; 2]);
+        let drawn =
+            Drawn { depth: 0, start: 0.0, width, ends, label: "all", title: &title, class: "same" };
+        self.page.draw(&drawn, out)
+    }
+
+    fn frame(
+        &self,
+        frame: &Frame<[Moments; 2]>,
+        of: &Difference,
+        changed: bool,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let full = name::shown(frame.name);
+        let label = short(&full, LABEL);
+        let class = match changed {
+            true if of.value > 0.0 => "up",
+            true => "down",
+            false => "same",
+        };
+        let verdict = if changed { "" } else { ", not told from chance" };
+        let title =
+            format!("{}\n{}{verdict}", escaped(&short(&full, NAME)), self.numbers(of, &frame.sum));
+        let drawn = Drawn {
+            depth: frame.depth + 1,
+            start: frame.start,
+            width: frame.width,
+            ends: [frame.width; 2],
+            label: &escaped(&label),
+            title: &title,
+            class,
+        };
+        self.page.draw(&drawn, out)
+    }
+
+    /// `12.0 MiB → 19.2 MiB, +7.20 MiB (+5.10 MiB … +9.55 MiB), 120 → 190 samples`.
+    fn numbers(&self, of: &Difference, sum: &[Moments; 2]) -> String {
+        let rate = if self.per_second { "/s" } else { "" };
+        let [a, b] = [of.a, of.b].map(human_bytes);
+        let [value, low, high] = [of.value, of.low, of.high].map(|of| signed(of, human_bytes));
+        let [before, after] = sum.map(|side| grouped(side.samples));
+        format!("{a}{rate} → {b}{rate}, {value} ({low} … {high}), {before} → {after} samples")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{bare, boxes, of_class};
+    use super::*;
+    use crate::comparison::{Question, compare, rows};
+    use crate::encode::fixture;
+    use crate::estimate::Confidence;
+    use crate::profile::{Kind, Profile};
+    use roxmltree::Document;
+
+    fn drawn(a: &Profile, b: &Profile) -> String {
+        let question = Question {
+            a_name: "before.json",
+            a,
+            b_name: "pid 4121",
+            b,
+            confidence: Confidence::DEFAULT,
+            per_second: false,
+            independent: true,
+        };
+        let (comparison, rows) = (compare(&question).unwrap(), rows(&question).unwrap());
+        let mut out = Vec::new();
+        difference(&comparison, &rows, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    /// The fixture, and the same with one stack gone.
+    fn changed() -> String {
+        let (a, mut b) = (fixture::profile(Kind::Alloc), fixture::profile(Kind::Alloc));
+        b.stacks.remove(1);
+        b.stacks_total -= 1;
+        drawn(&a, &b)
+    }
+
+    /// First line of the titles of all frames of a color.
+    fn colored(text: &str, class: &str) -> Vec<String> {
+        let document = Document::parse(text).unwrap();
+        let frames = of_class(&document, "f");
+        let has = |frame: &roxmltree::Node| {
+            frame.children().any(|child| child.attribute("class") == Some(class))
+        };
+        let name = |frame: roxmltree::Node| {
+            let title = frame.first_element_child().and_then(|title| title.text());
+            title.unwrap().lines().next().unwrap().to_owned()
+        };
+        frames.into_iter().filter(has).map(name).collect()
+    }
+
+    #[test]
+    fn golden() {
+        fixture::golden("difference.svg", bare(&changed()));
+    }
+
+    #[test]
+    fn only_what_changed_is_colored() {
+        let text = changed();
+        let down = colored(&text, "down");
+        assert!(down.iter().any(|name| name.contains("libcodec.so")), "{down:?}");
+        assert_eq!(colored(&text, "up"), Vec::<String>::new());
+        assert!(colored(&text, "same").iter().any(|name| name.starts_with("Store::put")));
+        assert!(text.contains("not told from chance</text>") && text.contains("more in B</text>"));
+        let same = fixture::profile(Kind::Alloc);
+        let text = drawn(&same, &same);
+        assert!(colored(&text, "up").is_empty() && colored(&text, "down").is_empty());
+        assert!(text.contains("frames    0 of "), "{text}");
+    }
+
+    #[test]
+    fn frames_lie_within_their_callers_and_say_their_intervals() {
+        for text in [changed(), drawn(&fixture::empty(), &fixture::profile(Kind::Live))] {
+            let document = Document::parse(&text).unwrap();
+            let mut callers: Vec<(f64, f64)> = Vec::new();
+            for (start, value, depth) in boxes(&document) {
+                callers.truncate(depth);
+                if let Some((outer, width)) = callers.last() {
+                    assert!(start >= outer - 1.0 && start + value <= outer + width + 2.0);
+                }
+                callers.push((start, value));
+            }
+            for frame in of_class(&document, "f") {
+                let title = frame.first_element_child().unwrap().text().unwrap();
+                assert!(title.contains(" → ") && title.contains(" … "), "{title}");
+            }
+        }
+    }
+
+    #[test]
+    fn hostile_names_are_text_and_nothing_else() {
+        let mut profile = fixture::hostile();
+        let script = "</text></svg><script>alert(1)</script>]]>\" onload=\"alert(2)";
+        profile.locations[2].lines[0].function = script.into();
+        let text = drawn(&fixture::hostile(), &profile);
+        let document = Document::parse(&text).unwrap();
+        let scripts = document.descendants().filter(|node| node.has_tag_name("script"));
+        assert_eq!(scripts.count(), 1);
+        assert!(!text.contains('\u{202e}') && !text.contains('\u{1b}') && !text.contains("NaN"));
+    }
+}

@@ -1,0 +1,33 @@
+//! What a page that draws a profile needs, as json: the call tree, the functions, what a search finds.
+//!
+//! Names have what breaks lines or turns the reading order replaced ([`super::name::shown`]); whatever else is in them is the page's to
+//! escape. A number that is infinite is `null`. Every number is made from the summed rows of its stacks, never from bounds.
+
+mod graph;
+mod matches;
+mod table;
+
+pub use graph::graph;
+pub use matches::matches;
+pub use table::table;
+
+use crate::estimate::Estimate;
+use serde::Serialize;
+
+/// A number with its interval.
+#[derive(Serialize)]
+struct Number {
+    value: f64,
+    low: f64,
+    high: f64,
+    samples: u64,
+}
+
+impl From<&Estimate> for Number {
+    fn from(of: &Estimate) -> Number {
+        Number { value: of.value, low: of.low, high: of.high, samples: of.samples }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! By how much held memory has grown in a time.
+//!
+//! Plainly: what is held at the end less what was held at the beginning is what came and stayed less what was there and went. A block
+//! that is held at both ends, and one that came and went in between, is in neither: its sample cancels exactly, however little is sampled. So
+//! the error is that of the few blocks that changed the sum, and not that of the many that make it up, as in the difference of two live profiles.
+//!
+//! # Derivation
+//!
+//! With C the blocks that came in the time and are held at its end, and W those that were held at its beginning and ended in it,
+//!
+//! ```text
+//! growth = Σ_C s − Σ_W s,   estimated by   Σ_sampled C w − Σ_sampled W w,   w = s/π
+//! ```
+//!
+//! Both are sums over sets of blocks that are given by the program, each block with the π that its sample has at the end of its life or now
+//! (thinning included), so that both are unbiased; the sets are disjoint, so that they are independent.
+//!
+//! # What the interval is for
+//!
+//! The growth that has happened, and the growth that is to be expected of such a program in such a time. A steady queue holds a few blocks more or
+//! fewer at any moment; where every allocation is sampled that is known for certain, and it is still no leak. So coming and going count as
+//! chance too: events of a Poisson process, of which samples are a random part. The variance of a sum of such events is
+//! Σw², not Σw²(1 − π) as of [`super::weighted()`]; the bounds are those of Fay and Feuer's gamma interval as it is in their paper, and where π is small both
+//! are the same. For what has happened they are too wide, never too narrow, since Σw²(1 − π) ≤ Σw². The interval of the difference is that of
+//! [`super::difference()`] (Zou and Donner).
+//!
+//! For equal weights a test of C against W, given how many samples came and went altogether, is the sign test of n fair coins.
+//! Blocks that come in bursts, all at once, are not covered: their number is that of bursts.
+//!
+//! # All stacks at once
+//!
+//! C. E. Bonferroni's inequality: each of M stacks at the confidence 1 − α/M, M the stacks of which a sample came or went. Given how many
+//! samples each has (coming or going is then the chance), M is fixed, and all bounds hold at once with the probability 1 − α or more. A stack
+//! without a sample that came or went is never named.
+
+use super::difference::ends_of_difference;
+use super::{Confidence, Moments, Sample, Side};
+
+/// In place of π where a sample is an event of a Poisson process: so small that 1 − π is 1.
+const EVENT: f64 = 1e-12;
+
+/// Blocks that came, or that went, as far as they were sampled. Those of disjoint sets add.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Turnover {
+    /// Number of samples.
+    pub samples: u64,
+    /// Σw, bytes.
+    pub sum: f64,
+    /// Σw²
+    pub squares: f64,
+    /// The largest w.
+    pub largest: f64,
+}
+
+impl Turnover {
+    /// Adds a sampled block.
+    pub fn add_sample(&mut self, sample: &Sample) {
+        let weight = sample.bytes();
+        self.add(&Turnover { samples: 1, sum: weight, squares: weight * weight, largest: weight });
+    }
+
+    /// Adds a disjoint set.
+    pub fn add(&mut self, other: &Turnover) {
+        self.samples += other.samples;
+        self.sum += other.sum;
+        self.squares += other.squares;
+        self.largest = self.largest.max(other.largest);
+    }
+
+    fn side(&self, unseen_bytes: f64) -> Side {
+        let seen = self.sum > 0.0;
+        let moments = Moments {
+            samples: if seen { self.samples } else { 0 },
+            sum: self.sum,
+            variance: self.squares,
+            largest: self.largest,
+            largest_inclusion: if seen { EVENT } else { 1.0 },
+            own: 0.0,
+        };
+        Side { moments, interval_bytes: unseen_bytes, scale: 1.0 }
+    }
+}
+
+/// A growth in bytes, negative where less is held. `low ≤ value ≤ high`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Growth {
+    /// The unbiased estimate.
+    pub value: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// The growth by `came` − `went`. `unseen_bytes`: the most that goes unseen per unit of hazard, the sampling interval in bytes.
+///
+/// Only where neither has a sample it sets the ends, at ±`unseen_bytes`·ln(2/α).
+pub fn growth(
+    went: &Turnover,
+    came: &Turnover,
+    unseen_bytes: f64,
+    confidence: Confidence,
+) -> Growth {
+    let value = came.sum - went.sum;
+    let [low, high] =
+        ends_of_difference(&went.side(unseen_bytes), &came.side(unseen_bytes), confidence);
+    Growth { value, low: low.min(value), high: high.max(value) }
+}
+
+/// The confidence of each of `stacks` intervals that are to hold at once with `confidence` ([`mod@self`]).
+pub fn each_of(stacks: usize, confidence: Confidence) -> Confidence {
+    let alpha = confidence.alpha() / stacks.max(1) as f64;
+    // So many stacks that it cannot be told from 1 there are not.
+    Confidence::new(1.0 - alpha).unwrap_or(confidence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn events(samples: u64, weight: f64) -> Turnover {
+        let n = samples as f64;
+        Turnover {
+            samples,
+            sum: n * weight,
+            squares: n * weight * weight,
+            largest: if samples > 0 { weight } else { 0.0 },
+        }
+    }
+
+    fn of(went: u64, came: u64) -> Growth {
+        growth(&events(went, 1e6), &events(came, 1e6), 1.0, Confidence::DEFAULT)
+    }
+
+    #[test]
+    fn what_only_came_has_grown_and_what_turns_over_has_not() {
+        assert!(of(0, 8).low > 0.0 && of(8, 0).high < 0.0);
+        for (went, came) in [(0, 4), (40, 45), (100, 100), (3, 9), (1000, 1060)] {
+            let growth = of(went, came);
+            assert!(growth.low < 0.0 && growth.high > growth.value, "{went} {came}: {growth:?}");
+        }
+        // Near that of the normal approximation where there are many.
+        let many = of(10_000, 11_000);
+        let half = 1.96 * 21_000f64.sqrt() * 1e6;
+        assert!(((many.value - many.low) / half - 1.0).abs() < 0.05, "{many:?} {half}");
+        assert!((many.value - 1e9).abs() < 1.0);
+    }
+
+    #[test]
+    fn coming_and_going_are_alike() {
+        for (went, came) in [(0, 5), (3, 10), (20, 21)] {
+            let (one, other) = (of(went, came), of(came, went));
+            assert_eq!(one.value, -other.value);
+            assert!((one.low + other.high).abs() < 1.0 && (one.high + other.low).abs() < 1.0);
+        }
+    }
+
+    #[test]
+    fn every_sample_certain_is_still_chance() {
+        // Three blocks of which nothing is unseen: it happened, and it is no trend.
+        assert!(of(0, 3).low < 0.0);
+    }
+
+    #[test]
+    fn nothing_seen_is_nothing_known() {
+        let none = Turnover::default();
+        let growth = growth(&none, &none, 1000.0, Confidence::DEFAULT);
+        assert_eq!(growth.value, 0.0);
+        assert!((growth.high / (1000.0 * 40f64.ln()) - 1.0).abs() < 1e-9, "{growth:?}");
+        assert!((growth.low + growth.high).abs() < 1e-9, "{growth:?}");
+    }
+
+    #[test]
+    fn more_stacks_want_more_samples() {
+        let needed = |stacks| {
+            let confidence = each_of(stacks, Confidence::DEFAULT);
+            (1..)
+                .find(|n| growth(&events(0, 1.0), &events(*n, 1.0), 1.0, confidence).low > 0.0)
+                .unwrap()
+        };
+        let counts = [1, 100, 10_000].map(needed);
+        assert_eq!(counts, [6, 12, 19]);
+    }
+}

@@ -1,0 +1,271 @@
+//! Stacks whose held bytes grow, ranked by the least that they have grown by.
+//!
+//! Pure data, as [`crate::profile`] is, and the ranking. Bounds of stacks hold all at once: see [`crate::estimate::turnover`].
+
+use crate::estimate::turnover::each_of;
+use crate::estimate::{
+    Confidence, Estimate, Growth, Median, Moments, Share, Step, Survival, Turnover, Weights,
+    growth, weighted,
+};
+use crate::profile::Line;
+
+/// What the sampled blocks of a stack did in a time.
+#[derive(Clone, Debug, Default)]
+pub struct Blocks {
+    /// Came in it and are held at its end.
+    pub came: Turnover,
+    /// Were held at its beginning and ended in it.
+    pub went: Turnover,
+    /// Allocated in it, whatever became of them; weighed by bytes.
+    pub allocated: Weights,
+    /// Held at its end, whenever they came.
+    pub held: Moments,
+    /// Ages of these, nanoseconds, with what each stands for in bytes.
+    pub ages: Vec<(u64, f64)>,
+}
+
+impl Blocks {
+    /// Adds the blocks of another stack.
+    pub fn add(&mut self, other: &Blocks) {
+        self.came.add(&other.came);
+        self.went.add(&other.went);
+        self.allocated.add(&other.allocated);
+        self.held.add(&other.held);
+        self.ages.extend_from_slice(&other.ages);
+    }
+
+    /// The share of bytes allocated in the time that is held at its end; `None` where nothing was allocated.
+    fn kept(&self, confidence: Confidence) -> Option<Share> {
+        let Turnover { samples, sum, squares, .. } = self.came;
+        if self.allocated.sum <= 0.0 {
+            return None;
+        }
+        let held = Weights { samples, sum, squares };
+        let gone = Weights {
+            samples: self.allocated.samples.saturating_sub(samples),
+            sum: (self.allocated.sum - sum).max(0.0),
+            squares: (self.allocated.squares - squares).max(0.0),
+        };
+        // Two ages: gone at the first, alive at the second.
+        let steps = [(1.0, gone, Weights::default()), (2.0, Weights::default(), held)];
+        let steps = steps.map(|(age_ns, freed, censored)| Step { age_ns, freed, censored });
+        Some(Survival::new(steps.to_vec()).beyond(1.0, confidence))
+    }
+
+    /// The age that half of the held bytes are older than.
+    fn median_age(&self, confidence: Confidence) -> Median {
+        let steps = self.ages.iter().map(|(age_ns, weight)| {
+            let mut of = Weights::default();
+            of.add_sample(*weight);
+            Step { age_ns: *age_ns as f64, freed: of, censored: Weights::default() }
+        });
+        Survival::new(steps.collect()).median(confidence)
+    }
+}
+
+/// A stack, or all of them, and by how much it has grown.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Grown {
+    /// Its growth; of a stack with bounds that hold for all stacks at once, of all stacks together with its own.
+    pub growth: Growth,
+    /// Samples that came and stayed.
+    pub came: u64,
+    /// Samples that were there and went.
+    pub went: u64,
+    /// What it holds.
+    pub held: Estimate,
+    /// The age that half of it is older than.
+    pub age: Median,
+    /// Age of its oldest sampled block, nanoseconds; 0 where nothing is held.
+    pub oldest_ns: u64,
+    /// The share of what it allocated in the time that is held at its end; `None` where it allocated nothing.
+    pub kept: Option<Share>,
+}
+
+impl Grown {
+    /// Of some blocks; `bounds` is the confidence of the growth, `confidence` that of all else.
+    pub fn new(
+        blocks: &Blocks,
+        unseen_bytes: f64,
+        bounds: Confidence,
+        confidence: Confidence,
+    ) -> Grown {
+        Grown {
+            growth: growth(&blocks.went, &blocks.came, unseen_bytes, bounds),
+            came: blocks.came.samples,
+            went: blocks.went.samples,
+            held: weighted(&blocks.held, unseen_bytes, confidence),
+            age: blocks.median_age(confidence),
+            oldest_ns: blocks.ages.iter().map(|(age_ns, _)| *age_ns).max().unwrap_or(0),
+            kept: blocks.kept(confidence),
+        }
+    }
+
+    /// Whether it has grown by more than chance.
+    pub fn is_growing(&self) -> bool {
+        self.growth.low > 0.0
+    }
+}
+
+/// A stack that came or went in part.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Leak {
+    /// Process that allocated.
+    pub pid: u32,
+    /// Functions, root first, inlined ones included.
+    pub frames: Vec<Line>,
+    /// By how much it has grown.
+    pub grown: Grown,
+}
+
+/// The stacks of some processes, and by how much each has grown in a time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Leaks {
+    /// Confidence of every interval, and of all stacks' bounds together.
+    pub confidence: Confidence,
+    /// Beginning of the time, nanoseconds since the Unix epoch.
+    pub start_unix_ns: u64,
+    /// Its end.
+    pub end_unix_ns: u64,
+    /// All stacks together, by an interval of its own.
+    pub total: Grown,
+    /// How many stacks have grown by more than chance.
+    pub growing: u64,
+    /// Most that a stack can have grown by of which no sample came or went, bytes.
+    pub unseen: f64,
+    /// Most that a stack can have grown by that is not known to grow, bytes; at least `unseen`.
+    pub most_missed: f64,
+    /// By falling lower bound.
+    pub stacks: Vec<Leak>,
+    /// Stacks of which a sample came or went, before the cut to the top ones: as many bounds hold at once.
+    pub stacks_total: u64,
+    /// Whatever limits what the numbers mean.
+    pub notes: Vec<String>,
+}
+
+impl Leaks {
+    /// Length of the time.
+    pub fn length_ns(&self) -> u64 {
+        self.end_unix_ns.saturating_sub(self.start_unix_ns)
+    }
+}
+
+/// Stacks with their growth.
+#[derive(Clone, Debug)]
+pub struct Ranking {
+    /// Places in what was given, and growth, by falling lower bound; at most as many as were wanted.
+    pub ranked: Vec<(usize, Grown)>,
+    /// All together.
+    pub total: Grown,
+    /// As in [`Leaks`].
+    pub growing: u64,
+    /// As in [`Leaks`].
+    pub unseen: f64,
+    /// As in [`Leaks`].
+    pub most_missed: f64,
+}
+
+impl Ranking {
+    /// Ranks stacks, of each of which a sample came or went; keeps `top` of them, 0 for all. `others` is what the rest does not hold but is part of the
+    /// total: stacks of which no sample came or went.
+    pub fn new(
+        stacks: &[Blocks],
+        others: &Blocks,
+        unseen_bytes: f64,
+        confidence: Confidence,
+        top: usize,
+    ) -> Ranking {
+        let each = each_of(stacks.len(), confidence);
+        let bounds = |of: &Blocks| growth(&of.went, &of.came, unseen_bytes, each);
+        let mut order: Vec<(usize, Growth)> = stacks.iter().map(bounds).enumerate().collect();
+        order.sort_by(|(i, a), (j, b)| {
+            b.low.total_cmp(&a.low).then(b.value.total_cmp(&a.value)).then(i.cmp(j))
+        });
+        let growing = order.partition_point(|(_, of)| of.low > 0.0);
+        let unseen = growth(&Turnover::default(), &Turnover::default(), unseen_bytes, each).high;
+        let missed = order[growing..].iter().map(|(_, of)| of.high);
+        let most_missed = missed.fold(unseen, f64::max);
+        let mut total = others.clone();
+        stacks.iter().for_each(|of| total.add(of));
+        order.truncate(if top > 0 { top } else { order.len() });
+        let of = |blocks: &Blocks, bounds| Grown::new(blocks, unseen_bytes, bounds, confidence);
+        Ranking {
+            ranked: order.iter().map(|(index, _)| (*index, of(&stacks[*index], each))).collect(),
+            total: of(&total, confidence),
+            growing: growing as u64,
+            unseen,
+            most_missed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::estimate::Sample;
+    use crate::sampling::Rate;
+
+    /// A stack of which so many samples came, went, came and went, and stayed all along.
+    fn blocks(came: u64, went: u64, passed: u64, stayed: u64) -> Blocks {
+        let sample = Sample::geometric(100, Rate::from_interval(100_000).unwrap());
+        let mut of = Blocks::default();
+        (0..came).for_each(|_| of.came.add_sample(&sample));
+        (0..went).for_each(|_| of.went.add_sample(&sample));
+        (0..came + passed).for_each(|_| of.allocated.add_sample(sample.bytes()));
+        for index in 0..came + stayed {
+            of.held.add(&sample.moments(100.0));
+            of.ages.push((1_000_000_000 * (index + 1), sample.bytes()));
+        }
+        of
+    }
+
+    fn ranking(stacks: &[Blocks], top: usize) -> Ranking {
+        Ranking::new(stacks, &Blocks::default(), 100_000.0, Confidence::DEFAULT, top)
+    }
+
+    #[test]
+    fn what_grows_for_certain_comes_first() {
+        let stacks = [
+            blocks(300, 290, 4000, 100), // steady, and large
+            blocks(40, 2, 0, 5),         // leaks
+            blocks(6, 0, 900, 0),        // too few to tell
+            blocks(0, 30, 0, 5),         // shrinks
+            blocks(25, 0, 25, 0),        // leaks half
+        ];
+        let all = ranking(&stacks, 0);
+        assert_eq!(all.growing, 2);
+        let order: Vec<usize> = all.ranked.iter().map(|(index, _)| *index).collect();
+        assert_eq!(order[..2], [1, 4]);
+        assert_eq!(*order.last().unwrap(), 0, "the widest interval reaches lowest");
+        let (_, leak) = all.ranked[0];
+        assert!((leak.growth.value / 38.0 - 100_050.0).abs() < 1.0, "{leak:?}");
+        assert!(leak.is_growing() && leak.growth.low > 1e6 && leak.growth.high < 8e6, "{leak:?}");
+        assert_eq!((leak.came, leak.went, leak.held.samples), (40, 2, 45));
+        assert_eq!((leak.oldest_ns, leak.age.value), (45_000_000_000, Some(23e9)));
+        assert_eq!(leak.kept.unwrap().value, 1.0);
+        assert!((all.ranked[1].1.kept.unwrap().value - 0.5).abs() < 1e-9);
+        // The total is a sum of what came and went, not of stacks' numbers.
+        assert_eq!((all.total.came, all.total.went), (371, 322));
+        assert!(ranking(&stacks, 2).ranked.iter().map(|(index, _)| *index).eq([1, 4]));
+        assert_eq!(ranking(&stacks, 2).growing, 2);
+    }
+
+    #[test]
+    fn nothing_grows_and_it_says_what_may_have_been_missed() {
+        let of = ranking(&[blocks(100, 104, 50, 10), blocks(3, 4, 0, 0)], 0);
+        assert_eq!(of.growing, 0);
+        assert!(of.most_missed > 2e6 && of.most_missed < 6e6, "{of:?}");
+        let none = ranking(&[], 0);
+        assert_eq!((none.growing, none.total.growth.value), (0, 0.0));
+        assert_eq!(none.most_missed, none.unseen);
+        assert!(none.total.kept.is_none() && none.total.age.value.is_none());
+    }
+
+    #[test]
+    fn of_many_stacks_the_first_are_kept() {
+        let stacks: Vec<Blocks> =
+            (0..100_000).map(|index| blocks(index % 7, index % 5 + 1, index % 3, 1)).collect();
+        let of = ranking(&stacks, 20);
+        assert_eq!((of.growing, of.ranked.len()), (0, 20));
+    }
+}

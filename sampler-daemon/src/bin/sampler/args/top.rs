@@ -1,0 +1,40 @@
+//! What `sampler top` takes.
+
+use super::{Select, period};
+use clap::{Args as Group, ValueEnum};
+use sampler_common::profile::Kind;
+use std::time::Duration;
+
+#[derive(Group)]
+pub(crate) struct TopVerb {
+    #[command(flatten)]
+    pub(crate) select: Select,
+    /// What is shown first
+    #[arg(long, value_enum, default_value = "alloc")]
+    pub(crate) kind: TopKind,
+    /// Time between looks, at least 100ms
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = period)]
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) period: Duration,
+}
+
+/// The kinds that the screen has.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum TopKind {
+    /// What is allocated
+    Alloc,
+    /// What is still held
+    Live,
+    /// What was held when most was
+    Peak,
+}
+
+impl From<TopKind> for Kind {
+    fn from(of: TopKind) -> Kind {
+        match of {
+            TopKind::Alloc => Kind::Alloc,
+            TopKind::Live => Kind::Live,
+            TopKind::Peak => Kind::Peak,
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Asks samplerd, again and again, on behalf of the screen.
+
+use super::data::{Asked, Detail, Look};
+use super::model::{Answer, Question};
+use crate::connect::{self, Address};
+use anyhow::{Context as _, Result};
+use sampler_daemon::rpc::convert::{from_wire, kind_to_wire};
+use sampler_daemon::rpc::v1::sampler_client::SamplerClient;
+use sampler_daemon::rpc::v1::{
+    self, GetProfileRequest, ListProcessesRequest, ProcessSelector, StatusRequest,
+};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+
+/// Between two attempts to find somebody to ask.
+const RETRY: Duration = Duration::from_secs(1);
+/// Least rest after an answer, as a multiple of what it took: a screen is not to keep samplerd busy.
+const REST: u32 = 4;
+
+type Client = SamplerClient<Channel>;
+
+/// Whom to ask, about which processes, how often.
+pub(super) struct Asker {
+    pub(super) address: Address,
+    pub(super) selector: ProcessSelector,
+    pub(super) period: Duration,
+    pub(super) questions: watch::Receiver<Question>,
+    pub(super) answers: mpsc::Sender<Answer>,
+}
+
+/// Why there is no answer.
+enum Failure {
+    /// Nobody is there: connect again.
+    Lost(anyhow::Error),
+    /// What was asked cannot be had, and why.
+    Refused(anyhow::Error),
+}
+
+/// The screen is gone.
+struct Gone;
+
+impl Asker {
+    /// Asks until nobody listens any more.
+    pub(super) async fn run(mut self, client: Client) {
+        let mut client = Some(client);
+        loop {
+            let connected = match client.take() {
+                Some(client) => Ok(client),
+                None => connect::client(&self.address).await,
+            };
+            let failure = match connected {
+                Ok(client) => match self.ask(client).await {
+                    Ok(error) => error,
+                    Err(Gone) => return,
+                },
+                Err(error) => error,
+            };
+            if self.answers.send(Answer::Lost(format!("{failure:#}"))).await.is_err() {
+                return;
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    /// Asks until the connection breaks; why it did.
+    async fn ask(&mut self, mut client: Client) -> Result<anyhow::Error, Gone> {
+        loop {
+            let start = Instant::now();
+            let mut asked = self.questions.borrow_and_update().process.clone();
+            let answer = self.look(&mut client).await;
+            if let Some(error) = self.told(answer, None).await? {
+                return Ok(error);
+            }
+            if let Some(error) = self.detail(&mut client, asked.clone()).await? {
+                return Ok(error);
+            }
+            let next = (start + self.period).max(Instant::now() + start.elapsed() * REST);
+            loop {
+                let frozen = self.questions.borrow().frozen;
+                tokio::select! {
+                    () = tokio::time::sleep_until(next), if !frozen => break,
+                    changed = self.questions.changed() => changed.map_err(|_| Gone)?,
+                }
+                // Another process is shown at once; the rest has its time.
+                let process = self.questions.borrow_and_update().process.clone();
+                if process == asked {
+                    continue;
+                }
+                asked = process;
+                if let Some(error) = self.detail(&mut client, asked.clone()).await? {
+                    return Ok(error);
+                }
+            }
+        }
+    }
+
+    async fn detail(
+        &mut self,
+        client: &mut Client,
+        asked: Option<Asked>,
+    ) -> Result<Option<anyhow::Error>, Gone> {
+        let Some(asked) = asked else { return Ok(None) };
+        let answer = self.profile(client, &asked).await;
+        self.told(answer, Some(asked)).await
+    }
+
+    /// Hands an answer on; the error of a connection that broke comes back.
+    async fn told(
+        &self,
+        answer: Result<Answer, Failure>,
+        asked: Option<Asked>,
+    ) -> Result<Option<anyhow::Error>, Gone> {
+        let answer = match (answer, asked) {
+            (Ok(answer), _) => answer,
+            (Err(Failure::Refused(error)), Some(asked)) => {
+                Answer::Refused(asked, format!("{error:#}"))
+            }
+            (Err(Failure::Lost(error) | Failure::Refused(error)), _) => return Ok(Some(error)),
+        };
+        self.answers.send(answer).await.map_err(|_| Gone)?;
+        Ok(None)
+    }
+
+    fn failure(&self, status: &Status) -> Failure {
+        let is_lost = std::error::Error::source(status).is_some()
+            || matches!(status.code(), Code::Unavailable | Code::Cancelled | Code::Unknown);
+        let error = connect::failed(&self.address, status);
+        if is_lost { Failure::Lost(error) } else { Failure::Refused(error) }
+    }
+
+    /// Everything at one moment.
+    async fn look(&self, client: &mut Client) -> Result<Answer, Failure> {
+        let list = ListProcessesRequest {
+            selector: Some(self.selector.clone()).filter(|of| *of != ProcessSelector::default()),
+            group_by: String::new(),
+            fold_exited: true,
+        };
+        let list = client.list_processes(list).await.map_err(|error| self.failure(&error))?;
+        let status = client.status(StatusRequest {}).await.map_err(|error| self.failure(&error))?;
+        // One stack is named; totals are of all, what is held included. Kind live is refused where frees are not followed.
+        let request = GetProfileRequest {
+            kind: v1::Kind::Alloc.into(),
+            pids: self.selector.pids.clone(),
+            selector: self.besides_pids(),
+            top: 1,
+            ..GetProfileRequest::default()
+        };
+        let profile = self.answered(client, request).await?;
+        let look = Look::of(status.into_inner(), list.into_inner(), &profile);
+        let look = connect::check(&self.address, look).map_err(Failure::Lost)?;
+        Ok(Answer::Look(Box::new(look)))
+    }
+
+    fn besides_pids(&self) -> Option<ProcessSelector> {
+        let selector = ProcessSelector { pids: vec![], ..self.selector.clone() };
+        (selector != ProcessSelector::default()).then_some(selector)
+    }
+
+    /// The profile of a process; all of it since attach where windows are refused.
+    async fn profile(&self, client: &mut Client, asked: &Asked) -> Result<Answer, Failure> {
+        let request = |window: Option<Duration>| GetProfileRequest {
+            kind: kind_to_wire(asked.kind).into(),
+            pids: vec![asked.pid],
+            last_ns: window.map_or(0, |window| window.as_nanos() as u64),
+            ..GetProfileRequest::default()
+        };
+        let (profile, note) = match self.answered(client, request(asked.window)).await {
+            Err(Failure::Refused(error)) if asked.window.is_some() => {
+                (self.answered(client, request(None)).await?, Some(format!("{error:#}")))
+            }
+            answer => (answer?, None),
+        };
+        let asked = asked.clone();
+        let detail = spawn_blocking(move || Detail::of(asked, profile, note)).await;
+        let detail = detail.context("sum functions").map_err(Failure::Lost)?;
+        Ok(Answer::Detail(Box::new(detail)))
+    }
+
+    /// A profile, read beside the screen's thread: a large one takes its time.
+    async fn answered(
+        &self,
+        client: &mut Client,
+        request: GetProfileRequest,
+    ) -> Result<sampler_common::profile::Profile, Failure> {
+        let answer = client.get_profile(request).await.map_err(|error| self.failure(&error))?;
+        let profile = spawn_blocking(|| from_wire(answer.into_inner())).await;
+        let profile = profile.context("read a profile").map_err(Failure::Lost)?;
+        connect::check(&self.address, profile).map_err(Failure::Lost)
+    }
+}

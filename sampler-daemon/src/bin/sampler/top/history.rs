@@ -1,0 +1,53 @@
+//! The last values of a number, drawn in a few characters.
+
+use std::collections::VecDeque;
+
+/// Values that are kept: as many as the widest column shows.
+const KEPT: usize = 64;
+/// From nothing to the largest value that is shown.
+const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// Values, one for each look at the process.
+#[derive(Clone, Debug, Default)]
+pub(super) struct History(VecDeque<f64>);
+
+impl History {
+    /// Adds the latest value.
+    pub(super) fn push(&mut self, value: f64) {
+        if self.0.len() == KEPT {
+            self.0.pop_front();
+        }
+        self.0.push_back(value);
+    }
+
+    /// The latest values in so many columns, the newest on the right; a blank where there was none yet. The largest
+    /// that is shown is a full bar: it tells the shape, the number beside it the size.
+    pub(super) fn bars(&self, columns: usize) -> String {
+        let shown = self.0.iter().skip(self.0.len().saturating_sub(columns));
+        let largest = shown.clone().fold(0.0, |largest: f64, value| largest.max(*value));
+        let bar = |value: &f64| {
+            let share = if largest > 0.0 { value / largest } else { 0.0 };
+            BARS[((share * 7.0).round() as usize).min(7)]
+        };
+        let blanks = columns.saturating_sub(shown.len());
+        " ".repeat(blanks).chars().chain(shown.map(bar)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_is_on_the_right() {
+        let mut history = History::default();
+        assert_eq!(history.bars(3), "   ");
+        [0.0, 50.0, 100.0].into_iter().for_each(|value| history.push(value));
+        assert_eq!(history.bars(4), " ▁▅█");
+        assert_eq!(history.bars(2), "▅█");
+        (0..1000).for_each(|_| history.push(7.0));
+        assert_eq!((history.0.len(), history.bars(2)), (KEPT, "██".to_owned()));
+        history.push(0.0);
+        assert_eq!(history.bars(1), "▁", "nothing is the lowest bar, not a division by it");
+    }
+}

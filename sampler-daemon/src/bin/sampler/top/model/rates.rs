@@ -1,0 +1,86 @@
+//! What is allocated in a second: differences of exact totals over the time between the moments at which they were read.
+
+use crate::top::data::Look;
+use crate::top::history::History;
+use sampler_common::profile::Exact;
+use std::collections::{HashMap, HashSet};
+
+/// By the second. Exact: counts of everything, and samplerd's own clock between them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::top) struct Rate {
+    pub(in crate::top) bytes: f64,
+    pub(in crate::top) objects: f64,
+}
+
+impl Rate {
+    fn between(before: Exact, now: Exact, seconds: f64) -> Rate {
+        let by = |before: u64, now: u64| now.saturating_sub(before) as f64 / seconds;
+        Rate {
+            bytes: by(before.alloc_space, now.alloc_space),
+            objects: by(before.alloc_objects, now.alloc_objects),
+        }
+    }
+}
+
+/// The rate of a process now, and how its numbers went.
+#[derive(Clone, Debug, Default)]
+pub(in crate::top) struct Course {
+    pub(in crate::top) rate: Option<Rate>,
+    /// Bytes by the second.
+    pub(in crate::top) allocated: History,
+    /// Bytes.
+    pub(in crate::top) held: History,
+}
+
+/// Rates of all.
+#[derive(Clone, Debug, Default)]
+pub(in crate::top) struct Rates {
+    /// Of all processes together.
+    pub(in crate::top) all: Course,
+    processes: HashMap<u32, Course>,
+}
+
+impl Rates {
+    pub(in crate::top) fn of(&self, pid: u32) -> Option<&Course> {
+        self.processes.get(&pid)
+    }
+
+    /// Goes from one look to the next.
+    pub(super) fn look(&mut self, before: Option<&Look>, now: &Look) {
+        // Another samplerd counts from the beginning.
+        let before =
+            before.filter(|of| of.daemon.pid == now.daemon.pid && of.time_ns < now.time_ns);
+        if before.is_none() {
+            *self = Rates::default();
+        }
+        let seconds = before.map(|of| (now.time_ns - of.time_ns) as f64 / 1e9);
+        let earlier: HashMap<_, _> = before
+            .iter()
+            .flat_map(|of| &of.processes)
+            .map(|of| ((of.pid, of.attached_unix_ns), of.exact))
+            .collect();
+        for process in &now.processes {
+            let course = self.processes.entry(process.pid).or_default();
+            // One that was not there has allocated all of it since.
+            let was = earlier.get(&(process.pid, process.attached_unix_ns)).copied();
+            let was = was.unwrap_or(Some(Exact::default()));
+            course.rate = match (was, process.exact, seconds) {
+                (Some(was), Some(is), Some(seconds)) => Some(Rate::between(was, is, seconds)),
+                _ => None,
+            };
+            course.go(process.held.map(|held| held.bytes.value));
+        }
+        let there: HashSet<u32> = now.processes.iter().map(|of| of.pid).collect();
+        self.processes.retain(|pid, _| there.contains(pid));
+        let rate = before.zip(seconds);
+        self.all.rate = rate.map(|(before, by)| Rate::between(before.exact, now.exact, by));
+        self.all.go(now.held.map(|held| held.bytes.value));
+    }
+}
+
+impl Course {
+    fn go(&mut self, held: Option<f64>) {
+        self.rate.iter().for_each(|rate| self.allocated.push(rate.bytes));
+        held.iter().for_each(|held| self.held.push(*held));
+    }
+}

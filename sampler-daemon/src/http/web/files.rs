@@ -1,0 +1,103 @@
+//! The page's own files.
+
+use crate::http::answer::{Answer, of_type};
+use hyper::header::{CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY};
+
+/// What the page may do: nothing but load and ask from where it came.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+    img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// A file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct File {
+    path: &'static str,
+    kind: &'static str,
+    contents: &'static str,
+}
+
+const HTML: &str = "text/html; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const STYLE: &str = "text/css; charset=utf-8";
+
+macro_rules! files {
+    ($($path:literal $kind:ident $name:literal,)*) => {
+        &[$(File { path: $path, kind: $kind, contents: include_str!(concat!("static/", $name)) },)*]
+    };
+}
+
+const FILES: &[File] = files! {
+    "/" HTML "index.html",
+    "/style.css" STYLE "style.css",
+    "/app.js" SCRIPT "app.js",
+    "/chart.js" SCRIPT "chart.js",
+    "/difference.js" SCRIPT "difference.js",
+    "/dom.js" SCRIPT "dom.js",
+    "/flame.js" SCRIPT "flame.js",
+    "/format.js" SCRIPT "format.js",
+    "/head.js" SCRIPT "head.js",
+    "/keys.js" SCRIPT "keys.js",
+    "/processes.js" SCRIPT "processes.js",
+    "/server.js" SCRIPT "server.js",
+    "/table.js" SCRIPT "table.js",
+    "/tree.js" SCRIPT "tree.js",
+};
+
+/// The file of a path.
+pub(super) fn file(path: &str) -> Option<&'static File> {
+    FILES.iter().find(|file| file.path == path)
+}
+
+impl File {
+    pub(super) fn answer(&self) -> Answer {
+        of_type(self.kind, self.contents)
+    }
+}
+
+/// Adds what every answer of the page carries.
+pub(super) fn guarded(mut answer: Answer) -> Answer {
+    let headers = answer.headers_mut();
+    for (name, value) in [
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (REFERRER_POLICY, "no-referrer"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What they name is there, and nothing is elsewhere.
+    #[test]
+    fn files_need_nothing_but_each_other() {
+        for File { path, contents, kind } in FILES {
+            let quoted = contents.split(['"', '\'']).skip(1).step_by(2);
+            for name in quoted.filter(|text| text.starts_with("./") && !text.contains(' ')) {
+                assert!(file(&name[1..]).is_some(), "{path} names {name}");
+            }
+            // Elsewhere, or what the policy forbids.
+            for wrong in [
+                "http://",
+                "https://",
+                "//cdn",
+                "eval(",
+                "innerHTML",
+                "document.write",
+                "javascript:",
+                " onclick",
+                " onload",
+                "<style",
+                " style=",
+                "@import",
+                "url(",
+            ] {
+                assert!(!contents.contains(wrong), "{path} has {wrong}");
+            }
+            assert!(!kind.is_empty() && !contents.is_empty(), "{path}");
+        }
+    }
+}

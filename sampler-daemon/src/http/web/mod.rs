@@ -1,0 +1,31 @@
+//! The web page, on request (`--web`): everything that the API tells, drawn.
+//!
+//! Its files are part of the program, and make no request but to the address that they came from. They hold nothing of anybody; what is profiled is told to who has the token of
+//! this start, in an `Authorization` header. The token comes to the page behind the `#` of the URL that is printed, which browsers
+//! send to nobody. A cookie would go to every server of the same host, whatever its port, and so to other users of this machine.
+//!
+//! Numbers are made by the same functions as the API's, of the same answers of the worker.
+
+mod asked;
+mod difference;
+mod files;
+mod history;
+mod overview;
+mod place;
+mod secrecy;
+mod site;
+mod snapshots;
+mod token;
+
+pub use place::WebPlace;
+pub use token::Token;
+
+use super::serve::serve_site;
+use crate::pipeline::{Names, Profiler};
+use site::WebSite;
+use tokio::net::TcpListener;
+
+/// Serves for ever; what is open when this is dropped is cut.
+pub async fn serve(listener: TcpListener, token: Token, profiler: Profiler, names: Names) {
+    serve_site(listener, WebSite::new(token, profiler, names)).await;
+}

@@ -1,0 +1,94 @@
+//! What is always in sight: the daemon, what profiling costs, what was lost, and the processes with their numbers.
+
+use crate::http::metrics::LOSSES;
+use crate::pipeline::{GroupReport, Listing, ProcessReport, StatusReport, Sums};
+use sampler_common::encode::json;
+use sampler_common::encode::name::shown;
+use sampler_common::estimate::{Confidence, Estimator};
+use sampler_common::profile::Quantities;
+use sampler_common::units;
+use serde_json::{Value, json};
+
+/// The answer of the daemon on itself and its processes.
+pub(super) fn overview(status: &StatusReport, listing: &Listing) -> Value {
+    let processes = listing.processes.iter().map(process);
+    let groups = listing.groups.iter().map(group);
+    let blind = status.coverage.iter().map(|of| match of.processes {
+        1 => shown(&of.why).into_owned(),
+        n => format!("{} ({n} processes)", shown(&of.why)),
+    });
+    let blind: Vec<String> =
+        status.blind.iter().map(|of| shown(of).into_owned()).chain(blind).collect();
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "pid": std::process::id(),
+        "uptime_ns": status.uptime.as_nanos() as u64,
+        "probe_engine": status.settings.engine.name(),
+        "live_tracking": status.settings.track_live,
+        "windows_only": status.settings.duty.is_some(),
+        "live_samples": status.live_samples,
+        "max_live": status.settings.max_live,
+        "daemon_processor_ns": status.processor_ns,
+        "daemon_rss_bytes": status.rss_bytes,
+        "cost": json::cost(&status.cost),
+        "cost_text": shown(&status.cost.text()),
+        "losses": losses(status),
+        "unseen_calls": status.unseen_calls,
+        "blind": blind,
+        "raised": raised(status),
+        "processes": processes.chain(groups).collect::<Vec<_>>(),
+    })
+}
+
+/// What was lost, by reason, as `/metrics` counts it.
+fn losses(status: &StatusReport) -> Value {
+    let lost = status.outcomes.iter().filter(|(of, count)| LOSSES.contains(of) && *count > 0);
+    let events = status.process_events.map_or(0, |of| of.lost);
+    let events = Some(("process_events", events)).filter(|(_, count)| *count > 0);
+    let all = lost.map(|(outcome, count)| (outcome.name(), *count)).chain(events);
+    all.map(|(name, count)| json!({ "reason": name, "count": count })).collect()
+}
+
+/// Processes whose interval is raised now.
+fn raised(status: &StatusReport) -> Vec<u32> {
+    let is_raised = |of: &&crate::pipeline::SamplingReport| {
+        of.pressure.raised.factor() > 1.0 || of.pressure.is_braked
+    };
+    status.intervals.iter().filter(is_raised).map(|of| of.pid).collect()
+}
+
+fn process(of: &ProcessReport) -> Value {
+    let record = &of.record;
+    let all_seen = !record.sampling.samples_itself && of.sums.reference.clusters.is_empty();
+    let mut value = numbers(&of.sums, all_seen);
+    value["pid"] = json!(record.pid);
+    value["comm"] = json!(shown(&record.comm));
+    value["exe"] = json!(if record.exe.is_empty() { "".into() } else { shown(&record.exe) });
+    value["running"] = json!(record.exited.is_none());
+    value["folded"] = json!(record.folded);
+    value["interval_bytes"] = json!(units::whole_interval(record.sampling.shown_interval()));
+    value["blind"] = record.blind.iter().map(|of| shown(of)).collect();
+    value
+}
+
+/// Exited processes of one name.
+fn group(of: &GroupReport) -> Value {
+    let mut value = numbers(&of.sums, of.sums.reference.clusters.is_empty());
+    value["comm"] = json!(shown(&of.key));
+    value["running"] = json!(false);
+    value["folded"] = json!(of.processes);
+    value
+}
+
+fn numbers(of: &Sums, all_seen: bool) -> Value {
+    // As in `ListProcesses`.
+    let (estimator, confidence) = (Estimator::default(), Confidence::DEFAULT);
+    let totals = Quantities::of_row(&of.totals, &of.reference, estimator, confidence);
+    json!({
+        "totals": json::quantities(&totals),
+        "exact_space": all_seen.then_some(of.exact.alloc_space),
+        "samples": of.samples,
+        "rss_bytes": of.memory.map(|memory| memory.rss_bytes),
+        "cost": json::cost(&of.cost),
+    })
+}

@@ -1,0 +1,93 @@
+//! Who may read: pages of ours, and who has the token.
+
+use super::token::Token;
+use crate::http::answer::Problem;
+use crate::http::escape::shown;
+use hyper::StatusCode;
+use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
+use hyper::http::request::Parts;
+
+/// Checks where a request comes from, as far as it says so: `Origin` is written by browsers, and pages cannot change it.
+pub(super) fn check_origin(request: &Parts) -> Result<(), Problem> {
+    let host = request.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    for origin in request.headers.get_all(ORIGIN) {
+        let origin = origin.to_str().unwrap_or_default();
+        let is_ours =
+            origin.strip_prefix("http://").is_some_and(|of| of.eq_ignore_ascii_case(host));
+        if !is_ours {
+            let line =
+                format!("origin {}: not this page (open the URL of samplerd)", shown(origin));
+            return Err(Problem::new(StatusCode::FORBIDDEN, line));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that it has the token, once, as `Authorization: Bearer TOKEN`.
+pub(super) fn check_token(request: &Parts, token: &Token) -> Result<(), Problem> {
+    let mut given = request.headers.get_all(AUTHORIZATION).iter();
+    let line = match (given.next(), given.next()) {
+        (Some(given), None) => {
+            let given = given.to_str().ok().and_then(|given| given.strip_prefix("Bearer "));
+            match given {
+                Some(given) if token.is(given.trim()) => return Ok(()),
+                _ => "wrong token (open the URL that samplerd printed when it started)",
+            }
+        }
+        (None, _) => "no token (open the URL that samplerd printed when it started)",
+        _ => "more than one token (send one)",
+    };
+    Err(Problem::new(StatusCode::FORBIDDEN, line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hyper::Request;
+
+    fn request(headers: &[(&str, &str)]) -> Parts {
+        let mut request = Request::builder().uri("/api/overview").header(HOST, "127.0.0.1:8080");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn origins() {
+        let check = |origin| check_origin(&request(&[("Origin", origin)]));
+        assert_eq!(check_origin(&request(&[])), Ok(()));
+        assert_eq!(check("http://127.0.0.1:8080"), Ok(()));
+        for origin in [
+            "null",
+            "",
+            "http://evil.example",
+            "https://127.0.0.1:8080",
+            "http://127.0.0.1:8081",
+            "http://127.0.0.1",
+            "http://localhost:8080",
+            "http://127.0.0.1:8080.evil.example",
+        ] {
+            let problem = check(origin).unwrap_err();
+            assert!(problem.status == 403 && !problem.line.contains('\n'), "{origin}");
+        }
+        let two = [("Origin", "http://127.0.0.1:8080"), ("Origin", "http://evil.example")];
+        assert!(check_origin(&request(&two)).is_err());
+    }
+
+    #[test]
+    fn tokens() {
+        let token = Token::new().unwrap();
+        let right = format!("Bearer {}", token.text());
+        assert_eq!(check_token(&request(&[("Authorization", &right)]), &token), Ok(()));
+        let basic = format!("Basic {}", token.text());
+        for wrong in ["", "Bearer", "Bearer ", "Bearer 0", &basic, token.text()] {
+            let problem = check_token(&request(&[("Authorization", wrong)]), &token).unwrap_err();
+            assert!(problem.status == 403 && !problem.line.contains('\n'), "{wrong}");
+            assert!(!problem.line.contains(token.text()));
+        }
+        assert!(check_token(&request(&[]), &token).is_err());
+        let twice = [("Authorization", right.as_str()), ("Authorization", &right)];
+        assert!(check_token(&request(&twice), &token).is_err());
+    }
+}

@@ -1,0 +1,86 @@
+//! The profiles that pages are shown: what is searched, listed and downloaded is what is drawn, while the program goes on.
+
+use sampler_common::profile::Profile;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Most profiles that are kept.
+const MOST: usize = 8;
+/// Most stacks in all of them but the newest.
+const MOST_STACKS: usize = 250_000;
+
+/// The newest profiles.
+#[derive(Default)]
+pub(super) struct Snapshots {
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    /// Of the next one.
+    number: u64,
+    /// The newest first.
+    profiles: VecDeque<(u64, Arc<Profile>)>,
+}
+
+impl Snapshots {
+    /// Keeps a profile, and says under which number.
+    pub(super) fn keep(&self, profile: Arc<Profile>) -> u64 {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.number += 1;
+        let number = kept.number;
+        kept.profiles.push_front((number, profile));
+        let mut stacks = 0;
+        let fits = |(index, (_, of)): (usize, &(u64, Arc<Profile>))| {
+            stacks += if index == 0 { 0 } else { of.stacks.len() };
+            index < MOST && stacks <= MOST_STACKS
+        };
+        let fitting = kept.profiles.iter().enumerate().map(fits).take_while(|fits| *fits).count();
+        kept.profiles.truncate(fitting);
+        number
+    }
+
+    /// The profile of a number, if it is still there.
+    pub(super) fn get(&self, number: u64) -> Option<Arc<Profile>> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = kept.profiles.iter().find(|(of, _)| *of == number);
+        found.map(|(_, profile)| Arc::clone(profile))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sampler_common::encode::json::read;
+
+    /// Any.
+    fn profile() -> Arc<Profile> {
+        let text = include_str!("../../../../sampler-common/src/encode/golden/alloc.json");
+        Arc::new(read(text).unwrap())
+    }
+
+    #[test]
+    fn the_newest_are_kept() {
+        let (snapshots, profile) = (Snapshots::default(), profile());
+        let numbers: Vec<u64> =
+            (0..3 * MOST).map(|_| snapshots.keep(Arc::clone(&profile))).collect();
+        assert!(numbers.is_sorted_by(|a, b| a < b));
+        let kept = numbers.iter().filter(|number| snapshots.get(**number).is_some()).count();
+        assert_eq!(kept, MOST);
+        assert!(snapshots.get(numbers[3 * MOST - 1]).is_some() && snapshots.get(99).is_none());
+    }
+
+    #[test]
+    fn large_ones_push_others_out() {
+        let (snapshots, small) = (Snapshots::default(), profile());
+        let mut large = Profile::clone(&small);
+        large.stacks = vec![large.stacks[0].clone(); MOST_STACKS + 1];
+        let first = snapshots.keep(small);
+        // Larger than all may be together: it is shown all the same.
+        let second = snapshots.keep(Arc::new(large));
+        assert!(snapshots.get(first).is_some() && snapshots.get(second).is_some());
+        let third = snapshots.keep(profile());
+        assert!(snapshots.get(third).is_some() && snapshots.get(second).is_none());
+        assert!(snapshots.get(first).is_none());
+    }
+}

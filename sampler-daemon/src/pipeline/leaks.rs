@@ -1,0 +1,253 @@
+//! Growth: from the live set and what went to ranked stacks with names.
+
+use super::clock::Clocks;
+use super::names::Names;
+use super::profile::located;
+use super::raw::RawFrame;
+use super::worker::Worker;
+use crate::store::windows::Window;
+use crate::store::{ProcessId, Selector, StackId};
+use rustc_hash::FxHashMap;
+use sampler_common::estimate::{Confidence, Estimator};
+use sampler_common::leaks::{Blocks, Leak, Leaks, Ranking};
+use sampler_common::profile::{Kind, Line, Location};
+use sampler_common::units::{human_duration, utc};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A process that is attached to so soon after its start has hardly a block from before.
+const BORN: Duration = Duration::from_millis(100);
+
+/// Growth that somebody wants to know of.
+#[derive(Clone, Debug)]
+pub struct LeaksRequest {
+    /// Which processes.
+    pub selector: Selector,
+    /// Over the last so many nanoseconds; `None`: half of the time since attach.
+    pub over_ns: Option<u64>,
+    /// Confidence of every interval, and of all stacks' bounds together.
+    pub confidence: Confidence,
+    /// First stacks only; 0 is all.
+    pub top: usize,
+}
+
+/// Growth without bounds and names.
+#[derive(Clone, Debug)]
+pub struct RawLeaks {
+    /// What was asked.
+    pub request: LeaksRequest,
+    /// From when to when, nanoseconds since the Unix epoch.
+    pub span_unix_ns: [u64; 2],
+    /// Pid and frames (leaf first) of each stack of which a sample came or went.
+    pub stacks: Vec<(u32, Vec<u32>)>,
+    /// What the blocks of each did.
+    pub blocks: Vec<Blocks>,
+    /// Blocks of all other stacks.
+    pub others: Blocks,
+    /// Largest mean number of bytes between samples.
+    pub interval_bytes: f64,
+    /// Frames.
+    pub frames: Vec<RawFrame>,
+    /// Limits of what the numbers mean.
+    pub notes: Vec<String>,
+}
+
+type ByStack = FxHashMap<(ProcessId, StackId), Blocks>;
+
+impl Worker {
+    pub(super) fn leaks(&mut self, request: LeaksRequest) -> Result<RawLeaks, String> {
+        self.check_budget(Kind::Live, true, "")?;
+        if !self.config.settings.track_live {
+            return Err("frees are not probed, so nobody knows what stays (start samplerd without --no-live)".into());
+        }
+        let mut chosen = self.chosen(&request.selector)?;
+        if !chosen.is_empty() {
+            chosen.retain(|id| self.ingest.processes.get(*id).exited.is_none());
+            if chosen.is_empty() && !request.selector.is_all() {
+                return Err(format!(
+                    "{}: has exited, and holds nothing that could grow (see: sampler ps)",
+                    request.selector
+                ));
+            }
+        }
+        // Points of a stride have no variance.
+        self.strategies(&chosen, Some(Estimator::Weighted))?;
+        self.catch_up();
+        let clocks = self.clock.now();
+        let over_ns = request.over_ns.unwrap_or_else(|| self.duration_ns(&chosen) / 2);
+        let mut since_ns = clocks.now_ns.saturating_sub(over_ns);
+        let (window, stacks) = loop {
+            match self.blocks_since(since_ns, clocks, &chosen) {
+                Ok(found) => break found,
+                // Where no time was named, what there is will do.
+                Err(since) if request.over_ns.is_none() && since > since_ns => since_ns = since,
+                Err(since) => {
+                    return Err(format!(
+                        "what went is known since {} (ask over a shorter time)",
+                        utc(clocks.to_unix(since))
+                    ));
+                }
+            }
+        };
+        let mut notes = self.leak_notes(&chosen, window[0], clocks);
+        if over_ns > window[1] - window[0] + Duration::from_secs(1).as_nanos() as u64 {
+            notes.insert(0, "samplerd has been there for no longer than this".to_owned());
+        }
+        let mut raw = RawLeaks {
+            span_unix_ns: window.map(|at| clocks.to_unix(at)),
+            stacks: Vec::new(),
+            blocks: Vec::new(),
+            others: Blocks::default(),
+            interval_bytes: self.interval_of(&chosen, |of| of.largest_interval_bytes),
+            frames: Vec::new(),
+            notes,
+            request,
+        };
+        self.add_blocks(&mut raw, stacks);
+        Ok(raw)
+    }
+
+    /// What the blocks of each stack did since a border at or before `since_ns`, and when that was.
+    ///
+    /// # Errors
+    /// Since when it is known, if it is not since then.
+    fn blocks_since(
+        &self,
+        since_ns: u64,
+        clocks: Clocks,
+        chosen: &[ProcessId],
+    ) -> Result<([u64; 2], ByStack), u64> {
+        let now_ns = clocks.now_ns;
+        let window = self.ingest.windows.between(since_ns, now_ns, now_ns);
+        let window = window.map_err(|error| error.oldest_ns)?;
+        let departed = window.departed().map_err(|cut| cut.whole_since_ns)?;
+        let mut stacks = ByStack::default();
+        for (key, went) in departed.iter().filter(|((process, _), _)| chosen.contains(process)) {
+            stacks.entry(*key).or_default().went.add(went);
+        }
+        self.add_live(&mut stacks, &window, now_ns, chosen);
+        for (key, row) in window.rows() {
+            // Of what neither stays nor went nobody asks.
+            if let Some(blocks) = stacks.get_mut(&(key.process, key.stack)) {
+                blocks.allocated.add(&row.weights());
+            }
+        }
+        Ok(([window.start_ns, now_ns], stacks))
+    }
+
+    fn add_live(&self, stacks: &mut ByStack, window: &Window, now_ns: u64, chosen: &[ProcessId]) {
+        let held = self.ingest.live.iter().map(|(_, live)| live);
+        for live in held.filter(|live| chosen.contains(&live.process)) {
+            let blocks = stacks.entry((live.process, live.stack)).or_default();
+            if live.time_ns >= window.start_ns {
+                blocks.came.add_sample(&live.sample);
+            }
+            blocks.held.add(&live.sample.moments(live.sample.size as f64));
+            let age_ns = now_ns.saturating_sub(live.time_ns);
+            blocks.ages.push((age_ns, live.sample.bytes()));
+        }
+    }
+
+    fn add_blocks(&self, raw: &mut RawLeaks, stacks: ByStack) {
+        let mut stacks: Vec<_> = stacks.into_iter().collect();
+        // So that equal questions get equal answers.
+        stacks.sort_by_key(|(key, _)| *key);
+        let mut numbers: FxHashMap<u32, u32> = FxHashMap::default();
+        for ((process, stack), blocks) in stacks {
+            if blocks.came.samples + blocks.went.samples == 0 {
+                raw.others.add(&blocks);
+                continue;
+            }
+            let frames = self.ingest.stacks.get(stack).iter().map(|number| {
+                *numbers.entry(*number).or_insert_with(|| {
+                    raw.frames.push(self.raw_frame(*number));
+                    raw.frames.len() as u32 - 1
+                })
+            });
+            let frames = frames.collect();
+            raw.stacks.push((self.ingest.processes.get(process).pid, frames));
+            raw.blocks.push(blocks);
+        }
+    }
+
+    /// What may be taken for growth and is none, or the other way round.
+    fn leak_notes(&self, chosen: &[ProcessId], start_ns: u64, clocks: Clocks) -> Vec<String> {
+        let mut notes = Vec::new();
+        let ran_before = chosen.iter().map(|id| self.ingest.processes.get(*id)).filter(|record| {
+            record.origin.started.is_none_or(|started| started + BORN < record.attached)
+        });
+        let attached = ran_before.map(|record| clocks.at_unix(unix_ns(record.attached))).max();
+        // Attaching takes a moment, and slots of time begin before.
+        match attached.map(|attached| start_ns.saturating_sub(attached)) {
+            None => {}
+            Some(seen_ns) if seen_ns < 1_000_000_000 => notes.push(
+                "what was there before the attach is unknown, and that it went: all that is held counts as growth (wait, and ask for a shorter --over)".into(),
+            ),
+            Some(seen_ns) => notes.push(format!(
+                "blocks from before the attach are unknown: what is held for longer than {} and then freed still counts as growth",
+                human_duration(Duration::from_nanos(seen_ns))
+            )),
+        }
+        let unseen = self.ingest.lifetimes.unseen_of(|process| chosen.contains(&process));
+        if unseen > 0 {
+            notes.push(format!(
+                "{unseen} samples were freed unseen since attach; they count as freed when that was noticed (raise --ring)"
+            ));
+        }
+        if let Some(since) = self.live_incomplete {
+            notes.push(format!(
+                "growth is a lower bound since {}: the live set was full (raise --max-live)",
+                utc(unix_ns(since))
+            ));
+        }
+        notes
+    }
+}
+
+fn unix_ns(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
+
+/// The growth that people asked for.
+///
+/// # Errors
+/// One line, if the daemon is shutting down.
+pub async fn assemble_leaks(mut raw: RawLeaks, names: &Names) -> Result<Leaks, String> {
+    let LeaksRequest { confidence, top, .. } = raw.request;
+    let (blocks, others) = (std::mem::take(&mut raw.blocks), std::mem::take(&mut raw.others));
+    let interval_bytes = raw.interval_bytes;
+    let rank = move || Ranking::new(&blocks, &others, interval_bytes, confidence, top);
+    let ranking = tokio::task::spawn_blocking(rank);
+    let ranking = ranking.await.map_err(|_| "the daemon is shutting down")?;
+    // Names of those that are shown only.
+    let mut numbers: FxHashMap<u32, usize> = FxHashMap::default();
+    let mut frames = Vec::new();
+    for (index, _) in &ranking.ranked {
+        for frame in &raw.stacks[*index].1 {
+            numbers.entry(*frame).or_insert_with(|| {
+                frames.push(raw.frames[*frame as usize].clone());
+                frames.len() - 1
+            });
+        }
+    }
+    let (_, locations) = located(&frames, names).await;
+    let lines = |frames: &[u32]| -> Vec<Line> {
+        let located = frames.iter().rev().map(|frame| &locations[numbers[frame]]);
+        located.flat_map(|Location { lines, .. }| lines.iter().rev().cloned()).collect()
+    };
+    let stacks = ranking.ranked.iter().map(|(index, grown)| {
+        let (pid, frames) = &raw.stacks[*index];
+        Leak { pid: *pid, frames: lines(frames), grown: *grown }
+    });
+    Ok(Leaks {
+        confidence,
+        start_unix_ns: raw.span_unix_ns[0],
+        end_unix_ns: raw.span_unix_ns[1],
+        total: ranking.total,
+        growing: ranking.growing,
+        unseen: ranking.unseen,
+        most_missed: ranking.most_missed,
+        stacks: stacks.collect(),
+        stacks_total: raw.stacks.len() as u64,
+        notes: raw.notes,
+    })
+}

@@ -1,0 +1,93 @@
+//! Our own preloaded library in processes: what it says of its interval, and of samples that ended in it; and how it is told to sample.
+//!
+//! What it counts is read from the process's memory at every look at the process and whenever somebody asks, and counted as the daemon's own
+//! outcomes. Of a program that has ended it is what was read last. Nothing is missing in a profile by that: allocations are told all the same.
+
+use super::worker::{Reach, Worker};
+use crate::target::allocator::Discovery;
+use crate::target::preloaded::{Block, COUNTS};
+use sampler_common::sampling::Rate;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// The library in a program image.
+pub(super) struct Library {
+    block: Block,
+    /// The image.
+    generation: u32,
+    /// Counts that are among the outcomes already.
+    seen: [u64; COUNTS.len()],
+}
+
+impl Worker {
+    /// Looks for it in a process.
+    pub(super) fn meet_library(&mut self, slot: u32, discovery: &Discovery) {
+        let Some(source) = self.ingest.sources.get(&slot) else { return };
+        let (pid, generation) = (source.pid, source.generation);
+        let known = source.library.as_ref().is_some_and(|of| of.generation == generation);
+        let own = discovery.samplers.iter().find_map(|of| Some((of.preloaded?, of)));
+        let library = own.filter(|_| !known).and_then(|(library, of)| {
+            let block = library.block(pid, &of.allocator.path).ok()?;
+            Some(Library { block, generation, seen: self.counted_before(slot, &block) })
+        });
+        if let Some(source) = self.ingest.sources.get_mut(&slot)
+            && !(known && own.is_some())
+        {
+            source.library = library;
+        }
+        self.hear_library(slot);
+    }
+
+    /// Hears what it says.
+    pub(super) fn hear_library(&mut self, slot: u32) {
+        let Some(source) = self.ingest.sources.get_mut(&slot) else { return };
+        let Some(library) = &mut source.library else { return };
+        // One that is gone says nothing.
+        let Ok(state) = library.block.read() else { return };
+        for ((outcome, now), seen) in COUNTS.iter().zip(state.counts).zip(&mut library.seen) {
+            self.ingest.outcomes.add(*outcome, now.saturating_sub(*seen));
+            *seen = now;
+        }
+        let interval = state.rate.map(|rate| rate.interval_bytes());
+        let sampling = &mut self.ingest.processes.get_mut(source.process).sampling;
+        if let Some(interval) = interval.filter(|interval| sampling.told.0 != *interval) {
+            Arc::make_mut(sampling).tell(interval);
+        }
+    }
+
+    /// Hears all of them.
+    pub(super) fn hear_libraries(&mut self) {
+        let sources = self.ingest.sources.iter();
+        let with = sources.filter(|(_, of)| of.library.is_some()).map(|(slot, _)| *slot);
+        for slot in with.collect::<Vec<_>>() {
+            self.hear_library(slot);
+        }
+    }
+
+    /// What it counted in a process before that was attached to: with another daemon, or with nobody.
+    fn counted_before(&self, slot: u32, block: &Block) -> [u64; COUNTS.len()] {
+        let nothing = [0; COUNTS.len()];
+        let Some(source) = self.ingest.sources.get(&slot) else { return nothing };
+        let started = self.ingest.processes.get(source.process).origin.started;
+        let own_start = SystemTime::now().checked_sub(self.started.elapsed());
+        let is_older = started.zip(own_start).is_some_and(|(process, own)| process < own);
+        match !source.has_exec() && (self.config.reach == Reach::Listed || is_older) {
+            true => block.read().map_or(nothing, |state| state.counts),
+            false => nothing,
+        }
+    }
+
+    /// Has it sample as is asked for, if it is there.
+    pub(super) fn instruct_library(&mut self, slot: u32, interval_bytes: u64) {
+        let Some(source) = self.ingest.sources.get(&slot) else { return };
+        let Some(library) = &source.library else { return };
+        let Some(rate) = Rate::from_interval(interval_bytes) else { return };
+        match library.block.set_rate(rate) {
+            Ok(()) => {
+                let record = self.ingest.processes.get_mut(source.process);
+                Arc::make_mut(&mut record.sampling).tell(interval_bytes as f64);
+            }
+            Err(error) => tracing::warn!(pid = source.pid, "set the interval: {error}"),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What was held at the beginning of a window and went in it.
+//!
+//! What came in it and stayed is in the live set; with both, a growth has no sample in it that was held all along.
+//!
+//! Bound: [`MAX_DEPARTED`] cells in all slots; at it the oldest slots give theirs up, and growth since one of them is refused.
+
+use super::{SLOT_NS, Slot, Window, Windows};
+use crate::store::{LiveSample, ProcessId, StackId};
+use rustc_hash::FxHashMap;
+use sampler_common::estimate::Turnover;
+
+/// Cells (stack, slot of coming, slot of going) held at most: about 14 MiB.
+pub const MAX_DEPARTED: usize = 128 * 1024;
+
+/// What went in a part of the window is not known any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CutShort {
+    /// Since when it is known again.
+    pub whole_since_ns: u64,
+}
+
+impl Windows {
+    /// A block ended at `time_ns`.
+    pub fn went(&mut self, live: &LiveSample, time_ns: u64) {
+        let came_ns = self.start_of(live.time_ns);
+        if self.slot_at(time_ns).is_none_or(|slot| slot.start_ns <= came_ns) {
+            return;
+        }
+        if self.departed >= self.departed_bound {
+            self.cut_oldest();
+        }
+        let mut blocks = Turnover::default();
+        blocks.add_sample(&live.sample);
+        let Some(slot) = self.slot_at(time_ns) else { return };
+        let new = slot.departed.add((live.process, live.stack, came_ns), &blocks);
+        self.departed += usize::from(new);
+    }
+
+    /// The beginning of the slot that has this time; 0 before all of them.
+    pub(super) fn start_of(&self, time_ns: u64) -> u64 {
+        if time_ns >= self.open.start_ns {
+            return self.open.start_ns;
+        }
+        for level in &self.levels {
+            let after = level.partition_point(|slot| slot.start_ns <= time_ns);
+            if after > 0 {
+                return level[after - 1].start_ns;
+            }
+        }
+        0
+    }
+
+    /// Gives up what went in the oldest slot that has any.
+    fn cut_oldest(&mut self) {
+        let closed = self.levels.iter_mut().rev().flatten();
+        let mut slots = closed.chain(std::iter::once(&mut self.open));
+        if let Some(slot) = slots.find(|slot| slot.departed.len() > 0) {
+            self.departed -= slot.departed.cut();
+        }
+    }
+
+    /// Cells of what went, and the most that are held.
+    pub fn departed(&self) -> (usize, usize) {
+        (self.departed, self.departed_bound)
+    }
+}
+
+impl Window<'_> {
+    /// What was held when it began and went in it, by process and stack.
+    ///
+    /// # Errors
+    /// If some of it was given up.
+    pub fn departed(&self) -> Result<FxHashMap<(ProcessId, StackId), Turnover>, CutShort> {
+        if let Some(cut) = self.slots.iter().rev().find(|slot| slot.departed.is_cut()) {
+            return Err(CutShort { whole_since_ns: whole_after(cut) });
+        }
+        let mut sums: FxHashMap<(ProcessId, StackId), Turnover> = FxHashMap::default();
+        let cells = self.slots.iter().flat_map(|slot| slot.departed.older_than(self.start_ns));
+        for (key, blocks) in cells {
+            sums.entry(key).or_default().add(blocks);
+        }
+        Ok(sums)
+    }
+}
+
+/// The first border behind a slot; of the newest one it is about to be made.
+fn whole_after(slot: &Slot) -> u64 {
+    if slot.end_ns == u64::MAX { slot.start_ns + SLOT_NS } else { slot.end_ns }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sampler_common::estimate::Sample;
+    use sampler_common::sampling::Rate;
+    use sampler_common::wire::Space;
+
+    const SECOND: u64 = SLOT_NS;
+
+    fn live(stack: StackId, time_ns: u64) -> LiveSample {
+        LiveSample {
+            process: ProcessId(1),
+            space: Space { slot: 0, generation: 1 },
+            stack,
+            sample: Sample::geometric(100, Rate::ALWAYS),
+            time_ns,
+        }
+    }
+
+    /// Closes slots of a second up to `now_ns`.
+    fn pass(windows: &mut Windows, now_ns: u64) {
+        while windows.open.start_ns + SECOND <= now_ns {
+            windows.close(windows.open.start_ns + SECOND);
+        }
+    }
+
+    fn went(windows: &Windows, since: u64, now: u64) -> u64 {
+        let window = windows.between(since * SECOND, now * SECOND, now * SECOND).unwrap();
+        window.departed().unwrap().values().map(|of| of.samples).sum()
+    }
+
+    #[test]
+    fn only_what_was_there_at_the_beginning_has_gone() {
+        let mut windows = Windows::new(0);
+        // Came at 0.5, 10.5, 11.5 and 11.6 s; went at 11.7 s.
+        pass(&mut windows, 11 * SECOND + 1);
+        for tenths in [5, 105, 115, 116] {
+            windows.went(&live(StackId::LOST, tenths * SECOND / 10), 117 * SECOND / 10);
+        }
+        pass(&mut windows, 20 * SECOND);
+        assert_eq!(windows.departed().0, 2, "what came and went in a slot is nobody's");
+        assert_eq!([11, 10, 5, 1, 0].map(|since| went(&windows, since, 20)), [2, 1, 1, 1, 0]);
+        assert_eq!(went(&windows, 12, 20), 0);
+    }
+
+    /// A block of each of 3,000 s, held for 70 s: at any border 70 are held.
+    #[test]
+    fn merging_loses_nothing_but_what_no_border_sees() {
+        let mut windows = Windows::new(0);
+        for second in 0..3000 {
+            pass(&mut windows, second * SECOND);
+            if second >= 70 {
+                let came = (second - 70) * SECOND + SECOND / 2;
+                windows.went(&live(StackId::LOST, came), second * SECOND + SECOND / 2);
+            }
+        }
+        for since in [2990, 2500, 1200, 600] {
+            let window = windows.between(since * SECOND, u64::MAX, 3000 * SECOND).unwrap();
+            let start = window.start_ns / SECOND;
+            let gone: u64 = window.departed().unwrap().values().map(|of| of.samples).sum();
+            assert_eq!(gone, (3000 - start).min(70), "since {start}");
+        }
+        let sum: usize = windows.slots().map(|slot| slot.departed.len()).sum();
+        assert_eq!(windows.departed().0, sum);
+        assert!(sum < 600, "{sum} cells");
+    }
+
+    #[test]
+    fn at_the_bound_the_oldest_is_given_up_and_that_is_said() {
+        let mut windows = Windows::new(0);
+        windows.departed_bound = 8;
+        for second in 1..=12 {
+            pass(&mut windows, second * SECOND);
+            windows.went(&live(StackId::LOST, 0), second * SECOND + 1);
+        }
+        assert_eq!(windows.departed().0, 8);
+        let window = |since| windows.between(since * SECOND, u64::MAX, 13 * SECOND).unwrap();
+        assert_eq!(window(2).departed(), Err(CutShort { whole_since_ns: 5 * SECOND }));
+        assert_eq!(window(5).departed().unwrap().len(), 1);
+        // What is allocated is not touched by it.
+        assert!(windows.is_empty());
+        let mut alone = Windows::new(0);
+        (alone.departed_bound, alone.open.start_ns) = (1, SECOND);
+        alone.went(&live(StackId::LOST, 0), SECOND);
+        alone.went(&live(StackId::TABLE_FULL, 0), SECOND);
+        let window = alone.between(SECOND, u64::MAX, 2 * SECOND).unwrap();
+        assert_eq!(window.departed(), Err(CutShort { whole_since_ns: 2 * SECOND }));
+    }
+}

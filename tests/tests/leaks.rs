@@ -1,0 +1,155 @@
+//! Which of a program's functions grow, against what it says of itself.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::{Daemon, Truth, Workload};
+use serde_json::Value;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+const SECOND: u64 = 1_000_000_000;
+/// So that a right program fails once in a million runs.
+const CONFIDENCE: [&str; 2] = ["--confidence", "0.999999"];
+
+fn now() -> Result<u64> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos() as u64)
+}
+
+/// A border of time slots behind everything that has happened.
+fn border(daemon: &Daemon) -> Result<u64> {
+    let from = now()?;
+    let start = |profile: &sampler_tests::Profile| profile.json["window"]["start_unix_ns"].as_u64();
+    let profile = daemon.profile_where("a border", "alloc", &["--last", "1ms"], |profile| {
+        start(profile).is_some_and(|start| start > from)
+    })?;
+    start(&profile).context("no window")
+}
+
+/// `sampler leaks` with `arguments`.
+fn leaks(daemon: &Daemon, arguments: &[&str]) -> Result<Value> {
+    let arguments = [&["leaks", "--json"][..], &CONFIDENCE, arguments].concat();
+    let finished = daemon.sampler(&arguments)?.success("leaks")?;
+    Ok(serde_json::from_slice(&finished.stdout)?)
+}
+
+/// As `--over` takes it: from behind the border, so that the slot which it begins is the first.
+fn since(border: u64) -> Result<String> {
+    let passed_ms = (now()? - border) / 1_000_000;
+    Ok(format!("{}ms", (passed_ms - (passed_ms / 2).min(300)).max(1)))
+}
+
+/// The stack of a function.
+fn stack<'a>(json: &'a Value, function: &str) -> Result<&'a Value> {
+    let stacks = json["stacks"].as_array().context("no stacks")?;
+    let has = |stack: &&Value| {
+        let mut frames = stack["frames"].as_array().into_iter().flatten();
+        frames.any(|frame| frame["function"] == function)
+    };
+    stacks.iter().find(has).with_context(|| format!("no {function} in {json}"))
+}
+
+fn interval(json: &Value) -> Result<[f64; 3]> {
+    let of = |end: &str| json[end].as_f64().with_context(|| format!("no {end} in {json}"));
+    Ok([of("value")?, of("low")?, of("high")?])
+}
+
+/// By how much a function has really grown.
+fn grown(before: &Truth, after: &Truth, name: &str) -> Result<f64> {
+    let held = |of: &Truth| of.function(name).map(|of| of.live.bytes as f64);
+    Ok(held(after)? - held(before)?)
+}
+
+/// The truth of every function lies within the bounds of its stack.
+fn truths_are_within(json: &Value, before: &Truth, after: &Truth, names: &[&str]) -> Result<()> {
+    for name in names {
+        let of = stack(json, name)?;
+        let (truth, [value, low, high]) = (grown(before, after, name)?, interval(&of["growth"])?);
+        ensure!(low <= truth && truth <= high, "{name}: {truth} is not in {low} to {high}");
+        ensure!(low <= value && value <= high, "{name}: {of}");
+    }
+    Ok(())
+}
+
+fn turn(workload: &mut Workload, how: &str) -> Result<Truth> {
+    workload.child().send(how)?;
+    workload.truth()
+}
+
+#[test]
+fn a_leak_is_named_and_nothing_else() -> Result<()> {
+    let mut workload = Workload::start("leaks.c", &[])?;
+    let daemon = Daemon::start(&[workload.pid()], &["--interval", "4096"])?;
+    let filled = turn(&mut workload, "steady")?;
+    // Pool and cache were filled, which is growth for the time being.
+    let since_attach = leaks(&daemon, &["--over", "1h"])?;
+    ensure!(since_attach["growing"] == 2, "{since_attach}");
+    let text = since_attach["notes"].to_string();
+    ensure!(text.contains("all that is held counts as growth"), "{text}");
+
+    let first = border(&daemon)?;
+    let leaked = turn(&mut workload, "leak")?;
+    let json = leaks(&daemon, &["--over", &since(first)?])?;
+    let begins = json["start_unix_ns"].as_u64().context("no start")?;
+    ensure!(begins.abs_diff(first) < SECOND / 100, "begins at {begins}, not {first}");
+    ensure!(json["growing"] == 1 && json["stacks"][0]["growing"] == true, "{json}");
+    let leak = stack(&json, "leak")?;
+    ensure!(*leak == json["stacks"][0], "the leak is not the first: {json}");
+    truths_are_within(&json, &filled, &leaked, &["leak", "steady", "cache"])?;
+    ensure!(leak["kept"]["value"] == 1.0 && leak["went"] == 0, "{leak}");
+    let [kept, low, high] = interval(&stack(&json, "steady")?["kept"])?;
+    // 2,000 came and 400 stayed.
+    ensure!(low <= 0.2 && (0.2..0.5).contains(&high), "steady keeps {kept}, {low} to {high}");
+    let [total, low, high] = interval(&json["total"]["growth"])?;
+    let truth = grown(&filled, &leaked, "leak")?;
+    ensure!(low <= truth && truth <= high, "{truth} in all is not in {low} to {high} ({total})");
+    let rate = interval(&leak["bytes_per_second"])?[0];
+    let seconds = json["seconds"].as_f64().context("no seconds")?;
+    ensure!((rate * seconds / interval(&leak["growth"])?[0] - 1.0).abs() < 1e-9, "{leak}");
+
+    let over = since(first)?;
+    let arguments = [&["leaks", "--over", &over][..], &CONFIDENCE].concat();
+    let text = daemon.sampler(&arguments)?.success("leaks")?;
+    let text = String::from_utf8(text.stdout)?;
+    ensure!(text.contains("growing   1 of 3 stacks that moved"), "{text}");
+    ensure!(text.contains("      leak  leaks.c:") && !text.contains("steady"), "{text}");
+    ensure!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+
+    // Afterwards nothing grows, and what could have been missed is at least what was.
+    let second = border(&daemon)?;
+    let calm = turn(&mut workload, "steady")?;
+    let json = leaks(&daemon, &["--over", &since(second)?])?;
+    ensure!(json["growing"] == 0, "{json}");
+    truths_are_within(&json, &leaked, &calm, &["steady", "cache"])?;
+    ensure!(json["most_missed"].as_f64().context("no number")? > 0.0, "{json}");
+    let over = since(second)?;
+    let arguments = [&["leaks", "--over", &over][..], &CONFIDENCE].concat();
+    let text = daemon.sampler(&arguments)?.success("leaks")?;
+    let text = String::from_utf8(text.stdout)?;
+    ensure!(text.contains("growing   nothing by more than chance"), "{text}");
+    // Over both it is found again.
+    let json = leaks(&daemon, &["--over", &since(first)?])?;
+    ensure!(json["growing"] == 1, "{json}");
+    truths_are_within(&json, &filled, &calm, &["leak", "steady", "cache"])?;
+
+    workload.exit()?;
+    let gone = |profile: &sampler_tests::Profile| profile.totals.inuse_space.value == 0.0;
+    daemon.profile_where("the exit", "live", &[], gone)?;
+    let refused = daemon.sampler(&["leaks", "--pid", &workload.pid().to_string()])?;
+    ensure!(refused.code() == 1 && refused.stderr.contains("has exited"), "{}", refused.stderr);
+    daemon.stop()
+}
+
+#[test]
+fn what_cannot_be_known_is_refused() -> Result<()> {
+    for (arguments, words) in [
+        (&["--no-live"][..], "start samplerd without --no-live"),
+        (&["--strategy", "stride"], "stride"),
+        (&["--max-overhead", "5%"], "--max-overhead"),
+    ] {
+        let workload = Workload::start("leaks.c", &[])?;
+        let daemon = Daemon::start(&[workload.pid()], arguments)?;
+        let refused = daemon.sampler(&["leaks"])?;
+        ensure!(refused.code() == 1 && refused.stderr.lines().count() == 1, "{}", refused.stderr);
+        ensure!(refused.stderr.contains(words), "{words}: {}", refused.stderr);
+        daemon.stop()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! A profile of more than 100,000 stacks: in sight soon, and quick to the hand.
+
+use super::{Served, drawn, numbers};
+use anyhow::{Context, Result, ensure};
+use sampler_tests::Workload;
+use sampler_tests::browser::Browser;
+use serde_json::Value;
+use std::time::Duration;
+
+const STACKS: u64 = 100_000;
+/// Other work on the machine counts as well; the time is printed.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// For a picture after a movement of the pointer, milliseconds.
+const MOST_FRAME_MS: f64 = 500.0;
+
+/// Moves the pointer over the graph, and zooms; the longest time until the next picture, milliseconds.
+const MOVE: &str = "
+const canvas = document.querySelector('#flame'), box = canvas.getBoundingClientRect();
+const next = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+return (async () => {
+  let longest = 0;
+  for (let i = 0; i < 40; i++) {
+    const began = performance.now();
+    const at = { clientX: box.left + (box.width * (i % 20)) / 20 + 3, clientY: box.bottom - 60 - (i % 8) * 19, bubbles: true };
+    canvas.dispatchEvent(new PointerEvent(i % 10 === 9 ? 'click' : 'pointermove', at));
+    await next();
+    longest = Math.max(longest, performance.now() - began);
+  }
+  return longest;
+})();";
+
+#[test]
+fn many_stacks_are_drawn_at_once() -> Result<()> {
+    let mut workload = Workload::start("many.c", &[])?;
+    let served = Served::start(
+        &[workload.pid()],
+        &["--interval", "1", "--max-live", "300000", "--snapshot", "4KiB", "--ring", "64MiB"],
+    )?;
+    workload.go()?;
+    workload.truth()?;
+    let graph = served.json("/api/graph?kind=live")?;
+    let stacks = graph["graph"]["head"]["stacks_total"].as_u64().context("no count")?;
+    ensure!(stacks >= STACKS, "{stacks} stacks");
+    let left_out = graph["graph"]["left_out"].as_u64().context("no count")?;
+    ensure!(left_out > STACKS, "{left_out} frames left out");
+    let page = Browser::start()?;
+    page.open(&served.url)?;
+    drawn(&page)?;
+    let shown = page.run("return document.body.dataset.drawn")?;
+    let text = page.run("return document.querySelector('#left-out').textContent")?;
+    ensure!(text.as_str().is_some_and(|text| text.contains("are not drawn")), "{text}");
+    ensure!(numbers(&page, "#total")?[0] > 0.0, "nothing");
+    let shown: f64 = shown.as_str().context("no time")?.parse()?;
+    let longest = page.run(MOVE)?.as_f64().context("no time")?;
+    eprintln!("{stacks} stacks: in sight after {shown} ms, pictures within {longest:.0} ms");
+    ensure!(shown < DEADLINE.as_secs_f64() * 1e3, "in sight after {shown} ms");
+    ensure!(longest < MOST_FRAME_MS, "a picture took {longest} ms");
+    ensure!(page.complaints()? == Vec::<String>::new(), "{:?}", Value::from(page.complaints()?));
+    served.daemon.stop()
+}

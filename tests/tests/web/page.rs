@@ -1,0 +1,207 @@
+//! The page in a browser: its numbers, its keys, its requests.
+
+use super::{Served, drawn, ensure_same, numbers};
+use anyhow::{Context, Result, ensure};
+use sampler_common::encode::json;
+use sampler_common::estimate::Row;
+use sampler_common::units::grouped;
+use sampler_tests::browser::keys;
+use sampler_tests::profile::Quantity;
+use sampler_tests::{Profile, Workload};
+
+/// Rare enough that intervals are wide.
+const INTERVAL: &str = "4096";
+
+fn stopped() -> Result<(Workload, Served)> {
+    let mut workload = Workload::edge(&["stacks"])?;
+    let served = Served::start(&[workload.pid()], &["--interval", INTERVAL])?;
+    workload.go()?;
+    workload.truth()?;
+    Ok((workload, served))
+}
+
+fn of(quantity: &Quantity) -> [f64; 3] {
+    [quantity.value, quantity.low, quantity.high]
+}
+
+/// Of all stacks with a function, by their summed rows.
+fn of_function(profile: &Profile, function: &str) -> Result<[f64; 3]> {
+    let profile = json::read(&profile.json.to_string())?;
+    let mut row = Row::default();
+    for stack in &profile.stacks {
+        if profile.frames(stack).any(|line| line.function == function) {
+            row.add(&stack.row);
+        }
+    }
+    ensure!(!row.is_empty(), "{function} is in no stack");
+    let of = profile.quantities_of(&row).inuse_space.estimate;
+    Ok([of.value, of.low, of.high])
+}
+
+#[test]
+fn its_numbers_are_those_of_the_api() -> Result<()> {
+    let (workload, served) = stopped()?;
+    let page = served.page()?;
+    let live = served.daemon.profile("live", &[])?;
+    ensure_same("held", numbers(&page, "#total")?, of(&live.totals.inuse_space))?;
+    let text = page.run("return document.querySelector('#exact').textContent")?;
+    let text = text.as_str().context("no text")?;
+    ensure!(text.contains(&format!("{} samples", grouped(live.samples))), "{text}");
+    page.press("o")?;
+    drawn(&page)?;
+    ensure_same("objects", numbers(&page, "#total")?, of(&live.totals.inuse_objects))?;
+    page.press("ba")?;
+    drawn(&page)?;
+    let allocated = served.daemon.profile("alloc", &[])?;
+    ensure_same("allocated", numbers(&page, "#total")?, of(&allocated.totals.alloc_space))?;
+    page.press("h")?;
+    drawn(&page)?;
+    // The only process is all of them.
+    page.run("document.querySelector('#processes li:nth-child(2) button').click()")?;
+    drawn(&page)?;
+    let chosen = "return document.querySelector('#processes [aria-pressed=true]').dataset.key";
+    ensure!(page.run(chosen)? == format!("pid {}", workload.pid()), "{}", page.run(chosen)?);
+    ensure_same("of the process", numbers(&page, "#total")?, of(&live.totals.inuse_space))?;
+    // The table: `leaf` calls malloc in every stack.
+    page.press("t")?;
+    drawn(&page)?;
+    let first = "return document.querySelector('#table tbody tr .name').textContent";
+    ensure!(page.run(first)? == "leaf", "{}", page.run(first)?);
+    for column in 1..=2 {
+        let cell = format!("#table tbody tr td:nth-child({column})");
+        ensure_same("leaf", numbers(&page, &cell)?, of_function(&live, "leaf")?)?;
+    }
+    // What is always in sight.
+    let facts = page.run("return document.querySelector('#facts').textContent")?;
+    let facts = facts.as_str().context("no facts")?;
+    for words in ["of CPU time in probes", "Losses", "none", "one sample per 4.00 KiB"] {
+        ensure!(facts.contains(words), "{words:?} is not in {facts:?}");
+    }
+    served.daemon.stop()
+}
+
+#[test]
+fn it_is_walked_zoomed_and_searched_by_keys() -> Result<()> {
+    let (_workload, served) = stopped()?;
+    let page = served.page()?;
+    let live = served.daemon.profile("live", &[])?;
+    page.run("document.querySelector('#flame').focus()")?;
+    let name = "return document.querySelector('#details').dataset.name";
+    let mut steps = 0;
+    while page.run(name)? != "main" {
+        page.press(keys::UP)?;
+        steps += 1;
+        ensure!(steps < 12, "no main on the way up, but {}", page.run(name)?);
+    }
+    ensure_same("main", numbers(&page, "#details")?, of_function(&live, "main")?)?;
+    page.press(keys::ENTER)?;
+    let zoomed = "return document.querySelector('#flame').dataset.zoomed";
+    ensure!(page.run(zoomed)? == "main", "{}", page.run(zoomed)?);
+    page.press(keys::ESCAPE)?;
+    ensure!(page.run(zoomed)? == "", "{}", page.run(zoomed)?);
+    page.press("/")?;
+    page.press("RIGHT")?;
+    page.until("what is found", "return document.querySelector('#found').dataset.value")?;
+    page.until(
+        "what is typed",
+        "return document.querySelector('#found').textContent.includes('RIGHT')",
+    )?;
+    ensure_same("right", numbers(&page, "#found")?, of_function(&live, "right")?)?;
+    page.press("?")?;
+    ensure!(
+        page.run("return document.querySelector('#help').open")? == false,
+        "typed into the field"
+    );
+    page.press(keys::ESCAPE)?;
+    page.press("?")?;
+    ensure!(page.run("return document.querySelector('#help').open")? == true, "no help");
+    served.daemon.stop()
+}
+
+#[test]
+fn it_asks_nobody_else_and_complains_of_nothing() -> Result<()> {
+    let (_workload, served) = stopped()?;
+    let page = served.page()?;
+    for key in ["a", "k", "m", "h", "t", "d", "f", "i"] {
+        page.press(key)?;
+        drawn(&page)?;
+    }
+    let own = format!("http://{}/", served.address);
+    let asked = page.requests()?;
+    ensure!(asked.iter().any(|url| url.starts_with(&own)), "nothing was asked: {asked:?}");
+    for url in &asked {
+        ensure!(url.starts_with(&own) || url.starts_with("data:"), "it asked for {url}");
+        let leaks = url.contains(&served.token) && !url.contains('#');
+        ensure!(!leaks, "the token went out in {url}");
+    }
+    ensure!(page.run("return location.hash")? == "", "the token stays in the address bar");
+    ensure!(page.run("return document.cookie")? == "", "a cookie");
+    let complaints = page.complaints()?;
+    ensure!(complaints.is_empty(), "{complaints:?}");
+    served.daemon.stop()
+}
+
+/// Two halves of a steady program, and the files.
+#[test]
+fn windows_are_compared_and_profiles_downloaded() -> Result<()> {
+    let mut workload = Workload::edge(&["ticks"])?;
+    let served = Served::start(&[workload.pid()], &["--interval", "64"])?;
+    workload.go()?;
+    workload.truth()?;
+    let page = served.page()?;
+    page.press("a")?;
+    page.press("d")?;
+    let rows = "return document.querySelector('#difference tbody tr')?.dataset.value";
+    sampler_tests::wait::until("a difference", || {
+        page.press("r")?;
+        drawn(&page)?;
+        Ok(page.run(rows)?.is_string().then_some(()))
+    })?;
+    let [value, low, high] = numbers(&page, "#difference tbody tr")?;
+    ensure!(low <= value && value <= high, "{value} is not within {low} … {high}");
+    // A window of one bar, by the keyboard.
+    page.press("f")?;
+    drawn(&page)?;
+    page.press("w")?;
+    page.press(keys::LEFT)?;
+    drawn(&page)?;
+    let since = "return document.querySelector('#total').textContent";
+    let text = page.run(since)?;
+    ensure!(text.as_str().is_some_and(|text| text.contains("allocated from")), "{text}");
+    let history = served.json("/api/history")?;
+    let slots = history["slots"].as_array().context("no slots")?;
+    ensure!(slots.len() >= 2, "{slots:?}");
+    let side = |key: &str, at: usize| slots[at][key].as_u64().context("no time");
+    // A window of the chart is what a profile of that window says.
+    let (since, until) = (side("start_unix_ns", 0)?, side("end_unix_ns", 0)?);
+    let graph = served.json(&format!("/api/graph?kind=alloc&since={since}&until={until}"))?;
+    ensure!(
+        graph["graph"]["total"] == slots[0]["allocated"],
+        "{} {}",
+        graph["graph"]["total"],
+        slots[0]
+    );
+    let number = &graph["snapshot"];
+    let file = served.get(&format!("/api/download?snapshot={number}&format=json"))?;
+    let profile = Profile::parse(&file.body)?;
+    ensure!(
+        Some(profile.totals.alloc_space.low) == graph["graph"]["total"]["low"].as_f64(),
+        "{number}"
+    );
+    for format in [
+        "text",
+        "folded",
+        "pprof",
+        "jeprof",
+        "svg",
+        "speedscope",
+        "csv",
+        "firefox",
+        "perfetto",
+        "otlp",
+    ] {
+        let file = served.get(&format!("/api/download?snapshot={number}&format={format}"))?;
+        ensure!(file.status == 200 && !file.body.is_empty(), "{format}: {}", file.status);
+    }
+    served.daemon.stop()
+}
