@@ -46,9 +46,9 @@ impl Spending {
         self.processor_ns = Some(now_ns.saturating_sub(before));
     }
 
-    /// It has used so much CPU time: of a process that is gone the kernel does not say any more.
+    /// It has used so much CPU time: of a process that is gone the kernel does not say any more, and one that went at once was never looked at.
     pub fn used_at_least(&mut self, ns: u64) {
-        self.processor_ns = self.processor_ns.map(|known| known.max(ns));
+        self.processor_ns = self.processor_ns.max(Some(ns));
     }
 
     /// Bytes of stack of `samples` samples, some of which may not have been read.
