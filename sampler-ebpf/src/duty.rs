@@ -11,7 +11,8 @@ use aya_ebpf::helpers::bpf_ktime_get_ns;
 use sampler_common::counters::Outcome;
 use sampler_common::limits::MAX_SLOTS;
 use sampler_common::wire::{
-    Duty, Gate, HITS_OUTSIDE, RETURN_SHADOW_NS, RecordKind, SPOT_BYTES, SPOTS, Space,
+    Duty, FINE_SHADOW_NS, Gate, HITS_OUTSIDE, RETURN_SHADOW_NS, RecordKind, SPOT_BYTES, SPOTS,
+    Space,
 };
 
 /// Whether the calls of a process are not to be seen now; they are counted as hits all the same.
@@ -51,9 +52,11 @@ pub fn tick(context: *mut c_void) {
     let Some(slot) = target::running(&call) else { return };
     let Some(duty) = maps::DUTIES.get_ptr_mut(slot) else { return };
     if is_delayed(call.ip(), duty) {
-        // SAFETY: a field of a map value.
-        atomic::add(unsafe { &raw mut (*duty).skipped }, 1);
         return;
+    }
+    if is_beside() {
+        // SAFETY: a field of a map value.
+        atomic::add(unsafe { &raw mut (*duty).beside }, 1);
     }
     // SAFETY: a field of a map value.
     let clock = atomic::fetch_add(unsafe { &raw mut (*duty).clock }, 1) + 1;
@@ -71,6 +74,10 @@ pub fn tick(context: *mut c_void) {
 #[inline(always)]
 pub fn tick_fine(context: *mut c_void) {
     let call = Call::new(context);
+    if let Some(at) = maps::FINE_TICK.get_ptr_mut(0) {
+        // SAFETY: a map value of this CPU; the helper has no preconditions.
+        unsafe { *at = bpf_ktime_get_ns() };
+    }
     let Some((slot, duty)) = of(&call) else { return };
     // SAFETY: a field of a map value; the daemon may be writing it, hence volatile.
     let fine = unsafe { core::ptr::read_volatile(&raw const (*duty).fine) } != 0;
@@ -110,6 +117,14 @@ fn is_delayed(ip: u64, duty: *const Duty) -> bool {
         && unsafe { bpf_ktime_get_ns() }.wrapping_sub(at) < RETURN_SHADOW_NS
 }
 
+/// Whether the fine clock runs on this CPU.
+#[inline(always)]
+fn is_beside() -> bool {
+    let Some(at) = maps::FINE_TICK.get_ptr(0) else { return false };
+    // SAFETY: a map value of this CPU; the helper has no preconditions.
+    unsafe { bpf_ktime_get_ns().wrapping_sub(*at) < FINE_SHADOW_NS }
+}
+
 /// Moves the gate, if it stands there.
 #[inline(always)]
 fn go(duty: *mut Duty, from: Gate, to: Gate) -> bool {
@@ -120,15 +135,30 @@ fn go(duty: *mut Duty, from: Gate, to: Gate) -> bool {
 /// A window begins, or comes nearer to its end; whether it has ended.
 #[inline(always)]
 fn moves(duty: *mut Duty) -> bool {
-    if go(duty, Gate::Ready, Gate::Open) {
+    // SAFETY: a field of a map value; others may be writing it, hence volatile.
+    let gate = unsafe { core::ptr::read_volatile(&raw const (*duty).gate) };
+    if gate == Gate::Due as u64 || gate == Gate::Ready as u64 {
+        begins(duty);
         return false;
     }
-    // SAFETY: a field of a map value; others may be writing it, hence volatile.
-    let is_open = unsafe { core::ptr::read_volatile(&raw const (*duty).gate) } == Gate::Open as u64;
+    // Several CPUs may come to the end, or past it, at once.
     // SAFETY: a field of a map value.
-    is_open
-        && atomic::fetch_add(unsafe { &raw mut (*duty).left }, 1u64.wrapping_neg()) == 1
+    gate == Gate::Open as u64
+        && atomic::fetch_add(unsafe { &raw mut (*duty).left }, 1u64.wrapping_neg()) as i64 <= 1
         && go(duty, Gate::Open, Gate::Over)
+}
+
+/// A window comes nearer to its beginning. If probes are there too late for that, it begins late and ends at its time.
+#[inline(always)]
+fn begins(duty: *mut Duty) {
+    // SAFETY: a field of a map value.
+    let passed = atomic::fetch_add(unsafe { &raw mut (*duty).passed }, 1) + 1;
+    // SAFETY: a field of a map value; the daemon may be writing it, hence volatile.
+    let lead = unsafe { core::ptr::read_volatile(&raw const (*duty).lead) };
+    if passed >= lead && go(duty, Gate::Ready, Gate::Open) {
+        // SAFETY: a field of a map value.
+        atomic::fetch_add(unsafe { &raw mut (*duty).left }, lead.wrapping_sub(passed));
+    }
 }
 
 /// Wakes the daemon. What finds no room in the ring it sees a little later.

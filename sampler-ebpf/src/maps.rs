@@ -86,6 +86,10 @@ pub static DUTIES: Array<Duty> = Array::with_max_entries(MAX_PROCESSES, MMAPABLE
 #[map]
 pub static RETURNED: PerCpuArray<[u64; 2]> = PerCpuArray::with_max_entries(1, 0);
 
+/// When the fine clock has last ticked on this CPU.
+#[map]
+pub static FINE_TICK: PerCpuArray<u64> = PerCpuArray::with_max_entries(1, 0);
+
 /// Records to the daemon.
 #[map]
 pub static RING: RingBuf = RingBuf::with_byte_size(16 << 20, 0);

@@ -14,15 +14,20 @@
 //! c: of a program that a window slows down by the factor 1 + r only one tick in 1 + r falls into its own code, by chance: what is counted per tick
 //! varies by t/c of its square, t = r/(1 + r). With a variance of σ_b² between windows besides, (σ_b² + t/c) times the cost is least at
 //! c = √((a + h)/h · t/σ_b²). Where hits cost little a window is as long as attaching is worth, c = a/h.
+//! What is expected of the next window are ratios of sums over the last ones, so that one that met nothing, or little of it, is no reason to
+//! expect that of all; and no window is more than twice as long as the one before it, nor its interval four times smaller: a program
+//! that was idle may begin to work at any time.
 //! m: for a variance of σ_b²/n between windows and σ_w²/(n·m) within them, at a cost of n·(w₀ + m·s), the least error is at
 //! m = √(w₀/s · σ_w²/σ_b²) (Cochran, chapter 10.6). σ_w² is that of a stack with a tenth of all bytes, (1 − p)/p = 9.
 
-use super::{Budget, Timers};
+use super::{Budget, Timers, Window};
 
 /// Longest window, nanoseconds of progress.
-const LONGEST_NS: f64 = 500e6;
+const LONGEST_NS: f64 = 200e6;
 /// Time that hits take in a window, compared with the program's own, from which on the fine clock is worth its cost.
 const FINE_FROM: f64 = 0.05;
+/// Ticks of the clock of progress that a window has at least.
+const LEAST_COARSE: f64 = 2.0;
 /// Share of windows in which frees are probed too, of a program that hits slow down.
 const WITH_FREES: f64 = 0.4;
 /// Variance of a stack's share within a window, for each sample.
@@ -31,8 +36,16 @@ const WITHIN: f64 = 9.0;
 const BETWEEN: (f64, f64) = (0.02, 4.0);
 /// Samples in a window: fewer tell nothing, and more come in no time.
 const SAMPLES: (f64, f64) = (8.0, 1000.0);
-/// How much the last window weighs in what is expected of the next.
+/// How much less a window weighs in what is expected of the next than the one after it.
+const FADE: f64 = 0.9;
+/// How much the last window weighs in what is expected of the cost and the variance of the next.
 const WEIGHT: f64 = 0.3;
+/// How many times longer a window may be than the one before it, and smaller its interval.
+const GROWTH: (f64, f64) = (2.0, 4.0);
+/// Mean bytes between samples in the first window of a process, of which nothing is known.
+const FIRST_INTERVAL: f64 = 65_536.0;
+/// Length of the window that stands for what is usual before any was there, nanoseconds.
+const FIRST_LENGTH_NS: f64 = 4e6;
 /// Time that hits take, before any were seen: two million a second, at half a microsecond.
 const FIRST_SLOWDOWN: f64 = 1.0;
 /// Nanoseconds of attaching and detaching.
@@ -68,45 +81,6 @@ pub struct WindowCost {
     pub samples: u64,
 }
 
-/// A window to come.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Window {
-    /// Ticks of its stratum: L.
-    pub length: u64,
-    /// Ticks from the beginning of the stratum to where it begins.
-    pub offset: u64,
-    /// Its own ticks: c.
-    pub ticks: u64,
-    /// Whether these are of the fine clock.
-    pub fine: bool,
-    /// Whether functions that free are probed in it as well, see [`super::Drag`].
-    pub frees: bool,
-    /// Mean bytes between samples in it; `None`: nothing is known yet.
-    pub interval_bytes: Option<u64>,
-    /// Its length, nanoseconds of progress.
-    pub length_ns: f64,
-    /// The chance that an allocation of the stratum falls into it: κ.
-    pub share: f64,
-}
-
-impl Window {
-    /// Whether something is left of it when so many ticks of its stratum have passed; what has is taken off it.
-    pub fn is_left_after(&mut self, passed: i64, timers: Timers) -> bool {
-        let unit = timers.unit(false);
-        let missed = passed as f64 - self.offset as f64;
-        let own = self.length_ns / unit;
-        if missed <= 0.0 {
-            return true;
-        }
-        let left = 1.0 - missed / own;
-        if left > 0.0 {
-            self.ticks = ((self.ticks as f64 * left) as u64).max(1);
-            self.length_ns = self.ticks as f64 * timers.unit(self.fine);
-        }
-        left > 0.0
-    }
-}
-
 /// What a window is to be, wherever it goes.
 struct Shape {
     fine: bool,
@@ -116,17 +90,53 @@ struct Shape {
     samples: f64,
 }
 
+/// Sums over windows, of which each weighs more than the one before it.
+#[derive(Clone, Copy, Debug)]
+struct Recent {
+    length_ns: f64,
+    /// Time that hits took.
+    hits_ns: f64,
+    bytes: f64,
+}
+
+impl Default for Recent {
+    /// What is usual.
+    fn default() -> Recent {
+        let length_ns = FIRST_LENGTH_NS;
+        Recent { length_ns, hits_ns: FIRST_SLOWDOWN * length_ns, bytes: 0.0 }
+    }
+}
+
+impl Recent {
+    fn add(&mut self, length_ns: f64, hits_ns: f64, bytes: f64) {
+        self.length_ns = FADE * self.length_ns + length_ns;
+        self.hits_ns = FADE * self.hits_ns + hits_ns;
+        self.bytes = FADE * self.bytes + bytes;
+    }
+
+    /// Time that hits take in a window, compared with its length.
+    fn slowdown(&self) -> f64 {
+        self.hits_ns / self.length_ns
+    }
+
+    /// Bytes allocated in a nanosecond of progress.
+    fn bytes(&self) -> f64 {
+        self.bytes / self.length_ns
+    }
+}
+
 /// Plans windows from what earlier ones have cost.
 #[derive(Clone, Debug)]
 pub struct Controller {
     timers: Timers,
     /// What of the budget is left for windows.
     budget: f64,
-    /// Time that hits take in a window, compared with its length.
-    slowdown: f64,
+    /// Of the last windows, fading.
+    recent: Recent,
     fixed_ns: f64,
-    /// Bytes allocated in a nanosecond of progress.
-    bytes: f64,
+    /// Length of the last one, nanoseconds; none is too long for the first.
+    longest_ns: f64,
+    interval: f64,
     /// Variance of that over the square of its mean, without what ticks add to it.
     between: f64,
     windows: u32,
@@ -138,12 +148,18 @@ impl Controller {
         Controller {
             timers,
             budget: budget.share() - timers.share(),
-            slowdown: FIRST_SLOWDOWN,
+            recent: Recent::default(),
             fixed_ns: FIRST_FIXED_NS,
-            bytes: 0.0,
+            longest_ns: f64::INFINITY,
+            interval: FIRST_INTERVAL,
             between: 0.05,
             windows: 0,
         }
+    }
+
+    /// It is known better what a tick takes.
+    pub fn retime(&mut self, timers: Timers) {
+        self.timers = timers;
     }
 
     /// A window has ended.
@@ -152,20 +168,20 @@ impl Controller {
         let follow = |of: &mut f64, new: f64| *of += weight * (new - *of);
         let ticks = cost.ticks.max(1) as f64;
         let hits = (cost.probes_ns - cost.samples as f64 * SAMPLE_NS / 4.0).max(0.0);
-        follow(&mut self.slowdown, hits / (cost.length_ns.max(1.0) * (ticks + 1.0) / ticks));
         follow(&mut self.fixed_ns, cost.fixed_ns);
-        let bytes = cost.bytes / cost.length_ns.max(1.0);
-        if self.windows > 0 && self.bytes > 0.0 {
-            let off = bytes / self.bytes - 1.0;
+        let length_ns = cost.length_ns.max(1.0);
+        let mean = self.recent.bytes();
+        if self.windows > 0 && mean > 0.0 {
+            let off = cost.bytes / length_ns / mean - 1.0;
             let between = (off * off - self.chance() / ticks).clamp(0.0, BETWEEN.1);
             self.between += WEIGHT / 2.0 * (between - self.between);
         }
-        follow(&mut self.bytes, bytes);
+        self.recent.add(length_ns, hits * ticks / (ticks + 1.0), cost.bytes);
         self.windows += 1;
     }
 
     /// The next window; `random` gives uniform numbers in [0, 1). What it depends on is past, so that where it falls does not depend on what is there.
-    pub fn next(&self, ledger: &Ledger, mut random: impl FnMut() -> f64) -> Window {
+    pub fn next(&mut self, ledger: &Ledger, mut random: impl FnMut() -> f64) -> Window {
         let each = ledger.own_ns / ledger.clock.max(1) as f64;
         // A tick is at least its own time; of a program that is mostly in the kernel it goes with more.
         let unit = self.timers.unit(false);
@@ -178,8 +194,11 @@ impl Controller {
         let own = (length_ns / unit).ceil() as u64;
         let length = (wanted.min(1e15).ceil() as u64).max(own + 1);
         let offset = ((length - own) as f64 * random()) as u64;
-        let interval_bytes = (self.windows > 0)
-            .then(|| (self.bytes * length_ns / samples).clamp(1.0, 4_294_967_296.0) as u64);
+        self.longest_ns = GROWTH.0 * length_ns;
+        if self.windows > 0 {
+            let wanted = self.recent.bytes() * length_ns / samples;
+            self.interval = wanted.max(self.interval / GROWTH.1).clamp(1.0, 4_294_967_296.0);
+        }
         let offset = offset.min(length - own);
         let frees = fine && random() < WITH_FREES;
         let share = length_ns / (length as f64 * unit);
@@ -189,7 +208,7 @@ impl Controller {
             ticks: ticks as u64,
             fine,
             frees,
-            interval_bytes,
+            interval_bytes: self.interval as u64,
             length_ns,
             share,
         }
@@ -197,18 +216,22 @@ impl Controller {
 
     /// The share of ticks that do not fall into the program's own code, in a window.
     fn chance(&self) -> f64 {
-        self.slowdown / (1.0 + self.slowdown)
+        let slowdown = self.recent.slowdown();
+        slowdown / (1.0 + slowdown)
     }
 
     fn shape(&self) -> Shape {
-        let fine = self.slowdown > FINE_FROM;
+        let slowdown = self.recent.slowdown();
+        // Where the other clock has no tick yet in a window that is as long as it may be, only the fine one can tell how long it was.
+        let fine = slowdown > FINE_FROM || self.longest_ns < LEAST_COARSE * self.timers.unit(false);
         let unit = self.timers.unit(fine);
-        let timer = if fine { (1.0 + self.slowdown) * self.timers.tick_ns } else { 0.0 };
-        let of_tick = (self.slowdown * unit + timer).max(1.0);
+        let timer = if fine { (1.0 + slowdown) * self.timers.tick_ns } else { 0.0 };
+        let of_tick = (slowdown * unit + timer).max(1.0);
         let between = self.between.clamp(BETWEEN.0, BETWEEN.1);
         let worth = ((self.fixed_ns + of_tick) / of_tick * self.chance() / between).sqrt();
         let ticks = worth.max(self.fixed_ns / of_tick).ceil();
-        let ticks = ticks.clamp(1.0, (LONGEST_NS / unit).max(1.0)).floor();
+        let most = LONGEST_NS.min(self.longest_ns) / unit;
+        let ticks = ticks.min(most).max(1.0).floor();
         let before_samples = self.fixed_ns + (ticks + 1.0) * of_tick;
         let between = between + self.chance() / ticks;
         let samples = (before_samples / SAMPLE_NS * WITHIN / between).sqrt();
@@ -244,8 +267,7 @@ mod tests {
             let own = window.length_ns / TICK;
             ledger.clock += window.length;
             ledger.own_ns = ledger.clock as f64 * TICK;
-            let samples =
-                window.interval_bytes.map_or(10.0, |interval| hits * own * 100.0 / interval as f64);
+            let samples = hits * own * 100.0 / window.interval_bytes as f64;
             let probes_ns =
                 hits * 600.0 * own * (1.0 + 0.9 / window.ticks as f64) + samples * SAMPLE_NS / 4.0;
             let bytes = hits * own * 100.0;
@@ -287,34 +309,31 @@ mod tests {
 
     #[test]
     fn the_first_window_comes_within_seconds() {
-        let controller = Controller::new(Budget::parse("1%").unwrap(), timers());
+        let mut controller = Controller::new(Budget::parse("1%").unwrap(), timers());
         let window = controller.next(&Ledger::default(), || 0.999);
         assert!(window.length as f64 * TICK < 3e9, "{window:?}");
         assert!(controller.period_ns() < 3e9);
-        assert_eq!(window.interval_bytes, None);
+        assert_eq!(window.interval_bytes, 65_536);
     }
 
     #[test]
-    fn what_is_left_of_a_window() {
-        let controller = Controller::new(Budget::parse("1%").unwrap(), timers());
-        let window = controller.next(&Ledger::default(), || 0.5);
-        let passed = |ticks: i64| {
-            let mut window = window;
-            let is_left = window.is_left_after(window.offset as i64 + ticks, timers());
-            (is_left, window)
-        };
-        assert_eq!(passed(-7), (true, window));
-        assert_eq!(passed(0), (true, window));
-        assert!(!passed(window.length as i64).0);
-        let own = (window.length_ns / TICK) as i64;
-        assert!(own > 1, "{own} ticks");
-        let (is_left, half) = passed(own / 2);
-        assert!(is_left && half.ticks < window.ticks && half.share == window.share);
+    fn a_window_that_met_nothing_is_no_reason_for_a_long_one() {
+        let mut controller = Controller::new(Budget::parse("20%").unwrap(), timers());
+        let mut last = controller.next(&Ledger::default(), || 0.5);
+        for _ in 0..20 {
+            let (length_ns, ticks) = (last.length_ns, last.ticks);
+            controller.ended(&WindowCost { length_ns, ticks, fixed_ns: 3e6, ..Default::default() });
+            let next = controller.next(&Ledger::default(), || 0.5);
+            assert!(next.length_ns <= 2.0 * last.length_ns, "{last:?} {next:?}");
+            assert!(next.interval_bytes * 4 >= last.interval_bytes / 2, "{last:?} {next:?}");
+            last = next;
+        }
+        assert!(last.length_ns > 150e6 && !last.fine && last.interval_bytes == 1, "{last:?}");
     }
 
     #[test]
     fn debts_are_paid_before_the_next_window() {
-        let controller = Controller::new(Budget::parse("1%").unwrap(), timers());
+        let mut controller = Controller::new(Budget::parse("1%").unwrap(), timers());
         let own = Ledger { clock: 1000, own_ns: 1000.0 * TICK, spent_ns: 0.01 * 1000.0 * TICK };
         let debt = Ledger { spent_ns: 0.05 * 1000.0 * TICK, ..own };
         let (own, debt) = (controller.next(&own, || 0.5), controller.next(&debt, || 0.5));

@@ -16,16 +16,24 @@
 //! M. H. Hansen, W. N. Hurwitz, "On the theory of sampling from finite populations", Annals of Mathematical Statistics 14 (1943).
 
 mod budget;
+mod clock;
 mod controller;
 mod drag;
 mod groups;
+mod lead;
+mod ticks;
 mod timers;
+mod window;
 
 pub use budget::Budget;
-pub use controller::{Controller, Ledger, Window, WindowCost};
+pub use clock::Clock;
+pub use controller::{Controller, Ledger, WindowCost};
 pub use drag::{Drag, Pace};
 pub use groups::{Group, Groups, MAX_GROUPS};
+pub use lead::Lead;
+pub use ticks::{Ticks, Watched};
 pub use timers::Timers;
+pub use window::Window;
 
 /// Fewer windows make no interval.
 pub const LEAST_WINDOWS: u32 = 8;

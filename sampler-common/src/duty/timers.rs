@@ -4,9 +4,9 @@
 //!
 //! A tick is an interrupt, and takes X: 1 µs on bare metal, 30 µs in a virtual machine whose timer the host has to set. What happens in that
 //! time no other tick sees. So of a timer of period P there are P − X of the program between two ticks, whatever it does: a tick in its own code stands
-//! for P − X of its own time. X is measured, and its error, over P − X, is part of the interval.
+//! for P − X of its own time. X is measured ([`super::ticks`]), and its error, over P − X, is part of the interval.
 
-use super::Budget;
+use super::{Budget, Ticks};
 
 /// Shortest period of the clock of progress. No multiple of the periods that timers of programs and of the kernel have, so that neither is met in step.
 const LEAST_NS: u64 = 2_003_000;
@@ -31,7 +31,7 @@ pub struct Timers {
 }
 
 impl Timers {
-    /// For a budget, where a tick takes so long.
+    /// For a budget, where a tick takes so long, with that standard error, nanoseconds.
     pub fn new(budget: Budget, tick_ns: f64, error_ns: f64) -> Timers {
         let tick_ns = tick_ns.max(0.0);
         let period = (tick_ns / (OF_BUDGET * budget.share())) as u64;
@@ -42,6 +42,12 @@ impl Timers {
             tick_ns,
             error_ns,
         }
+    }
+
+    /// The same ones, now that it is known better what a tick takes.
+    #[must_use]
+    pub fn with(self, ticks: Ticks) -> Timers {
+        Timers { tick_ns: ticks.ns(), error_ns: ticks.error_ns(), ..self }
     }
 
     /// The program's own time that a tick in its own code stands for, nanoseconds.
@@ -58,6 +64,11 @@ impl Timers {
     /// What the fine clock takes while it ticks, compared with everything else that happens meanwhile.
     pub fn share_of_fine(&self) -> f64 {
         self.tick_ns / self.unit(true)
+    }
+
+    /// What the fine clock takes of the time while it ticks.
+    pub fn part_of_fine(&self) -> f64 {
+        self.tick_ns / self.fine_period_ns as f64
     }
 
     /// The part of CPU time that the clock of progress takes.

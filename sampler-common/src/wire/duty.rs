@@ -2,7 +2,7 @@
 
 /// What a process has at most this budget for; value of the array `DUTIES`, by slot.
 ///
-/// The gate is opened and closed by the clock itself, in the kernel: a window begins at one of its ticks, and ends at the `left`-th after
+/// The gate is opened and closed by the clock itself, in the kernel: a window begins at one of its ticks, the `lead`-th, and ends at the `left`-th after
 /// it, whatever the daemon does meanwhile. So the length of a window in progress does not depend on what is allocated in it.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
@@ -11,24 +11,27 @@ pub struct Duty {
     pub gate: u64,
     /// Ticks in the program's own code.
     pub clock: u64,
-    /// Ticks that do not count, in user mode: at a probe, or just behind a sampled call, where ticks gather that fell due in a trap.
-    pub skipped: u64,
+    /// Those among them that came while the fine clock ran on their CPU, see [`crate::duty::Clock`].
+    pub beside: u64,
     /// Tick at which the daemon is to be told, with [`Gate::Waiting`].
     pub due: u64,
     /// Ticks until the window ends.
     pub left: u64,
-    /// Explicit padding, 0.
-    pub first_pad: u64,
+    /// Ticks of the fine clock since the daemon was told, until the window begins.
+    pub passed: u64,
     /// Whether the fine clock moves the gate from `Ready` on: 1, or 0 where it is the same that counts progress.
     pub fine: u64,
-    /// Explicit padding, 0.
-    pub pad: u64,
+    /// Which of those the window begins with, see [`crate::duty::Lead`]; where probes are there later, it begins late.
+    pub lead: u64,
     /// Addresses of probes, 0 where there are fewer: ticks at them or just behind do not count.
     pub spots: [u64; SPOTS],
 }
 
 /// Addresses of probes that the clock knows; a process with more functions that allocate has its rarest ones unknown.
 pub const SPOTS: usize = 32;
+
+/// A tick of the fine clock on a CPU within so long means that it runs there, nanoseconds: more than two of its periods where ticks are dear.
+pub const FINE_SHADOW_NS: u64 = 1_000_000;
 
 const _: () = assert!(size_of::<Duty>() == 320);
 
@@ -42,7 +45,7 @@ pub enum Gate {
     Waiting = 1,
     /// It is there: the daemon may attach.
     Due = 2,
-    /// Probes are attached: the window begins with the next tick.
+    /// Probes are attached: the window begins with the tick that is settled, or if that has passed with the next one.
     Ready = 3,
     /// Allocations are seen.
     Open = 4,

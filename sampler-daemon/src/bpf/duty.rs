@@ -1,34 +1,28 @@
 //! Clocks and gates of processes that have a budget (`DUTIES`), and what makes the clocks tick.
 
-use super::calibrate::cpu_time;
 use super::sys::SharedMemory;
+use super::ticks::{self, PAUSE};
 use super::verifier;
 use anyhow::Context as _;
 use aya::Ebpf;
 use aya::programs::PerfEvent;
 use perf_event::events::Software;
 use perf_event::{Builder, Counter};
-use sampler_common::duty::{Budget, Timers};
+use sampler_common::duty::{Budget, Clock, Ticks, Timers};
 use sampler_common::wire::{Duty, Gate, SPOTS};
-use std::hint::black_box;
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-
-/// What a clock shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Clock {
-    /// Ticks in the process's own code.
-    pub ticks: u64,
-    /// Ticks that do not count.
-    pub skipped: u64,
-}
+use std::time::Instant;
 
 /// The map `DUTIES`, and the timers. Dropping it stops them.
 pub struct Duties {
     memory: SharedMemory,
     timers: Timers,
+    /// What their ticks take, and when that is looked at again.
+    ticks: Ticks,
+    next_look: Instant,
     /// They tick from the beginning on, as long as they are there.
     clock: Vec<Counter>,
     /// They tick while a window waits for them.
@@ -50,15 +44,22 @@ impl Duties {
         const PAGE: usize = 4096;
         let bytes = (slots as usize * size_of::<Duty>()).div_ceil(PAGE) * PAGE;
         let memory = SharedMemory::map(map, bytes, 0, true).context("map DUTIES")?;
-        let (tick_ns, error_ns) = {
-            let mut trial = make(load(ebpf, "clock_tick_fine")?, TRIAL_NS)?;
-            cost_of_ticks(&mut trial)
-        };
-        let timers = Timers::new(budget, tick_ns, error_ns);
+        let mut trial = make(load(ebpf, "clock_tick_fine")?, TRIAL_NS)?;
+        let ticks = ticks::first(&mut trial, TRIAL_NS);
+        drop(trial);
+        let timers = Timers::new(budget, ticks.ns(), ticks.error_ns());
         tracing::debug!(?timers, "what ticks cost");
         let fine = make(load(ebpf, "clock_tick_fine")?, timers.fine_period_ns)?;
         let clock = make(load(ebpf, "clock_tick")?, timers.period_ns)?;
-        Ok(Duties { memory, timers, clock, fine, is_fine: false })
+        Ok(Duties {
+            memory,
+            timers,
+            ticks,
+            next_look: Instant::now() + PAUSE,
+            clock,
+            fine,
+            is_fine: false,
+        })
     }
 
     /// Starts the clock of progress.
@@ -72,6 +73,17 @@ impl Duties {
     /// What they are.
     pub fn timers(&self) -> Timers {
         self.timers
+    }
+
+    /// Measures again what ticks take, where it is time to. No window may be open: nobody looks after it meanwhile, for some 3 ms.
+    pub fn look_at_ticks(&mut self) {
+        if self.is_fine || Instant::now() < self.next_look {
+            return;
+        }
+        ticks::look(&mut self.ticks, &mut self.fine, self.timers.fine_period_ns);
+        self.timers = self.timers.with(self.ticks);
+        self.next_look = Instant::now() + PAUSE;
+        tracing::debug!(timers = ?self.timers, "what ticks cost");
     }
 
     fn word(&self, slot: u32, field: usize) -> &AtomicU64 {
@@ -91,7 +103,7 @@ impl Duties {
     /// What the clock shows.
     pub fn clock(&self, slot: u32) -> Clock {
         let read = |field| self.word(slot, field).load(SeqCst);
-        Clock { ticks: read(offset_of!(Duty, clock)), skipped: read(offset_of!(Duty, skipped)) }
+        Clock { ticks: read(offset_of!(Duty, clock)), beside: read(offset_of!(Duty, beside)) }
     }
 
     /// Nothing more is seen. A window that is open does not end by itself any more.
@@ -105,11 +117,32 @@ impl Duties {
         self.word(slot, offset_of!(Duty, gate)).store(Gate::Waiting as u64, SeqCst);
     }
 
-    /// A window of so many ticks, of the fine clock or of the other, begins with the next one.
-    pub fn ready(&self, slot: u32, ticks: u64, fine: bool) {
-        self.word(slot, offset_of!(Duty, left)).store(ticks, SeqCst);
+    /// A window is about to be attached; of the fine clock it will begin with the tick of this number from now on.
+    pub fn lead(&mut self, slot: u32, lead: u64, fine: bool) {
+        self.word(slot, offset_of!(Duty, passed)).store(0, SeqCst);
+        self.word(slot, offset_of!(Duty, lead)).store(lead, SeqCst);
         self.word(slot, offset_of!(Duty, fine)).store(u64::from(fine), SeqCst);
+        if fine {
+            self.set_fine(true);
+        }
+    }
+
+    /// The window may begin, to have so many ticks; how many have passed by now. One of the other clock begins with the next.
+    pub fn ready(&self, slot: u32, ticks: u64, fine: bool) -> u64 {
+        let passed = self.word(slot, offset_of!(Duty, passed));
+        if !fine {
+            passed.store(0, SeqCst);
+            self.word(slot, offset_of!(Duty, lead)).store(1, SeqCst);
+        }
+        self.word(slot, offset_of!(Duty, left)).store(ticks, SeqCst);
         self.word(slot, offset_of!(Duty, gate)).store(Gate::Ready as u64, SeqCst);
+        passed.load(SeqCst)
+    }
+
+    /// How many ticks too late the window began that is open, or was last.
+    pub fn late(&self, slot: u32) -> u64 {
+        let read = |field| self.word(slot, field).load(SeqCst);
+        read(offset_of!(Duty, passed)).saturating_sub(read(offset_of!(Duty, lead)))
     }
 
     /// Lets the fine clock tick, or stops it.
@@ -159,7 +192,7 @@ fn make(program: BorrowedFd<'_>, period_ns: u64) -> anyhow::Result<Vec<Counter>>
     cpus.into_iter().map(timer).collect()
 }
 
-fn switch(timers: &mut [Counter], on: bool) {
+pub(super) fn switch(timers: &mut [Counter], on: bool) {
     for timer in timers {
         let done = if on { timer.enable() } else { timer.disable() };
         if let Err(error) = done {
@@ -168,47 +201,8 @@ fn switch(timers: &mut [Counter], on: bool) {
     }
 }
 
-/// Period of the timers by which the cost of ticks is measured.
+/// Period of the timers by which the cost of ticks is measured first.
 const TRIAL_NS: u64 = 200_300;
-/// Times that the same work is done, with ticks and without.
-const TRIALS: usize = 25;
-/// Steps of that work: two or three milliseconds.
-const STEPS: u64 = 1_000_000;
-
-/// What a tick takes of this thread's CPU time, and its standard error, nanoseconds: the same work takes longer by its ticks.
-fn cost_of_ticks(timers: &mut [Counter]) -> (f64, f64) {
-    let mut took = [Vec::with_capacity(TRIALS), Vec::with_capacity(TRIALS)];
-    for trial in 0..TRIALS {
-        // Each way first in turn: what a machine does meanwhile falls on both.
-        for on in [trial % 2 == 0, trial % 2 == 1] {
-            switch(timers, on);
-            took[usize::from(on)].push(work());
-        }
-    }
-    switch(timers, false);
-    took.iter_mut().for_each(|of| of.sort_by(f64::total_cmp));
-    let [off, on] = took;
-    // Neighbours make work dearer and never cheaper: of each way the cheap ones are compared, those of one rank with each other.
-    let ranks = 1..=TRIALS / 3;
-    let costs: Vec<f64> =
-        ranks.map(|rank| (on[rank] - off[rank]) / (on[rank] / TRIAL_NS as f64)).collect();
-    let n = costs.len() as f64;
-    let mean = costs.iter().sum::<f64>() / n;
-    let squares: f64 = costs.iter().map(|cost| (cost - mean).powi(2)).sum();
-    // Neighbouring ranks are not independent, and a tick is dearer on a busy machine: no less than a seventh is left open.
-    (mean.max(0.0), (squares / (n - 1.0)).sqrt().max(0.15 * mean))
-}
-
-/// CPU time that a chain of multiplications takes, nanoseconds.
-fn work() -> f64 {
-    let before = cpu_time();
-    let mut value = 1u64;
-    for _ in 0..STEPS {
-        value = black_box(value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
-    }
-    black_box(value);
-    (cpu_time() - before).as_nanos() as f64
-}
 
 fn timer(cpu: usize, program: BorrowedFd<'_>, period_ns: u64) -> io::Result<Counter> {
     let mut counter = Builder::new(Software::CPU_CLOCK)

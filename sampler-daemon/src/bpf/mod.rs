@@ -19,6 +19,7 @@ pub mod shared;
 #[allow(unsafe_code, reason = "bpf(2) and shared map memory have no safe interface")]
 mod sys;
 pub mod targets;
+mod ticks;
 pub mod totals;
 pub mod usdt;
 mod verifier;

@@ -4,7 +4,7 @@ use super::gather::Gathered;
 use super::worker::Worker;
 use crate::store::ProcessId;
 use rustc_hash::FxHashMap;
-use sampler_common::duty::{Group, Groups, LEAST_WINDOWS};
+use sampler_common::duty::{Clock, Group, Groups, LEAST_WINDOWS};
 use sampler_common::estimate::{Cluster, Clusters, Confidence, Stratum};
 use sampler_common::limits::CLASSES;
 use sampler_common::profile::Kind;
@@ -17,7 +17,7 @@ const ROOM: f64 = 0.999;
 /// How the windows of a process stand for all of it.
 #[derive(Clone, Copy)]
 pub(super) struct Extent {
-    /// All of its ticks, compared with those of strata that windows could stand for.
+    /// All of its progress, compared with the ticks of strata that windows could stand for.
     pub(super) factor: f64,
     /// Ticks of strata, compared with those of windows: what went unseen. Infinite: there was no window.
     unseen: f64,
@@ -40,23 +40,30 @@ impl Worker {
         let tail = self.slot_of(id).map_or(0.0, |slot| self.tail(slot));
         let length = groups.map_or(0.0, Groups::length) + tail;
         let ticks = groups.map_or(0.0, Groups::ticks);
-        let clock = (self.clock_of(id) as f64).max(length);
-        (length > 0.0).then(|| Extent { factor: clock / length, unseen: length / ticks, tail })
+        let clock = self.clock_of(id);
+        let all = (clock.ticks as f64).max(length);
+        let shorter = self
+            .kernel
+            .duties
+            .as_ref()
+            .map_or(1.0, |duties| clock.progress(duties.timers()) / clock.ticks.max(1) as f64);
+        let factor = all / length * shorter;
+        (length > 0.0).then_some(Extent { factor, unseen: length / ticks, tail })
     }
 
     /// What the clock of a process shows, or has shown at its exit.
-    pub(super) fn clock_of(&self, id: ProcessId) -> u64 {
+    pub(super) fn clock_of(&self, id: ProcessId) -> Clock {
         if let Some(clock) = self.ingest.clustered.ended(id) {
             return clock;
         }
         let duties = self.kernel.duties.as_ref();
-        self.slot_of(id).zip(duties).map_or(0, |(slot, duties)| duties.clock(slot).ticks)
+        self.slot_of(id).zip(duties).map_or(Clock::default(), |(slot, duties)| duties.clock(slot))
     }
 
     /// Relative standard error of what the clocks count: that of a tick's cost, and of their number where ticks come by chance.
     fn error_of_clock(&self, id: ProcessId) -> f64 {
         let of_cost = self.kernel.duties.as_ref().map_or(0.0, |duties| duties.timers().error());
-        of_cost.hypot((self.clock_of(id).max(1) as f64).sqrt().recip())
+        of_cost.hypot((self.clock_of(id).ticks.max(1) as f64).sqrt().recip())
     }
 
     /// What rows have in groups of windows, and what these groups are.
@@ -75,7 +82,7 @@ impl Worker {
             let groups = self.ingest.clustered.groups(id).filter(|of| of.windows() > 0);
             let Some((extent, groups)) = extents.get(&id).zip(groups) else {
                 // Nothing was seen of it, and may have been there. Without a plan nothing could be seen.
-                let length = extents.get(&id).map_or(0.0, |_| self.clock_of(id) as f64);
+                let length = extents.get(&id).map_or(0.0, |_| self.clock_of(id).ticks as f64);
                 gathered.reference.clusters.insert(process, unmet(length));
                 continue;
             };
@@ -161,7 +168,7 @@ impl Worker {
         let mut sum = Met::default();
         for id in &gathered.processes {
             let of = self.ingest.clustered.groups(*id);
-            let clock = self.clock_of(*id);
+            let clock = self.clock_of(*id).ticks;
             sum.add(of, clock, self.extent(*id).is_some());
             if let Some(period_ns) = self.next_windows_ns(*id) {
                 sum.periods_ns.push(period_ns);

@@ -162,7 +162,7 @@ impl Worker {
         let timers = duties.timers();
         let each = of.iter().map(|id| {
             let fine_ns = self.ingest.processes.get(*id).spending.fine_clock_ns;
-            fine_ns + self.clock_of(*id) as f64 * timers.tick_ns
+            fine_ns + self.clock_of(*id).ticks as f64 * timers.tick_ns
         });
         let ticks_ns: f64 = each.sum();
         let off = 2.0 * ticks_ns * timers.error_ns / timers.tick_ns.max(1.0);

@@ -13,13 +13,11 @@ use crate::bpf::duty::Duties;
 use crate::store::clustered::End;
 use crate::store::{ProcessId, Sampling};
 use crate::target::{processor, spots};
-use sampler_common::duty::{Budget, Controller, Ledger, Window};
+use sampler_common::duty::{Budget, Controller, Lead, Ledger, Window};
 use sampler_common::wire::Gate;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Mean bytes between samples in the first window of a process, of which nothing is known.
-const FIRST_INTERVAL: u64 = 64 * 1024;
 /// An interval is changed when it would be so many times another.
 const CHANGED: f64 = 1.25;
 
@@ -27,6 +25,8 @@ const CHANGED: f64 = 1.25;
 pub(super) struct Cycle {
     pub(super) controller: Controller,
     pub(super) window: Window,
+    /// When windows of the fine clock begin.
+    pub(super) lead: Lead,
     /// What its clock showed when the stratum began, or will show; the first begins before the process, which comes at a random place of it.
     began: i64,
     /// What the kernel side had counted when the last window ended.
@@ -45,8 +45,8 @@ impl Worker {
     /// A process has got its slot: its first window is planned.
     pub(super) fn begin_cycle(&mut self, slot: u32, budget: Budget) {
         let Some(timers) = self.kernel.duties.as_ref().map(Duties::timers) else { return };
-        let controller = Controller::new(budget, timers);
-        let plan = || controller.next(&Ledger::default(), fastrand::f64);
+        let mut controller = Controller::new(budget, timers);
+        let mut plan = || controller.next(&Ledger::default(), fastrand::f64);
         let clock = self.kernel.duties.as_ref().map_or(0, |duties| duties.clock(slot).ticks) as i64;
         // The process comes at a random place of its first stratum: else what it does first would be met more rarely than the rest.
         let mut window = plan();
@@ -58,10 +58,11 @@ impl Worker {
         if let Some(id) = self.ingest.sources.get(&slot).map(|source| source.process) {
             self.ingest.clustered.groups_mut(id).lengthen((began - clock) as f64);
         }
-        self.change_interval(slot, FIRST_INTERVAL);
+        self.change_interval(slot, window.interval_bytes);
         let cycle = Cycle {
             controller,
             window,
+            lead: Lead::new(timers.unit(true)),
             began,
             last: Reading::default(),
             attach_ns: 0,
@@ -92,6 +93,17 @@ impl Worker {
             }
         }
         self.run_fine_clock();
+        self.look_at_ticks();
+    }
+
+    /// Measures again what ticks take, between windows, where these are measured by the fine clock.
+    fn look_at_ticks(&mut self) {
+        let Some(duties) = &mut self.kernel.duties else { return };
+        let is_between = |(slot, _): (&u32, &Cycle)| duties.gate(*slot) == Gate::Waiting;
+        if self.cycles.values().any(|cycle| cycle.window.fine) && self.cycles.iter().all(is_between)
+        {
+            duties.look_at_ticks();
+        }
     }
 
     /// The fine clock ticks while a window waits for it.
@@ -125,8 +137,9 @@ impl Worker {
             // The daemon was late: what has passed meanwhile belongs to no stratum.
             cycle.began = clock;
         }
+        cycle.controller.retime(duties.timers());
         cycle.window = cycle.controller.next(&ledger, fastrand::f64);
-        let interval = cycle.window.interval_bytes.unwrap_or(FIRST_INTERVAL);
+        let interval = cycle.window.interval_bytes;
         self.change_interval(slot, interval);
         self.await_window(slot);
     }
@@ -174,10 +187,10 @@ impl Worker {
         else {
             return;
         };
-        let clock = duties.clock(slot).ticks;
+        let clock = duties.clock(slot);
         duties.shut(slot);
         let id = source.process;
-        let own_ns = clock as f64 * duties.timers().unit(false);
+        let own_ns = clock.ticks as f64 * duties.timers().unit(false);
         self.ingest.processes.get_mut(id).spending.used_at_least(own_ns as u64);
         self.ingest.cut_window(id);
         self.ingest.clustered.end(id, End { clock, tail: was_planned.then_some(tail) });

@@ -5,7 +5,6 @@ use super::clock::thread_ns;
 use super::duty::Cycle;
 use super::worker::Worker;
 use crate::bpf::Settings;
-use crate::bpf::duty::Duties;
 use crate::bpf::totals::SlotTotals;
 use crate::store::{ProcessId, StackId};
 use sampler_common::cost::Work;
@@ -78,6 +77,9 @@ impl Worker {
             return self.skip_window(slot);
         }
         self.set_spots(slot);
+        if let (Some(cycle), Some(duties)) = (self.cycles.get(&slot), &mut self.kernel.duties) {
+            duties.lead(slot, cycle.lead.ticks(), cycle.window.fine);
+        }
         // What was sampled and has not returned before the probes went never will.
         self.forget_calls(slot);
         let before = thread_ns();
@@ -94,7 +96,10 @@ impl Worker {
         let cut = self.ingest.clustered.begin(id, cycle.window.share);
         self.ingest.outcomes.add(Outcome::WindowCut, cut as u64);
         if let Some(duties) = &self.kernel.duties {
-            duties.ready(slot, cycle.window.ticks, cycle.window.fine);
+            let passed = duties.ready(slot, cycle.window.ticks, cycle.window.fine);
+            if cycle.window.fine {
+                cycle.lead.passed(passed);
+            }
         }
     }
 
@@ -154,11 +159,12 @@ impl Worker {
             outside: outside.count(Confidence::DEFAULT).value,
         };
         self.take_lost(slot, id);
-        let Some(timers) = self.kernel.duties.as_ref().map(Duties::timers) else { return };
+        let Some(duties) = &self.kernel.duties else { return };
+        let (timers, late) = (duties.timers(), duties.late(slot));
         let Some(cycle) = self.cycles.get_mut(&slot) else { return };
         let spent = self.prices.charge(&now.work.since(&cycle.last.work));
         let seen = cycle.seen(now, spent.map_or(0.0, |spent| spent.ns));
-        let window = cycle.window;
+        let window = cycle.window.late_by(late);
         if window.fine {
             // It ticks in the traps and behind them as well.
             let lasted_ns = window.length_ns + seen.probes_ns + seen.fixed_ns;
@@ -167,7 +173,7 @@ impl Worker {
             self.ingest.processes.get_mut(id).spending.fine_clock_ns += ticks_ns;
         }
         let samples = self.ingest.clustered.take_open(id);
-        tracing::debug!(slot, ?window, ?seen, "window");
+        tracing::debug!(slot, ?window, ?seen, late, "window");
         cycle.controller.ended(&WindowCost {
             length_ns: window.length_ns,
             ticks: window.ticks,

@@ -4,7 +4,7 @@
 use super::fold::Moves;
 use super::{ProcessId, StackId};
 use rustc_hash::FxHashMap;
-use sampler_common::duty::Groups;
+use sampler_common::duty::{Clock, Groups};
 use sampler_common::estimate::Sample;
 
 /// What a stack has in groups of windows, by rising number: bytes and objects, each divided by its chance to be seen.
@@ -30,14 +30,14 @@ pub struct Clustered {
     groups: FxHashMap<ProcessId, Groups>,
     rows: FxHashMap<(ProcessId, StackId), Sums>,
     /// What the clocks of processes showed when they exited.
-    ended: FxHashMap<ProcessId, u64>,
+    ended: FxHashMap<ProcessId, Clock>,
 }
 
 /// The end of a process.
 #[derive(Clone, Copy, Debug)]
 pub struct End {
     /// What its clock showed.
-    pub clock: u64,
+    pub clock: Clock,
     /// Ticks since its last stratum ended; fewer than none, if it did not live to see that. `None`: no window was ever planned.
     pub tail: Option<f64>,
 }
@@ -131,7 +131,7 @@ impl Clustered {
         let mut places = FxHashMap::default();
         for (process, clock) in ended {
             let Some(into) = moves.get(process) else { continue };
-            *self.ended.entry(into).or_default() += clock;
+            self.ended.entry(into).or_default().add(clock);
             let Some(groups) = self.groups.remove(&process) else { continue };
             let (group, paired) = self.groups.entry(into).or_default().fold(&groups);
             if paired {
@@ -152,7 +152,7 @@ impl Clustered {
     }
 
     /// What the clock of a process showed at its exit.
-    pub fn ended(&self, process: ProcessId) -> Option<u64> {
+    pub fn ended(&self, process: ProcessId) -> Option<Clock> {
         self.ended.get(&process).copied()
     }
 }
@@ -197,7 +197,8 @@ mod tests {
                 clustered.add(process, stack, group, [f64::from(number), 1.0]);
             }
             let tail = if number % 3 > 0 { -10.0 } else { 5.0 };
-            clustered.end(process, End { clock: 90, tail: (number % 5 > 0).then_some(tail) });
+            let clock = Clock { ticks: 90, beside: 1 };
+            clustered.end(process, End { clock, tail: (number % 5 > 0).then_some(tail) });
             let mut moves = Moves::default();
             moves.enter(process, INTO);
             clustered.fold(&moves);
@@ -206,7 +207,7 @@ mod tests {
         let groups = clustered.groups(INTO).unwrap();
         assert_eq!(groups.windows() as usize, met.clone().count());
         assert!(groups.iter().count() <= MAX_GROUPS);
-        assert_eq!(clustered.ended(INTO), Some(70 * 90));
+        assert_eq!(clustered.ended(INTO), Some(Clock { ticks: 70 * 90, beside: 70 }));
         let rows: Vec<_> = clustered.rows().collect();
         let [(INTO, _, sums)] = rows[..] else { panic!("one row: {rows:?}") };
         let sum = |at: usize| sums.iter().map(|(_, of)| of[at]).sum::<f64>();

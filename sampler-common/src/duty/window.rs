@@ -1,0 +1,98 @@
+//! A window, and what is left of it where it begins late.
+
+use super::Timers;
+
+/// A window to come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Window {
+    /// Ticks of its stratum: L.
+    pub length: u64,
+    /// Ticks from the beginning of the stratum to where it begins.
+    pub offset: u64,
+    /// Its own ticks: c.
+    pub ticks: u64,
+    /// Whether these are of the fine clock.
+    pub fine: bool,
+    /// Whether functions that free are probed in it as well, see [`super::Drag`].
+    pub frees: bool,
+    /// Mean bytes between samples in it.
+    pub interval_bytes: u64,
+    /// Its length, nanoseconds of progress.
+    pub length_ns: f64,
+    /// The chance that an allocation of the stratum falls into it: κ.
+    pub share: f64,
+}
+
+impl Window {
+    /// Whether something is left of it when so many ticks of its stratum have passed; what has is taken off it.
+    pub fn is_left_after(&mut self, passed: i64, timers: Timers) -> bool {
+        let unit = timers.unit(false);
+        let missed = passed as f64 - self.offset as f64;
+        let own = self.length_ns / unit;
+        if missed <= 0.0 {
+            return true;
+        }
+        let left = 1.0 - missed / own;
+        if left > 0.0 {
+            self.ticks = ((self.ticks as f64 * left) as u64).max(1);
+            self.length_ns = self.ticks as f64 * timers.unit(self.fine);
+        }
+        left > 0.0
+    }
+
+    /// It began so many ticks after its time, and ended at its time: what was in the rest stands for all of it.
+    #[must_use]
+    pub fn late_by(self, ticks: u64) -> Window {
+        let seen = self.ticks.saturating_sub(ticks).max(1);
+        let part = seen as f64 / self.ticks as f64;
+        Window { ticks: seen, length_ns: self.length_ns * part, share: self.share * part, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::duty::Budget;
+
+    const TICK: f64 = 2_001_000.0;
+
+    fn timers() -> Timers {
+        Timers::new(Budget::parse("1%").unwrap(), 2_000.0, 0.0)
+    }
+
+    fn window() -> Window {
+        Window {
+            length: 1000,
+            offset: 400,
+            ticks: 20,
+            fine: false,
+            frees: false,
+            interval_bytes: 1,
+            length_ns: 20.0 * TICK,
+            share: 0.02,
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_a_window() {
+        let passed = |ticks: i64| {
+            let mut window = window();
+            let is_left = window.is_left_after(window.offset as i64 + ticks, timers());
+            (is_left, window)
+        };
+        assert_eq!(passed(-7), (true, window()));
+        assert_eq!(passed(0), (true, window()));
+        assert!(!passed(600).0);
+        let (is_left, half) = passed(10);
+        assert!(is_left && half.ticks == 10 && half.share == 0.02, "{half:?}");
+    }
+
+    #[test]
+    fn what_a_late_window_saw_stands_for_all_of_it() {
+        assert_eq!(window().late_by(0), window());
+        let late = window().late_by(15);
+        assert_eq!((late.ticks, late.length, late.share), (5, 1000, 0.005));
+        assert!((late.length_ns - 5.0 * TICK).abs() < 1e-3);
+        assert_eq!(window().late_by(77).ticks, 1);
+    }
+}
