@@ -163,7 +163,13 @@ impl Cookie {
     /// Whether it is `malloc`, with malloc's own argument: by far the most calls.
     #[inline(always)]
     pub const fn is_plain_malloc(self) -> bool {
-        self.0 >> 32 == Role::Malloc as u64
+        self.is_plain(Role::Malloc)
+    }
+
+    /// Whether it is a function of `role` with the arguments of its prototype, and glibc's division of work.
+    #[inline(always)]
+    pub const fn is_plain(self, role: Role) -> bool {
+        self.0 >> 32 == Cookie::new(0, role).0 >> 32
     }
 }
 

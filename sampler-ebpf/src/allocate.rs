@@ -36,17 +36,40 @@ pub fn enter(call: &Call) -> u32 {
     if duty::is_shut(slot) {
         return SKIP;
     }
-    let mut charged = Charged::NOT;
-    if cookie.is_plain_malloc() {
-        charged = usual(call.argument0(), slot);
-        if charged.is_over() {
-            return SKIP;
-        }
-    } else if cookie.role() >= Role::Map as u8 {
+    let role = cookie.role();
+    let size = if cookie.is_plain_malloc() {
+        Some(call.argument0())
+    } else if role >= Role::Map as u8 {
         // From here, not from below `unusual`: both have deep stacks.
-        return mapping::enter(call.raw(), slot, cookie.role());
+        return mapping::enter(call.raw(), slot, role);
+    } else {
+        hits::count(slot, role);
+        usual_size(call, cookie, slot)
+    };
+    let charged = size.map_or(Charged::NOT, |size| usual(size, slot));
+    if charged.is_over() {
+        return SKIP;
     }
     unusual(call.raw(), cookie.in_slot(slot).0, charged.design, charged.left)
+}
+
+/// Requested bytes of a call that needs no closer look: the function has its prototype's arguments, does the work itself, and can fail
+/// for want of memory only.
+#[inline(always)]
+fn usual_size(call: &Call, cookie: Cookie, slot: u32) -> Option<u64> {
+    let (first, second) = (call.argument0(), call.argument1());
+    if cookie.is_plain(Role::Calloc) {
+        // Without an overflow: both are below 2^32.
+        return ((first | second) >> 32 == 0).then_some(first.wrapping_mul(second));
+    }
+    let is_whole = cookie.is_plain(Role::Realloc) && first != 0 && second != 0;
+    (is_whole && !moves_sample(first, slot)).then_some(second)
+}
+
+/// Whether a realloc of the block at `old` matters whatever its new size.
+#[inline(always)]
+fn moves_sample(old: u64, slot: u32) -> bool {
+    settings::track_live() != 0 && filter::may_hold(old, slot)
 }
 
 /// What a request has been charged before it is known to be an unusual one.
@@ -68,7 +91,7 @@ impl Charged {
     }
 }
 
-/// The way of nearly every call: malloc, of no great size, and not sampled. As short as it can be.
+/// The way of nearly every call: of no great size, and not sampled. As short as it can be.
 #[inline(always)]
 fn usual(size: u64, slot: u32) -> Charged {
     if size >= FOLLOW_BYTES {
@@ -127,7 +150,6 @@ impl Request {
 fn other(call: &Call, cookie: Cookie, request: &mut Request) -> u32 {
     let slot = request.slot;
     let role = cookie.role();
-    hits::count(slot, role);
     let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return SKIP };
     let mut asked = shaped::Asked { size: 0, argument: 0, follow: 0 };
     match shaped::ask(call.raw(), cookie.0, &raw mut asked) {
@@ -204,11 +226,9 @@ fn charge(call: &Call, request: Request, charged: &Charged) -> u32 {
     let Drawn { hits, offset } =
         sampling::draw_points(design, request.size, &countdown, &position, &mut KernelRandom(call));
     let hits = call.unknown(u64::from(hits)) as u32;
-    // A realloc of a sampled block matters whatever its new size.
     let moves_sample = request.argument != 0
         && request.role == Role::Realloc as u8
-        && settings::track_live() != 0
-        && filter::may_hold(request.argument, request.slot);
+        && moves_sample(request.argument, request.slot);
     if hits == 0 && !request.follow && !moves_sample {
         tally(totals, class, request.size);
         return SKIP;

@@ -85,6 +85,7 @@ mod tests {
         assert!(!Cookie::shaped(9, Role::Malloc, Shape::new(0, NONE, NONE)).is_plain_malloc());
         let calloc = Cookie::new(9, Role::Calloc);
         assert!(!calloc.is_plain_malloc() && !calloc.shape().is_own());
+        assert!(calloc.is_plain(Role::Calloc) && !cookie.is_plain(Role::Realloc));
         assert_eq!((calloc.shape().size(), calloc.shape().count()), (1, 0));
         assert_eq!(Cookie::new(9, Role::PosixMemalign).shape().pointer(), 0);
     }
