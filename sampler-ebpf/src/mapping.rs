@@ -6,7 +6,7 @@
 use crate::registers::Call;
 use crate::{allocate, atomic, live, maps, record, settings, snapshot};
 use aya_ebpf::cty::c_void;
-use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_user};
+use aya_ebpf::helpers::bpf_ktime_get_ns;
 use core::mem::MaybeUninit;
 use sampler_common::counters::Outcome;
 use sampler_common::limits::{MAPPING_STACKS_PER_SECOND, MAPPING_TIERS};
@@ -123,10 +123,15 @@ fn tell(
     }
     let what = what as u32 | if is_flooded { MappingRecord::FLOODED } else { 0 };
     let told = Told { call, pending, what, time_ns, address, old_address };
-    let sent = match has_stack {
-        false => told.without_stack(),
-        true if is_small(call.sp()) => told.with_stack::<{ MAPPING_TIERS[0] }>(),
-        true => told.with_stack::<{ MAPPING_TIERS[1] }>(),
+    let fills = |tier: usize| snapshot::fills(call.sp(), MAPPING_TIERS[tier]);
+    let sent = if !has_stack {
+        told.without_stack()
+    } else if !fills(0) {
+        told.with_stack::<{ MAPPING_TIERS[0] }>(false)
+    } else if settings::largest_tier() == 0 {
+        told.with_stack::<{ MAPPING_TIERS[0] }>(true)
+    } else {
+        told.with_stack::<{ MAPPING_TIERS[1] }>(fills(1))
     };
     let outcome = if sent { Outcome::MappingSeen } else { Outcome::MappingRingFull };
     live::count(totals, outcome);
@@ -144,14 +149,6 @@ fn may_copy(slot: u32, time_ns: u64) -> bool {
         atomic::exchange(word, before, second);
     }
     (atomic::fetch_add(word, 1) as u32) < MAPPING_STACKS_PER_SECOND
-}
-
-/// Whether the stack ends within the smaller tier, or no larger one is allowed.
-#[inline(always)]
-fn is_small(sp: u64) -> bool {
-    let last = sp.wrapping_add(MAPPING_TIERS[0] as u64 - 8);
-    // SAFETY: reads user memory, and may fail: then the stack ends below.
-    settings::largest_tier() == 0 || unsafe { bpf_probe_read_user(last as *const u64) }.is_err()
 }
 
 #[repr(C)]
@@ -204,14 +201,15 @@ impl Told<'_> {
         true
     }
 
+    /// `fills`: as [`snapshot::copy`] wants it.
     #[inline(always)]
-    fn with_stack<const N: usize>(&self) -> bool {
+    fn with_stack<const N: usize>(&self, fills: bool) -> bool {
         let Some(mut entry) = maps::RING.reserve::<WithStack<N>>(0) else { return false };
         record::count_sent(self.pending.space.slot, size_of::<WithStack<N>>());
         let place: *mut WithStack<N> = MaybeUninit::as_mut_ptr(&mut entry);
         // SAFETY: a field of the reserved record.
         let stack = unsafe { &raw mut (*place).stack }.cast::<u8>();
-        let stack_bytes = snapshot::copy::<N>(self.call.sp(), stack);
+        let stack_bytes = snapshot::copy::<N>(self.call.sp(), stack, fills);
         // SAFETY: a field of the reserved record.
         unsafe { (&raw mut (*place).header).write(self.record(stack_bytes)) };
         entry.submit(record::wakeup());

@@ -125,7 +125,8 @@ fn emit<const N: usize>(
     let stack = unsafe { &raw mut (*record).stack }.cast::<u8>();
     let stack_bytes = match kind {
         RecordKind::AllocationFrames => snapshot::walk::<N>(call, frame, stack),
-        _ => snapshot::copy::<N>(frame.sp, stack),
+        // A smaller tier than the largest has been chosen because the stack ends within it.
+        _ => snapshot::copy::<N>(frame.sp, stack, N == snapshot::largest()),
     };
     let stack_bytes = call.unknown(u64::from(stack_bytes)) as u32;
     let thread = call.thread();

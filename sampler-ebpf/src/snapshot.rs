@@ -22,9 +22,7 @@ pub fn tier(sp: u64) -> u64 {
         if tier >= largest {
             return largest;
         }
-        let last = sp.wrapping_add(SNAPSHOT_TIERS[tier as usize & 3] as u64 - 8);
-        // SAFETY: reads user memory, and may fail: then the stack ends below.
-        if unsafe { bpf_probe_read_user(last as *const u64) }.is_err() {
+        if !fills(sp, SNAPSHOT_TIERS[tier as usize & 3]) {
             return tier;
         }
         tier += 1;
@@ -32,26 +30,43 @@ pub fn tier(sp: u64) -> u64 {
     tier
 }
 
-/// Copies up to `N` bytes of stack from `sp`; returns how many. Stops at the first page that cannot be read.
+/// Bytes of the largest tier allowed.
 #[inline(always)]
-pub fn copy<const N: usize>(sp: u64, stack: *mut u8) -> u32 {
+pub fn largest() -> usize {
+    SNAPSHOT_TIERS[0] << (settings::largest_tier() & 7)
+}
+
+/// Whether the stack above `sp` has so many bytes.
+#[inline(always)]
+pub fn fills(sp: u64, bytes: usize) -> bool {
+    let last = sp.wrapping_add(bytes as u64 - 8);
+    // SAFETY: reads user memory, and may fail: then the stack ends below.
+    unsafe { bpf_probe_read_user(last as *const u64) }.is_ok()
+}
+
+/// Copies up to `N` bytes of stack from `sp`; returns how many. Stops at the first page that cannot be read.
+///
+/// `fills` says whether the last of them can be read. To try in vain is dear: the kernel takes a fault, and clears the whole target. So it
+/// is done once, and with a page.
+#[inline(always)]
+pub fn copy<const N: usize>(sp: u64, stack: *mut u8, fills: bool) -> u32 {
     // SAFETY: `stack` has N bytes of reserved ring space; the helper may fail on the source.
-    if unsafe { read_user(stack.cast(), N as u32, sp as *const _) } == 0 {
+    if fills && unsafe { read_user(stack.cast(), N as u32, sp as *const _) } == 0 {
         return N as u32;
     }
-    let mut done = 0;
-    while done + PAGE <= N {
-        let source = sp.wrapping_add(done as u64) as *const _;
-        // SAFETY: `done` is less than N.
+    // To the end of the page that `sp` is in.
+    let first = sp.wrapping_neg() as usize & (PAGE - 1);
+    // SAFETY: less than a page, and N is at least that.
+    if unsafe { read_user(stack.cast(), first as u32, sp as *const _) } != 0 {
+        return 0;
+    }
+    let mut done = first;
+    for _ in 1..N / PAGE {
+        // SAFETY: `done + PAGE` is less than N.
         let target = unsafe { stack.add(done) };
-        // SAFETY: `done + PAGE` is at most N.
+        let source = sp.wrapping_add(done as u64) as *const _;
+        // SAFETY: as above.
         if unsafe { read_user(target.cast(), PAGE as u32, source) } != 0 {
-            // The rest of the last page that is there.
-            let rest = (PAGE as u64 - (sp & (PAGE as u64 - 1))) & (PAGE as u64 - 1);
-            // SAFETY: the rest is less than a page, and `done + PAGE` is at most N.
-            if unsafe { read_user(target.cast(), rest as u32, source) } == 0 {
-                done += rest as usize;
-            }
             break;
         }
         done += PAGE;
