@@ -12,7 +12,7 @@ mod record;
 mod shape;
 mod site;
 
-pub use duty::{Duty, FINE_SHADOW_NS, Gate, RETURN_SHADOW_NS, SPOT_BYTES, SPOTS};
+pub use duty::{Duty, FINE_SHADOW_NS, Gate, RETURN_SHADOW_NS, SPOT_BYTES, SPOTS, missed};
 pub use filter::{
     FILTER_FRONT_COUNTERS, FILTER_FRONT_LIVE, FILTER_FRONT_SHIFT, FILTER_FULL, FILTER_LINE,
     filter_bit, filter_index, filter_lowered, filter_raised,

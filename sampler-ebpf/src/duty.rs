@@ -12,7 +12,7 @@ use sampler_common::counters::Outcome;
 use sampler_common::limits::MAX_SLOTS;
 use sampler_common::wire::{
     Duty, FINE_SHADOW_NS, Gate, HITS_OUTSIDE, RETURN_SHADOW_NS, RecordKind, SPOT_BYTES, SPOTS,
-    Space,
+    Space, missed,
 };
 
 /// Whether the calls of a process are not to be seen now; they are counted as hits all the same.
@@ -148,7 +148,7 @@ fn moves(duty: *mut Duty) -> bool {
         && go(duty, Gate::Open, Gate::Over)
 }
 
-/// A window comes nearer to its beginning. If probes are there too late for that, it begins late and ends at its time.
+/// A window comes nearer to its beginning. If probes are there too late for that, it begins late and ends at its time, or not much later.
 #[inline(always)]
 fn begins(duty: *mut Duty) {
     // SAFETY: a field of a map value.
@@ -156,8 +156,11 @@ fn begins(duty: *mut Duty) {
     // SAFETY: a field of a map value; the daemon may be writing it, hence volatile.
     let lead = unsafe { core::ptr::read_volatile(&raw const (*duty).lead) };
     if passed >= lead && go(duty, Gate::Ready, Gate::Open) {
+        // SAFETY: a field of a map value; others may be writing it, hence volatile.
+        let left = unsafe { core::ptr::read_volatile(&raw const (*duty).left) };
+        let less = missed(left, passed.wrapping_sub(lead));
         // SAFETY: a field of a map value.
-        atomic::fetch_add(unsafe { &raw mut (*duty).left }, lead.wrapping_sub(passed));
+        atomic::fetch_add(unsafe { &raw mut (*duty).left }, less.wrapping_neg());
     }
 }
 

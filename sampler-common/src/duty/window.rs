@@ -1,6 +1,7 @@
 //! A window, and what is left of it where it begins late.
 
 use super::Timers;
+use crate::wire::missed;
 
 /// A window to come.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,10 +41,10 @@ impl Window {
         left > 0.0
     }
 
-    /// It began so many ticks after its time, and ended at its time: what was in the rest stands for all of it.
+    /// It began so many ticks after its time, and ended at its time or [not much later](missed): what was in the rest stands for all of it.
     #[must_use]
     pub fn late_by(self, ticks: u64) -> Window {
-        let seen = self.ticks.saturating_sub(ticks).max(1);
+        let seen = (self.ticks - missed(self.ticks, ticks)).max(1);
         let part = seen as f64 / self.ticks as f64;
         Window { ticks: seen, length_ns: self.length_ns * part, share: self.share * part, ..self }
     }
@@ -90,9 +91,10 @@ mod tests {
     #[test]
     fn what_a_late_window_saw_stands_for_all_of_it() {
         assert_eq!(window().late_by(0), window());
-        let late = window().late_by(15);
-        assert_eq!((late.ticks, late.length, late.share), (5, 1000, 0.005));
-        assert!((late.length_ns - 5.0 * TICK).abs() < 1e-3);
-        assert_eq!(window().late_by(77).ticks, 1);
+        let late = window().late_by(5);
+        assert_eq!((late.ticks, late.length, late.share), (15, 1000, 0.015));
+        assert!((late.length_ns - 15.0 * TICK).abs() < 1e-3);
+        assert_eq!(window().late_by(77).ticks, 10);
+        assert_eq!(Window { ticks: 1, ..window() }.late_by(77).ticks, 1);
     }
 }

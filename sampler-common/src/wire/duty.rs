@@ -30,6 +30,13 @@ pub struct Duty {
 /// Addresses of probes that the clock knows; a process with more functions that allocate has its rarest ones unknown.
 pub const SPOTS: usize = 32;
 
+/// What a window of so many ticks loses by beginning late. It ends at its time, but so that half of it is left: few ticks that stand for many would say
+/// nothing.
+#[inline(always)]
+pub const fn missed(ticks: u64, late: u64) -> u64 {
+    if late < ticks / 2 { late } else { ticks / 2 }
+}
+
 /// A tick of the fine clock on a CPU within so long means that it runs there, nanoseconds: more than two of its periods where ticks are dear.
 pub const FINE_SHADOW_NS: u64 = 1_000_000;
 
