@@ -32,9 +32,15 @@ impl Lead {
         Lead { mean, spread: mean / 4.0 }
     }
 
-    /// ℓ: at least 1. Probes are there before it, but for one window in ten or so: each tick more costs every window its traps.
+    /// ℓ, at least 1: probes are there in time for nine windows in ten.
     pub fn ticks(&self) -> u64 {
         (self.mean + 1.5 * self.spread).ceil().max(1.0) as u64
+    }
+
+    /// How many ticks a window of so many is waited for at most with probes there: each of these costs as much as one of the window. A program that traps
+    /// slow down so much that few ticks are paid for begins its windows too early that way rather than to pay for twice as many.
+    pub fn longest_wait(window: u64) -> u64 {
+        (window / 4).max(1)
     }
 
     /// So many ticks have passed this time.
@@ -69,7 +75,7 @@ mod tests {
     fn a_machine_that_stood_still_once_is_no_rule() {
         let mut lead = Lead::new(143_000.0);
         (0..50).for_each(|_| lead.passed(10));
-        assert_eq!(lead.ticks(), 11);
+        assert_eq!((lead.ticks(), Lead::longest_wait(11), Lead::longest_wait(1)), (11, 2, 1));
         lead.passed(5_000);
         assert!(lead.ticks() < 15, "{lead:?}");
         (0..50).for_each(|_| lead.passed(0));

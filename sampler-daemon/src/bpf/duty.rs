@@ -8,7 +8,7 @@ use aya::Ebpf;
 use aya::programs::PerfEvent;
 use perf_event::events::Software;
 use perf_event::{Builder, Counter};
-use sampler_common::duty::{Budget, Clock, Ticks, Timers};
+use sampler_common::duty::{Budget, Clock, Lead, Ticks, Timers};
 use sampler_common::wire::{Duty, Gate, SPOTS};
 use std::io;
 use std::mem::offset_of;
@@ -134,9 +134,13 @@ impl Duties {
             passed.store(0, SeqCst);
             self.word(slot, offset_of!(Duty, lead)).store(1, SeqCst);
         }
+        let passed = passed.load(SeqCst);
+        // However soon the probes were there this time.
+        let latest = passed + Lead::longest_wait(ticks);
+        self.word(slot, offset_of!(Duty, lead)).fetch_min(latest, SeqCst);
         self.word(slot, offset_of!(Duty, left)).store(ticks, SeqCst);
         self.word(slot, offset_of!(Duty, gate)).store(Gate::Ready as u64, SeqCst);
-        passed.load(SeqCst)
+        passed
     }
 
     /// How many ticks too late the window began that is open, or was last.
