@@ -75,7 +75,7 @@ impl Ticks {
 
     /// Its standard error.
     pub fn error_ns(&self) -> f64 {
-        let looks = f64::from(self.looks).min(2.0 / WEIGHT - 1.0).max(2.0);
+        let looks = f64::from(self.looks).clamp(2.0, 2.0 / WEIGHT - 1.0);
         let of_looks = (self.variance / (looks - 1.0)).sqrt();
         of_looks.hypot(MODEL * self.ns())
     }
