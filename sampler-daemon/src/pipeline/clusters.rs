@@ -1,15 +1,14 @@
 //! What was seen in windows, taken to all of a process's progress.
 
 use super::gather::Gathered;
+use super::met::Met;
 use super::worker::Worker;
 use crate::store::ProcessId;
 use rustc_hash::FxHashMap;
-use sampler_common::duty::{Clock, Group, Groups, LEAST_WINDOWS};
+use sampler_common::duty::{Clock, Group, Groups};
 use sampler_common::estimate::{Cluster, Clusters, Confidence, Stratum};
 use sampler_common::limits::CLASSES;
 use sampler_common::profile::Kind;
-use sampler_common::units;
-use std::time::Duration;
 
 /// Of the room that size classes have which a row has no sample of: their totals are estimates.
 const ROOM: f64 = 0.999;
@@ -176,78 +175,6 @@ impl Worker {
         }
         let unit = self.kernel.duties.as_ref().map_or(0.0, |duties| duties.timers().unit(false));
         sum.notes(&budget.to_string(), unit)
-    }
-}
-
-/// What windows have met of some processes.
-#[derive(Default)]
-struct Met {
-    windows: u32,
-    /// Ticks of the windows.
-    ticks: f64,
-    clock: u64,
-    /// Processes that no window has met, and their ticks.
-    unmet: (u32, u64),
-    /// Those for which none was planned.
-    unplanned: (u32, u64),
-    /// CPU time that each running one needs for one more window, nanoseconds.
-    periods_ns: Vec<f64>,
-}
-
-impl Met {
-    fn add(&mut self, of: Option<&Groups>, clock: u64, was_planned: bool) {
-        let windows = of.map_or(0, Groups::windows);
-        self.windows += windows;
-        self.ticks += of.map_or(0.0, Groups::ticks);
-        self.clock += clock;
-        if windows == 0 {
-            let of = if was_planned { &mut self.unmet } else { &mut self.unplanned };
-            of.0 += 1;
-            of.1 += clock;
-        }
-    }
-
-    /// What is to be said of them, where a tick stands for so many nanoseconds.
-    fn notes(&self, budget: &str, unit: f64) -> Vec<String> {
-        let time = |ns: f64| units::human_duration(Duration::from_nanos(ns as u64));
-        let seconds = |ticks: f64| time(ticks * unit);
-        let mut notes = vec![format!(
-            "--max-overhead {budget}: seen in {} windows, {} of {} of the programs' own time",
-            units::grouped(u64::from(self.windows)),
-            seconds(self.ticks),
-            seconds(self.clock as f64)
-        )];
-        let (unmet, ticks) = self.unmet;
-        // Of one process it is what the next line says.
-        if ticks > 0 && self.windows > 0 {
-            notes.push(format!(
-                "no window has met {} processes with {} of that; those that were met stand for them",
-                units::grouped(u64::from(unmet)),
-                seconds(ticks as f64)
-            ));
-        }
-        let (unplanned, ticks) = self.unplanned;
-        if ticks > 0 {
-            notes.push(format!(
-                "a lower bound: {} processes with {} of that were gone before windows could be planned for them, and are in no number",
-                units::grouped(u64::from(unplanned)),
-                seconds(ticks as f64)
-            ));
-        }
-        if self.windows < LEAST_WINDOWS {
-            let missing = f64::from(LEAST_WINDOWS - self.windows);
-            let mean = self.periods_ns.iter().sum::<f64>() / self.periods_ns.len() as f64;
-            notes.push(match self.periods_ns.is_empty() {
-                false => format!(
-                    "no interval yet: it takes {LEAST_WINDOWS} windows, which are there after about {} more of CPU time",
-                    time(mean * missing)
-                ),
-                true => format!(
-                    "no interval: nobody runs any more, and there were fewer than {LEAST_WINDOWS} windows (give a larger --max-overhead)"
-                ),
-            });
-        }
-        notes
     }
 }
 

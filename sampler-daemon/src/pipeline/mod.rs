@@ -33,6 +33,7 @@ mod listing;
 mod losses;
 mod mapped;
 mod mapped_profile;
+mod met;
 mod metrics;
 mod names;
 mod observe;
