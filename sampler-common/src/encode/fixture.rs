@@ -4,6 +4,7 @@
 //! text table also sums moments and asks the estimator).
 
 use super::Encode;
+use crate::comparison::Question;
 use crate::cost::{Range, Report};
 use crate::estimate::{
     Confidence, Estimate, Estimator, Method, Moments, Reference, Row, RowMoments, Stratum, Trials,
@@ -17,6 +18,19 @@ use std::path::Path;
 pub(crate) const INTERVAL_BYTES: u64 = 512 << 10;
 /// Length of the longest name of [`hostile`]: templates do reach such sizes.
 pub(crate) const LONG_NAME_BYTES: usize = 20_000;
+
+/// What changed between a saved profile and that of a running process.
+pub(crate) fn question<'a>(a: &'a Profile, b: &'a Profile) -> Question<'a> {
+    Question {
+        a_name: "before.json",
+        a,
+        b_name: "pid 4121",
+        b,
+        confidence: Confidence::DEFAULT,
+        per_second: false,
+        independent: true,
+    }
+}
 
 /// A profile in one format.
 pub(crate) fn encoded(format: &dyn Encode, profile: &Profile) -> Vec<u8> {

@@ -1,21 +1,11 @@
 use super::*;
-use crate::comparison::{Comparison, Question, compare};
+use crate::comparison::{Comparison, compare};
 use crate::encode::fixture;
 use crate::encode::text::layout::columns;
-use crate::estimate::Confidence;
 use crate::profile::{Kind, Profile};
 
 fn compared(a: &Profile, b: &Profile) -> Comparison {
-    let question = Question {
-        a_name: "before.json",
-        a,
-        b_name: "pid 4121",
-        b,
-        confidence: Confidence::DEFAULT,
-        per_second: false,
-        independent: true,
-    };
-    compare(&question).unwrap()
+    compare(&fixture::question(a, b)).unwrap()
 }
 
 /// The fixture, and the same with one stack gone.

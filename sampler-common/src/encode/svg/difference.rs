@@ -133,22 +133,13 @@ impl Picture {
 mod tests {
     use super::super::tests::{bare, boxes, of_class};
     use super::*;
-    use crate::comparison::{Question, compare, rows};
+    use crate::comparison::{compare, rows};
     use crate::encode::fixture;
-    use crate::estimate::Confidence;
     use crate::profile::{Kind, Profile};
     use roxmltree::Document;
 
     fn drawn(a: &Profile, b: &Profile) -> String {
-        let question = Question {
-            a_name: "before.json",
-            a,
-            b_name: "pid 4121",
-            b,
-            confidence: Confidence::DEFAULT,
-            per_second: false,
-            independent: true,
-        };
+        let question = fixture::question(a, b);
         let (comparison, rows) = (compare(&question).unwrap(), rows(&question).unwrap());
         let mut out = Vec::new();
         difference(&comparison, &rows, &mut out).unwrap();

@@ -51,7 +51,7 @@ pub(super) enum Kind {
 }
 
 /// CPU time of this thread.
-pub(in crate::bpf) fn cpu_time() -> Duration {
+pub(super) fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
