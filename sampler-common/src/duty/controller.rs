@@ -28,8 +28,11 @@ const LONGEST_NS: f64 = 200e6;
 const FINE_FROM: f64 = 0.05;
 /// Ticks of the clock of progress that a window has at least.
 const LEAST_COARSE: f64 = 2.0;
-/// Share of windows in which frees are probed too, of a program that hits slow down.
-const WITH_FREES: f64 = 0.4;
+/// Share of windows in which frees are probed too, for each time that hits slow a program down: the more they do the more it matters what they
+/// slow its own code by.
+const WITH_FREES: f64 = 0.05;
+/// Least and most of that share.
+const WITH_FREES_ENDS: (f64, f64) = (0.1, 0.4);
 /// Variance of a stack's share within a window, for each sample.
 const WITHIN: f64 = 9.0;
 /// Least and most of the variance between windows, over the square of their mean.
@@ -200,7 +203,8 @@ impl Controller {
             self.interval = wanted.max(self.interval / GROWTH.1).clamp(1.0, 4_294_967_296.0);
         }
         let offset = offset.min(length - own);
-        let frees = fine && random() < WITH_FREES;
+        let (least, most) = WITH_FREES_ENDS;
+        let frees = fine && random() < (WITH_FREES * self.recent.slowdown()).clamp(least, most);
         let share = length_ns / (length as f64 * unit);
         Window {
             length,

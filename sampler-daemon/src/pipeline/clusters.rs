@@ -181,14 +181,15 @@ impl Worker {
 /// The groups of a process, taken to all of its progress and corrected for what traps slow; and by what each was multiplied.
 fn clusters(groups: &Groups, Extent { factor, tail, .. }: Extent) -> (Clusters, Vec<f64>) {
     let drag = groups.drag();
-    let of_drag = |group: &Group, ns: f64| group.pace.factor(ns);
+    let of_drag = |group: &Group, ns: [f64; 2]| group.pace.factor(ns);
     let factors: Vec<f64> = groups.iter().map(|of| factor * of_drag(of, drag.ns)).collect();
     let sum = |of: &[f64; CLASSES]| of.iter().sum::<f64>();
     let cluster = |(group, factor): (&Group, &f64)| Cluster {
         length: group.length,
         total: [sum(&group.bytes) * factor, sum(&group.objects) * factor],
     };
-    let total = |ns: f64| groups.iter().map(|of| sum(&of.objects) * of_drag(of, ns)).sum();
+    let total = |ns: [f64; 2]| groups.iter().map(|of| sum(&of.objects) * of_drag(of, ns)).sum();
+    tracing::debug!(?drag, "what traps add to the program's own time");
     let mut of_groups: Vec<Cluster> = groups.iter().zip(&factors).map(cluster).collect();
     if let Some(last) = of_groups.last_mut() {
         last.length += tail;
