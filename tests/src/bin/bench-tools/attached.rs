@@ -26,8 +26,6 @@ pub(crate) struct Samples {
     pub(crate) taken: f64,
     /// Of these those whose record found no room.
     pub(crate) lost: f64,
-    /// What its windows tell, where it has a budget.
-    pub(crate) windows: Option<Windows>,
 }
 
 /// What the windows of a budget tell of a program.
@@ -35,13 +33,20 @@ pub(crate) struct Samples {
 pub(crate) struct Windows {
     /// How many there were.
     pub(crate) met: f64,
-    /// Half of the 95 % interval of the bytes allocated, by their estimate; infinite: no interval.
-    pub(crate) half_width: f64,
+    /// Bytes allocated, and the ends of their 95 % interval; infinite: no interval.
+    pub(crate) value: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
     /// Samples of one weight that would tell as much of the bytes: (Σw)²/Σw².
     pub(crate) effective: f64,
 }
 
 impl Windows {
+    /// Half of the interval, by the estimate.
+    pub(crate) fn half_width(&self) -> f64 {
+        (self.high - self.low) / 2.0 / self.value
+    }
+
     /// Of a profile as json; `None` without a budget.
     fn of(profile: &Value) -> Option<Windows> {
         let met = profile["reference"]["clusters"].get(0)?["windows"].as_f64()?;
@@ -58,7 +63,7 @@ impl Windows {
             .filter_map(moments)
             .fold((0.0, 0.0), |(sum, squares), (more, variance)| (sum + more, squares + variance));
         let effective = if squares > 0.0 { sum * sum / squares } else { 0.0 };
-        Some(Windows { met, half_width: (high - low) / 2.0 / value, effective })
+        Some(Windows { met, value, low, high, effective })
     }
 }
 
@@ -81,15 +86,18 @@ impl Attached {
         let status = daemon.status()?;
         let count = |name| daemon::outcome(&status, name) as f64;
         let lost = count("ring_full");
-        let windows = match status["max_overhead"].is_number() {
-            true => {
-                let finished = daemon.sampler(&["profile", "--format", "json"])?;
-                let profile = finished.success("sampler profile")?.stdout;
-                Windows::of(&serde_json::from_slice(&profile)?)
-            }
-            false => None,
-        };
-        Ok(Samples { taken: count("sampled") + lost, lost, windows })
+        Ok(Samples { taken: count("sampled") + lost, lost })
+    }
+
+    /// What the windows of samplerd tell; `None` without a budget.
+    ///
+    /// # Errors
+    /// If samplerd does not answer.
+    pub(crate) fn windows(&self) -> Result<Option<Windows>> {
+        let Attached::Daemon(daemon) = self else { return Ok(None) };
+        let finished = daemon.sampler(&["profile", "--format", "json"])?;
+        let profile = finished.success("sampler profile")?.stdout;
+        Ok(Windows::of(&serde_json::from_slice(&profile)?))
     }
 
     /// Ends it.

@@ -185,11 +185,7 @@ fn once(point: &Point, seconds: f64, scratch: &Scratch) -> Result<Growth> {
 fn samples(daemon: &Daemon) -> Result<Samples> {
     let status = daemon.status()?;
     let count = |name| daemon::outcome(&status, name) as f64;
-    Ok(Samples {
-        taken: count("sampled") + count("ring_full"),
-        lost: count("ring_full"),
-        windows: None,
-    })
+    Ok(Samples { taken: count("sampled") + count("ring_full"), lost: count("ring_full") })
 }
 
 /// CPU seconds of a round.

@@ -6,6 +6,7 @@
 
 mod accuracy;
 mod attached;
+mod budget;
 mod clock;
 mod docs;
 mod exact;
@@ -26,6 +27,7 @@ mod scratch;
 mod table;
 mod tool;
 mod toolbox;
+mod turns;
 mod workload;
 
 use anyhow::{Context, Result, bail};
@@ -55,7 +57,10 @@ struct Args {
     /// Tools, separated by commas; what they are compared with is always among them
     #[arg(long, value_delimiter = ',', value_parser = Tool::named)]
     tools: Vec<Tool>,
-    /// Only these parts: slowdown, accuracy, growth
+    /// CPU seconds of each program under a budget
+    #[arg(long, default_value_t = 120.0, value_parser = seconds)]
+    budget_seconds: f64,
+    /// Only these parts: slowdown, budget, accuracy, growth
     #[arg(long, value_delimiter = ',', value_parser = Part::named)]
     only: Vec<Part>,
     /// Of the random order
@@ -80,6 +85,8 @@ struct Args {
 enum Part {
     /// Programs under tools.
     Slowdown,
+    /// Programs under a budget, and what it tells.
+    Budget,
     /// Figures against exact ones.
     Accuracy,
     /// Cost against what grows.
@@ -87,14 +94,15 @@ enum Part {
 }
 
 impl Part {
-    const ALL: [Part; 3] = [Part::Slowdown, Part::Accuracy, Part::Growth];
+    const ALL: [Part; 4] = [Part::Slowdown, Part::Budget, Part::Accuracy, Part::Growth];
 
     fn named(name: &str) -> Result<Part> {
         match name {
             "slowdown" => Ok(Part::Slowdown),
+            "budget" => Ok(Part::Budget),
             "accuracy" => Ok(Part::Accuracy),
             "growth" => Ok(Part::Growth),
-            _ => bail!("no part {name:?} (there are slowdown, accuracy, growth)"),
+            _ => bail!("no part {name:?} (there are slowdown, budget, accuracy, growth)"),
         }
     }
 }
@@ -134,6 +142,11 @@ fn main() -> Result<()> {
                 let keep = |rows: &[Row]| output.keep(rows);
                 let rows = repetitions::run(&toolbox, &workloads, &tools, plan, &scratch, keep)?;
                 output.slowdowns(&rows)?;
+            }
+            Part::Budget => {
+                let seconds = args.budget_seconds;
+                let all = budget::measure(&workloads, seconds, args.seed, &scratch);
+                output.budget(&all, seconds)?;
             }
             Part::Accuracy => output.accuracy(&accuracy::measure(&workloads, plan, &scratch))?,
             Part::Growth => output.growth(&growth::measure(plan, &scratch))?,

@@ -107,12 +107,11 @@ pub(crate) fn goals(rows: &[Row]) -> String {
         "memleak adds / samplerd adds",
         "samplerd adds / empty programs add",
         "beyond ×1.10, for each sample",
-        "`--max-overhead 1%`: slowdown; windows, ± of the bytes",
         "preloaded library: slowdown",
     ];
     head(&mut out, "", &heads);
     for row in rows {
-        let mut cells = [const { String::new() }; 5];
+        let mut cells = [const { String::new() }; 4];
         for goal in goals::of(row) {
             let met = if goal.is_met() { "met" } else { "missed" };
             let text = |Spread { low, median, high, .. }: &Spread| {
@@ -120,19 +119,8 @@ pub(crate) fn goals(rows: &[Row]) -> String {
             };
             match &goal {
                 Goal::Memleak(ratio) => cells[0] = text(ratio),
-                Goal::Budget(slowdown, [windows, half_width, _]) => {
-                    let Spread { low, median, high, .. } = slowdown;
-                    let width = match half_width.median.is_finite() {
-                        true => format!("±{:.0} %", 100.0 * half_width.median),
-                        false => "no interval".to_owned(),
-                    };
-                    cells[3] = format!(
-                        "**×{median:.3}** [{low:.3}–{high:.3}]; {:.0}, {width} {met}",
-                        windows.median
-                    );
-                }
                 Goal::Preload(Spread { low, median, high, .. }) => {
-                    cells[4] = format!("**×{median:.3}** [{low:.3}–{high:.3}] {met}");
+                    cells[3] = format!("**×{median:.3}** [{low:.3}–{high:.3}] {met}");
                 }
                 Goal::Empty(ratio, each) => {
                     cells[1] = text(ratio);

@@ -1,6 +1,7 @@
 //! Where figures go: the terminal, JSON and plots in a folder, and the documentation if asked.
 
 use crate::accuracy::Accuracy;
+use crate::budget::{self, Budgeted};
 use crate::growth::{self, Point};
 use crate::repetitions::{Plan, Row};
 use crate::{docs, figure, markdown, pooled, report, table};
@@ -62,6 +63,17 @@ impl Output {
         self.section("goals", &markdown::goals(rows))
     }
 
+    /// Programs under a budget.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub(crate) fn budget(&self, all: &[Budgeted], seconds: f64) -> Result<()> {
+        print!("{}", budget::text(all));
+        self.json("budget", &self.described("runs", budget::json(all)))?;
+        let options = format!("--only budget --budget-seconds {seconds}");
+        self.section_of("budget", &budget::markdown(all), &options)
+    }
+
     /// Figures against exact ones.
     ///
     /// # Errors
@@ -112,14 +124,16 @@ impl Output {
     }
 
     fn section(&self, name: &str, contents: &str) -> Result<()> {
+        let Plan { seconds, repetitions, .. } = self.plan;
+        let options = format!("--seconds {seconds} --repetitions {repetitions}");
+        self.section_of(name, contents, &options)
+    }
+
+    fn section_of(&self, name: &str, contents: &str, options: &str) -> Result<()> {
         if !self.docs {
             return Ok(());
         }
-        let Plan { seconds, repetitions, .. } = self.plan;
         let machine = self.machine.line();
-        docs::write(
-            name,
-            &format!("{contents}\n*{machine}; `--seconds {seconds} --repetitions {repetitions}`*"),
-        )
+        docs::write(name, &format!("{contents}\n*{machine}; `{options}`*"))
     }
 }

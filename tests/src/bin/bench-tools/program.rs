@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a round may take under the slowest tool.
-const ROUND_DEADLINE: Duration = Duration::from_secs(300);
+const ROUND_DEADLINE: Duration = Duration::from_secs(900);
 
 /// What rounds cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

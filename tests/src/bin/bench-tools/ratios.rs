@@ -104,7 +104,7 @@ mod tests {
         Some(Run {
             cost: Cost { cpu_s: all, wall_s: 2.0 * all, rounds },
             tool_s: 0.1 * all,
-            samples: Samples { taken, lost: taken / 4.0, windows: None },
+            samples: Samples { taken, lost: taken / 4.0 },
         })
     }
 

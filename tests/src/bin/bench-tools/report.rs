@@ -57,9 +57,6 @@ fn run_json(run: &Run) -> Value {
     json!({
         "rounds": run.cost.rounds, "cpu_s": run.cost.cpu_s, "wall_s": run.cost.wall_s,
         "tool_s": run.tool_s, "samples": run.samples.taken, "lost": run.samples.lost,
-        "windows": run.samples.windows.map(|of| json!({
-            "met": of.met, "half_width": of.half_width, "effective_samples": of.effective,
-        })),
     })
 }
 
@@ -67,10 +64,6 @@ fn goal_json(goal: &Goal) -> Value {
     match goal {
         Goal::Memleak(ratio) => json!({
             "name": "memleak", "added_ratio": ratio.json(), "met": goal.is_met(),
-        }),
-        Goal::Budget(slowdown, [windows, half_width, effective]) => json!({
-            "name": "budget", "slowdown": slowdown.json(), "windows": windows.json(),
-            "half_width": half_width.json(), "effective_samples": effective.json(), "met": goal.is_met(),
         }),
         Goal::Preload(slowdown) => json!({
             "name": "preload", "slowdown": slowdown.json(), "met": goal.is_met(),

@@ -103,7 +103,6 @@ impl Run {
         let after = attached.samples()?;
         self.samples.taken += after.taken - samples.taken;
         self.samples.lost += after.lost - samples.lost;
-        self.samples.windows = after.windows;
         Ok(())
     }
 }

@@ -2,12 +2,17 @@
 
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
 /// A directory for sockets, logs and sources, removed at the end, also after SIGINT and SIGTERM.
-pub(crate) struct Scratch(TempDir);
+pub(crate) struct Scratch {
+    path: PathBuf,
+    /// Removes it.
+    _whole: Option<TempDir>,
+}
 
 impl Scratch {
     /// Makes it, and sees to signals from now on.
@@ -20,12 +25,22 @@ impl Scratch {
         end_by_signal(directory.path().to_owned())?;
         // The daemons' directories go there, too; nobody has set another before.
         let _ = tempfile::env::override_temp_dir(directory.path());
-        Ok(Scratch(directory))
+        Ok(Scratch { path: directory.path().to_owned(), _whole: Some(directory) })
     }
 
     /// Path of `name` in it.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        self.path.join(name)
+    }
+
+    /// A directory in it, where programs that run at the same time have files of their own.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub(crate) fn part(&self, name: &str) -> Result<Scratch> {
+        let path = self.path(name);
+        fs::create_dir_all(&path).with_context(|| format!("create {}", path.display()))?;
+        Ok(Scratch { path, _whole: None })
     }
 }
 

@@ -44,8 +44,6 @@ pub(crate) enum Ours {
     Interval64KiB,
     /// Coarser.
     Interval4MiB,
-    /// With a limit to what it costs.
-    Budget,
     /// Not with probes, but with the library inside the program: 512 KiB.
     Preload,
 }
@@ -58,7 +56,6 @@ impl Ours {
             Ours::NoLive => &["--no-live"],
             Ours::Interval64KiB => &["--interval", "64KiB"],
             Ours::Interval4MiB => &["--interval", "4MiB"],
-            Ours::Budget => &["--max-overhead", "1%"],
             Ours::Preload => &["--samplers-only"],
         }
     }
@@ -66,7 +63,7 @@ impl Ours {
 
 impl Tool {
     /// All, in the order of the tables.
-    pub(crate) const ALL: [Tool; 17] = [
+    pub(crate) const ALL: [Tool; 16] = [
         Tool::None,
         Tool::Again,
         Tool::Empty,
@@ -74,7 +71,6 @@ impl Tool {
         Tool::Ours(Ours::NoLive),
         Tool::Ours(Ours::Interval64KiB),
         Tool::Ours(Ours::Interval4MiB),
-        Tool::Ours(Ours::Budget),
         Tool::Ours(Ours::Preload),
         Tool::Memleak,
         Tool::Bpftrace,
@@ -96,7 +92,6 @@ impl Tool {
             Tool::Ours(Ours::NoLive) => "ours-no-live",
             Tool::Ours(Ours::Interval64KiB) => "ours-64k",
             Tool::Ours(Ours::Interval4MiB) => "ours-4m",
-            Tool::Ours(Ours::Budget) => "ours-1%",
             Tool::Ours(Ours::Preload) => "ours-preload",
             Tool::Memleak => "memleak",
             Tool::Bpftrace => "bpftrace",
@@ -119,7 +114,6 @@ impl Tool {
             Tool::Ours(Ours::NoLive) => "samplerd --no-live",
             Tool::Ours(Ours::Interval64KiB) => "samplerd --interval 64KiB",
             Tool::Ours(Ours::Interval4MiB) => "samplerd --interval 4MiB",
-            Tool::Ours(Ours::Budget) => "samplerd --max-overhead 1%",
             Tool::Ours(Ours::Preload) => "preloaded (512 KiB)",
             Tool::Memleak => "memleak (bcc)",
             Tool::Bpftrace => "bpftrace one-liner",

@@ -10,7 +10,7 @@ use sampler_daemon::bpf::bench::{Comparison, ComparisonProgram, Hook};
 use sampler_daemon::target::allocator::{Allocator, Discoverer, Function};
 use sampler_tests::breakpoints::{self, Site};
 use sampler_tests::child::{Child, finish};
-use sampler_tests::{Daemon, build, preload, wait};
+use sampler_tests::{Daemon, preload, wait};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -19,7 +19,6 @@ use std::process::{Command, Stdio};
 pub(crate) struct Toolbox {
     empty: Result<Empty, String>,
     headers: Result<PathBuf, String>,
-    has_budget: bool,
 }
 
 /// Empty programs, loaded.
@@ -34,12 +33,9 @@ impl Toolbox {
     /// # Errors
     /// If samplerd is not built.
     pub(crate) fn open(directory: &Path) -> Result<Toolbox> {
-        let help = finish(Command::new(build::program("samplerd")?).arg("--help"))?;
-        let help = String::from_utf8_lossy(&help.success("samplerd --help")?.stdout).into_owned();
         Ok(Toolbox {
             empty: Empty::load().map_err(|error| format!("{error:#}")),
             headers: headers::merged(directory).map_err(|error| format!("{error:#}")),
-            has_budget: help.contains("--max-overhead"),
         })
     }
 
@@ -52,9 +48,6 @@ impl Toolbox {
             Tool::Empty => self.empty.as_ref().err().cloned(),
             Tool::Memleak => self.headers.as_ref().err().cloned(),
             Tool::Ours(Ours::Preload) => preload::library().err().map(|error| format!("{error:#}")),
-            Tool::Ours(Ours::Budget) if !self.has_budget => {
-                Some("this samplerd has no --max-overhead".to_owned())
-            }
             _ => None,
         }
     }

@@ -1,0 +1,202 @@
+//! `--max-overhead 1%`: what it costs, what it tells, and whether that is true.
+//!
+//! Two processes of a program take turns, the one alone and the other under samplerd, some rounds each: what drifts on a machine within minutes drifts for
+//! both alike. What was allocated is known besides: rounds of work, by the bytes of a round that a counting library found in a third one.
+
+use crate::attached::Windows;
+use crate::exact::{Exact, since};
+use crate::program::{Cost, Program};
+use crate::scratch::Scratch;
+use crate::toolbox::{nobody_probes, ours};
+use crate::turns;
+use crate::workload::Workload;
+use anyhow::{Context, Result};
+use fastrand::Rng;
+use sampler_tests::progress::Progress;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+/// The budget.
+const OPTIONS: [&str; 2] = ["--max-overhead", "1%"];
+/// Most that it may slow a program down by.
+const SLOWDOWN: f64 = 1.015;
+/// Most of half the interval of the bytes allocated, by their estimate.
+const HALF_WIDTH: f64 = 0.30;
+/// CPU seconds of the rounds whose bytes are counted.
+const COUNTED_S: f64 = 3.0;
+/// Templates that take the compiler a second.
+const TEMPLATES_A_SECOND: f64 = 20.0;
+/// CPU seconds before anything counts.
+const WARM_UP_S: f64 = 1.0;
+
+/// A program under a budget.
+#[derive(Clone, Debug)]
+pub(crate) struct Budgeted {
+    /// The program.
+    pub(crate) workload: Workload,
+    /// CPU time of a round by that of a round alone, with its standard error: infinite where a round is all.
+    pub(crate) slowdown: (f64, f64),
+    /// CPU seconds that it had under samplerd.
+    pub(crate) cpu_s: f64,
+    /// CPU time of samplerd, by that.
+    pub(crate) own: f64,
+    /// What windows tell.
+    pub(crate) windows: Windows,
+    /// Bytes that it allocated since samplerd was there.
+    pub(crate) truth: f64,
+}
+
+impl Budgeted {
+    /// Whether the goal is reached.
+    pub(crate) fn is_met(&self) -> bool {
+        self.slowdown.0 <= SLOWDOWN && self.windows.half_width() <= HALF_WIDTH
+    }
+
+    /// Whether the interval holds the truth.
+    pub(crate) fn is_covered(&self) -> bool {
+        self.windows.low <= self.truth && self.truth <= self.windows.high
+    }
+}
+
+/// Runs every workload for so many seconds of CPU time under samplerd, once. What fails is told and left out.
+pub(crate) fn measure(
+    workloads: &[Workload],
+    seconds: f64,
+    seed: u64,
+    scratch: &Scratch,
+) -> Vec<Budgeted> {
+    let mut order = workloads.to_vec();
+    let mut random = Rng::with_seed(seed);
+    random.shuffle(&mut order);
+    let progress = Progress::of("budget", order.len());
+    let mut all = Vec::new();
+    for workload in order {
+        match run(workload, seconds, &mut random, scratch) {
+            Ok(of) => {
+                progress.say(line(&of));
+                all.push(of);
+            }
+            Err(error) => progress.say(format_args!("{}: {error:#}", workload.name())),
+        }
+        progress.done();
+    }
+    all.sort_by_key(|of| workloads.iter().position(|workload| *workload == of.workload));
+    all
+}
+
+fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) -> Result<Budgeted> {
+    let templates = (seconds * TEMPLATES_A_SECOND) as u32;
+    let bytes = bytes_of_a_round(workload, templates, scratch)?;
+    let (of_one, of_other) = (scratch.part("alone")?, scratch.part("with")?);
+    let mut alone = Program::start(workload, templates, &[], &of_one)?;
+    let mut with = Program::start(workload, templates, &[], &of_other)?;
+    nobody_probes(with.pid())?;
+    let attached = ours(with.pid(), &OPTIONS).context("attach samplerd")?;
+    // Rounds that only fill caches are rounds that samplerd sees.
+    let mut unmeasured = 0;
+    if !with.is_once() {
+        turns::block(&mut alone, WARM_UP_S)?;
+        unmeasured = turns::block(&mut with, WARM_UP_S)?.rounds;
+    }
+    let own_s = attached.cpu_s();
+    let turns = match with.is_once() {
+        true => turns::stopping(&mut alone, &mut with)?,
+        false => turns::of_rounds(&mut alone, &mut with, seconds, random)?,
+    };
+    let own_s = attached.cpu_s() - own_s;
+    let windows = attached.windows()?.context("samplerd had no window")?;
+    attached.detach()?;
+    let [_, of_with] = turns::sums(&turns);
+    Ok(Budgeted {
+        workload,
+        slowdown: turns::ratio(&turns),
+        cpu_s: of_with.cpu_s,
+        own: own_s / of_with.cpu_s,
+        windows,
+        truth: bytes * f64::from(of_with.rounds + unmeasured),
+    })
+}
+
+/// What a round allocates, counted by a preloaded library.
+fn bytes_of_a_round(workload: Workload, templates: u32, scratch: &Scratch) -> Result<f64> {
+    let exact = Exact::prepare(scratch)?;
+    let mut program = Program::start(workload, templates, &exact.environment(), scratch)?;
+    let before = exact.bytes()?;
+    let Cost { rounds, .. } = turns::block(&mut program, COUNTED_S)?;
+    let bytes: u64 = since(&before, &exact.bytes()?).values().sum();
+    Ok(bytes as f64 / f64::from(rounds))
+}
+
+/// The cells of a program: slowdown, CPU time of samplerd, windows, samples, width, how far off.
+fn cells(of: &Budgeted) -> [String; 6] {
+    let Budgeted { slowdown: (ratio, error), own, windows, truth, .. } = of;
+    let error = match error.is_finite() {
+        true => format!(" ± {:.3}", 1.96 * error),
+        false => String::new(),
+    };
+    let width = match windows.half_width().is_finite() {
+        true => format!("± {:.0} %", 100.0 * windows.half_width()),
+        false => "none".to_owned(),
+    };
+    let off = 100.0 * (windows.value / truth - 1.0);
+    [
+        format!("×{ratio:.3}{error}"),
+        format!("{:.1} %", 100.0 * own),
+        format!("{:.0}", windows.met),
+        format!("{:.0}", windows.effective),
+        width,
+        format!("{off:+.0} %{}", if of.is_covered() { "" } else { ", outside" }),
+    ]
+}
+
+/// One program, in a line.
+fn line(of: &Budgeted) -> String {
+    let [slowdown, own, windows, samples, width, off] = cells(of);
+    let met = if of.is_met() { "met" } else { "missed" };
+    format!(
+        "{:<15}{slowdown:<15}{own:>6}{windows:>8}{samples:>8}{width:>8}{off:>13}  {met}",
+        of.workload.name()
+    )
+}
+
+/// As a table for the terminal.
+pub(crate) fn text(all: &[Budgeted]) -> String {
+    let mut out = format!(
+        "\n{}: CPU time by that alone (95 %), samplerd's own, windows, as many\n\
+         samples, interval of all bytes, off the truth; goal ≤ {SLOWDOWN}, ± {:.0} %\n",
+        OPTIONS.join(" "),
+        100.0 * HALF_WIDTH
+    );
+    for of in all {
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "{}", line(of));
+    }
+    out
+}
+
+/// As JSON: a list of programs.
+pub(crate) fn json(all: &[Budgeted]) -> Value {
+    let one = |of: &Budgeted| {
+        let Windows { met, value, low, high, effective } = of.windows;
+        json!({
+            "workload": of.workload.name(), "slowdown": of.slowdown.0,
+            "slowdown_error": of.slowdown.1, "cpu_s": of.cpu_s, "own_cpu": of.own,
+            "windows": met, "effective_samples": effective, "bytes": value, "low": low,
+            "high": high, "truth": of.truth, "covered": of.is_covered(), "met": of.is_met(),
+        })
+    };
+    all.iter().map(one).collect()
+}
+
+/// As Markdown.
+pub(crate) fn markdown(all: &[Budgeted]) -> String {
+    let mut out = "|  | slowdown, 95 % | samplerd's own CPU time | windows | as many samples | interval of all bytes | off the truth | goal |\n\
+                   | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n"
+        .to_owned();
+    for of in all {
+        let met = if of.is_met() { "met" } else { "missed" };
+        let cells = cells(of).join(" | ");
+        let _ = writeln!(out, "| {} | {cells} | {met} |", of.workload.name());
+    }
+    out
+}
