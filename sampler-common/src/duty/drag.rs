@@ -15,7 +15,7 @@
 //! ```
 //!
 //! as ratios of sums over windows of either kind. Where a window has A allocations and F frees in t nanoseconds of its clock, t/(t − mA − dF) times as much was
-//! allocated in the same progress unprobed. So d is learned in the target, with the error of a delete-one jackknife over groups (M. H. Quenouille,
+//! allocated in the same progress unprobed: window by window, with what is known by then, and later by what that was off ([`Bend`]). So d is learned in the target, with the error of a delete-one jackknife over groups (M. H. Quenouille,
 //! Biometrika 43, 1956); m is not, but it has to do with d. Both have a normal law before anything is known, which says what is usual, and the one that is left of it
 //! after d was seen (conditioned on; C. R. Rao, "Linear Statistical Inference and Its Applications", 8a.2):
 //!
@@ -49,6 +49,17 @@ pub struct Pace {
     pub allocations: [f64; 2],
     /// Calls of functions that free, where they were probed.
     pub frees: f64,
+}
+
+/// What windows that were corrected one by one are to be multiplied by where m and d turn out to be others.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Bend {
+    /// What was seen, corrected: Σz.
+    sum: f64,
+    /// Σz·A/o and Σz·F/o, o = t − mA − dF being the program's own time in a window.
+    by: [f64; 2],
+    /// Σz·(mA + dF)/o, of the m and d that each was corrected with.
+    with: f64,
 }
 
 /// What a trap adds to the program's own time, nanoseconds: in functions that allocate, and in those that free.
@@ -115,6 +126,34 @@ impl Pace {
             return 1.0;
         }
         1.0 / (1.0 - (added / clock).clamp(0.0, MOST_OF_TIME))
+    }
+}
+
+impl Bend {
+    /// Of a window in which `sum` was seen, corrected for that much.
+    pub fn of_window(sum: f64, pace: &Pace, ns: [f64; 2]) -> Bend {
+        let clock: f64 = pace.clock_ns.iter().sum();
+        let own = clock / pace.factor(ns);
+        let each = |hits: f64| if own > 0.0 { sum * hits / own } else { 0.0 };
+        let by = [each(pace.allocations.iter().sum()), each(pace.frees)];
+        Bend { sum, by, with: by[0] * ns[0] + by[1] * ns[1] }
+    }
+
+    /// Adds that of other windows.
+    pub fn add(&mut self, other: &Bend) {
+        self.sum += other.sum;
+        self.by.iter_mut().zip(other.by).for_each(|(to, from)| *to += from);
+        self.with += other.with;
+    }
+
+    /// t/(t − m′A − d′F) is t/o·1/(1 − x), x = ((m′ − m)A + (d′ − d)F)/o: this with the mean x of what was seen, not of the time, since in a program that
+    /// changes the windows in which traps are many are those in which much was seen.
+    pub fn factor(&self, ns: [f64; 2]) -> f64 {
+        if self.sum <= 0.0 {
+            return 1.0;
+        }
+        let more = (self.by[0] * ns[0] + self.by[1] * ns[1] - self.with) / self.sum;
+        1.0 / (1.0 - more.min(MOST_OF_TIME))
     }
 }
 
@@ -255,6 +294,28 @@ mod tests {
         assert!((drag.ns[0] - 10.0).abs() < 1e-9 && drag.ns[0] < 0.4 * 30.0, "{drag:?}");
         let total = |of| groups.iter().map(|group| group.factor(of)).sum::<f64>();
         assert!(drag.error_of(total) > 0.3);
+    }
+
+    #[test]
+    fn windows_are_corrected_one_by_one() {
+        // A program that is busy in every third window: together they are no more than these two thirds would be without.
+        let pace = |at: usize| match at % 3 {
+            0 => Pace::of_window(335_000.0, 1000.0, None),
+            _ => Pace::of_window(300_000.0, 3.0, None),
+        };
+        let seen = |at| pace(at).allocations[0];
+        let sum = |ns: [f64; 2]| (0..30).map(|at| seen(at) * pace(at).factor(ns)).sum::<f64>();
+        let (first, last) = ([35.0, 25.0], [50.0, 0.0]);
+        let mut bend = Bend::default();
+        for at in 0..30 {
+            bend.add(&Bend::of_window(seen(at) * pace(at).factor(first), &pace(at), first));
+        }
+        assert!((bend.factor(first) - 1.0).abs() < 1e-12);
+        let later = sum(first) * bend.factor(last);
+        assert!((later / sum(last) - 1.0).abs() < 1e-3, "{later} {}", sum(last));
+        let mut together = Pace::default();
+        (0..30).for_each(|at| together.add(&pace(at)));
+        assert!(together.factor(first) < 1.05 && sum(first) / sum([0.0; 2]) > 1.11);
     }
 
     #[test]

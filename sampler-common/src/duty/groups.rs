@@ -3,7 +3,7 @@
 //! A group is a cluster of its own: the variance between groups of neighbours is that of their sum as well, with fewer degrees of freedom
 //! (M. H. Hansen, W. N. Hurwitz, W. G. Madow, "Sample Survey Methods and Theory" (1953), volume I, chapter 10.16: random groups).
 
-use super::{Drag, Pace};
+use super::{Bend, Drag, Pace};
 use crate::limits::CLASSES;
 
 /// Groups at most; then pairs of neighbours become one, and there are half as many.
@@ -16,18 +16,32 @@ pub struct Group {
     pub windows: u32,
     /// Ticks of their strata together.
     pub length: f64,
-    /// Bytes allocated in the windows by size class, each divided by its window's share.
+    /// Bytes allocated in the windows by size class, each divided by its window's share of the program's own progress.
     pub bytes: [f64; CLASSES],
     /// The same of objects.
     pub objects: [f64; CLASSES],
     /// How fast the program went in the windows.
     pub pace: Pace,
+    /// What bytes and objects are to be multiplied by, as traps are found to slow the program.
+    pub bend: [Bend; 2],
+}
+
+/// A window that was added.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Added {
+    /// Number of its group.
+    pub group: u16,
+    /// Whether groups were paired before: what was in group 2n or 2n + 1 is in n now.
+    pub paired: bool,
+    /// Its share of its stratum, without what traps added to its time as far as is known by now.
+    pub share: f64,
 }
 
 impl Group {
     fn add(&mut self, other: &Group) {
         self.windows += other.windows;
         self.pace.add(&other.pace);
+        self.bend.iter_mut().zip(&other.bend).for_each(|(to, from)| to.add(from));
         self.length += other.length;
         self.bytes.iter_mut().zip(other.bytes).for_each(|(to, from)| *to += from);
         self.objects.iter_mut().zip(other.objects).for_each(|(to, from)| *to += from);
@@ -46,8 +60,7 @@ pub struct Groups {
 
 impl Groups {
     /// Adds a finished window: exact totals by size class, its share of its stratum, how long that was, and how fast
-    /// the program went. Returns the number of its group,
-    /// and whether groups were paired before: what was in group 2n or 2n + 1 is in n now.
+    /// the program went.
     pub fn add(
         &mut self,
         length: u64,
@@ -55,17 +68,16 @@ impl Groups {
         bytes: &[u64; CLASSES],
         objects: &[u64; CLASSES],
         pace: Pace,
-    ) -> (u16, bool) {
+    ) -> Added {
+        let drag = self.drag().ns;
+        let share = share / pace.factor(drag);
         let scaled = |from: &[u64; CLASSES]| from.map(|count| count as f64 / share);
-        let window = Group {
-            windows: 1,
-            length: length as f64,
-            bytes: scaled(bytes),
-            objects: scaled(objects),
-            pace,
-        };
+        let (bytes, objects) = (scaled(bytes), scaled(objects));
+        let bend = [bytes, objects].map(|of| Bend::of_window(of.iter().sum::<f64>(), &pace, drag));
+        let window = Group { windows: 1, length: length as f64, bytes, objects, pace, bend };
         self.ticks += length as f64 * share;
-        self.add_group(&window)
+        let (group, paired) = self.add_group(&window);
+        Added { group, paired, share }
     }
 
     /// As [`Groups::add`], of some windows that stay together.
@@ -153,7 +165,7 @@ mod tests {
         assert_eq!((gone.length(), gone.windows(), gone.ticks()), (7.0, 0, 0.0));
         // Nothing was seen of it: the next one's windows are in the same group.
         assert_eq!(sum.fold(&gone), (0, false));
-        assert_eq!(window(&mut sum, 3), (0, false));
+        assert_eq!(window(&mut sum, 3), Added { group: 0, paired: false, share: 0.5 });
         let mut other = Groups::default();
         window(&mut other, 4);
         window(&mut other, 5);
@@ -171,7 +183,7 @@ mod tests {
         for number in 0..1000u64 {
             let mut bytes = [0; CLASSES];
             bytes[3] = number;
-            let (group, paired) =
+            let Added { group, paired, .. } =
                 groups.add(100 + number, 0.5, &bytes, &[1; CLASSES], Pace::default());
             if paired {
                 row = row.chunks(2).map(|pair| pair.iter().sum()).collect();

@@ -76,7 +76,7 @@ impl Worker {
             return;
         }
         let ids = gathered.processes.clone();
-        let mut factors: FxHashMap<ProcessId, Vec<f64>> = FxHashMap::default();
+        let mut factors: FxHashMap<ProcessId, Vec<[f64; 2]>> = FxHashMap::default();
         for (process, id) in (0..).zip(ids) {
             let groups = self.ingest.clustered.groups(id).filter(|of| of.windows() > 0);
             let Some((extent, groups)) = extents.get(&id).zip(groups) else {
@@ -89,16 +89,17 @@ impl Worker {
             clusters.error = clusters.error.hypot(self.error_of_clock(id));
             let known = Confidence::new(ROOM).unwrap_or(Confidence::DEFAULT);
             for class in 0..CLASSES {
-                let most = |pick: fn(&Group) -> &[f64; CLASSES]| {
+                let most = |pick: fn(&Group) -> &[f64; CLASSES], quantity: usize| {
                     let each: Vec<f64> = groups
                         .iter()
                         .zip(&of_groups)
-                        .map(|(group, of)| pick(group)[class] * of)
+                        .map(|(group, of)| pick(group)[class] * of[quantity])
                         .collect();
                     let upper = clusters.upper(&each, known);
                     if upper.is_finite() { upper.ceil() as u64 } else { u64::MAX }
                 };
-                let (bytes, objects) = (most(|group| &group.bytes), most(|group| &group.objects));
+                let (bytes, objects) =
+                    (most(|group| &group.bytes, 0), most(|group| &group.objects, 1));
                 let stratum = Stratum { process, class: class as u8 };
                 if let Some(totals) = gathered.reference.strata.get_mut(&stratum) {
                     totals.unseen_objects *= extent.unseen * extent.factor;
@@ -125,10 +126,11 @@ impl Worker {
             let row = gathered.rows.entry((id, stack)).or_default();
             let (mut sum, mut corrected) = (0.0, 0.0);
             for (group, sums) in sums {
-                let factor = factors.get(usize::from(*group)).copied().unwrap_or(extent.factor);
-                row.add_cluster(*process, *group, sums.map(|of| of * factor));
+                let factor =
+                    factors.get(usize::from(*group)).copied().unwrap_or([extent.factor; 2]);
+                row.add_cluster(*process, *group, [sums[0] * factor[0], sums[1] * factor[1]]);
                 sum += sums[0] * extent.factor;
-                corrected += sums[0] * factor;
+                corrected += sums[0] * factor[0];
             }
             // Its moments are of all groups together.
             let correction = if sum > 0.0 { corrected / sum } else { 1.0 };
@@ -178,26 +180,28 @@ impl Worker {
     }
 }
 
-/// The groups of a process, taken to all of its progress and corrected for what traps slow; and by what each was multiplied.
-fn clusters(groups: &Groups, Extent { factor, tail, .. }: Extent) -> (Clusters, Vec<f64>) {
+/// The groups of a process, taken to all of its progress and corrected for what traps slow; and by what bytes and objects of each were multiplied.
+fn clusters(groups: &Groups, Extent { factor, tail, .. }: Extent) -> (Clusters, Vec<[f64; 2]>) {
     let drag = groups.drag();
-    let of_drag = |group: &Group, ns: [f64; 2]| group.pace.factor(ns);
-    let factors: Vec<f64> = groups.iter().map(|of| factor * of_drag(of, drag.ns)).collect();
-    let sum = |of: &[f64; CLASSES]| of.iter().sum::<f64>();
-    let cluster = |(group, factor): (&Group, &f64)| Cluster {
-        length: group.length,
-        total: [sum(&group.bytes) * factor, sum(&group.objects) * factor],
+    let of_drag = |group: &Group, ns: [f64; 2]| group.bend.map(|bend| factor * bend.factor(ns));
+    let factors: Vec<[f64; 2]> = groups.iter().map(|of| of_drag(of, drag.ns)).collect();
+    let sums = |group: &Group| [&group.bytes, &group.objects].map(|of| of.iter().sum::<f64>());
+    let cluster = |(group, factor): (&Group, &[f64; 2])| {
+        let [bytes, objects] = sums(group);
+        Cluster { length: group.length, total: [bytes * factor[0], objects * factor[1]] }
     };
-    let total = |ns: [f64; 2]| groups.iter().map(|of| sum(&of.objects) * of_drag(of, ns)).sum();
-    tracing::debug!(?drag, "what traps add to the program's own time");
+    let error = [0, 1].map(|of| {
+        let total = |ns| groups.iter().map(|group| sums(group)[of] * of_drag(group, ns)[of]).sum();
+        drag.error_of(total)
+    });
+    tracing::debug!(?drag, ?error, "what traps add to the program's own time");
     let mut of_groups: Vec<Cluster> = groups.iter().zip(&factors).map(cluster).collect();
     if let Some(last) = of_groups.last_mut() {
         last.length += tail;
     }
     of_groups.iter_mut().for_each(|group| group.length *= factor);
-    let clusters =
-        Clusters { groups: of_groups, windows: groups.windows(), error: drag.error_of(total) };
-    (clusters, factors)
+    let (windows, error) = (groups.windows(), error[0].max(error[1]));
+    (Clusters { groups: of_groups, windows, error }, factors)
 }
 
 /// Of a process that was not met by a window: a cluster in which nothing was seen.

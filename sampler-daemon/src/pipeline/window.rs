@@ -9,7 +9,7 @@ use crate::bpf::totals::SlotTotals;
 use crate::store::{ProcessId, StackId};
 use sampler_common::cost::Work;
 use sampler_common::counters::Outcome;
-use sampler_common::duty::{Pace, WindowCost};
+use sampler_common::duty::{Added, Pace, WindowCost};
 use sampler_common::estimate::{Confidence, Sample};
 use sampler_common::limits::CLASSES;
 use sampler_common::sampling::Design;
@@ -186,12 +186,12 @@ impl Worker {
         let frees = window.frees.then_some(seen.frees);
         let pace = Pace::of_window(window.length_ns, allocations, frees);
         let groups = self.ingest.clustered.groups_mut(id);
-        let (group, paired) =
+        let Added { group, paired, share } =
             groups.add(window.length, window.share, &seen.bytes, &seen.objects, pace);
         if paired {
             self.ingest.clustered.pair(id);
         }
-        self.take_in(id, group, window.share, samples);
+        self.take_in(id, group, share, samples);
         self.plan_window(slot);
     }
 
