@@ -147,6 +147,15 @@ fn excluded(status: &StatusResponse) -> String {
     text
 }
 
+/// Whether two probes are the same to people: places of one USDT, which share a count.
+fn are_alike(a: &Probe, b: &Probe) -> bool {
+    let seen = |of: &Probe| {
+        let file = (of.path.clone(), of.build_id.clone(), of.pids.clone());
+        (file, of.role.clone(), symbol(of).to_owned(), of.emulated, of.displacement)
+    };
+    seen(a) == seen(b)
+}
+
 struct Page {
     width: usize,
     out: String,
@@ -191,7 +200,8 @@ impl Page {
     fn probes(&mut self, probes: &[Probe]) {
         let mut last = None;
         let mut hits = Hits::default();
-        for probe in probes {
+        for places in probes.chunk_by(are_alike) {
+            let Some(probe) = places.first() else { continue };
             let file = (&probe.path, &probe.build_id, &probe.pids);
             if last != Some(file) {
                 self.line("");
@@ -205,18 +215,21 @@ impl Page {
                 self.line(&format!("probes in {}{pids}", end(&shown(&probe.path), room)));
                 last = Some(file);
             }
-            self.probe(probe, &hits.of(probe));
+            self.probe(probe, places.len(), &hits.of(probe));
         }
     }
 
     /// Where single-stepping could not be avoided the reason stands below; it is the slow kind.
-    fn probe(&mut self, probe: &Probe, hits: &str) {
-        let symbol = symbol(probe);
+    fn probe(&mut self, probe: &Probe, places: usize, hits: &str) {
+        let symbol = match places {
+            1 => shown(symbol(probe)).into_owned(),
+            n => format!("{} ×{n}", shown(symbol(probe))),
+        };
         let mode = if probe.emulated { "emulated" } else { "single-stepped" };
         let instruction = self.width - 2 - SYMBOL - HITS - DISPLACEMENT - MODE - PRICE - 7;
         self.line(&format!(
             "  {} {}  {} {} {}  {}",
-            left(&middle(&shown(symbol), SYMBOL), SYMBOL),
+            left(&middle(&symbol, SYMBOL), SYMBOL),
             left(&end(hits, HITS), HITS),
             right(&format!("+{:#x}", probe.displacement), DISPLACEMENT),
             left(mode, MODE),
@@ -235,6 +248,25 @@ impl Page {
 mod tests {
     use super::*;
     use sampler_common::encode::text::layout::columns;
+
+    #[test]
+    fn places_of_one_probe_are_one_line() {
+        let of = |symbol: &str, role: &str| Probe {
+            path: "/usr/lib/libsampler_preload.so".into(),
+            symbols: vec![symbol.into()],
+            role: role.into(),
+            emulated: true,
+            instruction: "nop".into(),
+            ..Probe::default()
+        };
+        let alloc = || of("otel_memory:alloc", "otel_alloc");
+        let free = || of("otel_memory:free", "otel_free");
+        let probes = vec![alloc(), alloc(), alloc(), free()];
+        let text = table(&StatusResponse { probes, ..StatusResponse::default() }, 100);
+        let lines: Vec<&str> = text.lines().filter(|line| line.contains("emulated")).collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert!(lines[0].contains("×3") && !lines[1].contains("×"), "{text}");
+    }
 
     #[test]
     fn an_empty_status_is_short_and_any_status_fits() {
