@@ -2,6 +2,10 @@
 //!
 //! Pure data. The daemon makes it, the protocol carries it, [`crate::encode`] writes it.
 
+mod functions;
+
+pub use functions::{FunctionSum, Functions};
+
 use crate::cost::Report;
 use crate::estimate::{
     Confidence, Estimate, Estimator, Moments, Reference, Row, RowMoments, of_row,
@@ -223,6 +227,8 @@ pub struct Profile {
     pub stacks: Vec<Stack>,
     /// How many rows there were before the cut to the top ones.
     pub stacks_total: u64,
+    /// Functions over every stack, before any cut to the top stacks, where these were asked for; else `stacks` has what makes them.
+    pub functions: Option<Functions>,
     /// Whatever limits what the numbers mean ("live bytes are a lower bound since …").
     pub notes: Vec<String>,
     /// What profiling has cost its processes since they were attached, whatever window is asked for; `None`: read from a file of before.

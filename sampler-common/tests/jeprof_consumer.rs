@@ -84,6 +84,7 @@ fn profile(stacks: usize, malloc: u64) -> Profile {
         stacks_total: stacks as u64,
         reference: reference.clone(),
         notes: vec![],
+        functions: None,
         cost: None,
     }
 }

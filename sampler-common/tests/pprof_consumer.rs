@@ -60,6 +60,7 @@ fn profile(kind: Kind) -> Profile {
         reference,
         stacks_total: 2,
         notes: vec!["a note".into()],
+        functions: None,
         cost: None,
     }
 }

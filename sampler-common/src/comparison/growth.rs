@@ -61,6 +61,7 @@ pub fn growth(before: &Profile, after: &Profile) -> Profile {
         strategies: after.strategies.clone(),
         pids: after.pids.clone(),
         reference: after.reference.clone(),
+        functions: None,
         cost: None,
         ..*after
     }

@@ -189,6 +189,7 @@ fn profile_of(
         mappings,
         locations,
         stacks_total: stacks.len() as u64,
+        functions: None,
         stacks,
         notes: vec![],
         cost: Some(Report {

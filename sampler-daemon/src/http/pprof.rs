@@ -79,6 +79,7 @@ impl Profiles {
             confidence: Confidence::DEFAULT,
             estimator: None,
             top: 0,
+            functions: 0,
             scope: Scope::ALL,
         };
         let raw = self.profiler.profile(request).await?;

@@ -41,6 +41,8 @@ pub struct ProfileRequest {
     pub estimator: Option<Estimator>,
     /// Largest stacks only; 0 is all.
     pub top: usize,
+    /// So many functions, summed over all stacks; 0 is none.
+    pub functions: usize,
     /// Which part of what was seen.
     pub scope: Scope,
 }

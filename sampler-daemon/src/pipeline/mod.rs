@@ -49,6 +49,7 @@ mod shared;
 mod source;
 mod stale;
 mod status;
+mod summed;
 mod survey;
 mod thread;
 mod totals;

@@ -131,6 +131,7 @@ mod tests {
                 confidence: Confidence::DEFAULT,
                 estimator: None,
                 top,
+                functions: 0,
                 scope: Scope::ALL,
             },
             estimator: Estimator::Weighted,

@@ -4,14 +4,19 @@ use super::beside;
 use super::names::Names;
 use super::order::ordered;
 use super::raw::{RawFrame, RawProfile};
+use super::summed;
 use rustc_hash::FxHashMap;
-use sampler_common::estimate::{Row, everything, unsampled};
+use sampler_common::estimate::{Estimator, Row, everything, unsampled};
 use sampler_common::profile::{Line, Location, Lost, Mapping, Profile, Quantities, Stack};
 use sampler_common::units;
 use std::time::UNIX_EPOCH;
 
 /// The profile that people asked for.
 pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
+    let (functions, top) = (raw.request.functions, raw.request.top);
+    if functions > 0 {
+        raw.request.top = 0;
+    }
     let unsampled = unsampled(&raw.reference, raw.estimator);
     let rows_total = ordered(&mut raw, &unsampled);
     let (mappings, locations) = located(&raw.frames, names).await;
@@ -33,13 +38,18 @@ pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
     let mut notes = raw.notes;
     notes.extend(beside::note(raw.running, &totals.inuse_space.estimate).await);
     let cost = tokio::task::spawn_blocking(|| raw.cost.read()).await.ok();
+    let only_sums = functions > 0 && raw.estimator == Estimator::Weighted;
+    let of_stack = |row: &Row| match only_sums {
+        true => summed::sums(row, raw.request.confidence),
+        false => quantities(row),
+    };
     let stacks = raw.rows.into_iter().map(|row| Stack {
         pid: row.pid,
         locations: row.frames,
-        quantities: quantities(&row.row),
+        quantities: of_stack(&row.row),
         row: row.row,
     });
-    Profile {
+    let mut profile = Profile {
         kind: raw.request.kind,
         confidence: raw.request.confidence,
         time_unix_ns: raw.time.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64),
@@ -57,10 +67,15 @@ pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
         locations,
         stacks: stacks.collect(),
         stacks_total: rows_total as u64,
+        functions: None,
         notes,
         reference: raw.reference,
         cost,
+    };
+    if functions > 0 {
+        summed::keep(&mut profile, functions, top);
     }
+    profile
 }
 
 /// Puts names to frames: a location for each.

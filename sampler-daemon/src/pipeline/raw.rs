@@ -167,7 +167,8 @@ impl Worker {
         profile.reference = gathered.reference;
         let mut rows: Vec<((ProcessId, StackId), Row)> =
             gathered.rows.into_iter().filter(|(_, row)| has_samples(row)).collect();
-        if profile.estimator == Estimator::Weighted {
+        // All of them make functions.
+        if profile.estimator == Estimator::Weighted && profile.request.functions == 0 {
             profile.left_out = leave_out(&mut rows, kind, profile.request.top);
         }
         // So that equal questions get equal answers.

@@ -68,9 +68,9 @@ pub(super) fn request(wire: v1::GetProfileRequest) -> Result<ProfileRequest, Sta
         name => Some(Estimator::parse(name).map_err(Status::invalid_argument)?),
     };
     let scope = scope(&wire).map_err(Status::invalid_argument)?;
-    let top = wire.top as usize;
+    let (top, functions) = (wire.top as usize, wire.functions as usize);
     let selector = select::selector(wire.selector, &wire.pids);
-    Ok(ProfileRequest { kind, selector, confidence, estimator, top, scope })
+    Ok(ProfileRequest { kind, selector, confidence, estimator, top, functions, scope })
 }
 
 /// Which part is asked for; 0 is no limit.

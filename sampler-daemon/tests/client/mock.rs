@@ -1,6 +1,7 @@
 //! A samplerd that always gives the same answers, on a Unix socket or a TCP port.
 
 use crate::{leaks, many};
+use sampler_common::encode::text::functions::summed;
 use sampler_common::estimate::{Confidence, Estimator, Reference, Row, Sample, Stratum};
 use sampler_common::profile::{
     Exact, Kind, Line, Location, Lost, Mapping, Profile, Quantities, Stack,
@@ -98,7 +99,7 @@ where
 
 /// The profile that it serves: two stacks, lost samples, a note.
 fn profile(asked: &Asked) -> Profile {
-    let Asked { kind, strategy, estimator, confidence, top } = *asked;
+    let Asked { kind, strategy, estimator, confidence, top, functions } = *asked;
     let row = |size, samples, held| {
         let design = Design::from_interval(strategy, INTERVAL_BYTES, 1.0).expect("in range");
         let mut row = Row::default();
@@ -124,10 +125,9 @@ fn profile(asked: &Asked) -> Profile {
         row: row.clone(),
         quantities: make(row),
     };
-    let mut stacks = vec![stack(&rows[0], 1), stack(&rows[1], 3)];
-    stacks.truncate(top);
+    let stacks = vec![stack(&rows[0], 1), stack(&rows[1], 3)];
     let lost = make(&row(2000, 4, 0));
-    Profile {
+    let mut profile = Profile {
         kind,
         confidence,
         time_unix_ns: 1_795_180_057_000_000_000,
@@ -157,11 +157,15 @@ fn profile(asked: &Asked) -> Profile {
             location(1, 0x3000, line("evil\n;\u{1b}[2Jname", "", 0)),
         ],
         stacks_total: 2,
+        functions: None,
         stacks,
         reference,
         notes: vec!["a note".into()],
         cost: None,
-    }
+    };
+    profile.functions = (functions > 0).then(|| summed(&profile, functions));
+    profile.stacks.truncate(top);
+    profile
 }
 
 fn cost() -> v1::Cost {
@@ -184,6 +188,7 @@ struct Asked {
     estimator: Estimator,
     confidence: Confidence,
     top: usize,
+    functions: usize,
 }
 
 fn answer(request: &GetProfileRequest) -> Result<v1::Profile, Status> {
@@ -197,6 +202,7 @@ fn answer(request: &GetProfileRequest) -> Result<v1::Profile, Status> {
     let confidence = Confidence::new(request.confidence);
     let confidence = confidence.map_err(|error| Status::invalid_argument(error.to_string()))?;
     let top = if request.top == 0 { usize::MAX } else { request.top as usize };
+    let functions = request.functions as usize;
     let estimator = match request.estimator.as_str() {
         "" => Estimator::default(),
         name => Estimator::parse(name).map_err(Status::invalid_argument)?,
@@ -208,7 +214,7 @@ fn answer(request: &GetProfileRequest) -> Result<v1::Profile, Status> {
     {
         return Err(Status::invalid_argument(format!("pid {STRIDE_PID}: {error}")));
     }
-    Ok(to_wire(&profile(&Asked { kind, strategy, estimator, confidence, top })))
+    Ok(to_wire(&profile(&Asked { kind, strategy, estimator, confidence, top, functions })))
 }
 
 #[tonic::async_trait]
@@ -291,6 +297,7 @@ impl Sampler for Fixed {
             estimator: Estimator::Weighted,
             confidence: Confidence::DEFAULT,
             top: 2,
+            functions: 0,
         });
         let process = Process {
             pid: PID,

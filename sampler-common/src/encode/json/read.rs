@@ -128,6 +128,7 @@ fn profile(of: ProfileObject) -> Result<Profile, String> {
         mappings: vec![Mapping::default()],
         locations: frames.locations,
         stacks_total: of.stacks_total.max(stacks.len() as u64),
+        functions: None,
         stacks,
         notes: of.notes,
         cost: of

@@ -6,11 +6,11 @@
 
 use super::short::short;
 use super::{Frame, Page, layout, leaf_first, own_frame, plural, plus_minus, samples, share};
-use crate::estimate::{Estimate, Row};
-use crate::profile::Profile;
+use crate::estimate::Row;
+use crate::profile::{FunctionSum, Functions, Profile, Quantity};
 use crate::units::{grouped, human_bytes};
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
 
 /// Columns of `self self% total ± samples`, with the blanks between and after them.
@@ -62,11 +62,29 @@ impl Function<'_> {
         &self.own_stacks
     }
 
-    /// The estimate of its stacks together.
-    fn estimate(&self, profile: &Profile) -> Estimate {
+    /// The bytes of its stacks together.
+    fn sum(&self, profile: &Profile) -> Quantity {
         let mut row = Row::default();
         self.stacks.iter().for_each(|index| row.add(&profile.stacks[*index].row));
-        profile.quantities_of(&row).space(profile.kind).estimate
+        *profile.quantities_of(&row).space(profile.kind)
+    }
+}
+
+/// The `rows` functions with most, over all stacks that the profile has.
+pub fn summed(profile: &Profile, rows: usize) -> Functions {
+    let functions = functions(profile);
+    let sum = |of: &Function| FunctionSum {
+        line: of.frame.line.clone(),
+        module: of.frame.module.to_owned(),
+        own: of.own,
+        total: of.sum(profile),
+    };
+    let pids: BTreeSet<u32> =
+        profile.stacks.iter().map(|stack| stack.pid).filter(|pid| *pid != 0).collect();
+    Functions {
+        rows: functions.iter().take(rows).map(sum).collect(),
+        total: functions.len() as u64,
+        pids: pids.into_iter().collect(),
     }
 }
 
@@ -76,34 +94,42 @@ pub(super) fn write(
     rows: usize,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let functions = functions(profile);
-    if functions.is_empty() {
+    let functions = match &profile.functions {
+        Some(functions) => Cow::Borrowed(functions),
+        None => Cow::Owned(summed(profile, rows)),
+    };
+    if functions.rows.is_empty() {
         return Ok(());
     }
     let whole = profile.totals.space(profile.kind).estimate.value;
-    let shown = &functions[..rows.min(functions.len())];
+    let shown = &functions.rows[..rows.min(functions.rows.len())];
     let widths = Widths::of(shown, page.width);
     writeln!(out)?;
     let heading = widths.line(["self", "self%", "total", "±", "samples"], "function", "file:line");
     writeln!(out, "{}", page.bold(heading.trim_end()))?;
     for function in shown {
-        let total = function.estimate(profile);
+        let total = function.total.estimate;
         let (own, own_share) =
             function.own.map(|own| (human_bytes(own), share(own, whole))).unwrap_or_default();
         let (bytes, interval) = (human_bytes(total.value), plus_minus(&total));
         let numbers = [&own, &own_share, &bytes, &interval, &samples(total.samples)];
-        let (name, place) = (function.frame.name(), function.frame.place());
+        let frame = frame(function);
+        let (name, place) = (frame.name(), frame.place());
         let line = widths.line(numbers.map(String::as_str), &name, &place);
         writeln!(out, "{}", line.trim_end())?;
     }
-    if shown.len() < functions.len() {
-        let rest = (functions.len() - shown.len()) as u64;
+    let rest = functions.total.saturating_sub(shown.len() as u64);
+    if rest > 0 {
         let functions = plural(rest, "function");
         let more = format!("… {} more {functions} (--top N shows N)", grouped(rest));
         let indent = NUMBERS.min(page.width.saturating_sub(layout::columns(&more)));
         writeln!(out, "{}{}", " ".repeat(indent), page.dim(&more))?;
     }
     Ok(())
+}
+
+fn frame(of: &FunctionSum) -> Frame<'_> {
+    Frame { line: &of.line, module: &of.module }
 }
 
 /// Every function with bytes of the profile's kind, by falling self, then total.
@@ -179,15 +205,15 @@ struct Widths {
 
 impl Widths {
     /// The place gets what it needs, but at most two fifths of the room; the function gets the rest.
-    fn of(functions: &[Function], width: usize) -> Widths {
+    fn of(functions: &[FunctionSum], width: usize) -> Widths {
         let room = width - NUMBERS;
         if width < PLACE_FROM {
             return Widths { function: room, place: 0 };
         }
-        let longest = |text: &dyn Fn(&Function) -> usize| functions.iter().map(text).max();
-        let place = longest(&|function| layout::columns(&function.frame.place()));
+        let longest = |text: &dyn Fn(&FunctionSum) -> usize| functions.iter().map(text).max();
+        let place = longest(&|function| layout::columns(&frame(function).place()));
         let place = place.unwrap_or(0).max("file:line".len()).min(room * 2 / 5);
-        let name = longest(&|function| layout::columns(&function.frame.name()));
+        let name = longest(&|function| layout::columns(&frame(function).name()));
         let name = name.unwrap_or(0).max("function".len());
         Widths { function: name.min(room - place - 2), place }
     }

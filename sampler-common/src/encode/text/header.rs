@@ -61,8 +61,11 @@ fn title(profile: &Profile) -> String {
         (Kind::Mapped, None) => "Memory mapped by programs themselves, not by malloc",
         (Kind::Mapped, Some(_)) => "Memory that programs mapped themselves in the window",
     };
-    let pids: BTreeSet<u32> =
-        profile.stacks.iter().map(|stack| stack.pid).filter(|pid| *pid != 0).collect();
+    let of_stacks = || profile.stacks.iter().map(|stack| stack.pid).filter(|pid| *pid != 0);
+    let pids: BTreeSet<u32> = match &profile.functions {
+        Some(functions) => functions.pids.iter().copied().collect(),
+        None => of_stacks().collect(),
+    };
     // Those without a stack are asked about as well.
     match pids.len().max(if profile.pids.len() > PIDS { profile.pids.len() } else { 0 }) {
         0 => what.to_owned(),

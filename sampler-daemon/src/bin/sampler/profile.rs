@@ -2,9 +2,9 @@
 
 use crate::args::ProfileVerb;
 use crate::connect::{self, Address};
-use crate::{encoded, output, page, progress};
+use crate::encoded::{self, Asked};
+use crate::{output, page, progress};
 use anyhow::{Result, bail};
-use sampler_daemon::rpc::convert::from_wire;
 
 pub(crate) async fn run(address: &Address, verb: ProfileVerb, json: bool) -> Result<()> {
     let format = verb.format(json);
@@ -13,12 +13,12 @@ pub(crate) async fn run(address: &Address, verb: ProfileVerb, json: bool) -> Res
         let name = format.name();
         bail!("{name} is binary and standard output is a terminal (give -o FILE or pipe it)");
     }
-    let top = encoded::asked(format, verb.filter.top);
+    let asked = Asked::of(format, verb.filter.top);
     let mut client = connect::client(address).await?;
-    let answer = client.get_profile(verb.filter.request(top));
+    let answer = client.get_profile(asked.request(verb.filter.request(None)));
     let answer = progress::waiting(progress::PROFILE, answer).await;
     let profile = answer.map_err(|status| connect::failed(address, &status))?.into_inner();
-    let profile = connect::check(address, from_wire(profile))?;
+    let profile = asked.answer(address, profile)?;
 
     let mut contents = Vec::new();
     let color = file.is_none() && page::color();

@@ -1,22 +1,25 @@
 //! `sampler watch`: a profile every period, redrawn on a terminal, appended elsewhere.
 
-use crate::args::WatchVerb;
+use crate::args::{Format, WatchVerb};
 use crate::connect::{self, Address};
+use crate::encoded::Asked;
 use crate::{output, page};
 use anyhow::{Result, bail};
 use sampler_common::encode::{Encode, json::Json, text::Text};
 use sampler_common::profile::Profile;
 use sampler_common::units::utc;
-use sampler_daemon::rpc::convert::from_wire;
 use sampler_daemon::rpc::v1::WatchProfileRequest;
 
 /// Lines that are not functions: totals, headings, a note or two.
 const OTHER_LINES: usize = 12;
 
 pub(crate) async fn run(address: &Address, verb: WatchVerb, json: bool) -> Result<()> {
-    let top = if json { verb.filter.top } else { None };
+    let asked = match json {
+        true => Asked::of(Format::Json, verb.filter.top),
+        false => Asked::table(table(&verb).rows, 1),
+    };
     let request = WatchProfileRequest {
-        profile: Some(verb.filter.request(top)),
+        profile: Some(asked.request(verb.filter.request(None))),
         period_ms: u32::try_from(verb.period.as_millis()).unwrap_or(u32::MAX),
     };
     let mut client = connect::client(address).await?;
@@ -27,7 +30,7 @@ pub(crate) async fn run(address: &Address, verb: WatchVerb, json: bool) -> Resul
     while verb.count.is_none_or(|count| seen < count) {
         let next = stream.message().await.map_err(|status| connect::failed(address, &status))?;
         let Some(profile) = next else { bail!("samplerd at {address} stopped") };
-        let profile = connect::check(address, from_wire(profile))?;
+        let profile = asked.answer(address, profile)?;
         let contents = if json {
             encoded(&Json, &profile)?
         } else {

@@ -159,6 +159,7 @@ impl Values {
             confidence: Confidence::DEFAULT,
             estimator: None,
             top: 0,
+            functions: 0,
             scope: Scope { window, ..Scope::ALL },
         }
     }

@@ -1,13 +1,13 @@
 //! From the protocol, checked: an index out of range or a number that is none is an error that names it.
 
 use super::cost;
-use super::number::quantity;
+use super::number::{number, quantity};
 use super::strata;
 use crate::rpc::v1;
 use sampler_common::estimate::{Confidence, Estimator, Reference};
 use sampler_common::profile::{
-    Exact, Kind, Line, Location, Lost, Mapping, POINTS, Profile, Quantities, Quantity, Stack,
-    Window,
+    Exact, FunctionSum, Functions, Kind, Line, Location, Lost, Mapping, POINTS, Profile,
+    Quantities, Quantity, Stack, Window,
 };
 use sampler_common::sampling::Strategy;
 use std::collections::HashSet;
@@ -44,6 +44,11 @@ pub fn from_wire(profile: v1::Profile) -> Result<Profile, String> {
         .collect();
     let locations =
         each(profile.locations, "location", |of| location(&of, &profile.strings, mappings.len()))?;
+    let functions = profile
+        .functions
+        .map(|of| functions(of, &profile.strings, confidence))
+        .transpose()
+        .within("functions")?;
     let strategies = strategies(&profile.strategy)?;
     let estimator = estimator(&profile.estimator, &strategies)?;
     let (pids, reference) = strata::reference(profile.reference).within("reference")?;
@@ -68,6 +73,7 @@ pub fn from_wire(profile: v1::Profile) -> Result<Profile, String> {
         locations,
         stacks,
         stacks_total: profile.stacks_total,
+        functions,
         notes: profile.notes,
         cost: profile.cost.map(cost::from_wire).transpose().within("cost")?,
     })
@@ -155,18 +161,37 @@ fn location(of: &v1::Location, strings: &[String], mappings: usize) -> Result<Lo
     if of.lines.is_empty() {
         return Err("it has no line".to_owned());
     }
-    let string = |index: u32| -> Result<String, String> {
-        check_index("string", index, strings.len())?;
-        Ok(strings[index as usize].clone())
-    };
-    let lines = of.lines.iter().map(|line| {
-        Ok(Line { function: string(line.function)?, file: string(line.file)?, line: line.line })
-    });
+    let lines = of.lines.iter().map(|of| line(strings, of.function, of.file, of.line));
     Ok(Location {
         mapping: of.mapping,
         address: of.address,
         lines: lines.collect::<Result<_, String>>()?,
     })
+}
+
+fn string(strings: &[String], index: u32) -> Result<String, String> {
+    check_index("string", index, strings.len())?;
+    Ok(strings[index as usize].clone())
+}
+
+fn line(strings: &[String], function: u32, file: u32, line: u32) -> Result<Line, String> {
+    Ok(Line { function: string(strings, function)?, file: string(strings, file)?, line })
+}
+
+fn functions(
+    of: v1::Functions,
+    strings: &[String],
+    confidence: Confidence,
+) -> Result<Functions, String> {
+    let row = |of: v1::FunctionSum| {
+        Ok(FunctionSum {
+            line: line(strings, of.function, of.file, of.line)?,
+            module: string(strings, of.module)?,
+            own: of.own.map(|own| number("own", own)).transpose()?,
+            total: quantity(&of.total.ok_or("it has no total")?, confidence)?,
+        })
+    };
+    Ok(Functions { rows: each(of.rows, "function", row)?, total: of.total, pids: of.pids })
 }
 
 fn stack(

@@ -9,7 +9,8 @@ use sampler_common::estimate::{
     RowMoments, Stratum, StratumTotals, Trials, Unseen,
 };
 use sampler_common::profile::{
-    Exact, Kind, Line, Location, Lost, Mapping, Profile, Quantities, Quantity, Stack, Window,
+    Exact, FunctionSum, Functions, Kind, Line, Location, Lost, Mapping, Profile, Quantities,
+    Quantity, Stack, Window,
 };
 use sampler_common::sampling;
 
@@ -174,6 +175,17 @@ fn profile() -> impl Strategy<Value = Profile> {
             let (estimator, stride, exact, interval) = made;
             let [time_unix_ns, duration_ns, interval_bytes, alloc_objects, alloc_space, samples] =
                 numbers;
+            let function = |of: &Location| FunctionSum {
+                line: of.lines[0].clone(),
+                module: "/usr/bin/program".to_owned(),
+                own: stride.then_some(interval),
+                total: totals.alloc_space,
+            };
+            let functions = live.then(|| Functions {
+                rows: locations.iter().map(function).collect(),
+                total: samples,
+                pids: vec![5],
+            });
             Profile {
                 kind: if live { Kind::Peak } else { Kind::Alloc },
                 window: live
@@ -197,6 +209,7 @@ fn profile() -> impl Strategy<Value = Profile> {
                 mappings,
                 locations,
                 stacks_total: stacks.len() as u64,
+                functions,
                 stacks,
                 notes,
                 cost: live.then(|| Report {
@@ -301,13 +314,19 @@ fn errors_name_the_place() {
     fn clusters(p: &mut v1::Profile) -> &mut v1::Clusters {
         &mut p.reference.as_mut().unwrap().clusters[0]
     }
-    let cases: [(Damage, &str); 34] = [
+    fn function(function: u32) -> Option<v1::Functions> {
+        let row = v1::FunctionSum { function, ..v1::FunctionSum::default() };
+        Some(v1::Functions { rows: vec![row], ..v1::Functions::default() })
+    }
+    let cases: [(Damage, &str); 36] = [
         (|p| p.stacks[0].clusters[0].group = 1, "stack 0: group of windows 1 is out of"),
         (|p| p.stacks[0].clusters[0].bytes = f64::NAN, "stack 0: bytes NaN"),
         (|p| clusters(p).process = 5, "windows: process 5 is out of"),
         (|p| clusters(p).error = -1.0, "windows: error -1"),
         (|p| clusters(p).groups = vec![v1::Cluster::default(); 40], "windows: 40 groups"),
         (|p| p.kind = 7, "kind 7"),
+        (|p| p.functions = function(9), "functions: function 0: string 9 is out of range"),
+        (|p| p.functions = function(1), "functions: function 0: it has no total"),
         (|p| p.confidence = 1.0, "confidence 1 "),
         (|p| p.confidence = f64::NAN, "confidence NaN"),
         (|p| p.totals = None, "no totals"),

@@ -3,7 +3,9 @@
 use super::{clusters, cost, strata};
 use crate::rpc::v1;
 use sampler_common::estimate::{Moments, Trials};
-use sampler_common::profile::{Exact, Kind, Location, Lost, Profile, Quantities, Quantity, Stack};
+use sampler_common::profile::{
+    Exact, FunctionSum, Functions, Kind, Location, Lost, Profile, Quantities, Quantity, Stack,
+};
 use std::collections::HashMap;
 
 /// The protocol's form of a profile.
@@ -15,6 +17,7 @@ pub fn to_wire(profile: &Profile) -> v1::Profile {
         build_id: mapping.build_id.clone(),
     });
     let locations = profile.locations.iter().map(|of| location(of, &mut strings)).collect();
+    let functions = profile.functions.as_ref().map(|of| functions(of, &mut strings));
     v1::Profile {
         kind: kind_to_wire(profile.kind).into(),
         confidence: profile.confidence.level(),
@@ -36,6 +39,7 @@ pub fn to_wire(profile: &Profile) -> v1::Profile {
         estimator: profile.estimator_name().to_owned(),
         strategy: profile.strategy_names(),
         cost: profile.cost.as_ref().map(cost::to_wire),
+        functions,
         reference: Some(strata::reference_to_wire(&profile.reference, &profile.pids)),
     }
 }
@@ -83,6 +87,19 @@ fn location<'a>(of: &'a Location, strings: &mut Strings<'a>) -> v1::Location {
         line: line.line,
     });
     v1::Location { mapping: of.mapping, address: of.address, lines: lines.collect() }
+}
+
+fn functions<'a>(of: &'a Functions, strings: &mut Strings<'a>) -> v1::Functions {
+    let row = |row: &'a FunctionSum| v1::FunctionSum {
+        function: strings.index(&row.line.function),
+        file: strings.index(&row.line.file),
+        line: row.line.line,
+        module: strings.index(&row.module),
+        own: row.own,
+        total: Some(quantity(&row.total)),
+    };
+    let rows = of.rows.iter().map(row).collect();
+    v1::Functions { rows, total: of.total, pids: of.pids.clone() }
 }
 
 fn stack(of: &Stack) -> v1::Stack {

@@ -118,6 +118,7 @@ impl Filter {
             min_size: self.min_size.unwrap_or(0),
             max_size: self.max_size.unwrap_or(0),
             selector: self.select.besides_pids(),
+            functions: 0,
         }
     }
 }

@@ -121,11 +121,10 @@ impl RunVerb {
     }
 
     /// The request of a profile of everything.
-    pub(super) fn request(&self, kind: Kind, top: Option<u32>) -> v1::GetProfileRequest {
+    pub(super) fn request(&self, kind: Kind) -> v1::GetProfileRequest {
         v1::GetProfileRequest {
             kind: kind_to_wire(kind).into(),
             confidence: self.confidence.level(),
-            top: top.unwrap_or(0),
             estimator: self.estimator.map_or("", Estimator::name).to_owned(),
             ..v1::GetProfileRequest::default()
         }

@@ -3,10 +3,10 @@
 use super::args::RunVerb;
 use crate::args::Format;
 use crate::connect::{self, Address};
-use crate::{encoded, output, page, progress};
+use crate::encoded::{self, Asked};
+use crate::{output, page, progress};
 use anyhow::{Context as _, Result};
 use sampler_common::profile::Kind;
-use sampler_daemon::rpc::convert::from_wire;
 use sampler_daemon::rpc::v1::sampler_client::SamplerClient;
 use std::io::Write as _;
 use tonic::transport::Channel;
@@ -19,14 +19,14 @@ pub(super) async fn write(
     json: bool,
 ) -> Result<()> {
     let format = verb.format(json);
-    let top = encoded::asked(format, verb.top);
+    let asked = Asked::of(format, verb.top);
     let color = verb.file().is_none() && page::color_on(&std::io::stderr());
     let mut contents = Vec::new();
     for (index, kind) in verb.kinds(json).into_iter().enumerate() {
-        let answer = client.get_profile(verb.request(kind, top));
+        let answer = client.get_profile(asked.request(verb.request(kind)));
         let answer = progress::waiting(progress::PROFILE, answer).await;
         let profile = answer.map_err(|status| connect::failed(address, &status))?.into_inner();
-        let profile = connect::check(address, from_wire(profile))?;
+        let profile = asked.answer(address, profile)?;
         let nothing = kind == Kind::Live && profile.stacks.is_empty();
         if index > 0 {
             contents.push(b'\n');

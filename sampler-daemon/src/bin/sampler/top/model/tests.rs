@@ -130,6 +130,7 @@ pub(in crate::top) fn detail(asked: Asked) -> Answer {
             at(1, 0x3000, line("evil\n;\u{1b}[2J\u{202e}漢字name", "", 0)),
         ],
         stacks_total: 2,
+        functions: None,
         stacks: vec![stack(&rows[0], 1), stack(&rows[1], 3)],
         reference,
         notes: vec![],

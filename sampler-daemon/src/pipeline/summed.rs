@@ -1,0 +1,87 @@
+//! A profile whose functions are summed here, over every stack, and of whose stacks only the largest are told: what a terminal shows
+//! of a hundred thousand stacks is a few lines.
+
+use sampler_common::encode::text::functions::summed;
+use sampler_common::estimate::{Confidence, Estimate, Method, Moments, Row, RowMoments};
+use sampler_common::profile::{Profile, Quantities, Quantity};
+
+/// What functions need of a row: estimates without their intervals, which of weighted samples are sums.
+pub(super) fn sums(row: &Row, confidence: Confidence) -> Quantities {
+    let sum = |moments: Moments| Quantity {
+        estimate: Estimate {
+            value: moments.sum,
+            low: 0.0,
+            high: f64::INFINITY,
+            confidence,
+            samples: moments.samples,
+            method: Method::Weighted,
+        },
+        moments,
+    };
+    let RowMoments { alloc_objects, alloc_space, inuse_objects, inuse_space, .. } = row.total();
+    Quantities {
+        alloc_objects: sum(alloc_objects),
+        alloc_space: sum(alloc_space),
+        inuse_objects: sum(inuse_objects),
+        inuse_space: sum(inuse_space),
+    }
+}
+
+/// Sums the functions with most, and keeps the `top` stacks (0: all) with their intervals.
+pub(super) fn keep(profile: &mut Profile, functions: usize, top: usize) {
+    profile.functions = Some(summed(profile, functions));
+    if top > 0 {
+        profile.stacks.truncate(top);
+    }
+    let made: Vec<Quantities> =
+        profile.stacks.iter().map(|stack| profile.quantities_of(&stack.row)).collect();
+    profile.stacks.iter_mut().zip(made).for_each(|(stack, made)| stack.quantities = made);
+    cut_locations(profile);
+}
+
+/// Keeps the locations that stacks still have.
+fn cut_locations(profile: &mut Profile) {
+    let mut numbers: Vec<Option<u32>> = vec![None; profile.locations.len()];
+    let mut locations = Vec::new();
+    for index in profile.stacks.iter_mut().flat_map(|stack| &mut stack.locations) {
+        let old = *index as usize;
+        *index = *numbers[old].get_or_insert_with(|| {
+            locations.push(std::mem::take(&mut profile.locations[old]));
+            locations.len() as u32 - 1
+        });
+    }
+    profile.locations = locations;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sampler_common::encode::Encode as _;
+    use sampler_common::encode::text::Text;
+
+    fn profile() -> Profile {
+        let text = include_str!("../../../sampler-common/src/encode/golden/alloc.json");
+        sampler_common::encode::json::read(text).expect("a profile")
+    }
+
+    fn shown(profile: &Profile, stacks: usize) -> String {
+        let mut out = Vec::new();
+        let text = Text { width: 100, color: false, rows: 4, stacks };
+        text.encode(profile, &mut out).expect("it is written");
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn people_see_the_same_as_of_all_stacks() {
+        let whole = profile();
+        let confidence = whole.confidence;
+        let mut cut = whole.clone();
+        for stack in &mut cut.stacks {
+            stack.quantities = sums(&stack.row, confidence);
+        }
+        keep(&mut cut, 4, 2);
+        assert_eq!(cut.stacks.len(), 2);
+        assert!(cut.locations.len() < whole.locations.len());
+        assert_eq!(shown(&cut, 2), shown(&whole, 2));
+    }
+}
