@@ -5,9 +5,9 @@
 
 use crate::attached::Windows;
 use crate::exact::{Exact, since};
+use crate::pair::{self, Pair, slowdown_text};
 use crate::program::{Cost, Program};
 use crate::scratch::Scratch;
-use crate::toolbox::{nobody_probes, ours};
 use crate::turns;
 use crate::workload::Workload;
 use anyhow::{Context, Result};
@@ -24,10 +24,6 @@ const SLOWDOWN: f64 = 1.015;
 const HALF_WIDTH: f64 = 0.30;
 /// CPU seconds of the rounds whose bytes are counted.
 const COUNTED_S: f64 = 3.0;
-/// Templates that take the compiler a second.
-const TEMPLATES_A_SECOND: f64 = 20.0;
-/// CPU seconds before anything counts.
-const WARM_UP_S: f64 = 1.0;
 
 /// A program under a budget.
 #[derive(Clone, Debug)]
@@ -85,35 +81,18 @@ pub(crate) fn measure(
 }
 
 fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) -> Result<Budgeted> {
-    let templates = (seconds * TEMPLATES_A_SECOND) as u32;
-    let bytes = bytes_of_a_round(workload, templates, scratch)?;
-    let (of_one, of_other) = (scratch.part("alone")?, scratch.part("with")?);
-    let mut alone = Program::start(workload, templates, &[], &of_one)?;
-    let mut with = Program::start(workload, templates, &[], &of_other)?;
-    nobody_probes(with.pid())?;
-    let attached = ours(with.pid(), &OPTIONS).context("attach samplerd")?;
-    // Rounds that only fill caches are rounds that samplerd sees.
-    let mut unmeasured = 0;
-    if !with.is_once() {
-        turns::block(&mut alone, WARM_UP_S)?;
-        unmeasured = turns::block(&mut with, WARM_UP_S)?.rounds;
-    }
-    let own_s = attached.cpu_s();
-    let turns = match with.is_once() {
-        true => turns::stopping(&mut alone, &mut with)?,
-        false => turns::of_rounds(&mut alone, &mut with, seconds, random)?,
-    };
-    let own_s = attached.cpu_s() - own_s;
-    let windows = attached.windows()?.context("samplerd had no window")?;
-    attached.detach()?;
-    let [_, of_with] = turns::sums(&turns);
+    let bytes = bytes_of_a_round(workload, pair::templates(seconds), scratch)?;
+    let mut pair = Pair::start(workload, seconds, &[], &OPTIONS, scratch)?;
+    let turned = pair.run(seconds, random)?;
+    let windows = pair.attached.windows()?.context("samplerd had no window")?;
+    pair.attached.detach()?;
     Ok(Budgeted {
         workload,
-        slowdown: turns::ratio(&turns),
-        cpu_s: of_with.cpu_s,
-        own: own_s / of_with.cpu_s,
+        slowdown: turned.slowdown(),
+        cpu_s: turned.cpu_s(),
+        own: turned.own(),
         windows,
-        truth: bytes * f64::from(of_with.rounds + unmeasured),
+        truth: bytes * f64::from(turned.rounds),
     })
 }
 
@@ -129,18 +108,14 @@ fn bytes_of_a_round(workload: Workload, templates: u32, scratch: &Scratch) -> Re
 
 /// The cells of a program: slowdown, CPU time of samplerd, windows, samples, width, how far off.
 fn cells(of: &Budgeted) -> [String; 6] {
-    let Budgeted { slowdown: (ratio, error), own, windows, truth, .. } = of;
-    let error = match error.is_finite() {
-        true => format!(" ± {:.3}", 1.96 * error),
-        false => String::new(),
-    };
+    let Budgeted { slowdown, own, windows, truth, .. } = of;
     let width = match windows.half_width().is_finite() {
         true => format!("± {:.0} %", 100.0 * windows.half_width()),
         false => "none".to_owned(),
     };
     let off = 100.0 * (windows.value / truth - 1.0);
     [
-        format!("×{ratio:.3}{error}"),
+        slowdown_text(*slowdown),
         format!("{:.1} %", 100.0 * own),
         format!("{:.0}", windows.met),
         format!("{:.0}", windows.effective),
@@ -154,7 +129,7 @@ fn line(of: &Budgeted) -> String {
     let [slowdown, own, windows, samples, width, off] = cells(of);
     let met = if of.is_met() { "met" } else { "missed" };
     format!(
-        "{:<15}{slowdown:<15}{own:>6}{windows:>8}{samples:>8}{width:>8}{off:>13}  {met}",
+        "{:<15}{slowdown:<15}{own:>6}{windows:>6}{samples:>7}{width:>8}{off:>15}  {met}",
         of.workload.name()
     )
 }

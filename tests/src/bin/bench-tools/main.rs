@@ -15,8 +15,10 @@ mod goals;
 mod growth;
 mod headers;
 mod kind;
+mod library;
 mod markdown;
 mod output;
+mod pair;
 mod pooled;
 mod program;
 mod ratios;
@@ -60,7 +62,10 @@ struct Args {
     /// CPU seconds of each program under a budget
     #[arg(long, default_value_t = 120.0, value_parser = seconds)]
     budget_seconds: f64,
-    /// Only these parts: slowdown, budget, accuracy, growth
+    /// CPU seconds of each program with the library
+    #[arg(long, default_value_t = 30.0, value_parser = seconds)]
+    library_seconds: f64,
+    /// Only these parts: slowdown, budget, library, accuracy, growth
     #[arg(long, value_delimiter = ',', value_parser = Part::named)]
     only: Vec<Part>,
     /// Of the random order
@@ -87,6 +92,8 @@ enum Part {
     Slowdown,
     /// Programs under a budget, and what it tells.
     Budget,
+    /// Programs with the library that samples inside them.
+    Library,
     /// Figures against exact ones.
     Accuracy,
     /// Cost against what grows.
@@ -94,15 +101,17 @@ enum Part {
 }
 
 impl Part {
-    const ALL: [Part; 4] = [Part::Slowdown, Part::Budget, Part::Accuracy, Part::Growth];
+    const ALL: [Part; 5] =
+        [Part::Slowdown, Part::Budget, Part::Library, Part::Accuracy, Part::Growth];
 
     fn named(name: &str) -> Result<Part> {
         match name {
             "slowdown" => Ok(Part::Slowdown),
             "budget" => Ok(Part::Budget),
+            "library" => Ok(Part::Library),
             "accuracy" => Ok(Part::Accuracy),
             "growth" => Ok(Part::Growth),
-            _ => bail!("no part {name:?} (there are slowdown, budget, accuracy, growth)"),
+            _ => bail!("no part {name:?} (there are slowdown, budget, library, accuracy, growth)"),
         }
     }
 }
@@ -147,6 +156,11 @@ fn main() -> Result<()> {
                 let seconds = args.budget_seconds;
                 let all = budget::measure(&workloads, seconds, args.seed, &scratch);
                 output.budget(&all, seconds)?;
+            }
+            Part::Library => {
+                let seconds = args.library_seconds;
+                let all = library::measure(&workloads, seconds, args.seed, &scratch);
+                output.library(&all, seconds)?;
             }
             Part::Accuracy => output.accuracy(&accuracy::measure(&workloads, plan, &scratch))?,
             Part::Growth => output.growth(&growth::measure(plan, &scratch))?,

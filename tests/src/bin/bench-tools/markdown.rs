@@ -107,11 +107,10 @@ pub(crate) fn goals(rows: &[Row]) -> String {
         "memleak adds / samplerd adds",
         "samplerd adds / empty programs add",
         "beyond ×1.10, for each sample",
-        "preloaded library: slowdown",
     ];
     head(&mut out, "", &heads);
     for row in rows {
-        let mut cells = [const { String::new() }; 4];
+        let mut cells = [const { String::new() }; 3];
         for goal in goals::of(row) {
             let met = if goal.is_met() { "met" } else { "missed" };
             let text = |Spread { low, median, high, .. }: &Spread| {
@@ -119,9 +118,6 @@ pub(crate) fn goals(rows: &[Row]) -> String {
             };
             match &goal {
                 Goal::Memleak(ratio) => cells[0] = text(ratio),
-                Goal::Preload(Spread { low, median, high, .. }) => {
-                    cells[3] = format!("**×{median:.3}** [{low:.3}–{high:.3}] {met}");
-                }
                 Goal::Empty(ratio, each) => {
                     cells[1] = text(ratio);
                     cells[2] =

@@ -3,6 +3,7 @@
 use crate::accuracy::Accuracy;
 use crate::budget::{self, Budgeted};
 use crate::growth::{self, Point};
+use crate::library::{self, Sampled};
 use crate::repetitions::{Plan, Row};
 use crate::{docs, figure, markdown, pooled, report, table};
 use anyhow::{Context, Result};
@@ -72,6 +73,17 @@ impl Output {
         self.json("budget", &self.described("runs", budget::json(all)))?;
         let options = format!("--only budget --budget-seconds {seconds}");
         self.section_of("budget", &budget::markdown(all), &options)
+    }
+
+    /// Programs with the library.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub(crate) fn library(&self, all: &[Sampled], seconds: f64) -> Result<()> {
+        print!("{}", library::text(all));
+        self.json("library", &self.described("runs", library::json(all)))?;
+        let options = format!("--only library --library-seconds {seconds}");
+        self.section_of("library", &library::markdown(all), &options)
     }
 
     /// Figures against exact ones.

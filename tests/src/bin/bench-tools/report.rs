@@ -65,9 +65,6 @@ fn goal_json(goal: &Goal) -> Value {
         Goal::Memleak(ratio) => json!({
             "name": "memleak", "added_ratio": ratio.json(), "met": goal.is_met(),
         }),
-        Goal::Preload(slowdown) => json!({
-            "name": "preload", "slowdown": slowdown.json(), "met": goal.is_met(),
-        }),
         Goal::Empty(ratio, each) => json!({
             "name": "empty", "added_ratio": ratio.json(), "us_per_sample": each.map(|each| each.json()),
             "met": goal.is_met(),

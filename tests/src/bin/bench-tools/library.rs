@@ -1,0 +1,126 @@
+//! The library that samples inside a program (`sampler run --preload`): what it costs while samplerd listens and follows frees.
+//!
+//! A few percent are less than what a machine drifts by within a minute: programs with and without it take turns, as in [`crate::budget`].
+
+use crate::attached::Attached;
+use crate::pair::{Pair, slowdown_text};
+use crate::scratch::Scratch;
+use crate::tool::{Ours, Tool};
+use crate::workload::Workload;
+use anyhow::Result;
+use fastrand::Rng;
+use sampler_common::units::grouped;
+use sampler_tests::progress::Progress;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+/// Most that it may slow a program down by.
+const SLOWDOWN: f64 = 1.02;
+
+/// A program with the library.
+#[derive(Clone, Debug)]
+pub(crate) struct Sampled {
+    workload: Workload,
+    /// CPU time of a round by that of a round without, with its standard error.
+    slowdown: (f64, f64),
+    /// CPU time of samplerd, by the program's.
+    own: f64,
+    /// Samples in a second of its CPU time.
+    rate: f64,
+}
+
+impl Sampled {
+    fn met(&self) -> &'static str {
+        // Pairs of malloc and free and nothing else have their goal in `bench preload`.
+        match self.workload {
+            Workload::Pairs | Workload::PairsTwo => "",
+            _ if self.slowdown.0 <= SLOWDOWN => "met",
+            _ => "missed",
+        }
+    }
+
+    fn cells(&self) -> [String; 3] {
+        let Sampled { slowdown, own, rate, .. } = self;
+        let rate = grouped(rate.round() as u64);
+        [slowdown_text(*slowdown), format!("{:.1} %", 100.0 * own), rate]
+    }
+}
+
+/// Runs every workload for so many seconds of CPU time with the library, once. What fails is told and left out.
+pub(crate) fn measure(
+    workloads: &[Workload],
+    seconds: f64,
+    seed: u64,
+    scratch: &Scratch,
+) -> Vec<Sampled> {
+    let mut random = Rng::with_seed(seed);
+    let progress = Progress::of("library", workloads.len());
+    let mut all = Vec::new();
+    for workload in workloads {
+        match run(*workload, seconds, &mut random, scratch) {
+            Ok(of) => all.push(of),
+            Err(error) => progress.say(format_args!("{}: {error:#}", workload.name())),
+        }
+        progress.done();
+    }
+    all
+}
+
+fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) -> Result<Sampled> {
+    let environment = Tool::Ours(Ours::Preload).environment(&scratch.path(""));
+    let options = Ours::Preload.options();
+    let mut pair = Pair::start(workload, seconds, &environment, options, scratch)?;
+    let taken = |attached: &Attached| Ok::<f64, anyhow::Error>(attached.samples()?.taken);
+    let before = taken(&pair.attached)?;
+    let turned = pair.run(seconds, random)?;
+    let samples = taken(&pair.attached)? - before;
+    pair.attached.detach()?;
+    Ok(Sampled {
+        workload,
+        slowdown: turned.slowdown(),
+        own: turned.own(),
+        rate: samples / turned.cpu_s(),
+    })
+}
+
+/// As a table for the terminal.
+pub(crate) fn text(all: &[Sampled]) -> String {
+    let mut out = format!(
+        "\npreloaded library at 512 KiB: CPU time by that without (95 %), samplerd's own,\n\
+         samples a second; goal ≤ {SLOWDOWN}\n"
+    );
+    for of in all {
+        let [slowdown, own, rate] = of.cells();
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            out,
+            "{:<15}{slowdown:<15}{own:>8}{rate:>10}  {}",
+            of.workload.name(),
+            of.met()
+        );
+    }
+    out
+}
+
+/// As JSON: a list of programs.
+pub(crate) fn json(all: &[Sampled]) -> Value {
+    let one = |of: &Sampled| {
+        json!({
+            "workload": of.workload.name(), "slowdown": of.slowdown.0,
+            "slowdown_error": of.slowdown.1, "own_cpu": of.own, "samples_per_second": of.rate,
+        })
+    };
+    all.iter().map(one).collect()
+}
+
+/// As Markdown.
+pub(crate) fn markdown(all: &[Sampled]) -> String {
+    let mut out = "|  | slowdown, 95 % | samplerd's own CPU time | samples a second | goal |\n\
+                   | --- | ---: | ---: | ---: | --- |\n"
+        .to_owned();
+    for of in all {
+        let _ =
+            writeln!(out, "| {} | {} | {} |", of.workload.name(), of.cells().join(" | "), of.met());
+    }
+    out
+}
