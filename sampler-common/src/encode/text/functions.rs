@@ -5,7 +5,7 @@
 //! never from their intervals.
 
 use super::short::short;
-use super::{Frame, Page, layout, leaf_first, own_frame, plural, plus_minus, samples, share};
+use super::{Frame, Page, layout, own_frame, plural, plus_minus, samples, share};
 use crate::estimate::Row;
 use crate::profile::{FunctionSum, Functions, Profile, Quantity};
 use crate::units::{grouped, human_bytes};
@@ -73,19 +73,18 @@ impl Function<'_> {
 /// The `rows` functions with most, over all stacks that the profile has.
 pub fn summed(profile: &Profile, rows: usize) -> Functions {
     let functions = functions(profile);
-    let sum = |of: &Function| FunctionSum {
-        line: of.frame.line.clone(),
-        module: of.frame.module.to_owned(),
-        own: of.own,
-        total: of.sum(profile),
-    };
+    let shown = &functions[..rows.min(functions.len())];
+    let mut sums: Vec<FunctionSum> = Vec::with_capacity(shown.len());
+    for of in shown {
+        // `main` and what calls it have the same stacks, all of them: they are summed once.
+        let same = shown.iter().zip(&sums).find(|(before, _)| before.stacks == of.stacks);
+        let total = same.map_or_else(|| of.sum(profile), |(_, sum)| sum.total);
+        let (line, module) = (of.frame.line.clone(), of.frame.module.to_owned());
+        sums.push(FunctionSum { line, module, own: of.own, total });
+    }
     let pids: BTreeSet<u32> =
         profile.stacks.iter().map(|stack| stack.pid).filter(|pid| *pid != 0).collect();
-    Functions {
-        rows: functions.iter().take(rows).map(sum).collect(),
-        total: functions.len() as u64,
-        pids: pids.into_iter().collect(),
-    }
+    Functions { rows: sums, total: functions.len() as u64, pids: pids.into_iter().collect() }
 }
 
 pub(super) fn write(
@@ -140,14 +139,16 @@ pub fn functions(profile: &Profile) -> Vec<Function<'_>> {
         if estimate.samples == 0 && estimate.value <= 0.0 {
             continue;
         }
-        let ids = stack.locations.iter().flat_map(|index| &at[*index as usize]);
-        let frames: Vec<(usize, Frame)> = ids.copied().zip(leaf_first(profile, stack)).collect();
         let own = own_frame(profile, stack);
-        for (position, (id, frame)) in frames.iter().enumerate().skip(own) {
-            let function = &mut functions[*id];
+        let ids = stack.locations.iter().flat_map(|index| {
+            let location = *index as usize;
+            at[location].iter().enumerate().map(move |(line, id)| (location, line, *id))
+        });
+        for (position, (location, line, id)) in ids.enumerate().skip(own) {
+            let function = &mut functions[id];
             if function.stacks.is_empty() {
                 // Stacks come by falling bytes: the line shown is the one with most of them.
-                function.frame = *frame;
+                function.frame.line = &profile.locations[location].lines[line];
             }
             if position == own {
                 *function.own.get_or_insert(0.0) += estimate.value;
