@@ -1,6 +1,7 @@
 //! The library that samples inside a program (`sampler run --preload`): what it costs while samplerd listens and follows frees.
 //!
-//! A few percent are less than what a machine drifts by within a minute: programs with and without it take turns, as in [`crate::budget`].
+//! A few percent are less than what a machine drifts by within a minute: programs with and without it take turns, as in [`crate::budget`]. Nor are two
+//! processes of a program equally fast, by where things lie in their memory: each is started some times.
 
 use crate::attached::Attached;
 use crate::pair::{Pair, slowdown_text};
@@ -16,6 +17,10 @@ use std::fmt::Write as _;
 
 /// Most that it may slow a program down by.
 const SLOWDOWN: f64 = 1.02;
+/// Pairs of processes of a program.
+const PAIRS: u32 = 8;
+/// Student's quantile of 97.5 % by the normal one, of the mean of so many.
+const STUDENT: f64 = 2.365 / 1.96;
 
 /// A program with the library.
 #[derive(Clone, Debug)]
@@ -69,18 +74,28 @@ pub(crate) fn measure(
 fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) -> Result<Sampled> {
     let environment = Tool::Ours(Ours::Preload).environment(&scratch.path(""));
     let options = Ours::Preload.options();
-    let mut pair = Pair::start(workload, seconds, &environment, options, scratch)?;
+    let each_s = seconds / f64::from(PAIRS);
     let taken = |attached: &Attached| Ok::<f64, anyhow::Error>(attached.samples()?.taken);
-    let before = taken(&pair.attached)?;
-    let turned = pair.run(seconds, random)?;
-    let samples = taken(&pair.attached)? - before;
-    pair.attached.detach()?;
-    Ok(Sampled {
-        workload,
-        slowdown: turned.slowdown(),
-        own: turned.own(),
-        rate: samples / turned.cpu_s(),
-    })
+    let (mut ratios, mut cpu_s, mut own_s, mut samples) = (Vec::new(), 0.0, 0.0, 0.0);
+    for _ in 0..PAIRS {
+        let mut pair = Pair::start(workload, each_s, &environment, options, scratch)?;
+        let before = taken(&pair.attached)?;
+        let turned = pair.run(each_s, random)?;
+        samples += taken(&pair.attached)? - before;
+        pair.attached.detach()?;
+        ratios.push(turned.slowdown().0);
+        cpu_s += turned.cpu_s();
+        own_s += turned.own() * turned.cpu_s();
+    }
+    Ok(Sampled { workload, slowdown: mean(&ratios), own: own_s / cpu_s, rate: samples / cpu_s })
+}
+
+/// The mean, and an error of it of which 1.96 make 95 %.
+fn mean(of: &[f64]) -> (f64, f64) {
+    let n = of.len() as f64;
+    let mean = of.iter().sum::<f64>() / n;
+    let squares: f64 = of.iter().map(|one| (one - mean).powi(2)).sum();
+    (mean, STUDENT * (squares / (n - 1.0) / n).sqrt())
 }
 
 /// As a table for the terminal.

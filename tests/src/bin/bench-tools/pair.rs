@@ -12,7 +12,7 @@ use fastrand::Rng;
 /// Templates that take the compiler a second.
 const TEMPLATES_A_SECOND: f64 = 20.0;
 /// CPU seconds before anything counts.
-const WARM_UP_S: f64 = 1.0;
+const WARM_UP_S: f64 = 0.3;
 
 /// Both, waiting for work.
 pub(crate) struct Pair {

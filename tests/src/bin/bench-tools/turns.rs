@@ -7,7 +7,7 @@ use sampler_tests::child::kill;
 use std::time::{Duration, Instant};
 
 /// CPU seconds of a turn.
-const BLOCK_S: f64 = 0.5;
+const BLOCK_S: f64 = 0.1;
 /// A turn of processes that are stopped and continued.
 const TURN: Duration = Duration::from_millis(250);
 /// Seconds that it may take for each second of CPU time: on a busy machine it ends early.
