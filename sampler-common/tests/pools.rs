@@ -3,9 +3,9 @@
 mod common;
 
 use common::SplitMix;
-use sampler_common::duty::{Group, Groups, Pace};
+use sampler_common::duty::{Groups, Pace};
 use sampler_common::estimate::{
-    Cluster, Clusters, Confidence, Estimate, Estimator, Reference, everything, of_row,
+    Clusters, Confidence, Estimate, Estimator, Reference, everything, of_row,
 };
 use sampler_common::limits::CLASSES;
 
@@ -62,12 +62,7 @@ fn live(case: &Case, rng: &mut SplitMix) -> (Clusters, f64) {
     groups.lengthen(tail);
     let covered = groups.length();
     let factor = if covered > 0.0 { life / covered } else { 0.0 };
-    let cluster = |group: &Group| Cluster {
-        length: group.length * factor,
-        total: [group.bytes[CLASS] * factor; 2],
-    };
-    let each = groups.iter().map(cluster).collect();
-    (Clusters { groups: each, windows: groups.windows(), error: 0.0 }, life * rate)
+    (groups.clusters(factor, 0.0).0, life * rate)
 }
 
 /// Estimate and truth of all processes together.

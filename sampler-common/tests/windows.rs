@@ -8,11 +8,9 @@ mod common;
 
 use common::SplitMix;
 use sampler_common::duty::{
-    Budget, Controller, Group, Groups, Lead, Ledger, Pace, Timers, Window, WindowCost,
+    Budget, Controller, Groups, Lead, Ledger, Pace, Timers, Window, WindowCost,
 };
-use sampler_common::estimate::{
-    Cluster, Clusters, Confidence, Estimate, Estimator, Reference, everything, of_row,
-};
+use sampler_common::estimate::{Confidence, Estimate, Estimator, Reference, everything, of_row};
 use sampler_common::limits::CLASSES;
 use sampler_common::wire::missed;
 
@@ -215,17 +213,7 @@ fn run(program: &Program, begin: Begin, seed: u64) -> (Estimate, f64) {
 
 /// As the daemon makes it.
 fn estimate(groups: &Groups, clock: f64) -> Estimate {
-    let (drag, factor) = (groups.drag(), clock / groups.length());
-    let total = |ns| groups.iter().map(|of| of.objects[CLASS] * of.bend[1].factor(ns)).sum();
-    let cluster = |group: &Group| Cluster {
-        length: group.length * factor,
-        total: [group.objects[CLASS] * factor * group.bend[1].factor(drag.ns); 2],
-    };
-    let clusters = Clusters {
-        groups: groups.iter().map(cluster).collect(),
-        windows: groups.windows(),
-        error: drag.error_of(total),
-    };
+    let (clusters, _) = groups.clusters(clock / groups.length(), 0.0);
     let mut reference = Reference { interval_bytes: 1.0, ..Reference::default() };
     reference.clusters.insert(0, clusters);
     let all = everything(&reference, Estimator::default());

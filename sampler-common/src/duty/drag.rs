@@ -235,12 +235,12 @@ fn jackknife(left: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Groups of a program of `g` ns per allocation, in which a trap adds `drag`, with noise of the clock.
-    fn groups(g: f64, drag: f64, n: usize) -> Vec<Pace> {
+    /// Groups of a program of `g` ns per allocation, in which traps add m and d, with noise of the clock.
+    fn groups(g: f64, [m, d]: [f64; 2], n: usize) -> Vec<Pace> {
         let noise = |at: usize| 1.0 + 0.1 * (((at * 7919) % 17) as f64 / 8.0 - 1.0);
         let window = |at: usize| {
             let with_free = at % 2 == 1;
-            let each = g + drag * if with_free { 2.0 } else { 1.0 };
+            let each = g + m + if with_free { d } else { 0.0 };
             let clock = 1000.0 * each * noise(at);
             Pace::of_window(clock, 1000.0, with_free.then_some(1000.0))
         };
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn what_a_trap_adds_is_learned() {
-        let groups = groups(50.0, 90.0, 32);
+        let groups = groups(50.0, [90.0; 2], 32);
         let drag = Drag::learned(&groups);
         let errors = drag.errors();
         for of in [0, 1] {
@@ -272,13 +272,7 @@ mod tests {
     #[test]
     fn a_second_trap_may_cost_less_than_the_first() {
         // As python3's: 45 ns in malloc, 27 in the free behind it; found were the half of what m is, held to be all, and sums a fifth too low.
-        let window = |at: usize| {
-            let with_free = at % 2 == 1;
-            let each = 110.0 + 45.0 + if with_free { 27.0 } else { 0.0 };
-            let noise = 1.0 + 0.1 * (((at * 7919) % 17) as f64 / 8.0 - 1.0);
-            Pace::of_window(1000.0 * each * noise, 1000.0, with_free.then_some(1000.0))
-        };
-        let groups: Vec<Pace> = (0..32).map(window).collect();
+        let groups = groups(110.0, [45.0, 27.0], 32);
         let drag = Drag::learned(&groups);
         let total = |of| groups.iter().map(|group| group.factor(of)).sum::<f64>();
         let (value, error) = (total(drag.ns), drag.error_of(total));

@@ -4,6 +4,7 @@
 //! (M. H. Hansen, W. N. Hurwitz, W. G. Madow, "Sample Survey Methods and Theory" (1953), volume I, chapter 10.16: random groups).
 
 use super::{Bend, Drag, Pace};
+use crate::estimate::{Cluster, Clusters};
 use crate::limits::CLASSES;
 
 /// Groups at most; then pairs of neighbours become one, and there are half as many.
@@ -143,6 +144,30 @@ impl Groups {
     /// Ticks of the windows themselves.
     pub fn ticks(&self) -> f64 {
         self.ticks
+    }
+
+    /// The groups, taken to all of the process's progress (`factor` times their strata) and corrected for what traps add to its own time; so many ticks of `tail` belong
+    /// to the last one. And by what bytes and objects of each were multiplied.
+    pub fn clusters(&self, factor: f64, tail: f64) -> (Clusters, Vec<[f64; 2]>) {
+        let drag = self.drag();
+        let of_drag = |group: &Group, ns: [f64; 2]| group.bend.map(|bend| factor * bend.factor(ns));
+        let factors: Vec<[f64; 2]> = self.iter().map(|of| of_drag(of, drag.ns)).collect();
+        let sums = |group: &Group| [&group.bytes, &group.objects].map(|of| of.iter().sum::<f64>());
+        let cluster = |(group, factor): (&Group, &[f64; 2])| {
+            let [bytes, objects] = sums(group);
+            Cluster { length: group.length, total: [bytes * factor[0], objects * factor[1]] }
+        };
+        let error = [0, 1].map(|of| {
+            let total =
+                |ns| self.iter().map(|group| sums(group)[of] * of_drag(group, ns)[of]).sum();
+            drag.error_of(total)
+        });
+        let mut groups: Vec<Cluster> = self.iter().zip(&factors).map(cluster).collect();
+        if let Some(last) = groups.last_mut() {
+            last.length += tail;
+        }
+        groups.iter_mut().for_each(|group| group.length *= factor);
+        (Clusters { groups, windows: self.windows(), error: error[0].max(error[1]) }, factors)
     }
 
     /// What a trap adds to the program's own time.

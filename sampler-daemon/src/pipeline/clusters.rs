@@ -85,7 +85,7 @@ impl Worker {
                 gathered.reference.clusters.insert(process, unmet(length));
                 continue;
             };
-            let (mut clusters, of_groups) = clusters(groups, *extent);
+            let (mut clusters, of_groups) = groups.clusters(extent.factor, extent.tail);
             clusters.error = clusters.error.hypot(self.error_of_clock(id));
             let known = Confidence::new(ROOM).unwrap_or(Confidence::DEFAULT);
             for class in 0..CLASSES {
@@ -178,30 +178,6 @@ impl Worker {
         let unit = self.kernel.duties.as_ref().map_or(0.0, |duties| duties.timers().unit(false));
         sum.notes(&budget.to_string(), unit)
     }
-}
-
-/// The groups of a process, taken to all of its progress and corrected for what traps slow; and by what bytes and objects of each were multiplied.
-fn clusters(groups: &Groups, Extent { factor, tail, .. }: Extent) -> (Clusters, Vec<[f64; 2]>) {
-    let drag = groups.drag();
-    let of_drag = |group: &Group, ns: [f64; 2]| group.bend.map(|bend| factor * bend.factor(ns));
-    let factors: Vec<[f64; 2]> = groups.iter().map(|of| of_drag(of, drag.ns)).collect();
-    let sums = |group: &Group| [&group.bytes, &group.objects].map(|of| of.iter().sum::<f64>());
-    let cluster = |(group, factor): (&Group, &[f64; 2])| {
-        let [bytes, objects] = sums(group);
-        Cluster { length: group.length, total: [bytes * factor[0], objects * factor[1]] }
-    };
-    let error = [0, 1].map(|of| {
-        let total = |ns| groups.iter().map(|group| sums(group)[of] * of_drag(group, ns)[of]).sum();
-        drag.error_of(total)
-    });
-    tracing::debug!(?drag, ?error, "what traps add to the program's own time");
-    let mut of_groups: Vec<Cluster> = groups.iter().zip(&factors).map(cluster).collect();
-    if let Some(last) = of_groups.last_mut() {
-        last.length += tail;
-    }
-    of_groups.iter_mut().for_each(|group| group.length *= factor);
-    let (windows, error) = (groups.windows(), error[0].max(error[1]));
-    (Clusters { groups: of_groups, windows, error }, factors)
 }
 
 /// Of a process that was not met by a window: a cluster in which nothing was seen.

@@ -89,16 +89,23 @@ fn add_unsampled(raw: &mut RawProfile, unsampled: &Row) {
 
 /// Keeps the frames that rows still have.
 fn cut_frames(raw: &mut RawProfile) {
-    let mut numbers: Vec<Option<u32>> = vec![None; raw.frames.len()];
-    let mut frames = Vec::new();
-    for index in raw.rows.iter_mut().flat_map(|row| &mut row.frames) {
+    let indices = raw.rows.iter_mut().flat_map(|row| &mut row.frames);
+    raw.frames = used(std::mem::take(&mut raw.frames), indices);
+}
+
+/// What of a table is used, in the order of the indices into it, which then are those of what is left.
+pub(super) fn used<'a, T>(table: Vec<T>, indices: impl Iterator<Item = &'a mut u32>) -> Vec<T> {
+    let mut numbers: Vec<Option<u32>> = vec![None; table.len()];
+    let mut table: Vec<Option<T>> = table.into_iter().map(Some).collect();
+    let mut kept = Vec::new();
+    for index in indices {
         let old = *index as usize;
         *index = *numbers[old].get_or_insert_with(|| {
-            frames.push(raw.frames[old].clone());
-            frames.len() as u32 - 1
+            kept.extend(table[old].take());
+            kept.len() as u32 - 1
         });
     }
-    raw.frames = frames;
+    kept
 }
 
 #[cfg(test)]

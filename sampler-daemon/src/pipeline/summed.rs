@@ -1,6 +1,7 @@
 //! A profile whose functions are summed here, over every stack, and of whose stacks only the largest are told: what a terminal shows
 //! of a hundred thousand stacks is a few lines.
 
+use super::order::used;
 use sampler_common::encode::text::functions::summed;
 use sampler_common::estimate::{Confidence, Estimate, Method, Moments, Row, RowMoments};
 use sampler_common::profile::{Profile, Quantities, Quantity};
@@ -36,21 +37,8 @@ pub(super) fn keep(profile: &mut Profile, functions: usize, top: usize) {
     let made: Vec<Quantities> =
         profile.stacks.iter().map(|stack| profile.quantities_of(&stack.row)).collect();
     profile.stacks.iter_mut().zip(made).for_each(|(stack, made)| stack.quantities = made);
-    cut_locations(profile);
-}
-
-/// Keeps the locations that stacks still have.
-fn cut_locations(profile: &mut Profile) {
-    let mut numbers: Vec<Option<u32>> = vec![None; profile.locations.len()];
-    let mut locations = Vec::new();
-    for index in profile.stacks.iter_mut().flat_map(|stack| &mut stack.locations) {
-        let old = *index as usize;
-        *index = *numbers[old].get_or_insert_with(|| {
-            locations.push(std::mem::take(&mut profile.locations[old]));
-            locations.len() as u32 - 1
-        });
-    }
-    profile.locations = locations;
+    let indices = profile.stacks.iter_mut().flat_map(|stack| &mut stack.locations);
+    profile.locations = used(std::mem::take(&mut profile.locations), indices);
 }
 
 #[cfg(test)]

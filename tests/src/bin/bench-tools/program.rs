@@ -26,6 +26,15 @@ pub(crate) struct Cost {
     pub(crate) rounds: u32,
 }
 
+impl Cost {
+    /// Adds that of other rounds.
+    pub(crate) fn add(&mut self, other: Cost) {
+        self.cpu_s += other.cpu_s;
+        self.wall_s += other.wall_s;
+        self.rounds += other.rounds;
+    }
+}
+
 /// A program that waits for its next round.
 pub(crate) struct Program {
     child: Child,

@@ -94,10 +94,7 @@ impl Run {
         // What answering costs is nobody's: the time is taken after, and below before it.
         let before_s = own_s();
         while !program.is_over() && self.lacks(seconds) {
-            let cost = program.round()?;
-            self.cost.cpu_s += cost.cpu_s;
-            self.cost.wall_s += cost.wall_s;
-            self.cost.rounds += cost.rounds;
+            self.cost.add(program.round()?);
         }
         self.tool_s += own_s() - before_s;
         let after = attached.samples()?;

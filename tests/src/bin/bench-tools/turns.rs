@@ -25,10 +25,7 @@ pub(crate) type Turn = [Cost; 2];
 pub(crate) fn block(program: &mut Program, seconds: f64) -> Result<Cost> {
     let mut sum = Cost::default();
     while sum.rounds == 0 || (sum.cpu_s < seconds && !program.is_over()) {
-        let Cost { cpu_s, wall_s, rounds } = program.round()?;
-        sum.cpu_s += cpu_s;
-        sum.wall_s += wall_s;
-        sum.rounds += rounds;
+        sum.add(program.round()?);
     }
     Ok(sum)
 }
@@ -91,11 +88,7 @@ pub(crate) fn stopping(one: &mut Program, other: &mut Program) -> Result<Vec<Tur
 pub(crate) fn sums(turns: &[Turn]) -> Turn {
     let mut sums = Turn::default();
     for turn in turns {
-        for (sum, of) in sums.iter_mut().zip(turn) {
-            sum.cpu_s += of.cpu_s;
-            sum.wall_s += of.wall_s;
-            sum.rounds += of.rounds;
-        }
+        sums.iter_mut().zip(turn).for_each(|(sum, of)| sum.add(*of));
     }
     sums
 }
