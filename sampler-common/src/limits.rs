@@ -60,10 +60,19 @@ pub const THIN_AT_PERCENT: u64 = 80;
 /// have to allocate 5 GB a second for more. Beyond: outcome `usdt_flood`, and its allocated totals are a lower bound.
 pub const EXTERNAL_PER_SECOND: u64 = 10_000;
 
+/// Sampled allocations a second above which our library in a process is told a larger interval. A bucket of a quarter of a second
+/// ([`crate::pressure`]) and what fills it in the 1.07 s that the bound above is for leave 700 samples of that for the time until the larger interval is in force.
+pub const LIBRARY_PER_SECOND: u64 = 7_000;
+
+/// Bytes above `mm->start_stack` that always belong to the first stack: a program's arguments, its environment and its auxiliary vector. Frames are below
+/// `start_stack`, but for those of old dynamic linkers that were started as programs themselves: these take their own arguments away first.
+pub const ABOVE_FIRST_STACK: u64 = 256;
+
 /// Different places that arguments of USDT probes are in, altogether. At the bound the probes of a further file are not used, and a line says so.
 pub const MAX_SITES: u32 = 1024;
 
 const _: () = assert!(SNAPSHOT_TIERS[4] == 64 * 1024);
+const _: () = assert!(LIBRARY_PER_SECOND as f64 * (0.25 + 1.074) < EXTERNAL_PER_SECOND as f64);
 const _: () = assert!(MAX_PROCESSES.is_power_of_two());
 // The free filter has 12 bits for a slot.
 const _: () = assert!(MAX_SLOTS <= 4096 && MAX_OPEN_PROCESSES <= MAX_SLOTS);

@@ -16,6 +16,7 @@ fn tariff() -> impl Strategy<Value = Tariff> {
         |(hits, disturbed, returned, few, many, ended)| Tariff {
             hits,
             disturbed: Some(disturbed),
+            behind: None,
             returned: Some(returned),
             sampled: Line::through(&[(4.0, few), (60.0, many)]),
             ended: Some(ended),

@@ -8,7 +8,7 @@ mod common;
 
 use common::SplitMix;
 use sampler_common::duty::{
-    Budget, Controller, Groups, Lead, Ledger, Pace, Timers, Window, WindowCost,
+    Budget, Controller, Groups, Lead, Ledger, Pace, Timers, Usual, Window, WindowCost,
 };
 use sampler_common::estimate::{Confidence, Estimate, Estimator, Reference, everything, of_row};
 use sampler_common::limits::CLASSES;
@@ -17,9 +17,11 @@ use sampler_common::wire::missed;
 /// Class of all blocks, and their bytes.
 const CLASS: usize = 5;
 const BYTES: f64 = 100.0;
-/// A trap, and what it adds to the program's own code in a function that allocates and in one that frees, nanoseconds.
+/// A trap, nanoseconds.
 const TRAP_NS: f64 = 600.0;
-const DRAG_NS: [f64; 2] = [35.0, 25.0];
+/// Part of the allocations that is sampled, and what a sample adds to the program's own code more than another trap, nanoseconds.
+const SAMPLED: f64 = 0.02;
+const OF_SAMPLE_NS: f64 = 300.0;
 /// Time of the wall's clock that the daemon takes to come, and each of attaching and detaching, nanoseconds.
 const COMES_NS: f64 = 300_000.0;
 const ATTACH_NS: f64 = 600_000.0;
@@ -48,6 +50,32 @@ impl Program {
     }
 }
 
+/// Where it runs: what a trap adds to its own code in a function that allocates and in one that frees, and to the code that the daemon measures it by, nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Machine {
+    drag: [f64; 2],
+    typical: f64,
+}
+
+/// As the two that were surveyed are.
+const LIGHT: Machine = Machine { drag: [29.0, 21.0], typical: 20.0 };
+const HEAVY: Machine = Machine { drag: [75.0, 46.0], typical: 54.0 };
+
+impl Machine {
+    fn usual(self) -> Usual {
+        Usual::where_typical_code_loses(self.typical)
+    }
+
+    /// What an allocation's traps add where there are `gap` ns of the program's own between allocations: all of it, but in loops that have little to lose
+    /// no more than that part of the time that it is of what is enough.
+    fn lost(self, frees: bool, gap: f64) -> f64 {
+        let traps = 1.0 + SAMPLED * OF_SAMPLE_NS / self.usual().median_ns;
+        let drag = self.drag[0] * traps + if frees { self.drag[1] } else { 0.0 };
+        let enough = self.usual().enough_ns() * traps;
+        if gap + drag < enough { drag * gap / (enough - drag) } else { drag }
+    }
+}
+
 /// When a window begins.
 #[derive(Clone, Copy, PartialEq)]
 enum Begin {
@@ -67,6 +95,7 @@ struct Run<'a> {
     user: f64,
     /// Allocations.
     truth: f64,
+    machine: Machine,
     /// Of what profiling took.
     spent: f64,
 }
@@ -91,10 +120,11 @@ impl Run<'_> {
     /// `ns` of CPU time of the program.
     fn step(&mut self, ns: f64, probes: Probes) -> Step {
         let rate = self.program.rate(self.own);
+        let lost = |frees| self.machine.lost(frees, 1.0 / rate);
         let (trap, drag) = match probes {
             Probes::None => (0.0, 0.0),
-            Probes::Allocating => (TRAP_NS, DRAG_NS[0]),
-            Probes::All => (2.0 * TRAP_NS, DRAG_NS[0] + DRAG_NS[1]),
+            Probes::Allocating => (TRAP_NS, lost(false)),
+            Probes::All => (2.0 * TRAP_NS, lost(true)),
         };
         let user = 1.0 + rate * drag;
         let own = ns / (user + rate * trap);
@@ -175,15 +205,16 @@ impl Run<'_> {
 }
 
 /// Estimate and truth of the allocations of a run.
-fn run(program: &Program, begin: Begin, seed: u64) -> (Estimate, f64) {
+fn run(program: &Program, machine: Machine, begin: Begin, seed: u64) -> (Estimate, f64) {
     let budget = Budget::parse("20%").expect("a budget");
     let timers = Timers::new(budget, 2_000.0, 0.0);
     let mut rng = SplitMix(seed);
     let own = rng.uniform() * program.period;
-    let mut run = Run { program, timers, rng, own, user: 0.0, truth: 0.0, spent: 0.0 };
+    let mut run = Run { program, timers, rng, own, user: 0.0, truth: 0.0, machine, spent: 0.0 };
     let (mut controller, mut lead) =
         (Controller::new(budget, timers), Lead::new(timers.unit(true)));
-    let mut groups = Groups::default();
+    let usual = machine.usual();
+    let mut groups = Groups::new(usual);
     for _ in 0..WINDOWS {
         let clock = run.clock();
         let own_ns = run.user;
@@ -201,7 +232,7 @@ fn run(program: &Program, begin: Begin, seed: u64) -> (Estimate, f64) {
         let (window, seen, cost) = run.window(plan, &mut lead, begin);
         controller.ended(&cost);
         let frees = window.frees.then_some(seen);
-        let pace = Pace::of_window(window.length_ns, seen, frees);
+        let pace = Pace::of_window(window.length_ns, seen, frees, SAMPLED * seen, &usual);
         let mut objects = [0; CLASSES];
         objects[CLASS] = seen.round() as u64;
         groups.add(window.length, window.share, &objects, &objects, pace);
@@ -220,10 +251,10 @@ fn estimate(groups: &Groups, clock: f64) -> Estimate {
     of_row(&all, &reference, Estimator::default(), Confidence::DEFAULT).alloc_space
 }
 
-/// Mean of estimates by truth, minus 1, with its standard error; and how many intervals have the truth.
-fn judge(program: &Program, begin: Begin) -> (f64, f64, f64) {
+/// Mean of estimates by truth, minus 1, with its standard error; how many intervals have the truth; and the mean half of one, by the estimate.
+fn judge(program: &Program, machine: Machine, begin: Begin) -> (f64, f64, f64, f64) {
     let runs: Vec<(Estimate, f64)> =
-        (0..RUNS as u64).map(|at| run(program, begin, 77 + at * 1_000_003)).collect();
+        (0..RUNS as u64).map(|at| run(program, machine, begin, 77 + at * 1_000_003)).collect();
     let n = RUNS as f64;
     let off: Vec<f64> = runs.iter().map(|(of, truth)| of.value / truth - 1.0).collect();
     let bias = off.iter().sum::<f64>() / n;
@@ -236,35 +267,53 @@ fn judge(program: &Program, begin: Begin) -> (f64, f64, f64) {
     let inside = runs.iter().filter(covers).count() as f64 / n;
     let width = runs.iter().map(|(of, _)| (of.high - of.low) / 2.0 / of.value).sum::<f64>() / n;
     println!(
-        "{}: bias {bias:+.4} ± {error:.4}, {inside:.3} inside, intervals ± {width:.3}",
+        "{} {machine:?}: bias {bias:+.4} ± {error:.4}, {inside:.3} inside, intervals ± {width:.3}",
         program.name
     );
-    (bias, error, inside)
+    (bias, error, inside, width)
 }
 
-const PROGRAMS: [Program; 7] = [
+const PROGRAMS: [Program; 8] = [
     Program { name: "steady", period: 1e9, busy: 1.0, each: [800.0, 800.0] },
     Program { name: "hot", period: 1e9, busy: 1.0, each: [200.0, 200.0] },
     Program { name: "mild phases", period: 3.7e6, busy: 0.22, each: [1_000.0, 20_000.0] },
     Program { name: "long phases", period: 37e6, busy: 0.27, each: [300.0, 20_000.0] },
     Program { name: "phases of milliseconds", period: 3.7e6, busy: 0.27, each: [300.0, 20_000.0] },
+    Program { name: "dense phases", period: 3e9, busy: 0.2, each: [60.0, 400.0] },
     Program { name: "bursts", period: 200e6, busy: 0.1, each: [500.0, 20_000.0] },
     Program { name: "rare", period: 1e9, busy: 1.0, each: [100_000.0, 100_000.0] },
 ];
 
 #[test]
 fn programs_that_windows_slow_down_are_estimated_right() {
-    for program in &PROGRAMS {
-        let (bias, error, inside) = judge(program, Begin::Settled);
-        assert!(bias.abs() < 5.0 * error + 0.02, "{}: {bias} ± {error}", program.name);
+    for (program, machine) in PROGRAMS.iter().flat_map(|of| [(of, LIGHT), (of, HEAVY)]) {
+        let (bias, error, inside, width) = judge(program, machine, Begin::Settled);
+        // What is usual of programs is not this one's: the interval is that wide for it.
+        let most = 5.0 * error + 0.02 + width / 2.0;
+        assert!(bias.abs() < most, "{}: {bias} ± {error}", program.name);
         // Of 200 at 95 % fewer than 172 come once in a million times.
         assert!(inside >= 0.86, "{}: {inside}", program.name);
+        // Were windows of dense phases corrected for more than they can lose, it would be some hundred percent.
+        assert!(width < 1.0, "{}: intervals of ± {width}", program.name);
+    }
+}
+
+/// Programs in which traps add other than what is usual: the least and the most that was found on either machine (sqlite3, lua; redis, perl), gawk's, and a
+/// loop that lives from forwarded stores.
+#[test]
+fn what_traps_add_may_be_unusual() {
+    let light = [[17.0, 7.0], [37.0, 22.0], [32.0, 77.0], [90.0, 90.0]];
+    let heavy = [[43.0, 39.0], [122.0, 73.0]];
+    let of = |machine: Machine| move |drag| Machine { drag, ..machine };
+    for machine in light.map(of(LIGHT)).into_iter().chain(heavy.map(of(HEAVY))) {
+        let (_, _, inside, width) = judge(&PROGRAMS[1], machine, Begin::Settled);
+        assert!(inside >= 0.86 && width < 0.65, "{machine:?}: {inside}, ± {width}");
     }
 }
 
 /// The control: what the simulation is there to find.
 #[test]
 fn windows_that_begin_with_their_probes_estimate_too_much() {
-    let (bias, error, _) = judge(&PROGRAMS[4], Begin::Attached);
+    let (bias, error, ..) = judge(&PROGRAMS[4], LIGHT, Begin::Attached);
     assert!(bias - 5.0 * error > 0.03, "{bias} ± {error}");
 }

@@ -20,6 +20,7 @@ mod complete;
 mod duty;
 mod entering;
 mod event;
+mod extent;
 mod filter;
 mod fork;
 mod hits;

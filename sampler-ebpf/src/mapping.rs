@@ -209,7 +209,7 @@ impl Told<'_> {
         let place: *mut WithStack<N> = MaybeUninit::as_mut_ptr(&mut entry);
         // SAFETY: a field of the reserved record.
         let stack = unsafe { &raw mut (*place).stack }.cast::<u8>();
-        let stack_bytes = snapshot::copy::<N>(self.call.sp(), stack, fills);
+        let stack_bytes = snapshot::copy::<N>(self.call.sp(), stack, 0, fills);
         // SAFETY: a field of the reserved record.
         unsafe { (&raw mut (*place).header).write(self.record(stack_bytes)) };
         entry.submit(record::wakeup());

@@ -1,7 +1,7 @@
 //! What goes to user space: ring records, and what is kept of those that find no room.
 
 use crate::registers::{Call, Frame};
-use crate::{atomic, live, maps, settings, snapshot};
+use crate::{atomic, extent, live, maps, settings, snapshot};
 use aya_ebpf::bindings::{BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP};
 use aya_ebpf::helpers::{
     bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_ktime_get_ns, bpf_probe_read_user,
@@ -92,15 +92,17 @@ pub fn allocated(call: &Call, frame: &Frame, pending: &Pending, sampled: &Sample
             pending,
             sampled,
             RecordKind::AllocationFrames,
+            0,
         );
     }
     let kind = RecordKind::AllocationSnapshot;
-    match snapshot::tier(frame.sp) {
-        0 => emit::<{ SNAPSHOT_TIERS[0] }>(call, frame, pending, sampled, kind),
-        1 => emit::<{ SNAPSHOT_TIERS[1] }>(call, frame, pending, sampled, kind),
-        2 => emit::<{ SNAPSHOT_TIERS[2] }>(call, frame, pending, sampled, kind),
-        3 => emit::<{ SNAPSHOT_TIERS[3] }>(call, frame, pending, sampled, kind),
-        _ => emit::<{ SNAPSHOT_TIERS[4] }>(call, frame, pending, sampled, kind),
+    let bytes = call.unknown(extent::known(frame.sp, snapshot::largest() as u64));
+    match call.unknown(snapshot::tier(frame.sp, bytes)) {
+        0 => emit::<{ SNAPSHOT_TIERS[0] }>(call, frame, pending, sampled, kind, bytes),
+        1 => emit::<{ SNAPSHOT_TIERS[1] }>(call, frame, pending, sampled, kind, bytes),
+        2 => emit::<{ SNAPSHOT_TIERS[2] }>(call, frame, pending, sampled, kind, bytes),
+        3 => emit::<{ SNAPSHOT_TIERS[3] }>(call, frame, pending, sampled, kind, bytes),
+        _ => emit::<{ SNAPSHOT_TIERS[4] }>(call, frame, pending, sampled, kind, bytes),
     }
 }
 
@@ -117,6 +119,7 @@ fn emit<const N: usize>(
     pending: &Pending,
     sampled: &Sampled,
     kind: RecordKind,
+    known_bytes: u64,
 ) -> bool {
     let Some(mut entry) = maps::RING.reserve::<WithStack<N>>(0) else { return false };
     count_sent(pending.space.slot, size_of::<WithStack<N>>());
@@ -126,7 +129,7 @@ fn emit<const N: usize>(
     let stack_bytes = match kind {
         RecordKind::AllocationFrames => snapshot::walk::<N>(call, frame, stack),
         // A smaller tier than the largest has been chosen because the stack ends within it.
-        _ => snapshot::copy::<N>(frame.sp, stack, N == snapshot::largest()),
+        _ => snapshot::copy::<N>(frame.sp, stack, known_bytes, N == snapshot::largest()),
     };
     let stack_bytes = call.unknown(u64::from(stack_bytes)) as u32;
     let thread = call.thread();

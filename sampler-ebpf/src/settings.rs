@@ -43,6 +43,12 @@ settings! {
     task_signal: TASK_SIGNAL = 0;
     /// Offset of `live` in `struct signal_struct`.
     signal_live: SIGNAL_LIVE = 0;
+    /// Offset of `mm` in `struct task_struct`; 0: not known.
+    task_mm: TASK_MM = 0;
+    /// Offset of `start_stack` in `struct mm_struct`.
+    start_stack: START_STACK = 0;
+    /// Offset of `thread.fsbase` in `struct task_struct`; 0: not known.
+    task_fs_base: TASK_FS_BASE = 0;
     /// 1: allocations are seen in windows only.
     duty: DUTY = 0;
     /// Size of the ring by which processes are braked; 0: they are not.

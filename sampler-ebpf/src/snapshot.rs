@@ -13,16 +13,22 @@ pub const FRAME_BYTES: usize = MAX_KERNEL_FRAMES * 8;
 
 const PAGE: usize = 4096;
 
-/// Index of the smallest tier that holds the stack above `sp`, or the largest one allowed.
+/// Index of the smallest tier that holds the stack above `sp`, or the largest one allowed; `bytes` of it if that many are
+/// [known](crate::extent::known).
 #[inline(always)]
-pub fn tier(sp: u64) -> u64 {
+pub fn tier(sp: u64, bytes: u64) -> u64 {
     let largest = settings::largest_tier();
     let mut tier = 0;
     while tier < 4 {
         if tier >= largest {
             return largest;
         }
-        if !fills(sp, SNAPSHOT_TIERS[tier as usize & 3]) {
+        let size = SNAPSHOT_TIERS[tier as usize & 3];
+        let is_held = match bytes {
+            0 => !fills(sp, size),
+            bytes => bytes <= size as u64,
+        };
+        if is_held {
             return tier;
         }
         tier += 1;
@@ -46,11 +52,20 @@ pub fn fills(sp: u64, bytes: usize) -> bool {
 
 /// Copies up to `N` bytes of stack from `sp`; returns how many. Stops at the first page that cannot be read.
 ///
-/// `fills` says whether the last of them can be read. To try in vain is dear: the kernel takes a fault, and clears the whole target. So it
-/// is done once, and with a page.
+/// `bytes` is as many as there are, if that is known. If not, `fills` says whether the last of `N` can be read: to try in vain is dear, the kernel
+/// takes a fault, and clears the whole target. So it is done once, and with a page.
 #[inline(always)]
-pub fn copy<const N: usize>(sp: u64, stack: *mut u8, fills: bool) -> u32 {
-    // SAFETY: `stack` has N bytes of reserved ring space; the helper may fail on the source.
+pub fn copy<const N: usize>(sp: u64, stack: *mut u8, bytes: u64, fills: bool) -> u32 {
+    if bytes != 0 {
+        // SAFETY: reads a local variable; volatile, so that the mask stays.
+        let last = unsafe { core::ptr::read_volatile(&raw const bytes) }.wrapping_sub(1);
+        let bytes = (last as u32 & (N as u32 - 1)) + 1;
+        // SAFETY: `stack` has N bytes of reserved ring space; the helper may fail on the source.
+        if unsafe { read_user(stack.cast(), bytes, sp as *const _) } == 0 {
+            return bytes;
+        }
+    }
+    // SAFETY: as above.
     if fills && unsafe { read_user(stack.cast(), N as u32, sp as *const _) } == 0 {
         return N as u32;
     }

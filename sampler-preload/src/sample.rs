@@ -5,24 +5,25 @@ use crate::settings::{SETTINGS, Settings};
 use crate::table::{Entered, Slot, Table};
 use crate::thread::{Countdown, Dice};
 use crate::{boot, probes, weight};
-use sampler_common::sampling::{Cell, Random as _, Rate, draw_points, outlives};
+use sampler_common::sampling::{Cell, Design, Random as _, Rate, Strategy, draw_points, runs_on};
 
 /// Where sampled blocks may be.
 pub(crate) static FILTER: Filter = Filter::new();
 /// Where they are.
 static TABLE: Table = Table::new();
 
-/// No countdown that was charged stands there: see [`charge`].
-const NOT_CHARGED: u64 = 1 << 63;
+/// Nothing was charged yet, see [`charge`]. A countdown that stood at −1 when it was charged looks the same and is charged again: it was not running,
+/// so that this changes nothing.
+const NOT_CHARGED: u64 = u64::MAX;
 
 /// Charges a request of `size` bytes; `None`: not sampled, as nearly every one. Otherwise what [`decide`] wants to know.
 #[inline(always)]
 pub(crate) fn charge(size: usize) -> Option<u64> {
-    let Some(hazard) = SETTINGS.design().usual_charge(size as u64) else {
+    let Some(hazard) = Settings::rate().charge(size as u64) else {
         return Some(NOT_CHARGED);
     };
-    let left = Countdown.fetch_sub(hazard as i64) as u64;
-    if outlives(left, hazard) { None } else { Some(left) }
+    let left = Countdown.fetch_sub(hazard);
+    if runs_on(left, hazard) { None } else { Some(left as u64) }
 }
 
 /// A countdown that was charged already: `left` is what it was before.
@@ -40,10 +41,11 @@ impl Cell for Charged {
 
 /// Whether a request of `size` bytes is to be told, and the rate that it was charged with.
 pub(crate) fn decide(size: usize, left: u64) -> Option<Rate> {
-    if SETTINGS.rate() == Rate::from_raw(0) {
+    if Settings::rate().rate() == Rate::NEVER {
         boot::boot();
     }
-    let (design, size) = (SETTINGS.design(), size as u64);
+    let (rate, size) = (Settings::rate().rate(), size as u64);
+    let design = Design::new(Strategy::Geometric, rate);
     let drawn = match left {
         NOT_CHARGED => draw_points(design, size, &Countdown, &Countdown, &mut Dice),
         left => draw_points(design, size, &Charged(left), &Countdown, &mut Dice),
@@ -52,7 +54,7 @@ pub(crate) fn decide(size: usize, left: u64) -> Option<Rate> {
         () if drawn.hits == 0 => return None,
         () if !probes::alloc_is_heard() => &SETTINGS.counts.unheard,
         () if size == 0 => &SETTINGS.counts.empty,
-        () => return Some(design.rate()),
+        () => return Some(rate),
     };
     Settings::count(silent);
     None
@@ -124,6 +126,25 @@ pub(crate) fn end_move(slot: Slot, address: usize, has_failed: bool) {
         probes::free(address);
         if TABLE.ended(slot, address) {
             FILTER.remove(address);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sampler_common::sampling::rate::HAZARD_CERTAIN;
+
+    /// A countdown of −1 looks as if nothing had been charged.
+    #[test]
+    fn a_countdown_that_is_not_running_is_begun_wherever_it_stands() {
+        for stands in [i64::MIN / 2, -2, -1, 0] {
+            Countdown.swap(stands);
+            let left = charge(64).expect("it was not running");
+            assert!(left == stands as u64 || left == NOT_CHARGED, "{stands} {left}");
+            let is_sampled = decide(64, left).is_some();
+            let now = Countdown.swap(0);
+            assert!(is_sampled || (1..=HAZARD_CERTAIN as i64).contains(&now), "{stands} {now}");
         }
     }
 }

@@ -2,19 +2,24 @@
 //!
 //! The symbol `sampler_preload_settings` is found in the library's dynamic symbols; the layout is what [`MAGIC`] stands for.
 
+use core::arch::asm;
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use sampler_common::sampling::{Design, Rate};
+use sampler_common::sampling::{Rate, Ready};
 
-/// "SMPLPRE2": the layout below.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"SMPLPRE2");
+/// "SMPLPRE3": the layout below.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"SMPLPRE3");
 
 /// The block: in one line of cache what every call reads, in the next what few calls write.
 #[repr(C, align(64))]
 pub struct Settings {
     magic: u64,
-    /// λ per byte in raw units ([`Rate`]); 0 until the process has allocated for the first time. Written by samplerd at any time.
+    /// λ per byte as calls want it ([`Ready`]); 0 until the process has allocated for the first time. Written by samplerd at any time.
     rate: AtomicU64,
-    unused: [u64; 6],
+    /// The rate that was asked for, in raw units ([`Rate`]), while samplerd has put a lower one into force because too many samples came; 0 otherwise. Here, so that a
+    /// forked child has it, and whoever comes after a samplerd that was killed. Written by samplerd alone.
+    asked: AtomicU64,
+    unused: [u64; 5],
     /// How samples have ended that nobody was told of, or not as usual.
     pub counts: Counts,
 }
@@ -58,27 +63,39 @@ impl Counts {
 
 /// The one block.
 #[cfg_attr(feature = "library", unsafe(export_name = "sampler_preload_settings"))]
-pub static SETTINGS: Settings =
-    Settings { magic: MAGIC, rate: AtomicU64::new(0), unused: [0; 6], counts: Counts::new() };
+pub static SETTINGS: Settings = Settings {
+    magic: MAGIC,
+    rate: AtomicU64::new(0),
+    asked: AtomicU64::new(0),
+    unused: [0; 5],
+    counts: Counts::new(),
+};
 
 const _: () = assert!(size_of::<Settings>() == 128);
 
 impl Settings {
-    /// The rate in force.
+    /// The rate in force; 0: none is yet.
     #[inline(always)]
-    pub fn rate(&self) -> Rate {
-        Rate::from_raw(self.rate.load(Relaxed))
-    }
-
-    /// The same as a design of the shared core: geometric, whose word is the rate.
-    #[inline(always)]
-    pub fn design(&self) -> Design {
-        Design::from_word(self.rate.load(Relaxed))
+    pub fn rate() -> Ready {
+        let word: u64;
+        // SAFETY: reads eight bytes of a static, as a relaxed load does, but without the GOT, through which an exported static is reached otherwise
+        // (the linker allows that because of -Bsymbolic).
+        unsafe {
+            asm!(
+                "mov {}, qword ptr [rip + {} + {}]",
+                out(reg) word,
+                sym SETTINGS,
+                const offset_of!(Settings, rate),
+                options(nostack, preserves_flags, readonly),
+            );
+        }
+        Ready::from_word(word)
     }
 
     /// Puts a rate into force, unless one is already.
     pub fn begin(&self, rate: Rate) {
-        let _ = self.rate.compare_exchange(0, rate.raw(), Relaxed, Relaxed);
+        let word = Ready::new(rate).word();
+        let _ = self.rate.compare_exchange(0, word, Relaxed, Relaxed);
     }
 
     /// Counts one more.

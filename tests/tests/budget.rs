@@ -181,6 +181,24 @@ fn nothing_is_probed_between_windows() -> Result<()> {
 }
 
 #[test]
+fn what_traps_add_to_code_behind_them_is_measured_where_it_counts() -> Result<()> {
+    let program = Program::start(&["steady", "600"])?;
+    let behind = |options: &[&str]| -> Result<Value> {
+        let daemon = Daemon::start(&[program.pid()], options)?;
+        let status = daemon.status()?;
+        daemon.stop()?;
+        Ok(status["prices"]["behind_ns"].clone())
+    };
+    let [value, low, high] = interval(&behind(&["--max-overhead", "1%"])?)?;
+    println!("{value} ({low} … {high}) ns");
+    ensure!(low <= value && value <= high, "no interval: {value} ({low} … {high})");
+    // A trap takes half a microsecond and more, and what comes behind it less.
+    ensure!(1.0 < value && value < 2_000.0, "{value} ns");
+    ensure!(behind(&[])?.is_null(), "without windows nothing is corrected for it");
+    Ok(())
+}
+
+#[test]
 fn before_there_are_windows_enough_there_is_no_interval() -> Result<()> {
     let program = Program::start(&["steady", "600"])?;
     let daemon = Daemon::start(&[program.pid()], &["--max-overhead", "0.5%"])?;

@@ -33,18 +33,25 @@ impl Own {
     }
 
     fn run(command: &mut Command) -> Result<Own> {
-        let directory = tempfile::tempdir()?;
+        Own::run_in(tempfile::tempdir()?, command)
+    }
+
+    fn run_in(directory: TempDir, command: &mut Command) -> Result<Own> {
         fs::copy("/lib/x86_64-linux-gnu/libc.so.6", directory.path().join("libc.so.6"))
             .context("copy the C library")?;
         let command = command.env("LD_LIBRARY_PATH", directory.path());
         Ok(Own { workload: Workload::spawn("the program", command)?, _directory: directory })
     }
 
-    /// The program with the library that samples all it allocates.
+    /// The program with a library of its own that samples all it allocates: where probes are shared, what is in the same file pays for
+    /// traps, too.
     fn preloaded() -> Result<Own> {
+        let directory = tempfile::tempdir()?;
+        let library = directory.path().join("libsampler_preload.so");
+        fs::copy(preload::library()?, &library).context("copy the library")?;
         let mut command = Command::new(build::compile("cost.c", &[])?);
         preload::preload(&mut command, 1, None)?;
-        Own::run(&mut command)
+        Own::run_in(directory, command.env("LD_PRELOAD", library))
     }
 
     /// A script of `workloads/`.

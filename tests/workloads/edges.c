@@ -51,7 +51,8 @@ static const struct {
     {"vfork", NULL, case_vfork},        {"exec", NULL, case_exec},
     {"exec2", NULL, case_exec2},        {"leader", prepare_leader, case_leader},
     {"storm", prepare_storm, case_storm}, {"signal", NULL, case_signal},
-    {"deep", NULL, case_deep},          {"stacks", NULL, case_stacks},
+    {"deep", NULL, case_deep},          {"kinds", NULL, case_kinds},
+    {"stacks", NULL, case_stacks},
     {"dlopen", NULL, case_dlopen},      {"jit", prepare_jit, case_jit},
     {"ticks", NULL, case_ticks},        {"keep", NULL, case_keep},
 };

@@ -12,6 +12,8 @@ pub struct Tariff {
     pub hits: [HitPrices; Program::ALL.len()],
     /// Of a hit in a program whose work empties the first-level caches between any two, more than of one in a loop of nothing but hits.
     pub disturbed: Option<Measured>,
+    /// Of what a hit adds to typical code behind it: in no spending, since it is the program's own time ([`crate::duty::Usual`]).
+    pub behind: Option<Measured>,
     /// Of following a call to its return, more than the hit.
     pub returned: Option<Measured>,
     /// Of taking a sample, more than following it: by the KiB of stack copied.
@@ -98,6 +100,7 @@ mod tests {
         Tariff {
             hits: [[price(500.0, 5.0), price(9000.0, 90.0)]; Program::ALL.len()],
             disturbed: None,
+            behind: None,
             returned: price(600.0, 6.0),
             sampled: Line::through(&[
                 (4.0, Measured { ns: 1000.0, variance: 100.0 }),

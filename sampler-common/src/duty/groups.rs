@@ -3,7 +3,7 @@
 //! A group is a cluster of its own: the variance between groups of neighbours is that of their sum as well, with fewer degrees of freedom
 //! (M. H. Hansen, W. N. Hurwitz, W. G. Madow, "Sample Survey Methods and Theory" (1953), volume I, chapter 10.16: random groups).
 
-use super::{Bend, Drag, Pace};
+use super::{Bend, Drag, Pace, Usual};
 use crate::estimate::{Cluster, Clusters};
 use crate::limits::CLASSES;
 
@@ -52,6 +52,8 @@ impl Group {
 /// The groups of a process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Groups {
+    /// What traps usually add here.
+    usual: Usual,
     groups: Vec<Group>,
     /// Windows in a full group: a power of two.
     full: u32,
@@ -60,6 +62,11 @@ pub struct Groups {
 }
 
 impl Groups {
+    /// None yet, on a machine where traps usually add so much.
+    pub fn new(usual: Usual) -> Groups {
+        Groups { usual, ..Groups::default() }
+    }
+
     /// Adds a finished window: exact totals by size class, its share of its stratum, how long that was, and how fast
     /// the program went.
     pub fn add(
@@ -172,7 +179,7 @@ impl Groups {
 
     /// What a trap adds to the program's own time.
     pub fn drag(&self) -> Drag {
-        Drag::learned(&self.groups.iter().map(|group| group.pace).collect::<Vec<_>>())
+        Drag::learned(&self.usual, &self.groups.iter().map(|group| group.pace).collect::<Vec<_>>())
     }
 }
 

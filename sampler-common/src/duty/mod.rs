@@ -21,18 +21,22 @@ mod controller;
 mod drag;
 mod groups;
 mod lead;
+mod pace;
 mod ticks;
 mod timers;
+mod usual;
 mod window;
 
 pub use budget::Budget;
 pub use clock::Clock;
 pub use controller::{Controller, Ledger, WindowCost};
-pub use drag::{Bend, Drag, Pace};
+pub use drag::Drag;
 pub use groups::{Added, Group, Groups, MAX_GROUPS};
 pub use lead::Lead;
+pub use pace::{Bend, Pace};
 pub use ticks::{Ticks, Watched};
 pub use timers::Timers;
+pub use usual::Usual;
 pub use window::Window;
 
 /// Fewer windows make no interval.

@@ -8,7 +8,7 @@ const LEAST: f64 = 16.0;
 /// What may still be taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket {
-    limit: f64,
+    pub(super) limit: f64,
     holds: f64,
     rest: f64,
 }

@@ -53,10 +53,16 @@ impl Pressure {
         Pressure { limits, all: Bucket::new(limits.daemon), processes: BTreeMap::new() }
     }
 
-    /// A sample of `process` came that stands for `expected` samples at the rate now in force.
-    pub fn take(&mut self, process: u32, expected: f64) {
-        let limit = self.limits.process;
-        let process = self.processes.entry(process).or_insert_with(|| Process::new(limit));
+    /// A sample of `process` came that stands for `expected` samples at the rate now in force. It can send `most` a second before some are
+    /// lost: where there is a limit at all, it has that one too. Infinite: none are lost.
+    pub fn take(&mut self, process: u32, expected: f64, most: f64) {
+        let Limits { daemon, process: limit } = self.limits;
+        let (limit, cause) = match daemon.min(limit).is_finite() && most < limit {
+            true => (most, Cause::Sending),
+            false => (limit, Cause::Process),
+        };
+        let process = self.processes.entry(process).or_insert_with(|| Process::new(limit, cause));
+        process.limit_to(limit, cause);
         process.take(expected);
         self.all.take(expected);
     }
@@ -88,7 +94,7 @@ impl Pressure {
         let mut changed = Vec::new();
         for (number, process) in &mut self.processes {
             if process.bucket.is_empty()
-                && process.raise(AIM * self.limits.process, Cause::Process, now_ns)
+                && process.raise(AIM * process.limit(), process.cause, now_ns)
             {
                 changed.push(*number);
             }
@@ -111,7 +117,7 @@ impl Pressure {
             AIM * self.limits.daemon - self.processes.values().map(Process::rate).sum::<f64>();
         let mut changed = Vec::new();
         for (number, process) in &mut self.processes {
-            if !process.may_recover(elapsed, AIM * self.limits.process) {
+            if !process.may_recover(elapsed, AIM * process.limit()) {
                 continue;
             }
             let more = process.more_after_recovery();

@@ -24,6 +24,8 @@ pub enum Cause {
     /// The process's own.
     #[default]
     Process,
+    /// What a process that samples by itself can send before some are lost.
+    Sending,
     /// The daemon's, of which it had more than its share.
     Daemon,
 }
@@ -51,6 +53,8 @@ impl Raised {
 #[derive(Clone, Debug)]
 pub(super) struct Process {
     pub(super) bucket: Bucket,
+    /// Whose limit the bucket's is.
+    pub(super) cause: Cause,
     pub(super) raised: Raised,
     /// Samples of this turn.
     taken: f64,
@@ -63,15 +67,29 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn new(limit: f64) -> Process {
+    pub(super) fn new(limit: f64, cause: Cause) -> Process {
         Process {
             bucket: Bucket::new(limit),
+            cause,
             raised: Raised::default(),
             taken: 0.0,
             smoothed: 0.0,
             last: None,
             rested: 0.0,
         }
+    }
+
+    /// The limit is another one: it has become known what the process can send.
+    pub(super) fn limit_to(&mut self, limit: f64, cause: Cause) {
+        if self.limit() != limit {
+            self.bucket = Bucket::new(limit);
+        }
+        self.cause = cause;
+    }
+
+    /// Samples a second.
+    pub(super) fn limit(&self) -> f64 {
+        self.bucket.limit
     }
 
     pub(super) fn take(&mut self, expected: f64) {

@@ -1,4 +1,5 @@
 use super::{AIM, Cause, Limits, Pressure, share};
+use crate::limits::{EXTERNAL_PER_SECOND, LIBRARY_PER_SECOND};
 use proptest::prelude::*;
 
 /// Seconds of a turn.
@@ -32,7 +33,7 @@ impl Machine {
             self.due[program] -= whole;
             self.taken[program] += whole as u64;
             samples += whole as u64;
-            (0..whole as u64).for_each(|_| self.pressure.take(program as u32, 1.0));
+            (0..whole as u64).for_each(|_| self.pressure.take(program as u32, 1.0, f64::INFINITY));
         }
         self.now += length;
         self.pressure.turn(length, (self.now * 1e9) as u64);
@@ -76,11 +77,11 @@ fn a_storm_is_answered_within_a_few_turns_and_forgotten_afterwards() {
 #[test]
 fn what_was_sampled_before_the_raise_does_not_raise_again() {
     let mut pressure = Pressure::new(LIMITS);
-    (0..10_000).for_each(|_| pressure.take(1, 1.0));
+    (0..10_000).for_each(|_| pressure.take(1, 1.0, f64::INFINITY));
     assert_eq!(pressure.turn(0.02, 1), [1]);
     let factor = pressure.raised(1).factor();
     // As many more from the same storm come out of the ring.
-    (0..10_000).for_each(|_| pressure.take(1, 1.0 / factor));
+    (0..10_000).for_each(|_| pressure.take(1, 1.0 / factor, f64::INFINITY));
     pressure.turn(0.02, 2);
     assert_eq!(pressure.raised(1).factor(), factor);
 }
@@ -166,5 +167,50 @@ proptest! {
         }
         let needed = demand / LIMITS.process;
         prop_assert!(machine.factor(0) <= (needed * 4.0).max(1.0), "{} for {needed}", machine.factor(0));
+    }
+}
+
+/// A process that cannot send as much as the limits let it has a limit of its own, where there are limits at all.
+#[test]
+fn what_a_process_can_send_is_its_limit() {
+    let none = Limits { daemon: f64::INFINITY, process: f64::INFINITY };
+    for (limits, wanted) in
+        [(LIMITS, 2.0), (Limits { process: f64::INFINITY, ..LIMITS }, 2.0), (none, 1.0)]
+    {
+        let mut pressure = Pressure::new(limits);
+        for turn in 1..200 {
+            let samples = 150.0 / pressure.raised(1).factor();
+            pressure.take(1, samples, 5_000.0);
+            pressure.turn(TURN, turn * 20_000_000);
+        }
+        // 7,500 a second: twice what 5,000 aimed at from below let through.
+        let factor = pressure.raised(1).factor();
+        assert!((wanted * 0.9..wanted * 1.5).contains(&factor), "{factor} under {limits:?}");
+    }
+}
+
+/// The kernel side believes a process so many samples of its own in 2^30 ns, and the controller sees those alone: at any rate, and wherever in
+/// such a second it begins, the interval is raised before one is lost.
+#[test]
+fn a_library_is_told_before_samples_are_lost() {
+    const TURN_NS: u64 = 10_000_000;
+    for rate in [8_000, 9_500, 11_000, 14_000, 20_000, 30_000, 60_000] {
+        for phase in 0..32 {
+            let mut pressure = Pressure::new(Limits { process: f64::INFINITY, ..LIMITS });
+            let (mut second, mut sent, mut due) = (0, 0, 0.0);
+            for turn in 0..600 {
+                let now = (phase << 25) + turn * TURN_NS;
+                due += f64::from(rate) * 1e-9 * TURN_NS as f64 / pressure.raised(1).factor();
+                while due >= 1.0 {
+                    due -= 1.0;
+                    sent = if second == now >> 30 { sent + 1 } else { 1 };
+                    second = now >> 30;
+                    assert!(sent <= EXTERNAL_PER_SECOND, "{rate} a second from phase {phase}");
+                    pressure.take(1, 1.0, LIBRARY_PER_SECOND as f64);
+                }
+                pressure.turn(1e-9 * TURN_NS as f64, now);
+            }
+            assert!(pressure.raised(1).raises > 0, "{rate} a second is more than may come");
+        }
     }
 }

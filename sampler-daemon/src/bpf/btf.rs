@@ -28,6 +28,12 @@ pub struct TaskOffsets {
     pub signal: u32,
     /// Of the number of threads that have not ended, in that; bytes.
     pub live: u32,
+    /// Of the pointer to its memory, bytes; 0: not known.
+    pub mm: u32,
+    /// Of where its first thread's stack begins, in that; bytes, 0: not known.
+    pub start_stack: u32,
+    /// Of the base of its thread's data (the register `fs`), bytes; 0: not known.
+    pub fs_base: u32,
 }
 
 impl TaskOffsets {
@@ -42,12 +48,20 @@ impl TaskOffsets {
 
     fn read(bytes: &[u8]) -> anyhow::Result<TaskOffsets> {
         let types = Types::parse(bytes)?;
-        let [task, signal] = ["task_struct", "signal_struct"];
+        let [task, signal, memory] = ["task_struct", "signal_struct", "mm_struct"];
+        // 0: not known, and done without.
+        let optional = |offset: anyhow::Result<u32>| offset.unwrap_or(0);
+        let thread = types
+            .offset_in(task, "thread")
+            .and_then(|thread| Ok(thread + types.offset_in("thread_struct", "fsbase")?));
         Ok(TaskOffsets {
             pid: types.offset_in(task, "pid")?,
             tgid: types.offset_in(task, "tgid")?,
             signal: types.offset_in(task, "signal")?,
             live: types.offset_in(signal, "live")?,
+            mm: optional(types.offset_in(task, "mm")),
+            start_stack: optional(types.offset_in(memory, "start_stack")),
+            fs_base: optional(thread),
         })
     }
 }
@@ -201,7 +215,8 @@ mod tests {
     #[test]
     fn members_are_found_in_anonymous_structs_too() {
         let offsets = TaskOffsets::read(&described(32, 64)).unwrap();
-        assert_eq!(offsets, TaskOffsets { pid: 4, tgid: 12, signal: 20, live: 4 });
+        assert_eq!((offsets.pid, offsets.tgid, offsets.signal, offsets.live), (4, 12, 20, 4));
+        assert_eq!((offsets.mm, offsets.start_stack, offsets.fs_base), (0, 0, 0), "not there");
     }
 
     #[test]
@@ -223,6 +238,9 @@ mod tests {
             let offsets = TaskOffsets::of_kernel().unwrap();
             assert_eq!(offsets.tgid, offsets.pid + 4, "they are neighbours since Linux 2.6");
             assert_eq!((offsets.signal % 8, offsets.live % 4), (0, 0));
+            for found in [offsets.mm, offsets.start_stack, offsets.fs_base] {
+                assert!(found != 0 && found.is_multiple_of(8), "{offsets:?}");
+            }
         } else {
             println!("this kernel has no BTF: not tested");
         }

@@ -6,10 +6,12 @@
 //!
 //! The hits fall into a process slot of their own, which is in no list, and what they send is read and dropped here.
 //!
-//! Bounds: no more than [`MOST`] of CPU time at the start, and a fraction of that for each later look.
+//! Bounds: no more than [`MOST`] of CPU time at the start, as much again where processes are probed in windows, and a fraction of that for each later look.
 
 mod batch;
+mod behind;
 mod points;
+mod typical;
 
 use super::kernel::{Kernel, Settings};
 use super::link::Link;
@@ -37,6 +39,8 @@ pub struct Calibrator {
     settings: Settings,
     /// Whether processes are looked up by pid, as where links are shared.
     by_pid: bool,
+    /// Whether processes are probed in windows, whose lengths are their own time.
+    has_windows: bool,
     /// By kind: one price for each look.
     looks: Vec<(Kind, Vec<Measured>)>,
     /// CPU time taken so far.
@@ -52,6 +56,7 @@ impl Calibrator {
         kernel: &mut Kernel,
         settings: &Settings,
         by_pid: bool,
+        has_windows: bool,
     ) -> anyhow::Result<Calibrator> {
         let ground = Ground::new().context("make functions to calibrate on")?;
         let slot = kernel.calibration_slot();
@@ -65,7 +70,8 @@ impl Calibrator {
             links.extend(usdt.attach(ground.file(), pid, slot, &points)?);
         }
         let taken = Duration::ZERO;
-        Ok(Calibrator { ground, links, settings: *settings, by_pid, looks: Vec::new(), taken })
+        let (settings, looks) = (*settings, Vec::new());
+        Ok(Calibrator { ground, links, settings, by_pid, has_windows, looks, taken })
     }
 
     /// Measures everything. Nothing else may be in the ring, since what is read there is dropped.
@@ -73,7 +79,11 @@ impl Calibrator {
     /// # Errors
     /// If the maps cannot be written.
     pub fn measure(&mut self, kernel: &mut Kernel) -> anyhow::Result<()> {
-        self.look(kernel, ROUNDS, true)
+        // As of other programs' stacks the kernel knows where this one ends.
+        let first_stack = self.ground.as_first_stack();
+        let looked = self.look(kernel, ROUNDS, true);
+        drop(first_stack);
+        looked
     }
 
     /// Measures again what can be measured while processes are profiled: hits and returns.
@@ -99,6 +109,9 @@ impl Calibrator {
             if cpu_time() - begin >= MOST {
                 break;
             }
+        }
+        if is_first && self.has_windows {
+            batches.behind(kernel);
         }
         let prices = batches.prices();
         self.taken += cpu_time() - begin;
@@ -130,6 +143,7 @@ impl Calibrator {
                     tariff.hits[*program as usize][usize::from(*stepped)] = Some(price);
                 }
                 Kind::Disturbed => tariff.disturbed = Some(price),
+                Kind::Behind => tariff.behind = Some(price),
                 Kind::Returned => tariff.returned = Some(price),
                 Kind::Sampled(bytes) => samples.push((*bytes as f64 / 1024.0, price)),
                 Kind::Ended => tariff.ended = Some(price),

@@ -236,6 +236,8 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
     let of_task = |offset: fn(TaskOffsets) -> u32| settings.tasks.map_or(0, offset).into();
     let (task_pid, task_tgid): (u64, u64) = (of_task(|of| of.pid), of_task(|of| of.tgid));
     let (signal, live): (u64, u64) = (of_task(|of| of.signal), of_task(|of| of.live));
+    let (task_mm, start_stack): (u64, u64) = (of_task(|of| of.mm), of_task(|of| of.start_stack));
+    let fs_base: u64 = of_task(|of| of.fs_base);
     EbpfLoader::new()
         // The object needs nothing of the kernel's own BTF (which `new` has parsed all the same).
         .btf(None)
@@ -254,6 +256,9 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .override_global("TASK_TGID", &task_tgid, true)
         .override_global("TASK_SIGNAL", &signal, true)
         .override_global("SIGNAL_LIVE", &live, true)
+        .override_global("TASK_MM", &task_mm, true)
+        .override_global("START_STACK", &start_stack, true)
+        .override_global("TASK_FS_BASE", &fs_base, true)
         .map_max_entries("PROCESSES", settings.all_slots())
         .map_max_entries("TOTALS", settings.all_slots())
         .map_max_entries("HITS", settings.all_slots() * HITS_PER_SLOT)

@@ -4,8 +4,10 @@
 //! memory-mapped arrays. Layouts follow `union bpf_attr` of `include/uapi/linux/bpf.h`.
 
 mod element;
+mod first_stack;
 pub(super) mod ground;
 mod memory;
+pub(super) mod tsc;
 
 pub(super) use element::{entries, insert_new, look_up, take};
 pub(super) use memory::SharedMemory;

@@ -19,6 +19,7 @@ use crate::store::ProcessId;
 use crate::target::allocator::Function;
 use crate::target::processor::{RESOLUTION_NS, processor_ns};
 use sampler_common::cost::{Measured, Placed, Program, Range, Report, Spent, Tariff, Work};
+use sampler_common::duty::Usual;
 use sampler_common::estimate::Confidence;
 use sampler_common::wire::Role;
 use std::time::{Duration, Instant};
@@ -63,7 +64,7 @@ impl Prices {
     /// Measures them; without any, what is wrong is said in the log and in `status`.
     pub(super) fn measure(kernel: &mut Kernel, config: &Config) -> Prices {
         let by_pid = config.reach != Reach::Listed && config.budget.is_none();
-        let measured = Calibrator::new(kernel, &config.settings, by_pid)
+        let measured = Calibrator::new(kernel, &config.settings, by_pid, config.budget.is_some())
             .and_then(|mut calibrator| calibrator.measure(kernel).map(|()| calibrator));
         let (calibrator, why) = match measured {
             Ok(calibrator) => (Some(calibrator), String::new()),
@@ -79,6 +80,12 @@ impl Prices {
     /// What was spent on work; `None` where there are no prices.
     pub(super) fn charge(&self, work: &Work) -> Option<Spent> {
         self.why.is_empty().then(|| self.tariff.charge(work))
+    }
+
+    /// What traps usually add to programs' own time here.
+    pub(super) fn usual(&self) -> Usual {
+        let of = |behind: Measured| Usual::where_typical_code_loses(behind.ns);
+        self.tariff.behind.map_or_else(Usual::default, of)
     }
 
     /// What was measured.

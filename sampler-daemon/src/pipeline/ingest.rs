@@ -219,7 +219,7 @@ impl Ingest {
             Arc::make_mut(sampling).took_itself(record.size, design.weighted_bytes());
         }
         let sampling = &self.processes.get(source.process).sampling;
-        self.arrivals.note(record, &sampling.designs);
+        self.arrivals.note(record, sampling, source.library.is_some());
         let end = self.walk(&mut source, record, stack, is_snapshot);
         // The leaf of a USDT is the function that it lies in.
         if record.role != Role::OtelAlloc as u32

@@ -7,6 +7,8 @@ use super::worker::{Reach, Worker};
 use crate::target::allocator::Discovery;
 use crate::target::preloaded::{Block, COUNTS};
 use sampler_common::sampling::Rate;
+use sampler_common::sampling::rate::MAX_INTERVAL_BYTES;
+use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -17,6 +19,26 @@ pub(super) struct Library {
     generation: u32,
     /// Counts that are among the outcomes already.
     seen: [u64; COUNTS.len()],
+}
+
+impl Library {
+    /// Raises its interval by a factor above the one that was asked for; the interval in force then, if that is another one: not of a process that has
+    /// yet to begin sampling.
+    fn press(&self, factor: f64) -> io::Result<Option<f64>> {
+        let state = self.block.read()?;
+        let Some(asked) = state.asked.or(state.rate) else { return Ok(None) };
+        let is_raised = factor > 1.0;
+        let interval = (asked.interval_bytes() * factor).round() as u64;
+        let rate = match is_raised {
+            true => Rate::from_interval(interval.min(MAX_INTERVAL_BYTES)).unwrap_or(asked),
+            false => asked,
+        };
+        if state.rate == Some(rate) && state.asked.is_some() == is_raised {
+            return Ok(None);
+        }
+        self.block.set_rate(rate, is_raised.then_some(asked))?;
+        Ok(Some(rate.interval_bytes()))
+    }
 }
 
 impl Worker {
@@ -35,6 +57,10 @@ impl Worker {
         {
             source.library = library;
         }
+        // Of a parent whose interval was raised a child has the rate, and what was asked for; of a new program image, neither.
+        if !known {
+            self.press_library(slot);
+        }
         self.hear_library(slot);
     }
 
@@ -44,6 +70,7 @@ impl Worker {
         let Some(library) = &mut source.library else { return };
         // One that is gone says nothing.
         let Ok(state) = library.block.read() else { return };
+        let is_raised = self.ingest.processes.get(source.process).sampling.raised.factor() > 1.0;
         for ((outcome, now), seen) in COUNTS.iter().zip(state.counts).zip(&mut library.seen) {
             self.ingest.outcomes.add(*outcome, now.saturating_sub(*seen));
             *seen = now;
@@ -52,6 +79,10 @@ impl Worker {
         let sampling = &mut self.ingest.processes.get_mut(source.process).sampling;
         if let Some(interval) = interval.filter(|interval| sampling.told.0 != *interval) {
             Arc::make_mut(sampling).tell(interval);
+        }
+        // It had not begun to sample when it was told; or another samplerd has come or gone, which starts from what was asked for.
+        if is_raised && (state.asked.is_none() || state.rate.is_none()) {
+            self.press_library(slot);
         }
     }
 
@@ -82,12 +113,36 @@ impl Worker {
         let Some(source) = self.ingest.sources.get(&slot) else { return };
         let Some(library) = &source.library else { return };
         let Some(rate) = Rate::from_interval(interval_bytes) else { return };
-        match library.block.set_rate(rate) {
+        match library.block.set_rate(rate, None) {
             Ok(()) => {
                 let record = self.ingest.processes.get_mut(source.process);
                 Arc::make_mut(&mut record.sampling).tell(interval_bytes as f64);
             }
             Err(error) => tracing::warn!(pid = source.pid, "set the interval: {error}"),
+        }
+    }
+
+    /// Has it sample as much rarer than it was asked to as back-pressure wants, which may be not at all.
+    pub(super) fn press_library(&mut self, slot: u32) {
+        let Some(source) = self.ingest.sources.get(&slot) else { return };
+        let factor = self.ingest.processes.get(source.process).sampling.raised.factor();
+        let Some(library) = &source.library else { return };
+        match library.press(factor) {
+            Ok(Some(interval)) => {
+                let record = self.ingest.processes.get_mut(source.process);
+                Arc::make_mut(&mut record.sampling).tell(interval);
+            }
+            Ok(None) => {}
+            Err(error) => tracing::debug!(pid = source.pid, "raise the interval: {error}"),
+        }
+    }
+
+    /// All sample as they were asked to: this daemon ends.
+    pub(super) fn ease_libraries(&self) {
+        let sources = self.ingest.sources.values();
+        for library in sources.filter_map(|source| source.library.as_ref()) {
+            // Most likely the process has just ended.
+            let _ = library.press(1.0);
         }
     }
 }

@@ -7,10 +7,11 @@
 
 use super::clock::monotonic_ns;
 use super::worker::Worker;
-use crate::store::{Designs, SamplingRecord};
+use crate::store::SamplingRecord;
 use rustc_hash::{FxHashMap, FxHashSet};
+use sampler_common::limits::LIBRARY_PER_SECOND;
 use sampler_common::pressure::{Limits, Pressure};
-use sampler_common::sampling::{self, Design, brake};
+use sampler_common::sampling::{self, Design, Rate, Strategy, brake};
 use sampler_common::wire::AllocationRecord;
 use std::time::SystemTime;
 
@@ -57,14 +58,24 @@ impl BackPressure {
 }
 
 impl Arrivals {
-    /// A sample has come of a process with these designs.
-    pub(super) fn note(&mut self, record: &AllocationRecord, designs: &Designs) {
+    /// A sample has come of a process that is sampled so, and may have our library in it.
+    pub(super) fn note(
+        &mut self,
+        record: &AllocationRecord,
+        sampling: &SamplingRecord,
+        has_library: bool,
+    ) {
         let charged = Design::from_word(record.design);
-        // What a process samples by itself is not ours to change.
-        if charged.is_external() {
-            return;
-        }
-        let now = designs[sampling::class(record.size)];
+        let now = match charged.is_external() {
+            false => sampling.designs[sampling::class(record.size)],
+            // What a process samples by itself is ours to change where it is our library that does.
+            true if !has_library => return,
+            true => {
+                let told = Rate::from_interval(sampling.told.0.round() as u64);
+                let Some(rate) = told else { return };
+                Design::new(Strategy::Geometric, rate)
+            }
+        };
         let expected = expected(charged, now, record.size);
         *self.expected.entry(record.space.slot).or_default() += expected;
         self.newest_ns = self.newest_ns.max(record.time_ns);
@@ -100,7 +111,10 @@ impl Worker {
         self.pressure.turned_ns = now_ns;
         let arrived = std::mem::take(&mut self.ingest.arrivals.expected);
         for (slot, expected) in &arrived {
-            self.pressure.control.take(*slot, *expected);
+            let source = self.ingest.sources.get(slot);
+            let is_library = source.is_some_and(|source| source.library.is_some());
+            let most = if is_library { LIBRARY_PER_SECOND as f64 } else { f64::INFINITY };
+            self.pressure.control.take(*slot, *expected, most);
         }
         for slot in self.pressure.control.turn(elapsed_ns as f64 / 1e9, now_ns) {
             self.raise(slot);
@@ -121,6 +135,7 @@ impl Worker {
             record.refresh();
         });
         self.adapt_if_asked(slot);
+        self.press_library(slot);
     }
 
     /// Lets brakes go whose reason is gone.

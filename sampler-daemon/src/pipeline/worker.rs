@@ -196,6 +196,7 @@ pub fn start(
         answers,
     };
     worker.ingest.clustered.is_on = worker.config.budget.is_some();
+    worker.ingest.clustered.usual = worker.prices.usual();
     worker.close_costly_links();
     worker.kernel.targets.exclude(std::process::id())?;
     for file in files {
@@ -372,6 +373,7 @@ impl Worker {
     }
 
     fn shut_down(&mut self) {
+        self.ease_libraries();
         let slots: Vec<u32> = self.attached.keys().copied().collect();
         for slot in slots {
             if let Some(attached) = self.attached.remove(&slot) {

@@ -4,7 +4,7 @@
 use super::fold::Moves;
 use super::{ProcessId, StackId};
 use rustc_hash::FxHashMap;
-use sampler_common::duty::{Clock, Groups};
+use sampler_common::duty::{Clock, Groups, Usual};
 use sampler_common::estimate::Sample;
 
 /// What a stack has in groups of windows, by rising number: bytes and objects, each divided by its chance to be seen.
@@ -26,6 +26,8 @@ struct Open {
 pub struct Clustered {
     /// Whether there are windows at all: if not, every sample counts as it comes.
     pub is_on: bool,
+    /// What traps usually add to the own time of programs here.
+    pub usual: Usual,
     open: FxHashMap<ProcessId, Open>,
     groups: FxHashMap<ProcessId, Groups>,
     rows: FxHashMap<(ProcessId, StackId), Sums>,
@@ -75,7 +77,8 @@ impl Clustered {
 
     /// The groups of a process, to add to.
     pub fn groups_mut(&mut self, process: ProcessId) -> &mut Groups {
-        self.groups.entry(process).or_default()
+        let usual = self.usual;
+        self.groups.entry(process).or_insert_with(|| Groups::new(usual))
     }
 
     /// The groups of a process.
@@ -121,7 +124,7 @@ impl Clustered {
         self.open.remove(&process);
         self.ended.insert(process, end.clock);
         if let Some(tail) = end.tail {
-            self.groups.entry(process).or_default().lengthen(tail);
+            self.groups_mut(process).lengthen(tail);
         }
     }
 
@@ -133,7 +136,7 @@ impl Clustered {
             let Some(into) = moves.get(process) else { continue };
             self.ended.entry(into).or_default().add(clock);
             let Some(groups) = self.groups.remove(&process) else { continue };
-            let (group, paired) = self.groups.entry(into).or_default().fold(&groups);
+            let (group, paired) = self.groups_mut(into).fold(&groups);
             if paired {
                 self.pair(into);
                 let halved =

@@ -9,7 +9,7 @@ use object::elf::{FileHeader64, PT_LOAD, SHT_DYNSYM};
 use object::read::elf::{FileHeader as _, ProgramHeader as _, Sym as _};
 use object::{Endianness, ReadCache, ReadRef};
 use sampler_common::counters::Outcome;
-use sampler_common::sampling::Rate;
+use sampler_common::sampling::{Rate, Ready};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Error, ErrorKind};
 use std::os::unix::fs::FileExt as _;
@@ -17,7 +17,7 @@ use std::os::unix::fs::FileExt as _;
 /// The block's symbol.
 const SYMBOL: &[u8] = b"sampler_preload_settings";
 /// Its first word.
-const MAGIC: u64 = u64::from_le_bytes(*b"SMPLPRE2");
+const MAGIC: u64 = u64::from_le_bytes(*b"SMPLPRE3");
 /// Its size, bytes.
 const BYTES: u64 = 128;
 /// Word of the first count.
@@ -80,6 +80,8 @@ pub struct Block {
 pub struct State {
     /// The rate in force; `None` while the process has not allocated yet.
     pub rate: Option<Rate>,
+    /// The rate that was asked for, while back-pressure has put a lower one into force.
+    pub asked: Option<Rate>,
     /// How samples have ended but for those that were told, as [`COUNTS`]: since the program began, or was forked.
     pub counts: [u64; COUNTS.len()],
 }
@@ -93,15 +95,16 @@ impl Block {
         self.read_in(&File::open(format!("/proc/{}/mem", self.pid))?)
     }
 
-    /// Puts another rate into force, from some next call on.
+    /// Puts another rate into force, from some next call on; `asked` where that is not the one that was asked for.
     ///
     /// # Errors
     /// As [`Block::read`].
-    pub fn set_rate(&self, rate: Rate) -> io::Result<()> {
+    pub fn set_rate(&self, rate: Rate, asked: Option<Rate>) -> io::Result<()> {
         let path = format!("/proc/{}/mem", self.pid);
         let memory = OpenOptions::new().read(true).write(true).open(path)?;
         self.read_in(&memory)?;
-        memory.write_all_at(&rate.raw().to_le_bytes(), self.address + 8)
+        let words = [Ready::new(rate).word(), asked.map_or(0, Rate::raw)].map(u64::to_le_bytes);
+        memory.write_all_at(words.as_flattened(), self.address + 8)
     }
 
     fn read_in(&self, memory: &File) -> io::Result<State> {
@@ -116,7 +119,9 @@ impl Block {
             return Err(Error::new(ErrorKind::InvalidData, message));
         }
         let counts = std::array::from_fn(|number| word(FIRST_COUNT + number));
-        Ok(State { rate: (word(1) != 0).then(|| Rate::from_raw(word(1))), counts })
+        let rate = |rate: Rate| (rate != Rate::NEVER).then_some(rate);
+        let (set, asked) = (Ready::from_word(word(1)).rate(), Rate::from_raw(word(2)));
+        Ok(State { rate: rate(set), asked: rate(asked), counts })
     }
 }
 

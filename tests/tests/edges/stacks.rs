@@ -36,6 +36,28 @@ fn stacks_that_fit_are_whole() -> Result<()> {
     case.end()
 }
 
+/// Wherever a stack lies, it is not cut: of another thread, of the program's own, of a part of a thread's.
+#[test]
+fn stacks_of_every_kind_are_whole() -> Result<()> {
+    let (case, profile) = rows(&["kinds"])?;
+    let mut roots = Vec::new();
+    for stack in profile.stacks_of("deepest") {
+        let levels = stack.frames.iter().filter(|frame| *frame == "descend").count();
+        ensure!(levels == 41, "{levels} levels of {:?}", stack.frames);
+        let objects = stack.quantities.alloc_objects.value;
+        let root = |function: &&str| stack.contains(function);
+        let root = ["on_thread", "on_own_stack"].into_iter().find(root);
+        roots.push((root.with_context(|| format!("no root in {:?}", stack.frames))?, objects));
+    }
+    roots.sort_by_key(|(root, _)| *root);
+    let allocations = |of: &str| -> f64 {
+        roots.iter().filter(|(root, _)| *root == of).map(|(_, objects)| objects).sum()
+    };
+    ensure!((allocations("on_thread"), allocations("on_own_stack")) == (1.0, 2.0), "{roots:?}");
+    ensure!(case.daemon.outcome("unwind_truncated")? == 0, "no stack is cut");
+    case.end()
+}
+
 /// 4,096 stacks that differ only in their middle: none is taken for another.
 #[test]
 fn different_stacks_stay_different() -> Result<()> {

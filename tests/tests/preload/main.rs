@@ -5,5 +5,6 @@ mod bounds;
 mod exact;
 mod interop;
 mod run;
+mod storm;
 mod survives;
 mod truth;

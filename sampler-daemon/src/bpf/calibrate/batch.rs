@@ -1,7 +1,7 @@
 //! Batches of calls, with and without.
 
-use super::hits;
 use super::points::{probed, twin};
+use super::{behind, hits};
 use crate::bpf::kernel::{Kernel, Settings};
 use crate::bpf::sys::ground::{Function, Ground};
 use rustix::time::{ClockId, clock_gettime};
@@ -42,6 +42,8 @@ pub(super) enum Kind {
     Hit(Program, bool),
     /// What a hit takes more where caches are emptied between any two, of the kernel and of the program together.
     Disturbed,
+    /// What a hit adds to the program's own code behind it.
+    Behind,
     /// Following a call to its return.
     Returned,
     /// A sample with so many bytes of stack, more than following the call.
@@ -135,6 +137,12 @@ impl<'a> Batches<'a> {
         let pair = in_turn(round, || typical(probed, true), || typical(twin, true));
         let still = in_turn(round, || typical(probed, false), || typical(twin, false));
         self.enter(Kind::Disturbed, (pair.0 + still.1, pair.1 + still.0), 1);
+    }
+
+    /// What hits add to typical code, none of them sampled.
+    pub(super) fn behind(&mut self, kernel: &Kernel) {
+        self.sample(kernel, false);
+        self.differences.push((Kind::Behind, behind::batches(self.ground)));
     }
 
     /// Sizes of stacks that are worth a look: by frame pointers they do not matter.

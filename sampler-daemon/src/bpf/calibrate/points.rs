@@ -26,8 +26,19 @@ pub(super) fn twin(program: Program, stepped: bool) -> Function {
     }
 }
 
+/// As malloc is probed, and it tells the time.
+pub(super) fn probed_clocked() -> Function {
+    Function::CLOCKED
+}
+
+/// Its twin without a probe.
+pub(super) fn twin_clocked() -> Function {
+    Function::CLOCKED_TWIN
+}
+
 // Both halves of the functions have room.
-const _: () = assert!(4 * Program::ALL.len() <= Function::COUNT / 2);
+const _: () = assert!(4 * Program::ALL.len() <= Function::CLOCKED.0);
+const _: () = assert!(2 * Program::ALL.len() <= Function::COUNT / 2);
 
 /// The role that stands for all that go a program's way.
 fn role(program: Program) -> Role {
@@ -53,6 +64,8 @@ pub(super) fn points(slot: u32, track_live: bool, by_pid: bool) -> Points {
             _ => points.allocating.push(point),
         }
     }
+    let clocked = Cookie::new(slot, role(Program::Malloc));
+    points.allocating.push((probed_clocked().offset() as u64, clocked.0));
     points
 }
 

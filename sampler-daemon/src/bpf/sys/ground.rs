@@ -1,10 +1,12 @@
 //! Functions of the daemon's own to probe, and a stack to call them on.
 //!
 //! They are a few bytes of machine code in a file of memory that nobody else has: a probe in it costs no other process anything, and
-//! the links of another daemon are not on it. Every function takes three arguments and returns the third.
+//! the links of another daemon are not on it. Every function takes three arguments and returns the third, but for two that return the time.
 
+use super::first_stack::FirstStack;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
+use sampler_common::limits::ABOVE_FIRST_STACK;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::AsRawFd as _;
@@ -22,6 +24,8 @@ const EMULATED: &[u8] = &[0x55, 0x48, 0x89, 0xd0, 0x5d, 0xc3];
 const STEPPED: &[u8] = &[0x48, 0x89, 0xd0, 0x55, 0x5d, 0xc3];
 /// `nop; mov rax, rdx; ret`: what USDTs are; the kernel emulates it.
 const NOP: &[u8] = &[0x90, 0x48, 0x89, 0xd0, 0xc3];
+/// `push rbp; rdtsc; shl rdx, 32; or rax, rdx; pop rbp; ret`
+const CLOCKED: &[u8] = &[0x55, 0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0, 0x5d, 0xc3];
 /// `call_on(stack, function, first, second, third)`: calls a function with the stack pointer at `stack`.
 const CALL_ON: &[u8] = &[
     0x55, // push rbp
@@ -51,6 +55,11 @@ pub(in crate::bpf) struct Function(pub(in crate::bpf) usize);
 impl Function {
     /// Functions that there are.
     pub(in crate::bpf) const COUNT: usize = PAGE / STRIDE - 1;
+
+    /// Returns when its first instruction, which is emulated, was over, by the processor's counter ([`super::tsc`]).
+    pub(in crate::bpf) const CLOCKED: Function = Function(FIRST_NOP - 2);
+    /// Another one.
+    pub(in crate::bpf) const CLOCKED_TWIN: Function = Function(FIRST_NOP - 1);
 
     /// The `number`-th that begins with a nop.
     pub(in crate::bpf) fn nop(number: usize) -> Function {
@@ -94,8 +103,19 @@ impl Ground {
         &self.file
     }
 
-    /// Calls a function where `stack_bytes` of stack (at most [`ABOVE`]) are above the call.
-    pub(in crate::bpf) fn call(&self, of: Function, stack_bytes: usize, arguments: [u64; 3]) {
+    /// Its stack is the one of this process's first thread, as far as the kernel knows, until what is returned is dropped.
+    pub(in crate::bpf) fn as_first_stack(&self) -> Option<FirstStack> {
+        let begin = BELOW + ABOVE - ABOVE_FIRST_STACK as usize;
+        FirstStack::beginning_at(self.stack.base.map_addr(|base| base.saturating_add(begin)))
+    }
+
+    /// What a function returns that is called where `stack_bytes` of stack (at most [`ABOVE`]) are above the call.
+    pub(in crate::bpf) fn call(
+        &self,
+        of: Function,
+        stack_bytes: usize,
+        arguments: [u64; 3],
+    ) -> u64 {
         let above = stack_bytes.min(ABOVE) & !15;
         let stack = self.stack.address() + BELOW + ABOVE - above;
         let [first, second, third] = arguments;
@@ -104,8 +124,8 @@ impl Ground {
         // SAFETY: the mapping begins with `CALL_ON`, which is a function of this type, and is executable as long as `self` lives.
         let call_on = unsafe { std::mem::transmute::<*mut u8, CallOn>(code) };
         // SAFETY: the stack pointer is aligned to 16 bytes, with at least `BELOW` writable bytes under it; the function is one of ours,
-        // which touches nothing but rax and its own stack slot.
-        unsafe { call_on(stack, self.code.address() + of.offset(), first, second, third) };
+        // which touches nothing but rax, rdx and its own stack slot.
+        unsafe { call_on(stack, self.code.address() + of.offset(), first, second, third) }
     }
 }
 
@@ -116,6 +136,7 @@ fn page() -> [u8; PAGE] {
     for number in 0..Function::COUNT {
         let bytes = match number % 2 {
             _ if number >= FIRST_NOP => NOP,
+            _ if number == Function::CLOCKED.0 || number == Function::CLOCKED_TWIN.0 => CLOCKED,
             0 => EMULATED,
             _ => STEPPED,
         };
@@ -184,7 +205,10 @@ mod tests {
         let ground = Ground::new().unwrap();
         for number in 0..Function::COUNT {
             for above in [0, 100, 5000, ABOVE, usize::MAX] {
-                ground.call(Function(number), above, [1, 2, 3]);
+                let returned = ground.call(Function(number), above, [1, 2, 3]);
+                let is_clocked =
+                    [Function::CLOCKED, Function::CLOCKED_TWIN].contains(&Function(number));
+                assert_eq!(returned == 3, !is_clocked, "{number}");
             }
         }
     }

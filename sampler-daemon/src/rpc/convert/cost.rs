@@ -59,6 +59,7 @@ pub(in crate::rpc) fn prices(of: &PricesReport) -> v1::Prices {
         taken_ns: of.taken.as_nanos() as u64,
         why: of.why.clone(),
         disturbed_ns: of.tariff.disturbed.map(measured),
+        behind_ns: of.tariff.behind.map(measured),
     }
 }
 

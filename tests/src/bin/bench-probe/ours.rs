@@ -5,6 +5,7 @@ use anyhow::{Context, Result, ensure};
 use sampler_common::limits::{CLASSES, DEFAULT_MAX_LIVE};
 use sampler_common::sampling::{Design, Rate, Strategy};
 use sampler_common::wire::{Cookie, Role};
+use sampler_daemon::bpf::btf::TaskOffsets;
 use sampler_daemon::bpf::{Kernel, Link, Points, ProbeEngine, Settings};
 
 /// The slot of the target.
@@ -42,7 +43,7 @@ impl Ours {
             usdt: false,
             mappings: false,
             follow: false,
-            tasks: None,
+            tasks: TaskOffsets::of_kernel().ok(),
             // Nobody reads its ring.
             brake: false,
             duty: None,

@@ -82,7 +82,7 @@ pub(crate) fn measure(
 
 fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) -> Result<Budgeted> {
     let bytes = bytes_of_a_round(workload, pair::templates(seconds), scratch)?;
-    let mut pair = Pair::start(workload, seconds, &[], &OPTIONS, scratch)?;
+    let mut pair = Pair::start(workload, seconds, &[], Some(&OPTIONS), scratch)?;
     let turned = pair.run(seconds, random)?;
     let windows = pair.attached.windows()?.context("samplerd had no window")?;
     pair.attached.detach()?;

@@ -46,20 +46,33 @@ impl Exact {
     /// # Errors
     /// If the library does not work, or met more places than it has room for.
     pub(crate) fn bytes(&self) -> Result<Bytes> {
+        Ok(self.places()?.into_iter().map(|[place, bytes, _]| (place, bytes)).collect())
+    }
+
+    /// Allocations so far.
+    ///
+    /// # Errors
+    /// As [`Exact::bytes`].
+    pub(crate) fn allocations(&self) -> Result<u64> {
+        Ok(self.places()?.into_iter().map(|[_, _, count]| count).sum())
+    }
+
+    fn places(&self) -> Result<Vec<[u64; 3]>> {
         let table = fs::read(&self.table).with_context(|| format!("read {}", self.table.display()));
         parse(&table.context("nothing was counted")?)
     }
 }
 
-fn parse(table: &[u8]) -> Result<Bytes> {
+/// Return address, bytes and number of calls of every place.
+fn parse(table: &[u8]) -> Result<Vec<[u64; 3]>> {
     let words: Vec<u64> = table
         .chunks_exact(WORD)
         .map(|word| word.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
         .collect();
     ensure!(words.len() == 1 + 3 * PLACES, "the table of exact figures has {} words", words.len());
     ensure!(words[0] == 0, "{} allocations found no room in the table", words[0]);
-    let places = words[1..].chunks_exact(3).filter(|place| place[0] != 0);
-    Ok(places.map(|place| (place[0], place[1])).collect())
+    let places = words[1..].as_chunks::<3>().0.iter();
+    Ok(places.filter(|place| place[0] != 0).copied().collect())
 }
 
 /// What came between two readings.
@@ -117,8 +130,7 @@ mod tests {
         set(1, 0x7f00_1234);
         set(2, 640);
         set(3, 10);
-        let bytes = parse(&table).unwrap();
-        assert_eq!(bytes, Bytes::from([(0x7f00_1234, 640)]));
+        assert_eq!(parse(&table).unwrap(), [[0x7f00_1234, 640, 10]]);
         let before = Bytes::from([(0x7f00_1234, 600), (1, 5)]);
         let after = Bytes::from([(0x7f00_1234, 640), (1, 5), (2, 7)]);
         assert_eq!(since(&before, &after), Bytes::from([(0x7f00_1234, 40), (2, 7)]));

@@ -1,4 +1,5 @@
-//! The library that samples inside a program (`sampler run --preload`): what it costs while samplerd listens and follows frees.
+//! The library that samples inside a program (`sampler run --preload`): what it costs while samplerd listens and follows frees, beside what a library
+//! costs that only forwards malloc and free.
 //!
 //! A few percent are less than what a machine drifts by within a minute: programs with and without it take turns, as in [`crate::budget`]. Nor are two
 //! processes of a program equally fast, by where things lie in their memory: each is started some times.
@@ -11,6 +12,7 @@ use crate::workload::Workload;
 use anyhow::Result;
 use fastrand::Rng;
 use sampler_common::units::grouped;
+use sampler_tests::build;
 use sampler_tests::progress::Progress;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -28,6 +30,8 @@ pub(crate) struct Sampled {
     workload: Workload,
     /// CPU time of a round by that of a round without, with its standard error.
     slowdown: (f64, f64),
+    /// The same of a library that does nothing but forward.
+    forwarding: (f64, f64),
     /// CPU time of samplerd, by the program's.
     own: f64,
     /// Samples in a second of its CPU time.
@@ -44,10 +48,11 @@ impl Sampled {
         }
     }
 
-    fn cells(&self) -> [String; 3] {
-        let Sampled { slowdown, own, rate, .. } = self;
+    fn cells(&self) -> [String; 4] {
+        let Sampled { slowdown, forwarding, own, rate, .. } = self;
         let rate = grouped(rate.round() as u64);
-        [slowdown_text(*slowdown), format!("{:.1} %", 100.0 * own), rate]
+        let own = format!("{:.1} %", 100.0 * own);
+        [slowdown_text(*slowdown), slowdown_text(*forwarding), own, rate]
     }
 }
 
@@ -72,13 +77,20 @@ pub(crate) fn measure(
 }
 
 fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) -> Result<Sampled> {
-    let environment = Tool::Ours(Ours::Preload).environment(&scratch.path(""));
-    let options = Ours::Preload.options();
+    let sampling = Tool::Ours(Ours::Preload).environment(&scratch.path(""));
+    let forward = build::compile_library("forward.c")?;
+    let forwards = [("LD_PRELOAD", forward.display().to_string())];
     let each_s = seconds / f64::from(PAIRS);
     let taken = |attached: &Attached| Ok::<f64, anyhow::Error>(attached.samples()?.taken);
-    let (mut ratios, mut cpu_s, mut own_s, mut samples) = (Vec::new(), 0.0, 0.0, 0.0);
+    let (mut ratios, mut forwarding) = (Vec::new(), Vec::new());
+    let (mut cpu_s, mut own_s, mut samples) = (0.0, 0.0, 0.0);
     for _ in 0..PAIRS {
-        let mut pair = Pair::start(workload, each_s, &environment, options, scratch)?;
+        {
+            let mut pair = Pair::start(workload, each_s, &forwards, None, scratch)?;
+            forwarding.push(pair.run(each_s, random)?.slowdown().0);
+        }
+        let options = Some(Ours::Preload.options());
+        let mut pair = Pair::start(workload, each_s, &sampling, options, scratch)?;
         let before = taken(&pair.attached)?;
         let turned = pair.run(each_s, random)?;
         samples += taken(&pair.attached)? - before;
@@ -87,7 +99,8 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
         cpu_s += turned.cpu_s();
         own_s += turned.own() * turned.cpu_s();
     }
-    Ok(Sampled { workload, slowdown: mean(&ratios), own: own_s / cpu_s, rate: samples / cpu_s })
+    let (slowdown, forwarding) = (mean(&ratios), mean(&forwarding));
+    Ok(Sampled { workload, slowdown, forwarding, own: own_s / cpu_s, rate: samples / cpu_s })
 }
 
 /// The mean, and an error of it of which 1.96 make 95 %.
@@ -101,15 +114,15 @@ fn mean(of: &[f64]) -> (f64, f64) {
 /// As a table for the terminal.
 pub(crate) fn text(all: &[Sampled]) -> String {
     let mut out = format!(
-        "\npreloaded library at 512 KiB: CPU time by that without (95 %), samplerd's own,\n\
-         samples a second; goal ≤ {SLOWDOWN}\n"
+        "\npreloaded library at 512 KiB: CPU time by that without (95 %); the same of one that\n\
+         only forwards; samplerd's own; samples a second; goal ≤ {SLOWDOWN}\n"
     );
     for of in all {
-        let [slowdown, own, rate] = of.cells();
+        let [slowdown, forwarding, own, rate] = of.cells();
         // Writing to a String cannot fail.
         let _ = writeln!(
             out,
-            "{:<15}{slowdown:<15}{own:>8}{rate:>10}  {}",
+            "{:<15}{slowdown:<15}{forwarding:<15}{own:>6}{rate:>8}  {}",
             of.workload.name(),
             of.met()
         );
@@ -122,7 +135,8 @@ pub(crate) fn json(all: &[Sampled]) -> Value {
     let one = |of: &Sampled| {
         json!({
             "workload": of.workload.name(), "slowdown": of.slowdown.0,
-            "slowdown_error": of.slowdown.1, "own_cpu": of.own, "samples_per_second": of.rate,
+            "slowdown_error": of.slowdown.1, "forwarding": of.forwarding.0,
+            "forwarding_error": of.forwarding.1, "own_cpu": of.own, "samples_per_second": of.rate,
         })
     };
     all.iter().map(one).collect()
@@ -130,8 +144,8 @@ pub(crate) fn json(all: &[Sampled]) -> Value {
 
 /// As Markdown.
 pub(crate) fn markdown(all: &[Sampled]) -> String {
-    let mut out = "|  | slowdown, 95 % | samplerd's own CPU time | samples a second | goal |\n\
-                   | --- | ---: | ---: | ---: | --- |\n"
+    let mut out = "|  | slowdown, 95 % | one that only forwards | samplerd's own CPU time | samples a second | goal |\n\
+                   | --- | ---: | ---: | ---: | ---: | --- |\n"
         .to_owned();
     for of in all {
         let _ =

@@ -9,6 +9,7 @@ mod attached;
 mod budget;
 mod clock;
 mod docs;
+mod drag;
 mod exact;
 mod figure;
 mod goals;
@@ -30,6 +31,7 @@ mod table;
 mod tool;
 mod toolbox;
 mod turns;
+mod user;
 mod workload;
 
 use anyhow::{Context, Result, bail};
@@ -62,10 +64,10 @@ struct Args {
     /// CPU seconds of each program under a budget
     #[arg(long, default_value_t = 120.0, value_parser = seconds)]
     budget_seconds: f64,
-    /// CPU seconds of each program with the library
+    /// CPU seconds of each program with the library, and of each with one that only forwards
     #[arg(long, default_value_t = 30.0, value_parser = seconds)]
     library_seconds: f64,
-    /// Only these parts: slowdown, budget, library, accuracy, growth
+    /// Only these parts: slowdown, budget, library, accuracy, growth, drag
     #[arg(long, value_delimiter = ',', value_parser = Part::named)]
     only: Vec<Part>,
     /// Of the random order
@@ -98,11 +100,13 @@ enum Part {
     Accuracy,
     /// Cost against what grows.
     Growth,
+    /// What traps add to a program's own code.
+    Drag,
 }
 
 impl Part {
-    const ALL: [Part; 5] =
-        [Part::Slowdown, Part::Budget, Part::Library, Part::Accuracy, Part::Growth];
+    const ALL: [Part; 6] =
+        [Part::Slowdown, Part::Budget, Part::Library, Part::Accuracy, Part::Growth, Part::Drag];
 
     fn named(name: &str) -> Result<Part> {
         match name {
@@ -111,7 +115,10 @@ impl Part {
             "library" => Ok(Part::Library),
             "accuracy" => Ok(Part::Accuracy),
             "growth" => Ok(Part::Growth),
-            _ => bail!("no part {name:?} (there are slowdown, budget, library, accuracy, growth)"),
+            "drag" => Ok(Part::Drag),
+            _ => bail!(
+                "no part {name:?} (there are slowdown, budget, library, accuracy, growth, drag)"
+            ),
         }
     }
 }
@@ -164,6 +171,7 @@ fn main() -> Result<()> {
             }
             Part::Accuracy => output.accuracy(&accuracy::measure(&workloads, plan, &scratch))?,
             Part::Growth => output.growth(&growth::measure(plan, &scratch))?,
+            Part::Drag => output.drag(&drag::measure(&workloads, plan.seconds, &scratch))?,
         }
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use crate::accuracy::Accuracy;
 use crate::budget::{self, Budgeted};
+use crate::drag::{self, Dragged};
 use crate::growth::{self, Point};
 use crate::library::{self, Sampled};
 use crate::repetitions::{Plan, Row};
@@ -105,6 +106,17 @@ impl Output {
         self.json("growth", &self.described("points", growth::json(points)))?;
         self.plot("growth", &figure::growth(&self.machine.line(), points))?;
         self.section("growth", &markdown::growth(points))
+    }
+
+    /// What traps add to programs' own code.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub(crate) fn drag(&self, all: &[Dragged]) -> Result<()> {
+        print!("{}", drag::text(all));
+        self.json("drag", &self.described("runs", drag::json(all)))?;
+        let options = format!("--only drag --seconds {}", self.plan.seconds);
+        self.section_of("drag", &drag::markdown(all), &options)
     }
 
     fn described(&self, name: &str, value: Value) -> Value {

@@ -1,4 +1,4 @@
-//! A program alone, and the same one under samplerd, by turns.
+//! A program alone, and the same one under something, by turns.
 
 use crate::attached::Attached;
 use crate::program::Program;
@@ -18,14 +18,14 @@ const WARM_UP_S: f64 = 0.3;
 pub(crate) struct Pair {
     alone: Program,
     with: Program,
-    /// samplerd.
+    /// samplerd, or nothing.
     pub(crate) attached: Attached,
 }
 
 /// What turns gave.
 pub(crate) struct Turned {
     turns: Vec<Turn>,
-    /// Rounds under samplerd, those included that do not count.
+    /// Rounds of the one that is under something, those included that do not count.
     pub(crate) rounds: u32,
     own_s: f64,
 }
@@ -36,7 +36,7 @@ pub(crate) fn templates(seconds: f64) -> u32 {
 }
 
 impl Pair {
-    /// Starts both, the one under samplerd with `environment`, for turns of so many seconds in all.
+    /// Starts both, one of them with `environment`, and under samplerd if there are `options` for it, for turns of so many seconds in all.
     ///
     /// # Errors
     /// If one of them does not start.
@@ -44,7 +44,7 @@ impl Pair {
         workload: Workload,
         seconds: f64,
         environment: &[Variable],
-        options: &[&str],
+        options: Option<&[&str]>,
         scratch: &Scratch,
     ) -> Result<Pair> {
         let start = |name, environment: &[Variable]| {
@@ -52,11 +52,14 @@ impl Pair {
         };
         let (alone, with) = (start("alone", &[])?, start("with", environment)?);
         nobody_probes(with.pid())?;
-        let attached = ours(with.pid(), options).context("attach samplerd")?;
+        let attached = match options {
+            Some(options) => ours(with.pid(), options).context("attach samplerd")?,
+            None => Attached::Nothing,
+        };
         Ok(Pair { alone, with, attached })
     }
 
-    /// Turns of both, until the one under samplerd has had so many seconds of CPU time.
+    /// Turns of both, until the one that is under something has had so many seconds of CPU time.
     ///
     /// # Errors
     /// If one of them fails.
@@ -80,7 +83,7 @@ impl Pair {
 }
 
 impl Turned {
-    /// CPU seconds under samplerd.
+    /// CPU seconds of that one.
     pub(crate) fn cpu_s(&self) -> f64 {
         turns::sums(&self.turns)[1].cpu_s
     }

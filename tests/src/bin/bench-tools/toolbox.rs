@@ -178,7 +178,7 @@ pub(crate) fn is_probed(pid: u32) -> Result<bool> {
 }
 
 /// The allocator whose malloc the process uses, be it behind a library that forwards to it.
-fn allocator(pid: u32) -> Result<Allocator> {
+pub(crate) fn allocator(pid: u32) -> Result<Allocator> {
     let discovery = Discoverer::default().discover(pid).context("look for its allocator")?;
     let path = discovery.in_force.map(|of| of.path);
     let mut found = discovery.allocators;

@@ -62,7 +62,11 @@ fn sentence(pid: u32, of: &Pressure) -> String {
         (false, _) => "no longer".to_owned(),
     };
     if of.raises > 0 {
-        let whose = if of.limit == "daemon" { "its share of the limit" } else { "its limit" };
+        let whose = match of.limit.as_str() {
+            "daemon" => "its share of the limit",
+            "sending" => "what it can send without loss",
+            _ => "its limit",
+        };
         text += &format!(", above {whose} {}", times(of.raises));
         let since = UNIX_EPOCH + Duration::from_nanos(of.since_unix_ns);
         if let Ok(ago) = SystemTime::now().duration_since(since) {

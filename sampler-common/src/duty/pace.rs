@@ -1,0 +1,172 @@
+//! How fast a program went in its windows, and what is left of it without the traps ([`super::Drag`]).
+
+use super::Usual;
+
+/// Of a window's time traps in functions that allocate add this part at most: 0.47 in what was surveyed.
+const MOST_OF_ALLOCATING: f64 = 0.6;
+/// Hits may be corrected for up to this part of a window's time.
+const MOST_OF_TIME: f64 = 0.75;
+
+/// Sums over windows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pace {
+    /// Nanoseconds of the clock: in windows in which only functions that allocate were probed, and in those in which functions that free were too.
+    pub clock_ns: [f64; 2],
+    /// Allocations.
+    pub allocations: [f64; 2],
+    /// As many as would add as much if each added all that a trap can: fewer in dense windows, more where samples are.
+    traps: [f64; 2],
+    /// The same of calls of functions that free, where they were probed.
+    frees: f64,
+}
+
+/// What windows that were corrected one by one are to be multiplied by where m and d turn out to be others.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Bend {
+    /// What was seen, corrected: Σz.
+    sum: f64,
+    /// Σz·A/o and Σz·F/o, o = t − mA − dF being the program's own time in a window.
+    by: [f64; 2],
+    /// Σz·(mA + dF)/o, of the m and d that each was corrected with.
+    with: f64,
+}
+
+impl Pace {
+    /// Of a window with so many allocations, of which some were sampled, and so many calls of functions that free, if these were probed.
+    pub fn of_window(
+        clock_ns: f64,
+        allocations: f64,
+        frees: Option<f64>,
+        samples: f64,
+        usual: &Usual,
+    ) -> Pace {
+        let kind = usize::from(frees.is_some());
+        let traps = allocations + usual.traps_of_sample() * samples;
+        let enough_ns = traps * usual.enough_ns();
+        let part = if enough_ns > 0.0 { (clock_ns / enough_ns).min(1.0) } else { 1.0 };
+        let mut pace = Pace { frees: part * frees.unwrap_or(0.0), ..Pace::default() };
+        pace.clock_ns[kind] = clock_ns;
+        pace.allocations[kind] = allocations;
+        pace.traps[kind] = part * traps;
+        pace
+    }
+
+    /// Adds that of other windows.
+    pub fn add(&mut self, other: &Pace) {
+        for kind in 0..2 {
+            self.clock_ns[kind] += other.clock_ns[kind];
+            self.allocations[kind] += other.allocations[kind];
+            self.traps[kind] += other.traps[kind];
+        }
+        self.frees += other.frees;
+    }
+
+    pub(super) fn without(&self, other: &Pace) -> Pace {
+        let mut less = *self;
+        for kind in 0..2 {
+            less.clock_ns[kind] -= other.clock_ns[kind];
+            less.allocations[kind] -= other.allocations[kind];
+            less.traps[kind] -= other.traps[kind];
+        }
+        less.frees -= other.frees;
+        less
+    }
+
+    /// d by the equations; `None` where they say nothing.
+    pub(super) fn solved(&self) -> Option<f64> {
+        let rate = |kind: usize| self.clock_ns[kind] / self.allocations[kind];
+        let frees = self.frees / self.allocations[1];
+        let drag = (rate(1) - rate(0)) / frees;
+        (drag.is_finite() && frees > 0.1).then_some(drag)
+    }
+
+    /// What a trap in a function that allocates adds at most, nanoseconds.
+    pub(super) fn most_ns(&self) -> f64 {
+        MOST_OF_ALLOCATING * self.clock_ns.iter().sum::<f64>() / self.traps.iter().sum::<f64>()
+    }
+
+    /// By what what was counted is to be multiplied, where traps add so much.
+    pub fn factor(&self, [allocating, freeing]: [f64; 2]) -> f64 {
+        let clock: f64 = self.clock_ns.iter().sum();
+        let added = allocating * self.traps.iter().sum::<f64>() + freeing * self.frees;
+        if clock <= 0.0 {
+            return 1.0;
+        }
+        1.0 / (1.0 - (added / clock).clamp(0.0, MOST_OF_TIME))
+    }
+}
+
+impl Bend {
+    /// Of a window in which `sum` was seen, corrected for that much.
+    pub fn of_window(sum: f64, pace: &Pace, ns: [f64; 2]) -> Bend {
+        let clock: f64 = pace.clock_ns.iter().sum();
+        let own = clock / pace.factor(ns);
+        let each = |hits: f64| if own > 0.0 { sum * hits / own } else { 0.0 };
+        let by = [each(pace.traps.iter().sum()), each(pace.frees)];
+        Bend { sum, by, with: by[0] * ns[0] + by[1] * ns[1] }
+    }
+
+    /// Adds that of other windows.
+    pub fn add(&mut self, other: &Bend) {
+        self.sum += other.sum;
+        self.by.iter_mut().zip(other.by).for_each(|(to, from)| *to += from);
+        self.with += other.with;
+    }
+
+    /// t/(t − m′A − d′F) is t/o·1/(1 − x), x = ((m′ − m)A + (d′ − d)F)/o: this with the mean x of what was seen, not of the time, since in a program that
+    /// changes the windows in which traps are many are those in which much was seen.
+    pub fn factor(&self, ns: [f64; 2]) -> f64 {
+        if self.sum <= 0.0 {
+            return 1.0;
+        }
+        let more = (self.by[0] * ns[0] + self.by[1] * ns[1] - self.with) / self.sum;
+        1.0 / (1.0 - more.min(MOST_OF_TIME))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where 29 ns are usual: 78.3 are enough, and a sample is 10.3 traps.
+    fn usual() -> Usual {
+        Usual { median_ns: 29.0, spread: 0.35 }
+    }
+
+    #[test]
+    fn windows_are_corrected_one_by_one() {
+        // A program that is busy in every third window: together they are no more than these two thirds would be without.
+        let pace = |at: usize| match at % 3 {
+            0 => Pace::of_window(335_000.0, 1000.0, None, 0.0, &usual()),
+            _ => Pace::of_window(300_000.0, 3.0, None, 0.0, &usual()),
+        };
+        let seen = |at| pace(at).allocations[0];
+        let sum = |ns: [f64; 2]| (0..30).map(|at| seen(at) * pace(at).factor(ns)).sum::<f64>();
+        let (first, last) = ([35.0, 25.0], [50.0, 0.0]);
+        let mut bend = Bend::default();
+        for at in 0..30 {
+            bend.add(&Bend::of_window(seen(at) * pace(at).factor(first), &pace(at), first));
+        }
+        assert!((bend.factor(first) - 1.0).abs() < 1e-12);
+        let later = sum(first) * bend.factor(last);
+        assert!((later / sum(last) - 1.0).abs() < 1e-3, "{later} {}", sum(last));
+        let mut together = Pace::default();
+        (0..30).for_each(|at| together.add(&pace(at)));
+        assert!(together.factor(first) < 1.05 && sum(first) / sum([0.0; 2]) > 1.11);
+    }
+
+    #[test]
+    fn samples_add_more_than_other_allocations() {
+        let factor = |clock_ns: f64, samples| {
+            Pace::of_window(clock_ns, 1000.0, None, samples, &usual()).factor([29.0, 0.0])
+        };
+        assert!((factor(150_000.0, 0.0) - 150.0 / 121.0).abs() < 1e-9);
+        // 20 samples: 6 µs.
+        assert!((factor(150_000.0, 20.0) - 150.0 / 115.0).abs() < 1e-9);
+        // However many there are in however dense a window, no more than 29 of 78.3 ns.
+        for samples in [0.0, 30.0, 1000.0] {
+            let factor = factor(40_000.0, samples);
+            assert!((factor - 78.3 / 49.3).abs() < 1e-9, "{samples}: {factor}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What traps add to a program's own code, for each allocation: `sampler_common::duty::Drag` says what is usual, and this is how that is found.
+//!
+//! A process does its rounds without probes, with probes where it allocates, and with those where it frees as well, by turns. Its own time is counted by
+//! ticks; between rounds it has none. Samples would add to it: there are none.
+
+use crate::attached::Attached;
+use crate::exact::Exact;
+use crate::program::Program;
+use crate::scratch::Scratch;
+use crate::toolbox::{nobody_probes, ours};
+use crate::turns;
+use crate::user::{Counting, spots_of};
+use crate::workload::Workload;
+use anyhow::{Result, ensure};
+use sampler_tests::progress::Progress;
+use sampler_tests::spread::Spread;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+/// How it is probed.
+const PROBED: [Option<&[&str]>; 3] =
+    [None, Some(&["--interval", "4GiB", "--no-live"]), Some(&["--interval", "4GiB"])];
+/// Turns of each.
+const TURNS: usize = 5;
+/// CPU seconds of the rounds whose allocations are counted.
+const COUNTED_S: f64 = 2.0;
+
+/// A program, and what traps add to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Dragged {
+    workload: Workload,
+    /// Its own time for each allocation, nanoseconds, probed as [`PROBED`] says, turn by turn.
+    each_ns: Vec<[f64; 3]>,
+}
+
+impl Dragged {
+    fn spread(&self, of: impl Fn(&[f64; 3]) -> f64) -> Spread {
+        Spread::of(self.each_ns.iter().map(of))
+    }
+
+    /// g, m, and f·d, f being the frees for each allocation.
+    fn spreads(&self) -> [Spread; 3] {
+        [
+            self.spread(|turn| turn[0]),
+            self.spread(|turn| turn[1] - turn[0]),
+            self.spread(|turn| turn[2] - turn[1]),
+        ]
+    }
+
+    fn cells(&self) -> [String; 3] {
+        self.spreads()
+            .map(|Spread { low, median, high, .. }| format!("{median:.1} [{low:.1}–{high:.1}]"))
+    }
+}
+
+/// Of every workload whose rounds do not end it, so many seconds of CPU time for each turn. What fails is told and left out.
+pub(crate) fn measure(workloads: &[Workload], seconds: f64, scratch: &Scratch) -> Vec<Dragged> {
+    let progress = Progress::of("drag", workloads.len());
+    let mut all = Vec::new();
+    for workload in workloads {
+        match run(*workload, seconds, scratch) {
+            Ok(of) => all.push(of),
+            Err(error) => progress.say(format_args!("{}: {error:#}", workload.name())),
+        }
+        progress.done();
+    }
+    all
+}
+
+fn run(workload: Workload, seconds: f64, scratch: &Scratch) -> Result<Dragged> {
+    let allocations = allocations_of_a_round(workload, scratch)?;
+    let mut program = Program::start(workload, 0, &[], scratch)?;
+    let spots = spots_of(program.pid())?;
+    let mut each_ns = Vec::new();
+    for _ in 0..TURNS {
+        let mut turn = [0.0; 3];
+        for (each, options) in turn.iter_mut().zip(PROBED) {
+            nobody_probes(program.pid())?;
+            let attached = match options {
+                Some(options) => ours(program.pid(), options)?,
+                None => Attached::Nothing,
+            };
+            program.round()?;
+            let counting = Counting::start(program.pid(), &spots, scratch)?;
+            let rounds = turns::block(&mut program, seconds)?.rounds;
+            *each = counting.end()? / (allocations * f64::from(rounds));
+            attached.detach()?;
+        }
+        each_ns.push(turn);
+    }
+    Ok(Dragged { workload, each_ns })
+}
+
+/// Counted by a preloaded library.
+fn allocations_of_a_round(workload: Workload, scratch: &Scratch) -> Result<f64> {
+    let exact = Exact::prepare(scratch)?;
+    let mut program = Program::start(workload, 0, &exact.environment(), scratch)?;
+    ensure!(!program.is_once(), "a round of it ends it");
+    let before = exact.allocations()?;
+    let rounds = turns::block(&mut program, COUNTED_S)?.rounds;
+    Ok((exact.allocations()? - before) as f64 / f64::from(rounds))
+}
+
+/// As a table for the terminal.
+pub(crate) fn text(all: &[Dragged]) -> String {
+    let mut out =
+        "\nown time for each allocation, ns [quartiles]; what a trap in it adds; in its free\n"
+            .to_owned();
+    for of in all {
+        let [alone, adds, frees] = of.cells();
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "{:<15}{alone:<22}{adds:<20}{frees}", of.workload.name());
+    }
+    out
+}
+
+/// As JSON: a list of programs.
+pub(crate) fn json(all: &[Dragged]) -> Value {
+    let one = |of: &Dragged| {
+        let [alone, adds, frees] = of.spreads().map(|spread| spread.json());
+        json!({ "workload": of.workload.name(), "own_ns": alone, "m_ns": adds, "d_ns": frees })
+    };
+    all.iter().map(one).collect()
+}
+
+/// As Markdown.
+pub(crate) fn markdown(all: &[Dragged]) -> String {
+    let mut out =
+        "|  | own time for each allocation, ns | a trap in it adds, ns | one in its free, ns |\n\
+                   | --- | ---: | ---: | ---: |\n"
+            .to_owned();
+    for of in all {
+        let _ = writeln!(out, "| {} | {} |", of.workload.name(), of.cells().join(" | "));
+    }
+    out
+}

@@ -1,0 +1,114 @@
+//! More samples than a process may send in a second: the library is told a larger interval, before any is lost.
+
+use anyhow::{Context, Result, ensure};
+use sampler_common::sampling::Rate;
+use sampler_daemon::target::preloaded::Preloaded;
+use sampler_tests::{Daemon, Workload, preload, wait};
+use serde_json::Value;
+use std::fs::File;
+
+/// Mean bytes between samples: blocks of 64 bytes, as fast as they come, give two to three times as many samples as may come.
+const INTERVAL: u64 = 32 << 10;
+/// As samplerd starts by itself.
+const LIMITED: [&str; 2] = ["--max-samples-per-second", "25000"];
+
+/// Blocks for some seconds of storm.
+fn workload() -> Result<Workload> {
+    preload::workload("pressure.c", &["60000000", "1", "64"], INTERVAL)
+}
+
+/// How it is sampled, in `status`.
+fn sampling(daemon: &Daemon) -> Result<Value> {
+    let status = daemon.status()?;
+    let one = status["intervals"].get(0);
+    Ok(one.with_context(|| format!("nobody is in {status}"))?.clone())
+}
+
+fn interval(of: &Value) -> u64 {
+    of["interval_bytes"].as_f64().unwrap_or_default().round() as u64
+}
+
+fn raised(daemon: &Daemon) -> Result<Value> {
+    wait::until("a raised interval", || {
+        let of = sampling(daemon)?;
+        let is_raised = of["pressure"]["factor"].as_f64() > Some(1.0) && interval(&of) > INTERVAL;
+        Ok(is_raised.then_some(of))
+    })
+}
+
+fn as_asked(daemon: &Daemon) -> Result<Value> {
+    wait::until("the interval that was asked for", || {
+        let of = sampling(daemon)?;
+        Ok((interval(&of) == INTERVAL).then_some(of))
+    })
+}
+
+#[test]
+fn the_interval_rises_and_comes_back() -> Result<()> {
+    let mut workload = workload()?;
+    let daemon = Daemon::start(&[workload.pid()], &LIMITED)?;
+    workload.go()?;
+    let during = raised(&daemon)?;
+    println!("{during}");
+    ensure!(during["pressure"]["limit"] == "sending", "{during}");
+    let truth = workload.truth()?.total();
+    let flood = daemon.outcome("usdt_flood")?;
+    ensure!(flood == 0, "{flood} samples were lost");
+    let profile = daemon.profile("live", &["--confidence", "0.999999999"])?;
+    let samples_at_once = truth.alloc.bytes / INTERVAL;
+    println!("{} samples instead of {samples_at_once}", profile.samples);
+    ensure!(profile.samples * 10 < samples_at_once * 9, "{} samples", profile.samples);
+    let totals = profile.totals;
+    for (what, of, truth) in [
+        ("allocated", totals.alloc_space, truth.alloc.bytes),
+        ("held", totals.inuse_space, truth.live.bytes),
+    ] {
+        println!("{what}: {truth} in [{:.0}, {:.0}], {:.0}", of.low, of.high, of.value);
+        ensure!(of.low <= truth as f64 && truth as f64 <= of.high, "{what}: {truth} not in {of:?}");
+    }
+    let after = as_asked(&daemon)?;
+    ensure!(after["pressure"]["factor"].as_f64() == Some(1.0), "{after}");
+    workload.go()?;
+    workload.truth()?;
+    workload.exit()?;
+    daemon.stop()
+}
+
+/// What the library in the process is told: the intervals in force and asked for; the latter where it is another one.
+fn told(workload: &Workload) -> Result<(u64, Option<u64>)> {
+    let path = preload::library()?;
+    let file = File::open(&path).context("open the library")?;
+    let library = Preloaded::find(&file).context("it is ours")?;
+    let state = library.block(workload.pid(), &path.display().to_string())?.read()?;
+    let bytes = |rate: Rate| rate.interval_bytes().round() as u64;
+    Ok((state.rate.map_or(0, bytes), state.asked.map(bytes)))
+}
+
+/// samplerd ends in the middle of a storm: told to, it leaves the process as it was asked to sample; killed, it cannot, and the next one does.
+#[test]
+fn no_daemon_leaves_a_raised_interval() -> Result<()> {
+    for is_killed in [false, true] {
+        let mut workload = workload()?;
+        let mut daemon = Daemon::start(&[workload.pid()], &LIMITED)?;
+        workload.go()?;
+        raised(&daemon)?;
+        daemon.child().signal(if is_killed { 9 } else { 15 })?;
+        daemon.child().wait()?;
+        let left = told(&workload)?;
+        println!("left: {left:?}");
+        match is_killed {
+            false => ensure!(left == (INTERVAL, None), "{left:?}"),
+            true => ensure!(left.0 > INTERVAL && left.1 == Some(INTERVAL), "{left:?}"),
+        }
+        workload.truth()?;
+        let next = Daemon::start(&[workload.pid()], &LIMITED)?;
+        let of = sampling(&next)?;
+        ensure!(interval(&of) == INTERVAL, "with the next one: {of}");
+        ensure!(told(&workload)? == (INTERVAL, None), "with the next one: {:?}", told(&workload)?);
+        workload.go()?;
+        workload.truth()?;
+        workload.exit()?;
+        next.stop()?;
+    }
+    Ok(())
+}
