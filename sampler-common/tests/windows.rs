@@ -7,6 +7,7 @@
 mod common;
 
 use common::SplitMix;
+use sampler_common::cost::Measured;
 use sampler_common::duty::{
     Budget, Controller, Groups, Lead, Ledger, Pace, Timers, Usual, Window, WindowCost,
 };
@@ -50,28 +51,30 @@ impl Program {
     }
 }
 
-/// Where it runs: what a trap adds to its own code in a function that allocates and in one that frees, and to the code that the daemon measures it by, nanoseconds.
+/// Where it runs: what a trap adds to its own code in a function that allocates and in one that frees, and to the code that the daemon measures it by; and with how
+/// much time for each trap they add all that, nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Machine {
     drag: [f64; 2],
     typical: f64,
+    enough: f64,
 }
 
-/// As the two that were surveyed are.
-const LIGHT: Machine = Machine { drag: [29.0, 21.0], typical: 20.0 };
-const HEAVY: Machine = Machine { drag: [75.0, 46.0], typical: 54.0 };
+/// As the two that were surveyed; of the first one it is not known what typical code loses there.
+const LIGHT: Machine = Machine { drag: [29.0, 18.0], typical: 26.0, enough: 78.0 };
+const HEAVY: Machine = Machine { drag: [66.0, 41.0], typical: 60.0, enough: 180.0 };
 
 impl Machine {
     fn usual(self) -> Usual {
-        Usual::where_typical_code_loses(self.typical)
+        Usual::where_typical_code_loses(Measured { ns: self.typical, variance: 0.0 })
     }
 
     /// What an allocation's traps add where there are `gap` ns of the program's own between allocations: all of it, but in loops that have little to lose
     /// no more than that part of the time that it is of what is enough.
     fn lost(self, frees: bool, gap: f64) -> f64 {
-        let traps = 1.0 + SAMPLED * OF_SAMPLE_NS / self.usual().median_ns;
-        let drag = self.drag[0] * traps + if frees { self.drag[1] } else { 0.0 };
-        let enough = self.usual().enough_ns() * traps;
+        let of_samples = SAMPLED * OF_SAMPLE_NS;
+        let drag = self.drag[0] + of_samples + if frees { self.drag[1] } else { 0.0 };
+        let enough = self.enough * (1.0 + of_samples / self.drag[0]);
         if gap + drag < enough { drag * gap / (enough - drag) } else { drag }
     }
 }
@@ -284,13 +287,14 @@ const PROGRAMS: [Program; 8] = [
     Program { name: "rare", period: 1e9, busy: 1.0, each: [100_000.0, 100_000.0] },
 ];
 
+/// How far off estimates may be on average, where the machine is what the daemon takes it for: that traps add what is usual there is taken from elsewhere.
+const OFF: f64 = 0.12;
+
 #[test]
 fn programs_that_windows_slow_down_are_estimated_right() {
     for (program, machine) in PROGRAMS.iter().flat_map(|of| [(of, LIGHT), (of, HEAVY)]) {
         let (bias, error, inside, width) = judge(program, machine, Begin::Settled);
-        // What is usual of programs is not this one's: the interval is that wide for it.
-        let most = 5.0 * error + 0.02 + width / 2.0;
-        assert!(bias.abs() < most, "{}: {bias} ± {error}", program.name);
+        assert!(bias.abs() < 5.0 * error + OFF, "{}: {bias} ± {error}", program.name);
         // Of 200 at 95 % fewer than 172 come once in a million times.
         assert!(inside >= 0.86, "{}: {inside}", program.name);
         // Were windows of dense phases corrected for more than they can lose, it would be some hundred percent.
@@ -299,13 +303,21 @@ fn programs_that_windows_slow_down_are_estimated_right() {
 }
 
 /// Programs in which traps add other than what is usual: the least and the most that was found on either machine (sqlite3, lua; redis, perl), gawk's, and a
-/// loop that lives from forwarded stores.
+/// loop that lives from forwarded stores. And machines on which typical code loses half as much again or two thirds of what it was thought to, or loops
+/// twice or half as much.
 #[test]
 fn what_traps_add_may_be_unusual() {
     let light = [[17.0, 7.0], [37.0, 22.0], [32.0, 77.0], [90.0, 90.0]];
     let heavy = [[43.0, 39.0], [122.0, 73.0]];
     let of = |machine: Machine| move |drag| Machine { drag, ..machine };
-    for machine in light.map(of(LIGHT)).into_iter().chain(heavy.map(of(HEAVY))) {
+    let programs = light.map(of(LIGHT)).into_iter().chain(heavy.map(of(HEAVY)));
+    let machines = [LIGHT, HEAVY].into_iter().flat_map(|machine| {
+        let typical = [1.5, 1.0 / 1.5].map(|times| machine.typical * times);
+        let enough = [0.5, 2.0].map(|times| machine.enough * times);
+        let typical = typical.map(|typical| Machine { typical, ..machine });
+        typical.into_iter().chain(enough.map(|enough| Machine { enough, ..machine }))
+    });
+    for machine in programs.chain(machines) {
         let (_, _, inside, width) = judge(&PROGRAMS[1], machine, Begin::Settled);
         assert!(inside >= 0.86 && width < 0.65, "{machine:?}: {inside}, ± {width}");
     }

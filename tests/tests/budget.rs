@@ -191,9 +191,8 @@ fn what_traps_add_to_code_behind_them_is_measured_where_it_counts() -> Result<()
     };
     let [value, low, high] = interval(&behind(&["--max-overhead", "1%"])?)?;
     println!("{value} ({low} … {high}) ns");
-    ensure!(low <= value && value <= high, "no interval: {value} ({low} … {high})");
     // A trap takes half a microsecond and more, and what comes behind it less.
-    ensure!(1.0 < value && value < 2_000.0, "{value} ns");
+    ensure!(value < 2_000.0 && low < high && high.is_finite(), "{value} ({low} … {high}) ns");
     ensure!(behind(&[])?.is_null(), "without windows nothing is corrected for it");
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! How fast a program went in its windows, and what is left of it without the traps ([`super::Drag`]).
 
 use super::Usual;
+use super::drag::FREEING;
 
 /// Of a window's time traps in functions that allocate add this part at most: 0.47 in what was surveyed.
 const MOST_OF_ALLOCATING: f64 = 0.6;
@@ -27,7 +28,7 @@ pub struct Bend {
     sum: f64,
     /// Σz·A/o and Σz·F/o, o = t − mA − dF being the program's own time in a window.
     by: [f64; 2],
-    /// Σz·(mA + dF)/o, of the m and d that each was corrected with.
+    /// Σz·(t − o)/o, of the m and d that each was corrected with: Σz·(mA + dF)/o, or what it was corrected for at most.
     with: f64,
 }
 
@@ -42,7 +43,9 @@ impl Pace {
     ) -> Pace {
         let kind = usize::from(frees.is_some());
         let traps = allocations + usual.traps_of_sample() * samples;
-        let enough_ns = traps * usual.enough_ns();
+        // Phases of nothing but frees have no more to lose.
+        let most = traps.max(FREEING.0 * frees.unwrap_or(0.0));
+        let enough_ns = most * usual.enough_ns();
         let part = if enough_ns > 0.0 { (clock_ns / enough_ns).min(1.0) } else { 1.0 };
         let mut pace = Pace { frees: part * frees.unwrap_or(0.0), ..Pace::default() };
         pace.clock_ns[kind] = clock_ns;
@@ -103,7 +106,7 @@ impl Bend {
         let own = clock / pace.factor(ns);
         let each = |hits: f64| if own > 0.0 { sum * hits / own } else { 0.0 };
         let by = [each(pace.traps.iter().sum()), each(pace.frees)];
-        Bend { sum, by, with: by[0] * ns[0] + by[1] * ns[1] }
+        Bend { sum, by, with: sum * (pace.factor(ns) - 1.0) }
     }
 
     /// Adds that of other windows.
@@ -153,6 +156,24 @@ mod tests {
         let mut together = Pace::default();
         (0..30).for_each(|at| together.add(&pace(at)));
         assert!(together.factor(first) < 1.05 && sum(first) / sum([0.0; 2]) > 1.11);
+    }
+
+    #[test]
+    fn what_was_corrected_at_the_bound_is_corrected_anew() {
+        let pace = Pace::of_window(100_000.0, 1000.0, Some(1000.0), 0.0, &usual());
+        for (first, last) in [([90.0, 60.0], [30.0, 20.0]), ([200.0, 0.0], [40.0, 0.0])] {
+            let mut bend = Bend::default();
+            bend.add(&Bend::of_window(1000.0 * pace.factor(first), &pace, first));
+            let (later, right) = (pace.factor(first) * bend.factor(last), pace.factor(last));
+            assert!((later / right - 1.0).abs() < 1e-9, "{later} {right}");
+        }
+    }
+
+    #[test]
+    fn phases_that_only_free_lose_no_more_than_others() {
+        let pace = Pace::of_window(30_000.0, 1.0, Some(1000.0), 0.0, &usual());
+        let factor = pace.factor([29.0, FREEING.0 * 29.0]);
+        assert!((factor - 78.3 / 49.3).abs() < 0.01, "{factor}");
     }
 
     #[test]

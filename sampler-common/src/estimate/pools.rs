@@ -155,7 +155,7 @@ impl Pool {
         &self,
         members: impl Iterator<Item = (&'a Clusters, Vec<(usize, f64)>)>,
     ) -> Spread {
-        let (mut total, mut squares, mut product, mut errors) = (0.0, 0.0, 0.0, 0.0);
+        let (mut total, mut squares, mut product, mut error) = (0.0, 0.0, 0.0, 0.0);
         for (clusters, groups) in members {
             let mut own = 0.0;
             for (group, z) in groups {
@@ -164,13 +164,13 @@ impl Pool {
                 product += z * clusters.groups.get(group).map_or(0.0, |of: &Cluster| of.length);
             }
             total += own;
-            let error = if clusters.error.is_finite() { clusters.error * own } else { 0.0 };
-            errors += error * error;
+            // What traps add, and what ticks cost, is the machine's: of several processes these errors add as they are.
+            error += if clusters.error.is_finite() { clusters.error * own } else { 0.0 };
         }
         let (n, mean) = (self.seen, total / self.length);
         let variance = squares - 2.0 * mean * product + mean * mean * self.squares;
         let variance = if n > 1.0 { variance.max(0.0) * n / (n - 1.0) } else { f64::INFINITY };
-        Spread { total, variance: variance + errors, freedom: n - 1.0 }
+        Spread { total, variance, error, freedom: n - 1.0 }
     }
 
     /// Whether it says too little for an interval.

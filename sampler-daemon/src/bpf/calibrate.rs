@@ -31,16 +31,22 @@ const LATER_ROUNDS: usize = 7;
 /// Looks that are remembered; the first one stays.
 const LOOKS: usize = 32;
 
+/// How processes are probed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Whether they are looked up by pid, as where links are shared.
+    pub by_pid: bool,
+    /// Whether they are probed in windows, whose lengths are their own time.
+    pub has_windows: bool,
+}
+
 /// The functions with their probes.
 pub struct Calibrator {
     ground: Ground,
     /// Empty once they are taken to be closed.
     links: Vec<Link>,
     settings: Settings,
-    /// Whether processes are looked up by pid, as where links are shared.
-    by_pid: bool,
-    /// Whether processes are probed in windows, whose lengths are their own time.
-    has_windows: bool,
+    way: Way,
     /// By kind: one price for each look.
     looks: Vec<(Kind, Vec<Measured>)>,
     /// CPU time taken so far.
@@ -52,26 +58,21 @@ impl Calibrator {
     ///
     /// # Errors
     /// Where the kernel refuses a file of executable memory, or the probes in it.
-    pub fn new(
-        kernel: &mut Kernel,
-        settings: &Settings,
-        by_pid: bool,
-        has_windows: bool,
-    ) -> anyhow::Result<Calibrator> {
+    pub fn new(kernel: &mut Kernel, settings: &Settings, way: Way) -> anyhow::Result<Calibrator> {
         let ground = Ground::new().context("make functions to calibrate on")?;
         let slot = kernel.calibration_slot();
         kernel.totals.reset(slot)?;
-        let points = points::points(slot, settings.may_probe_frees(), by_pid);
+        let points = points::points(slot, settings.may_probe_frees(), way);
         let pid = Some(std::process::id());
         let mut links = kernel.attach(ground.file(), pid, &points)?;
         if let Some(usdt) = &mut kernel.usdt {
             let points = points::usdt_points(settings.track_live);
-            let slot = if by_pid { SHARED } else { slot };
+            let slot = if way.by_pid { SHARED } else { slot };
             links.extend(usdt.attach(ground.file(), pid, slot, &points)?);
         }
         let taken = Duration::ZERO;
         let (settings, looks) = (*settings, Vec::new());
-        Ok(Calibrator { ground, links, settings, by_pid, has_windows, looks, taken })
+        Ok(Calibrator { ground, links, settings, way, looks, taken })
     }
 
     /// Measures everything. Nothing else may be in the ring, since what is read there is dropped.
@@ -99,7 +100,7 @@ impl Calibrator {
 
     fn look(&mut self, kernel: &mut Kernel, rounds: usize, is_first: bool) -> anyhow::Result<()> {
         let (slot, pid) = (kernel.calibration_slot(), std::process::id());
-        if self.by_pid {
+        if self.way.by_pid {
             kernel.targets.enter(pid, slot)?;
         }
         let begin = cpu_time();
@@ -110,12 +111,12 @@ impl Calibrator {
                 break;
             }
         }
-        if is_first && self.has_windows {
+        if is_first && self.way.has_windows {
             batches.behind(kernel);
         }
         let prices = batches.prices();
         self.taken += cpu_time() - begin;
-        if self.by_pid {
+        if self.way.by_pid {
             kernel.targets.exclude(pid)?;
         }
         for (kind, price) in prices {

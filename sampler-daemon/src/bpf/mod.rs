@@ -24,7 +24,7 @@ pub mod totals;
 pub mod usdt;
 mod verifier;
 
-pub use calibrate::Calibrator;
+pub use calibrate::{Calibrator, Way};
 pub use engine::ProbeEngine;
 pub use kernel::{Kernel, Settings};
 pub use link::{Link, Points};

@@ -14,7 +14,7 @@
 use super::clock;
 use super::facts;
 use super::worker::{Config, Reach, Worker};
-use crate::bpf::{Calibrator, Kernel, Link, ProbeEngine};
+use crate::bpf::{Calibrator, Kernel, Link, ProbeEngine, Way};
 use crate::store::ProcessId;
 use crate::target::allocator::Function;
 use crate::target::processor::{RESOLUTION_NS, processor_ns};
@@ -64,7 +64,8 @@ impl Prices {
     /// Measures them; without any, what is wrong is said in the log and in `status`.
     pub(super) fn measure(kernel: &mut Kernel, config: &Config) -> Prices {
         let by_pid = config.reach != Reach::Listed && config.budget.is_none();
-        let measured = Calibrator::new(kernel, &config.settings, by_pid, config.budget.is_some())
+        let way = Way { by_pid, has_windows: config.budget.is_some() };
+        let measured = Calibrator::new(kernel, &config.settings, way)
             .and_then(|mut calibrator| calibrator.measure(kernel).map(|()| calibrator));
         let (calibrator, why) = match measured {
             Ok(calibrator) => (Some(calibrator), String::new()),
@@ -74,6 +75,9 @@ impl Prices {
             }
         };
         let tariff = calibrator.as_ref().map(Calibrator::tariff).unwrap_or_default();
+        if way.has_windows && tariff.behind.is_none() {
+            tracing::warn!("what traps add to code behind them is not known: intervals are wider");
+        }
         Prices { calibrator, tariff, why, next_look: Instant::now() + PERIOD }
     }
 
@@ -84,8 +88,7 @@ impl Prices {
 
     /// What traps usually add to programs' own time here.
     pub(super) fn usual(&self) -> Usual {
-        let of = |behind: Measured| Usual::where_typical_code_loses(behind.ns);
-        self.tariff.behind.map_or_else(Usual::default, of)
+        self.tariff.behind.map_or_else(Usual::default, Usual::where_typical_code_loses)
     }
 
     /// What was measured.

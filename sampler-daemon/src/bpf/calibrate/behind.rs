@@ -1,9 +1,10 @@
 //! What a trap adds to the code behind it: typical code with traps in between, its own time by the processor's counter, against the same without.
 //!
-//! A probed function of the ground reads the counter right behind its trap, and the one before is read right before the call, so that nothing of the trap itself is in
-//! between. Traps are taken some functions deep, as programs call malloc: where the kernel's own calls push out what the processor knows of the callers, as
-//! on processors whose returns are guarded in software, each return misses.
+//! A probed function of the ground reads the counter right behind its trap, and the one before is read right before the call, when all that came before is done,
+//! so that nothing of the trap itself is in between. Traps are taken some functions deep, as programs call malloc: where the kernel's own
+//! calls push out what the processor knows of the callers, as on processors whose returns are guarded in software, each return misses.
 
+use super::batch::cpu_time;
 use super::points::{probed_clocked, twin_clocked};
 use super::typical::{KINDS, Typical};
 use crate::bpf::sys::ground::{Function, Ground};
@@ -11,18 +12,22 @@ use crate::bpf::sys::tsc;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Steps of each kind of code in a batch.
-const STEPS: u64 = 250;
-/// The first ones of a batch find what the one before has left.
+/// Steps of each kind of code in a run.
+const STEPS: u64 = 120;
+/// The first ones of a run find what the one before has left.
 const COLD: u64 = 16;
-/// Batches of each kind, with traps and without.
+/// Batches: four runs of each kind, with traps and without.
 const ROUNDS: u64 = 11;
+/// Fewer batches say nothing: so many are made however long that takes.
+const LEAST_ROUNDS: u64 = 5;
+/// CPU time after which no more are begun.
+const MOST: Duration = Duration::from_millis(100);
 /// Steps that took so much longer than most were interrupted.
 const INTERRUPTED: u64 = 32;
 /// Bytes of stack above a call.
 const STACK: usize = 1024;
-/// CPU time that all of it takes at most.
-const MOST: Duration = Duration::from_millis(100);
+/// Nanoseconds of a tick of the counter, between which all processors are.
+const TICK_NS: (f64, f64) = (0.05, 10.0);
 
 /// When a call began and its trap was over, by the processor's counter.
 struct Trapped {
@@ -50,31 +55,33 @@ macro_rules! callers {
 
 callers! { statement expression call assign append grow reserve allocate }
 
-/// Nanoseconds that a trap adds, by batches.
+/// Nanoseconds that a trap adds, by batches; none where the counter says nothing.
 pub(super) fn batches(ground: &Ground) -> Vec<f64> {
     let mut typical = Typical::new();
-    let (begin, first) = (Instant::now(), tsc::now());
+    let (cpu_begin, begin, first) = (cpu_time(), Instant::now(), tsc::now());
     let mut added = Vec::new();
     for round in 0..ROUNDS {
-        let mut differences = 0.0;
-        for kind in 0..KINDS {
-            let mut own = |of| own(ground, &mut typical, kind, round * STEPS, of);
-            let (with, without) = match round % 2 {
-                0 => (own(probed_clocked()), own(twin_clocked())),
-                _ => {
-                    let without = own(twin_clocked());
-                    (own(probed_clocked()), without)
-                }
-            };
-            differences += with - without;
-        }
-        added.push(differences / KINDS as f64);
-        if begin.elapsed() > MOST {
+        if round >= LEAST_ROUNDS && cpu_time() - cpu_begin > MOST {
             break;
         }
+        let each = (0..KINDS).map(|kind| difference(ground, &mut typical, kind, round));
+        added.push(each.sum::<f64>() / KINDS as f64);
     }
-    let ns = begin.elapsed().as_nanos() as f64 / (tsc::now() - first).max(1) as f64;
-    added.into_iter().map(|of| of * ns).collect()
+    let passed = tsc::now().checked_sub(first).filter(|ticks| *ticks > 0);
+    let tick_ns = passed.map_or(0.0, |ticks| begin.elapsed().as_nanos() as f64 / ticks as f64);
+    match (TICK_NS.0..TICK_NS.1).contains(&tick_ns) {
+        true => added.into_iter().map(|of| of * tick_ns).collect(),
+        false => Vec::new(),
+    }
+}
+
+/// Ticks of the counter that a step takes more with a trap than without: what comes second finds predictors and caches that the first has taught,
+/// so that both come first once.
+fn difference(ground: &Ground, typical: &mut Typical, kind: usize, round: u64) -> f64 {
+    let mut own = |of, half| own(ground, typical, kind, (2 * round + half) * STEPS, of);
+    let with_first = own(probed_clocked(), 0) - own(twin_clocked(), 0);
+    let without = own(twin_clocked(), 1);
+    (with_first + own(probed_clocked(), 1) - without) / 2.0
 }
 
 /// Ticks of the counter that a step takes on average.
@@ -84,28 +91,29 @@ fn own(ground: &Ground, typical: &mut Typical, kind: usize, from: u64, of: Funct
     for at in from..from + STEPS {
         typical.step(kind, at);
         let trapped = statement(ground, of);
-        each.push(trapped.begin.saturating_sub(before.end));
+        // None that came to another processor, whose counter is behind.
+        let ticks = trapped.begin.checked_sub(before.end);
+        each.extend(ticks.filter(|_| at >= from + COLD));
         before = trapped;
     }
-    let mut sorted = each.split_off(COLD as usize);
-    sorted.sort_unstable();
-    let most = INTERRUPTED * sorted[sorted.len() / 2];
-    sorted.retain(|of| *of <= most);
-    sorted.iter().sum::<u64>() as f64 / sorted.len().max(1) as f64
+    each.sort_unstable();
+    let most = each.get(each.len() / 2).map_or(0, |median| INTERRUPTED * median);
+    each.retain(|of| *of <= most);
+    each.iter().sum::<u64>() as f64 / each.len().max(1) as f64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sampler_common::cost::Measured;
 
     #[test]
     fn without_probes_nothing_is_added() {
-        // The probed functions have none here: with and without are the same, but for the order in which they come.
+        // The probed function has none here.
         let ground = Ground::new().expect("functions to call");
-        let mut batches = batches(&ground);
-        assert!(batches.len() >= 5, "{batches:?}");
-        batches.sort_by(f64::total_cmp);
-        let median = batches[batches.len() / 2];
-        assert!(median.abs() < 60.0, "{batches:?}");
+        let batches = batches(&ground);
+        assert!(batches.len() >= LEAST_ROUNDS as usize, "{batches:?}");
+        let nothing = Measured::of_batches(&batches).expect("batches enough");
+        assert!(nothing.ns.abs() < 8.0 * nothing.error() + 5.0, "{nothing:?} {batches:?}");
     }
 }

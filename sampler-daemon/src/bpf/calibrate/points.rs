@@ -1,6 +1,6 @@
 //! Which function has which probe.
 
-use super::hits;
+use super::{Way, hits};
 use crate::bpf::link::Points;
 use crate::bpf::sys::ground::Function;
 use crate::bpf::usdt::UsdtPoint;
@@ -53,8 +53,8 @@ fn role(program: Program) -> Role {
 }
 
 /// Probes on all functions, for the calling process in `slot`.
-pub(super) fn points(slot: u32, track_live: bool, by_pid: bool) -> Points {
-    let slot = if by_pid { SHARED } else { slot };
+pub(super) fn points(slot: u32, track_live: bool, way: Way) -> Points {
+    let slot = if way.by_pid { SHARED } else { slot };
     let mut points = Points::default();
     for (program, stepped) in hits(track_live).filter(|(program, _)| !program.is_usdt()) {
         let point = (probed(program, stepped).offset() as u64, Cookie::new(slot, role(program)).0);
@@ -64,8 +64,10 @@ pub(super) fn points(slot: u32, track_live: bool, by_pid: bool) -> Points {
             _ => points.allocating.push(point),
         }
     }
-    let clocked = Cookie::new(slot, role(Program::Malloc));
-    points.allocating.push((probed_clocked().offset() as u64, clocked.0));
+    if way.has_windows {
+        let clocked = Cookie::new(slot, role(Program::Malloc));
+        points.allocating.push((probed_clocked().offset() as u64, clocked.0));
+    }
     points
 }
 

@@ -20,8 +20,8 @@ use std::fmt::Write as _;
 /// How it is probed.
 const PROBED: [Option<&[&str]>; 3] =
     [None, Some(&["--interval", "4GiB", "--no-live"]), Some(&["--interval", "4GiB"])];
-/// Turns of each.
-const TURNS: usize = 5;
+/// Turns of each; every way comes first in a third of them, so that what drifts is in none.
+const TURNS: usize = 6;
 /// CPU seconds of the rounds whose allocations are counted.
 const COUNTED_S: f64 = 2.0;
 
@@ -72,9 +72,10 @@ fn run(workload: Workload, seconds: f64, scratch: &Scratch) -> Result<Dragged> {
     let mut program = Program::start(workload, 0, &[], scratch)?;
     let spots = spots_of(program.pid())?;
     let mut each_ns = Vec::new();
-    for _ in 0..TURNS {
+    for at in 0..TURNS {
         let mut turn = [0.0; 3];
-        for (each, options) in turn.iter_mut().zip(PROBED) {
+        for way in (0..PROBED.len()).map(|way| (at + way) % PROBED.len()) {
+            let options = PROBED[way];
             nobody_probes(program.pid())?;
             let attached = match options {
                 Some(options) => ours(program.pid(), options)?,
@@ -83,7 +84,7 @@ fn run(workload: Workload, seconds: f64, scratch: &Scratch) -> Result<Dragged> {
             program.round()?;
             let counting = Counting::start(program.pid(), &spots, scratch)?;
             let rounds = turns::block(&mut program, seconds)?.rounds;
-            *each = counting.end()? / (allocations * f64::from(rounds));
+            turn[way] = counting.end()? / (allocations * f64::from(rounds));
             attached.detach()?;
         }
         each_ns.push(turn);
@@ -118,7 +119,7 @@ pub(crate) fn text(all: &[Dragged]) -> String {
 pub(crate) fn json(all: &[Dragged]) -> Value {
     let one = |of: &Dragged| {
         let [alone, adds, frees] = of.spreads().map(|spread| spread.json());
-        json!({ "workload": of.workload.name(), "own_ns": alone, "m_ns": adds, "d_ns": frees })
+        json!({ "workload": of.workload.name(), "own_ns": alone, "m_ns": adds, "fd_ns": frees })
     };
     all.iter().map(one).collect()
 }
