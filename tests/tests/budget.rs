@@ -134,14 +134,15 @@ fn share(profile: &Value) -> Result<f64> {
 #[test]
 fn a_program_that_windows_slow_down_eight_times_is_estimated_right() -> Result<()> {
     // 60 steps: some 70 ns of its own for each allocation, beside 600 ns for each trap.
-    let (profile, truth) = is_right("steady", "60", "20%", 80)?;
+    let (profile, truth) = is_right("steady", "60", "20%", 110)?;
     let objects = at(&truth, "steady_site", 0) + at(&truth, "rare_site", 0);
     let own_ns = truth["cpu_ns"].as_f64().context("cpu_ns")? * (1.0 - share(&profile)?) / objects;
     let [value, low, _] = interval(&profile["totals"]["alloc_objects"])?;
     println!("{own_ns} ns an allocation, {value} objects");
     ensure!(own_ns < 300.0, "the program is too slow for this test: {own_ns} ns an allocation");
+    println!("from {:.2} of the truth at 95 %", low / objects);
     // By the share of the wall's time that windows took it would be an eighth or less.
-    ensure!(low > objects / 5.0, "the interval says nothing: from {low} of {objects}");
+    ensure!(low > objects / 8.0, "the interval says nothing: from {low} of {objects}");
     ensure!(share(&profile)? < 0.30, "a budget of 20 %: {}", share(&profile)?);
     Ok(())
 }
