@@ -287,14 +287,21 @@ const PROGRAMS: [Program; 8] = [
     Program { name: "rare", period: 1e9, busy: 1.0, each: [100_000.0, 100_000.0] },
 ];
 
-/// How far off estimates may be on average, where the machine is what the daemon takes it for: that traps add what is usual there is taken from elsewhere.
-const OFF: f64 = 0.12;
+/// How far off estimates of a program may be on average, beside chance. Where a program lives from allocating, what traps are taken to add is not quite what they do
+/// add there, and phases of milliseconds are met too often (see [`Begin`]).
+fn most_off(program: &Program) -> f64 {
+    match program.name {
+        "hot" | "bursts" => 0.05,
+        "phases of milliseconds" => 0.09,
+        _ => 0.02,
+    }
+}
 
 #[test]
 fn programs_that_windows_slow_down_are_estimated_right() {
     for (program, machine) in PROGRAMS.iter().flat_map(|of| [(of, LIGHT), (of, HEAVY)]) {
         let (bias, error, inside, width) = judge(program, machine, Begin::Settled);
-        assert!(bias.abs() < 5.0 * error + OFF, "{}: {bias} ± {error}", program.name);
+        assert!(bias.abs() < 5.0 * error + most_off(program), "{}: {bias} ± {error}", program.name);
         // Of 200 at 95 % fewer than 172 come once in a million times.
         assert!(inside >= 0.86, "{}: {inside}", program.name);
         // Were windows of dense phases corrected for more than they can lose, it would be some hundred percent.

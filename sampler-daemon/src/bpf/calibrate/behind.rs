@@ -5,7 +5,6 @@
 //! calls push out what the processor knows of the callers, as on processors whose returns are guarded in software, each return misses.
 
 use super::batch::cpu_time;
-use super::points::{probed_clocked, twin_clocked};
 use super::typical::{KINDS, Typical};
 use crate::bpf::sys::ground::{Function, Ground};
 use crate::bpf::sys::tsc;
@@ -79,9 +78,9 @@ pub(super) fn batches(ground: &Ground) -> Vec<f64> {
 /// so that both come first once.
 fn difference(ground: &Ground, typical: &mut Typical, kind: usize, round: u64) -> f64 {
     let mut own = |of, half| own(ground, typical, kind, (2 * round + half) * STEPS, of);
-    let with_first = own(probed_clocked(), 0) - own(twin_clocked(), 0);
-    let without = own(twin_clocked(), 1);
-    (with_first + own(probed_clocked(), 1) - without) / 2.0
+    let with_first = own(Function::CLOCKED, 0) - own(Function::CLOCKED_TWIN, 0);
+    let without = own(Function::CLOCKED_TWIN, 1);
+    (with_first + own(Function::CLOCKED, 1) - without) / 2.0
 }
 
 /// Ticks of the counter that a step takes on average.

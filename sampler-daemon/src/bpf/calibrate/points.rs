@@ -26,16 +26,6 @@ pub(super) fn twin(program: Program, stepped: bool) -> Function {
     }
 }
 
-/// As malloc is probed, and it tells the time.
-pub(super) fn probed_clocked() -> Function {
-    Function::CLOCKED
-}
-
-/// Its twin without a probe.
-pub(super) fn twin_clocked() -> Function {
-    Function::CLOCKED_TWIN
-}
-
 // Both halves of the functions have room.
 const _: () = assert!(4 * Program::ALL.len() <= Function::CLOCKED.0);
 const _: () = assert!(2 * Program::ALL.len() <= Function::COUNT / 2);
@@ -66,7 +56,7 @@ pub(super) fn points(slot: u32, track_live: bool, way: Way) -> Points {
     }
     if way.has_windows {
         let clocked = Cookie::new(slot, role(Program::Malloc));
-        points.allocating.push((probed_clocked().offset() as u64, clocked.0));
+        points.allocating.push((Function::CLOCKED.offset() as u64, clocked.0));
     }
     points
 }

@@ -64,9 +64,9 @@ impl Function {
     /// Functions that there are.
     pub(in crate::bpf) const COUNT: usize = PAGE / STRIDE - 1;
 
-    /// Returns when its first instruction, which is emulated, was over, by the processor's counter ([`super::tsc`]).
+    /// Returns when its first instruction, which is emulated, was over, by the processor's counter ([`super::tsc`]): to be probed as malloc is.
     pub(in crate::bpf) const CLOCKED: Function = Function(FIRST_NOP - 2);
-    /// Another one.
+    /// Its twin without a probe.
     pub(in crate::bpf) const CLOCKED_TWIN: Function = Function(FIRST_NOP - 1);
 
     /// The `number`-th that begins with a nop.
