@@ -4,7 +4,7 @@
 //! (M. H. Hansen, W. N. Hurwitz, W. G. Madow, "Sample Survey Methods and Theory" (1953), volume I, chapter 10.16: random groups).
 
 use super::{Bend, Drag, Pace, Usual};
-use crate::estimate::{Cluster, Clusters};
+use crate::estimate::{Cluster, Clusters, Correction};
 use crate::limits::CLASSES;
 
 /// Groups at most; then pairs of neighbours become one, and there are half as many.
@@ -65,6 +65,11 @@ impl Groups {
     /// None yet, on a machine where traps usually add so much.
     pub fn new(usual: Usual) -> Groups {
         Groups { usual, ..Groups::default() }
+    }
+
+    /// It has become better known what traps usually add. Windows that were corrected by what was known before are corrected by the difference.
+    pub fn set_usual(&mut self, usual: Usual) {
+        self.usual = usual;
     }
 
     /// Adds a finished window: exact totals by size class, its share of its stratum, how long that was, and how fast
@@ -174,7 +179,15 @@ impl Groups {
             last.length += tail;
         }
         groups.iter_mut().for_each(|group| group.length *= factor);
-        (Clusters { groups, windows: self.windows(), error: error[0].max(error[1]) }, factors)
+        let error = error[0].max(error[1]);
+        let correction = Correction {
+            drag_ns: drag.ns,
+            drag_errors_ns: drag.errors(),
+            of_drag: error,
+            of_clock: 0.0,
+        };
+        let windows = self.windows();
+        (Clusters { groups, windows, error, correction: Some(correction) }, factors)
     }
 
     /// What a trap adds to the program's own time.
@@ -206,6 +219,26 @@ mod tests {
         assert_eq!((sum.length(), sum.windows(), sum.ticks()), (277.0, 3, 150.0));
         let bytes: Vec<f64> = sum.iter().map(|group| group.bytes[0]).collect();
         assert_eq!(bytes, [6.0, 18.0]);
+    }
+
+    #[test]
+    fn what_becomes_known_later_holds_for_windows_before() {
+        let [before, after] = [25.0, 90.0].map(|median_ns| Usual { median_ns, ..Usual::default() });
+        let pace = Pace::of_window(300_000.0, 1000.0, None, 0.0, &after);
+        let total = |first: Usual| {
+            let mut groups = Groups::new(first);
+            (0..40).for_each(|_| {
+                groups.add(100, 0.5, &[1000; CLASSES], &[1; CLASSES], pace);
+            });
+            groups.set_usual(after);
+            let (clusters, _) = groups.clusters(1.0, 0.0);
+            clusters.groups.iter().map(|group| group.total[0]).sum::<f64>()
+        };
+        let (late, always) = (total(before), total(after));
+        // To first order: windows were corrected by what differed a little from one to the next.
+        assert!((late / always - 1.0).abs() < 1e-3, "{late} {always}");
+        let uncorrected = 40.0 * 1000.0 * CLASSES as f64 / 0.5;
+        assert!(always > 1.2 * uncorrected, "{always} {uncorrected}");
     }
 
     #[test]

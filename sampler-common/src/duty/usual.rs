@@ -5,8 +5,8 @@ use crate::cost::Measured;
 /// Median over machines of what a trap in a function that allocates adds, nanoseconds, and the standard deviation of its logarithm: programs of one machine
 /// differ by 0.3, and the two machines that were surveyed by 0.8 (28 and 64 ns, geometric means), which is a spread of 0.6 for two.
 const ANYWHERE: (f64, f64) = (42.0, 0.7);
-/// As many times what a trap adds to the daemon's own typical code it adds to programs, and the standard deviation of its logarithm: programs differ by 0.3, a busy
-/// host is half as fast again at times (0.25), and the factor is from one machine.
+/// As many times what a trap adds to the daemon's own typical code it adds to programs, and the standard deviation of its logarithm: programs differ by 0.3 on one machine
+/// and by 0.5 on another, of which the factor is.
 const OF_TYPICAL: (f64, f64) = (1.1, 0.55);
 /// What is measured as less than that cannot be told from nothing, nanoseconds.
 const LEAST_NS: f64 = 2.0;

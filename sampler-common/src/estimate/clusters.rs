@@ -39,6 +39,21 @@ pub struct Clusters {
     pub windows: u32,
     /// Relative standard error of the correction that is in the totals; infinite: it is not known yet.
     pub error: f64,
+    /// What that is made of, where it is told.
+    pub correction: Option<Correction>,
+}
+
+/// What the totals of windows were corrected for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Correction {
+    /// What a trap adds to the program's own time, nanoseconds: in functions that allocate, and in those that free.
+    pub drag_ns: [f64; 2],
+    /// Standard errors of both.
+    pub drag_errors_ns: [f64; 2],
+    /// Relative standard error of the totals because of these.
+    pub of_drag: f64,
+    /// Because of the clocks of progress.
+    pub of_clock: f64,
 }
 
 /// Total, variance of what windows differ in and its degrees of freedom, and the standard error of the correction.
@@ -145,8 +160,11 @@ mod tests {
 
     fn reference(totals: &[f64]) -> Reference {
         let groups = totals.iter().map(|bytes| Cluster { length: 10.0, total: [*bytes, 1.0] });
-        let clusters =
-            Clusters { groups: groups.collect(), windows: totals.len() as u32, error: 0.0 };
+        let clusters = Clusters {
+            groups: groups.collect(),
+            windows: totals.len() as u32,
+            ..Clusters::default()
+        };
         Reference {
             clusters: [(0, clusters)].into_iter().collect(),
             interval_bytes: 1.0,

@@ -29,7 +29,7 @@ pub mod turnover;
 mod unseen;
 pub mod weighted;
 
-pub use clusters::{Cluster, Clusters};
+pub use clusters::{Cluster, Clusters, Correction};
 pub use confidence::Confidence;
 pub use difference::{Difference, Side, benjamini_hochberg, difference};
 pub use domain::DomainError;

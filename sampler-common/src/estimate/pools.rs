@@ -186,7 +186,7 @@ mod tests {
 
     fn clusters(each: &[f64], windows: u32) -> Clusters {
         let groups = each.iter().map(|bytes| Cluster { length: 10.0, total: [*bytes, 1.0] });
-        Clusters { groups: groups.collect(), windows, error: 0.0 }
+        Clusters { groups: groups.collect(), windows, ..Clusters::default() }
     }
 
     fn pools(of: &[&Clusters]) -> ProcessClusters {

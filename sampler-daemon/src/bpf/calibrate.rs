@@ -87,7 +87,7 @@ impl Calibrator {
         looked
     }
 
-    /// Measures again what can be measured while processes are profiled: hits and returns.
+    /// Measures again what can be measured while processes are profiled: hits and returns, and what hits add to the code behind them.
     ///
     /// # Errors
     /// If the maps cannot be written.
@@ -111,8 +111,8 @@ impl Calibrator {
                 break;
             }
         }
-        if is_first && self.way.has_windows {
-            batches.behind(kernel);
+        if self.way.has_windows {
+            batches.behind(kernel, is_first);
         }
         let prices = batches.prices();
         self.taken += cpu_time() - begin;

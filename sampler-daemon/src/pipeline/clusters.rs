@@ -1,7 +1,7 @@
 //! What was seen in windows, taken to all of a process's progress.
 
 use super::gather::Gathered;
-use super::met::Met;
+use super::met::{self, Met};
 use super::worker::Worker;
 use crate::store::ProcessId;
 use rustc_hash::FxHashMap;
@@ -86,7 +86,9 @@ impl Worker {
                 continue;
             };
             let (mut clusters, of_groups) = groups.clusters(extent.factor, extent.tail);
-            clusters.error = clusters.error.hypot(self.error_of_clock(id));
+            let of_clock = self.error_of_clock(id);
+            clusters.error = clusters.error.hypot(of_clock);
+            clusters.correction.iter_mut().for_each(|of| of.of_clock = of_clock);
             let known = Confidence::new(ROOM).unwrap_or(Confidence::DEFAULT);
             for class in 0..CLASSES {
                 let most = |pick: fn(&Group) -> &[f64; CLASSES], quantity: usize| {
@@ -176,7 +178,12 @@ impl Worker {
             }
         }
         let unit = self.kernel.duties.as_ref().map_or(0.0, |duties| duties.timers().unit(false));
-        sum.notes(&budget.to_string(), unit)
+        let mut notes = sum.notes(&budget.to_string(), unit);
+        let mut corrections = gathered.reference.clusters.values().map(|of| of.correction);
+        if let (Some(Some(only)), None) = (corrections.next(), corrections.next()) {
+            notes.push(met::correction(&only));
+        }
+        notes
     }
 }
 
@@ -184,5 +191,5 @@ impl Worker {
 fn unmet(clock: f64) -> Clusters {
     let groups =
         if clock > 0.0 { vec![Cluster { length: clock, total: [0.0; 2] }] } else { Vec::new() };
-    Clusters { groups, windows: 0, error: 0.0 }
+    Clusters { groups, ..Clusters::default() }
 }

@@ -24,7 +24,7 @@ use sampler_common::estimate::Confidence;
 use sampler_common::wire::Role;
 use std::time::{Duration, Instant};
 
-/// How often prices are looked at again: machines slow down and speed up. A look takes some 3 ms of CPU time.
+/// How often prices are looked at again: machines slow down and speed up. A look takes some 3 ms of CPU time, and as much again where there are windows.
 const PERIOD: Duration = Duration::from_secs(20);
 
 /// Prices, and how they were come by.
@@ -117,14 +117,20 @@ impl Worker {
 
     /// Measures the prices again, where it is time to.
     pub(super) fn look_at_prices(&mut self) {
-        let Worker { prices, kernel, .. } = self;
-        if prices.next_look > Instant::now() {
+        let due = self.prices.next_look;
+        // While a window is open better nothing else is done; where one always is, a look has to be.
+        let begins = if self.is_between_windows() { due } else { due + PERIOD };
+        if begins > Instant::now() {
             return;
         }
+        let Worker { prices, kernel, .. } = self;
         prices.next_look = Instant::now() + PERIOD;
         let Some(calibrator) = &mut prices.calibrator else { return };
         match calibrator.measure_again(kernel) {
-            Ok(()) => prices.tariff = calibrator.tariff(),
+            Ok(()) => {
+                prices.tariff = calibrator.tariff();
+                self.ingest.clustered.set_usual(self.prices.usual());
+            }
             Err(error) => tracing::warn!("measure again what probes cost: {error:#}"),
         }
     }

@@ -98,12 +98,18 @@ impl Worker {
 
     /// Measures again what ticks take, between windows, where these are measured by the fine clock.
     fn look_at_ticks(&mut self) {
-        let Some(duties) = &mut self.kernel.duties else { return };
-        let is_between = |(slot, _): (&u32, &Cycle)| duties.gate(*slot) == Gate::Waiting;
-        if self.cycles.values().any(|cycle| cycle.window.fine) && self.cycles.iter().all(is_between)
-        {
+        if !self.cycles.values().any(|cycle| cycle.window.fine) || !self.is_between_windows() {
+            return;
+        }
+        if let Some(duties) = &mut self.kernel.duties {
             duties.look_at_ticks();
         }
+    }
+
+    /// No window is open or about to be.
+    pub(super) fn is_between_windows(&self) -> bool {
+        let Some(duties) = &self.kernel.duties else { return true };
+        self.cycles.keys().all(|slot| duties.gate(*slot) == Gate::Waiting)
     }
 
     /// The fine clock ticks while a window waits for it.

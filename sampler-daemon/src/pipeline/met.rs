@@ -1,6 +1,7 @@
 //! What is to be said of the windows of some processes.
 
 use sampler_common::duty::{Groups, LEAST_WINDOWS};
+use sampler_common::estimate::Correction;
 use sampler_common::units;
 use std::time::Duration;
 
@@ -80,6 +81,20 @@ impl Met {
         }
         notes
     }
+}
+
+/// What a program's numbers were corrected for, and what that leaves open.
+pub(super) fn correction(of: &Correction) -> String {
+    const USUALLY: f64 = 1.96;
+    let [m, _] = of.drag_ns;
+    let [error, _] = of.drag_errors_ns;
+    let percent = |part: f64| format!("±{:.0}%", 100.0 * USUALLY * part);
+    format!(
+        "corrected for the {m:.0} ns ±{:.0} that the program's own code takes longer behind each probe of an allocation: {} of every number, the clock {}",
+        USUALLY * error,
+        percent(of.of_drag),
+        percent(of.of_clock)
+    )
 }
 
 /// The share of its own time that a program may spend in something that none of so many windows has met, with one chance in twenty that they would.

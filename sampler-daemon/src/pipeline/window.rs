@@ -184,7 +184,7 @@ impl Worker {
         });
         let allocations = seen.objects.iter().sum::<u64>() as f64;
         let frees = window.frees.then_some(seen.frees);
-        let (length_ns, usual) = (window.length_ns, &self.ingest.clustered.usual);
+        let (length_ns, usual) = (window.length_ns, self.ingest.clustered.usual());
         let pace = Pace::of_window(length_ns, allocations, frees, samples.len() as f64, usual);
         let groups = self.ingest.clustered.groups_mut(id);
         let Added { group, paired, share } =

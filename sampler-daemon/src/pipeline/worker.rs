@@ -196,7 +196,7 @@ pub fn start(
         answers,
     };
     worker.ingest.clustered.is_on = worker.config.budget.is_some();
-    worker.ingest.clustered.usual = worker.prices.usual();
+    worker.ingest.clustered.set_usual(worker.prices.usual());
     worker.close_costly_links();
     worker.kernel.targets.exclude(std::process::id())?;
     for file in files {

@@ -27,7 +27,7 @@ pub struct Clustered {
     /// Whether there are windows at all: if not, every sample counts as it comes.
     pub is_on: bool,
     /// What traps usually add to the own time of programs here.
-    pub usual: Usual,
+    usual: Usual,
     open: FxHashMap<ProcessId, Open>,
     groups: FxHashMap<ProcessId, Groups>,
     rows: FxHashMap<(ProcessId, StackId), Sums>,
@@ -45,6 +45,19 @@ pub struct End {
 }
 
 impl Clustered {
+    /// What traps usually add here, as far as is known by now: it is the law of all that run, and of those that come.
+    pub fn set_usual(&mut self, usual: Usual) {
+        self.usual = usual;
+        let runs = |process: &ProcessId| !self.ended.contains_key(process);
+        let running = self.groups.iter_mut().filter(|(process, _)| runs(process));
+        running.for_each(|(_, groups)| groups.set_usual(usual));
+    }
+
+    /// The same.
+    pub fn usual(&self) -> &Usual {
+        &self.usual
+    }
+
     /// A window begins that has this share of its stratum. Samples of one that has not ended are given back.
     pub fn begin(&mut self, process: ProcessId, share: f64) -> usize {
         let before = self.open.insert(process, Open { share, samples: Vec::new() });

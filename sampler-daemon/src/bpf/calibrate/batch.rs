@@ -140,9 +140,10 @@ impl<'a> Batches<'a> {
     }
 
     /// What hits add to typical code, none of them sampled.
-    pub(super) fn behind(&mut self, kernel: &Kernel) {
+    pub(super) fn behind(&mut self, kernel: &Kernel, is_first: bool) {
         self.sample(kernel, false);
-        self.differences.push((Kind::Behind, behind::batches(self.ground)));
+        let rounds = if is_first { behind::ROUNDS } else { behind::LEAST_ROUNDS };
+        self.differences.push((Kind::Behind, behind::batches(self.ground, rounds)));
     }
 
     /// Sizes of stacks that are worth a look: by frame pointers they do not matter.

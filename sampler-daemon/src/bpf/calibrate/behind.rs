@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 const STEPS: u64 = 120;
 /// The first ones of a run find what the one before has left.
 const COLD: u64 = 16;
-/// Batches: four runs of each kind, with traps and without.
-const ROUNDS: u64 = 11;
-/// Fewer batches say nothing: so many are made however long that takes.
-const LEAST_ROUNDS: u64 = 5;
+/// Batches at the start: four runs of each kind, with traps and without.
+pub(super) const ROUNDS: u64 = 11;
+/// Fewer batches say nothing: so many are made however long that takes, and no more in a later look.
+pub(super) const LEAST_ROUNDS: u64 = 5;
 /// CPU time after which no more are begun.
 const MOST: Duration = Duration::from_millis(100);
 /// Steps that took so much longer than most were interrupted.
@@ -55,11 +55,11 @@ macro_rules! callers {
 callers! { statement expression call assign append grow reserve allocate }
 
 /// Nanoseconds that a trap adds, by batches; none where the counter says nothing.
-pub(super) fn batches(ground: &Ground) -> Vec<f64> {
+pub(super) fn batches(ground: &Ground, rounds: u64) -> Vec<f64> {
     let mut typical = Typical::new();
     let (cpu_begin, begin, first) = (cpu_time(), Instant::now(), tsc::now());
     let mut added = Vec::new();
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         if round >= LEAST_ROUNDS && cpu_time() - cpu_begin > MOST {
             break;
         }
@@ -110,7 +110,7 @@ mod tests {
     fn without_probes_nothing_is_added() {
         // The probed function has none here.
         let ground = Ground::new().expect("functions to call");
-        let batches = batches(&ground);
+        let batches = batches(&ground, ROUNDS);
         assert!(batches.len() >= LEAST_ROUNDS as usize, "{batches:?}");
         let nothing = Measured::of_batches(&batches).expect("batches enough");
         assert!(nothing.ns.abs() < 8.0 * nothing.error() + 5.0, "{nothing:?} {batches:?}");

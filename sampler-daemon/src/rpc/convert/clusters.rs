@@ -4,7 +4,7 @@ use super::from_wire::{Within, check_index};
 use super::number::{number, unbounded};
 use crate::rpc::v1;
 use sampler_common::duty::MAX_GROUPS;
-use sampler_common::estimate::{Cluster, Clusters, Reference, Row};
+use sampler_common::estimate::{Cluster, Clusters, Correction, Reference, Row};
 
 /// What a row has in groups of windows.
 pub(super) fn row_to_wire(row: &Row) -> Vec<v1::ClusterSum> {
@@ -28,8 +28,35 @@ pub(super) fn reference_to_wire(reference: &Reference) -> Vec<v1::Clusters> {
         groups: of.groups.iter().map(group).collect(),
         windows: of.windows,
         error: of.error,
+        correction: of.correction.map(correction_to_wire),
     };
     reference.clusters.iter().map(process).collect()
+}
+
+fn correction_to_wire(of: Correction) -> v1::Correction {
+    let Correction { drag_ns, drag_errors_ns, of_drag, of_clock } = of;
+    let [allocating_ns, freeing_ns] = drag_ns;
+    let [allocating_error_ns, freeing_error_ns] = drag_errors_ns;
+    v1::Correction {
+        allocating_ns,
+        allocating_error_ns,
+        freeing_ns,
+        freeing_error_ns,
+        of_drag,
+        of_clock,
+    }
+}
+
+fn correction(of: &v1::Correction) -> Result<Correction, String> {
+    Ok(Correction {
+        drag_ns: [number("allocating_ns", of.allocating_ns)?, number("freeing_ns", of.freeing_ns)?],
+        drag_errors_ns: [
+            number("allocating_error_ns", of.allocating_error_ns)?,
+            number("freeing_error_ns", of.freeing_error_ns)?,
+        ],
+        of_drag: number("of_drag", of.of_drag)?,
+        of_clock: number("of_clock", of.of_clock)?,
+    })
 }
 
 /// Adds what a row has in groups of windows.
@@ -70,6 +97,12 @@ pub(super) fn reference(
             groups: groups.within("windows")?,
             windows: clusters.windows,
             error: unbounded("error", clusters.error).within("windows")?,
+            correction: clusters
+                .correction
+                .as_ref()
+                .map(correction)
+                .transpose()
+                .within("windows")?,
         };
         to.clusters.insert(clusters.process, of);
     }

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use prost::Message;
 use sampler_common::cost::{Range, Report};
 use sampler_common::estimate::{
-    Cluster, Clusters, Confidence, Epoch, Estimate, Estimator, Method, Moments, Reference, Row,
-    RowMoments, Stratum, StratumTotals, Trials, Unseen,
+    Cluster, Clusters, Confidence, Correction, Epoch, Estimate, Estimator, Method, Moments,
+    Reference, Row, RowMoments, Stratum, StratumTotals, Trials, Unseen,
 };
 use sampler_common::profile::{
     Exact, FunctionSum, Functions, Kind, Line, Location, Lost, Mapping, Profile, Quantities,
@@ -106,7 +106,14 @@ fn reference(stacks: &[Stack], (numbers, interval_bytes): ([u64; 2], f64)) -> Re
         reference.strata.insert(stratum, totals);
         let groups =
             (0..GROUPS).map(|group| Cluster { length: 7.5, total: [f64::from(group), 1.0] });
-        let clusters = Clusters { groups: groups.collect(), windows: 11, error: 0.25 };
+        let correction = even.then_some(Correction {
+            drag_ns: [31.5, 17.0],
+            drag_errors_ns: [9.0, 6.5],
+            of_drag: 0.2,
+            of_clock: 0.15,
+        });
+        let groups = groups.collect();
+        let clusters = Clusters { groups, windows: 11, error: 0.25, correction };
         reference.clusters.insert(stratum.process, clusters);
         if !even {
             let unseen = |bytes| Unseen { objects: f64::INFINITY, bytes };
@@ -318,11 +325,18 @@ fn errors_name_the_place() {
         let row = v1::FunctionSum { function, ..v1::FunctionSum::default() };
         Some(v1::Functions { rows: vec![row], ..v1::Functions::default() })
     }
-    let cases: [(Damage, &str); 36] = [
+    let cases: [(Damage, &str); 37] = [
         (|p| p.stacks[0].clusters[0].group = 1, "stack 0: group of windows 1 is out of"),
         (|p| p.stacks[0].clusters[0].bytes = f64::NAN, "stack 0: bytes NaN"),
         (|p| clusters(p).process = 5, "windows: process 5 is out of"),
         (|p| clusters(p).error = -1.0, "windows: error -1"),
+        (
+            |p| {
+                let of_clock = f64::INFINITY;
+                clusters(p).correction = Some(v1::Correction { of_clock, ..Default::default() });
+            },
+            "windows: of_clock inf",
+        ),
         (|p| clusters(p).groups = vec![v1::Cluster::default(); 40], "windows: 40 groups"),
         (|p| p.kind = 7, "kind 7"),
         (|p| p.functions = function(9), "functions: function 0: string 9 is out of range"),

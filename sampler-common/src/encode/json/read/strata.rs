@@ -1,8 +1,10 @@
 //! Strata: the moments of a stack by process and size class, and the reference of them all.
 
 use super::quantity::{MomentsObject, moments, or_infinite};
+use crate::encode::json::strata::CorrectionObject;
 use crate::estimate::{
-    Cluster, Clusters, Epoch, Reference, Row, RowMoments, Stratum, StratumTotals, Trials, Unseen,
+    Cluster, Clusters, Correction, Epoch, Reference, Row, RowMoments, Stratum, StratumTotals,
+    Trials, Unseen,
 };
 use crate::limits::CLASSES;
 use serde::Deserialize;
@@ -54,6 +56,8 @@ pub(super) struct ClustersObject {
     windows: u32,
     #[serde(deserialize_with = "or_infinite")]
     error: f64,
+    #[serde(default)]
+    correction: Option<CorrectionObject>,
     groups: Vec<ClusterObject>,
 }
 
@@ -194,7 +198,8 @@ pub(super) fn reference(
         let group =
             |of: &ClusterObject| Cluster { length: of.length, total: [of.bytes, of.objects] };
         let groups = of.groups.iter().map(group).collect();
-        let clusters = Clusters { groups, windows: of.windows, error: of.error };
+        let correction = of.correction.map(Correction::from);
+        let clusters = Clusters { groups, windows: of.windows, error: of.error, correction };
         reference.clusters.insert(of.process, clusters);
     }
     Ok((of.pids, reference))
