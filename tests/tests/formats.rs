@@ -7,7 +7,8 @@ use std::process::Command;
 
 fn profiled() -> Result<(Workload, Daemon, Profile)> {
     let mut workload = Workload::edge(&["stacks"])?;
-    let daemon = Daemon::start(&[workload.pid()], &["--interval", "1"])?;
+    // Every sample has room in the ring, however late the daemon reads it.
+    let daemon = Daemon::start(&[workload.pid()], &["--interval", "1", "--ring", "64MiB"])?;
     workload.go()?;
     workload.truth()?;
     let profile = daemon.profile("live", &[])?;

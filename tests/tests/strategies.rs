@@ -10,6 +10,9 @@ use std::time::Duration;
 const INTERVAL: u64 = 32 << 10;
 const ONE_IN: u64 = 64;
 
+/// Room for all samples of a run, however late the daemon reads them.
+const RING: &str = "256MiB";
+
 /// Runs of 660,000 allocations each.
 const RUNS: u64 = 4;
 
@@ -40,8 +43,8 @@ fn profiles(
     let arguments = [&[seed.as_str(), "1", &interval], law].concat();
     let mut workload = Workload::start_as(Build::Plain, "truth.c", &arguments)?;
     let bytes = INTERVAL.to_string();
-    let daemon =
-        Daemon::start(&[workload.pid()], &[&["--interval", bytes.as_str()], daemon].concat())?;
+    let usual = ["--interval", bytes.as_str(), "--ring", RING];
+    let daemon = Daemon::start(&[workload.pid()], &[&usual, daemon].concat())?;
     workload.go()?;
     let truth = workload.truth()?;
     let profiles = asked.iter().map(|asked| daemon.profile("alloc", asked));

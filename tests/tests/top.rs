@@ -10,10 +10,13 @@ use sampler_tests::{Daemon, Workload, build};
 use serde_json::Value;
 use std::process::Command;
 
+/// Room for all samples of a run, however late the daemon reads them.
+const RING: &str = "256MiB";
+
 /// A workload that has allocated and stands still, so that its numbers do too.
 fn at_rest() -> Result<(Workload, Daemon)> {
     let mut workload = Workload::start("truth.c", &["4711", "1", "32768"])?;
-    let daemon = Daemon::start(&[workload.pid()], &["--interval", "32KiB"])?;
+    let daemon = Daemon::start(&[workload.pid()], &["--interval", "32KiB", "--ring", RING])?;
     workload.go()?;
     workload.truth()?;
     Ok((workload, daemon))

@@ -10,6 +10,9 @@ use sampler_tests::{Build, Daemon, Profile, Truth, Workload};
 /// Mean bytes between samples.
 const INTERVAL: f64 = 32768.0;
 
+/// Room for all samples of a run, however late the daemon reads them.
+const RING: &str = "256MiB";
+
 /// Expected samples from which a function's interval must cover.
 const COMPARED: f64 = 30.0;
 
@@ -96,7 +99,7 @@ fn processes_are_kept_apart() -> Result<()> {
 fn profile(build: Build, seed: u64, arguments: &[&str]) -> Result<(Profile, Truth)> {
     let mut workload =
         Workload::start_as(build, "truth.c", &[&seed.to_string(), "1", &INTERVAL.to_string()])?;
-    let arguments = [&["--interval", "32KiB"], arguments].concat();
+    let arguments = [&["--interval", "32KiB", "--ring", RING], arguments].concat();
     let daemon = Daemon::start(&[workload.pid()], &arguments)?;
     workload.go()?;
     let truth = workload.truth()?;

@@ -5,8 +5,8 @@ use sampler_tests::profile::Row;
 use sampler_tests::truth::Sums;
 use sampler_tests::{Daemon, Profile, Truth, Workload};
 
-/// Every allocation is sampled.
-pub(super) const ALL: &[&str] = &["--interval", "1"];
+/// Every allocation is sampled, and has room in the ring however late the daemon reads it.
+pub(super) const ALL: &[&str] = &["--interval", "1", "--ring", "64MiB"];
 
 /// A finished case, still attached.
 pub(super) struct Case {

