@@ -82,6 +82,11 @@ pub(crate) const LIFETIMES: &str = "\
 Examples:
   sampler lifetimes --pid 4121 --top 10";
 
+/// Shorter than what is made of the options, in which all are in one pair of brackets.
+pub(crate) const SET_USAGE: &str = "\
+sampler set [--interval <SIZE>] [--strategy <STRATEGY>] [--one-in <N>]
+                   [--samples-per-second <X>] [OPTIONS]";
+
 pub(crate) const SET: &str = "\
 Examples:
   sampler set --interval 64KiB --pid 4121    more exact, and dearer

@@ -74,7 +74,7 @@ pub(crate) enum Verb {
     #[command(after_help = help::LIFETIMES)]
     Lifetimes(LifetimesVerb),
     /// Change how processes are sampled, from the next allocation on
-    #[command(after_help = help::SET)]
+    #[command(override_usage = help::SET_USAGE, after_help = help::SET)]
     Set(SetVerb),
     /// What changed from A to B, and what of it is more than chance
     #[command(after_help = help::DIFF)]
