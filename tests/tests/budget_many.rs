@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::Child;
-use sampler_tests::{Daemon, build};
+use sampler_tests::{Daemon, build, wait};
 use serde_json::Value;
 use std::process::Command;
 use std::time::Duration;
@@ -68,7 +68,11 @@ fn short_processes_of_a_machine_have_an_interval_together() -> Result<()> {
     let daemon = Daemon::start(&[], &["--all", "--max-overhead", "10%"])?;
     let mut crew = Crew::start(&["exec", "60", "400", "600"])?;
     let truth = crew.run()?;
-    let profile = profile(&daemon, &["--comm", "crew*"])?;
+    // What was running at one moment and is gone at the next has no CPU time in that answer.
+    let profile = wait::until("a profile with a cost", || {
+        let profile = profile(&daemon, &["--comm", "crew*"])?;
+        Ok(profile["cost"]["share"]["value"].is_f64().then_some(profile))
+    })?;
     is_right(&profile, &truth).with_context(|| daemon.log())?;
     // Hardly one of them would have an interval of its own.
     let windows = windows(&profile);
