@@ -135,7 +135,21 @@ fn is_right_once(
         }
     }
     daemon.stop()?;
+    tells_its_correction(&sure)?;
     Ok(told)
+}
+
+/// Whether a profile says what it was corrected for, and what of its error that is.
+fn tells_its_correction(profile: &Value) -> Result<()> {
+    let clusters = &profile["reference"]["clusters"][0];
+    let number = |of: &Value| of.as_f64().with_context(|| format!("no number in {clusters}"));
+    let correction = &clusters["correction"];
+    let [drag, clock] = ["of_drag", "of_clock"].map(|part| number(&correction[part]));
+    let (parts, error) = (drag?.hypot(clock?), number(&clusters["error"])?);
+    ensure!((parts / error - 1.0).abs() < 1e-6, "{parts} of {error}");
+    let [m, error] = ["allocating_ns", "allocating_error_ns"].map(|part| number(&correction[part]));
+    println!("a trap adds {} ns ± {}", m?, error?);
+    Ok(())
 }
 
 /// What its windows have cost a process, of its CPU time.

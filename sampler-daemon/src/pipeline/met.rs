@@ -90,7 +90,7 @@ pub(super) fn correction(of: &Correction) -> String {
     let [error, _] = of.drag_errors_ns;
     let percent = |part: f64| format!("±{:.0}%", 100.0 * USUALLY * part);
     format!(
-        "corrected for the {m:.0} ns ±{:.0} that the program's own code takes longer behind each probe of an allocation: {} of every number, the clock {}",
+        "behind each probe of an allocation the program's own code takes {m:.0} ns ±{:.0} longer, which is corrected for: of every interval {} is that, {} the clock's",
         USUALLY * error,
         percent(of.of_drag),
         percent(of.of_clock)
@@ -104,7 +104,20 @@ fn may_be_missed(windows: u32) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::may_be_missed;
+    use super::*;
+
+    #[test]
+    fn a_correction_says_what_it_leaves_open() {
+        let of = Correction {
+            drag_ns: [60.0, 37.0],
+            drag_errors_ns: [25.0, 20.0],
+            of_drag: 0.25,
+            of_clock: 0.02,
+        };
+        let said = correction(&of);
+        assert!(said.contains("60 ns ±49 longer"), "{said}");
+        assert!(said.ends_with("±49% is that, ±4% the clock's"), "{said}");
+    }
 
     #[test]
     fn many_windows_miss_little() {
