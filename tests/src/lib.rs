@@ -3,6 +3,7 @@
 //! Everything waits for a condition with a deadline. A test that cannot run (no root, no programs
 //! built) fails with the reason; it never passes silently.
 
+pub mod again;
 pub mod breakpoints;
 pub mod browser;
 pub mod build;

@@ -1,16 +1,20 @@
 //! `cargo xtask bench tools`: that its figures are of what it says.
 
 use anyhow::{Context, Result, ensure};
+use sampler_tests::again;
 use sampler_tests::child::finish;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs the benchmark as short as it can be; its files are in `directory` then.
-fn bench(directory: &Path, arguments: &[&str]) -> Result<()> {
+/// One repetition measures whatever else runs meanwhile, too: so often it is run at most.
+const TRIES: usize = 5;
+
+/// Runs the benchmark once, for so many seconds each; its files are in `directory` then.
+fn bench(directory: &Path, seconds: &str, arguments: &[&str]) -> Result<()> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bench-tools"));
-    command.args(["--seconds", "0.2", "--repetitions", "1", "--output"]).arg(directory);
+    command.args(["--seconds", seconds, "--repetitions", "1", "--output"]).arg(directory);
     finish(command.args(arguments))?.success("bench tools").map(drop)
 }
 
@@ -29,13 +33,21 @@ fn tool<'a>(document: &'a Value, name: &str) -> Result<&'a Value> {
 fn tools_slow_a_program_down_and_the_rest_is_told() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let tools = "again,empty,ours,ours-no-live,heaptrack-of-nobody";
-    let refused = bench(directory.path(), &["--tools", tools]).err().context("not refused")?;
+    let refused = bench(directory.path(), "0.2", &["--tools", tools]).err();
+    let refused = refused.context("not refused")?;
     ensure!(format!("{refused:#}").contains("heaptrack-of-nobody"), "{refused:#}");
-    bench(
-        directory.path(),
-        &["--only", "slowdown", "--workloads", "pairs", "--tools", "empty,ours,ours-no-live"],
-    )?;
-    let document = read(&directory.path().join("tools.json"))?;
+    again::until("slowdowns", TRIES, || slows_down(directory.path()))?;
+    for plot in ["slowdown.svg", "intervals.svg"] {
+        ensure!(directory.path().join(plot).is_file(), "no {plot}");
+    }
+    Ok(())
+}
+
+/// Measures slowdowns; otherwise those that cannot be.
+fn slows_down(directory: &Path) -> Result<Result<(), String>> {
+    let tools = "empty,ours,ours-no-live";
+    bench(directory, "0.2", &["--only", "slowdown", "--workloads", "pairs", "--tools", tools])?;
+    let document = read(&directory.join("tools.json"))?;
     let slowdown = |name: &str| -> Result<f64> {
         let tool = tool(&document, name)?;
         let median = tool["slowdown"]["median"].as_f64();
@@ -44,24 +56,35 @@ fn tools_slow_a_program_down_and_the_rest_is_told() -> Result<()> {
     // Nothing but malloc and free: two traps in a pair that takes tens of ns.
     let (empty, ours, no_live) = (slowdown("empty")?, slowdown("ours")?, slowdown("ours-no-live")?);
     ensure!(slowdown("none")? == 1.0, "{document}");
-    ensure!(empty > 4.0 && ours > 4.0, "empty ×{empty}, ours ×{ours}");
-    ensure!(1.2 < no_live && no_live < 0.8 * ours, "--no-live ×{no_live}, ours ×{ours}");
     let samples = tool(&document, "ours")?["samples_per_second"].as_f64();
-    ensure!(samples.is_some_and(|samples| samples > 0.0), "{document}");
-    for plot in ["slowdown.svg", "intervals.svg"] {
-        ensure!(directory.path().join(plot).is_file(), "no {plot}");
-    }
-    Ok(())
+    let samples = samples.with_context(|| format!("no samples: {document}"))?;
+    let holds = empty > 4.0 && ours > 4.0 && 1.2 < no_live && no_live < 0.8 * ours && samples > 0.0;
+    let said =
+        || format!("empty ×{empty}, ours ×{ours}, --no-live ×{no_live}, {samples} samples/s");
+    Ok(if holds { Ok(()) } else { Err(said()) })
+}
+
+/// Intervals of places: how many there were, and how many held the exact bytes.
+#[derive(Default)]
+struct Covered {
+    places: u32,
+    held: u32,
 }
 
 #[test]
 fn exact_figures_are_those_that_samplerd_counts() -> Result<()> {
     let directory = tempfile::tempdir()?;
-    bench(directory.path(), &["--only", "accuracy", "--workloads", "pairs,perl"])?;
-    let document = read(&directory.path().join("accuracy.json"))?;
+    // Of all tries together: intervals that are too narrow do not become right by being many.
+    let mut covered = Covered::default();
+    again::until("intervals of places", TRIES, || is_accurate(directory.path(), &mut covered))
+}
+
+/// Compares with exact figures; otherwise in what estimates are off.
+fn is_accurate(directory: &Path, covered: &mut Covered) -> Result<Result<(), String>> {
+    bench(directory, "1", &["--only", "accuracy", "--workloads", "pairs,perl"])?;
+    let document = read(&directory.join("accuracy.json"))?;
     let runs = document["runs"].as_array().context("there are no runs")?;
     ensure!(runs.len() == 6, "{document}");
-    let (mut covered, mut all) = (0, 0);
     for run in runs {
         // Both count the same calls, samplerd all of them.
         let error = run["count_error"].as_f64().context("no count_error")?;
@@ -70,14 +93,15 @@ fn exact_figures_are_those_that_samplerd_counts() -> Result<()> {
         ensure!(!places.is_empty(), "no place: {run}");
         for place in places {
             let of = |name: &str| place[name].as_f64().unwrap_or(f64::NAN);
-            all += 1;
-            covered += u32::from(of("low") <= of("exact") && of("exact") <= of("high"));
+            covered.places += 1;
+            covered.held += u32::from(of("low") <= of("exact") && of("exact") <= of("high"));
         }
     }
-    // 95 % of them; names that do not fit would have no samples, and intervals from 0.
-    ensure!(10 * covered >= 8 * all, "{covered} of {all}: {document}");
     let fine = &runs.iter().find(|run| run["interval_bytes"] == 65536).context("no 64 KiB")?;
     let total = fine["total_error"].as_f64().context("no total_error")?;
     ensure!(total.abs() < 0.5 && fine["places"][0]["estimate"] != 0.0, "{fine}");
-    Ok(())
+    // 95 % of them; names that do not fit would have no samples, and intervals from 0.
+    let Covered { places, held } = *covered;
+    let holds = 10 * held >= 8 * places;
+    Ok(if holds { Ok(()) } else { Err(format!("{held} of {places}: {document}")) })
 }

@@ -96,7 +96,7 @@ fn compare(name: &str, mut command: Command, work: &str) -> Result<()> {
     let mut stops = Vec::new();
     loop {
         let line = gdb.line()?;
-        if line == "detached" {
+        if line == "killed" {
             break;
         }
         if let Some(stop) = line.strip_prefix("stop ") {
@@ -111,7 +111,8 @@ fn compare(name: &str, mut command: Command, work: &str) -> Result<()> {
 
     let mut misses = Vec::new();
     for (number, stop) in stops.iter().enumerate() {
-        if let Some(miss) = miss(stop, &samples) {
+        let next_ns = stops.get(number + 1).map_or(u64::MAX, |next| next.time_ns);
+        if let Some(miss) = miss(stop, next_ns, &samples) {
             misses.push(format!("stop {number}: {miss}"));
         }
     }
@@ -120,11 +121,12 @@ fn compare(name: &str, mut command: Command, work: &str) -> Result<()> {
     Ok(())
 }
 
-/// What differs between gdb's chain and the sample's; `None` if nothing does.
-fn miss(stop: &Stop, samples: &[Sample]) -> Option<String> {
+/// What differs between gdb's chain and the sample's; `None` if nothing does. The sample of a call is older than the next stop.
+fn miss(stop: &Stop, next_ns: u64, samples: &[Sample]) -> Option<String> {
     let sample = samples
         .iter()
-        .filter(|sample| sample.tid == stop.tid && sample.time_ns > stop.time_ns)
+        .filter(|sample| sample.tid == stop.tid)
+        .filter(|sample| (stop.time_ns..next_ns).contains(&sample.time_ns))
         .min_by_key(|sample| sample.time_ns);
     let Some(sample) = sample else { return Some("no sample".into()) };
     // The leaf is malloc itself: gdb stands at its first instruction, the sample names its function.

@@ -155,7 +155,9 @@ fn values_that_cannot_be_are_refused_and_counted() -> Result<()> {
 fn a_flood_is_cut_and_counted_and_starves_nobody() -> Result<()> {
     let mut flood = workload("early", "flood")?;
     let mut quiet = Workload::edge(&["keep", "1000"])?;
-    let daemon = Daemon::start(&[flood.pid(), quiet.pid()], EVERYTHING)?;
+    // Room for all of it: what is lost in the ring is neither among the samples nor in the flood.
+    let arguments = [EVERYTHING, &["--ring", "256MiB"]].concat();
+    let daemon = Daemon::start(&[flood.pid(), quiet.pid()], &arguments)?;
     flood.go()?;
     let sent = flood.truth()?.function("flood")?.alloc.objects;
     quiet.go()?;

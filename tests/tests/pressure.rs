@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, ensure};
 use sampler_tests::daemon::outcome;
 use sampler_tests::truth::Function;
-use sampler_tests::{Daemon, Profile, Workload, wait};
+use sampler_tests::{Daemon, Profile, Truth, Workload, wait};
 use serde_json::Value;
 
 /// Confidence of every interval here; fewer than 100 are compared.
@@ -15,8 +15,19 @@ const LOSSES: [&str; 4] = ["ring_full", "ring_share", "free_ring_full", "free_ri
 
 /// `pressure.c`, which allocates blocks of so many bytes.
 fn workload(storms: u64, calms: u64, size: u64) -> Result<Workload> {
-    let arguments = [storms, calms, size].map(|number| number.to_string());
-    Workload::start("pressure.c", &arguments.each_ref().map(String::as_str))
+    until_told("neither", storms, calms, size)
+}
+
+/// The same, of which one goes on until [`enough`].
+fn until_told(which: &str, storms: u64, calms: u64, size: u64) -> Result<Workload> {
+    let [storms, calms, size] = [storms, calms, size].map(|number| number.to_string());
+    Workload::start("pressure.c", &[&storms, &calms, &size, which])
+}
+
+/// Ends what goes on; what it allocated.
+fn enough(workload: &mut Workload) -> Result<Truth> {
+    workload.child().send("enough")?;
+    workload.truth()
 }
 
 /// Nothing was lost on the way to the daemon.
@@ -60,6 +71,17 @@ fn is_complete(daemon: &Daemon, workload: &Workload, function: &str, objects: u6
     ensure!(row.samples == objects, "{} of {objects}: {}", row.samples, profile.folded());
     ensure!((row.sum - objects as f64).abs() < 1e-6, "they stand for {} objects", row.sum);
     Ok(())
+}
+
+/// Samples of `calm`.
+fn calm_samples(profile: &Profile) -> f64 {
+    profile.row("calm").alloc_space.samples as f64
+}
+
+/// When a profile was made.
+fn seconds(profile: &Profile) -> Result<f64> {
+    let time = profile.json["time_unix_ns"].as_u64().context("a profile without its time")?;
+    Ok(time as f64 / 1e9)
 }
 
 /// How a process is sampled, in `status`.
@@ -141,7 +163,8 @@ fn with_small_rings_intervals_hold() -> Result<()> {
 /// Far more samples than may come in a second, and a quiet process beside it.
 #[test]
 fn a_storm_raises_the_interval_of_the_noisy_process_alone() -> Result<()> {
-    let (mut noisy, mut quiet) = (workload(2_000_000, 100, 64)?, workload(0, 1000, 4096)?);
+    let mut noisy = until_told("storm", 2_000_000, 100, 64)?;
+    let mut quiet = workload(0, 1000, 4096)?;
     let pids = [noisy.pid(), quiet.pid()];
     let arguments = ["--interval", "64", "--max-samples-per-second", "3000"];
     let daemon = Daemon::start(&pids, &arguments)?;
@@ -154,7 +177,7 @@ fn a_storm_raises_the_interval_of_the_noisy_process_alone() -> Result<()> {
         Ok((of["pressure"]["factor"].as_f64() > Some(4.0)).then_some(of))
     })?;
     println!("{during}");
-    let storm = noisy.truth()?;
+    let storm = enough(&mut noisy)?;
     let calm = quiet.truth()?;
     holds(&daemon, &noisy, storm.function("storm")?)?;
     nothing_lost(&daemon)?;
@@ -176,17 +199,22 @@ fn a_storm_raises_the_interval_of_the_noisy_process_alone() -> Result<()> {
 #[test]
 fn a_limit_for_each_process_is_kept() -> Result<()> {
     const LIMIT: f64 = 300.0;
-    let mut loud = workload(0, 4000, 4096)?;
+    let mut loud = until_told("calm", 0, 4000, 4096)?;
     let arguments = ["--interval", "64", "--max-samples-per-process", "300"];
     let daemon = Daemon::start(&[loud.pid()], &arguments)?;
     loud.go()?;
     loud.truth()?;
-    let start = std::time::Instant::now();
     loud.go()?;
-    let truth = loud.truth()?;
-    let seconds = start.elapsed().as_secs_f64();
-    let profile = profile_of(&daemon, "alloc", &loud)?;
-    let samples = profile.row("calm").alloc_space.samples as f64;
+    wait::until("a raised interval", || {
+        let of = sampling(&daemon, &loud)?;
+        Ok((of["pressure"]["factor"].as_f64() > Some(1.0)).then_some(()))
+    })?;
+    // From here on, by the clock that the limit is kept by: one that looks late has read later, too.
+    let before = profile_of(&daemon, "alloc", &loud)?;
+    let truth = enough(&mut loud)?;
+    let after = profile_of(&daemon, "alloc", &loud)?;
+    let samples = calm_samples(&after) - calm_samples(&before);
+    let seconds = seconds(&after)? - seconds(&before)?;
     println!("{samples} samples in {seconds:.1} s");
     // What the bucket holds, and what came before each answer.
     ensure!(samples < LIMIT * seconds + 0.25 * LIMIT + 300.0, "{samples} in {seconds} s");

@@ -3,12 +3,14 @@
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::Finished;
 use sampler_tests::client::Client;
-use sampler_tests::{Daemon, Profile, Truth, Workload};
+use sampler_tests::{Daemon, Profile, Truth, Workload, wait};
 use serde_json::{Value, json};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const SECOND: u64 = 1_000_000_000;
 const SERVICE: &str = "sampler.v1.Sampler";
+/// By so much the times of samplerd and of the test may differ: two clocks are read one after the other.
+const APART: Duration = Duration::from_millis(50);
 
 fn now() -> Result<u64> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos() as u64)
@@ -64,6 +66,7 @@ fn phases() -> Result<Phases> {
     for quiet in [0, 3, 0] {
         workload.go()?;
         truths.push(workload.truth()?);
+        wait::pass(APART);
         ends.push(now()?);
         borders.push(border(&daemon, quiet)?);
     }
@@ -122,14 +125,22 @@ fn windows_are_phases(phases: &Phases) -> Result<()> {
     Ok(())
 }
 
+/// Bytes held that are older or younger than the middle between the second phase and the third.
+fn held_by_age(phases: &Phases, option: &str) -> Result<f64> {
+    let Phases { daemon, borders, .. } = phases;
+    wait::until("an answer while the age means that", || {
+        // The third phase began right behind this border, the second ended three seconds before.
+        let from = now()?;
+        let age = (from - borders[1]).div_ceil(1_000_000) + 1500;
+        let profile = daemon.profile("live", &[option, &format!("{age}ms")])?;
+        Ok((now()? - from < SECOND).then_some(profile.totals.inuse_space.value))
+    })
+}
+
 fn ages_are_phases(phases: &Phases) -> Result<()> {
-    let Phases { daemon, truths, borders, .. } = phases;
-    // The third phase began right behind this border, the second ended three seconds before.
-    let age = (now()? - borders[1]).div_ceil(1_000_000) + 1500;
-    let age = format!("{age}ms");
+    let truths = &phases.truths;
     let live = |name: &str| truths[2].function(name).map(|of| of.live.bytes as f64);
-    let young = daemon.profile("live", &["--max-age", &age])?.totals.inuse_space.value;
-    let old = daemon.profile("live", &["--min-age", &age])?.totals.inuse_space.value;
+    let (young, old) = (held_by_age(phases, "--max-age")?, held_by_age(phases, "--min-age")?);
     let expected = (live("third")?, live("first")? + live("second")?);
     ensure!((young, old) == expected, "younger and older: {young} and {old}, not {expected:?}");
     Ok(())

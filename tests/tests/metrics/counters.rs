@@ -203,13 +203,17 @@ fn hostile_names_stay_in_their_quotes() -> Result<()> {
 fn what_takes_long_is_seen() -> Result<()> {
     let (_workload, served) = ticking()?;
     served.daemon.profile("alloc", &[])?;
-    let page = served.metrics()?;
+    let count = |page: &Exposition| page.value("sampler_sample_delay_seconds_count", &[]);
+    let page = wait::until("a sample", || {
+        let page = served.metrics()?;
+        Ok((count(&page)? > 0.0).then_some(page))
+    })?;
     let labels = [("question", "profile")];
     ensure!(page.value("sampler_answer_duration_seconds_count", &labels)? == 1.0);
     ensure!(page.value("sampler_answer_duration_seconds_sum", &labels)? > 0.0);
     ensure!(page.value("sampler_back_pressure_ratio", &[])? == 1.0);
     let delays = page.value("sampler_sample_delay_seconds_sum", &[])?;
-    let samples = page.value("sampler_sample_delay_seconds_count", &[])?;
+    let samples = count(&page)?;
     // The worker looks every 100 ms; a busy machine takes its time.
     ensure!(delays / samples > 1e-6 && delays / samples < 10.0, "{delays} s for {samples}");
     served.daemon.stop()

@@ -2,14 +2,18 @@
 
 use super::{Served, drawn, numbers};
 use anyhow::{Context, Result, ensure};
-use sampler_tests::Workload;
 use sampler_tests::browser::Browser;
+use sampler_tests::{Workload, again};
 use serde_json::Value;
 use std::time::Duration;
 
 const STACKS: u64 = 100_000;
-/// Other work on the machine counts as well; the time is printed.
+/// Until the page is in sight; the time is printed. Other work on the machine counts as well, so that the quickest time of several
+/// is what the page takes.
 const DEADLINE: Duration = Duration::from_secs(10);
+/// How often the page is loaded for that, and how often the pointer is moved.
+const LOADS: usize = 5;
+const MOVEMENTS: usize = 10;
 /// For a picture after a movement of the pointer, milliseconds.
 const MOST_FRAME_MS: f64 = 500.0;
 
@@ -44,17 +48,30 @@ fn many_stacks_are_drawn_at_once() -> Result<()> {
     let left_out = graph["graph"]["left_out"].as_u64().context("no count")?;
     ensure!(left_out > STACKS, "{left_out} frames left out");
     let page = Browser::start()?;
-    page.open(&served.url)?;
-    drawn(&page)?;
-    let shown = page.run("return document.body.dataset.drawn")?;
+    let shown = again::until("in sight", LOADS, || shown(&page, &served.url))?;
     let text = page.run("return document.querySelector('#left-out').textContent")?;
     ensure!(text.as_str().is_some_and(|text| text.contains("are not drawn")), "{text}");
     ensure!(numbers(&page, "#total")?[0] > 0.0, "nothing");
-    let shown: f64 = shown.as_str().context("no time")?.parse()?;
-    let longest = page.run(MOVE)?.as_f64().context("no time")?;
+    let longest = again::until("the longest picture", MOVEMENTS, || longest(&page))?;
     eprintln!("{stacks} stacks: in sight after {shown} ms, pictures within {longest:.0} ms");
-    ensure!(shown < DEADLINE.as_secs_f64() * 1e3, "in sight after {shown} ms");
-    ensure!(longest < MOST_FRAME_MS, "a picture took {longest} ms");
     ensure!(page.complaints()? == Vec::<String>::new(), "{:?}", Value::from(page.complaints()?));
     served.daemon.stop()
+}
+
+/// Loads the page: after how many milliseconds it was in sight, if soon enough.
+fn shown(page: &Browser, url: &str) -> Result<Result<f64, String>> {
+    // From elsewhere: an address that differs in its fragment alone loads nothing.
+    page.open("about:blank")?;
+    page.open(url)?;
+    drawn(page)?;
+    let shown = page.run("return document.body.dataset.drawn")?;
+    let shown: f64 = shown.as_str().context("no time")?.parse()?;
+    let is_soon = shown < DEADLINE.as_secs_f64() * 1e3;
+    Ok(if is_soon { Ok(shown) } else { Err(format!("{shown} ms")) })
+}
+
+/// The longest time until a picture of [`MOVE`], if all of them were quick.
+fn longest(page: &Browser) -> Result<Result<f64, String>> {
+    let longest = page.run(MOVE)?.as_f64().context("no time")?;
+    Ok(if longest < MOST_FRAME_MS { Ok(longest) } else { Err(format!("{longest:.0} ms")) })
 }

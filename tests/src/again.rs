@@ -1,0 +1,56 @@
+//! Measurements that a busy machine can spoil: what is right is right in one of a few tries, what is wrong in none of them.
+
+use anyhow::{Result, bail};
+
+/// Tries up to `most` times until `attempt` gives a value in place of how far off it was; fails with all of these. Whatever is no
+/// measurement is an error, and ends it at once.
+pub fn until<T>(
+    what: &str,
+    most: usize,
+    mut attempt: impl FnMut() -> Result<Result<T, String>>,
+) -> Result<T> {
+    let mut misses = Vec::new();
+    while misses.len() < most {
+        match attempt()? {
+            Ok(value) => return Ok(value),
+            Err(miss) => {
+                eprintln!("{what}: {miss}");
+                misses.push(miss);
+            }
+        }
+    }
+    bail!("{what}: in none of {most} tries: {}", misses.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::until;
+    use anyhow::bail;
+
+    #[test]
+    fn as_often_as_it_takes_and_no_oftener() {
+        let mut tries = 0;
+        let mut third = || {
+            tries += 1;
+            Ok(if tries == 3 { Ok(tries) } else { Err(format!("{tries}")) })
+        };
+        assert_eq!(until("a third", 3, &mut third).expect("the third try"), 3);
+        assert_eq!(tries, 3);
+    }
+
+    #[test]
+    fn in_vain_says_how_often_and_why() {
+        let never = until::<()>("never", 2, || Ok(Err("off".to_owned())));
+        assert_eq!(never.expect_err("in vain").to_string(), "never: in none of 2 tries: off; off");
+    }
+
+    #[test]
+    fn an_error_is_not_tried_again() {
+        let mut tries = 0;
+        let failed = until::<()>("an error", 5, || {
+            tries += 1;
+            bail!("broken")
+        });
+        assert_eq!((tries, failed.expect_err("it fails").to_string()), (1, "broken".to_owned()));
+    }
+}
