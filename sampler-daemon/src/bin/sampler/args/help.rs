@@ -82,10 +82,8 @@ pub(crate) const LIFETIMES: &str = "\
 Examples:
   sampler lifetimes --pid 4121 --top 10";
 
-/// Shorter than what is made of the options, in which all are in one pair of brackets.
-pub(crate) const SET_USAGE: &str = "\
-sampler set [--interval <SIZE>] [--strategy <STRATEGY>] [--one-in <N>]
-                   [--samples-per-second <X>] [OPTIONS]";
+/// What is made of the options has all settings in one pair of brackets, and is longer than a line.
+pub(crate) const SET_USAGE: &str = "sampler set <A SETTING, OR SEVERAL> [OPTIONS]";
 
 pub(crate) const SET: &str = "\
 Examples:
