@@ -25,7 +25,7 @@ fn profile_of(daemon: &Daemon, pids: &[u32]) -> Result<Profile> {
     daemon.profile("alloc", &arguments)
 }
 
-/// The same, with so many samples that the blocks of a single process have some: each of these is ten intervals long.
+/// As [`all`], with so many samples that the blocks of a single process have some: each of these is ten intervals long.
 fn all_closely() -> Result<Daemon> {
     Daemon::start(&[], &["--all", "--interval", "4096"])
 }
@@ -168,7 +168,7 @@ fn a_deleted_program_has_names() -> Result<()> {
     daemon.stop()
 }
 
-/// What at least one of three attempts takes less than `most_ns`: a machine may pause in one of them.
+/// Whether one of three attempts takes less than `most_ns`: a machine may pause in the others.
 fn is_fast(most_ns: u64, attempt: impl Fn() -> Result<u64>) -> Result<()> {
     again::until("what is to be fast", 3, || {
         let taken_ns = attempt()?;
