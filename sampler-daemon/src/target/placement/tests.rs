@@ -225,7 +225,6 @@ const KNOWN: &[(&str, Is)] = &[
     ("41 54", Emulated),
     ("57", Emulated),
     ("90", Emulated),
-    ("0f 1f 44 00 00", Emulated),
     ("e9 00 00 01 00", Emulated),
     ("0f 84 00 00 01 00", Emulated),
     ("e8 00 00 01 00", Emulated),
@@ -300,4 +299,14 @@ proptest! {
             prop_assert!(is_emulated(&bytes[at..at + length]));
         }
     }
+}
+
+#[test]
+fn a_five_byte_nop_is_passed_over() {
+    // nop; push rbx, and the same before a function that has no emulated instruction near its entry.
+    let placement = place(&code("0f 1f 44 00 00 53"), 0x1000, Role::Malloc, Shape::DEFAULT);
+    assert_eq!((placement.displacement, placement.emulated), (5, true));
+    let plain = code("0f 1f 44 00 00 48 85 ff c3");
+    let placement = place(&plain, 0x1000, Role::Malloc, Shape::DEFAULT);
+    assert_eq!((placement.displacement, placement.emulated), (5, false));
 }
