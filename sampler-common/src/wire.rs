@@ -12,7 +12,7 @@ mod record;
 mod shape;
 mod site;
 
-pub use duty::{Duty, FINE_SHADOW_NS, Gate, RETURN_SHADOW_NS, SPOT_BYTES, SPOTS, missed};
+pub use duty::{Duty, FINE_SHADOW_NS, Gate, MARKERS, RETURN_SHADOW_NS, SPOT_BYTES, SPOTS, missed};
 pub use filter::{
     FILTER_FRONT_COUNTERS, FILTER_FRONT_LIVE, FILTER_FRONT_SHIFT, FILTER_FULL, FILTER_LINE,
     filter_bit, filter_index, filter_lowered, filter_raised,
@@ -51,6 +51,8 @@ pub enum Role {
     OtelFree = 13,
     /// `void *operator new(std::size_t size)` that does not call malloc: it can throw, so that it never gets a return probe.
     New = 7,
+    /// A function by whose calls a program's progress is told, see [`crate::duty::Marks`].
+    Marker = 8,
     /// `void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)`; from here on roles of functions that
     /// change what is mapped. Their hits are not counted.
     Map = 16,
@@ -80,6 +82,7 @@ impl Role {
             12 => Some(Role::OtelAlloc),
             13 => Some(Role::OtelFree),
             7 => Some(Role::New),
+            8 => Some(Role::Marker),
             16 => Some(Role::Map),
             17 => Some(Role::Unmap),
             18 => Some(Role::Remap),
@@ -117,6 +120,11 @@ impl Cookie {
     /// The cookie of `role` in the process of `slot`.
     pub const fn new(slot: u32, role: Role) -> Cookie {
         Cookie::shaped(slot, role, Shape::DEFAULT)
+    }
+
+    /// The cookie of the process's marker with this number, below [`MARKERS`].
+    pub const fn marker(slot: u32, number: u32) -> Cookie {
+        Cookie::shaped(slot, Role::Marker, Shape(number))
     }
 
     /// The same at a USDT whose arguments are in the places of this [`Site`], a number below 2^24.

@@ -52,7 +52,7 @@ fn live(case: &Case, rng: &mut SplitMix) -> (Clusters, f64) {
         let seen = (at + window).min(life) - at.max(0.0);
         let mut bytes = [0; CLASSES];
         bytes[CLASS] = (rate * seen).round() as u64;
-        groups.add(STRATUM as u64, case.share, &bytes, &bytes, Pace::default());
+        groups.add(STRATUM as u64, case.share, &bytes, &bytes, Pace::default(), None);
         began += STRATUM;
         if life < began {
             break life - began;

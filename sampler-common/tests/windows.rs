@@ -9,7 +9,7 @@ mod common;
 use common::SplitMix;
 use sampler_common::cost::Measured;
 use sampler_common::duty::{
-    Budget, Controller, Groups, Lead, Ledger, Pace, Timers, Usual, Window, WindowCost,
+    Budget, Controller, Fit, Groups, Lead, Ledger, Marked, Pace, Timers, Usual, Window, WindowCost,
 };
 use sampler_common::estimate::{Confidence, Estimate, Estimator, Reference, everything, of_row};
 use sampler_common::limits::CLASSES;
@@ -79,6 +79,19 @@ impl Machine {
     }
 }
 
+/// A function of the program that is called more rarely, and is its marker.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Marker {
+    None,
+    /// Called once for so many allocations.
+    Follows(f64),
+    /// Called once in so many nanoseconds of the program's own time, whatever it does.
+    Steady(f64),
+}
+
+/// What a trap of the marker takes of the program's own time, nanoseconds, by what one among many adds; half as much again as it is taken to.
+const LONE: f64 = 10.0;
+
 /// When a window begins.
 #[derive(Clone, Copy, PartialEq)]
 enum Begin {
@@ -101,12 +114,17 @@ struct Run<'a> {
     machine: Machine,
     /// Of what profiling took.
     spent: f64,
+    marker: Marker,
+    /// Calls of the marker.
+    calls: f64,
 }
 
 /// What probes see.
 #[derive(Clone, Copy, PartialEq)]
 enum Probes {
     None,
+    /// The marker alone.
+    Marker,
     Allocating,
     All,
 }
@@ -124,8 +142,15 @@ impl Run<'_> {
     fn step(&mut self, ns: f64, probes: Probes) -> Step {
         let rate = self.program.rate(self.own);
         let lost = |frees| self.machine.lost(frees, 1.0 / rate);
+        let of_marker = match self.marker {
+            Marker::None => 0.0,
+            Marker::Follows(allocations) => rate / allocations,
+            Marker::Steady(each) => 1.0 / each,
+        };
+        let lone = LONE * self.machine.drag[0] * of_marker / rate;
         let (trap, drag) = match probes {
             Probes::None => (0.0, 0.0),
+            Probes::Marker => (TRAP_NS * of_marker / rate, lone),
             Probes::Allocating => (TRAP_NS, lost(false)),
             Probes::All => (2.0 * TRAP_NS, lost(true)),
         };
@@ -135,6 +160,7 @@ impl Run<'_> {
         self.user += own * user;
         let allocations = own * rate;
         self.truth += allocations;
+        self.calls += own * of_marker;
         self.spent += allocations * trap;
         let hits = if trap > 0.0 { allocations * trap / TRAP_NS } else { 0.0 };
         Step { allocations, hits, ticks: self.rng.uniform() < own * user / ns }
@@ -163,11 +189,17 @@ impl Run<'_> {
         window: Window,
         lead: &mut Lead,
         begin: Begin,
-    ) -> (Window, f64, WindowCost) {
+    ) -> (Window, f64, WindowCost, Option<Marked>) {
         let unit = self.timers.unit(window.fine);
         let probes = if window.frees { Probes::All } else { Probes::Allocating };
         let mut passed = 0;
         self.pass(COMES_NS, Probes::None, &mut passed);
+        let alone_ns = window.marking as f64 * self.timers.unit(true);
+        let before = self.calls.floor();
+        self.until(window.marking, true, Probes::Marker);
+        let alone = self.calls.floor() - before;
+        self.pass(COMES_NS, Probes::None, &mut passed);
+        passed = 0;
         let mut outside = self.pass(ATTACH_NS, probes, &mut passed);
         let settled = match begin {
             Begin::Attached => passed + 1,
@@ -184,14 +216,11 @@ impl Run<'_> {
             }
         }
         let late = passed - settled;
-        let mut left = window.ticks - missed(window.ticks, late);
-        let (mut seen, mut hits) = (0.0, 0.0);
-        while left > 0 {
-            let step = self.step(unit, probes);
-            seen += step.allocations;
-            hits += step.hits;
-            left -= u64::from(step.ticks);
-        }
+        let left = window.ticks - missed(window.ticks, late);
+        let before = self.calls.floor();
+        let (seen, hits) = self.until(left, window.fine, probes);
+        let inside = self.calls.floor() - before;
+        let marked = (window.marking > 0).then_some(Marked { inside, alone, alone_ns });
         outside += self.pass(DETACH_NS, probes, &mut passed);
         self.spent += LINKS_NS;
         let window = window.late_by(late);
@@ -203,45 +232,77 @@ impl Run<'_> {
             bytes: seen * BYTES,
             samples: 0,
         };
-        (window, seen, cost)
+        (window, seen, cost, marked)
+    }
+
+    /// Until so many ticks have come; the allocations and hits by then.
+    fn until(&mut self, mut left: u64, fine: bool, probes: Probes) -> (f64, f64) {
+        let unit = self.timers.unit(fine);
+        let (mut seen, mut hits) = (0.0, 0.0);
+        while left > 0 {
+            let step = self.step(unit, probes);
+            seen += step.allocations;
+            hits += step.hits;
+            left -= u64::from(step.ticks);
+        }
+        (seen, hits)
     }
 }
 
 /// Estimate and truth of the allocations of a run.
-fn run(program: &Program, machine: Machine, begin: Begin, seed: u64) -> (Estimate, f64) {
+fn run(
+    program: &Program,
+    machine: Machine,
+    marker: Marker,
+    begin: Begin,
+    seed: u64,
+) -> (Estimate, f64) {
     let budget = Budget::parse("20%").expect("a budget");
     let timers = Timers::new(budget, 2_000.0, 0.0);
     let mut rng = SplitMix(seed);
     let own = rng.uniform() * program.period;
-    let mut run = Run { program, timers, rng, own, user: 0.0, truth: 0.0, machine, spent: 0.0 };
+    let (user, truth, spent, calls) = (0.0, 0.0, 0.0, 0.0);
+    let mut run = Run { program, timers, rng, own, user, truth, machine, spent, marker, calls };
     let (mut controller, mut lead) =
         (Controller::new(budget, timers), Lead::new(timers.unit(true)));
     let usual = machine.usual();
     let mut groups = Groups::new(usual);
+    let (mut is_marked, mut began, mut fit) = (false, 0.0f64, Fit::default());
+    let to = |run: &mut Run, tick: f64| {
+        while run.clock() < tick {
+            let missing = (tick * timers.unit(false) - run.user).max(1.0);
+            run.step(missing.min(timers.unit(true)), Probes::None);
+        }
+    };
     for _ in 0..WINDOWS {
+        // What has passed since the stratum's end belongs to none.
         let clock = run.clock();
+        began = began.max(clock);
         let own_ns = run.user;
         let ledger = Ledger { clock: clock as u64, own_ns, spent_ns: run.spent };
         let random = &mut run.rng;
-        let plan = controller.next(&ledger, || random.uniform());
-        // To its place in the stratum, and after it to the end of that.
-        let to = |run: &mut Run, tick: f64| {
-            while run.clock() < tick {
-                let missing = (tick * timers.unit(false) - run.user).max(1.0);
-                run.step(missing.min(timers.unit(true)), Probes::None);
-            }
-        };
-        to(&mut run, clock + plan.offset as f64);
-        let (window, seen, cost) = run.window(plan, &mut lead, begin);
+        let mut plan = controller.next(&ledger, is_marked, || random.uniform());
+        let place = began + plan.offset as f64;
+        let early = plan.place_marking((place - clock) as i64, timers);
+        to(&mut run, place - early as f64);
+        let (window, seen, cost, marked) = run.window(plan, &mut lead, begin);
         controller.ended(&cost);
         let frees = window.frees.then_some(seen);
         let pace = Pace::of_window(window.length_ns, seen, frees, SAMPLED * seen, &usual);
+        if let Some(of) = &marked {
+            fit.add(of.inside, seen);
+        }
+        if fit.is_bad() {
+            groups.forget_marks();
+        }
+        is_marked |= marker != Marker::None && Marked::is_worth(pace.factor(groups.drag().ns));
+        is_marked &= !fit.is_bad();
         let mut objects = [0; CLASSES];
         objects[CLASS] = seen.round() as u64;
-        groups.add(window.length, window.share, &objects, &objects, pace);
-        to(&mut run, clock + plan.length as f64);
-        // What has passed since the stratum's end belongs to none.
+        groups.add(window.length, window.share, &objects, &objects, pace, marked);
+        began += plan.length as f64;
     }
+    to(&mut run, began);
     (estimate(&groups, run.clock()), run.truth)
 }
 
@@ -255,9 +316,15 @@ fn estimate(groups: &Groups, clock: f64) -> Estimate {
 }
 
 /// Mean of estimates by truth, minus 1, with its standard error; how many intervals have the truth; and the mean half of one, by the estimate.
-fn judge(program: &Program, machine: Machine, begin: Begin) -> (f64, f64, f64, f64) {
+fn judge(
+    program: &Program,
+    machine: Machine,
+    marker: Marker,
+    begin: Begin,
+) -> (f64, f64, f64, f64) {
+    let seed = |at| 77 + at * 1_000_003;
     let runs: Vec<(Estimate, f64)> =
-        (0..RUNS as u64).map(|at| run(program, machine, begin, 77 + at * 1_000_003)).collect();
+        (0..RUNS as u64).map(|at| run(program, machine, marker, begin, seed(at))).collect();
     let n = RUNS as f64;
     let off: Vec<f64> = runs.iter().map(|(of, truth)| of.value / truth - 1.0).collect();
     let bias = off.iter().sum::<f64>() / n;
@@ -270,7 +337,7 @@ fn judge(program: &Program, machine: Machine, begin: Begin) -> (f64, f64, f64, f
     let inside = runs.iter().filter(covers).count() as f64 / n;
     let width = runs.iter().map(|(of, _)| (of.high - of.low) / 2.0 / of.value).sum::<f64>() / n;
     println!(
-        "{} {machine:?}: bias {bias:+.4} ± {error:.4}, {inside:.3} inside, intervals ± {width:.3}",
+        "{} {machine:?} {marker:?}: bias {bias:+.4} ± {error:.4}, {inside:.3} inside, intervals ± {width:.3}",
         program.name
     );
     (bias, error, inside, width)
@@ -300,7 +367,7 @@ fn most_off(program: &Program) -> f64 {
 #[test]
 fn programs_that_windows_slow_down_are_estimated_right() {
     for (program, machine) in PROGRAMS.iter().flat_map(|of| [(of, LIGHT), (of, HEAVY)]) {
-        let (bias, error, inside, width) = judge(program, machine, Begin::Settled);
+        let (bias, error, inside, width) = judge(program, machine, Marker::None, Begin::Settled);
         assert!(bias.abs() < 5.0 * error + most_off(program), "{}: {bias} ± {error}", program.name);
         // Of 200 at 95 % fewer than 172 come once in a million times.
         assert!(inside >= 0.86, "{}: {inside}", program.name);
@@ -325,14 +392,40 @@ fn what_traps_add_may_be_unusual() {
         typical.into_iter().chain(enough.map(|enough| Machine { enough, ..machine }))
     });
     for machine in programs.chain(machines) {
-        let (_, _, inside, width) = judge(&PROGRAMS[1], machine, Begin::Settled);
+        let (_, _, inside, width) = judge(&PROGRAMS[1], machine, Marker::None, Begin::Settled);
         assert!(inside >= 0.86 && width < 0.65, "{machine:?}: {inside}, ± {width}");
+    }
+}
+
+/// Calls of a function tell what traps add, however unusual it is: intervals of a program that lives from allocating are a fraction of those without.
+#[test]
+fn calls_tell_what_traps_add() {
+    let unusual = [[17.0, 7.0], [37.0, 22.0], [32.0, 77.0], [90.0, 90.0]];
+    let of = |machine: Machine| move |drag| Machine { drag, ..machine };
+    let heavy = [HEAVY.drag, [43.0, 39.0], [122.0, 73.0]].map(of(HEAVY));
+    for machine in unusual.map(of(LIGHT)).into_iter().chain([LIGHT]).chain(heavy) {
+        let (bias, _, inside, width) =
+            judge(&PROGRAMS[1], machine, Marker::Follows(100.0), Begin::Settled);
+        assert!(bias.abs() < 0.06, "{machine:?}: {bias}");
+        assert!(inside >= 0.86 && width < 0.16, "{machine:?}: {inside}, ± {width}");
+    }
+}
+
+/// Those that follow nothing, or meet other phases, leave intervals right.
+#[test]
+fn calls_that_tell_little_do_no_harm() {
+    for (program, machine) in PROGRAMS.iter().flat_map(|of| [(of, LIGHT), (of, HEAVY)]) {
+        for marker in [Marker::Follows(30.0), Marker::Follows(1_000.0), Marker::Steady(20_000.0)] {
+            let (.., inside, width) = judge(program, machine, marker, Begin::Settled);
+            assert!(inside >= 0.86, "{} {marker:?}: {inside}", program.name);
+            assert!(width < 1.0, "{} {marker:?}: ± {width}", program.name);
+        }
     }
 }
 
 /// The control: what the simulation is there to find.
 #[test]
 fn windows_that_begin_with_their_probes_estimate_too_much() {
-    let (bias, error, ..) = judge(&PROGRAMS[4], LIGHT, Begin::Attached);
+    let (bias, error, ..) = judge(&PROGRAMS[4], LIGHT, Marker::None, Begin::Attached);
     assert!(bias - 5.0 * error > 0.03, "{bias} ± {error}");
 }

@@ -11,8 +11,8 @@ use aya_ebpf::helpers::bpf_ktime_get_ns;
 use sampler_common::counters::Outcome;
 use sampler_common::limits::MAX_SLOTS;
 use sampler_common::wire::{
-    Duty, FINE_SHADOW_NS, Gate, HITS_OUTSIDE, RETURN_SHADOW_NS, RecordKind, SPOT_BYTES, SPOTS,
-    Space, missed,
+    Duty, FINE_SHADOW_NS, Gate, HITS_OUTSIDE, MARKERS, RETURN_SHADOW_NS, RecordKind, Role,
+    SPOT_BYTES, SPOTS, Space, missed,
 };
 
 /// Whether the calls of a process are not to be seen now; they are counted as hits all the same.
@@ -42,6 +42,29 @@ pub fn returned(call: &Call) {
     let now = unsafe { bpf_ktime_get_ns() };
     // SAFETY: a map value of this CPU.
     unsafe { *returned = [call.ip(), now] };
+}
+
+/// A marker is called. With as many calls as there may be the gate closes: nobody knows how often a function is called before it is probed.
+#[inline(always)]
+pub fn called(call: &Call) {
+    let Some(slot) = target::known(call, call.cookie()) else { return };
+    hits::count(slot, Role::Marker as u8);
+    let Some(duty) = maps::DUTIES.get_ptr_mut(slot) else { return };
+    // SAFETY: a field of a map value; the clock may be writing it, hence volatile.
+    if unsafe { core::ptr::read_volatile(&raw const (*duty).gate) } != Gate::Open as u64 {
+        return;
+    }
+    let number = call.cookie().shape().0;
+    // SAFETY: reads a local variable; volatile, so that the mask stays.
+    let number = unsafe { core::ptr::read_volatile(&raw const number) } as usize & (MARKERS - 1);
+    // SAFETY: a field of a map value, and the index is less than the array's length.
+    atomic::add(unsafe { (&raw mut (*duty).marks).cast::<u64>().add(number) }, 1);
+    // Several CPUs may come to the end, or past it, at once.
+    // SAFETY: a field of a map value.
+    let left = atomic::fetch_add(unsafe { &raw mut (*duty).marks_left }, 1u64.wrapping_neg());
+    if left as i64 <= 1 && go(duty, Gate::Open, Gate::Over) {
+        tell(slot);
+    }
 }
 
 /// The clock of progress has found a CPU in user mode.

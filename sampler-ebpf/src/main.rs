@@ -103,6 +103,14 @@ pub extern "C" fn new_entry(context: *mut c_void) -> u32 {
     0
 }
 
+/// Entry of a function by whose calls a program's progress is told.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "uprobe")]
+pub extern "C" fn marker_entry(context: *mut c_void) -> u32 {
+    duty::called(&Call::new(context));
+    0
+}
+
 /// A tick of the clock of progress, in user mode.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "perf_event")]

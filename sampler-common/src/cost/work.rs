@@ -40,7 +40,8 @@ impl Program {
                 Program::Shaped
             }
             Role::New => Program::New,
-            Role::Free => Program::Free,
+            // A marker's program does no more than that of a free that is of no sampled block.
+            Role::Free | Role::Marker => Program::Free,
             Role::OtelAlloc => Program::OtelAlloc,
             Role::OtelFree => Program::OtelFree,
             // Rare, and not counted.

@@ -33,6 +33,9 @@ const LEAST_COARSE: f64 = 2.0;
 const WITH_FREES: f64 = 0.05;
 /// Least and most of that share.
 const WITH_FREES_ENDS: (f64, f64) = (0.1, 0.4);
+/// As many times a window's ticks a marker is probed alone before it, and the least that this is of.
+const MARKING: f64 = 3.0;
+const LEAST_MARKED: f64 = 6.0;
 /// Variance of a stack's share within a window, for each sample.
 const WITHIN: f64 = 9.0;
 /// Least and most of the variance between windows, over the square of their mean.
@@ -183,8 +186,14 @@ impl Controller {
         self.windows += 1;
     }
 
-    /// The next window; `random` gives uniform numbers in [0, 1). What it depends on is past, so that where it falls does not depend on what is there.
-    pub fn next(&mut self, ledger: &Ledger, mut random: impl FnMut() -> f64) -> Window {
+    /// The next window, before which calls of a marker are counted if there `is_marked` one; `random` gives uniform numbers in [0, 1). What it depends on is past, so that
+    /// where it falls does not depend on what is there.
+    pub fn next(
+        &mut self,
+        ledger: &Ledger,
+        is_marked: bool,
+        mut random: impl FnMut() -> f64,
+    ) -> Window {
         let each = ledger.own_ns / ledger.clock.max(1) as f64;
         // A tick is at least its own time; of a program that is mostly in the kernel it goes with more.
         let unit = self.timers.unit(false);
@@ -194,6 +203,8 @@ impl Controller {
         // What was saved is not spent at once.
         let wanted = (cost + debt).max(cost / 2.0) / earned;
         let length_ns = ticks * self.timers.unit(fine);
+        let is_marked = is_marked && fine;
+        let marking = if is_marked { MARKING * ticks.max(LEAST_MARKED) } else { 0.0 };
         let own = (length_ns / unit).ceil() as u64;
         let length = (wanted.min(1e15).ceil() as u64).max(own + 1);
         let offset = ((length - own) as f64 * random()) as u64;
@@ -209,6 +220,7 @@ impl Controller {
         Window {
             length,
             offset,
+            marking: marking as u64,
             ticks: ticks as u64,
             fine,
             frees,
@@ -266,7 +278,7 @@ mod tests {
         let mut controller = Controller::new(budget, timers());
         let (mut ledger, mut windows, mut seen) = (Ledger::default(), 0, 0.0);
         while ledger.clock < ticks {
-            let window = controller.next(&ledger, || fastrand(windows));
+            let window = controller.next(&ledger, false, || fastrand(windows));
             assert!(window.share <= 1.0 && window.ticks > 0 && window.offset < window.length);
             let own = window.length_ns / TICK;
             ledger.clock += window.length;
@@ -314,7 +326,7 @@ mod tests {
     #[test]
     fn the_first_window_comes_within_seconds() {
         let mut controller = Controller::new(Budget::parse("1%").unwrap(), timers());
-        let window = controller.next(&Ledger::default(), || 0.999);
+        let window = controller.next(&Ledger::default(), false, || 0.999);
         assert!(window.length as f64 * TICK < 3e9, "{window:?}");
         assert!(controller.period_ns() < 3e9);
         assert_eq!(window.interval_bytes, 65_536);
@@ -323,11 +335,11 @@ mod tests {
     #[test]
     fn a_window_that_met_nothing_is_no_reason_for_a_long_one() {
         let mut controller = Controller::new(Budget::parse("20%").unwrap(), timers());
-        let mut last = controller.next(&Ledger::default(), || 0.5);
+        let mut last = controller.next(&Ledger::default(), false, || 0.5);
         for _ in 0..20 {
             let (length_ns, ticks) = (last.length_ns, last.ticks);
             controller.ended(&WindowCost { length_ns, ticks, fixed_ns: 3e6, ..Default::default() });
-            let next = controller.next(&Ledger::default(), || 0.5);
+            let next = controller.next(&Ledger::default(), false, || 0.5);
             assert!(next.length_ns <= 2.0 * last.length_ns, "{last:?} {next:?}");
             assert!(next.interval_bytes * 4 >= last.interval_bytes / 2, "{last:?} {next:?}");
             last = next;
@@ -340,7 +352,8 @@ mod tests {
         let mut controller = Controller::new(Budget::parse("1%").unwrap(), timers());
         let own = Ledger { clock: 1000, own_ns: 1000.0 * TICK, spent_ns: 0.01 * 1000.0 * TICK };
         let debt = Ledger { spent_ns: 0.05 * 1000.0 * TICK, ..own };
-        let (own, debt) = (controller.next(&own, || 0.5), controller.next(&debt, || 0.5));
+        let (own, debt) =
+            (controller.next(&own, false, || 0.5), controller.next(&debt, false, || 0.5));
         assert!(debt.length > own.length + 4000, "{own:?} {debt:?}");
     }
 }

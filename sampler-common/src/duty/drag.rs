@@ -35,11 +35,14 @@
 //! own code counted for each allocation (docs/statistics.md has them all; as many frees as allocations, or nearly): fourteen on one machine (m 4 to 37, d 7
 //! to 33, and 77 in gawk), six on another (m 20 to 122, d 8 to 117).
 //!
+//! Where a marker is known ([`super::Marks`]) it tells m itself: all m are as likely as they were by then times the likelihood of what it has counted.
+//!
 //! A sampled allocation counts as some more, since it adds some 300 ns ([`Usual::traps_of_sample`]). And a loop that does little between traps has little to
 //! lose: where a window has less time for each trap than [`Usual::enough_ns`], they add as much less of all that. So no window is corrected for more than some
 //! part of its time, however dense its phase is.
 
-use super::{Pace, Usual};
+use super::marks::{Told, jackknife};
+use super::{Marks, Pace, Usual};
 
 /// Programs that are unlike the others: their part, and the standard deviation of the logarithm.
 const UNLIKE: (f64, f64) = (0.08, 0.9);
@@ -116,8 +119,8 @@ impl Drag {
         (-POINTS..=POINTS).map(|at| Point::before(usual, at))
     }
 
-    /// Of a program, by groups of its windows.
-    pub fn learned(usual: &Usual, groups: &[Pace]) -> Drag {
+    /// Of a program, by groups of its windows, and by what a marker has told in them.
+    pub fn learned(usual: &Usual, groups: &[Pace], marks: &[Marks]) -> Drag {
         let mut all = Pace::default();
         groups.iter().for_each(|group| all.add(group));
         // Where one group has all windows in which frees were probed, nobody knows how these differ.
@@ -128,14 +131,19 @@ impl Drag {
         let most_ns = bounds.fold(f64::INFINITY, f64::min);
         // A window's time for each trap that counts is 2.7 times the median or more, so that this is above it, and there are points.
         let before = Drag::before(usual).filter(|point| point.ns[0] <= most_ns);
-        match (all.solved(), left.filter(|left| left.len() >= LEAST_GROUPS)) {
-            (Some(ns), Some(left)) => Drag::seen(before, ns, jackknife(&left)),
-            _ => Drag::of(before.collect()),
+        let mut points: Vec<Point> =
+            match (all.solved(), left.filter(|left| left.len() >= LEAST_GROUPS)) {
+                (Some(ns), Some(left)) => Drag::seen(before, ns, jackknife(&left)),
+                _ => before.collect(),
+            };
+        if let Some(told) = Told::by(usual, marks.iter()) {
+            points.iter_mut().for_each(|point| point.weight *= told.likelihood(point.ns));
         }
+        Drag::of(points)
     }
 
-    fn seen(before: impl Iterator<Item = Point>, freeing_ns: f64, variance: f64) -> Drag {
-        Drag::of(before.map(|point| point.after(freeing_ns, variance)).collect())
+    fn seen(before: impl Iterator<Item = Point>, freeing_ns: f64, variance: f64) -> Vec<Point> {
+        before.map(|point| point.after(freeing_ns, variance)).collect()
     }
 
     /// The mean of a function over the law of m.
@@ -186,13 +194,6 @@ fn covering(mut of: Vec<(f64, f64)>, part: f64) -> f64 {
     distance
 }
 
-/// Variance of what was found with each of the groups left out.
-fn jackknife(left: &[f64]) -> f64 {
-    let n = left.len() as f64;
-    let mean = left.iter().sum::<f64>() / n;
-    left.iter().map(|of| (of - mean).powi(2)).sum::<f64>() * (n - 1.0) / n
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,8 +229,8 @@ mod tests {
     fn what_a_trap_adds_is_learned() {
         // A heavy machine's, seen where light ones are usual.
         let groups = groups(200.0, [90.0, 56.0], 32);
-        let drag = Drag::learned(&usual(), &groups);
-        let (before, errors) = (Drag::learned(&usual(), &[]), drag.errors());
+        let drag = Drag::learned(&usual(), &groups, &[]);
+        let (before, errors) = (Drag::learned(&usual(), &[], &[]), drag.errors());
         assert!(
             drag.ns[0] > 1.3 * before.ns[0] && drag.ns[1] > 2.0 * before.ns[1],
             "{:?}",
@@ -248,7 +249,7 @@ mod tests {
     fn a_second_trap_may_cost_less_than_the_first() {
         // As python3's: 35 ns in malloc, 11 in the free behind it.
         let groups = groups(100.0, [35.0, 11.0], 32);
-        let drag = Drag::learned(&usual(), &groups);
+        let drag = Drag::learned(&usual(), &groups, &[]);
         let (value, error) = corrected(&drag, &groups);
         let truth = groups.iter().map(|group| group.factor([35.0, 11.0])).sum::<f64>() / 32.0;
         assert!((value / truth - 1.0).abs() < 1.5 * error, "{value} {truth} {error}");
@@ -258,7 +259,7 @@ mod tests {
     #[test]
     fn a_loop_of_nothing_but_traps_has_little_to_lose() {
         let groups = alone(30_000.0, 1000.0);
-        let drag = Drag::learned(&usual(), &groups);
+        let drag = Drag::learned(&usual(), &groups, &[]);
         let (value, error) = corrected(&drag, &groups);
         // m of the 78 ns that are enough, not m of 30 and more.
         let part = drag.ns[0] / 78.3;
@@ -269,18 +270,18 @@ mod tests {
     #[test]
     fn rare_traps_need_no_learning() {
         let groups = alone(1e6, 100.0);
-        let (value, error) = corrected(&Drag::learned(&usual(), &groups), &groups);
+        let (value, error) = corrected(&Drag::learned(&usual(), &groups, &[]), &groups);
         assert!((value - 1.0032).abs() < 4e-4 && error < 0.004, "{value} {error}");
     }
 
     #[test]
     fn one_kind_of_windows_says_what_is_possible_and_no_more() {
-        let before = Drag::learned(&usual(), &[]);
-        assert_eq!(Drag::learned(&usual(), &alone(1e6, 1_000.0)), before);
+        let before = Drag::learned(&usual(), &[], &[]);
+        assert_eq!(Drag::learned(&usual(), &alone(1e6, 1_000.0), &[]), before);
         // The mean of lognormal laws: 0.92·29·exp(0.35²/2) + 0.08·29·exp(0.9²/2).
         assert!((before.ns[0] - 31.84).abs() < 0.1, "{:?}", before.ns);
         // They cannot have added 75 ns to what took that long.
-        let tight = Drag::learned(&usual(), &alone(80_000.0, 1_000.0));
+        let tight = Drag::learned(&usual(), &alone(80_000.0, 1_000.0), &[]);
         assert!(tight.ns[0] < before.ns[0] && tight.errors()[0] < before.errors()[0]);
     }
 
@@ -293,14 +294,15 @@ mod tests {
             Pace::of_window(clock, 1000.0, frees, 0.0, &usual())
         };
         let groups: Vec<Pace> = (0..8).map(window).collect();
-        let (drag, before) = (Drag::learned(&usual(), &groups), Drag::learned(&usual(), &[]));
+        let (drag, before) =
+            (Drag::learned(&usual(), &groups, &[]), Drag::learned(&usual(), &[], &[]));
         // But for what is not possible in 230 ns.
         assert!((drag.ns[0] - before.ns[0]).abs() < 1.0, "{:?} {:?}", drag.ns, before.ns);
     }
 
     #[test]
     fn what_was_seen_exactly_is_taken() {
-        let drag = Drag::seen(Drag::before(&usual()), 40.0, 0.0);
+        let drag = Drag::of(Drag::seen(Drag::before(&usual()), 40.0, 0.0));
         assert!((drag.ns[1] - 40.0).abs() < 1e-9 && drag.errors()[1] < 1e-6, "{:?}", drag.ns);
         assert!((35.0..60.0).contains(&drag.ns[0]), "{:?}", drag.ns);
     }
@@ -308,7 +310,7 @@ mod tests {
     #[test]
     fn a_program_unlike_the_others_has_a_wide_interval() {
         // A loop that lives from forwarded stores, seen to within 5 ns: 90 lies within two errors, and these are wider than of a usual one.
-        let seen = |ns| Drag::seen(Drag::before(&usual()), ns, 25.0);
+        let seen = |ns| Drag::of(Drag::seen(Drag::before(&usual()), ns, 25.0));
         let (far, near) = (seen(90.0), seen(18.0));
         assert!(
             (far.ns[0] - 90.0).abs() < 2.0 * far.errors()[0],
@@ -322,7 +324,7 @@ mod tests {
 
     #[test]
     fn what_few_windows_say_is_not_all_that_is_known() {
-        let drag = Drag::seen(Drag::before(&usual()), 217.0, 50.0 * 50.0);
+        let drag = Drag::of(Drag::seen(Drag::before(&usual()), 217.0, 50.0 * 50.0));
         assert!(drag.ns[0] < 90.0 && drag.errors()[0] > 25.0, "{:?} {:?}", drag.ns, drag.errors());
     }
 

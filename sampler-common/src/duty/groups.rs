@@ -3,7 +3,7 @@
 //! A group is a cluster of its own: the variance between groups of neighbours is that of their sum as well, with fewer degrees of freedom
 //! (M. H. Hansen, W. N. Hurwitz, W. G. Madow, "Sample Survey Methods and Theory" (1953), volume I, chapter 10.16: random groups).
 
-use super::{Bend, Drag, Pace, Usual};
+use super::{Bend, Drag, Marked, Marks, Pace, Usual};
 use crate::estimate::{Cluster, Clusters, Correction};
 use crate::limits::CLASSES;
 
@@ -25,6 +25,8 @@ pub struct Group {
     pub pace: Pace,
     /// What bytes and objects are to be multiplied by, as traps are found to slow the program.
     pub bend: [Bend; 2],
+    /// What a marker has told in them.
+    pub marks: Marks,
 }
 
 /// A window that was added.
@@ -42,6 +44,7 @@ impl Group {
     fn add(&mut self, other: &Group) {
         self.windows += other.windows;
         self.pace.add(&other.pace);
+        self.marks.add(&other.marks);
         self.bend.iter_mut().zip(&other.bend).for_each(|(to, from)| to.add(from));
         self.length += other.length;
         self.bytes.iter_mut().zip(other.bytes).for_each(|(to, from)| *to += from);
@@ -72,8 +75,8 @@ impl Groups {
         self.usual = usual;
     }
 
-    /// Adds a finished window: exact totals by size class, its share of its stratum, how long that was, and how fast
-    /// the program went.
+    /// Adds a finished window: exact totals by size class, its share of its stratum, how long that was, how fast the program went, and what a marker has told,
+    /// if there is one.
     pub fn add(
         &mut self,
         length: u64,
@@ -81,16 +84,25 @@ impl Groups {
         bytes: &[u64; CLASSES],
         objects: &[u64; CLASSES],
         pace: Pace,
+        marked: Option<Marked>,
     ) -> Added {
         let drag = self.drag().ns;
-        let share = share / pace.factor(drag);
+        let raw = share;
+        let share = raw / pace.factor(drag);
+        let marks = marked.map(|of| Marks::of_window(&of, [raw, share], &pace, drag));
         let scaled = |from: &[u64; CLASSES]| from.map(|count| count as f64 / share);
         let (bytes, objects) = (scaled(bytes), scaled(objects));
         let bend = [bytes, objects].map(|of| Bend::of_window(of.iter().sum::<f64>(), &pace, drag));
-        let window = Group { windows: 1, length: length as f64, bytes, objects, pace, bend };
+        let marks = marks.unwrap_or_default();
+        let window = Group { windows: 1, length: length as f64, bytes, objects, pace, bend, marks };
         self.ticks += length as f64 * share;
         let (group, paired) = self.add_group(&window);
         Added { group, paired, share }
+    }
+
+    /// The marker was none: what it has told is forgotten.
+    pub fn forget_marks(&mut self) {
+        self.groups.iter_mut().for_each(|group| group.marks = Marks::default());
     }
 
     /// As [`Groups::add`], of some windows that stay together.
@@ -180,11 +192,15 @@ impl Groups {
         }
         groups.iter_mut().for_each(|group| group.length *= factor);
         let error = error[0].max(error[1]);
+        let ([allocating_ns, freeing_ns], errors) = (drag.ns, drag.errors());
         let correction = Correction {
-            drag_ns: drag.ns,
-            drag_errors_ns: drag.errors(),
+            allocating_ns,
+            allocating_error_ns: errors[0],
+            freeing_ns,
+            freeing_error_ns: errors[1],
             of_drag: error,
             of_clock: 0.0,
+            marks: self.iter().map(|group| group.marks.calls()).sum::<f64>() as u64,
         };
         let windows = self.windows();
         (Clusters { groups, windows, error, correction: Some(correction) }, factors)
@@ -192,7 +208,9 @@ impl Groups {
 
     /// What a trap adds to the program's own time.
     pub fn drag(&self) -> Drag {
-        Drag::learned(&self.usual, &self.groups.iter().map(|group| group.pace).collect::<Vec<_>>())
+        let paces: Vec<Pace> = self.iter().map(|group| group.pace).collect();
+        let marks: Vec<Marks> = self.iter().map(|group| group.marks).collect();
+        Drag::learned(&self.usual, &paces, &marks)
     }
 }
 
@@ -203,7 +221,7 @@ mod tests {
     #[test]
     fn processes_fold_with_their_ends() {
         let window = |groups: &mut Groups, bytes| {
-            groups.add(100, 0.5, &[bytes; CLASSES], &[1; CLASSES], Pace::default())
+            groups.add(100, 0.5, &[bytes; CLASSES], &[1; CLASSES], Pace::default(), None)
         };
         let (mut sum, mut gone) = (Groups::default(), Groups::default());
         gone.lengthen(7.0);
@@ -228,7 +246,7 @@ mod tests {
         let total = |first: Usual| {
             let mut groups = Groups::new(first);
             (0..40).for_each(|_| {
-                groups.add(100, 0.5, &[1000; CLASSES], &[1; CLASSES], pace);
+                groups.add(100, 0.5, &[1000; CLASSES], &[1; CLASSES], pace, None);
             });
             groups.set_usual(after);
             let (clusters, _) = groups.clusters(1.0, 0.0);
@@ -249,7 +267,7 @@ mod tests {
             let mut bytes = [0; CLASSES];
             bytes[3] = number;
             let Added { group, paired, .. } =
-                groups.add(100 + number, 0.5, &bytes, &[1; CLASSES], Pace::default());
+                groups.add(100 + number, 0.5, &bytes, &[1; CLASSES], Pace::default(), None);
             if paired {
                 row = row.chunks(2).map(|pair| pair.iter().sum()).collect();
             }

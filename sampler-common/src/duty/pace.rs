@@ -116,6 +116,11 @@ impl Bend {
         self.with += other.with;
     }
 
+    /// What was seen, where traps add so much.
+    pub fn value(&self, ns: [f64; 2]) -> f64 {
+        self.sum * self.factor(ns)
+    }
+
     /// t/(t − m′A − d′F) is t/o·1/(1 − x), x = ((m′ − m)A + (d′ − d)F)/o: this with the mean x of what was seen, not of the time, since in a program that
     /// changes the windows in which traps are many are those in which much was seen.
     pub fn factor(&self, ns: [f64; 2]) -> f64 {

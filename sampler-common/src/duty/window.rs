@@ -3,6 +3,9 @@
 use super::Timers;
 use crate::wire::missed;
 
+/// Fewer ticks of the fine clock are too few to count calls in.
+const LEAST_MARKING: u64 = 6;
+
 /// A window to come.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
@@ -10,6 +13,8 @@ pub struct Window {
     pub length: u64,
     /// Ticks from the beginning of the stratum to where it begins.
     pub offset: u64,
+    /// Ticks of the fine clock before it, in which only a marker is probed ([`super::Marks`]); 0: there is none.
+    pub marking: u64,
     /// Its own ticks: c.
     pub ticks: u64,
     /// Whether these are of the fine clock.
@@ -41,6 +46,20 @@ impl Window {
         left > 0.0
     }
 
+    /// There are so many ticks until its place: its marker is probed for as many of them as it wants, or not at all if they are few. How many ticks before its place that is to
+    /// begin. So where it falls has nothing to do with markers: were it later for them, programs that change would be met in some phases more often than in others.
+    pub fn place_marking(&mut self, room: i64, timers: Timers) -> u64 {
+        let of_fine = timers.unit(true) / timers.unit(false);
+        let most = (room.max(0) as f64 / of_fine) as u64;
+        self.marking = if most < LEAST_MARKING { 0 } else { self.marking.min(most) };
+        (self.marking as f64 * of_fine).ceil() as u64
+    }
+
+    /// Time of the clock in which its marker is probed alone, nanoseconds.
+    pub fn marking_ns(&self, timers: Timers) -> f64 {
+        self.marking as f64 * timers.unit(true)
+    }
+
     /// It began so many ticks after its time, and ended at its time or [not much later](missed): what was in the rest stands for all of it.
     #[must_use]
     pub fn late_by(self, ticks: u64) -> Window {
@@ -65,6 +84,7 @@ mod tests {
         Window {
             length: 1000,
             offset: 400,
+            marking: 0,
             ticks: 20,
             fine: false,
             frees: false,
@@ -72,6 +92,18 @@ mod tests {
             length_ns: 20.0 * TICK,
             share: 0.02,
         }
+    }
+
+    #[test]
+    fn a_marker_is_probed_where_there_is_room() {
+        // A tick is 20.28 of the fine clock.
+        let placed = |room| {
+            let mut window = Window { marking: 60, fine: true, ..window() };
+            let early = window.place_marking(room, timers());
+            (window.marking, early)
+        };
+        assert_eq!((placed(500), placed(3), placed(2)), ((60, 3), (60, 3), (40, 2)));
+        assert_eq!((placed(0), placed(-7)), ((0, 0), (0, 0)));
     }
 
     #[test]

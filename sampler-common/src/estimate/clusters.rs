@@ -19,6 +19,7 @@
 
 use super::quantity::Quantity;
 use super::{Confidence, Estimate, Method, Reference, Row};
+use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF as _, StudentsT};
 
 /// A group of windows of a process, taken to all of its progress.
@@ -43,17 +44,24 @@ pub struct Clusters {
     pub correction: Option<Correction>,
 }
 
-/// What the totals of windows were corrected for.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// What the totals of windows were corrected for; as json has it.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Correction {
-    /// What a trap adds to the program's own time, nanoseconds: in functions that allocate, and in those that free.
-    pub drag_ns: [f64; 2],
-    /// Standard errors of both.
-    pub drag_errors_ns: [f64; 2],
+    /// What a trap in a function that allocates adds to the program's own time, nanoseconds.
+    pub allocating_ns: f64,
+    /// Standard error of that.
+    pub allocating_error_ns: f64,
+    /// What one in a function that frees adds.
+    pub freeing_ns: f64,
+    /// Standard error of that.
+    pub freeing_error_ns: f64,
     /// Relative standard error of the totals because of these.
     pub of_drag: f64,
     /// Because of the clocks of progress.
     pub of_clock: f64,
+    /// Calls of a marker in windows, which tell what a trap adds ([`crate::duty::Marks`]); 0 where there is none.
+    #[serde(default)]
+    pub marks: u64,
 }
 
 /// Total, variance of what windows differ in and its degrees of freedom, and the standard error of the correction.

@@ -23,9 +23,18 @@ pub struct Duty {
     pub fine: u64,
     /// Which of those the window begins with, see [`crate::duty::Lead`]; where probes are there later, it begins late.
     pub lead: u64,
+    /// Calls of each marker while the gate was open, see [`crate::duty::Marks`].
+    pub marks: [u64; MARKERS],
+    /// Calls of all of them until the gate closes.
+    pub marks_left: u64,
+    /// Explicit padding, 0.
+    pub pad: [u64; 7],
     /// Addresses of probes, 0 where there are fewer: ticks at them or just behind do not count.
     pub spots: [u64; SPOTS],
 }
+
+/// Functions of a process that may be probed as markers at a time.
+pub const MARKERS: usize = 8;
 
 /// Addresses of probes that the clock knows; a process with more functions that allocate has its rarest ones unknown.
 pub const SPOTS: usize = 32;
@@ -40,7 +49,7 @@ pub const fn missed(ticks: u64, late: u64) -> u64 {
 /// A tick of the fine clock on a CPU within so long means that it runs there, nanoseconds: more than two of its periods where ticks are dear.
 pub const FINE_SHADOW_NS: u64 = 1_000_000;
 
-const _: () = assert!(size_of::<Duty>() == 320);
+const _: () = assert!(size_of::<Duty>() == 448);
 
 /// Where the gate of a process stands. The daemon makes the moves to `Shut`, `Waiting` and `Ready`, the clock the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

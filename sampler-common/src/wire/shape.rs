@@ -34,7 +34,9 @@ impl Shape {
             Role::Malloc | Role::Free | Role::New | Role::OtelAlloc | Role::OtelFree => {
                 return Shape::DEFAULT;
             }
-            Role::Map | Role::Unmap | Role::Remap | Role::MoveBreak => return Shape::DEFAULT,
+            Role::Marker | Role::Map | Role::Unmap | Role::Remap | Role::MoveBreak => {
+                return Shape::DEFAULT;
+            }
             Role::Calloc => Shape::new(1, 0, NONE),
             Role::Realloc => Shape::new(1, NONE, 0),
             Role::AlignedAlloc => Shape::new(1, NONE, NONE),

@@ -9,7 +9,7 @@ use aya::programs::PerfEvent;
 use perf_event::events::Software;
 use perf_event::{Builder, Counter};
 use sampler_common::duty::{Budget, Clock, Lead, Ticks, Timers};
-use sampler_common::wire::{Duty, Gate, SPOTS};
+use sampler_common::wire::{Duty, Gate, MARKERS, SPOTS};
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
@@ -125,6 +125,27 @@ impl Duties {
         if fine {
             self.set_fine(true);
         }
+    }
+
+    /// The gate is due: the fine clock counts from now on what passes before the window.
+    pub fn come(&self, slot: u32) {
+        self.word(slot, offset_of!(Duty, gate)).store(Gate::Due as u64, SeqCst);
+    }
+
+    /// Calls of markers are counted from 0 on while the gate is open, which closes with so many.
+    pub fn begin_marks(&self, slot: u32, most: i64) {
+        (0..MARKERS).for_each(|number| self.mark(slot, number).store(0, SeqCst));
+        self.word(slot, offset_of!(Duty, marks_left)).store(most as u64, SeqCst);
+    }
+
+    /// Calls of each marker since then, and whether these were as many as there may be.
+    pub fn marks(&self, slot: u32) -> ([u64; MARKERS], bool) {
+        let left = self.word(slot, offset_of!(Duty, marks_left)).load(SeqCst) as i64;
+        (std::array::from_fn(|number| self.mark(slot, number).load(SeqCst)), left <= 0)
+    }
+
+    fn mark(&self, slot: u32, number: usize) -> &AtomicU64 {
+        self.word(slot, offset_of!(Duty, marks) + number * size_of::<u64>())
     }
 
     /// The window may begin, to have so many ticks; how many have passed by now. One of the other clock begins with the next.

@@ -16,6 +16,7 @@ const ENTER: &str = "alloc_entry";
 const LEAVE: &str = "alloc_return";
 const FREE: &str = "free_entry";
 const NEW: &str = "new_entry";
+const MARKER: &str = "marker_entry";
 
 /// What to attach to in one file: file offsets of the probed instructions with their cookies.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +27,8 @@ pub struct Points {
     pub freeing: Vec<(u64, u64)>,
     /// Allocating functions that can throw, whose return must not be probed.
     pub entering: Vec<(u64, u64)>,
+    /// Functions whose calls are only counted.
+    pub marking: Vec<(u64, u64)>,
 }
 
 /// One attachment; detaches when dropped, which takes the kernel some 35 ms.
@@ -53,6 +56,8 @@ pub enum Programs {
         free: OwnedFd,
         /// Entry of functions that can throw.
         new: OwnedFd,
+        /// Entry of functions whose calls are only counted.
+        mark: OwnedFd,
     },
     /// See [`ProbeEngine::Multi`].
     Multi {
@@ -64,6 +69,8 @@ pub enum Programs {
         free: OwnedFd,
         /// Entry of functions that can throw.
         new: OwnedFd,
+        /// Entry of functions whose calls are only counted.
+        mark: OwnedFd,
     },
     /// See [`ProbeEngine::Perf`]; aya holds these.
     Perf,
@@ -80,15 +87,17 @@ impl Programs {
                 allocate: text.load(SESSION, sys::ATTACH_SESSION)?,
                 free: text.load(FREE, sys::ATTACH_MULTI)?,
                 new: text.load(NEW, sys::ATTACH_MULTI)?,
+                mark: text.load(MARKER, sys::ATTACH_MULTI)?,
             },
             ProbeEngine::Multi => Programs::Multi {
                 enter: text.load(ENTER, sys::ATTACH_MULTI)?,
                 leave: text.load(LEAVE, sys::ATTACH_MULTI)?,
                 free: text.load(FREE, sys::ATTACH_MULTI)?,
                 new: text.load(NEW, sys::ATTACH_MULTI)?,
+                mark: text.load(MARKER, sys::ATTACH_MULTI)?,
             },
             ProbeEngine::Perf => {
-                for name in [ENTER, LEAVE, FREE, NEW] {
+                for name in [ENTER, LEAVE, FREE, NEW, MARKER] {
                     let program = perf_program(ebpf, name)?;
                     program.load().with_context(|| format!("load the eBPF program {name}"))?;
                     verifier::note(name, program.fd()?.as_fd());
@@ -131,24 +140,30 @@ impl Programs {
                 .with_context(|| format!("attach {} probes to {}", offsets.len(), whom(pid)))
         };
         let (allocating, freeing) = (&points.allocating[..], &points.freeing[..]);
-        let entering = &points.entering[..];
+        let (entering, marking) = (&points.entering[..], &points.marking[..]);
         let links = match self {
-            Programs::Session { allocate, free, new } => vec![
+            Programs::Session { allocate, free, new, mark } => vec![
                 multi(free, sys::ATTACH_MULTI, freeing, 0)?,
                 multi(new, sys::ATTACH_MULTI, entering, 0)?,
+                multi(mark, sys::ATTACH_MULTI, marking, 0)?,
                 multi(allocate, sys::ATTACH_SESSION, allocating, 0)?,
             ],
-            Programs::Multi { enter, leave, free, new } => vec![
+            Programs::Multi { enter, leave, free, new, mark } => vec![
                 multi(free, sys::ATTACH_MULTI, freeing, 0)?,
                 multi(new, sys::ATTACH_MULTI, entering, 0)?,
+                multi(mark, sys::ATTACH_MULTI, marking, 0)?,
                 multi(leave, sys::ATTACH_MULTI, allocating, sys::RETURN)?,
                 multi(enter, sys::ATTACH_MULTI, allocating, 0)?,
             ],
             Programs::Perf => {
                 let mut links = Vec::new();
-                for (name, points) in
-                    [(FREE, freeing), (NEW, entering), (LEAVE, allocating), (ENTER, allocating)]
-                {
+                for (name, points) in [
+                    (FREE, freeing),
+                    (NEW, entering),
+                    (MARKER, marking),
+                    (LEAVE, allocating),
+                    (ENTER, allocating),
+                ] {
                     let program = perf_program(ebpf, name)?;
                     for point in points {
                         links.push(Some(perf_attach(program, &path, pid, *point)?));

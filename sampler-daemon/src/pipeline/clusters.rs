@@ -181,7 +181,11 @@ impl Worker {
         let mut notes = sum.notes(&budget.to_string(), unit);
         let mut corrections = gathered.reference.clusters.values().map(|of| of.correction);
         if let (Some(Some(only)), None) = (corrections.next(), corrections.next()) {
-            notes.push(met::correction(&only));
+            let marker = match gathered.processes[..] {
+                [only] => self.marker_names(only),
+                _ => None,
+            };
+            notes.push(met::correction(&only, marker.as_deref()));
         }
         notes
     }

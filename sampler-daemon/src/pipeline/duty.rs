@@ -6,7 +6,10 @@
 //! ```text
 //! Waiting ──clock──▶ Due ──attach──▶ Ready ──clock──▶ Open ──clock──▶ Over ──detach, plan──▶ Waiting
 //! ```
+//!
+//! Where there is a marker ([`super::markers`]) it goes from Due to Over with nothing but that attached first, and from there to Due again.
 
+use super::markers::Markers;
 use super::window::Reading;
 use super::worker::Worker;
 use crate::bpf::duty::Duties;
@@ -29,8 +32,14 @@ pub(super) struct Cycle {
     pub(super) lead: Lead,
     /// What its clock showed when the stratum began, or will show; the first begins before the process, which comes at a random place of it.
     began: i64,
+    /// Ticks of the stratum that were before the process: only of its first.
+    pub(super) before: i64,
+    /// Ticks of the stratum before its window in which its marker is probed.
+    early: u64,
     /// What the kernel side had counted when the last window ended.
     pub(super) last: Reading,
+    /// Which functions tell what traps add to it.
+    pub(super) markers: Markers,
     /// CPU time that attaching for this window took.
     pub(super) attach_ns: u64,
     /// CPU time that detaching has taken, all of it: threads of their own add to it.
@@ -46,7 +55,7 @@ impl Worker {
     pub(super) fn begin_cycle(&mut self, slot: u32, budget: Budget) {
         let Some(timers) = self.kernel.duties.as_ref().map(Duties::timers) else { return };
         let mut controller = Controller::new(budget, timers);
-        let mut plan = || controller.next(&Ledger::default(), fastrand::f64);
+        let mut plan = || controller.next(&Ledger::default(), false, fastrand::f64);
         let clock = self.kernel.duties.as_ref().map_or(0, |duties| duties.clock(slot).ticks) as i64;
         // The process comes at a random place of its first stratum: else what it does first would be met more rarely than the rest.
         let mut window = plan();
@@ -54,9 +63,9 @@ impl Worker {
         if !window.is_left_after(clock - began, timers) {
             began += window.length as i64;
             window = plan();
-        }
-        if let Some(id) = self.ingest.sources.get(&slot).map(|source| source.process) {
-            self.ingest.clustered.groups_mut(id).lengthen((began - clock) as f64);
+            if let Some(id) = self.ingest.sources.get(&slot).map(|source| source.process) {
+                self.ingest.clustered.groups_mut(id).lengthen((began - clock) as f64);
+            }
         }
         self.change_interval(slot, window.interval_bytes);
         let cycle = Cycle {
@@ -64,7 +73,10 @@ impl Worker {
             window,
             lead: Lead::new(timers.unit(true)),
             began,
+            before: (clock - began).max(0),
+            early: 0,
             last: Reading::default(),
+            markers: Markers::default(),
             attach_ns: 0,
             detach_ns: Arc::default(),
             detached_ns: 0,
@@ -82,7 +94,15 @@ impl Worker {
         let gates: Vec<(u32, Gate)> = self.cycles.keys().map(gate).collect();
         for (slot, gate) in gates {
             match gate {
-                Gate::Due => self.open_window(slot),
+                Gate::Due => {
+                    if !self.open_marking(slot) {
+                        self.open_window(slot);
+                    }
+                }
+                Gate::Over if self.is_marking(slot) => {
+                    self.end_marking(slot);
+                    self.open_window(slot);
+                }
                 Gate::Over => {
                     // First of all: until the probes are gone every call pays for them.
                     self.detach_after_window(slot);
@@ -106,6 +126,11 @@ impl Worker {
         }
     }
 
+    /// Whether the gate of a process is its marker's.
+    fn is_marking(&self, slot: u32) -> bool {
+        self.cycles.get(&slot).is_some_and(|cycle| cycle.markers.is_marking)
+    }
+
     /// No window is open or about to be.
     pub(super) fn is_between_windows(&self) -> bool {
         let Some(duties) = &self.kernel.duties else { return true };
@@ -127,13 +152,14 @@ impl Worker {
         let (Some(duties), Some(cycle)) = (&self.kernel.duties, self.cycles.get(&slot)) else {
             return;
         };
-        let due = cycle.began + cycle.window.offset as i64;
+        let due = cycle.began + cycle.window.offset as i64 - cycle.early as i64;
         duties.wait_for(slot, due.max(0) as u64);
     }
 
     /// Plans the next window of a process; its stratum begins where the last one ends.
     pub(super) fn plan_window(&mut self, slot: u32) {
         let ledger = self.ledger(slot);
+        let is_marked = self.choose_markers(slot);
         let (Some(cycle), Some(duties)) = (self.cycles.get_mut(&slot), &self.kernel.duties) else {
             return;
         };
@@ -144,7 +170,12 @@ impl Worker {
             cycle.began = clock;
         }
         cycle.controller.retime(duties.timers());
-        cycle.window = cycle.controller.next(&ledger, fastrand::f64);
+        let mut window = cycle.controller.next(&ledger, is_marked, fastrand::f64);
+        window.marking = cycle.markers.ticks(&window);
+        let room = cycle.began + window.offset as i64 - clock;
+        cycle.early = window.place_marking(room, duties.timers());
+        cycle.before = 0;
+        cycle.window = window;
         let interval = cycle.window.interval_bytes;
         self.change_interval(slot, interval);
         self.await_window(slot);
@@ -167,6 +198,9 @@ impl Worker {
         if let (Some(cycle), Ok(totals)) = (self.cycles.get_mut(&slot), totals) {
             cycle.last.totals = totals;
         }
+        if let Some(cycle) = self.cycles.get_mut(&slot) {
+            cycle.markers.skip();
+        }
         self.detach_after_window(slot);
         // Its stratum stands for nothing: the next one begins now.
         if let (Some(cycle), Some(duties)) = (self.cycles.get_mut(&slot), &self.kernel.duties) {
@@ -181,13 +215,16 @@ impl Worker {
         let Some(duties) = &self.kernel.duties else { return };
         if self.cycles.contains_key(&slot) && matches!(duties.gate(slot), Gate::Open | Gate::Over) {
             duties.shut(slot);
-            self.end_window(slot);
+            if !self.is_marking(slot) {
+                self.end_window(slot);
+            }
         }
     }
 
     /// The process of a slot is gone: a window that waits to begin never will.
     pub(super) fn end_cycle(&mut self, slot: u32) {
-        let tail = self.tail(slot);
+        // A window that was due has seen nothing either.
+        let tail = self.passed(slot);
         let was_planned = self.cycles.remove(&slot).is_some();
         let (Some(duties), Some(source)) = (&self.kernel.duties, self.ingest.sources.get(&slot))
         else {
@@ -205,13 +242,17 @@ impl Worker {
     /// Ticks of the present stratum so far, in which the window has yet to come; fewer than none, if it is the last one's that still goes on.
     /// None at all while the window is due or open: what it will have seen is not known.
     pub(super) fn tail(&self, slot: u32) -> f64 {
+        let gate = self.kernel.duties.as_ref().map(|duties| duties.gate(slot));
+        let passed = self.passed(slot);
+        if gate == Some(Gate::Waiting) { passed } else { passed.min(0.0) }
+    }
+
+    /// The same, whatever the window does.
+    fn passed(&self, slot: u32) -> f64 {
         let (Some(duties), Some(cycle)) = (&self.kernel.duties, self.cycles.get(&slot)) else {
             return 0.0;
         };
-        match duties.gate(slot) {
-            Gate::Waiting => duties.clock(slot).ticks as f64 - cycle.began as f64,
-            _ => 0.0,
-        }
+        (duties.clock(slot).ticks as i64 - cycle.began - cycle.before) as f64
     }
 
     /// What a process has done and paid.
@@ -255,7 +296,8 @@ impl Worker {
         else {
             return;
         };
-        let spots = spots::of_process(source.pid, &source.allocators);
+        let markers = self.cycles.get(&slot).map_or(&[][..], |cycle| cycle.markers.probed());
+        let spots = spots::of_process(source.pid, &source.allocators, markers);
         tracing::debug!(slot, ?spots, "probes are at");
         duties.set_spots(slot, &spots);
     }

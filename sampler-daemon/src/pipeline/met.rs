@@ -84,14 +84,19 @@ impl Met {
 }
 
 /// What a program's numbers were corrected for, and what that leaves open.
-pub(super) fn correction(of: &Correction) -> String {
+pub(super) fn correction(of: &Correction, marker: Option<&str>) -> String {
     const USUALLY: f64 = 1.96;
-    let [m, _] = of.drag_ns;
-    let [error, _] = of.drag_errors_ns;
     let percent = |part: f64| format!("±{:.0}%", 100.0 * USUALLY * part);
+    let by = match (of.marks, marker.unwrap_or("rarer functions")) {
+        (0, _) => String::new(),
+        (marks, name) => {
+            format!("; {} calls of {name}, probed for that, tell so", units::grouped(marks))
+        }
+    };
     format!(
-        "behind each probe of an allocation the program's own code takes {m:.0} ns ±{:.0} longer, which is corrected for: of every interval {} is that, {} the clock's",
-        USUALLY * error,
+        "behind each probe of an allocation the program's own code takes {:.0} ns ±{:.0} longer, which is corrected for: of every interval {} is that, {} the clock's{by}",
+        of.allocating_ns,
+        USUALLY * of.allocating_error_ns,
         percent(of.of_drag),
         percent(of.of_clock)
     )
@@ -109,14 +114,18 @@ mod tests {
     #[test]
     fn a_correction_says_what_it_leaves_open() {
         let of = Correction {
-            drag_ns: [60.0, 37.0],
-            drag_errors_ns: [25.0, 20.0],
+            allocating_ns: 60.0,
+            allocating_error_ns: 25.0,
             of_drag: 0.25,
             of_clock: 0.02,
+            ..Correction::default()
         };
-        let said = correction(&of);
+        let said = correction(&of, Some("f"));
         assert!(said.contains("60 ns ±49 longer"), "{said}");
         assert!(said.ends_with("±49% is that, ±4% the clock's"), "{said}");
+        let of = Correction { marks: 4_711, ..of };
+        let said = correction(&of, Some("f"));
+        assert!(said.ends_with("; 4,711 calls of f, probed for that, tell so"), "{said}");
     }
 
     #[test]

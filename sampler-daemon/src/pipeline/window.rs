@@ -26,7 +26,7 @@ pub(super) struct Reading {
     work: Work,
     /// Calls of functions that free, in windows in which they are probed.
     pub(super) frees: f64,
-    /// Hits of functions that allocate, outside of windows.
+    /// Hits of functions that allocate, outside of windows, and of its marker.
     outside: f64,
 }
 
@@ -47,7 +47,8 @@ impl Cycle {
     fn seen(&mut self, now: Reading, spent_ns: f64) -> Seen {
         let detached_ns = self.detach_ns.load(Relaxed);
         // Of the window before: this one's links are still going.
-        let links_ns = (self.attach_ns + detached_ns - self.detached_ns) as f64;
+        let attached_ns = std::mem::take(&mut self.attach_ns);
+        let links_ns = (attached_ns + detached_ns - self.detached_ns) as f64;
         self.detached_ns = detached_ns;
         self.fixed_ns += links_ns;
         let before = std::mem::replace(&mut self.last, now);
@@ -92,10 +93,11 @@ impl Worker {
             return;
         }
         let Some(cycle) = self.cycles.get_mut(&slot) else { return };
-        cycle.attach_ns = thread_ns().saturating_sub(before);
+        cycle.attach_ns += thread_ns().saturating_sub(before);
         let cut = self.ingest.clustered.begin(id, cycle.window.share);
         self.ingest.outcomes.add(Outcome::WindowCut, cut as u64);
         if let Some(duties) = &self.kernel.duties {
+            duties.begin_marks(slot, i64::MAX);
             let passed = duties.ready(slot, cycle.window.ticks, cycle.window.fine);
             if cycle.window.fine {
                 cycle.lead.passed(passed);
@@ -151,12 +153,13 @@ impl Worker {
                 return self.skip_window(slot);
             }
         };
-        let outside = HITS_SWITCH.counted(self.kernel.hits.read_outside(slot));
+        let count = |word| HITS_SWITCH.counted(word).count(Confidence::DEFAULT).value;
         let now = Reading {
             totals,
             work: self.work_of_slot(slot),
             frees: self.frees_of(slot),
-            outside: outside.count(Confidence::DEFAULT).value,
+            outside: count(self.kernel.hits.read_outside(slot))
+                + count(self.kernel.hits.read(slot, Role::Marker)),
         };
         self.take_lost(slot, id);
         let Some(duties) = &self.kernel.duties else { return };
@@ -167,11 +170,13 @@ impl Worker {
         let window = cycle.window.late_by(late);
         if window.fine {
             // It ticks in the traps and behind them as well.
-            let lasted_ns = window.length_ns + seen.probes_ns + seen.fixed_ns;
+            let marking_ns = window.marking_ns(timers);
+            let lasted_ns = marking_ns + window.length_ns + seen.probes_ns + seen.fixed_ns;
             let ticks_ns = timers.share_of_fine() * lasted_ns;
             cycle.fixed_ns += ticks_ns;
             self.ingest.processes.get_mut(id).spending.fine_clock_ns += ticks_ns;
         }
+        let length = window.length.saturating_sub(cycle.before as u64);
         let samples = self.ingest.clustered.take_open(id);
         tracing::debug!(slot, ?window, ?seen, late, "window");
         cycle.controller.ended(&WindowCost {
@@ -186,9 +191,13 @@ impl Worker {
         let frees = window.frees.then_some(seen.frees);
         let (length_ns, usual) = (window.length_ns, self.ingest.clustered.usual());
         let pace = Pace::of_window(length_ns, allocations, frees, samples.len() as f64, usual);
+        let drag = self.ingest.clustered.groups_mut(id).drag();
+        let slower = pace.factor(drag.ns);
+        tracing::debug!(slot, allocations, slower, ns = ?drag.ns, errors = ?drag.errors(), "drag");
+        let marked = self.marked(slot, allocations, slower);
         let groups = self.ingest.clustered.groups_mut(id);
         let Added { group, paired, share } =
-            groups.add(window.length, window.share, &seen.bytes, &seen.objects, pace);
+            groups.add(length, window.share, &seen.bytes, &seen.objects, pace, marked);
         if paired {
             self.ingest.clustered.pair(id);
         }

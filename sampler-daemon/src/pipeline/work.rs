@@ -11,7 +11,7 @@ use sampler_common::sampling;
 use sampler_common::wire::Role;
 
 /// Roles whose hits are counted.
-const ROLES: [Role; 9] = [
+const ROLES: [Role; 10] = [
     Role::Malloc,
     Role::Calloc,
     Role::Realloc,
@@ -19,6 +19,7 @@ const ROLES: [Role; 9] = [
     Role::PosixMemalign,
     Role::New,
     Role::Free,
+    Role::Marker,
     Role::OtelAlloc,
     Role::OtelFree,
 ];
@@ -80,11 +81,10 @@ impl Worker {
     pub(super) fn add_hits(&self, work: &mut Work, slots: &[u32], role: Role) {
         let Some(hits) = self.hits(slots, role) else { return };
         if hits.value > 0.0 {
-            // Of a program that was replaced, or is gone before anybody has looked, it is not known; a USDT is a nop everywhere.
-            let unknown = match Program::of(role).is_some_and(Program::is_usdt) {
-                true => Placed::Emulated,
-                false => Placed::Either,
-            };
+            // Of a program that was replaced, or is gone before anybody has looked, it is not known; a USDT is a nop everywhere, and a marker is none that would be single-stepped.
+            let is_emulated =
+                role == Role::Marker || Program::of(role).is_some_and(Program::is_usdt);
+            let unknown = if is_emulated { Placed::Emulated } else { Placed::Either };
             let placed = self.placed(slots, role).unwrap_or(unknown);
             work.hit(role, placed, hits);
         }

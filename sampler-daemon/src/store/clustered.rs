@@ -209,7 +209,7 @@ mod tests {
             let process = ProcessId(number);
             if number % 3 > 0 {
                 let groups = clustered.groups_mut(process);
-                let group = groups.add(100, 0.5, &none, &none, Pace::default()).group;
+                let group = groups.add(100, 0.5, &none, &none, Pace::default(), None).group;
                 clustered.add(process, stack, group, [f64::from(number), 1.0]);
             }
             let tail = if number % 3 > 0 { -10.0 } else { 5.0 };

@@ -49,6 +49,12 @@ pub fn place(code: &[u8], address: u64, role: Role, shape: Shape) -> Placement {
     }
 }
 
+/// Where calls of a function can be counted at little cost: bytes from its entry to an instruction that the kernel emulates, which runs once a call; `None`: there is none.
+pub fn place_counter(code: &[u8], address: u64) -> Option<u32> {
+    let placement = place(code, address, Role::Marker, Shape::DEFAULT);
+    placement.emulated.then_some(placement.displacement)
+}
+
 fn at(code: &[u8], address: u64, spot: usize, emulated: bool, reason: String) -> Placement {
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
     let decoded = decoder.set_position(spot).ok().map(|()| {
@@ -148,6 +154,8 @@ fn argument_registers(role: Role, shape: Shape) -> Vec<Register> {
         Role::Map | Role::Remap => 4,
         // Probes inside functions, which are placed by whoever compiled them.
         Role::OtelAlloc | Role::OtelFree => 0,
+        // Nothing is read.
+        Role::Marker => 0,
     };
     ARGUMENTS.iter().copied().take(count).collect()
 }

@@ -3,11 +3,86 @@
 use super::allocator::{Allocator, Function};
 use super::mappings::{self, Backing, Mapping};
 use sampler_common::wire::Role;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
+use std::sync::Arc;
 
-/// Addresses at which functions of these allocators are probed in a process that maps them; none of one that cannot be read any more.
-pub fn of_process(pid: u32, allocators: &[Allocator]) -> Vec<u64> {
+/// An instruction of a file that is probed to count how often it runs.
+#[derive(Clone, Debug)]
+pub struct Spot {
+    /// How its function is called where it is spoken of.
+    pub name: String,
+    /// The very file that is mapped.
+    pub file: Arc<File>,
+    /// Path in the process.
+    pub path: String,
+    /// Offset of the instruction.
+    pub offset: u64,
+    inode: u64,
+}
+
+impl Spot {
+    /// At an offset of a file, named by that; `None` if the file cannot be looked at.
+    pub fn new(file: Arc<File>, path: &str, offset: u64) -> Option<Spot> {
+        let inode = file.metadata().ok()?.ino();
+        let name = format!("{}+{offset:#x}", path.rsplit('/').next().unwrap_or_default());
+        Some(Spot { name, file, path: path.to_owned(), offset, inode })
+    }
+
+    /// Where the less usual functions of an allocator are probed, as far as that costs little.
+    pub fn of_allocator(allocator: &Allocator) -> impl Iterator<Item = Spot> {
+        let is_one = |of: &&Function| {
+            let role = of.role;
+            let is_usual = matches!(role, Role::Malloc | Role::Free | Role::New);
+            of.placement.emulated && !is_usual && !role.is_mapping()
+        };
+        allocator.functions.iter().filter(is_one).filter_map(|of| {
+            let spot = Spot::new(Arc::clone(&allocator.file), &allocator.path, probed(of))?;
+            let name = of.symbols.first().cloned().unwrap_or_default();
+            Some(Spot { name, ..spot })
+        })
+    }
+
+    /// Whether it is the same instruction.
+    pub fn is_same(&self, other: &Spot) -> bool {
+        (self.inode, self.offset) == (other.inode, other.offset)
+    }
+
+    /// Whether a function of these allocators is probed there.
+    pub fn is_of(&self, allocators: &[Allocator]) -> bool {
+        let has = |of: &Allocator| of.identity.1 == self.inode || of.path == self.path;
+        let functions = allocators.iter().filter(|of| has(of)).flat_map(|of| &of.functions);
+        functions.map(probed).any(|offset| offset == self.offset)
+    }
+}
+
+/// Addresses at which functions of these allocators are probed in a process that maps them, and these other instructions; none of one that cannot be read any more.
+pub fn of_process(pid: u32, allocators: &[Allocator], others: &[Spot]) -> Vec<u64> {
     let mapped = mappings::executable(pid).unwrap_or_default();
-    allocators.iter().flat_map(|of| of_allocator(of, &mapped)).collect()
+    let of_other =
+        |of: &Spot| addresses(&of_file(&mapped, of.inode, &of.path), of.offset).collect::<Vec<_>>();
+    let of_others = others.iter().flat_map(of_other);
+    of_others.chain(allocators.iter().flat_map(|of| of_allocator(of, &mapped))).collect()
+}
+
+/// File offset of the probed instruction of a function.
+fn probed(function: &Function) -> u64 {
+    function.offset + u64::from(function.placement.displacement)
+}
+
+/// What is mapped of a file.
+fn of_file<'m>(mapped: &'m [Mapping], inode: u64, path: &str) -> Vec<&'m Mapping> {
+    let is_its = |of: &&Mapping| match &of.backing {
+        Backing::File(its) => of.inode == inode || its == path,
+        _ => false,
+    };
+    mapped.iter().filter(is_its).collect()
+}
+
+/// Where a byte of a file is that is mapped so.
+fn addresses<'m>(of_file: &'m [&'m Mapping], offset: u64) -> impl Iterator<Item = u64> + 'm {
+    let has = move |of: &&&Mapping| (of.offset..of.offset + (of.end - of.start)).contains(&offset);
+    of_file.iter().filter(has).map(move |of| of.start + (offset - of.offset))
 }
 
 /// Of one allocator, those of malloc and free first.
@@ -17,16 +92,9 @@ fn of_allocator(allocator: &Allocator, mapped: &[Mapping]) -> Vec<u64> {
     functions.sort_by_key(|function| {
         (!matches!(function.role, Role::Malloc | Role::Free), function.role)
     });
-    let is_its = |of: &&Mapping| match &of.backing {
-        Backing::File(path) => of.inode == allocator.identity.1 || *path == allocator.path,
-        _ => false,
-    };
-    let of_file: Vec<&Mapping> = mapped.iter().filter(is_its).collect();
-    let addresses = functions.into_iter().flat_map(|function| {
-        let offset = function.offset + u64::from(function.placement.displacement);
-        let has =
-            move |of: &&&Mapping| (of.offset..of.offset + (of.end - of.start)).contains(&offset);
-        of_file.iter().filter(has).map(move |of| of.start + (offset - of.offset))
-    });
-    addresses.collect()
+    let of_file = of_file(mapped, allocator.identity.1, &allocator.path);
+    functions
+        .into_iter()
+        .flat_map(|of| addresses(&of_file, probed(of)).collect::<Vec<_>>())
+        .collect()
 }

@@ -7,6 +7,8 @@ use super::mapped::read_own_vdso;
 use super::module::{Frame, Module, ModuleId, ModuleKind};
 use crate::target::inside::AllocatorCode;
 use crate::target::mappings::{self, Backing, Mapping};
+use crate::target::placement;
+use crate::target::spots::Spot;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -24,6 +26,9 @@ pub const MAX_OPEN_FILES: usize = 4096;
 
 /// Files that were mapped lately, held open in case that a sample lies in them.
 const MAX_RECENT: usize = 64;
+
+/// Code of a function that is read at most to find a place in it: what is larger is mostly an interpreter's loop, and goes uncounted.
+const MAX_CODE: usize = 256 * 1024;
 
 /// What a file is known by: device and inode, as the process's mappings show them.
 type Identity = ((i32, i32), u64);
@@ -258,6 +263,29 @@ impl Modules {
         let svma = self.headers(frame.module)?.svma(frame.offset)?;
         let start = self.cfi(frame.module).and_then(|cfi| cfi.function(svma));
         Some((svma, start))
+    }
+
+    /// The first byte of the function that a frame lies in, as a frame; `None` where nothing says it.
+    pub fn first(&mut self, frame: Frame) -> Option<Frame> {
+        let svma = self.headers(frame.module)?.svma(frame.offset)?;
+        let extent = self.cfi(frame.module)?.extent(svma)?;
+        let first = Frame { offset: frame.offset.checked_sub(svma - extent.start)?, ..frame };
+        (self.headers(frame.module)?.svma(first.offset)? == extent.start).then_some(first)
+    }
+
+    /// Where calls of a function can be counted, whose first byte this frame is; `None`: nowhere in it, or only dearly.
+    pub fn spot(&mut self, first: Frame) -> Option<Spot> {
+        let svma = self.headers(first.module)?.svma(first.offset)?;
+        let extent = self.cfi(first.module)?.extent(svma)?;
+        let bytes = usize::try_from(extent.end - extent.start).ok()?;
+        let mut code = vec![0; bytes.min(MAX_CODE)];
+        let module = Arc::clone(self.get(first.module));
+        let ModuleKind::File(file) = &module.kind else { return None };
+        if code.len() < bytes || !self.read_code(first.module, first.offset, &mut code) {
+            return None;
+        }
+        let displacement = placement::place_counter(&code, svma)?;
+        Spot::new(Arc::clone(file), &module.path, first.offset + u64::from(displacement))
     }
 
     /// What of a module is an allocator's; nothing where it has no file.

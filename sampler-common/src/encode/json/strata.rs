@@ -6,8 +6,8 @@ use crate::estimate::{
     StratumTotals, Trials, Unseen,
 };
 use crate::profile::{Exact, Profile};
+use serde::Serialize;
 use serde::ser::Serializer;
-use serde::{Deserialize, Serialize};
 
 #[derive(Serialize)]
 struct StratumObject {
@@ -60,46 +60,8 @@ struct ClustersObject {
     windows: u32,
     error: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    correction: Option<CorrectionObject>,
+    correction: Option<Correction>,
     groups: Vec<ClusterObject>,
-}
-
-/// What the totals of windows were corrected for: written and read.
-#[derive(Clone, Copy, Deserialize, Serialize)]
-pub(super) struct CorrectionObject {
-    allocating_ns: f64,
-    allocating_error_ns: f64,
-    freeing_ns: f64,
-    freeing_error_ns: f64,
-    of_drag: f64,
-    of_clock: f64,
-}
-
-impl From<Correction> for CorrectionObject {
-    fn from(of: Correction) -> CorrectionObject {
-        let Correction { drag_ns, drag_errors_ns, of_drag, of_clock } = of;
-        let [allocating_ns, freeing_ns] = drag_ns;
-        let [allocating_error_ns, freeing_error_ns] = drag_errors_ns;
-        CorrectionObject {
-            allocating_ns,
-            allocating_error_ns,
-            freeing_ns,
-            freeing_error_ns,
-            of_drag,
-            of_clock,
-        }
-    }
-}
-
-impl From<CorrectionObject> for Correction {
-    fn from(of: CorrectionObject) -> Correction {
-        Correction {
-            drag_ns: [of.allocating_ns, of.freeing_ns],
-            drag_errors_ns: [of.allocating_error_ns, of.freeing_error_ns],
-            of_drag: of.of_drag,
-            of_clock: of.of_clock,
-        }
-    }
 }
 
 #[derive(Serialize)]
@@ -168,7 +130,7 @@ fn clusters_object((process, of): (&u32, &Clusters)) -> ClustersObject {
     };
     let groups = of.groups.iter().map(group).collect();
     let Clusters { windows, error, .. } = *of;
-    let correction = of.correction.map(CorrectionObject::from);
+    let correction = of.correction;
     ClustersObject { process: *process, windows, error, correction, groups }
 }
 

@@ -34,28 +34,26 @@ pub(super) fn reference_to_wire(reference: &Reference) -> Vec<v1::Clusters> {
 }
 
 fn correction_to_wire(of: Correction) -> v1::Correction {
-    let Correction { drag_ns, drag_errors_ns, of_drag, of_clock } = of;
-    let [allocating_ns, freeing_ns] = drag_ns;
-    let [allocating_error_ns, freeing_error_ns] = drag_errors_ns;
     v1::Correction {
-        allocating_ns,
-        allocating_error_ns,
-        freeing_ns,
-        freeing_error_ns,
-        of_drag,
-        of_clock,
+        allocating_ns: of.allocating_ns,
+        allocating_error_ns: of.allocating_error_ns,
+        freeing_ns: of.freeing_ns,
+        freeing_error_ns: of.freeing_error_ns,
+        of_drag: of.of_drag,
+        of_clock: of.of_clock,
+        marks: of.marks,
     }
 }
 
 fn correction(of: &v1::Correction) -> Result<Correction, String> {
     Ok(Correction {
-        drag_ns: [number("allocating_ns", of.allocating_ns)?, number("freeing_ns", of.freeing_ns)?],
-        drag_errors_ns: [
-            number("allocating_error_ns", of.allocating_error_ns)?,
-            number("freeing_error_ns", of.freeing_error_ns)?,
-        ],
+        allocating_ns: number("allocating_ns", of.allocating_ns)?,
+        allocating_error_ns: number("allocating_error_ns", of.allocating_error_ns)?,
+        freeing_ns: number("freeing_ns", of.freeing_ns)?,
+        freeing_error_ns: number("freeing_error_ns", of.freeing_error_ns)?,
         of_drag: number("of_drag", of.of_drag)?,
         of_clock: number("of_clock", of.of_clock)?,
+        marks: of.marks,
     })
 }
 

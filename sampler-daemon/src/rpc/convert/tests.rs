@@ -107,10 +107,13 @@ fn reference(stacks: &[Stack], (numbers, interval_bytes): ([u64; 2], f64)) -> Re
         let groups =
             (0..GROUPS).map(|group| Cluster { length: 7.5, total: [f64::from(group), 1.0] });
         let correction = even.then_some(Correction {
-            drag_ns: [31.5, 17.0],
-            drag_errors_ns: [9.0, 6.5],
+            allocating_ns: 31.5,
+            allocating_error_ns: 9.0,
+            freeing_ns: 17.0,
+            freeing_error_ns: 6.5,
             of_drag: 0.2,
             of_clock: 0.15,
+            marks: 4_711,
         });
         let groups = groups.collect();
         let clusters = Clusters { groups, windows: 11, error: 0.25, correction };

@@ -242,7 +242,7 @@ fn expected(sequence: &[(&str, Is)], role: Role) -> Option<u32> {
         Role::Malloc | Role::Free | Role::New => RDI | RSP,
         Role::Calloc | Role::Realloc | Role::AlignedAlloc => RDI | RSI | RSP,
         Role::PosixMemalign => RDI | RSI | RDX | RSP,
-        Role::OtelAlloc | Role::OtelFree => RSP,
+        Role::OtelAlloc | Role::OtelFree | Role::Marker => RSP,
         other => unreachable!("{other:?} is not among the roles tried"),
     };
     let mut at = 0;

@@ -17,7 +17,7 @@ const SIGINT: i32 = 2;
 /// # Errors
 /// If its allocator is not found.
 pub(crate) fn spots_of(pid: u32) -> Result<Vec<u64>> {
-    Ok(spots::of_process(pid, &[allocator(pid)?]))
+    Ok(spots::of_process(pid, &[allocator(pid)?], &[]))
 }
 
 /// bpftrace, counting ticks in the process's own code.

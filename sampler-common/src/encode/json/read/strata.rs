@@ -1,7 +1,6 @@
 //! Strata: the moments of a stack by process and size class, and the reference of them all.
 
 use super::quantity::{MomentsObject, moments, or_infinite};
-use crate::encode::json::strata::CorrectionObject;
 use crate::estimate::{
     Cluster, Clusters, Correction, Epoch, Reference, Row, RowMoments, Stratum, StratumTotals,
     Trials, Unseen,
@@ -57,7 +56,7 @@ pub(super) struct ClustersObject {
     #[serde(deserialize_with = "or_infinite")]
     error: f64,
     #[serde(default)]
-    correction: Option<CorrectionObject>,
+    correction: Option<Correction>,
     groups: Vec<ClusterObject>,
 }
 
@@ -198,7 +197,7 @@ pub(super) fn reference(
         let group =
             |of: &ClusterObject| Cluster { length: of.length, total: [of.bytes, of.objects] };
         let groups = of.groups.iter().map(group).collect();
-        let correction = of.correction.map(Correction::from);
+        let correction = of.correction;
         let clusters = Clusters { groups, windows: of.windows, error: of.error, correction };
         reference.clusters.insert(of.process, clusters);
     }

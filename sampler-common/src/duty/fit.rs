@@ -1,0 +1,60 @@
+//! Whether calls of functions are a marker ([`super::Marks`]): they are as many as allocations are, wherever a window falls.
+
+/// How calls of functions follow allocations: sums over windows.
+///
+/// Traps add more in one place than in another, and functions that are called in one phase of the program say little of what they add in the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Fit {
+    windows: u32,
+    calls: f64,
+    allocations: f64,
+    /// Σi², ΣiA, ΣA².
+    squares: [f64; 3],
+}
+
+impl Fit {
+    /// Windows before it is judged.
+    const LEAST: u32 = 12;
+    /// Largest variance of calls for an allocation, over the square of their mean.
+    const MOST: f64 = 0.25;
+
+    /// A window with so many calls and so many allocations.
+    pub fn add(&mut self, calls: f64, allocations: f64) {
+        self.windows += 1;
+        self.calls += calls;
+        self.allocations += allocations;
+        let squares = [calls * calls, calls * allocations, allocations * allocations];
+        self.squares.iter_mut().zip(squares).for_each(|(to, from)| *to += from);
+    }
+
+    /// Σ(i − ρA)² without what is chance (Σi, as of a Poisson process), over Σ(ρA)², ρ being Σi/ΣA.
+    pub fn variance(&self) -> f64 {
+        let rate = self.calls / self.allocations.max(1.0);
+        let [calls, both, allocations] = self.squares;
+        let off = calls - 2.0 * rate * both + rate * rate * allocations;
+        (off - self.calls).max(0.0) / (rate * rate * allocations).max(1.0)
+    }
+
+    /// Whether it is known that they do not.
+    pub fn is_bad(&self) -> bool {
+        self.windows >= Fit::LEAST && self.variance() > Fit::MOST
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_follow_is_told() {
+        let (mut follows, mut does_not) = (Fit::default(), Fit::default());
+        for at in 0..40u32 {
+            let allocations = f64::from(1000 + 500 * (at % 4));
+            follows.add(allocations / 100.0, allocations);
+            does_not.add(if at % 3 == 0 { 45.0 } else { 0.0 }, allocations);
+        }
+        assert!(!follows.is_bad() && follows.variance() < 0.01, "{}", follows.variance());
+        assert!(does_not.is_bad() && does_not.variance() > 1.0, "{}", does_not.variance());
+        assert!(!Fit::default().is_bad());
+    }
+}

@@ -1,0 +1,192 @@
+//! What a marker tells: a function of the target that is called far less often than those that allocate, so that its calls can be counted without
+//! slowing the program down.
+//!
+//! # Derivation
+//!
+//! Before a window the marker is probed alone, for t₁ of the clock; it is called N times. In the window, of t with A allocations and F frees, it is
+//! called i times. Let κ be the window's share of its stratum and λ the stratum's length by the clock. How often the marker is called in all strata is estimated
+//! by both,
+//!
+//! ```text
+//! Σ (i/κ)·t/(t − mA − dF)          Σ λ·N/(t₁ − aN)
+//! ```
+//!
+//! the first of which depends on what traps are taken to add, the second hardly: a is what a trap adds that has no others near it
+//! ([`super::Usual::lone_ns`]), and these are rare. The ratio R of the two is 1 where m and d are right. The variance of ln R is that of a delete-one jackknife over groups
+//! of windows (a ratio of sums: M. H. Quenouille, Biometrika 43, 1956), and of what the code near the marker differs from the rest in; all m are as likely as they were times the
+//! likelihood of ln R, by Student's law. Window and marker are next to each other, so that it matters little what the program was doing.
+
+use super::{Bend, Pace, Usual};
+
+/// Groups that tell something.
+const LEAST_GROUPS: usize = 4;
+/// Standard error of ln R because traps do not add the same everywhere.
+const MODEL: f64 = 0.05;
+
+/// From this part on by which traps slow a program's own code it is worth to know it better.
+const WORTH: f64 = 0.04;
+
+/// Calls of a marker.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Marked {
+    /// In the window: i.
+    pub inside: f64,
+    /// Before it: N.
+    pub alone: f64,
+    /// How long that was by the clock, nanoseconds: t₁.
+    pub alone_ns: f64,
+}
+
+impl Marked {
+    /// Whether a marker is worth its cost in a program that traps make so many times slower, as far as is known.
+    pub fn is_worth(slower: f64) -> bool {
+        slower > 1.0 + WORTH
+    }
+}
+
+/// Sums over windows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Marks {
+    /// Calls counted in windows.
+    calls: f64,
+    /// i/κ, as traps are found to slow the program.
+    inside: Bend,
+    /// Σy, y = λN/t₁.
+    alone: f64,
+    /// Σy·N/t₁: of these is what the marker's own traps add.
+    dense: f64,
+}
+
+impl Marks {
+    /// Of a window that has this share of its stratum, before and after it was corrected for what traps of so many nanoseconds add.
+    pub(super) fn of_window(marked: &Marked, shares: [f64; 2], pace: &Pace, ns: [f64; 2]) -> Marks {
+        let [share, corrected] = shares;
+        let stratum_ns = pace.clock_ns.iter().sum::<f64>() / share;
+        let rate = marked.alone / marked.alone_ns.max(1.0);
+        Marks {
+            calls: marked.inside,
+            inside: Bend::of_window(marked.inside / corrected, pace, ns),
+            alone: stratum_ns * rate,
+            dense: stratum_ns * rate * rate,
+        }
+    }
+
+    /// Adds that of other windows.
+    pub fn add(&mut self, other: &Marks) {
+        self.calls += other.calls;
+        self.inside.add(&other.inside);
+        self.alone += other.alone;
+        self.dense += other.dense;
+    }
+
+    /// Calls counted in windows.
+    pub fn calls(&self) -> f64 {
+        self.calls
+    }
+}
+
+/// What the marks of groups tell of m and d.
+pub(super) struct Told<'a> {
+    groups: Vec<&'a Marks>,
+    /// Calls by what was counted outside of windows.
+    alone: f64,
+    /// What of that is uncertain, since it is what lone traps add.
+    error: f64,
+}
+
+impl<'a> Told<'a> {
+    /// Of groups in which there was a marker; `None` where that is too little.
+    pub(super) fn by(usual: &Usual, groups: impl Iterator<Item = &'a Marks>) -> Option<Told<'a>> {
+        let is_one = |of: &&Marks| of.alone > 0.0 && of.calls > 0.0;
+        let groups: Vec<&Marks> = groups.filter(is_one).collect();
+        let sum = |of: fn(&Marks) -> f64| groups.iter().map(|group| of(group)).sum::<f64>();
+        let (alone, dense) = (sum(|of| of.alone), sum(|of| of.dense));
+        let (ns, spread) = usual.lone_ns();
+        let part = ns * dense / alone;
+        let error = spread * part / (1.0 - part);
+        (groups.len() >= LEAST_GROUPS && part < 0.5)
+            .then_some(Told { groups, alone, error })
+            .map(|told| Told { alone: told.alone / (1.0 - part), ..told })
+    }
+
+    /// How likely it is where traps add so much; not scaled.
+    pub(super) fn likelihood(&self, ns: [f64; 2]) -> f64 {
+        let inside: Vec<f64> = self.groups.iter().map(|of| of.inside.value(ns)).collect();
+        let own: f64 = self.groups.iter().map(|of| of.alone).sum();
+        let all: f64 = inside.iter().sum();
+        let off = (all / self.alone).ln();
+        let left: Vec<f64> = self
+            .groups
+            .iter()
+            .zip(&inside)
+            .map(|(of, inside)| ((all - inside) / (own - of.alone)).ln())
+            .collect();
+        let variance = jackknife(&left) + MODEL * MODEL + self.error * self.error;
+        let freedom = (self.groups.len() - 1) as f64;
+        let squared = off * off / variance;
+        (1.0 + squared / freedom).powf(-(freedom + 1.0) / 2.0) / variance.sqrt()
+    }
+}
+
+/// Variance of what was found with each of the groups left out.
+pub(super) fn jackknife(left: &[f64]) -> f64 {
+    let n = left.len() as f64;
+    let mean = left.iter().sum::<f64>() / n;
+    left.iter().map(|of| (of - mean).powi(2)).sum::<f64>() * (n - 1.0) / n
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::duty::Drag;
+
+    fn usual() -> Usual {
+        Usual { median_ns: 29.0, spread: 0.45 }
+    }
+
+    /// Groups of a program of 200 ns for each allocation and a call of the marker each 100, in which traps add m; windows are 1 % of it.
+    fn groups(m: f64, alone: f64, n: usize) -> (Vec<Pace>, Vec<Marks>) {
+        let noise = |at: usize| 1.0 + 0.1 * (((at * 7919) % 17) as f64 / 8.0 - 1.0);
+        let window = |at: usize| {
+            let allocations = 20_000.0;
+            let clock_ns = allocations * (200.0 + m) * noise(at);
+            let pace = Pace::of_window(clock_ns, allocations, None, 0.0, &usual());
+            let marked = Marked { inside: 200.0, alone: 600.0 * alone, alone_ns: 600.0 * 20_000.0 };
+            (pace, Marks::of_window(&marked, [0.01; 2], &pace, [0.0; 2]))
+        };
+        (0..n).map(window).unzip()
+    }
+
+    #[test]
+    fn what_traps_add_is_told() {
+        for m in [10.0, 30.0, 90.0, 150.0] {
+            let (paces, marks) = groups(m, 1.0, 16);
+            let (before, after) =
+                (Drag::learned(&usual(), &paces, &[]), Drag::learned(&usual(), &paces, &marks));
+            let (error, without) = (after.errors()[0], before.errors()[0]);
+            assert!((after.ns[0] - m).abs() < 2.0 * error, "{m}: {:?} ± {error}", after.ns);
+            assert!(m < 20.0 || error / after.ns[0] < 0.8 * without / before.ns[0], "{m}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_marker_says_nothing() {
+        let (paces, marks) = groups(30.0, 1.0, 16);
+        let before = Drag::learned(&usual(), &paces, &[]);
+        assert_eq!(Drag::learned(&usual(), &paces, &marks[..3]), before, "too few groups");
+        let none = [Marks::default(); 16];
+        assert_eq!(Drag::learned(&usual(), &paces, &none), before, "never called");
+    }
+
+    #[test]
+    fn the_traps_of_the_marker_itself_are_taken_off() {
+        // Called each 20 µs, a trap of the marker adds 7·29 = 203 ns: the clock shows 1 % more for each.
+        let (_, marks) = groups(30.0, 20_000.0 / 20_203.0, 16);
+        let usual = usual();
+        let told = Told::by(&usual, marks.iter()).unwrap();
+        let (_, right) = groups(30.0, 1.0, 16);
+        let all: f64 = right.iter().map(|of| of.alone).sum();
+        assert!((told.alone / all - 1.0).abs() < 1e-4, "{} {all}", told.alone);
+        assert!((told.error - 0.6 * 0.01).abs() < 1e-3, "{}", told.error);
+    }
+}

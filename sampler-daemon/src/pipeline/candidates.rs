@@ -1,0 +1,68 @@
+//! Functions of a process that may be its markers: less usual ones of its allocators, and those that much of what it allocates comes through.
+
+use super::ingest::Ingest;
+use crate::store::stacks::StackFrame;
+use crate::store::{ProcessId, StackId};
+use crate::target::allocator::Allocator;
+use crate::target::spots::Spot;
+use crate::unwind::{Frame, Modules};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Stacks that are looked at: those with most objects.
+const MOST_STACKS: usize = 256;
+/// Of all objects that were seen so many come through a function, at least.
+const LEAST_PART: f64 = 0.05;
+/// Functions at most.
+const MOST: usize = 64;
+
+impl Ingest {
+    /// Where calls of such functions can be counted at little cost, those that most comes through first.
+    pub(super) fn candidates(&mut self, id: ProcessId, allocators: &[Allocator]) -> Vec<Spot> {
+        let mut spots: Vec<Spot> = allocators.iter().flat_map(Spot::of_allocator).collect();
+        for function in self.functions_of(id) {
+            if spots.len() >= MOST {
+                break;
+            }
+            let Some(spot) = self.modules.spot(function) else { continue };
+            if !spot.is_of(allocators) && !spots.iter().any(|of| of.is_same(&spot)) {
+                spots.push(spot);
+            }
+        }
+        spots
+    }
+
+    /// Functions that allocations come through, by their first bytes.
+    fn functions_of(&mut self, id: ProcessId) -> Vec<Frame> {
+        let objects = |(of, stack, sums): (ProcessId, StackId, &Vec<(u16, [f64; 2])>)| {
+            (of == id).then(|| (sums.iter().map(|(_, sum)| sum[1]).sum::<f64>(), stack))
+        };
+        let mut stacks: Vec<(f64, StackId)> = self.clustered.rows().filter_map(objects).collect();
+        stacks.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        stacks.truncate(MOST_STACKS);
+        let all: f64 = stacks.iter().map(|(objects, _)| objects).sum();
+        let mut firsts = FxHashMap::default();
+        let mut functions: FxHashMap<Frame, f64> = FxHashMap::default();
+        for (objects, stack) in stacks {
+            let mut met = FxHashSet::default();
+            for number in self.stacks.get(stack) {
+                let frame = self.stacks.frame(*number);
+                let first =
+                    *firsts.entry(*number).or_insert_with(|| first(&mut self.modules, frame));
+                if let Some(first) = first.filter(|first| met.insert(*first)) {
+                    *functions.entry(first).or_default() += objects;
+                }
+            }
+        }
+        let mut sorted: Vec<(Frame, f64)> =
+            functions.into_iter().filter(|(_, objects)| *objects >= LEAST_PART * all).collect();
+        sorted.sort_by(|(a, of_a), (b, of_b)| of_b.total_cmp(of_a).then(a.cmp(b)));
+        sorted.into_iter().map(|(of, _)| of).collect()
+    }
+}
+
+fn first(modules: &mut Modules, frame: StackFrame) -> Option<Frame> {
+    match frame {
+        StackFrame::Code(frame) => modules.first(frame),
+        StackFrame::Note(_) => None,
+    }
+}
