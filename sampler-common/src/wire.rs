@@ -123,8 +123,8 @@ impl Cookie {
     }
 
     /// The cookie of the process's marker with this number, below [`MARKERS`].
-    pub const fn marker(slot: u32, number: u32) -> Cookie {
-        Cookie::shaped(slot, Role::Marker, Shape(number))
+    pub const fn marker(slot: u32, number: u8) -> Cookie {
+        Cookie::shaped(slot, Role::Marker, Shape::new(number, NONE, NONE))
     }
 
     /// The same at a USDT whose arguments are in the places of this [`Site`], a number below 2^24.

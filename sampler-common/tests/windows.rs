@@ -61,8 +61,8 @@ struct Machine {
 }
 
 /// As the two that were surveyed; of the first one it is not known what typical code loses there.
-const LIGHT: Machine = Machine { drag: [29.0, 18.0], typical: 26.0, enough: 78.0 };
-const HEAVY: Machine = Machine { drag: [66.0, 41.0], typical: 60.0, enough: 180.0 };
+const LIGHT: Machine = Machine { drag: [29.0, 18.0], typical: 20.0, enough: 78.0 };
+const HEAVY: Machine = Machine { drag: [66.0, 41.0], typical: 45.0, enough: 180.0 };
 
 impl Machine {
     fn usual(self) -> Usual {

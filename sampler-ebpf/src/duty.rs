@@ -54,9 +54,10 @@ pub fn called(call: &Call) {
     if unsafe { core::ptr::read_volatile(&raw const (*duty).gate) } != Gate::Open as u64 {
         return;
     }
-    let number = call.cookie().shape().0;
+    let number = call.cookie().shape().size();
     // SAFETY: reads a local variable; volatile, so that the mask stays.
-    let number = unsafe { core::ptr::read_volatile(&raw const number) } as usize & (MARKERS - 1);
+    let number =
+        usize::from(unsafe { core::ptr::read_volatile(&raw const number) }) & (MARKERS - 1);
     // SAFETY: a field of a map value, and the index is less than the array's length.
     atomic::add(unsafe { (&raw mut (*duty).marks).cast::<u64>().add(number) }, 1);
     // Several CPUs may come to the end, or past it, at once.

@@ -53,6 +53,29 @@ pub fn standing(pid: u32, sites: &[Site]) -> Result<usize> {
     Ok(count)
 }
 
+/// How many bytes of the code of the file that is mapped as `path` differ in the memory of `pid` from the file.
+pub fn changed(pid: u32, path: &str) -> Result<usize> {
+    let maps = format!("/proc/{pid}/maps");
+    let maps = fs::read_to_string(&maps).with_context(|| format!("read {maps}"))?;
+    let memory = format!("/proc/{pid}/mem");
+    let memory = File::open(&memory).with_context(|| format!("open {memory}"))?;
+    let file = fs::read(path).with_context(|| format!("read {path}"))?;
+    let mut count = 0;
+    for line in maps.lines().filter(|line| line.ends_with(path) && line.contains(" r-xp ")) {
+        let field = |number: usize| line.split([' ', '-']).nth(number).unwrap_or_default();
+        let number =
+            |text: &str| u64::from_str_radix(text, 16).with_context(|| format!("parse {line}"));
+        // start-end permissions offset
+        let (start, end) = (number(field(0))?, number(field(1))?);
+        let offset = number(line.split(' ').nth(2).unwrap_or_default())? as usize;
+        let mut there = vec![0; (end - start) as usize];
+        memory.read_exact_at(&mut there, start).with_context(|| format!("read {line}"))?;
+        let here = file.get(offset..).unwrap_or_default();
+        count += there.iter().zip(here).filter(|(there, here)| there != here).count();
+    }
+    Ok(count)
+}
+
 /// Address of `site` in the mapping that `line` of a maps file describes.
 fn address(line: &str, site: &Site) -> Option<u64> {
     let mut fields = line.split_ascii_whitespace();

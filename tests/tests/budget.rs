@@ -213,6 +213,28 @@ fn nothing_is_probed_between_windows() -> Result<()> {
 }
 
 #[test]
+fn calls_of_a_rarer_function_tell_what_traps_add() -> Result<()> {
+    // Of some 70 ns for each allocation; one in 51 comes through another function than the rest.
+    let program = Program::start(&["steady", "60"])?;
+    let path = build::compile("budget.c", &[])?.display().to_string();
+    let daemon = Daemon::start(&[program.pid()], &["--max-overhead", "20%"])?;
+    let found = wait::until_deadline("calls of a marker", LONG, || {
+        let profile = profile(&daemon, "0.95")?;
+        let marks = &profile["reference"]["clusters"][0]["correction"]["marks"];
+        Ok((marks.as_u64().unwrap_or(0) > 1_000).then_some(profile))
+    });
+    let profile = found.with_context(|| daemon.log())?;
+    let notes = profile["notes"].to_string();
+    ensure!(notes.contains("probed for that, tell so"), "no word of it in {notes}");
+    // Nothing of the program itself stays probed.
+    let is_whole = || Ok((breakpoints::changed(program.pid(), &path)? == 0).then_some(()));
+    wait::until_deadline("a time without probes", LONG, is_whole)?;
+    daemon.stop()?;
+    ensure!(breakpoints::changed(program.pid(), &path)? == 0, "a probe is left");
+    Ok(())
+}
+
+#[test]
 fn what_traps_add_to_code_behind_them_is_measured_where_it_counts() -> Result<()> {
     let program = Program::start(&["steady", "600"])?;
     let behind = |options: &[&str]| -> Result<Value> {

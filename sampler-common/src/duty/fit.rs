@@ -16,7 +16,7 @@ impl Fit {
     /// Windows before it is judged.
     const LEAST: u32 = 12;
     /// Largest variance of calls for an allocation, over the square of their mean.
-    const MOST: f64 = 0.25;
+    const MOST: f64 = 0.12;
 
     /// A window with so many calls and so many allocations.
     pub fn add(&mut self, calls: f64, allocations: f64) {

@@ -20,8 +20,10 @@ use super::{Bend, Pace, Usual};
 
 /// Groups that tell something.
 const LEAST_GROUPS: usize = 4;
+/// Degrees of freedom that tell something.
+const LEAST_FREEDOM: f64 = 3.0 - 1e-9;
 /// Standard error of ln R because traps do not add the same everywhere.
-const MODEL: f64 = 0.05;
+const MODEL: f64 = 0.06;
 
 /// From this part on by which traps slow a program's own code it is worth to know it better.
 const WORTH: f64 = 0.04;
@@ -92,6 +94,8 @@ pub(super) struct Told<'a> {
     alone: f64,
     /// What of that is uncertain, since it is what lone traps add.
     error: f64,
+    /// Degrees of freedom: of calls that come in bursts most are in few groups.
+    freedom: f64,
 }
 
 impl<'a> Told<'a> {
@@ -104,9 +108,11 @@ impl<'a> Told<'a> {
         let (ns, spread) = usual.lone_ns();
         let part = ns * dense / alone;
         let error = spread * part / (1.0 - part);
-        (groups.len() >= LEAST_GROUPS && part < 0.5)
-            .then_some(Told { groups, alone, error })
-            .map(|told| Told { alone: told.alone / (1.0 - part), ..told })
+        let squares: f64 = groups.iter().map(|of| of.alone * of.alone).sum();
+        let freedom = alone * alone / squares - 1.0;
+        let is_enough = groups.len() >= LEAST_GROUPS && freedom >= LEAST_FREEDOM && part < 0.5;
+        let alone = alone / (1.0 - part);
+        is_enough.then_some(Told { groups, alone, error, freedom })
     }
 
     /// How likely it is where traps add so much; not scaled.
@@ -122,7 +128,7 @@ impl<'a> Told<'a> {
             .map(|(of, inside)| ((all - inside) / (own - of.alone)).ln())
             .collect();
         let variance = jackknife(&left) + MODEL * MODEL + self.error * self.error;
-        let freedom = (self.groups.len() - 1) as f64;
+        let freedom = self.freedom;
         let squared = off * off / variance;
         (1.0 + squared / freedom).powf(-(freedom + 1.0) / 2.0) / variance.sqrt()
     }

@@ -55,7 +55,7 @@ impl Window {
         (self.marking as f64 * of_fine).ceil() as u64
     }
 
-    /// Time of the clock in which its marker is probed alone, nanoseconds.
+    /// Time of the clock in which markers are probed alone, nanoseconds.
     pub fn marking_ns(&self, timers: Timers) -> f64 {
         self.marking as f64 * timers.unit(true)
     }

@@ -90,5 +90,7 @@ mod tests {
         assert!(calloc.is_plain(Role::Calloc) && !cookie.is_plain(Role::Realloc));
         assert_eq!((calloc.shape().size(), calloc.shape().count()), (1, 0));
         assert_eq!(Cookie::new(9, Role::PosixMemalign).shape().pointer(), 0);
+        let marker = Cookie::marker(9, 7);
+        assert_eq!((marker.slot(), marker.role(), marker.shape().size()), (9, 8, 7));
     }
 }

@@ -1,20 +1,18 @@
 //! Clocks and gates of processes that have a budget (`DUTIES`), and what makes the clocks tick.
 
+use super::cpu_timers::CpuTimers;
 use super::sys::SharedMemory;
 use super::ticks::{self, PAUSE};
 use super::verifier;
 use anyhow::Context as _;
 use aya::Ebpf;
 use aya::programs::PerfEvent;
-use perf_event::events::Software;
-use perf_event::{Builder, Counter};
 use sampler_common::duty::{Budget, Clock, Lead, Ticks, Timers};
 use sampler_common::wire::{Duty, Gate, MARKERS, SPOTS};
-use std::io;
 use std::mem::offset_of;
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The map `DUTIES`, and the timers. Dropping it stops them.
 pub struct Duties {
@@ -24,10 +22,11 @@ pub struct Duties {
     ticks: Ticks,
     next_look: Instant,
     /// They tick from the beginning on, as long as they are there.
-    clock: Vec<Counter>,
+    clock: CpuTimers,
     /// They tick while a window waits for them.
-    fine: Vec<Counter>,
-    is_fine: bool,
+    fine: CpuTimers,
+    /// When it is looked again which CPUs there are.
+    next_cpus: Instant,
 }
 
 impl Duties {
@@ -44,13 +43,13 @@ impl Duties {
         const PAGE: usize = 4096;
         let bytes = (slots as usize * size_of::<Duty>()).div_ceil(PAGE) * PAGE;
         let memory = SharedMemory::map(map, bytes, 0, true).context("map DUTIES")?;
-        let mut trial = make(load(ebpf, "clock_tick_fine")?, TRIAL_NS)?;
+        let mut trial = CpuTimers::new(load(ebpf, "clock_tick_fine")?, TRIAL_NS)?;
         let ticks = ticks::first(&mut trial, TRIAL_NS);
         drop(trial);
         let timers = Timers::new(budget, ticks.ns(), ticks.error_ns());
         tracing::debug!(?timers, "what ticks cost");
-        let fine = make(load(ebpf, "clock_tick_fine")?, timers.fine_period_ns)?;
-        let clock = make(load(ebpf, "clock_tick")?, timers.period_ns)?;
+        let fine = CpuTimers::new(load(ebpf, "clock_tick_fine")?, timers.fine_period_ns)?;
+        let clock = CpuTimers::new(load(ebpf, "clock_tick")?, timers.period_ns)?;
         Ok(Duties {
             memory,
             timers,
@@ -58,7 +57,7 @@ impl Duties {
             next_look: Instant::now() + PAUSE,
             clock,
             fine,
-            is_fine: false,
+            next_cpus: Instant::now() + CPUS_PAUSE,
         })
     }
 
@@ -67,7 +66,18 @@ impl Duties {
     /// # Errors
     /// If the kernel refuses.
     pub fn begin(&mut self) -> anyhow::Result<()> {
-        self.clock.iter_mut().try_for_each(Counter::enable).context("start the clock of progress")
+        self.clock.switch(true).context("start the clock of progress")
+    }
+
+    /// CPUs that have come have their timers too, soon.
+    pub fn follow_cpus(&mut self) {
+        if Instant::now() < self.next_cpus {
+            return;
+        }
+        self.next_cpus = Instant::now() + CPUS_PAUSE;
+        if let Err(error) = self.clock.follow().and_then(|()| self.fine.follow()) {
+            tracing::warn!("{error:#}");
+        }
     }
 
     /// What they are.
@@ -77,7 +87,7 @@ impl Duties {
 
     /// Measures again what ticks take, where it is time to. No window may be open: nobody looks after it meanwhile, for some 3 ms.
     pub fn look_at_ticks(&mut self) {
-        if self.is_fine || Instant::now() < self.next_look {
+        if self.fine.is_on() || Instant::now() < self.next_look {
             return;
         }
         ticks::look(&mut self.ticks, &mut self.fine, self.timers.fine_period_ns);
@@ -144,6 +154,11 @@ impl Duties {
         (std::array::from_fn(|number| self.mark(slot, number).load(SeqCst)), left <= 0)
     }
 
+    /// Ticks that are left of the window, or of the count before it.
+    pub fn left(&self, slot: u32) -> u64 {
+        self.word(slot, offset_of!(Duty, left)).load(SeqCst)
+    }
+
     fn mark(&self, slot: u32, number: usize) -> &AtomicU64 {
         self.word(slot, offset_of!(Duty, marks) + number * size_of::<u64>())
     }
@@ -172,11 +187,12 @@ impl Duties {
 
     /// Lets the fine clock tick, or stops it.
     pub fn set_fine(&mut self, on: bool) {
-        if self.is_fine == on {
+        if self.fine.is_on() == on {
             return;
         }
-        self.is_fine = on;
-        switch(&mut self.fine, on);
+        if let Err(error) = self.fine.switch(on) {
+            tracing::warn!("switch a timer: {error}");
+        }
     }
 
     /// Leaves the gate of a slot open whose process has no clock.
@@ -206,37 +222,7 @@ fn load<'a>(ebpf: &'a mut Ebpf, name: &str) -> anyhow::Result<BorrowedFd<'a>> {
     Ok(program.fd()?.as_fd())
 }
 
-/// Timers on all CPUs that run a program when they find the CPU in user mode; they do not tick yet.
-fn make(program: BorrowedFd<'_>, period_ns: u64) -> anyhow::Result<Vec<Counter>> {
-    let cpus = aya::util::online_cpus()
-        .map_err(|(path, error)| anyhow::anyhow!("read {path}: {error}"))?;
-    let timer = |cpu: u32| {
-        let made = timer(cpu as usize, program, period_ns);
-        made.with_context(|| format!("make a timer on CPU {cpu}"))
-    };
-    cpus.into_iter().map(timer).collect()
-}
-
-pub(super) fn switch(timers: &mut [Counter], on: bool) {
-    for timer in timers {
-        let done = if on { timer.enable() } else { timer.disable() };
-        if let Err(error) = done {
-            tracing::warn!("switch a timer: {error}");
-        }
-    }
-}
-
 /// Period of the timers by which the cost of ticks is measured first.
 const TRIAL_NS: u64 = 200_300;
-
-fn timer(cpu: usize, program: BorrowedFd<'_>, period_ns: u64) -> io::Result<Counter> {
-    let mut counter = Builder::new(Software::CPU_CLOCK)
-        .any_pid()
-        .one_cpu(cpu)
-        .exclude_kernel(true)
-        .exclude_idle(true)
-        .sample_period(period_ns)
-        .build()?;
-    counter.set_bpf(program.as_raw_fd())?;
-    Ok(counter)
-}
+/// How often it is looked which CPUs there are.
+const CPUS_PAUSE: Duration = Duration::from_secs(1);

@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod btf;
 pub mod calibrate;
+mod cpu_timers;
 pub mod duty;
 pub mod engine;
 pub mod events;

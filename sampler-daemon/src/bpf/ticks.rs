@@ -1,7 +1,6 @@
 //! Measures what a tick takes of the CPU that it comes to ([`sampler_common::duty::Ticks`]).
 
-use super::duty::switch;
-use perf_event::Counter;
+use super::cpu_timers::CpuTimers;
 use sampler_common::duty::{Ticks, Watched};
 use std::time::{Duration, Instant};
 
@@ -13,18 +12,20 @@ const FIRST_LOOKS: u32 = 10;
 pub(super) const PAUSE: Duration = Duration::from_secs(2);
 
 /// The first looks; the timers are off before and after.
-pub(super) fn first(timers: &mut [Counter], period_ns: u64) -> Ticks {
+pub(super) fn first(timers: &mut CpuTimers, period_ns: u64) -> Ticks {
     let mut ticks = Ticks::default();
     (0..FIRST_LOOKS).for_each(|_| look(&mut ticks, timers, period_ns));
     ticks
 }
 
 /// Another look; the timers are off before and after.
-pub(super) fn look(ticks: &mut Ticks, timers: &mut [Counter], period_ns: u64) {
+pub(super) fn look(ticks: &mut Ticks, timers: &mut CpuTimers, period_ns: u64) {
     let without = watch(period_ns);
-    switch(timers, true);
+    let switched = timers.switch(true);
     let with = watch(period_ns);
-    switch(timers, false);
+    if let Err(error) = timers.switch(false).and(switched) {
+        return tracing::warn!("switch a timer: {error}");
+    }
     ticks.look(without, with, period_ns as f64);
 }
 

@@ -11,7 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// Stacks that are looked at: those with most objects.
 const MOST_STACKS: usize = 256;
 /// Of all objects that were seen so many come through a function, at least.
-const LEAST_PART: f64 = 0.05;
+const LEAST_PART: f64 = 0.005;
 /// Functions at most.
 const MOST: usize = 64;
 

@@ -114,6 +114,9 @@ impl Worker {
         }
         self.run_fine_clock();
         self.look_at_ticks();
+        if let Some(duties) = &mut self.kernel.duties {
+            duties.follow_cpus();
+        }
     }
 
     /// Measures again what ticks take, between windows, where these are measured by the fine clock.

@@ -14,14 +14,13 @@ use sampler_common::wire::{Cookie, MARKERS};
 
 /// Windows before functions are listed: their samples have to have met what the program does.
 const FIRST_LIST: u32 = 6;
-/// Time between two calls: at least as many times what a lone trap adds, so that it adds a part of 5 % at most, and at most nanoseconds.
-const LEAST_GAPS: f64 = 20.0;
+/// Time between two calls: at least as many times what a lone trap adds, so that it adds a part of 8 % at most, and at most nanoseconds.
+const LEAST_GAPS: f64 = 12.0;
 const MOST_GAP_NS: f64 = 250_000.0;
-/// As many times the calls of the least gap end the count before a window; so often, and there are no markers.
-const MOST_CALLS: f64 = 3.0;
-const MOST_CUTS: u32 = 3;
-/// Markers that are enough.
-const ENOUGH: usize = 4;
+/// As many times the calls of the least gap end the count before a window, and there are no markers.
+const MOST_CALLS: f64 = 2.0;
+/// Time between two calls of markers that are enough of them, nanoseconds.
+const ENOUGH_NS: f64 = 50_000.0;
 /// Ticks of the fine clock in which functions are tried.
 const TRIAL: u64 = 24;
 
@@ -38,12 +37,14 @@ pub(super) struct Markers {
     used: Vec<Fit>,
     /// The same of all together.
     fit: Fit,
-    /// How often they were called too often.
-    cuts: u32,
+    /// Time between two calls of any, when they were tried; infinite without one.
+    gap_ns: f64,
     /// Whether the gate is the markers', and not the window's.
     pub(super) is_marking: bool,
     /// Calls before the window that is open, or will be, and the clock's time.
     alone: Option<(f64, f64)>,
+    /// Whether they were called too often for that.
+    is_cut: bool,
     /// Whether traps slow the program down by enough.
     is_wanted: bool,
 }
@@ -56,49 +57,38 @@ impl Markers {
 
     /// The window is given up.
     pub(super) fn skip(&mut self) {
-        self.is_marking = false;
-        self.alone = None;
+        (self.is_marking, self.is_cut, self.alone) = (false, false, None);
     }
 
     /// How long they are probed before a window that would give them so many ticks.
     pub(super) fn ticks(&self, window: &Window) -> u64 {
-        if self.used.is_empty() { window.marking.min(TRIAL) } else { window.marking }
+        let is_trial = self.probed.len() > self.used.len();
+        if is_trial { window.marking.min(TRIAL) } else { window.marking }
     }
 
     /// Chooses what is tried next; whether anything is to be probed.
     fn choose(&mut self) -> bool {
-        while self.probed.len() < MARKERS && self.used.len() < ENOUGH {
+        let is_enough = !self.used.is_empty() && self.gap_ns <= ENOUGH_NS;
+        while !is_enough && self.probed.len() < MARKERS {
             let Some(spot) = self.waiting.pop() else { break };
             self.probed.push(spot);
         }
         !self.probed.is_empty()
     }
 
-    /// So many calls came before a window in so much of the clock's time, or in some of it if there were too many; no marker is called oftener than each `least_ns`.
+    /// So many calls came before a window in so much of the clock's time, which ended early if there were too many; no marker is called oftener than each `least_ns`.
     fn counted(&mut self, calls: &[u64; MARKERS], is_cut: bool, alone_ns: f64, least_ns: f64) {
         let tried = self.probed.split_off(self.used.len());
         let calls_of = |number: usize| calls[number] as f64;
         let all: f64 = (0..self.used.len()).map(calls_of).sum();
-        let mut gap_ns = if self.used.is_empty() { f64::INFINITY } else { alone_ns / all };
         self.alone = (!is_cut && tried.is_empty()).then_some((all, alone_ns));
         if tried.is_empty() {
-            self.cuts += u32::from(is_cut);
-            if self.cuts >= MOST_CUTS {
-                self.probed.clear();
-                self.used.clear();
-            }
+            self.is_cut = is_cut;
             return;
         }
-        let most = least_ns / MOST_CALLS;
+        let mut gap_ns = if self.used.is_empty() { f64::INFINITY } else { alone_ns / all };
         for (number, spot) in (self.used.len()..).zip(tried) {
             let own_ns = alone_ns / calls_of(number);
-            if is_cut {
-                // What took no more than its part of the calls is tried again.
-                if own_ns > MARKERS as f64 * most {
-                    self.waiting.push(spot);
-                }
-                continue;
-            }
             let together = 1.0 / (1.0 / gap_ns + 1.0 / own_ns);
             if own_ns <= MOST_GAP_NS && together >= least_ns {
                 gap_ns = together;
@@ -108,24 +98,34 @@ impl Markers {
         if self.probed.len() > self.used.len() {
             // Another sum.
             self.used.resize(self.probed.len(), Fit::default());
-            self.fit = Fit::default();
-            self.cuts = 0;
+            (self.fit, self.gap_ns) = (Fit::default(), gap_ns);
         }
     }
 
-    /// What the window has told in which they were called so often. If their sum does not follow allocations, those remain that do by themselves; whether what windows before have told is worth nothing.
+    /// Those remain of the markers that are so.
+    fn forget(&mut self, is_one: impl Fn(&Fit) -> bool) {
+        let mut used = self.used.iter();
+        self.probed.retain(|_| used.next().is_some_and(&is_one));
+        self.used.retain(is_one);
+        (self.fit, self.gap_ns) = (Fit::default(), f64::INFINITY);
+    }
+
+    /// What the window has told in which they were called so often, and whether what windows before have told is worth nothing. If their sum does not follow
+    /// allocations, those remain that do by themselves.
     fn told(&mut self, calls: &[u64; MARKERS], allocations: f64) -> (Option<Marked>, bool) {
+        if std::mem::take(&mut self.is_cut) {
+            // In a phase in which they are called so often; others without would be all that counts.
+            self.forget(|_| false);
+            return (None, true);
+        }
         let Some((alone, alone_ns)) = self.alone.take() else { return (None, false) };
         self.used.iter_mut().zip(calls).for_each(|(of, calls)| of.add(*calls as f64, allocations));
         let inside = calls[..self.used.len()].iter().sum::<u64>() as f64;
         self.fit.add(inside, allocations);
         if self.fit.is_bad() {
-            let mut used = std::mem::take(&mut self.used);
-            let mut each = used.iter();
-            self.probed.retain(|_| each.next().is_some_and(|of| !of.is_bad()));
-            used.retain(|of| !of.is_bad());
-            tracing::debug!(fit = self.fit.variance(), left = used.len(), "no markers");
-            (self.used, self.fit) = (used, Fit::default());
+            tracing::debug!(fit = self.fit.variance(), of = ?self.used, "no markers");
+            let any_is_bad = self.used.iter().any(Fit::is_bad);
+            self.forget(|of| any_is_bad && !of.is_bad());
             return (None, true);
         }
         (Some(Marked { inside, alone, alone_ns }), false)
@@ -140,9 +140,6 @@ impl Worker {
             return false;
         };
         let (id, markers) = (source.process, &mut cycle.markers);
-        if std::env::var("NOM").is_ok() {
-            return false;
-        }
         if !markers.is_wanted {
             return false;
         }
@@ -180,17 +177,18 @@ impl Worker {
         let alone_ns = ticks as f64 * duties.timers().unit(true);
         duties.lead(slot, 1, true);
         let before = thread_ns();
-        for (number, spot) in (0..).zip(&probed) {
-            let point = (spot.offset, Cookie::marker(slot, number).0);
-            let points = Points { marking: vec![point], ..Points::default() };
-            match self.kernel.attach(&spot.file, Some(pid), &points) {
-                Ok(links) => self.attached.entry(slot).and_modify(|of| of.links.extend(links)),
-                // It is called never, then.
-                Err(error) => {
-                    tracing::debug!(pid, "{error:#}");
-                    continue;
+        let point = |(number, spot): (u8, &Spot)| (spot.offset, Cookie::marker(slot, number).0);
+        let numbered: Vec<(u8, &Spot)> = (0..).zip(&probed).collect();
+        for of_file in numbered.chunk_by(|(_, a), (_, b)| a.is_in_same_file(b)) {
+            let marking = of_file.iter().copied().map(point).collect();
+            let points = Points { marking, ..Points::default() };
+            match self.kernel.attach(&of_file[0].1.file, Some(pid), &points) {
+                Ok(links) => {
+                    self.attached.entry(slot).and_modify(|of| of.links.extend(links));
                 }
-            };
+                // They are called never, then.
+                Err(error) => tracing::debug!(pid, "{error:#}"),
+            }
         }
         let (Some(cycle), Some(duties)) = (self.cycles.get_mut(&slot), &self.kernel.duties) else {
             return false;
@@ -208,8 +206,13 @@ impl Worker {
         let (Some(cycle), Some(duties)) = (self.cycles.get_mut(&slot), &self.kernel.duties) else {
             return;
         };
-        let ((calls, is_cut), alone_ns) =
-            (duties.marks(slot), cycle.window.marking_ns(duties.timers()));
+        let (calls, is_cut) = duties.marks(slot);
+        let unit = duties.timers().unit(true);
+        let alone_ns = match is_cut {
+            false => cycle.window.marking as f64 * unit,
+            // To half a tick.
+            true => (cycle.window.marking.saturating_sub(duties.left(slot)) as f64 + 0.5) * unit,
+        };
         let markers = &mut cycle.markers;
         markers.is_marking = false;
         let names = |of: &[Spot]| of.iter().map(|of| of.name.clone()).collect::<Vec<_>>();
@@ -248,4 +251,103 @@ impl Worker {
             .collect();
         (!names.is_empty()).then(|| names.join(", "))
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::sync::Arc;
+
+    const MS: f64 = 1e6;
+
+    /// So many functions wait to be tried.
+    fn waiting(count: u64) -> Markers {
+        let file = Arc::new(File::open("/proc/self/exe").unwrap());
+        let spot = |offset| Spot::new(Arc::clone(&file), "/bin/program", offset).unwrap();
+        Markers { waiting: (0..count).rev().map(spot).collect(), ..Markers::default() }
+    }
+
+    fn calls(of: &[u64]) -> [u64; MARKERS] {
+        std::array::from_fn(|number| of.get(number).copied().unwrap_or(0))
+    }
+
+    fn offsets(markers: &Markers) -> Vec<u64> {
+        markers.probed().iter().map(|spot| spot.offset).collect()
+    }
+
+    /// Eight are tried for 3 ms in which these calls are counted; one each 5 µs may be.
+    fn tried(of: &[u64]) -> Markers {
+        let mut markers = waiting(12);
+        assert!(markers.choose() && offsets(&markers) == (0..8).collect::<Vec<_>>());
+        markers.counted(&calls(of), false, 3.0 * MS, 5_000.0);
+        assert!(markers.alone.is_none(), "a trial tells nothing");
+        markers
+    }
+
+    #[test]
+    fn what_is_called_neither_too_often_nor_too_rarely_is_one() {
+        // Each 3 µs, never, each 10 µs, each 300 µs, each 20 µs, and what is too much together.
+        let mut markers = tried(&[1000, 0, 300, 10, 150, 250]);
+        assert_eq!(offsets(&markers), [2, 4]);
+        // Enough of them: nothing else is tried.
+        assert!(markers.choose() && offsets(&markers) == [2, 4]);
+        markers.counted(&calls(&[600, 300]), false, 6.0 * MS, 5_000.0);
+        let (marked, is_none) = markers.told(&calls(&[150, 70]), 20_000.0);
+        let expected = Marked { inside: 220.0, alone: 900.0, alone_ns: 6.0 * MS };
+        assert!(marked == Some(expected) && !is_none, "{marked:?}");
+        assert_eq!(markers.told(&calls(&[150, 70]), 20_000.0), (None, false), "once a window");
+    }
+
+    #[test]
+    fn where_none_is_the_next_ones_are_tried() {
+        let mut markers = tried(&[2000, 0, 0, 1, 0, 0, 0, 2000]);
+        assert!(markers.choose() && offsets(&markers) == [8, 9, 10, 11]);
+        markers.counted(&calls(&[]), false, 3.0 * MS, 5_000.0);
+        assert!(!markers.choose(), "all have been tried");
+    }
+
+    #[test]
+    fn a_few_are_added_to() {
+        let mut markers = tried(&[0, 20]);
+        assert!(markers.choose() && offsets(&markers) == [1, 8, 9, 10, 11]);
+        let window = Window { marking: 200, ..WINDOW };
+        assert_eq!(markers.ticks(&window), TRIAL);
+        markers.counted(&calls(&[20, 0, 100]), false, 3.0 * MS, 5_000.0);
+        assert_eq!((offsets(&markers), markers.ticks(&window)), (vec![1, 9], 200));
+    }
+
+    #[test]
+    fn markers_that_are_called_too_often_in_some_phase_are_none() {
+        let mut markers = tried(&[0, 300]);
+        markers.counted(&calls(&[2000]), true, 1.0 * MS, 5_000.0);
+        assert_eq!(markers.told(&calls(&[2000]), 20_000.0), (None, true));
+        assert!(markers.probed().is_empty());
+    }
+
+    #[test]
+    fn what_does_not_follow_allocations_is_given_up() {
+        let mut markers = tried(&[0, 300, 0, 200]);
+        let mut last = (None, false);
+        for at in 0..40 {
+            markers.counted(&calls(&[200, 200]), false, 6.0 * MS, 5_000.0);
+            last = markers.told(&calls(&[100, if at % 4 == 0 { 800 } else { 0 }]), 20_000.0);
+            if last.1 {
+                break;
+            }
+        }
+        assert_eq!((last, offsets(&markers)), ((None, true), vec![1]), "the other remains");
+    }
+
+    const WINDOW: Window = Window {
+        length: 1000,
+        offset: 0,
+        marking: 0,
+        ticks: 40,
+        fine: true,
+        frees: false,
+        interval_bytes: 4096,
+        length_ns: 5.0 * MS,
+        share: 0.01,
+    };
 }

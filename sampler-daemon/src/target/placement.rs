@@ -35,7 +35,7 @@ pub struct Placement {
 /// entry; `address` is that of its first byte and only serves to print branch targets. Jumps
 /// through tables and from other functions into the middle of this one cannot be seen.
 pub fn place(code: &[u8], address: u64, role: Role, shape: Shape) -> Placement {
-    let walk = Walk::along(code, address, &argument_registers(role, shape));
+    let walk = Walk::along(code, address, &kept_registers(role, shape));
     match walk.check(code, address) {
         Ok(0) => at(code, address, 0, true, "the entry is emulated".into()),
         Ok(spot) => at(code, address, spot, true, "first emulated instruction".into()),
@@ -77,7 +77,7 @@ struct Walk {
 }
 
 impl Walk {
-    fn along(code: &[u8], address: u64, arguments: &[Register]) -> Walk {
+    fn along(code: &[u8], address: u64, kept: &[Register]) -> Walk {
         let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
         let mut facts = InstructionInfoFactory::new();
         let mut probeable = None;
@@ -94,7 +94,7 @@ impl Walk {
             if probeable.is_none() && !is_refused(bytes) {
                 probeable = Some(start);
             }
-            if let Some(why) = end(&instruction, arguments, &mut facts) {
+            if let Some(why) = end(&instruction, kept, &mut facts) {
                 let found = Err(format!("`{}` {why}", disassemble(&instruction)));
                 return Walk { found, probeable };
             }
@@ -114,18 +114,17 @@ impl Walk {
 /// Why the walk cannot go past this instruction; `None` if it can.
 fn end(
     instruction: &Instruction,
-    arguments: &[Register],
+    kept: &[Register],
     facts: &mut InstructionInfoFactory,
 ) -> Option<&'static str> {
     if instruction.flow_control() != FlowControl::Next {
         return Some("leaves the straight line before anything emulated");
     }
-    let written = |register: Register| register == Register::RSP || arguments.contains(&register);
     facts
         .info(instruction)
         .used_registers()
         .iter()
-        .any(|used| is_write(used.access()) && written(used.register().full_register()))
+        .any(|used| is_write(used.access()) && kept.contains(&used.register().full_register()))
         .then_some("overwrites an argument or rsp before anything emulated")
 }
 
@@ -140,6 +139,15 @@ fn is_write(access: OpAccess) -> bool {
 /// The registers in which arguments arrive (System V calling convention).
 const ARGUMENTS: [Register; MAX_ARGUMENTS as usize] =
     [Register::RDI, Register::RSI, Register::RDX, Register::RCX, Register::R8, Register::R9];
+
+/// The registers that the probe has to find as they were at the entry: the arguments that it looks at, and rsp; of a marker, none.
+fn kept_registers(role: Role, shape: Shape) -> Vec<Register> {
+    let mut kept = argument_registers(role, shape);
+    if role != Role::Marker {
+        kept.push(Register::RSP);
+    }
+    kept
+}
 
 /// The registers in which the arguments arrive that the probe looks at.
 fn argument_registers(role: Role, shape: Shape) -> Vec<Register> {

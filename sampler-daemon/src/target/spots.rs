@@ -43,9 +43,14 @@ impl Spot {
         })
     }
 
+    /// Whether it is in the same file.
+    pub fn is_in_same_file(&self, other: &Spot) -> bool {
+        self.inode == other.inode && self.path == other.path
+    }
+
     /// Whether it is the same instruction.
     pub fn is_same(&self, other: &Spot) -> bool {
-        (self.inode, self.offset) == (other.inode, other.offset)
+        self.is_in_same_file(other) && self.offset == other.offset
     }
 
     /// Whether a function of these allocators is probed there.

@@ -242,7 +242,7 @@ fn expected(sequence: &[(&str, Is)], role: Role) -> Option<u32> {
         Role::Malloc | Role::Free | Role::New => RDI | RSP,
         Role::Calloc | Role::Realloc | Role::AlignedAlloc => RDI | RSI | RSP,
         Role::PosixMemalign => RDI | RSI | RDX | RSP,
-        Role::OtelAlloc | Role::OtelFree | Role::Marker => RSP,
+        Role::OtelAlloc | Role::OtelFree => RSP,
         other => unreachable!("{other:?} is not among the roles tried"),
     };
     let mut at = 0;
@@ -299,6 +299,16 @@ proptest! {
             prop_assert!(is_emulated(&bytes[at..at + length]));
         }
     }
+}
+
+#[test]
+fn calls_can_be_counted_behind_the_prologue() {
+    // sub rsp, 8; mov edi, 1; call
+    let function = code("48 83 ec 08 bf 01 00 00 00 e8 00 01 00 00 c3");
+    assert_eq!(place_counter(&function, 0x1000), Some(9));
+    // Nothing emulated before a return, and a loop that leads back behind the entry.
+    assert_eq!(place_counter(&code("48 85 ff c3"), 0x1000), None);
+    assert_eq!(place_counter(&code("48 85 ff 53 eb fd"), 0x1000), None);
 }
 
 #[test]

@@ -1,0 +1,76 @@
+//! A timer on every CPU that runs a program when it finds the CPU in user mode; CPUs come and go.
+
+use anyhow::Context as _;
+use perf_event::events::Software;
+use perf_event::{Builder, Counter};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+
+/// The timers. Dropping them stops them.
+pub(super) struct CpuTimers {
+    program: OwnedFd,
+    period_ns: u64,
+    timers: BTreeMap<u32, Counter>,
+    is_on: bool,
+}
+
+impl CpuTimers {
+    /// On all CPUs that are there; they do not tick yet.
+    ///
+    /// # Errors
+    /// If perf_event_open(2) refuses.
+    pub(super) fn new(program: BorrowedFd<'_>, period_ns: u64) -> anyhow::Result<CpuTimers> {
+        let program = program.try_clone_to_owned().context("duplicate a program's descriptor")?;
+        let mut new = CpuTimers { program, period_ns, timers: BTreeMap::new(), is_on: false };
+        new.follow()?;
+        Ok(new)
+    }
+
+    /// Makes timers on CPUs that have come, and forgets those of CPUs that are gone: the kernel has ended them.
+    ///
+    /// # Errors
+    /// If the CPUs cannot be listed, or perf_event_open(2) refuses.
+    pub(super) fn follow(&mut self) -> anyhow::Result<()> {
+        let online = aya::util::online_cpus()
+            .map_err(|(path, error)| anyhow::anyhow!("read {path}: {error}"))?;
+        self.timers.retain(|cpu, _| online.contains(cpu));
+        for cpu in online {
+            if !self.timers.contains_key(&cpu) {
+                let made = self.timer(cpu).with_context(|| format!("make a timer on CPU {cpu}"))?;
+                self.timers.insert(cpu, made);
+            }
+        }
+        Ok(())
+    }
+
+    fn timer(&self, cpu: u32) -> io::Result<Counter> {
+        let mut counter = Builder::new(Software::CPU_CLOCK)
+            .any_pid()
+            .one_cpu(cpu as usize)
+            .exclude_kernel(true)
+            .exclude_idle(true)
+            .sample_period(self.period_ns)
+            .build()?;
+        counter.set_bpf(self.program.as_raw_fd())?;
+        if self.is_on {
+            counter.enable()?;
+        }
+        Ok(counter)
+    }
+
+    /// Whether they tick.
+    pub(super) fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// Lets them tick, or stops them.
+    ///
+    /// # Errors
+    /// If the kernel refuses, for one of them; the others are switched.
+    pub(super) fn switch(&mut self, on: bool) -> io::Result<()> {
+        self.is_on = on;
+        let switch = |timer: &mut Counter| if on { timer.enable() } else { timer.disable() };
+        self.timers.values_mut().map(switch).fold(Ok(()), Result::and)
+    }
+}
