@@ -35,9 +35,10 @@ impl Fit {
         (off - self.calls).max(0.0) / (rate * rate * allocations).max(1.0)
     }
 
-    /// Whether it is known that they do not.
+    /// Whether it is known that they do not, or that windows hardly meet any.
     pub fn is_bad(&self) -> bool {
-        self.windows >= Fit::LEAST && self.variance() > Fit::MOST
+        let are_few = self.calls < f64::from(self.windows);
+        self.windows >= Fit::LEAST && (are_few || self.variance() > Fit::MOST)
     }
 }
 
@@ -56,5 +57,8 @@ mod tests {
         assert!(!follows.is_bad() && follows.variance() < 0.01, "{}", follows.variance());
         assert!(does_not.is_bad() && does_not.variance() > 1.0, "{}", does_not.variance());
         assert!(!Fit::default().is_bad());
+        let mut rare = Fit::default();
+        (0..40u32).for_each(|at| rare.add(f64::from(at % 2), 1000.0));
+        assert!(rare.is_bad());
     }
 }

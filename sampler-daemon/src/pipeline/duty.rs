@@ -94,11 +94,7 @@ impl Worker {
         let gates: Vec<(u32, Gate)> = self.cycles.keys().map(gate).collect();
         for (slot, gate) in gates {
             match gate {
-                Gate::Due => {
-                    if !self.open_marking(slot) {
-                        self.open_window(slot);
-                    }
-                }
+                Gate::Due => self.open(slot),
                 Gate::Over if self.is_marking(slot) => {
                     self.end_marking(slot);
                     self.open_window(slot);
@@ -126,6 +122,13 @@ impl Worker {
         }
         if let Some(duties) = &mut self.kernel.duties {
             duties.look_at_ticks();
+        }
+    }
+
+    /// The clock has come to a window: its markers are probed first, if there are any.
+    fn open(&mut self, slot: u32) {
+        if !self.open_marking(slot) {
+            self.open_window(slot);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::attach::SWEEP;
 use super::facts;
+use super::markers::Markers;
 use super::worker::{Reach, Worker};
 use crate::target::hazard;
 use sampler_common::counters::Outcome;
@@ -30,7 +31,10 @@ impl Worker {
         if self.has_become_excluded(slot) {
             return;
         }
-        // Of a new program, what the window has seen of the old one says nothing.
+        // Of a new program, what the window has seen of the old one says nothing, nor are its functions there.
+        if let Some(cycle) = self.cycles.get_mut(&slot) {
+            cycle.markers = Markers::default();
+        }
         self.skip_window(slot);
         let Some(source) = self.ingest.sources.get(&slot) else { return };
         self.ingest.mapped.of_image(source.process, generation);

@@ -256,16 +256,13 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::File;
-    use std::sync::Arc;
 
     const MS: f64 = 1e6;
 
     /// So many functions wait to be tried.
     fn waiting(count: u64) -> Markers {
-        let file = Arc::new(File::open("/proc/self/exe").unwrap());
-        let spot = |offset| Spot::new(Arc::clone(&file), "/bin/program", offset).unwrap();
-        Markers { waiting: (0..count).rev().map(spot).collect(), ..Markers::default() }
+        let spots = (0..count).rev().map(Spot::in_this_program);
+        Markers { waiting: spots.collect(), ..Markers::default() }
     }
 
     fn calls(of: &[u64]) -> [u64; MARKERS] {

@@ -29,6 +29,13 @@ impl Spot {
         Some(Spot { name, file, path: path.to_owned(), offset, inode })
     }
 
+    /// At an offset of the tests' own program.
+    #[cfg(test)]
+    pub fn in_this_program(offset: u64) -> Spot {
+        const OWN: &str = "/proc/self/exe";
+        Spot::new(Arc::new(File::open(OWN).unwrap()), OWN, offset).unwrap()
+    }
+
     /// Where the less usual functions of an allocator are probed, as far as that costs little.
     pub fn of_allocator(allocator: &Allocator) -> impl Iterator<Item = Spot> {
         let is_one = |of: &&Function| {
