@@ -101,7 +101,8 @@ pub(super) struct Told<'a> {
 impl<'a> Told<'a> {
     /// Of groups in which there was a marker; `None` where that is too little.
     pub(super) fn by(usual: &Usual, groups: impl Iterator<Item = &'a Marks>) -> Option<Told<'a>> {
-        let is_one = |of: &&Marks| of.alone > 0.0 && of.calls > 0.0;
+        // Whichever of both it was called in: else it would be by what they tell that groups are taken.
+        let is_one = |of: &&Marks| of.alone > 0.0 || of.calls > 0.0;
         let groups: Vec<&Marks> = groups.filter(is_one).collect();
         let sum = |of: fn(&Marks) -> f64| groups.iter().map(|group| of(group)).sum::<f64>();
         let (alone, dense) = (sum(|of| of.alone), sum(|of| of.dense));
@@ -115,7 +116,7 @@ impl<'a> Told<'a> {
         is_enough.then_some(Told { groups, alone, error, freedom })
     }
 
-    /// How likely it is where traps add so much; not scaled.
+    /// How likely it is where traps add so much; not scaled. Where all calls are in one group all is as likely.
     pub(super) fn likelihood(&self, ns: [f64; 2]) -> f64 {
         let inside: Vec<f64> = self.groups.iter().map(|of| of.inside.value(ns)).collect();
         let own: f64 = self.groups.iter().map(|of| of.alone).sum();
@@ -127,6 +128,9 @@ impl<'a> Told<'a> {
             .zip(&inside)
             .map(|(of, inside)| ((all - inside) / (own - of.alone)).ln())
             .collect();
+        if !off.is_finite() || left.iter().any(|of| !of.is_finite()) {
+            return 1.0;
+        }
         let variance = jackknife(&left) + MODEL * MODEL + self.error * self.error;
         let freedom = self.freedom;
         let squared = off * off / variance;
@@ -182,6 +186,14 @@ mod tests {
         assert_eq!(Drag::learned(&usual(), &paces, &marks[..3]), before, "too few groups");
         let none = [Marks::default(); 16];
         assert_eq!(Drag::learned(&usual(), &paces, &none), before, "never called");
+        // Called in one window, or before windows only.
+        let (mut once, mut outside) = (marks.clone(), marks.clone());
+        once[1..].iter_mut().for_each(|of| of.inside = Bend::default());
+        outside.iter_mut().for_each(|of| of.inside = Bend::default());
+        for marks in [once, outside] {
+            let drag = Drag::learned(&usual(), &paces, &marks);
+            assert!((drag.ns[0] - before.ns[0]).abs() < 1e-9, "{:?} {:?}", drag.ns, before.ns);
+        }
     }
 
     #[test]
