@@ -188,7 +188,7 @@ impl Groups {
         });
         let mut groups: Vec<Cluster> = self.iter().zip(&factors).map(cluster).collect();
         if let Some(last) = groups.last_mut() {
-            last.length += tail;
+            last.length = (last.length + tail).max(0.0);
         }
         groups.iter_mut().for_each(|group| group.length *= factor);
         let error = error[0].max(error[1]);
