@@ -295,7 +295,7 @@ fn run(
         if fit.is_bad() {
             groups.forget_marks();
         }
-        is_marked |= marker != Marker::None && Marked::is_worth(pace.factor(groups.drag().ns));
+        is_marked |= marker != Marker::None && groups.want_marks();
         is_marked &= !fit.is_bad();
         let mut objects = [0; CLASSES];
         objects[CLASS] = seen.round() as u64;

@@ -3,7 +3,7 @@
 //! A group is a cluster of its own: the variance between groups of neighbours is that of their sum as well, with fewer degrees of freedom
 //! (M. H. Hansen, W. N. Hurwitz, W. G. Madow, "Sample Survey Methods and Theory" (1953), volume I, chapter 10.16: random groups).
 
-use super::{Bend, Drag, Marked, Marks, Pace, Usual};
+use super::{Bend, Drag, LEAST_WINDOWS, Marked, Marks, Pace, Usual};
 use crate::estimate::{Cluster, Clusters, Correction};
 use crate::limits::CLASSES;
 
@@ -98,6 +98,12 @@ impl Groups {
         self.ticks += length as f64 * share;
         let (group, paired) = self.add_group(&window);
         Added { group, paired, share }
+    }
+
+    /// Whether a marker is worth what it costs: what traps add is what these windows leave open most. Once it is so it should be left so.
+    pub fn want_marks(&self) -> bool {
+        let (clusters, _) = self.clusters(1.0, 0.0);
+        self.windows() >= LEAST_WINDOWS && Marked::is_worth(clusters.error, clusters.of_windows())
     }
 
     /// The marker was none: what it has told is forgotten.

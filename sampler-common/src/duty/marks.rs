@@ -25,8 +25,11 @@ const LEAST_FREEDOM: f64 = 3.0 - 1e-9;
 /// Standard error of ln R because traps do not add the same everywhere.
 const MODEL: f64 = 0.06;
 
-/// From this part on by which traps slow a program's own code it is worth to know it better.
-const WORTH: f64 = 0.04;
+/// As many times the variance between windows is what a marker costs: it makes windows dearer, so that there are a half to a third as many, and is not found
+/// in every program.
+const PRICE: f64 = 3.0;
+/// Relative standard error of what is estimated with a marker: hardly less than that of its model.
+const TOLD: f64 = 0.08;
 
 /// Calls of a marker.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,9 +43,10 @@ pub struct Marked {
 }
 
 impl Marked {
-    /// Whether a marker is worth its cost in a program that traps make so many times slower, as far as is known.
-    pub fn is_worth(slower: f64) -> bool {
-        slower > 1.0 + WORTH
+    /// Whether a marker is worth its cost: estimates have this relative standard error because of what traps add, and this relative variance because of
+    /// what windows differ in.
+    pub fn is_worth(of_drag: f64, of_windows: f64) -> bool {
+        of_drag * of_drag - TOLD * TOLD > PRICE * of_windows
     }
 }
 
@@ -177,6 +181,13 @@ mod tests {
             assert!((after.ns[0] - m).abs() < 2.0 * error, "{m}: {:?} ± {error}", after.ns);
             assert!(m < 20.0 || error / after.ns[0] < 0.8 * without / before.ns[0], "{m}");
         }
+    }
+
+    #[test]
+    fn a_marker_is_worth_it_where_windows_are_alike() {
+        assert!(Marked::is_worth(0.2, 0.1 * 0.1) && !Marked::is_worth(0.2, 0.12 * 0.12));
+        // However many windows there were: it would not be known better.
+        assert!(!Marked::is_worth(0.08, 0.0) && !Marked::is_worth(f64::INFINITY, f64::NAN));
     }
 
     #[test]

@@ -80,6 +80,17 @@ impl Clusters {
 
     /// The upper end of what groups have of something, one number for each group.
     pub fn upper(&self, of: &[f64], confidence: Confidence) -> f64 {
+        match self.seen() > 1.0 {
+            true => {
+                let total: f64 = of.iter().sum();
+                total + student(confidence, self.seen() - 1.0) * self.variance(of).sqrt()
+            }
+            false => f64::INFINITY,
+        }
+    }
+
+    /// Variance of the sum of what groups have of something, one number for each group; not a number where there are not two.
+    fn variance(&self, of: &[f64]) -> f64 {
         let n = self.seen();
         let length: f64 = self.groups.iter().map(|group| group.length).sum();
         let total: f64 = of.iter().sum();
@@ -87,11 +98,13 @@ impl Clusters {
             let off = z - total * group.length / length;
             off * off
         });
-        let variance = squares.sum::<f64>() * n / (n - 1.0);
-        match n > 1.0 {
-            true => total + student(confidence, n - 1.0) * variance.sqrt(),
-            false => f64::INFINITY,
-        }
+        squares.sum::<f64>() * n / (n - 1.0)
+    }
+
+    /// Relative variance of all bytes, by what windows differ in alone; not a number where nothing was seen.
+    pub fn of_windows(&self) -> f64 {
+        let bytes: Vec<f64> = self.groups.iter().map(|group| group.total[0]).collect();
+        self.variance(&bytes) / bytes.iter().sum::<f64>().powi(2)
     }
 }
 

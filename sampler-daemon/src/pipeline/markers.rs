@@ -2,7 +2,8 @@
 //!
 //! Nobody knows how often a function is called before it is probed. So those that may be markers are tried, some at a time, for a moment before windows and with a
 //! bound on their calls. Those that are called rarely enough to cost nothing and often enough to be met are counted from then on, all as one: where a program
-//! changes, one of them is called in the one phase and another in the next. What is not needed is not tried: a program that traps hardly slow down has no marker.
+//! changes, one of them is called in the one phase and another in the next. What is not needed is not tried: markers cost windows, and where these differ by more than what traps add is
+//! unknown by, there are none ([`Groups::want_marks`](sampler_common::duty::Groups::want_marks)).
 
 use super::clock::thread_ns;
 use super::worker::Worker;
@@ -12,8 +13,6 @@ use crate::target::spots::Spot;
 use sampler_common::duty::{Fit, Marked, Window};
 use sampler_common::wire::{Cookie, MARKERS};
 
-/// Windows before functions are listed: their samples have to have met what the program does.
-const FIRST_LIST: u32 = 6;
 /// Time between two calls: at least as many times what a lone trap adds, so that it adds a part of 8 % at most, and at most nanoseconds.
 const LEAST_GAPS: f64 = 12.0;
 const MOST_GAP_NS: f64 = 250_000.0;
@@ -45,7 +44,7 @@ pub(super) struct Markers {
     alone: Option<(f64, f64)>,
     /// Whether they were called too often for that.
     is_cut: bool,
-    /// Whether traps slow the program down by enough.
+    /// Whether what traps add is what is least known of the program.
     is_wanted: bool,
 }
 
@@ -145,7 +144,7 @@ impl Worker {
         }
         let windows = ingest.clustered.groups(id).map_or(0, |of| of.windows());
         let is_out = markers.waiting.is_empty() && markers.used.is_empty();
-        if is_out && windows >= markers.list_at.max(FIRST_LIST) {
+        if is_out && windows >= markers.list_at {
             markers.list_at = 3 * windows;
             let allocators = source.allocators.clone();
             markers.waiting = ingest.candidates(id, &allocators);
@@ -225,19 +224,20 @@ impl Worker {
         }
     }
 
-    /// What calls of its markers tell of the window of a process that has ended, in which so much was allocated, and traps made it that many times as long.
-    pub(super) fn marked(&mut self, slot: u32, allocations: f64, slower: f64) -> Option<Marked> {
+    /// What calls of its markers tell of the window of a process that has ended, in which so much was allocated.
+    pub(super) fn marked(&mut self, slot: u32, allocations: f64) -> Option<Marked> {
         let (Some(cycle), Some(duties), Some(source)) =
             (self.cycles.get_mut(&slot), &self.kernel.duties, self.ingest.sources.get(&slot))
         else {
             return None;
         };
+        let groups = self.ingest.clustered.groups_mut(source.process);
         // For good: were it to depend on what the program does just now, so would how its windows are met.
-        cycle.markers.is_wanted |= Marked::is_worth(slower);
+        cycle.markers.is_wanted = cycle.markers.is_wanted || groups.want_marks();
         let (calls, _) = duties.marks(slot);
         let (marked, is_none) = cycle.markers.told(&calls, allocations);
         if is_none {
-            self.ingest.clustered.groups_mut(source.process).forget_marks();
+            groups.forget_marks();
         }
         marked
     }

@@ -194,7 +194,7 @@ impl Worker {
         let drag = self.ingest.clustered.groups_mut(id).drag();
         let slower = pace.factor(drag.ns);
         tracing::debug!(slot, allocations, slower, ns = ?drag.ns, errors = ?drag.errors(), "drag");
-        let marked = self.marked(slot, allocations, slower);
+        let marked = self.marked(slot, allocations);
         let groups = self.ingest.clustered.groups_mut(id);
         let Added { group, paired, share } =
             groups.add(length, window.share, &seen.bytes, &seen.objects, pace, marked);
