@@ -292,9 +292,7 @@ fn run(
         if let Some(of) = &marked {
             fit.add(of.inside, seen);
         }
-        if fit.is_bad() {
-            groups.forget_marks();
-        }
+        groups.judge_marks(fit.verdict());
         is_marked |= marker != Marker::None && groups.want_marks();
         is_marked &= !fit.is_bad();
         let mut objects = [0; CLASSES];

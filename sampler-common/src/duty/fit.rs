@@ -1,5 +1,16 @@
 //! Whether calls of functions are a marker ([`super::Marks`]): they are as many as allocations are, wherever a window falls.
 
+/// What is known of functions that may be markers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Windows are too few.
+    Open,
+    /// Their calls are as many as allocations.
+    Follows,
+    /// They are not, or windows hardly meet any.
+    Differs,
+}
+
 /// How calls of functions follow allocations: sums over windows.
 ///
 /// Traps add more in one place than in another, and functions that are called in one phase of the program say little of what they add in the others.
@@ -16,7 +27,7 @@ impl Fit {
     /// Windows before it is judged.
     const LEAST: u32 = 12;
     /// Largest variance of calls for an allocation, over the square of their mean.
-    const MOST: f64 = 0.12;
+    const MOST: f64 = 0.06;
 
     /// A window with so many calls and so many allocations.
     pub fn add(&mut self, calls: f64, allocations: f64) {
@@ -35,10 +46,19 @@ impl Fit {
         (off - self.calls).max(0.0) / (rate * rate * allocations).max(1.0)
     }
 
-    /// Whether it is known that they do not, or that windows hardly meet any.
-    pub fn is_bad(&self) -> bool {
+    /// By what windows have told so far.
+    pub fn verdict(&self) -> Verdict {
         let are_few = self.calls < f64::from(self.windows);
-        self.windows >= Fit::LEAST && (are_few || self.variance() > Fit::MOST)
+        match are_few || self.variance() > Fit::MOST {
+            _ if self.windows < Fit::LEAST => Verdict::Open,
+            true => Verdict::Differs,
+            false => Verdict::Follows,
+        }
+    }
+
+    /// Whether it is known that they are none.
+    pub fn is_bad(&self) -> bool {
+        self.verdict() == Verdict::Differs
     }
 }
 
@@ -54,9 +74,10 @@ mod tests {
             follows.add(allocations / 100.0, allocations);
             does_not.add(if at % 3 == 0 { 45.0 } else { 0.0 }, allocations);
         }
-        assert!(!follows.is_bad() && follows.variance() < 0.01, "{}", follows.variance());
+        let is_follower = follows.verdict() == Verdict::Follows;
+        assert!(is_follower && follows.variance() < 0.01, "{}", follows.variance());
         assert!(does_not.is_bad() && does_not.variance() > 1.0, "{}", does_not.variance());
-        assert!(!Fit::default().is_bad());
+        assert_eq!(Fit::default().verdict(), Verdict::Open);
         let mut rare = Fit::default();
         (0..40u32).for_each(|at| rare.add(f64::from(at % 2), 1000.0));
         assert!(rare.is_bad());

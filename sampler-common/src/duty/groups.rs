@@ -3,7 +3,7 @@
 //! A group is a cluster of its own: the variance between groups of neighbours is that of their sum as well, with fewer degrees of freedom
 //! (M. H. Hansen, W. N. Hurwitz, W. G. Madow, "Sample Survey Methods and Theory" (1953), volume I, chapter 10.16: random groups).
 
-use super::{Bend, Drag, LEAST_WINDOWS, Marked, Marks, Pace, Usual};
+use super::{Bend, Drag, LEAST_WINDOWS, Marked, Marks, Pace, Usual, Verdict};
 use crate::estimate::{Cluster, Clusters, Correction};
 use crate::limits::CLASSES;
 
@@ -62,6 +62,8 @@ pub struct Groups {
     full: u32,
     /// Ticks of all windows.
     ticks: f64,
+    /// Whether what a marker has told counts.
+    are_marked: bool,
 }
 
 impl Groups {
@@ -106,9 +108,12 @@ impl Groups {
         self.windows() >= LEAST_WINDOWS && Marked::is_worth(clusters.error, clusters.of_windows())
     }
 
-    /// The marker was none: what it has told is forgotten.
-    pub fn forget_marks(&mut self) {
-        self.groups.iter_mut().for_each(|group| group.marks = Marks::default());
+    /// What is known of the marker. What it tells counts from when it is known to be one; where it is none it is forgotten.
+    pub fn judge_marks(&mut self, verdict: Verdict) {
+        self.are_marked = verdict == Verdict::Follows;
+        if verdict == Verdict::Differs {
+            self.groups.iter_mut().for_each(|group| group.marks = Marks::default());
+        }
     }
 
     /// As [`Groups::add`], of some windows that stay together.
@@ -132,6 +137,10 @@ impl Groups {
     pub fn fold(&mut self, other: &Groups) -> (u16, bool) {
         let mut sum = Group::default();
         other.groups.iter().for_each(|group| sum.add(group));
+        if !other.are_marked {
+            sum.marks = Marks::default();
+        }
+        self.are_marked |= other.are_marked;
         self.ticks += other.ticks;
         self.add_group(&sum)
     }
@@ -206,7 +215,7 @@ impl Groups {
             freeing_error_ns: errors[1],
             of_drag: error,
             of_clock: 0.0,
-            marks: self.iter().map(|group| group.marks.calls()).sum::<f64>() as u64,
+            marks: self.marks().map(|marks| marks.calls()).sum::<f64>() as u64,
         };
         let windows = self.windows();
         (Clusters { groups, windows, error, correction: Some(correction) }, factors)
@@ -215,8 +224,13 @@ impl Groups {
     /// What a trap adds to the program's own time.
     pub fn drag(&self) -> Drag {
         let paces: Vec<Pace> = self.iter().map(|group| group.pace).collect();
-        let marks: Vec<Marks> = self.iter().map(|group| group.marks).collect();
+        let marks: Vec<Marks> = self.marks().copied().collect();
         Drag::learned(&self.usual, &paces, &marks)
+    }
+
+    /// What a marker has told in each, if that counts.
+    fn marks(&self) -> impl Iterator<Item = &Marks> {
+        self.groups.iter().filter(|_| self.are_marked).map(|group| &group.marks)
     }
 }
 

@@ -33,7 +33,7 @@ pub use budget::Budget;
 pub use clock::Clock;
 pub use controller::{Controller, Ledger, WindowCost};
 pub use drag::Drag;
-pub use fit::Fit;
+pub use fit::{Fit, Verdict};
 pub use groups::{Added, Group, Groups, MAX_GROUPS};
 pub use lead::Lead;
 pub use marks::{Marked, Marks};

@@ -10,7 +10,7 @@ use super::worker::Worker;
 use crate::bpf::Points;
 use crate::store::ProcessId;
 use crate::target::spots::Spot;
-use sampler_common::duty::{Fit, Marked, Window};
+use sampler_common::duty::{Fit, Marked, Verdict, Window};
 use sampler_common::wire::{Cookie, MARKERS};
 
 /// Time between two calls: at least as many times what a lone trap adds, so that it adds a part of 8 % at most, and at most nanoseconds.
@@ -109,15 +109,15 @@ impl Markers {
         (self.fit, self.gap_ns) = (Fit::default(), f64::INFINITY);
     }
 
-    /// What the window has told in which they were called so often, and whether what windows before have told is worth nothing. If their sum does not follow
-    /// allocations, those remain that do by themselves.
-    fn told(&mut self, calls: &[u64; MARKERS], allocations: f64) -> (Option<Marked>, bool) {
+    /// What the window has told in which they were called so often, and what is known of them by now. If their sum does not follow allocations, those remain
+    /// that do by themselves.
+    fn told(&mut self, calls: &[u64; MARKERS], allocations: f64) -> (Option<Marked>, Verdict) {
         if std::mem::take(&mut self.is_cut) {
             // In a phase in which they are called so often; others without would be all that counts.
             self.forget(|_| false);
-            return (None, true);
+            return (None, Verdict::Differs);
         }
-        let Some((alone, alone_ns)) = self.alone.take() else { return (None, false) };
+        let Some((alone, alone_ns)) = self.alone.take() else { return (None, self.fit.verdict()) };
         self.used.iter_mut().zip(calls).for_each(|(of, calls)| of.add(*calls as f64, allocations));
         let inside = calls[..self.used.len()].iter().sum::<u64>() as f64;
         self.fit.add(inside, allocations);
@@ -125,9 +125,9 @@ impl Markers {
             tracing::debug!(fit = self.fit.variance(), of = ?self.used, "no markers");
             let any_is_bad = self.used.iter().any(Fit::is_bad);
             self.forget(|of| any_is_bad && !of.is_bad());
-            return (None, true);
+            return (None, Verdict::Differs);
         }
-        (Some(Marked { inside, alone, alone_ns }), false)
+        (Some(Marked { inside, alone, alone_ns }), self.fit.verdict())
     }
 }
 
@@ -235,10 +235,8 @@ impl Worker {
         // For good: were it to depend on what the program does just now, so would how its windows are met.
         cycle.markers.is_wanted = cycle.markers.is_wanted || groups.want_marks();
         let (calls, _) = duties.marks(slot);
-        let (marked, is_none) = cycle.markers.told(&calls, allocations);
-        if is_none {
-            groups.forget_marks();
-        }
+        let (marked, verdict) = cycle.markers.told(&calls, allocations);
+        groups.judge_marks(verdict);
         marked
     }
 
@@ -290,10 +288,10 @@ mod tests {
         // Enough of them: nothing else is tried.
         assert!(markers.choose() && offsets(&markers) == [2, 4]);
         markers.counted(&calls(&[600, 300]), false, 6.0 * MS, 5_000.0);
-        let (marked, is_none) = markers.told(&calls(&[150, 70]), 20_000.0);
+        let told = markers.told(&calls(&[150, 70]), 20_000.0);
         let expected = Marked { inside: 220.0, alone: 900.0, alone_ns: 6.0 * MS };
-        assert!(marked == Some(expected) && !is_none, "{marked:?}");
-        assert_eq!(markers.told(&calls(&[150, 70]), 20_000.0), (None, false), "once a window");
+        assert_eq!(told, (Some(expected), Verdict::Open));
+        assert_eq!(markers.told(&calls(&[150, 70]), 20_000.0), (None, Verdict::Open), "once");
     }
 
     #[test]
@@ -318,22 +316,23 @@ mod tests {
     fn markers_that_are_called_too_often_in_some_phase_are_none() {
         let mut markers = tried(&[0, 300]);
         markers.counted(&calls(&[2000]), true, 1.0 * MS, 5_000.0);
-        assert_eq!(markers.told(&calls(&[2000]), 20_000.0), (None, true));
+        assert_eq!(markers.told(&calls(&[2000]), 20_000.0), (None, Verdict::Differs));
         assert!(markers.probed().is_empty());
     }
 
     #[test]
     fn what_does_not_follow_allocations_is_given_up() {
         let mut markers = tried(&[0, 300, 0, 200]);
-        let mut last = (None, false);
+        let mut last = (None, Verdict::Open);
         for at in 0..40 {
             markers.counted(&calls(&[200, 200]), false, 6.0 * MS, 5_000.0);
             last = markers.told(&calls(&[100, if at % 4 == 0 { 800 } else { 0 }]), 20_000.0);
-            if last.1 {
+            if last.1 == Verdict::Differs {
                 break;
             }
         }
-        assert_eq!((last, offsets(&markers)), ((None, true), vec![1]), "the other remains");
+        let expected = ((None, Verdict::Differs), vec![1]);
+        assert_eq!((last, offsets(&markers)), expected, "the other remains");
     }
 
     const WINDOW: Window = Window {
