@@ -117,6 +117,8 @@ struct Run<'a> {
     marker: Marker,
     /// Calls of the marker.
     calls: f64,
+    /// Whether it is probed in windows.
+    is_marked: bool,
 }
 
 /// What probes see.
@@ -148,11 +150,12 @@ impl Run<'_> {
             Marker::Steady(each) => 1.0 / each,
         };
         let lone = LONE * self.machine.drag[0] * of_marker / rate;
+        let among = if self.is_marked { lone / LONE } else { 0.0 };
         let (trap, drag) = match probes {
             Probes::None => (0.0, 0.0),
             Probes::Marker => (TRAP_NS * of_marker / rate, lone),
-            Probes::Allocating => (TRAP_NS, lost(false)),
-            Probes::All => (2.0 * TRAP_NS, lost(true)),
+            Probes::Allocating => (TRAP_NS, lost(false) + among),
+            Probes::All => (2.0 * TRAP_NS, lost(true) + among),
         };
         let user = 1.0 + rate * drag;
         let own = ns / (user + rate * trap);
@@ -194,12 +197,18 @@ impl Run<'_> {
         let probes = if window.frees { Probes::All } else { Probes::Allocating };
         let mut passed = 0;
         self.pass(COMES_NS, Probes::None, &mut passed);
-        let alone_ns = window.marking as f64 * self.timers.unit(true);
+        passed = 0;
+        let is_marked = window.marking > 0;
+        if is_marked {
+            self.pass(ATTACH_NS, Probes::Marker, &mut passed);
+        }
+        let window = window.marking_late_by(passed);
         let before = self.calls.floor();
         self.until(window.marking, true, Probes::Marker);
-        let alone = self.calls.floor() - before;
+        let (alone, alone_ns) = (self.calls.floor() - before, window.marking_ns(self.timers));
         self.pass(COMES_NS, Probes::None, &mut passed);
         passed = 0;
+        self.is_marked = is_marked;
         let mut outside = self.pass(ATTACH_NS, probes, &mut passed);
         let settled = match begin {
             Begin::Attached => passed + 1,
@@ -220,7 +229,8 @@ impl Run<'_> {
         let before = self.calls.floor();
         let (seen, hits) = self.until(left, window.fine, probes);
         let inside = self.calls.floor() - before;
-        let marked = (window.marking > 0).then_some(Marked { inside, alone, alone_ns });
+        let marked = is_marked.then_some(Marked { inside, own: inside, alone, alone_ns });
+        self.is_marked = false;
         outside += self.pass(DETACH_NS, probes, &mut passed);
         self.spent += LINKS_NS;
         let window = window.late_by(late);
@@ -262,7 +272,9 @@ fn run(
     let mut rng = SplitMix(seed);
     let own = rng.uniform() * program.period;
     let (user, truth, spent, calls) = (0.0, 0.0, 0.0, 0.0);
-    let mut run = Run { program, timers, rng, own, user, truth, machine, spent, marker, calls };
+    let is_marked = false;
+    let mut run =
+        Run { program, timers, rng, own, user, truth, machine, spent, marker, calls, is_marked };
     let (mut controller, mut lead) =
         (Controller::new(budget, timers), Lead::new(timers.unit(true)));
     let usual = machine.usual();
@@ -288,7 +300,8 @@ fn run(
         let (window, seen, cost, marked) = run.window(plan, &mut lead, begin);
         controller.ended(&cost);
         let frees = window.frees.then_some(seen);
-        let pace = Pace::of_window(window.length_ns, seen, frees, SAMPLED * seen, &usual);
+        let more = usual.traps_of_sample() * SAMPLED * seen + marked.map_or(0.0, |of| of.own);
+        let pace = Pace::of_window(window.length_ns, seen, frees, more, &usual);
         if let Some(of) = &marked {
             fit.add(of.inside, seen);
         }

@@ -44,14 +44,16 @@ pub fn returned(call: &Call) {
     unsafe { *returned = [call.ip(), now] };
 }
 
-/// A marker is called. With as many calls as there may be the gate closes: nobody knows how often a function is called before it is probed.
+/// A marker is called. With as many calls as there may be the gate closes, or never opens: nobody knows how often a function is called before it is probed.
 #[inline(always)]
 pub fn called(call: &Call) {
     let Some(slot) = target::known(call, call.cookie()) else { return };
     hits::count(slot, Role::Marker as u8);
     let Some(duty) = maps::DUTIES.get_ptr_mut(slot) else { return };
     // SAFETY: a field of a map value; the clock may be writing it, hence volatile.
-    if unsafe { core::ptr::read_volatile(&raw const (*duty).gate) } != Gate::Open as u64 {
+    let gate = unsafe { core::ptr::read_volatile(&raw const (*duty).gate) };
+    // Probes come while it is due; what was counted by the time it opens is forgotten then.
+    if ![Gate::Due as u64, Gate::Ready as u64, Gate::Open as u64].contains(&gate) {
         return;
     }
     let number = call.cookie().shape().size();
@@ -63,7 +65,9 @@ pub fn called(call: &Call) {
     // Several CPUs may come to the end, or past it, at once.
     // SAFETY: a field of a map value.
     let left = atomic::fetch_add(unsafe { &raw mut (*duty).marks_left }, 1u64.wrapping_neg());
-    if left as i64 <= 1 && go(duty, Gate::Open, Gate::Over) {
+    let is_over =
+        left as i64 <= 1 && (go(duty, Gate::Open, Gate::Over) || go(duty, Gate::Ready, Gate::Over));
+    if is_over {
         tell(slot);
     }
 }
@@ -185,6 +189,12 @@ fn begins(duty: *mut Duty) {
         let less = missed(left, passed.wrapping_sub(lead));
         // SAFETY: a field of a map value.
         atomic::fetch_add(unsafe { &raw mut (*duty).left }, less.wrapping_neg());
+        for number in 0..MARKERS {
+            // SAFETY: a field of a map value, and the index is less than the array's length; others may be writing it, hence volatile.
+            unsafe {
+                core::ptr::write_volatile((&raw mut (*duty).marks).cast::<u64>().add(number), 0)
+            };
+        }
     }
 }
 

@@ -50,6 +50,7 @@ static double cpu(void) {
 int main(int count, char **arguments) {
     const char *manner = count > 1 ? arguments[1] : "steady";
     long steps = count > 2 ? atol(arguments[2]) : 60;
+    int rare = count > 3 ? atoi(arguments[3]) : 50;
     signal(SIGUSR1, ask);
     signal(SIGUSR2, replace);
     signal(SIGTERM, end);
@@ -59,7 +60,7 @@ int main(int count, char **arguments) {
         for (int i = 0; i < 1000; i++) {
             steady_site();
             compute(steps);
-            if (i % 50 == 0) rare_site();
+            if (i % rare == 0) rare_site();
         }
         unsigned long now = done / 750000; /* milliseconds, about */
         /* A third of the time nothing is allocated. */

@@ -137,10 +137,8 @@ impl Groups {
     pub fn fold(&mut self, other: &Groups) -> (u16, bool) {
         let mut sum = Group::default();
         other.groups.iter().for_each(|group| sum.add(group));
-        if !other.are_marked {
-            sum.marks = Marks::default();
-        }
-        self.are_marked |= other.are_marked;
+        // What traps add to one process they need not add to another.
+        sum.marks = Marks::default();
         self.ticks += other.ticks;
         self.add_group(&sum)
     }

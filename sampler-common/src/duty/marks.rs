@@ -36,6 +36,8 @@ const TOLD: f64 = 0.08;
 pub struct Marked {
     /// In the window: i.
     pub inside: f64,
+    /// Those of them that no other probe has seen, so that each had a trap of its own.
+    pub own: f64,
     /// Before it: N.
     pub alone: f64,
     /// How long that was by the clock, nanoseconds: t₁.
@@ -165,7 +167,12 @@ mod tests {
             let allocations = 20_000.0;
             let clock_ns = allocations * (200.0 + m) * noise(at);
             let pace = Pace::of_window(clock_ns, allocations, None, 0.0, &usual());
-            let marked = Marked { inside: 200.0, alone: 600.0 * alone, alone_ns: 600.0 * 20_000.0 };
+            let marked = Marked {
+                inside: 200.0,
+                own: 0.0,
+                alone: 600.0 * alone,
+                alone_ns: 600.0 * 20_000.0,
+            };
             (pace, Marks::of_window(&marked, [0.01; 2], &pace, [0.0; 2]))
         };
         (0..n).map(window).unzip()

@@ -33,16 +33,17 @@ pub struct Bend {
 }
 
 impl Pace {
-    /// Of a window with so many allocations, of which some were sampled, and so many calls of functions that free, if these were probed.
+    /// Of a window with so many allocations, so many calls of functions that free, if these were probed, and what else adds as much as so many more traps in functions
+    /// that allocate: samples ([`Usual::traps_of_sample`]), and markers.
     pub fn of_window(
         clock_ns: f64,
         allocations: f64,
         frees: Option<f64>,
-        samples: f64,
+        more: f64,
         usual: &Usual,
     ) -> Pace {
         let kind = usize::from(frees.is_some());
-        let traps = allocations + usual.traps_of_sample() * samples;
+        let traps = allocations + more;
         // Phases of nothing but frees have no more to lose.
         let most = traps.max(FREEING.0 * frees.unwrap_or(0.0));
         let enough_ns = most * usual.enough_ns();
@@ -184,7 +185,8 @@ mod tests {
     #[test]
     fn samples_add_more_than_other_allocations() {
         let factor = |clock_ns: f64, samples| {
-            Pace::of_window(clock_ns, 1000.0, None, samples, &usual()).factor([29.0, 0.0])
+            let more = samples * usual().traps_of_sample();
+            Pace::of_window(clock_ns, 1000.0, None, more, &usual()).factor([29.0, 0.0])
         };
         assert!((factor(150_000.0, 0.0) - 150.0 / 121.0).abs() < 1e-9);
         // 20 samples: 6 µs.

@@ -61,6 +61,12 @@ impl Window {
         self.marking as f64 * timers.unit(true)
     }
 
+    /// The same where that began so many ticks after its time: it ends [at its time or not much later](missed), as a window does.
+    #[must_use]
+    pub fn marking_late_by(self, ticks: u64) -> Window {
+        Window { marking: self.marking - missed(self.marking, ticks), ..self }
+    }
+
     /// It began so many ticks after its time, and ended at its time or [not much later](missed): what was in the rest stands for all of it.
     #[must_use]
     pub fn late_by(self, ticks: u64) -> Window {
@@ -129,5 +135,7 @@ mod tests {
         assert!((late.length_ns - 15.0 * TICK).abs() < 1e-3);
         assert_eq!(window().late_by(77).ticks, 10);
         assert_eq!(Window { ticks: 1, ..window() }.late_by(77).ticks, 1);
+        let marking = |late| Window { marking: 60, ..window() }.marking_late_by(late).marking;
+        assert_eq!((marking(0), marking(12), marking(77)), (60, 48, 30));
     }
 }

@@ -23,9 +23,9 @@ pub struct Duty {
     pub fine: u64,
     /// Which of those the window begins with, see [`crate::duty::Lead`]; where probes are there later, it begins late.
     pub lead: u64,
-    /// Calls of each marker while the gate was open, see [`crate::duty::Marks`].
+    /// Calls of each marker since the gate opened, or while it is about to, see [`crate::duty::Marks`].
     pub marks: [u64; MARKERS],
-    /// Calls of all of them until the gate closes.
+    /// Calls of all of them until the gate closes, from when they are probed on.
     pub marks_left: u64,
     /// Explicit padding, 0.
     pub pad: [u64; 7],
@@ -51,7 +51,8 @@ pub const FINE_SHADOW_NS: u64 = 1_000_000;
 
 const _: () = assert!(size_of::<Duty>() == 448);
 
-/// Where the gate of a process stands. The daemon makes the moves to `Shut`, `Waiting` and `Ready`, the clock the others.
+/// Where the gate of a process stands. The daemon makes the moves to `Shut`, `Waiting` and `Ready`, and back to `Due` from what markers were counted in; the
+/// clock makes the others, and calls of markers that to `Over` if they are too many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Gate {

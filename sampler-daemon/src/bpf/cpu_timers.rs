@@ -5,14 +5,22 @@ use perf_event::events::Software;
 use perf_event::{Builder, Counter};
 use std::collections::BTreeMap;
 use std::io;
+use std::mem;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 
 /// The timers. Dropping them stops them.
 pub(super) struct CpuTimers {
     program: OwnedFd,
     period_ns: u64,
-    timers: BTreeMap<u32, Counter>,
+    timers: BTreeMap<u32, Timer>,
     is_on: bool,
+}
+
+/// One of them.
+struct Timer {
+    counter: Counter,
+    /// What it counted when it was looked at last.
+    counted: u64,
 }
 
 impl CpuTimers {
@@ -23,25 +31,42 @@ impl CpuTimers {
     pub(super) fn new(program: BorrowedFd<'_>, period_ns: u64) -> anyhow::Result<CpuTimers> {
         let program = program.try_clone_to_owned().context("duplicate a program's descriptor")?;
         let mut new = CpuTimers { program, period_ns, timers: BTreeMap::new(), is_on: false };
-        new.follow()?;
+        new.follow(&[])?;
         Ok(new)
     }
 
-    /// Makes timers on CPUs that have come, and forgets those of CPUs that are gone: the kernel has ended them.
+    /// CPUs whose timers stand still since they were looked at last, while they are to tick: those CPUs were gone in between, and the kernel has ended what was there.
+    pub(super) fn ended(&mut self) -> Vec<u32> {
+        let is_on = self.is_on;
+        let ended = |(cpu, timer): (&u32, &mut Timer)| {
+            // One that the kernel has ended has nothing to read any more.
+            let counted = timer.counter.read().unwrap_or(timer.counted);
+            let before = mem::replace(&mut timer.counted, counted);
+            (is_on && counted == before).then_some(*cpu)
+        };
+        self.timers.iter_mut().filter_map(ended).collect()
+    }
+
+    /// Makes timers on CPUs that have come, and forgets those of CPUs that are gone or have been.
     ///
     /// # Errors
-    /// If the CPUs cannot be listed, or perf_event_open(2) refuses.
-    pub(super) fn follow(&mut self) -> anyhow::Result<()> {
+    /// If the CPUs cannot be listed, or perf_event_open(2) refuses for one of them; the others have theirs.
+    pub(super) fn follow(&mut self, gone: &[u32]) -> anyhow::Result<()> {
         let online = aya::util::online_cpus()
             .map_err(|(path, error)| anyhow::anyhow!("read {path}: {error}"))?;
-        self.timers.retain(|cpu, _| online.contains(cpu));
+        self.timers.retain(|cpu, _| online.contains(cpu) && !gone.contains(cpu));
+        let mut made = Ok(());
         for cpu in online {
             if !self.timers.contains_key(&cpu) {
-                let made = self.timer(cpu).with_context(|| format!("make a timer on CPU {cpu}"))?;
-                self.timers.insert(cpu, made);
+                match self.timer(cpu).with_context(|| format!("make a timer on CPU {cpu}")) {
+                    Ok(counter) => {
+                        self.timers.insert(cpu, Timer { counter, counted: 0 });
+                    }
+                    Err(error) => made = Err(error),
+                }
             }
         }
-        Ok(())
+        made
     }
 
     fn timer(&self, cpu: u32) -> io::Result<Counter> {
@@ -70,7 +95,10 @@ impl CpuTimers {
     /// If the kernel refuses, for one of them; the others are switched.
     pub(super) fn switch(&mut self, on: bool) -> io::Result<()> {
         self.is_on = on;
-        let switch = |timer: &mut Counter| if on { timer.enable() } else { timer.disable() };
+        let switch = |Timer { counter, .. }: &mut Timer| match on {
+            true => counter.enable(),
+            false => counter.disable(),
+        };
         self.timers.values_mut().map(switch).fold(Ok(()), Result::and)
     }
 }

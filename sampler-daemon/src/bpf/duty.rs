@@ -69,14 +69,20 @@ impl Duties {
         self.clock.switch(true).context("start the clock of progress")
     }
 
-    /// CPUs that have come have their timers too, soon.
+    /// CPUs that have come, or were gone for a while, have their timers too, soon.
     pub fn follow_cpus(&mut self) {
         if Instant::now() < self.next_cpus {
             return;
         }
         self.next_cpus = Instant::now() + CPUS_PAUSE;
-        if let Err(error) = self.clock.follow().and_then(|()| self.fine.follow()) {
-            tracing::warn!("{error:#}");
+        let ended = self.clock.ended();
+        if !ended.is_empty() {
+            tracing::warn!(cpus = ?ended, "timers have ended and are made again");
+        }
+        for made in [self.clock.follow(&ended), self.fine.follow(&ended)] {
+            if let Err(error) = made {
+                tracing::warn!("{error:#}");
+            }
         }
     }
 

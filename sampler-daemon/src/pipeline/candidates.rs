@@ -17,13 +17,18 @@ const MOST: usize = 64;
 
 impl Ingest {
     /// Where calls of such functions can be counted at little cost, those that most comes through first.
-    pub(super) fn candidates(&mut self, id: ProcessId, allocators: &[Allocator]) -> Vec<Spot> {
+    pub(super) fn candidates(
+        &mut self,
+        id: ProcessId,
+        allocators: &[Allocator],
+        has_shadow_stack: bool,
+    ) -> Vec<Spot> {
         let mut spots: Vec<Spot> = allocators.iter().flat_map(Spot::of_allocator).collect();
         for function in self.functions_of(id) {
             if spots.len() >= MOST {
                 break;
             }
-            let Some(spot) = self.modules.spot(function) else { continue };
+            let Some(spot) = self.modules.spot(function, has_shadow_stack) else { continue };
             if !spot.is_of(allocators) && !spots.iter().any(|of| of.is_same(&spot)) {
                 spots.push(spot);
             }

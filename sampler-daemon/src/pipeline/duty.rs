@@ -95,10 +95,7 @@ impl Worker {
         for (slot, gate) in gates {
             match gate {
                 Gate::Due => self.open(slot),
-                Gate::Over if self.is_marking(slot) => {
-                    self.end_marking(slot);
-                    self.open_window(slot);
-                }
+                Gate::Over if self.is_marking(slot) => self.end_marking(slot),
                 Gate::Over => {
                     // First of all: until the probes are gone every call pays for them.
                     self.detach_after_window(slot);
@@ -151,6 +148,14 @@ impl Worker {
         };
         let on = self.cycles.iter().any(waits);
         duties.set_fine(on);
+    }
+
+    /// Waits for the clock to come to the planned window, before which no markers are counted any more: it comes at the place that was drawn for it all the same.
+    pub(super) fn await_without_markers(&mut self, slot: u32) {
+        if let Some(cycle) = self.cycles.get_mut(&slot) {
+            (cycle.early, cycle.window.marking) = (0, 0);
+        }
+        self.await_window(slot);
     }
 
     /// Waits for the clock to come to the planned window.

@@ -6,6 +6,7 @@ use super::markers::Markers;
 use super::worker::{Reach, Worker};
 use crate::target::hazard;
 use sampler_common::counters::Outcome;
+use sampler_common::duty::Verdict;
 use std::time::{Duration, Instant};
 
 /// After `execve` the new image's libraries appear within moments: look soon, then ever more rarely.
@@ -34,6 +35,9 @@ impl Worker {
         // Of a new program, what the window has seen of the old one says nothing, nor are its functions there.
         if let Some(cycle) = self.cycles.get_mut(&slot) {
             cycle.markers = Markers::default();
+        }
+        if let Some(id) = self.ingest.sources.get(&slot).map(|source| source.process) {
+            self.ingest.clustered.groups_mut(id).judge_marks(Verdict::Differs);
         }
         self.skip_window(slot);
         let Some(source) = self.ingest.sources.get(&slot) else { return };

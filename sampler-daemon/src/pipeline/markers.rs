@@ -9,15 +9,18 @@ use super::clock::thread_ns;
 use super::worker::Worker;
 use crate::bpf::Points;
 use crate::store::ProcessId;
-use crate::target::spots::Spot;
+use crate::target::hazard;
+use crate::target::spots::{self, Spot};
 use sampler_common::duty::{Fit, Marked, Verdict, Window};
 use sampler_common::wire::{Cookie, MARKERS};
 
 /// Time between two calls: at least as many times what a lone trap adds, so that it adds a part of 8 % at most, and at most nanoseconds.
 const LEAST_GAPS: f64 = 12.0;
 const MOST_GAP_NS: f64 = 250_000.0;
-/// As many times the calls of the least gap end the count before a window, and there are no markers.
-const MOST_CALLS: f64 = 2.0;
+/// As many times the calls of the least gap end the count before a window, from when they are probed on, and there are no markers.
+const MOST_CALLS: f64 = 3.0;
+/// Fewer calls in a trial say nothing.
+const LEAST_CALLS: f64 = 5.0;
 /// Time between two calls of markers that are enough of them, nanoseconds.
 const ENOUGH_NS: f64 = 50_000.0;
 /// Ticks of the fine clock in which functions are tried.
@@ -44,6 +47,8 @@ pub(super) struct Markers {
     alone: Option<(f64, f64)>,
     /// Whether they were called too often for that.
     is_cut: bool,
+    /// Whether they have become others, of which nothing is known.
+    are_new: bool,
     /// Whether what traps add is what is least known of the program.
     is_wanted: bool,
 }
@@ -67,7 +72,8 @@ impl Markers {
 
     /// Chooses what is tried next; whether anything is to be probed.
     fn choose(&mut self) -> bool {
-        let is_enough = !self.used.is_empty() && self.gap_ns <= ENOUGH_NS;
+        let is_known = self.fit.verdict() == Verdict::Follows;
+        let is_enough = !self.used.is_empty() && (is_known || self.gap_ns <= ENOUGH_NS);
         while !is_enough && self.probed.len() < MARKERS {
             let Some(spot) = self.waiting.pop() else { break };
             self.probed.push(spot);
@@ -86,18 +92,36 @@ impl Markers {
             return;
         }
         let mut gap_ns = if self.used.is_empty() { f64::INFINITY } else { alone_ns / all };
-        for (number, spot) in (self.used.len()..).zip(tried) {
+        let tried = (self.used.len()..).zip(tried);
+        if is_cut {
+            // Of the others it is not known yet: they are tried again, after the rest.
+            let most = tried.clone().map(|(number, _)| calls[number]).max().unwrap_or(0);
+            let is_hot =
+                |number: usize| calls[number] == most || alone_ns / calls_of(number) < least_ns;
+            let others = tried.filter(|(number, _)| !is_hot(*number)).map(|(_, spot)| spot);
+            self.waiting.splice(..0, others);
+            return;
+        }
+        for (number, spot) in tried {
             let own_ns = alone_ns / calls_of(number);
             let together = 1.0 / (1.0 / gap_ns + 1.0 / own_ns);
-            if own_ns <= MOST_GAP_NS && together >= least_ns {
+            let is_met = own_ns <= MOST_GAP_NS && calls_of(number) >= LEAST_CALLS;
+            if is_met && together >= least_ns {
                 gap_ns = together;
                 self.probed.push(spot);
             }
         }
         if self.probed.len() > self.used.len() {
-            // Another sum.
             self.used.resize(self.probed.len(), Fit::default());
-            (self.fit, self.gap_ns) = (Fit::default(), gap_ns);
+            (self.fit, self.gap_ns, self.are_new) = (Fit::default(), gap_ns, true);
+        }
+    }
+
+    /// They cannot be probed: neither those that are tried, nor, if none is, the markers.
+    fn fail(&mut self) {
+        match self.probed.len() > self.used.len() {
+            true => self.probed.truncate(self.used.len()),
+            false => self.forget(|_| false),
         }
     }
 
@@ -117,9 +141,15 @@ impl Markers {
             self.forget(|_| false);
             return (None, Verdict::Differs);
         }
+        if std::mem::take(&mut self.are_new) {
+            return (None, Verdict::Differs);
+        }
         let Some((alone, alone_ns)) = self.alone.take() else { return (None, self.fit.verdict()) };
         self.used.iter_mut().zip(calls).for_each(|(of, calls)| of.add(*calls as f64, allocations));
-        let inside = calls[..self.used.len()].iter().sum::<u64>() as f64;
+        let each = self.probed.iter().zip(calls).take(self.used.len());
+        let own = each.clone().filter(|(spot, _)| !spot.is_allocating);
+        let [inside, own] =
+            [each.map(|(_, of)| of).sum::<u64>(), own.map(|(_, of)| of).sum()].map(|of| of as f64);
         self.fit.add(inside, allocations);
         if self.fit.is_bad() {
             tracing::debug!(fit = self.fit.variance(), of = ?self.used, "no markers");
@@ -127,7 +157,7 @@ impl Markers {
             self.forget(|of| any_is_bad && !of.is_bad());
             return (None, Verdict::Differs);
         }
-        (Some(Marked { inside, alone, alone_ns }), self.fit.verdict())
+        (Some(Marked { inside, own, alone, alone_ns }), self.fit.verdict())
     }
 }
 
@@ -147,7 +177,9 @@ impl Worker {
         if is_out && windows >= markers.list_at {
             markers.list_at = 3 * windows;
             let allocators = source.allocators.clone();
-            markers.waiting = ingest.candidates(id, &allocators);
+            let pid = source.pid;
+            let listed = ingest.candidates(id, &allocators, hazard::has_shadow_stack(pid));
+            markers.waiting = spots::mapped_in(pid, listed);
             markers.waiting.reverse();
             tracing::debug!(slot, candidates = markers.waiting.len(), "markers");
         }
@@ -175,9 +207,11 @@ impl Worker {
         let Some(duties) = &mut self.kernel.duties else { return false };
         let alone_ns = ticks as f64 * duties.timers().unit(true);
         duties.lead(slot, 1, true);
+        duties.begin_marks(slot, (MOST_CALLS * alone_ns / least_ns).max(64.0) as i64);
         let before = thread_ns();
         let point = |(number, spot): (u8, &Spot)| (spot.offset, Cookie::marker(slot, number).0);
         let numbered: Vec<(u8, &Spot)> = (0..).zip(&probed).collect();
+        let mut is_attached = true;
         for of_file in numbered.chunk_by(|(_, a), (_, b)| a.is_in_same_file(b)) {
             let marking = of_file.iter().copied().map(point).collect();
             let points = Points { marking, ..Points::default() };
@@ -185,42 +219,61 @@ impl Worker {
                 Ok(links) => {
                     self.attached.entry(slot).and_modify(|of| of.links.extend(links));
                 }
-                // They are called never, then.
-                Err(error) => tracing::debug!(pid, "{error:#}"),
+                Err(error) => {
+                    if self.attached.get(&slot).is_some_and(|of| of.is_running()) {
+                        tracing::warn!(pid, "no calls are counted before a window: {error:#}");
+                    }
+                    is_attached = false;
+                }
             }
         }
         let (Some(cycle), Some(duties)) = (self.cycles.get_mut(&slot), &self.kernel.duties) else {
             return false;
         };
         cycle.attach_ns += thread_ns().saturating_sub(before);
-        cycle.markers.is_marking = true;
-        duties.begin_marks(slot, (MOST_CALLS * alone_ns / least_ns).max(64.0) as i64);
-        duties.ready(slot, ticks, true);
+        if is_attached {
+            cycle.markers.is_marking = true;
+            duties.ready(slot, ticks, true);
+        } else {
+            cycle.markers.fail();
+            self.detach_after_window(slot);
+            self.await_without_markers(slot);
+        }
         true
     }
 
-    /// The count before the window of a process is over: the window is next.
+    /// The count before the window of a process is over: the window is next, or where the count has ended too early, waits for its time.
     pub(super) fn end_marking(&mut self, slot: u32) {
         let least_ns = self.least_gap_ns();
         let (Some(cycle), Some(duties)) = (self.cycles.get_mut(&slot), &self.kernel.duties) else {
             return;
         };
         let (calls, is_cut) = duties.marks(slot);
-        let unit = duties.timers().unit(true);
-        let alone_ns = match is_cut {
-            false => cycle.window.marking as f64 * unit,
-            // To half a tick.
-            true => (cycle.window.marking.saturating_sub(duties.left(slot)) as f64 + 0.5) * unit,
-        };
+        let late = duties.late(slot);
+        cycle.window = cycle.window.marking_late_by(late);
+        if is_cut {
+            cycle.window.marking = cycle.window.marking.saturating_sub(duties.left(slot));
+        }
+        let timers = duties.timers();
+        // What was cut is known to half a tick.
+        let half = if is_cut { 0.5 * timers.unit(true) } else { 0.0 };
+        let alone_ns = cycle.window.marking_ns(timers) + half;
         let markers = &mut cycle.markers;
         markers.is_marking = false;
         let names = |of: &[Spot]| of.iter().map(|of| of.name.clone()).collect::<Vec<_>>();
-        tracing::debug!(slot, ?calls, is_cut, alone_ns, probed = ?names(&markers.probed), "markers");
+        tracing::debug!(slot, ?calls, is_cut, alone_ns, late, probed = ?names(&markers.probed), "markers");
         markers.counted(&calls, is_cut, alone_ns, least_ns);
-        duties.come(slot);
         // What was only tried is not counted in the window.
-        if markers.alone.is_none() {
+        let is_counted = markers.alone.is_some();
+        if !is_cut {
+            duties.come(slot);
+        }
+        if !is_counted {
             self.detach_after_window(slot);
+        }
+        match is_cut {
+            true => self.await_without_markers(slot),
+            false => self.open_window(slot),
         }
     }
 
@@ -252,98 +305,4 @@ impl Worker {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: f64 = 1e6;
-
-    /// So many functions wait to be tried.
-    fn waiting(count: u64) -> Markers {
-        let spots = (0..count).rev().map(Spot::in_this_program);
-        Markers { waiting: spots.collect(), ..Markers::default() }
-    }
-
-    fn calls(of: &[u64]) -> [u64; MARKERS] {
-        std::array::from_fn(|number| of.get(number).copied().unwrap_or(0))
-    }
-
-    fn offsets(markers: &Markers) -> Vec<u64> {
-        markers.probed().iter().map(|spot| spot.offset).collect()
-    }
-
-    /// Eight are tried for 3 ms in which these calls are counted; one each 5 µs may be.
-    fn tried(of: &[u64]) -> Markers {
-        let mut markers = waiting(12);
-        assert!(markers.choose() && offsets(&markers) == (0..8).collect::<Vec<_>>());
-        markers.counted(&calls(of), false, 3.0 * MS, 5_000.0);
-        assert!(markers.alone.is_none(), "a trial tells nothing");
-        markers
-    }
-
-    #[test]
-    fn what_is_called_neither_too_often_nor_too_rarely_is_one() {
-        // Each 3 µs, never, each 10 µs, each 300 µs, each 20 µs, and what is too much together.
-        let mut markers = tried(&[1000, 0, 300, 10, 150, 250]);
-        assert_eq!(offsets(&markers), [2, 4]);
-        // Enough of them: nothing else is tried.
-        assert!(markers.choose() && offsets(&markers) == [2, 4]);
-        markers.counted(&calls(&[600, 300]), false, 6.0 * MS, 5_000.0);
-        let told = markers.told(&calls(&[150, 70]), 20_000.0);
-        let expected = Marked { inside: 220.0, alone: 900.0, alone_ns: 6.0 * MS };
-        assert_eq!(told, (Some(expected), Verdict::Open));
-        assert_eq!(markers.told(&calls(&[150, 70]), 20_000.0), (None, Verdict::Open), "once");
-    }
-
-    #[test]
-    fn where_none_is_the_next_ones_are_tried() {
-        let mut markers = tried(&[2000, 0, 0, 1, 0, 0, 0, 2000]);
-        assert!(markers.choose() && offsets(&markers) == [8, 9, 10, 11]);
-        markers.counted(&calls(&[]), false, 3.0 * MS, 5_000.0);
-        assert!(!markers.choose(), "all have been tried");
-    }
-
-    #[test]
-    fn a_few_are_added_to() {
-        let mut markers = tried(&[0, 20]);
-        assert!(markers.choose() && offsets(&markers) == [1, 8, 9, 10, 11]);
-        let window = Window { marking: 200, ..WINDOW };
-        assert_eq!(markers.ticks(&window), TRIAL);
-        markers.counted(&calls(&[20, 0, 100]), false, 3.0 * MS, 5_000.0);
-        assert_eq!((offsets(&markers), markers.ticks(&window)), (vec![1, 9], 200));
-    }
-
-    #[test]
-    fn markers_that_are_called_too_often_in_some_phase_are_none() {
-        let mut markers = tried(&[0, 300]);
-        markers.counted(&calls(&[2000]), true, 1.0 * MS, 5_000.0);
-        assert_eq!(markers.told(&calls(&[2000]), 20_000.0), (None, Verdict::Differs));
-        assert!(markers.probed().is_empty());
-    }
-
-    #[test]
-    fn what_does_not_follow_allocations_is_given_up() {
-        let mut markers = tried(&[0, 300, 0, 200]);
-        let mut last = (None, Verdict::Open);
-        for at in 0..40 {
-            markers.counted(&calls(&[200, 200]), false, 6.0 * MS, 5_000.0);
-            last = markers.told(&calls(&[100, if at % 4 == 0 { 800 } else { 0 }]), 20_000.0);
-            if last.1 == Verdict::Differs {
-                break;
-            }
-        }
-        let expected = ((None, Verdict::Differs), vec![1]);
-        assert_eq!((last, offsets(&markers)), expected, "the other remains");
-    }
-
-    const WINDOW: Window = Window {
-        length: 1000,
-        offset: 0,
-        marking: 0,
-        ticks: 40,
-        fine: true,
-        frees: false,
-        interval_bytes: 4096,
-        length_ns: 5.0 * MS,
-        share: 0.01,
-    };
-}
+mod tests;

@@ -190,11 +190,14 @@ impl Worker {
         let allocations = seen.objects.iter().sum::<u64>() as f64;
         let frees = window.frees.then_some(seen.frees);
         let (length_ns, usual) = (window.length_ns, self.ingest.clustered.usual());
-        let pace = Pace::of_window(length_ns, allocations, frees, samples.len() as f64, usual);
+        let of_samples = usual.traps_of_sample() * samples.len() as f64;
+        let usual = *usual;
+        let marked = self.marked(slot, allocations);
+        let more = of_samples + marked.map_or(0.0, |of| of.own);
+        let pace = Pace::of_window(length_ns, allocations, frees, more, &usual);
         let drag = self.ingest.clustered.groups_mut(id).drag();
         let slower = pace.factor(drag.ns);
         tracing::debug!(slot, allocations, slower, ns = ?drag.ns, errors = ?drag.errors(), "drag");
-        let marked = self.marked(slot, allocations);
         let groups = self.ingest.clustered.groups_mut(id);
         let Added { group, paired, share } =
             groups.add(length, window.share, &seen.bytes, &seen.objects, pace, marked);

@@ -42,6 +42,9 @@ pub enum ElfError {
     /// An address that no loadable segment contains.
     #[error("address {0:#x} is in no segment of the file")]
     NoSegment(u64),
+    /// Of a function.
+    #[error("a probe at its entry could kill the process")]
+    Harmful,
     /// It cannot be read.
     #[error("read: {0}")]
     Read(#[from] io::Error),

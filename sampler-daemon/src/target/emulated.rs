@@ -13,12 +13,11 @@
 /// nop, pause          90, 66 90, 48 90, f3 90, [66] 0f 1f /0
 /// jmp rel8/rel32      [f2] eb, [f2] e9
 /// jcc rel8/rel32      70-7f, 0f 80-8f
-/// call rel32          e8
 /// ```
-/// [`CALLED`] is left out because it does harm, and `41 90` (`xchg r8, rax`) is left out on purpose: the kernel takes its opcode for a nop.
+/// What does harm is left out ([`is_harmful`]), and `41 90` (`xchg r8, rax`) is left out on purpose: the kernel takes its opcode for a nop.
 pub(super) fn is_emulated(instruction: &[u8]) -> bool {
     match instruction {
-        of if of == CALLED => false,
+        of if is_harmful(of) => false,
         [0x50..=0x57] | [0x41, 0x50..=0x57] => true,
         [0x90] | [0x66 | 0x48 | 0xf3, 0x90] => true,
         [0x0f, 0x1f, modrm, ..] | [0x66, 0x0f, 0x1f, modrm, ..] => modrm & 0x38 == 0,
@@ -26,22 +25,40 @@ pub(super) fn is_emulated(instruction: &[u8]) -> bool {
         [0xe9, _, _, _, _] | [0xf2, 0xe9, _, _, _, _] => true,
         [0x70..=0x7f, _] => true,
         [0x0f, 0x80..=0x8f, _, _, _, _] => true,
-        [0xe8, _, _, _, _] => true,
         _ => false,
     }
 }
 
-/// The five-byte nop. Linux 6.18 turns a probe on it into a call of a page that a forked child does not have: the child dies of it.
+/// The five-byte nop that compilers and headers of probes write.
 pub(super) const CALLED: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 
-/// Whether this instruction must not have a probe: attaching fails, or it would do harm ([`CALLED`]). It fails with es, cs, ss and ds overrides, `lock`, and
+/// Whether a probe on this instruction can kill the process.
+///
+/// - Linux 6.18 turns one on [`CALLED`] into a call of a page that a forked child does not have: the child dies of it. Later kernels may know the other forms
+///   of five bytes too.
+/// - A call that is emulated or single-stepped leaves a return address on the stack that a shadow stack does not have: the process dies of the return.
+pub(super) fn is_harmful(instruction: &[u8]) -> bool {
+    let rest = match instruction.iter().position(|byte| *byte != 0x66) {
+        Some(opcode) => &instruction[opcode..],
+        None => &[],
+    };
+    let is_nop = matches!(rest, [0x0f, 0x1f, ..] | [0x90]);
+    instruction.len() == 5 && is_nop || is_call(instruction)
+}
+
+/// Whether it is `call rel32`, which the kernel emulates: [harmless](is_harmful) where there is no shadow stack.
+pub(super) fn is_call(instruction: &[u8]) -> bool {
+    matches!(instruction, [0xe8, _, _, _, _])
+}
+
+/// Whether this instruction must not have a probe: attaching fails, or it [would do harm](is_harmful). It fails with es, cs, ss and ds overrides, `lock`, and
 /// relative branches with an operand-size prefix.
 pub(super) fn is_refused(instruction: &[u8]) -> bool {
     let opcode = instruction.iter().position(|&byte| !is_legacy_prefix(byte));
     let (prefixes, rest) = instruction.split_at(opcode.unwrap_or(instruction.len()));
     let bad = prefixes.iter().any(|byte| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0xf0));
     let branch = matches!(rest, [0x70..=0x7f | 0xe8 | 0xe9 | 0xeb, ..] | [0x0f, 0x80..=0x8f, ..]);
-    bad || branch && prefixes.contains(&0x66) || instruction == CALLED
+    bad || branch && prefixes.contains(&0x66) || is_harmful(instruction)
 }
 
 fn is_legacy_prefix(byte: u8) -> bool {
@@ -69,7 +86,6 @@ mod tests {
             &[0xf2, 0xe9, 0, 0, 0, 0],
             &[0x74, 0x10],
             &[0x0f, 0x84, 0, 0, 0, 0],
-            &[0xe8, 0, 0, 0, 0],
         ];
         for bytes in emulated {
             assert!(is_emulated(bytes) && !is_refused(bytes), "{bytes:02x?}");
@@ -110,7 +126,13 @@ mod tests {
         assert!(is_refused(&[0xf0, 0x48, 0x0f, 0xb1, 0x0f]));
         assert!(is_refused(&[0x2e, 0x74, 0x10]));
         assert!(is_refused(&[0x66, 0xe8, 0, 0]));
-        assert!(is_refused(&CALLED) && !is_emulated(&CALLED));
+        let harmful: [&[u8]; 4] = [
+            &[0x0f, 0x1f, 0x44, 0, 0],
+            &[0x66, 0x0f, 0x1f, 0x40, 0],
+            &[0x66, 0x66, 0x66, 0x66, 0x90],
+            &[0xe8, 0, 0, 0, 0],
+        ];
+        assert!(harmful.iter().all(|of| is_refused(of) && !is_emulated(of)));
         assert!(!is_refused(&[0x66, 0x0f, 0x1f, 0x44, 0, 0]));
         assert!(!is_refused(&[0x64, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0]));
     }

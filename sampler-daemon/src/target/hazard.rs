@@ -80,7 +80,7 @@ pub fn check(pid: u32) -> Option<Hazard> {
     judge(Facts {
         kernel: kernel_version(&rustix::system::uname().release().to_string_lossy()),
         seccomp_filter: status.iter().any(|status| has_filter(status)),
-        shadow_stack: status.iter().any(|status| has_shadow_stack(status)),
+        shadow_stack: status.iter().any(|status| is_shadowed(status)),
         go: is_go(pid),
     })
 }
@@ -107,6 +107,11 @@ fn threads(pid: u32) -> Vec<String> {
     threads.filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok()).collect()
 }
 
+/// Whether a thread of process `pid` has a user shadow stack.
+pub fn has_shadow_stack(pid: u32) -> bool {
+    threads(pid).iter().any(|status| is_shadowed(status))
+}
+
 fn field<'a>(status: &'a str, name: &str) -> &'a str {
     let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     value.unwrap_or_default().trim()
@@ -116,7 +121,7 @@ fn has_filter(status: &str) -> bool {
     field(status, "Seccomp") == "2"
 }
 
-fn has_shadow_stack(status: &str) -> bool {
+fn is_shadowed(status: &str) -> bool {
     field(status, "x86_Thread_features").split_whitespace().any(|feature| feature == "shstk")
 }
 
@@ -154,9 +159,9 @@ mod tests {
         assert_eq!(kernel_version("6.11-rc1"), (6, 11));
         assert_eq!(kernel_version(""), (0, 0));
         let status = "Name:\tx\nSeccomp:\t2\nSeccomp_filters:\t1\nx86_Thread_features:\tshstk \n";
-        assert!(has_filter(status) && has_shadow_stack(status));
+        assert!(has_filter(status) && is_shadowed(status));
         let status = "Seccomp:\t0\nSeccomp_filters:\t2\nx86_Thread_features:\t\n";
-        assert!(!has_filter(status) && !has_shadow_stack(status));
+        assert!(!has_filter(status) && !is_shadowed(status));
     }
 
     #[test]

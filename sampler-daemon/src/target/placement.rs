@@ -6,7 +6,7 @@
 //! the way there. Otherwise the probe stays at the entry, where it is right but slower.
 //! What is emulated stands in `emulated`; finding the code is left to the caller.
 
-use super::emulated::{is_emulated, is_refused};
+use super::emulated::{is_call, is_emulated, is_harmful, is_refused};
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Formatter, Instruction, InstructionInfoFactory,
     IntelFormatter, OpAccess, OpKind, Register,
@@ -35,7 +35,7 @@ pub struct Placement {
 /// entry; `address` is that of its first byte and only serves to print branch targets. Jumps
 /// through tables and from other functions into the middle of this one cannot be seen.
 pub fn place(code: &[u8], address: u64, role: Role, shape: Shape) -> Placement {
-    let walk = Walk::along(code, address, &kept_registers(role, shape));
+    let walk = Walk::along(code, address, &kept_registers(role, shape), is_emulated);
     match walk.check(code, address) {
         Ok(0) => at(code, address, 0, true, "the entry is emulated".into()),
         Ok(spot) => at(code, address, spot, true, "first emulated instruction".into()),
@@ -49,10 +49,19 @@ pub fn place(code: &[u8], address: u64, role: Role, shape: Shape) -> Placement {
     }
 }
 
+/// Whether a probe there could kill the process, where nothing better was found: at a five-byte nop, or at a call.
+pub fn would_harm(code: &[u8], placement: &Placement) -> bool {
+    let from = code.get(placement.displacement as usize..).unwrap_or_default();
+    let length = Decoder::new(64, from, DecoderOptions::NONE).decode().len();
+    from.get(..length).is_some_and(is_harmful)
+}
+
 /// Where calls of a function can be counted at little cost: bytes from its entry to an instruction that the kernel emulates, which runs once a call; `None`: there is none.
-pub fn place_counter(code: &[u8], address: u64) -> Option<u32> {
-    let placement = place(code, address, Role::Marker, Shape::DEFAULT);
-    placement.emulated.then_some(placement.displacement)
+/// In a process without a shadow stack that may be a call.
+pub fn place_counter(code: &[u8], address: u64, has_shadow_stack: bool) -> Option<u32> {
+    let takes = |of: &[u8]| is_emulated(of) || !has_shadow_stack && is_call(of);
+    let walk = Walk::along(code, address, &[], takes);
+    walk.check(code, address).ok().map(|spot| spot as u32)
 }
 
 fn at(code: &[u8], address: u64, spot: usize, emulated: bool, reason: String) -> Placement {
@@ -77,7 +86,7 @@ struct Walk {
 }
 
 impl Walk {
-    fn along(code: &[u8], address: u64, kept: &[Register]) -> Walk {
+    fn along(code: &[u8], address: u64, kept: &[Register], takes: impl Fn(&[u8]) -> bool) -> Walk {
         let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
         let mut facts = InstructionInfoFactory::new();
         let mut probeable = None;
@@ -88,7 +97,7 @@ impl Walk {
                 return Walk { found: Err("the code does not decode".into()), probeable };
             }
             let bytes = code.get(start..decoder.position()).unwrap_or_default();
-            if is_emulated(bytes) {
+            if takes(bytes) {
                 return Walk { found: Ok(start), probeable: probeable.or(Some(start)) };
             }
             if probeable.is_none() && !is_refused(bytes) {
@@ -140,12 +149,10 @@ fn is_write(access: OpAccess) -> bool {
 const ARGUMENTS: [Register; MAX_ARGUMENTS as usize] =
     [Register::RDI, Register::RSI, Register::RDX, Register::RCX, Register::R8, Register::R9];
 
-/// The registers that the probe has to find as they were at the entry: the arguments that it looks at, and rsp; of a marker, none.
+/// The registers that the probe has to find as they were at the entry: the arguments that it looks at, and rsp.
 fn kept_registers(role: Role, shape: Shape) -> Vec<Register> {
     let mut kept = argument_registers(role, shape);
-    if role != Role::Marker {
-        kept.push(Register::RSP);
-    }
+    kept.push(Register::RSP);
     kept
 }
 

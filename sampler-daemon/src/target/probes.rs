@@ -8,7 +8,7 @@ use super::allocator::Function;
 use super::calls::{self, Target};
 use super::elf::{Elf, ElfError};
 use super::family::{Entry, Family, is_operator};
-use super::placement::place;
+use super::placement::{place, would_harm};
 use super::symbols::Symbol;
 use sampler_common::wire::Role;
 use std::collections::{BTreeMap, HashMap};
@@ -72,12 +72,17 @@ fn candidates<'s>(symbols: &'s [Symbol], entries: &[Entry]) -> BTreeMap<u64, Can
 
 fn function(elf: &Elf<'_>, candidate: Candidate<'_>) -> Result<Function, ElfError> {
     let Candidate { entry, symbol, names } = candidate;
+    let code = elf.code(symbol)?;
+    let placement = place(&code, symbol.svma, entry.role, entry.shape);
+    if would_harm(&code, &placement) {
+        return Err(ElfError::Harmful);
+    }
     Ok(Function {
         symbols: names,
         role: entry.role,
         shape: entry.shape,
         offset: elf.file_offset(symbol.svma)?,
-        placement: place(&elf.code(symbol)?, symbol.svma, entry.role, entry.shape),
+        placement,
     })
 }
 

@@ -18,6 +18,8 @@ pub struct Spot {
     pub path: String,
     /// Offset of the instruction.
     pub offset: u64,
+    /// Whether an allocator's function is probed there as well.
+    pub is_allocating: bool,
     inode: u64,
 }
 
@@ -26,7 +28,7 @@ impl Spot {
     pub fn new(file: Arc<File>, path: &str, offset: u64) -> Option<Spot> {
         let inode = file.metadata().ok()?.ino();
         let name = format!("{}+{offset:#x}", path.rsplit('/').next().unwrap_or_default());
-        Some(Spot { name, file, path: path.to_owned(), offset, inode })
+        Some(Spot { name, file, path: path.to_owned(), offset, is_allocating: false, inode })
     }
 
     /// At an offset of the tests' own program.
@@ -46,7 +48,7 @@ impl Spot {
         allocator.functions.iter().filter(is_one).filter_map(|of| {
             let spot = Spot::new(Arc::clone(&allocator.file), &allocator.path, probed(of))?;
             let name = of.symbols.first().cloned().unwrap_or_default();
-            Some(Spot { name, ..spot })
+            Some(Spot { name, is_allocating: true, ..spot })
         })
     }
 
@@ -75,6 +77,14 @@ pub fn of_process(pid: u32, allocators: &[Allocator], others: &[Spot]) -> Vec<u6
         |of: &Spot| addresses(&of_file(&mapped, of.inode, &of.path), of.offset).collect::<Vec<_>>();
     let of_others = others.iter().flat_map(of_other);
     of_others.chain(allocators.iter().flat_map(|of| of_allocator(of, &mapped))).collect()
+}
+
+/// Those whose file the process maps there, still.
+pub fn mapped_in(pid: u32, spots: Vec<Spot>) -> Vec<Spot> {
+    let mapped = mappings::executable(pid).unwrap_or_default();
+    let is_mapped =
+        |of: &Spot| addresses(&of_file(&mapped, of.inode, &of.path), of.offset).next().is_some();
+    spots.into_iter().filter(is_mapped).collect()
 }
 
 /// File offset of the probed instruction of a function.

@@ -274,7 +274,7 @@ impl Modules {
     }
 
     /// Where calls of a function can be counted, whose first byte this frame is; `None`: nowhere in it, or only dearly.
-    pub fn spot(&mut self, first: Frame) -> Option<Spot> {
+    pub fn spot(&mut self, first: Frame, has_shadow_stack: bool) -> Option<Spot> {
         let svma = self.headers(first.module)?.svma(first.offset)?;
         let extent = self.cfi(first.module)?.extent(svma)?;
         let bytes = usize::try_from(extent.end - extent.start).ok()?;
@@ -284,7 +284,7 @@ impl Modules {
         if code.len() < bytes || !self.read_code(first.module, first.offset, &mut code) {
             return None;
         }
-        let displacement = placement::place_counter(&code, svma)?;
+        let displacement = placement::place_counter(&code, svma, has_shadow_stack)?;
         Spot::new(Arc::clone(file), &module.path, first.offset + u64::from(displacement))
     }
 

@@ -227,7 +227,7 @@ const KNOWN: &[(&str, Is)] = &[
     ("90", Emulated),
     ("e9 00 00 01 00", Emulated),
     ("0f 84 00 00 01 00", Emulated),
-    ("e8 00 00 01 00", Emulated),
+    ("e8 00 00 01 00", Leaving),
     ("c3", Leaving),
     ("ff e0", Leaving),
     ("ff 15 00 00 00 00", Leaving),
@@ -303,12 +303,15 @@ proptest! {
 
 #[test]
 fn calls_can_be_counted_behind_the_prologue() {
-    // sub rsp, 8; mov edi, 1; call
+    // sub rsp, 8; test rdi, rdi; je; and a call in its place.
+    let function = code("48 83 ec 08 48 85 ff 74 05 e8 00 01 00 00 c3");
+    assert_eq!(place_counter(&function, 0x1000, true), Some(7));
     let function = code("48 83 ec 08 bf 01 00 00 00 e8 00 01 00 00 c3");
-    assert_eq!(place_counter(&function, 0x1000), Some(9));
+    assert_eq!(place_counter(&function, 0x1000, true), None, "it would die of it");
+    assert_eq!(place_counter(&function, 0x1000, false), Some(9));
     // Nothing emulated before a return, and a loop that leads back behind the entry.
-    assert_eq!(place_counter(&code("48 85 ff c3"), 0x1000), None);
-    assert_eq!(place_counter(&code("48 85 ff 53 eb fd"), 0x1000), None);
+    assert_eq!(place_counter(&code("48 85 ff c3"), 0x1000, false), None);
+    assert_eq!(place_counter(&code("48 85 ff 53 eb fd"), 0x1000, false), None);
 }
 
 #[test]
@@ -319,4 +322,9 @@ fn a_five_byte_nop_is_passed_over() {
     let plain = code("0f 1f 44 00 00 48 85 ff c3");
     let placement = place(&plain, 0x1000, Role::Malloc, Shape::DEFAULT);
     assert_eq!((placement.displacement, placement.emulated), (5, false));
+    assert!(!would_harm(&plain, &placement));
+    // Nothing is left where a branch leads back to what is behind it.
+    let reentered = code("0f 1f 44 00 00 48 85 ff eb fb");
+    let placement = place(&reentered, 0x1000, Role::Malloc, Shape::DEFAULT);
+    assert!(placement.displacement == 0 && would_harm(&reentered, &placement));
 }
