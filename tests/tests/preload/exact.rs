@@ -4,10 +4,10 @@ use anyhow::{Context, Result, ensure};
 use sampler_tests::{Daemon, Profile, Truth, Workload, preload};
 
 /// The daemon's own probes would sample everything; the ring has room however slow it is.
-const EVERYTHING: &[&str] = &["--interval", "1", "--ring", "256MiB"];
+pub(crate) const EVERYTHING: &[&str] = &["--interval", "1", "--ring", "256MiB"];
 
 /// Objects and bytes, allocated and held, of all that has a function of the workload in its stack.
-fn same(truth: &Truth, profile: &Profile) -> Result<()> {
+pub(crate) fn same(truth: &Truth, profile: &Profile) -> Result<()> {
     for function in &truth.functions {
         let row = profile.row(&function.name);
         for (what, ours, truth) in [

@@ -2,6 +2,7 @@
 //! held is what is held, and no program is changed by it.
 
 mod bounds;
+mod company;
 mod exact;
 mod interop;
 mod run;

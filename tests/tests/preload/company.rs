@@ -1,0 +1,49 @@
+//! More than one samplerd listens to the library in one process: each hears all of it from when it came, and none is in another's way.
+
+use crate::exact::{EVERYTHING, same};
+use anyhow::{Result, ensure};
+use sampler_tests::{Daemon, Truth, Workload, preload};
+
+/// Lets the next phase run: what all have allocated by then.
+fn phase(workload: &mut Workload) -> Result<Truth> {
+    workload.go()?;
+    let mut truth = workload.truth()?;
+    truth.functions.retain(|of| of.name != "peak");
+    Ok(truth)
+}
+
+/// A daemon that came late knows what was allocated since.
+fn knows_the_last_phase(daemon: &Daemon, truth: &Truth) -> Result<()> {
+    let profile = daemon.profile("alloc", &[])?;
+    for (name, is_seen) in [("first", false), ("second", false), ("third", true)] {
+        let of = truth.function(name)?;
+        let (told, held) = (profile.row(name).alloc_space.sum, profile.row(name).inuse_space.sum);
+        let expected = if is_seen { (of.alloc.bytes, of.live.bytes) } else { (0, 0) };
+        ensure!((told, held) == (expected.0 as f64, expected.1 as f64), "{name}: {told}, {held}");
+    }
+    Ok(())
+}
+
+#[test]
+fn daemons_come_and_go() -> Result<()> {
+    let mut workload = preload::workload("windows.c", &[], 1)?;
+    let pid = workload.pid();
+    let start = || Daemon::start(&[pid], EVERYTHING);
+    let (first, mut second, third) = (start()?, start()?, start()?);
+    let truth = phase(&mut workload)?;
+    for daemon in [&first, &second, &third] {
+        same(&truth, &daemon.profile("alloc", &[])?)?;
+    }
+    // One ends as it should, one does not: its links go with it, and the library is told by those who are left.
+    first.stop()?;
+    second.child().signal(9)?;
+    second.child().wait()?;
+    same(&phase(&mut workload)?, &third.profile("alloc", &[])?)?;
+    let late = start()?;
+    let truth = phase(&mut workload)?;
+    same(&truth, &third.profile("alloc", &[])?)?;
+    knows_the_last_phase(&late, &truth)?;
+    workload.exit()?;
+    third.stop()?;
+    late.stop()
+}
