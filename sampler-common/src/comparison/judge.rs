@@ -51,17 +51,23 @@ impl Judge {
         [0, 1].map(|index| pair[index].sum * self.scales[index])
     }
 
+    /// Whether sums are tested: not where one side is the beginning of the other, where a sample in between proves that something was allocated.
+    pub fn tests(&self) -> bool {
+        self.relation != Relation::Grown
+    }
+
     /// Which of these sums have changed by more than chance, of all of them. Those with fewer than [`MIN_SAMPLES`] on both sides have
-    /// not; nor is anything tested where one side is the beginning of the other.
+    /// not. Where nothing is [tested](Judge::tests) those have of which something was seen in between.
     ///
     /// Sums over stacks that share some are dependent, positively: a frame has what its callees have. Under that Benjamini and Hochberg's procedure
     /// still bounds the share of false discoveries (Y. Benjamini and D. Yekutieli, "The control of the false discovery rate in multiple testing
     /// under dependency", Annals of Statistics 29 (2001), theorem 1.2).
     pub fn changed(&self, sums: &[([Moments; 2], Difference)]) -> Vec<bool> {
         let enough = |pair: &[Moments; 2]| pair.iter().any(|side| side.samples >= MIN_SAMPLES);
-        let tests = self.relation != Relation::Grown;
-        let tested: Vec<usize> =
-            (0..sums.len()).filter(|index| tests && enough(&sums[*index].0)).collect();
+        if !self.tests() {
+            return sums.iter().map(|(_, difference)| difference.value > 0.0).collect();
+        }
+        let tested: Vec<usize> = (0..sums.len()).filter(|index| enough(&sums[*index].0)).collect();
         let p: Vec<f64> = tested.iter().map(|index| sums[*index].1.p).collect();
         let mut changed = vec![false; sums.len()];
         for (index, adjusted) in tested.into_iter().zip(benjamini_hochberg(&p)) {

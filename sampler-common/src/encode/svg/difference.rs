@@ -8,7 +8,7 @@ use super::super::text::short::short;
 use super::super::xml::escaped;
 use super::MAX_FRAMES;
 use super::page::{COLUMNS, Drawn, LABEL, NAME, Page, ROW, close, open};
-use crate::comparison::{Comparison, FALSE_DISCOVERY_RATE, Rows};
+use crate::comparison::{Comparison, FALSE_DISCOVERY_RATE, Judge, Rows};
 use crate::estimate::{Difference, Moments};
 use crate::units::{grouped, human_bytes};
 use std::io::{self, Write};
@@ -25,11 +25,13 @@ pub fn difference(of: &Comparison, rows: &Rows, out: &mut dyn Write) -> io::Resu
     let sums: Vec<([Moments; 2], Difference)> =
         tree.frames.iter().map(|frame| (frame.sum, judge.difference(&frame.sum))).collect();
     let changed = judge.changed(&sums);
-    let head = head(of, &tree, changed.iter().filter(|changed| **changed).count());
+    let is_same = if judge.tests() { "not told from chance" } else { "nothing seen in between" };
+    let head = head(of, judge, &tree, changed.iter().filter(|changed| **changed).count());
     let base = (head.len() + 2 + tree.depth()) * ROW;
     open("difference", base + 4 * ROW, &head, out)?;
-    legend((head.len() + 1) * ROW, out)?;
-    let picture = Picture { page: Page { width: tree.width, base }, per_second: of.per_second };
+    legend((head.len() + 1) * ROW, is_same, out)?;
+    let page = Page { width: tree.width, base };
+    let picture = Picture { page, per_second: of.per_second, is_same };
     picture.whole(&of.space, &tree, out)?;
     for (frame, ((_, difference), changed)) in tree.frames.iter().zip(sums.iter().zip(changed)) {
         picture.frame(frame, difference, changed, out)?;
@@ -37,15 +39,21 @@ pub fn difference(of: &Comparison, rows: &Rows, out: &mut dyn Write) -> io::Resu
     close(base + 2 * ROW, out)
 }
 
-fn head(of: &Comparison, tree: &Sums<[Moments; 2]>, changed: usize) -> Vec<String> {
+fn head(of: &Comparison, judge: &Judge, tree: &Sums<[Moments; 2]>, changed: usize) -> Vec<String> {
     let text = table::text(of, COLUMNS, 0);
     let stacks = |line: &&str| !line.starts_with('…');
     let mut lines: Vec<String> = text.lines().filter(stacks).map(str::to_owned).collect();
+    let why = match judge.tests() {
+        true => format!(
+            "their sums changed, at most {}% of such by chance",
+            100.0 * FALSE_DISCOVERY_RATE
+        ),
+        false => "something was allocated there in between".to_owned(),
+    };
     lines.push(format!(
-        "frames    {} of {} colored: their sums changed, at most {}% of such by chance; intervals are pointwise",
+        "frames    {} of {} colored: {why}; intervals are pointwise",
         grouped(changed as u64),
         grouped(tree.frames.len() as u64),
-        100.0 * FALSE_DISCOVERY_RATE,
     ));
     let mut width = "width     of A and B what is more, stack by stack".to_owned();
     if tree.left_out > 0 {
@@ -56,10 +64,9 @@ fn head(of: &Comparison, tree: &Sums<[Moments; 2]>, changed: usize) -> Vec<Strin
 }
 
 /// What the colors mean.
-fn legend(y: usize, out: &mut dyn Write) -> io::Result<()> {
+fn legend(y: usize, is_same: &str, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "<g class=\"legend\">")?;
-    let entries =
-        [(3, "up", "more in B"), (123, "down", "less in B"), (243, "same", "not told from chance")];
+    let entries = [(3, "up", "more in B"), (123, "down", "less in B"), (243, "same", is_same)];
     for (x, class, text) in entries {
         let (top, right) = (y - 10, x + 16);
         writeln!(
@@ -74,6 +81,8 @@ fn legend(y: usize, out: &mut dyn Write) -> io::Result<()> {
 struct Picture {
     page: Page,
     per_second: bool,
+    /// What is said of frames that have not changed.
+    is_same: &'static str,
 }
 
 impl Picture {
@@ -104,7 +113,7 @@ impl Picture {
             true => "down",
             false => "same",
         };
-        let verdict = if changed { "" } else { ", not told from chance" };
+        let verdict = if changed { String::new() } else { format!(", {}", self.is_same) };
         let title =
             format!("{}\n{}{verdict}", escaped(&short(&full, NAME)), self.numbers(of, &frame.sum));
         let drawn = Drawn {
@@ -133,14 +142,17 @@ impl Picture {
 mod tests {
     use super::super::tests::{bare, boxes, of_class};
     use super::*;
-    use crate::comparison::{compare, rows};
+    use crate::comparison::{Question, compare, rows};
     use crate::encode::fixture;
     use crate::profile::{Kind, Profile};
     use roxmltree::Document;
 
     fn drawn(a: &Profile, b: &Profile) -> String {
-        let question = fixture::question(a, b);
-        let (comparison, rows) = (compare(&question).unwrap(), rows(&question).unwrap());
+        drawn_for(&fixture::question(a, b))
+    }
+
+    fn drawn_for(question: &Question<'_>) -> String {
+        let (comparison, rows) = (compare(question).unwrap(), rows(question).unwrap());
         let mut out = Vec::new();
         difference(&comparison, &rows, &mut out).unwrap();
         String::from_utf8(out).unwrap()
@@ -185,6 +197,21 @@ mod tests {
         let text = drawn(&same, &same);
         assert!(colored(&text, "up").is_empty() && colored(&text, "down").is_empty());
         assert!(text.contains("frames    0 of "), "{text}");
+    }
+
+    /// A since attach, and B since attach a second later: whatever was sampled in between was allocated in between.
+    #[test]
+    fn what_was_allocated_in_between_is_no_chance() {
+        let a = fixture::profile(Kind::Alloc);
+        let mut b = a.clone();
+        b.time_unix_ns += 1_000_000_000;
+        b.duration_ns += 1_000_000_000;
+        b.stacks[1].quantities.alloc_space.moments.add_samples(1, 200.0, 0.0005);
+        let text = drawn_for(&Question { independent: false, ..fixture::question(&a, &b) });
+        let up = colored(&text, "up");
+        assert!(up.iter().any(|name| name.contains("libcodec.so")), "{up:?}");
+        assert!(colored(&text, "same").iter().any(|name| name.starts_with("Store::put")));
+        assert!(text.contains("nothing seen in between</text>") && !text.contains("chance"));
     }
 
     #[test]
