@@ -40,7 +40,7 @@ impl Lead {
     /// How many ticks a window of so many is waited for at most with probes there: each of these costs as much as one of the window. A program that traps
     /// slow down so much that few ticks are paid for begins its windows too early that way rather than to pay for twice as many. (A quarter was too
     /// little: simulated, a program of phases of a millisecond that traps slow down three to five times was estimated 13 % too high, with a half 4 %:
-    /// `tests/windows.rs`.)
+    /// `tests/windows`.)
     pub fn longest_wait(window: u64) -> u64 {
         (window / 2).max(1)
     }

@@ -1,0 +1,67 @@
+//! Programs and the machines that they run on.
+
+use sampler_common::cost::Measured;
+use sampler_common::duty::Usual;
+
+/// Part of the allocations that is sampled, and what a sample adds to the program's own code more than another trap, nanoseconds.
+pub(crate) const SAMPLED: f64 = 0.02;
+pub(crate) const OF_SAMPLE_NS: f64 = 300.0;
+
+/// What a program does: its allocations in a nanosecond of its own time, each followed by a free.
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    /// Length of a period, nanoseconds of its own time.
+    pub(crate) period: f64,
+    /// Part of it that is busy.
+    pub(crate) busy: f64,
+    /// Nanoseconds for each allocation, when busy and when not.
+    pub(crate) each: [f64; 2],
+}
+
+impl Program {
+    pub(crate) fn rate(&self, at: f64) -> f64 {
+        let is_busy = (at / self.period).fract() < self.busy;
+        1.0 / self.each[usize::from(!is_busy)]
+    }
+}
+
+/// Where it runs: what a trap adds to its own code in a function that allocates and in one that frees, and to the code that the daemon measures it by; and with how
+/// much time for each trap they add all that, nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Machine {
+    pub(crate) drag: [f64; 2],
+    pub(crate) typical: f64,
+    pub(crate) enough: f64,
+}
+
+/// As the two that were surveyed; of the first one it is not known what typical code loses there.
+pub(crate) const LIGHT: Machine = Machine { drag: [29.0, 18.0], typical: 20.0, enough: 78.0 };
+pub(crate) const HEAVY: Machine = Machine { drag: [66.0, 41.0], typical: 45.0, enough: 180.0 };
+
+impl Machine {
+    pub(crate) fn usual(self) -> Usual {
+        Usual::where_typical_code_loses(Measured { ns: self.typical, variance: 0.0 })
+    }
+
+    /// What an allocation's traps add where there are `gap` ns of the program's own between allocations: all of it, but in loops that have little to lose
+    /// no more than that part of the time that it is of what is enough.
+    pub(crate) fn lost(self, frees: bool, gap: f64) -> f64 {
+        let of_samples = SAMPLED * OF_SAMPLE_NS;
+        let drag = self.drag[0] + of_samples + if frees { self.drag[1] } else { 0.0 };
+        let enough = self.enough * (1.0 + of_samples / self.drag[0]);
+        if gap + drag < enough { drag * gap / (enough - drag) } else { drag }
+    }
+}
+
+/// A function of the program that is called more rarely, and is its marker.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Marker {
+    None,
+    /// Called once for so many allocations.
+    Follows(f64),
+    /// Called once in so many nanoseconds of the program's own time, whatever it does.
+    Steady(f64),
+}
+
+/// What a trap of the marker takes of the program's own time, nanoseconds, by what one among many adds; half as much again as it is taken to.
+pub(crate) const LONE: f64 = 10.0;

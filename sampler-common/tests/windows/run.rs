@@ -1,0 +1,185 @@
+//! A program under a budget.
+
+use crate::common::SplitMix;
+use crate::program::{LONE, Machine, Marker, Program};
+use sampler_common::duty::{Lead, Marked, Timers, Window, WindowCost};
+use sampler_common::wire::missed;
+
+/// Class of all blocks, and their bytes.
+pub(crate) const CLASS: usize = 5;
+pub(crate) const BYTES: f64 = 100.0;
+/// A trap, nanoseconds.
+const TRAP_NS: f64 = 600.0;
+/// Time of the wall's clock that the daemon takes to come, and each of attaching and detaching, nanoseconds.
+const COMES_NS: f64 = 300_000.0;
+const ATTACH_NS: f64 = 600_000.0;
+const DETACH_NS: f64 = 300_000.0;
+/// CPU time of both.
+const LINKS_NS: f64 = 500_000.0;
+
+/// When a window begins.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Begin {
+    /// At a tick that was settled before there were probes.
+    Settled,
+    /// When probes are there: what must not be.
+    Attached,
+}
+
+/// A program under a budget.
+pub(crate) struct Run<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) timers: Timers,
+    pub(crate) rng: SplitMix,
+    /// The program's own time, without what traps add; and user time, with it.
+    pub(crate) own: f64,
+    pub(crate) user: f64,
+    /// Allocations.
+    pub(crate) truth: f64,
+    pub(crate) machine: Machine,
+    /// Of what profiling took.
+    pub(crate) spent: f64,
+    pub(crate) marker: Marker,
+    /// Calls of the marker.
+    pub(crate) calls: f64,
+    /// Whether it is probed in windows.
+    pub(crate) is_marked: bool,
+}
+
+/// What probes see.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Probes {
+    None,
+    /// The marker alone.
+    Marker,
+    Allocating,
+    All,
+}
+
+/// What happened in a step.
+pub(crate) struct Step {
+    pub(crate) allocations: f64,
+    pub(crate) hits: f64,
+    /// Whether the tick fell into the program's own code.
+    pub(crate) ticks: bool,
+}
+
+impl Run<'_> {
+    /// `ns` of CPU time of the program.
+    pub(crate) fn step(&mut self, ns: f64, probes: Probes) -> Step {
+        let rate = self.program.rate(self.own);
+        let lost = |frees| self.machine.lost(frees, 1.0 / rate);
+        let of_marker = match self.marker {
+            Marker::None => 0.0,
+            Marker::Follows(allocations) => rate / allocations,
+            Marker::Steady(each) => 1.0 / each,
+        };
+        let lone = LONE * self.machine.drag[0] * of_marker / rate;
+        let among = if self.is_marked { lone / LONE } else { 0.0 };
+        let (trap, drag) = match probes {
+            Probes::None => (0.0, 0.0),
+            Probes::Marker => (TRAP_NS * of_marker / rate, lone),
+            Probes::Allocating => (TRAP_NS, lost(false) + among),
+            Probes::All => (2.0 * TRAP_NS, lost(true) + among),
+        };
+        let user = 1.0 + rate * drag;
+        let own = ns / (user + rate * trap);
+        self.own += own;
+        self.user += own * user;
+        let allocations = own * rate;
+        self.truth += allocations;
+        self.calls += own * of_marker;
+        self.spent += allocations * trap;
+        let hits = if trap > 0.0 { allocations * trap / TRAP_NS } else { 0.0 };
+        Step { allocations, hits, ticks: self.rng.uniform() < own * user / ns }
+    }
+
+    /// Ticks of the clock of progress.
+    pub(crate) fn clock(&self) -> f64 {
+        (self.user / self.timers.unit(false)).floor()
+    }
+
+    /// Some of the wall's time, in which ticks of the program's own are counted; the hits in it.
+    fn pass(&mut self, ns: f64, probes: Probes, passed: &mut u64) -> f64 {
+        let unit = self.timers.unit(true);
+        let mut hits = 0.0;
+        for _ in 0..(ns * (0.5 + self.rng.uniform()) / unit).round() as u64 {
+            let step = self.step(unit, probes);
+            hits += step.hits;
+            *passed += u64::from(step.ticks);
+        }
+        hits
+    }
+
+    /// A window: as it was seen, its allocations, and what it cost.
+    pub(crate) fn window(
+        &mut self,
+        window: Window,
+        lead: &mut Lead,
+        begin: Begin,
+    ) -> (Window, f64, WindowCost, Option<Marked>) {
+        let unit = self.timers.unit(window.fine);
+        let probes = if window.frees { Probes::All } else { Probes::Allocating };
+        let mut passed = 0;
+        self.pass(COMES_NS, Probes::None, &mut passed);
+        passed = 0;
+        let is_marked = window.marking > 0;
+        if is_marked {
+            self.pass(ATTACH_NS, Probes::Marker, &mut passed);
+        }
+        let window = window.marking_late_by(passed);
+        let before = self.calls.floor();
+        self.until(window.marking, true, Probes::Marker);
+        let (alone, alone_ns) = (self.calls.floor() - before, window.marking_ns(self.timers));
+        self.pass(COMES_NS, Probes::None, &mut passed);
+        passed = 0;
+        self.is_marked = is_marked;
+        let mut outside = self.pass(ATTACH_NS, probes, &mut passed);
+        let settled = match begin {
+            Begin::Attached => passed + 1,
+            Begin::Settled => lead.ticks().min(passed + Lead::longest_wait(window.ticks)),
+        };
+        lead.passed(passed);
+        // It begins with a tick: the next one, if it is late.
+        loop {
+            let step = self.step(unit, probes);
+            outside += step.hits;
+            passed += u64::from(step.ticks);
+            if step.ticks && passed >= settled {
+                break;
+            }
+        }
+        let late = passed - settled;
+        let left = window.ticks - missed(window.ticks, late);
+        let before = self.calls.floor();
+        let (seen, hits) = self.until(left, window.fine, probes);
+        let inside = self.calls.floor() - before;
+        let marked = is_marked.then_some(Marked { inside, own: inside, alone, alone_ns });
+        self.is_marked = false;
+        outside += self.pass(DETACH_NS, probes, &mut passed);
+        self.spent += LINKS_NS;
+        let window = window.late_by(late);
+        let cost = WindowCost {
+            length_ns: window.length_ns,
+            ticks: window.ticks,
+            probes_ns: hits * TRAP_NS,
+            fixed_ns: LINKS_NS + outside * TRAP_NS,
+            bytes: seen * BYTES,
+            samples: 0,
+        };
+        (window, seen, cost, marked)
+    }
+
+    /// Until so many ticks have come; the allocations and hits by then.
+    fn until(&mut self, mut left: u64, fine: bool, probes: Probes) -> (f64, f64) {
+        let unit = self.timers.unit(fine);
+        let (mut seen, mut hits) = (0.0, 0.0);
+        while left > 0 {
+            let step = self.step(unit, probes);
+            seen += step.allocations;
+            hits += step.hits;
+            left -= u64::from(step.ticks);
+        }
+        (seen, hits)
+    }
+}

@@ -1,0 +1,165 @@
+//! Who is charged for which hits, and where that is shown.
+
+use crate::own::{block, cost, number, range};
+use crate::trial::TRIES;
+use anyhow::{Context, Result, ensure};
+use sampler_daemon::bpf::calibrate;
+use sampler_tests::{Daemon, Workload, again, wait};
+use serde_json::Value;
+use std::fs;
+
+/// Functions of both kinds that share a count: what was spent lies between, and the interval says so.
+#[test]
+fn who_cannot_be_told_apart_has_a_wide_interval() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let spec = directory.path().join("spec");
+    fs::write(&spec, "library */cost*\nmalloc own_alloc\nfree own_free\n")?;
+    let spec = spec.to_str().context("a path in UTF-8")?;
+    let mut workload = Workload::start("cost.c", &[])?;
+    let daemon = Daemon::start(&[workload.pid()], &["--allocator-spec", spec])?;
+    block(&mut workload, "own", 1_000)?;
+    let cost = cost(&daemon, workload.pid())?;
+    let (spent, low, high) = range(&cost["spent_ns"], "spent_ns")?;
+    ensure!(low < 0.5 * spent && high > 1.5 * spent, "{cost}");
+    daemon.stop()
+}
+
+/// Counts by role, each hit once: the cost of each probe, and all of them are the cost of the process.
+#[test]
+fn every_role_is_charged() -> Result<()> {
+    let mut workload = Workload::start("cost.c", &[])?;
+    let daemon = Daemon::start(&[workload.pid()], &["--interval", "4GiB"])?;
+    block(&mut workload, "mix", 2_000)?;
+    let status = daemon.status()?;
+    let mut sum = 0.0;
+    for (symbol, calls) in
+        [("calloc", 2_000.0), ("realloc", 2_000.0), ("posix_memalign", 2_000.0), ("free", 4_000.0)]
+    {
+        let probes = status["probes"].as_array().context("no probes")?;
+        let probe = probes.iter().find(|probe| probe["symbols"][0] == symbol);
+        let probe = probe.with_context(|| format!("no {symbol} in {status}"))?;
+        let (spent, ..) = range(&probe["spent_ns"], symbol)?;
+        let (hit, ..) = range(&probe["hit_ns"], symbol)?;
+        ensure!(probe["hits"]["value"] == calls, "{probe}");
+        ensure!((spent / (hit * calls) - 1.0).abs() < 1e-6, "{probe}");
+        sum += spent;
+    }
+    let cost = cost(&daemon, workload.pid())?;
+    let (spent, ..) = range(&cost["spent_ns"], "spent_ns")?;
+    ensure!(spent >= 0.999 * sum && spent < 1.2 * sum, "{spent} is not {sum}: {cost}");
+    ensure!(cost["unpriced"] == 0 && cost["why"].is_null(), "{cost}");
+    let (all, ..) = range(&status["cost"]["spent_ns"], "all")?;
+    ensure!((all / spent - 1.0).abs() < 0.2, "{all} {spent}");
+    daemon.stop()
+}
+
+/// CPU time that a process uses for nothing but calls, nanoseconds.
+const USED_NS: f64 = 2e8;
+
+/// A process that did nothing but call, and a daemon of which the cost is what it must be; otherwise what is not. The prices are of a
+/// moment before the calls.
+fn charged() -> Result<Result<(Workload, Daemon), String>> {
+    let mut workload = Workload::start("cost.c", &[])?;
+    let daemon = Daemon::start(&[workload.pid()], &["--interval", "64KiB"])?;
+    // Later looks take time, too.
+    let taken = number(&daemon.status()?["prices"]["taken_ns"], "taken")?;
+    let mut truly_used = 0.0;
+    while truly_used < USED_NS {
+        truly_used += block(&mut workload, "pairs", 20_000)?;
+    }
+    let profile = daemon.profile("alloc", &[])?;
+    let cost = &profile.json["cost"];
+    let (used, ..) = range(&cost["processor_ns"], "processor_ns")?;
+    ensure!(used > USED_NS / 2.0, "{cost}");
+    let (spent, low, high) = range(&cost["spent_ns"], "spent_ns")?;
+    let (share, ..) = range(&cost["share"], "share")?;
+    ensure!(taken > 1e5, "measuring took {taken} ns");
+    // It ends with the round in which the time is over, and a round takes less than half of it.
+    let most = 1.5 * calibrate::MOST.as_nanos() as f64;
+    let is_narrow = low > 0.5 * spent && high < 2.0 * spent;
+    let fits = is_narrow && share > 0.4 && share < 1.7 && taken < most;
+    Ok(if fits { Ok((workload, daemon)) } else { Err(format!("taken {taken} ns, {cost}")) })
+}
+
+/// Everything that shows a profile or a process shows what it costs; after the exit, too.
+#[test]
+fn the_cost_is_everywhere() -> Result<()> {
+    let (mut workload, daemon) = again::until("the cost of calls", TRIES, charged)?;
+    let pid = workload.pid();
+    let profile = daemon.profile("alloc", &[])?;
+    let cost_of_profile = &profile.json["cost"];
+    ensure!(number(&cost_of_profile["daemon_ns"], "daemon_ns")? > 0.0, "{cost_of_profile}");
+    // 99 % is wider than 50 %.
+    let width = |level: &str| -> Result<f64> {
+        let profile = daemon.profile("alloc", &["--confidence", level])?;
+        let (_, low, high) = range(&profile.json["cost"]["spent_ns"], level)?;
+        Ok(high - low)
+    };
+    ensure!(width("0.99")? > 2.0 * width("0.5")?, "the interval knows no confidence");
+    for (verb, words) in [
+        (&["profile"][..], "of CPU time in probes"),
+        (&["profile", "--format", "jeprof"], "# cost: "),
+        (&["status"], "a hit: malloc "),
+        (&["ps"], "of CPU time in probes"),
+    ] {
+        let text = daemon.sampler(verb)?.success("sampler")?.stdout;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        ensure!(text.contains(words), "{verb:?} does not say {words}:\n{text}");
+        let is_table = !verb.contains(&"jeprof");
+        let long = text.lines().find(|line| is_table && line.chars().count() > 80);
+        ensure!(long.is_none(), "more than 80 columns: {long:?}");
+    }
+    let status = daemon.status()?;
+    ensure!(number(&status["daemon_processor_ns"], "daemon")? > 1e6, "{status}");
+    let before = cost(&daemon, pid)?;
+    workload.child().close_stdin();
+    workload.wait()?;
+    let after = wait::until("the exit", || {
+        let listed = daemon.json("ps")?;
+        let exited = listed["processes"][0]["state"] == "exited";
+        Ok(exited.then(|| listed["processes"][0]["cost"].clone()))
+    })?;
+    let [before, after] = [&before, &after].map(|cost| range(&cost["spent_ns"], "spent_ns"));
+    ensure!(after?.0 >= 0.95 * before?.0, "the cost of an exited process is forgotten");
+    daemon.stop()
+}
+
+/// The hits of the calibration are nobody's: nothing is counted before a process has done anything, and not when prices are looked at again.
+#[test]
+fn the_calibration_is_in_no_count() -> Result<()> {
+    for engine in ["session", "multi", "perf"] {
+        nothing_is_counted(engine, &["--probe-engine", engine, "--interval", "1"], false)
+            .with_context(|| engine.to_owned())?;
+    }
+    nothing_is_counted("shared", &["--follow", "--interval", "1"], true)
+}
+
+fn nothing_is_counted(what: &str, arguments: &[&str], again: bool) -> Result<()> {
+    let workload = Workload::start("cost.c", &[])?;
+    let daemon = Daemon::start(&[workload.pid()], arguments)?;
+    let taken = |status: &Value| number(&status["prices"]["taken_ns"], "taken_ns");
+    let first = taken(&daemon.status()?)?;
+    if again {
+        wait::until("prices to be looked at again", || {
+            Ok((taken(&daemon.status()?)? > first).then_some(()))
+        })?;
+    }
+    let status = daemon.status()?;
+    let counted = status["outcomes"].as_object().context("no outcomes")?.iter();
+    let counted: Vec<_> = counted.filter(|(_, count)| **count != 0).collect();
+    ensure!(counted.is_empty(), "{what}: {counted:?}");
+    ensure!(status["live_samples"] == 0, "{what}: {status}");
+    for table in ["live", "pending", "rows", "lifetimes"] {
+        ensure!(status["tables"][table]["used"] == 0, "{what}: {table}: {}", status["tables"]);
+    }
+    for probe in status["probes"].as_array().into_iter().flatten() {
+        // Those of functions that map memory are not counted.
+        let hits = &probe["hits"];
+        ensure!(hits.is_null() || hits["value"] == 0.0, "{what}: {probe}");
+    }
+    let profile = daemon.profile("alloc", &[])?;
+    ensure!(profile.exact_objects == 0 && profile.samples == 0, "{what}: {}", profile.json);
+    let cost = cost(&daemon, workload.pid())?;
+    ensure!(cost["spent_ns"]["value"] == 0.0 && cost["daemon_ns"] == 0, "{what}: {cost}");
+    daemon.stop()
+}

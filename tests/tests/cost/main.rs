@@ -1,0 +1,6 @@
+//! What samplerd says that its probes cost, against what programs become slower.
+
+mod charged;
+mod own;
+mod prices;
+mod trial;
