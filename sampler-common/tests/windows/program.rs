@@ -34,9 +34,9 @@ pub(crate) struct Machine {
     pub(crate) enough: f64,
 }
 
-/// As the two that were surveyed; of the first one it is not known what typical code loses there.
-pub(crate) const LIGHT: Machine = Machine { drag: [29.0, 18.0], typical: 20.0, enough: 78.0 };
-pub(crate) const HEAVY: Machine = Machine { drag: [66.0, 41.0], typical: 45.0, enough: 180.0 };
+/// As the two that were surveyed, with typical code as programs are to it where that was looked at.
+pub(crate) const LIGHT: Machine = Machine { drag: [29.0, 18.0], typical: 24.0, enough: 78.0 };
+pub(crate) const HEAVY: Machine = Machine { drag: [66.0, 41.0], typical: 55.0, enough: 180.0 };
 
 impl Machine {
     pub(crate) fn usual(self) -> Usual {

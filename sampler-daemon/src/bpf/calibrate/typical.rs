@@ -1,7 +1,8 @@
 //! Code as programs have it between two allocations: trees, interpreters, words, numbers.
 //!
 //! It is of the standard library as far as it goes, since that is what real programs are made of: branches that depend on data, calls in layers, tables larger than
-//! first-level caches. Every step is the same whenever it is made, so that it can be made with and without a trap behind it.
+//! first-level caches. Every step is the same whenever it is made, so that it can be made with and without a trap behind it. And steps come again soon, as in the loops that
+//! programs are made of: what processors learn of such, and lose by a trap, is most of what a trap adds to programs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -15,6 +16,9 @@ const INSTRUCTIONS: usize = 1024;
 /// Instructions and words of a step.
 const RUN: usize = 32;
 const READ: usize = 4;
+
+/// Steps of a kind, after which they come again. Steps that hardly ever do lose 0.6 of that (25 ns to 43 by turns on an Intel machine), on which programs lose 1.0 to 1.6 of it.
+const CYCLE: u64 = 40;
 
 /// Kinds of steps.
 pub(super) const KINDS: usize = 4;
@@ -71,6 +75,7 @@ impl Typical {
 
     /// The step of a kind and a number.
     pub(super) fn step(&mut self, kind: usize, at: u64) {
+        let at = at % CYCLE;
         match kind {
             0 => self.look_up(at),
             1 => self.interpret(at),

@@ -1,7 +1,8 @@
 //! What traps add to a program's own code, for each allocation: `sampler_common::duty::Drag` says what is usual, and this is how that is found.
 //!
 //! A process does its rounds without probes, with probes where it allocates, and with those where it frees as well, by turns. Its own time is counted by
-//! ticks; between rounds it has none. Samples would add to it: there are none.
+//! ticks; between rounds it has none. Samples would add to it: there are none. Beside it stands what samplerd finds that traps add to its own typical code, as the
+//! machine is just then: m by that is what `sampler_common::duty::Usual` says.
 
 use crate::attached::Attached;
 use crate::exact::Exact;
@@ -11,7 +12,7 @@ use crate::toolbox::{nobody_probes, ours};
 use crate::turns;
 use crate::user::{Counting, spots_of};
 use crate::workload::Workload;
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use sampler_tests::progress::Progress;
 use sampler_tests::spread::Spread;
 use serde_json::{Value, json};
@@ -31,6 +32,8 @@ pub(crate) struct Dragged {
     workload: Workload,
     /// Its own time for each allocation, nanoseconds, probed as [`PROBED`] says, turn by turn.
     each_ns: Vec<[f64; 3]>,
+    /// What a trap adds to samplerd's typical code, nanoseconds, turn by turn.
+    typical_ns: Vec<f64>,
 }
 
 impl Dragged {
@@ -38,16 +41,17 @@ impl Dragged {
         Spread::of(self.each_ns.iter().map(of))
     }
 
-    /// g, m, and f·d, f being the frees for each allocation.
-    fn spreads(&self) -> [Spread; 3] {
+    /// g, m, f·d, f being the frees for each allocation, and what typical code loses.
+    fn spreads(&self) -> [Spread; 4] {
         [
             self.spread(|turn| turn[0]),
             self.spread(|turn| turn[1] - turn[0]),
             self.spread(|turn| turn[2] - turn[1]),
+            Spread::of(self.typical_ns.iter().copied()),
         ]
     }
 
-    fn cells(&self) -> [String; 3] {
+    fn cells(&self) -> [String; 4] {
         self.spreads()
             .map(|Spread { low, median, high, .. }| format!("{median:.1} [{low:.1}–{high:.1}]"))
     }
@@ -71,8 +75,9 @@ fn run(workload: Workload, seconds: f64, scratch: &Scratch) -> Result<Dragged> {
     let allocations = allocations_of_a_round(workload, scratch)?;
     let mut program = Program::start(workload, 0, &[], scratch)?;
     let spots = spots_of(program.pid())?;
-    let mut each_ns = Vec::new();
+    let (mut each_ns, mut typical_ns) = (Vec::new(), Vec::new());
     for at in 0..TURNS {
+        typical_ns.push(typical_loses(program.pid())?);
         let mut turn = [0.0; 3];
         for way in (0..PROBED.len()).map(|way| (at + way) % PROBED.len()) {
             let options = PROBED[way];
@@ -89,7 +94,17 @@ fn run(workload: Workload, seconds: f64, scratch: &Scratch) -> Result<Dragged> {
         }
         each_ns.push(turn);
     }
-    Ok(Dragged { workload, each_ns })
+    Ok(Dragged { workload, each_ns, typical_ns })
+}
+
+/// What a trap adds to samplerd's own typical code, nanoseconds: it looks at its start, if somebody has a budget.
+fn typical_loses(idle_pid: u32) -> Result<f64> {
+    let attached = ours(idle_pid, &["--max-overhead", "1%"])?;
+    let Attached::Daemon(daemon) = &attached else { unreachable!("it was started") };
+    let status = daemon.status()?;
+    let behind_ns = status["prices"]["behind_ns"]["value"].as_f64();
+    attached.detach()?;
+    behind_ns.context("samplerd has not found what traps add to its own code")
 }
 
 /// Counted by a preloaded library.
@@ -105,12 +120,14 @@ fn allocations_of_a_round(workload: Workload, scratch: &Scratch) -> Result<f64> 
 /// As a table for the terminal.
 pub(crate) fn text(all: &[Dragged]) -> String {
     let mut out =
-        "\nown time for each allocation, ns [quartiles]; what a trap in it adds; in its free\n"
+        "\nown time for each allocation, ns [quartiles]; what a trap in it adds; in its free; and\n\
+         what a trap adds to samplerd's typical code\n"
             .to_owned();
     for of in all {
-        let [alone, adds, frees] = of.cells();
+        let [alone, adds, frees, typical] = of.cells();
         // Writing to a String cannot fail.
-        let _ = writeln!(out, "{:<15}{alone:<22}{adds:<20}{frees}", of.workload.name());
+        let _ =
+            writeln!(out, "{:<15}{alone:<22}{adds:<20}{frees:<20}{typical}", of.workload.name());
     }
     out
 }
@@ -118,8 +135,11 @@ pub(crate) fn text(all: &[Dragged]) -> String {
 /// As JSON: a list of programs.
 pub(crate) fn json(all: &[Dragged]) -> Value {
     let one = |of: &Dragged| {
-        let [alone, adds, frees] = of.spreads().map(|spread| spread.json());
-        json!({ "workload": of.workload.name(), "own_ns": alone, "m_ns": adds, "fd_ns": frees })
+        let [alone, adds, frees, typical] = of.spreads().map(|spread| spread.json());
+        json!({
+            "workload": of.workload.name(), "own_ns": alone, "m_ns": adds, "fd_ns": frees,
+            "typical_ns": typical,
+        })
     };
     all.iter().map(one).collect()
 }
@@ -127,8 +147,8 @@ pub(crate) fn json(all: &[Dragged]) -> Value {
 /// As Markdown.
 pub(crate) fn markdown(all: &[Dragged]) -> String {
     let mut out =
-        "|  | own time for each allocation, ns | a trap in it adds, ns | one in its free, ns |\n\
-                   | --- | ---: | ---: | ---: |\n"
+        "|  | own time for each allocation, ns | a trap in it adds, ns | one in its free, ns | one in samplerd's typical code, ns |\n\
+                   | --- | ---: | ---: | ---: | ---: |\n"
             .to_owned();
     for of in all {
         let _ = writeln!(out, "| {} | {} |", of.workload.name(), of.cells().join(" | "));
