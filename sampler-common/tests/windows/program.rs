@@ -35,8 +35,8 @@ pub(crate) struct Machine {
 }
 
 /// As the two that were surveyed, with typical code as programs are to it where that was looked at.
-pub(crate) const LIGHT: Machine = Machine { drag: [29.0, 18.0], typical: 24.0, enough: 78.0 };
-pub(crate) const HEAVY: Machine = Machine { drag: [66.0, 41.0], typical: 55.0, enough: 180.0 };
+pub(crate) const LIGHT: Machine = Machine { drag: [29.0, 18.0], typical: 26.0, enough: 78.0 };
+pub(crate) const HEAVY: Machine = Machine { drag: [66.0, 41.0], typical: 60.0, enough: 180.0 };
 
 impl Machine {
     pub(crate) fn usual(self) -> Usual {
