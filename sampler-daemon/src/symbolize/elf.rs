@@ -1,5 +1,6 @@
 //! Names in ELF files that are held open, through blazesym.
 
+use super::demangled::demangled;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Reason, Sym, Symbolized, Symbolizer};
 use sampler_common::profile::Line;
@@ -58,7 +59,7 @@ fn lines_of(symbol: &Sym<'_>) -> Vec<Line> {
 
 fn line(function: &str, code: Option<&CodeInfo<'_>>) -> Line {
     Line {
-        function: function.to_owned(),
+        function: demangled(function),
         file: code.map_or_else(String::new, |code| code.to_path().to_string_lossy().into_owned()),
         line: code.and_then(|code| code.line).unwrap_or(0),
     }

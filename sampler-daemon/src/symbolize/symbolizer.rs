@@ -16,13 +16,24 @@ type Unit = u32;
 
 /// Symbolizes; caches by module (build id where there is one) and offset. Lives on one thread, and serves the
 /// modules of one [`crate::unwind::Modules`].
-#[derive(Default)]
 pub struct Symbolizer {
     blazesym: blazesym::symbolize::Symbolizer,
     units: Units,
     locations: FxHashMap<(Unit, u64), Arc<[Line]>>,
     perf_maps: FxHashMap<ModuleId, PerfMap>,
     vdsos: FxHashMap<ModuleId, Vdso>,
+}
+
+impl Default for Symbolizer {
+    fn default() -> Symbolizer {
+        Symbolizer {
+            blazesym: blazesym::symbolize::Symbolizer::builder().enable_demangling(false).build(),
+            units: Units::default(),
+            locations: FxHashMap::default(),
+            perf_maps: FxHashMap::default(),
+            vdsos: FxHashMap::default(),
+        }
+    }
 }
 
 impl Symbolizer {

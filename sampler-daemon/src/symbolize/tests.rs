@@ -53,7 +53,8 @@ fn cpp_names_are_whole_and_c_names_plain() {
         "namespace shop { template <class T> struct Cart { __attribute__((noinline)) T add(T a, const char*) \
          { asm volatile(\"\"); return a; } }; }\n\
          extern \"C\" __attribute__((noinline)) int plain_name(int a) { asm volatile(\"\"); return a; }\n\
-         int main(int n, char**) { return shop::Cart<long>().add(n, \"\") + plain_name(n); }\n",
+         extern \"C\" __attribute__((noinline)) int w(int a) { asm volatile(\"\"); return a; }\n\
+         int main(int n, char**) { return shop::Cart<long>().add(n, \"\") + plain_name(n) + w(n); }\n",
     )
     .unwrap();
     for flags in [&["-g"][..], &[]] {
@@ -66,12 +67,14 @@ fn cpp_names_are_whole_and_c_names_plain() {
         assert!(status.success());
         let kind = ModuleKind::File(Arc::new(File::open(&binary).unwrap()));
         let names = module(1, "/x/names", kind);
-        let offsets =
-            [offset_of(&binary, "_ZN4shop4CartIlE3addElPKc"), offset_of(&binary, "plain_name")];
+        let offsets = ["_ZN4shop4CartIlE3addElPKc", "plain_name", "w"]
+            .map(|symbol| offset_of(&binary, symbol));
         let asked = offsets.map(|offset| (Arc::clone(&names), offset));
         let lines = Symbolizer::default().symbolize(&asked);
         assert_eq!(lines[0][0].function, "shop::Cart<long>::add(long, char const*)", "{flags:?}");
         assert_eq!(lines[1][0].function, "plain_name");
+        // No `wchar_t`.
+        assert_eq!(lines[2][0].function, "w");
         std::fs::remove_file(&binary).unwrap();
     }
 }
