@@ -12,7 +12,7 @@ const MEASURED: &[(&str, &str, Role, u32, &str)] = &[
     ("glibc", "malloc", Role::Malloc, 0, "41 54 55 53 48 89 fb 48 83 ec 10"),
     ("glibc", "calloc", Role::Calloc, 0, "41 55 48 89 f8 41 54 55 53"),
     ("glibc", "realloc", Role::Realloc, 0, "41 57 41 56 41 55 41 54 55"),
-    ("glibc", "free", Role::Free, 3, "48 85 ff 0f 84 bf 00 00 00 55 48 8d 77 f0 53"),
+    ("glibc", "free", Role::Free, 9, "48 85 ff 0f 84 bf 00 00 00 55 48 8d 77 f0 53"),
     (
         "glibc",
         "posix_memalign",
@@ -119,6 +119,28 @@ fn the_choice_is_explained() {
         none.reason,
         "`mov rsi, rax` overwrites an argument or rsp before anything emulated"
     );
+}
+
+/// Frees of NULL end nothing.
+#[test]
+fn a_free_of_null_is_not_probed() {
+    let spot = |hex: &str, role| {
+        let placement = place(&code(hex), 0x1000, role, Shape::DEFAULT);
+        assert!(placement.emulated, "{placement:?}");
+        placement.displacement
+    };
+    // test rdi, rdi; je; push rbp, and with lea rsi, [rdi-16] in between.
+    assert_eq!(spot("48 85 ff 74 10 55", Role::Free), 5);
+    assert_eq!(spot("48 85 ff 0f 84 bf 00 00 00 48 8d 77 f0 53", Role::Free), 13);
+    // realloc(NULL, n) allocates.
+    assert_eq!(spot("48 85 ff 74 10 55", Role::Realloc), 3);
+    // Another register, another condition, another instruction in between.
+    assert_eq!(spot("48 85 f6 74 10 55", Role::Free), 3);
+    assert_eq!(spot("48 85 ff 75 10 55", Role::Free), 3);
+    assert_eq!(spot("48 85 ff 48 89 f8 74 10 55", Role::Free), 6);
+    // Nothing is emulated behind it before rsp is written, or a branch leads back to what is.
+    assert_eq!(spot("48 85 ff 74 13 48 83 ec 08 55", Role::Free), 3);
+    assert_eq!(spot("48 85 ff 74 10 55 eb fd", Role::Free), 3);
 }
 
 #[test]
@@ -245,15 +267,19 @@ fn expected(sequence: &[(&str, Is)], role: Role) -> Option<u32> {
         Role::OtelAlloc | Role::OtelFree => RSP,
         other => unreachable!("{other:?} is not among the roles tried"),
     };
-    let mut at = 0;
+    let (mut at, mut found, mut before) = (0, None, "");
     for (bytes, is) in sequence {
+        let is_for_null = role == Role::Free && before == "48 85 ff" && bytes.starts_with("0f 84");
         match is {
+            Emulated if found.is_none() && is_for_null => found = Some(at),
             Emulated => return Some(at),
-            Plain(written) if written & kept == 0 => at += code(bytes).len() as u32,
-            Plain(_) | Leaving => return None,
+            Plain(written) if written & kept == 0 => {}
+            Plain(_) | Leaving => return found,
         }
+        at += code(bytes).len() as u32;
+        before = bytes;
     }
-    None
+    found
 }
 
 proptest! {
