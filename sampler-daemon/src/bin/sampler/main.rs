@@ -39,7 +39,7 @@ fn main() -> ExitCode {
         // The reader has seen enough (`sampler … | head`).
         Err(error) if error.is::<output::Closed>() => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("sampler: {}", output::one_line(&format!("{error:#}")));
+            output::complain(&format!("{error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -27,6 +27,30 @@ pub(crate) fn print(contents: &[u8]) -> Result<()> {
     })
 }
 
+/// Says on standard error why something failed, in one line.
+pub(crate) fn complain(why: &str) {
+    say(&format!("sampler: {}\n", one_line(why)));
+}
+
+/// Writes to standard error. Who cannot be told is not, and nothing else changes by that: not the exit code either.
+pub(crate) fn say(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// Whether a file can come to be at `path`, as far as that can be told before there is one: where a program is to run first, whose profile nobody could write.
+pub(crate) fn check_file(path: &Path) -> Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let checked = match fs::metadata(path) {
+        Ok(existing) if existing.is_dir() => Err(io::Error::from(io::ErrorKind::IsADirectory)),
+        Ok(_) => Ok(()),
+        Err(_) => fs::metadata(parent.unwrap_or(Path::new("."))).and_then(|of| match of.is_dir() {
+            true => Ok(()),
+            false => Err(io::Error::from(io::ErrorKind::NotADirectory)),
+        }),
+    };
+    checked.map_err(|error| anyhow!("write {}: {}", path.display(), reason(&error)))
+}
+
 /// Writes `contents` to `path`: an existing file is replaced whole by renaming, and a failure leaves it as it
 /// was and nothing else behind. Devices and pipes (`/dev/null`) are written to, never replaced.
 pub(crate) fn write_file(path: &Path, contents: &[u8]) -> Result<()> {

@@ -6,6 +6,7 @@ mod manual;
 mod run;
 mod web;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 /// The daemon's own allocations never meet its probes on libc.
@@ -17,7 +18,8 @@ fn main() -> ExitCode {
     match run::run(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("samplerd: {error:#}");
+            // Who cannot be told is not.
+            let _ = writeln!(std::io::stderr(), "samplerd: {error:#}");
             ExitCode::FAILURE
         }
     }

@@ -32,6 +32,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         .with_target(false)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
+        // It would say on standard error, too, that this cannot be written, and end the daemon for it.
+        .log_internal_errors(false)
         .init();
     preflight::check()?;
     raise_descriptor_limit();

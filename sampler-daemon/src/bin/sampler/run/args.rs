@@ -86,6 +86,12 @@ impl RunVerb {
             let error = "--json and --format name different formats (give one of them)";
             return Err(error.to_owned());
         }
+        let of_held = self.kinds.iter().map(|kind| Kind::from(*kind));
+        if let Some(kind) =
+            of_held.filter(|kind| matches!(kind, Kind::Live | Kind::Peak)).find(|_| self.no_live)
+        {
+            return Err(format!("--kind {} needs frees (leave out --no-live)", kind.name()));
+        }
         if self.kinds.len() > 1 && self.format(json) != Format::Text {
             return Err("several --kind are for text (give one)".to_owned());
         }

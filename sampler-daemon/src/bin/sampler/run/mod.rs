@@ -15,6 +15,7 @@ mod user;
 pub(crate) use args::{RunVerb, StartVerb};
 
 use crate::connect::{self, Address};
+use crate::output;
 use anyhow::{Context as _, Result, anyhow, bail};
 use child::{Held, Program, code};
 use daemon::{Daemon, Private};
@@ -35,6 +36,7 @@ pub(crate) async fn run(verb: RunVerb, json: bool) -> Result<ExitCode> {
         );
     }
     let samplerd = daemon::find()?;
+    verb.file().map_or(Ok(()), |path| output::check_file(path))?;
     let user = User::of(&verb)?;
     // Before any signal is caught: what the caller ignores, the program ignores.
     let program = Program::start(&verb, user.as_ref())?;
@@ -53,11 +55,11 @@ pub(crate) async fn run(verb: RunVerb, json: bool) -> Result<ExitCode> {
         let written = report::write(&mut session.client, &session.address, &verb, json).await;
         // The program's own code counts more than ours, and the reason is said.
         if let Err(error) = written {
-            eprintln!("sampler: {}", crate::output::one_line(&format!("{error:#}")));
+            output::complain(&format!("{error:#}"));
         }
     }
     let complaints = spawn_blocking(move || session.daemon.stop()).await;
-    eprint!("{}", complaints.unwrap_or_default());
+    output::say(&complaints.unwrap_or_default());
     Ok(ExitCode::from(code(status)))
 }
 

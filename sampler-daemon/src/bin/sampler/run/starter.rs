@@ -7,7 +7,7 @@
 
 use super::args::StartVerb;
 use super::{preload, program, user};
-use crate::output::reason;
+use crate::output::{reason, say};
 use anyhow::{Context as _, Result};
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -33,7 +33,7 @@ pub(crate) fn start(verb: &StartVerb) -> ExitCode {
     let (mut go, mut told) = match prepared {
         Ok(pipes) => pipes,
         Err(error) => {
-            eprintln!("sampler: run: {error:#}");
+            say(&format!("sampler: run: {error:#}\n"));
             return ExitCode::FAILURE;
         }
     };
@@ -79,6 +79,6 @@ fn failed(command: &OsStr, error: &io::Error) -> ExitCode {
         ErrorKind::NotFound => (NOT_FOUND, "not found".to_owned()),
         _ => (CANNOT_RUN, reason(error)),
     };
-    eprintln!("sampler: run: {}: {why}", command.to_string_lossy());
+    say(&format!("sampler: run: {}: {why}\n", command.to_string_lossy()));
     ExitCode::from(code)
 }
