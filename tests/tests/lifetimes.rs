@@ -110,11 +110,14 @@ fn lifetimes_are_those_of_the_program() -> Result<()> {
 }
 
 #[test]
-fn without_frees_there_are_no_lifetimes() -> Result<()> {
+fn without_frees_nothing_is_known_of_what_is_held() -> Result<()> {
     let workload = Workload::start("windows.c", &[])?;
     let daemon = Daemon::start(&[workload.pid()], &["--no-live"])?;
-    let refused = daemon.sampler(&["lifetimes"])?;
-    ensure!(refused.code() == 1 && refused.stderr.lines().count() == 1, "{}", refused.stderr);
-    ensure!(refused.stderr.contains("--no-live"), "{}", refused.stderr);
+    let kinds = ["live", "peak"].map(|kind| ["profile", "--kind", kind]);
+    for arguments in [&["lifetimes"][..], &kinds[0], &kinds[1]] {
+        let refused = daemon.sampler(arguments)?;
+        ensure!(refused.code() == 1 && refused.stderr.lines().count() == 1, "{}", refused.stderr);
+        ensure!(refused.stderr.contains("--no-live"), "{}", refused.stderr);
+    }
     daemon.stop()
 }

@@ -77,7 +77,9 @@ impl Worker {
             ));
         }
         if !self.config.settings.track_live && self.config.budget.is_none() {
-            notes.push("live numbers are 0: frees are not probed (--no-live)".into());
+            notes.push(
+                "what is held is not known, and told as 0: frees are not probed (--no-live)".into(),
+            );
         }
         let unseen = self.kernel.state().unseen_calls();
         if unseen > 0 {

@@ -38,8 +38,9 @@ impl Met {
         let time = |ns: f64| units::human_duration(Duration::from_nanos(ns as u64));
         let seconds = |ticks: f64| time(ticks * unit);
         let mut notes = vec![format!(
-            "--max-overhead {budget}: seen in {} windows, {} of {} of the programs' own time",
+            "--max-overhead {budget}: seen in {} {}, {} of {} of the programs' own time",
             units::grouped(u64::from(self.windows)),
+            if self.windows == 1 { "window" } else { "windows" },
             seconds(self.ticks),
             seconds(self.clock as f64)
         )];

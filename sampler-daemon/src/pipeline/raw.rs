@@ -107,6 +107,7 @@ impl Worker {
             return self.mapped_profile(request, chosen);
         }
         self.check_budget(request.kind, request.scope == Scope::ALL, "a part of the profile")?;
+        self.check_live(request.kind)?;
         let strategies = self.strategies(&chosen, request.estimator)?;
         if self.config.budget.is_some()
             && request.estimator.is_some_and(|of| of != Estimator::Weighted)
