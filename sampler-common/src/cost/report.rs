@@ -20,14 +20,18 @@ pub struct Report {
 }
 
 impl Report {
-    /// The share of their CPU time that was spent in probes; `None` where one of them is not known. Its ends are
-    /// what the ends of both make of it, and not above 1 unless it is itself.
+    /// The share of their CPU time that was spent in probes, at most 1; its ends are what the ends of both make of it. `None` where one of them is not known, or their CPU time
+    /// was looked at before it was spent: of a process that has ended what was seen last is told, and that is less than what its probes alone have taken.
     pub fn share(&self) -> Option<Range> {
         let (spent, of) = (self.spent_ns?, self.processor_ns?);
         let share = spent.share_of(of.value)?;
+        if spent.low > of.high {
+            return None;
+        }
         let high = if of.low > 0.0 { spent.high / of.low } else { f64::INFINITY };
         let low = spent.low / of.high;
-        Some(Range { low: low.min(share.value), high: high.min(1.0).max(share.value), ..share })
+        let value = share.value.min(1.0);
+        Some(Range { value, low: low.min(value), high: high.min(1.0).max(value) })
     }
 
     /// In one sentence.
@@ -104,6 +108,16 @@ mod tests {
         report.processor_ns = range(1.0e7, 2e7).map(|of| Range { low: 0.0, ..of });
         report.spent_ns = range(1e6, 1e4);
         assert_eq!(report.share().map(|of| of.high), Some(1.0));
+        // A little more than all there was: all of it. And more than can be: it was looked at too early.
+        (report.spent_ns, report.processor_ns) = (range(3.95e8, 1.2e7), range(3.7e8, 2e7));
+        assert_eq!(report.share().map(|of| (of.value, of.high)), Some((1.0, 1.0)));
+        (report.spent_ns, report.processor_ns) = (range(1.44e8, 1e7), range(2e7, 2e7));
+        assert_eq!(report.share(), None);
+        assert!(
+            report.text().starts_with("144 ms ±7% of CPU time in probes; "),
+            "{}",
+            report.text()
+        );
     }
 
     #[test]

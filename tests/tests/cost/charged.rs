@@ -72,6 +72,9 @@ fn charged() -> Result<Result<(Workload, Daemon), String>> {
     let (used, ..) = range(&cost["processor_ns"], "processor_ns")?;
     ensure!(used > USED_NS / 2.0, "{cost}");
     let (spent, low, high) = range(&cost["spent_ns"], "spent_ns")?;
+    if cost["share"].is_null() {
+        return Ok(Err(format!("more in probes than there was: {cost}")));
+    }
     let (share, ..) = range(&cost["share"], "share")?;
     ensure!(taken > 1e5, "measuring took {taken} ns");
     // It ends with the round in which the time is over, and a round takes less than half of it.

@@ -23,8 +23,20 @@ const ENTRIES: [&str; 14] = [
 ];
 
 /// What allocators put before these names when they are not the only one (glibc's aliases, jemalloc,
-/// tcmalloc, mimalloc).
-const PREFIXES: [&str; 7] = ["__GI___libc_", "__libc_", "__GI_", "je_", "tc_", "mi_", "__"];
+/// tcmalloc, mimalloc, oneTBB's, snmalloc, rpmalloc, and the library of `sampler run --preload`).
+const PREFIXES: [&str; 11] = [
+    "__GI___libc_",
+    "__libc_",
+    "__GI_",
+    "je_",
+    "tc_",
+    "mi_",
+    "scalable_",
+    "sn_",
+    "rp",
+    "sampler_",
+    "__",
+];
 
 /// Whether a function is an allocator's entry point: a C one, or an `operator new` of any kind.
 pub(in crate::encode) fn is_entry(function: &str) -> bool {
@@ -49,6 +61,9 @@ mod tests {
             "__libc_memalign",
             "__posix_memalign",
             "je_calloc",
+            "scalable_malloc",
+            "rpmalloc",
+            "sampler_realloc",
             "mmap",
             "operator new(unsigned long)",
             "operator new[](unsigned long, std::align_val_t, std::nothrow_t const&)",
