@@ -44,23 +44,24 @@ fn says(of: &Frame, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-fn two_phases() -> Result<(Workload, Daemon, [Truth; 2], [Profile; 2])> {
+/// A program after two phases, what it has done by then, and the profiles behind each.
+fn two_phases() -> Result<(Workload, Daemon, Truth, [Profile; 2])> {
     let mut workload = Workload::start("windows.c", &[])?;
     let daemon = Daemon::start(&[workload.pid()], &["--interval", "1"])?;
     let mut phase = || {
         workload.go()?;
         anyhow::Ok((workload.truth()?, daemon.profile("alloc", &[])?))
     };
-    let (first, before) = phase()?;
+    let (_, before) = phase()?;
     // Of two profiles the later one has to end later by more than clocks differ.
     wait::pass(Duration::from_millis(200));
-    let (second, after) = phase()?;
-    Ok((workload, daemon, [first, second], [before, after]))
+    let (truth, after) = phase()?;
+    Ok((workload, daemon, truth, [before, after]))
 }
 
 #[test]
 fn frames_say_what_the_program_did() -> Result<()> {
-    let (mut workload, daemon, [_, truth], profiles) = two_phases()?;
+    let (mut workload, daemon, truth, profiles) = two_phases()?;
     let (alloc, live) =
         (drawn(&daemon, &["flamegraph"])?, drawn(&daemon, &["flamegraph", "--kind", "live"])?);
     let space_time = ["flamegraph", "--measure", "byte-seconds"];
@@ -73,9 +74,7 @@ fn frames_say_what_the_program_did() -> Result<()> {
         says(&frame(&alloc, name)?, of.alloc.bytes)?;
         says(&frame(&live, name)?, of.live.bytes)?;
         // What is held costs the more the longer it is: by its bytes for each second at least of what was waited.
-        let costs = [&earlier, &later].map(|svg| frame(svg, name).map(|of| of.numbers[1]));
-        let [before, after] = costs;
-        let grown = after? - before?;
+        let grown = frame(&later, name)?.numbers[1] - frame(&earlier, name)?.numbers[1];
         ensure!(grown >= 0.05 * of.live.bytes as f64 - 2.0, "{name}: grown by {grown}");
     }
     // What came in between two profiles is more for certain, and the rest has not changed.

@@ -165,17 +165,6 @@ impl Worker {
         Ok(())
     }
 
-    /// What cannot be asked where frees are not probed, in one line.
-    pub(super) fn check_live(&self, kind: Kind) -> Result<(), String> {
-        match kind {
-            Kind::Live | Kind::Peak if !self.config.settings.track_live => Err(format!(
-                "kind {} needs every free since attach, and frees are not probed (use kind alloc, or start samplerd without --no-live)",
-                kind.name()
-            )),
-            _ => Ok(()),
-        }
-    }
-
     /// What is to be said of windows.
     pub(super) fn window_notes(&self, gathered: &Gathered) -> Vec<String> {
         let Some(budget) = self.config.budget else { return Vec::new() };

@@ -56,9 +56,7 @@ type ByStack = FxHashMap<(ProcessId, StackId), Blocks>;
 impl Worker {
     pub(super) fn leaks(&mut self, request: LeaksRequest) -> Result<RawLeaks, String> {
         self.check_budget(Kind::Live, true, "")?;
-        if !self.config.settings.track_live {
-            return Err("frees are not probed, so nobody knows what stays (start samplerd without --no-live)".into());
-        }
+        self.check_frees("what stays")?;
         let mut chosen = self.chosen(&request.selector)?;
         if !chosen.is_empty() {
             chosen.retain(|id| self.ingest.processes.get(*id).exited.is_none());

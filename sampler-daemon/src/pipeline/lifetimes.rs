@@ -44,9 +44,7 @@ pub struct RawLifetimes {
 impl Worker {
     pub(super) fn lifetimes(&mut self, request: LifetimesRequest) -> Result<RawLifetimes, String> {
         self.check_budget(Kind::Live, true, "")?;
-        if !self.config.settings.track_live {
-            return Err("frees are not probed, so nobody knows lifetimes (start samplerd without --no-live)".into());
-        }
+        self.check_frees("lifetimes")?;
         let chosen = self.chosen(&request.selector)?;
         // Points of a stride have no variance.
         self.strategies(&chosen, Some(Estimator::Weighted))?;

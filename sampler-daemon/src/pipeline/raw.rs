@@ -99,6 +99,16 @@ impl Worker {
         Ok(strategies)
     }
 
+    /// What nobody knows where frees are not probed, in one line.
+    pub(super) fn check_frees(&self, what: &str) -> Result<(), String> {
+        match self.config.settings.track_live {
+            true => Ok(()),
+            false => Err(format!(
+                "frees are not probed, so nobody knows {what} (start samplerd without --no-live)"
+            )),
+        }
+    }
+
     pub(super) fn profile(&mut self, request: ProfileRequest) -> Result<RawProfile, String> {
         self.note_unseen();
         self.hear_libraries();
@@ -107,7 +117,9 @@ impl Worker {
             return self.mapped_profile(request, chosen);
         }
         self.check_budget(request.kind, request.scope == Scope::ALL, "a part of the profile")?;
-        self.check_live(request.kind)?;
+        if matches!(request.kind, Kind::Live | Kind::Peak) {
+            self.check_frees("what is held")?;
+        }
         let strategies = self.strategies(&chosen, request.estimator)?;
         if self.config.budget.is_some()
             && request.estimator.is_some_and(|of| of != Estimator::Weighted)

@@ -100,6 +100,15 @@ impl Attached {
         Ok(Windows::of(&serde_json::from_slice(&profile)?))
     }
 
+    /// What samplerd has found that a trap adds to its own typical code, nanoseconds; `None` without a budget.
+    ///
+    /// # Errors
+    /// If samplerd does not answer.
+    pub(crate) fn typical_ns(&self) -> Result<Option<f64>> {
+        let Attached::Daemon(daemon) = self else { return Ok(None) };
+        Ok(daemon.status()?["prices"]["behind_ns"]["value"].as_f64())
+    }
+
     /// Ends it.
     ///
     /// # Errors

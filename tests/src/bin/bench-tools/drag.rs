@@ -100,11 +100,9 @@ fn run(workload: Workload, seconds: f64, scratch: &Scratch) -> Result<Dragged> {
 /// What a trap adds to samplerd's own typical code, nanoseconds: it looks at its start, if somebody has a budget.
 fn typical_loses(idle_pid: u32) -> Result<f64> {
     let attached = ours(idle_pid, &["--max-overhead", "1%"])?;
-    let Attached::Daemon(daemon) = &attached else { unreachable!("it was started") };
-    let status = daemon.status()?;
-    let behind_ns = status["prices"]["behind_ns"]["value"].as_f64();
+    let typical_ns = attached.typical_ns()?;
     attached.detach()?;
-    behind_ns.context("samplerd has not found what traps add to its own code")
+    typical_ns.context("samplerd has not found what traps add to its own code")
 }
 
 /// Counted by a preloaded library.
