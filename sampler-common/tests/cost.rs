@@ -12,14 +12,15 @@ fn price() -> impl Strategy<Value = Measured> {
 
 fn tariff() -> impl Strategy<Value = Tariff> {
     let hits = proptest::array::uniform6(proptest::array::uniform2(price().prop_map(Some)));
-    (hits, price(), price(), price(), price(), price()).prop_map(
-        |(hits, disturbed, returned, few, many, ended)| Tariff {
+    (hits, price(), price(), price(), price(), price(), 0.0..0.2f64).prop_map(
+        |(hits, disturbed, returned, few, many, ended, speed_error)| Tariff {
             hits,
             disturbed: Some(disturbed),
             behind: None,
             returned: Some(returned),
             sampled: Line::through(&[(4.0, few), (60.0, many)]),
             ended: Some(ended),
+            speed_error,
         },
     )
 }

@@ -9,13 +9,15 @@
 //! ```
 //!
 //! One price holds for all processes, so that its error is theirs in common: works are added (and subtracted, for "since then")
-//! before they are charged. Intervals are never added.
+//! before they are charged. Intervals are never added. Nor is one moment another: how fast the machine was when prices were measured is an error that all of them
+//! have in common ([`Speed`]).
 //!
 //! No clock and no probe here: `samplerd` measures, and counts.
 
 mod line;
 mod measured;
 mod report;
+mod speed;
 mod spent;
 mod tariff;
 mod work;
@@ -23,6 +25,7 @@ mod work;
 pub use line::Line;
 pub use measured::Measured;
 pub use report::{Report, percent, plus_minus};
+pub use speed::Speed;
 pub use spent::{Range, Spent};
 pub use tariff::{HitPrices, Tariff};
 pub use work::{Events, Placed, Program, Work};

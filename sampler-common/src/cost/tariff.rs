@@ -20,13 +20,22 @@ pub struct Tariff {
     pub sampled: Option<Line>,
     /// Of the end of a sampled block, more than the hit.
     pub ended: Option<Measured>,
+    /// Relative standard error that all of them have in common ([`super::Speed`]).
+    pub speed_error: f64,
 }
 
 impl Tariff {
     /// What a hit costs in some program: how much of [`Tariff::disturbed`] it pays is not known, and all of it as likely as nothing.
     pub fn hit(&self, program: Program, placed: Placed) -> Option<Measured> {
         let (calm, more) = (self.calm(program, placed)?, self.more());
-        Some(Measured { ns: calm.ns + more.ns, variance: calm.variance + more.variance })
+        let hit = Measured { ns: calm.ns + more.ns, variance: calm.variance + more.variance };
+        Some(self.at_any_speed(hit))
+    }
+
+    /// A price of it with what is not known of the speed.
+    pub fn at_any_speed(&self, price: Measured) -> Measured {
+        let of_speed = (self.speed_error * price.ns).powi(2);
+        Measured { variance: price.variance + of_speed, ..price }
     }
 
     /// What a hit costs more than in a loop of nothing but hits.
@@ -68,6 +77,7 @@ impl Tariff {
             }
             None => spent.unpriced += work.samples.count,
         }
+        spent.variance += (self.speed_error * spent.ns).powi(2);
         spent
     }
 }
@@ -107,6 +117,7 @@ mod tests {
                 (16.0, Measured { ns: 1600.0, variance: 100.0 }),
             ]),
             ended: price(300.0, 3.0),
+            speed_error: 0.0,
         }
     }
 
@@ -146,6 +157,19 @@ mod tests {
         assert!(range.low > 470_000.0 && range.high < 730_000.0, "{range:?}");
         let one = tariff.hit(Program::Malloc, Placed::Emulated).unwrap();
         assert!(one.ns == 600.0 && one.error() > 57.0 && one.error() < 60.0, "{one:?}");
+    }
+
+    #[test]
+    fn all_prices_are_of_one_speed() {
+        let mut work = Work::default();
+        work.hit(Role::Malloc, Placed::Emulated, Events::exact(1000));
+        work.hit(Role::Free, Placed::Emulated, Events::exact(1000));
+        let exact =
+            Tariff { hits: [[price(500.0, 0.0), None]; Program::ALL.len()], ..Tariff::default() };
+        let spent = Tariff { speed_error: 0.18, ..exact }.charge(&work);
+        assert!((spent.variance.sqrt() - 0.18 * 1e6).abs() < 1e-6, "{spent:?}");
+        let hit = Tariff { speed_error: 0.18, ..exact }.hit(Program::Free, Placed::Emulated);
+        assert!((hit.unwrap().error() - 90.0).abs() < 1e-9, "{hit:?}");
     }
 
     #[test]

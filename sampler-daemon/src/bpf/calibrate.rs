@@ -18,7 +18,7 @@ use super::link::Link;
 use super::sys::ground::Ground;
 use anyhow::Context as _;
 use batch::{Batches, Kind, cpu_time};
-use sampler_common::cost::{Line, Measured, Program, Tariff};
+use sampler_common::cost::{Line, Measured, Program, Speed, Tariff};
 use sampler_common::wire::SHARED;
 use std::time::Duration;
 
@@ -137,8 +137,15 @@ impl Calibrator {
     pub fn tariff(&self) -> Tariff {
         let mut tariff = Tariff::default();
         let mut samples = Vec::new();
+        let speed = self.speed();
+        tariff.speed_error = speed.error;
         for (kind, looks) in &self.looks {
-            let Some(price) = Measured::pooled(looks) else { continue };
+            // It has an hour of its own, and who uses it knows that.
+            let even = match kind {
+                Kind::Behind => looks.clone(),
+                _ => speed.at_the_mean(looks),
+            };
+            let Some(price) = Measured::pooled(&even) else { continue };
             match kind {
                 Kind::Hit(program, stepped) => {
                     tariff.hits[*program as usize][usize::from(*stepped)] = Some(price);
@@ -152,6 +159,13 @@ impl Calibrator {
         }
         tariff.sampled = Line::through(&samples);
         tariff
+    }
+
+    /// How fast the machine was at each look.
+    fn speed(&self) -> Speed {
+        let is_hit = |kind: &Kind| matches!(kind, Kind::Hit(..));
+        let hits = self.looks.iter().filter(|(kind, _)| is_hit(kind));
+        Speed::of(&hits.map(|(_, looks)| looks.as_slice()).collect::<Vec<_>>())
     }
 
     /// CPU time that measuring has taken.

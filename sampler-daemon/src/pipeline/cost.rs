@@ -24,7 +24,8 @@ use sampler_common::estimate::Confidence;
 use sampler_common::wire::Role;
 use std::time::{Duration, Instant};
 
-/// How often prices are looked at again: machines slow down and speed up. A look takes some 3 ms of CPU time, and as much again where there are windows.
+/// How soon prices are looked at again, and how often in the end: machines slow down and speed up. A look takes some 3 ms of CPU time, and as much again where there are windows.
+const SOON: Duration = Duration::from_secs(2);
 const PERIOD: Duration = Duration::from_secs(20);
 
 /// Prices, and how they were come by.
@@ -34,6 +35,8 @@ pub(super) struct Prices {
     /// Why there are none.
     why: String,
     next_look: Instant,
+    /// From the last look to the next.
+    period: Duration,
 }
 
 /// What was measured.
@@ -78,7 +81,7 @@ impl Prices {
         if way.has_windows && tariff.behind.is_none() {
             tracing::warn!("what traps add to code behind them is not known: intervals are wider");
         }
-        Prices { calibrator, tariff, why, next_look: Instant::now() + PERIOD }
+        Prices { calibrator, tariff, why, next_look: Instant::now() + SOON, period: SOON }
     }
 
     /// What was spent on work; `None` where there are no prices.
@@ -124,7 +127,8 @@ impl Worker {
             return;
         }
         let Worker { prices, kernel, .. } = self;
-        prices.next_look = Instant::now() + PERIOD;
+        prices.period = (2 * prices.period).min(PERIOD);
+        prices.next_look = Instant::now() + prices.period;
         let Some(calibrator) = &mut prices.calibrator else { return };
         match calibrator.measure_again(kernel) {
             Ok(()) => {

@@ -1,0 +1,104 @@
+//! How fast the machine was at each look at its prices, and what that leaves unknown of them.
+//!
+//! Virtual machines are slowed down by their neighbours, processors by their temperature: for seconds or minutes all prices rise together, by up to a half
+//! (550 and 780 ns for a hit in fourteen starts of one hour, and hardly anything between). A look has the speed of its moment, while a program has paid for all of its time. What looks
+//! differ in together is told apart from what each price is unsure of by itself:
+//!
+//! ```text
+//! rₗ = mean over prices of priceₗ/mean(price)        s² = (ν·s₀² + Σ(rₗ − 1)²)/(ν + n − 1)        variance of the mean = s²/n
+//! ```
+//!
+//! s₀ is what machines are taken to vary by before that is seen, as if ν looks more had told so (the scale of an inverse-χ² law: A. Gelman et al.,
+//! "Bayesian Data Analysis" (2013), section 2.6).
+
+use super::Measured;
+
+/// Relative standard deviation of looks, before any two were compared, and by how many further looks that counts.
+const BEFORE: (f64, f64) = (0.18, 2.0);
+
+/// Speeds at some looks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Speed {
+    /// By look: as many times the mean its prices were.
+    dearer: Vec<f64>,
+    /// Relative standard error of the mean over all looks.
+    pub error: f64,
+}
+
+impl Speed {
+    /// By prices that were measured at every look: a list of looks for each.
+    pub fn of(prices: &[&[Measured]]) -> Speed {
+        let looks = prices.iter().map(|looks| looks.len()).max().unwrap_or(0);
+        let of_all: Vec<&[Measured]> =
+            prices.iter().copied().filter(|of| of.len() == looks && mean(of) > 0.0).collect();
+        let at = |look: usize| match of_all.len() {
+            0 => 1.0,
+            n => of_all.iter().map(|of| of[look].ns / mean(of)).sum::<f64>() / n as f64,
+        };
+        let dearer: Vec<f64> = (0..looks).map(at).collect();
+        let n = (looks as f64).max(1.0);
+        let off: f64 = dearer.iter().map(|of| (of - 1.0).powi(2)).sum();
+        let (deviation, more) = BEFORE;
+        let variance = (more * deviation * deviation + off) / (more + n - 1.0);
+        Speed { dearer, error: (variance / n).sqrt() }
+    }
+
+    /// Looks at one price, as they would have been at the mean speed. Those of a price that was not measured at every look are the first ones.
+    #[must_use]
+    pub fn at_the_mean(&self, looks: &[Measured]) -> Vec<Measured> {
+        let speeds = self.dearer.iter().filter(|of| **of > 0.0).copied();
+        let even = |(look, dearer): (&Measured, f64)| Measured {
+            ns: look.ns / dearer,
+            variance: look.variance / (dearer * dearer),
+        };
+        looks.iter().zip(speeds.chain(std::iter::repeat(1.0))).map(even).collect()
+    }
+}
+
+fn mean(looks: &[Measured]) -> f64 {
+    looks.iter().map(|look| look.ns).sum::<f64>() / looks.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looks(ns: &[f64]) -> Vec<Measured> {
+        ns.iter().map(|ns| Measured { ns: *ns, variance: 4.0 }).collect()
+    }
+
+    #[test]
+    fn one_look_knows_its_own_moment_only() {
+        let one = looks(&[550.0]);
+        let speed = Speed::of(&[&one]);
+        // Both prices of that hour lie in the interval of either.
+        assert!(550.0 * (1.0 + 1.96 * speed.error) > 740.0, "{speed:?}");
+        assert!(780.0 * (1.0 - 1.96 * speed.error) < 560.0, "{speed:?}");
+        assert_eq!(speed.at_the_mean(&one), one);
+        assert_eq!(Speed::of(&[]).error, speed.error);
+    }
+
+    #[test]
+    fn looks_that_agree_narrow_it_and_others_do_not() {
+        let calm = Speed::of(&[&looks(&[550.0; 20])]);
+        assert!(calm.error < 0.015, "{calm:?}");
+        let ns: Vec<f64> = (0..20).map(|at| if at % 2 == 0 { 550.0 } else { 780.0 }).collect();
+        let changing = Speed::of(&[&looks(&ns)]);
+        // ±17 % by look, twenty of them.
+        assert!((0.034..0.045).contains(&changing.error), "{changing:?}");
+    }
+
+    #[test]
+    fn what_all_prices_do_together_is_no_error_of_each() {
+        let (a, b) = (looks(&[500.0, 750.0]), looks(&[1000.0, 1500.0]));
+        let speed = Speed::of(&[&a, &b]);
+        let even = speed.at_the_mean(&a);
+        assert!((even[0].ns - 625.0).abs() < 1e-9 && (even[1].ns - 625.0).abs() < 1e-9);
+        assert!(speed.error > 0.1, "{speed:?}");
+        // Measured at the first look only.
+        let once = speed.at_the_mean(&looks(&[800.0]));
+        assert!((once[0].ns - 1000.0).abs() < 1e-9, "{once:?}");
+        // A price that is nothing says nothing of the speed.
+        assert_eq!(Speed::of(&[&a, &looks(&[0.0, 0.0])]), Speed::of(&[&a]));
+    }
+}
