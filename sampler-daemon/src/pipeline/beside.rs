@@ -71,9 +71,14 @@ fn text(held: &Estimate, processes: usize, memory: Memory) -> String {
         1 => String::new(),
         n => format!(" of the {n} processes that run"),
     };
-    let interval = if held.has_interval() { plus_minus(held) } else { "(no interval)".into() };
+    let interval = match plus_minus(held) {
+        _ if !held.has_interval() => " (no interval)".to_owned(),
+        // Of nothing there is none in percent.
+        around if around.is_empty() => around,
+        around => format!(" {around}"),
+    };
     format!(
-        "held {} {interval} beside {} of heap mappings{whose}, RSS {}",
+        "held {}{interval} beside {} of heap mappings{whose}, RSS {}",
         human_bytes(held.value),
         human_bytes(memory.heap_bytes as f64),
         human_bytes(memory.rss_bytes as f64),

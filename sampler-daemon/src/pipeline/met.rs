@@ -54,16 +54,16 @@ impl Met {
         // Of one process it is what the next line says.
         if ticks > 0 && self.windows > 0 {
             notes.push(format!(
-                "no window has met {} processes with {} of that; those that were met stand for them",
-                units::grouped(u64::from(unmet)),
+                "no window has met {} with {} of that; those that were met stand for them",
+                processes(unmet),
                 seconds(ticks as f64)
             ));
         }
         let (unplanned, ticks) = self.unplanned;
         if ticks > 0 {
             notes.push(format!(
-                "a lower bound: {} processes with {} of that were gone before windows could be planned for them, and are in no number",
-                units::grouped(u64::from(unplanned)),
+                "a lower bound: {} with {} of that gone before windows could be planned, in no number",
+                processes(unplanned),
                 seconds(ticks as f64)
             ));
         }
@@ -81,6 +81,13 @@ impl Met {
             });
         }
         notes
+    }
+}
+
+fn processes(count: u32) -> String {
+    match count {
+        1 => "1 process".to_owned(),
+        n => format!("{} processes", units::grouped(u64::from(n))),
     }
 }
 
@@ -127,6 +134,11 @@ mod tests {
         let of = Correction { marks: 4_711, ..of };
         let said = correction(&of, Some("f"));
         assert!(said.ends_with("; 4,711 calls of f, probed for that, tell so"), "{said}");
+    }
+
+    #[test]
+    fn one_process_is_no_processes() {
+        assert_eq!([1, 2, 1000].map(processes), ["1 process", "2 processes", "1,000 processes"]);
     }
 
     #[test]

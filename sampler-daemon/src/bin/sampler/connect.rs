@@ -61,7 +61,9 @@ pub(crate) fn address(given: Option<Address>) -> Result<Address> {
     if let Some(address) = given {
         return Ok(address);
     }
-    let text = std::env::var_os(VARIABLE).unwrap_or_else(|| DEFAULT.into());
+    // Empty is as good as unset.
+    let given = std::env::var_os(VARIABLE).filter(|text| !text.is_empty());
+    let text = given.unwrap_or_else(|| DEFAULT.into());
     let text = text.to_string_lossy();
     text.parse().map_err(|error| anyhow!("{VARIABLE} is {text:?}: {error}"))
 }
