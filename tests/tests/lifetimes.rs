@@ -119,5 +119,10 @@ fn without_frees_nothing_is_known_of_what_is_held() -> Result<()> {
         ensure!(refused.code() == 1 && refused.stderr.lines().count() == 1, "{}", refused.stderr);
         ensure!(refused.stderr.contains("--no-live"), "{}", refused.stderr);
     }
+    let text = daemon.sampler(&["profile"])?.success("profile")?.stdout;
+    let text = String::from_utf8(text)?;
+    ensure!(text.contains("held      not known: frees are not probed"), "{text}");
+    let held = &daemon.json("profile")?["totals"]["inuse_space"];
+    ensure!(held["value"] == 0.0 && held["high"].is_null(), "{held}");
     daemon.stop()
 }

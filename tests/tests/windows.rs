@@ -325,6 +325,10 @@ fn what_makes_no_sense_is_one_line() -> Result<()> {
         let all = [&["profile"], arguments].concat();
         is_refused(&daemon.sampler(&all)?, 2).with_context(|| format!("{arguments:?}"))?;
     }
+    // Only samplerd knows when it was attached.
+    let early = daemon.sampler(&["profile", "--until", "1m"])?;
+    is_refused(&early, 1)?;
+    ensure!(early.stderr.contains("before anything was attached"), "{}", early.stderr);
     workload.go()?;
     workload.truth()?;
     workload.child().signal(9)?;

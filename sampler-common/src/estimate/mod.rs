@@ -97,8 +97,8 @@ impl Method {
     }
 }
 
-/// A number with its interval. 0 ≤ `low` ≤ `value` ≤ `high`, all finite but the `high` of [`Method::Stride`], and of
-/// [`Method::Clusters`] with too few windows, which is +∞.
+/// A number with its interval. 0 ≤ `low` ≤ `value` ≤ `high`, all finite but the `high` of [`Method::Stride`], of
+/// [`Method::Clusters`] with too few windows, and of what is held where nobody knows that ([`Reference::held_unknown`]), which is +∞.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The unbiased estimate.

@@ -79,6 +79,11 @@ pub fn of_row(
             };
         }
     }
+    if reference.held_unknown {
+        let unknown = |of: Estimate| Estimate { low: 0.0, high: f64::INFINITY, ..of };
+        estimates.inuse_space = unknown(estimates.inuse_space);
+        estimates.inuse_objects = unknown(estimates.inuse_objects);
+    }
     estimates
 }
 

@@ -160,6 +160,8 @@ pub struct Reference {
     pub clusters: ProcessClusters,
     /// What was allocated at each rate, of the strata of processes whose rate has changed; the others have none.
     pub epochs: BTreeMap<Stratum, Vec<Epoch>>,
+    /// Whether frees were not seen, or allocations in windows only: what is held is not known then, and has no interval.
+    pub held_unknown: bool,
 }
 
 impl Reference {
@@ -200,6 +202,7 @@ impl Reference {
                 .into_iter()
                 .collect(),
             epochs: epochs.map(|(of, epochs)| (*of, epochs.clone())).collect(),
+            held_unknown: self.held_unknown,
         }
     }
 }

@@ -54,6 +54,7 @@ impl Worker {
             return Ok(self.gather_now(processes, kind, scope, None));
         };
         self.observe();
+        self.check_end(asked, &processes)?;
         let window = self.window(asked, self.clock.now())?;
         Ok(self.gather_now(processes, kind, scope, Some(&window)))
     }
@@ -87,7 +88,7 @@ impl Worker {
         let mut gathered = Gathered {
             rows: FxHashMap::default(),
             lost: Row::default(),
-            reference: Reference::default(),
+            reference: Reference { held_unknown: self.is_held_unknown(), ..Reference::default() },
             exact: Some(Exact::default()).filter(|_| scope.sizes.cuts_no_class()),
             inexact: Vec::new(),
             window: window.map(|window| profile::Window {
@@ -129,6 +130,11 @@ impl Worker {
         self.add_clusters(&mut gathered, &index, &extents);
         gathered.forget_rates();
         gathered
+    }
+
+    /// Whether nobody knows what is held: without frees, and where allocations are seen in windows only.
+    fn is_held_unknown(&self) -> bool {
+        !self.config.settings.track_live || self.config.budget.is_some()
     }
 
     /// Everything allocated since attach: samples, and those whose record was lost.

@@ -3,9 +3,11 @@
 use super::coverage::{Blind, grouped};
 use super::gather::Gathered;
 use super::worker::Worker;
+use crate::store::ProcessRecord;
 use sampler_common::counters::Outcome;
 use sampler_common::estimate::{Estimator, Row};
 use sampler_common::limits::EXTERNAL_PER_SECOND;
+use sampler_common::profile::Exact;
 use sampler_common::units;
 
 /// Samples that ended as a loss, with their rows where these are known.
@@ -14,6 +16,9 @@ pub type RawLoss = (Outcome, u64, Option<Row>);
 /// Notes about processes; the kinds behind them are counted.
 const MOST_NOTES: usize = 4;
 const SAMPLES_ITSELF: &str = "samples by itself (otel_memory); exact totals are not known";
+const UNHEARD: &str = "nothing has been heard of a library that samples in it: it has sampled nothing, or the library is not in it (it does not \
+     enter static and setuid programs)";
+const UNCALLED: &str = "it called no function that is probed: it allocated nothing, or in ways that are not seen (as static programs without symbols do)";
 const INEXACT: &str = "its exact totals are not known, so it is weighted, not calibrated";
 
 /// What is to be said of processes, each reason once and not too many.
@@ -95,12 +100,29 @@ impl Worker {
             notes.extend(few(inexact.map(|of| (of.pid, of.comm.as_str(), INEXACT))));
         }
         let itself = gathered.processes.iter().map(|id| record(*id));
-        let itself = itself.filter(|of| of.sampling.samples_itself);
-        notes.extend(few(itself.map(|of| (of.pid, of.comm.as_str(), SAMPLES_ITSELF))));
+        let is_said = |of: &&ProcessRecord| of.sampling.is_unheard() && !of.blind.is_empty();
+        let itself = itself.filter(|of| of.sampling.samples_itself && !is_said(of));
+        let line = |of: &ProcessRecord| match of.sampling.is_unheard() {
+            true => UNHEARD,
+            false => SAMPLES_ITSELF,
+        };
+        notes.extend(few(itself.map(|of| (of.pid, of.comm.as_str(), line(of)))));
         let blind = gathered.processes.iter().map(|id| record(*id));
         notes.extend(few(blind
             .flat_map(|of| of.blind.iter().map(|line| (of.pid, of.comm.as_str(), line.as_str())))));
+        notes.extend(few(self.uncalled(gathered).map(|of| (of.pid, of.comm.as_str(), UNCALLED))));
         notes
+    }
+
+    /// Processes of which no call was ever seen, and of which nothing is known that would say why.
+    fn uncalled<'a>(
+        &'a self,
+        gathered: &'a Gathered,
+    ) -> impl Iterator<Item = &'a ProcessRecord> + 'a {
+        let asks_all = gathered.window.is_none() && gathered.exact.is_some();
+        let all = (0..).zip(&gathered.processes).filter(move |_| asks_all);
+        let none = all.filter(|(index, _)| gathered.exact_of(*index) == Exact::default());
+        none.map(|(_, id)| self.ingest.processes.get(*id)).filter(|of| of.blind.is_empty())
     }
 }
 

@@ -137,6 +137,27 @@ impl Worker {
         asked.of(&self.ingest.windows, clocks)
     }
 
+    /// Refuses a window that ends before any of the processes was attached to: nobody has seen anything in it.
+    pub(super) fn check_end(
+        &self,
+        asked: AskedWindow,
+        processes: &[ProcessId],
+    ) -> Result<(), String> {
+        let AskedWindow::Between(_, Some(until_ns)) = asked else { return Ok(()) };
+        let until = UNIX_EPOCH + Duration::from_nanos(until_ns);
+        let attached = processes.iter().map(|id| self.ingest.processes.get(*id).attached).min();
+        match attached.filter(|attached| until < *attached) {
+            None => Ok(()),
+            Some(attached) => {
+                let attached = attached.duration_since(UNIX_EPOCH).unwrap_or_default();
+                let [until, attached] = [until_ns, attached.as_nanos() as u64].map(utc);
+                Err(format!(
+                    "window until {until} ends before anything was attached to, at {attached} (give a later end)"
+                ))
+            }
+        }
+    }
+
     /// When each process had its largest live total: from its attach on, the latest of them.
     pub(super) fn peak_window(&self, gathered: &Gathered) -> Option<profile::Window> {
         let attached = |id: &ProcessId| {

@@ -239,6 +239,11 @@ impl SamplingRecord {
         self.own_interval_bytes = self.own_interval_bytes.max(interval);
     }
 
+    /// Whether nothing has been heard of what samples in the process: neither a sample, nor from our own library.
+    pub fn is_unheard(&self) -> bool {
+        self.own_interval_bytes <= 0.0 && self.told.1 <= 0.0
+    }
+
     /// Our own library in the process samples once in so many bytes from now on.
     pub fn tell(&mut self, interval_bytes: f64) {
         self.told = (interval_bytes, self.told.1.max(interval_bytes));

@@ -90,6 +90,19 @@ fn a_static_program_is_counted_from_its_first_allocation() -> Result<()> {
     Ok(())
 }
 
+/// Of a static program without symbols nothing is seen: neither that it allocated nothing, nor that all of it was counted, is said.
+#[test]
+fn what_cannot_be_probed_is_not_said_to_be_nothing() -> Result<()> {
+    let program = build::compile("tree.c", &["-static", "-s"])?.display().to_string();
+    let finished = finish(&mut run(&["--", &program, "leaf", "100"])?)?;
+    let said = finished.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    ensure!(said.contains("no call of a probed function was seen"), "{said}");
+    let why = ["it called no function that is probed", "static and stripped"];
+    ensure!(why.iter().any(|why| said.contains(why)), "{said}");
+    ensure!(!said.contains("all counted"), "{said}");
+    Ok(())
+}
+
 /// What it leaves behind is shown; a process of the tree that has exited counts.
 #[test]
 fn what_was_held_at_the_end_is_reported() -> Result<()> {

@@ -51,6 +51,8 @@ struct ReferenceObject<'a> {
     strata: &'a Reference,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     clusters: Vec<ClustersObject>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    held_unknown: bool,
 }
 
 /// The windows of a process.
@@ -118,9 +120,10 @@ pub(super) fn row<S: Serializer>(row: &Row, serializer: S) -> Result<S::Ok, S::E
 /// The reference of a profile.
 pub(super) fn reference<S: Serializer>(of: &Profile, serializer: S) -> Result<S::Ok, S::Error> {
     let Profile { pids, reference, .. } = of;
-    let interval_bytes = reference.interval_bytes;
+    let Reference { interval_bytes, held_unknown, .. } = *reference;
     let clusters = reference.clusters.iter().map(clusters_object).collect();
-    ReferenceObject { pids, interval_bytes, strata: reference, clusters }.serialize(serializer)
+    ReferenceObject { pids, interval_bytes, strata: reference, clusters, held_unknown }
+        .serialize(serializer)
 }
 
 fn clusters_object((process, of): (&u32, &Clusters)) -> ClustersObject {

@@ -3,7 +3,7 @@
 use super::{Page, bytes_of, layout, plural, plus_minus};
 use crate::encode::name;
 use crate::estimate::{Estimate, Estimator};
-use crate::profile::{Kind, Lost, Profile, Quantity, Window};
+use crate::profile::{Exact, Kind, Lost, Profile, Quantity, Window};
 use crate::sampling::Strategy;
 use crate::units::{grouped, human_bytes, human_count, human_duration, utc};
 use std::collections::BTreeSet;
@@ -110,8 +110,11 @@ fn between(low: &str, high: &str) -> String {
 }
 
 fn held(profile: &Profile) -> String {
-    match in_windows(profile) {
-        true => "not known: allocations are seen in windows only".to_owned(),
+    if in_windows(profile) {
+        return "not known: allocations are seen in windows only".to_owned();
+    }
+    match profile.reference.held_unknown {
+        true => "not known: frees are not probed".to_owned(),
         false => total(&profile.totals.inuse_space, &profile.totals.inuse_objects),
     }
 }
@@ -123,15 +126,19 @@ fn in_windows(profile: &Profile) -> bool {
 
 fn exact(profile: &Profile) -> String {
     match profile.exact {
+        Some(Exact { alloc_objects: 0, .. }) if profile.kind != Kind::Mapped => {
+            format!("{}: no call of a probed function was seen", layout::right("0 B", 8))
+        }
         Some(exact) => format!(
             "{} in {} {}, all counted",
             layout::right(&human_bytes(exact.alloc_space as f64), 8),
             grouped(exact.alloc_objects),
             if profile.kind == Kind::Mapped { "calls" } else { "allocations" },
         ),
-        None if profile.strategies.contains(&Strategy::External) => {
-            "not known: a process samples by itself".to_owned()
-        }
+        None if profile.strategies.contains(&Strategy::External) => match profile.samples {
+            0 => "not known: no sample has come".to_owned(),
+            _ => "not known: a process samples by itself".to_owned(),
+        },
         None if in_windows(profile) => "not known: counted in windows only".to_owned(),
         None => "not known: counted by size class, and the limits cut one".to_owned(),
     }

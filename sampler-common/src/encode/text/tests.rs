@@ -73,6 +73,19 @@ fn unusual_methods_are_named() {
     assert!(header(&profile).contains(both), "{}", header(&profile));
 }
 
+/// Neither a 0 that nobody knows nor an interval of it.
+#[test]
+fn what_nobody_knows_is_not_said_to_be_nothing() {
+    let mut profile = fixture::profile(Kind::Alloc);
+    profile.reference.held_unknown = true;
+    let said = text(&profile, 80, false);
+    assert!(said.contains("\nheld      not known: frees are not probed\n"), "{said}");
+    profile.exact = Some(crate::profile::Exact::default());
+    let said = text(&profile, 80, false);
+    assert!(said.contains("0 B: no call of a probed function was seen\n"), "{said}");
+    assert!(!said.contains("all counted"), "{said}");
+}
+
 #[test]
 fn a_stride_is_said_to_have_no_interval() {
     let text = text(&fixture::stride(), 80, false);

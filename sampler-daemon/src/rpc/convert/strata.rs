@@ -34,6 +34,7 @@ pub(super) fn reference_to_wire(reference: &Reference, pids: &[u32]) -> v1::Refe
         strata: reference.strata.iter().map(totals).collect(),
         interval_bytes: reference.interval_bytes,
         clusters: clusters::reference_to_wire(reference),
+        held_unknown: reference.held_unknown,
     }
 }
 
@@ -104,6 +105,7 @@ pub(super) fn reference(of: Option<v1::Reference>) -> Result<(Vec<u32>, Referenc
     let of = of.ok_or("it is missing (is samplerd older than this sampler?)")?;
     let mut reference = Reference {
         interval_bytes: unbounded("interval_bytes", of.interval_bytes)?,
+        held_unknown: of.held_unknown,
         ..Reference::default()
     };
     let strata = each(of.strata, "stratum", |totals| {

@@ -93,7 +93,8 @@ const GROUPS: u16 = 3;
 
 /// The reference of the stacks' rows, every second stratum without exact totals.
 fn reference(stacks: &[Stack], (numbers, interval_bytes): ([u64; 2], f64)) -> Reference {
-    let mut reference = Reference { interval_bytes, ..Reference::default() };
+    let mut reference =
+        Reference { interval_bytes, held_unknown: numbers[0] % 2 == 0, ..Reference::default() };
     for (stratum, _) in stacks.iter().flat_map(|stack| stack.row.strata()) {
         let even = stratum.class % 2 == 0;
         let totals = StratumTotals {
@@ -313,6 +314,7 @@ fn sound() -> v1::Profile {
                 groups: vec![v1::Cluster::default()],
                 ..v1::Clusters::default()
             }],
+            held_unknown: true,
         }),
         ..v1::Profile::default()
     }

@@ -47,6 +47,8 @@ pub(super) struct ReferenceObject {
     pub(super) strata: Vec<TotalsObject>,
     #[serde(default)]
     pub(super) clusters: Vec<ClustersObject>,
+    #[serde(default)]
+    held_unknown: bool,
 }
 
 #[derive(Deserialize)]
@@ -176,7 +178,8 @@ pub(super) fn reference(
         let interval_bytes = interval_bytes as f64;
         return Ok((vec![], Reference { interval_bytes, ..Reference::default() }));
     };
-    let mut reference = Reference { interval_bytes: of.interval_bytes, ..Reference::default() };
+    let ReferenceObject { interval_bytes, held_unknown, .. } = of;
+    let mut reference = Reference { interval_bytes, held_unknown, ..Reference::default() };
     for totals in &of.strata {
         let (at, sampled) =
             stratum(&totals.sampled).map_err(|error| format!("reference: {error}"))?;

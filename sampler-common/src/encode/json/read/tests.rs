@@ -4,6 +4,7 @@ use super::super::super::fixture;
 use super::super::Json;
 use super::*;
 use crate::estimate::{Epoch, Moments, Unseen};
+use crate::profile::Quantities;
 use proptest::prelude::{Strategy as Generate, any, prop, prop_assert, prop_assert_eq, proptest};
 
 fn written(profile: &Profile) -> String {
@@ -42,6 +43,20 @@ fn epochs_come_back() {
     assert_eq!(written(&back), text);
     assert_eq!(back.reference, profile.reference);
     assert!(back.stacks.iter().map(|of| &of.row).eq(profile.stacks.iter().map(|of| &of.row)));
+}
+
+/// That what is held is not known.
+#[test]
+fn what_is_not_known_comes_back() {
+    let mut profile = fixture::profile(Kind::Alloc);
+    profile.reference.held_unknown = true;
+    let text = written(&profile);
+    let back = read(&text).unwrap();
+    assert_eq!((written(&back), &back.reference), (text, &profile.reference));
+    let Quantities { inuse_space, inuse_objects, alloc_space, .. } =
+        back.quantities_of(&back.reference.row());
+    assert!(!inuse_space.estimate.has_interval() && !inuse_objects.estimate.has_interval());
+    assert!(inuse_space.estimate.low == 0.0 && alloc_space.estimate.has_interval());
 }
 
 #[test]
