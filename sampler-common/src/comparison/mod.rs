@@ -81,6 +81,14 @@ pub enum CannotCompare {
         /// A process that is in both.
         pid: u32,
     },
+    /// The second is the beginning of the first.
+    #[error("{a} is the later of the two, and has all that {b} has (swap them)")]
+    Swapped {
+        /// Name of the first.
+        a: String,
+        /// Name of the second.
+        b: String,
+    },
     /// Nothing was sampled.
     #[error(
         "profiles of kind mapped are counted, not sampled: there is nothing to test (subtract them)"

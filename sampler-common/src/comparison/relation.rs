@@ -108,14 +108,16 @@ fn shared(question: &Question<'_>) -> Result<Relation, CannotCompare> {
     if a.kind != Kind::Alloc {
         return Ok(Relation::Shared);
     }
-    let later = start_a.abs_diff(start_b) <= TOLERANCE_NS && end_a <= end_b;
-    if later && pids_a.is_subset(&pids_b) && begins_with(b, a) {
+    let begin_together = start_a.abs_diff(start_b) <= TOLERANCE_NS;
+    if begin_together && end_a <= end_b && pids_a.is_subset(&pids_b) && begins_with(b, a) {
         return Ok(Relation::Grown);
     }
-    Err(CannotCompare::Overlap {
-        a: question.a_name.to_owned(),
-        b: question.b_name.to_owned(),
-        pid,
+    let (a_name, b_name) = (question.a_name.to_owned(), question.b_name.to_owned());
+    let is_swapped =
+        begin_together && end_b < end_a && pids_b.is_subset(&pids_a) && begins_with(a, b);
+    Err(match is_swapped {
+        true => CannotCompare::Swapped { a: a_name, b: b_name },
+        false => CannotCompare::Overlap { a: a_name, b: b_name, pid },
     })
 }
 

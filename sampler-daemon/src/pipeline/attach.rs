@@ -75,12 +75,17 @@ impl Worker {
         let discovery = self.discover(pid)?;
         // Its children may have one.
         let has_none = discovery.allocators.is_empty() && discovery.samplers.is_empty();
-        if has_none && !self.is_tree() {
+        if has_none {
             let why = match discovery.blind.is_empty() {
                 true => "none is mapped".to_owned(),
                 false => discovery.blind.join("; "),
             };
-            return Err(AttachError::NoAllocator(pid, why));
+            if !self.is_tree() {
+                return Err(AttachError::NoAllocator(pid, why));
+            }
+            if !self.config.samplers_only {
+                tracing::warn!(pid, "nothing of it is probed, but what it starts will be: {why}");
+            }
         }
         let mut sampling = self.ingest.default_sampling();
         if discovery.is_sampled {

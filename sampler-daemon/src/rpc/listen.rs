@@ -11,6 +11,8 @@ use tokio::net::{TcpListener, UnixListener};
 
 /// Where `samplerd` listens and `sampler` connects if nothing else is said.
 pub const DEFAULT: &str = "unix:/run/sampler/samplerd.sock";
+/// Bytes of a Unix socket's path, without the nul behind it.
+const LONGEST_PATH: usize = 107;
 
 /// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +29,11 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Address, String> {
         let wrong = || format!("address {text:?}: give unix:PATH or tcp:127.0.0.1:PORT");
         if let Some(path) = text.strip_prefix("unix:") {
-            return if path.is_empty() { Err(wrong()) } else { Ok(Address::Unix(path.into())) };
+            return if path.is_empty() {
+                Err(wrong())
+            } else {
+                Ok(Address::Unix(socket_path(path)?))
+            };
         }
         let address: SocketAddr =
             text.strip_prefix("tcp:").ok_or_else(wrong)?.parse().map_err(|_| wrong())?;
@@ -41,6 +47,19 @@ impl FromStr for Address {
             ));
         }
         Ok(Address::Tcp(address))
+    }
+}
+
+/// The path of a Unix socket.
+///
+/// # Errors
+/// One line, if the kernel has no room for it (`sun_path` of unix(7)).
+pub fn socket_path(path: &str) -> Result<PathBuf, String> {
+    match path.len() {
+        0..=LONGEST_PATH => Ok(path.into()),
+        bytes => Err(format!(
+            "a path of {bytes} bytes is too long for a Unix socket (give one of {LONGEST_PATH} or fewer)"
+        )),
     }
 }
 
@@ -165,6 +184,8 @@ mod tests {
     #[test]
     fn addresses() {
         assert_eq!("unix:/a/b".parse(), Ok(Address::Unix("/a/b".into())));
+        let path = |bytes: usize| format!("unix:/{}", "x".repeat(bytes - 1)).parse::<Address>();
+        assert!(path(107).is_ok() && path(108).unwrap_err().contains("a path of 108 bytes"));
         assert!("tcp:127.0.0.1:80".parse::<Address>().is_ok());
         assert!("tcp:[::1]:80".parse::<Address>().is_ok());
         for wrong in ["", "unix:", "/a/b", "tcp:10.0.0.1:80", "tcp:127.0.0.1", "tcp:localhost:1"] {

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, anyhow, bail};
 use hyper_util::rt::TokioIo;
+use sampler_daemon::rpc::listen::socket_path;
 use sampler_daemon::rpc::v1::sampler_client::SamplerClient;
 use std::error::Error;
 use std::fmt;
@@ -33,7 +34,7 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Address, String> {
         match text.split_once(':') {
-            Some(("unix", path)) if !path.is_empty() => Ok(Address::Unix(path.into())),
+            Some(("unix", path)) if !path.is_empty() => socket_path(path).map(Address::Unix),
             Some(("tcp", place)) => match place.rsplit_once(':') {
                 Some((host, port))
                     if !host.is_empty() && port.parse::<u16>().is_ok_and(|p| p > 0) =>

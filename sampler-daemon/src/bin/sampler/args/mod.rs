@@ -10,7 +10,7 @@ mod verbs;
 pub(crate) use filter::Filter;
 pub(crate) use ps::{By, PsVerb, Sort};
 pub(crate) use select::Select;
-pub(crate) use top::TopVerb;
+pub(crate) use top::{SampledKind, TopVerb};
 pub(crate) use verbs::{
     CompletionsVerb, DiffVerb, FlamegraphVerb, Format, KindName, LeaksVerb, LifetimesVerb, ManVerb,
     MeasureName, PlanVerb, ProfileVerb, SetVerb, WatchVerb,

@@ -11,16 +11,16 @@ pub(crate) struct TopVerb {
     pub(crate) select: Select,
     /// What is shown first
     #[arg(long, value_enum, default_value = "alloc")]
-    pub(crate) kind: TopKind,
+    pub(crate) kind: SampledKind,
     /// Time between looks, at least 100ms
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = period)]
     #[arg(allow_hyphen_values = true)]
     pub(crate) period: Duration,
 }
 
-/// The kinds that the screen has.
+/// The kinds that are sampled, so that they change by chance.
 #[derive(Clone, Copy, ValueEnum)]
-pub(crate) enum TopKind {
+pub(crate) enum SampledKind {
     /// What is allocated
     Alloc,
     /// What is still held
@@ -29,12 +29,12 @@ pub(crate) enum TopKind {
     Peak,
 }
 
-impl From<TopKind> for Kind {
-    fn from(of: TopKind) -> Kind {
+impl From<SampledKind> for Kind {
+    fn from(of: SampledKind) -> Kind {
         match of {
-            TopKind::Alloc => Kind::Alloc,
-            TopKind::Live => Kind::Live,
-            TopKind::Peak => Kind::Peak,
+            SampledKind::Alloc => Kind::Alloc,
+            SampledKind::Live => Kind::Live,
+            SampledKind::Peak => Kind::Peak,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What each verb takes.
 
-use super::{Filter, Select, bytes_or_none, confidence, period, samples_per_second};
+use super::{Filter, SampledKind, Select, bytes_or_none, confidence, period, samples_per_second};
 use crate::diff::Source;
 use clap::builder::PossibleValuesParser;
 use clap::{Args as Group, ValueEnum};
@@ -125,7 +125,7 @@ pub(crate) struct DiffVerb {
     pub(crate) select: Select,
     /// alloc: what was allocated; live: what is still held [default: that of a saved profile, else alloc]
     #[arg(long, value_enum)]
-    pub(crate) kind: Option<KindName>,
+    pub(crate) kind: Option<SampledKind>,
     /// Confidence of every interval, between 0 and 1
     #[arg(long, value_name = "LEVEL", default_value = "0.95", value_parser = confidence)]
     #[arg(allow_negative_numbers = true)]
