@@ -26,6 +26,8 @@ pub(super) struct Gathered {
     pub(super) exact: Option<Exact>,
     /// Processes whose exact totals could not be read.
     pub(super) inexact: Vec<ProcessId>,
+    /// Processes of which no call was ever seen.
+    pub(super) uncalled: Vec<ProcessId>,
     /// The window that was really used.
     pub(super) window: Option<profile::Window>,
     /// When.
@@ -91,6 +93,7 @@ impl Worker {
             reference: Reference { held_unknown: self.is_held_unknown(), ..Reference::default() },
             exact: Some(Exact::default()).filter(|_| scope.sizes.cuts_no_class()),
             inexact: Vec::new(),
+            uncalled: Vec::new(),
             window: window.map(|window| profile::Window {
                 start_unix_ns: clocks.to_unix(window.start_ns),
                 end_unix_ns: clocks.to_unix(window.end_ns),
@@ -116,6 +119,10 @@ impl Worker {
             // Nor outside of windows.
             let all_seen = !record.sampling.samples_itself && self.config.budget.is_none();
             let exact = exact.as_ref().filter(|_| all_seen);
+            let is_uncalled = |of: &&ClassTotals| of.objects.iter().all(|objects| *objects == 0);
+            if window.is_none() && exact.filter(is_uncalled).is_some() {
+                gathered.uncalled.push(id);
+            }
             gathered.add_totals(index as u32, record, exact, &scope.sizes);
             // Of what is seen in windows the rarest rate is taken for all.
             if self.config.budget.is_none() {

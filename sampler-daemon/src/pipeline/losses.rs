@@ -7,7 +7,6 @@ use crate::store::ProcessRecord;
 use sampler_common::counters::Outcome;
 use sampler_common::estimate::{Estimator, Row};
 use sampler_common::limits::EXTERNAL_PER_SECOND;
-use sampler_common::profile::Exact;
 use sampler_common::units;
 
 /// Samples that ended as a loss, with their rows where these are known.
@@ -100,8 +99,7 @@ impl Worker {
             notes.extend(few(inexact.map(|of| (of.pid, of.comm.as_str(), INEXACT))));
         }
         let itself = gathered.processes.iter().map(|id| record(*id));
-        let is_said = |of: &&ProcessRecord| of.sampling.is_unheard() && !of.blind.is_empty();
-        let itself = itself.filter(|of| of.sampling.samples_itself && !is_said(of));
+        let itself = itself.filter(|of| of.sampling.samples_itself);
         let line = |of: &ProcessRecord| match of.sampling.is_unheard() {
             true => UNHEARD,
             false => SAMPLES_ITSELF,
@@ -110,19 +108,11 @@ impl Worker {
         let blind = gathered.processes.iter().map(|id| record(*id));
         notes.extend(few(blind
             .flat_map(|of| of.blind.iter().map(|line| (of.pid, of.comm.as_str(), line.as_str())))));
-        notes.extend(few(self.uncalled(gathered).map(|of| (of.pid, of.comm.as_str(), UNCALLED))));
+        // Of the others it is known why.
+        let uncalled = gathered.uncalled.iter().map(|id| record(*id));
+        let uncalled = uncalled.filter(|of| of.blind.is_empty());
+        notes.extend(few(uncalled.map(|of| (of.pid, of.comm.as_str(), UNCALLED))));
         notes
-    }
-
-    /// Processes of which no call was ever seen, and of which nothing is known that would say why.
-    fn uncalled<'a>(
-        &'a self,
-        gathered: &'a Gathered,
-    ) -> impl Iterator<Item = &'a ProcessRecord> + 'a {
-        let asks_all = gathered.window.is_none() && gathered.exact.is_some();
-        let all = (0..).zip(&gathered.processes).filter(move |_| asks_all);
-        let none = all.filter(|(index, _)| gathered.exact_of(*index) == Exact::default());
-        none.map(|(_, id)| self.ingest.processes.get(*id)).filter(|of| of.blind.is_empty())
     }
 }
 

@@ -159,6 +159,7 @@ fn counted(
         reference,
         exact: Some(exact),
         inexact: Vec::new(),
+        uncalled: Vec::new(),
         window: window.map(|window| profile::Window {
             start_unix_ns: clocks.to_unix(window.start_ns),
             end_unix_ns: clocks.to_unix(window.end_ns),

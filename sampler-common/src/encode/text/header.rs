@@ -127,7 +127,7 @@ fn in_windows(profile: &Profile) -> bool {
 fn exact(profile: &Profile) -> String {
     match profile.exact {
         Some(Exact { alloc_objects: 0, .. }) if profile.kind != Kind::Mapped => {
-            format!("{}: no call of a probed function was seen", layout::right("0 B", 8))
+            format!("{}: no allocation was seen", layout::right("0 B", 8))
         }
         Some(exact) => format!(
             "{} in {} {}, all counted",

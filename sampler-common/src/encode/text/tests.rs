@@ -82,7 +82,7 @@ fn what_nobody_knows_is_not_said_to_be_nothing() {
     assert!(said.contains("\nheld      not known: frees are not probed\n"), "{said}");
     profile.exact = Some(crate::profile::Exact::default());
     let said = text(&profile, 80, false);
-    assert!(said.contains("0 B: no call of a probed function was seen\n"), "{said}");
+    assert!(said.contains("0 B: no allocation was seen\n"), "{said}");
     assert!(!said.contains("all counted"), "{said}");
 }
 
