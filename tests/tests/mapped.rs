@@ -175,7 +175,8 @@ fn every_format_has_it_or_says_why_not() -> Result<()> {
     ensure!(refused.status.code() == Some(2) && error.contains("is counted"), "{error}");
     let refused = daemon.sampler(&["diff", "--kind", "mapped", "10m..5m", "5m"])?;
     let error = &refused.stderr;
-    ensure!(refused.status.code() == Some(1) && !error.is_empty(), "{error}");
+    let offers = "'mapped' for '--kind <KIND>'\n  [possible values: alloc, live, peak]";
+    ensure!(refused.status.code() == Some(2) && error.contains(offers), "{error}");
     workload.exit()?;
     daemon.stop()
 }
