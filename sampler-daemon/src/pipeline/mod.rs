@@ -35,6 +35,7 @@ mod losses;
 mod mapped;
 mod mapped_profile;
 mod markers;
+mod marking;
 mod met;
 mod metrics;
 mod names;
