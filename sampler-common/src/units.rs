@@ -8,7 +8,9 @@ mod show;
 mod time;
 
 pub use parse::{UnitError, check_interval, parse_bytes, parse_duration, parse_interval};
-pub use show::{exact_bytes, grouped, human_bytes, human_count, human_cpu_time, human_duration};
+pub use show::{
+    exact_bytes, grouped, human_bytes, human_count, human_cpu_time, human_duration, short_bytes,
+};
 pub use time::{Time, parse_time, utc};
 
 /// Largest sampling interval: 2^32 bytes, 4 GiB.
@@ -107,6 +109,8 @@ mod tests {
         assert_eq!(grouped(8_512_345), "8,512,345");
         assert_eq!(exact_bytes(512 << 10), "512KiB");
         assert_eq!(exact_bytes(1000), "1000B");
+        let short = [512 << 10, 1000, 215_078, 4_097 << 10, 1 << 32, 12_345 << 10].map(short_bytes);
+        assert_eq!(short, ["512KiB", "1000B", "210KiB", "4097KiB", "4GiB", "12.1MiB"]);
     }
 
     proptest! {

@@ -52,6 +52,13 @@ pub fn exact_bytes(bytes: u64) -> String {
     format!("{}{unit}", bytes >> shift)
 }
 
+/// [`exact_bytes`] where that is short, else three digits that matter: `512KiB`, `1000B`, `210KiB`; at most 7 columns.
+pub fn short_bytes(bytes: u64) -> String {
+    let exact = exact_bytes(bytes);
+    let is_short = exact.len() <= 7 && (bytes < 10_000 || exact.ends_with("iB"));
+    if is_short { exact } else { human_bytes(bytes as f64).replace(' ', "") }
+}
+
 /// An exact count with its thousands set apart: `8,512,345`.
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();

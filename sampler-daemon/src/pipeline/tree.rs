@@ -102,6 +102,10 @@ impl Worker {
         for blind in &discovery.blind {
             tracing::info!("{blind}");
         }
+        if discovery.allocators.is_empty() && discovery.samplers.is_empty() {
+            // No error: what `sampler run` starts has its allocator in a library as a rule.
+            tracing::info!("{} defines no allocator: nothing is probed in it", path.display());
+        }
         for allocator in discovery.allocators {
             if self.has_own_links() {
                 break;

@@ -24,7 +24,11 @@ pub(super) fn write(profile: &Profile, page: Page, out: &mut dyn Write) -> io::R
     let rows = [
         (
             if profile.kind == Kind::Mapped { "mapped" } else { "allocated" },
-            total(&totals.alloc_space, &totals.alloc_objects),
+            if unmet(profile) {
+                "not known: no allocation was met by so few windows".to_owned()
+            } else {
+                total(&totals.alloc_space, &totals.alloc_objects)
+            },
         ),
         ("held", held(profile)),
         ("exact", exact(profile)),
@@ -92,7 +96,7 @@ fn total(space: &Quantity, objects: &Quantity) -> String {
         "{} {range} {} objects {}",
         layout::right(&human_bytes(bytes.value), 8),
         human_count(objects.estimate.value),
-        interval(&objects.estimate),
+        interval_of_objects(&objects.estimate),
     );
     line.trim_end().to_owned()
 }
@@ -100,6 +104,14 @@ fn total(space: &Quantity, objects: &Quantity) -> String {
 /// [`plus_minus`] in a sentence.
 fn interval(estimate: &Estimate) -> String {
     if estimate.has_interval() { plus_minus(estimate) } else { "(no interval)".to_owned() }
+}
+
+/// [`interval`]; of none it says how many there may be.
+fn interval_of_objects(estimate: &Estimate) -> String {
+    match estimate.has_interval() && estimate.value <= 0.0 {
+        true => format!("({})", between("0", &human_count(estimate.high))),
+        false => interval(estimate),
+    }
 }
 
 /// `57.4 … 75.7 MiB`; both units where they differ.
@@ -122,6 +134,12 @@ fn held(profile: &Profile) -> String {
 /// Whether what it tells was seen for a part of the time only.
 fn in_windows(profile: &Profile) -> bool {
     !profile.reference.clusters.is_empty()
+}
+
+/// Whether nothing was sampled in windows that are too few to tell anything from that.
+fn unmet(profile: &Profile) -> bool {
+    let has_interval = profile.totals.alloc_space.estimate.has_interval();
+    in_windows(profile) && profile.samples == 0 && !has_interval
 }
 
 fn exact(profile: &Profile) -> String {

@@ -36,6 +36,7 @@ const FILES: &[File] = files! {
     "/format.js" SCRIPT "format.js",
     "/head.js" SCRIPT "head.js",
     "/keys.js" SCRIPT "keys.js",
+    "/offered.js" SCRIPT "offered.js",
     "/processes.js" SCRIPT "processes.js",
     "/server.js" SCRIPT "server.js",
     "/table.js" SCRIPT "table.js",

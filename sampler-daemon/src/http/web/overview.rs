@@ -1,18 +1,20 @@
 //! What is always in sight: the daemon, what profiling costs, what was lost, and the processes with their numbers.
 
+use crate::bpf::Settings;
 use crate::http::metrics::LOSSES;
 use crate::pipeline::{GroupReport, Listing, ProcessReport, StatusReport, Sums};
 use sampler_common::encode::json;
 use sampler_common::encode::name::shown;
 use sampler_common::estimate::{Confidence, Estimator};
-use sampler_common::profile::Quantities;
+use sampler_common::profile::{Kind, Quantities};
 use sampler_common::units;
 use serde_json::{Value, json};
 
 /// The answer of the daemon on itself and its processes.
 pub(super) fn overview(status: &StatusReport, listing: &Listing) -> Value {
-    let processes = listing.processes.iter().map(process);
-    let groups = listing.groups.iter().map(group);
+    let settings = &status.settings;
+    let processes = listing.processes.iter().map(|of| process(of, settings.track_live));
+    let groups = listing.groups.iter().map(|of| group(of, settings.track_live));
     let blind = status.coverage.iter().map(|of| match of.processes {
         1 => shown(&of.why).into_owned(),
         n => format!("{} ({n} processes)", shown(&of.why)),
@@ -23,11 +25,11 @@ pub(super) fn overview(status: &StatusReport, listing: &Listing) -> Value {
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
         "uptime_ns": status.uptime.as_nanos() as u64,
-        "probe_engine": status.settings.engine.name(),
-        "live_tracking": status.settings.track_live,
-        "windows_only": status.settings.duty.is_some(),
+        "probe_engine": settings.engine.name(),
+        "kinds": kinds(settings),
+        "has_history": settings.duty.is_none(),
         "live_samples": status.live_samples,
-        "max_live": status.settings.max_live,
+        "max_live": settings.max_live,
         "daemon_processor_ns": status.processor_ns,
         "daemon_rss_bytes": status.rss_bytes,
         "cost": json::cost(&status.cost),
@@ -38,6 +40,18 @@ pub(super) fn overview(status: &StatusReport, listing: &Listing) -> Value {
         "raised": raised(status),
         "processes": processes.chain(groups).collect::<Vec<_>>(),
     })
+}
+
+/// The kinds of profile that are not refused.
+fn kinds(settings: &Settings) -> Vec<&'static str> {
+    let is_whole = settings.duty.is_none();
+    let is_had = |kind: &Kind| match kind {
+        Kind::Alloc => true,
+        Kind::Live | Kind::Peak => is_whole && settings.track_live,
+        Kind::Mapped => is_whole && settings.mappings,
+    };
+    let all = [Kind::Live, Kind::Alloc, Kind::Peak, Kind::Mapped];
+    all.into_iter().filter(is_had).map(Kind::name).collect()
 }
 
 /// What was lost, by reason, as `/metrics` counts it.
@@ -57,10 +71,9 @@ fn raised(status: &StatusReport) -> Vec<u32> {
     status.intervals.iter().filter(is_raised).map(|of| of.pid).collect()
 }
 
-fn process(of: &ProcessReport) -> Value {
+fn process(of: &ProcessReport, track_live: bool) -> Value {
     let record = &of.record;
-    let all_seen = !record.sampling.samples_itself && of.sums.reference.clusters.is_empty();
-    let mut value = numbers(&of.sums, all_seen);
+    let mut value = numbers(&of.sums, !record.sampling.samples_itself, track_live);
     value["pid"] = json!(record.pid);
     value["comm"] = json!(shown(&record.comm));
     value["exe"] = json!(if record.exe.is_empty() { "".into() } else { shown(&record.exe) });
@@ -72,21 +85,24 @@ fn process(of: &ProcessReport) -> Value {
 }
 
 /// Exited processes of one name.
-fn group(of: &GroupReport) -> Value {
-    let mut value = numbers(&of.sums, of.sums.reference.clusters.is_empty());
+fn group(of: &GroupReport, track_live: bool) -> Value {
+    let mut value = numbers(&of.sums, true, track_live);
     value["comm"] = json!(shown(&of.key));
     value["running"] = json!(false);
     value["folded"] = json!(of.processes);
     value
 }
 
-fn numbers(of: &Sums, all_seen: bool) -> Value {
+/// Whether all calls are counted, and frees are probed: neither is so in windows.
+fn numbers(of: &Sums, is_counted: bool, track_live: bool) -> Value {
+    let is_whole = of.reference.clusters.is_empty();
     // As in `ListProcesses`.
     let (estimator, confidence) = (Estimator::default(), Confidence::DEFAULT);
     let totals = Quantities::of_row(&of.totals, &of.reference, estimator, confidence);
     json!({
         "totals": json::quantities(&totals),
-        "exact_space": all_seen.then_some(of.exact.alloc_space),
+        "held_known": is_whole && track_live,
+        "exact_space": (is_whole && is_counted).then_some(of.exact.alloc_space),
         "samples": of.samples,
         "rss_bytes": of.memory.map(|memory| memory.rss_bytes),
         "cost": json::cost(&of.cost),

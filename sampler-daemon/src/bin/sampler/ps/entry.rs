@@ -12,7 +12,8 @@ pub(super) struct Entry {
     /// Pid, or number of processes.
     pub(super) number: u64,
     pub(super) name: String,
-    pub(super) allocated: u64,
+    /// `None` where it is not known.
+    pub(super) allocated: Option<u64>,
     /// Whether that is estimated, because it is not known exactly.
     pub(super) is_estimate: bool,
     /// `None` where it is not known.
@@ -70,9 +71,14 @@ impl Entry {
     }
 }
 
-fn allocated(exact: Option<&Exact>, totals: &Option<Quantities>) -> u64 {
-    let estimate = || totals.as_ref().map_or(0, |of| of.alloc_space.estimate.value as u64);
-    exact.map_or_else(estimate, |exact| exact.alloc_space)
+/// Of whom no window has met an allocation it is not known that there was none.
+fn allocated(exact: Option<&Exact>, totals: &Option<Quantities>) -> Option<u64> {
+    let estimate = || {
+        let estimate = totals.as_ref()?.alloc_space.estimate;
+        let is_known = estimate.value > 0.0 || estimate.has_interval();
+        is_known.then_some(estimate.value as u64)
+    };
+    exact.map(|exact| exact.alloc_space).or_else(estimate)
 }
 
 /// Whoever is seen in windows only does not say what he holds.
@@ -93,7 +99,7 @@ fn share(of: Option<&Cost>) -> Option<f64> {
 /// In the order asked for; equal ones by what they allocated, then as they came.
 pub(super) fn sorted(entries: impl Iterator<Item = Entry>, by: Sort) -> Vec<Entry> {
     let mut entries: Vec<Entry> = entries.collect();
-    entries.sort_by_key(|of| Reverse(of.allocated));
+    entries.sort_by_key(|of| Reverse(of.allocated.unwrap_or(0)));
     match by {
         Sort::Held => entries.sort_by_key(|of| Reverse(of.held_bytes())),
         Sort::Allocated => {}

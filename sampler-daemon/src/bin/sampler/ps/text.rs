@@ -6,7 +6,7 @@ use sampler_common::cost::percent;
 use sampler_common::encode::name::shown;
 use sampler_common::encode::text::layout::{end, middle, right, wrapped};
 use sampler_common::encode::text::plus_minus;
-use sampler_common::units::{exact_bytes, grouped, human_bytes, human_count};
+use sampler_common::units::{grouped, human_bytes, human_count, short_bytes};
 
 /// Columns of the numbers that stand before the name; the last two are of processes only.
 const WIDTHS: [usize; 8] = [7, 9, 8, 5, 8, 7, 8, 5];
@@ -84,12 +84,17 @@ fn numbers(of: &Entry) -> [String; 8] {
     let samples = of.samples;
     [
         of.number.to_string(),
-        format!("{}{}", if of.is_estimate { "~" } else { "" }, human_bytes(of.allocated as f64)),
+        of.allocated.map_or_else(
+            || "-".to_owned(),
+            |bytes| {
+                format!("{}{}", if of.is_estimate { "~" } else { "" }, human_bytes(bytes as f64))
+            },
+        ),
         of.held.map_or_else(|| "-".to_owned(), |held| human_bytes(held.value)),
         of.spread.as_ref().map(plus_minus).unwrap_or_default(),
         of.rss.map_or_else(|| "-".to_owned(), |bytes| human_bytes(bytes as f64)),
         if samples < 1_000_000 { grouped(samples) } else { human_count(samples as f64) },
-        if of.interval == 0 { String::new() } else { exact_bytes(of.interval) },
+        if of.interval == 0 { String::new() } else { short_bytes(of.interval) },
         of.share.map(percent).unwrap_or_default(),
     ]
 }
@@ -118,7 +123,7 @@ mod tests {
         Entry {
             number,
             name: name.into(),
-            allocated: u64::MAX,
+            allocated: Some(u64::MAX),
             is_estimate: true,
             held: None,
             spread: None,

@@ -7,6 +7,7 @@ import { Flame } from "./flame.js";
 import * as format from "./format.js";
 import * as head from "./head.js";
 import { keys } from "./keys.js";
+import { first, offer } from "./offered.js";
 import { Processes } from "./processes.js";
 import { ask, download, Refused } from "./server.js";
 import { Table } from "./table.js";
@@ -69,6 +70,7 @@ async function refresh() {
     const drawn = ask("/api/graph", { ...questions, ...windowOf(chosen.window) }, signal).then(draw);
     const told = ask("/api/overview", {}, signal).then((overview) => {
       shown.overview = overview;
+      offer(overview);
       head.daemon(overview);
       processes.show(overview.processes, chosen.process);
     });
@@ -104,7 +106,6 @@ function draw({ snapshot, graph }) {
 
 // Why nothing is to be seen.
 function why({ kind, samples }) {
-  if (kind === "live" && shown.overview && !shown.overview.live_tracking) return "What is held is not known: frees are not probed (--no-live or --max-overhead).";
   if (kind === "mapped") return "No process has mapped memory by itself since attach.";
   if (samples === 0) return "No sample yet. Allocations smaller than the interval are rarely seen: wait, or choose a smaller one with “sampler set --interval”.";
   return "Nothing of what was sampled is held any more.";
@@ -258,4 +259,5 @@ keys({
   i: icicle, r: refresh, p: () => change({ live: !chosen.live }),
   w: () => by("chart").focus(),
 });
-change({});
+// What it can tell decides what is shown first; why it does not answer is told as ever.
+ask("/api/overview", {}).then((overview) => change({ kind: first(overview, chosen.kind) }), () => change({}));

@@ -12,7 +12,7 @@ export class Processes {
   show(processes, chosen) {
     const key = (of) => of.dataset.key;
     const focused = this.list.contains(document.activeElement) ? key(document.activeElement) : null;
-    const held = (of) => of.totals.inuse_space.value;
+    const held = (of) => (of.held_known ? of.totals.inuse_space : of.totals.alloc_space).value;
     const running = processes.filter((of) => of.running).sort((a, b) => held(b) - held(a));
     const gone = processes.filter((of) => !of.running);
     const items = [this.item("all", "All processes", null, null, chosen === null)];
@@ -26,10 +26,11 @@ export class Processes {
     const key = isGroup ? `group ${of.comm}` : `pid ${of.pid}`;
     const { alloc_space: allocated, inuse_space: held } = of.totals;
     const spent = of.cost?.share;
-    const lines = [
-      ["held", `${format.bytes(held.value)} ${format.around(held)}`, `${format.bytes(held.low)} … ${format.bytes(held.high)}`],
-      ["allocated", `${format.bytes(allocated.value)} ${format.around(allocated)}`, `${format.bytes(allocated.low)} … ${format.bytes(allocated.high)}`],
-    ];
+    const lines = [];
+    // No window, or too few, have met an allocation: that tells nothing.
+    const isUnmet = allocated.value <= 0 && allocated.high === null;
+    if (of.held_known) lines.push(this.line("held", held));
+    lines.push(isUnmet ? ["allocated", "not known yet", ""] : this.line("allocated", allocated));
     if (spent) {
       const percent = (x) => `${(100 * x).toFixed(x < 0.0995 ? 1 : 0)}%`;
       lines.push(["cost", `${percent(spent.low)} … ${percent(spent.high)} of its CPU time`, percent(spent.value)]);
@@ -39,6 +40,10 @@ export class Processes {
     const item = this.item(key, name, about, lines, chosen === key, isGroup ? null : of);
     if (of.blind?.length) item.firstChild.title = of.blind.join("\n");
     return item;
+  }
+
+  line(label, number) {
+    return [label, `${format.bytes(number.value)} ${format.around(number)}`, `${format.bytes(number.low)} … ${format.bytes(number.high)}`];
   }
 
   item(key, name, about, lines, isChosen, process) {

@@ -9,7 +9,7 @@ use sampler_common::encode::text::layout::{columns, end, left, middle, right};
 use sampler_common::encode::text::short::short;
 use sampler_common::encode::text::{plus_minus, samples, share};
 use sampler_common::estimate::Estimate;
-use sampler_common::units::{exact_bytes, human_bytes, human_count};
+use sampler_common::units::{human_bytes, human_count, short_bytes};
 
 /// Where a number is not known.
 const UNKNOWN: &str = "-";
@@ -49,7 +49,7 @@ pub(super) fn process(model: &Model, of: &Process, column: Column, width: usize)
         Column::CostError => of.cost.map_or(String::new(), |of| cost_error(&of).trim().to_owned()),
         Column::Resident => known(of.resident.map(|bytes| human_bytes(bytes as f64))),
         Column::Samples => samples(of.samples),
-        Column::Interval => exact_bytes(of.interval_bytes),
+        Column::Interval => short_bytes(of.interval_bytes),
         Column::Name => middle(&of.name, width),
         _ => String::new(),
     }

@@ -14,7 +14,7 @@ use sampler_common::encode::text::layout::{columns, middle};
 use sampler_common::estimate::Estimate;
 use sampler_common::profile::Kind;
 use sampler_common::units::{
-    exact_bytes, grouped, human_bytes, human_count, human_cpu_time, human_duration,
+    grouped, human_bytes, human_count, human_cpu_time, human_duration, short_bytes,
 };
 
 /// Columns of a history, and of a wide one.
@@ -53,7 +53,7 @@ fn daemon(model: &Model, look: &Look) -> Vec<Span<'static>> {
     let processes = if running == 1 { "process" } else { "processes" };
     let interval = match look.interval_bytes {
         0 => String::new(),
-        bytes => format!(", one sample per {}", exact_bytes(bytes)),
+        bytes => format!(", one sample per {}", short_bytes(bytes)),
     };
     let wide = if model.size.0 >= 100 { format!(", pid {}", of.pid) } else { String::new() };
     vec![Span::raw(format!(
