@@ -205,3 +205,25 @@ fn windows_are_compared_and_profiles_downloaded() -> Result<()> {
     }
     served.daemon.stop()
 }
+
+/// With a budget frees are not probed: neither what is held nor a history is offered, and what is allocated comes first.
+#[test]
+fn it_offers_what_samplerd_can_tell() -> Result<()> {
+    let workload = Workload::edge(&["stacks"])?;
+    let served = Served::start(&[workload.pid()], &["--max-overhead", "5%"])?;
+    let page = served.page()?;
+    let script = "const of = (group) => [...document.querySelectorAll(`#${group} button`)]; \
+        return [of('kinds').filter((b) => !b.disabled).map((b) => b.dataset.kind), of('kinds').find((b) => b.ariaPressed === 'true').dataset.kind, \
+        of('views').filter((b) => b.disabled).map((b) => b.dataset.view), document.getElementById('state').classList.contains('wrong'), \
+        document.getElementById('processes').textContent];";
+    let shown = page.run(script)?;
+    let expected = serde_json::json!([["alloc"], "alloc", ["difference"], false]);
+    ensure!(
+        shown.as_array().is_some_and(|of| of[..4] == expected.as_array().unwrap()[..]),
+        "{shown}"
+    );
+    // Nothing has run that a window could have met.
+    let processes = shown[4].as_str().context("no processes")?;
+    ensure!(processes.contains("not known yet") && !processes.contains("held"), "{processes}");
+    Ok(())
+}

@@ -86,6 +86,28 @@ fn what_nobody_knows_is_not_said_to_be_nothing() {
     assert!(!said.contains("all counted"), "{said}");
 }
 
+/// What few windows have not met may be anything; of no objects it is told how many there may be.
+#[test]
+fn nothing_has_its_interval_too() {
+    let mut profile = fixture::profile(Kind::Alloc);
+    let objects = &mut profile.totals.alloc_objects.estimate;
+    (objects.value, objects.low, objects.high) = (0.0, 0.0, 1234.0);
+    let said = text(&profile, 80, false);
+    assert!(said.contains(" 0 objects (0 … 1.23k)\n"), "{said}");
+    profile.samples = 0;
+    profile.totals.alloc_space.estimate.high = f64::INFINITY;
+    let clusters = crate::estimate::Clusters {
+        groups: Vec::new(),
+        windows: 0,
+        error: f64::INFINITY,
+        correction: None,
+    };
+    profile.reference.clusters.insert(1, clusters);
+    let said = text(&profile, 80, false);
+    let unmet = "\nallocated not known: no allocation was met by so few windows\n";
+    assert!(said.contains(unmet), "{said}");
+}
+
 #[test]
 fn a_stride_is_said_to_have_no_interval() {
     let text = text(&fixture::stride(), 80, false);

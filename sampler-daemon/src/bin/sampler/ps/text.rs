@@ -136,6 +136,12 @@ mod tests {
     }
 
     #[test]
+    fn what_no_window_has_met_is_not_nothing() {
+        let unmet = line(&Entry { allocated: None, ..entry(7, "x") }, 80);
+        assert!(unmet.starts_with("      7         -        -"), "{unmet}");
+    }
+
+    #[test]
     fn lists_fit_the_page() {
         let long = "/wörd\u{1b}[2J ".repeat(20);
         let listing = |by| Listing {
