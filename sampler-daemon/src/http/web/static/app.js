@@ -101,7 +101,8 @@ function draw({ snapshot, graph }) {
   empty.hidden = graph.frames.function.length > 0;
   by("flame-scroll").hidden = !empty.hidden;
   if (!empty.hidden) empty.textContent = why(graph.head);
-  requestAnimationFrame(() => { document.body.dataset.drawn = Math.round(performance.now() - began); });
+  // How long the first picture took, from the opening of the page on.
+  requestAnimationFrame(() => { document.body.dataset.drawn ??= Math.round(performance.now()); });
 }
 
 // Why nothing is to be seen.
