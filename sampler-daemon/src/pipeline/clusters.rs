@@ -8,7 +8,6 @@ use rustc_hash::FxHashMap;
 use sampler_common::duty::{Clock, Group, Groups};
 use sampler_common::estimate::{Cluster, Clusters, Confidence, Stratum};
 use sampler_common::limits::CLASSES;
-use sampler_common::profile::Kind;
 
 /// Of the room that size classes have which a row has no sample of: their totals are estimates.
 const ROOM: f64 = 0.999;
@@ -138,31 +137,6 @@ impl Worker {
             let correction = if sum > 0.0 { corrected / sum } else { 1.0 };
             row.extend_process(*process, correction);
         }
-    }
-
-    /// What cannot be asked of processes that are seen in windows only, in one line.
-    pub(super) fn check_budget(
-        &self,
-        kind: Kind,
-        is_whole: bool,
-        what: &str,
-    ) -> Result<(), String> {
-        let Some(budget) = self.config.budget else { return Ok(()) };
-        let why = format!(
-            "samplerd runs with --max-overhead {budget}, and sees allocations in short windows only"
-        );
-        if kind != Kind::Alloc {
-            let kind = kind.name();
-            return Err(format!(
-                "kind {kind} needs every free since attach: {why} (use kind alloc, or start samplerd without --max-overhead)"
-            ));
-        }
-        if !is_whole {
-            return Err(format!(
-                "{what} needs all allocations of a time: {why} (leave it out, or start samplerd without --max-overhead)"
-            ));
-        }
-        Ok(())
     }
 
     /// What is to be said of windows.

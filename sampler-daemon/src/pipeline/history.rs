@@ -47,7 +47,7 @@ impl Worker {
         request: &HistoryRequest,
     ) -> Result<Vec<HistoryWindow>, String> {
         let chosen = self.chosen(&request.selector)?;
-        self.check_budget(Kind::Alloc, false, "a history")?;
+        self.config.offer().whole("a history")?;
         self.catch_up();
         self.observe();
         let clocks = self.clock.now();

@@ -10,7 +10,7 @@ use crate::store::{ProcessId, Selector, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Confidence, Estimator};
 use sampler_common::leaks::{Blocks, Leak, Leaks, Ranking};
-use sampler_common::profile::{Kind, Line, Location};
+use sampler_common::profile::{Line, Location};
 use sampler_common::units::{human_duration, utc};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -55,8 +55,7 @@ type ByStack = FxHashMap<(ProcessId, StackId), Blocks>;
 
 impl Worker {
     pub(super) fn leaks(&mut self, request: LeaksRequest) -> Result<RawLeaks, String> {
-        self.check_budget(Kind::Live, true, "")?;
-        self.check_frees("what stays")?;
+        self.config.offer().frees("what stays")?;
         let mut chosen = self.chosen(&request.selector)?;
         if !chosen.is_empty() {
             chosen.retain(|id| self.ingest.processes.get(*id).exited.is_none());

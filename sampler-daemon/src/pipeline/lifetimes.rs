@@ -9,7 +9,6 @@ use crate::store::{Life, ProcessId, Selector, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Confidence, Estimator};
 use sampler_common::lifetimes::{Lifetime, Lifetimes, Stack};
-use sampler_common::profile::Kind;
 
 /// Lifetimes that somebody wants.
 #[derive(Clone, Debug)]
@@ -43,8 +42,7 @@ pub struct RawLifetimes {
 
 impl Worker {
     pub(super) fn lifetimes(&mut self, request: LifetimesRequest) -> Result<RawLifetimes, String> {
-        self.check_budget(Kind::Live, true, "")?;
-        self.check_frees("lifetimes")?;
+        self.config.offer().frees("lifetimes")?;
         let chosen = self.chosen(&request.selector)?;
         // Points of a stride have no variance.
         self.strategies(&chosen, Some(Estimator::Weighted))?;

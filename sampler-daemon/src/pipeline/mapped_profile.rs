@@ -25,10 +25,6 @@ impl Worker {
         request: ProfileRequest,
         chosen: Vec<ProcessId>,
     ) -> Result<RawProfile, String> {
-        if !self.config.settings.mappings {
-            let why = "kind mapped: not followed (start samplerd without --no-mappings)";
-            return Err(why.to_owned());
-        }
         if let Some(estimator) = request.estimator {
             let name = estimator.name();
             return Err(format!(

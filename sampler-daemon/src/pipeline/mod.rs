@@ -40,6 +40,7 @@ mod met;
 mod metrics;
 mod names;
 mod observe;
+mod offer;
 mod order;
 mod pressure;
 mod profile;

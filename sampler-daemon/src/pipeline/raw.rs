@@ -99,26 +99,17 @@ impl Worker {
         Ok(strategies)
     }
 
-    /// What nobody knows where frees are not probed, in one line.
-    pub(super) fn check_frees(&self, what: &str) -> Result<(), String> {
-        match self.config.settings.track_live {
-            true => Ok(()),
-            false => Err(format!(
-                "frees are not probed, so nobody knows {what} (start samplerd without --no-live)"
-            )),
-        }
-    }
-
     pub(super) fn profile(&mut self, request: ProfileRequest) -> Result<RawProfile, String> {
         self.note_unseen();
         self.hear_libraries();
         let chosen = self.chosen(&request.selector)?;
-        if request.kind == Kind::Mapped && self.config.budget.is_none() {
+        let offer = self.config.offer();
+        offer.kind(request.kind)?;
+        if request.kind == Kind::Mapped {
             return self.mapped_profile(request, chosen);
         }
-        self.check_budget(request.kind, request.scope == Scope::ALL, "a part of the profile")?;
-        if matches!(request.kind, Kind::Live | Kind::Peak) {
-            self.check_frees("what is held")?;
+        if request.scope != Scope::ALL {
+            offer.whole("a part of the profile")?;
         }
         let strategies = self.strategies(&chosen, request.estimator)?;
         if self.config.budget.is_some()

@@ -59,6 +59,8 @@ pub struct StatusReport {
     pub probes: Vec<ProbeReport>,
     /// What cannot be seen.
     pub blind: Vec<String>,
+    /// What is not told: a kind of profile or `history`, and why, in one line.
+    pub withheld: Vec<(&'static str, String)>,
     /// Tables: name, used, bound.
     pub tables: Vec<(&'static str, u64, u64)>,
     /// What the kernel told of processes.
@@ -133,6 +135,7 @@ impl Worker {
             intervals: self.samplings(),
             probes: self.probes(),
             blind: self.blind(),
+            withheld: self.config.offer().withheld(),
             tables: vec![
                 ("live", self.kernel.live.len(), u64::from(self.kernel.live.bound())),
                 ("stacks", stack_count as u64, stacks::MAX_STACKS as u64),

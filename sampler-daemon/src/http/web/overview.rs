@@ -1,12 +1,11 @@
 //! What is always in sight: the daemon, what profiling costs, what was lost, and the processes with their numbers.
 
-use crate::bpf::Settings;
 use crate::http::metrics::LOSSES;
 use crate::pipeline::{GroupReport, Listing, ProcessReport, StatusReport, Sums};
 use sampler_common::encode::json;
 use sampler_common::encode::name::shown;
 use sampler_common::estimate::{Confidence, Estimator};
-use sampler_common::profile::{Kind, Quantities};
+use sampler_common::profile::Quantities;
 use sampler_common::units;
 use serde_json::{Value, json};
 
@@ -26,8 +25,7 @@ pub(super) fn overview(status: &StatusReport, listing: &Listing) -> Value {
         "pid": std::process::id(),
         "uptime_ns": status.uptime.as_nanos() as u64,
         "probe_engine": settings.engine.name(),
-        "kinds": kinds(settings),
-        "has_history": settings.duty.is_none(),
+        "withheld": withheld(status),
         "live_samples": status.live_samples,
         "max_live": settings.max_live,
         "daemon_processor_ns": status.processor_ns,
@@ -42,16 +40,9 @@ pub(super) fn overview(status: &StatusReport, listing: &Listing) -> Value {
     })
 }
 
-/// The kinds of profile that are not refused.
-fn kinds(settings: &Settings) -> Vec<&'static str> {
-    let is_whole = settings.duty.is_none();
-    let is_had = |kind: &Kind| match kind {
-        Kind::Alloc => true,
-        Kind::Live | Kind::Peak => is_whole && settings.track_live,
-        Kind::Mapped => is_whole && settings.mappings,
-    };
-    let all = [Kind::Live, Kind::Alloc, Kind::Peak, Kind::Mapped];
-    all.into_iter().filter(is_had).map(Kind::name).collect()
+/// What is not told, and why, by name.
+fn withheld(status: &StatusReport) -> Value {
+    status.withheld.iter().map(|(name, why)| ((*name).to_owned(), json!(why))).collect()
 }
 
 /// What was lost, by reason, as `/metrics` counts it.

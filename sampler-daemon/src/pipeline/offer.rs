@@ -1,0 +1,110 @@
+//! What a daemon started this way can tell, and why it does not tell the rest: one place for refusals and for what is offered.
+
+use super::worker::Config;
+use crate::bpf::Settings;
+use sampler_common::duty::Budget;
+use sampler_common::profile::Kind;
+
+/// What is told.
+pub(super) struct Offer {
+    budget: Option<Budget>,
+    track_live: bool,
+    mappings: bool,
+}
+
+impl Config {
+    /// What a daemon with this configuration can tell.
+    pub(super) fn offer(&self) -> Offer {
+        let Settings { track_live, mappings, .. } = self.settings;
+        Offer { budget: self.budget, track_live, mappings }
+    }
+}
+
+impl Offer {
+    /// Whether there are profiles of this kind; else why not, in one line.
+    pub(super) fn kind(&self, kind: Kind) -> Result<(), String> {
+        let what = format!("kind {}", kind.name());
+        match kind {
+            Kind::Alloc => Ok(()),
+            Kind::Live | Kind::Peak => self.frees(&what),
+            Kind::Mapped if self.budget.is_some() => self.since_attach(&what, "mapping"),
+            Kind::Mapped if !self.mappings => {
+                Err(format!("{what}: not followed (start samplerd without --no-mappings)"))
+            }
+            Kind::Mapped => Ok(()),
+        }
+    }
+
+    /// Whether it is known what was freed, which `what` needs; else why not.
+    pub(super) fn frees(&self, what: &str) -> Result<(), String> {
+        self.since_attach(what, "free")?;
+        match self.track_live {
+            true => Ok(()),
+            false => Err(format!(
+                "{what}: frees are not probed, so nobody knows (start samplerd without --no-live)"
+            )),
+        }
+    }
+
+    /// Whether all allocations of a time are seen, which `what` needs; else why not.
+    pub(super) fn whole(&self, what: &str) -> Result<(), String> {
+        let Some(why) = self.windows() else { return Ok(()) };
+        Err(format!(
+            "{what} needs all allocations of a time: {why} (leave it out, or start samplerd without --max-overhead)"
+        ))
+    }
+
+    /// What is not told, by name, and why.
+    pub(super) fn withheld(&self) -> Vec<(&'static str, String)> {
+        let kinds = [Kind::Live, Kind::Alloc, Kind::Peak, Kind::Mapped];
+        let kinds = kinds.into_iter().map(|of| (of.name(), self.kind(of)));
+        let all = kinds.chain([("history", self.whole("a history"))]);
+        all.filter_map(|(name, of)| Some((name, of.err()?))).collect()
+    }
+
+    fn since_attach(&self, what: &str, event: &str) -> Result<(), String> {
+        let Some(why) = self.windows() else { return Ok(()) };
+        Err(format!(
+            "{what}: every {event} since attach would have to be seen: {why} (use kind alloc, or start samplerd without --max-overhead)"
+        ))
+    }
+
+    /// Why not everything is seen, if so.
+    fn windows(&self) -> Option<String> {
+        let budget = self.budget?;
+        Some(format!(
+            "samplerd runs with --max-overhead {budget}, and sees allocations in short windows only"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(offer: Offer) -> Vec<&'static str> {
+        offer.withheld().into_iter().map(|(name, _)| name).collect()
+    }
+
+    #[test]
+    fn each_option_takes_what_it_says() {
+        let all = || Offer { budget: None, track_live: true, mappings: true };
+        assert!(names(all()).is_empty());
+        assert_eq!(names(Offer { track_live: false, ..all() }), ["live", "peak"]);
+        assert_eq!(names(Offer { mappings: false, ..all() }), ["mapped"]);
+        let budget = Budget::parse("1%").ok();
+        assert_eq!(names(Offer { budget, ..all() }), ["live", "peak", "mapped", "history"]);
+    }
+
+    #[test]
+    fn the_reason_is_one_line_with_what_to_do() {
+        let budget = Budget::parse("1%").ok();
+        let offers = [
+            Offer { budget, track_live: false, mappings: false },
+            Offer { budget: None, track_live: false, mappings: false },
+        ];
+        for (_, why) in offers.iter().flat_map(Offer::withheld) {
+            assert!(!why.contains('\n') && why.contains("start samplerd without --"), "{why}");
+        }
+    }
+}
