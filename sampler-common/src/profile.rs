@@ -3,6 +3,7 @@
 //! Pure data. The daemon makes it, the protocol carries it, [`crate::encode`] writes it.
 
 mod functions;
+mod merged;
 
 pub use functions::{FunctionSum, Functions};
 

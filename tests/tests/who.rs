@@ -58,6 +58,22 @@ fn sum_of_samples(of: &Value) -> Result<f64> {
     sum.with_context(|| format!("no sum in {of}"))
 }
 
+/// A terminal has each path of two processes of one program once, with their sum.
+fn paths_are_told_once(daemon: &Daemon) -> Result<()> {
+    let arguments = ["profile", "--kind", "alloc", "--comm", "who-alpha", "--top", "1000"];
+    let text = daemon.sampler(&arguments)?.success("profile")?.stdout;
+    let text = String::from_utf8(text)?;
+    let stacks: Vec<&str> = text.split("\n\n").filter(|of| of.contains("allocated (")).collect();
+    ensure!(stacks.iter().any(|of| of.contains(", 2 processes\n")), "{text}");
+    let mut paths: Vec<&str> =
+        stacks.iter().filter_map(|of| Some(of.split_once('\n')?.1)).collect();
+    let all = paths.len();
+    paths.sort_unstable();
+    paths.dedup();
+    ensure!(paths.len() == all, "{all} stacks of {} paths: {text}", paths.len());
+    Ok(())
+}
+
 #[test]
 fn processes_are_selected_and_summed() -> Result<()> {
     let programs = Programs::new()?;
@@ -90,6 +106,7 @@ fn processes_are_selected_and_summed() -> Result<()> {
         ensure!(watched["exact"]["alloc_space"] == bytes, "watch {arguments:?}");
         daemon.sampler(&[&["lifetimes"], arguments].concat())?.success("lifetimes")?;
     }
+    paths_are_told_once(&daemon)?;
     for (arguments, words) in [
         (
             &["--comm", "who-gamma"][..],

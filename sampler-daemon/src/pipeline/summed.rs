@@ -28,9 +28,10 @@ pub(super) fn sums(row: &Row, confidence: Confidence) -> Quantities {
     }
 }
 
-/// Sums the functions with most, and keeps the `top` stacks (0: all) with their intervals.
+/// Sums the functions with most, puts the stacks that show the same together, and keeps the `top` ones (0: all) with their intervals.
 pub(super) fn keep(profile: &mut Profile, functions: usize, top: usize) {
     profile.functions = Some(summed(profile, functions));
+    profile.merge_paths(|of, row| sums(row, of.confidence));
     if top > 0 {
         profile.stacks.truncate(top);
     }

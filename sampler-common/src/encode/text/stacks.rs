@@ -18,6 +18,13 @@ pub(super) fn write(
     count: usize,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    // Where functions are told stacks that show the same have been put together already.
+    let merged = profile.functions.is_none().then(|| {
+        let mut merged = profile.clone();
+        merged.merge_paths(Profile::quantities_of);
+        merged
+    });
+    let profile = merged.as_ref().unwrap_or(profile);
     let held = |stack: &&Stack| stack.quantities.space(profile.kind).estimate.value > 0.0;
     for stack in profile.stacks.iter().filter(held).take(count) {
         writeln!(out)?;
@@ -51,7 +58,11 @@ fn heading(profile: &Profile, stack: &Stack) -> String {
     let whole = profile.totals.space(profile.kind).estimate.value;
     let space = &stack.quantities.space(profile.kind).estimate;
     let samples = plural(space.samples, "sample");
-    let pid = if stack.pid == 0 { String::new() } else { format!(", pid {}", stack.pid) };
+    let pid = match (stack.pid, stack.row.processes().count() as u64) {
+        (0, 0 | 1) => String::new(),
+        (0, n) => format!(", {} processes", grouped(n)),
+        (pid, _) => format!(", pid {pid}"),
+    };
     let (bytes, held) = (human_bytes(space.value), bytes_of(profile.kind));
     let front = match space.has_interval() {
         true => format!("{bytes} {} {held} ({})", plus_minus(space), share(space.value, whole)),

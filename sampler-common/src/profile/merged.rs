@@ -1,0 +1,99 @@
+//! Stacks of one path put together, whichever process took it and by whichever call of the same line: a program that runs a thousand
+//! times, and a server of many processes, have it once.
+
+use super::{Location, Profile, Quantities, Stack};
+use crate::estimate::Row;
+use std::collections::HashMap;
+
+impl Profile {
+    /// Sums the rows of stacks that show the same files, functions and lines, and makes their numbers of the sum by `quantities`. The
+    /// pid is 0 where processes differ. The order is by falling estimated bytes as before.
+    pub fn merge_paths(&mut self, quantities: impl Fn(&Profile, &Row) -> Quantities) {
+        let alike = alike(&self.locations);
+        let mut places: HashMap<Vec<u32>, usize> = HashMap::with_capacity(self.stacks.len());
+        let mut merged: Vec<(Stack, bool)> = Vec::with_capacity(self.stacks.len());
+        for stack in std::mem::take(&mut self.stacks) {
+            let path = stack.locations.iter().map(|at| alike[*at as usize]).collect();
+            let at = *places.entry(path).or_insert(merged.len());
+            let Some((of, is_sum)) = merged.get_mut(at) else {
+                merged.push((stack, false));
+                continue;
+            };
+            of.row.add(&stack.row);
+            of.pid = if of.pid == stack.pid { of.pid } else { 0 };
+            *is_sum = true;
+            self.stacks_total = self.stacks_total.saturating_sub(1);
+        }
+        for (stack, _) in merged.iter_mut().filter(|(_, is_sum)| *is_sum) {
+            stack.quantities = quantities(self, &stack.row);
+        }
+        self.stacks = merged.into_iter().map(|(stack, _)| stack).collect();
+        let value = |stack: &Stack| stack.quantities.space(self.kind).estimate.value;
+        // Stable: of equal ones the order is fixed already.
+        self.stacks.sort_by(|a, b| value(b).total_cmp(&value(a)));
+    }
+}
+
+/// For each location the first one that shows the same.
+fn alike(locations: &[Location]) -> Vec<u32> {
+    let mut first = HashMap::with_capacity(locations.len());
+    (0..)
+        .zip(locations)
+        .map(|(at, of)| *first.entry((of.mapping, &of.lines)).or_insert(at))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile() -> Profile {
+        crate::encode::json::read(include_str!("../encode/golden/alloc.json")).expect("a profile")
+    }
+
+    #[test]
+    fn one_process_stays_as_it_is() {
+        let whole = profile();
+        let mut merged = whole.clone();
+        merged.merge_paths(Profile::quantities_of);
+        assert_eq!(merged, whole);
+    }
+
+    #[test]
+    fn another_call_of_the_same_line_is_the_same_path() {
+        let mut whole = profile();
+        let mut other = whole.stacks[1].clone();
+        let at = other.locations.last_mut().expect("a frame");
+        let mut location = whole.locations[*at as usize].clone();
+        location.address += 5;
+        *at = whole.locations.len() as u32;
+        whole.locations.push(location);
+        whole.stacks.push(other);
+        whole.stacks_total += 1;
+        let (pid, mut merged) = (whole.stacks[1].pid, whole.clone());
+        merged.merge_paths(Profile::quantities_of);
+        assert_eq!(merged.stacks_total, whole.stacks_total - 1);
+        let sum = merged.stacks.iter().find(|of| of.locations == whole.stacks[1].locations);
+        assert_eq!(sum.expect("the stack").pid, pid);
+    }
+
+    #[test]
+    fn a_path_of_two_processes_is_one_stack_of_their_sum() {
+        let mut whole = profile();
+        let mut other = whole.stacks[1].clone();
+        other.pid = 77;
+        whole.stacks.push(other);
+        whole.stacks_total += 1;
+        let mut merged = whole.clone();
+        merged.merge_paths(Profile::quantities_of);
+        assert_eq!(merged.stacks_total, whole.stacks_total - 1);
+        let sum = merged.stacks.iter().find(|of| of.locations == whole.stacks[1].locations);
+        let (sum, alone) = (sum.expect("the stack"), &whole.stacks[1]);
+        assert_eq!(sum.pid, 0);
+        let samples = |of: &Stack| of.quantities.alloc_space.estimate.samples;
+        assert_eq!(samples(sum), 2 * samples(alone));
+        assert_eq!(sum.quantities, whole.quantities_of(&sum.row));
+        let value = |of: &Stack| of.quantities.space(whole.kind).estimate.value;
+        assert!(merged.stacks.windows(2).all(|pair| value(&pair[0]) >= value(&pair[1])));
+    }
+}
