@@ -3,44 +3,51 @@
 
 use super::{Location, Profile, Quantities, Stack};
 use crate::estimate::Row;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 impl Profile {
     /// Sums the rows of stacks that show the same files, functions and lines, and makes their numbers of the sum by `quantities`. The
     /// pid is 0 where processes differ. The order is by falling estimated bytes as before.
     pub fn merge_paths(&mut self, quantities: impl Fn(&Profile, &Row) -> Quantities) {
-        let alike = alike(&self.locations);
-        let mut places: HashMap<Vec<u32>, usize> = HashMap::with_capacity(self.stacks.len());
-        let mut merged: Vec<(Stack, bool)> = Vec::with_capacity(self.stacks.len());
-        for stack in std::mem::take(&mut self.stacks) {
-            let path = stack.locations.iter().map(|at| alike[*at as usize]).collect();
-            let at = *places.entry(path).or_insert(merged.len());
-            let Some((of, is_sum)) = merged.get_mut(at) else {
-                merged.push((stack, false));
+        let first = first_alike(&self.locations, &self.stacks);
+        if (0..).zip(&first).all(|(at, first)| at == *first) {
+            return; // A hundred thousand stacks stay where they are.
+        }
+        let mut merged: Vec<Option<Stack>> = Vec::with_capacity(self.stacks.len());
+        let mut sums = BTreeSet::new();
+        for (stack, first) in std::mem::take(&mut self.stacks).into_iter().zip(first) {
+            let Some(Some(of)) = merged.get_mut(first) else {
+                merged.push(Some(stack));
                 continue;
             };
             of.row.add(&stack.row);
             of.pid = if of.pid == stack.pid { of.pid } else { 0 };
-            *is_sum = true;
-            self.stacks_total = self.stacks_total.saturating_sub(1);
+            sums.insert(first);
+            merged.push(None);
         }
-        for (stack, _) in merged.iter_mut().filter(|(_, is_sum)| *is_sum) {
-            stack.quantities = quantities(self, &stack.row);
+        for at in sums {
+            if let Some(stack) = &mut merged[at] {
+                stack.quantities = quantities(self, &stack.row);
+            }
         }
-        self.stacks = merged.into_iter().map(|(stack, _)| stack).collect();
+        let before = merged.len();
+        self.stacks = merged.into_iter().flatten().collect();
+        self.stacks_total = self.stacks_total.saturating_sub((before - self.stacks.len()) as u64);
         let value = |stack: &Stack| stack.quantities.space(self.kind).estimate.value;
         // Stable: of equal ones the order is fixed already.
         self.stacks.sort_by(|a, b| value(b).total_cmp(&value(a)));
     }
 }
 
-/// For each location the first one that shows the same.
-fn alike(locations: &[Location]) -> Vec<u32> {
-    let mut first = HashMap::with_capacity(locations.len());
-    (0..)
-        .zip(locations)
-        .map(|(at, of)| *first.entry((of.mapping, &of.lines)).or_insert(at))
-        .collect()
+/// For each stack the index of the first one that shows the same.
+fn first_alike(locations: &[Location], stacks: &[Stack]) -> Vec<usize> {
+    let mut places = HashMap::with_capacity(locations.len());
+    let each = (0..).zip(locations);
+    let alike: Vec<u32> =
+        each.map(|(at, of)| *places.entry((of.mapping, &of.lines)).or_insert(at)).collect();
+    let mut paths: HashMap<Vec<u32>, usize> = HashMap::with_capacity(stacks.len());
+    let path = |of: &Stack| of.locations.iter().map(|at| alike[*at as usize]).collect();
+    stacks.iter().enumerate().map(|(at, of)| *paths.entry(path(of)).or_insert(at)).collect()
 }
 
 #[cfg(test)]
