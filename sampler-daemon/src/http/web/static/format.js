@@ -29,9 +29,17 @@ export function duration(ns) {
 
 export const clock = (unixNs) => new Date(unixNs / 1e6).toLocaleTimeString([], { hourCycle: "h23" });
 
+const hasEnd = (high) => high !== null && isFinite(high);
+
+// No window, or too few, have met an allocation: that tells nothing.
+export const isUnmet = ({ value, high }) => value <= 0 && !hasEnd(high);
+
+// `572 MiB … 642 MiB`, nothing where only a lower end is known.
+export const range = ({ low, high }, human) => (hasEnd(high) ? `${human(low)} … ${human(high)}` : "");
+
 // `±12%` of a number with its interval.
 export function around({ value, low, high }) {
-  if (high === null || !isFinite(high)) return "no upper end";
+  if (!hasEnd(high)) return "(no interval)";
   if (value <= 0) return "";
   const percent = (100 * Math.max(high - value, value - low)) / value;
   if (percent < 0.95) return `±${percent.toFixed(1)}%`;
@@ -41,8 +49,13 @@ export function around({ value, low, high }) {
 // `607 MiB ±6% (572 MiB … 642 MiB)`
 export function interval(number, measure) {
   const human = of(measure);
-  const range = `(${human(number.low)} … ${human(number.high)})`;
-  return [human(number.value), around(number), range].filter(Boolean).join(" ");
+  return [human(number.value), error(number, human)].filter(Boolean).join(" ");
+}
+
+// The same without the number.
+export function error(number, human) {
+  const ends = range(number, human);
+  return [around(number), ends && `(${ends})`].filter(Boolean).join(" ");
 }
 
 export function share(part, whole) {

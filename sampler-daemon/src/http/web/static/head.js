@@ -26,9 +26,10 @@ const WHAT = { alloc: "allocated", live: "allocated and still held", peak: "held
 export function profile(graph, overview) {
   const { head, measure } = graph;
   const total = by("total");
-  const parts = [element("strong", {}, format.of(measure)(graph.total.value)), ` ${format.around(graph.total)} `,
-    element("span", { class: "soft" }, `(${format.of(measure)(graph.total.low)} … ${format.of(measure)(graph.total.high)}) `),
-    measure === "objects" ? "objects " : "", WHAT[head.kind], when(head)];
+  const ends = format.range(graph.total, format.of(measure));
+  const number = format.isUnmet(graph.total) ? ["Not known yet: "]
+    : [element("strong", {}, format.of(measure)(graph.total.value)), ` ${format.around(graph.total)} `, element("span", { class: "soft" }, ends && `(${ends}) `)];
+  const parts = [...number, measure === "objects" ? "objects " : "", WHAT[head.kind], when(head)];
   total.replaceChildren(...parts.filter(Boolean));
   Object.assign(total.dataset, { value: graph.total.value, low: graph.total.low, high: graph.total.high });
   const held = head.kind === "alloc" || head.kind === "mapped" ? "" : ` (${format.grouped(head.totals.inuse_space.moments.samples)} held)`;

@@ -27,10 +27,8 @@ export class Processes {
     const { alloc_space: allocated, inuse_space: held } = of.totals;
     const spent = of.cost?.share;
     const lines = [];
-    // No window, or too few, have met an allocation: that tells nothing.
-    const isUnmet = allocated.value <= 0 && allocated.high === null;
     if (of.held_known) lines.push(this.line("held", held));
-    lines.push(isUnmet ? ["allocated", "not known yet", ""] : this.line("allocated", allocated));
+    lines.push(format.isUnmet(allocated) ? ["allocated", "not known yet", ""] : this.line("allocated", allocated));
     if (spent) {
       const percent = (x) => `${(100 * x).toFixed(x < 0.0995 ? 1 : 0)}%`;
       lines.push(["cost", `${percent(spent.low)} … ${percent(spent.high)} of its CPU time`, percent(spent.value)]);
@@ -43,7 +41,7 @@ export class Processes {
   }
 
   line(label, number) {
-    return [label, `${format.bytes(number.value)} ${format.around(number)}`, `${format.bytes(number.low)} … ${format.bytes(number.high)}`];
+    return [label, `${format.bytes(number.value)} ${format.around(number)}`, format.range(number, format.bytes)];
   }
 
   item(key, name, about, lines, isChosen, process) {

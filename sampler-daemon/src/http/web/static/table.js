@@ -72,7 +72,7 @@ export class Table {
     const human = format.of(measure);
     const cell = element("td", { class: "number" },
       element("strong", {}, human(number.value)), " ", element("span", { class: "share" }, format.share(number.value, this.whole)),
-      element("span", { class: "interval" }, `${format.around(number)} (${human(number.low)} … ${human(number.high)})`));
+      element("span", { class: "interval" }, format.error(number, human)));
     cell.dataset.value = number.value;
     cell.dataset.low = number.low;
     cell.dataset.high = number.high;
