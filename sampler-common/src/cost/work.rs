@@ -185,6 +185,14 @@ impl Work {
         placed + self.other.count
     }
 
+    /// Hits of one program's probes, and nothing else.
+    #[must_use]
+    pub fn only(&self, program: Program) -> Work {
+        let mut only = Work::default();
+        only.hits[program as usize] = self.hits[program as usize];
+        only
+    }
+
     /// Samples.
     pub fn samples(&self) -> f64 {
         self.samples.count
@@ -240,6 +248,8 @@ mod tests {
         late.sampled(1, 1024);
         late.ended(7);
         late.returned(Events::between(0, 6));
+        assert_eq!(late.only(Program::OtelAlloc).all_hits(), 3.0);
+        assert_eq!(late.only(Program::Free), Work::default());
         let mut sum = late.since(&early);
         assert_eq!((sum.all_hits(), sum.samples(), sum.stack_kib), (53.0, 1.0, 1.0));
         assert_eq!(sum.hits[0][0], approximate);

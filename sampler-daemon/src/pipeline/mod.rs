@@ -56,6 +56,7 @@ mod status;
 mod summed;
 mod survey;
 mod thread;
+mod thrift;
 mod totals;
 mod tree;
 mod unseen;

@@ -124,6 +124,7 @@ impl Worker {
         let mut notes = self.notes(&gathered, &lost, estimator);
         notes.extend(request.scope.notes());
         notes.extend(self.window_notes(&gathered));
+        notes.extend(self.frees_note(&gathered.processes, &request));
         let mut window = gathered.window;
         if request.kind == Kind::Peak {
             window = self.peak_window(&gathered);
