@@ -12,6 +12,7 @@ use crate::estimate::{
     Confidence, Estimate, Estimator, Moments, Reference, Row, RowMoments, of_row,
 };
 use crate::sampling::Strategy;
+use std::iter::Sum;
 
 /// Which question a profile answers; it selects, orders and weighs the stacks. All four quantities are in either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -127,6 +128,15 @@ pub struct Exact {
     pub alloc_objects: u64,
     /// Requested bytes.
     pub alloc_space: u64,
+}
+
+impl Sum for Exact {
+    fn sum<I: Iterator<Item = Exact>>(each: I) -> Exact {
+        each.fold(Exact::default(), |sum, one| Exact {
+            alloc_objects: sum.alloc_objects + one.alloc_objects,
+            alloc_space: sum.alloc_space + one.alloc_space,
+        })
+    }
 }
 
 /// Samples that ended other than as a symbolized stack; they are part of the totals.

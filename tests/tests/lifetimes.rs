@@ -122,7 +122,16 @@ fn without_frees_nothing_is_known_of_what_is_held() -> Result<()> {
     let text = daemon.sampler(&["profile"])?.success("profile")?.stdout;
     let text = String::from_utf8(text)?;
     ensure!(text.contains("held      not known: frees are not probed"), "{text}");
-    let held = &daemon.json("profile")?["totals"]["inuse_space"];
+    for extra in [&[][..], &["--estimator", "failed-trials"]] {
+        let profile = daemon.profile("alloc", extra)?;
+        let held = &profile.json["totals"]["inuse_space"];
+        ensure!(held["value"] == 0.0 && held["high"].is_null(), "{held}");
+    }
+    // Nor is it in the list of processes.
+    let held = &daemon.json("ps")?["processes"][0]["totals"]["inuse_space"];
     ensure!(held["value"] == 0.0 && held["high"].is_null(), "{held}");
+    let list = String::from_utf8(daemon.sampler(&["ps"])?.success("ps")?.stdout)?;
+    let line = list.lines().find(|line| line.contains("windows")).context("not listed")?;
+    ensure!(line.split_whitespace().any(|word| word == "-"), "{list}");
     daemon.stop()
 }

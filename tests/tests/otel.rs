@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use sampler_tests::profile::Row;
 use sampler_tests::truth::Sums;
 use sampler_tests::{Daemon, Profile, Truth, Workload, build};
+use serde_json::Value;
 use std::process::Command;
 
 /// Our own probes sample everything.
@@ -71,6 +72,11 @@ fn plain(when: &str) -> Result<()> {
     ensure!(profile.json["exact"].is_null(), "{}", profile.json["exact"]);
     let process = &daemon.json("ps")?["processes"][0];
     ensure!(process["exact"].is_null() && process["samples_itself"] == true, "{process}");
+    // Nor of it with others.
+    let groups = daemon.sampler(&["ps", "--by", "comm", "--json"])?.success("ps")?;
+    let groups: Value = serde_json::from_slice(&groups.stdout)?;
+    let group = &groups["groups"][0];
+    ensure!(group["exact"].is_null() && group["samples"].as_u64() > Some(0), "{groups}");
     ensure!(hits(&daemon, "otel_alloc")?.contains(&1100.0), "{:?}", hits(&daemon, "otel_alloc"));
     ensure!(hits(&daemon, "otel_free")? == [400.0], "{:?}", hits(&daemon, "otel_free"));
     workload.exit()?;

@@ -4,6 +4,7 @@ use anyhow::{Context, Result, ensure};
 use sampler_tests::profile::{Quantity, Stack, interval};
 use sampler_tests::truth::Function;
 use sampler_tests::{Daemon, Profile, Truth, Workload};
+use serde_json::Value;
 
 /// Of every interval here; fewer than 2,000 are compared.
 const CONFIDENCE: &str = "0.999999999";
@@ -131,8 +132,21 @@ fn rows_cover_what_passed_at_the_longer_interval() -> Result<()> {
             );
         }
     }
+    listed_as_in_the_profile(&daemon)?;
     workload.exit()?;
     daemon.stop()
+}
+
+/// The list of processes has the interval of the profile: what passed at the longer interval is in both.
+fn listed_as_in_the_profile(daemon: &Daemon) -> Result<()> {
+    let profile = daemon.profile("live", &[])?;
+    let list = daemon.json("ps")?;
+    for quantity in ["inuse_space", "inuse_objects", "alloc_space"] {
+        let end = |of: &Value| of["totals"][quantity]["high"].as_f64().context("no upper end");
+        let (told, listed) = (end(&profile.json)?, end(&list["processes"][0])?);
+        ensure!((listed / told - 1.0).abs() < 1e-9, "{quantity}: {listed} listed, {told} told");
+    }
+    Ok(())
 }
 
 /// A short time at a long interval makes no row wider than by what was allocated in it.

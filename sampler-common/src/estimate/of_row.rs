@@ -80,7 +80,9 @@ pub fn of_row(
         }
     }
     if reference.held_unknown {
-        let unknown = |of: Estimate| Estimate { low: 0.0, high: f64::INFINITY, ..of };
+        // No method of estimation made that.
+        let method = Method::Weighted;
+        let unknown = |of: Estimate| Estimate { low: 0.0, high: f64::INFINITY, method, ..of };
         estimates.inuse_space = unknown(estimates.inuse_space);
         estimates.inuse_objects = unknown(estimates.inuse_objects);
     }

@@ -28,13 +28,6 @@ impl ProcessClusters {
         self.of.insert(process, clusters);
     }
 
-    /// Takes in those of other processes.
-    pub fn append(&mut self, other: &mut ProcessClusters) {
-        self.pools.take();
-        other.pools.take();
-        self.of.append(&mut other.of);
-    }
-
     pub(super) fn pools(&self) -> &Pools {
         self.pools.get_or_init(|| Pools::new(&self.of))
     }
@@ -236,8 +229,5 @@ mod tests {
         assert_eq!(of.pools().all().count(), 1);
         of.insert(9, clusters(&[5.0; 8], 8));
         assert_eq!(of.pools().all().count(), 2);
-        let mut other: ProcessClusters = [(11, clusters(&[5.0; 8], 8))].into_iter().collect();
-        of.append(&mut other);
-        assert_eq!((of.pools().all().count(), other.len()), (3, 0));
     }
 }

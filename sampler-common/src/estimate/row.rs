@@ -5,6 +5,7 @@
 
 use super::{Epoch, ProcessClusters, RowMoments};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// A process and a size class in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -13,6 +14,13 @@ pub struct Stratum {
     pub process: u32,
     /// The size class, see [`crate::sampling::class()`].
     pub class: u8,
+}
+
+impl Stratum {
+    /// All that a process can have.
+    pub(super) fn all_of(process: u32) -> RangeInclusive<Stratum> {
+        Stratum { process, class: 0 }..=Stratum { process, class: u8::MAX }
+    }
 }
 
 /// A stack, a function, a process, a total: moments by stratum.
@@ -191,16 +199,19 @@ impl Reference {
 
     /// The part of it that describes one process.
     pub fn of_process(&self, process: u32) -> Reference {
-        let epochs = self.epochs.iter().filter(|(stratum, _)| stratum.process == process);
+        self.of_processes(&[process])
+    }
+
+    /// The part of it that describes some processes.
+    pub fn of_processes(&self, processes: &[u32]) -> Reference {
+        let each = processes.iter();
+        let clusters = each.clone().filter_map(|of| Some((*of, self.clusters.get(of)?.clone())));
+        let strata = each.clone().flat_map(|process| self.strata_of(*process));
+        let epochs = each.flat_map(|process| self.epochs.range(Stratum::all_of(*process)));
         Reference {
-            strata: self.strata_of(process).map(|(of, totals)| (of, *totals)).collect(),
+            strata: strata.map(|(of, totals)| (of, *totals)).collect(),
             interval_bytes: self.interval_bytes,
-            clusters: self
-                .clusters
-                .get(&process)
-                .map(|of| (process, of.clone()))
-                .into_iter()
-                .collect(),
+            clusters: clusters.collect(),
             epochs: epochs.map(|(of, epochs)| (*of, epochs.clone())).collect(),
             held_unknown: self.held_unknown,
         }
@@ -247,5 +258,19 @@ mod tests {
         let one = reference.of_process(1);
         assert_eq!(one.row().total().alloc_space.own, 110.0);
         assert!(one.strata.contains_key(&empty));
+    }
+
+    #[test]
+    fn a_part_is_told_by_the_same_rules() {
+        let mut whole = Reference { held_unknown: true, ..Reference::default() };
+        for process in 0..3 {
+            whole.add(&row(process, 5, 100));
+            whole.epochs.insert(Stratum { process, class: 5 }, vec![Epoch::default()]);
+        }
+        assert_eq!(whole.of_processes(&[0, 1, 2]), whole);
+        let part = whole.of_processes(&[2, 0]);
+        assert!(part.held_unknown && part.strata.keys().eq(part.epochs.keys()));
+        assert_eq!(part.epochs.keys().map(|of| of.process).collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(whole.of_process(1).epochs.len(), 1);
     }
 }

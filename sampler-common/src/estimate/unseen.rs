@@ -8,8 +8,7 @@ use super::{Confidence, Reference, Row, RowMoments, Stratum, StratumTotals};
 impl Reference {
     /// The strata of a process.
     pub fn strata_of(&self, process: u32) -> impl Iterator<Item = (Stratum, &StratumTotals)> {
-        let [first, last] = [0, u8::MAX].map(|class| Stratum { process, class });
-        self.strata.range(first..=last).map(|(stratum, totals)| (*stratum, totals))
+        self.strata.range(Stratum::all_of(process)).map(|(stratum, totals)| (*stratum, totals))
     }
 
     /// The processes of `row`; all of them if it has no stratum.
@@ -20,6 +19,23 @@ impl Reference {
             processes.dedup();
         }
         processes
+    }
+
+    /// The most bytes (or objects, where they are more) that go unseen per unit of hazard, in any size class that has something: what a sum without a
+    /// sample may have where it is not known in which classes it could be.
+    pub fn most_unseen(&self, is_held: bool) -> f64 {
+        let quantity = Quantity::new(true, is_held);
+        let each = self.strata.iter().map(|(stratum, totals)| match self.epochs_of(stratum) {
+            _ if totals.exact.is_some_and(|(_, objects)| objects == 0) => 0.0,
+            [] => totals.unseen_bytes.max(totals.unseen_objects),
+            epochs => {
+                let some = epochs.iter().filter(|epoch| epoch.objects > 0);
+                let unseen = some.map(|epoch| quantity.unseen(epoch));
+                unseen.map(|of| of.bytes.max(of.objects)).fold(0.0, f64::max)
+            }
+        });
+        // Of what nobody has allocated yet nothing is known but the interval.
+        each.reduce(f64::max).unwrap_or(self.interval_bytes)
     }
 
     /// Room for what `row` may have in the size classes of which it has no sample.

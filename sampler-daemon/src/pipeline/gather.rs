@@ -212,15 +212,13 @@ impl Worker {
 type Index = FxHashMap<ProcessId, u32>;
 
 impl Gathered {
-    /// Exact totals of one process.
-    pub(super) fn exact_of(&self, process: u32) -> Exact {
-        let mut sum = Exact::default();
-        for (_, totals) in self.reference.strata_of(process) {
-            let (bytes, objects) = totals.exact.unwrap_or_default();
-            sum.alloc_space += bytes;
-            sum.alloc_objects += objects;
-        }
-        sum
+    /// Exact totals of one process; `None` where they are not known.
+    pub(super) fn exact_of(&self, process: u32) -> Option<Exact> {
+        let each = self.reference.strata_of(process).map(|(_, totals)| {
+            let (alloc_space, alloc_objects) = totals.exact?;
+            Some(Exact { alloc_objects, alloc_space })
+        });
+        each.sum()
     }
 
     fn row(&mut self, process: ProcessId, stack: StackId) -> &mut Row {
@@ -251,8 +249,8 @@ impl Gathered {
         sizes: &SizeLimits,
     ) {
         let sampling = &*record.sampling;
-        let largest = sampling.largest_interval_bytes.max(sampling.shown_interval());
-        self.reference.interval_bytes = self.reference.interval_bytes.max(largest);
+        self.reference.interval_bytes =
+            self.reference.interval_bytes.max(sampling.largest_interval());
         for class in (0..CLASSES).filter(|class| sizes.meets_class(*class)) {
             let exact = exact.map(|totals| (totals.bytes[class], totals.objects[class]));
             let stratum = Stratum { process, class: class as u8 };

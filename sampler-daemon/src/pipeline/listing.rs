@@ -5,7 +5,7 @@ use super::cost::Unread;
 use super::gather::Gathered;
 use super::usable::Usable;
 use super::worker::Worker;
-use crate::store::{ProcessId, ProcessRecord, Selector};
+use crate::store::{ProcessId, ProcessRecord, SamplingRecord, Selector};
 use crate::target::memory::{self, Memory};
 use rustc_hash::FxHashMap;
 use sampler_common::cost::Report;
@@ -80,8 +80,8 @@ pub struct Listing {
 /// The numbers of a process, or of some together.
 #[derive(Clone, Debug)]
 pub struct Sums {
-    /// Exact totals.
-    pub exact: Exact,
+    /// Exact totals; `None` where those of one of them are not known.
+    pub exact: Option<Exact>,
     /// All rows together.
     pub totals: Row,
     /// What estimates are made against.
@@ -143,7 +143,7 @@ impl Worker {
         let groups =
             groups.into_iter().map(|(key, of)| self.group_report(&gathered, &usable, key, &of));
         listing.groups = groups.collect();
-        listing.groups.sort_by_key(|group| std::cmp::Reverse(group.sums.exact.alloc_space));
+        listing.groups.sort_by_key(|group| std::cmp::Reverse(group.sums.bytes()));
         Ok(listing)
     }
 
@@ -187,27 +187,20 @@ impl Worker {
 
     /// Moments are summed first; intervals are made of the sums.
     fn sums(&self, gathered: &Gathered, usable_of: &UsableOf, of: &[u32]) -> Sums {
+        let ids: Vec<ProcessId> = of.iter().map(|of| gathered.processes[*of as usize]).collect();
         let mut usable = Usable::default();
-        let mut reference = Reference::default();
-        let mut exact = Exact::default();
         let mut running = Vec::new();
-        for index in of {
-            let id = gathered.processes[*index as usize];
-            let record = self.ingest.processes.get(id);
-            let mut of_process = gathered.reference.of_process(*index);
-            reference.strata.append(&mut of_process.strata);
-            reference.clusters.append(&mut of_process.clusters);
-            let largest = record.sampling.largest_interval_bytes;
-            reference.interval_bytes = reference.interval_bytes.max(largest);
-            let one = gathered.exact_of(*index);
-            exact.alloc_space += one.alloc_space;
-            exact.alloc_objects += one.alloc_objects;
-            running.extend(self.running(id));
-            usable_of.get(&id).into_iter().for_each(|one| usable.add(one));
+        for id in &ids {
+            running.extend(self.running(*id));
+            usable_of.get(id).into_iter().for_each(|one| usable.add(one));
         }
+        let reference = Reference {
+            interval_bytes: self.interval_of(&ids, SamplingRecord::largest_interval),
+            ..gathered.reference.of_processes(of)
+        };
+        let exact = of.iter().map(|index| gathered.exact_of(*index)).sum();
         let totals = reference.row();
         let samples = totals.total().alloc_objects.samples;
-        let ids: Vec<ProcessId> = of.iter().map(|of| gathered.processes[*of as usize]).collect();
         let unread = self.costs(&ids, Confidence::DEFAULT);
         let cost = Report::default();
         Sums { exact, totals, reference, samples, running, memory: None, usable, cost, unread }
@@ -215,6 +208,12 @@ impl Worker {
 }
 
 impl Sums {
+    /// Bytes allocated, estimated where they are not known exactly.
+    fn bytes(&self) -> u64 {
+        let estimated = || self.totals.total().alloc_space.sum as u64;
+        self.exact.map_or_else(estimated, |exact| exact.alloc_space)
+    }
+
     fn read_memory(&mut self) {
         let each = self.running.iter().filter_map(|(pid, start)| memory::read(*pid, *start));
         let each: Vec<Memory> = each.collect();

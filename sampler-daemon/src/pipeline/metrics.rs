@@ -24,8 +24,10 @@ pub struct ProcessMetrics {
     pub work: Work,
     /// Samples read.
     pub samples: u64,
-    /// Exact totals; nothing where they are not known.
+    /// What malloc's probes have counted.
     pub exact: Exact,
+    /// Whether that is what the process has allocated: it does not sample by itself.
+    pub is_counted: bool,
 }
 
 /// Everything at one moment.
@@ -79,6 +81,7 @@ impl Worker {
                 work,
                 samples: record.spending.samples,
                 exact,
+                is_counted: !record.sampling.samples_itself,
             }
         });
         let processes = processes.collect();

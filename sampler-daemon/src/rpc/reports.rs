@@ -13,7 +13,7 @@ use sampler_common::counting::Count;
 use sampler_common::duty::Budget;
 use sampler_common::estimate::{Confidence, Estimator};
 use sampler_common::pressure::Cause;
-use sampler_common::profile::Quantities;
+use sampler_common::profile::{Exact, Quantities};
 use sampler_common::sampling::Strategy;
 use sampler_common::units;
 use sampler_common::wire::Role;
@@ -174,8 +174,7 @@ pub(super) fn process(report: &ProcessReport) -> v1::Process {
         exited_unix_ns: record.exited.map_or(0, unix_ns),
         images: record.images,
         interval_bytes: units::whole_interval(record.sampling.shown_interval()),
-        exact: (!record.sampling.samples_itself && report.sums.reference.clusters.is_empty())
-            .then(|| exact(&report.sums)),
+        exact: report.sums.exact.map(exact),
         samples_itself: record.sampling.samples_itself,
         totals: Some(totals(&report.sums)),
         samples: report.sums.samples,
@@ -201,7 +200,7 @@ pub(super) fn group(report: &GroupReport) -> v1::ProcessGroup {
         processes: report.processes,
         running: report.running,
         pids: report.pids.clone(),
-        exact: report.sums.reference.clusters.is_empty().then(|| exact(&report.sums)),
+        exact: report.sums.exact.map(exact),
         totals: Some(totals(&report.sums)),
         samples: report.sums.samples,
         memory: memory(&report.sums),
@@ -210,8 +209,8 @@ pub(super) fn group(report: &GroupReport) -> v1::ProcessGroup {
     }
 }
 
-fn exact(of: &Sums) -> v1::Exact {
-    v1::Exact { alloc_objects: of.exact.alloc_objects, alloc_space: of.exact.alloc_space }
+fn exact(of: Exact) -> v1::Exact {
+    v1::Exact { alloc_objects: of.alloc_objects, alloc_space: of.alloc_space }
 }
 
 fn totals(of: &Sums) -> v1::Quantities {

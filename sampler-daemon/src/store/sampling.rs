@@ -258,6 +258,14 @@ impl SamplingRecord {
         }
     }
 
+    /// The largest mean interval that was in force, bytes: ours, or the process's own.
+    pub fn largest_interval(&self) -> f64 {
+        match self.samples_itself {
+            true => self.largest_interval_bytes.max(self.guessed_interval()),
+            false => self.largest_interval_bytes,
+        }
+    }
+
     /// Most objects and bytes of a size class that went unseen per unit of hazard, by our sampling and by the process's own, which
     /// passes what a geometric countdown with its interval would.
     pub fn passes(&self, class: usize) -> (f64, f64) {

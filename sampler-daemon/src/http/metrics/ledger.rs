@@ -60,6 +60,8 @@ pub(super) struct Shown {
     pub(super) spent_ns: Option<Range>,
     /// Samples.
     pub(super) samples: u64,
+    /// Whether what follows is all that was allocated.
+    pub(super) is_counted: bool,
     /// Bytes allocated.
     pub(super) bytes: u64,
     /// Allocations.
@@ -146,6 +148,7 @@ impl Ledger {
                 came = came.since(&amounts.since(&before));
             }
             shown.rise(&amounts, tariff);
+            shown.is_counted = process.is_counted;
             named.insert(key(process), (amounts, shown));
             accounts.push(Named { pid: process.pid, comm: process.comm.clone(), shown });
         }
@@ -155,6 +158,7 @@ impl Ledger {
         self.total.0 = total;
         for (amounts, shown) in [&mut self.other, &mut self.total] {
             shown.rise(amounts, tariff);
+            shown.is_counted = true;
         }
         Accounts { named: accounts, other: self.other.1, total: self.total.1 }
     }

@@ -34,13 +34,13 @@ const COUNTERS: [(&str, &str, Number); 6] = [
     ("samples_total", "Sampled allocations", |of| Some(of.samples as f64)),
     (
         "allocated_bytes_total",
-        "Bytes allocated since attach (with --max-overhead: in windows), counted exactly",
-        |of| Some(of.bytes as f64),
+        "Bytes allocated since attach (with --max-overhead: in windows), counted exactly by malloc probes",
+        |of| of.is_counted.then_some(of.bytes as f64),
     ),
     (
         "allocations_total",
-        "Allocations since attach (with --max-overhead: in windows), counted exactly",
-        |of| Some(of.objects as f64),
+        "Allocations since attach (with --max-overhead: in windows), counted exactly by malloc probes",
+        |of| of.is_counted.then_some(of.objects as f64),
     ),
 ];
 

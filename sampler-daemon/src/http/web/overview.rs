@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 /// The answer of the daemon on itself and its processes.
 pub(super) fn overview(status: &StatusReport, listing: &Listing) -> Value {
     let settings = &status.settings;
-    let processes = listing.processes.iter().map(|of| process(of, settings.track_live));
-    let groups = listing.groups.iter().map(|of| group(of, settings.track_live));
+    let processes = listing.processes.iter().map(process);
+    let groups = listing.groups.iter().map(group);
     let blind = status.coverage.iter().map(|of| match of.processes {
         1 => shown(&of.why).into_owned(),
         n => format!("{} ({n} processes)", shown(&of.why)),
@@ -62,9 +62,9 @@ fn raised(status: &StatusReport) -> Vec<u32> {
     status.intervals.iter().filter(is_raised).map(|of| of.pid).collect()
 }
 
-fn process(of: &ProcessReport, track_live: bool) -> Value {
+fn process(of: &ProcessReport) -> Value {
     let record = &of.record;
-    let mut value = numbers(&of.sums, !record.sampling.samples_itself, track_live);
+    let mut value = numbers(&of.sums);
     value["pid"] = json!(record.pid);
     value["comm"] = json!(shown(&record.comm));
     value["exe"] = json!(if record.exe.is_empty() { "".into() } else { shown(&record.exe) });
@@ -76,24 +76,22 @@ fn process(of: &ProcessReport, track_live: bool) -> Value {
 }
 
 /// Exited processes of one name.
-fn group(of: &GroupReport, track_live: bool) -> Value {
-    let mut value = numbers(&of.sums, true, track_live);
+fn group(of: &GroupReport) -> Value {
+    let mut value = numbers(&of.sums);
     value["comm"] = json!(shown(&of.key));
     value["running"] = json!(false);
     value["folded"] = json!(of.processes);
     value
 }
 
-/// Whether all calls are counted, and frees are probed: neither is so in windows.
-fn numbers(of: &Sums, is_counted: bool, track_live: bool) -> Value {
-    let is_whole = of.reference.clusters.is_empty();
+fn numbers(of: &Sums) -> Value {
     // As in `ListProcesses`.
     let (estimator, confidence) = (Estimator::default(), Confidence::DEFAULT);
     let totals = Quantities::of_row(&of.totals, &of.reference, estimator, confidence);
     json!({
         "totals": json::quantities(&totals),
-        "held_known": is_whole && track_live,
-        "exact_space": (is_whole && is_counted).then_some(of.exact.alloc_space),
+        "held_known": !of.reference.held_unknown,
+        "exact_space": of.exact.map(|exact| exact.alloc_space),
         "samples": of.samples,
         "rss_bytes": of.memory.map(|memory| memory.rss_bytes),
         "cost": json::cost(&of.cost),

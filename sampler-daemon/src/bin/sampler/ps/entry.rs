@@ -1,7 +1,7 @@
 //! A line of the list, and the order of lines.
 
 use crate::args::Sort;
-use sampler_common::estimate::{Estimate, Method};
+use sampler_common::estimate::Estimate;
 use sampler_common::profile::Quantities;
 use sampler_common::units::grouped;
 use sampler_daemon::rpc::v1::{Cost, Exact, Process, ProcessGroup};
@@ -81,11 +81,10 @@ fn allocated(exact: Option<&Exact>, totals: &Option<Quantities>) -> Option<u64> 
     exact.map(|exact| exact.alloc_space).or_else(estimate)
 }
 
-/// Whoever is seen in windows only does not say what he holds.
+/// Where frees are not seen, or allocations in windows only, nobody knows what is held: it is told as anything from 0.
 fn held(totals: &Option<Quantities>) -> Option<Estimate> {
-    let totals = totals.as_ref()?;
-    let is_known = totals.alloc_space.estimate.method != Method::Clusters;
-    is_known.then_some(totals.inuse_space.estimate)
+    let held = totals.as_ref()?.inuse_space.estimate;
+    (held.value > 0.0 || held.high.is_finite()).then_some(held)
 }
 
 fn spread(totals: &Option<Quantities>) -> Option<Estimate> {

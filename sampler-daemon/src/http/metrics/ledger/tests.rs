@@ -22,6 +22,7 @@ fn process(pid: u32, hits: u64) -> ProcessMetrics {
         work,
         samples: hits / 10,
         exact: Exact { alloc_objects: hits, alloc_space: hits * 100 },
+        is_counted: true,
     }
 }
 
@@ -96,6 +97,16 @@ fn nothing_ever_falls() {
         }
         last = Some(shown);
     }
+}
+
+/// Of a process that samples by itself malloc's probes see something else than what it allocates.
+#[test]
+fn what_is_not_all_is_not_told_of_a_process() {
+    let itself = ProcessMetrics { is_counted: false, ..process(1, 100) };
+    let accounts = Ledger::default().enter_processes(&[itself, process(2, 50)], None, 2);
+    assert_eq!([0, 1].map(|of| accounts.named[of].shown.is_counted), [false, true]);
+    assert!(accounts.total.is_counted && accounts.other.is_counted);
+    assert_eq!(accounts.total.objects, 150);
 }
 
 #[test]
