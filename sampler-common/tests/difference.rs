@@ -104,6 +104,7 @@ fn run(program: &[Stack], judge: Judge, random: &mut SplitMix) -> Run {
             let side = |row, interval| Side {
                 moments: pick(row),
                 interval_bytes: interval as f64,
+                unseen: interval as f64,
                 scale: 1.0,
             };
             judge(&side(a, INTERVAL), &side(b, INTERVAL / 2))

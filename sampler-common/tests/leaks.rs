@@ -4,7 +4,7 @@
 mod common;
 
 use common::SplitMix;
-use sampler_common::estimate::{Confidence, Sample, Turnover};
+use sampler_common::estimate::{Confidence, Reference, Sample, Turnover};
 use sampler_common::leaks::{Blocks, Ranking};
 use sampler_common::sampling::Rate;
 
@@ -64,7 +64,8 @@ fn run(program: &[Stack], random: &mut SplitMix) -> Run {
             stacks.push(Blocks { came, went, ..Blocks::default() });
         }
     }
-    let of = Ranking::new(&stacks, &Blocks::default(), INTERVAL as f64, Confidence::DEFAULT, 0);
+    let reference = Reference { interval_bytes: INTERVAL as f64, ..Reference::default() };
+    let of = Ranking::new(stacks, &Blocks::default(), &reference, Confidence::DEFAULT, 0);
     let mut run = Run { falsely: false, missed: false, found: true };
     for (place, grown) in &of.ranked {
         let (index, truth) = truths[*place];

@@ -135,19 +135,21 @@ fn each(of: &mut Quantities) -> [&mut Quantity; 4] {
 }
 
 fn totals(before: &Profile, after: &Profile) -> Quantities {
-    let side = |profile: &Profile, of: &Quantity| Side {
+    let side = |profile: &Profile, of: &Quantity, is_held: bool| Side {
         moments: of.moments,
         interval_bytes: profile.reference.interval_bytes,
+        unseen: profile.reference.most_unseen(is_held),
         scale: 1.0,
     };
     let (mut from, mut to) = (before.totals, after.totals);
     let made = each(&mut from).into_iter().zip(each(&mut to)).enumerate();
     for (index, (from, to)) in made {
-        let (a, b) = (side(before, from), side(after, to));
         // The first two are of allocations.
-        let Difference { value, low, high, .. } = match index {
-            0 | 1 => grown(&a, &b, after.confidence),
-            _ => difference(&a, &b, after.confidence),
+        let is_held = index > 1;
+        let (a, b) = (side(before, from, is_held), side(after, to, is_held));
+        let Difference { value, low, high, .. } = match is_held {
+            false => grown(&a, &b, after.confidence),
+            true => difference(&a, &b, after.confidence),
         };
         let samples = to.estimate.samples.saturating_sub(from.estimate.samples);
         to.estimate = Estimate { value, low, high, samples, ..to.estimate };

@@ -3,6 +3,7 @@
 use super::{CannotCompare, FALSE_DISCOVERY_RATE, MIN_SAMPLES, Question, Relation};
 use super::{grown, joined, relation};
 use crate::estimate::{Confidence, Difference, Moments, Side, benjamini_hochberg, difference};
+use crate::profile::Kind;
 
 /// What two profiles are compared by.
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +12,8 @@ pub struct Judge {
     confidence: Confidence,
     /// Mean bytes between samples of either side.
     intervals: [f64; 2],
+    /// Most that goes unseen of either side, per unit of hazard.
+    unseen: [f64; 2],
     /// What the numbers of either side are multiplied by.
     scales: [f64; 2],
 }
@@ -29,8 +32,10 @@ impl Judge {
             let [start, end] = relation::span(profile);
             if per_second { 1e9 / end.saturating_sub(start) as f64 } else { 1.0 }
         });
-        let intervals = [a.reference.interval_bytes, b.reference.interval_bytes];
-        Ok(Judge { relation, confidence, intervals, scales })
+        let is_held = a.kind != Kind::Alloc;
+        let intervals = [a, b].map(|profile| profile.reference.interval_bytes);
+        let unseen = [a, b].map(|profile| profile.reference.most_unseen(is_held));
+        Ok(Judge { relation, confidence, intervals, unseen, scales })
     }
 
     /// The difference of summed moments, with an interval of its own.
@@ -38,6 +43,7 @@ impl Judge {
         let [a, b] = [0, 1].map(|index| Side {
             moments: pair[index],
             interval_bytes: self.intervals[index],
+            unseen: self.unseen[index],
             scale: self.scales[index],
         });
         match self.relation {

@@ -287,8 +287,8 @@ fn adjust(stacks: &mut [ComparedStack], relation: Relation) -> usize {
 /// The difference where every sample of `a` is in `b` too: what was allocated in between, from the samples in
 /// between.
 fn grown(a: &Side, b: &Side, confidence: Confidence) -> Difference {
-    let between = relation::without(&b.moments, &a.moments);
-    let estimate = weighted(&between, b.interval_bytes, confidence);
+    let between = b.moments.less(&a.moments);
+    let estimate = weighted(&between, b.unseen, confidence);
     let [value, low, high] = [estimate.value, estimate.low, estimate.high].map(|of| of * b.scale);
     let p = if between.samples > 0 { crate::estimate::difference::SMALLEST_P } else { 1.0 };
     Difference { a: a.moments.sum, b: b.moments.sum, value, low, high, confidence, p }

@@ -7,7 +7,6 @@
 //! too wide and never too narrow (Var(b − a) = v_a + v_b − 2·cov, and blocks in both make cov ≥ 0).
 
 use super::{CannotCompare, Question};
-use crate::estimate::Moments;
 use crate::profile::{Kind, Profile};
 use std::collections::BTreeSet;
 
@@ -132,20 +131,4 @@ fn begins_with(later: &Profile, earlier: &Profile) -> bool {
     super::joined(earlier, later)
         .values()
         .all(|[[before, after], _]| before.samples <= after.samples)
-}
-
-/// The moments of the samples of `all` that are not in `part`.
-pub(super) fn without(all: &Moments, part: &Moments) -> Moments {
-    let samples = all.samples.saturating_sub(part.samples);
-    if samples == 0 {
-        return Moments::default();
-    }
-    let own = (all.own - part.own).max(0.0);
-    Moments {
-        samples,
-        sum: (all.sum - part.sum).max(own),
-        variance: (all.variance - part.variance).max(0.0),
-        // Whose largest it is is not known: the larger one is on the safe side.
-        ..Moments { own, ..*all }
-    }
 }

@@ -111,6 +111,23 @@ fn samples_in_both() {
     assert_eq!(compare(&question(&held, &held_later)).unwrap().relation, Relation::Shared);
 }
 
+/// Points of a stride have no variance, and less of them has none either.
+#[test]
+fn what_a_stride_saw_in_between_has_no_upper_end() {
+    let mut a = fixture::profile(Kind::Alloc);
+    a.stacks[1].quantities.alloc_space.moments.variance = f64::INFINITY;
+    let mut b = a.clone();
+    b.time_unix_ns += 1_000_000_000;
+    b.duration_ns += 1_000_000_000;
+    let moments = &mut b.stacks[1].quantities.alloc_space.moments;
+    (moments.samples, moments.sum) = (moments.samples + 6, moments.sum + 2.4e6);
+    let comparison = compare(&question(&a, &b)).unwrap();
+    assert_eq!(comparison.relation, Relation::Grown);
+    let grown =
+        comparison.stacks.iter().find(|stack| stack.samples[0] != stack.samples[1]).unwrap();
+    assert_eq!(grown.space.difference.high, f64::INFINITY, "{grown:?}");
+}
+
 #[test]
 fn rates() {
     let (a, mut b) = (fixture::profile(Kind::Alloc), later(Kind::Alloc));

@@ -57,6 +57,9 @@ pub struct Side {
     pub moments: Moments,
     /// Mean bytes between its samples, the largest that was in force.
     pub interval_bytes: f64,
+    /// Most that goes unseen per unit of hazard, bytes or objects: it is the upper end where neither side has a sample
+    /// ([`super::Reference::most_unseen`]).
+    pub unseen: f64,
     /// What its numbers are multiplied by: 1, or 1/seconds for a rate. Positive.
     pub scale: f64,
 }
@@ -113,7 +116,7 @@ struct Ends {
 
 impl Side {
     fn ends(&self, confidence: Confidence) -> Ends {
-        let of = weighted(&self.moments, self.interval_bytes, confidence);
+        let of = weighted(&self.moments, self.unseen, confidence);
         let Moments { sum, own, largest, largest_inclusion, .. } = self.moments;
         let weight = largest / (1.0 - largest_inclusion);
         let one_missed = match (sum - own) / weight > confidence.alpha() / 2.0 {
@@ -137,7 +140,7 @@ impl Side {
                 _ => excess * inclusion / (1.0 - inclusion) / -(-inclusion).ln_1p(),
             };
             if per_hazard > 0.0 && per_hazard.is_finite() {
-                side.interval_bytes = per_hazard;
+                side.unseen = per_hazard;
             }
         } else if excess > ours.largest && ours.variance.is_finite() {
             (ours.largest, ours.largest_inclusion) = (excess, inclusion);
@@ -236,7 +239,8 @@ mod tests {
     fn counted(samples: u64, weight: f64, inclusion: f64) -> Side {
         let mut moments = Moments::default();
         moments.add_samples(samples, weight * inclusion, inclusion);
-        Side { moments, interval_bytes: 512.0 * 1024.0, scale: 1.0 }
+        let interval_bytes = 512.0 * 1024.0;
+        Side { moments, interval_bytes, unseen: interval_bytes, scale: 1.0 }
     }
 
     /// Small blocks: plain Poisson counts.

@@ -129,13 +129,7 @@ impl Reference {
         if moments.samples == 0 || moments.variance == f64::INFINITY || !self.has_changed(row) {
             return moments;
         }
-        let mut room = Room::default();
-        for (stratum, own) in row.strata().filter(|(_, own)| quantity.of(own).samples > 0) {
-            if let Some(totals) = self.strata.get(&stratum) {
-                let of_all = (totals, self.epochs_of(&stratum));
-                add_room(&mut room, of_all, Some(own), quantity, Confidence::DEFAULT);
-            }
-        }
+        let room = self.room_at_other_rates(row, quantity);
         let slot = room.slot(moments.largest, moments.largest_inclusion);
         if slot.mean > moments.largest && slot.variance.is_finite() {
             let share = slot.mean * (slot.mean / slot.variance);
@@ -144,6 +138,29 @@ impl Reference {
             moments.largest_inclusion = (1.0 - share).max(f64::EPSILON);
         }
         moments
+    }
+
+    /// Bytes that a next event of a row may stand for, at any rate of which the row has no sample, as one event of a Poisson process whose mean and
+    /// variance are no less than those of K(E); 0 where rates have not changed.
+    pub fn next_event(&self, row: &Row, is_held: bool) -> f64 {
+        if !self.has_changed(row) {
+            return 0.0;
+        }
+        let room = self.room_at_other_rates(row, Quantity::new(true, is_held));
+        let slot = room.slot(0.0, 1.0);
+        if slot.mean > 0.0 { slot.mean.max(slot.variance / slot.mean) } else { 0.0 }
+    }
+
+    /// What a row may have at rates of which it has no sample, in the size classes that it has samples of.
+    fn room_at_other_rates(&self, row: &Row, quantity: Quantity) -> Room {
+        let mut room = Room::default();
+        for (stratum, own) in row.strata().filter(|(_, own)| quantity.of(own).samples > 0) {
+            if let Some(totals) = self.strata.get(&stratum) {
+                let of_all = (totals, self.epochs_of(&stratum));
+                add_room(&mut room, of_all, Some(own), quantity, Confidence::DEFAULT);
+            }
+        }
+        room
     }
 }
 

@@ -82,6 +82,23 @@ impl Moments {
         self.largest *= factor;
     }
 
+    /// The moments of its samples that are not in `part`.
+    #[must_use]
+    pub fn less(&self, part: &Moments) -> Moments {
+        let samples = self.samples.saturating_sub(part.samples);
+        if samples == 0 {
+            return Moments::default();
+        }
+        let own = (self.own - part.own).max(0.0);
+        // Points of a stride have no variance that could be taken away.
+        let variance = match self.variance.is_finite() {
+            true => (self.variance - part.variance).max(0.0),
+            false => self.variance,
+        };
+        // Whose largest it is is not known: the larger one is on the safe side.
+        Moments { samples, sum: (self.sum - part.sum).max(own), variance, own, ..*self }
+    }
+
     /// Adds the moments of a disjoint set.
     pub fn add(&mut self, other: &Moments) {
         self.samples += other.samples;

@@ -77,7 +77,7 @@ impl Turnover {
             largest_inclusion: if seen { EVENT } else { 1.0 },
             own: 0.0,
         };
-        Side { moments, interval_bytes: unseen_bytes, scale: 1.0 }
+        Side { moments, interval_bytes: unseen_bytes, unseen: unseen_bytes, scale: 1.0 }
     }
 }
 

@@ -1,16 +1,18 @@
 //! Growth: from the live set and what went to ranked stacks with names.
 
 use super::clock::Clocks;
+use super::gather::Gathered;
 use super::names::Names;
 use super::profile::located;
 use super::raw::RawFrame;
+use super::scope::Scope;
 use super::worker::Worker;
 use crate::store::windows::Window;
 use crate::store::{ProcessId, Selector, StackId};
 use rustc_hash::FxHashMap;
-use sampler_common::estimate::{Confidence, Estimator};
+use sampler_common::estimate::{Confidence, Estimator, Reference};
 use sampler_common::leaks::{Blocks, Leak, Leaks, Ranking};
-use sampler_common::profile::{Line, Location};
+use sampler_common::profile::{Kind, Line, Location};
 use sampler_common::units::{human_duration, utc};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -43,8 +45,8 @@ pub struct RawLeaks {
     pub blocks: Vec<Blocks>,
     /// Blocks of all other stacks.
     pub others: Blocks,
-    /// Largest mean number of bytes between samples.
-    pub interval_bytes: f64,
+    /// What estimates of what is held are made against.
+    pub reference: Reference,
     /// Frames.
     pub frames: Vec<RawFrame>,
     /// Limits of what the numbers mean.
@@ -94,12 +96,13 @@ impl Worker {
             stacks: Vec::new(),
             blocks: Vec::new(),
             others: Blocks::default(),
-            interval_bytes: self.interval_of(&chosen, |of| of.largest_interval_bytes),
+            reference: Reference::default(),
             frames: Vec::new(),
             notes,
             request,
         };
-        self.add_blocks(&mut raw, stacks);
+        let held = self.gather_now(chosen, Kind::Live, &Scope::ALL, None);
+        self.add_blocks(&mut raw, stacks, held);
         Ok(raw)
     }
 
@@ -138,18 +141,18 @@ impl Worker {
             if live.time_ns >= window.start_ns {
                 blocks.came.add_sample(&live.sample);
             }
-            blocks.held.add(&live.sample.moments(live.sample.size as f64));
             let age_ns = now_ns.saturating_sub(live.time_ns);
             blocks.ages.push((age_ns, live.sample.bytes()));
         }
     }
 
-    fn add_blocks(&self, raw: &mut RawLeaks, stacks: ByStack) {
+    fn add_blocks(&self, raw: &mut RawLeaks, stacks: ByStack, mut held: Gathered) {
         let mut stacks: Vec<_> = stacks.into_iter().collect();
         // So that equal questions get equal answers.
         stacks.sort_by_key(|(key, _)| *key);
         let mut numbers: FxHashMap<u32, u32> = FxHashMap::default();
-        for ((process, stack), blocks) in stacks {
+        for ((process, stack), mut blocks) in stacks {
+            blocks.row = held.rows.remove(&(process, stack)).unwrap_or_default();
             if blocks.came.samples + blocks.went.samples == 0 {
                 raw.others.add(&blocks);
                 continue;
@@ -164,6 +167,7 @@ impl Worker {
             raw.stacks.push((self.ingest.processes.get(process).pid, frames));
             raw.blocks.push(blocks);
         }
+        raw.reference = held.reference;
     }
 
     /// What may be taken for growth and is none, or the other way round.
@@ -211,8 +215,8 @@ fn unix_ns(time: SystemTime) -> u64 {
 pub async fn assemble_leaks(mut raw: RawLeaks, names: &Names) -> Result<Leaks, String> {
     let LeaksRequest { confidence, top, .. } = raw.request;
     let (blocks, others) = (std::mem::take(&mut raw.blocks), std::mem::take(&mut raw.others));
-    let interval_bytes = raw.interval_bytes;
-    let rank = move || Ranking::new(&blocks, &others, interval_bytes, confidence, top);
+    let reference = std::mem::take(&mut raw.reference);
+    let rank = move || Ranking::new(blocks, &others, &reference, confidence, top);
     let ranking = tokio::task::spawn_blocking(rank);
     let ranking = ranking.await.map_err(|_| "the daemon is shutting down")?;
     // Names of those that are shown only.

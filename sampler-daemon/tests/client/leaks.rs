@@ -2,31 +2,33 @@
 
 use super::mock::{Mock, PID};
 use super::sampler;
-use sampler_common::estimate::{Confidence, Sample};
+use sampler_common::estimate::{Confidence, Reference, Sample, Stratum};
 use sampler_common::leaks::{Blocks, Leak, Leaks, Ranking};
 use sampler_common::profile::Line;
-use sampler_common::sampling::Rate;
+use sampler_common::sampling::{Rate, class};
 use sampler_daemon::rpc::convert::leaks_to_wire;
 use sampler_daemon::rpc::v1::{self, GetLeaksRequest};
 
 /// A stack that grows and one that does not; with `--over 7s` nothing does, `--confidence 0.5` comes back broken.
 pub(crate) fn answer(request: &GetLeaksRequest) -> v1::Leaks {
     let sample = Sample::geometric(100_000, Rate::from_interval(512 << 10).unwrap());
+    let stratum = Stratum { process: 0, class: class(100_000) as u8 };
     let blocks = |came: u64, went: u64| {
         let mut of = Blocks::default();
         (0..came).for_each(|_| of.came.add_sample(&sample));
         (0..went).for_each(|_| of.went.add_sample(&sample));
         (0..2 * came).for_each(|_| of.allocated.add_sample(sample.bytes()));
         (0..came).for_each(|age| of.ages.push((age * 1_000_000_000, sample.bytes())));
-        (0..came).for_each(|_| of.held.add(&sample.moments(100_000.0)));
+        (0..came).for_each(|_| of.row.stratum(stratum).add_live(&sample));
         of
     };
     let none_grows = request.over_ns == 7_000_000_000;
-    let stacks = [blocks(20, 22), if none_grows { blocks(3, 4) } else { blocks(60, 2) }];
+    let stacks = vec![blocks(20, 22), if none_grows { blocks(3, 4) } else { blocks(60, 2) }];
     let names = [["main", "turn_over", "malloc"], ["main", "keep_all", "malloc"]];
     let confidence = Confidence::new(request.confidence).unwrap();
     let others = Blocks::default();
-    let ranking = Ranking::new(&stacks, &others, 524_288.0, confidence, request.top as usize);
+    let reference = Reference { interval_bytes: 524_288.0, ..Reference::default() };
+    let ranking = Ranking::new(stacks, &others, &reference, confidence, request.top as usize);
     let stacks = ranking.ranked.iter().map(|(index, grown)| {
         let line = |function: &str| Line { function: function.into(), ..Line::default() };
         Leak { pid: PID, frames: names[*index].map(line).to_vec(), grown: *grown }

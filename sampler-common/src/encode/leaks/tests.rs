@@ -1,10 +1,13 @@
 use super::*;
 use crate::encode::fixture;
 use crate::encode::text::layout::columns;
-use crate::estimate::{Confidence, Sample};
+use crate::estimate::{Confidence, Reference, Sample, Stratum, StratumTotals};
 use crate::leaks::{Blocks, Leak, Leaks, Ranking};
 use crate::profile::{Kind, Line, Profile};
-use crate::sampling::Rate;
+use crate::sampling::{Design, Rate, Strategy};
+
+/// Blocks of 4 KiB.
+const STRATUM: Stratum = Stratum { process: 0, class: 9 };
 
 /// The stacks of a profile, of which some came, went, and were allocated altogether.
 fn leaks(profile: &Profile, counts: &[[u64; 3]]) -> Leaks {
@@ -18,14 +21,24 @@ fn leaks(profile: &Profile, counts: &[[u64; 3]]) -> Leaks {
             (0..*went).for_each(|_| of.went.add_sample(&sample));
             (0..came + passed).for_each(|_| of.allocated.add_sample(sample.bytes()));
             for index in 0..*came + 3 {
-                of.held.add(&sample.moments(4096.0));
+                of.row.stratum(STRATUM).add_live(&sample);
                 of.ages.push((index * 1_300_000_000 + 5, sample.bytes()));
             }
             of
         })
         .collect();
-    let interval = fixture::INTERVAL_BYTES as f64;
-    let ranking = Ranking::new(&blocks, &Blocks::default(), interval, Confidence::DEFAULT, 0);
+    let (objects, bytes) = Design::new(Strategy::Geometric, rate).unseen(9);
+    let exact = Some((1 << 40, 1 << 28));
+    let totals = StratumTotals {
+        exact,
+        unseen_objects: objects,
+        unseen_bytes: bytes,
+        ..StratumTotals::default()
+    };
+    let interval_bytes = fixture::INTERVAL_BYTES as f64;
+    let strata = [(STRATUM, totals)].into();
+    let reference = Reference { strata, interval_bytes, ..Reference::default() };
+    let ranking = Ranking::new(blocks, &Blocks::default(), &reference, Confidence::DEFAULT, 0);
     let stacks = ranking.ranked.iter().map(|(index, grown)| {
         let stack = &profile.stacks[*index];
         let frames: Vec<Line> = profile.frames(stack).cloned().collect();
