@@ -188,3 +188,30 @@ fn what_no_stack_can_take_is_a_row() {
     assert!((calibrated(&rows[0], &reference).alloc_objects.value - 27.0).abs() < 1e-9);
     assert_eq!(unsampled(&reference, Estimator::Weighted), Row::default());
 }
+
+/// A row with nearly everything, and others of which few samples are expected: how often its lower end lies above what it has.
+#[test]
+fn the_lower_end_of_a_row_with_nearly_everything_knows_what_the_others_hide() {
+    let alpha = Confidence::DEFAULT.alpha();
+    for own in [30, 100, 1000] {
+        for step in 1..60 {
+            let expected = f64::from(step) * 0.2;
+            let (mut chance, mut missed) = ((-expected).exp(), 0.0);
+            for others in 0..60 {
+                let draws: Vec<Draw> = (0..own).map(|_| (0, 0, 64)).collect();
+                let more = (0..others).map(|_| (0, 1, 64));
+                let (rows, mut reference) = profile(&[draws, more.collect()].concat(), &[], 1);
+                let weight = rows[0].total().alloc_objects.sum / f64::from(own);
+                let truth = weight * f64::from(own);
+                let exact = (truth + weight * expected).round();
+                for totals in reference.strata.values_mut() {
+                    totals.exact = Some((exact as u64 * 64, exact as u64));
+                }
+                let of = calibrated(&rows[0], &reference).alloc_objects;
+                missed += if of.low > truth + 1.0 { chance } else { 0.0 };
+                chance *= expected / f64::from(others + 1);
+            }
+            assert!(missed <= 1.2 * alpha / 2.0, "{own} {expected}: {missed}");
+        }
+    }
+}

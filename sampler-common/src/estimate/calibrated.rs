@@ -19,7 +19,8 @@
 //! their own totals.
 //!
 //! The interval is the weighted one ([`mod@super::weighted`]) for these moments, where one more event of the row counts by f(1 − φ),
-//! and for the lower end one more event of the others by fφ. It lies within what certainly is the row's own and what the exact totals leave
+//! and for the lower end one more event of the others by fφ. The lower end of a row with more samples than all others is no more than their
+//! upper end leaves of the exact total (the module `others`). It lies within what certainly is the row's own and what the exact totals leave
 //! beside what certainly is others'.
 //!
 //! Where the rate has changed ([`super::epoch`]) samples of one class are not of one rate: what was allocated at a rate of which there
@@ -40,8 +41,10 @@
 //! Exact totals are those of allocations. What is held stays weighted, and so does a process without exact totals.
 
 mod groups;
+mod others;
 
 use self::groups::{Group, groups};
+use self::others::others;
 use super::quantity::Quantity;
 use super::weighted::{bounds, with_room};
 use super::{Confidence, Estimate, Method, Moments, Reference, Row, RowMoments};
@@ -54,6 +57,9 @@ struct Sums {
     moments: Moments,
     /// Variance that one more event among the other rows would add.
     others: f64,
+    /// Exact totals, and samples of all rows.
+    exact: f64,
+    all_samples: u64,
     /// The most that the row can have; infinite where exact totals are not known.
     most: f64,
     /// Whether all of it is calibrated.
@@ -78,6 +84,8 @@ impl Sums {
         let of_row = group.of(row);
         let (own, all) = (quantity.of(&of_row), quantity.of(&group.sampled));
         let exact = group.exact(quantity);
+        self.exact += exact;
+        self.all_samples += all.samples;
         self.most += (exact - (all.own - own.own).max(0.0)).max(0.0);
         self.is_total &= own.samples == all.samples;
         if all.sum <= 0.0 {
@@ -110,6 +118,24 @@ impl Sums {
         }
     }
 
+    /// The least that the others leave of the exact totals, for a row that has most samples; infinite for one of which its own samples say more.
+    fn left_by_others(
+        &self,
+        row: &Row,
+        reference: &Reference,
+        quantity: Quantity,
+        confidence: Confidence,
+    ) -> f64 {
+        if !self.all || 2 * self.moments.samples <= self.all_samples {
+            return f64::INFINITY;
+        }
+        let others = others(row, reference);
+        let of_others = Sums::of(&others, reference, quantity);
+        let room = reference.room(&others, quantity, confidence);
+        let (_, high) = bounds(&of_others.moments, &room, confidence.alpha() / 2.0);
+        self.exact - high.min(of_others.most)
+    }
+
     fn add_weighted(&mut self, row: &Row, process: u32, quantity: Quantity) {
         self.all = false;
         self.is_total = false;
@@ -138,6 +164,7 @@ pub(super) fn calibrated(
         let (_, high) = bounds(moments, &room, tail);
         let wider = Moments { variance: moments.variance + sums.others, ..*moments };
         let (low, _) = if value > 0.0 { bounds(&wider, &room, tail) } else { (0.0, 0.0) };
+        let low = low.min(sums.left_by_others(row, reference, quantity, confidence));
         let (mut low, mut high) = (low.max(moments.own), high);
         if reference.has_changed(row) {
             let weighted = with_room(quantity.of(&row.total()), &room, confidence);
