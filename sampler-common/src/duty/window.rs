@@ -74,6 +74,18 @@ impl Window {
         let part = seen as f64 / self.ticks as f64;
         Window { ticks: seen, length_ns: self.length_ns * part, share: self.share * part, ..self }
     }
+
+    /// The process ended when so many ticks of it had yet to come, and half of the one before, as a mean. Its share stays what it was: as much of
+    /// every place in the stratum that there was could have been met.
+    #[must_use]
+    pub fn cut_by(self, left: u64) -> Window {
+        if left == 0 {
+            return self;
+        }
+        let seen = self.ticks.saturating_sub(left);
+        let part = ((seen as f64 + 0.5) / self.ticks.max(1) as f64).min(1.0);
+        Window { ticks: seen.max(1), length_ns: self.length_ns * part, ..self }
+    }
 }
 
 #[cfg(test)]
@@ -111,6 +123,18 @@ mod tests {
         };
         assert_eq!((placed(500), placed(3), placed(2)), ((60, 2), (60, 2), (40, 1)));
         assert_eq!((placed(0), placed(-7)), ((0, 0), (0, 0)));
+    }
+
+    #[test]
+    fn an_end_cuts_what_was_seen_and_not_what_it_stands_for() {
+        let whole = window();
+        assert_eq!(whole.cut_by(0), whole);
+        let cut = whole.cut_by(15);
+        assert_eq!((cut.ticks, cut.share), (5, whole.share));
+        assert!((cut.length_ns / whole.length_ns - 5.5 / 20.0).abs() < 1e-12, "{cut:?}");
+        let at_once = whole.cut_by(20);
+        assert_eq!(at_once.ticks, 1);
+        assert!((at_once.length_ns / whole.length_ns - 0.5 / 20.0).abs() < 1e-12, "{at_once:?}");
     }
 
     #[test]

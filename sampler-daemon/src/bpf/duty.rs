@@ -162,7 +162,8 @@ impl Duties {
 
     /// Ticks that are left of the window, or of the count before it.
     pub fn left(&self, slot: u32) -> u64 {
-        self.word(slot, offset_of!(Duty, left)).load(SeqCst)
+        // Several CPUs may have come past its end.
+        (self.word(slot, offset_of!(Duty, left)).load(SeqCst) as i64).max(0) as u64
     }
 
     fn mark(&self, slot: u32, number: usize) -> &AtomicU64 {

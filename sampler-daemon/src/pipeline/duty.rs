@@ -205,9 +205,10 @@ impl Worker {
             self.take_lost(slot, id);
             self.ingest.cut_window(id);
         }
-        let totals = self.kernel.totals.read(slot);
-        if let (Some(cycle), Ok(totals)) = (self.cycles.get_mut(&slot), totals) {
-            cycle.last.totals = totals;
+        let now = self.kernel.totals.read(slot).map(|totals| self.reading(slot, totals));
+        if let (Some(cycle), Ok(now)) = (self.cycles.get_mut(&slot), now) {
+            // What it has cost has been spent all the same.
+            cycle.last = now.at_the_cost_of(&cycle.last);
         }
         if let Some(cycle) = self.cycles.get_mut(&slot) {
             cycle.markers.skip();

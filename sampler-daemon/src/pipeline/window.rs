@@ -30,6 +30,13 @@ pub(super) struct Reading {
     outside: f64,
 }
 
+impl Reading {
+    /// What its probes have done is counted from an earlier one on: it was spent, whatever became of what was seen.
+    pub(super) fn at_the_cost_of(self, earlier: &Reading) -> Reading {
+        Reading { work: earlier.work, ..self }
+    }
+}
+
 /// What was in a window.
 #[derive(Debug)]
 struct Seen {
@@ -121,10 +128,16 @@ impl Worker {
         Ok(())
     }
 
-    /// Calls of functions that free, in windows in which they are probed.
-    fn frees_of(&self, slot: u32) -> f64 {
-        let counted = HITS_SWITCH.counted(self.kernel.hits.read(slot, Role::Free));
-        counted.count(Confidence::DEFAULT).value
+    /// What a process has done by now, as far as its probes and their programs have counted it.
+    pub(super) fn reading(&self, slot: u32, totals: SlotTotals) -> Reading {
+        let count = |word| HITS_SWITCH.counted(word).count(Confidence::DEFAULT).value;
+        let hits = |role| count(self.kernel.hits.read(slot, role));
+        Reading {
+            totals,
+            work: self.work_of_slot(slot),
+            frees: hits(Role::Free),
+            outside: count(self.kernel.hits.read_outside(slot)) + hits(Role::Marker),
+        }
     }
 
     /// Takes the probes off until the next window.
@@ -153,21 +166,14 @@ impl Worker {
                 return self.skip_window(slot);
             }
         };
-        let count = |word| HITS_SWITCH.counted(word).count(Confidence::DEFAULT).value;
-        let now = Reading {
-            totals,
-            work: self.work_of_slot(slot),
-            frees: self.frees_of(slot),
-            outside: count(self.kernel.hits.read_outside(slot))
-                + count(self.kernel.hits.read(slot, Role::Marker)),
-        };
+        let now = self.reading(slot, totals);
         self.take_lost(slot, id);
         let Some(duties) = &self.kernel.duties else { return };
-        let (timers, late) = (duties.timers(), duties.late(slot));
+        let (timers, late, left) = (duties.timers(), duties.late(slot), duties.left(slot));
         let Some(cycle) = self.cycles.get_mut(&slot) else { return };
         let spent = self.prices.charge(&now.work.since(&cycle.last.work));
         let seen = cycle.seen(now, spent.map_or(0.0, |spent| spent.ns));
-        let window = cycle.window.late_by(late);
+        let window = cycle.window.late_by(late).cut_by(left);
         if window.fine {
             // It ticks in the traps and behind them as well.
             let marking_ns = window.marking_ns(timers);
