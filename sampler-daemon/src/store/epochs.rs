@@ -156,13 +156,29 @@ impl Epochs {
     }
 
     /// An epoch of a class in a window, in which so much of a band was counted.
+    ///
+    /// What was open in that band may have been noted to be rarer before it was closed, and lies in a later band then: the next one stands for it,
+    /// with whatever later ones keep.
     pub fn in_window(&self, class: usize, band: Band, (bytes, objects): (u64, u64)) -> Epoch {
-        let mut epoch = self.closed.get(&(class as u8, band)).copied().unwrap_or_default();
-        let (alloc, inuse) = self.open[class];
-        if self::band(alloc) == band {
-            (epoch.alloc, epoch.inuse) = (epoch.alloc.max(alloc), epoch.inuse.max(inuse));
+        let open = self.open[class];
+        let later = self.closed.range((class as u8, band)..=(class as u8, Band::MAX));
+        let mut later: Vec<(Band, (Unseen, Unseen))> =
+            later.map(|((_, of), epoch)| (*of, (epoch.alloc, epoch.inuse))).collect();
+        if self::band(open.0) >= band {
+            later.push((self::band(open.0), open));
         }
-        Epoch { bytes, objects, ..epoch }
+        let first = later.iter().map(|(of, _)| *of).min();
+        let is_alone = first == Some(band);
+        let mut epoch = Epoch { bytes, objects, ..Epoch::default() };
+        for (of, (alloc, inuse)) in later {
+            if Some(of) == first {
+                epoch.alloc = epoch.alloc.max(alloc);
+            }
+            if !is_alone || of == band {
+                epoch.inuse = epoch.inuse.max(inuse);
+            }
+        }
+        epoch
     }
 }
 

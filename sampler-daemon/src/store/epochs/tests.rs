@@ -66,6 +66,24 @@ fn what_is_held_is_thinned_afterwards() {
     assert_eq!(window.inuse.bytes, window.alloc.bytes * 8.0);
 }
 
+/// A brake gets harder while it is on: slots that were written before say the band of then.
+#[test]
+fn a_window_finds_what_became_rarer_while_it_was_open() {
+    let mut epochs = Epochs::new(&at(64 << 10));
+    epochs.note(&at(128 << 10));
+    let early = epochs.bands()[CLASS];
+    epochs.note(&at(512 << 10));
+    let unseen = |epochs: &Epochs| epochs.in_window(CLASS, early, (6400, 100)).alloc.bytes;
+    let rarer = at(512 << 10)[CLASS].bytes;
+    assert_eq!(unseen(&epochs), rarer, "open");
+    epochs.close(&counted(6400), &at(64 << 10));
+    epochs.note(&at(16 << 20));
+    assert_eq!(unseen(&epochs), rarer, "closed");
+    epochs.note_thinned(&at(32 << 20));
+    let window = epochs.in_window(CLASS, early, (6400, 100));
+    assert_eq!(window.inuse.bytes, at(32 << 20)[CLASS].bytes);
+}
+
 #[test]
 fn folded_processes_keep_their_epochs() {
     let mut sum = Epochs::new(&at(64 << 10));
