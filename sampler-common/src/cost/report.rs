@@ -19,13 +19,17 @@ pub struct Report {
     pub why: String,
 }
 
+/// Of many processes the kernel's figure can be wrong by many ticks, but not by half where it means anything.
+const MOST_OFF: f64 = 1.5;
+
 impl Report {
     /// The share of their CPU time that was spent in probes, at most 1; its ends are what the ends of both make of it. `None` where one of them is not known, or their CPU time
-    /// was looked at before it was spent: of a process that has ended what was seen last is told, and that is less than what its probes alone have taken.
+    /// was looked at before it was spent: of a process that has ended what was seen last is told, and that is less than what its probes alone have taken,
+    /// by more than what the kernel's rounding makes of one process.
     pub fn share(&self) -> Option<Range> {
         let (spent, of) = (self.spent_ns?, self.processor_ns?);
         let share = spent.share_of(of.value)?;
-        if spent.low > of.high {
+        if spent.low > of.high || spent.low > MOST_OFF * of.value {
             return None;
         }
         let high = if of.low > 0.0 { spent.high / of.low } else { f64::INFINITY };
@@ -112,6 +116,9 @@ mod tests {
         (report.spent_ns, report.processor_ns) = (range(3.95e8, 1.2e7), range(3.7e8, 2e7));
         assert_eq!(report.share().map(|of| (of.value, of.high)), Some((1.0, 1.0)));
         (report.spent_ns, report.processor_ns) = (range(1.44e8, 1e7), range(2e7, 2e7));
+        assert_eq!(report.share(), None);
+        // Of hundreds of processes that ran for less than a tick each.
+        report.processor_ns = Some(Range { value: 2e7, low: 0.0, high: 3e9 });
         assert_eq!(report.share(), None);
         assert!(
             report.text().starts_with("144 ms ±7% of CPU time in probes; "),
