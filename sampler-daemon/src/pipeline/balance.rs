@@ -54,10 +54,7 @@ impl Worker {
     fn miss_nobody(&mut self) {
         if self.config.reach == Reach::Shared {
             let gone = self.gone(&self.slots());
-            if !gone.is_empty() {
-                self.settle();
-                self.detach_exited(&gone);
-            }
+            self.detach_gone(&gone);
         }
     }
 

@@ -12,6 +12,17 @@ use sampler_common::wire::{HITS_SWITCH, Role};
 use std::time::SystemTime;
 
 impl Worker {
+    /// The processes in these slots have been seen to be gone: what they have sent is read first. That can end one of them already, and another
+    /// process may have its slot by then, so that it is asked again who is gone.
+    pub(super) fn detach_gone(&mut self, slots: &[u32]) {
+        if slots.is_empty() {
+            return;
+        }
+        self.settle();
+        let gone = self.gone(slots);
+        self.detach_exited(&gone);
+    }
+
     /// The processes in these slots are gone: their profiles stay.
     pub(super) fn detach_exited(&mut self, slots: &[u32]) {
         self.end_all_blocks(slots);
@@ -80,7 +91,11 @@ impl Worker {
         tracing::debug!(pid, "exited");
     }
 
+    /// A process leaves its slot, which is offered to others. Nothing is done of a slot that nobody has: offered twice, it would be two processes'.
     pub(super) fn release(&mut self, slot: u32) {
+        if !self.attached.contains_key(&slot) {
+            return;
+        }
         self.end_cycle(slot);
         self.ingest.sources.remove(&slot);
         self.leaving.retain(|of| *of != slot);

@@ -74,10 +74,7 @@ impl Worker {
         self.survey.began = Some(now);
         self.survey.next = Some(now + PERIOD[told]);
         let gone = self.gone(&self.slots());
-        if !gone.is_empty() {
-            self.settle();
-            self.detach_exited(&gone);
-        }
+        self.detach_gone(&gone);
         let own = std::process::id();
         let pids = if self.is_tree() { self.tree_pids() } else { pids() };
         let pids: FxHashSet<u32> = pids.into_iter().filter(|pid| *pid != own).collect();

@@ -248,10 +248,7 @@ impl Worker {
             self.read(BATCH);
             self.press_back();
             self.handle_events();
-            if !exited.is_empty() {
-                self.settle();
-                self.detach_exited(&exited);
-            }
+            self.detach_gone(&exited);
             loop {
                 match self.commands.try_recv() {
                     Ok(Command::Stop) | Err(mpsc::TryRecvError::Disconnected) => {
