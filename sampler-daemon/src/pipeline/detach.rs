@@ -6,7 +6,6 @@ use super::follow::SETTLED;
 use super::observe::has_lost;
 use super::totals::by_class;
 use super::worker::Worker;
-use crate::bpf::Link;
 use crate::target::allocator::NONE_MAPPED;
 use sampler_common::wire::{HITS_SWITCH, Role};
 use std::time::SystemTime;
@@ -109,13 +108,6 @@ impl Worker {
             && let Err(error) = self.make_ready(slot).and_then(|_| self.kernel.targets.offer(slot))
         {
             tracing::warn!("{error:#}");
-        }
-    }
-
-    /// Closes links on a thread of their own.
-    pub(super) fn close(&mut self, links: Vec<Link>) {
-        if !links.is_empty() {
-            self.closing.push(std::thread::spawn(move || drop(links)));
         }
     }
 }

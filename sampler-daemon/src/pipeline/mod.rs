@@ -8,6 +8,7 @@ mod beside;
 mod bounds;
 mod candidates;
 mod clock;
+mod closing;
 mod clusters;
 mod command;
 mod cost;

@@ -145,14 +145,8 @@ impl Worker {
         let Some(attached) = self.attached.get_mut(&slot) else { return };
         let links = std::mem::take(&mut attached.links);
         let Some(cycle) = self.cycles.get(&slot) else { return self.close(links) };
-        // Each by a thread of its own: a link's breakpoints go at once, and then it waits some 35 ms for whoever is still in its programs.
-        for link in links {
-            let spent = Arc::clone(&cycle.detach_ns);
-            self.closing.push(std::thread::spawn(move || {
-                drop(link);
-                spent.fetch_add(thread_ns(), Relaxed);
-            }));
-        }
+        let spent_ns = Arc::clone(&cycle.detach_ns);
+        self.close_counting(links, &spent_ns);
     }
 
     /// The window of a process is over: what was seen in it stands for its stratum, and the next one is planned.
