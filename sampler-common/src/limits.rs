@@ -11,6 +11,9 @@ pub const MAX_OPEN_PROCESSES: u32 = 1024;
 /// Process slots at most.
 pub const MAX_SLOTS: u32 = 4096;
 
+/// Slots in the kernel's maps at most: behind those of processes is the one in which the daemon's own hits are counted when it measures what they cost.
+pub const MAX_KERNEL_SLOTS: u32 = MAX_SLOTS + 1;
+
 /// Processes known by pid, profiled or not: those with a slot, the excluded ones, and those that may get one.
 pub const MAX_TARGETS: u32 = 32 * 1024;
 
@@ -74,5 +77,5 @@ pub const MAX_SITES: u32 = 1024;
 const _: () = assert!(SNAPSHOT_TIERS[4] == 64 * 1024);
 const _: () = assert!(LIBRARY_PER_SECOND as f64 * (0.25 + 1.074) < EXTERNAL_PER_SECOND as f64);
 const _: () = assert!(MAX_PROCESSES.is_power_of_two());
-// The free filter has 12 bits for a slot.
+// The free filter has 12 bits for a slot; the daemon's own shares its counters with the first.
 const _: () = assert!(MAX_SLOTS <= 4096 && MAX_OPEN_PROCESSES <= MAX_SLOTS);

@@ -9,7 +9,7 @@ use crate::{atomic, hits, maps, record, settings, target};
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use sampler_common::counters::Outcome;
-use sampler_common::limits::MAX_SLOTS;
+use sampler_common::limits::MAX_KERNEL_SLOTS;
 use sampler_common::wire::{
     Duty, FINE_SHADOW_NS, Gate, HITS_OUTSIDE, MARKERS, RETURN_SHADOW_NS, RecordKind, Role,
     SPOT_BYTES, SPOTS, Space, missed,
@@ -119,7 +119,7 @@ pub fn tick_fine(context: *mut c_void) {
 fn of(call: &Call) -> Option<(u32, *mut Duty)> {
     // SAFETY: copied at once.
     let slot = unsafe { maps::TARGETS.get(call.pid()) }.copied()?;
-    if slot >= MAX_SLOTS {
+    if slot >= MAX_KERNEL_SLOTS {
         return None;
     }
     Some((slot, maps::DUTIES.get_ptr_mut(slot)?))

@@ -4,7 +4,7 @@ use crate::memo::{self, Memo};
 use crate::registers::Call;
 use crate::{atomic, maps, record, settings};
 use sampler_common::counters::Outcome;
-use sampler_common::limits::MAX_SLOTS;
+use sampler_common::limits::MAX_KERNEL_SLOTS;
 use sampler_common::wire::{
     Cookie, EXCLUDED, EXPECTED, KernelState, MEMO_EXCLUDED, MEMO_EXPECTED, MEMO_NOBODY,
     MEMO_UNKNOWN, RecordKind, SHARED, Space,
@@ -59,7 +59,7 @@ pub fn known(call: &Call, cookie: Cookie) -> Option<u32> {
 
 #[inline(always)]
 fn is_slot(value: u32) -> Option<u32> {
-    (value < MAX_SLOTS).then_some(value)
+    (value < MAX_KERNEL_SLOTS).then_some(value)
 }
 
 /// What stands for a process: its slot, or one of the constants in place of one.

@@ -4,17 +4,17 @@
 //! epoch afterwards, and a word is written with the epoch from before its look-up: so a word of the present epoch says what
 //! `TARGETS` says. 2^29 changes later an old word would be believed again, if nobody had looked in between.
 
-use crate::limits::MAX_SLOTS;
+use crate::limits::MAX_KERNEL_SLOTS;
 
 /// Words, as a power of two: processes whose ids differ by a multiple of it share one, and look each other up again.
 pub const MEMOS: u32 = 1 << 14;
 
 /// In place of a slot: not profiled, and its calls are counted.
-pub const MEMO_EXCLUDED: u32 = MAX_SLOTS;
+pub const MEMO_EXCLUDED: u32 = MAX_KERNEL_SLOTS;
 /// In place of a slot: not profiled.
-pub const MEMO_NOBODY: u32 = MAX_SLOTS + 1;
+pub const MEMO_NOBODY: u32 = MAX_KERNEL_SLOTS + 1;
 /// In place of a slot: gets one with its first allocation. Never kept.
-pub const MEMO_EXPECTED: u32 = MAX_SLOTS + 2;
+pub const MEMO_EXPECTED: u32 = MAX_KERNEL_SLOTS + 2;
 /// In place of a slot: not known.
 pub const MEMO_UNKNOWN: u32 = VALUE;
 
@@ -23,6 +23,8 @@ const PID_BITS: u32 = 22;
 const VALUE_BITS: u32 = 13;
 const VALUE: u32 = (1 << VALUE_BITS) - 1;
 const _: () = assert!(MEMO_EXPECTED < MEMO_UNKNOWN);
+// Whatever has a slot is told from whatever has none.
+const _: () = assert!(MAX_KERNEL_SLOTS <= MEMO_EXCLUDED && MEMO_EXCLUDED < MEMO_NOBODY);
 
 /// A word without its value.
 #[inline(always)]
@@ -48,8 +50,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_last_slot_is_no_constant() {
+        // With as many processes as there can be it is the daemon's own.
+        let last = crate::limits::MAX_SLOTS;
+        for constant in [MEMO_EXCLUDED, MEMO_NOBODY, MEMO_EXPECTED, MEMO_UNKNOWN] {
+            assert!(last < constant);
+        }
+    }
+
+    #[test]
     fn only_the_same_process_and_epoch_are_known() {
-        for value in [0, 1, MAX_SLOTS - 1, MEMO_EXCLUDED, MEMO_NOBODY] {
+        for value in [0, 1, MAX_KERNEL_SLOTS - 1, MEMO_EXCLUDED, MEMO_NOBODY] {
             let word = memo(memo_key(4_194_303, 7), value);
             assert_eq!(memo_value(word, memo_key(4_194_303, 7)), value);
             for (pid, epoch) in [(4_194_302, 7), (4_194_303, 8), (4_194_303, 6), (0, 7), (0, 0)] {

@@ -208,7 +208,9 @@ impl Settings {
         self.track_live || self.duty.is_some()
     }
 
-    /// Slots of processes, and behind them the one of the calibration.
+    /// Slots of processes, and behind them the one of the calibration; at most [`MAX_KERNEL_SLOTS`].
+    ///
+    /// [`MAX_KERNEL_SLOTS`]: sampler_common::limits::MAX_KERNEL_SLOTS
     fn all_slots(&self) -> u32 {
         self.slots + 1
     }

@@ -3,7 +3,7 @@
 use crate::own::{Own, range};
 use crate::trial::{REAL, STEPPED, TRIES, Trial, agrees};
 use anyhow::{Context, Result, ensure};
-use sampler_tests::{Workload, again};
+use sampler_tests::{Daemon, Workload, again};
 use serde_json::Value;
 use std::fs;
 
@@ -86,6 +86,20 @@ fn usdt_hits_cost_what_it_says() -> Result<()> {
 fn shared_links_cost_what_it_says() -> Result<()> {
     agrees("pairs", 40_000, &["--follow"])?;
     Ok(())
+}
+
+/// With as many slots as there can be the one that the calibration counts in is behind them all.
+#[test]
+fn samples_have_their_price_with_the_most_processes() -> Result<()> {
+    let workload = Workload::start("cost.c", &[])?;
+    let daemon = Daemon::start(&[workload.pid()], &["--follow", "--max-processes", "4096"])?;
+    let prices = daemon.status()?["prices"].take();
+    let (hit, ..) = range(&prices["hits"][0]["ns"], "a hit")?;
+    let (returned, ..) = range(&prices["returned_ns"], "a return")?;
+    let (sampled, ..) = range(&prices["sampled_ns"], "a sample")?;
+    // A return is a trap as well; of a call that is not followed it would be nothing.
+    ensure!(returned > 0.1 * hit && sampled > 0.1 * hit, "{prices}");
+    daemon.stop()
 }
 
 /// Functions in which the kernel emulates nothing.
