@@ -7,6 +7,7 @@ mod cpu_timers;
 pub mod duty;
 pub mod engine;
 pub mod events;
+pub mod filtered;
 pub mod kernel;
 pub mod link;
 pub mod live;

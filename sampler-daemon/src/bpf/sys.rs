@@ -4,6 +4,7 @@
 //! memory-mapped arrays. Layouts follow `union bpf_attr` of `include/uapi/linux/bpf.h`.
 
 mod element;
+pub(super) mod filtered;
 mod first_stack;
 pub(super) mod ground;
 mod memory;

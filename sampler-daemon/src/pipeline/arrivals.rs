@@ -2,6 +2,7 @@
 
 use super::facts;
 use super::worker::{Reach, Worker};
+use crate::bpf::filtered::returns_pass;
 use crate::store::SamplingRecord;
 use crate::target::hazard;
 use crate::target::process::Process;
@@ -56,7 +57,7 @@ impl Worker {
             }
             return;
         }
-        if let Some(hazard) = hazard::check(pid) {
+        if let Some(hazard) = hazard::check(pid, returns_pass) {
             self.ingest.processes.get_mut(id).blind = vec![hazard.to_string()];
             self.exclude(slot);
             return;

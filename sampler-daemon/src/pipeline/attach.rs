@@ -4,6 +4,7 @@ use super::facts;
 use super::sampling::Learning;
 use super::source::Source;
 use super::worker::{Reach, Worker};
+use crate::bpf::filtered::returns_pass;
 use crate::bpf::totals::SlotTotals;
 use crate::bpf::{Link, Points, ProbeEngine, Settings};
 use crate::store::{ProcessRecord, SamplingRecord};
@@ -69,7 +70,7 @@ impl Worker {
         let slot = (0..self.config.settings.slots)
             .find(|slot| !self.attached.contains_key(slot))
             .ok_or(AttachError::TooMany(pid, self.config.settings.slots))?;
-        if let Some(hazard) = hazard::check(pid) {
+        if let Some(hazard) = hazard::check(pid, returns_pass) {
             return Err(AttachError::Harmful(pid, hazard));
         }
         let discovery = self.discover(pid)?;

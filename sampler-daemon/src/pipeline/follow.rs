@@ -4,6 +4,7 @@ use super::attach::SWEEP;
 use super::facts;
 use super::markers::Markers;
 use super::worker::{Reach, Worker};
+use crate::bpf::filtered::returns_pass;
 use crate::target::hazard;
 use sampler_common::counters::Outcome;
 use sampler_common::duty::Verdict;
@@ -91,7 +92,7 @@ impl Worker {
     fn spare_harmed(&mut self, slot: u32) {
         let Some(attached) = self.attached.get_mut(&slot) else { return };
         let pid = attached.pid;
-        attached.hazard = hazard::check(pid);
+        attached.hazard = hazard::check(pid, returns_pass);
         let Some(hazard) = attached.hazard else { return };
         self.unprobe(slot);
         if self.config.reach != Reach::Listed {

@@ -4,6 +4,7 @@
 //! missed; this is about descendants that were there before, and about new program images whose allocator nobody has called yet.
 
 use super::worker::{Reach, Worker};
+use crate::bpf::filtered::returns_pass;
 use crate::target::hazard;
 use crate::target::process::{Process, children};
 use anyhow::Context as _;
@@ -77,7 +78,7 @@ impl Worker {
                 if self.kernel.targets.knows(pid) {
                     continue;
                 }
-                if hazard::check(pid).is_some() {
+                if hazard::check(pid, returns_pass).is_some() {
                     self.kernel.targets.exclude(pid)?;
                 } else if !self.is_spared(pid) {
                     self.kernel.targets.expect(pid)?;

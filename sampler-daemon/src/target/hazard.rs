@@ -11,9 +11,9 @@ pub enum Hazard {
         "a Go program may crash under return probes, and its heap is not malloc's (try its own pprof)"
     )]
     Go,
-    /// Linux 6.11 made the return probe a system call, which filters did not know until 6.14.
+    /// Linux 6.11 made the return probe a system call, which no filter knows; since 6.14, and by updates before, it passes them.
     #[error(
-        "its seccomp filter would kill it at a return probe on Linux 6.11 to 6.13 (needs Linux 6.14)"
+        "its seccomp filter would kill it at a return probe on this kernel (needs Linux 6.14 or a newer update of 6.12)"
     )]
     Seccomp,
     /// A hijacked return address does not match the shadow stack before 6.11.
@@ -23,35 +23,53 @@ pub enum Hazard {
     ShadowStack,
 }
 
-/// Why all processes of a machine at once cannot be probed: a process is probed before anyone has looked at it.
+/// Why processes cannot be probed by links that they share: one is probed before anyone has looked at it, and stays so whatever it turns out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OpenHazard {
+pub enum SharedHazard {
     /// As [`Hazard::Seccomp`].
     #[error(
-        "on Linux 6.11 to 6.13 a return probe kills processes under a seccomp filter before they can be checked (give --pid, or use Linux 6.14)"
+        "on this kernel a return probe kills processes under a seccomp filter, and they cannot be checked before they are probed"
     )]
     Seccomp,
     /// As [`Hazard::ShadowStack`].
     #[error(
-        "before Linux 6.11 a return probe kills processes with a shadow stack, which this processor has, before they can be checked (give --pid, or use Linux 6.11)"
+        "on this kernel a return probe kills processes with a shadow stack, which this processor has, and they cannot be checked before they are probed"
     )]
     ShadowStack,
 }
 
-/// What would harm processes that are probed before they are looked at, on this machine.
-pub fn check_open() -> Option<OpenHazard> {
-    let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    judge_open(
-        kernel_version(&rustix::system::uname().release().to_string_lossy()),
-        has_user_shadow_stacks(&processor),
-    )
+impl SharedHazard {
+    /// The kernel that is without it.
+    pub fn needs(self) -> &'static str {
+        match self {
+            SharedHazard::Seccomp => "Linux 6.14 or a newer update of 6.12",
+            SharedHazard::ShadowStack => "Linux 6.11",
+        }
+    }
 }
 
-fn judge_open(kernel: (u32, u32), user_shadow_stacks: bool) -> Option<OpenHazard> {
-    if ((6, 11)..(6, 14)).contains(&kernel) {
-        return Some(OpenHazard::Seccomp);
+/// What would harm processes that are probed before they are looked at, on this machine; `returns_pass` says whether return probes pass
+/// seccomp filters, and is asked where the kernel's version does not tell.
+pub fn check_shared(returns_pass: fn() -> bool) -> Option<SharedHazard> {
+    let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let kernel = kernel();
+    judge_shared(kernel, filters_kill(kernel, returns_pass), has_user_shadow_stacks(&processor))
+}
+
+fn judge_shared(
+    kernel: (u32, u32),
+    filters_kill: bool,
+    user_shadow_stacks: bool,
+) -> Option<SharedHazard> {
+    if filters_kill {
+        return Some(SharedHazard::Seccomp);
     }
-    (user_shadow_stacks && kernel < (6, 11)).then_some(OpenHazard::ShadowStack)
+    (user_shadow_stacks && kernel < (6, 11)).then_some(SharedHazard::ShadowStack)
+}
+
+/// Whether a seccomp filter kills its process at a return probe.
+fn filters_kill(kernel: (u32, u32), returns_pass: fn() -> bool) -> bool {
+    ((6, 11)..(6, 14)).contains(&kernel) && !returns_pass()
 }
 
 /// The kernel lists the flag only where it offers them to programs, since 6.6.
@@ -65,21 +83,23 @@ fn has_user_shadow_stacks(cpuinfo: &str) -> bool {
 struct Facts {
     /// Major and minor version of the kernel.
     kernel: (u32, u32),
-    /// A thread runs under a seccomp filter.
-    seccomp_filter: bool,
+    /// A thread runs under a seccomp filter that a return probe does not pass.
+    deadly_filter: bool,
     /// A thread has a user shadow stack.
     shadow_stack: bool,
     /// The executable was made by Go's linker.
     go: bool,
 }
 
-/// What would harm process `pid`, if anything. What cannot be read does not count: the process is
-/// gone, or attaching fails for the same reason.
-pub fn check(pid: u32) -> Option<Hazard> {
+/// What would harm process `pid`, if anything; `returns_pass` as for [`check_shared`]. What cannot be read does not count: the
+/// process is gone, or attaching fails for the same reason.
+pub fn check(pid: u32, returns_pass: fn() -> bool) -> Option<Hazard> {
     let status = threads(pid);
+    let kernel = kernel();
+    let has_filter = status.iter().any(|status| has_filter(status));
     judge(Facts {
-        kernel: kernel_version(&rustix::system::uname().release().to_string_lossy()),
-        seccomp_filter: status.iter().any(|status| has_filter(status)),
+        kernel,
+        deadly_filter: has_filter && filters_kill(kernel, returns_pass),
         shadow_stack: status.iter().any(|status| is_shadowed(status)),
         go: is_go(pid),
     })
@@ -89,10 +109,14 @@ fn judge(facts: Facts) -> Option<Hazard> {
     if facts.go {
         return Some(Hazard::Go);
     }
-    if facts.seccomp_filter && ((6, 11)..(6, 14)).contains(&facts.kernel) {
+    if facts.deadly_filter {
         return Some(Hazard::Seccomp);
     }
     (facts.shadow_stack && facts.kernel < (6, 11)).then_some(Hazard::ShadowStack)
+}
+
+fn kernel() -> (u32, u32) {
+    kernel_version(&rustix::system::uname().release().to_string_lossy())
 }
 
 /// `6.18.44-generic` → (6, 18); what is no number counts as 0.
@@ -135,22 +159,39 @@ pub(super) fn is_go(pid: u32) -> bool {
 mod tests {
     use super::*;
 
+    fn pass() -> bool {
+        true
+    }
+
+    fn kill() -> bool {
+        false
+    }
+
     #[test]
     fn only_what_harms_is_refused() {
         let facts = |kernel| Facts { kernel, ..Facts::default() };
         assert_eq!(judge(facts((6, 12))), None);
-        for (kernel, filtered, shadowed) in [
-            ((6, 1), None, Some(Hazard::ShadowStack)),
-            ((6, 10), None, Some(Hazard::ShadowStack)),
-            ((6, 11), Some(Hazard::Seccomp), None),
-            ((6, 13), Some(Hazard::Seccomp), None),
-            ((6, 14), None, None),
-            ((7, 0), None, None),
+        for (kernel, shadowed) in [
+            ((6, 1), Some(Hazard::ShadowStack)),
+            ((6, 10), Some(Hazard::ShadowStack)),
+            ((6, 11), None),
+            ((7, 0), None),
         ] {
-            assert_eq!(judge(Facts { seccomp_filter: true, ..facts(kernel) }), filtered);
             assert_eq!(judge(Facts { shadow_stack: true, ..facts(kernel) }), shadowed);
         }
+        let filtered = Facts { deadly_filter: true, ..facts((6, 12)) };
+        assert_eq!(judge(filtered), Some(Hazard::Seccomp));
         assert_eq!(judge(Facts { go: true, ..facts((7, 0)) }), Some(Hazard::Go));
+    }
+
+    #[test]
+    fn the_kernel_is_asked_where_its_version_does_not_tell() {
+        for kernel in [(6, 11), (6, 12), (6, 13)] {
+            assert!(filters_kill(kernel, kill) && !filters_kill(kernel, pass));
+        }
+        for kernel in [(5, 15), (6, 10), (6, 14), (7, 0)] {
+            assert!(!filters_kill(kernel, || panic!("asked of a kernel that is known")));
+        }
     }
 
     #[test]
@@ -165,31 +206,26 @@ mod tests {
     }
 
     #[test]
-    fn all_at_once_only_where_a_look_is_not_needed_first() {
-        for (kernel, shadow_stacks, hazard) in [
-            ((5, 15), false, None),
-            ((6, 6), true, Some(OpenHazard::ShadowStack)),
-            ((6, 10), true, Some(OpenHazard::ShadowStack)),
-            ((6, 10), false, None),
-            ((6, 11), false, Some(OpenHazard::Seccomp)),
-            ((6, 13), true, Some(OpenHazard::Seccomp)),
-            ((6, 14), true, None),
-            ((7, 0), true, None),
+    fn links_are_shared_only_where_a_look_is_not_needed_first() {
+        for (kernel, filters_kill, shadow_stacks, hazard) in [
+            ((5, 15), false, false, None),
+            ((6, 6), false, true, Some(SharedHazard::ShadowStack)),
+            ((6, 10), false, true, Some(SharedHazard::ShadowStack)),
+            ((6, 10), false, false, None),
+            ((6, 12), true, false, Some(SharedHazard::Seccomp)),
+            ((6, 12), false, true, None),
+            ((6, 13), true, true, Some(SharedHazard::Seccomp)),
+            ((7, 0), false, true, None),
         ] {
-            assert_eq!(judge_open(kernel, shadow_stacks), hazard, "{kernel:?}");
+            assert_eq!(judge_shared(kernel, filters_kill, shadow_stacks), hazard, "{kernel:?}");
         }
         let cpuinfo = "processor : 0\nflags\t\t: fpu user_shstk ibt\n";
         assert!(has_user_shadow_stacks(cpuinfo));
         assert!(!has_user_shadow_stacks("flags : fpu shstk\n") && !has_user_shadow_stacks(""));
-        for hazard in [OpenHazard::Seccomp, OpenHazard::ShadowStack] {
-            assert!(
-                hazard.to_string().contains("give --pid") && !hazard.to_string().contains('\n')
-            );
-        }
     }
 
     #[test]
     fn this_program_is_harmless() {
-        assert_eq!(check(std::process::id()), None);
+        assert_eq!(check(std::process::id(), kill), None);
     }
 }

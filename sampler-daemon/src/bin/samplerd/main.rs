@@ -1,6 +1,7 @@
 //! samplerd: profiles the allocations of running processes and serves the profiles over gRPC.
 
 mod args;
+mod guard;
 mod http;
 mod manual;
 mod run;

@@ -1,6 +1,7 @@
 //! Starts everything, serves until a signal, and takes everything down.
 
 use crate::args::{Args, Unwind};
+use crate::guard;
 use crate::http::Bound;
 use crate::web;
 use anyhow::{Context as _, anyhow};
@@ -11,7 +12,6 @@ use sampler_daemon::bpf::{ProbeEngine, Settings, preflight};
 use sampler_daemon::pipeline::{self, AtExit, Config, Names, Reach};
 use sampler_daemon::rpc::listen::Listener;
 use sampler_daemon::rpc::serve;
-use sampler_daemon::target::hazard;
 use sampler_daemon::target::process::Process;
 use sampler_daemon::target::spec::{self, Spec};
 use std::io::{IsTerminal as _, Write as _};
@@ -69,11 +69,7 @@ async fn profile(args: Args) -> anyhow::Result<()> {
     let processes =
         args.pids.iter().map(|pid| Process::open(*pid)).collect::<Result<Vec<_>, _>>()?;
     let reach = reach(&args);
-    if reach == Reach::Everyone
-        && let Some(hazard) = hazard::check_open()
-    {
-        return Err(anyhow!("--all: {hazard}"));
-    }
+    guard::check(&args, reach)?;
     let allocators = match &args.allocator_spec {
         Some(path) => Spec::read(path).map_err(|error| anyhow!(error))?,
         None => &spec::EMPTY,
@@ -147,7 +143,7 @@ async fn orphaned(asked: bool) {
 }
 
 /// Processes that may have links of their own.
-const FEW: usize = 4;
+pub(crate) const FEW: usize = 4;
 
 fn reach(args: &Args) -> Reach {
     match args.pids.len() {
