@@ -7,7 +7,7 @@ use sampler_common::wire::{
 };
 
 const NOEXIST: u64 = 1;
-const ANY: u64 = 0;
+const EXIST: u64 = 2;
 const EEXIST: i32 = -17;
 /// Halvings of others before a process is halved that has no more than its share.
 const SPARED: u64 = 8;
@@ -22,7 +22,13 @@ fn state() -> Option<*mut KernelState> {
 pub fn entries() -> u64 {
     let Some(state) = state() else { return 0 };
     // SAFETY: a field of a map value.
-    unsafe { core::ptr::read_volatile(&raw const (*state).live) }
+    counted(unsafe { core::ptr::read_volatile(&raw const (*state).live) })
+}
+
+/// What a counter of entries shows: an entry is counted when it is there, and may be taken out in between.
+#[inline(always)]
+fn counted(entries: u64) -> u64 {
+    entries.cast_signed().max(0).cast_unsigned()
 }
 
 /// Counts an outcome of a process.
@@ -60,7 +66,7 @@ pub fn halvings(process: *const ProcessConfig) -> u64 {
     // SAFETY: a field of a map value.
     let share = unsafe { core::ptr::read_volatile(&raw const (*state).live_share) };
     // SAFETY: a field of a map value.
-    let own = unsafe { core::ptr::read_volatile(&raw const (*process).live) };
+    let own = counted(unsafe { core::ptr::read_volatile(&raw const (*process).live) });
     let spared = if own <= share { SPARED } else { 0 };
     if steps < spared + MAX_HALVINGS { steps.saturating_sub(spared) } else { MAX_HALVINGS }
 }
@@ -90,31 +96,30 @@ pub enum Inserted {
 #[inline(always)]
 pub fn insert(key: &LiveKey, entry: &LiveEntry) -> Inserted {
     filter::enter(key.pointer, key.space.slot);
-    match maps::LIVE.insert(key, entry, NOEXIST) {
-        Ok(()) => {
-            count_entries(key.space.slot, 1);
-            let before = match state() {
-                // SAFETY: a field of a map value.
-                Some(state) => atomic::fetch_add(unsafe { &raw mut (*state).live }, 1),
-                None => 0,
-            };
-            if before + 1 == settings::live_high() { Inserted::High } else { Inserted::Yes }
-        }
-        Err(EEXIST) => {
-            // The entry that is there has its place in the filter already.
+    let mut inserted = maps::LIVE.insert(key, entry, NOEXIST);
+    if inserted == Err(EEXIST) {
+        // SAFETY: only copied from, and checked by the sample's number afterwards.
+        let old = unsafe { maps::LIVE.get(key) }.map_or(0, |old| old.sample);
+        // Never where nothing is any more: such an entry would be in no counter, and its end would be subtracted all the same.
+        if maps::LIVE.insert(key, entry, EXIST).is_ok() {
+            // The entry that was there has its place in the filter already.
             filter::leave(key.pointer, key.space.slot);
-            // SAFETY: only copied from, and checked by the sample's number afterwards.
-            let old = unsafe { maps::LIVE.get(key) }.map_or(0, |old| old.sample);
-            match maps::LIVE.insert(key, entry, ANY) {
-                Ok(()) => Inserted::Replaced(old),
-                Err(_) => Inserted::Full,
-            }
+            return Inserted::Replaced(old);
         }
-        Err(_) => {
-            filter::leave(key.pointer, key.space.slot);
-            Inserted::Full
-        }
+        // The daemon has just taken it out, with its place in the counters.
+        inserted = maps::LIVE.insert(key, entry, NOEXIST);
     }
+    if inserted.is_err() {
+        filter::leave(key.pointer, key.space.slot);
+        return Inserted::Full;
+    }
+    count_entries(key.space.slot, 1);
+    let before = match state() {
+        // SAFETY: a field of a map value.
+        Some(state) => atomic::fetch_add(unsafe { &raw mut (*state).live }, 1),
+        None => 0,
+    };
+    if before + 1 == settings::live_high() { Inserted::High } else { Inserted::Yes }
 }
 
 /// Notes at a live entry that the record with its stack was lost.

@@ -157,9 +157,10 @@ impl State {
         Ok(State(SharedMemory::map(fd, PAGE, 0, true)?))
     }
 
-    /// Entries of the live set.
+    /// Entries of the live set. One is counted when it is there, and may be taken out in between.
     pub fn live(&self) -> u64 {
-        self.0.atomic_u64(offset_of!(KernelState, live)).load(SeqCst)
+        let counted = self.0.atomic_u64(offset_of!(KernelState, live)).load(SeqCst);
+        counted.cast_signed().max(0).cast_unsigned()
     }
 
     /// Slots that new processes have taken.
