@@ -86,7 +86,8 @@ impl Worker {
         }
     }
 
-    /// From now on nothing of the process in this slot is seen.
+    /// From now on nothing of the process in this slot is seen. Links that processes share stay in it all the same: it pays for them, and with multi and
+    /// perf probes each of its returns is probed. Where that can kill there are no such links ([`hazard::check_shared`]).
     pub(super) fn exclude(&mut self, slot: u32) {
         let Some(source) = self.ingest.sources.get(&slot) else { return };
         let pid = source.pid;

@@ -101,7 +101,14 @@ impl Worker {
         if let Some(source) = self.ingest.sources.get(&slot) {
             self.ingest.processes.get_mut(source.process).blind = vec![hazard.to_string()];
         }
-        tracing::warn!(pid, "no longer probed: {hazard}");
+        match self.has_own_links() {
+            true => tracing::warn!(pid, "no longer probed: {hazard}"),
+            // These are in whoever maps their file.
+            false => tracing::warn!(
+                pid,
+                "no longer profiled, though links that are shared stay: {hazard}"
+            ),
+        }
     }
 
     /// Takes the probes off a process that stays in its slot.
