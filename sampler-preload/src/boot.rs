@@ -1,10 +1,11 @@
 //! The first call: finds the allocator behind us, reads the interval. It may come from any thread, before any constructor, and
 //! more than once at the same time: everything it does is done again with the same result.
 
+use crate::next::Files;
 use crate::real::REAL;
 use crate::settings::SETTINGS;
 use crate::thread::mixed;
-use crate::{interval, next, start};
+use crate::{first, interval, start};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -16,7 +17,9 @@ static GIVEN: AtomicU64 = AtomicU64::new(1);
 /// Finds and reads everything.
 #[cold]
 pub fn boot() {
-    next::with(|find| REAL.take(find));
+    let files = Files::here();
+    REAL.take(|name| files.behind(name));
+    first::take(&files);
     let start = start::read();
     if SEED.load(Relaxed) == 0 {
         SEED.store(mixed(start.random) | 1, Relaxed);

@@ -3,6 +3,7 @@
 //! Each function is there twice: what nearly every call needs (the countdown, or a look into the filter) and a jump to the allocator; and what
 //! the few others need, out of the way. Those are the functions with the probes in them, one frame in front of the caller's.
 
+use crate::first;
 use crate::real::REAL;
 use crate::sample::{self, FILTER, charge, decide};
 use core::ffi::{c_int, c_void};
@@ -168,7 +169,7 @@ unsafe extern "C" fn realloc_sampled(
     moved
 }
 
-/// reallocarray: `realloc` of the product, as it is everywhere.
+/// reallocarray: the process's `realloc` of the product, as it is everywhere. Whoever calls this may have its `malloc` from an allocator in front of us.
 ///
 /// # Safety
 /// As of the function of that name in C.
@@ -178,10 +179,12 @@ pub unsafe extern "C" fn reallocarray(
     count: usize,
     size: usize,
 ) -> *mut c_void {
-    // More than there can be fails, and says so as the allocator does.
-    let bytes = both(count, size).unwrap_or(usize::MAX);
-    // SAFETY: as the caller has it.
-    unsafe { realloc(block, bytes) }
+    match both(count, size) {
+        // SAFETY: as the caller has it.
+        Some(bytes) => unsafe { first::realloc()(block, bytes) },
+        // An allocator that adds something to it would find that it is little.
+        None => first::no_memory(),
+    }
 }
 
 /// A function that ends a block.

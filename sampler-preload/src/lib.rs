@@ -19,6 +19,7 @@ pub mod boot;
 pub mod entry;
 mod file;
 pub mod filter;
+mod first;
 pub mod fork;
 pub mod interval;
 pub mod next;

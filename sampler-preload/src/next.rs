@@ -1,4 +1,4 @@
-//! What `dlsym(RTLD_NEXT, …)` would find, read from the loader's own list without calling it: `dlsym` may allocate and takes the
+//! What `dlsym` would find, read from the loader's own list without calling it: `dlsym` may allocate and takes the
 //! loader's lock, and before glibc 2.34 a program need not have it.
 //!
 //! The list is `struct link_map` of link.h, from `_r_debug`: the program, what is preloaded, what these need. Where there is no `_r_debug` (musl), `dlsym`
@@ -8,6 +8,9 @@ use crate::file::{Map, find};
 use core::arch::asm;
 use core::ffi::{c_char, c_void};
 
+/// Places for `dlsym` to look in, of dlfcn.h.
+const RTLD_NEXT: usize = usize::MAX;
+const RTLD_DEFAULT: usize = 0;
 /// Files in the list, at most.
 const MOST_FILES: usize = 4096;
 
@@ -37,22 +40,46 @@ macro_rules! weak {
 }
 pub(crate) use weak;
 
-/// Calls `take` with what finds a function by its name in the files behind this one: null if none has it.
-pub fn with(take: impl FnOnce(&dyn Fn(&[u8]) -> *mut c_void)) {
-    let debug = weak!("_r_debug") as *const Debug;
-    if debug.is_null() {
-        return take(&asked);
+/// The process's files, in link order.
+pub(crate) enum Files {
+    /// From this one on, as the loader lists them.
+    Listed(*const Map),
+    /// As `dlsym` knows them.
+    Asked,
+}
+
+impl Files {
+    /// Those of this process.
+    pub(crate) fn here() -> Files {
+        let debug = weak!("_r_debug") as *const Debug;
+        if debug.is_null() {
+            return Files::Asked;
+        }
+        // SAFETY: the loader's, for debuggers; it stays.
+        Files::Listed(unsafe { (*debug).map })
     }
-    // SAFETY: the loader's, for debuggers; it stays.
-    let first = unsafe { (*debug).map };
-    let own = own_dynamic();
-    let behind = maps(first).skip_while(|map| map.dynamic as usize != own).skip(1);
-    let behind = || behind.clone();
-    take(&|name| behind().find_map(|map| find(map, name)).unwrap_or(core::ptr::null_mut()));
+
+    /// A function by its name in the files behind this one: null if none has it.
+    pub(crate) fn behind(&self, name: &[u8]) -> *mut c_void {
+        let Files::Listed(first) = self else { return asked(RTLD_NEXT, name) };
+        let own = own_dynamic();
+        let behind = maps(*first).skip_while(|map| map.dynamic as usize != own).skip(1);
+        found(behind, name)
+    }
+
+    /// The one that a call from any file reaches.
+    pub(crate) fn first(&self, name: &[u8]) -> *mut c_void {
+        let Files::Listed(first) = self else { return asked(RTLD_DEFAULT, name) };
+        found(maps(*first), name)
+    }
+}
+
+fn found(mut maps: impl Iterator<Item = &'static Map>, name: &[u8]) -> *mut c_void {
+    maps.find_map(|map| find(map, name)).unwrap_or(core::ptr::null_mut())
 }
 
 /// As `dlsym` has it.
-fn asked(name: &[u8]) -> *mut c_void {
+fn asked(from: usize, name: &[u8]) -> *mut c_void {
     let dlsym = weak!("dlsym");
     let mut text = [0u8; 32];
     if dlsym == 0 || name.len() >= text.len() {
@@ -61,10 +88,8 @@ fn asked(name: &[u8]) -> *mut c_void {
     text.iter_mut().zip(name).for_each(|(to, from)| *to = *from);
     // SAFETY: the function of that name is of this type everywhere.
     let dlsym = unsafe { core::mem::transmute::<usize, Dlsym>(dlsym) };
-    // RTLD_NEXT
-    let next = usize::MAX as *mut c_void;
     // SAFETY: the name ends with a zero.
-    unsafe { dlsym(next, text.as_ptr().cast()) }
+    unsafe { dlsym(from as *mut c_void, text.as_ptr().cast()) }
 }
 
 fn own_dynamic() -> usize {
@@ -81,7 +106,7 @@ fn own_dynamic() -> usize {
     address
 }
 
-fn maps(first: *const Map) -> impl Iterator<Item = &'static Map> + Clone {
+fn maps(first: *const Map) -> impl Iterator<Item = &'static Map> {
     let mut next = first;
     let each = core::iter::from_fn({
         move || {

@@ -3,7 +3,7 @@
 //! Each pointer leads to a function that looks for all of them ([`crate::boot`]) until that has been done, so that nobody who
 //! forwards a call has to ask whether it has.
 
-use crate::boot;
+use crate::{boot, first};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
@@ -103,15 +103,15 @@ unsafe extern "C" fn nothing_freed(_: *mut c_void) {}
 
 unsafe extern "C" fn plain_free(block: *mut c_void) {
     // SAFETY: what the caller may free.
-    unsafe { REAL.free()(block) }
+    unsafe { first::free()(block) }
 }
 
 unsafe extern "C" fn plain_free_sized(block: *mut c_void, _: usize) {
     // SAFETY: as above; the size is a hint.
-    unsafe { REAL.free()(block) }
+    unsafe { first::free()(block) }
 }
 
 unsafe extern "C" fn plain_free_aligned(block: *mut c_void, _: usize, _: usize) {
     // SAFETY: as above; alignment and size are hints.
-    unsafe { REAL.free()(block) }
+    unsafe { first::free()(block) }
 }

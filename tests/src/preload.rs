@@ -2,6 +2,7 @@
 
 use crate::{Workload, build};
 use anyhow::{Context, Result, ensure};
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -21,15 +22,32 @@ pub fn library() -> Result<PathBuf> {
 
 /// Has `command` load it, sampling every `interval` bytes, in front of an allocator (a file of Debian's).
 pub fn preload(command: &mut Command, interval: u64, allocator: Option<&str>) -> Result<()> {
-    let mut list = library()?.into_os_string();
+    let mut files = vec![library()?];
     if let Some(name) = allocator {
-        let path = PathBuf::from(LIBRARIES).join(name);
-        ensure!(path.exists(), "{} is missing (see xtask/src/packages.rs)", path.display());
-        list.push(":");
-        list.push(path);
+        files.push(debian(name)?);
     }
-    command.env("LD_PRELOAD", list).env("SAMPLER_INTERVAL", interval.to_string());
+    load(command, interval, &files);
     Ok(())
+}
+
+/// The same, behind an allocator.
+pub fn in_front(command: &mut Command, interval: u64, allocator: &str) -> Result<()> {
+    load(command, interval, &[debian(allocator)?, library()?]);
+    Ok(())
+}
+
+/// Has `command` load these files in this order; ours samples every `interval` bytes.
+pub fn load(command: &mut Command, interval: u64, files: &[PathBuf]) {
+    let list: Vec<&OsStr> = files.iter().map(|file| file.as_os_str()).collect();
+    command.env("LD_PRELOAD", list.join(OsStr::new(":")));
+    command.env("SAMPLER_INTERVAL", interval.to_string());
+}
+
+/// A library of Debian's.
+fn debian(name: &str) -> Result<PathBuf> {
+    let path = PathBuf::from(LIBRARIES).join(name);
+    ensure!(path.exists(), "{} is missing (see xtask/src/packages.rs)", path.display());
+    Ok(path)
 }
 
 /// A workload of `source` with the library in it.

@@ -53,6 +53,7 @@ const RULES: &[Rule] = &[
             "sampler-preload/src/boot.rs",
             "sampler-preload/src/entry.rs",
             "sampler-preload/src/file.rs",
+            "sampler-preload/src/first.rs",
             "sampler-preload/src/fork.rs",
             "sampler-preload/src/next.rs",
             "sampler-preload/src/probes.rs",

@@ -4,6 +4,7 @@
 mod bounds;
 mod company;
 mod exact;
+mod front;
 mod interop;
 mod run;
 mod storm;
