@@ -156,12 +156,12 @@ unsafe extern "C" fn realloc_sampled(
         // SAFETY: forwards the call, which fails and leaves the block as it is.
         return unsafe { REAL.realloc()(block, size) };
     }
-    let slot = sample::begin_move(block as usize);
+    let of = sample::begin_move(block as usize);
     // SAFETY: forwards the call.
     let moved = unsafe { REAL.realloc()(block, size) };
-    if let Some(slot) = slot {
+    if let Some(of) = of {
         // With a size of 0 the block is freed, whatever comes back.
-        sample::end_move(slot, block as usize, moved.is_null() && size != 0);
+        sample::end_move(of, block as usize, moved.is_null() && size != 0);
     }
     if let Some(rate) = rate {
         sample::begin(moved as usize, size, rate);

@@ -2,7 +2,7 @@
 
 use crate::filter::Filter;
 use crate::settings::{SETTINGS, Settings};
-use crate::table::{Entered, Slot, Table};
+use crate::table::{Entered, Move, Table};
 use crate::thread::{Countdown, Dice};
 use crate::{boot, probes, weight};
 use sampler_common::sampling::{Cell, Design, Random as _, Rate, Strategy, draw_points, runs_on};
@@ -67,13 +67,13 @@ pub(crate) fn begin(address: usize, size: usize, rate: Rate) {
         return failed();
     }
     let entered = enter(address);
-    if entered == Entered::Again {
+    if matches!(entered, Entered::Again | Entered::Lost) {
         probes::free(address);
     }
     let weighted = weight::weighted(size as u64, rate, Dice.next());
     probes::alloc(address, size as u64, weighted);
-    if entered == Entered::Full {
-        // What was allocated is right at least; that it is held nobody could take back.
+    if matches!(entered, Entered::Full | Entered::Lost) {
+        // What was allocated is right at least; that it is held nobody could take back, or somebody may at any time.
         probes::free(address);
     }
 }
@@ -90,6 +90,10 @@ fn enter(address: usize) -> Entered {
         Entered::New => FILTER.add(address),
         Entered::Again => Settings::count(&SETTINGS.counts.ended_late),
         Entered::Full => Settings::count(&SETTINGS.counts.table_full),
+        Entered::Lost => {
+            Settings::count(&SETTINGS.counts.table_full);
+            FILTER.remove(address);
+        }
     }
     entered
 }
@@ -113,18 +117,18 @@ fn remove(address: usize) -> bool {
 
 /// The block at `address` goes to `realloc`; `None` if it was not sampled.
 #[inline(never)]
-pub(crate) fn begin_move(address: usize) -> Option<Slot> {
+pub(crate) fn begin_move(address: usize) -> Option<Move> {
     if FILTER.may_hold(address) { TABLE.begin_move(address) } else { None }
 }
 
 /// It has come back from there.
 #[inline(always)]
-pub(crate) fn end_move(slot: Slot, address: usize, has_failed: bool) {
+pub(crate) fn end_move(of: Move, address: usize, has_failed: bool) {
     if has_failed {
-        TABLE.stay(slot, address);
-    } else if TABLE.end(slot, address) {
+        TABLE.stay(of);
+    } else if TABLE.end(of) {
         probes::free(address);
-        if TABLE.ended(slot, address) {
+        if TABLE.ended(of) {
             FILTER.remove(address);
         }
     }

@@ -27,7 +27,7 @@ pub struct Settings {
 /// Samples of this process by how they ended, but for those that were told as usual.
 #[repr(C, align(64))]
 pub struct Counts {
-    /// The table was full: told, and their end at once, since nobody could know the block again.
+    /// The table was full, or their address not free: told, and their end at once, since nobody could know the block again.
     pub table_full: AtomicU64,
     /// Blocks whose end was missed, and told when their address came again.
     pub ended_late: AtomicU64,

@@ -7,9 +7,11 @@
 //! # What `realloc` needs
 //!
 //! A block leaves the set when it ends, and that is known of `realloc` only afterwards: until then its slot says so
-//! (`State::Moving`). Another thread may get the address from the allocator meanwhile. It finds the slot and takes it over: the
-//! old block has ended then, and it is for that thread to say so first. While the end is being said the slot is `State::Ending`,
-//! and whoever enters the address waits for that; not for ever, since a thread may have been lost by `fork` in between.
+//! (`State::Moving`). Another thread may get the address from the allocator meanwhile. If its block is sampled, it finds the slot and takes it over: the
+//! old block has ended then, and it is for that thread to say so first. If it is not, it leaves the slot alone, and the end is said by the thread that
+//! is still in `realloc`. While the end is being said the slot is `State::Ending`, and whoever enters the address waits for that; not for ever, since a
+//! thread may have been lost by `fork` in between, or be kept from running for long. Whoever has lost patience frees the slot and does without one: the late
+//! end would be taken for that of its own block.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -22,19 +24,21 @@ const WINDOW: usize = 16;
 /// A thread that says the end of a block needs a microsecond or two; after so many looks it is taken for lost.
 const PATIENCE: u32 = 100_000;
 
-/// Bits of a user address; those above hold the state.
+/// Bits of a user address. Above them is the number of a move, and above that the state.
 const ADDRESS: u64 = (1 << 57) - 1;
+/// Numbers of moves: a slot that another block at the same address has taken and moves as well has another number.
+const MOVES: u64 = 1 << 5;
 
 /// What is known of a block in the set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 enum State {
     /// Held.
-    Held = 1 << 60,
+    Held = 1 << 62,
     /// Under `realloc`.
-    Moving = 2 << 60,
+    Moving = 2 << 62,
     /// Its end is being said.
-    Ending = 3 << 60,
+    Ending = 3 << 62,
 }
 
 /// What became of a block that was entered.
@@ -46,15 +50,32 @@ pub enum Entered {
     Again,
     /// There was no room for it.
     Full,
+    /// It is not in the set: the end of an earlier block at its address is being said, and has been for too long. That one's slot is free.
+    Lost,
 }
 
 /// A place in the table.
 #[derive(Clone, Copy, Debug)]
-pub struct Slot(usize);
+struct Slot(usize);
+
+/// A block under `realloc`.
+#[derive(Clone, Copy, Debug)]
+pub struct Move {
+    slot: Slot,
+    address: usize,
+    number: u64,
+}
+
+impl Move {
+    fn word(&self, state: State) -> u64 {
+        word(self.address, state) | self.number << ADDRESS.trailing_ones()
+    }
+}
 
 /// The set. All zero is empty.
 pub struct Table {
     used_levels: AtomicUsize,
+    moves: AtomicU64,
     slots: [AtomicU64; SLOTS],
 }
 
@@ -67,7 +88,11 @@ impl Default for Table {
 impl Table {
     /// An empty one.
     pub const fn new() -> Table {
-        Table { used_levels: AtomicUsize::new(0), slots: [const { AtomicU64::new(0) }; SLOTS] }
+        Table {
+            used_levels: AtomicUsize::new(0),
+            moves: AtomicU64::new(0),
+            slots: [const { AtomicU64::new(0) }; SLOTS],
+        }
     }
 
     /// Enters the block at `address`.
@@ -75,13 +100,15 @@ impl Table {
         let held = word(address, State::Held);
         let mut patience = PATIENCE;
         while let Some((slot, now)) = self.find(address) {
-            if now == word(address, State::Ending) && patience > 0 {
+            if state(now) != State::Ending as u64 {
+                if self.exchange(slot, now, held) {
+                    return Entered::Again;
+                }
+            } else if patience > 0 {
                 patience -= 1;
                 core::hint::spin_loop();
-                continue;
-            }
-            if self.exchange(slot, now, held) {
-                return Entered::Again;
+            } else if self.exchange(slot, now, 0) {
+                return Entered::Lost;
             }
         }
         for level in 0..LEVELS.len() {
@@ -98,10 +125,15 @@ impl Table {
     }
 
     /// Takes out the block at `address`; whether it was there. Its end is for the caller to say.
+    ///
+    /// One that is under `realloc`, or whose end is being said, is an earlier block than the caller's, and its end is not for the caller.
     pub fn remove(&self, address: usize) -> bool {
+        let held = word(address, State::Held);
         while let Some((slot, now)) = self.find(address) {
-            // Under realloc and freed by another thread at the same time: a mistake of the program, and an end.
-            if self.exchange(slot, now, 0) {
+            if now != held {
+                return false;
+            }
+            if self.exchange(slot, held, 0) {
                 return true;
             }
         }
@@ -109,27 +141,29 @@ impl Table {
     }
 
     /// Marks the block at `address` as being under `realloc`; `None` if it is not in the set.
-    pub fn begin_move(&self, address: usize) -> Option<Slot> {
+    pub fn begin_move(&self, address: usize) -> Option<Move> {
         let (slot, now) = self.find(address)?;
-        let is_ours = now == word(address, State::Held)
-            && self.exchange(slot, now, word(address, State::Moving));
-        is_ours.then_some(slot)
+        let number = self.moves.fetch_add(1, Ordering::Relaxed) % MOVES;
+        let of = Move { slot, address, number };
+        let is_ours =
+            now == word(address, State::Held) && self.exchange(slot, now, of.word(State::Moving));
+        is_ours.then_some(of)
     }
 
     /// `realloc` has failed: the block is held as before.
-    pub fn stay(&self, slot: Slot, address: usize) {
-        self.exchange(slot, word(address, State::Moving), word(address, State::Held));
+    pub fn stay(&self, of: Move) {
+        self.exchange(of.slot, of.word(State::Moving), word(of.address, State::Held));
     }
 
     /// `realloc` has ended the block; whether that is for the caller to say, which then calls [`Table::ended`]. If not, somebody
     /// who got its address has said it.
-    pub fn end(&self, slot: Slot, address: usize) -> bool {
-        self.exchange(slot, word(address, State::Moving), word(address, State::Ending))
+    pub fn end(&self, of: Move) -> bool {
+        self.exchange(of.slot, of.word(State::Moving), of.word(State::Ending))
     }
 
     /// The end has been said; whether the slot is free by that (somebody may have lost patience).
-    pub fn ended(&self, slot: Slot, address: usize) -> bool {
-        self.exchange(slot, word(address, State::Ending), 0)
+    pub fn ended(&self, of: Move) -> bool {
+        self.exchange(of.slot, of.word(State::Ending), 0)
     }
 
     fn find(&self, address: usize) -> Option<(Slot, u64)> {
@@ -159,6 +193,11 @@ fn word(address: usize, state: State) -> u64 {
     address as u64 & ADDRESS | state as u64
 }
 
+/// The state in a word.
+fn state(word: u64) -> u64 {
+    word & State::Ending as u64
+}
+
 /// The slots of a level in which the block at `address` may lie.
 fn window(address: usize, level: usize) -> impl Iterator<Item = usize> {
     let base: usize = LEVELS.iter().take(level).sum();
@@ -170,6 +209,7 @@ fn window(address: usize, level: usize) -> impl Iterator<Item = usize> {
 }
 
 const _: () = assert!(SLOTS * 8 <= 3 << 20);
+const _: () = assert!(MOVES << ADDRESS.trailing_ones() == State::Held as u64);
 
 #[cfg(test)]
 mod tests;

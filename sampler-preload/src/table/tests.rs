@@ -42,28 +42,63 @@ fn holds_as_many_as_it_says_and_no_more() {
 fn realloc_is_an_end_or_none() {
     let table = table();
     table.enter(64);
-    let slot = table.begin_move(64).unwrap();
-    table.stay(slot, 64);
-    let slot = table.begin_move(64).unwrap();
-    assert!(table.end(slot, 64) && table.ended(slot, 64));
+    let of = table.begin_move(64).unwrap();
+    table.stay(of);
+    let of = table.begin_move(64).unwrap();
+    assert!(table.end(of) && table.ended(of));
     assert!(!table.remove(64) && table.begin_move(64).is_none());
     // The address is given out again before the end was said.
     table.enter(64);
-    let slot = table.begin_move(64).unwrap();
+    let of = table.begin_move(64).unwrap();
     assert_eq!(table.enter(64), Entered::Again);
-    assert!(!table.end(slot, 64));
+    assert!(!table.end(of));
     assert!(table.remove(64));
 }
 
-/// A thread that was lost while it said an end: who enters the address goes on.
+/// Whoever got the address and is not sampled ends nothing: it would be the end of the earlier block, which is said already, or a second time later.
+#[test]
+fn an_end_is_said_by_one() {
+    let table = table();
+    table.enter(64);
+    let of = table.begin_move(64).unwrap();
+    assert!(!table.remove(64), "under realloc");
+    assert!(table.end(of));
+    assert!(!table.remove(64), "its end is being said");
+    assert!(table.ended(of));
+    assert_eq!(table.enter(64), Entered::New);
+    assert!(table.remove(64));
+}
+
+/// The address has a block again, which moves as well: that is not the first one's move.
+#[test]
+fn a_move_ends_its_own_block() {
+    let table = table();
+    for is_removed in [false, true] {
+        table.enter(64);
+        let first = table.begin_move(64).unwrap();
+        assert_eq!(table.enter(64), Entered::Again);
+        if is_removed {
+            assert!(table.remove(64));
+            assert_eq!(table.enter(64), Entered::New);
+        }
+        let second = table.begin_move(64).unwrap();
+        assert!(!table.end(first));
+        table.stay(first);
+        assert!(table.end(second) && !table.ended(first) && table.ended(second));
+    }
+}
+
+/// A thread that was lost while it said an end: who enters the address goes on, but with no block that the end could be taken for.
 #[test]
 fn a_lost_thread_holds_up_nobody() {
     let table = table();
     table.enter(64);
-    let slot = table.begin_move(64).unwrap();
-    assert!(table.end(slot, 64));
-    assert_eq!(table.enter(64), Entered::Again);
-    assert!(!table.ended(slot, 64) && table.remove(64));
+    let of = table.begin_move(64).unwrap();
+    assert!(table.end(of));
+    assert_eq!(table.enter(64), Entered::Lost);
+    assert!(!table.ended(of) && !table.remove(64));
+    assert_eq!(table.enter(64), Entered::New);
+    assert!(!table.ended(of) && table.remove(64));
 }
 
 /// Whoever enters an address whose end is being said waits for that.
@@ -75,7 +110,7 @@ fn ends_are_said_before_beginnings() {
         said.store(false, Ordering::SeqCst);
         saying.store(false, Ordering::SeqCst);
         table.enter(64);
-        let slot = table.begin_move(64).unwrap();
+        let of = table.begin_move(64).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !saying.load(Ordering::SeqCst) {
@@ -85,10 +120,10 @@ fn ends_are_said_before_beginnings() {
                     assert!(said.load(Ordering::SeqCst));
                 }
             });
-            assert!(table.end(slot, 64));
+            assert!(table.end(of));
             saying.store(true, Ordering::SeqCst);
             said.store(true, Ordering::SeqCst);
-            table.ended(slot, 64);
+            table.ended(of);
         });
         assert!(table.remove(64));
     }
