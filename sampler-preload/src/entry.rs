@@ -1,20 +1,37 @@
-//! The malloc family as the process calls it.
+//! The allocating half of the malloc family as the process calls it; [`crate::release`] has the other.
 //!
-//! Each function is there twice: what nearly every call needs (the countdown, or a look into the filter) and a jump to the allocator; and what
+//! Each function is there twice: what nearly every call needs (the countdown, or a look into the filter) and the allocator's own; and what
 //! the few others need, out of the way. Those are the functions with the probes in them, one frame in front of the caller's.
 
 use crate::first;
 use crate::real::REAL;
 use crate::sample::{self, FILTER, charge, decide};
+use crate::thread::marked;
 use core::ffi::{c_int, c_void};
 use sampler_common::sampling::product;
 
 /// A larger request fails in every allocator (`PTRDIFF_MAX`).
 const LARGEST: usize = isize::MAX as usize;
 
-/// An allocation that returns a pointer: `name(parameters) as size of the request`, `slow` in the few other cases.
+/// A call of the function behind us: by a jump, or so that what it asks of others of the family is known to be part of it.
+macro_rules! forward {
+    (plainly $name:ident($($parameter:expr),*)) => {
+        REAL.$name()($($parameter),*)
+    };
+    (inside $name:ident($first:expr)) => {
+        forward!(inside $name($first, 0, 0))
+    };
+    (inside $name:ident($first:expr, $second:expr)) => {
+        forward!(inside $name($first, $second, 0))
+    };
+    (inside $name:ident($first:expr, $second:expr, $third:expr)) => {
+        marked($first as usize, $second, $third, REAL.$name() as *mut c_void)
+    };
+}
+
+/// An allocation that returns a pointer: `name(parameters) as size of the request`, `slow` in the few other cases; how the call is forwarded.
 macro_rules! allocation {
-    ($(#[$doc:meta])* $name:ident, $slow:ident, $export:literal, ($($parameter:ident),*), $size:expr) => {
+    ($(#[$doc:meta])* $name:ident, $slow:ident, $export:literal, ($($parameter:ident),*), $size:expr, $forward:tt) => {
         $(#[$doc])*
         ///
         /// # Safety
@@ -24,13 +41,13 @@ macro_rules! allocation {
             match $size {
                 Some(size) => match charge(size) {
                     // SAFETY: forwards the call.
-                    None => unsafe { REAL.$name()($($parameter),*) },
+                    None => unsafe { forward!($forward $name($($parameter),*)) },
                     // SAFETY: the same call.
                     Some(left) => unsafe { $slow($($parameter,)* left) },
                 },
                 // It fails, and says so as the allocator does.
                 // SAFETY: forwards the call.
-                None => unsafe { REAL.$name()($($parameter),*) },
+                None => unsafe { forward!($forward $name($($parameter),*)) },
             }
         }
 
@@ -41,7 +58,7 @@ macro_rules! allocation {
             let size = $size.unwrap_or(0);
             let rate = decide(size, left);
             // SAFETY: forwards the call.
-            let block = unsafe { REAL.$name()($($parameter),*) };
+            let block = unsafe { forward!($forward $name($($parameter),*)) };
             if let Some(rate) = rate {
                 sample::begin(block as usize, size, rate);
             }
@@ -60,27 +77,27 @@ fn both(count: usize, size: usize) -> Option<usize> {
 
 allocation! {
     /// malloc
-    malloc, malloc_sampled, "sampler_malloc", (size), whole(size)
+    malloc, malloc_sampled, "sampler_malloc", (size), whole(size), plainly
 }
 allocation! {
     /// calloc
-    calloc, calloc_sampled, "sampler_calloc", (count, size), both(count, size)
+    calloc, calloc_sampled, "sampler_calloc", (count, size), both(count, size), inside
 }
 allocation! {
     /// `aligned_alloc`
-    aligned_alloc, aligned_alloc_sampled, "sampler_aligned_alloc", (alignment, size), whole(size)
+    aligned_alloc, aligned_alloc_sampled, "sampler_aligned_alloc", (alignment, size), whole(size), inside
 }
 allocation! {
     /// memalign
-    memalign, memalign_sampled, "sampler_memalign", (alignment, size), whole(size)
+    memalign, memalign_sampled, "sampler_memalign", (alignment, size), whole(size), inside
 }
 allocation! {
     /// valloc
-    valloc, valloc_sampled, "sampler_valloc", (size), whole(size)
+    valloc, valloc_sampled, "sampler_valloc", (size), whole(size), inside
 }
 allocation! {
     /// pvalloc
-    pvalloc, pvalloc_sampled, "sampler_pvalloc", (size), whole(size)
+    pvalloc, pvalloc_sampled, "sampler_pvalloc", (size), whole(size), inside
 }
 
 /// `posix_memalign`
@@ -95,7 +112,9 @@ pub unsafe extern "C" fn posix_memalign(
 ) -> c_int {
     match charge(size) {
         // SAFETY: forwards the call.
-        None => unsafe { REAL.posix_memalign()(place, alignment, size) },
+        None => unsafe {
+            forward!(inside posix_memalign(place, alignment, size)) as usize as c_int
+        },
         // SAFETY: the same call.
         Some(left) => unsafe { posix_memalign_sampled(place, alignment, size, left) },
     }
@@ -112,7 +131,8 @@ unsafe extern "C" fn posix_memalign_sampled(
 ) -> c_int {
     let rate = decide(size, left);
     // SAFETY: forwards the call.
-    let error = unsafe { REAL.posix_memalign()(place, alignment, size) };
+    let error =
+        unsafe { forward!(inside posix_memalign(place, alignment, size)) as usize as c_int };
     if let Some(rate) = rate {
         let block = match error {
             // SAFETY: it has just been written.
@@ -133,7 +153,7 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void
     let left = charge(size);
     if left.is_none() && !FILTER.may_hold(block as usize) {
         // SAFETY: forwards the call.
-        return unsafe { REAL.realloc()(block, size) };
+        return unsafe { forward!(inside realloc(block, size)) };
     }
     // SAFETY: the same call.
     unsafe { realloc_sampled(block, size, left.is_some(), left.unwrap_or(0)) }
@@ -158,7 +178,7 @@ unsafe extern "C" fn realloc_sampled(
     }
     let of = sample::begin_move(block as usize);
     // SAFETY: forwards the call.
-    let moved = unsafe { REAL.realloc()(block, size) };
+    let moved = unsafe { forward!(inside realloc(block, size)) };
     if let Some(of) = of {
         // With a size of 0 the block is freed, whatever comes back.
         sample::end_move(of, block as usize, moved.is_null() && size != 0);
@@ -185,50 +205,4 @@ pub unsafe extern "C" fn reallocarray(
         // An allocator that adds something to it would find that it is little.
         None => first::no_memory(),
     }
-}
-
-/// A function that ends a block.
-macro_rules! release {
-    ($(#[$doc:meta])* $name:ident, $slow:ident, $export:literal, ($($parameter:ident),*)) => {
-        $(#[$doc])*
-        ///
-        /// # Safety
-        /// As of the function of that name in C.
-        #[cfg_attr(feature = "library", unsafe(no_mangle))]
-        pub unsafe extern "C" fn $name(block: *mut c_void $(, $parameter: usize)*) {
-            if FILTER.may_hold(block as usize) {
-                // SAFETY: the same call.
-                return unsafe { $slow(block $(, $parameter)*) };
-            }
-            // SAFETY: forwards the call.
-            unsafe { REAL.$name()(block $(, $parameter)*) }
-        }
-
-        #[cold]
-        #[inline(never)]
-        #[cfg_attr(feature = "library", unsafe(export_name = $export))]
-        unsafe extern "C" fn $slow(block: *mut c_void $(, $parameter: usize)*) {
-            // Before the block is anybody else's.
-            sample::end(block as usize);
-            // SAFETY: forwards the call.
-            unsafe { REAL.$name()(block $(, $parameter)*) }
-        }
-    };
-}
-
-release! {
-    /// free
-    free, free_sampled, "sampler_free", ()
-}
-release! {
-    /// cfree
-    cfree, cfree_sampled, "sampler_cfree", ()
-}
-release! {
-    /// `free_sized`
-    free_sized, free_sized_sampled, "sampler_free_sized", (size)
-}
-release! {
-    /// `free_aligned_sized`
-    free_aligned_sized, free_aligned_sized_sampled, "sampler_free_aligned_sized", (alignment, size)
 }

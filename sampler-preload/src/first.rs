@@ -32,7 +32,7 @@ pub(crate) fn free() -> Freeing {
 /// Takes what is there; where nothing is found, ours.
 pub(crate) fn take(files: &Files) {
     let or = |found: *mut c_void, own: *mut c_void| if found.is_null() { own } else { found };
-    let own = (crate::entry::realloc as Moving, crate::entry::free as Freeing);
+    let own = (crate::entry::realloc as Moving, crate::release::free as Freeing);
     REALLOC.store(or(files.first(b"realloc"), own.0 as *mut c_void), Relaxed);
     FREE.store(or(files.first(b"free"), own.1 as *mut c_void), Relaxed);
 }

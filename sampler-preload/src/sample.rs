@@ -1,6 +1,7 @@
 //! What happens around the few calls that are sampled, and around the end of sampled blocks.
 
 use crate::filter::Filter;
+use crate::inside::is_inside;
 use crate::settings::{SETTINGS, Settings};
 use crate::table::{Entered, Move, Table};
 use crate::thread::{Countdown, Dice};
@@ -51,7 +52,7 @@ pub(crate) fn decide(size: usize, left: u64) -> Option<Rate> {
         left => draw_points(design, size, &Charged(left), &Countdown, &mut Dice),
     };
     let silent = match () {
-        () if drawn.hits == 0 => return None,
+        () if drawn.hits == 0 || is_inside() => return None,
         () if !probes::alloc_is_heard() => &SETTINGS.counts.unheard,
         () if size == 0 => &SETTINGS.counts.empty,
         () => return Some(rate),

@@ -1,10 +1,11 @@
-//! What each thread has for itself: its countdown, and the state of its random numbers.
+//! What each thread has for itself: its countdown, the state of its random numbers, and where it is in the allocator.
 //!
-//! Sixteen bytes of thread-local memory, zero at first, at an offset from the thread pointer that is fixed when the library is
+//! Twenty-four bytes of thread-local memory, zero at first, at an offset from the thread pointer that is fixed when the library is
 //! loaded (initial-exec): no call, no constructor, no destructor. Every access is one instruction, so that a signal handler that
 //! allocates comes before it or after it. Where the memory is, is known here alone.
 
-use core::arch::{asm, global_asm};
+use core::arch::{asm, global_asm, naked_asm};
+use core::ffi::c_void;
 use sampler_common::sampling::{Cell, Random};
 
 global_asm!(
@@ -13,9 +14,9 @@ global_asm!(
     ".hidden sampler_preload_thread",
     ".globl sampler_preload_thread",
     ".type sampler_preload_thread, @object",
-    ".size sampler_preload_thread, 16",
+    ".size sampler_preload_thread, 24",
     "sampler_preload_thread:",
-    ".zero 16",
+    ".zero 24",
     ".popsection",
 );
 
@@ -29,6 +30,10 @@ pub struct Countdown;
 /// This thread's random numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Dice;
+
+/// This thread's mark: see [`crate::inside`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark;
 
 #[inline(always)]
 fn offset() -> u64 {
@@ -64,6 +69,59 @@ impl Cell for Countdown {
         }
         word
     }
+}
+
+impl Mark {
+    /// Sets it.
+    pub(crate) fn put_back(mark: u64) {
+        // SAFETY: replaces the last eight bytes of this thread's own memory.
+        unsafe {
+            asm!("mov qword ptr fs:[{} + 16], {}", in(reg) offset(), in(reg) mark, options(nostack, preserves_flags));
+        }
+    }
+
+    /// Reads it.
+    pub(crate) fn get() -> u64 {
+        let mark;
+        // SAFETY: reads them.
+        unsafe {
+            asm!("mov {}, qword ptr fs:[{} + 16]", out(reg) mark, in(reg) offset(), options(nostack, preserves_flags, readonly));
+        }
+        mark
+    }
+
+    /// The stack's end.
+    pub(crate) fn here() -> u64 {
+        let here;
+        // SAFETY: reads a register.
+        unsafe {
+            asm!("mov {}, rsp", out(reg) here, options(nomem, nostack, preserves_flags));
+        }
+        here
+    }
+}
+
+/// Calls `function` with a mark, and with a frame that an exception can pass: the mark stays then.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn marked(
+    first: usize,
+    second: usize,
+    third: usize,
+    function: *mut c_void,
+) -> *mut c_void {
+    naked_asm!(
+        ".cfi_startproc",
+        "mov rax, qword ptr [rip + sampler_preload_thread@GOTTPOFF]",
+        "push qword ptr fs:[rax + 16]",
+        ".cfi_adjust_cfa_offset 8",
+        "mov qword ptr fs:[rax + 16], rsp",
+        "call rcx",
+        "mov rcx, qword ptr [rip + sampler_preload_thread@GOTTPOFF]",
+        "pop qword ptr fs:[rcx + 16]",
+        ".cfi_adjust_cfa_offset -8",
+        "ret",
+        ".cfi_endproc",
+    )
 }
 
 impl Random for Dice {

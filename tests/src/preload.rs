@@ -43,8 +43,8 @@ pub fn load(command: &mut Command, interval: u64, files: &[PathBuf]) {
     command.env("SAMPLER_INTERVAL", interval.to_string());
 }
 
-/// A library of Debian's.
-fn debian(name: &str) -> Result<PathBuf> {
+/// A library of Debian's, which has to be there.
+pub fn debian(name: &str) -> Result<PathBuf> {
     let path = PathBuf::from(LIBRARIES).join(name);
     ensure!(path.exists(), "{} is missing (see xtask/src/packages.rs)", path.display());
     Ok(path)

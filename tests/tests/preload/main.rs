@@ -3,6 +3,7 @@
 
 mod bounds;
 mod company;
+mod counted;
 mod exact;
 mod front;
 mod interop;

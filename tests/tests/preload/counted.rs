@@ -1,0 +1,70 @@
+//! Every function of the family is sampled once for each call, whatever the allocator behind makes of it: counted by the library itself, with nobody
+//! who listens.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::child::finish;
+use sampler_tests::{build, preload};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Bytes of each request of `counted.c`.
+const SIZE: f64 = 64.0;
+/// Mean bytes between samples.
+const INTERVAL: u64 = 4096;
+
+/// What `program` says of each function with these files before it: its name and its samples.
+fn samples(
+    program: &Path,
+    files: &[PathBuf],
+    interval: u64,
+    calls: u64,
+) -> Result<Vec<(String, u64)>> {
+    let mut command = Command::new(program);
+    preload::load(command.arg(calls.to_string()), interval, files);
+    let finished = finish(&mut command)?;
+    ensure!(finished.code() == 0, "{files:?}: {} {}", finished.code(), finished.stderr);
+    let said = String::from_utf8(finished.stdout)?;
+    let of = |line: &str| -> Result<(String, u64)> {
+        let (name, samples) = line.split_once(' ').context("a name and a number")?;
+        Ok((name.to_owned(), samples.parse()?))
+    };
+    said.lines().map(|line| of(line).with_context(|| line.to_owned())).collect()
+}
+
+/// With everything sampled as many as calls; at an interval as many as that makes of them, within six standard deviations.
+fn judge(program: &Path, files: &[PathBuf], functions: usize) -> Result<()> {
+    let all = samples(program, files, 1, 1000)?;
+    ensure!(all.len() == functions, "{files:?}: {all:?}");
+    ensure!(all.iter().all(|(_, samples)| *samples == 1000), "{files:?}: {all:?}");
+    let calls = 200_000;
+    let chance = 1.0 - (1.0 - 1.0 / INTERVAL as f64).powf(SIZE);
+    let (mean, deviation) =
+        (calls as f64 * chance, (calls as f64 * chance * (1.0 - chance)).sqrt());
+    let some = samples(program, files, INTERVAL, calls)?;
+    let is_near = |samples: u64| (samples as f64 - mean).abs() < 6.0 * deviation;
+    ensure!(some.iter().all(|(_, samples)| is_near(*samples)), "{files:?}: {some:?}, not {mean}");
+    Ok(())
+}
+
+#[test]
+fn each_function_in_front_of_each_allocator() -> Result<()> {
+    let program = build::compile("counted.c", &[])?;
+    judge(&program, &[preload::library()?], 8)?;
+    for allocator in preload::ALLOCATORS {
+        judge(&program, &[preload::library()?, preload::debian(allocator)?], 8)?;
+    }
+    Ok(())
+}
+
+/// Its functions call each other by names that are ours.
+#[test]
+fn in_front_of_an_allocator_that_calls_itself() -> Result<()> {
+    let nested = build::compile("nested.c", &["-shared", "-fPIC"])?;
+    judge(&build::compile("counted.c", &[])?, &[preload::library()?, nested], 8)
+}
+
+/// As those of musl do.
+#[test]
+fn in_a_program_of_musl() -> Result<()> {
+    judge(&build::compile("counted.c", &[build::MUSL])?, &[preload::library()?], 8)
+}
