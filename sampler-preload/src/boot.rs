@@ -5,21 +5,29 @@ use crate::next::Files;
 use crate::real::REAL;
 use crate::settings::SETTINGS;
 use crate::thread::mixed;
-use crate::{first, interval, start};
+use crate::{first, interval, operators, start};
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU64};
 
 /// From the kernel's random bytes for this program image, 0 before the first call.
 static SEED: AtomicU64 = AtomicU64::new(0);
+/// The allocator behind us has been found.
+static IS_DONE: AtomicBool = AtomicBool::new(false);
 /// Seeds given out.
 static GIVEN: AtomicU64 = AtomicU64::new(1);
 
 /// Finds and reads everything.
 #[cold]
 pub fn boot() {
-    let files = Files::here();
-    REAL.take(|name| files.behind(name));
-    first::take(&files);
+    // What is loaded later changes nothing: a block goes back to where it has come from.
+    if !IS_DONE.load(Acquire) {
+        let files = Files::here();
+        REAL.take(|name| files.behind(name));
+        first::take(&files);
+        operators::take(&files);
+        IS_DONE.store(true, Release);
+    }
     let start = start::read();
     if SEED.load(Relaxed) == 0 {
         SEED.store(mixed(start.random) | 1, Relaxed);

@@ -1,4 +1,4 @@
-//! The process's own `realloc` and `free`: those that a call from any of its files reaches, the first in link order.
+//! The process's own `malloc`, `realloc` and `free`: those that a call from any of its files reaches, the first in link order.
 //!
 //! They are ours, unless an allocator stands in front of us: in the program itself, or preloaded before us. What the family's lesser members do without one
 //! of their own behind us they do by these, as libc's do: a block of that allocator's means nothing to the one behind us.
@@ -7,46 +7,49 @@
 
 use crate::boot::boot;
 use crate::next::{Files, weak};
-use crate::real::{Freeing, Moving};
+use crate::real::{Freeing, Moving, Sized, Storing};
+use crate::{entry, release};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 /// `ENOMEM`
 const NO_MEMORY: c_int = 12;
 
-static REALLOC: AtomicPtr<c_void> = AtomicPtr::new(find_realloc as Moving as *mut c_void);
-static FREE: AtomicPtr<c_void> = AtomicPtr::new(find_free as Freeing as *mut c_void);
+macro_rules! functions {
+    ($($place:ident, $name:ident: $kind:ty = $symbol:literal, $own:path, ($($parameter:ident: $of:ty),*) -> $result:ty;)*) => {
+        $(
+            static $place: AtomicPtr<c_void> = AtomicPtr::new({
+                unsafe extern "C" fn find($($parameter: $of),*) -> $result {
+                    boot();
+                    // SAFETY: forwards the call.
+                    unsafe { $name()($($parameter),*) }
+                }
+                find as $kind as *mut c_void
+            });
 
-/// `realloc`
-pub(crate) fn realloc() -> Moving {
-    // SAFETY: only functions of this very type are ever stored there.
-    unsafe { core::mem::transmute::<*mut c_void, Moving>(REALLOC.load(Relaxed)) }
+            #[doc = stringify!($name)]
+            pub(crate) fn $name() -> $kind {
+                // SAFETY: only functions of this very type are ever stored there.
+                unsafe { core::mem::transmute::<*mut c_void, $kind>($place.load(Relaxed)) }
+            }
+        )*
+
+        /// Takes what is there; where nothing is found, ours.
+        pub(crate) fn take(files: &Files) {
+            $({
+                let found = files.first($symbol);
+                let own = $own as $kind as *mut c_void;
+                $place.store(if found.is_null() { own } else { found }, Relaxed);
+            })*
+        }
+    };
 }
 
-/// `free`
-pub(crate) fn free() -> Freeing {
-    // SAFETY: as above.
-    unsafe { core::mem::transmute::<*mut c_void, Freeing>(FREE.load(Relaxed)) }
-}
-
-/// Takes what is there; where nothing is found, ours.
-pub(crate) fn take(files: &Files) {
-    let or = |found: *mut c_void, own: *mut c_void| if found.is_null() { own } else { found };
-    let own = (crate::entry::realloc as Moving, crate::release::free as Freeing);
-    REALLOC.store(or(files.first(b"realloc"), own.0 as *mut c_void), Relaxed);
-    FREE.store(or(files.first(b"free"), own.1 as *mut c_void), Relaxed);
-}
-
-unsafe extern "C" fn find_realloc(block: *mut c_void, size: usize) -> *mut c_void {
-    boot();
-    // SAFETY: forwards the call.
-    unsafe { realloc()(block, size) }
-}
-
-unsafe extern "C" fn find_free(block: *mut c_void) {
-    boot();
-    // SAFETY: forwards the call.
-    unsafe { free()(block) }
+functions! {
+    MALLOC, malloc: Sized = c"malloc", entry::malloc, (size: usize) -> *mut c_void;
+    REALLOC, realloc: Moving = c"realloc", entry::realloc, (block: *mut c_void, size: usize) -> *mut c_void;
+    POSIX_MEMALIGN, posix_memalign: Storing = c"posix_memalign", entry::posix_memalign, (place: *mut *mut c_void, alignment: usize, size: usize) -> c_int;
+    FREE, free: Freeing = c"free", release::free, (block: *mut c_void) -> ();
 }
 
 /// Null, and `errno` says that there is no memory.

@@ -9,7 +9,7 @@
 //! of its own, no system call, no thread-local destructor, no library that it needs. Its tables are zero pages of its own image
 //! until they are used, and have fixed ends. On everything that it does not know it forwards the call as it came.
 //!
-//! What it leaves to others: `operator new` reaches `malloc` by itself, `malloc_usable_size` and the like are the allocator's.
+//! What it leaves to others: an `operator new` that reaches `malloc` by itself, and `malloc_usable_size` and the like, which are the allocator's.
 //!
 //! `unsafe` is what this crate is made of at its edges (foreign function pointers, the process's own memory, TLS and probes by
 //! assembler). The table, the filter, weights and intervals have none.
@@ -23,7 +23,9 @@ mod first;
 pub mod fork;
 mod inside;
 pub mod interval;
+mod new;
 pub mod next;
+pub mod operators;
 pub mod probes;
 pub mod real;
 pub mod release;

@@ -6,7 +6,7 @@
 
 use crate::file::{Map, find};
 use core::arch::asm;
-use core::ffi::{c_char, c_void};
+use core::ffi::{CStr, c_char, c_void};
 
 /// Places for `dlsym` to look in, of dlfcn.h.
 const RTLD_NEXT: usize = usize::MAX;
@@ -60,36 +60,57 @@ impl Files {
     }
 
     /// A function by its name in the files behind this one: null if none has it.
-    pub(crate) fn behind(&self, name: &[u8]) -> *mut c_void {
+    pub(crate) fn behind(&self, name: &CStr) -> *mut c_void {
         let Files::Listed(first) = self else { return asked(RTLD_NEXT, name) };
-        let own = own_dynamic();
-        let behind = maps(*first).skip_while(|map| map.dynamic as usize != own).skip(1);
-        found(behind, name)
+        found(behind(*first), name)
+    }
+
+    /// The same, and whether whoever has it has a `malloc` as well.
+    pub(crate) fn found(&self, name: &CStr) -> Option<Found> {
+        let Files::Listed(first) = self else {
+            let function = asked(RTLD_NEXT, name);
+            // Nobody can be asked.
+            return (!function.is_null()).then_some(Found { function, is_of_allocator: true });
+        };
+        let found = |map| Some((map, find(map, name.to_bytes())?));
+        let (map, function) = behind(*first).find_map(found)?;
+        Some(Found { function, is_of_allocator: find(map, b"malloc").is_some() })
     }
 
     /// The one that a call from any file reaches.
-    pub(crate) fn first(&self, name: &[u8]) -> *mut c_void {
+    pub(crate) fn first(&self, name: &CStr) -> *mut c_void {
         let Files::Listed(first) = self else { return asked(RTLD_DEFAULT, name) };
         found(maps(*first), name)
     }
 }
 
-fn found(mut maps: impl Iterator<Item = &'static Map>, name: &[u8]) -> *mut c_void {
-    maps.find_map(|map| find(map, name)).unwrap_or(core::ptr::null_mut())
+/// A function that was found.
+#[derive(Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) function: *mut c_void,
+    /// Its file has a `malloc` too. Always, where that cannot be told.
+    pub(crate) is_of_allocator: bool,
+}
+
+fn behind(first: *const Map) -> impl Iterator<Item = &'static Map> {
+    let own = own_dynamic();
+    maps(first).skip_while(move |map| map.dynamic as usize != own).skip(1)
+}
+
+fn found(mut maps: impl Iterator<Item = &'static Map>, name: &CStr) -> *mut c_void {
+    maps.find_map(|map| find(map, name.to_bytes())).unwrap_or(core::ptr::null_mut())
 }
 
 /// As `dlsym` has it.
-fn asked(from: usize, name: &[u8]) -> *mut c_void {
+fn asked(from: usize, name: &CStr) -> *mut c_void {
     let dlsym = weak!("dlsym");
-    let mut text = [0u8; 32];
-    if dlsym == 0 || name.len() >= text.len() {
+    if dlsym == 0 {
         return core::ptr::null_mut();
     }
-    text.iter_mut().zip(name).for_each(|(to, from)| *to = *from);
     // SAFETY: the function of that name is of this type everywhere.
     let dlsym = unsafe { core::mem::transmute::<usize, Dlsym>(dlsym) };
     // SAFETY: the name ends with a zero.
-    unsafe { dlsym(from as *mut c_void, text.as_ptr().cast()) }
+    unsafe { dlsym(from as *mut c_void, name.as_ptr()) }
 }
 
 fn own_dynamic() -> usize {

@@ -4,7 +4,7 @@
 //! forwards a call has to ask whether it has.
 
 use crate::{boot, first};
-use core::ffi::{c_int, c_void};
+use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 /// `void *malloc(size_t)`, `valloc`, `pvalloc`
@@ -42,7 +42,7 @@ macro_rules! functions {
             })*
 
             /// Takes what `find` has for each name; what it has not is replaced by what does without.
-            pub(crate) fn take(&self, find: impl Fn(&[u8]) -> *mut c_void) {
+            pub(crate) fn take(&self, find: impl Fn(&CStr) -> *mut c_void) {
                 $({
                     let found = find($symbol);
                     let without = $without as $kind as *mut c_void;
@@ -55,29 +55,29 @@ macro_rules! functions {
 
 functions! {
     /// malloc
-    malloc: Sized = b"malloc", boot::malloc, nothing_sized;
+    malloc: Sized = c"malloc", boot::malloc, nothing_sized;
     /// free
-    free: Freeing = b"free", boot::free, nothing_freed;
+    free: Freeing = c"free", boot::free, nothing_freed;
     /// realloc
-    realloc: Moving = b"realloc", boot::realloc, nothing_moved;
+    realloc: Moving = c"realloc", boot::realloc, nothing_moved;
     /// calloc
-    calloc: Paired = b"calloc", boot::calloc, nothing_paired;
+    calloc: Paired = c"calloc", boot::calloc, nothing_paired;
     /// `posix_memalign`
-    posix_memalign: Storing = b"posix_memalign", boot::posix_memalign, nothing_stored;
+    posix_memalign: Storing = c"posix_memalign", boot::posix_memalign, nothing_stored;
     /// `aligned_alloc`
-    aligned_alloc: Paired = b"aligned_alloc", boot::aligned_alloc, nothing_paired;
+    aligned_alloc: Paired = c"aligned_alloc", boot::aligned_alloc, nothing_paired;
     /// memalign
-    memalign: Paired = b"memalign", boot::memalign, nothing_paired;
+    memalign: Paired = c"memalign", boot::memalign, nothing_paired;
     /// valloc
-    valloc: Sized = b"valloc", boot::valloc, nothing_sized;
+    valloc: Sized = c"valloc", boot::valloc, nothing_sized;
     /// pvalloc
-    pvalloc: Sized = b"pvalloc", boot::pvalloc, nothing_sized;
+    pvalloc: Sized = c"pvalloc", boot::pvalloc, nothing_sized;
     /// cfree
-    cfree: Freeing = b"cfree", boot::cfree, plain_free;
+    cfree: Freeing = c"cfree", boot::cfree, plain_free;
     /// `free_sized`
-    free_sized: FreeingSized = b"free_sized", boot::free_sized, plain_free_sized;
+    free_sized: FreeingSized = c"free_sized", boot::free_sized, plain_free_sized;
     /// `free_aligned_sized`
-    free_aligned_sized: FreeingAligned = b"free_aligned_sized", boot::free_aligned_sized, plain_free_aligned;
+    free_aligned_sized: FreeingAligned = c"free_aligned_sized", boot::free_aligned_sized, plain_free_aligned;
 }
 
 /// `ENOMEM`

@@ -7,20 +7,23 @@ use sampler_tests::{build, preload};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Bytes of each request of `counted.c`.
+/// Functions of `counted.c`, and forms of `constructed.cpp`.
+const FUNCTIONS: usize = 8;
+/// Bytes of each of their requests.
 const SIZE: f64 = 64.0;
 /// Mean bytes between samples.
 const INTERVAL: u64 = 4096;
 
 /// What `program` says of each function with these files before it: its name and its samples.
 fn samples(
-    program: &Path,
+    program: &[&Path],
     files: &[PathBuf],
     interval: u64,
     calls: u64,
 ) -> Result<Vec<(String, u64)>> {
+    let (program, more) = program.split_first().context("a program")?;
     let mut command = Command::new(program);
-    preload::load(command.arg(calls.to_string()), interval, files);
+    preload::load(command.arg(calls.to_string()).args(more), interval, files);
     let finished = finish(&mut command)?;
     ensure!(finished.code() == 0, "{files:?}: {} {}", finished.code(), finished.stderr);
     let said = String::from_utf8(finished.stdout)?;
@@ -32,9 +35,9 @@ fn samples(
 }
 
 /// With everything sampled as many as calls; at an interval as many as that makes of them, within six standard deviations.
-fn judge(program: &Path, files: &[PathBuf], functions: usize) -> Result<()> {
+fn judge(program: &[&Path], files: &[PathBuf]) -> Result<()> {
     let all = samples(program, files, 1, 1000)?;
-    ensure!(all.len() == functions, "{files:?}: {all:?}");
+    ensure!(all.len() == FUNCTIONS, "{files:?}: {all:?}");
     ensure!(all.iter().all(|(_, samples)| *samples == 1000), "{files:?}: {all:?}");
     let calls = 200_000;
     let chance = 1.0 - (1.0 - 1.0 / INTERVAL as f64).powf(SIZE);
@@ -49,9 +52,9 @@ fn judge(program: &Path, files: &[PathBuf], functions: usize) -> Result<()> {
 #[test]
 fn each_function_in_front_of_each_allocator() -> Result<()> {
     let program = build::compile("counted.c", &[])?;
-    judge(&program, &[preload::library()?], 8)?;
+    judge(&[&program], &[preload::library()?])?;
     for allocator in preload::ALLOCATORS {
-        judge(&program, &[preload::library()?, preload::debian(allocator)?], 8)?;
+        judge(&[&program], &[preload::library()?, preload::debian(allocator)?])?;
     }
     Ok(())
 }
@@ -60,11 +63,46 @@ fn each_function_in_front_of_each_allocator() -> Result<()> {
 #[test]
 fn in_front_of_an_allocator_that_calls_itself() -> Result<()> {
     let nested = build::compile("nested.c", &["-shared", "-fPIC"])?;
-    judge(&build::compile("counted.c", &[])?, &[preload::library()?, nested], 8)
+    judge(&[&build::compile("counted.c", &[])?], &[preload::library()?, nested])
 }
 
 /// As those of musl do.
 #[test]
 fn in_a_program_of_musl() -> Result<()> {
-    judge(&build::compile("counted.c", &[build::MUSL])?, &[preload::library()?], 8)
+    judge(&[&build::compile("counted.c", &[build::MUSL])?], &[preload::library()?])
+}
+
+/// Every form of `operator new`: of those that call `malloc`, and of those that do not. What they throw gets through.
+#[test]
+fn each_operator_new() -> Result<()> {
+    let program = build::compile("constructed.cpp", &[])?;
+    let throwing = [&*program, Path::new("throws")];
+    judge(&throwing, &[preload::library()?])?;
+    let inlined = build::compile("inlined.cpp", &["-shared", "-fPIC"])?;
+    judge(&throwing, &[preload::library()?, inlined])?;
+    for allocator in preload::ALLOCATORS.iter().chain(&["libtbbmalloc_proxy.so.2"]) {
+        // Debian's mimalloc is compiled as C, and ends the program.
+        let throws = !allocator.contains("mimalloc");
+        let program = if throws { &throwing[..] } else { &throwing[..1] };
+        judge(program, &[preload::library()?, preload::debian(allocator)?])?;
+    }
+    Ok(())
+}
+
+/// Loaded when the program runs: nobody had an `operator new` at its beginning.
+#[test]
+fn operators_that_come_later() -> Result<()> {
+    let program = build::compile("preload.c", &[])?;
+    let later = build::compile("later.cpp", &["-shared", "-fPIC"])?;
+    let mut command = Command::new(&program);
+    let alone = finish(command.arg("dlopen").arg(&later))?;
+    ensure!(alone.code() == 0, "alone: {}", alone.stderr);
+    for interval in [1, INTERVAL] {
+        let mut command = Command::new(&program);
+        preload::load(command.arg("dlopen").arg(&later), interval, &[preload::library()?]);
+        let sampled = finish(&mut command)?;
+        ensure!(sampled.code() == 0, "{interval}: {} {}", sampled.code(), sampled.stderr);
+        ensure!(sampled.stdout == alone.stdout, "{interval}");
+    }
+    Ok(())
 }

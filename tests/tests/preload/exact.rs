@@ -62,6 +62,20 @@ fn in_front_of_other_allocators() -> Result<()> {
     Ok(())
 }
 
+/// Operators of C++ that allocate and free by themselves, and those of libstdc++.
+#[test]
+fn operators_of_other_allocators() -> Result<()> {
+    for allocator in [None].into_iter().chain(preload::ALLOCATORS.iter().copied().map(Some)) {
+        let mut workload = preload::behind("operators.cpp", &[], 1, allocator)?;
+        let daemon = Daemon::start(&[workload.pid()], EVERYTHING)?;
+        judged(&mut workload, &daemon).with_context(|| format!("{allocator:?}"))?;
+        ensure!(daemon.outcome("library_late")? == 0, "ends were missed");
+        workload.exit()?;
+        daemon.stop()?;
+    }
+    Ok(())
+}
+
 /// Eight threads free and reallocate what others have allocated: at rest the live set is what is held.
 #[test]
 fn the_live_set_is_what_is_held() -> Result<()> {

@@ -38,12 +38,18 @@ const PREFIXES: [&str; 11] = [
     "__",
 ];
 
+/// What functions of the library of `sampler run --preload` begin with that stand between an allocation and its caller.
+const PRELOADED: &str = "__sampler_preload_";
+
 /// Whether a function is an allocator's entry point: a C one, or an `operator new` of any kind.
 pub(in crate::encode) fn is_entry(function: &str) -> bool {
     // `malloc@@GLIBC_2.2.5`
     let name = function.split('@').next().unwrap_or(function);
     if let Some(rest) = name.strip_prefix("operator new") {
         return rest.is_empty() || rest.starts_with(['(', '[']);
+    }
+    if name.starts_with(PRELOADED) {
+        return true;
     }
     let plain = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
     ENTRIES.contains(&plain)
@@ -64,6 +70,7 @@ mod tests {
             "scalable_malloc",
             "rpmalloc",
             "sampler_realloc",
+            "__sampler_preload_new_told",
             "mmap",
             "operator new(unsigned long)",
             "operator new[](unsigned long, std::align_val_t, std::nothrow_t const&)",
