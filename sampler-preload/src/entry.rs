@@ -77,27 +77,27 @@ fn both(count: usize, size: usize) -> Option<usize> {
 
 allocation! {
     /// malloc
-    malloc, malloc_sampled, "sampler_malloc", (size), whole(size), plainly
+    malloc, malloc_sampled, "__sampler_preload_malloc", (size), whole(size), plainly
 }
 allocation! {
     /// calloc
-    calloc, calloc_sampled, "sampler_calloc", (count, size), both(count, size), inside
+    calloc, calloc_sampled, "__sampler_preload_calloc", (count, size), both(count, size), inside
 }
 allocation! {
     /// `aligned_alloc`
-    aligned_alloc, aligned_alloc_sampled, "sampler_aligned_alloc", (alignment, size), whole(size), inside
+    aligned_alloc, aligned_alloc_sampled, "__sampler_preload_aligned_alloc", (alignment, size), whole(size), inside
 }
 allocation! {
     /// memalign
-    memalign, memalign_sampled, "sampler_memalign", (alignment, size), whole(size), inside
+    memalign, memalign_sampled, "__sampler_preload_memalign", (alignment, size), whole(size), inside
 }
 allocation! {
     /// valloc
-    valloc, valloc_sampled, "sampler_valloc", (size), whole(size), inside
+    valloc, valloc_sampled, "__sampler_preload_valloc", (size), whole(size), inside
 }
 allocation! {
     /// pvalloc
-    pvalloc, pvalloc_sampled, "sampler_pvalloc", (size), whole(size), inside
+    pvalloc, pvalloc_sampled, "__sampler_preload_pvalloc", (size), whole(size), inside
 }
 
 /// `posix_memalign`
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn posix_memalign(
 
 #[cold]
 #[inline(never)]
-#[cfg_attr(feature = "library", unsafe(export_name = "sampler_posix_memalign"))]
+#[cfg_attr(feature = "library", unsafe(export_name = "__sampler_preload_posix_memalign"))]
 unsafe extern "C" fn posix_memalign_sampled(
     place: *mut *mut c_void,
     alignment: usize,
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void
 
 #[cold]
 #[inline(never)]
-#[cfg_attr(feature = "library", unsafe(export_name = "sampler_realloc"))]
+#[cfg_attr(feature = "library", unsafe(export_name = "__sampler_preload_realloc"))]
 unsafe extern "C" fn realloc_sampled(
     block: *mut c_void,
     size: usize,

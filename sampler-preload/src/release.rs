@@ -35,17 +35,17 @@ macro_rules! release {
 
 release! {
     /// free
-    free, free_sampled, "sampler_free", ()
+    free, free_sampled, "__sampler_preload_free", ()
 }
 release! {
     /// cfree
-    cfree, cfree_sampled, "sampler_cfree", ()
+    cfree, cfree_sampled, "__sampler_preload_cfree", ()
 }
 release! {
     /// `free_sized`
-    free_sized, free_sized_sampled, "sampler_free_sized", (size)
+    free_sized, free_sized_sampled, "__sampler_preload_free_sized", (size)
 }
 release! {
     /// `free_aligned_sized`
-    free_aligned_sized, free_aligned_sized_sampled, "sampler_free_aligned_sized", (alignment, size)
+    free_aligned_sized, free_aligned_sized_sampled, "__sampler_preload_free_aligned_sized", (alignment, size)
 }

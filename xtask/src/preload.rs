@@ -33,7 +33,30 @@ pub(crate) fn build(workspace: &Workspace) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// It goes into processes of any libc: it must need no library, and no symbol that may be missing.
+/// What it defines for itself begins so. Any other name stands in front of the process's own.
+const OWN: [&str; 2] = ["__sampler_preload_", "sampler_preload_"];
+
+/// The malloc family, which it is there to stand in front of.
+const FAMILY: [&str; 13] = [
+    "malloc",
+    "calloc",
+    "realloc",
+    "reallocarray",
+    "aligned_alloc",
+    "memalign",
+    "posix_memalign",
+    "valloc",
+    "pvalloc",
+    "free",
+    "cfree",
+    "free_sized",
+    "free_aligned_sized",
+];
+
+/// The operators of C++, in front of which it stands as well, begin so.
+const OPERATORS: [&str; 4] = ["_Znwm", "_Znam", "_ZdlPv", "_ZdaPv"];
+
+/// It goes into processes of any libc: it must need no library, and no symbol that may be missing; and no name in it may be one that a program has.
 fn check(path: &PathBuf) -> Result<()> {
     use object::read::elf::{FileHeader as _, Sym as _};
     use object::{Endianness, elf};
@@ -42,9 +65,15 @@ fn check(path: &PathBuf) -> Result<()> {
     let endian = header.endian()?;
     let sections = header.sections(endian, &*data)?;
     let symbols = sections.symbols(endian, &*data, elf::SHT_DYNSYM)?;
-    for symbol in symbols.iter().skip(1).filter(|symbol| symbol.is_undefined(endian)) {
+    for symbol in symbols.iter().skip(1) {
         let name = String::from_utf8_lossy(symbol.name(endian, symbols.strings())?);
-        ensure!(symbol.st_bind() == elf::STB_WEAK, "needs {name} from the process");
+        if symbol.is_undefined(endian) {
+            ensure!(symbol.st_bind() == elf::STB_WEAK, "needs {name} from the process");
+        } else {
+            let begins = |with: &[&str]| with.iter().any(|with| name.starts_with(with));
+            let is_meant = FAMILY.contains(&&*name) || begins(&OPERATORS) || begins(&OWN);
+            ensure!(is_meant, "stands in front of the process's {name}");
+        }
     }
     let dynamic = sections.dynamic(endian, &*data)?.map(|(entries, _)| entries);
     let needs = |entry: &&elf::Dyn64<Endianness>| entry.d_tag.get(endian) == elf::DT_NEEDED;

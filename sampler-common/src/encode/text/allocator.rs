@@ -23,20 +23,9 @@ const ENTRIES: [&str; 14] = [
 ];
 
 /// What allocators put before these names when they are not the only one (glibc's aliases, jemalloc,
-/// tcmalloc, mimalloc, oneTBB's, snmalloc, rpmalloc, and the library of `sampler run --preload`).
-const PREFIXES: [&str; 11] = [
-    "__GI___libc_",
-    "__libc_",
-    "__GI_",
-    "je_",
-    "tc_",
-    "mi_",
-    "scalable_",
-    "sn_",
-    "rp",
-    "sampler_",
-    "__",
-];
+/// tcmalloc, mimalloc, oneTBB's, snmalloc, rpmalloc).
+const PREFIXES: [&str; 10] =
+    ["__GI___libc_", "__libc_", "__GI_", "je_", "tc_", "mi_", "scalable_", "sn_", "rp", "__"];
 
 /// What functions of the library of `sampler run --preload` begin with that stand between an allocation and its caller.
 const PRELOADED: &str = "__sampler_preload_";
@@ -69,7 +58,7 @@ mod tests {
             "je_calloc",
             "scalable_malloc",
             "rpmalloc",
-            "sampler_realloc",
+            "__sampler_preload_realloc",
             "__sampler_preload_new_told",
             "mmap",
             "operator new(unsigned long)",
@@ -77,9 +66,16 @@ mod tests {
         ] {
             assert!(is_entry(name), "{name}");
         }
-        for name in
-            ["", "strdup", "xmalloc", "malloc_stats", "operator newton", "main", "__rust_alloc"]
-        {
+        for name in [
+            "",
+            "strdup",
+            "sampler_malloc",
+            "xmalloc",
+            "malloc_stats",
+            "operator newton",
+            "main",
+            "__rust_alloc",
+        ] {
             assert!(!is_entry(name), "{name}");
         }
     }
