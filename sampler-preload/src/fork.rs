@@ -13,11 +13,8 @@ type Hook = unsafe extern "C" fn();
 type Register =
     unsafe extern "C" fn(Option<Hook>, Option<Hook>, Option<Hook>, *mut c_void) -> c_int;
 
-/// Called by the loader, when libc may be used.
-#[cfg_attr(feature = "library", used, unsafe(link_section = ".init_array"))]
-pub static CONSTRUCTOR: unsafe extern "C" fn() = construct;
-
-unsafe extern "C" fn construct() {
+/// Has libc say when there is one.
+pub(crate) fn register() {
     // What `pthread_atfork` calls; a libc without it has no children that differ.
     let register = weak!("__register_atfork");
     if register != 0 {

@@ -6,8 +6,9 @@
 //! consumer of that contract may listen.
 //!
 //! What keeps the process unharmed: no locks (a lock that another thread holds at `fork` would never be released), no allocation
-//! of its own, no system call, no thread-local destructor, no library that it needs. Its tables are zero pages of its own image
-//! until they are used, and have fixed ends. On everything that it does not know it forwards the call as it came.
+//! of its own, no system call (but for advice on its own memory when it is loaded), no thread-local destructor, no library that
+//! it needs. Its tables are zero pages of its own image until they are used, and have fixed ends. On everything that it does not
+//! know it forwards the call as it came.
 //!
 //! What it leaves to others: an `operator new` that reaches `malloc` by itself, and `malloc_usable_size` and the like, which are the allocator's.
 //!
@@ -23,9 +24,11 @@ mod first;
 pub mod fork;
 mod inside;
 pub mod interval;
+pub mod load;
 mod new;
 pub mod next;
 pub mod operators;
+mod pages;
 pub mod probes;
 pub mod real;
 pub mod release;

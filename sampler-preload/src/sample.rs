@@ -5,13 +5,19 @@ use crate::inside::is_inside;
 use crate::settings::{SETTINGS, Settings};
 use crate::table::{Entered, Move, Table};
 use crate::thread::{Countdown, Dice};
-use crate::{boot, probes, weight};
+use crate::{boot, pages, probes, weight};
 use sampler_common::sampling::{Cell, Design, Random as _, Rate, Strategy, draw_points, runs_on};
 
 /// Where sampled blocks may be.
 pub(crate) static FILTER: Filter = Filter::new();
 /// Where they are.
 static TABLE: Table = Table::new();
+
+/// Has both take as little memory as they need.
+pub(crate) fn settle() {
+    pages::one_by_one(&raw const FILTER as usize, size_of::<Filter>());
+    pages::one_by_one(&raw const TABLE as usize, size_of::<Table>());
+}
 
 /// Nothing was charged yet, see [`charge`]. A countdown that stood at −1 when it was charged looks the same and is charged again: it was not running,
 /// so that this changes nothing.

@@ -4,12 +4,21 @@ use anyhow::{Context, Result, ensure};
 use sampler_tests::{Daemon, preload};
 use std::fs;
 
-/// Bytes of the library that a process has for itself: pages of its image that were written, `smaps` of proc(5).
+/// Slots of sampler-preload's table.
+const SLOTS: u64 = 349_184;
+
+/// Bytes of the library that a process has for itself: pages of its image that were written.
 fn private_bytes(pid: u32) -> Result<u64> {
+    let numbers = mapped(pid)?.into_iter().filter(|(name, _)| name == "Private_Dirty");
+    numbers.map(|(_, value)| kibibytes(&value)).sum()
+}
+
+/// What `smaps` of proc(5) says of the mappings of the library, line for line.
+fn mapped(pid: u32) -> Result<Vec<(String, String)>> {
     let library = preload::library()?;
     let name = library.file_name().and_then(|name| name.to_str()).context("its name")?;
     let smaps = fs::read_to_string(format!("/proc/{pid}/smaps")).context("read smaps")?;
-    let (mut is_ours, mut follows, mut sum) = (false, 0, 0);
+    let (mut is_ours, mut follows, mut lines) = (false, 0, Vec::new());
     for line in smaps.lines() {
         let first = line.split(' ').next().unwrap_or_default();
         if first.contains('-') && !first.ends_with(':') {
@@ -19,13 +28,37 @@ fn private_bytes(pid: u32) -> Result<u64> {
             let has_name = line.split_whitespace().count() > 5;
             is_ours = line.ends_with(name) || (!has_name && start == follows);
             follows = if is_ours { end } else { 0 };
-        }
-        if is_ours && line.starts_with("Private_Dirty:") {
-            let number = line.split_whitespace().nth(1).context("a number")?;
-            sum += number.parse::<u64>()? * 1024;
+        } else if let Some((name, value)) = line.split_once(':').filter(|_| is_ours) {
+            lines.push((name.to_owned(), value.trim().to_owned()));
         }
     }
-    Ok(sum)
+    Ok(lines)
+}
+
+/// Of `8 kB`.
+fn kibibytes(value: &str) -> Result<u64> {
+    let number = value.split(' ').next().unwrap_or_default();
+    Ok(number.parse::<u64>().with_context(|| value.to_owned())? * 1024)
+}
+
+/// The tables are not given out two megabytes at a time, where that is the rule for all memory.
+#[test]
+fn pages_are_given_one_by_one() -> Result<()> {
+    let mut workload = preload::workload("edges.c", &["keep", "1"], 1)?;
+    let (mut size, mut sum) = (0, 0);
+    for (name, value) in mapped(workload.pid())? {
+        match name.as_str() {
+            "Size" => size = kibibytes(&value)?,
+            // MADV_NOHUGEPAGE
+            "VmFlags" if value.split(' ').any(|flag| flag == "nh") => sum += size,
+            _ => {}
+        }
+    }
+    println!("{sum} bytes");
+    ensure!(sum >= 8 * SLOTS, "{sum} bytes");
+    workload.go()?;
+    workload.truth()?;
+    workload.exit()
 }
 
 /// At 10,000 live samples, at most 1 MiB.
@@ -49,8 +82,6 @@ fn memory_is_bounded() -> Result<()> {
 #[test]
 fn a_full_table_is_told() -> Result<()> {
     const BLOCKS: u64 = 400_000;
-    /// Slots of sampler-preload's table.
-    const SLOTS: u64 = 349_184;
     let mut workload = preload::workload("edges.c", &["keep", &BLOCKS.to_string()], 1)?;
     let daemon = Daemon::start(&[workload.pid()], &[])?;
     workload.go()?;

@@ -1,0 +1,64 @@
+//! How the kernel is to give out the pages of the tables: one by one, as they are written.
+//!
+//! The tables are nearly three megabytes of zeros, of which most processes write a few pages. Where transparent huge pages are always given
+//! (`/sys/kernel/mm/transparent_hugepage/enabled`), the first byte written would take two megabytes.
+
+use core::arch::asm;
+
+/// `madvise`
+const MADVISE: isize = 28;
+/// Advice of mman.h.
+const MADV_NOHUGEPAGE: usize = 15;
+const PAGE: usize = 4096;
+
+/// Of `bytes` bytes at `address`, and what else is on their pages. A kernel that cannot do it leaves all as it is.
+pub(crate) fn one_by_one(address: usize, bytes: usize) {
+    let start = address & !(PAGE - 1);
+    let length = (address + bytes).next_multiple_of(PAGE) - start;
+    // SAFETY: advice: what is in these pages of ours does not change. Not by way of libc, which may not be there, and would change `errno`.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") MADVISE => _,
+            in("rdi") start,
+            in("rsi") length,
+            in("rdx") MADV_NOHUGEPAGE,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The flags of the mapping that holds an address, proc_pid_smaps(5).
+    fn flags(address: usize) -> String {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut is_it = false;
+        for line in smaps.lines() {
+            let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+            let [start, end] = range.map_or([None; 2], |(start, end)| {
+                [start, end].map(|text| usize::from_str_radix(text, 16).ok())
+            });
+            if let (Some(start), Some(end)) = (start, end) {
+                is_it = (start..end).contains(&address);
+            }
+            if let Some(flags) = line.strip_prefix("VmFlags:").filter(|_| is_it) {
+                return flags.to_owned();
+            }
+        }
+        panic!("{address:#x} is not mapped");
+    }
+
+    #[test]
+    fn advice_is_taken() {
+        let memory = vec![0u8; 8 << 20];
+        let inside = memory.as_ptr() as usize + (2 << 20);
+        assert!(!flags(inside).split(' ').any(|flag| flag == "nh"));
+        one_by_one(inside, 4 << 20);
+        assert!(flags(inside + (1 << 20)).split(' ').any(|flag| flag == "nh"));
+    }
+}
