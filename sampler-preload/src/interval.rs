@@ -1,5 +1,6 @@
 //! `SAMPLER_INTERVAL`: mean bytes between samples, as people write it, and the rate that it means.
 
+use crate::float::undisturbed;
 use sampler_common::sampling::Rate;
 use sampler_common::sampling::rate::{HAZARD_CERTAIN, HAZARD_ONE, MAX_INTERVAL_BYTES};
 
@@ -34,6 +35,12 @@ pub fn rate(interval_bytes: u64) -> Rate {
     if interval_bytes <= 1 {
         return Rate::from_raw(HAZARD_CERTAIN);
     }
+    let raw = undisturbed(series, [interval_bytes, 0, 0]);
+    Rate::from_raw(if raw == 0 { 1 } else { raw })
+}
+
+/// The raw rate, by the series.
+extern "C" fn series(interval_bytes: u64, _: u64, _: u64) -> u64 {
     let chance = 1.0 / interval_bytes as f64;
     // The smallest terms first: p(1 + p(1/2 + p(1/3 + …))).
     let mut sum = 0.0;
@@ -42,8 +49,7 @@ pub fn rate(interval_bytes: u64) -> Rate {
         sum = 1.0 / f64::from(term) + chance * sum;
         term -= 1;
     }
-    let raw = (chance * sum * HAZARD_ONE as f64 + 0.5) as u64;
-    Rate::from_raw(if raw == 0 { 1 } else { raw })
+    (chance * sum * HAZARD_ONE as f64 + 0.5) as u64
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ pub mod entry;
 mod file;
 pub mod filter;
 mod first;
+mod float;
 pub mod fork;
 mod inside;
 pub mod interval;

@@ -7,6 +7,7 @@
 //! (OpenTelemetry eBPF profiler, design document 00003; λ the hazard per byte that was charged). The probe's argument is a whole
 //! number, and w is not: it is rounded up with the probability of its fraction, so that its mean is w.
 
+use crate::float::undisturbed;
 use sampler_common::sampling::Rate;
 use sampler_common::sampling::rate::{HAZARD_CERTAIN, HAZARD_ONE};
 
@@ -15,7 +16,11 @@ const TERMS: u32 = 16;
 
 /// Bytes that a sample of `size` bytes at `rate` stands for; `random` decides the rounding. At least `size`.
 pub fn weighted(size: u64, rate: Rate, random: u64) -> u64 {
-    let hazard = rate.charge(size);
+    undisturbed(rounded, [size, rate.raw(), random])
+}
+
+extern "C" fn rounded(size: u64, rate: u64, random: u64) -> u64 {
+    let hazard = Rate::from_raw(rate).charge(size);
     if hazard == HAZARD_CERTAIN || hazard == 0 {
         return size;
     }

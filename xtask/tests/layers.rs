@@ -54,6 +54,7 @@ const RULES: &[Rule] = &[
             "sampler-preload/src/entry.rs",
             "sampler-preload/src/file.rs",
             "sampler-preload/src/first.rs",
+            "sampler-preload/src/float.rs",
             "sampler-preload/src/fork.rs",
             "sampler-preload/src/inside.rs",
             "sampler-preload/src/load.rs",
