@@ -10,13 +10,14 @@ use crate::step;
 use crate::workspace::Workspace;
 
 /// What rustc is told of the library: nothing unwinds, no start-up files (they would bring libc's), every call inside it stays inside,
-/// and nothing is bound late.
+/// nothing is bound late, and nobody unloads it: there are pointers into it that nobody takes back.
 const FLAGS: &[&str] = &[
     "-Cpanic=abort",
     "-Ccodegen-units=1",
     "-Clink-arg=-nostartfiles",
     "-Clink-arg=-Wl,-Bsymbolic",
     "-Clink-arg=-Wl,-z,now",
+    "-Clink-arg=-Wl,-z,nodelete",
 ];
 
 /// Builds it and checks what it asks of a process; where it is.
@@ -76,7 +77,13 @@ fn check(path: &PathBuf) -> Result<()> {
         }
     }
     let dynamic = sections.dynamic(endian, &*data)?.map(|(entries, _)| entries);
-    let needs = |entry: &&elf::Dyn64<Endianness>| entry.d_tag.get(endian) == elf::DT_NEEDED;
-    ensure!(dynamic.into_iter().flatten().filter(needs).count() == 0, "needs a library");
+    let values = |tag: i64| {
+        let entries = dynamic.into_iter().flatten();
+        let of = entries.filter(move |entry| entry.d_tag.get(endian) == tag);
+        of.map(move |entry| entry.d_val.get(endian))
+    };
+    ensure!(values(elf::DT_NEEDED).count() == 0, "needs a library");
+    let stays = values(elf::DT_FLAGS_1).any(|flags| flags & u64::from(elf::DF_1_NODELETE) != 0);
+    ensure!(stays, "can be unloaded");
     Ok(())
 }
