@@ -26,6 +26,7 @@ pub fn boot() {
         REAL.take(|name| files.behind(name));
         first::take(&files);
         operators::take(&files);
+        leave_to_another(&files);
         IS_DONE.store(true, Release);
     }
     let start = start::read();
@@ -34,6 +35,14 @@ pub fn boot() {
     }
     let bytes = start.interval.and_then(interval::parse).unwrap_or(interval::DEFAULT_BYTES);
     SETTINGS.begin(interval::rate(bytes));
+}
+
+/// Another copy behind this one, by another path (`sampler run` where the environment has one already): only one of them may sample. Said when we are loaded, and not
+/// only at the first call: whoever attaches in between has to know which.
+pub(crate) fn leave_to_another(files: &Files) {
+    if !files.behind(c"__sampler_preload_malloc").is_null() {
+        SETTINGS.leave();
+    }
 }
 
 /// A number that has not been given out in this process.

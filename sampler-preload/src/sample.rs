@@ -51,6 +51,10 @@ pub(crate) fn decide(size: usize, left: u64) -> Option<Rate> {
     if Settings::rate().rate() == Rate::NEVER {
         boot::boot();
     }
+    if SETTINGS.is_left() {
+        Countdown.swap(i64::MAX / 2);
+        return None;
+    }
     let (rate, size) = (Settings::rate().rate(), size as u64);
     let design = Design::new(Strategy::Geometric, rate);
     let drawn = match left {

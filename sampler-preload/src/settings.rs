@@ -10,10 +10,13 @@ use sampler_common::sampling::{Rate, Ready};
 /// "SMPLPRE3": the layout below.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"SMPLPRE3");
 
+/// "SMPLFWD3", in the place of [`MAGIC`]: this copy only passes calls on to another one, which is the one to ask.
+const FORWARDS: u64 = u64::from_le_bytes(*b"SMPLFWD3");
+
 /// The block: in one line of cache what every call reads, in the next what few calls write.
 #[repr(C, align(64))]
 pub struct Settings {
-    magic: u64,
+    magic: AtomicU64,
     /// λ per byte as calls want it ([`Ready`]); 0 until the process has allocated for the first time. Written by samplerd at any time.
     rate: AtomicU64,
     /// The rate that was asked for, in raw units ([`Rate`]), while samplerd has put a lower one into force because too many samples came; 0 otherwise. Here, so that a
@@ -64,7 +67,7 @@ impl Counts {
 /// The one block.
 #[cfg_attr(feature = "library", unsafe(export_name = "sampler_preload_settings"))]
 pub static SETTINGS: Settings = Settings {
-    magic: MAGIC,
+    magic: AtomicU64::new(MAGIC),
     rate: AtomicU64::new(0),
     asked: AtomicU64::new(0),
     unused: [0; 5],
@@ -96,6 +99,17 @@ impl Settings {
     pub fn begin(&self, rate: Rate) {
         let word = Ready::new(rate).word();
         let _ = self.rate.compare_exchange(0, word, Relaxed, Relaxed);
+    }
+
+    /// Leaves sampling to another copy behind this one. The rate is the lowest there is, so that hardly any call asks.
+    pub(crate) fn leave(&self) {
+        self.magic.store(FORWARDS, Relaxed);
+        self.begin(Rate::from_raw(1));
+    }
+
+    /// Whether it was left.
+    pub(crate) fn is_left(&self) -> bool {
+        self.magic.load(Relaxed) == FORWARDS
     }
 
     /// Counts one more.

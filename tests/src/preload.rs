@@ -3,7 +3,7 @@
 use crate::{Workload, build};
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Where Debian has its libraries.
@@ -17,6 +17,13 @@ pub const ALLOCATORS: &[&str] =
 pub fn library() -> Result<PathBuf> {
     let path = build::target_directory()?.join("release/libsampler_preload.so");
     ensure!(path.is_file(), "{} does not exist (cargo xtask build-preload)", path.display());
+    Ok(path)
+}
+
+/// Another one of it, in `directory`.
+pub fn copy(directory: &Path) -> Result<PathBuf> {
+    let path = directory.join("libcopy.so");
+    std::fs::copy(library()?, &path).with_context(|| path.display().to_string())?;
     Ok(path)
 }
 

@@ -1,4 +1,4 @@
-/* How many samples the preloaded library counts for each function of the family, while nobody listens: counted CALLS. Prints a line with
+/* How many samples the preloaded library counts for each function of the family, while nobody listens: counted CALLS [LIBRARY…]. Prints a line with
  * its name for each.
  */
 #define _GNU_SOURCE
@@ -38,19 +38,31 @@ static const struct {
     {"posix_memalign", by_posix_memalign}, {"valloc", by_valloc},
 };
 
+#define LIBRARIES 4
+static const volatile uint64_t *settings[LIBRARIES];
+
+static uint64_t samples(void) {
+    uint64_t sum = 0;
+    for (int i = 0; i < LIBRARIES; i++) sum += settings[i] ? settings[i][UNHEARD] : 0;
+    return sum;
+}
+
 int main(int argc, char **argv) {
-    const volatile uint64_t *settings = dlsym(RTLD_DEFAULT, "sampler_preload_settings");
     long calls = argc > 1 ? atol(argv[1]) : 1;
-    if (!settings) return 2;
+    /* The one that is found first, or several copies. */
+    settings[0] = dlsym(RTLD_DEFAULT, "sampler_preload_settings");
+    for (int i = 2; i < argc && i - 2 < LIBRARIES; i++)
+        settings[i - 2] = dlsym(dlopen(argv[i], RTLD_NOW | RTLD_NOLOAD), "sampler_preload_settings");
+    for (int i = 0; i == 0 || i < argc - 2; i++)
+        if (!settings[i]) return 2;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-        uint64_t before = settings[UNHEARD];
+        uint64_t before = samples();
         for (long call = 0; call < calls; call++) {
             functions[i].run();
             if (!block) return 1;
             free(block);
         }
-        uint64_t samples = settings[UNHEARD] - before;
-        printf("%s %lu\n", functions[i].name, (unsigned long)samples);
+        printf("%s %lu\n", functions[i].name, (unsigned long)(samples() - before));
     }
     return 0;
 }

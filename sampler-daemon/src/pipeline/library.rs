@@ -47,13 +47,17 @@ impl Worker {
         let Some(source) = self.ingest.sources.get(&slot) else { return };
         let (pid, generation) = (source.pid, source.generation);
         let known = source.library.as_ref().is_some_and(|of| of.generation == generation);
-        let own = discovery.samplers.iter().find_map(|of| Some((of.preloaded?, of)));
-        let library = own.filter(|_| !known).and_then(|(library, of)| {
-            let block = library.block(pid, &of.allocator.path).ok()?;
-            Some(Library { block, generation, seen: self.counted_before(slot, &block) })
+        let mut own = discovery.samplers.iter().filter_map(|of| Some((of.preloaded?, of)));
+        let has_own = own.clone().next().is_some();
+        // Of several copies all but one say that they only pass calls on, and are none.
+        let found = own.find_map(|(library, of)| library.block(pid, &of.allocator.path).ok());
+        let library = found.filter(|_| !known).map(|block| Library {
+            block,
+            generation,
+            seen: self.counted_before(slot, &block),
         });
         if let Some(source) = self.ingest.sources.get_mut(&slot)
-            && !(known && own.is_some())
+            && !(known && has_own)
         {
             source.library = library;
         }
@@ -68,8 +72,16 @@ impl Worker {
     pub(super) fn hear_library(&mut self, slot: u32) {
         let Some(source) = self.ingest.sources.get_mut(&slot) else { return };
         let Some(library) = &mut source.library else { return };
-        // One that is gone says nothing.
-        let Ok(state) = library.block.read() else { return };
+        let state = match library.block.read() {
+            Ok(state) => state,
+            Err(error) => {
+                // It leaves sampling to another copy: which one, the next look shows. One that is gone says nothing.
+                if error.kind() == io::ErrorKind::InvalidData {
+                    source.library = None;
+                }
+                return;
+            }
+        };
         let is_raised = self.ingest.processes.get(source.process).sampling.raised.factor() > 1.0;
         for ((outcome, now), seen) in COUNTS.iter().zip(state.counts).zip(&mut library.seen) {
             self.ingest.outcomes.add(*outcome, now.saturating_sub(*seen));

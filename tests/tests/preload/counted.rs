@@ -72,6 +72,14 @@ fn in_a_program_of_musl() -> Result<()> {
     judge(&[&build::compile("counted.c", &[build::MUSL])?], &[preload::library()?])
 }
 
+/// Of two copies of the library the second samples, and the first passes calls on to it.
+#[test]
+fn two_copies_sample_once() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let files = [preload::copy(directory.path())?, preload::library()?];
+    judge(&[&build::compile("counted.c", &[])?, &files[0], &files[1]], &files)
+}
+
 /// Every form of `operator new`: of those that call `malloc`, and of those that do not. What they throw gets through.
 #[test]
 fn each_operator_new() -> Result<()> {

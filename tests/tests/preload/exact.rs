@@ -1,7 +1,8 @@
 //! With every allocation sampled, what the library tells is what the workload did, to the byte; and nothing is told twice.
 
 use anyhow::{Context, Result, ensure};
-use sampler_tests::{Daemon, Profile, Truth, Workload, preload};
+use sampler_tests::{Daemon, Profile, Truth, Workload, build, preload};
+use std::process::Command;
 
 /// The daemon's own probes would sample everything; the ring has room however slow it is.
 pub(crate) const EVERYTHING: &[&str] = &["--interval", "1", "--ring", "256MiB"];
@@ -86,6 +87,29 @@ fn the_live_set_is_what_is_held() -> Result<()> {
         let truth = workload.truth()?;
         ensure!(daemon.outcome("usdt_flood")? == 0, "more samples than a process may send");
         same(&truth, &daemon.profile("alloc", &[])?)?;
+        workload.exit()?;
+        daemon.stop()?;
+    }
+    Ok(())
+}
+
+/// Two copies of the library: what the one that samples tells is all that there is, and it is the one that is asked for the interval; whichever lies lower in memory.
+#[test]
+fn two_copies() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let files = [preload::copy(directory.path())?, preload::library()?];
+    // The loader maps files downwards, and upwards.
+    for layout in ["-R", "-L"] {
+        let mut command = Command::new("setarch");
+        command.args([layout, "--"]).arg(build::compile("edges.c", &[])?);
+        preload::load(command.args(["keep", "1000"]), 1, &files);
+        let mut workload = Workload::spawn("edges.c", &mut command)?;
+        let daemon = Daemon::start(&[workload.pid()], EVERYTHING)?;
+        judged(&mut workload, &daemon).context(layout)?;
+        let listed = daemon.json("ps")?;
+        let process = listed["processes"].as_array().and_then(|all| all.first());
+        let sampling = &process.context("not listed")?["sampling"];
+        ensure!(sampling["preloaded"] == true && sampling["interval_bytes"] == 1.0, "{sampling}");
         workload.exit()?;
         daemon.stop()?;
     }
