@@ -5,8 +5,8 @@
 //! meanwhile ([`marked`]); the inner function is charged as any, since `malloc` has no time to look, and if it would be sampled, it looks and is not. To leave
 //! out the samples of some calls changes nothing in the chance of all others: what is left of an exponential distance is one.
 //!
-//! The mark is the stack's end at the time. Where a call is left by `longjmp` or an exception it stays. It counts only a little deeper in the same stack, and while the
-//! address that the call returns to lies there. (`malloc` and `free` leave no mark: nobody's is made of `calloc`.)
+//! The mark is the stack's end at the time. Where a call is left by `longjmp` or an exception it stays. It counts only a little deeper in
+//! the same stack, and while the address that the call returns to lies there. (`malloc` and `free` leave no mark: nobody's is made of `calloc`.)
 
 use crate::thread::{Mark, marked};
 

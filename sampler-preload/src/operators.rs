@@ -1,8 +1,8 @@
 //! C++'s `operator new` and `operator delete`, in front of allocators that define them as well.
 //!
 //! Those of libstdc++ and libc++ call `malloc` and `free`, which are ours already: calls are passed on to them by a jump. jemalloc, tcmalloc, mimalloc and oneTBB's
-//! define their own next to `malloc`, and these never come by us: they are sampled here ([`crate::new`]). If nobody behind us defines any (a C program, which may
-//! load a C++ library later), they are `malloc` and `free` of the process.
+//! define their own next to `malloc`, and these never come by us: they are sampled here (`new.rs`). If nobody behind us defines any (a C program, which may load a
+//! C++ library later), they are `malloc` and `free` of the process.
 //!
 //! Which of these it is, is decided once: a block must not come from one allocator and go to another because something was loaded in between.
 

@@ -93,7 +93,8 @@ fn the_live_set_is_what_is_held() -> Result<()> {
     Ok(())
 }
 
-/// Two copies of the library: what the one that samples tells is all that there is, and it is the one that is asked for the interval; whichever lies lower in memory.
+/// Two copies of the library: what the one that samples tells is all that there is, and it is the one that is asked for the
+/// interval; whichever lies lower in memory.
 #[test]
 fn two_copies() -> Result<()> {
     let directory = tempfile::tempdir()?;
