@@ -81,7 +81,7 @@ impl Worker {
         let record = self.ingest.processes.get_mut(source.process);
         record.exe = image.exe().unwrap_or_default().to_owned();
         for allocator in self.happenings.files().allocators(&image.mappings) {
-            record.allocators.push(format!("{} ({})", allocator.name, allocator.path));
+            record.allocators.push(allocator.title());
             source.allocators.push(allocator);
         }
     }

@@ -1,12 +1,13 @@
 //! A process gets its slot and its probes.
 
 use super::facts;
+use super::own_links::OwnLinks;
 use super::sampling::Learning;
 use super::source::Source;
 use super::worker::{Reach, Worker};
 use crate::bpf::filtered::returns_pass;
 use crate::bpf::totals::SlotTotals;
-use crate::bpf::{Link, Points, ProbeEngine, Settings};
+use crate::bpf::{Points, ProbeEngine, Settings};
 use crate::store::{ProcessRecord, SamplingRecord};
 use crate::target::allocator::{Allocator, Discovery};
 use crate::target::hazard::{self, Hazard};
@@ -27,11 +28,13 @@ pub(super) struct Attached {
     /// `None`: it was gone before it could be opened.
     pub(super) process: Option<Process>,
     /// Its own; where processes share links it has none.
-    pub(super) links: Vec<Link>,
+    pub(super) links: OwnLinks,
     /// Of the slot when the links were made; see [`crate::bpf::shared::ProcessSlots::leader_changes`].
     pub(super) leader_changes: u32,
     pub(super) next_look: Instant,
     pub(super) look_period: Duration,
+    /// It runs a new program image, of which it is not known yet what stays mapped.
+    pub(super) has_new_image: bool,
     /// Its image must not be probed.
     pub(super) hazard: Option<Hazard>,
     pub(super) learning: Box<Learning>,
@@ -126,10 +129,11 @@ impl Worker {
         Attached {
             pid,
             process,
-            links: Vec::new(),
+            links: OwnLinks::default(),
             leader_changes: self.kernel.slots.leader_changes(slot),
             next_look: Instant::now() + SWEEP,
             look_period: SWEEP,
+            has_new_image: false,
             hazard: None,
             learning: Box::new(Learning::new(SlotTotals::default())),
         }
@@ -170,12 +174,12 @@ impl Worker {
                 if !attached.links.is_empty() {
                     let points = points(&allocator, slot, settings);
                     let links = self.kernel.attach(&allocator.file, Some(source.pid), &points)?;
-                    attached.links.extend(links);
+                    attached.links.add(allocator.identity, links);
                 }
             } else if is_own {
                 let points = points(&allocator, slot, settings);
                 let links = self.kernel.attach(&allocator.file, Some(source.pid), &points)?;
-                attached.links.extend(links);
+                attached.links.add(allocator.identity, links);
             } else {
                 self.shared.attach(&mut self.kernel, &allocator, settings)?;
             }
@@ -187,7 +191,7 @@ impl Worker {
                     allocator.name
                 );
             }
-            record.allocators.push(format!("{} ({})", allocator.name, allocator.path));
+            record.allocators.push(allocator.title());
             source.allocators.push(allocator);
         }
         let any = !source.allocators.is_empty();

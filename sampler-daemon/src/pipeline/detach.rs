@@ -100,9 +100,9 @@ impl Worker {
         self.leaving.retain(|of| *of != slot);
         self.kernel.slots.renew(slot);
         self.pressure.forget(slot);
-        if let Some(attached) = self.attached.remove(&slot) {
+        if let Some(mut attached) = self.attached.remove(&slot) {
             self.kernel.targets.vacate(attached.pid, slot);
-            self.close(attached.links);
+            self.close(attached.links.take());
         }
         if self.is_open()
             && let Err(error) = self.make_ready(slot).and_then(|_| self.kernel.targets.offer(slot))

@@ -5,6 +5,7 @@ use super::facts;
 use super::markers::Markers;
 use super::worker::{Reach, Worker};
 use crate::bpf::filtered::returns_pass;
+use crate::target::allocator::{Allocator, Discovery};
 use crate::target::hazard;
 use sampler_common::counters::Outcome;
 use sampler_common::duty::Verdict;
@@ -54,6 +55,7 @@ impl Worker {
             // Where events tell of new mappings they say when to look.
             let first = if self.happenings.are_told() { SWEEP } else { FIRST_LOOK };
             attached.look_period = first;
+            attached.has_new_image = true;
             attached.next_look = attached.next_look.min(Instant::now() + first);
         }
         self.renew_links(slot);
@@ -114,12 +116,36 @@ impl Worker {
     /// Takes the probes off a process that stays in its slot.
     fn unprobe(&mut self, slot: u32) {
         let Some(attached) = self.attached.get_mut(&slot) else { return };
-        let links = std::mem::take(&mut attached.links);
+        let links = attached.links.take();
         self.close(links);
         if let Some(source) = self.ingest.sources.get_mut(&slot) {
             source.allocators.clear();
             self.ingest.processes.get_mut(source.process).allocators.clear();
         }
+    }
+
+    /// What a new program image has not mapped when it has settled is not looked for in it any more, and not probed: a process that goes on
+    /// executing others would gather the files of all of them. Before that the same file may come again any moment.
+    fn leave_unmapped(&mut self, slot: u32, discovery: &Discovery) {
+        let generation = self.kernel.slots.generation(slot);
+        let (Some(source), Some(attached)) =
+            (self.ingest.sources.get_mut(&slot), self.attached.get_mut(&slot))
+        else {
+            return;
+        };
+        // Of an image that is newer than the last event nothing has been seen.
+        if !attached.has_new_image
+            || attached.look_period < SETTLED
+            || generation != source.generation
+        {
+            return;
+        }
+        attached.has_new_image = false;
+        source.allocators.retain(|of| discovery.has(of.identity));
+        let record = self.ingest.processes.get_mut(source.process);
+        record.allocators = source.allocators.iter().map(Allocator::title).collect();
+        let links = attached.links.take_unmapped(|file| discovery.has(file));
+        self.close(links);
     }
 
     /// The longest time between two looks at the mappings of a process.
@@ -156,10 +182,11 @@ impl Worker {
                 continue;
             }
             // A process that cannot be read now is exiting, or is read at the next look.
-            if let Ok(discovery) = self.discover(pid)
-                && let Err(error) = self.probe(slot, discovery)
-            {
-                tracing::warn!(pid, "{error:#}");
+            if let Ok(discovery) = self.discover(pid) {
+                self.leave_unmapped(slot, &discovery);
+                if let Err(error) = self.probe(slot, discovery) {
+                    tracing::warn!(pid, "{error:#}");
+                }
             }
         }
     }

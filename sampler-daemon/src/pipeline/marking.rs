@@ -90,7 +90,7 @@ impl Worker {
             let marking = of_file.iter().copied().map(point).collect();
             let points = Points { marking, ..Points::default() };
             let links = self.kernel.attach(&of_file[0].1.file, Some(pid), &points)?;
-            self.attached.entry(slot).and_modify(|of| of.links.extend(links));
+            self.attached.entry(slot).and_modify(|of| of.links.add_for_window(links));
         }
         Ok(())
     }

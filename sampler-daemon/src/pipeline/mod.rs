@@ -43,6 +43,7 @@ mod names;
 mod observe;
 mod offer;
 mod order;
+mod own_links;
 mod pressure;
 mod profile;
 mod query;

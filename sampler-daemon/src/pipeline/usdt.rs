@@ -39,13 +39,13 @@ impl Worker {
             if self.config.reach == Reach::Listed {
                 let pid = Some(source.pid);
                 let links = attach(&mut self.kernel, &sampler, pid, slot, track_live)?;
-                attached.links.extend(links);
+                attached.links.add(identity, links);
             } else {
                 self.shared.attach_sampler(&mut self.kernel, &sampler, track_live)?;
             }
             let path = &sampler.allocator.path;
             tracing::info!(pid = source.pid, path, "samples by itself (otel_memory)");
-            record.allocators.push(format!("{} ({path})", sampler.allocator.name));
+            record.allocators.push(sampler.allocator.title());
             source.allocators.push(sampler.allocator);
         }
         Ok(())

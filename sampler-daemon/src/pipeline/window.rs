@@ -123,7 +123,8 @@ impl Worker {
         let settings = Settings { track_live: frees, ..config.settings };
         for allocator in &source.allocators {
             let points = points(allocator, slot, &settings);
-            attached.links.extend(kernel.attach(&allocator.file, Some(source.pid), &points)?);
+            let links = kernel.attach(&allocator.file, Some(source.pid), &points)?;
+            attached.links.add_for_window(links);
         }
         Ok(())
     }
@@ -143,7 +144,7 @@ impl Worker {
     /// Takes the probes off until the next window.
     pub(super) fn detach_after_window(&mut self, slot: u32) {
         let Some(attached) = self.attached.get_mut(&slot) else { return };
-        let links = std::mem::take(&mut attached.links);
+        let links = attached.links.take();
         let Some(cycle) = self.cycles.get(&slot) else { return self.close(links) };
         let spent_ns = Arc::clone(&cycle.detach_ns);
         self.close_counting(links, &spent_ns);

@@ -373,8 +373,8 @@ impl Worker {
         self.ease_libraries();
         let slots: Vec<u32> = self.attached.keys().copied().collect();
         for slot in slots {
-            if let Some(attached) = self.attached.remove(&slot) {
-                self.close(attached.links);
+            if let Some(mut attached) = self.attached.remove(&slot) {
+                self.close(attached.links.take());
             }
         }
         let links = self.shared.take();

@@ -67,6 +67,13 @@ pub struct Allocator {
     pub functions: Vec<Function>,
 }
 
+impl Allocator {
+    /// What it is, and where.
+    pub fn title(&self) -> String {
+        format!("{} ({})", self.name, self.path)
+    }
+}
+
 #[cfg(test)]
 impl Allocator {
     /// One without functions.
@@ -353,6 +360,12 @@ fn read_mappings(pid: u32) -> io::Result<Vec<Mapping>> {
 }
 
 impl Discovery {
+    /// Whether this file is among those that can be probed.
+    pub fn has(&self, identity: (u64, u64)) -> bool {
+        let samplers = self.samplers.iter().map(|sampler| &sampler.allocator);
+        self.allocators.iter().chain(samplers).any(|of| of.identity == identity)
+    }
+
     /// Whether a file that samples by itself is the process's own `malloc`: it comes before every other one in the loader's order.
     /// Then those others serve it, or nobody, and to probe them as well would count twice.
     fn prefer_samplers(&mut self) {

@@ -2,7 +2,9 @@
 
 use crate::case::{ALL, equals, rows};
 use anyhow::{Context, Result, ensure};
-use sampler_tests::{Daemon, Workload, build};
+use sampler_tests::child::Child;
+use sampler_tests::{Daemon, Workload, build, wait};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -65,4 +67,45 @@ fn another_mount_namespace() -> Result<()> {
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
     names_its_functions(Workload::spawn("a namespace", &mut command)?)
+}
+
+/// The links that a daemon holds.
+fn links(daemon: &Daemon) -> Result<usize> {
+    let descriptors = fs::read_dir(format!("/proc/{}/fdinfo", daemon.pid()))?.flatten();
+    let texts = descriptors.filter_map(|of| fs::read_to_string(of.path()).ok());
+    Ok(texts.filter(|text| text.contains("link_type:\tuprobe_multi")).count())
+}
+
+/// Programs that come one after another in one process, each with a C library of its own.
+#[test]
+fn files_that_a_process_has_left_are_not_probed_in_it() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let mapped = fs::read_to_string("/proc/self/maps")?;
+    let libc = mapped.lines().find(|line| line.ends_with("/libc.so.6")).context("no libc")?;
+    let libc = &libc[libc.find('/').context("no path")?..];
+    let mut shell = Child::start("sh", &mut Command::new("sh"))?;
+    let daemon = Daemon::start(&[shell.pid()], &[])?;
+    // Those of the calibration among them.
+    let before = links(&daemon)?;
+    ensure!(before > 0, "the kernel tells of no links");
+    for number in 0..3 {
+        let own = directory.path().join(number.to_string());
+        fs::create_dir(&own)?;
+        fs::copy(libc, own.join("libc.so.6"))?;
+        let own = own.to_str().context("a path in UTF-8")?;
+        // What it has read of its input is gone with it.
+        shell.send(&format!("LD_LIBRARY_PATH={own} exec sh -c 'echo here; exec sh'"))?;
+        shell.line()?;
+        wait::until(&format!("probes in {own} alone"), || {
+            let ps = daemon.json("ps")?;
+            let allocators = ps["processes"][0]["allocators"].as_array().context("no list")?;
+            let are_own = allocators.iter().all(|of| of.to_string().contains(own));
+            let is_it = allocators.len() == 1 && are_own && links(&daemon)? == before;
+            Ok(is_it.then_some(()))
+        })
+        .with_context(|| format!("{before} links before: {}", daemon.log()))?;
+    }
+    shell.close_stdin();
+    shell.wait()?;
+    daemon.stop()
 }

@@ -1,0 +1,61 @@
+//! Links that a process has of its own, by the file that they are in.
+
+use crate::bpf::Link;
+
+/// A file: its device and inode.
+pub(super) type FileId = (u64, u64);
+
+/// The links of one process, in the order in which they were attached.
+pub(super) struct OwnLinks<T = Link>(Vec<(Option<FileId>, T)>);
+
+impl<T> Default for OwnLinks<T> {
+    fn default() -> OwnLinks<T> {
+        OwnLinks(Vec::new())
+    }
+}
+
+impl<T> OwnLinks<T> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// These are in `file`.
+    pub(super) fn add(&mut self, file: FileId, links: Vec<T>) {
+        self.0.extend(links.into_iter().map(|link| (Some(file), link)));
+    }
+
+    /// These stay no longer than a window, in whichever file.
+    pub(super) fn add_for_window(&mut self, links: Vec<T>) {
+        self.0.extend(links.into_iter().map(|link| (None, link)));
+    }
+
+    /// All of them, to be closed.
+    pub(super) fn take(&mut self) -> Vec<T> {
+        std::mem::take(&mut self.0).into_iter().map(|(_, link)| link).collect()
+    }
+
+    /// Those that are in none of the files that are mapped, to be closed.
+    pub(super) fn take_unmapped(&mut self, is_mapped: impl Fn(FileId) -> bool) -> Vec<T> {
+        let is_unmapped =
+            |(file, _): &mut (Option<FileId>, T)| file.is_some_and(|it| !is_mapped(it));
+        self.0.extract_if(.., is_unmapped).map(|(_, link)| link).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_go_with_their_file() {
+        let mut links = OwnLinks::default();
+        let (kept, gone) = ((1, 1), (1, 2));
+        links.add(kept, vec!["free", "malloc"]);
+        links.add(gone, vec!["je_free", "je_malloc"]);
+        links.add_for_window(vec!["marker"]);
+        assert_eq!(links.take_unmapped(|file| file == kept), ["je_free", "je_malloc"]);
+        assert!(links.take_unmapped(|file| file == kept).is_empty());
+        assert_eq!(links.take(), ["free", "malloc", "marker"]);
+        assert!(links.is_empty());
+    }
+}
