@@ -16,6 +16,8 @@ fn run(command: &[&str]) -> Result<(Finished, Profile)> {
     for variable in ["SUDO_UID", "SUDO_GID", "SUDO_USER"] {
         run.env_remove(variable);
     }
+    // The programs here leak on purpose; what is asked for here has to stay.
+    run.env("ASAN_OPTIONS", "detect_leaks=0");
     let finished = finish(run.arg("--").args(command))?;
     let contents = fs::read(&file).with_context(|| finished.stderr.clone())?;
     Ok((finished, Profile::parse(&contents)?))
@@ -37,6 +39,17 @@ fn a_tree_of_programs_is_seen_whole() -> Result<()> {
     let seen = &profile.totals;
     let seen = (seen.alloc_objects.value, seen.alloc_space.value);
     ensure!(truth.1 > 0 && seen == (truth.0 as f64, truth.1 as f64), "{seen:?} is not {truth:?}");
+    Ok(())
+}
+
+/// AddressSanitizer ends programs in which a library is loaded before it, unless it is told not to mind.
+#[test]
+fn a_program_under_address_sanitizer_is_seen() -> Result<()> {
+    let sanitized = &["-fsanitize=address"];
+    let program = build::compile("tree.c", sanitized)?.display().to_string();
+    let (finished, profile) = run(&[&program, "leaf", "10"])?;
+    ensure!(finished.code() == 0 && !finished.stdout.is_empty(), "{}", finished.stderr);
+    ensure!(profile.samples >= 10, "{} samples: {}", profile.samples, finished.stderr);
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use super::args::{RunVerb, StartVerb};
 use super::program::Environment;
 use anyhow::{Result, anyhow, ensure};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,8 @@ const PLACES: [&str; 3] = ["", "../lib", "../lib/sampler"];
 
 /// The loader's variable. Names in it stand in the order of their search.
 const PRELOAD: &str = "LD_PRELOAD";
+/// Of AddressSanitizer, which refuses programs in which anything is preloaded before it. What is asked for already stands behind and wins.
+const SANITIZER: (&str, &str) = ("ASAN_OPTIONS", "verify_asan_link_order=0");
 /// The library's.
 const INTERVAL: &str = "SAMPLER_INTERVAL";
 
@@ -31,14 +33,18 @@ pub(super) fn arguments(verb: &RunVerb) -> Result<Vec<OsString>> {
 /// What the program's environment has beyond ours. Its children inherit it.
 pub(super) fn environment(verb: &StartVerb) -> Environment {
     let Some(library) = &verb.preload else { return Environment::new() };
-    let mut preload = library.clone().into_os_string();
-    // In front of what is there already: of several allocators it is the first that programs call.
-    if let Some(others) = std::env::var_os(PRELOAD).filter(|others| !others.is_empty()) {
-        preload.push(":");
-        preload.push(others);
-    }
+    // Of several allocators it is the first that programs call.
+    let preload = before_others(library.clone().into_os_string(), PRELOAD);
+    let sanitizer = before_others(SANITIZER.1.into(), SANITIZER.0);
     let interval = verb.preload_interval.map(|bytes| (INTERVAL, bytes.to_string().into()));
-    [(PRELOAD, preload)].into_iter().chain(interval).collect()
+    [(PRELOAD, preload), (SANITIZER.0, sanitizer)].into_iter().chain(interval).collect()
+}
+
+/// `first`, and what the variable has already.
+fn before_others(first: OsString, variable: &str) -> OsString {
+    let others = std::env::var_os(variable).filter(|others| !others.is_empty());
+    let both = others.map(|others| [first.as_os_str(), others.as_os_str()].join(OsStr::new(":")));
+    both.unwrap_or(first)
 }
 
 /// Whether who runs the program can read the library: the loader leaves out what it cannot, and the program would not be sampled.
