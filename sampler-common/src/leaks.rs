@@ -93,15 +93,15 @@ pub struct Grown {
 }
 
 impl Grown {
-    /// Of some blocks of the profile that `reference` describes; `bounds` is the confidence of the growth, `confidence` that of all else.
+    /// Of some blocks of the profile that `reference` describes, and their growth.
     fn new(
         blocks: &Blocks,
+        growth: Growth,
         reference: &Reference,
-        bounds: Confidence,
         confidence: Confidence,
     ) -> Grown {
         Grown {
-            growth: growth(&blocks.went, &blocks.came, reference.most_unseen(true), bounds),
+            growth,
             came: blocks.came.samples,
             went: blocks.went.samples,
             held: of_row(&blocks.row, reference, Estimator::Weighted, confidence).inuse_space,
@@ -188,8 +188,9 @@ impl Ranking {
         let each = each_of(stacks.len(), confidence);
         let unseen_bytes = reference.most_unseen(true);
         stacks.iter_mut().for_each(|of| of.expect_next(reference));
-        let bounds = |of: &Blocks| growth(&of.went, &of.came, unseen_bytes, each);
-        let mut order: Vec<(usize, Growth)> = stacks.iter().map(bounds).enumerate().collect();
+        let growth_at = |of: &Blocks, bounds| growth(&of.went, &of.came, unseen_bytes, bounds);
+        let mut order: Vec<(usize, Growth)> =
+            stacks.iter().map(|of| growth_at(of, each)).enumerate().collect();
         order.sort_by(|(i, a), (j, b)| {
             b.low.total_cmp(&a.low).then(b.value.total_cmp(&a.value)).then(i.cmp(j))
         });
@@ -200,10 +201,11 @@ impl Ranking {
         let mut total = others.clone();
         stacks.iter().for_each(|of| total.add(of));
         order.truncate(if top > 0 { top } else { order.len() });
-        let of = |blocks: &Blocks, bounds| Grown::new(blocks, reference, bounds, confidence);
+        let of = |blocks: &Blocks, growth| Grown::new(blocks, growth, reference, confidence);
+        let ranked = order.iter().map(|(index, growth)| (*index, of(&stacks[*index], *growth)));
         Ranking {
-            ranked: order.iter().map(|(index, _)| (*index, of(&stacks[*index], each))).collect(),
-            total: of(&total, confidence),
+            ranked: ranked.collect(),
+            total: of(&total, growth_at(&total, confidence)),
             growing: growing as u64,
             unseen,
             most_missed,

@@ -104,8 +104,7 @@ impl Reference {
     pub(super) fn has_changed(&self, row: &Row) -> bool {
         let changed = |epochs: &[Epoch]| epochs.iter().filter(|of| of.objects > 0).count() > 1;
         let in_process = |process| {
-            let [first, last] = [0, u8::MAX].map(|class| Stratum { process, class });
-            self.epochs.range(first..=last).any(|(_, epochs)| changed(epochs))
+            self.epochs.range(Stratum::all_of(process)).any(|(_, epochs)| changed(epochs))
         };
         !self.epochs.is_empty() && self.processes_of(row).into_iter().any(in_process)
     }

@@ -197,11 +197,6 @@ impl Reference {
         }
     }
 
-    /// The part of it that describes one process.
-    pub fn of_process(&self, process: u32) -> Reference {
-        self.of_processes(&[process])
-    }
-
     /// The part of it that describes some processes.
     pub fn of_processes(&self, processes: &[u32]) -> Reference {
         let each = processes.iter();
@@ -255,7 +250,7 @@ mod tests {
         reference.strata.insert(empty, StratumTotals { exact: Some((8, 1)), ..Default::default() });
         assert!(reference.row().is_whole() && !sum.is_whole());
         assert!(reference.row().strata().eq(sum.strata()));
-        let one = reference.of_process(1);
+        let one = reference.of_processes(&[1]);
         assert_eq!(one.row().total().alloc_space.own, 110.0);
         assert!(one.strata.contains_key(&empty));
     }
@@ -271,6 +266,6 @@ mod tests {
         let part = whole.of_processes(&[2, 0]);
         assert!(part.held_unknown && part.strata.keys().eq(part.epochs.keys()));
         assert_eq!(part.epochs.keys().map(|of| of.process).collect::<Vec<_>>(), [0, 2]);
-        assert_eq!(whole.of_process(1).epochs.len(), 1);
+        assert_eq!(whole.of_processes(&[1]).epochs.len(), 1);
     }
 }

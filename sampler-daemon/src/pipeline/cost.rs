@@ -55,6 +55,8 @@ pub struct PricesReport {
 pub struct Unread {
     /// Everything else.
     report: Report,
+    /// What their probes have done.
+    work: Work,
     /// CPU time of those that have exited, nanoseconds; `None`: of one of them it is not known.
     exited_ns: Option<u64>,
     /// Pid and start of those that run, with their CPU time at the attach.
@@ -166,6 +168,7 @@ impl Worker {
             }
         }
         let spent = self.prices.charge(&work);
+        unread.work = work;
         unread.report = Report {
             spent_ns: spent.map(|spent| self.with_clocks(of, spent.range(confidence))),
             processor_ns: None,
@@ -220,9 +223,19 @@ impl Worker {
 }
 
 impl Unread {
+    /// What was spent; `None` where there are no prices.
+    pub(super) fn spent_ns(&self) -> Option<Range> {
+        self.report.spent_ns
+    }
+
+    /// The part of the work that one program did.
+    pub(super) fn work_of(&self, program: Program) -> Work {
+        self.work.only(program)
+    }
+
     /// Reads the CPU time.
     pub(super) fn read(self) -> Report {
-        let Unread { mut report, exited_ns, running, processes } = self;
+        let Unread { mut report, exited_ns, running, processes, .. } = self;
         let each = running.iter().map(|(pid, start, before)| {
             processor_ns(*pid, *start).map(|now| now.saturating_sub(*before))
         });

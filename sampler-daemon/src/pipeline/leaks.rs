@@ -1,7 +1,6 @@
 //! Growth: from the live set and what went to ranked stacks with names.
 
 use super::clock::Clocks;
-use super::gather::Gathered;
 use super::names::Names;
 use super::profile::located;
 use super::raw::RawFrame;
@@ -10,7 +9,7 @@ use super::worker::Worker;
 use crate::store::windows::Window;
 use crate::store::{ProcessId, Selector, StackId};
 use rustc_hash::FxHashMap;
-use sampler_common::estimate::{Confidence, Estimator, Reference};
+use sampler_common::estimate::{Confidence, Estimator, Reference, Row};
 use sampler_common::leaks::{Blocks, Leak, Leaks, Ranking};
 use sampler_common::profile::{Kind, Line, Location};
 use sampler_common::units::{human_duration, utc};
@@ -54,6 +53,7 @@ pub struct RawLeaks {
 }
 
 type ByStack = FxHashMap<(ProcessId, StackId), Blocks>;
+type Rows = FxHashMap<(ProcessId, StackId), Row>;
 
 impl Worker {
     pub(super) fn leaks(&mut self, request: LeaksRequest) -> Result<RawLeaks, String> {
@@ -91,18 +91,18 @@ impl Worker {
         if over_ns > window[1] - window[0] + Duration::from_secs(1).as_nanos() as u64 {
             notes.insert(0, "samplerd has been there for no longer than this".to_owned());
         }
+        let held = self.gather_now(chosen, Kind::Live, &Scope::ALL, None);
         let mut raw = RawLeaks {
             span_unix_ns: window.map(|at| clocks.to_unix(at)),
             stacks: Vec::new(),
             blocks: Vec::new(),
             others: Blocks::default(),
-            reference: Reference::default(),
+            reference: held.reference,
             frames: Vec::new(),
             notes,
             request,
         };
-        let held = self.gather_now(chosen, Kind::Live, &Scope::ALL, None);
-        self.add_blocks(&mut raw, stacks, held);
+        self.add_blocks(&mut raw, stacks, held.rows);
         Ok(raw)
     }
 
@@ -146,13 +146,13 @@ impl Worker {
         }
     }
 
-    fn add_blocks(&self, raw: &mut RawLeaks, stacks: ByStack, mut held: Gathered) {
+    fn add_blocks(&self, raw: &mut RawLeaks, stacks: ByStack, mut rows: Rows) {
         let mut stacks: Vec<_> = stacks.into_iter().collect();
         // So that equal questions get equal answers.
         stacks.sort_by_key(|(key, _)| *key);
         let mut numbers: FxHashMap<u32, u32> = FxHashMap::default();
         for ((process, stack), mut blocks) in stacks {
-            blocks.row = held.rows.remove(&(process, stack)).unwrap_or_default();
+            blocks.row = rows.remove(&(process, stack)).unwrap_or_default();
             if blocks.came.samples + blocks.went.samples == 0 {
                 raw.others.add(&blocks);
                 continue;
@@ -167,7 +167,6 @@ impl Worker {
             raw.stacks.push((self.ingest.processes.get(process).pid, frames));
             raw.blocks.push(blocks);
         }
-        raw.reference = held.reference;
     }
 
     /// What may be taken for growth and is none, or the other way round.

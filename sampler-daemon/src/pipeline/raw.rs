@@ -124,7 +124,8 @@ impl Worker {
         let mut notes = self.notes(&gathered, &lost, estimator);
         notes.extend(request.scope.notes());
         notes.extend(self.window_notes(&gathered));
-        notes.extend(self.frees_note(&gathered.processes, &request));
+        let cost = self.costs(&gathered.processes, request.confidence);
+        notes.extend(self.frees_note(&gathered.processes, &cost, &request));
         let mut window = gathered.window;
         if request.kind == Kind::Peak {
             window = self.peak_window(&gathered);
@@ -151,7 +152,7 @@ impl Worker {
             lost,
             notes,
             running,
-            cost: self.costs(&gathered.processes, request.confidence),
+            cost,
             reference: Reference::default(),
             request,
         };

@@ -1,9 +1,10 @@
 //! What would make profiling cost less, said where it costs much.
 
 use super::command::ProfileRequest;
+use super::cost::Unread;
 use super::worker::Worker;
 use crate::store::ProcessId;
-use sampler_common::cost::{Program, Range, Work, plus_minus};
+use sampler_common::cost::{Program, Range, plus_minus};
 use sampler_common::profile::Kind;
 use sampler_common::units::human_cpu_time;
 
@@ -13,16 +14,18 @@ const WORTH_A_WORD: f64 = 0.05;
 impl Worker {
     /// That most of the cost is of frees, which a profile of what was allocated does without: a child of a server frees thousands of blocks
     /// when it exits that its parent had allocated.
-    pub(super) fn frees_note(&self, of: &[ProcessId], request: &ProfileRequest) -> Option<String> {
+    pub(super) fn frees_note(
+        &self,
+        of: &[ProcessId],
+        cost: &Unread,
+        request: &ProfileRequest,
+    ) -> Option<String> {
         // With a budget the cost is bounded, and what frees are probed is its own affair.
         if request.kind != Kind::Alloc || self.config.budget.is_some() {
             return None;
         }
-        let mut work = Work::default();
-        of.iter().for_each(|id| work.add(&self.work(*id)));
-        let range = |work: &Work| Some(self.prices.charge(work)?.range(request.confidence));
-        let (frees, all) = (range(&work.only(Program::Free))?, range(&work)?);
-        note(&frees, &all, self.duration_ns(of) as f64)
+        let frees = self.prices.charge(&cost.work_of(Program::Free))?.range(request.confidence);
+        note(&frees, &cost.spent_ns()?, self.duration_ns(of) as f64)
     }
 }
 
