@@ -3,7 +3,7 @@
 mod common;
 
 use common::SplitMix;
-use sampler_common::duty::{Groups, Pace};
+use sampler_common::duty::{Counted, Groups, Pace, Progress};
 use sampler_common::estimate::{
     Clusters, Confidence, Estimate, Estimator, Reference, everything, of_row,
 };
@@ -52,7 +52,7 @@ fn live(case: &Case, rng: &mut SplitMix) -> (Clusters, f64) {
         let seen = (at + window).min(life) - at.max(0.0);
         let mut bytes = [0; CLASSES];
         bytes[CLASS] = (rate * seen).round() as u64;
-        groups.add(STRATUM as u64, case.share, &bytes, &bytes, Pace::default(), None);
+        groups.add(STRATUM as u64, case.share, &bytes, &bytes, Pace::default(), Counted::default());
         began += STRATUM;
         if life < began {
             break life - began;
@@ -62,7 +62,7 @@ fn live(case: &Case, rng: &mut SplitMix) -> (Clusters, f64) {
     groups.lengthen(tail);
     let covered = groups.length();
     let factor = if covered > 0.0 { life / covered } else { 0.0 };
-    (groups.clusters(factor, 0.0).0, life * rate)
+    (groups.clusters(&Progress { factor, ..Progress::of_strata() }).0, life * rate)
 }
 
 /// Estimate and truth of all processes together.

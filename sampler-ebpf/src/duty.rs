@@ -5,7 +5,7 @@
 //! taken on the first instruction behind it, which is known.
 
 use crate::registers::Call;
-use crate::{atomic, hits, maps, record, settings, target};
+use crate::{atomic, hits, maps, record, settings, target, traffic};
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use sampler_common::counters::Outcome;
@@ -171,9 +171,13 @@ fn moves(duty: *mut Duty) -> bool {
     }
     // Several CPUs may come to the end, or past it, at once.
     // SAFETY: a field of a map value.
-    gate == Gate::Open as u64
-        && atomic::fetch_add(unsafe { &raw mut (*duty).left }, 1u64.wrapping_neg()) as i64 <= 1
-        && go(duty, Gate::Open, Gate::Over)
+    let is_over = gate == Gate::Open as u64
+        && atomic::fetch_add(unsafe { &raw mut (*duty).left }, 1u64.wrapping_neg()) as i64 <= 1;
+    if is_over {
+        // SAFETY: a field of a map value; the daemon may be reading it, hence volatile.
+        unsafe { core::ptr::write_volatile(&raw mut (*duty).closed, traffic::of_process()) };
+    }
+    is_over && go(duty, Gate::Open, Gate::Over)
 }
 
 /// A window comes nearer to its beginning. If probes are there too late for that, it begins late and ends at its time, or not much later.
@@ -189,6 +193,8 @@ fn begins(duty: *mut Duty) {
         let less = missed(left, passed.wrapping_sub(lead));
         // SAFETY: a field of a map value.
         atomic::fetch_add(unsafe { &raw mut (*duty).left }, less.wrapping_neg());
+        // SAFETY: a field of a map value; the daemon may be reading it, hence volatile.
+        unsafe { core::ptr::write_volatile(&raw mut (*duty).opened, traffic::of_process()) };
         for number in 0..MARKERS {
             // SAFETY: a field of a map value, and the index is less than the array's length; others may be writing it, hence volatile.
             unsafe {

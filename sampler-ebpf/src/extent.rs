@@ -31,7 +31,7 @@ fn first_stack(task: u64) -> Option<u64> {
 
 /// A word of a kernel struct; `None` where it is not known where that is.
 #[inline(always)]
-fn member(structure: u64, offset: u64) -> Option<u64> {
+pub fn member(structure: u64, offset: u64) -> Option<u64> {
     if offset == 0 {
         return None;
     }

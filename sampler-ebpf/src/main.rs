@@ -36,6 +36,7 @@ mod settings;
 mod shaped;
 mod snapshot;
 mod target;
+mod traffic;
 
 use aya_ebpf::cty::c_void;
 use registers::Call;

@@ -235,6 +235,23 @@ fn calls_of_a_rarer_function_tell_what_traps_add() -> Result<()> {
 }
 
 #[test]
+fn what_a_server_reads_and_writes_stands_for_its_progress() -> Result<()> {
+    // Of some 70 ns for each allocation, and nothing in a third of the time: by its clock it would be known to ± 40 % or so.
+    let clusters = |profile: &Value| profile["reference"]["clusters"][0].clone();
+    let by_traffic = |profile: &Value, _: &Value| {
+        clusters(profile)["correction"]["traffic_bytes"].as_u64().unwrap_or(0) > 0
+    };
+    let (profile, _) = is_right_once("serve", "60", "20%", 40, by_traffic)?;
+    let [value, low, high] = interval(&profile["totals"]["alloc_objects"])?;
+    let half = (high - low) / 2.0 / value;
+    println!("± {half:.3}");
+    ensure!(half < 0.2, "± {half} of {profile}");
+    let notes = profile["notes"].to_string();
+    ensure!(notes.contains("what the program has read and written"), "no word of it in {notes}");
+    Ok(())
+}
+
+#[test]
 fn what_traps_add_to_code_behind_them_is_measured_where_it_counts() -> Result<()> {
     let program = Program::start(&["steady", "600"])?;
     let behind = |options: &[&str]| -> Result<Value> {

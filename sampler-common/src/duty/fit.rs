@@ -1,13 +1,14 @@
 //! Whether calls of functions are a marker ([`super::Marks`]): they are as many as allocations are, wherever a window falls.
 
-/// What is known of functions that may be markers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What is known of what may be a marker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verdict {
     /// Windows are too few.
     Open,
-    /// Their calls are as many as allocations.
+    /// Its calls are as many as allocations.
     Follows,
-    /// They are not, or windows hardly meet any.
+    /// They are not, or windows hardly meet any; or nobody counts them.
+    #[default]
     Differs,
 }
 

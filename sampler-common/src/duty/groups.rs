@@ -3,8 +3,9 @@
 //! A group is a cluster of its own: the variance between groups of neighbours is that of their sum as well, with fewer degrees of freedom
 //! (M. H. Hansen, W. N. Hurwitz, W. G. Madow, "Sample Survey Methods and Theory" (1953), volume I, chapter 10.16: random groups).
 
-use super::{Bend, Drag, LEAST_WINDOWS, Marked, Marks, Pace, Usual, Verdict};
-use crate::estimate::{Cluster, Clusters, Correction};
+use super::taken::{Progress, Taken};
+use super::{Bend, Drag, Flow, LEAST_WINDOWS, Marked, Marks, Pace, Traffic, Usual, Verdict};
+use crate::estimate::Clusters;
 use crate::limits::CLASSES;
 
 /// Groups at most; then pairs of neighbours become one, and there are half as many.
@@ -27,6 +28,17 @@ pub struct Group {
     pub bend: [Bend; 2],
     /// What a marker has told in them.
     pub marks: Marks,
+    /// What the process has read and written in them.
+    pub flow: Flow,
+}
+
+/// What was counted in a window beside allocations.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Counted {
+    /// Calls of a marker, if there is one.
+    pub calls: Option<Marked>,
+    /// Bytes that were read and written, if that is known.
+    pub traffic: Option<f64>,
 }
 
 /// A window that was added.
@@ -45,6 +57,7 @@ impl Group {
         self.windows += other.windows;
         self.pace.add(&other.pace);
         self.marks.add(&other.marks);
+        self.flow.add(&other.flow);
         self.bend.iter_mut().zip(&other.bend).for_each(|(to, from)| to.add(from));
         self.length += other.length;
         self.bytes.iter_mut().zip(other.bytes).for_each(|(to, from)| *to += from);
@@ -64,6 +77,8 @@ pub struct Groups {
     ticks: f64,
     /// Whether what a marker has told counts.
     are_marked: bool,
+    /// What it reads and writes.
+    traffic: Traffic,
 }
 
 impl Groups {
@@ -77,8 +92,8 @@ impl Groups {
         self.usual = usual;
     }
 
-    /// Adds a finished window: exact totals by size class, its share of its stratum, how long that was, how fast the program went, and what a marker has told,
-    /// if there is one.
+    /// Adds a finished window: exact totals by size class, its share of its stratum, how long that was, how fast the program went, and what else was
+    /// counted.
     pub fn add(
         &mut self,
         length: u64,
@@ -86,26 +101,42 @@ impl Groups {
         bytes: &[u64; CLASSES],
         objects: &[u64; CLASSES],
         pace: Pace,
-        marked: Option<Marked>,
+        counted: Counted,
     ) -> Added {
         let drag = self.drag().ns;
         let raw = share;
         let share = raw / pace.factor(drag);
-        let marks = marked.map(|of| Marks::of_window(&of, [raw, share], &pace, drag));
+        let marks = counted.calls.map(|of| Marks::of_window(&of, [raw, share], &pace, drag));
+        let flow = counted.traffic.map(|of| Flow::of_window(of, share, &pace, drag));
         let scaled = |from: &[u64; CLASSES]| from.map(|count| count as f64 / share);
         let (bytes, objects) = (scaled(bytes), scaled(objects));
         let bend = [bytes, objects].map(|of| Bend::of_window(of.iter().sum::<f64>(), &pace, drag));
-        let marks = marks.unwrap_or_default();
-        let window = Group { windows: 1, length: length as f64, bytes, objects, pace, bend, marks };
-        self.ticks += length as f64 * share;
+        let (marks, flow) = (marks.unwrap_or_default(), flow.unwrap_or_default());
+        let length = length as f64;
+        let window = Group { windows: 1, length, bytes, objects, pace, bend, marks, flow };
+        self.ticks += length * share;
         let (group, paired) = self.add_group(&window);
         Added { group, paired, share }
     }
 
-    /// Whether a marker is worth what it costs: what traps add is what these windows leave open most. Once it is so it should be left so.
+    /// Whether a marker is worth what it costs: what traps add is what these windows leave open most, and traffic does not take the clock's place. Once it is so it should
+    /// be left so.
     pub fn want_marks(&self) -> bool {
-        let (clusters, _) = self.clusters(1.0, 0.0);
-        self.windows() >= LEAST_WINDOWS && Marked::is_worth(clusters.error, clusters.of_windows())
+        if self.traffic.verdict() != Verdict::Differs || self.windows() < LEAST_WINDOWS {
+            return false;
+        }
+        let (clusters, _) = self.clusters(&Progress::of_strata());
+        Marked::is_worth(clusters.error, clusters.of_windows())
+    }
+
+    /// What it reads and writes.
+    pub fn traffic_mut(&mut self) -> &mut Traffic {
+        &mut self.traffic
+    }
+
+    /// Whether that follows allocations.
+    pub fn follows_traffic(&self) -> bool {
+        self.traffic.verdict() == Verdict::Follows
     }
 
     /// What is known of the marker. What it tells counts from when it is known to be one; where it is none it is forgotten.
@@ -114,6 +145,12 @@ impl Groups {
         if verdict == Verdict::Differs {
             self.groups.iter_mut().for_each(|group| group.marks = Marks::default());
         }
+    }
+
+    /// It is another program from now on: nobody knows what follows its allocations.
+    pub fn forget_marks(&mut self) {
+        self.judge_marks(Verdict::Differs);
+        self.traffic.restart();
     }
 
     /// As [`Groups::add`], of some windows that stay together.
@@ -138,7 +175,7 @@ impl Groups {
         let mut sum = Group::default();
         other.groups.iter().for_each(|group| sum.add(group));
         // What traps add to one process they need not add to another.
-        sum.marks = Marks::default();
+        (sum.marks, sum.flow) = (Marks::default(), Flow::default());
         self.ticks += other.ticks;
         self.add_group(&sum)
     }
@@ -183,51 +220,35 @@ impl Groups {
         self.ticks
     }
 
-    /// The groups, taken to all of the process's progress (`factor` times their strata) and corrected for what traps add to its own time; so many ticks of `tail` belong
-    /// to the last one. And by what bytes and objects of each were multiplied.
-    pub fn clusters(&self, factor: f64, tail: f64) -> (Clusters, Vec<[f64; 2]>) {
+    /// The groups, taken to all of the process's progress and corrected for what traps add to its own time; and by what bytes and objects of each were multiplied.
+    pub fn clusters(&self, all: &Progress) -> (Clusters, Vec<[f64; 2]>) {
         let drag = self.drag();
-        let of_drag = |group: &Group, ns: [f64; 2]| group.bend.map(|bend| factor * bend.factor(ns));
-        let factors: Vec<[f64; 2]> = self.iter().map(|of| of_drag(of, drag.ns)).collect();
-        let sums = |group: &Group| [&group.bytes, &group.objects].map(|of| of.iter().sum::<f64>());
-        let cluster = |(group, factor): (&Group, &[f64; 2])| {
-            let [bytes, objects] = sums(group);
-            Cluster { length: group.length, total: [bytes * factor[0], objects * factor[1]] }
+        let by_clock = Taken::by_clock(all).made(self, &drag);
+        let traffic = self.traffic.all(all.look, all.clock).filter(|_| self.follows_traffic());
+        let by_traffic = traffic.and_then(|traffic| Taken::by_traffic(self, traffic, all));
+        let Some(by_traffic) = by_traffic.map(|taken| taken.made(self, &drag)) else {
+            return by_clock;
         };
-        let error = [0, 1].map(|of| {
-            let total =
-                |ns| self.iter().map(|group| sums(group)[of] * of_drag(group, ns)[of]).sum();
-            drag.error_of(total)
-        });
-        let mut groups: Vec<Cluster> = self.iter().zip(&factors).map(cluster).collect();
-        if let Some(last) = groups.last_mut() {
-            last.length = (last.length + tail).max(0.0);
-        }
-        groups.iter_mut().for_each(|group| group.length *= factor);
-        let error = error[0].max(error[1]);
-        let ([allocating_ns, freeing_ns], errors) = (drag.ns, drag.errors());
-        let correction = Correction {
-            allocating_ns,
-            allocating_error_ns: errors[0],
-            freeing_ns,
-            freeing_error_ns: errors[1],
-            of_drag: error,
-            of_clock: 0.0,
-            marks: self.marks().map(|marks| marks.calls()).sum::<f64>() as u64,
-        };
-        let windows = self.windows();
-        (Clusters { groups, windows, error, correction: Some(correction) }, factors)
+        // Whichever leaves less open.
+        let open = |(of, _): &(Clusters, Vec<[f64; 2]>)| of.of_windows() + of.error * of.error;
+        if open(&by_traffic) < open(&by_clock) { by_traffic } else { by_clock }
     }
 
     /// What a trap adds to the program's own time.
     pub fn drag(&self) -> Drag {
         let paces: Vec<Pace> = self.iter().map(|group| group.pace).collect();
-        let marks: Vec<Marks> = self.marks().copied().collect();
+        let marks = self.traffic_marks().unwrap_or_else(|| self.marks().copied().collect());
         Drag::learned(&self.usual, &paces, &marks)
     }
 
+    /// What was read and written in windows and in all time tells what traps add, as calls of a marker do.
+    fn traffic_marks(&self) -> Option<Vec<Marks>> {
+        let rate = self.traffic.rate().filter(|_| self.follows_traffic())?;
+        Some(self.iter().map(|group| group.flow.marks(rate * group.length)).collect())
+    }
+
     /// What a marker has told in each, if that counts.
-    fn marks(&self) -> impl Iterator<Item = &Marks> {
+    pub(super) fn marks(&self) -> impl Iterator<Item = &Marks> {
         self.groups.iter().filter(|_| self.are_marked).map(|group| &group.marks)
     }
 }
@@ -239,7 +260,14 @@ mod tests {
     #[test]
     fn processes_fold_with_their_ends() {
         let window = |groups: &mut Groups, bytes| {
-            groups.add(100, 0.5, &[bytes; CLASSES], &[1; CLASSES], Pace::default(), None)
+            groups.add(
+                100,
+                0.5,
+                &[bytes; CLASSES],
+                &[1; CLASSES],
+                Pace::default(),
+                Counted::default(),
+            )
         };
         let (mut sum, mut gone) = (Groups::default(), Groups::default());
         gone.lengthen(7.0);
@@ -264,10 +292,10 @@ mod tests {
         let total = |first: Usual| {
             let mut groups = Groups::new(first);
             (0..40).for_each(|_| {
-                groups.add(100, 0.5, &[1000; CLASSES], &[1; CLASSES], pace, None);
+                groups.add(100, 0.5, &[1000; CLASSES], &[1; CLASSES], pace, Counted::default());
             });
             groups.set_usual(after);
-            let (clusters, _) = groups.clusters(1.0, 0.0);
+            let (clusters, _) = groups.clusters(&Progress::of_strata());
             clusters.groups.iter().map(|group| group.total[0]).sum::<f64>()
         };
         let (late, always) = (total(before), total(after));
@@ -284,8 +312,14 @@ mod tests {
         for number in 0..1000u64 {
             let mut bytes = [0; CLASSES];
             bytes[3] = number;
-            let Added { group, paired, .. } =
-                groups.add(100 + number, 0.5, &bytes, &[1; CLASSES], Pace::default(), None);
+            let Added { group, paired, .. } = groups.add(
+                100 + number,
+                0.5,
+                &bytes,
+                &[1; CLASSES],
+                Pace::default(),
+                Counted::default(),
+            );
             if paired {
                 row = row.chunks(2).map(|pair| pair.iter().sum()).collect();
             }

@@ -79,6 +79,11 @@ impl Marks {
         }
     }
 
+    /// Of what the kernel counts all the time, without a trap: as many in windows, and in all of their strata.
+    pub(super) fn untrapped(calls: f64, inside: Bend, alone: f64) -> Marks {
+        Marks { calls, inside, alone, dense: 0.0 }
+    }
+
     /// Adds that of other windows.
     pub fn add(&mut self, other: &Marks) {
         self.calls += other.calls;

@@ -24,8 +24,10 @@ mod groups;
 mod lead;
 mod marks;
 mod pace;
+mod taken;
 mod ticks;
 mod timers;
+mod traffic;
 mod usual;
 mod window;
 
@@ -34,12 +36,14 @@ pub use clock::Clock;
 pub use controller::{Controller, Ledger, WindowCost};
 pub use drag::Drag;
 pub use fit::{Fit, Verdict};
-pub use groups::{Added, Group, Groups, MAX_GROUPS};
+pub use groups::{Added, Counted, Group, Groups, MAX_GROUPS};
 pub use lead::Lead;
 pub use marks::{Marked, Marks};
 pub use pace::{Bend, Pace};
+pub use taken::Progress;
 pub use ticks::{Ticks, Watched};
 pub use timers::Timers;
+pub use traffic::{Flow, Look, Traffic};
 pub use usual::Usual;
 pub use window::Window;
 

@@ -27,8 +27,12 @@ pub struct Duty {
     pub marks: [u64; MARKERS],
     /// Calls of all of them until the gate closes, from when they are probed on.
     pub marks_left: u64,
+    /// Bytes that the process had read and written when the gate opened, see [`crate::duty::Traffic`].
+    pub opened: u64,
+    /// The same when its window ended.
+    pub closed: u64,
     /// Explicit padding, 0.
-    pub pad: [u64; 7],
+    pub pad: [u64; 5],
     /// Addresses of probes, 0 where there are fewer: ticks at them or just behind do not count.
     pub spots: [u64; SPOTS],
 }

@@ -61,7 +61,21 @@ pub(crate) enum Marker {
     Follows(f64),
     /// Called once in so many nanoseconds of the program's own time, whatever it does.
     Steady(f64),
+    /// A request is read and answered once for so many allocations: nothing is probed for that.
+    Requests(f64),
+    /// The same once in so many nanoseconds of the program's own time.
+    Beats(f64),
 }
+
+impl Marker {
+    /// Whether functions are probed for it.
+    pub(crate) fn is_probed(self) -> bool {
+        matches!(self, Marker::Follows(_) | Marker::Steady(_))
+    }
+}
+
+/// Bytes of a request and its answer.
+pub(crate) const REQUEST: f64 = 250.0;
 
 /// What a trap of the marker takes of the program's own time, nanoseconds, by what one among many adds; half as much again as it is taken to.
 pub(crate) const LONE: f64 = 10.0;

@@ -1,8 +1,8 @@
 //! A program under a budget.
 
 use crate::common::SplitMix;
-use crate::program::{LONE, Machine, Marker, Program};
-use sampler_common::duty::{Lead, Marked, Timers, Window, WindowCost};
+use crate::program::{LONE, Machine, Marker, Program, REQUEST};
+use sampler_common::duty::{Lead, Look, Marked, Timers, Window, WindowCost};
 use sampler_common::wire::missed;
 
 /// Class of all blocks, and their bytes.
@@ -44,6 +44,8 @@ pub(crate) struct Run<'a> {
     pub(crate) calls: f64,
     /// Whether it is probed in windows.
     pub(crate) is_marked: bool,
+    /// What it had read and written when the last window began, and when it ended.
+    pub(crate) looks: [u64; 2],
 }
 
 /// What probes see.
@@ -71,8 +73,8 @@ impl Run<'_> {
         let lost = |frees| self.machine.lost(frees, 1.0 / rate);
         let of_marker = match self.marker {
             Marker::None => 0.0,
-            Marker::Follows(allocations) => rate / allocations,
-            Marker::Steady(each) => 1.0 / each,
+            Marker::Follows(allocations) | Marker::Requests(allocations) => rate / allocations,
+            Marker::Steady(each) | Marker::Beats(each) => 1.0 / each,
         };
         let lone = LONE * self.machine.drag[0] * of_marker / rate;
         let among = if self.is_marked { lone / LONE } else { 0.0 };
@@ -97,6 +99,13 @@ impl Run<'_> {
     /// Ticks of the clock of progress.
     pub(crate) fn clock(&self) -> f64 {
         (self.user / self.timers.unit(false)).floor()
+    }
+
+    /// What it has read and written so far.
+    pub(crate) fn look(&self) -> Look {
+        let is_known = !self.marker.is_probed();
+        let bytes = if is_known { (self.calls.floor() * REQUEST) as u64 } else { 0 };
+        Look { bytes, ticks: self.clock() as u64 }
     }
 
     /// Some of the wall's time, in which ticks of the program's own are counted; the hits in it.
@@ -152,7 +161,9 @@ impl Run<'_> {
         let late = passed - settled;
         let left = window.ticks - missed(window.ticks, late);
         let before = self.calls.floor();
+        self.looks[0] = self.look().bytes;
         let (seen, hits) = self.until(left, window.fine, probes);
+        self.looks[1] = self.look().bytes;
         let inside = self.calls.floor() - before;
         let marked = is_marked.then_some(Marked { inside, own: inside, alone, alone_ns });
         self.is_marked = false;

@@ -34,6 +34,36 @@ pub struct TaskOffsets {
     pub start_stack: u32,
     /// Of the base of its thread's data (the register `fs`), bytes; 0: not known.
     pub fs_base: u32,
+    /// Where it is counted what is read and written; all 0: not known.
+    pub traffic: TrafficOffsets,
+}
+
+/// Where the kernel counts what threads read and write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrafficOffsets {
+    /// Of what a thread has read, and behind it what it has written, in its task; bytes.
+    pub task: u32,
+    /// The same of threads that have ended, in what threads share; bytes.
+    pub signal: u32,
+    /// Of the head of the list of threads, in the same; bytes.
+    pub threads: u32,
+    /// Of a thread's node of that list, in its task; bytes.
+    pub thread: u32,
+}
+
+impl TrafficOffsets {
+    fn read(types: &Types<'_>) -> anyhow::Result<TrafficOffsets> {
+        let counted = "task_io_accounting";
+        let [read, written] = ["rchar", "wchar"].map(|of| types.offset_in(counted, of));
+        let (read, written) = (read?, written?);
+        anyhow::ensure!(written == read + 8, "{counted}.wchar is not behind rchar");
+        Ok(TrafficOffsets {
+            task: types.offset_in("task_struct", "ioac")? + read,
+            signal: types.offset_in("signal_struct", "ioac")? + read,
+            threads: types.offset_in("signal_struct", "thread_head")?,
+            thread: types.offset_in("task_struct", "thread_node")?,
+        })
+    }
 }
 
 impl TaskOffsets {
@@ -62,6 +92,7 @@ impl TaskOffsets {
             mm: optional(types.offset_in(task, "mm")),
             start_stack: optional(types.offset_in(memory, "start_stack")),
             fs_base: optional(thread),
+            traffic: TrafficOffsets::read(&types).unwrap_or_default(),
         })
     }
 }
@@ -217,6 +248,7 @@ mod tests {
         let offsets = TaskOffsets::read(&described(32, 64)).unwrap();
         assert_eq!((offsets.pid, offsets.tgid, offsets.signal, offsets.live), (4, 12, 20, 4));
         assert_eq!((offsets.mm, offsets.start_stack, offsets.fs_base), (0, 0, 0), "not there");
+        assert_eq!(offsets.traffic, TrafficOffsets::default());
     }
 
     #[test]
@@ -238,7 +270,10 @@ mod tests {
             let offsets = TaskOffsets::of_kernel().unwrap();
             assert_eq!(offsets.tgid, offsets.pid + 4, "they are neighbours since Linux 2.6");
             assert_eq!((offsets.signal % 8, offsets.live % 4), (0, 0));
-            for found in [offsets.mm, offsets.start_stack, offsets.fs_base] {
+            let TrafficOffsets { task, signal, threads, thread } = offsets.traffic;
+            let traffic = [task, signal, threads, thread];
+            let others = [offsets.mm, offsets.start_stack, offsets.fs_base];
+            for found in others.into_iter().chain(traffic) {
                 assert!(found != 0 && found.is_multiple_of(8), "{offsets:?}");
             }
         } else {

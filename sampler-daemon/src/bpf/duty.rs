@@ -160,6 +160,12 @@ impl Duties {
         (std::array::from_fn(|number| self.mark(slot, number).load(SeqCst)), left <= 0)
     }
 
+    /// What the process had read and written when the gate opened last, and when it closed.
+    pub fn traffic(&self, slot: u32) -> [u64; 2] {
+        [offset_of!(Duty, opened), offset_of!(Duty, closed)]
+            .map(|field| self.word(slot, field).load(SeqCst))
+    }
+
     /// Ticks that are left of the window, or of the count before it.
     pub fn left(&self, slot: u32) -> u64 {
         // Several CPUs may have come past its end.

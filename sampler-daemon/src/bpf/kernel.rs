@@ -240,6 +240,10 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
     let (signal, live): (u64, u64) = (of_task(|of| of.signal), of_task(|of| of.live));
     let (task_mm, start_stack): (u64, u64) = (of_task(|of| of.mm), of_task(|of| of.start_stack));
     let fs_base: u64 = of_task(|of| of.fs_base);
+    let (of_thread, thread): (u64, u64) =
+        (of_task(|of| of.traffic.task), of_task(|of| of.traffic.thread));
+    let (of_signal, threads): (u64, u64) =
+        (of_task(|of| of.traffic.signal), of_task(|of| of.traffic.threads));
     EbpfLoader::new()
         // The object needs nothing of the kernel's own BTF (which `new` has parsed all the same).
         .btf(None)
@@ -261,6 +265,10 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .override_global("TASK_MM", &task_mm, true)
         .override_global("START_STACK", &start_stack, true)
         .override_global("TASK_FS_BASE", &fs_base, true)
+        .override_global("TASK_TRAFFIC", &of_thread, true)
+        .override_global("SIGNAL_TRAFFIC", &of_signal, true)
+        .override_global("SIGNAL_THREADS", &threads, true)
+        .override_global("TASK_THREADS", &thread, true)
         .map_max_entries("PROCESSES", settings.all_slots())
         .map_max_entries("TOTALS", settings.all_slots())
         .map_max_entries("HITS", settings.all_slots() * HITS_PER_SLOT)

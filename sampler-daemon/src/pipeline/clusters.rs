@@ -5,7 +5,7 @@ use super::met::{self, Met};
 use super::worker::Worker;
 use crate::store::ProcessId;
 use rustc_hash::FxHashMap;
-use sampler_common::duty::{Clock, Group, Groups};
+use sampler_common::duty::{Clock, Group, Groups, Look, Progress};
 use sampler_common::estimate::{Cluster, Clusters, Confidence, Stratum};
 use sampler_common::limits::CLASSES;
 
@@ -21,6 +21,17 @@ pub(super) struct Extent {
     unseen: f64,
     /// Ticks since the last stratum ended, see [`Worker::tail`].
     tail: f64,
+    /// What its clock shows.
+    clock: f64,
+    /// What it has read and written, where that is of use.
+    look: Option<Look>,
+}
+
+impl Extent {
+    fn progress(&self) -> Progress {
+        let Extent { factor, tail, clock, look, .. } = *self;
+        Progress { factor, tail, clock, look }
+    }
 }
 
 /// Those of some processes; none of one without windows.
@@ -46,7 +57,10 @@ impl Worker {
             .as_ref()
             .map_or(1.0, |duties| clock.progress(duties.timers()) / clock.ticks.max(1) as f64);
         let factor = all / length * shorter;
-        (length > 0.0).then_some(Extent { factor, unseen: length / ticks, tail })
+        let follows = groups.is_some_and(Groups::follows_traffic);
+        let look = self.slot_of(id).filter(|_| follows).and_then(|slot| self.traffic(slot));
+        let clock = clock.ticks as f64;
+        (length > 0.0).then_some(Extent { factor, unseen: length / ticks, tail, clock, look })
     }
 
     /// What the clock of a process shows, or has shown at its exit.
@@ -84,8 +98,10 @@ impl Worker {
                 gathered.reference.clusters.insert(process, unmet(length));
                 continue;
             };
-            let (mut clusters, of_groups) = groups.clusters(extent.factor, extent.tail);
-            let of_clock = self.error_of_clock(id);
+            let (mut clusters, of_groups) = groups.clusters(&extent.progress());
+            // What is taken by traffic has the clock's errors in both of what is compared.
+            let is_by_clock = clusters.correction.is_none_or(|of| of.traffic_bytes == 0);
+            let of_clock = if is_by_clock { self.error_of_clock(id) } else { 0.0 };
             clusters.error = clusters.error.hypot(of_clock);
             clusters.correction.iter_mut().for_each(|of| of.of_clock = of_clock);
             let known = Confidence::new(ROOM).unwrap_or(Confidence::DEFAULT);

@@ -15,8 +15,8 @@ use super::worker::Worker;
 use crate::bpf::duty::Duties;
 use crate::store::clustered::End;
 use crate::store::{ProcessId, Sampling};
-use crate::target::{processor, spots};
-use sampler_common::duty::{Budget, Controller, Lead, Ledger, Window};
+use crate::target::{processor, spots, traffic};
+use sampler_common::duty::{Budget, Controller, Lead, Ledger, Look, Window};
 use sampler_common::wire::Gate;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -83,6 +83,7 @@ impl Worker {
             fixed_ns: 0.0,
         };
         self.cycles.insert(slot, cycle);
+        self.look_at_traffic(slot);
         self.set_spots(slot);
         self.await_window(slot);
     }
@@ -289,6 +290,22 @@ impl Worker {
     /// CPU time that a running process needs for one more window, nanoseconds.
     pub(super) fn next_windows_ns(&self, id: ProcessId) -> Option<f64> {
         Some(self.cycles.get(&self.slot_of(id)?)?.controller.period_ns())
+    }
+
+    /// What a process has read and written by now, and what its clock shows.
+    pub(super) fn traffic(&self, slot: u32) -> Option<Look> {
+        let process = self.attached.get(&slot)?.process.as_ref()?;
+        let bytes = traffic::bytes(process.pid, process.start_ticks)?;
+        let ticks = self.kernel.duties.as_ref()?.clock(slot).ticks;
+        Some(Look { bytes, ticks })
+    }
+
+    /// Keeps that, for when the process is gone.
+    pub(super) fn look_at_traffic(&mut self, slot: u32) {
+        let id = self.ingest.sources.get(&slot).map(|source| source.process);
+        if let Some((id, look)) = id.zip(self.traffic(slot)) {
+            self.ingest.clustered.groups_mut(id).traffic_mut().look(look);
+        }
     }
 
     /// The interval of the windows to come.

@@ -8,7 +8,6 @@ use crate::bpf::filtered::returns_pass;
 use crate::target::allocator::{Allocator, Discovery};
 use crate::target::hazard;
 use sampler_common::counters::Outcome;
-use sampler_common::duty::Verdict;
 use std::time::{Duration, Instant};
 
 /// After `execve` the new image's libraries appear within moments: look soon, then ever more rarely.
@@ -39,7 +38,7 @@ impl Worker {
             cycle.markers = Markers::default();
         }
         if let Some(id) = self.ingest.sources.get(&slot).map(|source| source.process) {
-            self.ingest.clustered.groups_mut(id).judge_marks(Verdict::Differs);
+            self.ingest.clustered.groups_mut(id).forget_marks();
         }
         self.skip_window(slot);
         let Some(source) = self.ingest.sources.get(&slot) else { return };

@@ -6,7 +6,7 @@ use crate::bpf::Points;
 use crate::store::ProcessId;
 use crate::target::hazard;
 use crate::target::spots::{self, Spot};
-use sampler_common::duty::Marked;
+use sampler_common::duty::{Counted, Groups};
 use sampler_common::wire::Cookie;
 
 /// Time between two calls: at least as many times what a lone trap adds, so that it adds a part of 8 % at most.
@@ -25,7 +25,11 @@ impl Worker {
         if !markers.is_wanted {
             return false;
         }
-        let windows = ingest.clustered.groups(id).map_or(0, |of| of.windows());
+        let groups = ingest.clustered.groups(id);
+        if groups.is_some_and(Groups::follows_traffic) {
+            return false;
+        }
+        let windows = groups.map_or(0, Groups::windows);
         if markers.is_out(windows) {
             let allocators = source.allocators.clone();
             let pid = source.pid;
@@ -129,21 +133,23 @@ impl Worker {
         }
     }
 
-    /// What calls of its markers tell of the window of a process that has ended, in which so much was allocated.
-    pub(super) fn marked(&mut self, slot: u32, allocations: f64) -> Option<Marked> {
+    /// What its traffic and calls of its markers tell of the window of a process that has ended, in which so much was allocated.
+    pub(super) fn counted(&mut self, slot: u32, allocations: f64) -> Counted {
         let (Some(cycle), Some(duties), Some(source)) =
             (self.cycles.get_mut(&slot), &self.kernel.duties, self.ingest.sources.get(&slot))
         else {
-            return None;
+            return Counted::default();
         };
         let groups = self.ingest.clustered.groups_mut(source.process);
+        let traffic = groups.traffic_mut().window(duties.traffic(slot), allocations);
+        tracing::debug!(slot, ?traffic, verdict = ?groups.traffic_mut().verdict(), "traffic");
         let markers = &mut cycle.markers;
         // For good: were it to depend on what the program does just now, so would how its windows are met.
         markers.is_wanted = markers.is_wanted || groups.want_marks();
         let (calls, _) = duties.marks(slot);
-        let (marked, verdict) = markers.told(&calls, allocations);
+        let (calls, verdict) = markers.told(&calls, allocations);
         groups.judge_marks(verdict);
-        marked
+        Counted { calls, traffic }
     }
 
     /// A process's markers, where they tell something.

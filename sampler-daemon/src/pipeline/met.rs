@@ -95,6 +95,13 @@ fn processes(count: u32) -> String {
 pub(super) fn correction(of: &Correction, marker: Option<&str>) -> String {
     const USUALLY: f64 = 1.96;
     let percent = |part: f64| format!("±{:.0}%", 100.0 * USUALLY * part);
+    if of.traffic_bytes > 0 {
+        return format!(
+            "windows stand for all by what the program has read and written ({} in them), which probes do not slow down: of every interval {} is that",
+            units::human_bytes(of.traffic_bytes as f64),
+            percent(of.of_drag)
+        );
+    }
     let by = match (of.marks, marker.unwrap_or("rarer functions")) {
         (0, _) => String::new(),
         (marks, name) => {
@@ -131,6 +138,10 @@ mod tests {
         let said = correction(&of, Some("f"));
         assert!(said.contains("60 ns ±49 longer"), "{said}");
         assert!(said.ends_with("±49% is that, ±4% the clock's"), "{said}");
+        let by_traffic = Correction { traffic_bytes: 3 << 20, ..of };
+        let said = correction(&by_traffic, Some("f"));
+        assert!(said.contains("read and written (3.00 MiB in them)"), "{said}");
+        assert!(said.ends_with("of every interval ±49% is that"), "{said}");
         let of = Correction { marks: 4_711, ..of };
         let said = correction(&of, Some("f"));
         assert!(said.ends_with("; 4,711 calls of f, probed for that, tell so"), "{said}");

@@ -193,19 +193,20 @@ impl Worker {
         let (length_ns, usual) = (window.length_ns, self.ingest.clustered.usual());
         let of_samples = usual.traps_of_sample() * samples.len() as f64;
         let usual = *usual;
-        let marked = self.marked(slot, allocations);
-        let more = of_samples + marked.map_or(0.0, |of| of.own);
+        let counted = self.counted(slot, allocations);
+        let more = of_samples + counted.calls.map_or(0.0, |of| of.own);
         let pace = Pace::of_window(length_ns, allocations, frees, more, &usual);
         let drag = self.ingest.clustered.groups_mut(id).drag();
         let slower = pace.factor(drag.ns);
         tracing::debug!(slot, allocations, slower, ns = ?drag.ns, errors = ?drag.errors(), "drag");
         let groups = self.ingest.clustered.groups_mut(id);
         let Added { group, paired, share } =
-            groups.add(length, window.share, &seen.bytes, &seen.objects, pace, marked);
+            groups.add(length, window.share, &seen.bytes, &seen.objects, pace, counted);
         if paired {
             self.ingest.clustered.pair(id);
         }
         self.take_in(id, group, share, samples);
+        self.look_at_traffic(slot);
         self.plan_window(slot);
     }
 

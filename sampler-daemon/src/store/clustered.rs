@@ -176,7 +176,7 @@ impl Clustered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sampler_common::duty::{MAX_GROUPS, Pace};
+    use sampler_common::duty::{Counted, MAX_GROUPS, Pace};
     use sampler_common::limits::CLASSES;
     use sampler_common::sampling::Rate;
 
@@ -209,7 +209,8 @@ mod tests {
             let process = ProcessId(number);
             if number % 3 > 0 {
                 let groups = clustered.groups_mut(process);
-                let group = groups.add(100, 0.5, &none, &none, Pace::default(), None).group;
+                let group =
+                    groups.add(100, 0.5, &none, &none, Pace::default(), Counted::default()).group;
                 clustered.add(process, stack, group, [f64::from(number), 1.0]);
             }
             let tail = if number % 3 > 0 { -10.0 } else { 5.0 };

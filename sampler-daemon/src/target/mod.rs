@@ -24,5 +24,6 @@ pub mod seen;
 pub mod spec;
 pub mod spots;
 mod symbols;
+pub mod traffic;
 pub mod usable;
 pub mod usdt;

@@ -42,6 +42,7 @@ fn correction_to_wire(of: Correction) -> v1::Correction {
         of_drag: of.of_drag,
         of_clock: of.of_clock,
         marks: of.marks,
+        traffic_bytes: of.traffic_bytes,
     }
 }
 
@@ -54,6 +55,7 @@ fn correction(of: &v1::Correction) -> Result<Correction, String> {
         of_drag: number("of_drag", of.of_drag)?,
         of_clock: number("of_clock", of.of_clock)?,
         marks: of.marks,
+        traffic_bytes: of.traffic_bytes,
     })
 }
 

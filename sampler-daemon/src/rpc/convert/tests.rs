@@ -115,6 +115,7 @@ fn reference(stacks: &[Stack], (numbers, interval_bytes): ([u64; 2], f64)) -> Re
             of_drag: 0.2,
             of_clock: 0.15,
             marks: 4_711,
+            traffic_bytes: 815,
         });
         let groups = groups.collect();
         let clusters = Clusters { groups, windows: 11, error: 0.25, correction };

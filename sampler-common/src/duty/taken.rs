@@ -1,0 +1,130 @@
+//! What was in windows, taken to all that the program has done: by its clock, or by what it has read and written ([`super::Traffic`]).
+
+use super::groups::{Group, Groups};
+use super::traffic::{MET, SERVED};
+use super::{Bend, Drag, Look};
+use crate::estimate::{Cluster, Clusters, Correction};
+
+/// All of a process's progress, at a moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// As many times that of its strata.
+    pub factor: f64,
+    /// Ticks that belong to the last stratum and are in none.
+    pub tail: f64,
+    /// What its clock shows.
+    pub clock: f64,
+    /// What it has read and written by now, where that can be seen.
+    pub look: Option<Look>,
+}
+
+impl Progress {
+    /// No more than its strata.
+    pub fn of_strata() -> Progress {
+        Progress { factor: 1.0, tail: 0.0, clock: 0.0, look: None }
+    }
+}
+
+/// By what groups stand for all.
+pub(super) enum Taken {
+    /// Their strata, of which all progress is so many times; ticks that belong to the last beside.
+    Clock { factor: f64, tail: f64 },
+    /// So much was read and written, with its relative standard error, in so many ticks; and what counts for what is not known of some windows.
+    Traffic { bytes: f64, error: f64, ticks: f64, unknown: f64 },
+}
+
+impl Taken {
+    pub(super) fn by_clock(all: &Progress) -> Taken {
+        Taken::Clock { factor: all.factor, tail: all.tail }
+    }
+
+    /// By bytes and their error; `None` where nothing is known of windows.
+    pub(super) fn by_traffic(
+        groups: &Groups,
+        (bytes, error): (f64, f64),
+        all: &Progress,
+    ) -> Option<Taken> {
+        let known: u32 = groups.iter().map(|of| of.flow.windows).sum();
+        let unknown = f64::from(groups.windows()) / f64::from(known);
+        let ticks = all.factor * (groups.length() + all.tail);
+        (known > 0).then_some(Taken::Traffic { bytes, error, ticks, unknown })
+    }
+
+    /// What the sums of each group are to be multiplied by where traps add so much, but for its own [`Bend`].
+    fn factor(&self, groups: &Groups, ns: [f64; 2]) -> f64 {
+        match self {
+            Taken::Clock { factor, .. } => *factor,
+            Taken::Traffic { bytes, unknown, .. } => bytes / (unknown * inside(groups, ns)),
+        }
+    }
+
+    /// What of all progress each group stands for, ticks.
+    fn lengths(&self, groups: &Groups, ns: [f64; 2]) -> Vec<f64> {
+        match *self {
+            Taken::Clock { factor, tail } => {
+                let mut lengths: Vec<f64> = groups.iter().map(|of| of.length).collect();
+                if let Some(last) = lengths.last_mut() {
+                    *last = (*last + tail).max(0.0);
+                }
+                lengths.into_iter().map(|of| of * factor).collect()
+            }
+            Taken::Traffic { ticks, .. } => {
+                let all = inside(groups, ns);
+                groups.iter().map(|of| ticks * of.flow.inside.value(ns) / all).collect()
+            }
+        }
+    }
+
+    /// The groups as clusters, and by what bytes and objects of each were multiplied.
+    pub(super) fn made(&self, groups: &Groups, drag: &Drag) -> (Clusters, Vec<[f64; 2]>) {
+        let of_all = self.factor(groups, drag.ns);
+        let of_drag = |bend: Bend| of_all * bend.factor(drag.ns);
+        let factors: Vec<[f64; 2]> = groups.iter().map(|of| of.bend.map(of_drag)).collect();
+        let totals = groups.iter().zip(&factors).map(|(group, factors)| {
+            let [bytes, objects] = sums(group);
+            [bytes * factors[0], objects * factors[1]]
+        });
+        let lengths = self.lengths(groups, drag.ns);
+        let clusters: Vec<Cluster> = lengths
+            .into_iter()
+            .zip(totals)
+            .map(|(length, total)| Cluster { length, total })
+            .collect();
+        let error = [0, 1].map(|of| {
+            drag.error_of(|ns| {
+                let one = |group: &Group| sums(group)[of] * group.bend[of].factor(ns);
+                self.factor(groups, ns) * groups.iter().map(one).sum::<f64>()
+            })
+        });
+        let error = error[0].max(error[1]);
+        let windows = groups.windows();
+        let mut made = Clusters { groups: clusters, windows, error, correction: None };
+        let mut told = 0.0;
+        if let Taken::Traffic { error: of_all, .. } = self {
+            told = groups.iter().map(|of| of.flow.bytes).sum();
+            let of_phases = MET * (made.of_windows() * f64::from(windows)).sqrt();
+            made.error = [SERVED, of_phases, *of_all].into_iter().fold(error, f64::hypot);
+        }
+        let ([allocating_ns, freeing_ns], errors) = (drag.ns, drag.errors());
+        made.correction = Some(Correction {
+            allocating_ns,
+            allocating_error_ns: errors[0],
+            freeing_ns,
+            freeing_error_ns: errors[1],
+            of_drag: made.error,
+            of_clock: 0.0,
+            marks: groups.marks().map(|marks| marks.calls()).sum::<f64>() as u64,
+            traffic_bytes: told as u64,
+        });
+        (made, factors)
+    }
+}
+
+/// What was read and written in windows, each by its share of its stratum.
+fn inside(groups: &Groups, ns: [f64; 2]) -> f64 {
+    groups.iter().map(|of| of.flow.inside.value(ns)).sum()
+}
+
+fn sums(group: &Group) -> [f64; 2] {
+    [&group.bytes, &group.objects].map(|of| of.iter().sum())
+}

@@ -1,0 +1,150 @@
+//! What a process reads and writes, in place of its clock: the kernel counts it for every thread anyway, so it costs nothing, and no trap feeds it.
+//!
+//! # Derivation
+//!
+//! A program that serves requests has as many bytes of them for an allocation in its windows as elsewhere, however much traps slow its own code down there. Let b be
+//! the bytes in a window of the share κ of its stratum, z what was allocated there, B the bytes of all time. With T all that was allocated, the combined ratio estimate is
+//!
+//! ```text
+//! T = B · Σ z/κ / Σ b/κ          variance = n/(n − 1) · Σ (z_g − T·b_g/B)²     (sums of groups of windows, taken to all)
+//! ```
+//!
+//! (W. G. Cochran, "Sampling Techniques" (1977), chapters 6.11 and 11.8): whatever makes κ wrong makes it wrong for both, and what windows differ in counts only as far as
+//! allocations and bytes differ. That is how fast the program goes, what traps add to its time, and what ticks of the clock take. What is left of the traps is that
+//! phases are weighed by them where these are unlike: [`super::Bend`] corrects both sums, and how much traps add is told by traffic as it is by calls of a marker
+//! ([`super::Marks`], with B·λ/Λ in place of λN/t₁).
+//!
+//! B is known exactly while the process runs. Bytes are counted, not calls: a server that is slowed down gets more of them with
+//! one call. Traffic takes the clock's place where it is found to follow allocations from window to window ([`Fit`]), and leaves less open.
+
+use super::{Bend, Fit, Marks, Pace, Verdict};
+
+/// Relative standard error of the estimate because a program that is slowed down may serve requests otherwise: redis-server makes 4 to 5 % fewer allocations for the same
+/// bytes while all its calls are probed, since it finds more requests at once.
+pub(super) const SERVED: f64 = 0.04;
+/// The same because windows meet phases of milliseconds up to a tenth too often or too rarely, for phases in which bytes for an allocation are one standard deviation of windows off.
+pub(super) const MET: f64 = 0.06;
+
+/// What a process had read and written when its clock showed so much.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Look {
+    /// Bytes.
+    pub bytes: u64,
+    /// Ticks of the clock of progress.
+    pub ticks: u64,
+}
+
+/// What is known of a process's traffic.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Traffic {
+    first: Option<Look>,
+    last: Look,
+    fit: Fit,
+}
+
+impl Traffic {
+    /// So much it was by then. The first look is the beginning.
+    pub fn look(&mut self, look: Look) {
+        self.first.get_or_insert(look);
+        self.last = look;
+    }
+
+    /// A window with so many allocations began and ended when so many bytes had been read and written: those in it, where it is known.
+    pub fn window(&mut self, [opened, closed]: [u64; 2], allocations: f64) -> Option<f64> {
+        // More at the beginning: a thread has just ended, or the window with its process.
+        let inside = closed.checked_sub(opened)? as f64;
+        self.fit.add(inside, allocations);
+        Some(inside)
+    }
+
+    /// It is another program from now on.
+    pub(super) fn restart(&mut self) {
+        self.fit = Fit::default();
+    }
+
+    /// Whether it follows allocations.
+    pub fn verdict(&self) -> Verdict {
+        self.fit.verdict()
+    }
+
+    /// Bytes in a tick, by the looks so far.
+    pub(super) fn rate(&self) -> Option<f64> {
+        // No further than was looked.
+        let ticks = self.last.ticks.checked_sub(self.first?.ticks)? as f64;
+        self.all(None, ticks).map(|(bytes, _)| bytes / ticks)
+    }
+
+    /// Bytes of all progress, so many ticks, by a look at this moment or else the last one, with their relative standard error: nobody knows what passed before the first look
+    /// and after the last. `None` where none passed.
+    pub(super) fn all(&self, now: Option<Look>, clock: f64) -> Option<(f64, f64)> {
+        let (first, last) = (self.first?, now.unwrap_or(self.last));
+        let bytes = last.bytes.checked_sub(first.bytes).filter(|bytes| *bytes > 0)? as f64;
+        let ticks = last.ticks.checked_sub(first.ticks).filter(|ticks| *ticks > 0)? as f64;
+        let clock = clock.max(ticks);
+        Some((bytes * clock / ticks, 1.0 - ticks / clock))
+    }
+}
+
+/// Sums over windows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Flow {
+    /// Windows of which it is known.
+    pub(super) windows: u32,
+    /// Bytes in them as they are.
+    pub(super) bytes: f64,
+    /// Σ b/κ, as traps are found to slow the program.
+    pub(super) inside: Bend,
+}
+
+impl Flow {
+    /// Of a window of that share with so many bytes, corrected for what traps of so many nanoseconds add.
+    pub(super) fn of_window(bytes: f64, share: f64, pace: &Pace, ns: [f64; 2]) -> Flow {
+        Flow { windows: 1, bytes, inside: Bend::of_window(bytes / share, pace, ns) }
+    }
+
+    /// As those of a marker, where so much was read and written in all of the strata.
+    pub(super) fn marks(&self, all: f64) -> Marks {
+        Marks::untrapped(self.bytes, self.inside, all)
+    }
+
+    /// Adds that of other windows.
+    pub fn add(&mut self, other: &Flow) {
+        self.windows += other.windows;
+        self.bytes += other.bytes;
+        self.inside.add(&other.inside);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_of_it_is_known_but_for_its_ends() {
+        let mut traffic = Traffic::default();
+        assert_eq!(traffic.all(None, 100.0), None);
+        traffic.look(Look { bytes: 1_000, ticks: 10 });
+        assert_eq!(traffic.all(None, 100.0), None, "no time has passed");
+        traffic.look(Look { bytes: 81_000, ticks: 90 });
+        let (bytes, error) = traffic.all(None, 100.0).unwrap();
+        assert!((bytes - 100_000.0).abs() < 1e-6 && (error - 0.2).abs() < 1e-12);
+        let now = Look { bytes: 82_000, ticks: 100 };
+        let (bytes, error) = traffic.all(Some(now), 90.0).unwrap();
+        assert!((bytes - 81_000.0).abs() < 1e-6 && error == 0.0);
+    }
+
+    #[test]
+    fn who_reads_and_writes_nothing_has_none() {
+        let (mut nothing, mut steady) = (Traffic::default(), Traffic::default());
+        for at in 0..20u64 {
+            nothing.window([0, 0], 1_000.0);
+            let bytes = 100_000 * at;
+            assert_eq!(steady.window([bytes, bytes + 10_000], 1_000.0), Some(10_000.0));
+        }
+        assert_eq!(nothing.verdict(), Verdict::Differs);
+        assert_eq!(steady.verdict(), Verdict::Follows);
+        assert_eq!(steady.window([20_400, 20_300], 40.0), None);
+        steady.restart();
+        assert_eq!(steady.verdict(), Verdict::Open);
+    }
+}
