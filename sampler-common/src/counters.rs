@@ -82,6 +82,8 @@ outcomes! {
     ReturnLost = "return_lost",
     /// A stack unwound to its root.
     UnwindComplete = "unwind_complete",
+    /// One of these that was not copied: the kernel side knew it again.
+    StackKnown = "stack_known",
     /// A stack cut because the snapshot ended.
     UnwindTruncated = "unwind_truncated",
     /// A stack cut because no unwind information covers a frame.

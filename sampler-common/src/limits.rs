@@ -77,7 +77,21 @@ pub const MAX_TRAFFIC_THREADS: u32 = 64;
 /// Different places that arguments of USDT probes are in, altogether. At the bound the probes of a further file are not used, and a line says so.
 pub const MAX_SITES: u32 = 1024;
 
+/// Stacks that the kernel side knows again. At the bound those make room that were not met lately; a stack that finds none is copied as before.
+pub const MAX_KNOWN_STACKS: u32 = 4096;
+
+/// Words of a known stack that are compared, at most; one that depends on more is copied each time.
+pub const KNOWN_WORDS: usize = 64;
+
+/// Bytes of stack whose copying takes as long as comparing one word.
+pub const KNOWN_WORD_BYTES: u64 = 128;
+
+/// Stacks of at most so many bytes are copied without a look whether they are known: there is little to save.
+pub const KNOWN_FROM_BYTES: u64 = 2048;
+
 const _: () = assert!(SNAPSHOT_TIERS[4] == 64 * 1024);
+// Whatever is compared may be as far away as the largest copy reaches, in words, see `wire::KnownStack`.
+const _: () = assert!(SNAPSHOT_TIERS[4] / 8 <= u16::MAX as usize);
 const _: () = assert!(LIBRARY_PER_SECOND as f64 * (0.25 + 1.074) < EXTERNAL_PER_SECOND as f64);
 const _: () = assert!(MAX_PROCESSES.is_power_of_two());
 // The free filter has 12 bits for a slot; the daemon's own shares its counters with the first.

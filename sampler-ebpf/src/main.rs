@@ -24,6 +24,7 @@ mod extent;
 mod filter;
 mod fork;
 mod hits;
+mod known;
 mod live;
 mod mapping;
 mod maps;

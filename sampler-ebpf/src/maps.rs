@@ -4,11 +4,12 @@ use crate::otel::Budget;
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf};
 use sampler_common::limits::{
-    DEFAULT_MAX_LIVE, MAX_LOST_CELLS, MAX_PENDING, MAX_PROCESSES, MAX_SITES, MAX_TARGETS,
+    DEFAULT_MAX_LIVE, MAX_KNOWN_STACKS, MAX_LOST_CELLS, MAX_PENDING, MAX_PROCESSES, MAX_SITES, MAX_TARGETS,
 };
 use sampler_common::wire::{
-    self, Duty, FILTER_FRONT_COUNTERS, FILTER_LINE, HITS_PER_SLOT, KernelState, LiveEntry, LiveKey,
-    LostCell, LostKey, Pending, PendingKey, ProcessConfig, ProcessTotals, Site,
+    self, Duty, FILTER_FRONT_COUNTERS, FILTER_LINE, HITS_PER_SLOT, KNOWN_SETS, KNOWN_WAYS,
+    KernelState, KnownStack, LiveEntry, LiveKey, LostCell, LostKey, Pending, PendingKey,
+    ProcessConfig, ProcessTotals, Site,
 };
 
 /// The daemon reads and writes the map's memory directly, with atomic operations.
@@ -73,6 +74,15 @@ pub static FILTER_FRONT: Array<[u32; 16]> =
 #[map]
 pub static LOST: HashMap<LostKey, LostCell> =
     HashMap::with_max_entries(MAX_LOST_CELLS, NO_PREALLOC);
+
+/// Tags of the known stacks, set by set, one cache line each.
+#[map]
+pub static KNOWN_TAGS: Array<[u64; KNOWN_WAYS as usize]> =
+    Array::with_max_entries(KNOWN_SETS, MMAPABLE);
+
+/// Known stacks, set by set.
+#[map]
+pub static KNOWN: Array<KnownStack> = Array::with_max_entries(MAX_KNOWN_STACKS, MMAPABLE);
 
 /// Stacks of mapping calls that each process slot has copied: the second (in units of 2^30 ns) above, their number below.
 #[map]

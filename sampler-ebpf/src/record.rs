@@ -1,7 +1,7 @@
 //! What goes to user space: ring records, and what is kept of those that find no room.
 
 use crate::registers::{Call, Frame};
-use crate::{atomic, extent, live, maps, settings, snapshot};
+use crate::{atomic, extent, known, live, maps, settings, snapshot};
 use aya_ebpf::bindings::{BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP};
 use aya_ebpf::helpers::{
     bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_ktime_get_ns, bpf_probe_read_user,
@@ -95,8 +95,17 @@ pub fn allocated(call: &Call, frame: &Frame, pending: &Pending, sampled: &Sample
             0,
         );
     }
-    let kind = RecordKind::AllocationSnapshot;
     let bytes = call.unknown(extent::known(frame.sp, snapshot::largest() as u64));
+    // 0, where it is not known how many there are, is more than any.
+    if bytes.wrapping_sub(1) > settings::known_from() {
+        let (space, function) = (pending.space.word(), pending.function);
+        let id = call.unknown(known::find(space, function, frame.ip, frame.sp, call.bp()));
+        if id != 0 {
+            let kind = RecordKind::AllocationKnown;
+            return emit::<8>(call, frame, pending, sampled, kind, id);
+        }
+    }
+    let kind = RecordKind::AllocationSnapshot;
     match call.unknown(snapshot::tier(frame.sp, bytes)) {
         0 => emit::<{ SNAPSHOT_TIERS[0] }>(call, frame, pending, sampled, kind, bytes),
         1 => emit::<{ SNAPSHOT_TIERS[1] }>(call, frame, pending, sampled, kind, bytes),
@@ -112,6 +121,7 @@ struct WithStack<const N: usize> {
     stack: [u8; N],
 }
 
+/// `known`: bytes of stack, if they are known, or the id of a known stack.
 #[inline(always)]
 fn emit<const N: usize>(
     call: &Call,
@@ -119,7 +129,7 @@ fn emit<const N: usize>(
     pending: &Pending,
     sampled: &Sampled,
     kind: RecordKind,
-    known_bytes: u64,
+    known: u64,
 ) -> bool {
     let Some(mut entry) = maps::RING.reserve::<WithStack<N>>(0) else { return false };
     count_sent(pending.space.slot, size_of::<WithStack<N>>());
@@ -128,16 +138,21 @@ fn emit<const N: usize>(
     let stack = unsafe { &raw mut (*record).stack }.cast::<u8>();
     let stack_bytes = match kind {
         RecordKind::AllocationFrames => snapshot::walk::<N>(call, frame, stack),
+        RecordKind::AllocationKnown => {
+            // SAFETY: there are 8 bytes, behind a header that is a multiple of 8.
+            unsafe { stack.cast::<u64>().write(known) };
+            8
+        }
         // A smaller tier than the largest has been chosen because the stack ends within it.
-        _ => snapshot::copy::<N>(frame.sp, stack, known_bytes, N == snapshot::largest()),
+        _ => snapshot::copy::<N>(frame.sp, stack, known, N == snapshot::largest()),
     };
     let stack_bytes = call.unknown(u64::from(stack_bytes)) as u32;
     let thread = call.thread();
-    // SAFETY: copied at once; the key is this thread's own. The entry may be an old one: the daemon believes
-    // it only if the trampoline really is in that slot.
-    let kept = unsafe { maps::HIJACKED.get(thread) }.copied();
-    let kept = kept.unwrap_or([0, 0]);
-    let [hijacked_slot, hijacked_ip] = [call.unknown(kept[0]), call.unknown(kept[1])];
+    let [hijacked_slot, hijacked_ip] = match kind {
+        // A known stack has no trampoline in it.
+        RecordKind::AllocationKnown => [0, 0],
+        _ => hijacked(call, thread),
+    };
     let header = AllocationRecord {
         kind: kind as u32,
         stack_bytes,
@@ -163,6 +178,16 @@ fn emit<const N: usize>(
     unsafe { (&raw mut (*record).header).write(header) };
     entry.submit(wakeup());
     true
+}
+
+/// Where the kernel may have put its trampoline for an outer call of the thread, and what was there.
+#[inline(always)]
+fn hijacked(call: &Call, thread: u64) -> [u64; 2] {
+    // SAFETY: copied at once; the key is this thread's own. The entry may be an old one: the daemon believes
+    // it only if the trampoline really is in that slot.
+    let kept = unsafe { maps::HIJACKED.get(thread) }.copied();
+    let kept = kept.unwrap_or([0, 0]);
+    [call.unknown(kept[0]), call.unknown(kept[1])]
 }
 
 /// Sends the end of a sampled block. A function of its own, so that the verifier looks at what follows it once.

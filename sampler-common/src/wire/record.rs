@@ -10,6 +10,8 @@ pub enum RecordKind {
     AllocationSnapshot = 1,
     /// [`AllocationRecord`], followed by return addresses, leaf first (`--unwind fp`).
     AllocationFrames = 2,
+    /// [`AllocationRecord`], followed by the [id](super::KnownStack::id) of a known stack.
+    AllocationKnown = 18,
     /// [`FreeRecord`]
     Free = 3,
     /// [`EventRecord`]: the process replaced its program image.

@@ -3,6 +3,7 @@
 use super::btf::TaskOffsets;
 use super::duty::Duties;
 use super::engine::ProbeEngine;
+use super::known::KnownStacks;
 use super::link::{Link, Points, Programs};
 use super::live::LiveSet;
 use super::lost::LostCells;
@@ -20,7 +21,7 @@ use aya::programs::RawTracePoint;
 use aya::{Ebpf, EbpfLoader};
 use aya_log::EbpfLogger;
 use sampler_common::duty::Budget;
-use sampler_common::limits::{SNAPSHOT_TIERS, THIN_AT_PERCENT};
+use sampler_common::limits::{KNOWN_FROM_BYTES, SNAPSHOT_TIERS, THIN_AT_PERCENT};
 use sampler_common::wire::{FILTER_LINE, HITS_PER_SLOT};
 use std::collections::HashMap;
 use std::fs::File;
@@ -42,6 +43,8 @@ pub struct Settings {
     pub frame_pointers: bool,
     /// Largest stack snapshot, one of [`SNAPSHOT_TIERS`].
     pub snapshot_bytes: u32,
+    /// Whether a stack that is known already is not copied again.
+    pub known_stacks: bool,
     /// Probe frees and keep the live set.
     pub track_live: bool,
     /// Bound of the live set.
@@ -82,6 +85,8 @@ pub struct Kernel {
     pub lost: LostCells,
     /// Calls between entry and return.
     pub pending: PendingCalls,
+    /// Stacks that are not copied again.
+    pub known: KnownStacks,
     /// Records from the program.
     pub ring: Ring,
     programs: Programs,
@@ -129,6 +134,9 @@ impl Kernel {
         let (front, back) = (take("FILTER_FRONT")?, take("FILTER")?);
         let filter = Filter::map(data(&front)?.fd().as_fd(), data(&back)?.fd().as_fd(), counters)
             .context("map FILTER")?;
+        let (tags, stacks) = (take("KNOWN_TAGS")?, take("KNOWN")?);
+        let known = KnownStacks::map(data(&tags)?.fd().as_fd(), data(&stacks)?.fd().as_fd())
+            .context("map KNOWN")?;
         let map_state = || State::map(data(&state)?.fd().as_fd()).context("map STATE");
         let (state, state_again) = (map_state()?, map_state()?);
         let map_slots = || {
@@ -149,6 +157,7 @@ impl Kernel {
             ),
             lost: LostCells::new(into_data(take("LOST")?)?),
             pending: PendingCalls::new(into_data(take("PENDING")?)?),
+            known,
             ring: Ring::new(ring_map.try_into()?, positions, map_slots()?),
             programs,
             log,
@@ -227,6 +236,7 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .with_context(|| format!("snapshot size {} is no tier", settings.snapshot_bytes))?
         as u64;
     let frame_pointers = u64::from(settings.frame_pointers);
+    let known_from = if settings.known_stacks { KNOWN_FROM_BYTES } else { u64::MAX };
     let track_live = u64::from(settings.track_live);
     let filter_shift = 64 - u64::from(counters.ilog2());
     let live_high = (u64::from(settings.max_live) * THIN_AT_PERCENT / 100).max(1);
@@ -249,6 +259,7 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .btf(None)
         .override_global("FRAME_POINTERS", &frame_pointers, true)
         .override_global("LARGEST_TIER", &largest_tier, true)
+        .override_global("KNOWN_FROM", &known_from, true)
         .override_global("TRACK_LIVE", &track_live, true)
         .override_global("FILTER_SHIFT", &filter_shift, true)
         .override_global("LIVE_HIGH", &live_high, true)

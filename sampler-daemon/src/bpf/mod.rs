@@ -9,6 +9,7 @@ pub mod engine;
 pub mod events;
 pub mod filtered;
 pub mod kernel;
+pub mod known;
 pub mod link;
 pub mod live;
 pub mod lost;

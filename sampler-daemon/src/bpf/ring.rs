@@ -15,6 +15,8 @@ pub enum Record<'a> {
     Snapshot(AllocationRecord, &'a [u8]),
     /// A sampled allocation with return addresses, leaf first, 8 bytes each.
     Frames(AllocationRecord, &'a [u8]),
+    /// A sampled allocation with the id of a known stack.
+    Known(AllocationRecord, u64),
     /// The end of a sampled block.
     Free(FreeRecord),
     /// A new program image.
@@ -39,7 +41,9 @@ impl Record<'_> {
     /// The address space that it is of.
     pub fn space(&self) -> Option<Space> {
         match self {
-            Record::Snapshot(record, _) | Record::Frames(record, _) => Some(record.space),
+            Record::Snapshot(record, _) | Record::Frames(record, _) | Record::Known(record, _) => {
+                Some(record.space)
+            }
             Record::Free(record) => Some(record.space),
             Record::Exec(record)
             | Record::LiveHigh(record)
@@ -54,7 +58,9 @@ impl Record<'_> {
     /// When it was sampled (`CLOCK_MONOTONIC`); `None`: it is no sampled allocation.
     pub fn sampled_ns(&self) -> Option<u64> {
         match self {
-            Record::Snapshot(record, _) | Record::Frames(record, _) => Some(record.time_ns),
+            Record::Snapshot(record, _) | Record::Frames(record, _) | Record::Known(record, _) => {
+                Some(record.time_ns)
+            }
             _ => None,
         }
     }
@@ -152,6 +158,9 @@ fn parse_checked(bytes: &[u8]) -> Option<Record<'_>> {
     } else if kind == RecordKind::AllocationFrames as u32 {
         let (record, stack) = allocation(bytes)?;
         Some(Record::Frames(record, stack))
+    } else if kind == RecordKind::AllocationKnown as u32 {
+        let (record, id) = allocation(bytes)?;
+        Some(Record::Known(record, u64::from_ne_bytes(id.try_into().ok()?)))
     } else if kind == RecordKind::Free as u32 {
         Some(Record::Free(free(bytes)?))
     } else if kind == RecordKind::Exec as u32 {

@@ -97,6 +97,7 @@ impl Worker {
         }
         self.end_cycle(slot);
         self.ingest.sources.remove(&slot);
+        self.ingest.known.end(slot);
         self.leaving.retain(|of| *of != slot);
         self.kernel.slots.renew(slot);
         self.pressure.forget(slot);

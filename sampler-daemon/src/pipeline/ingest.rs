@@ -1,5 +1,6 @@
 //! What a record does to the store. Knows nothing of the kernel side.
 
+use super::known::{Known, KnownStacks, Unwound};
 use super::mapped::Insides;
 use super::pressure::Arrivals;
 use super::source::{SampleEvent, Source};
@@ -16,7 +17,7 @@ use rustc_hash::FxHashMap;
 use sampler_common::counters::Outcome;
 use sampler_common::estimate::Sample;
 use sampler_common::sampling::Design;
-use sampler_common::wire::{AllocationRecord, FreeRecord, Role, Space};
+use sampler_common::wire::{AllocationRecord, FreeRecord, KnownCall, Role, Space};
 use std::sync::Arc;
 use tokio::sync::broadcast;
 
@@ -30,6 +31,21 @@ fn hijacked(record: &AllocationRecord, stack: &[u8]) -> Option<(u64, u64)> {
     let at = record.hijacked_slot.checked_sub(record.sp)?;
     let word = stack.get(usize::try_from(at).ok()?..)?.first_chunk()?;
     Some((record.hijacked_slot, u64::from_ne_bytes(*word)))
+}
+
+/// Hands on the addresses of a stack that the kernel has walked by frame pointers, inside of the calls.
+fn walked(addresses: &[u8], is_call: bool, mut each: impl FnMut(u64)) -> UnwindEnd {
+    for (number, address) in addresses.chunks_exact(8).enumerate() {
+        let address = u64::from_ne_bytes(address.try_into().unwrap_or_default());
+        // Without frame pointers rbp holds anything: what it leads to is no caller.
+        if address == 0 || address > USER_END {
+            return UnwindEnd::Failed;
+        }
+        let is_exact = number == 0 && !is_call;
+        each(if is_exact { address } else { address.wrapping_sub(1) });
+    }
+    let full = addresses.len() >= sampler_common::limits::MAX_KERNEL_FRAMES * 8;
+    if full { UnwindEnd::Truncated } else { UnwindEnd::Complete }
 }
 
 /// Last address of user space with four levels of page tables; programs get no higher ones unasked.
@@ -50,6 +66,17 @@ pub(super) enum Event {
     ExpectedExec { pid: u32 },
 }
 
+/// What a record has of its stack.
+#[derive(Clone, Copy)]
+enum Taken<'a> {
+    /// A copy that begins at the stack pointer.
+    Snapshot(&'a [u8]),
+    /// Return addresses.
+    Frames(&'a [u8]),
+    /// The id of a known stack.
+    Known(u64),
+}
+
 /// The store with what records need to get there.
 pub(super) struct Ingest {
     pub(super) sources: FxHashMap<u32, Source>,
@@ -68,6 +95,8 @@ pub(super) struct Ingest {
     /// How processes are sampled that come by themselves.
     pub(super) sampling: Sampling,
     pub(super) frames: Vec<Frame>,
+    /// Stacks that are not copied again.
+    pub(super) known: KnownStacks,
     /// Images by what the kernel's events have told.
     pub(super) history: History,
     /// What `sampling` makes of it.
@@ -106,6 +135,7 @@ impl Ingest {
             samples,
             sampling,
             frames: Vec::new(),
+            known: KnownStacks::default(),
             history: History::default(),
             common: usual(sampling, is_silent),
             mapped: Mapped::new(now_ns),
@@ -120,8 +150,9 @@ impl Ingest {
     /// Takes in one record.
     pub(super) fn record(&mut self, record: Record<'_>) {
         match record {
-            Record::Snapshot(header, stack) => self.allocation(&header, stack, true),
-            Record::Frames(header, addresses) => self.allocation(&header, addresses, false),
+            Record::Snapshot(header, stack) => self.allocation(&header, Taken::Snapshot(stack)),
+            Record::Frames(header, addresses) => self.allocation(&header, Taken::Frames(addresses)),
+            Record::Known(header, id) => self.allocation(&header, Taken::Known(id)),
             Record::Free(free) => self.free(&free),
             Record::Exec(event) => self
                 .events
@@ -201,7 +232,7 @@ impl Ingest {
         }
     }
 
-    fn allocation(&mut self, record: &AllocationRecord, stack: &[u8], is_snapshot: bool) {
+    fn allocation(&mut self, record: &AllocationRecord, taken: Taken<'_>) {
         let Some(mut source) = self.source(record.space) else {
             self.outcomes.add(Outcome::UnknownProcess, 1);
             return;
@@ -212,7 +243,11 @@ impl Ingest {
             return;
         }
         self.records += 1;
-        self.processes.get_mut(source.process).spending.read_sample(record.stack_bytes);
+        let stack_bytes = match taken {
+            Taken::Known(id) => self.known.named(id).map_or(0, Known::cost_bytes),
+            Taken::Snapshot(_) | Taken::Frames(_) => record.stack_bytes,
+        };
+        self.processes.get_mut(source.process).spending.read_sample(stack_bytes);
         let design = Design::from_word(record.design);
         if design.is_external() {
             let sampling = &mut self.processes.get_mut(source.process).sampling;
@@ -220,7 +255,14 @@ impl Ingest {
         }
         let sampling = &self.processes.get(source.process).sampling;
         self.arrivals.note(record, sampling, source.library.is_some());
-        let end = self.walk(&mut source, record, stack, is_snapshot);
+        let known = match taken {
+            Taken::Known(id) => self.known_stack(&mut source, record, id),
+            Taken::Snapshot(_) | Taken::Frames(_) => None,
+        };
+        let end = match known {
+            Some(_) => UnwindEnd::Complete,
+            None => self.walk(&mut source, record, taken),
+        };
         // The leaf of a USDT is the function that it lies in.
         if record.role != Role::OtelAlloc as u32
             && let Some(function) = self.frames.first()
@@ -242,11 +284,15 @@ impl Ingest {
         self.publish(&source, record, &sample, outcome.name());
         let process = source.process;
         let current = record.space.generation == source.generation;
+        let stack = known.unwrap_or_else(|| {
+            let code = self.frames.iter().map(|frame| StackFrame::Code(*frame));
+            let stack = self.stacks.intern(code.chain(note.map(StackFrame::Note)));
+            stack.unwrap_or(StackId::TABLE_FULL)
+        });
+        if current && known.is_none() {
+            self.offer(&source, record, taken, end, stack);
+        }
         self.sources.insert(record.space.slot, source);
-
-        let code = self.frames.iter().map(|frame| StackFrame::Code(*frame));
-        let stack = self.stacks.intern(code.chain(note.map(StackFrame::Note)));
-        let stack = stack.unwrap_or(StackId::TABLE_FULL);
         if self.clustered.is_on {
             if !self.clustered.push(process, stack, sample) {
                 self.outcomes.add(Outcome::WindowCut, 1);
@@ -291,8 +337,7 @@ impl Ingest {
         &mut self,
         source: &mut Source,
         record: &AllocationRecord,
-        stack: &[u8],
-        is_snapshot: bool,
+        taken: Taken<'_>,
     ) -> UnwindEnd {
         self.frames.clear();
         let Some(image) = self.image(source, record.space.generation, record.time_ns) else {
@@ -305,21 +350,23 @@ impl Ingest {
             let function = image.resolve(&mut self.modules, record.function);
             self.frames.push(function);
         }
-        if !is_snapshot {
-            for (number, address) in stack.chunks_exact(8).enumerate() {
-                let address = u64::from_ne_bytes(address.try_into().unwrap_or_default());
-                // Without frame pointers rbp holds anything: what it leads to is no caller.
-                if address == 0 || address > USER_END {
-                    return UnwindEnd::Failed;
-                }
-                let is_exact = number == 0 && !is_call;
-                let lookup = if is_exact { address } else { address.wrapping_sub(1) };
-                self.frames.push(image.resolve(&mut self.modules, lookup));
-            }
-            let full = stack.len() >= sampler_common::limits::MAX_KERNEL_FRAMES * 8;
-            return if full { UnwindEnd::Truncated } else { UnwindEnd::Complete };
-        }
         let registers = Registers { ip: record.ip, sp: record.sp, bp: record.bp };
+        let first = if is_call { Address::Return(record.ip) } else { Address::Exact(record.ip) };
+        let stack = match taken {
+            Taken::Snapshot(stack) => stack,
+            Taken::Frames(addresses) => {
+                return walked(addresses, is_call, |address| {
+                    let frame = image.resolve(&mut self.modules, address);
+                    self.frames.push(frame);
+                });
+            }
+            Taken::Known(id) => {
+                // Of an id that means nothing any more not even those.
+                let words = self.known.get(id).map_or(&[][..], |known| &known.words);
+                let (modules, frames) = (&mut self.modules, &mut self.frames);
+                return image.unwind_words(first, modules, registers, words, frames);
+            }
+        };
         let hijacked = hijacked(record, stack).filter(|(_, word)| {
             let module = image.resolve(&mut self.modules, *word).module;
             let module = self.modules.get(module);
@@ -327,8 +374,51 @@ impl Ingest {
         });
         let hijacked = hijacked.map(|(slot, _)| (slot, record.hijacked_ip));
         let memory = StackMemory { start: record.sp, bytes: stack, hijacked };
-        let first = if is_call { Address::Return(record.ip) } else { Address::Exact(record.ip) };
         image.unwind_from(first, &mut self.modules, registers, memory, &mut self.frames)
+    }
+
+    /// The stack that a record names by its id, and fills `frames`; `None` if the process has mapped other code meanwhile.
+    fn known_stack(
+        &mut self,
+        source: &mut Source,
+        record: &AllocationRecord,
+        id: u64,
+    ) -> Option<StackId> {
+        self.outcomes.add(Outcome::StackKnown, 1);
+        let image = self.image(source, record.space.generation, record.time_ns)?;
+        image.keep_fresh(&mut self.modules);
+        let view = image.view();
+        if record.space.generation == source.generation {
+            self.known.see(record.space, view);
+        }
+        let stack = self.known.get(id).filter(|known| known.view == view)?.stack;
+        self.frames.clear();
+        for number in self.stacks.get(stack) {
+            if let StackFrame::Code(frame) = self.stacks.frame(*number) {
+                self.frames.push(frame);
+            }
+        }
+        Some(stack)
+    }
+
+    /// A stack has been unwound: if it is whole it may be known from now on.
+    fn offer(
+        &mut self,
+        source: &Source,
+        record: &AllocationRecord,
+        taken: Taken<'_>,
+        end: UnwindEnd,
+        stack: StackId,
+    ) {
+        let Some(image) = &source.image else { return };
+        let AllocationRecord { space, function, ip, sp, bp, stack_bytes, .. } = *record;
+        self.known.see(space, image.view());
+        let Taken::Snapshot(_) = taken else { return };
+        if end == UnwindEnd::Complete && stack != StackId::TABLE_FULL {
+            let call = KnownCall { space, function, ip, sp };
+            let (evidence, view) = (image.evidence(), image.view());
+            self.known.offer(&Unwound { call, bp, evidence, stack_bytes, stack, view });
+        }
     }
 
     /// Remembers the usual name of a probed function: a library has several for one address.

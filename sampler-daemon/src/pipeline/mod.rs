@@ -27,6 +27,7 @@ mod history;
 mod hits;
 mod images;
 mod ingest;
+mod known;
 mod latency;
 mod leaks;
 mod library;

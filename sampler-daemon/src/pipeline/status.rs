@@ -124,6 +124,7 @@ impl Worker {
         outcomes.add(Outcome::MappingUnheld, self.ingest.mapped.unheld);
         outcomes.add(Outcome::MappingUnpaired, self.ingest.mapped.unpaired);
         outcomes.add(Outcome::StackTableFull, self.ingest.mapped.rowless);
+        let (known, known_bound) = self.ingest.known.len();
         let (modules, module_bound) = self.ingest.modules.usage();
         let (mappings, mapping_bound) = self.ingest.history.usage();
         let all: Vec<ProcessId> = self.ingest.processes.iter().map(|(id, _)| id).collect();
@@ -140,6 +141,7 @@ impl Worker {
                 ("live", self.kernel.live.len(), u64::from(self.kernel.live.bound())),
                 ("stacks", stack_count as u64, stacks::MAX_STACKS as u64),
                 ("frames", frame_count as u64, stacks::MAX_FRAME_TABLE as u64),
+                ("known stacks", known as u64, known_bound as u64),
                 ("rows", self.ingest.rows.len() as u64, rows::MAX_ROWS as u64),
                 ("windows", windows as u64, window_bound as u64),
                 ("departed", departed as u64, departed_bound as u64),

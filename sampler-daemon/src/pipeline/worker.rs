@@ -10,6 +10,7 @@ use super::exclude::{Excluded, Exclusion};
 use super::happenings::Happenings;
 use super::held::AtExit;
 use super::ingest::{Event, Ingest};
+use super::known::Change;
 use super::latency::{Answers, Histogram};
 use super::pressure::BackPressure;
 use super::shared::SharedLinks;
@@ -195,6 +196,7 @@ pub fn start(
         ring_waiting_bytes: 0,
         answers,
     };
+    worker.ingest.known.is_on = worker.config.settings.known_stacks;
     worker.ingest.clustered.is_on = worker.config.budget.is_some();
     worker.ingest.clustered.set_usual(worker.prices.usual());
     worker.close_costly_links();
@@ -312,8 +314,10 @@ impl Worker {
         let until = self.kernel.ring.produced();
         self.take_events();
         let read = self.read_records(most, until);
+        self.tell_known();
         if self.kernel.ring.has_read(until) {
             self.ingest.forget_images(begin_ns);
+            self.ingest.known.forget_gone(begin_ns);
         }
         read
     }
@@ -336,6 +340,16 @@ impl Worker {
                 delays.add(monotonic_ns().saturating_sub(sampled_ns));
             }
         })
+    }
+
+    /// Tells the kernel side which stacks it may know again.
+    fn tell_known(&mut self) {
+        for change in self.ingest.known.take_changes(monotonic_ns()) {
+            match change {
+                Change::Put(index, tag, stack) => self.kernel.known.put(index, tag, &stack),
+                Change::Clear(index) => self.kernel.known.clear(index),
+            }
+        }
     }
 
     /// Reads everything that was in the ring when called, also what was just being written.

@@ -4,6 +4,7 @@
 //! before costs one look-up per frame. What a step is, is in `step`.
 
 use super::cfi::Rule;
+use super::evidence::Evidence;
 use super::history::PastImage;
 use super::mapped::{Code, Regions};
 use super::module::{Frame, ModuleId};
@@ -53,6 +54,9 @@ pub struct Image {
     /// It may be the image before: whatever `/proc` shows is better.
     is_doubtful: bool,
     regions: Regions,
+    /// Names `regions`, among those of all images.
+    view: u64,
+    evidence: Evidence,
     places: FxHashMap<Address, Place>,
     /// A few hundred suffice for any program; they are forgotten together with the places.
     rules: Vec<Rule>,
@@ -81,13 +85,14 @@ impl Image {
     /// If they cannot be read: the process is gone, or belongs to someone else. Files that cannot be opened are
     /// counted in [`Modules::counts`], their frames stay nameless.
     pub fn open(pid: u32, modules: &mut Modules) -> io::Result<Image> {
-        Ok(Image::new(pid, None, Regions::default().reread(pid, modules)?))
+        let regions = Regions::default().reread(pid, modules)?;
+        Ok(Image::new(pid, None, regions, modules.next_view()))
     }
 
     /// From what events have told of process `pid`, which may be gone.
     pub fn of_past(pid: u32, past: &PastImage, modules: &mut Modules) -> Image {
         let regions = Regions::default().retold(pid, past, modules);
-        Image::new(pid, Some((past.start_ns, past.version)), regions)
+        Image::new(pid, Some((past.start_ns, past.version)), regions, modules.next_view())
     }
 
     /// Takes in what events have told since; false if they tell of another image.
@@ -98,9 +103,9 @@ impl Image {
             Some((start_ns, _)) if start_ns != past.start_ns => false,
             Some((_, version)) if version == past.version => true,
             Some((start_ns, _)) => {
-                self.regions = self.regions.retold(self.pid, past, modules);
+                let regions = self.regions.retold(self.pid, past, modules);
                 self.told = Some((start_ns, past.version));
-                self.forget_places();
+                self.replace(regions, modules);
                 true
             }
         }
@@ -112,12 +117,14 @@ impl Image {
         self.is_doubtful |= self.told.take().is_some();
     }
 
-    fn new(pid: u32, told: Option<(u64, u32)>, regions: Regions) -> Image {
+    fn new(pid: u32, told: Option<(u64, u32)>, regions: Regions, view: u64) -> Image {
         Image {
             pid,
             told,
             is_doubtful: false,
             regions,
+            view,
+            evidence: Evidence::default(),
             places: FxHashMap::default(),
             rules: Vec::new(),
             rule_indices: FxHashMap::default(),
@@ -145,17 +152,74 @@ impl Image {
     /// The same from a first frame at `address`, which may be the instruction itself.
     pub fn unwind_from(
         &mut self,
-        mut address: Address,
+        address: Address,
         modules: &mut Modules,
         registers: Registers,
         stack: StackMemory<'_>,
         frames: &mut Vec<Frame>,
     ) -> UnwindEnd {
+        self.keep_fresh(modules);
+        self.walk(address, modules, registers, Reader::new(stack), frames)
+    }
+
+    /// The same of a stack of which only these words are known, address and value.
+    pub fn unwind_words(
+        &mut self,
+        address: Address,
+        modules: &mut Modules,
+        registers: Registers,
+        words: &[(u64, u64)],
+        frames: &mut Vec<Frame>,
+    ) -> UnwindEnd {
+        self.keep_fresh(modules);
+        self.walk(address, modules, registers, Reader::of_words(words), frames)
+    }
+
+    /// What the last unwind depended on, besides the image.
+    pub fn evidence(&self) -> &Evidence {
+        &self.evidence
+    }
+
+    /// Names what is mapped, among the views of all images: while it is the same, equal evidence gives equal frames.
+    pub fn view(&self) -> u64 {
+        self.view
+    }
+
+    /// Reads the mappings again if they are old, as every unwind does.
+    pub fn keep_fresh(&mut self, modules: &mut Modules) {
         if self.read_at.elapsed() > self.old_after {
             self.refresh(modules);
         }
+    }
+
+    fn walk(
+        &mut self,
+        address: Address,
+        modules: &mut Modules,
+        registers: Registers,
+        reader: Reader<'_>,
+        frames: &mut Vec<Frame>,
+    ) -> UnwindEnd {
+        let mut reader = reader.noting_in(std::mem::take(&mut self.evidence));
+        let view = self.view;
+        let end = self.walk_noting(address, modules, registers, &mut reader, frames);
+        self.evidence = reader.evidence;
+        if self.view != view {
+            // Its frames are of two views.
+            self.evidence.lack();
+        }
+        end
+    }
+
+    fn walk_noting(
+        &mut self,
+        mut address: Address,
+        modules: &mut Modules,
+        registers: Registers,
+        reader: &mut Reader<'_>,
+        frames: &mut Vec<Frame>,
+    ) -> UnwindEnd {
         let first = frames.len();
-        let mut reader = Reader::new(stack);
         let mut state = State::new(registers);
         loop {
             let Some(place) = self.place(modules, address) else {
@@ -165,14 +229,17 @@ impl Image {
                 frames.push(Frame { module: ModuleId::UNKNOWN, offset: address.lookup() });
                 return UnwindEnd::NoMapping;
             };
-            if place.step == Step::Lost {
-                return UnwindEnd::Failed;
+            match place.step {
+                Step::Lost => return UnwindEnd::Failed,
+                // Code that may become other code, with nobody telling.
+                Step::Guess => reader.evidence.lack(),
+                _ => {}
             }
             if frames.len() - first == MAX_FRAMES {
                 return UnwindEnd::Truncated;
             }
             frames.push(place.frame);
-            address = match self.step(modules, place, &mut state, &mut reader) {
+            address = match self.step(modules, place, &mut state, reader) {
                 Ok(Caller::Return(ip)) => Address::Return(ip),
                 Ok(Caller::Interrupted(ip)) => Address::Exact(ip),
                 Ok(Caller::None) => return UnwindEnd::Complete,
@@ -209,7 +276,7 @@ impl Image {
                 }
             }
             // Programs without call frame information at their root mark it by an rbp of zero.
-            Step::FramePointer if state.has_no_frame() => Ok(Caller::None),
+            Step::FramePointer if state.has_no_frame(reader) => Ok(Caller::None),
             Step::FramePointer | Step::Guess => state.by_frame_pointer(reader),
             Step::Return => state.by_return(reader),
             Step::Signal => state.by_signal(reader),
@@ -269,6 +336,12 @@ impl Image {
         })
     }
 
+    fn replace(&mut self, regions: Regions, modules: &mut Modules) {
+        self.regions = regions;
+        self.view = modules.next_view();
+        self.forget_places();
+    }
+
     fn forget_places(&mut self) {
         self.places.clear();
         self.rules.clear();
@@ -299,8 +372,7 @@ impl Image {
             && (self.is_doubtful || regions.may_follow(&self.regions))
             && !regions.is_same(&self.regions)
         {
-            self.regions = regions;
-            self.forget_places();
+            self.replace(regions, modules);
         }
         if let Some(id) = self.jit {
             modules.retry_perf_map(id, self.pid);

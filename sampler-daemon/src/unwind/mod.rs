@@ -6,6 +6,7 @@
 mod cfi;
 mod cfi_cache;
 mod elf;
+mod evidence;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod history;
@@ -22,6 +23,7 @@ mod step;
 mod tests;
 
 pub use cfi_cache::MAX_UNWIND_BYTES;
+pub use evidence::Evidence;
 pub use history::{History, PastImage};
 pub use image::{Image, UnwindEnd};
 pub use module::{Frame, Module, ModuleId, ModuleKind};

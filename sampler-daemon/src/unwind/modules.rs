@@ -64,6 +64,7 @@ pub struct Modules {
     max_open_files: usize,
     cfi: CfiCache,
     counts: Counts,
+    views: u64,
 }
 
 /// How often a bound was met.
@@ -97,6 +98,7 @@ impl Default for Modules {
             max_open_files: (descriptor_limit() / 2).min(MAX_OPEN_FILES),
             cfi: CfiCache::default(),
             counts: Counts::default(),
+            views: 0,
         }
     }
 }
@@ -115,6 +117,12 @@ impl Modules {
     /// How often the bounds were met.
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// A name for what an image has mapped now, see [`Image::view`](super::Image::view).
+    pub(super) fn next_view(&mut self) -> u64 {
+        self.views += 1;
+        self.views
     }
 
     fn entry(&self, id: ModuleId) -> &Entry {

@@ -11,13 +11,52 @@ const MAX_OPERATIONS: u32 = 1000;
 const RBP: usize = 1;
 const _: () = assert!(CALLEE_SAVED[RBP].0 == X86_64::RBP.0);
 
+/// Where the value of a register was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// In rbp, at the call.
+    Call,
+    /// At this address of the stack.
+    Stack(u64),
+    /// In what has been noted already.
+    Noted,
+}
+
+/// A register's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kept {
+    pub(super) value: u64,
+    origin: Origin,
+}
+
+impl Kept {
+    fn noted(value: u64) -> Kept {
+        Kept { value, origin: Origin::Noted }
+    }
+
+    fn at(address: u64, reader: &mut Reader<'_>) -> Option<Kept> {
+        let value = reader.glance(address)?;
+        Some(Kept { value, origin: Origin::Stack(address) })
+    }
+
+    /// The value, which decides something.
+    fn used(self, reader: &mut Reader<'_>) -> u64 {
+        match self.origin {
+            Origin::Call => reader.evidence.bp(),
+            Origin::Stack(address) => reader.evidence.word(address, self.value),
+            Origin::Noted => {}
+        }
+        self.value
+    }
+}
+
 /// Registers in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) ip: u64,
     pub(super) sp: u64,
     /// As in [`CALLEE_SAVED`]; none where the value is not known.
-    pub(super) saved: [Option<u64>; CALLEE_SAVED.len()],
+    pub(super) saved: [Option<Kept>; CALLEE_SAVED.len()],
 }
 
 /// What a step comes to.
@@ -38,20 +77,23 @@ pub(super) struct Stuck;
 impl State {
     pub(super) fn new(registers: Registers) -> State {
         let mut saved = [None; CALLEE_SAVED.len()];
-        saved[RBP] = Some(registers.bp);
+        saved[RBP] = Some(Kept { value: registers.bp, origin: Origin::Call });
         State { ip: registers.ip, sp: registers.sp, saved }
     }
 
     /// Whether rbp is zero, as at the root of the stack.
-    pub(super) fn has_no_frame(&self) -> bool {
-        self.saved[RBP] == Some(0)
+    pub(super) fn has_no_frame(&self, reader: &mut Reader<'_>) -> bool {
+        self.saved[RBP].map(|it| it.used(reader)) == Some(0)
     }
 
-    fn get(&self, register: Register) -> Option<u64> {
+    fn get(&self, register: Register, reader: &mut Reader<'_>) -> Option<u64> {
         match register {
             X86_64::RSP => Some(self.sp),
             X86_64::RA => Some(self.ip),
-            _ => self.saved[CALLEE_SAVED.iter().position(|it| *it == register)?],
+            _ => {
+                let index = CALLEE_SAVED.iter().position(|it| *it == register)?;
+                Some(self.saved[index]?.used(reader))
+            }
         }
     }
 
@@ -67,7 +109,7 @@ impl State {
         }
         let cfa = match rule.cfa {
             Cfa::Offset(register, offset) => {
-                let base = self.get(register).ok_or(Stuck)?;
+                let base = self.get(register, reader).ok_or(Stuck)?;
                 let cfa = base.wrapping_add_signed(i64::from(offset));
                 // The return address lies between.
                 if cfa <= self.sp {
@@ -77,7 +119,8 @@ impl State {
             }
             Cfa::Expression(code) => self.evaluate(code, None, cfi, reader).ok_or(Stuck)?,
         };
-        let ip = self.saved(rule.ip, self.ip, cfa, cfi, reader).ok_or(Stuck)?;
+        let ip = self.saved(rule.ip, Kept::noted(self.ip), cfa, cfi, reader).ok_or(Stuck)?;
+        let ip = ip.used(reader);
         if (cfa, ip) == (self.sp, self.ip) {
             return Err(Stuck);
         }
@@ -85,13 +128,19 @@ impl State {
         for (index, rule) in rule.registers.iter().enumerate() {
             saved[index] = match (rule, self.saved[index]) {
                 (Saved::Same, value) => value,
-                (rule, value) => self.saved(*rule, value.unwrap_or(0), cfa, cfi, reader),
+                (rule, value) => {
+                    let own = value.unwrap_or(Kept::noted(0));
+                    self.saved(*rule, own, cfa, cfi, reader)
+                }
             };
         }
         *self = State { ip, sp: cfa, saved };
         Ok(match ip {
             0 => Caller::None,
-            _ if rule.signal => Caller::Interrupted(ip),
+            _ if rule.signal => {
+                reader.evidence.lack();
+                Caller::Interrupted(ip)
+            }
             _ => Caller::Return(ip),
         })
     }
@@ -99,9 +148,9 @@ impl State {
     /// Steps as a function that keeps its frame's address in rbp:
     /// CFA = rbp + 16, return address = [CFA − 8], rbp = [CFA − 16].
     pub(super) fn by_frame_pointer(&mut self, reader: &mut Reader<'_>) -> Result<Caller, Stuck> {
-        let frame = self.saved[RBP].ok_or(Stuck)?;
+        let frame = self.saved[RBP].ok_or(Stuck)?.used(reader);
         let cfa = frame.checked_add(16).filter(|cfa| *cfa > self.sp).ok_or(Stuck)?;
-        let bp = reader.word(frame).ok_or(Stuck)?;
+        let bp = Kept::at(frame, reader).ok_or(Stuck)?;
         let ip = reader.word(frame + 8).ok_or(Stuck)?;
         // What else the function saved is not known.
         let mut saved = [None; CALLEE_SAVED.len()];
@@ -126,9 +175,11 @@ impl State {
         let (sp, ip) = (word(160)?, word(168)?);
         let mut saved = [None; CALLEE_SAVED.len()];
         for (value, offset) in saved.iter_mut().zip(OFFSETS) {
-            *value = Some(word(offset)?);
+            *value = Some(Kept::noted(word(offset)?));
         }
         *self = State { ip, sp, saved };
+        // What the kernel has put there is compared by nobody.
+        reader.evidence.lack();
         reader.moved_to(sp);
         Ok(Caller::Interrupted(ip))
     }
@@ -137,22 +188,24 @@ impl State {
     fn saved(
         &self,
         rule: Saved,
-        own: u64,
+        own: Kept,
         cfa: u64,
         cfi: Option<&Cfi>,
         reader: &mut Reader<'_>,
-    ) -> Option<u64> {
+    ) -> Option<Kept> {
         match rule {
             Saved::Undefined => None,
             Saved::Same => Some(own),
-            Saved::At(offset) => reader.word(cfa.wrapping_add_signed(i64::from(offset))),
-            Saved::Value(offset) => Some(cfa.wrapping_add_signed(i64::from(offset))),
-            Saved::In(register) => self.get(register),
+            Saved::At(offset) => Kept::at(cfa.wrapping_add_signed(i64::from(offset)), reader),
+            Saved::Value(offset) => Some(Kept::noted(cfa.wrapping_add_signed(i64::from(offset)))),
+            Saved::In(register) => self.get(register, reader).map(Kept::noted),
             Saved::AtExpression(code) => {
                 let address = self.evaluate(code, Some(cfa), cfi, reader)?;
-                reader.word(address)
+                Kept::at(address, reader)
             }
-            Saved::ValueExpression(code) => self.evaluate(code, Some(cfa), cfi, reader),
+            Saved::ValueExpression(code) => {
+                self.evaluate(code, Some(cfa), cfi, reader).map(Kept::noted)
+            }
         }
     }
 
@@ -175,7 +228,7 @@ impl State {
             state = match state {
                 EvaluationResult::Complete => break,
                 EvaluationResult::RequiresRegister { register, .. } => {
-                    let value = Value::Generic(self.get(register)?);
+                    let value = Value::Generic(self.get(register, reader)?);
                     evaluation.resume_with_register(value).ok()?
                 }
                 EvaluationResult::RequiresMemory { address, size: 8, .. } => {

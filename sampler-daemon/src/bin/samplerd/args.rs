@@ -98,6 +98,10 @@ pub(crate) struct Args {
           allow_hyphen_values = true)]
     pub(crate) snapshot: u32,
 
+    /// Copy the stack of every sample, also where it is known already
+    #[arg(long)]
+    pub(crate) no_known_stacks: bool,
+
     /// Do not probe frees: half the cost, and nothing is known of live memory
     #[arg(long)]
     pub(crate) no_live: bool,

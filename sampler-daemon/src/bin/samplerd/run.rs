@@ -198,6 +198,8 @@ fn settings(args: &Args, reach: Reach) -> anyhow::Result<Settings> {
         engine,
         frame_pointers: args.unwind == Unwind::Fp,
         snapshot_bytes: args.snapshot,
+        // What windows take is told by what a copy takes.
+        known_stacks: !args.no_known_stacks && args.max_overhead.is_none(),
         track_live: !args.no_live && args.max_overhead.is_none(),
         max_live: args.max_live,
         ring_bytes: args.ring,

@@ -90,7 +90,11 @@ fn compare(path: &str, bytes: &[u8]) -> usize {
             continue;
         }
         let theirs = framehops(&unwinder, &mut cache, svma, &mut reader);
-        let ours = (caller != Caller::None).then_some((state.ip, state.sp, state.saved[RBP]));
+        let ours = (caller != Caller::None).then_some((
+            state.ip,
+            state.sp,
+            state.saved[RBP].map(|it| it.value),
+        ));
         match theirs {
             Ok(theirs) => {
                 let theirs = theirs.map(|(ip, sp, bp)| (ip, sp, Some(bp)));

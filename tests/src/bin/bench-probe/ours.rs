@@ -34,6 +34,7 @@ impl Ours {
             engine: ProbeEngine::Session,
             frame_pointers: false,
             snapshot_bytes: 32 << 10,
+            known_stacks: true,
             track_live: true,
             max_live: DEFAULT_MAX_LIVE,
             ring_bytes: 16 << 20,

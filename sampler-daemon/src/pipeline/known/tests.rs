@@ -1,0 +1,150 @@
+//! Which stacks are told to the kernel side, and for how long their ids mean something.
+
+use super::*;
+use crate::store::Stacks;
+use crate::store::stacks::StackFrame;
+use crate::unwind::{Frame, ModuleId};
+
+const SP: u64 = 0x7ffd_0000_1000;
+const ENOUGH: u32 = 12 << 10;
+
+fn stack(number: u64) -> StackId {
+    let mut stacks = Stacks::default();
+    let frame = |offset| StackFrame::Code(Frame { module: ModuleId(1), offset });
+    let ids: Vec<_> = (0..=number).map(|it| stacks.intern([frame(it)].into_iter())).collect();
+    ids.last().copied().flatten().unwrap()
+}
+
+fn call(slot: u32, generation: u32) -> KnownCall {
+    KnownCall { space: Space { slot, generation }, function: 0x1000, ip: 0x2000, sp: SP }
+}
+
+fn evidence(value: u64) -> Evidence {
+    Evidence::of_words(&[(SP + 8, value), (SP + 4096, 7)])
+}
+
+struct Table(KnownStacks, u64);
+
+impl Table {
+    fn new() -> Table {
+        Table(KnownStacks { is_on: true, ..KnownStacks::default() }, 0)
+    }
+
+    /// Offers a stack; what the kernel side is told of it.
+    fn offer(&mut self, call: KnownCall, value: u64, stack_bytes: u32) -> Vec<Change> {
+        let evidence = evidence(value);
+        let (stack, view, bp) = (stack(value % 1000), 1, 5);
+        self.0.see(call.space, view);
+        self.0.offer(&Unwound { call, bp, evidence: &evidence, stack_bytes, stack, view });
+        self.1 += 10;
+        self.0.take_changes(self.1)
+    }
+
+    fn put(&mut self, call: KnownCall, value: u64) -> (u32, u64) {
+        self.offer(call, value, ENOUGH);
+        match &self.offer(call, value, ENOUGH)[..] {
+            [Change::Put(index, _, stack)] => (*index, stack.id),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_stack_is_known_from_its_second_time_on() {
+    let mut table = Table::new();
+    assert_eq!(table.offer(call(3, 1), 9, ENOUGH), []);
+    let changes = table.offer(call(3, 1), 9, ENOUGH);
+    let [Change::Put(_, tag, wire)] = &changes[..] else { panic!("{changes:?}") };
+    assert_eq!(*tag, known_tag(call(3, 1).space.word(), 0x1000, 0x2000, SP));
+    assert_eq!((wire.id, wire.words, wire.bp_mask), (1, 2, 0));
+    assert_eq!((wire.places[..2].to_vec(), wire.values[..2].to_vec()), (vec![1, 512], vec![9, 7]));
+    // A sample that was on its way.
+    assert_eq!(table.offer(call(3, 1), 9, ENOUGH), []);
+    assert_eq!(table.0.named(1).map(|known| known.stack), Some(stack(9)));
+    assert_eq!(table.0.len(), (1, MAX_KNOWN_STACKS as usize));
+}
+
+#[test]
+fn what_does_not_pay_or_cannot_be_compared_is_copied() {
+    let mut table = Table::new();
+    for _ in 0..3 {
+        assert_eq!(table.offer(call(3, 1), 9, 2 * KNOWN_WORD_BYTES as u32 - 1), []);
+    }
+    let odd = Evidence::of_words(&[(SP + 12, 1)]);
+    let below = Evidence::of_words(&[(SP - 8, 1)]);
+    let far = Evidence::of_words(&[(SP + 8 * 65536, 1)]);
+    let mut lacking = evidence(9);
+    lacking.lack();
+    for evidence in [odd, below, far, lacking] {
+        let of = |evidence| Unwound {
+            call: call(3, 1),
+            bp: 0,
+            evidence,
+            stack_bytes: ENOUGH,
+            stack: stack(9),
+            view: 1,
+        };
+        (0..3).for_each(|_| table.0.offer(&of(&evidence)));
+        assert_eq!(table.0.take_changes(1), []);
+    }
+}
+
+#[test]
+fn stacks_of_one_call_have_places_of_their_own() {
+    let mut table = Table::new();
+    let mut indices: Vec<u32> = (0..8).map(|value| table.put(call(3, 1), value).0).collect();
+    indices.sort_unstable();
+    indices.dedup();
+    assert_eq!(indices.len(), KNOWN_WAYS as usize);
+    assert!(indices.iter().all(|index| index / KNOWN_WAYS == indices[0] / KNOWN_WAYS));
+    // The set is full, and all but the third are named.
+    for id in [1, 2, 4, 5, 6, 7, 8] {
+        table.0.named(id).unwrap();
+    }
+    let (index, id) = table.put(call(3, 1), 8);
+    assert_eq!((table.0.entries[index as usize], id), (Some((3, 9)), 9));
+    assert_eq!(table.0.gone.iter().map(|(_, id)| *id).collect::<Vec<_>>(), [3]);
+    assert!(table.0.named(3).is_some(), "a record may name it");
+    // Named often, they stay for as many times as that halves.
+    for id in [1, 2, 4, 5, 6, 7, 8, 9] {
+        (0..4).for_each(|_| assert!(table.0.named(id).is_some()));
+    }
+    assert_eq!(table.offer(call(3, 1), 10, ENOUGH), []);
+    assert!((0..4).any(|_| !table.offer(call(3, 1), 10, ENOUGH).is_empty()));
+}
+
+#[test]
+fn stacks_end_with_the_view_and_ids_with_their_records() {
+    let mut table = Table::new();
+    let (index, id) = table.put(call(3, 1), 9);
+    let (other, _) = table.put(call(4, 1), 9);
+    table.0.see(Space { slot: 3, generation: 1 }, 1);
+    assert_eq!(table.0.take_changes(100), []);
+    table.0.see(Space { slot: 3, generation: 1 }, 2);
+    assert_eq!(table.0.take_changes(100), [Change::Clear(index)]);
+    table.0.forget_gone(100 + HELD_UP_NS);
+    assert_eq!(table.0.named(id).map(|known| known.view), Some(1));
+    table.0.forget_gone(101 + HELD_UP_NS);
+    assert!(table.0.named(id).is_none());
+    // Another program in the slot, or nobody.
+    table.0.see(Space { slot: 4, generation: 2 }, 1);
+    assert_eq!(table.0.take_changes(200), [Change::Clear(other)]);
+    let (index, _) = table.put(call(4, 2), 9);
+    table.0.end(4);
+    assert_eq!(table.0.take_changes(300), [Change::Clear(index)]);
+    assert_eq!(table.0.len().0, 0);
+}
+
+#[test]
+fn at_the_bound_no_more_are_told() {
+    let mut table = Table::new();
+    let mut told = 0;
+    for generation in 1..20_000 {
+        told += table.offer(call(3, generation), 9, ENOUGH).len();
+        told += table.offer(call(3, generation), 9, ENOUGH).len();
+        assert!(table.0.known.len() <= MAX_HELD);
+    }
+    assert!(told >= MAX_HELD);
+    table.0.forget_gone(u64::MAX);
+    assert_eq!(table.0.known.len(), table.0.len().0);
+}
