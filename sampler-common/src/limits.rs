@@ -87,7 +87,7 @@ pub const KNOWN_WORDS: usize = 64;
 pub const KNOWN_WORD_BYTES: u64 = 128;
 
 /// Stacks of at most so many bytes are copied without a look whether they are known: there is little to save.
-pub const KNOWN_FROM_BYTES: u64 = 2048;
+pub const KNOWN_FROM_BYTES: u64 = 1024;
 
 const _: () = assert!(SNAPSHOT_TIERS[4] == 64 * 1024);
 // Whatever is compared may be as far away as the largest copy reaches, in words, see `wire::KnownStack`.

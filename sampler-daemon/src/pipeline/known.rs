@@ -6,6 +6,8 @@
 //! Ids are given once. A record may name one that has just been taken back, so that an id means something until all records from before have been
 //! read.
 
+use super::clock::monotonic_ns;
+use crate::bpf;
 use crate::store::StackId;
 use crate::unwind::Evidence;
 use rustc_hash::FxHashMap;
@@ -25,7 +27,7 @@ const HELD_UP_NS: u64 = 1_000_000_000;
 
 /// What the kernel side is to be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+enum Change {
     /// The entry at this index has this tag, and this stack.
     Put(u32, u64, Box<KnownStack>),
     /// The entry at this index is vacant.
@@ -200,8 +202,21 @@ impl KnownStacks {
         least.filter(|(hits, _)| *hits == 0).map(|(_, index)| index)
     }
 
+    /// Tells the kernel side what has changed.
+    pub(super) fn tell(&mut self, kernel: &bpf::known::KnownStacks) {
+        if self.changes.is_empty() {
+            return;
+        }
+        for change in self.take_changes(monotonic_ns()) {
+            match change {
+                Change::Put(index, tag, stack) => kernel.put(index, tag, &stack),
+                Change::Clear(index) => kernel.clear(index),
+            }
+        }
+    }
+
     /// What the kernel side is to be told at `now_ns`, at once.
-    pub(super) fn take_changes(&mut self, now_ns: u64) -> Vec<Change> {
+    fn take_changes(&mut self, now_ns: u64) -> Vec<Change> {
         self.gone.extend(self.leaving.drain(..).map(|id| (now_ns, id)));
         std::mem::take(&mut self.changes)
     }

@@ -10,7 +10,6 @@ use super::exclude::{Excluded, Exclusion};
 use super::happenings::Happenings;
 use super::held::AtExit;
 use super::ingest::{Event, Ingest};
-use super::known::Change;
 use super::latency::{Answers, Histogram};
 use super::pressure::BackPressure;
 use super::shared::SharedLinks;
@@ -314,7 +313,6 @@ impl Worker {
         let until = self.kernel.ring.produced();
         self.take_events();
         let read = self.read_records(most, until);
-        self.tell_known();
         if self.kernel.ring.has_read(until) {
             self.ingest.forget_images(begin_ns);
             self.ingest.known.forget_gone(begin_ns);
@@ -324,7 +322,7 @@ impl Worker {
 
     fn read_records(&mut self, most: usize, until: u64) -> usize {
         let Worker { kernel, ingest, delays, .. } = self;
-        let Kernel { ring, targets, .. } = kernel;
+        let Kernel { ring, targets, known, .. } = kernel;
         ring.read(most, until, |record| {
             // The record of a process's coming was lost: it is known by its slot.
             if let Some(space) = record.space()
@@ -336,20 +334,12 @@ impl Worker {
             }
             let sampled_ns = record.sampled_ns();
             ingest.record(record);
+            // At once: a stack that is met often is met again before this batch ends.
+            ingest.known.tell(known);
             if let Some(sampled_ns) = sampled_ns {
                 delays.add(monotonic_ns().saturating_sub(sampled_ns));
             }
         })
-    }
-
-    /// Tells the kernel side which stacks it may know again.
-    fn tell_known(&mut self) {
-        for change in self.ingest.known.take_changes(monotonic_ns()) {
-            match change {
-                Change::Put(index, tag, stack) => self.kernel.known.put(index, tag, &stack),
-                Change::Clear(index) => self.kernel.known.clear(index),
-            }
-        }
     }
 
     /// Reads everything that was in the ring when called, also what was just being written.
