@@ -64,20 +64,4 @@ impl Evidence {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_word_counts_once_and_too_many_tell_nothing() {
-        let mut evidence = Evidence::default();
-        for word in 0..KNOWN_WORDS as u64 {
-            evidence.word(word * 8, word);
-            evidence.word(word * 8, word);
-        }
-        assert_eq!(evidence.words().map(<[_]>::len), Some(KNOWN_WORDS));
-        evidence.word(4096, 1);
-        assert_eq!(evidence.words(), None);
-        evidence.clear();
-        assert_eq!(evidence.words(), Some(&[][..]));
-    }
-}
+mod tests;
