@@ -11,7 +11,7 @@ use crate::bpf;
 use crate::store::StackId;
 use crate::unwind::Evidence;
 use rustc_hash::FxHashMap;
-use sampler_common::limits::{KNOWN_WORD_BYTES, KNOWN_WORDS, MAX_KNOWN_STACKS};
+use sampler_common::limits::{KNOWN_COPY_BYTES, KNOWN_WORD_BYTES, KNOWN_WORDS, MAX_KNOWN_STACKS};
 use sampler_common::wire::{KNOWN_WAYS, KnownCall, KnownStack, Space, known_set, known_tag};
 use std::collections::VecDeque;
 use std::hash::{Hash as _, Hasher as _};
@@ -48,9 +48,9 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Bytes of stack whose copying costs as much as it cost to know it.
+    /// Bytes of stack whose copying costs as much as knowing this one.
     pub(super) fn cost_bytes(&self) -> u32 {
-        self.words.len() as u32 * KNOWN_WORD_BYTES as u32
+        cost_bytes(&self.words) as u32
     }
 }
 
@@ -143,7 +143,7 @@ impl KnownStacks {
     /// A stack has been unwound to its root: perhaps it is known from now on.
     pub(super) fn offer(&mut self, unwound: &Unwound<'_>) {
         let Some(words) = unwound.evidence.words() else { return };
-        let pays = words.len() as u64 * KNOWN_WORD_BYTES <= u64::from(unwound.stack_bytes);
+        let pays = cost_bytes(words) <= u64::from(unwound.stack_bytes);
         if !self.is_on || !pays || self.known.len() >= MAX_HELD {
             return;
         }
@@ -230,6 +230,10 @@ impl KnownStacks {
             self.gone.pop_front();
         }
     }
+}
+
+fn cost_bytes(words: &[(u64, u64)]) -> u64 {
+    (words.len() as u64 * KNOWN_WORD_BYTES).saturating_sub(KNOWN_COPY_BYTES)
 }
 
 /// Indices of the entries of a tag's set.

@@ -67,26 +67,26 @@ fn a_stack_is_known_from_its_second_time_on() {
 #[test]
 fn what_does_not_pay_or_cannot_be_compared_is_copied() {
     let mut table = Table::new();
-    for _ in 0..3 {
-        assert_eq!(table.offer(call(3, 1), 9, 2 * KNOWN_WORD_BYTES as u32 - 1), []);
-    }
+    let words: Vec<(u64, u64)> = (0..40).map(|word| (SP + word * 8, word)).collect();
+    let many = Evidence::of_words(&words);
+    let least = (40 * KNOWN_WORD_BYTES - KNOWN_COPY_BYTES) as u32;
     let odd = Evidence::of_words(&[(SP + 12, 1)]);
     let below = Evidence::of_words(&[(SP - 8, 1)]);
     let far = Evidence::of_words(&[(SP + 8 * 65536, 1)]);
     let mut lacking = evidence(9);
     lacking.lack();
+    let mut told = |evidence: &Evidence, stack_bytes| {
+        let (call, stack) = (call(3, 1), stack(9));
+        let of = Unwound { call, bp: 0, evidence, stack_bytes, stack, view: 1 };
+        (0..3).for_each(|_| table.0.offer(&of));
+        table.0.take_changes(1).len()
+    };
     for evidence in [odd, below, far, lacking] {
-        let of = |evidence| Unwound {
-            call: call(3, 1),
-            bp: 0,
-            evidence,
-            stack_bytes: ENOUGH,
-            stack: stack(9),
-            view: 1,
-        };
-        (0..3).for_each(|_| table.0.offer(&of(&evidence)));
-        assert_eq!(table.0.take_changes(1), []);
+        assert_eq!(told(&evidence, ENOUGH), 0);
     }
+    assert_eq!(told(&many, least - 1), 0);
+    assert_eq!(told(&many, least), 1);
+    assert_eq!(table.0.get(1).map(Known::cost_bytes), Some(least));
 }
 
 #[test]
