@@ -124,6 +124,9 @@ fn code_that_takes_the_place_of_other_code_is_not_taken_for_it() -> Result<()> {
     ensure!(calls(&profile) == [5000, 0], "{}", profile.folded());
     let known = daemon.outcome("stack_known")?;
     ensure!(known > 2500, "{known} of the stacks were known");
+    // The other one takes its place.
+    workload.go()?;
+    workload.at_mark()?;
     // The mappings are looked at every second; until then every sample is at what was there.
     wait::pass(REREAD);
     workload.go()?;

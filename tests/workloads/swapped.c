@@ -1,4 +1,5 @@
-/* swapped ONE OTHER: loads a library, waits for a line, allocates by it, and does the same with another library in its place, by the same calls. */
+/* swapped ONE OTHER: loads a library, waits for a line, allocates by it, waits again, and does the same with another library in its place, by the
+ * same calls. */
 #include "protocol.h"
 #include <dlfcn.h>
 
@@ -18,6 +19,7 @@ DISTINCT void *load_and_run(const char *path, int is_seen) {
         free(run(100));
     }
     keep((void *)wide);
+    if (is_seen) await_go();
     dlclose(library);
     return (void *)run;
 }
@@ -31,6 +33,5 @@ int main(int argc, char **argv) {
         if (!first) first = run;
         if (!run || run != first) return 4;
     }
-    await_go();
     return 0;
 }
