@@ -126,7 +126,7 @@ impl Groups {
             return false;
         }
         let (clusters, _) = self.clusters(&Progress::of_strata());
-        Marked::is_worth(clusters.error, clusters.of_windows())
+        Marked::is_worth(clusters.errors[1], clusters.of_windows())
     }
 
     /// What it reads and writes.
@@ -230,7 +230,7 @@ impl Groups {
             return by_clock;
         };
         // Whichever leaves less open.
-        let open = |(of, _): &(Clusters, Vec<[f64; 2]>)| of.of_windows() + of.error * of.error;
+        let open = |(of, _): &(Clusters, Vec<[f64; 2]>)| of.of_windows() + of.error().powi(2);
         if open(&by_traffic) < open(&by_clock) { by_traffic } else { by_clock }
     }
 

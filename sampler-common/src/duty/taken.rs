@@ -90,28 +90,30 @@ impl Taken {
             .zip(totals)
             .map(|(length, total)| Cluster { length, total })
             .collect();
-        let error = [0, 1].map(|of| {
-            drag.error_of(|ns| {
+        let [of_bytes, of_objects] = [0, 1].map(|of| {
+            drag.errors_of(|ns| {
                 let one = |group: &Group| sums(group)[of] * group.bend[of].factor(ns);
                 self.factor(groups, ns) * groups.iter().map(one).sum::<f64>()
             })
         });
-        let error = error[0].max(error[1]);
+        let errors = [0, 1].map(|side| of_bytes[side].max(of_objects[side]));
         let windows = groups.windows();
-        let mut made = Clusters { groups: clusters, windows, error, correction: None };
+        let mut made = Clusters { groups: clusters, windows, errors, correction: None };
         let mut told = 0.0;
         if let Taken::Traffic { error: of_all, .. } = self {
             told = groups.iter().map(|of| of.flow.bytes).sum();
             let of_phases = MET * (made.of_windows() * f64::from(windows)).sqrt();
-            made.error = [SERVED, of_phases, *of_all].into_iter().fold(error, f64::hypot);
+            let others = SERVED.hypot(of_phases).hypot(*of_all);
+            made.errors = errors.map(|error| error.hypot(others));
         }
-        let ([allocating_ns, freeing_ns], errors) = (drag.ns, drag.errors());
+        let ([allocating_ns, freeing_ns], of_ns) = (drag.ns, drag.errors());
         made.correction = Some(Correction {
             allocating_ns,
-            allocating_error_ns: errors[0],
+            allocating_error_ns: of_ns[0],
             freeing_ns,
-            freeing_error_ns: errors[1],
-            of_drag: made.error,
+            freeing_error_ns: of_ns[1],
+            of_drag: made.errors[1],
+            of_drag_below: made.errors[0],
             of_clock: 0.0,
             marks: groups.marks().map(|marks| marks.calls()).sum::<f64>() as u64,
             traffic_bytes: told as u64,

@@ -38,8 +38,8 @@ pub struct Clusters {
     pub groups: Vec<Cluster>,
     /// How many there were.
     pub windows: u32,
-    /// Relative standard error of the correction that is in the totals; infinite: it is not known yet.
-    pub error: f64,
+    /// Relative standard errors of the correction that is in the totals, downwards and upwards; infinite: it is not known yet.
+    pub errors: [f64; 2],
     /// What that is made of, where it is told.
     pub correction: Option<Correction>,
 }
@@ -55,8 +55,11 @@ pub struct Correction {
     pub freeing_ns: f64,
     /// Standard error of that.
     pub freeing_error_ns: f64,
-    /// Relative standard error of the totals because of these.
+    /// Relative standard error of the totals upwards because of these.
     pub of_drag: f64,
+    /// The same downwards.
+    #[serde(default)]
+    pub of_drag_below: f64,
     /// Because of the clocks of progress.
     pub of_clock: f64,
     /// Calls of a marker in windows, which tell what a trap adds ([`crate::duty::Marks`]); 0 where there is none.
@@ -71,7 +74,8 @@ pub struct Correction {
 pub(super) struct Spread {
     pub(super) total: f64,
     pub(super) variance: f64,
-    pub(super) error: f64,
+    /// Downwards and upwards.
+    pub(super) errors: [f64; 2],
     pub(super) freedom: f64,
 }
 
@@ -79,6 +83,11 @@ impl Clusters {
     /// Groups that were met by windows. What has passed since the last window makes none of its own.
     pub(super) fn seen(&self) -> f64 {
         self.groups.len().min(self.windows as usize) as f64
+    }
+
+    /// Half of what both errors are together.
+    pub fn error(&self) -> f64 {
+        (self.errors[0] + self.errors[1]) / 2.0
     }
 
     /// The upper end of what groups have of something, one number for each group.
@@ -140,16 +149,18 @@ impl Reference {
         let variance: f64 = spreads.iter().map(|(_, of)| of.variance).sum();
         let fourth: f64 =
             spreads.iter().map(|(_, of)| of.variance * of.variance / of.freedom.max(1.0)).sum();
-        let error: f64 = spreads.iter().map(|(_, of)| of.error).sum();
-        let variance = variance + error * error;
+        let errors = [0, 1].map(|side| spreads.iter().map(|(_, of)| of.errors[side]).sum::<f64>());
         let few = spreads.iter().any(|(is_small, _)| *is_small);
         let value = if row.is_whole() { total } else { estimate.value };
         let (low, high) = match few {
             true => (0.0, f64::INFINITY),
             false => {
-                let freedom = if fourth > 0.0 { variance * variance / fourth } else { MANY };
-                let half = student(confidence, freedom) * variance.sqrt();
-                (value - half, value + half)
+                let half = |error: f64| {
+                    let variance = variance + error * error;
+                    let freedom = if fourth > 0.0 { variance * variance / fourth } else { MANY };
+                    student(confidence, freedom) * variance.sqrt()
+                };
+                (value - half(errors[0]), value + half(errors[1]))
             }
         };
         let (low, high) = match row.is_whole() {
@@ -261,13 +272,14 @@ mod tests {
     fn the_error_of_the_correction_is_in_the_interval() {
         let mut reference = reference(&[100.0; 10]);
         let set = |reference: &mut Reference, error| {
-            let of = Clusters { error, ..reference.clusters[&0].clone() };
+            let of = Clusters { errors: [error / 2.0, error], ..reference.clusters[&0].clone() };
             reference.clusters.insert(0, of);
         };
         set(&mut reference, 0.1);
         let all = space(&everything(&reference, Default::default()), &reference);
         // The correction's error is known, as far as anybody knows: the normal law's 1.9612 of very many degrees of freedom.
         assert!(all.value == 1000.0 && (all.high - 1196.1).abs() < 0.1, "{all:?}");
+        assert!((all.low - 901.9).abs() < 0.1, "{all:?}");
         set(&mut reference, f64::INFINITY);
         assert!(!space(&everything(&reference, Default::default()), &reference).has_interval());
     }

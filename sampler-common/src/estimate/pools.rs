@@ -148,7 +148,7 @@ impl Pool {
         &self,
         members: impl Iterator<Item = (&'a Clusters, Vec<(usize, f64)>)>,
     ) -> Spread {
-        let (mut total, mut squares, mut product, mut error) = (0.0, 0.0, 0.0, 0.0);
+        let (mut total, mut squares, mut product, mut errors) = (0.0, 0.0, 0.0, [0.0; 2]);
         for (clusters, groups) in members {
             let mut own = 0.0;
             for (group, z) in groups {
@@ -158,17 +158,19 @@ impl Pool {
             }
             total += own;
             // What traps add, and what ticks cost, is the machine's: of several processes these errors add as they are.
-            error += if clusters.error.is_finite() { clusters.error * own } else { 0.0 };
+            for (sum, error) in errors.iter_mut().zip(clusters.errors) {
+                *sum += if error.is_finite() { error * own } else { 0.0 };
+            }
         }
         let (n, mean) = (self.seen, total / self.length);
         let variance = squares - 2.0 * mean * product + mean * mean * self.squares;
         let variance = if n > 1.0 { variance.max(0.0) * n / (n - 1.0) } else { f64::INFINITY };
-        Spread { total, variance, error, freedom: n - 1.0 }
+        Spread { total, variance, errors, freedom: n - 1.0 }
     }
 
     /// Whether it says too little for an interval.
     pub(super) fn is_small(&self) -> bool {
-        let unknown = |of: &Clusters| !of.error.is_finite();
+        let unknown = |of: &Clusters| of.errors.iter().any(|error| !error.is_finite());
         self.windows < LEAST_WINDOWS || self.members.values().any(unknown)
     }
 }

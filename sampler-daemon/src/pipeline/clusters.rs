@@ -102,7 +102,7 @@ impl Worker {
             // What is taken by traffic has the clock's errors in both of what is compared.
             let is_by_clock = clusters.correction.is_none_or(|of| of.traffic_bytes == 0);
             let of_clock = if is_by_clock { self.error_of_clock(id) } else { 0.0 };
-            clusters.error = clusters.error.hypot(of_clock);
+            clusters.errors = clusters.errors.map(|error| error.hypot(of_clock));
             clusters.correction.iter_mut().for_each(|of| of.of_clock = of_clock);
             let known = Confidence::new(ROOM).unwrap_or(Confidence::DEFAULT);
             for class in 0..CLASSES {

@@ -95,11 +95,16 @@ fn processes(count: u32) -> String {
 pub(super) fn correction(of: &Correction, marker: Option<&str>) -> String {
     const USUALLY: f64 = 1.96;
     let percent = |part: f64| format!("±{:.0}%", 100.0 * USUALLY * part);
+    let [below, above] = [of.of_drag_below, of.of_drag].map(|part| 100.0 * USUALLY * part);
+    let of_drag = match (below.round(), above.round()) {
+        (below, above) if below == above => format!("±{above:.0}%"),
+        _ => format!("−{below:.0} … +{above:.0}%"),
+    };
     if of.traffic_bytes > 0 {
         return format!(
             "windows stand for all by what the program has read and written ({} in them), which probes do not slow down: of every interval {} is that",
             units::human_bytes(of.traffic_bytes as f64),
-            percent(of.of_drag)
+            of_drag
         );
     }
     let by = match (of.marks, marker.unwrap_or("rarer functions")) {
@@ -112,7 +117,7 @@ pub(super) fn correction(of: &Correction, marker: Option<&str>) -> String {
         "behind each probe of an allocation the program's own code takes {:.0} ns ±{:.0} longer, which is corrected for: of every interval {} is that, {} the clock's{by}",
         of.allocating_ns,
         USUALLY * of.allocating_error_ns,
-        percent(of.of_drag),
+        of_drag,
         percent(of.of_clock)
     )
 }
@@ -132,16 +137,17 @@ mod tests {
             allocating_ns: 60.0,
             allocating_error_ns: 25.0,
             of_drag: 0.25,
+            of_drag_below: 0.15,
             of_clock: 0.02,
             ..Correction::default()
         };
         let said = correction(&of, Some("f"));
         assert!(said.contains("60 ns ±49 longer"), "{said}");
-        assert!(said.ends_with("±49% is that, ±4% the clock's"), "{said}");
+        assert!(said.ends_with("−29 … +49% is that, ±4% the clock's"), "{said}");
         let by_traffic = Correction { traffic_bytes: 3 << 20, ..of };
         let said = correction(&by_traffic, Some("f"));
         assert!(said.contains("read and written (3.00 MiB in them)"), "{said}");
-        assert!(said.ends_with("of every interval ±49% is that"), "{said}");
+        assert!(said.ends_with("of every interval −29 … +49% is that"), "{said}");
         let of = Correction { marks: 4_711, ..of };
         let said = correction(&of, Some("f"));
         assert!(said.ends_with("; 4,711 calls of f, probed for that, tell so"), "{said}");

@@ -61,6 +61,7 @@ struct ClustersObject {
     process: u32,
     windows: u32,
     error: f64,
+    error_below: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     correction: Option<Correction>,
     groups: Vec<ClusterObject>,
@@ -132,9 +133,9 @@ fn clusters_object((process, of): (&u32, &Clusters)) -> ClustersObject {
         ClusterObject { length: of.length, bytes, objects }
     };
     let groups = of.groups.iter().map(group).collect();
-    let Clusters { windows, error, .. } = *of;
+    let Clusters { windows, errors: [error_below, error], .. } = *of;
     let correction = of.correction;
-    ClustersObject { process: *process, windows, error, correction, groups }
+    ClustersObject { process: *process, windows, error, error_below, correction, groups }
 }
 
 fn totals<S: Serializer>(reference: &Reference, serializer: S) -> Result<S::Ok, S::Error> {

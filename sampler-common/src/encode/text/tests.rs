@@ -99,7 +99,7 @@ fn nothing_has_its_interval_too() {
     let clusters = crate::estimate::Clusters {
         groups: Vec::new(),
         windows: 0,
-        error: f64::INFINITY,
+        errors: [f64::INFINITY; 2],
         correction: None,
     };
     profile.reference.clusters.insert(1, clusters);

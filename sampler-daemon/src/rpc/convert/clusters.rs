@@ -27,7 +27,8 @@ pub(super) fn reference_to_wire(reference: &Reference) -> Vec<v1::Clusters> {
         process: *process,
         groups: of.groups.iter().map(group).collect(),
         windows: of.windows,
-        error: of.error,
+        error: of.errors[1],
+        error_below: Some(of.errors[0]),
         correction: of.correction.map(correction_to_wire),
     };
     reference.clusters.iter().map(process).collect()
@@ -40,6 +41,7 @@ fn correction_to_wire(of: Correction) -> v1::Correction {
         freeing_ns: of.freeing_ns,
         freeing_error_ns: of.freeing_error_ns,
         of_drag: of.of_drag,
+        of_drag_below: of.of_drag_below,
         of_clock: of.of_clock,
         marks: of.marks,
         traffic_bytes: of.traffic_bytes,
@@ -53,6 +55,7 @@ fn correction(of: &v1::Correction) -> Result<Correction, String> {
         freeing_ns: number("freeing_ns", of.freeing_ns)?,
         freeing_error_ns: number("freeing_error_ns", of.freeing_error_ns)?,
         of_drag: number("of_drag", of.of_drag)?,
+        of_drag_below: number("of_drag_below", of.of_drag_below)?,
         of_clock: number("of_clock", of.of_clock)?,
         marks: of.marks,
         traffic_bytes: of.traffic_bytes,
@@ -93,10 +96,13 @@ pub(super) fn reference(
             })
         };
         let groups: Result<_, String> = clusters.groups.iter().map(group).collect();
+        let above = unbounded("error", clusters.error).within("windows")?;
+        let below = clusters.error_below.unwrap_or(above);
+        let below = unbounded("error_below", below).within("windows")?;
         let of = Clusters {
             groups: groups.within("windows")?,
             windows: clusters.windows,
-            error: unbounded("error", clusters.error).within("windows")?,
+            errors: [below, above],
             correction: clusters
                 .correction
                 .as_ref()

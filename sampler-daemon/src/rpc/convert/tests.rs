@@ -113,12 +113,13 @@ fn reference(stacks: &[Stack], (numbers, interval_bytes): ([u64; 2], f64)) -> Re
             freeing_ns: 17.0,
             freeing_error_ns: 6.5,
             of_drag: 0.2,
+            of_drag_below: 0.1,
             of_clock: 0.15,
             marks: 4_711,
             traffic_bytes: 815,
         });
         let groups = groups.collect();
-        let clusters = Clusters { groups, windows: 11, error: 0.25, correction };
+        let clusters = Clusters { groups, windows: 11, errors: [0.125, 0.25], correction };
         reference.clusters.insert(stratum.process, clusters);
         if !even {
             let unseen = |bytes| Unseen { objects: f64::INFINITY, bytes };

@@ -57,6 +57,9 @@ pub(super) struct ClustersObject {
     windows: u32,
     #[serde(deserialize_with = "or_infinite")]
     error: f64,
+    /// Absent where it is as large as that, or not finite.
+    #[serde(default)]
+    error_below: Option<f64>,
     #[serde(default)]
     correction: Option<Correction>,
     groups: Vec<ClusterObject>,
@@ -201,7 +204,8 @@ pub(super) fn reference(
             |of: &ClusterObject| Cluster { length: of.length, total: [of.bytes, of.objects] };
         let groups = of.groups.iter().map(group).collect();
         let correction = of.correction;
-        let clusters = Clusters { groups, windows: of.windows, error: of.error, correction };
+        let errors = [of.error_below.unwrap_or(of.error), of.error];
+        let clusters = Clusters { groups, windows: of.windows, errors, correction };
         reference.clusters.insert(of.process, clusters);
     }
     Ok((of.pids, reference))
