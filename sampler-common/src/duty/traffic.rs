@@ -51,7 +51,11 @@ impl Traffic {
 
     /// A window with so many allocations began and ended when so many bytes had been read and written: those in it, where it is known.
     pub fn window(&mut self, [opened, closed]: [u64; 2], allocations: f64) -> Option<f64> {
-        // More at the beginning: a thread has just ended, or the window with its process.
+        // Nothing before, and all that the process has ever read in the window: it had more threads than are looked at when that began.
+        if opened == 0 && closed > 0 {
+            return None;
+        }
+        // More at the beginning: so it was at the end, or a thread has just ended, or the window with its process.
         let inside = closed.checked_sub(opened)? as f64;
         self.fit.add(inside, allocations);
         Some(inside)
@@ -138,12 +142,14 @@ mod tests {
         let (mut nothing, mut steady) = (Traffic::default(), Traffic::default());
         for at in 0..20u64 {
             nothing.window([0, 0], 1_000.0);
-            let bytes = 100_000 * at;
+            let bytes = 100_000 * (at + 1);
             assert_eq!(steady.window([bytes, bytes + 10_000], 1_000.0), Some(10_000.0));
         }
         assert_eq!(nothing.verdict(), Verdict::Differs);
         assert_eq!(steady.verdict(), Verdict::Follows);
-        assert_eq!(steady.window([20_400, 20_300], 40.0), None);
+        for unknown in [[20_400, 20_300], [0, 20_300], [20_400, 0]] {
+            assert_eq!(steady.window(unknown, 40.0), None);
+        }
         steady.restart();
         assert_eq!(steady.verdict(), Verdict::Open);
     }
