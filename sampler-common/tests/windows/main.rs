@@ -11,7 +11,7 @@ mod run;
 
 use common::SplitMix;
 use program::{HEAVY, LIGHT, Machine, Marker, Program, SAMPLED};
-use run::{Begin, CLASS, Probes, Run};
+use run::{BYTES, Begin, CLASS, Probes, Run};
 use sampler_common::duty::{
     Budget, Controller, Counted, Fit, Groups, Lead, Ledger, Pace, Progress, Timers,
 };
@@ -83,7 +83,7 @@ fn run(
         }
         groups.judge_marks(fit.verdict());
         let [opened, closed] = run.looks;
-        let of_traffic = groups.traffic_mut().window([opened, closed], seen);
+        let of_traffic = groups.traffic_mut().window([opened, closed], [BYTES * seen, seen]);
         groups.traffic_mut().look(run.look());
         is_marked |= marker.is_probed() && groups.want_marks();
         is_marked &= !fit.is_bad();
@@ -231,6 +231,7 @@ fn calls_that_tell_little_do_no_harm() {
             Marker::Follows(1_000.0),
             Marker::Steady(20_000.0),
             Marker::Beats(20_000.0),
+            Marker::Uneven(12.0),
         ] {
             let (.., inside, width) = judge(program, machine, marker, Begin::Settled);
             assert!(inside >= 0.86, "{} {marker:?}: {inside}", program.name);

@@ -74,6 +74,10 @@ impl Run<'_> {
         let of_marker = match self.marker {
             Marker::None => 0.0,
             Marker::Follows(allocations) | Marker::Requests(allocations) => rate / allocations,
+            Marker::Uneven(allocations) if rate < 1.0 / self.program.each[0] => {
+                1.5 * rate / allocations
+            }
+            Marker::Uneven(allocations) => rate / allocations,
             Marker::Steady(each) | Marker::Beats(each) => 1.0 / each,
         };
         let lone = LONE * self.machine.drag[0] * of_marker / rate;

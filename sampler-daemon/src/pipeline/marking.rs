@@ -133,21 +133,22 @@ impl Worker {
         }
     }
 
-    /// What its traffic and calls of its markers tell of the window of a process that has ended, in which so much was allocated.
-    pub(super) fn counted(&mut self, slot: u32, allocations: f64) -> Counted {
+    /// What its traffic and calls of its markers tell of the window of a process that has ended, in which so many bytes were
+    /// allocated by so many allocations.
+    pub(super) fn counted(&mut self, slot: u32, allocated: [f64; 2]) -> Counted {
         let (Some(cycle), Some(duties), Some(source)) =
             (self.cycles.get_mut(&slot), &self.kernel.duties, self.ingest.sources.get(&slot))
         else {
             return Counted::default();
         };
         let groups = self.ingest.clustered.groups_mut(source.process);
-        let traffic = groups.traffic_mut().window(duties.traffic(slot), allocations);
+        let traffic = groups.traffic_mut().window(duties.traffic(slot), allocated);
         tracing::debug!(slot, ?traffic, verdict = ?groups.traffic_mut().verdict(), "traffic");
         let markers = &mut cycle.markers;
         // For good: were it to depend on what the program does just now, so would how its windows are met.
         markers.is_wanted = markers.is_wanted || groups.want_marks();
         let (calls, _) = duties.marks(slot);
-        let (calls, verdict) = markers.told(&calls, allocations);
+        let (calls, verdict) = markers.told(&calls, allocated[1]);
         groups.judge_marks(verdict);
         Counted { calls, traffic }
     }

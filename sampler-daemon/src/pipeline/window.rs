@@ -180,12 +180,13 @@ impl Worker {
         let length = window.length.saturating_sub(cycle.before as u64);
         let samples = self.ingest.clustered.take_open(id);
         tracing::debug!(slot, ?window, ?seen, late, "window");
+        let bytes = seen.bytes.iter().sum::<u64>() as f64;
         cycle.controller.ended(&WindowCost {
             length_ns: window.length_ns,
             ticks: window.ticks,
             probes_ns: seen.probes_ns,
             fixed_ns: seen.fixed_ns,
-            bytes: seen.bytes.iter().sum::<u64>() as f64,
+            bytes,
             samples: samples.len() as u64,
         });
         let allocations = seen.objects.iter().sum::<u64>() as f64;
@@ -193,7 +194,7 @@ impl Worker {
         let (length_ns, usual) = (window.length_ns, self.ingest.clustered.usual());
         let of_samples = usual.traps_of_sample() * samples.len() as f64;
         let usual = *usual;
-        let counted = self.counted(slot, allocations);
+        let counted = self.counted(slot, [bytes, allocations]);
         let more = of_samples + counted.calls.map_or(0.0, |of| of.own);
         let pace = Pace::of_window(length_ns, allocations, frees, more, &usual);
         let drag = self.ingest.clustered.groups_mut(id).drag();
