@@ -1,23 +1,22 @@
 //! What a record does to the store. Knows nothing of the kernel side.
 
-use super::known::{Known, KnownStacks, Unwound};
+use super::known::{Known, KnownStacks};
 use super::mapped::Insides;
 use super::pressure::Arrivals;
 use super::source::{SampleEvent, Source};
+use super::taken::Taken;
 use crate::bpf::ring::Record;
 use crate::store::stacks::{Note, StackFrame};
 use crate::store::{
     Clustered, Lifetimes, LiveSample, LiveSamples, Mapped, Outcomes, ProcessId, ProcessRecord,
     Processes, Rows, Sampling, SamplingRecord, StackId, Stacks, Windows,
 };
-use crate::unwind::{
-    Address, Frame, History, ModuleId, ModuleKind, Modules, Registers, StackMemory, UnwindEnd,
-};
+use crate::unwind::{Frame, History, Modules, UnwindEnd};
 use rustc_hash::FxHashMap;
 use sampler_common::counters::Outcome;
 use sampler_common::estimate::Sample;
 use sampler_common::sampling::Design;
-use sampler_common::wire::{AllocationRecord, FreeRecord, KnownCall, Role, Space};
+use sampler_common::wire::{AllocationRecord, FreeRecord, Role, Space};
 use std::sync::Arc;
 use tokio::sync::broadcast;
 
@@ -25,31 +24,6 @@ use tokio::sync::broadcast;
 pub(super) fn halved(halvings: u32) -> f64 {
     (-f64::from(halvings)).exp2()
 }
-
-/// The slot that may hold the kernel's trampoline, and what the snapshot has there.
-fn hijacked(record: &AllocationRecord, stack: &[u8]) -> Option<(u64, u64)> {
-    let at = record.hijacked_slot.checked_sub(record.sp)?;
-    let word = stack.get(usize::try_from(at).ok()?..)?.first_chunk()?;
-    Some((record.hijacked_slot, u64::from_ne_bytes(*word)))
-}
-
-/// Hands on the addresses of a stack that the kernel has walked by frame pointers, inside of the calls.
-fn walked(addresses: &[u8], is_call: bool, mut each: impl FnMut(u64)) -> UnwindEnd {
-    for (number, address) in addresses.chunks_exact(8).enumerate() {
-        let address = u64::from_ne_bytes(address.try_into().unwrap_or_default());
-        // Without frame pointers rbp holds anything: what it leads to is no caller.
-        if address == 0 || address > USER_END {
-            return UnwindEnd::Failed;
-        }
-        let is_exact = number == 0 && !is_call;
-        each(if is_exact { address } else { address.wrapping_sub(1) });
-    }
-    let full = addresses.len() >= sampler_common::limits::MAX_KERNEL_FRAMES * 8;
-    if full { UnwindEnd::Truncated } else { UnwindEnd::Complete }
-}
-
-/// Last address of user space with four levels of page tables; programs get no higher ones unasked.
-const USER_END: u64 = (1 << 47) - 1;
 
 /// Something that the worker has to do when the ring is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,17 +38,6 @@ pub(super) enum Event {
     Leaving { slot: u32 },
     /// A process that has no slot yet replaced its program image.
     ExpectedExec { pid: u32 },
-}
-
-/// What a record has of its stack.
-#[derive(Clone, Copy)]
-enum Taken<'a> {
-    /// A copy that begins at the stack pointer.
-    Snapshot(&'a [u8]),
-    /// Return addresses.
-    Frames(&'a [u8]),
-    /// The id of a known stack.
-    Known(u64),
 }
 
 /// The store with what records need to get there.
@@ -330,95 +293,6 @@ impl Ingest {
             source.image = None;
         }
         Some(source)
-    }
-
-    /// Fills `frames`, the probed function first.
-    fn walk(
-        &mut self,
-        source: &mut Source,
-        record: &AllocationRecord,
-        taken: Taken<'_>,
-    ) -> UnwindEnd {
-        self.frames.clear();
-        let Some(image) = self.image(source, record.space.generation, record.time_ns) else {
-            self.frames.push(Frame { module: ModuleId::UNKNOWN, offset: record.function });
-            return UnwindEnd::NoMapping;
-        };
-        // A USDT lies in the function that is the leaf; of a call the probed function is the leaf, and the stack begins at its caller.
-        let is_call = record.role != Role::OtelAlloc as u32;
-        if is_call {
-            let function = image.resolve(&mut self.modules, record.function);
-            self.frames.push(function);
-        }
-        let registers = Registers { ip: record.ip, sp: record.sp, bp: record.bp };
-        let first = if is_call { Address::Return(record.ip) } else { Address::Exact(record.ip) };
-        let stack = match taken {
-            Taken::Snapshot(stack) => stack,
-            Taken::Frames(addresses) => {
-                return walked(addresses, is_call, |address| {
-                    let frame = image.resolve(&mut self.modules, address);
-                    self.frames.push(frame);
-                });
-            }
-            Taken::Known(id) => {
-                // Of an id that means nothing any more not even those.
-                let words = self.known.get(id).map_or(&[][..], |known| &known.words);
-                let (modules, frames) = (&mut self.modules, &mut self.frames);
-                return image.unwind_words(first, modules, registers, words, frames);
-            }
-        };
-        let hijacked = hijacked(record, stack).filter(|(_, word)| {
-            let module = image.resolve(&mut self.modules, *word).module;
-            let module = self.modules.get(module);
-            module.path == "[uprobes]" || matches!(module.kind, ModuleKind::Unknown)
-        });
-        let hijacked = hijacked.map(|(slot, _)| (slot, record.hijacked_ip));
-        let memory = StackMemory { start: record.sp, bytes: stack, hijacked };
-        image.unwind_from(first, &mut self.modules, registers, memory, &mut self.frames)
-    }
-
-    /// The stack that a record names by its id, and fills `frames`; `None` if the process has mapped other code meanwhile.
-    fn known_stack(
-        &mut self,
-        source: &mut Source,
-        record: &AllocationRecord,
-        id: u64,
-    ) -> Option<StackId> {
-        self.outcomes.add(Outcome::StackKnown, 1);
-        let image = self.image(source, record.space.generation, record.time_ns)?;
-        image.keep_fresh(&mut self.modules);
-        let view = image.view();
-        if record.space.generation == source.generation {
-            self.known.see(record.space, view);
-        }
-        let stack = self.known.get(id).filter(|known| known.view == view)?.stack;
-        self.frames.clear();
-        for number in self.stacks.get(stack) {
-            if let StackFrame::Code(frame) = self.stacks.frame(*number) {
-                self.frames.push(frame);
-            }
-        }
-        Some(stack)
-    }
-
-    /// A stack has been unwound: if it is whole it may be known from now on.
-    fn offer(
-        &mut self,
-        source: &Source,
-        record: &AllocationRecord,
-        taken: Taken<'_>,
-        end: UnwindEnd,
-        stack: StackId,
-    ) {
-        let Some(image) = &source.image else { return };
-        let AllocationRecord { space, function, ip, sp, bp, stack_bytes, .. } = *record;
-        self.known.see(space, image.view());
-        let Taken::Snapshot(_) = taken else { return };
-        if end == UnwindEnd::Complete && stack != StackId::TABLE_FULL {
-            let call = KnownCall { space, function, ip, sp };
-            let (evidence, view) = (image.evidence(), image.view());
-            self.known.offer(&Unwound { call, bp, evidence, stack_bytes, stack, view });
-        }
     }
 
     /// Remembers the usual name of a probed function: a library has several for one address.

@@ -58,6 +58,7 @@ mod stale;
 mod status;
 mod summed;
 mod survey;
+mod taken;
 mod thread;
 mod thrift;
 mod totals;
