@@ -1,14 +1,13 @@
 //! Whether calls of functions are a marker ([`super::Marks`]): they are as many as allocations are, wherever a window falls.
 
 /// What is known of what may be a marker.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Windows are too few.
     Open,
     /// Its calls are as many as allocations.
     Follows,
-    /// They are not, or windows hardly meet any; or nobody counts them.
-    #[default]
+    /// They are not, or windows hardly meet any.
     Differs,
 }
 

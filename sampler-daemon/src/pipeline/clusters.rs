@@ -5,7 +5,7 @@ use super::met::{self, Met};
 use super::worker::Worker;
 use crate::store::ProcessId;
 use rustc_hash::FxHashMap;
-use sampler_common::duty::{Clock, Group, Groups, Look, Progress};
+use sampler_common::duty::{Clock, Group, Groups, Progress};
 use sampler_common::estimate::{Cluster, Clusters, Confidence, Stratum};
 use sampler_common::limits::CLASSES;
 
@@ -15,22 +15,16 @@ const ROOM: f64 = 0.999;
 /// How the windows of a process stand for all of it.
 #[derive(Clone, Copy)]
 pub(super) struct Extent {
-    /// All of its progress, compared with the ticks of strata that windows could stand for.
-    pub(super) factor: f64,
+    /// All of its progress.
+    progress: Progress,
     /// Ticks of strata, compared with those of windows: what went unseen. Infinite: there was no window.
     unseen: f64,
-    /// Ticks since the last stratum ended, see [`Worker::tail`].
-    tail: f64,
-    /// What its clock shows.
-    clock: f64,
-    /// What it has read and written, where that is of use.
-    look: Option<Look>,
 }
 
 impl Extent {
-    fn progress(&self) -> Progress {
-        let Extent { factor, tail, clock, look, .. } = *self;
-        Progress { factor, tail, clock, look }
+    /// All of its progress, compared with the ticks of strata that windows could stand for.
+    pub(super) fn factor(&self) -> f64 {
+        self.progress.factor
     }
 }
 
@@ -60,7 +54,8 @@ impl Worker {
         let follows = groups.is_some_and(Groups::follows_traffic);
         let look = self.slot_of(id).filter(|_| follows).and_then(|slot| self.traffic(slot));
         let clock = clock.ticks as f64;
-        (length > 0.0).then_some(Extent { factor, unseen: length / ticks, tail, clock, look })
+        let progress = Progress { factor, tail, clock, look };
+        (length > 0.0).then_some(Extent { progress, unseen: length / ticks })
     }
 
     /// What the clock of a process shows, or has shown at its exit.
@@ -98,7 +93,7 @@ impl Worker {
                 gathered.reference.clusters.insert(process, unmet(length));
                 continue;
             };
-            let (mut clusters, of_groups) = groups.clusters(&extent.progress());
+            let (mut clusters, of_groups) = groups.clusters(&extent.progress);
             // What is taken by traffic has the clock's errors in both of what is compared.
             let is_by_clock = clusters.correction.is_none_or(|of| of.traffic_bytes == 0);
             let of_clock = if is_by_clock { self.error_of_clock(id) } else { 0.0 };
@@ -119,8 +114,8 @@ impl Worker {
                     (most(|group| &group.bytes, 0), most(|group| &group.objects, 1));
                 let stratum = Stratum { process, class: class as u8 };
                 if let Some(totals) = gathered.reference.strata.get_mut(&stratum) {
-                    totals.unseen_objects *= extent.unseen * extent.factor;
-                    totals.unseen_bytes *= extent.unseen * extent.factor;
+                    totals.unseen_objects *= extent.unseen * extent.factor();
+                    totals.unseen_bytes *= extent.unseen * extent.factor();
                     totals.at_most = Some((bytes, objects));
                     // None of this class in any window, and none of its samples.
                     if objects == 0 && bytes == 0 {
@@ -144,9 +139,9 @@ impl Worker {
             let (mut sum, mut corrected) = (0.0, 0.0);
             for (group, sums) in sums {
                 let factor =
-                    factors.get(usize::from(*group)).copied().unwrap_or([extent.factor; 2]);
+                    factors.get(usize::from(*group)).copied().unwrap_or([extent.factor(); 2]);
                 row.add_cluster(*process, *group, [sums[0] * factor[0], sums[1] * factor[1]]);
-                sum += sums[0] * extent.factor;
+                sum += sums[0] * extent.factor();
                 corrected += sums[0] * factor[0];
             }
             // Its moments are of all groups together.

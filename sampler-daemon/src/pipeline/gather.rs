@@ -157,7 +157,7 @@ impl Worker {
             if scope.sizes.has(key.cell) {
                 let stratum = Stratum { process: *process, class: key.cell.class };
                 let moments =
-                    extents.get(&key.process).map_or(*moments, |of| moments.extended(of.factor));
+                    extents.get(&key.process).map_or(*moments, |of| moments.extended(of.factor()));
                 gathered.row(key.process, key.stack).stratum(stratum).add(&moments);
                 if key.stack == StackId::LOST {
                     gathered.lost.stratum(stratum).add(&moments);
