@@ -81,10 +81,25 @@ pub const MAX_SITES: u32 = 1024;
 pub const MAX_KNOWN_STACKS: u32 = 4096;
 
 /// Words of a known stack that are compared, at most; one that depends on more is copied each time.
-pub const KNOWN_WORDS: usize = 64;
+pub const KNOWN_WORDS: usize = 128;
 
-/// Bytes of stack whose copying takes as long as comparing one word: 23 ns where a KiB takes 160.
-pub const KNOWN_WORD_BYTES: u64 = 144;
+/// Stretches of a known stack that are read to compare its words, at most.
+pub const KNOWN_SPANS: usize = 16;
+
+/// Words of one such stretch, at most.
+pub const KNOWN_SPAN_WORDS: usize = 255;
+
+/// Words of all of them, at most.
+pub const KNOWN_READ_WORDS: usize = 2048;
+
+/// Bytes of stack whose copying takes as long as to begin a stretch.
+pub const KNOWN_SPAN_BYTES: u64 = 144;
+
+/// Bytes of stack whose copying takes as long as to read one more word of a stretch.
+pub const KNOWN_READ_BYTES: u64 = 4;
+
+/// Bytes of stack whose copying takes as long as to compare a word that was read.
+pub const KNOWN_WORD_BYTES: u64 = 12;
 
 /// Bytes of stack whose copying takes as long as what else a copy takes: a look for hijacked returns, and fresh lines of the ring.
 pub const KNOWN_COPY_BYTES: u64 = 1024;

@@ -18,7 +18,9 @@ pub use filter::{
     FILTER_FRONT_COUNTERS, FILTER_FRONT_LIVE, FILTER_FRONT_SHIFT, FILTER_FULL, FILTER_LINE,
     filter_bit, filter_index, filter_lowered, filter_raised,
 };
-pub use known::{KNOWN_SETS, KNOWN_WAYS, KnownCall, KnownStack, known_set, known_tag};
+pub use known::{
+    KNOWN_SETS, KNOWN_WAYS, KnownCall, KnownDesk, KnownSpan, KnownStack, known_set, known_tag,
+};
 pub use mapping::{MappingCall, MappingRecord};
 pub use memo::{
     MEMO_EXCLUDED, MEMO_EXPECTED, MEMO_NOBODY, MEMO_UNKNOWN, MEMOS, memo, memo_key, memo_value,

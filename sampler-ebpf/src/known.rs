@@ -1,15 +1,39 @@
 //! Stacks that are known: a sample says which one it has, instead of carrying it. See `sampler_common::wire::known`.
 
-use crate::maps;
-use aya_ebpf::helpers::bpf_probe_read_user;
-use core::ptr::read_volatile;
-use sampler_common::limits::KNOWN_WORDS;
-use sampler_common::wire::{KNOWN_WAYS, KnownStack, known_set, known_tag};
+use crate::{atomic, maps};
+use aya_ebpf::helpers::generated::bpf_probe_read_user as read_user;
+use core::ptr::{read_volatile, write_volatile};
+use sampler_common::limits::{KNOWN_READ_WORDS, KNOWN_SPANS, KNOWN_WORDS};
+use sampler_common::wire::{KNOWN_WAYS, KnownDesk, KnownSpan, KnownStack, known_set, known_tag};
 
 /// The id of the stack of a call, 0 if it is not known; `space` is a `Space::word`. A function of its own, so that the verifier looks at it apart.
+///
+/// What is looked for lies on the CPU's desk meanwhile, since this program has no stack left for it. If that is taken, by a program that was preempted on this CPU,
+/// nothing is known.
 #[inline(never)]
 pub fn find(space: u64, function: u64, ip: u64, sp: u64, bp: u64) -> u64 {
-    let tag = known_tag(space, function, ip, sp);
+    let Some(desk) = maps::KNOWN_DESK.get_ptr_mut(0) else { return 0 };
+    // SAFETY: a field of a map value.
+    let taken = unsafe { &raw mut (*desk).taken };
+    if !atomic::exchange(taken, 0, 1) {
+        return 0;
+    }
+    // SAFETY: fields of a map value, which are this program's from now on.
+    unsafe {
+        (&raw mut (*desk).call.space).cast::<u64>().write_volatile(space);
+        (&raw mut (*desk).call.function).write_volatile(function);
+        (&raw mut (*desk).call.ip).write_volatile(ip);
+        (&raw mut (*desk).call.sp).write_volatile(sp);
+        (&raw mut (*desk).bp).write_volatile(bp);
+    }
+    let id = among(desk, known_tag(space, function, ip, sp));
+    // SAFETY: as above; somebody else's from now on.
+    unsafe { write_volatile(taken, 0) };
+    id
+}
+
+#[inline(always)]
+fn among(desk: *mut KnownDesk, tag: u64) -> u64 {
     let set = known_set(tag);
     let Some(tags) = maps::KNOWN_TAGS.get_ptr(set) else { return 0 };
     for way in 0..KNOWN_WAYS {
@@ -22,9 +46,9 @@ pub fn find(space: u64, function: u64, ip: u64, sp: u64, bp: u64) -> u64 {
         let Some(stack) = maps::KNOWN.get_ptr(set * KNOWN_WAYS + way) else { return 0 };
         // SAFETY: a field of a map value.
         let id = unsafe { read_volatile(&raw const (*stack).id) };
-        if is_call(stack, space, function, ip, sp)
-            && is_frame(stack, bp)
-            && has_words(stack, sp)
+        if is_call(stack, desk)
+            && read(stack, desk)
+            && is_same(stack, desk)
             // SAFETY: as above. The same as before: nobody has written meanwhile.
             && id == unsafe { read_volatile(&raw const (*stack).id) }
         {
@@ -34,44 +58,82 @@ pub fn find(space: u64, function: u64, ip: u64, sp: u64, bp: u64) -> u64 {
     0
 }
 
+/// Whether the call is the stack's, and the frame pointer too where that matters.
 #[inline(always)]
-fn is_call(stack: *const KnownStack, space: u64, function: u64, ip: u64, sp: u64) -> bool {
-    // SAFETY: a field of a map value.
-    let call = unsafe { &raw const (*stack).call };
-    // SAFETY: a field of it, which the daemon may be writing.
-    let known = unsafe { read_volatile(call) };
-    known.space.word() == space && known.function == function && known.ip == ip && known.sp == sp
-}
-
-#[inline(always)]
-fn is_frame(stack: *const KnownStack, bp: u64) -> bool {
-    // SAFETY: a field of a map value.
-    let known = unsafe { read_volatile(&raw const (*stack).bp) };
-    // SAFETY: as above.
-    let mask = unsafe { read_volatile(&raw const (*stack).bp_mask) };
-    (known ^ bp) & mask == 0
-}
-
-/// Whether all words of the stack are what they were.
-#[inline(always)]
-fn has_words(stack: *const KnownStack, sp: u64) -> bool {
-    // SAFETY: fields of a map value.
-    let (words, values, places) = unsafe {
-        (read_volatile(&raw const (*stack).words), &raw const (*stack).values, &raw const (*stack).places)
+fn is_call(stack: *const KnownStack, desk: *const KnownDesk) -> bool {
+    // SAFETY: fields of map values, which the daemon may be writing.
+    let (known, call) = unsafe {
+        (read_volatile(&raw const (*stack).call), read_volatile(&raw const (*desk).call))
     };
-    for index in 0..KNOWN_WORDS {
-        if index as u64 >= words {
+    let is_call = known.space.word() == call.space.word()
+        && (known.function, known.ip, known.sp) == (call.function, call.ip, call.sp);
+    // SAFETY: as above.
+    let (known, bp, mask) = unsafe {
+        (
+            read_volatile(&raw const (*stack).bp),
+            read_volatile(&raw const (*desk).bp),
+            read_volatile(&raw const (*stack).bp_mask),
+        )
+    };
+    is_call && (known ^ bp) & mask == 0
+}
+
+/// Reads the stretches of a stack, one behind the other; whether all could be read.
+#[inline(always)]
+fn read(stack: *const KnownStack, desk: *mut KnownDesk) -> bool {
+    // SAFETY: fields of map values.
+    let (spans, span, words) = unsafe {
+        (
+            &raw const (*stack).spans,
+            (&raw const (*stack).span).cast::<KnownSpan>(),
+            (&raw mut (*desk).words).cast::<u64>(),
+        )
+    };
+    let mut at = 0u32;
+    for index in 0..KNOWN_SPANS {
+        // SAFETY: as above. Read anew: from a least of two bounds the verifier would not see that the index stays within.
+        if index as u64 >= unsafe { read_volatile(spans) } {
             break;
         }
-        // SAFETY: the index is less than the array is long.
-        let place = unsafe { places.cast::<u16>().add(index) };
-        // SAFETY: as above.
-        let value = unsafe { values.cast::<u64>().add(index) };
-        // SAFETY: elements of a map value, which the daemon may be writing.
-        let (place, value) = unsafe { (read_volatile(place), read_volatile(value)) };
-        let address = sp.wrapping_add(u64::from(place) * 8);
-        // SAFETY: reads user memory, and may fail.
-        if unsafe { bpf_probe_read_user(address as *const u64) } != Ok(value) {
+        // SAFETY: the index is less than the array is long; the daemon may be writing it.
+        let KnownSpan { first, words: count } = unsafe { read_volatile(span.add(index)) };
+        let count = u32::from(count) & 0xff;
+        // SAFETY: a place among those that are read, and behind them is room for a whole stretch.
+        let target = unsafe { words.add(at as usize & (KNOWN_READ_WORDS - 1)) };
+        // SAFETY: a field of a map value.
+        let sp = unsafe { read_volatile(&raw const (*desk).call.sp) };
+        let source = sp.wrapping_add(u64::from(first) * 8);
+        // SAFETY: reads user memory, and may fail; there is room.
+        if unsafe { read_user(target.cast(), count * 8, source as *const _) } != 0 {
+            return false;
+        }
+        at += count;
+    }
+    true
+}
+
+/// Whether the words that were read are those of the stack.
+#[inline(always)]
+fn is_same(stack: *const KnownStack, desk: *const KnownDesk) -> bool {
+    // SAFETY: fields of map values.
+    let (words, values, places, read) = unsafe {
+        (
+            &raw const (*stack).words,
+            (&raw const (*stack).values).cast::<u64>(),
+            (&raw const (*stack).places).cast::<u16>(),
+            (&raw const (*desk).words).cast::<u64>(),
+        )
+    };
+    for index in 0..KNOWN_WORDS {
+        // SAFETY: as above, and as above.
+        if index as u64 >= unsafe { read_volatile(words) } {
+            break;
+        }
+        // SAFETY: the index is less than the arrays are long; the daemon may be writing them.
+        let (place, value) =
+            unsafe { (read_volatile(places.add(index)), read_volatile(values.add(index))) };
+        // SAFETY: a place among those that are read.
+        if unsafe { read_volatile(read.add(usize::from(place) & (KNOWN_READ_WORDS - 1))) } != value {
             return false;
         }
     }

@@ -8,7 +8,7 @@ use sampler_common::limits::{
 };
 use sampler_common::wire::{
     self, Duty, FILTER_FRONT_COUNTERS, FILTER_LINE, HITS_PER_SLOT, KNOWN_SETS, KNOWN_WAYS,
-    KernelState, KnownStack, LiveEntry, LiveKey, LostCell, LostKey, Pending, PendingKey,
+    KernelState, KnownDesk, KnownStack, LiveEntry, LiveKey, LostCell, LostKey, Pending, PendingKey,
     ProcessConfig, ProcessTotals, Site,
 };
 
@@ -83,6 +83,10 @@ pub static KNOWN_TAGS: Array<[u64; KNOWN_WAYS as usize]> =
 /// Known stacks, set by set.
 #[map]
 pub static KNOWN: Array<KnownStack> = Array::with_max_entries(MAX_KNOWN_STACKS, MMAPABLE);
+
+/// Where each CPU reads what it compares with a known stack.
+#[map]
+pub static KNOWN_DESK: PerCpuArray<KnownDesk> = PerCpuArray::with_max_entries(1, 0);
 
 /// Stacks of mapping calls that each process slot has copied: the second (in units of 2^30 ns) above, their number below.
 #[map]

@@ -3,12 +3,17 @@
 //! The frames of a stack depend on a few of its words ([`KnownStack::values`]). The daemon puts them into the array `KNOWN` when it has unwound a copy; at a
 //! later sample the kernel side looks whether they are all the same, and then sends [`KnownStack::id`] in place of the stack.
 //!
+//! To read user memory costs the kernel as much for one word as for forty. So words that lie near each other are read as one stretch ([`KnownSpan`]), with
+//! what lies between them, one stretch behind the other into memory of the CPU's own, and compared there.
+//!
 //! The array is a set-associative cache, written through shared memory, by the daemon alone. In front of it are the tags of each set's entries, one cache line, so that a
 //! stack that is not known costs that line and nothing else. A tag only says where to look; an entry is believed if [`KnownStack::id`] is the same before and after it is
 //! compared: the daemon clears it first when it changes an entry, writes it last, and gives no id twice.
 
 use super::Space;
-use crate::limits::{KNOWN_WORDS, MAX_KNOWN_STACKS};
+use crate::limits::{
+    KNOWN_READ_WORDS, KNOWN_SPAN_WORDS, KNOWN_SPANS, KNOWN_WORDS, MAX_KNOWN_STACKS,
+};
 
 /// Entries of a set. Stacks that have the stack pointer and the call in common are in one.
 pub const KNOWN_WAYS: u32 = 8;
@@ -28,12 +33,40 @@ pub struct KnownStack {
     pub bp: u64,
     /// Bits of it that matter: all or none.
     pub bp_mask: u64,
+    /// How many stretches are read.
+    pub spans: u64,
     /// How many words are compared.
     pub words: u64,
-    /// Their values.
+    /// Where they are read.
+    pub span: [KnownSpan; KNOWN_SPANS],
+    /// The words' values.
     pub values: [u64; KNOWN_WORDS],
-    /// Their places: words above the stack pointer.
+    /// Their places: words from the beginning of all that is read.
     pub places: [u16; KNOWN_WORDS],
+}
+
+/// A stretch of a stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct KnownSpan {
+    /// Words above the stack pointer.
+    pub first: u16,
+    /// How many words, 1 to [`KNOWN_SPAN_WORDS`].
+    pub words: u16,
+}
+
+/// Where a CPU looks for one call's stack: entry of `KNOWN_DESK`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct KnownDesk {
+    /// 1 while it does.
+    pub taken: u64,
+    /// The call.
+    pub call: KnownCall,
+    /// The frame pointer after its return.
+    pub bp: u64,
+    /// What was read. Behind its end a stretch may go on that begins before it.
+    pub words: [u64; KNOWN_READ_WORDS + KNOWN_SPAN_WORDS],
 }
 
 /// Where a stack ends: the call that was sampled.
@@ -75,7 +108,8 @@ pub const fn known_set(tag: u64) -> u32 {
 
 const _: () = assert!(KNOWN_SETS.is_power_of_two() && KNOWN_SETS * KNOWN_WAYS == MAX_KNOWN_STACKS);
 const _: () = assert!(size_of::<KnownCall>() == 32);
-const _: () = assert!(size_of::<KnownStack>() == 64 + KNOWN_WORDS * 10);
+const _: () = assert!(size_of::<KnownStack>() == 72 + KNOWN_SPANS * 4 + KNOWN_WORDS * 10);
+const _: () = assert!(KNOWN_READ_WORDS.is_power_of_two() && KNOWN_SPAN_WORDS < 256);
 
 #[cfg(test)]
 mod tests {

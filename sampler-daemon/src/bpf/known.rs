@@ -1,8 +1,8 @@
 //! The stacks that the kernel side knows (`KNOWN` with its tags), written through shared memory.
 
 use super::sys::SharedMemory;
-use sampler_common::limits::{KNOWN_WORDS, MAX_KNOWN_STACKS};
-use sampler_common::wire::{KNOWN_SETS, KNOWN_WAYS, KnownCall, KnownStack, Space};
+use sampler_common::limits::{KNOWN_SPANS, KNOWN_WORDS, MAX_KNOWN_STACKS};
+use sampler_common::wire::{KNOWN_SETS, KNOWN_WAYS, KnownCall, KnownSpan, KnownStack, Space};
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::SeqCst;
 const PAGE: usize = 4096;
 /// Places in one word.
 const PACKED: usize = 4;
-const _: () = assert!(KNOWN_WORDS.is_multiple_of(PACKED));
+const _: () = assert!(KNOWN_WORDS.is_multiple_of(PACKED) && KNOWN_SPANS.is_multiple_of(2));
 
 /// The maps `KNOWN` and `KNOWN_TAGS`.
 #[derive(Debug)]
@@ -46,11 +46,17 @@ impl KnownStacks {
             (offset_of!(KnownStack, call.sp), sp),
             (offset_of!(KnownStack, bp), stack.bp),
             (offset_of!(KnownStack, bp_mask), stack.bp_mask),
+            (offset_of!(KnownStack, spans), stack.spans),
             (offset_of!(KnownStack, words), stack.words),
         ] {
             self.store(index, field, value);
         }
-        let words = stack.words as usize;
+        let (spans, words) = (stack.spans as usize, stack.words as usize);
+        for (at, two) in stack.span.chunks(2).take(spans.div_ceil(2)).enumerate() {
+            let one = |of: &KnownSpan| u64::from(of.first) | u64::from(of.words) << 16;
+            let packed = two.iter().rev().fold(0, |word, of| word << 32 | one(of));
+            self.store(index, offset_of!(KnownStack, span) + at * 8, packed);
+        }
         for (at, value) in stack.values.iter().take(words).enumerate() {
             self.store(index, offset_of!(KnownStack, values) + at * 8, *value);
         }

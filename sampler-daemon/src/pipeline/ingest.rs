@@ -1,6 +1,6 @@
 //! What a record does to the store. Knows nothing of the kernel side.
 
-use super::known::{Known, KnownStacks};
+use super::known::KnownStacks;
 use super::mapped::Insides;
 use super::pressure::Arrivals;
 use super::source::{SampleEvent, Source};
@@ -207,7 +207,7 @@ impl Ingest {
         }
         self.records += 1;
         let stack_bytes = match taken {
-            Taken::Known(id) => self.known.named(id).map_or(0, Known::cost_bytes),
+            Taken::Known(id) => self.known.named(id).map_or(0, |known| known.cost_bytes),
             Taken::Snapshot(_) | Taken::Frames(_) => record.stack_bytes,
         };
         self.processes.get_mut(source.process).spending.read_sample(stack_bytes);

@@ -6,13 +6,21 @@
 //! Ids are given once. A record may name one that has just been taken back, so that an id means something until all records from before have been
 //! read.
 
+mod spans;
+
 use super::clock::monotonic_ns;
 use crate::bpf;
 use crate::store::StackId;
 use crate::unwind::Evidence;
 use rustc_hash::FxHashMap;
-use sampler_common::limits::{KNOWN_COPY_BYTES, KNOWN_WORD_BYTES, KNOWN_WORDS, MAX_KNOWN_STACKS};
-use sampler_common::wire::{KNOWN_WAYS, KnownCall, KnownStack, Space, known_set, known_tag};
+use sampler_common::limits::{
+    KNOWN_COPY_BYTES, KNOWN_READ_BYTES, KNOWN_SPAN_BYTES, KNOWN_SPANS, KNOWN_WORD_BYTES,
+    KNOWN_WORDS, MAX_KNOWN_STACKS,
+};
+use sampler_common::wire::{
+    KNOWN_WAYS, KnownCall, KnownSpan, KnownStack, Space, known_set, known_tag,
+};
+use spans::Spans;
 use std::collections::VecDeque;
 use std::hash::{Hash as _, Hasher as _};
 
@@ -43,15 +51,10 @@ pub(super) struct Known {
     /// Address and value of what is compared.
     pub(super) words: Box<[(u64, u64)]>,
     call: KnownCall,
+    /// Bytes of stack whose copying costs as much as knowing this one.
+    pub(super) cost_bytes: u32,
     /// Samples that named it; halved when others want its place.
     hits: u32,
-}
-
-impl Known {
-    /// Bytes of stack whose copying costs as much as knowing this one.
-    pub(super) fn cost_bytes(&self) -> u32 {
-        cost_bytes(&self.words) as u32
-    }
 }
 
 /// A stack that has been unwound.
@@ -143,8 +146,7 @@ impl KnownStacks {
     /// A stack has been unwound to its root: perhaps it is known from now on.
     pub(super) fn offer(&mut self, unwound: &Unwound<'_>) {
         let Some(words) = unwound.evidence.words() else { return };
-        let pays = cost_bytes(words) <= u64::from(unwound.stack_bytes);
-        if !self.is_on || !pays || self.known.len() >= MAX_HELD {
+        if !self.is_on || self.known.len() >= MAX_HELD {
             return;
         }
         let KnownCall { space, function, ip, sp } = unwound.call;
@@ -152,14 +154,18 @@ impl KnownStacks {
         if !self.was_met(tag, unwound.stack) || self.has(tag, unwound, words) {
             return;
         }
-        let Some(mut wire) = wire(unwound, words) else { return };
+        let Some((mut wire, cost_bytes)) = wire(unwound, words) else { return };
+        if cost_bytes > unwound.stack_bytes {
+            return;
+        }
         let Some(index) = self.room(tag) else { return };
         self.last_id += 1;
         wire.id = self.last_id;
         let replaced = self.entries[index as usize].replace((space.slot, wire.id));
         self.leaving.extend(replaced.map(|(_, id)| id));
         let (stack, view, call) = (unwound.stack, unwound.view, unwound.call);
-        self.known.insert(wire.id, Known { stack, view, words: words.into(), call, hits: 0 });
+        let words = words.into();
+        self.known.insert(wire.id, Known { stack, view, words, call, cost_bytes, hits: 0 });
         self.changes.push(Change::Put(index, tag, wire));
     }
 
@@ -232,8 +238,12 @@ impl KnownStacks {
     }
 }
 
-fn cost_bytes(words: &[(u64, u64)]) -> u64 {
-    (words.len() as u64 * KNOWN_WORD_BYTES).saturating_sub(KNOWN_COPY_BYTES)
+/// Bytes of stack whose copying costs as much as to compare so many words.
+fn cost_bytes(words: usize, spans: &Spans) -> u32 {
+    let begun = spans.as_slice().len() as u64 * KNOWN_SPAN_BYTES;
+    let read = spans.words() as u64 * KNOWN_READ_BYTES;
+    let compared = words as u64 * KNOWN_WORD_BYTES;
+    (begun + read + compared).saturating_sub(KNOWN_COPY_BYTES) as u32
 }
 
 /// Indices of the entries of a tag's set.
@@ -242,23 +252,31 @@ fn set(tag: u64) -> std::ops::Range<usize> {
     first..first + KNOWN_WAYS as usize
 }
 
-/// As the kernel side has it, without an id; `None` if a word lies where it does not look.
-fn wire(unwound: &Unwound<'_>, words: &[(u64, u64)]) -> Option<Box<KnownStack>> {
+/// As the kernel side has it, without an id, and its [`Known::cost_bytes`]; `None` if a word lies where it does not look.
+fn wire(unwound: &Unwound<'_>, words: &[(u64, u64)]) -> Option<(Box<KnownStack>, u32)> {
+    let place = |(address, _): &(u64, u64)| {
+        let above = address.checked_sub(unwound.call.sp).filter(|above| above.is_multiple_of(8))?;
+        u16::try_from(above / 8).ok()
+    };
+    let places: Vec<u16> = words.iter().map(place).collect::<Option<_>>()?;
+    let spans = Spans::of(&places)?;
     let mut stack = Box::new(KnownStack {
         id: 0,
         call: unwound.call,
         bp: unwound.bp,
         bp_mask: if unwound.evidence.uses_bp() { u64::MAX } else { 0 },
+        spans: spans.as_slice().len() as u64,
         words: words.len() as u64,
+        span: [KnownSpan::default(); KNOWN_SPANS],
         values: [0; KNOWN_WORDS],
         places: [0; KNOWN_WORDS],
     });
-    for (index, (address, value)) in words.iter().enumerate() {
-        let above = address.checked_sub(unwound.call.sp).filter(|above| above.is_multiple_of(8))?;
-        stack.places[index] = u16::try_from(above / 8).ok()?;
+    stack.span[..spans.as_slice().len()].copy_from_slice(spans.as_slice());
+    for (index, (place, (_, value))) in places.iter().zip(words).enumerate() {
+        stack.places[index] = spans.index(*place)?;
         stack.values[index] = *value;
     }
-    Some(stack)
+    Some((stack, cost_bytes(words.len(), &spans)))
 }
 
 #[cfg(test)]
