@@ -75,6 +75,25 @@ impl ComparisonProgram {
             .map(|fd| Link::Multi { fd })
             .with_context(|| format!("attach a probe at {offset:#x} to pid {pid}"))
     }
+
+    /// Attaches it at USDTs of `file` in process `pid`: file offsets of each probe and of its semaphore (0: it has none).
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn attach_usdts(
+        &self,
+        file: &File,
+        pid: u32,
+        probes: &[(u64, u64)],
+    ) -> anyhow::Result<Link> {
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let (offsets, semaphores): (Vec<u64>, Vec<u64>) = probes.iter().copied().unzip();
+        let attach_type = self.hook.attach_type();
+        let counted = (&[][..], &semaphores[..]);
+        sys::link_counted(self.fd.as_fd(), attach_type, &path, &offsets, counted, 0, pid)
+            .map(|fd| Link::Multi { fd })
+            .with_context(|| format!("attach {} probes to pid {pid}", probes.len()))
+    }
 }
 
 impl Hook {

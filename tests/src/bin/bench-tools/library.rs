@@ -1,5 +1,6 @@
 //! The library that samples inside a program (`sampler run --preload`): what it costs while samplerd listens and follows frees, beside what a library
-//! costs that only forwards malloc and free.
+//! costs that only forwards malloc and free, and what this one costs while somebody listens who does nothing: two traps for a sample and its end, which
+//! every listener of `otel_memory` causes.
 //!
 //! A few percent are less than what a machine drifts by within a minute: programs with and without it take turns, as in [`crate::budget`]. Nor are two
 //! processes of a program equally fast, by where things lie in their memory: each is started some times.
@@ -9,13 +10,16 @@ use crate::pair::{Pair, slowdown_text};
 use crate::scratch::Scratch;
 use crate::tool::{Ours, Tool};
 use crate::workload::Workload;
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
 use sampler_common::units::grouped;
+use sampler_daemon::bpf::bench::{Comparison, ComparisonProgram, Hook};
+use sampler_daemon::target::usdt::Usdt;
 use sampler_tests::build;
 use sampler_tests::progress::Progress;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
+use std::fs::File;
 
 /// Most that it may slow a program down by.
 const SLOWDOWN: f64 = 1.02;
@@ -32,6 +36,8 @@ pub(crate) struct Sampled {
     slowdown: (f64, f64),
     /// The same of a library that does nothing but forward.
     forwarding: (f64, f64),
+    /// The same of this library with empty programs at its probes.
+    heard: (f64, f64),
     /// CPU time of samplerd, by the program's.
     own: f64,
     /// Samples in a second of its CPU time.
@@ -48,11 +54,13 @@ impl Sampled {
         }
     }
 
-    fn cells(&self) -> [String; 4] {
-        let Sampled { slowdown, forwarding, own, rate, .. } = self;
+    fn cells(&self) -> [String; 5] {
+        let Sampled { slowdown, forwarding, heard, own, rate, .. } = self;
         let rate = grouped(rate.round() as u64);
         let own = format!("{:.1} %", 100.0 * own);
-        [slowdown_text(*slowdown), slowdown_text(*forwarding), own, rate]
+        let [slowdown, forwarding, heard] =
+            [slowdown, forwarding, heard].map(|of| slowdown_text(*of));
+        [slowdown, forwarding, heard, own, rate]
     }
 }
 
@@ -82,12 +90,18 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
     let forwards = [("LD_PRELOAD", forward.display().to_string())];
     let each_s = seconds / f64::from(PAIRS);
     let taken = |attached: &Attached| Ok::<f64, anyhow::Error>(attached.samples()?.taken);
-    let (mut ratios, mut forwarding) = (Vec::new(), Vec::new());
+    let listener = Comparison::load()?.program("empty", Hook::Entry)?;
+    let (mut ratios, mut forwarding, mut heard) = (Vec::new(), Vec::new(), Vec::new());
     let (mut cpu_s, mut own_s, mut samples) = (0.0, 0.0, 0.0);
     for _ in 0..PAIRS {
         {
             let mut pair = Pair::start(workload, each_s, &forwards, None, scratch)?;
             forwarding.push(pair.run(each_s, random)?.slowdown().0);
+        }
+        {
+            let mut pair = Pair::start(workload, each_s, &sampling, None, scratch)?;
+            pair.attached = listen(&listener, pair.pid())?;
+            heard.push(pair.run(each_s, random)?.slowdown().0);
         }
         let options = Some(Ours::Preload.options());
         let mut pair = Pair::start(workload, each_s, &sampling, options, scratch)?;
@@ -99,8 +113,20 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
         cpu_s += turned.cpu_s();
         own_s += turned.own() * turned.cpu_s();
     }
-    let (slowdown, forwarding) = (mean(&ratios), mean(&forwarding));
-    Ok(Sampled { workload, slowdown, forwarding, own: own_s / cpu_s, rate: samples / cpu_s })
+    let [slowdown, forwarding, heard] = [ratios, forwarding, heard].map(|of| mean(&of));
+    let (own, rate) = (own_s / cpu_s, samples / cpu_s);
+    Ok(Sampled { workload, slowdown, forwarding, heard, own, rate })
+}
+
+/// `program` at all probes of the library in a process.
+fn listen(program: &ComparisonProgram, pid: u32) -> Result<Attached> {
+    let path = sampler_tests::preload::library()?;
+    let file = File::open(&path).with_context(|| format!("open {}", path.display()))?;
+    let usdt = Usdt::read(&file).with_context(|| format!("read {}", path.display()))?;
+    let probes = usdt.probes.iter().map(|probe| (probe.offset, probe.semaphore.unwrap_or(0)));
+    let probes: Vec<(u64, u64)> = probes.collect();
+    ensure!(!probes.is_empty(), "{} has no probes", path.display());
+    Ok(Attached::Links(vec![program.attach_usdts(&file, pid, &probes)?]))
 }
 
 /// The mean, and an error of it of which 1.96 make 95 %.
@@ -114,15 +140,16 @@ fn mean(of: &[f64]) -> (f64, f64) {
 /// As a table for the terminal.
 pub(crate) fn text(all: &[Sampled]) -> String {
     let mut out = format!(
-        "\npreloaded library at 512 KiB: CPU time by that without (95 %); the same of one that\n\
-         only forwards; samplerd's own; samples a second; goal ≤ {SLOWDOWN}\n"
+        "\npreloaded library at 512 KiB: CPU time by that without (95 %); of one that only\n\
+         forwards; with a listener that does nothing; samplerd's own; samples a second;\n\
+         goal ≤ {SLOWDOWN}\n"
     );
     for of in all {
-        let [slowdown, forwarding, own, rate] = of.cells();
+        let [slowdown, forwarding, heard, own, rate] = of.cells();
         // Writing to a String cannot fail.
         let _ = writeln!(
             out,
-            "{:<15}{slowdown:<15}{forwarding:<15}{own:>6}{rate:>8}  {}",
+            "{:<15}{slowdown:<15}{forwarding:<15}{heard:<15}{own:>6}{rate:>7} {}",
             of.workload.name(),
             of.met()
         );
@@ -136,7 +163,8 @@ pub(crate) fn json(all: &[Sampled]) -> Value {
         json!({
             "workload": of.workload.name(), "slowdown": of.slowdown.0,
             "slowdown_error": of.slowdown.1, "forwarding": of.forwarding.0,
-            "forwarding_error": of.forwarding.1, "own_cpu": of.own, "samples_per_second": of.rate,
+            "forwarding_error": of.forwarding.1, "heard": of.heard.0,
+            "heard_error": of.heard.1, "own_cpu": of.own, "samples_per_second": of.rate,
         })
     };
     all.iter().map(one).collect()
@@ -144,8 +172,8 @@ pub(crate) fn json(all: &[Sampled]) -> Value {
 
 /// As Markdown.
 pub(crate) fn markdown(all: &[Sampled]) -> String {
-    let mut out = "|  | slowdown, 95 % | one that only forwards | samplerd's own CPU time | samples a second | goal |\n\
-                   | --- | ---: | ---: | ---: | ---: | --- |\n"
+    let mut out = "|  | slowdown, 95 % | one that only forwards | a listener that does nothing | samplerd's own CPU time | samples a second | goal |\n\
+                   | --- | ---: | ---: | ---: | ---: | ---: | --- |\n"
         .to_owned();
     for of in all {
         let _ =

@@ -59,6 +59,11 @@ impl Pair {
         Ok(Pair { alone, with, attached })
     }
 
+    /// Process id of the one that is under something.
+    pub(crate) fn pid(&self) -> u32 {
+        self.with.pid()
+    }
+
     /// Turns of both, until the one that is under something has had so many seconds of CPU time.
     ///
     /// # Errors
