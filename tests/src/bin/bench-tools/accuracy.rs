@@ -2,6 +2,7 @@
 
 use crate::attached::Attached;
 use crate::exact::{Exact, Names, since};
+use crate::layout::Layout;
 use crate::program::Program;
 use crate::repetitions::Plan;
 use crate::scratch::Scratch;
@@ -98,7 +99,8 @@ fn run(
     scratch: &Scratch,
 ) -> Result<Accuracy> {
     let exact = Exact::prepare(scratch)?;
-    let mut program = Program::start(workload, plan.templates, &exact.environment(), scratch)?;
+    let mut program =
+        Program::start(workload, plan.templates, Layout::Random, &exact.environment(), scratch)?;
     let attached = ours(program.pid(), &["--interval", interval])?;
     let Attached::Daemon(daemon) = &attached else { bail!("samplerd is no daemon") };
     let mut names = Names::of(program.pid())?;

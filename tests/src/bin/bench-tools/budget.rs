@@ -1,10 +1,11 @@
 //! `--max-overhead 1%`: what it costs, what it tells, and whether that is true.
 //!
 //! Two processes of a program take turns, the one alone and the other under samplerd, some rounds each: what drifts on a machine within minutes drifts for
-//! both alike. What was allocated is known besides: rounds of work, by the bytes of a round that a counting library found in a third one.
+//! both alike. Memory is laid out alike in both: what is to be seen is less than what two processes of one program differ by otherwise. What was allocated is known besides: rounds of work, by the bytes of a round that a counting library found in a third one.
 
 use crate::attached::Windows;
 use crate::exact::{Exact, since};
+use crate::layout::Layout;
 use crate::pair::{self, Pair, slowdown_text};
 use crate::program::{Cost, Program};
 use crate::scratch::Scratch;
@@ -82,7 +83,7 @@ pub(crate) fn measure(
 
 fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) -> Result<Budgeted> {
     let bytes = bytes_of_a_round(workload, pair::templates(seconds), scratch)?;
-    let mut pair = Pair::start(workload, seconds, &[], Some(&OPTIONS), scratch)?;
+    let mut pair = Pair::start(workload, seconds, Layout::Fixed, &[], Some(&OPTIONS), scratch)?;
     let turned = pair.run(seconds, random)?;
     let windows = pair.attached.windows()?.context("samplerd had no window")?;
     pair.attached.detach()?;
@@ -99,7 +100,8 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
 /// What a round allocates, counted by a preloaded library.
 fn bytes_of_a_round(workload: Workload, templates: u32, scratch: &Scratch) -> Result<f64> {
     let exact = Exact::prepare(scratch)?;
-    let mut program = Program::start(workload, templates, &exact.environment(), scratch)?;
+    let mut program =
+        Program::start(workload, templates, Layout::Fixed, &exact.environment(), scratch)?;
     let before = exact.bytes()?;
     let Cost { rounds, .. } = turns::block(&mut program, COUNTED_S)?;
     let bytes: u64 = since(&before, &exact.bytes()?).values().sum();

@@ -6,6 +6,7 @@
 
 use crate::attached::Attached;
 use crate::exact::Exact;
+use crate::layout::Layout;
 use crate::program::Program;
 use crate::scratch::Scratch;
 use crate::toolbox::{nobody_probes, ours};
@@ -73,7 +74,7 @@ pub(crate) fn measure(workloads: &[Workload], seconds: f64, scratch: &Scratch) -
 
 fn run(workload: Workload, seconds: f64, scratch: &Scratch) -> Result<Dragged> {
     let allocations = allocations_of_a_round(workload, scratch)?;
-    let mut program = Program::start(workload, 0, &[], scratch)?;
+    let mut program = Program::start(workload, 0, Layout::Random, &[], scratch)?;
     let spots = spots_of(program.pid())?;
     let (mut each_ns, mut typical_ns) = (Vec::new(), Vec::new());
     for at in 0..TURNS {
@@ -108,7 +109,7 @@ fn typical_loses(idle_pid: u32) -> Result<f64> {
 /// Counted by a preloaded library.
 fn allocations_of_a_round(workload: Workload, scratch: &Scratch) -> Result<f64> {
     let exact = Exact::prepare(scratch)?;
-    let mut program = Program::start(workload, 0, &exact.environment(), scratch)?;
+    let mut program = Program::start(workload, 0, Layout::Random, &exact.environment(), scratch)?;
     ensure!(!program.is_once(), "a round of it ends it");
     let before = exact.allocations()?;
     let rounds = turns::block(&mut program, COUNTED_S)?.rounds;

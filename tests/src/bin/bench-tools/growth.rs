@@ -7,6 +7,7 @@
 use crate::attached::Samples;
 use crate::clock;
 use crate::kind::Kind;
+use crate::layout::Layout;
 use crate::program::Program;
 use crate::repetitions::Plan;
 use crate::scratch::Scratch;
@@ -152,7 +153,7 @@ fn once(point: &Point, seconds: f64, scratch: &Scratch) -> Result<Growth> {
     let threads = if point.kind == Kind::Threads { point.at } else { 1 };
     let start = || {
         let protocol = Protocol::Lines { input: PAIRS.to_string(), greets: false };
-        Program::spawn("a program that grows", &command, &[], protocol, scratch)
+        Program::spawn("a program that grows", &command, Layout::Random, &[], protocol, scratch)
     };
     let mut programs = (0..processes).map(|_| start()).collect::<Result<Vec<_>>>()?;
     let pairs = f64::from(PAIRS * threads);

@@ -3,9 +3,11 @@
 //! every listener of `otel_memory` causes.
 //!
 //! A few percent are less than what a machine drifts by within a minute: programs with and without it take turns, as in [`crate::budget`]. Nor are two
-//! processes of a program equally fast, by where things lie in their memory: each is started some times.
+//! processes of a program equally fast, by where things lie in their memory: each is started some times, laid out at random. A fixed layout
+//! ([`Layout::Fixed`]) would not make them alike, since a library and its variable move what lies beside them: all pairs would only have the same luck.
 
 use crate::attached::Attached;
+use crate::layout::Layout;
 use crate::pair::{Pair, slowdown_text};
 use crate::scratch::Scratch;
 use crate::tool::{Ours, Tool};
@@ -95,7 +97,7 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
     let (mut cpu_s, mut own_s, mut samples) = (0.0, 0.0, 0.0);
     for _ in 0..PAIRS {
         {
-            let mut pair = Pair::start(workload, each_s, &forwards, None, scratch)?;
+            let mut pair = Pair::start(workload, each_s, Layout::Random, &forwards, None, scratch)?;
             forwarding.push(pair.run(each_s, random)?.slowdown().0);
         }
         {
@@ -104,7 +106,7 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
             heard.push(pair.run(each_s, random)?.slowdown().0);
         }
         let options = Some(Ours::Preload.options());
-        let mut pair = Pair::start(workload, each_s, &sampling, options, scratch)?;
+        let mut pair = Pair::start(workload, each_s, Layout::Random, &sampling, options, scratch)?;
         let before = taken(&pair.attached)?;
         let turned = pair.run(each_s, random)?;
         samples += taken(&pair.attached)? - before;

@@ -16,6 +16,7 @@ mod goals;
 mod growth;
 mod headers;
 mod kind;
+mod layout;
 mod library;
 mod markdown;
 mod output;

@@ -1,6 +1,7 @@
 //! A program alone, and the same one under something, by turns.
 
 use crate::attached::Attached;
+use crate::layout::Layout;
 use crate::program::Program;
 use crate::scratch::{Scratch, Variable};
 use crate::toolbox::{nobody_probes, ours};
@@ -43,14 +44,17 @@ impl Pair {
     pub(crate) fn start(
         workload: Workload,
         seconds: f64,
+        layout: Layout,
         environment: &[Variable],
         options: Option<&[&str]>,
         scratch: &Scratch,
     ) -> Result<Pair> {
         let start = |name, environment: &[Variable]| {
-            Program::start(workload, templates(seconds), environment, &scratch.part(name)?)
+            let scratch = scratch.part(name)?;
+            Program::start(workload, templates(seconds), layout, environment, &scratch)
         };
-        let (alone, with) = (start("alone", &[])?, start("with", environment)?);
+        // Equally long, since the paths of sockets are among the arguments: they would move what lies below them on the stack.
+        let (alone, with) = (start("alone", &[])?, start("under", environment)?);
         nobody_probes(with.pid())?;
         let attached = match options {
             Some(options) => ours(with.pid(), options).context("attach samplerd")?,

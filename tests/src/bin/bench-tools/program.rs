@@ -1,7 +1,8 @@
 //! A running workload: rounds of work on command, and what each cost.
 
 use crate::clock;
-use crate::scratch::{Scratch, Variable, bound, tail};
+use crate::layout::Layout;
+use crate::scratch::{Scratch, Variable, bound, laid_out, tail};
 use crate::workload::{Protocol, Start, Workload};
 use anyhow::{Context, Result, bail, ensure};
 use sampler_tests::child::Child;
@@ -54,13 +55,15 @@ impl Program {
     pub(crate) fn start(
         workload: Workload,
         templates: u32,
+        layout: Layout,
         environment: &[Variable],
         scratch: &Scratch,
     ) -> Result<Program> {
         let socket = scratch.path("redis");
         let _ = fs::remove_file(&socket);
         let Start { command, environment: own, protocol } = workload.start(templates, &socket)?;
-        Program::spawn(workload.name(), &command, &[&own, environment].concat(), protocol, scratch)
+        let environment = [&own, environment].concat();
+        Program::spawn(workload.name(), &command, layout, &environment, protocol, scratch)
     }
 
     /// [`Program::start`] of any command.
@@ -70,13 +73,14 @@ impl Program {
     pub(crate) fn spawn(
         name: &str,
         command: &[String],
+        layout: Layout,
         environment: &[Variable],
         protocol: Protocol,
         scratch: &Scratch,
     ) -> Result<Program> {
         let (socket, log) = (scratch.path("redis"), scratch.path("log"));
         let (first, rest) = command.split_first().context("a workload without a program")?;
-        let mut start = bound(first, environment);
+        let mut start = laid_out(layout, first, environment);
         start.args(rest).stderr(File::create(&log).context("create a log")?);
         let child = Child::start(name, &mut start)?;
         let mut program = Program { child, protocol, socket, log, is_over: false };

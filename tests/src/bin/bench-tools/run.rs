@@ -1,6 +1,7 @@
 //! One workload under one tool, for so many seconds of its CPU time.
 
 use crate::attached::{Attached, Samples};
+use crate::layout::Layout;
 use crate::program::{Cost, Program};
 use crate::repetitions::Plan;
 use crate::scratch::Scratch;
@@ -54,7 +55,8 @@ pub(crate) fn measure(
     let seconds = plan.seconds;
     while run.lacks(seconds) {
         let recorder = toolbox.before(tool, scratch)?;
-        let mut program = Program::start(workload, plan.templates, &environment, scratch)?;
+        let mut program =
+            Program::start(workload, plan.templates, Layout::Random, &environment, scratch)?;
         let pid = program.pid();
         nobody_probes(pid)?;
         let attached = toolbox.attach(tool, pid, scratch);

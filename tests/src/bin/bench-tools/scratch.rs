@@ -1,5 +1,6 @@
 //! What must not stay behind: a directory of its own, and processes that die with this one, however it ends.
 
+use crate::layout::Layout;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::fs;
@@ -71,9 +72,19 @@ pub(crate) type Variable = (&'static str, String);
 /// A command that the kernel kills when this process is gone. `environment` is that of the program alone: what preloads
 /// something there must not do so in the helpers that start it.
 pub(crate) fn bound(program: impl AsRef<OsStr>, environment: &[Variable]) -> Command {
+    laid_out(Layout::Random, program, environment)
+}
+
+/// [`bound`], with the program's memory laid out so.
+pub(crate) fn laid_out(
+    layout: Layout,
+    program: impl AsRef<OsStr>,
+    environment: &[Variable],
+) -> Command {
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "--", "env"]);
-    command.args(environment.iter().map(|(name, value)| format!("{name}={value}")));
+    command.args(["--pdeathsig", "KILL", "--"]).args(layout.command()).arg("env");
+    let fixed = layout.environment();
+    command.args(fixed.iter().chain(environment).map(|(name, value)| format!("{name}={value}")));
     command.arg(program);
     command
 }
