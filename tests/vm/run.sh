@@ -43,7 +43,7 @@ mknod tree/dev/console c 5 1 2>/dev/null || true
 cp "$(command -v busybox)" tree/bin/busybox
 ln -s busybox tree/bin/sh
 cp "$target/release/samplerd" "$target/release/sampler" tree/bin/
-for workload in edges truth; do
+for workload in edges truth budget; do
     # The flags of tests/src/build.rs.
     cc -O2 -g -fno-builtin -fno-optimize-sibling-calls "$root/tests/workloads/$workload.c" \
         -o "tree/workload/dwarf/$workload" -pthread -lm -ldl

@@ -1,9 +1,9 @@
 //! A timer on every CPU that runs a program when it finds the CPU in user mode; CPUs come and go.
 
+use super::each_cpu::{EachCpu, online};
 use anyhow::Context as _;
 use perf_event::events::Software;
 use perf_event::{Builder, Counter};
-use std::collections::BTreeMap;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 pub(super) struct CpuTimers {
     program: OwnedFd,
     period_ns: u64,
-    timers: BTreeMap<u32, Timer>,
+    timers: EachCpu<Timer>,
     is_on: bool,
 }
 
@@ -30,7 +30,7 @@ impl CpuTimers {
     /// If perf_event_open(2) refuses.
     pub(super) fn new(program: BorrowedFd<'_>, period_ns: u64) -> anyhow::Result<CpuTimers> {
         let program = program.try_clone_to_owned().context("duplicate a program's descriptor")?;
-        let mut new = CpuTimers { program, period_ns, timers: BTreeMap::new(), is_on: false };
+        let mut new = CpuTimers { program, period_ns, timers: EachCpu::new(), is_on: false };
         new.follow(&[])?;
         Ok(new)
     }
@@ -38,13 +38,12 @@ impl CpuTimers {
     /// CPUs whose timers stand still since they were looked at last, while they are to tick: those CPUs were gone in between, and the kernel has ended what was there.
     pub(super) fn ended(&mut self) -> Vec<u32> {
         let is_on = self.is_on;
-        let ended = |(cpu, timer): (&u32, &mut Timer)| {
+        self.timers.over(|timer| {
             // One that the kernel has ended has nothing to read any more.
             let counted = timer.counter.read().unwrap_or(timer.counted);
             let before = mem::replace(&mut timer.counted, counted);
-            (is_on && counted == before).then_some(*cpu)
-        };
-        self.timers.iter_mut().filter_map(ended).collect()
+            is_on && counted == before
+        })
     }
 
     /// Makes timers on CPUs that have come, and forgets those of CPUs that are gone or have been.
@@ -52,36 +51,13 @@ impl CpuTimers {
     /// # Errors
     /// If the CPUs cannot be listed, or perf_event_open(2) refuses for one of them; the others have theirs.
     pub(super) fn follow(&mut self, gone: &[u32]) -> anyhow::Result<()> {
-        let online = aya::util::online_cpus()
-            .map_err(|(path, error)| anyhow::anyhow!("read {path}: {error}"))?;
-        self.timers.retain(|cpu, _| online.contains(cpu) && !gone.contains(cpu));
-        let mut made = Ok(());
-        for cpu in online {
-            if !self.timers.contains_key(&cpu) {
-                match self.timer(cpu).with_context(|| format!("make a timer on CPU {cpu}")) {
-                    Ok(counter) => {
-                        self.timers.insert(cpu, Timer { counter, counted: 0 });
-                    }
-                    Err(error) => made = Err(error),
-                }
-            }
-        }
-        made
-    }
-
-    fn timer(&self, cpu: u32) -> io::Result<Counter> {
-        let mut counter = Builder::new(Software::CPU_CLOCK)
-            .any_pid()
-            .one_cpu(cpu as usize)
-            .exclude_kernel(true)
-            .exclude_idle(true)
-            .sample_period(self.period_ns)
-            .build()?;
-        counter.set_bpf(self.program.as_raw_fd())?;
-        if self.is_on {
-            counter.enable()?;
-        }
-        Ok(counter)
+        let CpuTimers { program, period_ns, timers, is_on } = self;
+        let timer = |cpu| {
+            let counter = timer(program, *period_ns, *is_on, cpu);
+            let counter = counter.with_context(|| format!("make a timer on CPU {cpu}"))?;
+            Ok(Timer { counter, counted: 0 })
+        };
+        timers.follow(&online()?, gone, timer).map(drop)
     }
 
     /// Whether they tick.
@@ -99,6 +75,21 @@ impl CpuTimers {
             true => counter.enable(),
             false => counter.disable(),
         };
-        self.timers.values_mut().map(switch).fold(Ok(()), Result::and)
+        self.timers.iter_mut().map(switch).fold(Ok(()), Result::and)
     }
+}
+
+fn timer(program: &OwnedFd, period_ns: u64, is_on: bool, cpu: u32) -> io::Result<Counter> {
+    let mut counter = Builder::new(Software::CPU_CLOCK)
+        .any_pid()
+        .one_cpu(cpu as usize)
+        .exclude_kernel(true)
+        .exclude_idle(true)
+        .sample_period(period_ns)
+        .build()?;
+    counter.set_bpf(program.as_raw_fd())?;
+    if is_on {
+        counter.enable()?;
+    }
+    Ok(counter)
 }

@@ -2,12 +2,15 @@
 //! machine, by perf_event_open(2). Device and inode are asked for and not build ids (the kernel gives one or the other): probes
 //! are attached by inode, and `/proc/PID/maps` has nothing else to compare with.
 
+use super::each_cpu::{EachCpu, online};
 use anyhow::Context as _;
 use perf_event::events::Software;
 use perf_event::{Builder, Clock, SampleFlag, Sampler};
+use std::mem;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::time::{Duration, Instant};
 
-/// Bytes of all buffers together, at most.
+/// Bytes of all buffers together, at most, of the CPUs that are there at the beginning.
 const MAX_BUFFER_BYTES: usize = 16 << 20;
 /// Bytes of one CPU's buffer: some 2,000 events, a hundred short programs.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -66,10 +69,24 @@ pub struct ProcessEvent {
     pub what: Happening,
 }
 
-/// The events of all CPUs that were online when they were opened. (What happens on one that comes later is found by the survey.)
+/// How often it is looked which CPUs there are.
+const CPUS_PAUSE: Duration = Duration::from_secs(1);
+/// In every so manyth look each CPU is asked whether it was away since: that takes it a moment. (All but the first one are, for a moment, when a machine sleeps.)
+const LOOKS: u32 = 10;
+
+/// The events of all CPUs.
 pub struct ProcessEvents {
-    samplers: Vec<Sampler>,
+    cpus: EachCpu<OnCpu>,
     buffer_bytes: usize,
+    next_cpus: Instant,
+    looks: u32,
+}
+
+/// Those of one.
+struct OnCpu {
+    sampler: Sampler,
+    /// How long they had been told when that was looked at last.
+    told: Duration,
 }
 
 impl ProcessEvents {
@@ -78,24 +95,45 @@ impl ProcessEvents {
     /// # Errors
     /// If perf_event_open(2) refuses: without CAP_PERFMON, or where a seccomp filter forbids it.
     pub fn open() -> anyhow::Result<ProcessEvents> {
-        let cpus = aya::util::online_cpus()
-            .map_err(|(path, error)| anyhow::anyhow!("read {path}: {error}"))?;
-        let bytes = (MAX_BUFFER_BYTES / cpus.len().max(1)).clamp(MIN_BUFFER_BYTES, BUFFER_BYTES);
+        let online = online()?;
+        let bytes = (MAX_BUFFER_BYTES / online.len().max(1)).clamp(MIN_BUFFER_BYTES, BUFFER_BYTES);
         // A power of two, the smaller one.
         let bytes = 1 << bytes.ilog2();
-        let samplers = cpus.into_iter().map(|cpu| {
-            sampler(cpu as usize, bytes)
-                .with_context(|| format!("perf_event_open on CPU {cpu} for process events"))
-        });
-        let samplers = samplers.collect::<anyhow::Result<_>>()?;
-        Ok(ProcessEvents { samplers, buffer_bytes: bytes })
+        let mut cpus = EachCpu::new();
+        cpus.follow(&online, &[], |cpu| on_cpu(cpu, bytes))?;
+        let next_cpus = Instant::now() + CPUS_PAUSE;
+        Ok(ProcessEvents { cpus, buffer_bytes: bytes, next_cpus, looks: 0 })
+    }
+
+    /// CPUs that have come, or were away for a while, tell theirs too, soon. Returns whether some have begun to just now, so that events may be
+    /// missing.
+    pub fn follow_cpus(&mut self) -> bool {
+        if Instant::now() < self.next_cpus {
+            return false;
+        }
+        self.next_cpus = Instant::now() + CPUS_PAUSE;
+        self.looks += 1;
+        let ended = match self.looks % LOOKS {
+            0 => self.cpus.over(OnCpu::has_ended),
+            _ => Vec::new(),
+        };
+        let bytes = self.buffer_bytes;
+        let online = online();
+        let begun =
+            online.and_then(|online| self.cpus.follow(&online, &ended, |cpu| on_cpu(cpu, bytes)));
+        match begun {
+            Ok(begun) if begun > 0 => tracing::info!(begun, "events of CPUs that have come"),
+            Ok(_) => return false,
+            Err(error) => tracing::warn!("{error:#}"),
+        }
+        true
     }
 
     /// Hands out everything that is there, of one CPU after the other. Returns whether a buffer was so full that events may have
     /// found no room: the kernel says that only with the next event.
     pub fn drain(&mut self, mut each: impl FnMut(ProcessEvent)) -> bool {
         let mut was_full = false;
-        for sampler in &mut self.samplers {
+        for OnCpu { sampler, .. } in self.cpus.iter_mut() {
             let mut bytes = 0;
             while let Some(record) = sampler.next_record() {
                 bytes += HEADER_BYTES + record.len();
@@ -111,11 +149,28 @@ impl ProcessEvents {
     /// Descriptors that are readable when events wait.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         #[allow(unsafe_code, reason = "the crate hands out raw descriptors only")]
-        self.samplers.iter().map(|sampler| {
+        self.cpus.iter().map(|OnCpu { sampler, .. }| {
             // SAFETY: the sampler keeps it open, and is borrowed for as long.
             unsafe { BorrowedFd::borrow_raw(sampler.as_raw_fd()) }
         })
     }
+}
+
+impl OnCpu {
+    /// Whether the kernel has ended them since that was looked at last: the CPU was away.
+    fn has_ended(&mut self) -> bool {
+        // What has ended has nothing to read any more.
+        let read = self.sampler.as_counter_mut().read_full().ok();
+        let told = read.and_then(|read| read.time_enabled()).unwrap_or(self.told);
+        mem::replace(&mut self.told, told) == told
+    }
+}
+
+fn on_cpu(cpu: u32, bytes: usize) -> anyhow::Result<OnCpu> {
+    let sampler = sampler(cpu as usize, bytes);
+    let sampler =
+        sampler.with_context(|| format!("perf_event_open on CPU {cpu} for process events"))?;
+    Ok(OnCpu { sampler, told: Duration::ZERO })
 }
 
 fn sampler(cpu: usize, bytes: usize) -> std::io::Result<Sampler> {

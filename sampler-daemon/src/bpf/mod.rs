@@ -5,6 +5,7 @@ pub mod btf;
 pub mod calibrate;
 mod cpu_timers;
 pub mod duty;
+mod each_cpu;
 pub mod engine;
 pub mod events;
 pub mod filtered;

@@ -86,7 +86,9 @@ impl Happenings {
         let Some(events) = &mut self.events else { return Vec::new() };
         let now_ns = monotonic_ns();
         let was_full = events.drain(|event| self.waiting.push(event));
-        if self.waiting.is_empty() {
+        // After what they had told before they went.
+        let was_deaf = events.follow_cpus();
+        if self.waiting.is_empty() && !was_deaf {
             return Vec::new();
         }
         self.last = Some(Instant::now());
@@ -96,8 +98,8 @@ impl Happenings {
         let later = self.waiting.split_off(later);
         let mut taken = std::mem::replace(&mut self.waiting, later);
         self.read += taken.len() as u64;
-        if was_full {
-            // How many, the kernel says later.
+        if was_full || was_deaf {
+            // How many, the kernel says later, or never.
             taken.push(ProcessEvent { time_ns: now_ns, pid: 0, what: Happening::Lost(0) });
         }
         taken
