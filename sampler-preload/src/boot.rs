@@ -23,7 +23,7 @@ pub fn boot() {
     // What is loaded later changes nothing: a block goes back to where it has come from.
     if !IS_DONE.load(Acquire) {
         let files = Files::here();
-        REAL.take(|name| files.behind(name));
+        REAL.take(&files);
         first::take(&files);
         operators::take(&files);
         leave_to_another(&files);

@@ -6,32 +6,15 @@
 use crate::first;
 use crate::real::REAL;
 use crate::sample::{self, FILTER, charge, decide};
-use crate::thread::marked;
 use core::ffi::{c_int, c_void};
 use sampler_common::sampling::product;
 
 /// A larger request fails in every allocator (`PTRDIFF_MAX`).
 const LARGEST: usize = isize::MAX as usize;
 
-/// A call of the function behind us: by a jump, or so that what it asks of others of the family is known to be part of it.
-macro_rules! forward {
-    (plainly $name:ident($($parameter:expr),*)) => {
-        REAL.$name()($($parameter),*)
-    };
-    (inside $name:ident($first:expr)) => {
-        forward!(inside $name($first, 0, 0))
-    };
-    (inside $name:ident($first:expr, $second:expr)) => {
-        forward!(inside $name($first, $second, 0))
-    };
-    (inside $name:ident($first:expr, $second:expr, $third:expr)) => {
-        marked($first as usize, $second, $third, REAL.$name() as *mut c_void)
-    };
-}
-
-/// An allocation that returns a pointer: `name(parameters) as size of the request`, `slow` in the few other cases; how the call is forwarded.
+/// An allocation that returns a pointer: `name(parameters) as size of the request`, `slow` in the few other cases.
 macro_rules! allocation {
-    ($(#[$doc:meta])* $name:ident, $slow:ident, $export:literal, ($($parameter:ident),*), $size:expr, $forward:tt) => {
+    ($(#[$doc:meta])* $name:ident, $slow:ident, $export:literal, ($($parameter:ident),*), $size:expr) => {
         $(#[$doc])*
         ///
         /// # Safety
@@ -41,13 +24,13 @@ macro_rules! allocation {
             match $size {
                 Some(size) => match charge(size) {
                     // SAFETY: forwards the call.
-                    None => unsafe { forward!($forward $name($($parameter),*)) },
+                    None => unsafe { REAL.$name()($($parameter),*) },
                     // SAFETY: the same call.
                     Some(left) => unsafe { $slow($($parameter,)* left) },
                 },
                 // It fails, and says so as the allocator does.
                 // SAFETY: forwards the call.
-                None => unsafe { forward!($forward $name($($parameter),*)) },
+                None => unsafe { REAL.$name()($($parameter),*) },
             }
         }
 
@@ -58,7 +41,7 @@ macro_rules! allocation {
             let size = $size.unwrap_or(0);
             let rate = decide(size, left);
             // SAFETY: forwards the call.
-            let block = unsafe { forward!($forward $name($($parameter),*)) };
+            let block = unsafe { REAL.$name()($($parameter),*) };
             if let Some(rate) = rate {
                 sample::begin(block as usize, size, rate);
             }
@@ -77,27 +60,27 @@ fn both(count: usize, size: usize) -> Option<usize> {
 
 allocation! {
     /// malloc
-    malloc, malloc_sampled, "__sampler_preload_malloc", (size), whole(size), plainly
+    malloc, malloc_sampled, "__sampler_preload_malloc", (size), whole(size)
 }
 allocation! {
     /// calloc
-    calloc, calloc_sampled, "__sampler_preload_calloc", (count, size), both(count, size), inside
+    calloc, calloc_sampled, "__sampler_preload_calloc", (count, size), both(count, size)
 }
 allocation! {
     /// `aligned_alloc`
-    aligned_alloc, aligned_alloc_sampled, "__sampler_preload_aligned_alloc", (alignment, size), whole(size), inside
+    aligned_alloc, aligned_alloc_sampled, "__sampler_preload_aligned_alloc", (alignment, size), whole(size)
 }
 allocation! {
     /// memalign
-    memalign, memalign_sampled, "__sampler_preload_memalign", (alignment, size), whole(size), inside
+    memalign, memalign_sampled, "__sampler_preload_memalign", (alignment, size), whole(size)
 }
 allocation! {
     /// valloc
-    valloc, valloc_sampled, "__sampler_preload_valloc", (size), whole(size), inside
+    valloc, valloc_sampled, "__sampler_preload_valloc", (size), whole(size)
 }
 allocation! {
     /// pvalloc
-    pvalloc, pvalloc_sampled, "__sampler_preload_pvalloc", (size), whole(size), inside
+    pvalloc, pvalloc_sampled, "__sampler_preload_pvalloc", (size), whole(size)
 }
 
 /// `posix_memalign`
@@ -112,9 +95,7 @@ pub unsafe extern "C" fn posix_memalign(
 ) -> c_int {
     match charge(size) {
         // SAFETY: forwards the call.
-        None => unsafe {
-            forward!(inside posix_memalign(place, alignment, size)) as usize as c_int
-        },
+        None => unsafe { REAL.posix_memalign()(place, alignment, size) },
         // SAFETY: the same call.
         Some(left) => unsafe { posix_memalign_sampled(place, alignment, size, left) },
     }
@@ -131,8 +112,7 @@ unsafe extern "C" fn posix_memalign_sampled(
 ) -> c_int {
     let rate = decide(size, left);
     // SAFETY: forwards the call.
-    let error =
-        unsafe { forward!(inside posix_memalign(place, alignment, size)) as usize as c_int };
+    let error = unsafe { REAL.posix_memalign()(place, alignment, size) };
     if let Some(rate) = rate {
         let block = match error {
             // SAFETY: it has just been written.
@@ -153,7 +133,7 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void
     let left = charge(size);
     if left.is_none() && !FILTER.may_hold(block as usize) {
         // SAFETY: forwards the call.
-        return unsafe { forward!(inside realloc(block, size)) };
+        return unsafe { REAL.realloc()(block, size) };
     }
     // SAFETY: the same call.
     unsafe { realloc_sampled(block, size, left.is_some(), left.unwrap_or(0)) }
@@ -178,7 +158,7 @@ unsafe extern "C" fn realloc_sampled(
     }
     let of = sample::begin_move(block as usize);
     // SAFETY: forwards the call.
-    let moved = unsafe { forward!(inside realloc(block, size)) };
+    let moved = unsafe { REAL.realloc()(block, size) };
     if let Some(of) = of {
         // With a size of 0 the block is freed, whatever comes back.
         sample::end_move(of, block as usize, moved.is_null() && size != 0);

@@ -1,12 +1,13 @@
 //! What a function of the family asks of others of the family is part of it, and is not sampled a second time.
 //!
 //! Allocators make some of their functions of others, by the names that they export, which are ours: musl `calloc` of `malloc`, `posix_memalign` of
-//! `aligned_alloc`. The outer one is what the program has asked for, and its block the one that is freed. So whoever forwards a call leaves a mark
-//! meanwhile ([`marked`]); the inner function is charged as any, since `malloc` has no time to look, and if it would be sampled, it looks and is not. To leave
-//! out the samples of some calls changes nothing in the chance of all others: what is left of an exponential distance is one.
+//! `aligned_alloc`. The outer one is what the program has asked for, and its block the one that is freed. So calls of an allocator that is not
+//! known to do without that ([`crate::real`]), and of its operators of C++, leave a mark meanwhile ([`marked`]); the inner function is charged as any,
+//! since `malloc` has no time to look, and if it would be sampled, it looks and is not. To leave out the samples of some calls changes nothing in the chance
+//! of all others: what is left of an exponential distance is one.
 //!
 //! The mark is the stack's end at the time. Where a call is left by `longjmp` or an exception it stays. It counts only a little deeper in
-//! the same stack, and while the address that the call returns to lies there. (`malloc` and `free` leave no mark: nobody's is made of `calloc`.)
+//! the same stack, and while the address that the call returns to lies there.
 
 use crate::thread::{Mark, marked};
 

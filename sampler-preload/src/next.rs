@@ -65,16 +65,15 @@ impl Files {
         found(behind(*first), name)
     }
 
-    /// The same, and whether whoever has it has a `malloc` as well.
+    /// The same, with the file that has it.
+    #[inline(never)]
     pub(crate) fn found(&self, name: &CStr) -> Option<Found> {
         let Files::Listed(first) = self else {
             let function = asked(RTLD_NEXT, name);
-            // Nobody can be asked.
-            return (!function.is_null()).then_some(Found { function, is_of_allocator: true });
+            return (!function.is_null()).then_some(Found { function, file: None });
         };
-        let found = |map| Some((map, find(map, name.to_bytes())?));
-        let (map, function) = behind(*first).find_map(found)?;
-        Some(Found { function, is_of_allocator: find(map, b"malloc").is_some() })
+        let found = |map| Some(Found { function: find(map, name.to_bytes())?, file: Some(map) });
+        behind(*first).find_map(found)
     }
 
     /// The one that a call from any file reaches.
@@ -88,8 +87,20 @@ impl Files {
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
     pub(crate) function: *mut c_void,
-    /// Its file has a `malloc` too. Always, where that cannot be told.
-    pub(crate) is_of_allocator: bool,
+    /// `None`: that cannot be told.
+    file: Option<&'static Map>,
+}
+
+impl Found {
+    /// Whether its file has a `malloc` too. Always, where that cannot be told.
+    pub(crate) fn is_of_allocator(&self) -> bool {
+        self.file.is_none() || self.is_beside(b"malloc")
+    }
+
+    /// Whether its file has a function of this name too. Never, where that cannot be told.
+    pub(crate) fn is_beside(&self, name: &[u8]) -> bool {
+        self.file.is_some_and(|file| find(file, name).is_some())
+    }
 }
 
 fn behind(first: *const Map) -> impl Iterator<Item = &'static Map> {

@@ -42,7 +42,7 @@ impl Way {
     fn take(&self, found: Option<Found>, sampled: Operator, without: Operator) {
         let next = found.map_or(core::ptr::null_mut(), |found| found.function);
         let to = match found {
-            Some(found) if !found.is_of_allocator => next,
+            Some(found) if !found.is_of_allocator() => next,
             Some(_) => sampled as *mut c_void,
             None => without as *mut c_void,
         };

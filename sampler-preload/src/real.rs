@@ -1,11 +1,26 @@
 //! The allocator behind us: where its functions are.
 //!
 //! Each pointer leads to a function that looks for all of them ([`crate::boot`]) until that has been done, so that nobody who
-//! forwards a call has to ask whether it has.
+//! forwards a call has to ask whether it has. From then on it leads to the function behind us, or to a trampoline that leaves a mark for the time of
+//! the call (`inside.rs`): whoever forwards a call jumps there, and need not know which.
 
+use crate::next::{Files, Found};
+use crate::thread::marked;
 use crate::{boot, first};
+use core::arch::naked_asm;
 use core::ffi::{CStr, c_int, c_void};
-use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use core::mem::offset_of;
+use core::ptr::null_mut;
+use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+
+/// Beside a function of one of these names no function of the family calls another one by a name that is ours: glibc, jemalloc, tcmalloc, mimalloc (as Debian's are
+/// compiled; some of their operators of C++ do, and are not asked here), and another copy of this library.
+///
+/// What the loader has to find for a file would not tell that: glibc and jemalloc have it find `malloc`, for others of their functions, and an allocator may come to
+/// it by way of another file.
+const CALL_NOBODY: [&[u8]; 5] =
+    [b"gnu_get_libc_version", b"mallctl", b"tc_malloc", b"mi_malloc", b"__sampler_preload_malloc"];
 
 /// `void *malloc(size_t)`, `valloc`, `pvalloc`
 pub type Sized = unsafe extern "C" fn(usize) -> *mut c_void;
@@ -41,14 +56,40 @@ macro_rules! functions {
                 unsafe { core::mem::transmute::<*mut c_void, $kind>(self.$name.load(Relaxed)) }
             })*
 
-            /// Takes what `find` has for each name; what it has not is replaced by what does without.
-            pub(crate) fn take(&self, find: impl Fn(&CStr) -> *mut c_void) {
+            /// Takes what is behind us for each name; what is not there is replaced by what does without.
+            pub(crate) fn take(&self, files: &Files) {
                 $({
-                    let found = find($symbol);
-                    let without = $without as $kind as *mut c_void;
-                    self.$name.store(if found.is_null() { without } else { found }, Relaxed);
+                    let to = match behind(files, $symbol, &MARKED.$name) {
+                        Behind::Nothing => $without as $kind as *mut c_void,
+                        Behind::Plain(function) => function,
+                        Behind::Marked => trampolines::$name as *mut c_void,
+                    };
+                    // After what the trampoline reads.
+                    self.$name.store(to, Release);
                 })*
             }
+        }
+
+        /// Where the trampolines go on to.
+        static MARKED: Real = Real { $($name: AtomicPtr::new(null_mut()),)* };
+
+        /// Each function of [`MARKED`] by a call with a mark. Its parameters, of which there are three at most, stay where they are.
+        mod trampolines {
+            use super::*;
+            $(
+                #[unsafe(naked)]
+                pub(super) unsafe extern "C" fn $name() {
+                    naked_asm!(
+                        ".cfi_startproc",
+                        "mov rcx, qword ptr [rip + {functions} + {at}]",
+                        "jmp {marked}",
+                        ".cfi_endproc",
+                        functions = sym MARKED,
+                        at = const offset_of!(Real, $name),
+                        marked = sym marked,
+                    )
+                }
+            )*
         }
     };
 }
@@ -80,19 +121,45 @@ functions! {
     free_aligned_sized: FreeingAligned = c"free_aligned_sized", boot::free_aligned_sized, plain_free_aligned;
 }
 
+/// What is behind us for a name.
+enum Behind {
+    Nothing,
+    /// A function that is called as it is.
+    Plain(*mut c_void),
+    /// One that is called with a mark.
+    Marked,
+}
+
+/// What is; one that is called with a mark is left at `marked`.
+#[inline(never)]
+fn behind(files: &Files, name: &CStr, marked: &AtomicPtr<c_void>) -> Behind {
+    match files.found(name) {
+        None => Behind::Nothing,
+        Some(found) if calls_nobody(&found) => Behind::Plain(found.function),
+        Some(found) => {
+            marked.store(found.function, Relaxed);
+            Behind::Marked
+        }
+    }
+}
+
+fn calls_nobody(found: &Found) -> bool {
+    CALL_NOBODY.iter().any(|name| found.is_beside(name))
+}
+
 /// `ENOMEM`
 const NO_MEMORY: c_int = 12;
 
 unsafe extern "C" fn nothing_sized(_: usize) -> *mut c_void {
-    core::ptr::null_mut()
+    null_mut()
 }
 
 unsafe extern "C" fn nothing_paired(_: usize, _: usize) -> *mut c_void {
-    core::ptr::null_mut()
+    null_mut()
 }
 
 unsafe extern "C" fn nothing_moved(_: *mut c_void, _: usize) -> *mut c_void {
-    core::ptr::null_mut()
+    null_mut()
 }
 
 unsafe extern "C" fn nothing_stored(_: *mut *mut c_void, _: usize, _: usize) -> c_int {
@@ -114,4 +181,40 @@ unsafe extern "C" fn plain_free_sized(block: *mut c_void, _: usize) {
 unsafe extern "C" fn plain_free_aligned(block: *mut c_void, _: usize, _: usize) {
     // SAFETY: as above; alignment and size are hints.
     unsafe { first::free()(block) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inside::is_inside;
+
+    unsafe extern "C" fn allocates(count: usize, size: usize) -> *mut c_void {
+        (count * 100 + size * 10 + usize::from(is_inside())) as *mut c_void
+    }
+
+    /// This program's.
+    #[test]
+    fn glibc_is_called_without_a_mark() {
+        unsafe extern "C" {
+            fn malloc(size: usize) -> *mut c_void;
+            fn posix_memalign(place: *mut *mut c_void, alignment: usize, size: usize) -> c_int;
+        }
+        REAL.take(&Files::here());
+        assert_eq!(REAL.malloc() as usize, malloc as *const () as usize);
+        assert_eq!(REAL.posix_memalign() as usize, posix_memalign as *const () as usize);
+    }
+
+    #[test]
+    fn a_trampoline_marks_and_passes_on() {
+        // Of one that this program has no use for.
+        MARKED.pvalloc.store(allocates as Paired as *mut c_void, Relaxed);
+        let trampoline = trampolines::pvalloc as *mut c_void;
+        // SAFETY: leads to a function of this type.
+        let trampoline = unsafe { core::mem::transmute::<*mut c_void, Paired>(trampoline) };
+        // SAFETY: it has no conditions.
+        let plain = unsafe { allocates(7, 3) };
+        // SAFETY: as above.
+        let marked = unsafe { trampoline(7, 3) };
+        assert_eq!([plain as usize, marked as usize], [730, 731]);
+    }
 }

@@ -59,11 +59,14 @@ fn each_function_in_front_of_each_allocator() -> Result<()> {
     Ok(())
 }
 
-/// Its functions call each other by names that are ours.
+/// Their functions call each other by names that are ours: all others `malloc`, or `malloc` and `free` others.
 #[test]
-fn in_front_of_an_allocator_that_calls_itself() -> Result<()> {
-    let nested = build::compile("nested.c", &["-shared", "-fPIC"])?;
-    judge(&[&build::compile("counted.c", &[])?], &[preload::library()?, nested])
+fn in_front_of_allocators_that_call_themselves() -> Result<()> {
+    for source in ["nested.c", "turned.c"] {
+        let allocator = build::compile(source, &["-shared", "-fPIC"])?;
+        judge(&[&build::compile("counted.c", &[])?], &[preload::library()?, allocator])?;
+    }
+    Ok(())
 }
 
 /// As those of musl do.
