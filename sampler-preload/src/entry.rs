@@ -5,9 +5,26 @@
 
 use crate::first;
 use crate::real::REAL;
-use crate::sample::{self, FILTER, charge, decide};
+use crate::sample::{self, FILTER, RUNS_ON, charge, decide};
 use core::ffi::{c_int, c_void};
-use sampler_common::sampling::product;
+
+// What nearly every call runs lies together in this order, in one page, each function from a line's beginning: the first one's boundary is
+// larger than all four.
+#[cfg(feature = "library")]
+core::arch::global_asm!(
+    ".pushsection .text.hot.malloc, \"ax\", @progbits",
+    ".balign 512",
+    ".popsection",
+    ".pushsection .text.hot.free, \"ax\", @progbits",
+    ".balign 64",
+    ".popsection",
+    ".pushsection .text.hot.calloc, \"ax\", @progbits",
+    ".balign 64",
+    ".popsection",
+    ".pushsection .text.hot.realloc, \"ax\", @progbits",
+    ".balign 64",
+    ".popsection",
+);
 
 /// A larger request fails in every allocator (`PTRDIFF_MAX`).
 const LARGEST: usize = isize::MAX as usize;
@@ -19,7 +36,7 @@ macro_rules! allocation {
         ///
         /// # Safety
         /// As of the function of that name in C.
-        #[cfg_attr(feature = "library", unsafe(no_mangle))]
+        #[cfg_attr(feature = "library", unsafe(no_mangle), unsafe(link_section = concat!(".text.hot.", stringify!($name))))]
         pub unsafe extern "C" fn $name($($parameter: usize),*) -> *mut c_void {
             match $size {
                 Some(size) => match charge(size) {
@@ -55,7 +72,7 @@ fn whole(size: usize) -> Option<usize> {
 }
 
 fn both(count: usize, size: usize) -> Option<usize> {
-    product(count as u64, size as u64).map(|bytes| bytes as usize)
+    count.checked_mul(size)
 }
 
 allocation! {
@@ -128,27 +145,23 @@ unsafe extern "C" fn posix_memalign_sampled(
 ///
 /// # Safety
 /// As of the function of that name in C.
-#[cfg_attr(feature = "library", unsafe(no_mangle))]
+#[cfg_attr(feature = "library", unsafe(no_mangle), unsafe(link_section = ".text.hot.realloc"))]
 pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
-    let left = charge(size);
-    if left.is_none() && !FILTER.may_hold(block as usize) {
+    let left = match charge(size) {
+        Some(left) => left,
+        None if FILTER.may_hold(block as usize) => RUNS_ON,
         // SAFETY: forwards the call.
-        return unsafe { REAL.realloc()(block, size) };
-    }
+        None => return unsafe { REAL.realloc()(block, size) },
+    };
     // SAFETY: the same call.
-    unsafe { realloc_sampled(block, size, left.is_some(), left.unwrap_or(0)) }
+    unsafe { realloc_sampled(block, size, left) }
 }
 
 #[cold]
 #[inline(never)]
 #[cfg_attr(feature = "library", unsafe(export_name = "__sampler_preload_realloc"))]
-unsafe extern "C" fn realloc_sampled(
-    block: *mut c_void,
-    size: usize,
-    is_open: bool,
-    left: u64,
-) -> *mut c_void {
-    let rate = if is_open { decide(size, left) } else { None };
+unsafe extern "C" fn realloc_sampled(block: *mut c_void, size: usize, left: u64) -> *mut c_void {
+    let rate = if left == RUNS_ON { None } else { decide(size, left) };
     if size > LARGEST {
         if rate.is_some() {
             sample::failed();

@@ -11,7 +11,7 @@ macro_rules! release {
         ///
         /// # Safety
         /// As of the function of that name in C.
-        #[cfg_attr(feature = "library", unsafe(no_mangle))]
+        #[cfg_attr(feature = "library", unsafe(no_mangle), unsafe(link_section = concat!(".text.hot.", stringify!($name))))]
         pub unsafe extern "C" fn $name(block: *mut c_void $(, $parameter: usize)*) {
             if FILTER.may_hold(block as usize) {
                 // SAFETY: the same call.

@@ -23,6 +23,9 @@ pub(crate) fn settle() {
 /// so that this changes nothing.
 const NOT_CHARGED: u64 = u64::MAX;
 
+/// Charged, and not sampled: more than is left of any distance.
+pub(crate) const RUNS_ON: u64 = i64::MAX as u64;
+
 /// Charges a request of `size` bytes; `None`: not sampled, as nearly every one. Otherwise what [`decide`] wants to know.
 #[inline(always)]
 pub(crate) fn charge(size: usize) -> Option<u64> {
