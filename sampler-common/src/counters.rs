@@ -71,6 +71,14 @@ outcomes! {
     RingShare = "ring_share",
     /// As `free_ring_full`, for such a process.
     FreeRingShare = "free_ring_share",
+    /// A sample that found the preloaded library's table of blocks full: its end was told at once, so what is held is a lower bound.
+    LibraryFull = "library_full",
+    /// A block of a process with the library whose end was missed: told when its address came again.
+    LibraryLate = "library_late",
+    /// A request for no bytes that the library sampled: of these it cannot tell.
+    LibraryEmpty = "library_empty",
+    /// A call that the library sampled and that allocated nothing.
+    LibraryFailed = "library_failed",
 
     /// Live entries dropped when the live set was thinned.
     Thinned = "thinned",
@@ -114,17 +122,9 @@ outcomes! {
     WindowCut = "window_cut",
     /// A sample of an excluded process, taken before it was known who that is.
     Excluded = "excluded",
-    /// A sample that found the preloaded library's table of blocks full: its end was told at once, so what is held is a lower bound.
-    LibraryFull = "library_full",
-    /// A block of a process with the library whose end was missed: told when its address came again.
-    LibraryLate = "library_late",
-    /// A request for no bytes that the library sampled: of these it cannot tell.
-    LibraryEmpty = "library_empty",
-    /// A call that the library sampled and that allocated nothing.
-    LibraryFailed = "library_failed",
-    /// A sample of the library while nobody listened to it.
+    /// A sample of the preloaded library while nobody listened to it.
     LibraryUnheard = "library_unheard",
 }
 
-/// Outcomes counted by the eBPF program: the variants up to and including `FreeRingShare`.
-pub const KERNEL_OUTCOMES: usize = Outcome::FreeRingShare as usize + 1;
+/// Outcomes counted by the eBPF program: the variants up to and including `LibraryFailed`.
+pub const KERNEL_OUTCOMES: usize = Outcome::LibraryFailed as usize + 1;

@@ -53,6 +53,8 @@ pub enum Role {
     OtelAlloc = 12,
     /// The USDT `otel_memory:free(void *pointer)`: such a block ends.
     OtelFree = 13,
+    /// The USDT `sampler_preload:ended(uint64_t how)`: a sample of our own preloaded library has ended as an [`Unusual`] one.
+    LibraryEnded = 14,
     /// `void *operator new(std::size_t size)` that does not call malloc: it can throw, so that it never gets a return probe.
     New = 7,
     /// A function by whose calls a program's progress is told, see [`crate::duty::Marks`].
@@ -85,6 +87,7 @@ impl Role {
             6 => Some(Role::Free),
             12 => Some(Role::OtelAlloc),
             13 => Some(Role::OtelFree),
+            14 => Some(Role::LibraryEnded),
             7 => Some(Role::New),
             8 => Some(Role::Marker),
             16 => Some(Role::Map),
@@ -94,6 +97,21 @@ impl Role {
             _ => None,
         }
     }
+}
+
+/// How samples of the preloaded library end that are not told, or not as usual: what it says to whoever listens. The numbers are a contract between the
+/// library and samplerd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Unusual {
+    /// The table was full, or their address not free: told, and their end at once, since nobody could know the block again.
+    TableFull = 0,
+    /// Blocks whose end was missed, and told when their address came again.
+    EndedLate = 1,
+    /// Of no bytes: of these the contract cannot tell.
+    Empty = 2,
+    /// The allocator had nothing: nothing was allocated.
+    Failed = 3,
 }
 
 /// Entries of the array `HITS` for each process slot: at least one for every [`Role`] whose hits are counted.

@@ -10,7 +10,7 @@ use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_kernel, bpf_probe_read_
 use sampler_common::counters::Outcome;
 use sampler_common::limits::EXTERNAL_PER_SECOND;
 use sampler_common::sampling;
-use sampler_common::wire::{LiveEntry, Operand, OperandKind, Pending, Role, Site, Space};
+use sampler_common::wire::{LiveEntry, Operand, OperandKind, Pending, ProcessTotals, Role, Site, Space, Unusual};
 
 /// Offset of the last register in `struct pt_regs`.
 const LAST_REGISTER: u64 = 160;
@@ -23,14 +23,17 @@ pub struct Budget {
     sent: u64,
 }
 
-/// `otel_memory:alloc(void *pointer, size_t size, size_t weighted_bytes)`
+/// `otel_memory:alloc(void *pointer, size_t size, size_t weighted_bytes)`, and what our own library says beside it.
 #[inline(always)]
 pub fn allocated(call: &Call) {
     let cookie = call.cookie();
     let Some(site) = maps::SITES.get_ptr(cookie.site()) else { return };
     let Some(slot) = target::slot(call, cookie) else { return };
-    hits::count(slot, Role::OtelAlloc as u8);
     let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return };
+    if cookie.role() == Role::LibraryEnded as u8 {
+        return unusual(argument(call, site, 0), totals);
+    }
+    hits::count(slot, Role::OtelAlloc as u8);
     let Some(process) = maps::PROCESSES.get_ptr(slot) else { return };
     let (Some(pointer), Some(size), Some(weighted)) =
         (argument(call, site, 0), argument(call, site, 1), argument(call, site, 2))
@@ -61,6 +64,22 @@ pub fn allocated(call: &Call) {
         hits: 1,
     };
     complete::sample(call, &pending, pointer, process, totals);
+}
+
+/// `sampler_preload:ended(uint64_t how)`
+#[inline(always)]
+fn unusual(how: Option<u64>, totals: *mut ProcessTotals) {
+    const TABLE_FULL: u64 = Unusual::TableFull as u64;
+    const ENDED_LATE: u64 = Unusual::EndedLate as u64;
+    const EMPTY: u64 = Unusual::Empty as u64;
+    const FAILED: u64 = Unusual::Failed as u64;
+    match how {
+        Some(TABLE_FULL) => live::count(totals, Outcome::LibraryFull),
+        Some(ENDED_LATE) => live::count(totals, Outcome::LibraryLate),
+        Some(EMPTY) => live::count(totals, Outcome::LibraryEmpty),
+        Some(FAILED) => live::count(totals, Outcome::LibraryFailed),
+        _ => live::count(totals, Outcome::UsdtRefused),
+    }
 }
 
 /// `otel_memory:free(void *pointer)`

@@ -1,4 +1,5 @@
-//! The USDTs `otel_memory:alloc(pointer, size, weighted bytes)` and `otel_memory:free(pointer)`.
+//! The USDTs `otel_memory:alloc(pointer, size, weighted bytes)` and `otel_memory:free(pointer)`, and one of ours, `sampler_preload:ended(how)`, by which
+//! samplerd counts what these cannot tell: to the process's last moment, as a count in its memory could not be.
 //!
 //! Notes and semaphores as in "User Space Probe Implementation" of SystemTap. A semaphore counts who listens; the kernel writes it.
 //!
@@ -7,6 +8,7 @@
 
 use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicU16, Ordering::Relaxed};
+use sampler_common::wire::Unusual;
 
 global_asm!(
     // The kernel finds a semaphore by its offset in the file, in the first writable mapping that has it: the page must not be
@@ -28,7 +30,7 @@ global_asm!(
 
 /// A probe and its note.
 macro_rules! probe {
-    ($name:literal, $arguments:literal, $($operands:tt)*) => {
+    ($provider:literal, $name:literal, $arguments:literal, $semaphore:literal, $($operands:tt)*) => {
         asm!(
             "990: nop",
             ".pushsection .note.stapsdt, \"\", @note",
@@ -36,8 +38,8 @@ macro_rules! probe {
             ".4byte 992f-991f, 994f-993f, 3",
             "991: .asciz \"stapsdt\"",
             "992: .balign 4",
-            concat!("993: .8byte 990b, _.stapsdt.base, otel_memory_", $name, "_semaphore"),
-            ".asciz \"otel_memory\"",
+            concat!("993: .8byte 990b, _.stapsdt.base, ", $semaphore),
+            concat!(".asciz \"", $provider, "\""),
             concat!(".asciz \"", $name, "\""),
             concat!(".asciz \"", $arguments, "\""),
             "994: .balign 4",
@@ -76,7 +78,10 @@ fn free_is_heard() -> bool {
 pub fn alloc(address: usize, size: u64, weighted: u64) {
     // SAFETY: an instruction that does nothing.
     unsafe {
-        probe!("alloc", "8@%rdi 8@%rsi 8@%rdx", in("rdi") address, in("rsi") size, in("rdx") weighted,);
+        probe!(
+            "otel_memory", "alloc", "8@%rdi 8@%rsi 8@%rdx", "otel_memory_alloc_semaphore",
+            in("rdi") address, in("rsi") size, in("rdx") weighted,
+        );
     }
 }
 
@@ -86,7 +91,17 @@ pub fn free(address: usize) {
     if free_is_heard() {
         // SAFETY: an instruction that does nothing.
         unsafe {
-            probe!("free", "8@%rdi", in("rdi") address,);
+            probe!("otel_memory", "free", "8@%rdi", "otel_memory_free_semaphore", in("rdi") address,);
         }
+    }
+}
+
+/// A sample has ended otherwise than by these. In one place, and rare enough to need no semaphore.
+#[cold]
+#[inline(never)]
+pub fn ended(how: Unusual) {
+    // SAFETY: an instruction that does nothing.
+    unsafe {
+        probe!("sampler_preload", "ended", "8@%rdi", "0", in("rdi") how as u64,);
     }
 }

@@ -6,7 +6,9 @@ use crate::settings::{SETTINGS, Settings};
 use crate::table::{Entered, Move, Table};
 use crate::thread::{Countdown, Dice};
 use crate::{boot, pages, probes, weight};
+use core::sync::atomic::Ordering::Relaxed;
 use sampler_common::sampling::{Cell, Design, Random as _, Rate, Strategy, draw_points, runs_on};
+use sampler_common::wire::Unusual;
 
 /// Where sampled blocks may be.
 pub(crate) static FILTER: Filter = Filter::new();
@@ -64,14 +66,18 @@ pub(crate) fn decide(size: usize, left: u64) -> Option<Rate> {
         NOT_CHARGED => draw_points(design, size, &Countdown, &Countdown, &mut Dice),
         left => draw_points(design, size, &Charged(left), &Countdown, &mut Dice),
     };
-    let silent = match () {
-        () if drawn.hits == 0 || is_inside() => return None,
-        () if !probes::alloc_is_heard() => &SETTINGS.counts.unheard,
-        () if size == 0 => &SETTINGS.counts.empty,
-        () => return Some(rate),
-    };
-    Settings::count(silent);
-    None
+    if drawn.hits == 0 || is_inside() {
+        return None;
+    }
+    if !probes::alloc_is_heard() {
+        SETTINGS.unheard.fetch_add(1, Relaxed);
+        return None;
+    }
+    if size == 0 {
+        probes::ended(Unusual::Empty);
+        return None;
+    }
+    Some(rate)
 }
 
 /// A block of `size` bytes that was sampled is at `address`. A probe wherever it is used, see [`probes::alloc`].
@@ -94,7 +100,7 @@ pub(crate) fn begin(address: usize, size: usize, rate: Rate) {
 
 /// A call that was to be told has allocated nothing.
 pub(crate) fn failed() {
-    Settings::count(&SETTINGS.counts.failed);
+    probes::ended(Unusual::Failed);
 }
 
 #[inline(never)]
@@ -102,10 +108,10 @@ fn enter(address: usize) -> Entered {
     let entered = TABLE.enter(address);
     match entered {
         Entered::New => FILTER.add(address),
-        Entered::Again => Settings::count(&SETTINGS.counts.ended_late),
-        Entered::Full => Settings::count(&SETTINGS.counts.table_full),
+        Entered::Again => probes::ended(Unusual::EndedLate),
+        Entered::Full => probes::ended(Unusual::TableFull),
         Entered::Lost => {
-            Settings::count(&SETTINGS.counts.table_full);
+            probes::ended(Unusual::TableFull);
             FILTER.remove(address);
         }
     }

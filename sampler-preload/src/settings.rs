@@ -1,4 +1,4 @@
-//! What samplerd reads and changes in the process from outside, and what is counted here.
+//! What samplerd reads and changes in the process from outside, and what it reads there.
 //!
 //! The symbol `sampler_preload_settings` is found in the library's dynamic symbols; the layout is what [`MAGIC`] stands for.
 
@@ -7,11 +7,11 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use sampler_common::sampling::{Rate, Ready};
 
-/// "SMPLPRE3": the layout below.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"SMPLPRE3");
+/// "SMPLPRE4": the layout below.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"SMPLPRE4");
 
-/// "SMPLFWD3", in the place of [`MAGIC`]: this copy only passes calls on to another one, which is the one to ask.
-const FORWARDS: u64 = u64::from_le_bytes(*b"SMPLFWD3");
+/// "SMPLFWD4", in the place of [`MAGIC`]: this copy only passes calls on to another one, which is the one to ask.
+const FORWARDS: u64 = u64::from_le_bytes(*b"SMPLFWD4");
 
 /// The block: in one line of cache what every call reads, in the next what few calls write.
 #[repr(C, align(64))]
@@ -23,45 +23,9 @@ pub struct Settings {
     /// forked child has it, and whoever comes after a samplerd that was killed. Written by samplerd alone.
     asked: AtomicU64,
     unused: [u64; 5],
-    /// How samples have ended that nobody was told of, or not as usual.
-    pub counts: Counts,
-}
-
-/// Samples of this process by how they ended, but for those that were told as usual.
-#[repr(C, align(64))]
-pub struct Counts {
-    /// The table was full, or their address not free: told, and their end at once, since nobody could know the block again.
-    pub table_full: AtomicU64,
-    /// Blocks whose end was missed, and told when their address came again.
-    pub ended_late: AtomicU64,
-    /// Of no bytes: of these the contract cannot tell.
-    pub empty: AtomicU64,
-    /// The allocator had nothing: nothing was allocated.
-    pub failed: AtomicU64,
-    /// Nobody was listening.
+    /// Samples of which nobody was told, since nobody listened. All others are told, or how they ended ([`crate::probes`]).
     pub unheard: AtomicU64,
-    unused: [u64; 3],
-}
-
-impl Counts {
-    const fn new() -> Counts {
-        Counts {
-            table_full: AtomicU64::new(0),
-            ended_late: AtomicU64::new(0),
-            empty: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
-            unheard: AtomicU64::new(0),
-            unused: [0; 3],
-        }
-    }
-
-    /// Begins anew: a forked child counts what it does itself.
-    pub fn clear(&self) {
-        let Counts { table_full, ended_late, empty, failed, unheard, .. } = self;
-        for count in [table_full, ended_late, empty, failed, unheard] {
-            count.store(0, Relaxed);
-        }
-    }
+    unused_behind: [u64; 7],
 }
 
 /// The one block.
@@ -71,10 +35,11 @@ pub static SETTINGS: Settings = Settings {
     rate: AtomicU64::new(0),
     asked: AtomicU64::new(0),
     unused: [0; 5],
-    counts: Counts::new(),
+    unheard: AtomicU64::new(0),
+    unused_behind: [0; 7],
 };
 
-const _: () = assert!(size_of::<Settings>() == 128);
+const _: () = assert!(size_of::<Settings>() == 128 && offset_of!(Settings, unheard) == 64);
 
 impl Settings {
     /// The rate in force; 0: none is yet.
@@ -110,12 +75,5 @@ impl Settings {
     /// Whether it was left.
     pub(crate) fn is_left(&self) -> bool {
         self.magic.load(Relaxed) == FORWARDS
-    }
-
-    /// Counts one more.
-    #[cold]
-    #[inline(never)]
-    pub fn count(counter: &AtomicU64) {
-        counter.fetch_add(1, Relaxed);
     }
 }

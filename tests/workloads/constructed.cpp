@@ -6,7 +6,7 @@
 #include <dlfcn.h>
 #include <new>
 
-static constexpr std::size_t unheard = 12, size = 64, refused = 6666, huge = std::size_t(1) << 62;
+static constexpr std::size_t unheard = 8, size = 64, refused = 6666, huge = std::size_t(1) << 62;
 static constexpr std::align_val_t line{64};
 
 static void *volatile block;

@@ -45,7 +45,9 @@ impl Program {
             Role::OtelAlloc => Program::OtelAlloc,
             Role::OtelFree => Program::OtelFree,
             // Rare, and not counted.
-            Role::Map | Role::Unmap | Role::Remap | Role::MoveBreak => return None,
+            Role::LibraryEnded | Role::Map | Role::Unmap | Role::Remap | Role::MoveBreak => {
+                return None;
+            }
         })
     }
 

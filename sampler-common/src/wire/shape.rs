@@ -34,7 +34,12 @@ impl Shape {
             Role::Malloc | Role::Free | Role::New | Role::OtelAlloc | Role::OtelFree => {
                 return Shape::DEFAULT;
             }
-            Role::Marker | Role::Map | Role::Unmap | Role::Remap | Role::MoveBreak => {
+            Role::LibraryEnded
+            | Role::Marker
+            | Role::Map
+            | Role::Unmap
+            | Role::Remap
+            | Role::MoveBreak => {
                 return Shape::DEFAULT;
             }
             Role::Calloc => Shape::new(1, 0, NONE),

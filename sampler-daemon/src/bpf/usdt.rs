@@ -24,7 +24,7 @@ unsafe impl Pod for SiteValue {}
 /// A USDT to attach to.
 #[derive(Clone, Copy, Debug)]
 pub struct UsdtPoint {
-    /// [`Role::OtelAlloc`] or [`Role::OtelFree`].
+    /// [`Role::OtelAlloc`], [`Role::OtelFree`] or [`Role::LibraryEnded`].
     pub role: Role,
     /// File offset of the probe.
     pub offset: u64,
@@ -71,21 +71,21 @@ impl UsdtPrograms {
         // The very file, whatever its path means by now and in whichever mount namespace.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let mut links = Vec::new();
-        for role in [Role::OtelFree, Role::OtelAlloc] {
+        for is_free in [true, false] {
             let (mut offsets, mut cookies, mut counters) = (Vec::new(), Vec::new(), Vec::new());
-            for point in points.iter().filter(|point| point.role == role) {
+            for point in points.iter().filter(|of| (of.role == Role::OtelFree) == is_free) {
                 offsets.push(point.offset);
-                cookies.push(Cookie::new(slot, role).at_site(self.number(point.site)?).0);
+                cookies.push(Cookie::new(slot, point.role).at_site(self.number(point.site)?).0);
                 counters.push(point.semaphore.unwrap_or(0));
             }
             if offsets.is_empty() {
                 continue;
             }
-            let program = if role == Role::OtelFree { &self.free } else { &self.allocate };
+            let program = if is_free { &self.free } else { &self.allocate };
             let (program, words) = (program.as_fd(), (&cookies[..], &counters[..]));
             let (kind, pid) = (sys::ATTACH_MULTI, pid.unwrap_or(0));
             let fd = sys::link_counted(program, kind, &path, &offsets, words, 0, pid)
-                .with_context(|| format!("attach to {} otel_memory probes", offsets.len()))?;
+                .with_context(|| format!("attach to {} probes of a sampler", offsets.len()))?;
             links.push(Link::Multi { fd });
         }
         Ok(links)

@@ -1,11 +1,12 @@
-//! Our own preloaded library in processes: what it says of its interval, and of samples that ended in it; and how it is told to sample.
+//! Our own preloaded library in processes: what it says of its interval, and of samples that nobody heard of; and how it is told to sample.
 //!
-//! What it counts is read from the process's memory at every look at the process and whenever somebody asks, and counted as the daemon's own
-//! outcomes. Of a program that has ended it is what was read last. Nothing is missing in a profile by that: allocations are told all the same.
+//! How its samples end is told by a probe (`sampler-ebpf/src/otel.rs`). What nobody heard it counts itself: that is read from the process's memory at every
+//! look at the process and whenever somebody asks, and counted as the daemon's own outcome. Of a program that has ended it is what was read last.
 
 use super::worker::{Reach, Worker};
 use crate::target::allocator::Discovery;
-use crate::target::preloaded::{Block, COUNTS};
+use crate::target::preloaded::Block;
+use sampler_common::counters::Outcome;
 use sampler_common::sampling::Rate;
 use sampler_common::sampling::rate::MAX_INTERVAL_BYTES;
 use std::io;
@@ -17,8 +18,8 @@ pub(super) struct Library {
     block: Block,
     /// The image.
     generation: u32,
-    /// Counts that are among the outcomes already.
-    seen: [u64; COUNTS.len()],
+    /// How many of the unheard are among the outcomes already.
+    seen: u64,
 }
 
 impl Library {
@@ -54,7 +55,7 @@ impl Worker {
         let library = found.filter(|_| !known).map(|block| Library {
             block,
             generation,
-            seen: self.counted_before(slot, &block),
+            seen: self.unheard_before(slot, &block),
         });
         if let Some(source) = self.ingest.sources.get_mut(&slot)
             && !(known && has_own)
@@ -83,10 +84,9 @@ impl Worker {
             }
         };
         let is_raised = self.ingest.processes.get(source.process).sampling.raised.factor() > 1.0;
-        for ((outcome, now), seen) in COUNTS.iter().zip(state.counts).zip(&mut library.seen) {
-            self.ingest.outcomes.add(*outcome, now.saturating_sub(*seen));
-            *seen = now;
-        }
+        let more = state.unheard.saturating_sub(library.seen);
+        self.ingest.outcomes.add(Outcome::LibraryUnheard, more);
+        library.seen = state.unheard;
         let interval = state.rate.map(|rate| rate.interval_bytes());
         let sampling = &mut self.ingest.processes.get_mut(source.process).sampling;
         if let Some(interval) = interval.filter(|interval| sampling.told.0 != *interval) {
@@ -107,16 +107,15 @@ impl Worker {
         }
     }
 
-    /// What it counted in a process before that was attached to: with another daemon, or with nobody.
-    fn counted_before(&self, slot: u32, block: &Block) -> [u64; COUNTS.len()] {
-        let nothing = [0; COUNTS.len()];
-        let Some(source) = self.ingest.sources.get(&slot) else { return nothing };
+    /// What nobody heard in a process before that was attached to.
+    fn unheard_before(&self, slot: u32, block: &Block) -> u64 {
+        let Some(source) = self.ingest.sources.get(&slot) else { return 0 };
         let started = self.ingest.processes.get(source.process).origin.started;
         let own_start = SystemTime::now().checked_sub(self.started.elapsed());
         let is_older = started.zip(own_start).is_some_and(|(process, own)| process < own);
         match !source.has_exec() && (self.config.reach == Reach::Listed || is_older) {
-            true => block.read().map_or(nothing, |state| state.counts),
-            false => nothing,
+            true => block.read().map_or(0, |state| state.unheard),
+            false => 0,
         }
     }
 

@@ -65,7 +65,7 @@ impl Worker {
                 "totals are a lower bound: a process sent more than {EXTERNAL_PER_SECOND} samples of its own a second (usdt_flood in sampler status)"
             ));
         }
-        let untold = self.ingest.outcomes.get(Outcome::LibraryFull);
+        let untold = self.kernel_totals().outcome(Outcome::LibraryFull);
         if untold > 0 {
             notes.push(format!(
                 "held numbers are a lower bound: {} samples of preloaded processes found no room there (library_full in sampler status)",

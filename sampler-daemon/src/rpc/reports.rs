@@ -141,6 +141,7 @@ fn role(role: Role) -> String {
     match role {
         Role::OtelAlloc => "otel_alloc".to_owned(),
         Role::OtelFree => "otel_free".to_owned(),
+        Role::LibraryEnded => "library_ended".to_owned(),
         role => format!("{role:?}").to_lowercase(),
     }
 }

@@ -210,7 +210,7 @@ fn argument_registers(role: Role, shape: Shape) -> Vec<Register> {
         Role::PosixMemalign => 3,
         Role::Map | Role::Remap => 4,
         // Probes inside functions, which are placed by whoever compiled them.
-        Role::OtelAlloc | Role::OtelFree => 0,
+        Role::OtelAlloc | Role::OtelFree | Role::LibraryEnded => 0,
         // Nothing is read.
         Role::Marker => 0,
     };

@@ -1,4 +1,4 @@
-//! The settings of our own preloaded library in a process: at which interval it samples, and another one; and what it has counted.
+//! The settings of our own preloaded library in a process: at which interval it samples, and another one; and what nobody has heard of it.
 //!
 //! Reference: `sampler-preload/src/settings.rs`. The library exports the block `sampler_preload_settings`; it begins with a word that says what
 //! it is, and the rate is the next one. It is the target's memory: written only where that word is found, and what is read is a rate
@@ -8,7 +8,6 @@ use super::mappings::{self, Backing};
 use object::elf::{FileHeader64, PT_LOAD, SHT_DYNSYM};
 use object::read::elf::{FileHeader as _, ProgramHeader as _, Sym as _};
 use object::{Endianness, ReadCache, ReadRef};
-use sampler_common::counters::Outcome;
 use sampler_common::sampling::{Rate, Ready};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Error, ErrorKind};
@@ -17,19 +16,11 @@ use std::os::unix::fs::FileExt as _;
 /// The block's symbol.
 const SYMBOL: &[u8] = b"sampler_preload_settings";
 /// Its first word.
-const MAGIC: u64 = u64::from_le_bytes(*b"SMPLPRE3");
+const MAGIC: u64 = u64::from_le_bytes(*b"SMPLPRE4");
 /// Its size, bytes.
 const BYTES: u64 = 128;
-/// Word of the first count.
-const FIRST_COUNT: usize = 8;
-/// The counts, in their order.
-pub const COUNTS: [Outcome; 5] = [
-    Outcome::LibraryFull,
-    Outcome::LibraryLate,
-    Outcome::LibraryEmpty,
-    Outcome::LibraryFailed,
-    Outcome::LibraryUnheard,
-];
+/// Word of the count.
+const UNHEARD: usize = 8;
 
 /// Where a library has the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +73,8 @@ pub struct State {
     pub rate: Option<Rate>,
     /// The rate that was asked for, while back-pressure has put a lower one into force.
     pub asked: Option<Rate>,
-    /// How samples have ended but for those that were told, as [`COUNTS`]: since the program began, or was forked.
-    pub counts: [u64; COUNTS.len()],
+    /// Samples of which nobody was told, since the program began or was forked.
+    pub unheard: u64,
 }
 
 impl Block {
@@ -118,10 +109,9 @@ impl Block {
             let message = format!("pid {}: no settings at {:#x}", self.pid, self.address);
             return Err(Error::new(ErrorKind::InvalidData, message));
         }
-        let counts = std::array::from_fn(|number| word(FIRST_COUNT + number));
         let rate = |rate: Rate| (rate != Rate::NEVER).then_some(rate);
         let (set, asked) = (Ready::from_word(word(1)).rate(), Rate::from_raw(word(2)));
-        Ok(State { rate: rate(set), asked: rate(asked), counts })
+        Ok(State { rate: rate(set), asked: rate(asked), unheard: word(UNHEARD) })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Files that sample their allocations by themselves and say so: the USDTs of the provider `otel_memory`.
+//! Files that sample their allocations by themselves and say so: the USDTs of the provider `otel_memory`; and one more of our own preloaded library.
 //!
 //! Reference: OpenTelemetry eBPF profiler, design document 00003: `alloc(pointer, size, weighted bytes)` fires for a sampled
 //! allocation, `free(pointer)` when such a block ends. Like everything in a target's files the notes are not believed: a probe is used
@@ -23,13 +23,14 @@ use std::io;
 const NOTE_BYTES: u64 = 4 << 20;
 /// Most probes of a file. One that has more is not used.
 const MOST_PROBES: usize = 256;
-/// The provider.
+/// The provider, and that of our library's own.
 const PROVIDER: &[u8] = b"otel_memory";
+const OWN_PROVIDER: &[u8] = b"sampler_preload";
 
 /// A probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// [`Role::OtelAlloc`] or [`Role::OtelFree`].
+    /// [`Role::OtelAlloc`], [`Role::OtelFree`] or [`Role::LibraryEnded`].
     pub role: Role,
     /// File offset of its `nop`.
     pub offset: u64,
@@ -77,7 +78,7 @@ impl Usdt {
         let probes: Vec<Note<'_>> = notes
             .iter()
             .flat_map(|section| note::probes(section))
-            .filter(|note| note.provider == PROVIDER && role(note).is_some())
+            .filter(|note| role(note).is_some())
             .take(MOST_PROBES + 1)
             .collect();
         if probes.is_empty() {
@@ -97,7 +98,7 @@ impl Usdt {
         })
     }
 
-    /// The probes as functions, for lists of probes.
+    /// The probes of the contract as functions, for lists of probes.
     pub fn functions(&self) -> Vec<Function> {
         let function = |probe: &Probe| Function {
             symbols: vec![name(probe.role).to_owned()],
@@ -111,19 +112,25 @@ impl Usdt {
                 reason: "a USDT".to_owned(),
             },
         };
-        self.probes.iter().map(function).collect()
+        let of_contract = |probe: &&Probe| probe.role != Role::LibraryEnded;
+        self.probes.iter().filter(of_contract).map(function).collect()
     }
 }
 
 /// What probes of a role are called.
 fn name(role: Role) -> &'static str {
-    if role == Role::OtelFree { "otel_memory:free" } else { "otel_memory:alloc" }
+    match role {
+        Role::OtelFree => "otel_memory:free",
+        Role::LibraryEnded => "sampler_preload:ended",
+        _ => "otel_memory:alloc",
+    }
 }
 
 fn role(note: &Note<'_>) -> Option<Role> {
-    match note.name {
-        b"alloc" => Some(Role::OtelAlloc),
-        b"free" => Some(Role::OtelFree),
+    match (note.provider, note.name) {
+        (PROVIDER, b"alloc") => Some(Role::OtelAlloc),
+        (PROVIDER, b"free") => Some(Role::OtelFree),
+        (OWN_PROVIDER, b"ended") => Some(Role::LibraryEnded),
         _ => None,
     }
 }

@@ -104,22 +104,34 @@ fn a_full_table_is_told() -> Result<()> {
     daemon.stop()
 }
 
-/// Samples that nobody is told of are counted in the process, and read from there.
+/// Samples that cannot be told are counted, by a probe of their own: the last ones of a process that is killed as well.
 #[test]
 fn what_is_not_told_is_counted() -> Result<()> {
-    let mut workload = preload::workload("edges.c", &["odd"], 1)?;
-    let daemon = Daemon::start(&[workload.pid()], &[])?;
-    for outcome in ["library_empty", "library_failed", "library_unheard"] {
-        ensure!(daemon.outcome(outcome)? == 0, "{outcome} before anything has happened");
+    for is_killed in [false, true] {
+        let mut workload = preload::workload("edges.c", &["odd"], 1)?;
+        let daemon = Daemon::start(&[workload.pid()], &[])?;
+        let counts = || -> Result<Vec<u64>> {
+            let all = ["library_empty", "library_failed", "library_full", "library_unheard"];
+            all.iter().map(|of| daemon.outcome(of)).collect()
+        };
+        let before = counts()?;
+        ensure!(before == [0; 4], "{before:?} before anything has happened");
+        workload.go()?;
+        workload.truth()?;
+        if is_killed {
+            // Before anybody has looked.
+            workload.child().signal(9)?;
+            workload.wait()?;
+        }
+        // Three requests for no bytes; eleven for more than there is, and one more that is refused for its arguments.
+        let counts = counts()?;
+        ensure!(counts == [3, 11, 0, 0], "{counts:?}, killed: {is_killed}");
+        if !is_killed {
+            workload.exit()?;
+        }
+        daemon.stop()?;
     }
-    workload.go()?;
-    workload.truth()?;
-    // Three requests for no bytes; eleven for more than there is, and one more that is refused for its arguments.
-    let counts = ["library_empty", "library_failed", "library_full", "library_unheard"];
-    let counts: Vec<u64> = counts.iter().map(|of| daemon.outcome(of)).collect::<Result<_>>()?;
-    ensure!(counts == [3, 11, 0, 0], "{counts:?}");
-    workload.exit()?;
-    daemon.stop()
+    Ok(())
 }
 
 /// Nobody listens: nothing is kept.

@@ -17,9 +17,13 @@ fn nops_of_all_lengths() {
 
 /// A probe as assembly: label 990 is where it lies.
 fn probe(label: &str, semaphore: &str, name: &str, arguments: &str) -> String {
+    probe_of("otel_memory", label, semaphore, name, arguments)
+}
+
+fn probe_of(provider: &str, label: &str, semaphore: &str, name: &str, arguments: &str) -> String {
     format!(
         ".pushsection .note.stapsdt,\"\",\"note\"; .balign 4; .4byte 8, 902f-901f, 3; .asciz \"stapsdt\"
-        901: .8byte {label}, stapsdt_base, {semaphore}; .asciz \"otel_memory\"; .asciz \"{name}\"; .asciz \"{arguments}\"
+        901: .8byte {label}, stapsdt_base, {semaphore}; .asciz \"{provider}\"; .asciz \"{name}\"; .asciz \"{arguments}\"
         902: .balign 4; .popsection\n"
     )
 }
@@ -37,6 +41,7 @@ fn library(probes: &[String]) -> Vec<u8> {
         free: push %rbp
         there: .byte 0x66, 0x90
         elsewhere: ret
+        last: nop
         called: .byte 0x0f, 0x1f, 0x44, 0, 0
         .size malloc, free-malloc; .size free, .-free
         .section .stapsdt.base,\"a\",@progbits
@@ -107,6 +112,12 @@ fn a_file_is_used_as_a_whole_or_not() {
         let refused = usdt.refused.unwrap_or_default();
         assert!(usdt.probes.is_empty() && refused.contains(why), "{why}: {refused:?}");
     }
+    // Our library's own is attached to with them, and is none of the contract.
+    let own = probe_of("sampler_preload", "last", "0", "ended", "8@%rdi");
+    let usdt = read(&library(&[alloc("here", three), free, own]));
+    let roles: Vec<Role> = usdt.probes.iter().map(|probe| probe.role).collect();
+    assert_eq!(roles, [Role::OtelAlloc, Role::OtelFree, Role::LibraryEnded], "{:?}", usdt.refused);
+    assert_eq!(usdt.functions().len(), 2);
     // Other probes are none of our business.
     let others = [probe("here", "0", "realloc", "nonsense"), usual().concat()];
     assert_eq!(read(&library(&others)).probes.len(), 2);
