@@ -101,7 +101,7 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
             forwarding.push(pair.run(each_s, random)?.slowdown().0);
         }
         {
-            let mut pair = Pair::start(workload, each_s, &sampling, None, scratch)?;
+            let mut pair = Pair::start(workload, each_s, Layout::Random, &sampling, None, scratch)?;
             pair.attached = listen(&listener, pair.pid())?;
             heard.push(pair.run(each_s, random)?.slowdown().0);
         }
