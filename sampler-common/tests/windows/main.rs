@@ -21,13 +21,24 @@ use sampler_common::limits::CLASSES;
 /// Windows of a run, and runs of a program.
 const WINDOWS: usize = 200;
 const RUNS: usize = 200;
+/// Strata of a short life.
+const SHORT: usize = 16;
+
+/// When a program ends.
+#[derive(Clone, Copy, PartialEq)]
+enum Life {
+    /// With its last stratum, of so many as have [`WINDOWS`].
+    Long,
+    /// Anywhere in its last stratum, of [`SHORT`]: before the window, in it, or behind it.
+    Short,
+}
 
 /// Estimate and truth of the allocations of a run.
 fn run(
     program: &Program,
     machine: Machine,
     marker: Marker,
-    begin: Begin,
+    (begin, life): (Begin, Life),
     seed: u64,
 ) -> (Estimate, f64) {
     let budget = Budget::parse("20%").expect("a budget");
@@ -49,6 +60,7 @@ fn run(
         calls,
         is_marked,
         looks,
+        exit: f64::INFINITY,
     };
     let (mut controller, mut lead) =
         (Controller::new(budget, timers), Lead::new(timers.unit(true)));
@@ -57,12 +69,13 @@ fn run(
     groups.traffic_mut().look(run.look());
     let (mut is_marked, mut began, mut fit) = (false, 0.0f64, Fit::default());
     let to = |run: &mut Run, tick: f64| {
-        while run.clock() < tick {
+        while run.clock() < tick && !run.is_over() {
             let missing = (tick * timers.unit(false) - run.user).max(1.0);
             run.step(missing.min(timers.unit(true)), Probes::None);
         }
     };
-    for _ in 0..WINDOWS {
+    let strata = if life == Life::Long { WINDOWS } else { SHORT };
+    for stratum in 1..=strata {
         // What has passed since the stratum's end belongs to none.
         let clock = run.clock();
         began = began.max(clock);
@@ -72,8 +85,12 @@ fn run(
         let mut plan = controller.next(&ledger, is_marked, || random.uniform());
         let place = began + plan.offset as f64;
         let early = plan.place_marking((place - clock) as i64, timers);
+        if life == Life::Short && stratum == strata {
+            run.exit = (began + run.rng.uniform() * plan.length as f64) * timers.unit(false);
+        }
         to(&mut run, place - early as f64);
-        let (window, seen, cost, marked) = run.window(plan, &mut lead, begin);
+        let window = if run.is_over() { None } else { run.window(plan, &mut lead, begin) };
+        let Some((window, seen, cost, marked)) = window else { break };
         controller.ended(&cost);
         let frees = window.frees.then_some(seen);
         let more = usual.traps_of_sample() * SAMPLED * seen + marked.map_or(0.0, |of| of.own);
@@ -94,14 +111,16 @@ fn run(
         began += plan.length as f64;
     }
     to(&mut run, began);
-    (estimate(&groups, &run), run.truth)
+    // Of the last stratum: what it has come forward by, or, where its window stands for all of it, what it lacks.
+    let tail = if life == Life::Long { 0.0 } else { run.clock() - began };
+    (estimate(&groups, &run, tail), run.truth)
 }
 
 /// As the daemon makes it.
-fn estimate(groups: &Groups, run: &Run) -> Estimate {
+fn estimate(groups: &Groups, run: &Run, tail: f64) -> Estimate {
     let clock = run.clock();
-    let factor = clock / groups.length();
-    let all = Progress { factor, tail: 0.0, clock, look: Some(run.look()) };
+    let factor = clock / (groups.length() + tail);
+    let all = Progress { factor, tail, clock, look: Some(run.look()) };
     let (clusters, _) = groups.clusters(&all);
     let mut reference = Reference { interval_bytes: 1.0, ..Reference::default() };
     reference.clusters.insert(0, clusters);
@@ -114,11 +133,11 @@ fn judge(
     program: &Program,
     machine: Machine,
     marker: Marker,
-    begin: Begin,
+    how: (Begin, Life),
 ) -> (f64, f64, f64, f64) {
     let seed = |at| 77 + at * 1_000_003;
     let runs: Vec<(Estimate, f64)> =
-        (0..RUNS as u64).map(|at| run(program, machine, marker, begin, seed(at))).collect();
+        (0..RUNS as u64).map(|at| run(program, machine, marker, how, seed(at))).collect();
     let n = RUNS as f64;
     let off: Vec<f64> = runs.iter().map(|(of, truth)| of.value / truth - 1.0).collect();
     let bias = off.iter().sum::<f64>() / n;
@@ -136,6 +155,9 @@ fn judge(
     );
     (bias, error, inside, width)
 }
+
+/// As it is.
+const LONG: (Begin, Life) = (Begin::Settled, Life::Long);
 
 const PROGRAMS: [Program; 8] = [
     Program { name: "steady", period: 1e9, busy: 1.0, each: [800.0, 800.0] },
@@ -161,7 +183,7 @@ fn most_off(program: &Program) -> f64 {
 #[test]
 fn programs_that_windows_slow_down_are_estimated_right() {
     for (program, machine) in PROGRAMS.iter().flat_map(|of| [(of, LIGHT), (of, HEAVY)]) {
-        let (bias, error, inside, width) = judge(program, machine, Marker::None, Begin::Settled);
+        let (bias, error, inside, width) = judge(program, machine, Marker::None, LONG);
         assert!(bias.abs() < 5.0 * error + most_off(program), "{}: {bias} ± {error}", program.name);
         // Of 200 at 95 % fewer than 172 come once in a million times.
         assert!(inside >= 0.86, "{}: {inside}", program.name);
@@ -186,7 +208,7 @@ fn what_traps_add_may_be_unusual() {
         typical.into_iter().chain(enough.map(|enough| Machine { enough, ..machine }))
     });
     for machine in programs.chain(machines) {
-        let (_, _, inside, width) = judge(&PROGRAMS[1], machine, Marker::None, Begin::Settled);
+        let (_, _, inside, width) = judge(&PROGRAMS[1], machine, Marker::None, LONG);
         assert!(inside >= 0.86 && width < 0.65, "{machine:?}: {inside}, ± {width}");
     }
 }
@@ -198,8 +220,7 @@ fn calls_tell_what_traps_add() {
     let of = |machine: Machine| move |drag| Machine { drag, ..machine };
     let heavy = [HEAVY.drag, [43.0, 39.0], [122.0, 73.0]].map(of(HEAVY));
     for machine in unusual.map(of(LIGHT)).into_iter().chain([LIGHT]).chain(heavy) {
-        let (bias, _, inside, width) =
-            judge(&PROGRAMS[1], machine, Marker::Follows(100.0), Begin::Settled);
+        let (bias, _, inside, width) = judge(&PROGRAMS[1], machine, Marker::Follows(100.0), LONG);
         assert!(bias.abs() < 0.06, "{machine:?}: {bias}");
         assert!(inside >= 0.86 && width < 0.16, "{machine:?}: {inside}, ± {width}");
     }
@@ -214,8 +235,7 @@ fn requests_stand_for_progress() {
     let unusual = unusual.map(of(LIGHT)).into_iter().chain([[122.0, 73.0]].map(of(HEAVY)));
     let machines = PROGRAMS.iter().flat_map(|program| [(program, LIGHT), (program, HEAVY)]);
     for (program, machine) in machines.chain(unusual.map(|machine| (&PROGRAMS[1], machine))) {
-        let (bias, error, inside, width) =
-            judge(program, machine, Marker::Requests(100.0), Begin::Settled);
+        let (bias, error, inside, width) = judge(program, machine, Marker::Requests(100.0), LONG);
         let name = program.name;
         assert!(bias.abs() < 5.0 * error + 0.015, "{name} {machine:?}: {bias} ± {error}");
         assert!(inside >= 0.86 && width < 0.13, "{name} {machine:?}: {inside}, ± {width}");
@@ -233,16 +253,31 @@ fn calls_that_tell_little_do_no_harm() {
             Marker::Beats(20_000.0),
             Marker::Uneven(12.0),
         ] {
-            let (.., inside, width) = judge(program, machine, marker, Begin::Settled);
+            let (.., inside, width) = judge(program, machine, marker, LONG);
             assert!(inside >= 0.86, "{} {marker:?}: {inside}", program.name);
             assert!(width < 1.0, "{} {marker:?}: ± {width}", program.name);
         }
     }
 }
 
+/// A life of few windows that ends anywhere, before a window, in it or behind it, while traps slow the program down: what the last stratum lacks makes no
+/// difference. (What a program does between a window's place and its first tick is missed once in a life: a hundredth of one of a quarter of a second.)
+#[test]
+fn programs_may_exit_at_any_time() {
+    let short = (Begin::Settled, Life::Short);
+    for (program, machine) in PROGRAMS.iter().flat_map(|of| [(of, LIGHT), (of, HEAVY)]) {
+        let (bias, error, inside, _) = judge(program, machine, Marker::None, short);
+        let name = program.name;
+        assert!(bias.abs() < 5.0 * error + most_off(program), "{name}: {bias} ± {error}");
+        // So few windows do not meet what others do rarely, as their profiles say, and intervals of a rare one are narrower than that hundredth.
+        let is_met = matches!(name, "steady" | "hot" | "dense phases");
+        assert!(inside >= if is_met { 0.86 } else { 0.6 }, "{name}: {inside}");
+    }
+}
+
 /// The control: what the simulation is there to find.
 #[test]
 fn windows_that_begin_with_their_probes_estimate_too_much() {
-    let (bias, error, ..) = judge(&PROGRAMS[4], LIGHT, Marker::None, Begin::Attached);
+    let (bias, error, ..) = judge(&PROGRAMS[4], LIGHT, Marker::None, (Begin::Attached, Life::Long));
     assert!(bias - 5.0 * error > 0.03, "{bias} ± {error}");
 }

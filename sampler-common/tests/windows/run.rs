@@ -46,6 +46,8 @@ pub(crate) struct Run<'a> {
     pub(crate) is_marked: bool,
     /// What it had read and written when the last window began, and when it ended.
     pub(crate) looks: [u64; 2],
+    /// Its user time when it exits.
+    pub(crate) exit: f64,
 }
 
 /// What probes see.
@@ -117,6 +119,9 @@ impl Run<'_> {
         let unit = self.timers.unit(true);
         let mut hits = 0.0;
         for _ in 0..(ns * (0.5 + self.rng.uniform()) / unit).round() as u64 {
+            if self.is_over() {
+                break;
+            }
             let step = self.step(unit, probes);
             hits += step.hits;
             *passed += u64::from(step.ticks);
@@ -124,13 +129,18 @@ impl Run<'_> {
         hits
     }
 
-    /// A window: as it was seen, its allocations, and what it cost.
+    /// Whether it has exited.
+    pub(crate) fn is_over(&self) -> bool {
+        self.user >= self.exit
+    }
+
+    /// A window: as it was seen, its allocations, and what it cost. An exit ends it; `None`: before it began.
     pub(crate) fn window(
         &mut self,
         window: Window,
         lead: &mut Lead,
         begin: Begin,
-    ) -> (Window, f64, WindowCost, Option<Marked>) {
+    ) -> Option<(Window, f64, WindowCost, Option<Marked>)> {
         let unit = self.timers.unit(window.fine);
         let probes = if window.frees { Probes::All } else { Probes::Allocating };
         let mut passed = 0;
@@ -150,11 +160,22 @@ impl Run<'_> {
         let mut outside = self.pass(ATTACH_NS, probes, &mut passed);
         let settled = match begin {
             Begin::Attached => passed + 1,
-            Begin::Settled => lead.ticks().min(passed + Lead::longest_wait(window.ticks)),
+            // One of the other clock begins with the next.
+            Begin::Settled if !window.fine => {
+                passed = 0;
+                1
+            }
+            Begin::Settled => {
+                let settled = lead.ticks().min(passed + Lead::longest_wait(window.ticks));
+                lead.passed(passed);
+                settled
+            }
         };
-        lead.passed(passed);
         // It begins with a tick: the next one, if it is late.
         loop {
+            if self.is_over() {
+                return None;
+            }
             let step = self.step(unit, probes);
             outside += step.hits;
             passed += u64::from(step.ticks);
@@ -182,14 +203,14 @@ impl Run<'_> {
             bytes: seen * BYTES,
             samples: 0,
         };
-        (window, seen, cost, marked)
+        Some((window, seen, cost, marked))
     }
 
     /// Until so many ticks have come; the allocations and hits by then.
     fn until(&mut self, mut left: u64, fine: bool, probes: Probes) -> (f64, f64) {
         let unit = self.timers.unit(fine);
         let (mut seen, mut hits) = (0.0, 0.0);
-        while left > 0 {
+        while left > 0 && !self.is_over() {
             let step = self.step(unit, probes);
             seen += step.allocations;
             hits += step.hits;
