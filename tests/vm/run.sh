@@ -60,7 +60,7 @@ chmod +x tree/init
 echo "engine=$engine refused='$refused'" >tree/expected
 (cd tree && find . | cpio --quiet -o -H newc) | gzip -1 >initramfs
 
-timeout 900 qemu-system-x86_64 -machine q35,accel=tcg -cpu max -smp 2 -m 1024 -nographic -no-reboot \
+timeout 1800 qemu-system-x86_64 -machine q35,accel=tcg -cpu max -smp 2 -m 1024 -nographic -no-reboot \
     -kernel boot/vmlinuz-* -initrd initramfs -append "console=ttyS0 quiet panic=-1" </dev/null |
     tr -d '\r' | tee console
 grep -q '^vm: ok$' console || { echo "run.sh: failed on Linux $version" >&2; exit 1; }
