@@ -114,8 +114,9 @@ pub enum Unusual {
     Failed = 3,
 }
 
-/// Entries of the array `HITS` for each process slot: at least one for every [`Role`] whose hits are counted.
-pub const HITS_PER_SLOT: u32 = 16;
+/// Entries of the array `HITS` for each process slot: at least two for every [`Role`] whose hits are counted, one where the kernel emulates the probed
+/// instruction and one where it single-steps it, which has another price ([`Cookie::counter`]).
+pub const HITS_PER_SLOT: u32 = 32;
 
 /// In place of a role in `HITS`: hits of any allocating function while the gate was not open.
 pub const HITS_OUTSIDE: u8 = 0;
@@ -128,6 +129,9 @@ pub const HITS_SWITCH: Switch = Switch::DEFAULT.capped(16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Cookie(pub u64);
+
+/// Bit of the role's byte in a [`Cookie`]: the kernel single-steps the probed instruction.
+const STEPPED: u8 = 0x80;
 
 /// In place of a slot in a [`Cookie`]: a link that all processes share; who calls is looked up in the map `TARGETS`.
 pub const SHARED: u32 = u32::MAX;
@@ -178,10 +182,27 @@ impl Cookie {
         Cookie(self.0 >> 32 << 32 | slot as u64)
     }
 
+    /// The same where the kernel single-steps the probed instruction.
+    pub const fn stepped(self) -> Cookie {
+        Cookie(self.0 | (STEPPED as u64) << 32)
+    }
+
     /// The number of the [`Role`].
     #[inline(always)]
     pub const fn role(self) -> u8 {
-        (self.0 >> 32) as u8
+        (self.0 >> 32) as u8 & !STEPPED
+    }
+
+    /// Which of its slot's entries in `HITS` counts its hits.
+    #[inline(always)]
+    pub const fn counter(self) -> u32 {
+        (self.0 >> 32) as u32 & 15 | self.counter_outside()
+    }
+
+    /// Which counts them while the gate is not open: those of all roles together.
+    #[inline(always)]
+    pub const fn counter_outside(self) -> u32 {
+        HITS_OUTSIDE as u32 | (self.0 >> 35) as u32 & 16
     }
 
     /// Where its arguments are.
@@ -190,7 +211,14 @@ impl Cookie {
         Shape((self.0 >> 40) as u32)
     }
 
-    /// Whether it is `malloc`, with malloc's own argument: by far the most calls.
+    /// Whether it is `malloc`, with malloc's own argument, where the kernel emulates the probed instruction: by far the most calls, which are counted by what
+    /// becomes of them and not as hits.
+    #[inline(always)]
+    pub const fn is_uncounted(self) -> bool {
+        self.0 >> 32 == Role::Malloc as u64
+    }
+
+    /// Whether it is `malloc`, with malloc's own argument.
     #[inline(always)]
     pub const fn is_plain_malloc(self) -> bool {
         self.is_plain(Role::Malloc)
@@ -199,7 +227,7 @@ impl Cookie {
     /// Whether it is a function of `role` with the arguments of its prototype, and glibc's division of work.
     #[inline(always)]
     pub const fn is_plain(self, role: Role) -> bool {
-        self.0 >> 32 == Cookie::new(0, role).0 >> 32
+        (self.0 >> 32) as u32 & !(STEPPED as u32) == (Cookie::new(0, role).0 >> 32) as u32
     }
 }
 

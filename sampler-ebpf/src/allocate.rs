@@ -33,17 +33,17 @@ struct Request {
 pub fn enter(call: &Call) -> u32 {
     let cookie = call.cookie();
     let Some(slot) = target::slot(call, cookie) else { return SKIP };
-    if duty::is_shut(slot) {
+    if duty::is_shut(slot, cookie) {
         return SKIP;
     }
     let role = cookie.role();
-    let size = if cookie.is_plain_malloc() {
+    let size = if cookie.is_uncounted() {
         Some(call.argument0())
     } else if role >= Role::Map as u8 {
         // From here, not from below `unusual`: both have deep stacks.
         return mapping::enter(call.raw(), slot, role);
     } else {
-        hits::count(slot, role);
+        hits::count(slot, cookie.counter());
         usual_size(call, cookie, slot)
     };
     let charged = size.map_or(Charged::NOT, |size| usual(size, slot));
@@ -54,7 +54,7 @@ pub fn enter(call: &Call) -> u32 {
 }
 
 /// Requested bytes of a call that needs no closer look: the function has its prototype's arguments, does the work itself, and can fail
-/// for want of memory only.
+/// for want of memory only. (A single-stepped malloc may take its time.)
 #[inline(always)]
 fn usual_size(call: &Call, cookie: Cookie, slot: u32) -> Option<u64> {
     let (first, second) = (call.argument0(), call.argument1());

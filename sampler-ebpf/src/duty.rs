@@ -11,13 +11,13 @@ use aya_ebpf::helpers::bpf_ktime_get_ns;
 use sampler_common::counters::Outcome;
 use sampler_common::limits::MAX_KERNEL_SLOTS;
 use sampler_common::wire::{
-    Duty, FINE_SHADOW_NS, Gate, HITS_OUTSIDE, MARKERS, RETURN_SHADOW_NS, RecordKind, Role,
+    Cookie, Duty, FINE_SHADOW_NS, Gate, MARKERS, RETURN_SHADOW_NS, RecordKind,
     SPOT_BYTES, SPOTS, Space, missed,
 };
 
 /// Whether the calls of a process are not to be seen now; they are counted as hits all the same.
 #[inline(always)]
-pub fn is_shut(slot: u32) -> bool {
+pub fn is_shut(slot: u32, cookie: Cookie) -> bool {
     if settings::duty() == 0 {
         return false;
     }
@@ -27,7 +27,7 @@ pub fn is_shut(slot: u32) -> bool {
     if gate == Gate::Open as u64 {
         return false;
     }
-    hits::count(slot, HITS_OUTSIDE);
+    hits::count(slot, cookie.counter_outside());
     true
 }
 
@@ -48,7 +48,7 @@ pub fn returned(call: &Call) {
 #[inline(always)]
 pub fn called(call: &Call) {
     let Some(slot) = target::known(call, call.cookie()) else { return };
-    hits::count(slot, Role::Marker as u8);
+    hits::count(slot, call.cookie().counter());
     let Some(duty) = maps::DUTIES.get_ptr_mut(slot) else { return };
     // SAFETY: a field of a map value; the clock may be writing it, hence volatile.
     let gate = unsafe { core::ptr::read_volatile(&raw const (*duty).gate) };

@@ -17,10 +17,10 @@ use sampler_common::wire::{LiveEntry, Pending, ProcessTotals, Role, Space};
 pub fn enter(call: &Call) {
     let cookie = call.cookie();
     let Some(slot) = target::slot(call, cookie) else { return };
-    if duty::is_shut(slot) {
+    if duty::is_shut(slot, cookie) {
         return;
     }
-    hits::count(slot, Role::New as u8);
+    hits::count(slot, cookie.counter());
     let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return };
     let shape = cookie.shape();
     let size = match shape.is_own() {

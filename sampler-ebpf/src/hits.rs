@@ -8,10 +8,10 @@ use sampler_common::counting::{Counter as _, Scalable, Word, Worker};
 use sampler_common::sampling::Random;
 use sampler_common::wire::{HITS_PER_SLOT, HITS_SWITCH};
 
-/// A hit of a probe on a function of the role with this number.
+/// A hit of a probe that has this counter ([`sampler_common::wire::Cookie::counter`]).
 #[inline(always)]
-pub fn count(slot: u32, role: u8) {
-    let index = slot.wrapping_mul(HITS_PER_SLOT) | u32::from(role) & (HITS_PER_SLOT - 1);
+pub fn count(slot: u32, counter: u32) {
+    let index = slot.wrapping_mul(HITS_PER_SLOT) | counter & (HITS_PER_SLOT - 1);
     let Some(line) = maps::HITS.get_ptr_mut(index) else { return };
     let counter = Scalable { word: MapWord(line.cast()), switch: HITS_SWITCH };
     counter.count(&mut Worker { number: 0, random: HalfRandom });

@@ -33,7 +33,7 @@ pub fn allocated(call: &Call) {
     if cookie.role() == Role::LibraryEnded as u8 {
         return unusual(argument(call, site, 0), totals);
     }
-    hits::count(slot, Role::OtelAlloc as u8);
+    hits::count(slot, Role::OtelAlloc as u32);
     let Some(process) = maps::PROCESSES.get_ptr(slot) else { return };
     let (Some(pointer), Some(size), Some(weighted)) =
         (argument(call, site, 0), argument(call, site, 1), argument(call, site, 2))
@@ -88,7 +88,7 @@ pub fn freed(call: &Call) {
     let cookie = call.cookie();
     let Some(site) = maps::SITES.get_ptr(cookie.site()) else { return };
     let Some(slot) = target::known(call, cookie) else { return };
-    hits::count(slot, Role::OtelFree as u8);
+    hits::count(slot, Role::OtelFree as u32);
     match argument(call, site, 0) {
         Some(pointer) => release::release(pointer, slot),
         None => {

@@ -3,17 +3,17 @@
 use crate::registers::Call;
 use crate::{duty, filter, hits, live, maps, record, target};
 use sampler_common::counters::Outcome;
-use sampler_common::wire::{LiveKey, Role, Space};
+use sampler_common::wire::{LiveKey, Space};
 
 /// `void free(void *p)`
 #[inline(always)]
 pub fn enter(call: &Call) {
     let cookie = call.cookie();
     let Some(slot) = target::known(call, cookie) else { return };
-    if duty::is_shut(slot) {
+    if duty::is_shut(slot, cookie) {
         return;
     }
-    hits::count(slot, Role::Free as u8);
+    hits::count(slot, cookie.counter());
     let shape = cookie.shape();
     let pointer = if shape.is_own() { call.argument(shape.pointer()) } else { call.argument0() };
     release(pointer, slot);

@@ -76,16 +76,19 @@ pub enum Placed {
     Emulated,
     /// It single-steps it out of line: many times dearer.
     SingleStepped,
-    /// One or the other: functions of both kinds share the count.
+    /// One or the other, and nobody knows which: functions of both kinds are counted together.
     Either,
 }
 
 impl Placed {
+    /// Of one function.
+    pub fn one(emulated: bool) -> Placed {
+        if emulated { Placed::Emulated } else { Placed::SingleStepped }
+    }
+
     /// Of functions that share a count; `None` of none.
     pub fn of(emulated: impl IntoIterator<Item = bool>) -> Option<Placed> {
-        let one = |emulated| if emulated { Placed::Emulated } else { Placed::SingleStepped };
-        let each = emulated.into_iter().map(one);
-        each.reduce(|a, b| if a == b { a } else { Placed::Either })
+        emulated.into_iter().map(Placed::one).reduce(|a, b| if a == b { a } else { Placed::Either })
     }
 }
 

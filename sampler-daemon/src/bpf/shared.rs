@@ -3,7 +3,7 @@
 use super::sys::SharedMemory;
 use sampler_common::limits::CLASSES;
 use sampler_common::sampling::Design;
-use sampler_common::wire::{self, HITS_PER_SLOT, KernelState, ProcessConfig, Role};
+use sampler_common::wire::{self, Cookie, HITS_PER_SLOT, KernelState, ProcessConfig, Role};
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
@@ -199,7 +199,7 @@ impl State {
     }
 }
 
-/// Approximate counts of each slot's hits, by role (`HITS`).
+/// Approximate counts of each slot's hits, by role and by how the probed instruction is run (`HITS`): where the kernel emulates it, and where it single-steps it.
 #[derive(Debug)]
 pub struct Hits(SharedMemory);
 
@@ -211,24 +211,31 @@ impl Hits {
         Ok(Hits(SharedMemory::map(fd, bytes, 0, true)?))
     }
 
-    fn word(&self, slot: u32, role: u8) -> &AtomicU64 {
-        self.0.atomic_u64((slot * HITS_PER_SLOT + u32::from(role)) as usize * Self::LINE)
+    fn word(&self, slot: u32, counter: u32) -> &AtomicU64 {
+        self.0.atomic_u64((slot * HITS_PER_SLOT + counter) as usize * Self::LINE)
     }
 
     /// Begins at 0 for a use of the slot.
     pub fn reset(&self, slot: u32) {
-        (0..HITS_PER_SLOT as u8).for_each(|role| self.word(slot, role).store(0, SeqCst));
+        (0..HITS_PER_SLOT).for_each(|counter| self.word(slot, counter).store(0, SeqCst));
     }
 
     /// Hits while the gate of the slot was not open, by the same rule.
-    pub fn read_outside(&self, slot: u32) -> u64 {
-        self.word(slot, wire::HITS_OUTSIDE).load(SeqCst)
+    pub fn read_outside(&self, slot: u32) -> [u64; 2] {
+        // Whichever role.
+        Self::both(slot, Role::Malloc)
+            .map(|cookie| self.word(slot, cookie.counter_outside()).load(SeqCst))
     }
 
-    /// What the counter of the slot's functions of `role` shows; [`wire::HITS_SWITCH`] says what it means.
-    /// Malloc has none: its hits are counted exactly, by what becomes of them.
-    pub fn read(&self, slot: u32, role: Role) -> u64 {
-        self.word(slot, role as u8).load(SeqCst)
+    /// What the counters of the slot's functions of `role` show; [`wire::HITS_SWITCH`] says what it means.
+    /// An emulated malloc has none: its hits are counted exactly, by what becomes of them.
+    pub fn read(&self, slot: u32, role: Role) -> [u64; 2] {
+        Self::both(slot, role).map(|cookie| self.word(slot, cookie.counter()).load(SeqCst))
+    }
+
+    fn both(slot: u32, role: Role) -> [Cookie; 2] {
+        let emulated = Cookie::new(slot, role);
+        [emulated, emulated.stepped()]
     }
 }
 

@@ -198,15 +198,15 @@ impl Worker {
 
     /// What a hit of a function's probe costs.
     pub(super) fn price_of(&self, function: &Function) -> Option<Measured> {
-        let placed = Placed::of([function.placement.emulated])?;
+        let placed = Placed::one(function.placement.emulated);
         self.prices.tariff.hit(Program::of(function.role)?, placed)
     }
 
-    /// What the hits of a role's probes in these slots have cost, without what samples cost beyond a hit.
-    pub(super) fn spent_on_hits(&self, slots: &[u32], role: Role) -> Option<Range> {
+    /// What the hits of a role's probes in these slots that are placed so have cost, without what samples cost beyond a hit.
+    pub(super) fn spent_on_hits(&self, slots: &[u32], role: Role, placed: Placed) -> Option<Range> {
         Program::of(role)?;
         let mut work = Work::default();
-        slots.iter().for_each(|slot| self.add_hits(&mut work, &[*slot], role));
+        slots.iter().for_each(|slot| self.add_placed_hits(&mut work, &[*slot], role, placed));
         let spent = self.prices.charge(&work).filter(|spent| spent.unpriced == 0.0)?;
         Some(spent.range(Confidence::DEFAULT))
     }

@@ -3,11 +3,12 @@
 use super::bounds;
 use super::facts;
 use super::follow::SETTLED;
+use super::hits::counted;
 use super::observe::has_lost;
 use super::totals::by_class;
 use super::worker::Worker;
 use crate::target::allocator::NONE_MAPPED;
-use sampler_common::wire::{HITS_SWITCH, Role};
+use sampler_common::wire::Role;
 use std::time::SystemTime;
 
 impl Worker {
@@ -55,7 +56,7 @@ impl Worker {
             facts::look(self.ingest.processes.get_mut(id), process);
         }
         self.ingest.processes.get_mut(id).spending.work = work;
-        let free_calls = HITS_SWITCH.counted(self.kernel.hits.read(slot, Role::Free));
+        let free_calls = counted(self.kernel.hits.read(slot, Role::Free));
         let totals = match self.kernel.totals.read(slot) {
             Ok(totals) => totals,
             Err(error) => {

@@ -13,7 +13,7 @@ use crate::bpf::{ProbeEngine, Settings};
 use crate::store::{MAX_GROUPS, ProcessId, lifetimes, process, rows, stacks};
 use crate::target::allocator::Function;
 use crate::target::memory;
-use sampler_common::cost::{Measured, Range, Report};
+use sampler_common::cost::{Measured, Placed, Range, Report};
 use sampler_common::counters::{KERNEL_OUTCOMES, Outcome};
 use sampler_common::counting::Count;
 use sampler_common::estimate::Confidence;
@@ -230,8 +230,10 @@ impl Worker {
             }
         }
         let with_hits = probes.into_iter().map(|(probe, slots)| {
-            let hits = self.hits(&slots, probe.function.role);
-            let spent = self.spent_on_hits(&slots, probe.function.role);
+            let Function { role, placement, .. } = &probe.function;
+            let placed = Placed::one(placement.emulated);
+            let hits = self.hits(&slots, *role, placed);
+            let spent = self.spent_on_hits(&slots, *role, placed);
             ProbeReport { hits, spent, ..probe }
         });
         with_hits.collect()

@@ -13,7 +13,7 @@ impl Worker {
     /// As [`Worker::note_unseen`], of one process.
     pub(super) fn note_unseen_of(&mut self, slot: u32) {
         self.note_brake(slot);
-        if self.kernel.hits.read(slot, Role::New) == 0 {
+        if self.kernel.hits.read(slot, Role::New) == [0, 0] {
             return;
         }
         let Some(source) = self.ingest.sources.get(&slot) else { return };

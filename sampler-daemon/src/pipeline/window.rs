@@ -3,6 +3,7 @@
 use super::attach::points;
 use super::clock::thread_ns;
 use super::duty::Cycle;
+use super::hits::counted;
 use super::worker::Worker;
 use crate::bpf::Settings;
 use crate::bpf::totals::SlotTotals;
@@ -13,7 +14,7 @@ use sampler_common::duty::{Added, Pace, WindowCost};
 use sampler_common::estimate::{Confidence, Sample};
 use sampler_common::limits::CLASSES;
 use sampler_common::sampling::Design;
-use sampler_common::wire::{HITS_SWITCH, Role, Space};
+use sampler_common::wire::{Role, Space};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -131,7 +132,7 @@ impl Worker {
 
     /// What a process has done by now, as far as its probes and their programs have counted it.
     pub(super) fn reading(&self, slot: u32, totals: SlotTotals) -> Reading {
-        let count = |word| HITS_SWITCH.counted(word).count(Confidence::DEFAULT).value;
+        let count = |words: [u64; 2]| counted(words).count(Confidence::DEFAULT).value;
         let hits = |role| count(self.kernel.hits.read(slot, role));
         Reading {
             totals,

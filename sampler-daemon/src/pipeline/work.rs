@@ -3,7 +3,7 @@
 use super::worker::Worker;
 use crate::bpf::totals::SlotTotals;
 use crate::store::{ProcessId, Spending};
-use sampler_common::cost::{Events, Placed, Program, Work};
+use sampler_common::cost::{Events, Placed, Work};
 use sampler_common::counters::Outcome;
 use sampler_common::counting::Count;
 use sampler_common::limits::FOLLOW_BYTES;
@@ -54,7 +54,7 @@ impl Worker {
                 work.ended(totals.outcome(Outcome::Freed));
                 work.returned(returned(
                     &totals,
-                    external(&totals, self.hits(&[slot], Role::OtelAlloc)),
+                    external(&totals, self.hits(&[slot], Role::OtelAlloc, Placed::Emulated)),
                 ));
                 self.add_mappings(&mut work, slot, spending);
             }
@@ -79,18 +79,24 @@ impl Worker {
 
     /// Hits of the probes of a role in these slots.
     pub(super) fn add_hits(&self, work: &mut Work, slots: &[u32], role: Role) {
-        let Some(hits) = self.hits(slots, role) else { return };
-        if hits.value > 0.0 {
-            // Of a program that was replaced, or is gone before anybody has looked, it is not known; a USDT is a nop everywhere, and a marker is none that would be single-stepped.
-            let is_emulated =
-                role == Role::Marker || Program::of(role).is_some_and(Program::is_usdt);
-            let unknown = if is_emulated { Placed::Emulated } else { Placed::Either };
-            let placed = self.placed(slots, role).unwrap_or(unknown);
-            work.hit(role, placed, hits);
+        for placed in [Placed::Emulated, Placed::SingleStepped] {
+            self.add_placed_hits(work, slots, role, placed);
         }
     }
 
-    /// How the probed functions of a role, which share a count, are placed.
+    /// The same of those that are placed so.
+    pub(super) fn add_placed_hits(
+        &self,
+        work: &mut Work,
+        slots: &[u32],
+        role: Role,
+        placed: Placed,
+    ) {
+        let hits = self.hits(slots, role, placed).filter(|hits| hits.value > 0.0);
+        hits.into_iter().for_each(|hits| work.hit(role, placed, hits));
+    }
+
+    /// How the functions of a role are placed whose calls are counted by their records alone.
     fn placed(&self, slots: &[u32], role: Role) -> Option<Placed> {
         let sources = slots.iter().filter_map(|slot| self.ingest.sources.get(slot));
         let functions = sources.flat_map(|source| &source.allocators).flat_map(|of| &of.functions);

@@ -6,23 +6,6 @@ use anyhow::{Context, Result, ensure};
 use sampler_daemon::bpf::calibrate;
 use sampler_tests::{Daemon, Workload, again, wait};
 use serde_json::Value;
-use std::fs;
-
-/// Functions of both kinds that share a count: what was spent lies between, and the interval says so.
-#[test]
-fn who_cannot_be_told_apart_has_a_wide_interval() -> Result<()> {
-    let directory = tempfile::tempdir()?;
-    let spec = directory.path().join("spec");
-    fs::write(&spec, "library */cost*\nmalloc own_alloc\nfree own_free\n")?;
-    let spec = spec.to_str().context("a path in UTF-8")?;
-    let mut workload = Workload::start("cost.c", &[])?;
-    let daemon = Daemon::start(&[workload.pid()], &["--allocator-spec", spec])?;
-    block(&mut workload, "own", 1_000)?;
-    let cost = cost(&daemon, workload.pid())?;
-    let (spent, low, high) = range(&cost["spent_ns"], "spent_ns")?;
-    ensure!(low < 0.5 * spent && high > 1.5 * spent, "{cost}");
-    daemon.stop()
-}
 
 /// Counts by role, each hit once: the cost of each probe, and all of them are the cost of the process.
 #[test]

@@ -1,6 +1,6 @@
 //! Each kind of hit costs what it is said to.
 
-use crate::own::{Own, range};
+use crate::own::{Own, block, number, range};
 use crate::trial::{REAL, STEPPED, TRIES, Trial, agrees};
 use anyhow::{Context, Result, ensure};
 use sampler_tests::{Daemon, Workload, again};
@@ -120,6 +120,41 @@ fn single_stepped_probes_cost_what_it_says() -> Result<()> {
             Err(miss) => Err(miss),
         })
     })
+}
+
+/// A process of which the kernel emulates one malloc and single-steps another one: each hit has its own price, and its own count.
+#[test]
+fn hits_of_one_role_are_told_apart_by_their_price() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let spec = directory.path().join("spec");
+    fs::write(&spec, "library */cost*\nmalloc own_alloc\nfree own_free\n")?;
+    let spec = spec.to_str().context("a path in UTF-8")?;
+    let mut program = Own::start()?;
+    let daemon = Daemon::start(&[program.workload.pid()], &["--allocator-spec", spec])?;
+    block(&mut program.workload, "pairs", 2_000)?;
+    block(&mut program.workload, "own", 500)?;
+    let status = daemon.status()?;
+    daemon.stop()?;
+    let probes = status["probes"].as_array().context("no probes")?;
+    let named = |name: &str| {
+        let is_its = |probe: &&Value| probe["symbols"][0] == name;
+        probes.iter().find(is_its).with_context(|| format!("no probe of {name}: {status}"))
+    };
+    for (name, emulated, hits) in [
+        ("malloc", true, 2_000.0),
+        ("free", true, 2_000.0),
+        ("own_alloc", false, 500.0),
+        ("own_free", false, 500.0),
+    ] {
+        let probe = named(name)?;
+        ensure!(probe["emulated"] == emulated, "{probe}");
+        let counted = number(&probe["hits"]["value"], "hits")?;
+        ensure!(counted == hits && probe["hits"]["high"] == hits, "{probe}");
+        let (hit, ..) = range(&probe["hit_ns"], "a hit")?;
+        let (spent, ..) = range(&probe["spent_ns"], "spent on a probe")?;
+        ensure!((spent / (hits * hit) - 1.0).abs() < 0.01, "{probe}");
+    }
+    Ok(())
 }
 
 /// Single-stepped hits have a price of their own; otherwise what makes it doubtful.

@@ -47,7 +47,9 @@ pub(super) fn points(slot: u32, track_live: bool, way: Way) -> Points {
     let slot = if way.by_pid { SHARED } else { slot };
     let mut points = Points::default();
     for (program, stepped) in hits(track_live).filter(|(program, _)| !program.is_usdt()) {
-        let point = (probed(program, stepped).offset() as u64, Cookie::new(slot, role(program)).0);
+        let emulated = Cookie::new(slot, role(program));
+        let cookie = if stepped { emulated.stepped() } else { emulated };
+        let point = (probed(program, stepped).offset() as u64, cookie.0);
         match program {
             Program::Free => points.freeing.push(point),
             Program::New => points.entering.push(point),

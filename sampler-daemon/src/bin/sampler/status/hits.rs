@@ -7,20 +7,19 @@ use sampler_daemon::rpc::v1::{Count, Probe};
 /// The hits of one probe after another.
 #[derive(Default)]
 pub(super) struct Hits<'a> {
-    /// Role and processes whose count was told, with the probe that it was told for.
-    told: Vec<(&'a str, &'a [u32], &'a str)>,
+    /// Those for which a count was told.
+    told: Vec<&'a Probe>,
 }
 
 impl<'a> Hits<'a> {
-    /// The hits of `probe`; functions of one role share a count, which is told for the first.
+    /// The hits of `probe`; functions of one role that are placed alike share a count, which is told for the first.
     pub(super) fn of(&mut self, probe: &'a Probe) -> String {
         let Some(count) = &probe.hits else { return String::new() };
-        let (role, pids) = (probe.role.as_str(), probe.pids.as_slice());
-        let before = self.told.iter().find(|told| (told.0, told.1) == (role, pids));
-        if let Some((_, _, first)) = before {
-            return format!("with {}", shown(first));
+        let counted = |of: &'a Probe| (&of.role, of.emulated, &of.pids);
+        if let Some(first) = self.told.iter().find(|told| counted(told) == counted(probe)) {
+            return format!("with {}", shown(symbol(first)));
         }
-        self.told.push((role, pids, symbol(probe)));
+        self.told.push(probe);
         text(count)
     }
 }
@@ -72,6 +71,9 @@ mod tests {
         let mut hits = Hits::default();
         let told: Vec<_> = probes.iter().map(|probe| hits.of(probe)).collect();
         assert_eq!(told, ["8,191", "with malloc", "3.00M ±1.8%", "0", "1.00G ±0.1%"]);
-        assert_eq!(hits.of(&Probe::default()), "");
+        let none = Probe::default();
+        assert_eq!(hits.of(&none), "");
+        let emulated = Probe { emulated: true, ..probe("malloc", "my_malloc", 7.0, 0.0) };
+        assert_eq!(hits.of(&emulated), "7");
     }
 }
