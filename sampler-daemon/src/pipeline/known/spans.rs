@@ -55,15 +55,14 @@ impl Spans {
 fn joined(places: &[u16], near: u16) -> Vec<KnownSpan> {
     let mut spans: Vec<KnownSpan> = Vec::new();
     for place in places {
-        let words = spans.last().map(|last| place - last.first + 1);
-        match (spans.last_mut(), words) {
-            (Some(last), Some(words))
-                if words - last.words <= near && usize::from(words) <= KNOWN_SPAN_WORDS =>
-            {
-                last.words = words;
+        if let Some(last) = spans.last_mut() {
+            let words = usize::from(place - last.first) + 1;
+            if words <= KNOWN_SPAN_WORDS && words <= usize::from(last.words) + usize::from(near) {
+                last.words = words as u16;
+                continue;
             }
-            _ => spans.push(KnownSpan { first: *place, words: 1 }),
         }
+        spans.push(KnownSpan { first: *place, words: 1 });
     }
     spans
 }
