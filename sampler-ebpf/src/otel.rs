@@ -29,11 +29,11 @@ pub fn allocated(call: &Call) {
     let cookie = call.cookie();
     let Some(site) = maps::SITES.get_ptr(cookie.site()) else { return };
     let Some(slot) = target::slot(call, cookie) else { return };
+    hits::count(slot, cookie.counter());
     let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return };
     if cookie.role() == Role::LibraryEnded as u8 {
         return unusual(argument(call, site, 0), totals);
     }
-    hits::count(slot, Role::OtelAlloc as u32);
     let Some(process) = maps::PROCESSES.get_ptr(slot) else { return };
     let (Some(pointer), Some(size), Some(weighted)) =
         (argument(call, site, 0), argument(call, site, 1), argument(call, site, 2))

@@ -3,7 +3,7 @@
 //! It defines the malloc family in front of whatever allocator the process has and forwards every call to it. The countdown of
 //! [`sampler_common::sampling`] runs in the process; only a sampled allocation, and the end of one, goes through a USDT
 //! (`otel_memory:alloc`, `otel_memory:free`: OpenTelemetry eBPF profiler, design document 00003), where samplerd or any other
-//! consumer of that contract may listen.
+//! consumer of that contract may listen. How the few samples end that the contract cannot tell of goes through one of our own (`sampler_preload:ended`).
 //!
 //! What keeps the process unharmed: no locks (a lock that another thread holds at `fork` would never be released), no allocation
 //! of its own, no system call (but for advice on its own memory when it is loaded), no thread-local destructor, no library that

@@ -43,11 +43,10 @@ impl Program {
             // A marker's program does no more than that of a free that is of no sampled block.
             Role::Free | Role::Marker => Program::Free,
             Role::OtelAlloc => Program::OtelAlloc,
-            Role::OtelFree => Program::OtelFree,
+            // Of the library's own probe the program does no more than of an end that is of no sampled block.
+            Role::OtelFree | Role::LibraryEnded => Program::OtelFree,
             // Rare, and not counted.
-            Role::LibraryEnded | Role::Map | Role::Unmap | Role::Remap | Role::MoveBreak => {
-                return None;
-            }
+            Role::Map | Role::Unmap | Role::Remap | Role::MoveBreak => return None,
         })
     }
 

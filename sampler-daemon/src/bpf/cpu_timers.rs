@@ -57,7 +57,7 @@ impl CpuTimers {
             let counter = counter.with_context(|| format!("make a timer on CPU {cpu}"))?;
             Ok(Timer { counter, counted: 0 })
         };
-        timers.follow(&online()?, gone, timer).map(drop)
+        timers.follow(&online()?, gone, timer).1
     }
 
     /// Whether they tick.

@@ -19,19 +19,17 @@ impl<T> EachCpu<T> {
         EachCpu(BTreeMap::new())
     }
 
-    /// Makes what CPUs that are online lack, and drops what is of others or has `ended`; how many were made. (What the kernel has of a CPU ends with it, and does
-    /// not begin again when the CPU comes back.)
-    ///
-    /// # Errors
-    /// If one of them cannot be made; the others are there.
+    /// Makes what CPUs that are online lack, and drops what is of others or has `ended`; how many came or went by that, and what was wrong with
+    /// one that could not be made. (What the kernel has of a CPU ends with it, and does not begin again when the CPU comes back.)
     pub(super) fn follow(
         &mut self,
         online: &[u32],
         ended: &[u32],
         mut make: impl FnMut(u32) -> anyhow::Result<T>,
-    ) -> anyhow::Result<usize> {
+    ) -> (usize, anyhow::Result<()>) {
+        let before = self.0.len();
         self.0.retain(|cpu, _| online.contains(cpu) && !ended.contains(cpu));
-        let (before, mut made) = (self.0.len(), Ok(()));
+        let (kept, mut made) = (self.0.len(), Ok(()));
         for cpu in online {
             if !self.0.contains_key(cpu) {
                 match make(*cpu) {
@@ -40,7 +38,7 @@ impl<T> EachCpu<T> {
                 }
             }
         }
-        made.map(|()| self.0.len() - before)
+        (before - kept + self.0.len() - kept, made)
     }
 
     /// CPUs whose own one is `over`.
@@ -71,19 +69,27 @@ mod tests {
             number += 1;
             Ok(number)
         };
-        assert_eq!(each.follow(&[0, 1], &[], &mut make).unwrap(), 2);
-        assert_eq!(each.follow(&[0, 2], &[], &mut make).unwrap(), 1);
+        let mut changed = |each: &mut EachCpu<i32>, online: &[u32], ended: &[u32]| {
+            let (changed, made) = each.follow(online, ended, &mut make);
+            made.map(|()| changed).unwrap()
+        };
+        assert_eq!(changed(&mut each, &[0, 1], &[]), 2);
+        assert_eq!(changed(&mut each, &[0, 2], &[]), 2);
         assert_eq!(each.iter().copied().collect::<Vec<i32>>(), [1, 3]);
         assert_eq!(each.over(|number| *number == 3), [2]);
         // It was away, and is back.
-        assert_eq!(each.follow(&[0, 2], &[2], &mut make).unwrap(), 1);
+        assert_eq!(changed(&mut each, &[0, 2], &[2]), 2);
         assert_eq!(each.iter().copied().collect::<Vec<i32>>(), [1, 4]);
-        assert_eq!(each.follow(&[0, 2], &[], &mut make).unwrap(), 0);
-        let refused = each.follow(&[0, 3, 4], &[], |cpu| match cpu {
+        assert_eq!(changed(&mut each, &[0, 2], &[]), 0);
+        let refuse = |cpu| match cpu {
             3 => Err(anyhow::anyhow!("refused")),
             _ => Ok(5),
-        });
-        assert!(refused.is_err());
+        };
+        let (changed, made) = each.follow(&[0, 3, 4], &[], refuse);
+        assert_eq!((changed, made.is_err()), (2, true));
+        // What cannot be had again and again is no change.
+        let (changed, made) = each.follow(&[0, 3, 4], &[], refuse);
+        assert_eq!((changed, made.is_err()), (0, true));
         assert_eq!(each.iter().copied().collect::<Vec<i32>>(), [1, 5]);
     }
 }

@@ -80,6 +80,8 @@ pub struct ProcessEvents {
     buffer_bytes: usize,
     next_cpus: Instant,
     looks: u32,
+    /// A CPU has not let itself be listened to when that was tried last.
+    is_refused: bool,
 }
 
 /// Those of one.
@@ -100,13 +102,13 @@ impl ProcessEvents {
         // A power of two, the smaller one.
         let bytes = 1 << bytes.ilog2();
         let mut cpus = EachCpu::new();
-        cpus.follow(&online, &[], |cpu| on_cpu(cpu, bytes))?;
+        cpus.follow(&online, &[], |cpu| on_cpu(cpu, bytes)).1?;
         let next_cpus = Instant::now() + CPUS_PAUSE;
-        Ok(ProcessEvents { cpus, buffer_bytes: bytes, next_cpus, looks: 0 })
+        Ok(ProcessEvents { cpus, buffer_bytes: bytes, next_cpus, looks: 0, is_refused: false })
     }
 
-    /// CPUs that have come, or were away for a while, tell theirs too, soon. Returns whether some have begun to just now, so that events may be
-    /// missing.
+    /// CPUs that have come, or were away for a while, tell theirs too, soon. Returns whether some have begun to just now, or have gone, so that events
+    /// may be missing.
     pub fn follow_cpus(&mut self) -> bool {
         if Instant::now() < self.next_cpus {
             return false;
@@ -118,15 +120,21 @@ impl ProcessEvents {
             _ => Vec::new(),
         };
         let bytes = self.buffer_bytes;
-        let online = online();
-        let begun =
-            online.and_then(|online| self.cpus.follow(&online, &ended, |cpu| on_cpu(cpu, bytes)));
-        match begun {
-            Ok(begun) if begun > 0 => tracing::info!(begun, "events of CPUs that have come"),
-            Ok(_) => return false,
-            Err(error) => tracing::warn!("{error:#}"),
+        let (changed, made) = match online() {
+            Ok(online) => self.cpus.follow(&online, &ended, |cpu| on_cpu(cpu, bytes)),
+            Err(error) => (0, Err(error)),
+        };
+        if changed > 0 {
+            tracing::info!(changed, "events of CPUs that have come or gone");
         }
-        true
+        // Said once, and not once a second.
+        let was_refused = mem::replace(&mut self.is_refused, made.is_err());
+        if let Err(error) = made
+            && !was_refused
+        {
+            tracing::warn!("what begins there is found a little later: {error:#}");
+        }
+        changed > 0
     }
 
     /// Hands out everything that is there, of one CPU after the other. Returns whether a buffer was so full that events may have

@@ -11,7 +11,7 @@ use sampler_common::sampling;
 use sampler_common::wire::Role;
 
 /// Roles whose hits are counted.
-const ROLES: [Role; 10] = [
+const ROLES: [Role; 11] = [
     Role::Malloc,
     Role::Calloc,
     Role::Realloc,
@@ -22,6 +22,7 @@ const ROLES: [Role; 10] = [
     Role::Marker,
     Role::OtelAlloc,
     Role::OtelFree,
+    Role::LibraryEnded,
 ];
 
 /// How samples end that were taken.

@@ -81,7 +81,8 @@ impl Usdt {
             .filter(|note| role(note).is_some())
             .take(MOST_PROBES + 1)
             .collect();
-        if probes.is_empty() {
+        // What our library says beside the contract is nothing by itself.
+        if !probes.iter().any(|note| note.provider == PROVIDER) {
             return Ok(Usdt::default());
         }
         let symbols = elf.dynamic_functions(&["malloc", "free"])?;

@@ -1,10 +1,12 @@
 //! Which stretches of a stack are read to compare some words of it.
 
-use sampler_common::limits::{KNOWN_READ_WORDS, KNOWN_SPAN_WORDS, KNOWN_SPANS};
+use sampler_common::limits::{
+    KNOWN_READ_BYTES, KNOWN_READ_WORDS, KNOWN_SPAN_BYTES, KNOWN_SPAN_WORDS, KNOWN_SPANS,
+};
 use sampler_common::wire::KnownSpan;
 
 /// Words whose reading, with what lies around them, costs as much as to begin another stretch.
-const NEAR: u16 = 40;
+const NEAR: u16 = (KNOWN_SPAN_BYTES / KNOWN_READ_BYTES) as u16;
 
 /// Stretches that have certain words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +26,10 @@ impl Spans {
             if spans.spans.len() <= KNOWN_SPANS {
                 return (spans.words() <= KNOWN_READ_WORDS).then_some(spans);
             }
-            near = near.checked_mul(2)?;
+            if usize::from(near) > KNOWN_SPAN_WORDS {
+                return None;
+            }
+            near *= 2;
         }
     }
 
