@@ -4,6 +4,7 @@
 //! is sound. Values that come from the kernel are untrusted by the daemon: it checks lengths and
 //! kinds before it believes them.
 
+mod cookie;
 mod duty;
 mod filter;
 mod known;
@@ -13,6 +14,7 @@ mod record;
 mod shape;
 mod site;
 
+pub use cookie::{Cookie, SHARED};
 pub use duty::{Duty, FINE_SHADOW_NS, Gate, MARKERS, RETURN_SHADOW_NS, SPOT_BYTES, SPOTS, missed};
 pub use filter::{
     FILTER_FRONT_COUNTERS, FILTER_FRONT_LIVE, FILTER_FRONT_SHIFT, FILTER_FULL, FILTER_LINE,
@@ -118,118 +120,15 @@ pub enum Unusual {
 /// instruction and one where it single-steps it, which has another price ([`Cookie::counter`]).
 pub const HITS_PER_SLOT: u32 = 32;
 
-/// In place of a role in `HITS`: hits of any allocating function while the gate was not open.
-pub const HITS_OUTSIDE: u8 = 0;
-
 /// Rule of the counters in `HITS`: from 2^13 hits on approximate (90 % within 1.6 %), and from 2^29 on,
 /// where one hit in 65,536 writes, ever less so. One 32-bit random number is enough for it.
 pub const HITS_SWITCH: Switch = Switch::DEFAULT.capped(16);
-
-/// The attach cookie of a probe: who and what, without a look-up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(transparent)]
-pub struct Cookie(pub u64);
-
-/// Bit of the role's byte in a [`Cookie`]: the kernel single-steps the probed instruction.
-const STEPPED: u8 = 0x80;
-
-/// In place of a slot in a [`Cookie`]: a link that all processes share; who calls is looked up in the map `TARGETS`.
-pub const SHARED: u32 = u32::MAX;
 
 /// In place of a slot in the map `TARGETS`: not profiled.
 pub const EXCLUDED: u32 = u32::MAX;
 
 /// In place of a slot in the map `TARGETS`: gets one with its first allocation.
 pub const EXPECTED: u32 = u32::MAX - 1;
-
-impl Cookie {
-    /// The cookie of `role` in the process of `slot`.
-    pub const fn new(slot: u32, role: Role) -> Cookie {
-        Cookie::shaped(slot, role, Shape::DEFAULT)
-    }
-
-    /// The cookie of the process's marker with this number, below [`MARKERS`].
-    pub const fn marker(slot: u32, number: u8) -> Cookie {
-        Cookie::shaped(slot, Role::Marker, Shape::new(number, NONE, NONE))
-    }
-
-    /// The same at a USDT whose arguments are in the places of this [`Site`], a number below 2^24.
-    pub const fn at_site(self, site: u32) -> Cookie {
-        Cookie(self.0 | (site as u64) << 40)
-    }
-
-    /// Which [`Site`] describes the arguments of a USDT.
-    #[inline(always)]
-    pub const fn site(self) -> u32 {
-        (self.0 >> 40) as u32
-    }
-
-    /// The process slot.
-    #[inline(always)]
-    pub const fn slot(self) -> u32 {
-        self.0 as u32
-    }
-
-    /// The cookie of a function whose arguments may not be those of its role.
-    pub const fn shaped(slot: u32, role: Role, shape: Shape) -> Cookie {
-        let shape = if shape.is_own() { shape } else { Shape::of(role) };
-        Cookie(slot as u64 | (role as u64) << 32 | (shape.0 as u64) << 40)
-    }
-
-    /// The same in another slot.
-    #[inline(always)]
-    pub const fn in_slot(self, slot: u32) -> Cookie {
-        Cookie(self.0 >> 32 << 32 | slot as u64)
-    }
-
-    /// The same where the kernel single-steps the probed instruction.
-    pub const fn stepped(self) -> Cookie {
-        Cookie(self.0 | (STEPPED as u64) << 32)
-    }
-
-    /// The number of the [`Role`].
-    #[inline(always)]
-    pub const fn role(self) -> u8 {
-        (self.0 >> 32) as u8 & !STEPPED
-    }
-
-    /// Which of its slot's entries in `HITS` counts its hits.
-    #[inline(always)]
-    pub const fn counter(self) -> u32 {
-        (self.0 >> 32) as u32 & 15 | self.counter_outside()
-    }
-
-    /// Which counts them while the gate is not open: those of all roles together.
-    #[inline(always)]
-    pub const fn counter_outside(self) -> u32 {
-        HITS_OUTSIDE as u32 | (self.0 >> 35) as u32 & 16
-    }
-
-    /// Where its arguments are.
-    #[inline(always)]
-    pub const fn shape(self) -> Shape {
-        Shape((self.0 >> 40) as u32)
-    }
-
-    /// Whether it is `malloc`, with malloc's own argument, where the kernel emulates the probed instruction: by far the most calls, which are counted by what
-    /// becomes of them and not as hits.
-    #[inline(always)]
-    pub const fn is_uncounted(self) -> bool {
-        self.0 >> 32 == Role::Malloc as u64
-    }
-
-    /// Whether it is `malloc`, with malloc's own argument.
-    #[inline(always)]
-    pub const fn is_plain_malloc(self) -> bool {
-        self.is_plain(Role::Malloc)
-    }
-
-    /// Whether it is a function of `role` with the arguments of its prototype, and glibc's division of work.
-    #[inline(always)]
-    pub const fn is_plain(self, role: Role) -> bool {
-        (self.0 >> 32) as u32 & !(STEPPED as u32) == (Cookie::new(0, role).0 >> 32) as u32
-    }
-}
 
 /// An address space: a process slot and which program image of it (each `execve` makes a new one).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -47,8 +47,9 @@ pub fn returned(call: &Call) {
 /// A marker is called. With as many calls as there may be the gate closes, or never opens: nobody knows how often a function is called before it is probed.
 #[inline(always)]
 pub fn called(call: &Call) {
-    let Some(slot) = target::known(call, call.cookie()) else { return };
-    hits::count(slot, call.cookie().counter());
+    let cookie = call.cookie();
+    let Some(slot) = target::known(call, cookie) else { return };
+    hits::count(slot, cookie.counter());
     let Some(duty) = maps::DUTIES.get_ptr_mut(slot) else { return };
     // SAFETY: a field of a map value; the clock may be writing it, hence volatile.
     let gate = unsafe { core::ptr::read_volatile(&raw const (*duty).gate) };

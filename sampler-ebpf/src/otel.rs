@@ -88,7 +88,7 @@ pub fn freed(call: &Call) {
     let cookie = call.cookie();
     let Some(site) = maps::SITES.get_ptr(cookie.site()) else { return };
     let Some(slot) = target::known(call, cookie) else { return };
-    hits::count(slot, Role::OtelFree as u32);
+    hits::count(slot, cookie.counter());
     match argument(call, site, 0) {
         Some(pointer) => release::release(pointer, slot),
         None => {

@@ -109,7 +109,9 @@ pub const fn known_set(tag: u64) -> u32 {
 const _: () = assert!(KNOWN_SETS.is_power_of_two() && KNOWN_SETS * KNOWN_WAYS == MAX_KNOWN_STACKS);
 const _: () = assert!(size_of::<KnownCall>() == 32);
 const _: () = assert!(size_of::<KnownStack>() == 72 + KNOWN_SPANS * 4 + KNOWN_WORDS * 10);
-const _: () = assert!(KNOWN_READ_WORDS.is_power_of_two() && KNOWN_SPAN_WORDS < 256);
+// Both are masks, the one of places, the other of lengths.
+const _: () =
+    assert!(KNOWN_READ_WORDS.is_power_of_two() && (KNOWN_SPAN_WORDS + 1).is_power_of_two());
 
 #[cfg(test)]
 mod tests {

@@ -234,8 +234,7 @@ impl Hits {
     }
 
     fn both(slot: u32, role: Role) -> [Cookie; 2] {
-        let emulated = Cookie::new(slot, role);
-        [emulated, emulated.stepped()]
+        [true, false].map(|emulated| Cookie::new(slot, role).placed(emulated))
     }
 }
 

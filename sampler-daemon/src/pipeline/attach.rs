@@ -237,9 +237,8 @@ pub(super) fn points(allocator: &Allocator, slot: u32, settings: &Settings) -> P
         if function.role.is_mapping() && !settings.mappings {
             continue;
         }
-        let emulated = Cookie::shaped(slot, function.role, function.shape);
-        let cookie = if function.placement.emulated { emulated } else { emulated.stepped() };
-        let point = (offset, cookie.0);
+        let cookie = Cookie::shaped(slot, function.role, function.shape);
+        let point = (offset, cookie.placed(function.placement.emulated).0);
         match function.role {
             Role::Free if settings.track_live => points.freeing.push(point),
             Role::Free => {}

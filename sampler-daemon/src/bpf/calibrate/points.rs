@@ -47,8 +47,7 @@ pub(super) fn points(slot: u32, track_live: bool, way: Way) -> Points {
     let slot = if way.by_pid { SHARED } else { slot };
     let mut points = Points::default();
     for (program, stepped) in hits(track_live).filter(|(program, _)| !program.is_usdt()) {
-        let emulated = Cookie::new(slot, role(program));
-        let cookie = if stepped { emulated.stepped() } else { emulated };
+        let cookie = Cookie::new(slot, role(program)).placed(!stepped);
         let point = (probed(program, stepped).offset() as u64, cookie.0);
         match program {
             Program::Free => points.freeing.push(point),

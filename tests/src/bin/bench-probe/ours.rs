@@ -7,6 +7,7 @@ use sampler_common::sampling::{Design, Rate, Strategy};
 use sampler_common::wire::{Cookie, Role};
 use sampler_daemon::bpf::btf::TaskOffsets;
 use sampler_daemon::bpf::{Kernel, Link, Points, ProbeEngine, Settings};
+use sampler_daemon::target::allocator::Function;
 
 /// The slot of the target.
 const SLOT: u32 = 0;
@@ -81,7 +82,10 @@ impl Ours {
 
     /// Attaches; dropping the links detaches.
     pub(crate) fn attach(&mut self, target: &Target, probes: Probes) -> Result<Vec<Link>> {
-        let point = |function, role| vec![(probe(function), Cookie::new(SLOT, role).0)];
+        let point = |function: &Function, role| {
+            let cookie = Cookie::new(SLOT, role).placed(function.placement.emulated);
+            vec![(probe(function), cookie.0)]
+        };
         let mut points = Points::default();
         if probes != Probes::Free {
             points.allocating = point(&target.malloc, Role::Malloc);

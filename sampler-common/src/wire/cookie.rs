@@ -1,0 +1,139 @@
+//! What a probe says to its program by itself: who was hit, in which function, and how.
+
+use super::{NONE, Role, Shape};
+
+/// The attach cookie of a probe: who and what, without a look-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Cookie(pub u64);
+
+/// Bit of the role's byte in a [`Cookie`]: the kernel single-steps the probed instruction.
+const STEPPED: u8 = 0x80;
+
+/// In place of a slot in a [`Cookie`]: a link that all processes share; who calls is looked up in the map `TARGETS`.
+pub const SHARED: u32 = u32::MAX;
+
+/// In place of a role in `HITS`: hits of any allocating function while the gate was not open.
+const HITS_OUTSIDE: u32 = 0;
+
+impl Cookie {
+    /// The cookie of `role` in the process of `slot`.
+    pub const fn new(slot: u32, role: Role) -> Cookie {
+        Cookie::shaped(slot, role, Shape::DEFAULT)
+    }
+
+    /// The cookie of the process's marker with this number, below [`super::MARKERS`].
+    pub const fn marker(slot: u32, number: u8) -> Cookie {
+        Cookie::shaped(slot, Role::Marker, Shape::new(number, NONE, NONE))
+    }
+
+    /// The same at a USDT whose arguments are in the places of this [`super::Site`], a number below 2^24.
+    pub const fn at_site(self, site: u32) -> Cookie {
+        Cookie(self.0 | (site as u64) << 40)
+    }
+
+    /// Which [`super::Site`] describes the arguments of a USDT.
+    #[inline(always)]
+    pub const fn site(self) -> u32 {
+        (self.0 >> 40) as u32
+    }
+
+    /// The process slot.
+    #[inline(always)]
+    pub const fn slot(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// The cookie of a function whose arguments may not be those of its role.
+    pub const fn shaped(slot: u32, role: Role, shape: Shape) -> Cookie {
+        let shape = if shape.is_own() { shape } else { Shape::of(role) };
+        Cookie(slot as u64 | (role as u64) << 32 | (shape.0 as u64) << 40)
+    }
+
+    /// The same in another slot.
+    #[inline(always)]
+    pub const fn in_slot(self, slot: u32) -> Cookie {
+        Cookie(self.0 >> 32 << 32 | slot as u64)
+    }
+
+    /// The same at an instruction that the kernel emulates, or single-steps.
+    pub const fn placed(self, emulated: bool) -> Cookie {
+        if emulated { self } else { Cookie(self.0 | (STEPPED as u64) << 32) }
+    }
+
+    /// The number of the [`Role`].
+    #[inline(always)]
+    pub const fn role(self) -> u8 {
+        (self.0 >> 32) as u8 & !STEPPED
+    }
+
+    /// Which of its slot's entries in `HITS` counts its hits.
+    #[inline(always)]
+    pub const fn counter(self) -> u32 {
+        (self.0 >> 32) as u32 & 15 | self.counter_outside()
+    }
+
+    /// Which counts them while the gate is not open: those of all roles together.
+    #[inline(always)]
+    pub const fn counter_outside(self) -> u32 {
+        HITS_OUTSIDE | (self.0 >> 35) as u32 & 16
+    }
+
+    /// Where its arguments are.
+    #[inline(always)]
+    pub const fn shape(self) -> Shape {
+        Shape((self.0 >> 40) as u32)
+    }
+
+    /// Whether it is `malloc`, with malloc's own argument, where the kernel emulates the probed instruction: by far the most calls, which are counted by what
+    /// becomes of them and not as hits.
+    #[inline(always)]
+    pub const fn is_uncounted(self) -> bool {
+        self.0 >> 32 == Role::Malloc as u64
+    }
+
+    /// Whether it is `malloc`, with malloc's own argument.
+    #[inline(always)]
+    pub const fn is_plain_malloc(self) -> bool {
+        self.is_plain(Role::Malloc)
+    }
+
+    /// Whether it is a function of `role` with the arguments of its prototype, and glibc's division of work.
+    #[inline(always)]
+    pub const fn is_plain(self, role: Role) -> bool {
+        (self.0 >> 32) as u32 & !(STEPPED as u32) == (Cookie::new(0, role).0 >> 32) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::HITS_PER_SLOT;
+    use super::*;
+
+    #[test]
+    fn hits_are_counted_by_their_price() {
+        let malloc = Cookie::new(9, Role::Malloc);
+        let stepped = malloc.placed(false);
+        assert!(malloc.is_uncounted() && !stepped.is_uncounted() && stepped.is_plain_malloc());
+        let own = Cookie::shaped(9, Role::Malloc, Shape::new(0, NONE, NONE)).placed(false);
+        assert!(!own.is_plain_malloc() && own.shape().is_own());
+        let counters = |role| {
+            let cookie = Cookie::new(u32::MAX, role);
+            assert_eq!(
+                (cookie.placed(false).role(), cookie.placed(false).slot()),
+                (role as u8, u32::MAX)
+            );
+            assert!(
+                cookie.placed(false).shape() == cookie.shape()
+                    && cookie.placed(false).is_plain(role)
+            );
+            assert_eq!(cookie.placed(false).in_slot(7).counter(), cookie.placed(false).counter());
+            [cookie.counter(), cookie.placed(false).counter()]
+        };
+        let counted = (0..16).filter_map(Role::from_number).flat_map(counters);
+        let outside = [malloc.counter_outside(), stepped.counter_outside()];
+        let all: Vec<u32> = counted.chain(outside).collect();
+        assert!(all.iter().all(|counter| *counter < HITS_PER_SLOT), "{all:?}");
+        assert_eq!(all.iter().collect::<std::collections::BTreeSet<_>>().len(), all.len());
+    }
+}
