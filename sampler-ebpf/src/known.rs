@@ -3,7 +3,7 @@
 use crate::{atomic, maps};
 use aya_ebpf::helpers::generated::bpf_probe_read_user as read_user;
 use core::ptr::{read_volatile, write_volatile};
-use sampler_common::limits::{KNOWN_READ_WORDS, KNOWN_SPANS, KNOWN_WORDS};
+use sampler_common::limits::{KNOWN_READ_WORDS, KNOWN_SPAN_WORDS, KNOWN_SPANS, KNOWN_WORDS};
 use sampler_common::wire::{KNOWN_WAYS, KnownDesk, KnownSpan, KnownStack, known_set, known_tag};
 
 /// The id of the stack of a call, 0 if it is not known; `space` is a `Space::word`. A function of its own, so that the verifier looks at it apart.
@@ -12,6 +12,10 @@ use sampler_common::wire::{KNOWN_WAYS, KnownDesk, KnownSpan, KnownStack, known_s
 /// nothing is known.
 #[inline(never)]
 pub fn find(space: u64, function: u64, ip: u64, sp: u64, bp: u64) -> u64 {
+    let tag = known_tag(space, function, ip, sp);
+    if !is_tagged(tag) {
+        return 0;
+    }
     let Some(desk) = maps::KNOWN_DESK.get_ptr_mut(0) else { return 0 };
     // SAFETY: a field of a map value.
     let taken = unsafe { &raw mut (*desk).taken };
@@ -26,10 +30,18 @@ pub fn find(space: u64, function: u64, ip: u64, sp: u64, bp: u64) -> u64 {
         (&raw mut (*desk).call.sp).write_volatile(sp);
         (&raw mut (*desk).bp).write_volatile(bp);
     }
-    let id = among(desk, known_tag(space, function, ip, sp));
+    let id = among(desk, tag);
     // SAFETY: as above; somebody else's from now on.
     unsafe { write_volatile(taken, 0) };
     id
+}
+
+/// Whether one of the set's stacks has this tag: of most that are not known there is none.
+#[inline(always)]
+fn is_tagged(tag: u64) -> bool {
+    let Some(tags) = maps::KNOWN_TAGS.get_ptr(known_set(tag)) else { return false };
+    // SAFETY: a way is less than the set has tags; aligned words of a map value, which the daemon may be writing.
+    (0..KNOWN_WAYS as usize).any(|way| unsafe { read_volatile(tags.cast::<u64>().add(way)) } == tag)
 }
 
 #[inline(always)]
@@ -97,7 +109,7 @@ fn read(stack: *const KnownStack, desk: *mut KnownDesk) -> bool {
         }
         // SAFETY: the index is less than the array is long; the daemon may be writing it.
         let KnownSpan { first, words: count } = unsafe { read_volatile(span.add(index)) };
-        let count = u32::from(count) & 0xff;
+        let count = u32::from(count) & KNOWN_SPAN_WORDS as u32;
         // SAFETY: a place among those that are read, and behind them is room for a whole stretch.
         let target = unsafe { words.add(at as usize & (KNOWN_READ_WORDS - 1)) };
         // SAFETY: a field of a map value.

@@ -154,10 +154,13 @@ impl KnownStacks {
         if !self.was_met(tag, unwound.stack) || self.has(tag, unwound, words) {
             return;
         }
-        let Some((mut wire, cost_bytes)) = wire(unwound, words) else { return };
+        let Some(places) = places(sp, words) else { return };
+        let Some(spans) = Spans::of(&places) else { return };
+        let cost_bytes = cost_bytes(words.len(), &spans);
         if cost_bytes > unwound.stack_bytes {
             return;
         }
+        let Some(mut wire) = wire(unwound, words, &places, &spans) else { return };
         let Some(index) = self.room(tag) else { return };
         self.last_id += 1;
         wire.id = self.last_id;
@@ -252,14 +255,22 @@ fn set(tag: u64) -> std::ops::Range<usize> {
     first..first + KNOWN_WAYS as usize
 }
 
-/// As the kernel side has it, without an id, and its [`Known::cost_bytes`]; `None` if a word lies where it does not look.
-fn wire(unwound: &Unwound<'_>, words: &[(u64, u64)]) -> Option<(Box<KnownStack>, u32)> {
+/// Where words are, counted in words above the stack pointer; `None` if one lies where the kernel side does not look.
+fn places(sp: u64, words: &[(u64, u64)]) -> Option<Vec<u16>> {
     let place = |(address, _): &(u64, u64)| {
-        let above = address.checked_sub(unwound.call.sp).filter(|above| above.is_multiple_of(8))?;
+        let above = address.checked_sub(sp).filter(|above| above.is_multiple_of(8))?;
         u16::try_from(above / 8).ok()
     };
-    let places: Vec<u16> = words.iter().map(place).collect::<Option<_>>()?;
-    let spans = Spans::of(&places)?;
+    words.iter().map(place).collect()
+}
+
+/// As the kernel side has it, without an id.
+fn wire(
+    unwound: &Unwound<'_>,
+    words: &[(u64, u64)],
+    places: &[u16],
+    spans: &Spans,
+) -> Option<Box<KnownStack>> {
     let mut stack = Box::new(KnownStack {
         id: 0,
         call: unwound.call,
@@ -276,7 +287,7 @@ fn wire(unwound: &Unwound<'_>, words: &[(u64, u64)]) -> Option<(Box<KnownStack>,
         stack.places[index] = spans.index(*place)?;
         stack.values[index] = *value;
     }
-    Some((stack, cost_bytes(words.len(), &spans)))
+    Some(stack)
 }
 
 #[cfg(test)]
