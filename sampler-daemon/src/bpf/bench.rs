@@ -9,6 +9,7 @@ use super::sys;
 use anyhow::Context as _;
 use aya::{Ebpf, EbpfLoader};
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// The object, aligned as its parser wants it.
@@ -68,11 +69,7 @@ impl ComparisonProgram {
     /// # Errors
     /// If the kernel refuses.
     pub fn attach(&self, file: &File, pid: u32, offset: u64) -> anyhow::Result<Link> {
-        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let flags = if self.hook == Hook::Return { sys::RETURN } else { 0 };
-        let attach_type = self.hook.attach_type();
-        sys::link_uprobes(self.fd.as_fd(), attach_type, &path, &[offset], &[], flags, pid)
-            .map(|fd| Link::Multi { fd })
+        self.link(file, pid, &[offset], &[])
             .with_context(|| format!("attach a probe at {offset:#x} to pid {pid}"))
     }
 
@@ -86,13 +83,17 @@ impl ComparisonProgram {
         pid: u32,
         probes: &[(u64, u64)],
     ) -> anyhow::Result<Link> {
-        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let (offsets, semaphores): (Vec<u64>, Vec<u64>) = probes.iter().copied().unzip();
-        let attach_type = self.hook.attach_type();
-        let counted = (&[][..], &semaphores[..]);
-        sys::link_counted(self.fd.as_fd(), attach_type, &path, &offsets, counted, 0, pid)
-            .map(|fd| Link::Multi { fd })
+        self.link(file, pid, &offsets, &semaphores)
             .with_context(|| format!("attach {} probes to pid {pid}", probes.len()))
+    }
+
+    fn link(&self, file: &File, pid: u32, offsets: &[u64], semaphores: &[u64]) -> io::Result<Link> {
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let flags = if self.hook == Hook::Return { sys::RETURN } else { 0 };
+        let (kind, words) = (self.hook.attach_type(), (&[][..], semaphores));
+        sys::link_counted(self.fd.as_fd(), kind, &path, offsets, words, flags, pid)
+            .map(|fd| Link::Multi { fd })
     }
 }
 

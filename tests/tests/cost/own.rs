@@ -59,6 +59,13 @@ impl Own {
         ensure!(status.success(), "strip: {status}");
         Ok(program)
     }
+
+    /// What tells samplerd of that allocator: the path of a file in `directory`.
+    pub(crate) fn spec(directory: &Path) -> Result<String> {
+        let path = directory.join("spec");
+        fs::write(&path, "library */cost*\nmalloc own_alloc\nfree own_free\n")?;
+        path.into_os_string().into_string().ok().context("a path in UTF-8")
+    }
 }
 
 /// CPU time of one block of calls, nanoseconds.

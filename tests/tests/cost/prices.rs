@@ -5,7 +5,6 @@ use crate::trial::{REAL, STEPPED, TRIES, Trial, agrees};
 use anyhow::{Context, Result, ensure};
 use sampler_tests::{Daemon, Workload, again};
 use serde_json::Value;
-use std::fs;
 
 #[test]
 fn session_costs_what_it_says() -> Result<()> {
@@ -106,13 +105,11 @@ fn samples_have_their_price_with_the_most_processes() -> Result<()> {
 #[test]
 fn single_stepped_probes_cost_what_it_says() -> Result<()> {
     let directory = tempfile::tempdir()?;
-    let spec = directory.path().join("spec");
-    fs::write(&spec, "library */cost*\nmalloc own_alloc\nfree own_free\n")?;
-    let spec = spec.to_str().context("a path in UTF-8")?;
+    let spec = Own::spec(directory.path())?;
     let program = Own::stripped(directory.path())?;
     let start = || Workload::start_program(&program, &[]);
     let (mut plain, mut probed) = (start()?, start()?);
-    let arguments = &["--allocator-spec", spec];
+    let arguments = &["--allocator-spec", &*spec];
     let trial = Trial { case: "own", count: 1_000, factor: STEPPED, arguments };
     again::until("prices of both kinds", TRIES, || {
         Ok(match trial.attempt(&mut plain, &mut probed)? {
@@ -126,11 +123,9 @@ fn single_stepped_probes_cost_what_it_says() -> Result<()> {
 #[test]
 fn hits_of_one_role_are_told_apart_by_their_price() -> Result<()> {
     let directory = tempfile::tempdir()?;
-    let spec = directory.path().join("spec");
-    fs::write(&spec, "library */cost*\nmalloc own_alloc\nfree own_free\n")?;
-    let spec = spec.to_str().context("a path in UTF-8")?;
+    let spec = Own::spec(directory.path())?;
     let mut program = Own::start()?;
-    let daemon = Daemon::start(&[program.workload.pid()], &["--allocator-spec", spec])?;
+    let daemon = Daemon::start(&[program.workload.pid()], &["--allocator-spec", &spec])?;
     block(&mut program.workload, "pairs", 2_000)?;
     block(&mut program.workload, "own", 500)?;
     let status = daemon.status()?;

@@ -1,7 +1,8 @@
 //! `--max-overhead 1%`: what it costs, what it tells, and whether that is true.
 //!
 //! Two processes of a program take turns, the one alone and the other under samplerd, some rounds each: what drifts on a machine within minutes drifts for
-//! both alike. Memory is laid out alike in both: what is to be seen is less than what two processes of one program differ by otherwise. What was allocated is known besides: rounds of work, by the bytes of a round that a counting library found in a third one.
+//! both alike. Memory is laid out alike in both: what is to be seen is less than what two processes of one program differ by otherwise. What was
+//! allocated is known besides: rounds of work, by the bytes of a round that a counting library found in a third one.
 
 use crate::attached::Windows;
 use crate::exact::{Exact, since};
