@@ -44,6 +44,8 @@ const BETWEEN: (f64, f64) = (0.02, 4.0);
 const SAMPLES: (f64, f64) = (8.0, 1000.0);
 /// How much less a window weighs in what is expected of the next than the one after it.
 const FADE: f64 = 0.9;
+/// In as many strata what windows have cost more than was expected of them is earned.
+const REPAID: f64 = 4.0;
 /// How much the last window weighs in what is expected of the cost and the variance of the next.
 const WEIGHT: f64 = 0.3;
 /// How many times longer a window may be than the one before it, and smaller its interval.
@@ -200,8 +202,8 @@ impl Controller {
         let earned = self.budget * each.max(unit);
         let Shape { fine, ticks, cost, samples } = self.shape();
         let debt = ledger.spent_ns - self.budget * ledger.own_ns;
-        // What was saved is not spent at once.
-        let wanted = (cost + debt).max(cost / 2.0) / earned;
+        // What was saved is not spent at once, nor what was spent saved: strata as unlike as windows' costs are would be worth fewer of one length.
+        let wanted = (cost + debt / REPAID).max(cost / 2.0) / earned;
         let length_ns = ticks * self.timers.unit(fine);
         let is_marked = is_marked && fine;
         let marking = if is_marked { MARKING * ticks.max(LEAST_MARKED) } else { 0.0 };
@@ -354,6 +356,6 @@ mod tests {
         let debt = Ledger { spent_ns: 0.05 * 1000.0 * TICK, ..own };
         let (own, debt) =
             (controller.next(&own, false, || 0.5), controller.next(&debt, false, || 0.5));
-        assert!(debt.length > own.length + 4000, "{own:?} {debt:?}");
+        assert!(debt.length > own.length + 1000, "{own:?} {debt:?}");
     }
 }
