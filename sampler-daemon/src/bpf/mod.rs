@@ -1,5 +1,6 @@
 //! The kernel side: loading, attaching, maps and the ring buffer. The only module with `unsafe`.
 
+pub mod ahead;
 pub mod bench;
 pub mod btf;
 pub mod calibrate;

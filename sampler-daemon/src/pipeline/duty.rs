@@ -106,6 +106,7 @@ impl Worker {
                 _ => {}
             }
         }
+        self.stay_ahead();
         self.run_fine_clock();
         self.look_at_ticks();
         if let Some(duties) = &mut self.kernel.duties {
@@ -125,6 +126,7 @@ impl Worker {
 
     /// The clock has come to a window: its markers are probed first, if there are any.
     fn open(&mut self, slot: u32) {
+        self.get_ahead(slot);
         if !self.open_marking(slot) {
             self.open_window(slot);
         }

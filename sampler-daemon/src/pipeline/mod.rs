@@ -1,6 +1,7 @@
 //! From ring records to rows: one thread owns the kernel side and the store; everybody else asks it
 //! by messages. Symbolization has a thread of its own, so that it never holds up ingestion.
 
+mod ahead;
 mod arrivals;
 mod attach;
 mod balance;

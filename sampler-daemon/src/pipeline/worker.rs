@@ -1,5 +1,6 @@
 //! The worker: reads the ring, answers questions, looks after the processes.
 
+use super::ahead::AheadOfWindows;
 use super::attach::Attached;
 use super::clock::{Clock, monotonic_ns};
 use super::command::{Command, Profiler, QUEUE};
@@ -125,6 +126,7 @@ pub(super) struct Worker {
     pub(super) pressure: BackPressure,
     /// Processes that have a budget, by slot.
     pub(super) cycles: FxHashMap<u32, Cycle>,
+    pub(super) ahead: AheadOfWindows,
     /// From an allocation to its sample in the store.
     pub(super) delays: Histogram,
     /// How full the ring was when it was looked at.
@@ -190,6 +192,7 @@ pub fn start(
         leaving: Vec::new(),
         pressure,
         cycles: FxHashMap::default(),
+        ahead: AheadOfWindows::default(),
         delays: Histogram::of_times(),
         ring_fill: Histogram::of_shares(),
         ring_waiting_bytes: 0,
@@ -288,6 +291,9 @@ impl Worker {
                 let events = self.happenings.descriptors();
                 descriptors.extend(events.map(|it| PollFd::from_borrowed_fd(it, PollFlags::IN)));
             }
+        }
+        if let Some(pause) = self.ahead.pause() {
+            period = pause.min(period);
         }
         let timeout = Timespec { tv_sec: 0, tv_nsec: period.as_nanos() as i64 };
         // An interrupted wait is a short one.
