@@ -3,6 +3,7 @@
 //! A group is a cluster of its own: the variance between groups of neighbours is that of their sum as well, with fewer degrees of freedom
 //! (M. H. Hansen, W. N. Hurwitz, W. G. Madow, "Sample Survey Methods and Theory" (1953), volume I, chapter 10.16: random groups).
 
+use super::marks::MODEL;
 use super::taken::{Progress, Taken};
 use super::{Bend, Drag, Flow, LEAST_WINDOWS, Marked, Marks, Pace, Traffic, Usual, Verdict};
 use crate::estimate::Clusters;
@@ -119,10 +120,11 @@ impl Groups {
         Added { group, paired, share }
     }
 
-    /// Whether a marker is worth what it costs: what traps add is what these windows leave open most, and traffic does not take the clock's place. Once it is so it should
+    /// Whether a marker is worth what it costs: what traps add is what these windows leave open most, and traffic does not tell it. Once it is so it should
     /// be left so.
     pub fn want_marks(&self) -> bool {
-        if self.traffic.verdict() != Verdict::Differs || self.windows() < LEAST_WINDOWS {
+        let is_told = self.traffic.verdict() == Verdict::Open || self.traffic.telling().is_some();
+        if is_told || self.windows() < LEAST_WINDOWS {
             return false;
         }
         let (clusters, _) = self.clusters(&Progress::of_strata());
@@ -237,14 +239,15 @@ impl Groups {
     /// What a trap adds to the program's own time.
     pub fn drag(&self) -> Drag {
         let paces: Vec<Pace> = self.iter().map(|group| group.pace).collect();
-        let marks = self.traffic_marks().unwrap_or_else(|| self.marks().copied().collect());
-        Drag::learned(&self.usual, &paces, &marks)
+        let (marks, model) =
+            self.traffic_marks().unwrap_or_else(|| (self.marks().copied().collect(), MODEL));
+        Drag::learned(&self.usual, &paces, (&marks, model))
     }
 
-    /// What was read and written in windows and in all time tells what traps add, as calls of a marker do.
-    fn traffic_marks(&self) -> Option<Vec<Marks>> {
-        let rate = self.traffic.rate().filter(|_| self.follows_traffic())?;
-        Some(self.iter().map(|group| group.flow.marks(rate * group.length)).collect())
+    /// What was read and written in windows and in all time tells what traps add, as calls of a marker do, and how well.
+    fn traffic_marks(&self) -> Option<(Vec<Marks>, f64)> {
+        let (model, rate) = self.traffic.telling().zip(self.traffic.rate())?;
+        Some((self.iter().map(|group| group.flow.marks(rate * group.length)).collect(), model))
     }
 
     /// What a marker has told in each, if that counts.

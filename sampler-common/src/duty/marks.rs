@@ -23,7 +23,7 @@ const LEAST_GROUPS: usize = 4;
 /// Degrees of freedom that tell something.
 const LEAST_FREEDOM: f64 = 3.0 - 1e-9;
 /// Standard error of ln R because traps do not add the same everywhere.
-const MODEL: f64 = 0.06;
+pub(super) const MODEL: f64 = 0.06;
 
 /// As many times the variance between windows is what a marker costs: it makes windows dearer, so that there are a half to a third as many, and is not found
 /// in every program.
@@ -105,13 +105,19 @@ pub(super) struct Told<'a> {
     alone: f64,
     /// What of that is uncertain, since it is what lone traps add.
     error: f64,
+    /// Standard error of ln R that more windows would not make less.
+    model: f64,
     /// Degrees of freedom: of calls that come in bursts most are in few groups.
     freedom: f64,
 }
 
 impl<'a> Told<'a> {
     /// Of groups in which there was a marker; `None` where that is too little.
-    pub(super) fn by(usual: &Usual, groups: impl Iterator<Item = &'a Marks>) -> Option<Told<'a>> {
+    pub(super) fn by(
+        usual: &Usual,
+        groups: impl Iterator<Item = &'a Marks>,
+        model: f64,
+    ) -> Option<Told<'a>> {
         // Whichever of both it was called in: else it would be by what they tell that groups are taken.
         let is_one = |of: &&Marks| of.alone > 0.0 || of.calls > 0.0;
         let groups: Vec<&Marks> = groups.filter(is_one).collect();
@@ -124,7 +130,7 @@ impl<'a> Told<'a> {
         let freedom = alone * alone / squares - 1.0;
         let is_enough = groups.len() >= LEAST_GROUPS && freedom >= LEAST_FREEDOM && part < 0.5;
         let alone = alone / (1.0 - part);
-        is_enough.then_some(Told { groups, alone, error, freedom })
+        is_enough.then_some(Told { groups, alone, error, model, freedom })
     }
 
     /// How likely it is where traps add so much; not scaled. Where all calls are in one group all is as likely.
@@ -142,7 +148,7 @@ impl<'a> Told<'a> {
         if !off.is_finite() || left.iter().any(|of| !of.is_finite()) {
             return 1.0;
         }
-        let variance = jackknife(&left) + MODEL * MODEL + self.error * self.error;
+        let variance = jackknife(&left) + self.model * self.model + self.error * self.error;
         let freedom = self.freedom;
         let squared = off * off / variance;
         (1.0 + squared / freedom).powf(-(freedom + 1.0) / 2.0) / variance.sqrt()
@@ -187,8 +193,10 @@ mod tests {
     fn what_traps_add_is_told() {
         for m in [10.0, 30.0, 90.0, 150.0] {
             let (paces, marks) = groups(m, 1.0, 16);
-            let (before, after) =
-                (Drag::learned(&usual(), &paces, &[]), Drag::learned(&usual(), &paces, &marks));
+            let (before, after) = (
+                Drag::learned(&usual(), &paces, (&[], MODEL)),
+                Drag::learned(&usual(), &paces, (&marks, MODEL)),
+            );
             let (error, without) = (after.errors()[0], before.errors()[0]);
             assert!((after.ns[0] - m).abs() < 2.0 * error, "{m}: {:?} ± {error}", after.ns);
             assert!(m < 20.0 || error / after.ns[0] < 0.8 * without / before.ns[0], "{m}");
@@ -205,16 +213,16 @@ mod tests {
     #[test]
     fn what_is_no_marker_says_nothing() {
         let (paces, marks) = groups(30.0, 1.0, 16);
-        let before = Drag::learned(&usual(), &paces, &[]);
-        assert_eq!(Drag::learned(&usual(), &paces, &marks[..3]), before, "too few groups");
+        let before = Drag::learned(&usual(), &paces, (&[], MODEL));
+        assert_eq!(Drag::learned(&usual(), &paces, (&marks[..3], MODEL)), before, "too few groups");
         let none = [Marks::default(); 16];
-        assert_eq!(Drag::learned(&usual(), &paces, &none), before, "never called");
+        assert_eq!(Drag::learned(&usual(), &paces, (&none, MODEL)), before, "never called");
         // Called in one window, or before windows only.
         let (mut once, mut outside) = (marks.clone(), marks.clone());
         once[1..].iter_mut().for_each(|of| of.inside = Bend::default());
         outside.iter_mut().for_each(|of| of.inside = Bend::default());
         for marks in [once, outside] {
-            let drag = Drag::learned(&usual(), &paces, &marks);
+            let drag = Drag::learned(&usual(), &paces, (&marks, MODEL));
             assert!((drag.ns[0] - before.ns[0]).abs() < 1e-9, "{:?} {:?}", drag.ns, before.ns);
         }
     }
@@ -224,7 +232,7 @@ mod tests {
         // Called each 20 µs, a trap of the marker adds 7·29 = 203 ns: the clock shows 1 % more for each.
         let (_, marks) = groups(30.0, 20_000.0 / 20_203.0, 16);
         let usual = usual();
-        let told = Told::by(&usual, marks.iter()).unwrap();
+        let told = Told::by(&usual, marks.iter(), MODEL).unwrap();
         let (_, right) = groups(30.0, 1.0, 16);
         let all: f64 = right.iter().map(|of| of.alone).sum();
         assert!((told.alone / all - 1.0).abs() < 1e-4, "{} {all}", told.alone);

@@ -12,11 +12,13 @@
 //! (W. G. Cochran, "Sampling Techniques" (1977), chapters 6.11 and 11.8): whatever makes κ wrong makes it wrong for both, and what windows differ in counts only as far as
 //! allocations and bytes differ. That is how fast the program goes, what traps add to its time, and what ticks of the clock take. What is left of the traps is that
 //! phases are weighed by them where these are unlike: [`super::Bend`] corrects both sums, and how much traps add is told by traffic as it is by calls of a marker
-//! ([`super::Marks`], with B·λ/Λ in place of λN/t₁).
+//! ([`super::Marks`], with B·λ/Λ in place of λN/t₁). That it does also where allocations follow it and their bytes do not: a server whose new connections take more memory than
+//! its requests.
 //!
 //! B is known exactly while the process runs. Bytes are counted, not calls: a server that is slowed down gets more of them with
 //! one call. Traffic takes the clock's place where it is found to follow allocations from window to window ([`Fit`]), and leaves less open.
 
+use super::marks::MODEL;
 use super::{Bend, Fit, Marks, Pace, Verdict};
 
 /// Relative standard error of the estimate because a program that is slowed down may serve requests otherwise: redis-server makes 4 to 5 % fewer allocations for the same
@@ -75,6 +77,14 @@ impl Traffic {
             [Verdict::Differs, _] | [_, Verdict::Differs] => Verdict::Differs,
             _ => Verdict::Open,
         }
+    }
+
+    /// How well it tells what traps add, as a relative standard error beside chance; `None` where allocations do not follow it. Bytes allocated need not: what traps add is a
+    /// matter of time and calls.
+    pub(super) fn telling(&self) -> Option<f64> {
+        let fit = &self.fits[1];
+        let of_phases = MET * fit.variance().sqrt();
+        (fit.verdict() == Verdict::Follows).then(|| MODEL.hypot(SERVED).hypot(of_phases))
     }
 
     /// Bytes in a tick, by the looks so far.
@@ -156,6 +166,8 @@ mod tests {
         }
         assert_eq!(nothing.verdict(), Verdict::Differs);
         assert_eq!(large.verdict(), Verdict::Differs, "a few windows have most of the bytes");
+        assert!(large.telling().is_some_and(|error| (0.06..0.1).contains(&error)));
+        assert!(nothing.telling().is_none() && steady.telling().is_some());
         assert_eq!(steady.verdict(), Verdict::Follows);
         for unknown in [[20_400, 20_300], [0, 20_300], [20_400, 0]] {
             assert_eq!(steady.window(unknown, [64.0, 1.0]), None);

@@ -63,6 +63,8 @@ pub(crate) enum Marker {
     Steady(f64),
     /// A request is read and answered once for so many allocations: nothing is probed for that.
     Requests(f64),
+    /// The same, where bytes allocated do not follow requests.
+    Unlike(f64),
     /// The same, but where the program is not busy once for a third fewer.
     Uneven(f64),
     /// The same once in so many nanoseconds of the program's own time.

@@ -75,7 +75,9 @@ impl Run<'_> {
         let lost = |frees| self.machine.lost(frees, 1.0 / rate);
         let of_marker = match self.marker {
             Marker::None => 0.0,
-            Marker::Follows(allocations) | Marker::Requests(allocations) => rate / allocations,
+            Marker::Follows(allocations)
+            | Marker::Requests(allocations)
+            | Marker::Unlike(allocations) => rate / allocations,
             Marker::Uneven(allocations) if rate < 1.0 / self.program.each[0] => {
                 1.5 * rate / allocations
             }
