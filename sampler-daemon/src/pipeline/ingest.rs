@@ -301,15 +301,8 @@ impl Ingest {
             return;
         }
         let path = &self.modules.get(frame.module).path;
-        let function = source
-            .allocators
-            .iter()
-            .filter(|allocator| allocator.path == *path)
-            .flat_map(|allocator| &allocator.functions)
-            .find(|function| {
-                function.offset + u64::from(function.placement.displacement) == frame.offset
-            });
-        if let Some(name) = function.and_then(|function| function.symbols.first()) {
+        let mut allocators = source.allocators.iter();
+        if let Some(name) = allocators.find_map(|of| of.probed_at(path, frame.offset)) {
             self.probe_names.insert(frame, name.clone());
         }
     }

@@ -9,7 +9,7 @@ use super::scope::Scope;
 use super::worker::Worker;
 use crate::store::stacks::StackFrame;
 use crate::store::{ProcessId, SamplingRecord, StackId};
-use crate::unwind::Module;
+use crate::unwind::{Frame, Module};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Estimator, Reference, Row, RowMoments};
 use sampler_common::profile::{Exact, Kind, Window};
@@ -204,9 +204,17 @@ impl Worker {
             StackFrame::Code(frame) => RawFrame::Code(
                 Arc::clone(self.ingest.modules.get(frame.module)),
                 frame.offset,
-                self.ingest.probe_names.get(&frame).cloned(),
+                self.probe_name(frame).cloned(),
             ),
         }
+    }
+
+    /// By which name a function is probed. Samples may have come before it was known what their process has mapped; links that are shared were there by then.
+    fn probe_name(&self, frame: Frame) -> Option<&String> {
+        self.ingest.probe_names.get(&frame).or_else(|| {
+            let path = &self.ingest.modules.get(frame.module).path;
+            self.shared.allocators().find_map(|of| of.probed_at(path, frame.offset))
+        })
     }
 
     pub(super) fn pids_of(&self, processes: &[ProcessId]) -> Vec<u32> {

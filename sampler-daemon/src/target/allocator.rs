@@ -72,6 +72,13 @@ impl Allocator {
     pub fn title(&self) -> String {
         format!("{} ({})", self.name, self.path)
     }
+
+    /// The name of the function that is probed at this offset of the file at this path.
+    pub fn probed_at(&self, path: &str, offset: u64) -> Option<&String> {
+        let is_there = |of: &&Function| of.offset + u64::from(of.placement.displacement) == offset;
+        let mut functions = self.functions.iter().filter(|_| self.path == path);
+        functions.find(is_there)?.symbols.first()
+    }
 }
 
 #[cfg(test)]
