@@ -233,7 +233,7 @@ pub(super) fn points(allocator: &Allocator, slot: u32, settings: &Settings) -> P
         (!matches!(function.role, Role::Realloc | Role::Unmap | Role::Remap), function.offset)
     });
     for function in functions {
-        let offset = function.offset + u64::from(function.placement.displacement);
+        let offset = function.probed();
         if function.role.is_mapping() && !settings.mappings {
             continue;
         }

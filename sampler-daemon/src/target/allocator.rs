@@ -50,6 +50,13 @@ pub struct Function {
     pub placement: Placement,
 }
 
+impl Function {
+    /// File offset of its probe.
+    pub fn probed(&self) -> u64 {
+        self.offset + u64::from(self.placement.displacement)
+    }
+}
+
 /// A file with an allocator, or several.
 #[derive(Clone, Debug)]
 pub struct Allocator {
@@ -75,9 +82,8 @@ impl Allocator {
 
     /// The name of the function that is probed at this offset of the file at this path.
     pub fn probed_at(&self, path: &str, offset: u64) -> Option<&String> {
-        let is_there = |of: &&Function| of.offset + u64::from(of.placement.displacement) == offset;
         let mut functions = self.functions.iter().filter(|_| self.path == path);
-        functions.find(is_there)?.symbols.first()
+        functions.find(|of| of.probed() == offset)?.symbols.first()
     }
 }
 

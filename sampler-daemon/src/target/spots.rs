@@ -46,7 +46,7 @@ impl Spot {
             of.placement.emulated && !is_usual && !role.is_mapping()
         };
         allocator.functions.iter().filter(is_one).filter_map(|of| {
-            let spot = Spot::new(Arc::clone(&allocator.file), &allocator.path, probed(of))?;
+            let spot = Spot::new(Arc::clone(&allocator.file), &allocator.path, of.probed())?;
             let name = of.symbols.first().cloned().unwrap_or_default();
             Some(Spot { name, is_allocating: true, ..spot })
         })
@@ -66,7 +66,7 @@ impl Spot {
     pub fn is_of(&self, allocators: &[Allocator]) -> bool {
         let has = |of: &Allocator| of.identity.1 == self.inode || of.path == self.path;
         let functions = allocators.iter().filter(|of| has(of)).flat_map(|of| &of.functions);
-        functions.map(probed).any(|offset| offset == self.offset)
+        functions.map(Function::probed).any(|offset| offset == self.offset)
     }
 }
 
@@ -85,11 +85,6 @@ pub fn mapped_in(pid: u32, spots: Vec<Spot>) -> Vec<Spot> {
     let is_mapped =
         |of: &Spot| addresses(&of_file(&mapped, of.inode, &of.path), of.offset).next().is_some();
     spots.into_iter().filter(is_mapped).collect()
-}
-
-/// File offset of the probed instruction of a function.
-fn probed(function: &Function) -> u64 {
-    function.offset + u64::from(function.placement.displacement)
 }
 
 /// What is mapped of a file.
@@ -117,6 +112,6 @@ fn of_allocator(allocator: &Allocator, mapped: &[Mapping]) -> Vec<u64> {
     let of_file = of_file(mapped, allocator.identity.1, &allocator.path);
     functions
         .into_iter()
-        .flat_map(|of| addresses(&of_file, probed(of)).collect::<Vec<_>>())
+        .flat_map(|of| addresses(&of_file, of.probed()).collect::<Vec<_>>())
         .collect()
 }

@@ -2,7 +2,7 @@
 
 use super::cases::Setup;
 use super::ours::{Ours, Probes};
-use super::target::{Target, probe};
+use super::target::Target;
 use anyhow::Result;
 use sampler_daemon::bpf::Link;
 use sampler_daemon::bpf::bench::{Comparison, ComparisonProgram, Hook};
@@ -60,8 +60,8 @@ impl Bench {
         let (malloc, free) = (target.malloc.offset, target.free.offset);
         match setup {
             Setup::Nothing => Ok(Vec::new()),
-            Setup::EmptySession => Ok(vec![at(&self.empty_session, probe(&target.malloc))?]),
-            Setup::EmptyFree => Ok(vec![at(&self.empty_entry, probe(&target.free))?]),
+            Setup::EmptySession => Ok(vec![at(&self.empty_session, target.malloc.probed())?]),
+            Setup::EmptyFree => Ok(vec![at(&self.empty_entry, target.free.probed())?]),
             Setup::OurMalloc => self.few.attach(target, Probes::Malloc),
             Setup::OurFreeFew => self.few.attach(target, Probes::Free),
             Setup::OurFreeMany => self.many.attach(target, Probes::Free),

@@ -1,6 +1,6 @@
 //! The sampler's own programs on the target, as samplerd attaches them.
 
-use super::target::{Target, probe};
+use super::target::Target;
 use anyhow::{Context, Result, ensure};
 use sampler_common::limits::{CLASSES, DEFAULT_MAX_LIVE};
 use sampler_common::sampling::{Design, Rate, Strategy};
@@ -84,7 +84,7 @@ impl Ours {
     pub(crate) fn attach(&mut self, target: &Target, probes: Probes) -> Result<Vec<Link>> {
         let point = |function: &Function, role| {
             let cookie = Cookie::new(SLOT, role).placed(function.placement.emulated);
-            vec![(probe(function), cookie.0)]
+            vec![(function.probed(), cookie.0)]
         };
         let mut points = Points::default();
         if probes != Probes::Free {

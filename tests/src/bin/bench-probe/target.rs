@@ -79,8 +79,3 @@ impl Target {
         Ok(Spread::of(times).median / f64::from(calls))
     }
 }
-
-/// File offset of a function's probe.
-pub(crate) fn probe(function: &Function) -> u64 {
-    function.offset + u64::from(function.placement.displacement)
-}

@@ -170,8 +170,7 @@ pub(crate) fn nobody_probes(pid: u32) -> Result<()> {
 /// If the process is gone.
 pub(crate) fn is_probed(pid: u32) -> Result<bool> {
     let allocator = allocator(pid)?;
-    let displaced =
-        |of: &Function| Site::at(&allocator.path, of.offset + u64::from(of.placement.displacement));
+    let displaced = |of: &Function| Site::at(&allocator.path, of.probed());
     let mut sites: Vec<Site> = allocator.functions.iter().map(displaced).collect();
     sites.extend(entries(&allocator)?);
     Ok(breakpoints::standing(pid, &sites)? > 0)
@@ -206,7 +205,7 @@ impl Empty {
                     Role::Free | Role::New => &self.entry,
                     _ => &self.session,
                 };
-                let offset = function.offset + u64::from(function.placement.displacement);
+                let offset = function.probed();
                 links.push(program.attach(&allocator.file, pid, offset)?);
             }
         }
