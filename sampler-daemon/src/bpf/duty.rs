@@ -116,6 +116,11 @@ impl Duties {
         Gate::from_number(self.word(slot, offset_of!(Duty, gate)).load(SeqCst))
     }
 
+    /// Whether a window is open, or about to open with its probes there.
+    pub fn is_probed(&self, slot: u32) -> bool {
+        matches!(self.gate(slot), Gate::Ready | Gate::Open)
+    }
+
     /// What the clock shows.
     pub fn clock(&self, slot: u32) -> Clock {
         let read = |field| self.word(slot, field).load(SeqCst);

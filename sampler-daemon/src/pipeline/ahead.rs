@@ -4,7 +4,7 @@ use super::clock::thread_ns;
 use super::worker::Worker;
 use crate::bpf::Link;
 use crate::bpf::ahead::Ahead;
-use sampler_common::wire::Gate;
+use crate::bpf::duty::Duties;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,11 +14,9 @@ const PAUSE: Duration = Duration::from_millis(4);
 const MOST: Duration = Duration::from_millis(100);
 
 /// What keeps the next probes from waiting.
-#[derive(Default)]
 pub(super) struct AheadOfWindows {
-    /// None before the first window, and where the kernel has refused.
+    /// None without windows, and where the kernel has refused.
     file: Option<Ahead>,
-    has_failed: bool,
     links: Vec<Link>,
     /// The process whose window it is for, since when, and when it is seen to next.
     stay: Option<Stay>,
@@ -32,6 +30,14 @@ struct Stay {
 }
 
 impl AheadOfWindows {
+    /// Where there may be windows, or not.
+    pub(super) fn new(are_windows: bool) -> AheadOfWindows {
+        let file = are_windows.then(Ahead::new).and_then(|made| {
+            made.inspect_err(|error| tracing::warn!("windows begin and end late: {error:#}")).ok()
+        });
+        AheadOfWindows { file, links: Vec::new(), stay: None }
+    }
+
     /// How long the worker may wait for something else.
     pub(super) fn pause(&self) -> Option<Duration> {
         self.stay.map(|stay| stay.next.saturating_duration_since(Instant::now()))
@@ -50,9 +56,7 @@ impl Worker {
     pub(super) fn stay_ahead(&mut self) {
         let Some(stay) = self.ahead.stay else { return };
         let now = Instant::now();
-        let is_open = |duties: &crate::bpf::duty::Duties| {
-            self.cycles.keys().any(|slot| matches!(duties.gate(*slot), Gate::Ready | Gate::Open))
-        };
+        let is_open = |duties: &Duties| self.cycles.keys().any(|slot| duties.is_probed(*slot));
         if now - stay.since > MOST || !self.kernel.duties.as_ref().is_some_and(is_open) {
             self.ahead.stay = None;
             let links = std::mem::take(&mut self.ahead.links);
@@ -65,16 +69,12 @@ impl Worker {
     fn wait_ahead(&mut self, slot: u32) {
         let before = thread_ns();
         let Worker { ahead, kernel, .. } = self;
-        if ahead.file.is_none() && !ahead.has_failed {
-            ahead.file = Ahead::new().inspect_err(|error| tracing::warn!("{error:#}")).ok();
-            ahead.has_failed = ahead.file.is_none();
-        }
         let made = ahead.file.as_ref().map(|file| file.wait(kernel));
         let links = match made {
             Some(Ok(links)) => std::mem::replace(&mut ahead.links, links),
             Some(Err(error)) => {
                 tracing::warn!("windows begin and end late: {error:#}");
-                (ahead.file, ahead.has_failed) = (None, true);
+                ahead.file = None;
                 std::mem::take(&mut ahead.links)
             }
             None => Vec::new(),

@@ -146,9 +146,7 @@ impl Worker {
     /// The fine clock ticks while a window waits for it.
     fn run_fine_clock(&mut self) {
         let Some(duties) = &mut self.kernel.duties else { return };
-        let waits = |(slot, cycle): (&u32, &Cycle)| {
-            cycle.window.fine && matches!(duties.gate(*slot), Gate::Ready | Gate::Open)
-        };
+        let waits = |(slot, cycle): (&u32, &Cycle)| cycle.window.fine && duties.is_probed(*slot);
         let on = self.cycles.iter().any(waits);
         duties.set_fine(on);
     }

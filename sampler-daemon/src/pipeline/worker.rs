@@ -126,6 +126,7 @@ pub(super) struct Worker {
     pub(super) pressure: BackPressure,
     /// Processes that have a budget, by slot.
     pub(super) cycles: FxHashMap<u32, Cycle>,
+    /// What the kernel waits for before their windows has been waited for.
     pub(super) ahead: AheadOfWindows,
     /// From an allocation to its sample in the store.
     pub(super) delays: Histogram,
@@ -163,6 +164,7 @@ pub fn start(
     let mut kernel = Kernel::load(&config.settings)?;
     let prices = Prices::measure(&mut kernel, &config);
     let pressure = BackPressure::new(config.limits);
+    let ahead = AheadOfWindows::new(config.budget.is_some());
     let mut worker = Worker {
         kernel,
         ingest: Ingest::new(samples, config.sampling, monotonic_ns(), config.samplers_only),
@@ -192,7 +194,7 @@ pub fn start(
         leaving: Vec::new(),
         pressure,
         cycles: FxHashMap::default(),
-        ahead: AheadOfWindows::default(),
+        ahead,
         delays: Histogram::of_times(),
         ring_fill: Histogram::of_shares(),
         ring_waiting_bytes: 0,
