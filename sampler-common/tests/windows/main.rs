@@ -197,7 +197,8 @@ fn programs_that_windows_slow_down_are_estimated_right() {
 
 /// Programs in which traps add other than what is usual: the least and the most that was found on either machine (sqlite3, lua; redis, perl), gawk's, and a
 /// loop that lives from forwarded stores. And machines on which typical code loses half as much again or two thirds of what it was thought to, or loops
-/// twice or half as much.
+/// twice or half as much. What an interval says it says of programs as they usually are, so that of those two and three standard deviations
+/// from that it has fewer: 86 to 92 %, by the seed.
 #[test]
 fn what_traps_add_may_be_unusual() {
     let light = [[17.0, 7.0], [37.0, 22.0], [32.0, 77.0], [90.0, 90.0]];
@@ -212,7 +213,26 @@ fn what_traps_add_may_be_unusual() {
     });
     for machine in programs.chain(machines) {
         let (_, _, inside, width) = judge(&PROGRAMS[1], machine, Marker::None, LONG);
-        assert!(inside >= 0.86 && width < 0.65, "{machine:?}: {inside}, ± {width}");
+        // Of 200 at 87 % fewer than 150 come once in a million times.
+        assert!(inside >= 0.75 && width < 0.65, "{machine:?}: {inside}, ± {width}");
+    }
+}
+
+/// Over programs as they usually are, by the law that intervals are made of, these have the truth as often as they say.
+#[test]
+fn intervals_are_right_over_what_is_usual() {
+    // Middles of seven like parts of a normal law, in standard deviations.
+    const USUAL: [f64; 7] = [-1.465, -0.792, -0.366, 0.0, 0.366, 0.792, 1.465];
+    for machine in [LIGHT, HEAVY] {
+        let usual = machine.usual();
+        let inside = USUAL.map(|off| {
+            let adds = usual.median_ns * (usual.spread * off).exp();
+            let drag = [adds, adds * machine.drag[1] / machine.drag[0]];
+            judge(&PROGRAMS[1], Machine { drag, ..machine }, Marker::None, LONG).2
+        });
+        let mean = inside.iter().sum::<f64>() / USUAL.len() as f64;
+        // Of 1,400 at 95 % fewer than 1,287 come once in a million times.
+        assert!(mean > 0.92, "{machine:?}: {inside:?}");
     }
 }
 
