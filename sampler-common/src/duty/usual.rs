@@ -15,8 +15,10 @@ const LEAST_NS: f64 = 2.0;
 const OF_SAMPLE_NS: f64 = 300.0;
 /// What a trap without others near it adds, by what is usual among many, and the relative standard error of that.
 const LONE: (f64, f64) = (7.0, 0.6);
-/// Time for each trap from which on it adds all that it can, by what it usually adds.
-const ENOUGH: f64 = 2.7;
+/// Time for each trap from which on it adds all that it can, by what it usually adds, and the power of their proportion that it adds below: by nine loops of 19 to 85 ns on
+/// one machine (docs/statistics.md).
+const ENOUGH: f64 = 3.3;
+const POWER: f64 = 1.5;
 
 /// The law of what a trap in a function that allocates adds: lognormal.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,9 +60,9 @@ impl Usual {
         (LONE.0 * self.median_ns, LONE.1)
     }
 
-    /// Time for each trap of a window from which on it adds all that it can, nanoseconds; below, as much less.
-    pub fn enough_ns(&self) -> f64 {
-        ENOUGH * self.median_ns
+    /// The part of all that it can add which a trap adds where there are so many nanoseconds for each: a loop that does little between traps has little to lose.
+    pub fn part(&self, each_ns: f64) -> f64 {
+        (each_ns / (ENOUGH * self.median_ns)).min(1.0).powf(POWER)
     }
 }
 

@@ -35,8 +35,8 @@ pub(crate) struct Machine {
 }
 
 /// As the two that were surveyed, with typical code as programs are to it where that was looked at.
-pub(crate) const LIGHT: Machine = Machine { drag: [29.0, 18.0], typical: 26.0, enough: 78.0 };
-pub(crate) const HEAVY: Machine = Machine { drag: [66.0, 41.0], typical: 60.0, enough: 180.0 };
+pub(crate) const LIGHT: Machine = Machine { drag: [29.0, 18.0], typical: 26.0, enough: 96.0 };
+pub(crate) const HEAVY: Machine = Machine { drag: [66.0, 41.0], typical: 60.0, enough: 218.0 };
 
 impl Machine {
     pub(crate) fn usual(self) -> Usual {
@@ -44,12 +44,15 @@ impl Machine {
     }
 
     /// What an allocation's traps add where there are `gap` ns of the program's own between allocations: all of it, but in loops that have little to lose
-    /// no more than that part of the time that it is of what is enough.
+    /// as much less as the time for each, what they add included, is less than what is enough, to the power of 1.5.
     pub(crate) fn lost(self, frees: bool, gap: f64) -> f64 {
         let of_samples = SAMPLED * OF_SAMPLE_NS;
         let drag = self.drag[0] + of_samples + if frees { self.drag[1] } else { 0.0 };
         let enough = self.enough * (1.0 + of_samples / self.drag[0]);
-        if gap + drag < enough { drag * gap / (enough - drag) } else { drag }
+        let part = |lost: f64| ((gap + lost) / enough).min(1.0);
+        // Each step is half as far from where it stays as the one before it.
+        let added = |lost: f64| drag * part(lost) * part(lost).sqrt();
+        if gap + drag > enough { drag } else { (0..12).fold(0.0, |lost, _| added(lost)) }
     }
 }
 

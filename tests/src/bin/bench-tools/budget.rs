@@ -47,7 +47,8 @@ pub(crate) struct Budgeted {
 impl Budgeted {
     /// Whether the goal is reached.
     pub(crate) fn is_met(&self) -> bool {
-        self.slowdown.0 <= SLOWDOWN && self.windows.half_width() <= HALF_WIDTH
+        let is_known = self.windows.half_width() <= HALF_WIDTH && self.is_covered();
+        self.slowdown.0 <= SLOWDOWN && is_known
     }
 
     /// Whether the interval holds the truth.
