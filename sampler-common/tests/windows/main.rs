@@ -178,7 +178,7 @@ const PROGRAMS: [Program; 8] = [
 fn most_off(program: &Program) -> f64 {
     match program.name {
         "hot" | "bursts" => 0.05,
-        "phases of milliseconds" => 0.09,
+        "phases of milliseconds" => 0.03,
         _ => 0.02,
     }
 }
