@@ -49,7 +49,7 @@ const UNLIKE: (f64, f64) = (0.08, 0.9);
 /// How much farther from what is usual loops may be that do nothing else, downwards and upwards, in standard deviations of the logarithm: of nine, by
 /// [`Usual::part`], the five below are 0.1 to 1.2 off, the four above 0 to 0.6.
 const DENSE: [f64; 2] = [0.75, 0.3];
-/// And the power of the part of all they can add that what d is off in them goes with.
+/// With that power of the part that traps add there the error of d goes, as nanoseconds of the loop's own time.
 const DENSE_FREEING: f64 = 0.25;
 /// d of m: the mean of one by the other, and the standard deviation, nanoseconds.
 pub(super) const FREEING: (f64, f64) = (0.62, 8.0);

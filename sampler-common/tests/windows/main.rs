@@ -198,7 +198,7 @@ fn programs_that_windows_slow_down_are_estimated_right() {
 /// Programs in which traps add other than what is usual: the least and the most that was found on either machine (sqlite3, lua; redis, perl), gawk's, and a
 /// loop that lives from forwarded stores. And machines on which typical code loses half as much again or two thirds of what it was thought to, or loops
 /// twice or half as much. What an interval says it says of programs as they usually are, so that of those two and three standard deviations
-/// from that it has fewer: 86 to 92 %, by the seed.
+/// from that it has fewer: 83 to 93 %, by the seed.
 #[test]
 fn what_traps_add_may_be_unusual() {
     let light = [[17.0, 7.0], [37.0, 22.0], [32.0, 77.0], [90.0, 90.0]];
@@ -213,8 +213,12 @@ fn what_traps_add_may_be_unusual() {
     });
     for machine in programs.chain(machines) {
         let (_, _, inside, width) = judge(&PROGRAMS[1], machine, Marker::None, LONG);
-        // Of 200 at 87 % fewer than 150 come once in a million times.
-        assert!(inside >= 0.75 && width < 0.65, "{machine:?}: {inside}, ± {width}");
+        // Of 200 at 95 % fewer than 172 come once in a million times, at 87 % fewer than 150.
+        // Where time enough for all that traps add is twice what it is taken for, a program of 200 ns loses half of what it is corrected for.
+        let is_slow = machine.enough > 7.0 * machine.typical;
+        let is_far = machine.drag[0] > 2.0 * machine.usual().median_ns;
+        let least = if is_far || is_slow { 0.75 } else { 0.86 };
+        assert!(inside >= least && width < 0.65, "{machine:?}: {inside}, ± {width}");
     }
 }
 
