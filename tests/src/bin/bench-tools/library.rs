@@ -1,16 +1,18 @@
 //! The library that samples inside a program (`sampler run --preload`): what it costs while samplerd listens and follows frees, beside what a library
-//! costs that only forwards malloc and free, and what this one costs while somebody listens who does nothing: two traps for a sample and its end, which
-//! every listener of `otel_memory` causes.
+//! costs that only forwards malloc and free, what this one costs while nobody listens, and what somebody adds to that who listens and does nothing: two traps for
+//! a sample and its end, which every listener of `otel_memory` causes.
 //!
 //! A few percent are less than what a machine drifts by within a minute: programs with and without it take turns, as in [`crate::budget`]. Nor are two
 //! processes of a program equally fast, by where things lie in their memory: each is started some times, laid out at random. A fixed layout
 //! ([`Layout::Fixed`]) would not make them alike, since a library and its variable move what lies beside them: all pairs would only have the same luck.
+//! Who listens comes and goes in one process, so that what they add is known better than what the library costs.
 
 use crate::attached::Attached;
 use crate::layout::Layout;
 use crate::pair::{Pair, slowdown_text};
 use crate::scratch::Scratch;
 use crate::tool::{Ours, Tool};
+use crate::toolbox::ours;
 use crate::workload::Workload;
 use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
@@ -38,8 +40,12 @@ pub(crate) struct Sampled {
     slowdown: (f64, f64),
     /// The same of a library that does nothing but forward.
     forwarding: (f64, f64),
-    /// The same of this library with empty programs at its probes.
-    heard: (f64, f64),
+    /// The same of this library while nobody listens.
+    unheard: (f64, f64),
+    /// What empty programs at its probes add to that, of the program's CPU time.
+    listener: (f64, f64),
+    /// What samplerd adds to it.
+    samplerd: (f64, f64),
     /// CPU time of samplerd, by the program's.
     own: f64,
     /// Samples in a second of its CPU time.
@@ -56,14 +62,25 @@ impl Sampled {
         }
     }
 
-    fn cells(&self) -> [String; 5] {
-        let Sampled { slowdown, forwarding, heard, own, rate, .. } = self;
+    fn cells(&self) -> [String; 7] {
+        let Sampled { slowdown, forwarding, unheard, listener, samplerd, own, rate, .. } = self;
         let rate = grouped(rate.round() as u64);
         let own = format!("{:.1} %", 100.0 * own);
-        let [slowdown, forwarding, heard] =
-            [slowdown, forwarding, heard].map(|of| slowdown_text(*of));
-        [slowdown, forwarding, heard, own, rate]
+        let [slowdown, forwarding, unheard] =
+            [slowdown, forwarding, unheard].map(|of| slowdown_text(*of));
+        let [listener, samplerd] = [listener, samplerd]
+            .map(|(part, error)| format!("{:.2} ± {:.2} %", 100.0 * part, 196.0 * error));
+        [slowdown, forwarding, unheard, listener, samplerd, own, rate]
     }
+}
+
+/// Who listens to the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Listener {
+    Nobody,
+    /// Empty programs.
+    Empty,
+    Samplerd,
 }
 
 /// Runs every workload for so many seconds of CPU time with the library, once. What fails is told and left out.
@@ -91,33 +108,52 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
     let forward = build::compile_library("forward.c")?;
     let forwards = [("LD_PRELOAD", forward.display().to_string())];
     let each_s = seconds / f64::from(PAIRS);
-    let taken = |attached: &Attached| Ok::<f64, anyhow::Error>(attached.samples()?.taken);
-    let listener = Comparison::load()?.program("empty", Hook::Entry)?;
-    let (mut ratios, mut forwarding, mut heard) = (Vec::new(), Vec::new(), Vec::new());
+    let empty = Comparison::load()?.program("empty", Hook::Entry)?;
+    let (mut forwarding, mut of) = (Vec::new(), [const { Vec::new() }; 3]);
     let (mut cpu_s, mut own_s, mut samples) = (0.0, 0.0, 0.0);
     for _ in 0..PAIRS {
         {
             let mut pair = Pair::start(workload, each_s, Layout::Random, &forwards, None, scratch)?;
             forwarding.push(pair.run(each_s, random)?.slowdown().0);
         }
-        {
-            let mut pair = Pair::start(workload, each_s, Layout::Random, &sampling, None, scratch)?;
-            pair.attached = listen(&listener, pair.pid())?;
-            heard.push(pair.run(each_s, random)?.slowdown().0);
+        let mut pair = Pair::start(workload, each_s, Layout::Random, &sampling, None, scratch)?;
+        let mut listeners = [Listener::Nobody, Listener::Empty, Listener::Samplerd];
+        random.shuffle(&mut listeners);
+        for listener in listeners {
+            if pair.is_once() && listener != listeners[0] {
+                // Its round was its last.
+                pair = Pair::start(workload, each_s, Layout::Random, &sampling, None, scratch)?;
+            }
+            pair.attached = match listener {
+                Listener::Nobody => Attached::Nothing,
+                Listener::Empty => listen(&empty, pair.pid())?,
+                Listener::Samplerd => ours(pair.pid(), Ours::Preload.options())?,
+            };
+            let before = pair.attached.samples()?.taken;
+            let turned = pair.run(each_s, random)?;
+            of[listener as usize].push(turned.slowdown().0);
+            if listener == Listener::Samplerd {
+                samples += pair.attached.samples()?.taken - before;
+                cpu_s += turned.cpu_s();
+                own_s += turned.own() * turned.cpu_s();
+            }
+            std::mem::replace(&mut pair.attached, Attached::Nothing).detach()?;
         }
-        let options = Some(Ours::Preload.options());
-        let mut pair = Pair::start(workload, each_s, Layout::Random, &sampling, options, scratch)?;
-        let before = taken(&pair.attached)?;
-        let turned = pair.run(each_s, random)?;
-        samples += taken(&pair.attached)? - before;
-        pair.attached.detach()?;
-        ratios.push(turned.slowdown().0);
-        cpu_s += turned.cpu_s();
-        own_s += turned.own() * turned.cpu_s();
     }
-    let [slowdown, forwarding, heard] = [ratios, forwarding, heard].map(|of| mean(&of));
-    let (own, rate) = (own_s / cpu_s, samples / cpu_s);
-    Ok(Sampled { workload, slowdown, forwarding, heard, own, rate })
+    let [unheard, heard, slowdown] = of;
+    let added = |to: &[f64]| -> Vec<f64> {
+        unheard.iter().zip(to).map(|(without, with)| with / without - 1.0).collect()
+    };
+    Ok(Sampled {
+        workload,
+        slowdown: mean(&slowdown),
+        forwarding: mean(&forwarding),
+        unheard: mean(&unheard),
+        listener: mean(&added(&heard)),
+        samplerd: mean(&added(&slowdown)),
+        own: own_s / cpu_s,
+        rate: samples / cpu_s,
+    })
 }
 
 /// `program` at all probes of the library in a process.
@@ -142,16 +178,16 @@ fn mean(of: &[f64]) -> (f64, f64) {
 /// As a table for the terminal.
 pub(crate) fn text(all: &[Sampled]) -> String {
     let mut out = format!(
-        "\npreloaded library at 512 KiB: CPU time by that without (95 %); of one that only\n\
-         forwards; with a listener that does nothing; samplerd's own; samples a second;\n\
-         goal ≤ {SLOWDOWN}\n"
+        "\npreloaded library at 512 KiB: CPU time by that without (95 %); with nobody who\n\
+         listens; what a listener that does nothing adds to that; what samplerd adds to\n\
+         it; samples a second; goal ≤ {SLOWDOWN}\n"
     );
     for of in all {
-        let [slowdown, forwarding, heard, own, rate] = of.cells();
+        let [slowdown, _, unheard, listener, samplerd, _, rate] = of.cells();
         // Writing to a String cannot fail.
         let _ = writeln!(
             out,
-            "{:<15}{slowdown:<15}{forwarding:<15}{heard:<15}{own:>6}{rate:>7} {}",
+            "{:<15}{slowdown:<15}{unheard:<15}{listener:>14}{samplerd:>14}{rate:>7} {}",
             of.workload.name(),
             of.met()
         );
@@ -165,8 +201,11 @@ pub(crate) fn json(all: &[Sampled]) -> Value {
         json!({
             "workload": of.workload.name(), "slowdown": of.slowdown.0,
             "slowdown_error": of.slowdown.1, "forwarding": of.forwarding.0,
-            "forwarding_error": of.forwarding.1, "heard": of.heard.0,
-            "heard_error": of.heard.1, "own_cpu": of.own, "samples_per_second": of.rate,
+            "forwarding_error": of.forwarding.1, "unheard": of.unheard.0,
+            "unheard_error": of.unheard.1, "listener_adds": of.listener.0,
+            "listener_adds_error": of.listener.1, "samplerd_adds": of.samplerd.0,
+            "samplerd_adds_error": of.samplerd.1, "own_cpu": of.own,
+            "samples_per_second": of.rate,
         })
     };
     all.iter().map(one).collect()
@@ -174,8 +213,8 @@ pub(crate) fn json(all: &[Sampled]) -> Value {
 
 /// As Markdown.
 pub(crate) fn markdown(all: &[Sampled]) -> String {
-    let mut out = "|  | slowdown, 95 % | one that only forwards | a listener that does nothing | samplerd's own CPU time | samples a second | goal |\n\
-                   | --- | ---: | ---: | ---: | ---: | ---: | --- |\n"
+    let mut out = "|  | slowdown, 95 % | one that only forwards | nobody listens | a listener that does nothing adds | samplerd adds | samplerd's own CPU time | samples a second | goal |\n\
+                   | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n"
         .to_owned();
     for of in all {
         let _ =

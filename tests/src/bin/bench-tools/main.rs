@@ -65,8 +65,8 @@ struct Args {
     /// CPU seconds of each program under a budget
     #[arg(long, default_value_t = 120.0, value_parser = seconds)]
     budget_seconds: f64,
-    /// CPU seconds of each program with the library, with a listener that does nothing, and with one that only
-    /// forwards
+    /// CPU seconds of each program with a library that only forwards, and with ours while nobody listens, with a
+    /// listener that does nothing, and with samplerd
     #[arg(long, default_value_t = 30.0, value_parser = seconds)]
     library_seconds: f64,
     /// Only these parts: slowdown, budget, library, accuracy, growth, drag

@@ -68,6 +68,11 @@ impl Pair {
         self.with.pid()
     }
 
+    /// Whether a round is all that they do.
+    pub(crate) fn is_once(&self) -> bool {
+        self.with.is_once()
+    }
+
     /// Turns of both, until the one that is under something has had so many seconds of CPU time.
     ///
     /// # Errors
