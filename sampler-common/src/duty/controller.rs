@@ -2,8 +2,8 @@
 //!
 //! # Derivation
 //!
-//! A window of c ticks costs w = a + (c+1)·h + m·s: a to attach and detach, h for the hits of a tick (one more than c: probes are there for a tick
-//! before the window, on average), s for each of m samples. A stratum of L ticks earns L·τ·b, τ being the CPU time that goes with a tick and b the budget. So
+//! A window of c ticks costs w = a + c·h + m·s: a to attach and detach, and for hits before the window and behind it, h for the hits of a tick, s for each of
+//! m samples. A stratum of L ticks earns L·τ·b, τ being the CPU time that goes with a tick and b the budget. So
 //!
 //! ```text
 //! L = (w + spent − earned) / (b·τ)
@@ -13,7 +13,7 @@
 //!
 //! c: of a program that a window slows down by the factor 1 + r only one tick in 1 + r falls into its own code, by chance: what is counted per tick
 //! varies by t/c of its square, t = r/(1 + r). With a variance of σ_b² between windows besides, (σ_b² + t/c) times the cost is least at
-//! c = √((a + h)/h · t/σ_b²). Where hits cost little a window is as long as attaching is worth, c = a/h.
+//! c = √(a/h · t/σ_b²). Where hits cost little a window is as long as attaching is worth, c = a/h.
 //! What is expected of the next window are ratios of sums over the last ones, so that one that met nothing, or little of it, is no reason to
 //! expect that of all; and no window is more than twice as long as the one before it, nor its interval four times smaller: a program
 //! that was idle may begin to work at any time.
@@ -145,7 +145,8 @@ pub struct Controller {
     /// Of the last windows, fading.
     recent: Recent,
     fixed_ns: f64,
-    /// No longer is the next one, nanoseconds.
+    /// How long the next one is to be, and no longer than which, nanoseconds.
+    planned_ns: f64,
     longest_ns: f64,
     interval: f64,
     /// Variance of that over the square of its mean, without what ticks add to it.
@@ -161,6 +162,7 @@ impl Controller {
             budget: budget.share() - timers.share(),
             recent: Recent::default(),
             fixed_ns: FIRST_FIXED_NS,
+            planned_ns: FIRST_LONGEST_NS,
             longest_ns: FIRST_LONGEST_NS,
             interval: FIRST_INTERVAL,
             between: 0.05,
@@ -187,7 +189,9 @@ impl Controller {
             let between = (off * off - self.chance() / ticks).clamp(0.0, BETWEEN.1);
             self.between += WEIGHT / 2.0 * (between - self.between);
         }
-        self.recent.add(length_ns, hits * ticks / (ticks + 1.0), cost.bytes);
+        self.recent.add(length_ns, hits, cost.bytes);
+        // Not with the plan: of one that never was nothing is known.
+        self.longest_ns = GROWTH.0 * self.planned_ns;
         self.windows += 1;
     }
 
@@ -213,7 +217,7 @@ impl Controller {
         let own = (length_ns / unit).ceil() as u64;
         let length = (wanted.min(1e15).ceil() as u64).max(own + 1);
         let offset = ((length - own) as f64 * random()) as u64;
-        self.longest_ns = GROWTH.0 * length_ns;
+        self.planned_ns = length_ns;
         if self.windows > 0 {
             let wanted = self.recent.bytes() * length_ns / samples;
             self.interval = wanted.max(self.interval / GROWTH.1).clamp(1.0, 4_294_967_296.0);
@@ -249,11 +253,11 @@ impl Controller {
         let timer = if fine { (1.0 + slowdown) * self.timers.tick_ns } else { 0.0 };
         let of_tick = (slowdown * unit + timer).max(1.0);
         let between = self.between.clamp(BETWEEN.0, BETWEEN.1);
-        let worth = ((self.fixed_ns + of_tick) / of_tick * self.chance() / between).sqrt();
+        let worth = (self.fixed_ns / of_tick * self.chance() / between).sqrt();
         let ticks = worth.max(self.fixed_ns / of_tick).ceil();
         let most = LONGEST_NS.min(self.longest_ns) / unit;
         let ticks = ticks.min(most).max(1.0).floor();
-        let before_samples = self.fixed_ns + (ticks + 1.0) * of_tick;
+        let before_samples = self.fixed_ns + ticks * of_tick;
         let between = between + self.chance() / ticks;
         let samples = (before_samples / SAMPLE_NS * WITHIN / between).sqrt();
         let samples = samples.clamp(SAMPLES.0, SAMPLES.1);
@@ -289,8 +293,9 @@ mod tests {
             ledger.clock += window.length;
             ledger.own_ns = ledger.clock as f64 * TICK;
             let samples = hits * own * 100.0 / window.interval_bytes as f64;
-            let probes_ns =
-                hits * 600.0 * own * (1.0 + 0.9 / window.ticks as f64) + samples * SAMPLE_NS / 4.0;
+            let probes_ns = hits * 600.0 * own + samples * SAMPLE_NS / 4.0;
+            // Of the tick in which probes come.
+            let fixed_ns = fixed_ns + 0.9 * hits * 600.0 * own / window.ticks as f64;
             let bytes = hits * own * 100.0;
             controller.ended(&WindowCost {
                 length_ns: window.length_ns,
@@ -336,6 +341,9 @@ mod tests {
         assert!(window.length_ns <= 1e6 && window.fine, "{window:?}");
         assert!(controller.period_ns() < 1.5e9);
         assert_eq!(window.interval_bytes, 65_536);
+        // Nor is the one behind it that was planned since nothing came of the first.
+        let again = controller.next(&Ledger::default(), false, || 0.999);
+        assert!(again.length_ns <= 1e6, "{again:?}");
     }
 
     #[test]

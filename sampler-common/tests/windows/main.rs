@@ -214,10 +214,15 @@ fn what_traps_add_may_be_unusual() {
     for machine in programs.chain(machines) {
         let (_, _, inside, width) = judge(&PROGRAMS[1], machine, Marker::None, LONG);
         // Of 200 at 95 % fewer than 172 come once in a million times, at 87 % fewer than 150.
-        // Where time enough for all that traps add is twice what it is taken for, a program of 200 ns loses half of what it is corrected for.
+        // Where time enough for all that traps add is twice what it is taken for, a program of 200 ns loses half of what it is corrected for: the more windows, the
+        // narrower the interval around that. Of 200 at 73 % fewer than 115 come once in a million times.
         let is_slow = machine.enough > 7.0 * machine.typical;
         let is_far = machine.drag[0] > 2.0 * machine.usual().median_ns;
-        let least = if is_far || is_slow { 0.75 } else { 0.86 };
+        let least = match (is_slow, is_far) {
+            (true, _) => 0.57,
+            (false, true) => 0.75,
+            (false, false) => 0.86,
+        };
         assert!(inside >= least && width < 0.65, "{machine:?}: {inside}, ± {width}");
     }
 }
