@@ -15,7 +15,10 @@ mod shape;
 mod site;
 
 pub use cookie::{Cookie, SHARED};
-pub use duty::{Duty, FINE_SHADOW_NS, Gate, MARKERS, RETURN_SHADOW_NS, SPOT_BYTES, SPOTS, missed};
+pub use duty::{
+    Duty, FINE_SHADOW_NS, Gate, MARKERS, RETURN_SHADOW_NS, SPOT_BYTES, SPOTS, UNKNOWN_TRAFFIC,
+    missed,
+};
 pub use filter::{
     FILTER_FRONT_COUNTERS, FILTER_FRONT_LIVE, FILTER_FRONT_SHIFT, FILTER_FULL, FILTER_LINE,
     filter_bit, filter_index, filter_lowered, filter_raised,

@@ -77,6 +77,7 @@ fn interval(of: &Value) -> Result<[f64; 3]> {
 /// Whether what was allocated between two truths lies in the interval of the profile that was taken between them, to within the moments between.
 fn covers(what: &str, [value, low, high]: [f64; 3], before: f64, after: f64) -> Result<()> {
     println!("{what}: {value:.4e} ({low:.4e} … {high:.4e}), in truth {before:.4e} … {after:.4e}");
+    ensure!(high.is_finite(), "{what}: no interval");
     ensure!(
         low <= after && before <= high,
         "{what}: {value} ({low} … {high}), in truth {before} to {after}"

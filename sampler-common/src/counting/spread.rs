@@ -25,6 +25,7 @@
 use super::{SATURATED, Switch};
 use crate::estimate::Confidence;
 use statrs::distribution::{ContinuousCDF, Normal};
+use std::iter::Sum;
 
 /// A count with its interval, `low ≤ value ≤ high`; equal where it is exact.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,9 +78,7 @@ impl Switch {
 
     /// What counters that show `values` say of the number of all their events: variances add, not bounds.
     pub fn sum(self, values: &[u64], confidence: Confidence) -> Count {
-        let mut sum = Counted::default();
-        values.iter().for_each(|value| sum.add(&self.counted(*value)));
-        sum.count(confidence)
+        values.iter().map(|value| self.counted(*value)).sum::<Counted>().count(confidence)
     }
 
     /// What a counter of single events that shows `value` adds to a sum of counters.
@@ -124,6 +123,11 @@ impl Counted {
         self.saturated |= other.saturated;
     }
 
+    /// Whether there were none at all.
+    pub fn is_zero(&self) -> bool {
+        *self == Counted::default()
+    }
+
     /// What they say of the number of all their events.
     pub fn count(&self, confidence: Confidence) -> Count {
         let z = quantile(confidence);
@@ -133,6 +137,15 @@ impl Counted {
             low: (self.total - z * self.below.sqrt()).max(self.certain as f64),
             high: if self.saturated { f64::INFINITY } else { high },
         }
+    }
+}
+
+impl Sum for Counted {
+    fn sum<I: Iterator<Item = Counted>>(counters: I) -> Counted {
+        counters.fold(Counted::default(), |mut sum, counter| {
+            sum.add(&counter);
+            sum
+        })
     }
 }
 

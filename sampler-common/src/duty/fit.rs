@@ -25,7 +25,7 @@ pub struct Fit {
 
 impl Fit {
     /// Windows before it is judged.
-    const LEAST: u32 = 12;
+    pub(super) const LEAST: u32 = 12;
     /// Largest variance of calls for an allocation, over the square of their mean.
     const MOST: f64 = 0.06;
 

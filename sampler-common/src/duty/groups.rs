@@ -247,7 +247,10 @@ impl Groups {
     /// What was read and written in windows and in all time tells what traps add, as calls of a marker do, and how well.
     fn traffic_marks(&self) -> Option<(Vec<Marks>, f64)> {
         let (model, rate) = self.traffic.telling().zip(self.traffic.rate())?;
-        Some((self.iter().map(|group| group.flow.marks(rate * group.length)).collect(), model))
+        // Of the progress whose windows' traffic is known.
+        let known = |group: &Group| f64::from(group.flow.windows) / f64::from(group.windows.max(1));
+        let marks = |group: &Group| group.flow.marks(rate * group.length * known(group));
+        Some((self.iter().map(marks).collect(), model))
     }
 
     /// What a marker has told in each, if that counts.

@@ -20,6 +20,7 @@
 
 use super::marks::MODEL;
 use super::{Bend, Fit, Marks, Pace, Verdict};
+use crate::wire::UNKNOWN_TRAFFIC;
 
 /// Relative standard error of the estimate because a program that is slowed down may serve requests otherwise: redis-server makes 4 to 5 % fewer allocations for the same
 /// bytes while all its calls are probed, since it finds more requests at once.
@@ -44,6 +45,8 @@ pub struct Traffic {
     last: Look,
     /// How bytes allocated follow it, and allocations.
     fits: [Fit; 2],
+    /// Windows of which it is not known.
+    unknown: u32,
 }
 
 impl Traffic {
@@ -55,8 +58,8 @@ impl Traffic {
 
     /// A window in which so many bytes were allocated by so many allocations began and ended when so many had been read and written: those in it, where it is known.
     pub fn window(&mut self, [opened, closed]: [u64; 2], allocated: [f64; 2]) -> Option<f64> {
-        // Nothing before, and all that the process has ever read in the window: it had more threads than are looked at when that began.
-        if opened == 0 && closed > 0 {
+        if opened == UNKNOWN_TRAFFIC || closed == UNKNOWN_TRAFFIC {
+            self.unknown += 1;
             return None;
         }
         // More at the beginning: so it was at the end, or a thread has just ended, or the window with its process.
@@ -67,12 +70,14 @@ impl Traffic {
 
     /// It is another program from now on.
     pub(super) fn restart(&mut self) {
-        self.fits = [Fit::default(); 2];
+        (self.fits, self.unknown) = ([Fit::default(); 2], 0);
     }
 
     /// Whether it follows both: of a server whose new connections take more memory than their requests, bytes do not.
     pub fn verdict(&self) -> Verdict {
         match self.fits.map(|fit| fit.verdict()) {
+            // It will not be.
+            [Verdict::Open, _] if self.unknown >= Fit::LEAST => Verdict::Differs,
             [Verdict::Follows, Verdict::Follows] => Verdict::Follows,
             [Verdict::Differs, _] | [_, Verdict::Differs] => Verdict::Differs,
             _ => Verdict::Open,
@@ -169,9 +174,14 @@ mod tests {
         assert!(large.telling().is_some_and(|error| (0.06..0.1).contains(&error)));
         assert!(nothing.telling().is_none() && steady.telling().is_some());
         assert_eq!(steady.verdict(), Verdict::Follows);
-        for unknown in [[20_400, 20_300], [0, 20_300], [20_400, 0]] {
+        const NO: u64 = UNKNOWN_TRAFFIC;
+        for unknown in [[20_400, 20_300], [NO, 20_300], [20_400, NO], [NO, NO]] {
             assert_eq!(steady.window(unknown, [64.0, 1.0]), None);
         }
+        assert_eq!(steady.verdict(), Verdict::Follows);
+        let mut unknown = Traffic::default();
+        (0..12).for_each(|_| assert_eq!(unknown.window([NO, NO], [64_000.0, 1_000.0]), None));
+        assert_eq!(unknown.verdict(), Verdict::Differs, "nobody will ever know");
         steady.restart();
         assert_eq!(steady.verdict(), Verdict::Open);
     }

@@ -27,7 +27,7 @@ pub struct Duty {
     pub marks: [u64; MARKERS],
     /// Calls of all of them until the gate closes, from when they are probed on.
     pub marks_left: u64,
-    /// Bytes that the process had read and written when the gate opened, see [`crate::duty::Traffic`].
+    /// Bytes that the process had read and written when the gate opened, see [`crate::duty::Traffic`]; [`UNKNOWN_TRAFFIC`] where nobody knows.
     pub opened: u64,
     /// The same when its window ended.
     pub closed: u64,
@@ -36,6 +36,9 @@ pub struct Duty {
     /// Addresses of probes, 0 where there are fewer: ticks at them or just behind do not count.
     pub spots: [u64; SPOTS],
 }
+
+/// In place of what a process has read and written: it has more threads than are looked at, or the kernel does not say.
+pub const UNKNOWN_TRAFFIC: u64 = u64::MAX;
 
 /// Functions of a process that may be probed as markers at a time.
 pub const MARKERS: usize = 8;
@@ -55,8 +58,8 @@ pub const FINE_SHADOW_NS: u64 = 1_000_000;
 
 const _: () = assert!(size_of::<Duty>() == 448);
 
-/// Where the gate of a process stands. The daemon makes the moves to `Shut`, `Waiting` and `Ready`, and back to `Due` from what markers were counted in; the
-/// clock makes the others, and calls of markers that to `Over` if they are too many.
+/// Where the gate of a process stands. The daemon makes the moves to `Shut`, `Waiting`, `Ready` and `Asleep`, back to `Due` from what markers were counted in, and
+/// back to `Open` from `Awake`; the clock makes the others, calls of markers that to `Over` if they are too many, and calls of whatever is probed that to `Awake`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Gate {
@@ -72,6 +75,10 @@ pub enum Gate {
     Open = 4,
     /// The window has ended.
     Over = 5,
+    /// The process stands still in its window, and the fine clock does, too: nothing is seen or counted.
+    Asleep = 6,
+    /// It goes on, and its window as soon as the fine clock does.
+    Awake = 7,
 }
 
 impl Gate {
@@ -83,6 +90,8 @@ impl Gate {
             3 => Gate::Ready,
             4 => Gate::Open,
             5 => Gate::Over,
+            6 => Gate::Asleep,
+            7 => Gate::Awake,
             _ => Gate::Shut,
         }
     }
@@ -101,7 +110,7 @@ mod tests {
     #[test]
     fn gates_have_their_numbers() {
         let all = [Gate::Shut, Gate::Waiting, Gate::Due, Gate::Ready, Gate::Open, Gate::Over];
-        for gate in all {
+        for gate in all.into_iter().chain([Gate::Asleep, Gate::Awake]) {
             assert_eq!(Gate::from_number(gate as u64), gate);
         }
         assert_eq!(Gate::from_number(77), Gate::Shut);

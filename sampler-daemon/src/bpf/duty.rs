@@ -91,9 +91,10 @@ impl Duties {
         self.timers
     }
 
-    /// Measures again what ticks take, where it is time to. No window may be open: nobody looks after it meanwhile, for some 3 ms.
-    pub fn look_at_ticks(&mut self) {
-        if self.fine.is_on() || Instant::now() < self.next_look {
+    /// Measures again what ticks take, where it is time to, or long has been. No window should be open: nobody looks after it meanwhile, for some 3 ms.
+    pub fn look_at_ticks(&mut self, is_open: bool) {
+        let due = if is_open { self.next_look + LONG } else { self.next_look };
+        if self.fine.is_on() || Instant::now() < due {
             return;
         }
         ticks::look(&mut self.ticks, &mut self.fine, self.timers.fine_period_ns);
@@ -119,6 +120,34 @@ impl Duties {
     /// Whether a window is open, or about to open with its probes there.
     pub fn is_probed(&self, slot: u32) -> bool {
         matches!(self.gate(slot), Gate::Ready | Gate::Open)
+    }
+
+    /// What counts for a process goes on as long as this does: its clock, and ticks of the fine one before its window and in it.
+    pub fn progress(&self, slot: u32) -> [u64; 3] {
+        [offset_of!(Duty, clock), offset_of!(Duty, passed), offset_of!(Duty, left)]
+            .map(|field| self.word(slot, field).load(SeqCst))
+    }
+
+    /// A process stands still in its window, if that is open: nothing is seen until it goes on.
+    pub fn sleep(&self, slot: u32) {
+        self.go(slot, Gate::Open, Gate::Asleep);
+    }
+
+    /// Its window goes on, now that the fine clock does.
+    pub fn wake(&self, slot: u32) {
+        self.go(slot, Gate::Awake, Gate::Open);
+    }
+
+    /// Moves the gate, if it stands there.
+    fn go(&self, slot: u32, from: Gate, to: Gate) {
+        let gate = self.word(slot, offset_of!(Duty, gate));
+        // Elsewhere it is where the kernel side has moved it.
+        let _ = gate.compare_exchange(from as u64, to as u64, SeqCst, SeqCst);
+    }
+
+    /// Whether the fine clock ticks.
+    pub fn is_fine(&self) -> bool {
+        self.fine.is_on()
     }
 
     /// What the clock shows.
@@ -242,5 +271,7 @@ fn load<'a>(ebpf: &'a mut Ebpf, name: &str) -> anyhow::Result<BorrowedFd<'a>> {
 
 /// Period of the timers by which the cost of ticks is measured first.
 const TRIAL_NS: u64 = 200_300;
+/// Windows that are open, or those whose processes sleep, put looks off for so long.
+const LONG: Duration = Duration::from_secs(20);
 /// How often it is looked which CPUs there are.
 const CPUS_PAUSE: Duration = Duration::from_secs(1);

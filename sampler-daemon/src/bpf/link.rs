@@ -29,6 +29,16 @@ pub struct Points {
     pub entering: Vec<(u64, u64)>,
     /// Functions whose calls are only counted.
     pub marking: Vec<(u64, u64)>,
+    /// Whether nothing is to be seen before all is attached: then what is called most often comes last, so that the program pays for little until it is seen.
+    pub is_shut: bool,
+}
+
+impl Points {
+    /// The same, of a process of which nothing is to be seen before all are attached.
+    #[must_use]
+    pub fn shut(self) -> Points {
+        Points { is_shut: true, ..self }
+    }
 }
 
 /// One attachment; detaches when dropped, which takes the kernel some 35 ms.
@@ -116,7 +126,7 @@ impl Programs {
         }
     }
 
-    /// Attaches to `points` of `file` in process `pid` (`None`: in every process), in this order: frees, returns, entries. So no
+    /// Attaches to `points` of `file` in process `pid` (`None`: in every process), in this order: frees (where nothing is seen yet they come last), returns, entries. So no
     /// followed call is without its return, and no sampled block can end unseen. On an error nothing
     /// stays attached.
     pub(super) fn attach(
@@ -141,28 +151,35 @@ impl Programs {
         };
         let (allocating, freeing) = (&points.allocating[..], &points.freeing[..]);
         let (entering, marking) = (&points.entering[..], &points.marking[..]);
+        let [first, last] = match points.is_shut {
+            false => [freeing, &[]],
+            true => [&[], freeing],
+        };
         let links = match self {
             Programs::Session { allocate, free, new, mark } => vec![
-                multi(free, sys::ATTACH_MULTI, freeing, 0)?,
+                multi(free, sys::ATTACH_MULTI, first, 0)?,
                 multi(new, sys::ATTACH_MULTI, entering, 0)?,
                 multi(mark, sys::ATTACH_MULTI, marking, 0)?,
                 multi(allocate, sys::ATTACH_SESSION, allocating, 0)?,
+                multi(free, sys::ATTACH_MULTI, last, 0)?,
             ],
             Programs::Multi { enter, leave, free, new, mark } => vec![
-                multi(free, sys::ATTACH_MULTI, freeing, 0)?,
+                multi(free, sys::ATTACH_MULTI, first, 0)?,
                 multi(new, sys::ATTACH_MULTI, entering, 0)?,
                 multi(mark, sys::ATTACH_MULTI, marking, 0)?,
                 multi(leave, sys::ATTACH_MULTI, allocating, sys::RETURN)?,
                 multi(enter, sys::ATTACH_MULTI, allocating, 0)?,
+                multi(free, sys::ATTACH_MULTI, last, 0)?,
             ],
             Programs::Perf => {
                 let mut links = Vec::new();
                 for (name, points) in [
-                    (FREE, freeing),
+                    (FREE, first),
                     (NEW, entering),
                     (MARKER, marking),
                     (LEAVE, allocating),
                     (ENTER, allocating),
+                    (FREE, last),
                 ] {
                     let program = perf_program(ebpf, name)?;
                     for point in points {

@@ -1,9 +1,13 @@
 //! Arrays whose memory the daemon shares with the eBPF program: process slots, free filter, state.
 
 use super::sys::SharedMemory;
+use rustc_hash::FxHashMap;
+use sampler_common::counting::Counted;
 use sampler_common::limits::CLASSES;
 use sampler_common::sampling::Design;
-use sampler_common::wire::{self, Cookie, HITS_PER_SLOT, KernelState, ProcessConfig, Role};
+use sampler_common::wire::{
+    self, Cookie, HITS_PER_SLOT, HITS_SWITCH, KernelState, ProcessConfig, Role,
+};
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
@@ -201,36 +205,59 @@ impl State {
 
 /// Approximate counts of each slot's hits, by role and by how the probed instruction is run (`HITS`): where the kernel emulates it, and where it single-steps it.
 #[derive(Debug)]
-pub struct Hits(SharedMemory);
+pub struct Hits {
+    memory: SharedMemory,
+    /// What counters had shown that were begun anew since, by slot and number.
+    before: FxHashMap<(u32, u32), Counted>,
+}
 
 impl Hits {
     const LINE: usize = 64;
 
     pub(super) fn map(fd: BorrowedFd<'_>, slots: u32) -> io::Result<Hits> {
         let bytes = pages((slots * HITS_PER_SLOT) as usize * Self::LINE);
-        Ok(Hits(SharedMemory::map(fd, bytes, 0, true)?))
+        Ok(Hits { memory: SharedMemory::map(fd, bytes, 0, true)?, before: FxHashMap::default() })
     }
 
     fn word(&self, slot: u32, counter: u32) -> &AtomicU64 {
-        self.0.atomic_u64((slot * HITS_PER_SLOT + counter) as usize * Self::LINE)
+        self.memory.atomic_u64((slot * HITS_PER_SLOT + counter) as usize * Self::LINE)
     }
 
     /// Begins at 0 for a use of the slot.
-    pub fn reset(&self, slot: u32) {
+    pub fn reset(&mut self, slot: u32) {
         (0..HITS_PER_SLOT).for_each(|counter| self.word(slot, counter).store(0, SeqCst));
+        self.before.retain(|(of, _), _| *of != slot);
+    }
+
+    /// Begins counters anew, and keeps what they showed: what comes next is counted exactly, however much there was. Of a slot that is probed hits may be lost meanwhile.
+    pub fn begin_anew(&mut self, slot: u32) {
+        for counter in 0..HITS_PER_SLOT {
+            let shown = self.word(slot, counter).swap(0, SeqCst);
+            if shown > 0 {
+                let before = self.before.entry((slot, counter)).or_default();
+                before.add(&HITS_SWITCH.counted(shown));
+            }
+        }
+    }
+
+    fn counted(&self, slot: u32, counter: u32) -> Counted {
+        let mut all = HITS_SWITCH.counted(self.word(slot, counter).load(SeqCst));
+        if let Some(before) = self.before.get(&(slot, counter)) {
+            all.add(before);
+        }
+        all
     }
 
     /// Hits while the gate of the slot was not open, by the same rule.
-    pub fn read_outside(&self, slot: u32) -> [u64; 2] {
+    pub fn read_outside(&self, slot: u32) -> [Counted; 2] {
         // Whichever role.
-        Self::both(slot, Role::Malloc)
-            .map(|cookie| self.word(slot, cookie.counter_outside()).load(SeqCst))
+        Self::both(slot, Role::Malloc).map(|cookie| self.counted(slot, cookie.counter_outside()))
     }
 
-    /// What the counters of the slot's functions of `role` show; [`wire::HITS_SWITCH`] says what it means.
+    /// Hits of the slot's functions of `role`, emulated and single-stepped.
     /// An emulated malloc has none: its hits are counted exactly, by what becomes of them.
-    pub fn read(&self, slot: u32, role: Role) -> [u64; 2] {
-        Self::both(slot, role).map(|cookie| self.word(slot, cookie.counter()).load(SeqCst))
+    pub fn read(&self, slot: u32, role: Role) -> [Counted; 2] {
+        Self::both(slot, role).map(|cookie| self.counted(slot, cookie.counter()))
     }
 
     fn both(slot: u32, role: Role) -> [Cookie; 2] {

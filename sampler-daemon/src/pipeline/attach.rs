@@ -170,8 +170,9 @@ impl Worker {
             }
             let settings = &self.config.settings;
             if self.config.budget.is_some() {
-                // Probed in windows; a new one from now on in the one that is open.
-                if !attached.links.is_empty() {
+                // Probed in windows; a new one from now on in the one that is open. Before it only its marker is.
+                let is_marking = self.cycles.get(&slot).is_some_and(|of| of.markers.is_marking);
+                if !attached.links.is_empty() && !is_marking {
                     let points = points(&allocator, slot, settings);
                     let links = self.kernel.attach(&allocator.file, Some(source.pid), &points)?;
                     attached.links.add(allocator.identity, links);
@@ -228,9 +229,11 @@ impl Attached {
 pub(super) fn points(allocator: &Allocator, slot: u32, settings: &Settings) -> Points {
     let mut points = Points::default();
     let mut functions: Vec<_> = allocator.functions.iter().collect();
-    // Probes appear one after another: what can end a block comes first.
+    // Probes appear one after another: what can end a block comes first, and what is called most often last.
     functions.sort_by_key(|function| {
-        (!matches!(function.role, Role::Realloc | Role::Unmap | Role::Remap), function.offset)
+        let last = u8::from(function.role == Role::Malloc);
+        let ends = matches!(function.role, Role::Realloc | Role::Unmap | Role::Remap);
+        (if ends { 0 } else { 1 + last }, function.offset)
     });
     for function in functions {
         let offset = function.probed();

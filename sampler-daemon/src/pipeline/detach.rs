@@ -3,7 +3,6 @@
 use super::bounds;
 use super::facts;
 use super::follow::SETTLED;
-use super::hits::counted;
 use super::observe::has_lost;
 use super::totals::by_class;
 use super::worker::Worker;
@@ -56,7 +55,7 @@ impl Worker {
             facts::look(self.ingest.processes.get_mut(id), process);
         }
         self.ingest.processes.get_mut(id).spending.work = work;
-        let free_calls = counted(self.kernel.hits.read(slot, Role::Free));
+        let free_calls = self.kernel.hits.read(slot, Role::Free).into_iter().sum();
         let totals = match self.kernel.totals.read(slot) {
             Ok(totals) => totals,
             Err(error) => {

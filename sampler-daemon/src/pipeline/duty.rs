@@ -10,13 +10,16 @@
 //! Where there is a marker ([`super::markers`]) it goes from Due to Over with nothing but that attached first, and from there to Due again.
 
 use super::markers::Markers;
+use super::rest::Rest;
+use super::source::Source;
 use super::window::Reading;
 use super::worker::Worker;
 use crate::bpf::duty::Duties;
 use crate::store::clustered::End;
 use crate::store::{ProcessId, Sampling};
 use crate::target::{processor, spots, traffic};
-use sampler_common::duty::{Budget, Controller, Lead, Ledger, Look, Window};
+use sampler_common::duty::{Budget, Controller, Counted, Lead, Ledger, Look, Pace, Window};
+use sampler_common::limits::CLASSES;
 use sampler_common::wire::Gate;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -46,8 +49,13 @@ pub(super) struct Cycle {
     pub(super) detach_ns: Arc<AtomicU64>,
     /// The same up to the last window.
     pub(super) detached_ns: u64,
-    /// All of both up to the last window, and what the fine clock has taken in windows.
+    /// All of both up to the last window, and what the fine clock has taken.
     pub(super) fixed_ns: f64,
+    /// Progress in windows of the fine clock, and what that has taken in those of others, nanoseconds.
+    pub(super) fine_own_ns: f64,
+    pub(super) of_others_ns: f64,
+    /// Whether it comes forward in its window.
+    pub(super) rest: Rest,
 }
 
 impl Worker {
@@ -81,6 +89,9 @@ impl Worker {
             detach_ns: Arc::default(),
             detached_ns: 0,
             fixed_ns: 0.0,
+            fine_own_ns: 0.0,
+            of_others_ns: 0.0,
+            rest: Rest::new(),
         };
         self.cycles.insert(slot, cycle);
         self.look_at_traffic(slot);
@@ -91,20 +102,13 @@ impl Worker {
     /// Moves every process on whose gate waits for it.
     pub(super) fn turn_cycles(&mut self) {
         let Some(duties) = &self.kernel.duties else { return };
-        let gate = |slot: &u32| (*slot, duties.gate(*slot));
-        let gates: Vec<(u32, Gate)> = self.cycles.keys().map(gate).collect();
-        for (slot, gate) in gates {
-            match gate {
-                Gate::Due => self.open(slot),
-                Gate::Over if self.is_marking(slot) => self.end_marking(slot),
-                Gate::Over => {
-                    // First of all: until the probes are gone every call pays for them.
-                    self.detach_after_window(slot);
-                    self.drain();
-                    self.end_window(slot);
-                }
-                _ => {}
-            }
+        let due = |slot: &&u32| duties.gate(**slot) == Gate::Due;
+        let due: Vec<u32> = self.cycles.keys().filter(due).copied().collect();
+        self.end_windows();
+        for slot in due {
+            self.open(slot);
+            // That may have taken its time.
+            self.end_windows();
         }
         self.stay_ahead();
         self.run_fine_clock();
@@ -114,22 +118,43 @@ impl Worker {
         }
     }
 
-    /// Measures again what ticks take, between windows, where these are measured by the fine clock.
+    /// Ends the windows that are over: until their probes are gone every call pays for them.
+    fn end_windows(&mut self) {
+        let Some(duties) = &self.kernel.duties else { return };
+        let over = |slot: &&u32| duties.gate(**slot) == Gate::Over;
+        let over: Vec<u32> = self.cycles.keys().filter(over).copied().collect();
+        for slot in over {
+            if self.is_marking(slot) {
+                self.end_marking(slot);
+            } else {
+                self.detach_after_window(slot);
+                self.drain();
+                self.end_window(slot);
+            }
+        }
+    }
+
+    /// Measures again what ticks take, between windows or at times, where these are measured by the fine clock.
     fn look_at_ticks(&mut self) {
-        if !self.cycles.values().any(|cycle| cycle.window.fine) || !self.is_between_windows() {
+        if !self.cycles.values().any(|cycle| cycle.window.fine) {
             return;
         }
+        let is_open = !self.is_between_windows();
         if let Some(duties) = &mut self.kernel.duties {
-            duties.look_at_ticks();
+            duties.look_at_ticks(is_open);
         }
     }
 
     /// The clock has come to a window: its markers are probed first, if there are any.
     fn open(&mut self, slot: u32) {
-        self.get_ahead(slot);
-        if !self.open_marking(slot) {
-            self.open_window(slot);
+        let has_any = |of: &Source| !of.allocators.is_empty();
+        if self.ingest.sources.get(&slot).is_some_and(has_any) {
+            self.get_ahead(slot);
+            if self.open_marking(slot) {
+                return;
+            }
         }
+        self.open_window(slot);
     }
 
     /// Whether the gate of a process is its marker's.
@@ -141,14 +166,6 @@ impl Worker {
     pub(super) fn is_between_windows(&self) -> bool {
         let Some(duties) = &self.kernel.duties else { return true };
         self.cycles.keys().all(|slot| duties.gate(*slot) == Gate::Waiting)
-    }
-
-    /// The fine clock ticks while a window waits for it.
-    fn run_fine_clock(&mut self) {
-        let Some(duties) = &mut self.kernel.duties else { return };
-        let waits = |(slot, cycle): (&u32, &Cycle)| cycle.window.fine && duties.is_probed(*slot);
-        let on = self.cycles.iter().any(waits);
-        duties.set_fine(on);
     }
 
     /// Waits for the clock to come to the planned window, before which no markers are counted any more: it comes at the place that was drawn for it all the same.
@@ -170,6 +187,7 @@ impl Worker {
 
     /// Plans the next window of a process; its stratum begins where the last one ends.
     pub(super) fn plan_window(&mut self, slot: u32) {
+        self.charge_for_others(slot);
         let ledger = self.ledger(slot);
         let is_marked = self.choose_markers(slot);
         let (Some(cycle), Some(duties)) = (self.cycles.get_mut(&slot), &self.kernel.duties) else {
@@ -216,6 +234,11 @@ impl Worker {
         }
         self.detach_after_window(slot);
         // Its stratum stands for nothing: the next one begins now.
+        self.begin_stratum(slot);
+    }
+
+    /// The next stratum of a process begins now.
+    fn begin_stratum(&mut self, slot: u32) {
         if let (Some(cycle), Some(duties)) = (self.cycles.get_mut(&slot), &self.kernel.duties) {
             cycle.began = duties.clock(slot).ticks as i64;
             cycle.window.length = 0;
@@ -223,10 +246,41 @@ impl Worker {
         self.plan_window(slot);
     }
 
+    /// The process runs another program from now on, whose windows are its own.
+    pub(super) fn cut_cycle(&mut self, slot: u32) {
+        let Some(gate) = self.kernel.duties.as_ref().map(|duties| duties.gate(slot)) else {
+            return;
+        };
+        let Some(id) = self.ingest.sources.get(&slot).map(|source| source.process) else { return };
+        // As at an exit: a window that was still to come could have met what there was of its stratum, and one that has ended stands for no more than that.
+        if gate == Gate::Waiting && self.cycles.contains_key(&slot) {
+            let passed = self.passed(slot);
+            self.ingest.clustered.groups_mut(id).lengthen(passed);
+        }
+        self.skip_window(slot);
+    }
+
+    /// The window of a process that allocates nothing that could be seen has met nothing.
+    pub(super) fn pass_window(&mut self, slot: u32) {
+        let Some(id) = self.ingest.sources.get(&slot).map(|source| source.process) else { return };
+        if let Some(cycle) = self.cycles.get(&slot) {
+            let length = cycle.window.length.saturating_sub(cycle.before as u64);
+            let (none, share) = ([0; CLASSES], cycle.window.share);
+            let groups = self.ingest.clustered.groups_mut(id);
+            let (pace, counted) = (Pace::default(), Counted::default());
+            if groups.add(length, share, &none, &none, pace, counted).paired {
+                self.ingest.clustered.pair(id);
+            }
+        }
+        self.plan_window(slot);
+    }
+
     /// The process of a slot is gone, or is about to: its window ends with it, if it was open.
     pub(super) fn end_open_window(&mut self, slot: u32) {
         let Some(duties) = &self.kernel.duties else { return };
-        if self.cycles.contains_key(&slot) && matches!(duties.gate(slot), Gate::Open | Gate::Over) {
+        let was_open =
+            matches!(duties.gate(slot), Gate::Open | Gate::Over | Gate::Asleep | Gate::Awake);
+        if self.cycles.contains_key(&slot) && was_open {
             duties.shut(slot);
             if !self.is_marking(slot) {
                 self.end_window(slot);

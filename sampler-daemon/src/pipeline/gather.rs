@@ -164,6 +164,10 @@ impl Worker {
                 }
             }
         }
+        // Of a budget they are in windows that have ended, and taken in with these; or in one that is open, and count with the rest of it then.
+        if self.config.budget.is_some() {
+            return;
+        }
         let lost = self.lost(&gathered.processes);
         let ids = gathered.processes.clone();
         for (process, (id, lost)) in (0..).zip(ids.into_iter().zip(lost)) {

@@ -50,6 +50,7 @@ mod pressure;
 mod profile;
 mod query;
 mod raw;
+mod rest;
 mod sampling;
 mod scope;
 mod select;

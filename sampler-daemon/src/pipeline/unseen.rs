@@ -1,6 +1,7 @@
 //! What functions allocate whose return must not be probed: counted, and not seen to be held.
 
 use super::worker::Worker;
+use sampler_common::counting::Counted;
 use sampler_common::wire::Role;
 
 impl Worker {
@@ -13,7 +14,7 @@ impl Worker {
     /// As [`Worker::note_unseen`], of one process.
     pub(super) fn note_unseen_of(&mut self, slot: u32) {
         self.note_brake(slot);
-        if self.kernel.hits.read(slot, Role::New) == [0, 0] {
+        if self.kernel.hits.read(slot, Role::New).iter().all(Counted::is_zero) {
             return;
         }
         let Some(source) = self.ingest.sources.get(&slot) else { return };

@@ -3,13 +3,13 @@
 use super::attach::points;
 use super::clock::thread_ns;
 use super::duty::Cycle;
-use super::hits::counted;
 use super::worker::Worker;
 use crate::bpf::Settings;
 use crate::bpf::totals::SlotTotals;
 use crate::store::{ProcessId, StackId};
 use sampler_common::cost::Work;
 use sampler_common::counters::Outcome;
+use sampler_common::counting::Counted;
 use sampler_common::duty::{Added, Pace, WindowCost};
 use sampler_common::estimate::{Confidence, Sample};
 use sampler_common::limits::CLASSES;
@@ -81,16 +81,19 @@ impl Worker {
     pub(super) fn open_window(&mut self, slot: u32) {
         let Some(source) = self.ingest.sources.get(&slot) else { return };
         let (id, pid) = (source.process, source.pid);
-        // Of a new image none is known yet: nothing is seen, and that is not nothing allocated.
         if source.allocators.is_empty() {
-            return self.skip_window(slot);
+            let is_new = self.attached.get(&slot).is_some_and(|of| of.has_new_image);
+            // Of a new image none is known yet: nothing is seen, and that is not nothing allocated.
+            return if is_new { self.skip_window(slot) } else { self.pass_window(slot) };
         }
         self.set_spots(slot);
+        // Nobody hits them now but, where it was counted before the window, a marker.
+        self.kernel.hits.begin_anew(slot);
+        // What was sampled and has not returned before the probes went never will.
+        self.forget_calls(slot);
         if let (Some(cycle), Some(duties)) = (self.cycles.get(&slot), &mut self.kernel.duties) {
             duties.lead(slot, cycle.lead.ticks(), cycle.window.fine);
         }
-        // What was sampled and has not returned before the probes went never will.
-        self.forget_calls(slot);
         let before = thread_ns();
         if let Err(error) = self.attach_for_window(slot) {
             let still_there = self.attached.get(&slot).is_some_and(|of| of.is_running());
@@ -108,6 +111,7 @@ impl Worker {
             duties.begin_marks(slot, i64::MAX);
             let passed = duties.ready(slot, cycle.window.ticks, cycle.window.fine);
             if cycle.window.fine {
+                tracing::debug!(slot, passed, lead = cycle.lead.ticks(), "probes are there");
                 cycle.lead.passed(passed);
             }
         }
@@ -123,7 +127,7 @@ impl Worker {
         let frees = cycles.get(&slot).is_some_and(|cycle| cycle.window.frees);
         let settings = Settings { track_live: frees, ..config.settings };
         for allocator in &source.allocators {
-            let points = points(allocator, slot, &settings);
+            let points = points(allocator, slot, &settings).shut();
             let links = kernel.attach(&allocator.file, Some(source.pid), &points)?;
             attached.links.add_for_window(links);
         }
@@ -132,13 +136,14 @@ impl Worker {
 
     /// What a process has done by now, as far as its probes and their programs have counted it.
     pub(super) fn reading(&self, slot: u32, totals: SlotTotals) -> Reading {
-        let count = |words: [u64; 2]| counted(words).count(Confidence::DEFAULT).value;
-        let hits = |role| count(self.kernel.hits.read(slot, role));
+        let hits = &self.kernel.hits;
+        let count =
+            |of: [Counted; 2]| of.into_iter().sum::<Counted>().count(Confidence::DEFAULT).value;
         Reading {
             totals,
             work: self.work_of_slot(slot),
-            frees: hits(Role::Free),
-            outside: count(self.kernel.hits.read_outside(slot)) + hits(Role::Marker),
+            frees: count(hits.read(slot, Role::Free)),
+            outside: count(hits.read_outside(slot)) + count(hits.read(slot, Role::Marker)),
         }
     }
 
@@ -176,6 +181,7 @@ impl Worker {
             let lasted_ns = marking_ns + window.length_ns + seen.probes_ns + seen.fixed_ns;
             let ticks_ns = timers.share_of_fine() * lasted_ns;
             cycle.fixed_ns += ticks_ns;
+            cycle.fine_own_ns += marking_ns + window.length_ns;
             self.ingest.processes.get_mut(id).spending.fine_clock_ns += ticks_ns;
         }
         let length = window.length.saturating_sub(cycle.before as u64);

@@ -13,12 +13,14 @@ use super::held::AtExit;
 use super::ingest::{Event, Ingest};
 use super::latency::{Answers, Histogram};
 use super::pressure::BackPressure;
+use super::rest;
 use super::shared::SharedLinks;
 use super::source::SampleEvent;
 use super::stale::Stale;
 use super::survey::Survey;
 use super::thread::WorkerThread;
 use super::tree::Tree;
+use crate::bpf::duty::Duties;
 use crate::bpf::ring::Record;
 use crate::bpf::{Kernel, ProbeEngine, Settings};
 use crate::store::Sampling;
@@ -296,6 +298,9 @@ impl Worker {
         }
         if let Some(pause) = self.ahead.pause() {
             period = pause.min(period);
+        }
+        if self.kernel.duties.as_ref().is_some_and(Duties::is_fine) {
+            period = rest::PAUSE.min(period);
         }
         let timeout = Timespec { tv_sec: 0, tv_nsec: period.as_nanos() as i64 };
         // An interrupted wait is a short one.
