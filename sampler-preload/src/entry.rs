@@ -5,24 +5,28 @@
 
 use crate::first;
 use crate::real::REAL;
-use crate::sample::{self, FILTER, RUNS_ON, charge, decide};
+use crate::sample::{self, FILTER, charge, decide};
+use crate::settings::{SETTINGS, Settings};
+use crate::thread::Charged;
+use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
+use core::mem::offset_of;
 
 // What nearly every call runs lies together in this order, in one page, each function from a line's beginning: the first one's boundary is
-// larger than all four.
+// larger than all four. A section's boundary is raised also where nothing is skipped for it, as behind a function that is there already.
 #[cfg(feature = "library")]
 core::arch::global_asm!(
-    ".pushsection .text.hot.malloc, \"ax\", @progbits",
-    ".balign 512",
-    ".popsection",
     ".pushsection .text.hot.free, \"ax\", @progbits",
-    ".balign 64",
+    ".p2align 9, , 1",
+    ".popsection",
+    ".pushsection .text.hot.malloc, \"ax\", @progbits",
+    ".p2align 6, , 1",
     ".popsection",
     ".pushsection .text.hot.calloc, \"ax\", @progbits",
-    ".balign 64",
+    ".p2align 6, , 1",
     ".popsection",
     ".pushsection .text.hot.realloc, \"ax\", @progbits",
-    ".balign 64",
+    ".p2align 6, , 1",
     ".popsection",
 );
 
@@ -43,7 +47,7 @@ macro_rules! allocation {
                     // SAFETY: forwards the call.
                     None => unsafe { REAL.$name()($($parameter),*) },
                     // SAFETY: the same call.
-                    Some(left) => unsafe { $slow($($parameter,)* left) },
+                    Some(charged) => unsafe { $slow($($parameter,)* charged) },
                 },
                 // It fails, and says so as the allocator does.
                 // SAFETY: forwards the call.
@@ -51,12 +55,19 @@ macro_rules! allocation {
             }
         }
 
+        sampled! { $name, $slow, $export, ($($parameter),*), $size }
+    };
+}
+
+/// What an allocation does in the few other cases.
+macro_rules! sampled {
+    ($name:ident, $slow:ident, $export:literal, ($($parameter:ident),*), $size:expr) => {
         #[cold]
         #[inline(never)]
         #[cfg_attr(feature = "library", unsafe(export_name = $export))]
-        unsafe extern "C" fn $slow($($parameter: usize,)* left: u64) -> *mut c_void {
+        unsafe extern "C" fn $slow($($parameter: usize,)* charged: Charged) -> *mut c_void {
             let size = $size.unwrap_or(0);
-            let rate = decide(size, left);
+            let rate = decide(size, charged);
             // SAFETY: forwards the call.
             let block = unsafe { REAL.$name()($($parameter),*) };
             if let Some(rate) = rate {
@@ -75,10 +86,54 @@ fn both(count: usize, size: usize) -> Option<usize> {
     count.checked_mul(size)
 }
 
-allocation! {
-    /// malloc
-    malloc, malloc_sampled, "__sampler_preload_malloc", (size), whole(size)
+/// [`charge`], and a jump through the pointer at `next` of `settings`: nine instructions in a line of cache, of which the compiler would make eleven. To `slow` goes
+/// what [`charge`] says, if that is not `None`.
+macro_rules! charged {
+    ($settings:path, $next:expr, $slow:path) => {
+        naked_asm!(
+            ".cfi_startproc",
+            "mov rax, qword ptr [rip + {settings} + {rate}]",
+            "test rdi, rdi",
+            "jle 2f",
+            "imul rax, rdi",
+            // Branches that are not taken cost as much as all else here.
+            "cmovo rax, qword ptr [rip + {settings} + {certain}]",
+            "mov rcx, qword ptr [rip + sampler_preload_thread@GOTTPOFF]",
+            "add qword ptr fs:[rcx], rax",
+            "jge 3f",
+            "jmp qword ptr [rip + {settings} + {next}]",
+            "2:",
+            "mov esi, {not}",
+            "jmp {slow}",
+            "3:",
+            // The carry: whether it ends.
+            "sbb esi, esi",
+            "neg esi",
+            "jmp {slow}",
+            ".cfi_endproc",
+            settings = sym $settings,
+            rate = const offset_of!(Settings, rate),
+            certain = const offset_of!(Settings, certain),
+            next = const $next,
+            not = const Charged::Not as u64,
+            slow = sym $slow,
+        )
+    };
 }
+
+const _: () = assert!(Charged::Idle as u64 == 0 && Charged::Ends as u64 == 1);
+
+/// malloc
+///
+/// # Safety
+/// As of the function of that name in C.
+#[unsafe(naked)]
+#[cfg_attr(feature = "library", unsafe(no_mangle), unsafe(link_section = ".text.hot.malloc"))]
+pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
+    charged!(SETTINGS, offset_of!(Settings, usual.malloc), malloc_sampled)
+}
+
+sampled! { malloc, malloc_sampled, "__sampler_preload_malloc", (size), whole(size) }
 allocation! {
     /// calloc
     calloc, calloc_sampled, "__sampler_preload_calloc", (count, size), both(count, size)
@@ -114,7 +169,7 @@ pub unsafe extern "C" fn posix_memalign(
         // SAFETY: forwards the call.
         None => unsafe { REAL.posix_memalign()(place, alignment, size) },
         // SAFETY: the same call.
-        Some(left) => unsafe { posix_memalign_sampled(place, alignment, size, left) },
+        Some(charged) => unsafe { posix_memalign_sampled(place, alignment, size, charged) },
     }
 }
 
@@ -125,9 +180,9 @@ unsafe extern "C" fn posix_memalign_sampled(
     place: *mut *mut c_void,
     alignment: usize,
     size: usize,
-    left: u64,
+    charged: Charged,
 ) -> c_int {
-    let rate = decide(size, left);
+    let rate = decide(size, charged);
     // SAFETY: forwards the call.
     let error = unsafe { REAL.posix_memalign()(place, alignment, size) };
     if let Some(rate) = rate {
@@ -147,21 +202,25 @@ unsafe extern "C" fn posix_memalign_sampled(
 /// As of the function of that name in C.
 #[cfg_attr(feature = "library", unsafe(no_mangle), unsafe(link_section = ".text.hot.realloc"))]
 pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
-    let left = match charge(size) {
-        Some(left) => left,
-        None if FILTER.may_hold(block as usize) => RUNS_ON,
+    let charged = match charge(size) {
+        Some(charged) => charged,
+        None if FILTER.may_hold(block as usize) => Charged::RunsOn,
         // SAFETY: forwards the call.
         None => return unsafe { REAL.realloc()(block, size) },
     };
     // SAFETY: the same call.
-    unsafe { realloc_sampled(block, size, left) }
+    unsafe { realloc_sampled(block, size, charged) }
 }
 
 #[cold]
 #[inline(never)]
 #[cfg_attr(feature = "library", unsafe(export_name = "__sampler_preload_realloc"))]
-unsafe extern "C" fn realloc_sampled(block: *mut c_void, size: usize, left: u64) -> *mut c_void {
-    let rate = if left == RUNS_ON { None } else { decide(size, left) };
+unsafe extern "C" fn realloc_sampled(
+    block: *mut c_void,
+    size: usize,
+    charged: Charged,
+) -> *mut c_void {
+    let rate = decide(size, charged);
     if size > LARGEST {
         if rate.is_some() {
             sample::failed();
@@ -197,5 +256,61 @@ pub unsafe extern "C" fn reallocarray(
         Some(bytes) => unsafe { first::realloc()(block, bytes) },
         // An allocator that adds something to it would find that it is little.
         None => first::no_memory(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::real::{Sized, Usual};
+    use crate::sample::charge_at;
+    use crate::thread::Countdown;
+    use core::sync::atomic::Ordering::Relaxed;
+    use sampler_common::sampling::rate::HAZARD_CERTAIN;
+    use sampler_common::sampling::{Cell as _, Rate};
+
+    static THEIRS: Settings = Settings::new(Usual::first());
+    const PASSED_ON: usize = 99;
+
+    unsafe extern "C" fn passed_on(_: usize) -> *mut c_void {
+        PASSED_ON as *mut c_void
+    }
+
+    unsafe extern "C" fn told(_: usize, charged: Charged) -> *mut c_void {
+        charged as usize as *mut c_void
+    }
+
+    #[unsafe(naked)]
+    unsafe extern "C" fn charging(size: usize) -> *mut c_void {
+        charged!(THEIRS, offset_of!(Settings, usual.malloc), told)
+    }
+
+    /// What was said of a request, and what is left then.
+    fn after(left: i64, charge: impl Fn() -> usize) -> (usize, i64) {
+        Countdown.swap(left);
+        (charge(), Countdown.swap(0))
+    }
+
+    #[test]
+    fn malloc_charges_as_all_do() {
+        const SIZES: [usize; 11] =
+            [0, 1, 2, 48, 4096, 1 << 18, 1 << 33, 1 << 40, 1 << 62, 1 << 63, usize::MAX];
+        THEIRS.usual.malloc.store(passed_on as Sized as *mut c_void, Relaxed);
+        let intervals = [1, 2, 3, 8, 4095, 4096, 1 << 19, 1 << 32];
+        let rates = intervals.map(|interval| Rate::from_interval(interval).unwrap().raw());
+        for rate in rates.into_iter().chain([0]) {
+            THEIRS.rate.store(rate, Relaxed);
+            for size in SIZES {
+                let hazard = Rate::from_raw(rate).charge(size as u64) as i64;
+                let certain = HAZARD_CERTAIN as i64;
+                let near = [hazard - 1, hazard, hazard + 1];
+                for left in [i64::MIN / 4, -certain, -1, 0, 1, certain].into_iter().chain(near) {
+                    // SAFETY: it allocates nothing.
+                    let theirs = after(left, || unsafe { charging(size) } as usize);
+                    let charge = || charge_at(rate, size).map_or(PASSED_ON, |of| of as usize);
+                    assert_eq!(theirs, after(left, charge), "{size} at {rate}, {left} left");
+                }
+            }
+        }
     }
 }

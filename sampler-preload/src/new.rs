@@ -8,7 +8,7 @@ use crate::first;
 use crate::next::Files;
 use crate::operators::Operator;
 use crate::sample::{self, FILTER, charge, decide};
-use crate::thread::marked;
+use crate::thread::{Charged, marked};
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_void};
 use sampler_common::sampling::Rate;
@@ -25,7 +25,7 @@ pub(crate) unsafe fn sampled(
         // SAFETY: forwards the call. It may call `aligned_alloc` of the process (jemalloc's does).
         None => unsafe { marked(size, second, third, next) },
         // SAFETY: the same call.
-        Some(left) => unsafe { new_sampled(size, second, third, next, left) },
+        Some(charged) => unsafe { new_sampled(size, second, third, next, charged) },
     }
 }
 
@@ -37,7 +37,7 @@ unsafe extern "C" fn new_sampled(
     second: usize,
     third: usize,
     next: *mut c_void,
-    left: u64,
+    charged: Charged,
 ) -> *mut c_void {
     naked_asm!(
         ".cfi_startproc",
@@ -81,8 +81,8 @@ unsafe extern "C" fn new_sampled(
 }
 
 /// The rate of a request that is to be told; 0: it is not.
-unsafe extern "C" fn decide_new(size: usize, left: u64) -> u64 {
-    decide(size, left).map_or(0, Rate::raw)
+unsafe extern "C" fn decide_new(size: usize, charged: Charged) -> u64 {
+    decide(size, charged).map_or(0, Rate::raw)
 }
 
 #[cfg_attr(feature = "library", unsafe(export_name = "__sampler_preload_new_told"))]

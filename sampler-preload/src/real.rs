@@ -5,6 +5,7 @@
 //! the call (`inside.rs`): whoever forwards a call jumps there, and need not know which.
 
 use crate::next::{Files, Found};
+use crate::settings::Settings;
 use crate::thread::marked;
 use crate::{boot, first};
 use core::arch::naked_asm;
@@ -37,44 +38,57 @@ pub type FreeingSized = unsafe extern "C" fn(*mut c_void, usize);
 /// `void free_aligned_sized(void *, size_t, size_t)`
 pub type FreeingAligned = unsafe extern "C" fn(*mut c_void, usize, usize);
 
-macro_rules! functions {
-    ($($(#[$doc:meta])* $name:ident: $kind:ty = $symbol:literal, $first:path, $without:path;)*) => {
-        /// The pointers.
-        #[repr(C, align(64))]
-        pub struct Real { $($name: AtomicPtr<c_void>,)* }
+/// The allocator behind us.
+#[derive(Clone, Copy, Debug)]
+pub struct Real;
 
-        /// The one set of pointers.
-        pub static REAL: Real = Real {
-            $($name: AtomicPtr::new($first as $kind as *mut c_void),)*
-        };
+/// The one there is.
+pub const REAL: Real = Real;
+
+/// Pointers to some of its functions, which are at `$at`; those behind trampolines at `$marked`.
+macro_rules! functions {
+    (
+        $(#[$of:meta])* $set:ident at $at:expr, $marked:ident, $trampolines:ident, $take:ident;
+        $($(#[$doc:meta])* $name:ident: $kind:ty = $symbol:literal, $first:path, $without:path;)*
+    ) => {
+        $(#[$of])*
+        #[repr(C)]
+        pub struct $set { $(pub(crate) $name: AtomicPtr<c_void>,)* }
+
+        impl $set {
+            /// As they are at first.
+            pub(crate) const fn first() -> $set {
+                $set { $($name: AtomicPtr::new($first as $kind as *mut c_void),)* }
+            }
+        }
 
         impl Real {
             $($(#[$doc])*
             #[inline(always)]
-            pub fn $name(&self) -> $kind {
+            pub fn $name(self) -> $kind {
                 // SAFETY: only functions of this very type are ever stored there.
-                unsafe { core::mem::transmute::<*mut c_void, $kind>(self.$name.load(Relaxed)) }
+                unsafe { core::mem::transmute::<*mut c_void, $kind>($at.$name.load(Relaxed)) }
             })*
+        }
 
-            /// Takes what is behind us for each name; what is not there is replaced by what does without.
-            pub(crate) fn take(&self, files: &Files) {
-                $({
-                    let to = match behind(files, $symbol, &MARKED.$name) {
-                        Behind::Nothing => $without as $kind as *mut c_void,
-                        Behind::Plain(function) => function,
-                        Behind::Marked => trampolines::$name as *mut c_void,
-                    };
-                    // After what the trampoline reads.
-                    self.$name.store(to, Release);
-                })*
-            }
+        /// Takes what is behind us for each name; what is not there is replaced by what does without.
+        fn $take(files: &Files) {
+            $({
+                let to = match behind(files, $symbol, &$marked.$name) {
+                    Behind::Nothing => $without as $kind as *mut c_void,
+                    Behind::Plain(function) => function,
+                    Behind::Marked => $trampolines::$name as *mut c_void,
+                };
+                // After what the trampoline reads.
+                $at.$name.store(to, Release);
+            })*
         }
 
         /// Where the trampolines go on to.
-        static MARKED: Real = Real { $($name: AtomicPtr::new(null_mut()),)* };
+        static $marked: $set = $set { $($name: AtomicPtr::new(null_mut()),)* };
 
-        /// Each function of [`MARKED`] by a call with a mark. Its parameters, of which there are three at most, stay where they are.
-        mod trampolines {
+        /// Each function behind one by a call with a mark. Its parameters, of which there are three at most, stay where they are.
+        mod $trampolines {
             use super::*;
             $(
                 #[unsafe(naked)]
@@ -84,8 +98,8 @@ macro_rules! functions {
                         "mov rcx, qword ptr [rip + {functions} + {at}]",
                         "jmp {marked}",
                         ".cfi_endproc",
-                        functions = sym MARKED,
-                        at = const offset_of!(Real, $name),
+                        functions = sym $marked,
+                        at = const offset_of!($set, $name),
                         marked = sym marked,
                     )
                 }
@@ -95,6 +109,8 @@ macro_rules! functions {
 }
 
 functions! {
+    /// Pointers to what is called most: in [`Settings`], beside the rate.
+    Usual at Settings::here().usual, USUAL_MARKED, usual_trampolines, take_usual;
     /// malloc
     malloc: Sized = c"malloc", boot::malloc, nothing_sized;
     /// free
@@ -103,6 +119,14 @@ functions! {
     realloc: Moving = c"realloc", boot::realloc, nothing_moved;
     /// calloc
     calloc: Paired = c"calloc", boot::calloc, nothing_paired;
+}
+
+/// The one set of them.
+static RARE: Rare = Rare::first();
+
+functions! {
+    /// Pointers to the others.
+    Rare at RARE, RARE_MARKED, rare_trampolines, take_rare;
     /// `posix_memalign`
     posix_memalign: Storing = c"posix_memalign", boot::posix_memalign, nothing_stored;
     /// `aligned_alloc`
@@ -119,6 +143,14 @@ functions! {
     free_sized: FreeingSized = c"free_sized", boot::free_sized, plain_free_sized;
     /// `free_aligned_sized`
     free_aligned_sized: FreeingAligned = c"free_aligned_sized", boot::free_aligned_sized, plain_free_aligned;
+}
+
+impl Real {
+    /// Takes all of them.
+    pub(crate) fn take(self, files: &Files) {
+        take_usual(files);
+        take_rare(files);
+    }
 }
 
 /// What is behind us for a name.
@@ -207,8 +239,8 @@ mod tests {
     #[test]
     fn a_trampoline_marks_and_passes_on() {
         // Of one that this program has no use for.
-        MARKED.pvalloc.store(allocates as Paired as *mut c_void, Relaxed);
-        let trampoline = trampolines::pvalloc as *mut c_void;
+        RARE_MARKED.pvalloc.store(allocates as Paired as *mut c_void, Relaxed);
+        let trampoline = rare_trampolines::pvalloc as *mut c_void;
         // SAFETY: leads to a function of this type.
         let trampoline = unsafe { core::mem::transmute::<*mut c_void, Paired>(trampoline) };
         // SAFETY: it has no conditions.

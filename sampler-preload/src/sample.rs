@@ -4,10 +4,11 @@ use crate::filter::Filter;
 use crate::inside::is_inside;
 use crate::settings::{SETTINGS, Settings};
 use crate::table::{Entered, Move, Table};
-use crate::thread::{Countdown, Dice};
+use crate::thread::{Charged, Countdown, Dice};
 use crate::{boot, pages, probes, weight};
 use core::sync::atomic::Ordering::Relaxed;
-use sampler_common::sampling::{Cell, Design, Random as _, Rate, Strategy, draw_points, runs_on};
+use sampler_common::sampling::rate::HAZARD_CERTAIN;
+use sampler_common::sampling::{Cell, Random as _, Rate, Trial, draw, trial};
 use sampler_common::wire::Unusual;
 
 /// Where sampled blocks may be.
@@ -21,52 +22,34 @@ pub(crate) fn settle() {
     pages::one_by_one(&raw const TABLE as usize, size_of::<Table>());
 }
 
-/// Nothing was charged yet, see [`charge`]. A countdown that stood at −1 when it was charged looks the same and is charged again: it was not running,
-/// so that this changes nothing.
-const NOT_CHARGED: u64 = u64::MAX;
-
-/// Charged, and not sampled: more than is left of any distance.
-pub(crate) const RUNS_ON: u64 = i64::MAX as u64;
-
 /// Charges a request of `size` bytes; `None`: not sampled, as nearly every one. Otherwise what [`decide`] wants to know.
+///
+/// One that is empty counts as a byte, one that is larger than there can be is certain: both rare, and not charged here.
 #[inline(always)]
-pub(crate) fn charge(size: usize) -> Option<u64> {
-    let Some(hazard) = Settings::rate().charge(size as u64) else {
-        return Some(NOT_CHARGED);
-    };
-    let left = Countdown.fetch_sub(hazard);
-    if runs_on(left, hazard) { None } else { Some(left as u64) }
+pub(crate) fn charge(size: usize) -> Option<Charged> {
+    charge_at(Settings::here().rate.load(Relaxed), size)
 }
 
-/// A countdown that was charged already: `left` is what it was before.
-struct Charged(u64);
-
-impl Cell for Charged {
-    fn fetch_sub(&self, _: i64) -> i64 {
-        self.0 as i64
+#[inline(always)]
+pub(crate) fn charge_at(rate: u64, size: usize) -> Option<Charged> {
+    let size = size as i64;
+    if size <= 0 {
+        return Some(Charged::Not);
     }
-
-    fn swap(&self, value: i64) -> i64 {
-        Countdown.swap(value)
-    }
+    Countdown.charge(size.checked_mul(rate as i64).unwrap_or(HAZARD_CERTAIN as i64))
 }
 
 /// Whether a request of `size` bytes is to be told, and the rate that it was charged with.
-pub(crate) fn decide(size: usize, left: u64) -> Option<Rate> {
-    if Settings::rate().rate() == Rate::NEVER {
+pub(crate) fn decide(size: usize, charged: Charged) -> Option<Rate> {
+    if SETTINGS.rate() == Rate::NEVER {
         boot::boot();
     }
     if SETTINGS.is_left() {
         Countdown.swap(i64::MAX / 2);
         return None;
     }
-    let (rate, size) = (Settings::rate().rate(), size as u64);
-    let design = Design::new(Strategy::Geometric, rate);
-    let drawn = match left {
-        NOT_CHARGED => draw_points(design, size, &Countdown, &Countdown, &mut Dice),
-        left => draw_points(design, size, &Charged(left), &Countdown, &mut Dice),
-    };
-    if drawn.hits == 0 || is_inside() {
+    let rate = SETTINGS.rate();
+    if !is_hit(rate.charge(size as u64), charged) || is_inside() {
         return None;
     }
     if !probes::alloc_is_heard() {
@@ -78,6 +61,35 @@ pub(crate) fn decide(size: usize, left: u64) -> Option<Rate> {
         return None;
     }
     Some(rate)
+}
+
+/// Whether a request of so much hazard is sampled. Leaves a countdown that is running.
+fn is_hit(hazard: u64, charged: Charged) -> bool {
+    let trial = match charged {
+        Charged::RunsOn => return false,
+        Charged::Ends => Trial::Hit { rest: 1 },
+        Charged::Idle => trial(&Idle, hazard, &mut Dice),
+        Charged::Not => trial(&Countdown, hazard, &mut Dice),
+    };
+    if trial == Trial::Miss {
+        return false;
+    }
+    // What the next request would do otherwise, which would have to come here for it.
+    Countdown.swap(draw(Dice.next()) as i64);
+    true
+}
+
+/// A countdown that was charged, and was not running before.
+struct Idle;
+
+impl Cell for Idle {
+    fn fetch_sub(&self, _: i64) -> i64 {
+        0
+    }
+
+    fn swap(&self, value: i64) -> i64 {
+        Countdown.swap(value)
+    }
 }
 
 /// A block of `size` bytes that was sampled is at `address`. A probe wherever it is used, see [`probes::alloc`].
@@ -157,18 +169,75 @@ pub(crate) fn end_move(of: Move, address: usize, has_failed: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sampler_common::sampling::rate::HAZARD_CERTAIN;
 
-    /// A countdown of −1 looks as if nothing had been charged.
     #[test]
     fn a_countdown_that_is_not_running_is_begun_wherever_it_stands() {
+        let rate = Rate::from_interval(512 << 10).unwrap();
         for stands in [i64::MIN / 2, -2, -1, 0] {
-            Countdown.swap(stands);
-            let left = charge(64).expect("it was not running");
-            assert!(left == stands as u64 || left == NOT_CHARGED, "{stands} {left}");
-            let is_sampled = decide(64, left).is_some();
-            let now = Countdown.swap(0);
-            assert!(is_sampled || (1..=HAZARD_CERTAIN as i64).contains(&now), "{stands} {now}");
+            for charged in [Charged::Idle, Charged::Not] {
+                Countdown.swap(stands);
+                if charged == Charged::Idle {
+                    assert_eq!(charge_at(rate.raw(), 64), Some(charged), "{stands}");
+                }
+                is_hit(rate.charge(64), charged);
+                let now = Countdown.swap(0);
+                assert!((1..=HAZARD_CERTAIN as i64).contains(&now), "{stands} {now}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_is_charged_what_it_is() {
+        for interval in [1, 2, 3, 4095, 4096, 4097, 1 << 19, 1 << 32] {
+            let rate = Rate::from_interval(interval).unwrap();
+            for size in [1, 48, 4096, 256 << 10, 1 << 33, 1 << 62] {
+                let hazard = rate.charge(size as u64);
+                let certain = HAZARD_CERTAIN as i64;
+                for left in [1, hazard as i64 - 1, hazard as i64, hazard as i64 + 1, certain] {
+                    if !(1..=certain).contains(&left) {
+                        continue;
+                    }
+                    Countdown.swap(left);
+                    let charged = charge_at(rate.raw(), size);
+                    let now = Countdown.swap(0);
+                    let what = format!("{size} at {interval} with {left} left");
+                    match charged {
+                        None => assert_eq!(now, left - hazard as i64, "{what}"),
+                        Some(Charged::Ends) => assert!(left <= hazard as i64, "{what}"),
+                        Some(other) => panic!("{other:?}: {what}"),
+                    }
+                    assert_eq!(charged.is_none(), left > hazard as i64, "{what}");
+                }
+            }
+            for size in [0, isize::MAX as usize + 1, usize::MAX] {
+                assert_eq!(charge_at(rate.raw(), size), Some(Charged::Not));
+            }
+        }
+    }
+
+    /// Hits of many requests of mixed sizes, in a thread of its own: of each size as many as there have to be.
+    #[test]
+    fn a_request_is_sampled_with_its_probability() {
+        const SIZES: [usize; 5] = [1, 48, 700, 4096, 20_000];
+        const ROUNDS: u32 = 400_000;
+        let rate = Rate::from_interval(4096).unwrap();
+        let count = move || {
+            let mut hits = [0u32; SIZES.len()];
+            for _ in 0..ROUNDS {
+                for (size, hits) in SIZES.into_iter().zip(&mut hits) {
+                    let charged = charge_at(rate.raw(), size);
+                    let is_hit = |charged| is_hit(rate.charge(size as u64), charged);
+                    *hits += u32::from(charged.is_some_and(is_hit));
+                }
+            }
+            hits
+        };
+        let hits = std::thread::spawn(count).join().unwrap();
+        for (size, hits) in SIZES.into_iter().zip(hits) {
+            let chance = rate.inclusion(size as u64);
+            let expected = f64::from(ROUNDS) * chance;
+            let deviations = (f64::from(hits) - expected) / (expected * (1.0 - chance)).sqrt();
+            assert!(deviations.abs() < 5.0, "{hits} of {size}, expected {expected}");
         }
     }
 }

@@ -2,7 +2,27 @@
 //!
 //! Twenty-four bytes of thread-local memory, zero at first, at an offset from the thread pointer that is fixed when the library is
 //! loaded (initial-exec): no call, no constructor, no destructor. Every access is one instruction, so that a signal handler that
-//! allocates comes before it or after it. Where the memory is, is known here alone.
+//! allocates comes before it or after it. Where the memory is, is known here alone, and to `malloc`.
+//!
+//! # The countdown
+//!
+//! Its word is what is left of it, negated: below 0 it is running, from 0 on it is not. So one addition of a request's hazard h does all there is to do, and its
+//! flags say all there is to know. With d left before it:
+//!
+//! ```text
+//! runs on:  d > h      −d + h < 0                             less
+//! ends:     0 < d ≤ h  −d + h ≥ 0, and 2⁶⁴ − d + h ≥ 2⁶⁴      greater or equal, carry
+//! idle:     d ≤ 0      −d + h ≥ 0                             greater or equal, no carry
+//! ```
+//!
+//! A handler of a signal finds what was before the addition, or what is behind it, and both are as [`sampler_common::sampling::countdown`] wants them. (A load and a store
+//! would do as well but for handlers between the two: whether there is one, and which, would depend on where the load had led.)
+//!
+//! "Less" is of the true sum, as the processor has it also where the sum wraps. h is below 2⁶³ (a product that is not counts as 2⁵⁴, which is certain) and d at
+//! most 2⁵⁴, so that the sum of a running one does not wrap. One that is not running is at 0 between two requests, since whoever comes to the end of one begins another;
+//! it is above 0 only between the addition and that. To wrap there, requests of one thread would have to be suspended there, by handlers that allocate,
+//! with 2⁶³ of hazard together: at an interval of 512 KiB, 16 GiB. What the next handler asks for would not be sampled then; whoever was suspended puts the
+//! countdown right.
 
 use core::arch::{asm, global_asm, naked_asm};
 use core::ffi::c_void;
@@ -49,25 +69,60 @@ fn offset() -> u64 {
     offset
 }
 
+/// What became of a request that was charged to the countdown, where it did not simply run on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub(crate) enum Charged {
+    /// None was running.
+    Idle = 0,
+    /// It has ended: the request is sampled.
+    Ends = 1,
+    /// It was not charged yet.
+    Not = 2,
+    /// It has run on.
+    RunsOn = 3,
+}
+
+impl Countdown {
+    /// Charges a request's hazard; `None`: it runs on.
+    #[inline(always)]
+    pub(crate) fn charge(self, hazard: i64) -> Option<Charged> {
+        // SAFETY: adds to eight bytes of this thread's own memory.
+        unsafe {
+            asm!(
+                "add qword ptr fs:[{}], {}",
+                "jc {}",
+                "jge {}",
+                in(reg) offset(),
+                in(reg) hazard,
+                label { return Some(Charged::Ends) },
+                label { return Some(Charged::Idle) },
+                options(nostack),
+            );
+        }
+        None
+    }
+}
+
 impl Cell for Countdown {
     #[inline(always)]
     fn fetch_sub(&self, amount: i64) -> i64 {
-        let mut word = amount.wrapping_neg();
+        let mut word = amount;
         // SAFETY: adds to eight bytes of this thread's own memory.
         unsafe {
             asm!("xadd qword ptr fs:[{}], {}", in(reg) offset(), inout(reg) word, options(nostack));
         }
-        word
+        word.wrapping_neg()
     }
 
     #[inline(always)]
     fn swap(&self, value: i64) -> i64 {
-        let mut word = value;
+        let mut word = value.wrapping_neg();
         // SAFETY: replaces eight bytes of this thread's own memory.
         unsafe {
             asm!("xchg qword ptr fs:[{}], {}", in(reg) offset(), inout(reg) word, options(nostack));
         }
-        word
+        word.wrapping_neg()
     }
 }
 

@@ -54,6 +54,11 @@ const FAMILY: [&str; 13] = [
     "free_aligned_sized",
 ];
 
+/// Those that are called most: in one page, each from a line's beginning.
+const USUAL: [&str; 4] = ["malloc", "calloc", "realloc", "free"];
+const LINE: u64 = 64;
+const PAGE: u64 = 4096;
+
 /// The operators of C++, in front of which it stands as well, begin so.
 const OPERATORS: [&str; 4] = ["_Znwm", "_Znam", "_ZdlPv", "_ZdaPv"];
 
@@ -66,6 +71,7 @@ fn check(path: &PathBuf) -> Result<()> {
     let endian = header.endian()?;
     let sections = header.sections(endian, &*data)?;
     let symbols = sections.symbols(endian, &*data, elf::SHT_DYNSYM)?;
+    let mut usual = Vec::new();
     for symbol in symbols.iter().skip(1) {
         let name = String::from_utf8_lossy(symbol.name(endian, symbols.strings())?);
         if symbol.is_undefined(endian) {
@@ -74,8 +80,14 @@ fn check(path: &PathBuf) -> Result<()> {
             let begins = |with: &[&str]| with.iter().any(|with| name.starts_with(with));
             let is_meant = FAMILY.contains(&&*name) || begins(&OPERATORS) || begins(&OWN);
             ensure!(is_meant, "stands in front of the process's {name}");
+            if USUAL.contains(&&*name) {
+                usual.push(symbol.st_value(endian));
+            }
         }
     }
+    let is_together =
+        usual.iter().all(|address| address % LINE == 0 && address / PAGE == usual[0] / PAGE);
+    ensure!(usual.len() == USUAL.len() && is_together, "{USUAL:?} are not together");
     let dynamic = sections.dynamic(endian, &*data)?.map(|(entries, _)| entries);
     let values = |tag: i64| {
         let entries = dynamic.into_iter().flatten();

@@ -25,8 +25,8 @@
 //! the last positive value. A trial that finds none running leaves it at 0 or above, so the cell
 //! only falls below −[`HAZARD_CERTAIN`] while several trials of one CPU are suspended between
 //! their two operations. To wrap, 512 of them would have to be at once; the value after a wrap is no possible
-//! countdown either (those are at most [`HAZARD_CERTAIN`]), so even then the next trial starts afresh. (The preloaded library's short way does not
-//! look, see [`super::runs_on`]: its thread would then not be sampled any more.)
+//! countdown either (those are at most [`HAZARD_CERTAIN`]), so even then the next trial starts afresh. (The preloaded library's short way
+//! bounds hazards otherwise: `sampler-preload/src/thread.rs`.)
 
 use super::draw::draw;
 use super::rate::HAZARD_CERTAIN;

@@ -31,7 +31,7 @@ const VALUE: u64 = (1 << TAG_SHIFT) - 1;
 /// From this hazard on the Poisson strategy is certain of a request: ln 100, a chance of 99 % of at least one point.
 pub const POISSON_CERTAIN: u64 = 1_296_240_170_849_606; // ⌈ln 100 · 2⁴⁸⌉
 
-/// Bounds of [`Design::usual_charge`] and [`super::Ready`]: a product within them needs no check.
+/// Bounds of [`Design::usual_charge`]: a product within them needs no check.
 pub(super) const USUAL_RATE: u64 = 1 << 36;
 pub(super) const USUAL_BYTES: u64 = 256 << 10;
 const _: () = assert!(USUAL_RATE * USUAL_BYTES <= HAZARD_CERTAIN);

@@ -12,7 +12,6 @@ pub mod draw;
 pub mod external;
 pub mod product;
 pub mod rate;
-pub mod ready;
 pub mod strategy;
 #[cfg(feature = "std")]
 pub mod wanted;
@@ -29,7 +28,6 @@ pub use external::external;
 pub use external::implied_interval;
 pub use product::product;
 pub use rate::Rate;
-pub use ready::{Ready, runs_on};
 pub use strategy::Strategy;
 #[cfg(feature = "std")]
 pub use wanted::interval_for;

@@ -8,7 +8,7 @@ use super::mappings::{self, Backing};
 use object::elf::{FileHeader64, PT_LOAD, SHT_DYNSYM};
 use object::read::elf::{FileHeader as _, ProgramHeader as _, Sym as _};
 use object::{Endianness, ReadCache, ReadRef};
-use sampler_common::sampling::{Rate, Ready};
+use sampler_common::sampling::Rate;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Error, ErrorKind};
 use std::os::unix::fs::FileExt as _;
@@ -16,7 +16,7 @@ use std::os::unix::fs::FileExt as _;
 /// The block's symbol.
 const SYMBOL: &[u8] = b"sampler_preload_settings";
 /// Its first word.
-const MAGIC: u64 = u64::from_le_bytes(*b"SMPLPRE4");
+const MAGIC: u64 = u64::from_le_bytes(*b"SMPLPRE5");
 /// Its size, bytes.
 const BYTES: u64 = 128;
 /// Word of the count.
@@ -94,7 +94,7 @@ impl Block {
         let path = format!("/proc/{}/mem", self.pid);
         let memory = OpenOptions::new().read(true).write(true).open(path)?;
         self.read_in(&memory)?;
-        let words = [Ready::new(rate).word(), asked.map_or(0, Rate::raw)].map(u64::to_le_bytes);
+        let words = [rate.raw(), asked.map_or(0, Rate::raw)].map(u64::to_le_bytes);
         memory.write_all_at(words.as_flattened(), self.address + 8)
     }
 
@@ -110,7 +110,7 @@ impl Block {
             return Err(Error::new(ErrorKind::InvalidData, message));
         }
         let rate = |rate: Rate| (rate != Rate::NEVER).then_some(rate);
-        let (set, asked) = (Ready::from_word(word(1)).rate(), Rate::from_raw(word(2)));
+        let [set, asked] = [word(1), word(2)].map(Rate::from_raw);
         Ok(State { rate: rate(set), asked: rate(asked), unheard: word(UNHEARD) })
     }
 }
