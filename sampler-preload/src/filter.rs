@@ -1,23 +1,31 @@
 //! Whether an address may be that of a sampled block: asked by every `free`, and answered by one load.
 //!
-//! Counters of a byte, each for 256 neighbouring bytes of the heap, so that a line of the processor's cache has those of 16 KiB of it. Taken for a sampled
-//! block are those in the same 256 bytes as one (of a heap of which one block in 512 KiB is sampled that is one part in 2,048), and by chance, where n are
-//! sampled, n/2¹⁸ of all others. Heaps that begin at multiples of 64 MiB, as those of threads do, are folded so that they do not share counters.
+//! Counters of a byte, each for 252 neighbouring bytes of the heap, so that a line of the processor's cache has those of nearly 16 KiB of it. Taken for a
+//! sampled block are those in the same 252 bytes as one (of a heap of which one block in 512 KiB is sampled that is one part in 2,080), and by chance, where n
+//! are sampled, n/2¹⁸ of all others.
+//!
+//! ```text
+//! counter of an address a = ⌊65 a/2¹⁴⌋ mod 2¹⁸ = ⌊a/2⁸ + a/2¹⁴⌋ mod 2¹⁸
+//! ```
+//!
+//! The upper 18 of the 32 bits of a product. The second term is for heaps that begin at multiples of 64 MiB, as those of threads do: they have their counters 4,096
+//! apart, those of their first mebibyte.
 //!
 //! A counter that has reached its end stays there: whoever is counted by it costs a look into the table from then on.
 
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// Counters.
-const COUNTERS: usize = 1 << 18;
-/// Bytes of heap that have a counter, as a power of two.
-const SPAN: u32 = 8;
-/// Heaps that begin 64 MiB apart have the counters of their first mebibyte apart. A line's counters stay those of 16 KiB.
-const FOLD: u32 = 14;
+const COUNTERS: usize = 1 << (32 - SHIFT);
+/// What the lower half of an address is multiplied by.
+pub(crate) const FACTOR: u32 = (1 << 6) + 1;
+/// Bits of the product that do not count.
+pub(crate) const SHIFT: u32 = 14;
 /// The end of a counter.
 const FULL: u8 = u8::MAX;
 
 /// The filter. All zero is empty.
+#[repr(transparent)]
 pub struct Filter {
     counters: [AtomicU8; COUNTERS],
 }
@@ -54,7 +62,7 @@ impl Filter {
 
     #[inline(always)]
     fn counter(&self, address: usize) -> &AtomicU8 {
-        &self.counters[((address >> SPAN) ^ (address >> FOLD)) & (COUNTERS - 1)]
+        &self.counters[((address as u32).wrapping_mul(FACTOR) >> SHIFT) as usize]
     }
 }
 

@@ -1,8 +1,12 @@
 //! The functions of the malloc family that end a block, as the process calls them: built as those of [`crate::entry`].
 
+use crate::filter::{FACTOR, SHIFT};
 use crate::real::REAL;
 use crate::sample::{self, FILTER};
+use crate::settings::{SETTINGS, Settings};
+use core::arch::naked_asm;
 use core::ffi::c_void;
+use core::mem::offset_of;
 
 /// A function that ends a block.
 macro_rules! release {
@@ -21,6 +25,13 @@ macro_rules! release {
             unsafe { REAL.$name()(block $(, $parameter)*) }
         }
 
+        sampled! { $name, $slow, $export, ($($parameter),*) }
+    };
+}
+
+/// What it does where the block may be a sampled one.
+macro_rules! sampled {
+    ($name:ident, $slow:ident, $export:literal, ($($parameter:ident),*)) => {
         #[cold]
         #[inline(never)]
         #[cfg_attr(feature = "library", unsafe(export_name = $export))]
@@ -33,10 +44,32 @@ macro_rules! release {
     };
 }
 
-release! {
-    /// free
-    free, free_sampled, "__sampler_preload_free", ()
+/// free: [`crate::filter::Filter::may_hold`], and a jump through a pointer, of which the compiler would make two instructions each.
+///
+/// # Safety
+/// As of the function of that name in C.
+#[unsafe(naked)]
+#[cfg_attr(feature = "library", unsafe(no_mangle), unsafe(link_section = ".text.hot.free"))]
+pub unsafe extern "C" fn free(block: *mut c_void) {
+    naked_asm!(
+        ".cfi_startproc",
+        "imul eax, edi, {factor}",
+        "shr eax, {shift}",
+        "lea rcx, [rip + {filter}]",
+        "cmp byte ptr [rcx + rax], 0",
+        "jne {slow}",
+        "jmp qword ptr [rip + {settings} + {next}]",
+        ".cfi_endproc",
+        factor = const FACTOR,
+        shift = const SHIFT,
+        filter = sym FILTER,
+        slow = sym free_sampled,
+        settings = sym SETTINGS,
+        next = const offset_of!(Settings, usual.free),
+    )
 }
+
+sampled! { free, free_sampled, "__sampler_preload_free", () }
 release! {
     /// cfree
     cfree, cfree_sampled, "__sampler_preload_cfree", ()
@@ -48,4 +81,25 @@ release! {
 release! {
     /// `free_aligned_sized`
     free_aligned_sized, free_aligned_sized_sampled, "__sampler_preload_free_aligned_sized", (alignment, size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::malloc;
+    use sampler_common::sampling::Rate;
+
+    #[test]
+    fn free_finds_what_is_counted() {
+        for size in (1..20_000).step_by(61) {
+            // SAFETY: it has no conditions.
+            let block = unsafe { malloc(size) };
+            assert!(!FILTER.may_hold(block as usize), "{block:?}");
+            sample::begin(block as usize, size, Rate::ALWAYS);
+            assert!(FILTER.may_hold(block as usize), "{block:?}");
+            // SAFETY: just allocated.
+            unsafe { free(block) };
+            assert!(!FILTER.may_hold(block as usize), "{block:?}");
+        }
+    }
 }
