@@ -47,6 +47,10 @@ pub(crate) fn leave_to_another(files: &Files) {
 
 /// A number that has not been given out in this process.
 pub fn seed() -> u64 {
+    if SEED.load(Relaxed) == 0 {
+        // A call that is sampled before any has gone on to the allocator: samplerd has set a rate already.
+        boot();
+    }
     SEED.load(Relaxed).wrapping_add(GIVEN.fetch_add(1, Relaxed).wrapping_mul(0xD6E8_FEB8_6659_FD93))
 }
 
