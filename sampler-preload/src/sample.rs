@@ -65,13 +65,14 @@ pub(crate) fn decide(size: usize, charged: Charged) -> Option<Rate> {
 
 /// Whether a request of so much hazard is sampled. Leaves a countdown that is running.
 fn is_hit(hazard: u64, charged: Charged) -> bool {
-    let trial = match charged {
+    let before = match charged {
         Charged::RunsOn => return false,
-        Charged::Ends => Trial::Hit { rest: 1 },
-        Charged::Idle => trial(&Idle, hazard, &mut Dice),
-        Charged::Not => trial(&Countdown, hazard, &mut Dice),
+        // Not so much, but where it has ended that makes no difference.
+        Charged::Ends => 1,
+        Charged::Idle => 0,
+        Charged::Not => Countdown.fetch_sub(hazard as i64),
     };
-    if trial == Trial::Miss {
+    if trial(&Before(before), hazard, &mut Dice) == Trial::Miss {
         return false;
     }
     // What the next request would do otherwise, which would have to come here for it.
@@ -79,12 +80,12 @@ fn is_hit(hazard: u64, charged: Charged) -> bool {
     true
 }
 
-/// A countdown that was charged, and was not running before.
-struct Idle;
+/// A countdown that was charged already, and what it was before.
+struct Before(i64);
 
-impl Cell for Idle {
+impl Cell for Before {
     fn fetch_sub(&self, _: i64) -> i64 {
-        0
+        self.0
     }
 
     fn swap(&self, value: i64) -> i64 {
@@ -117,7 +118,8 @@ pub(crate) fn failed() {
 
 #[inline(never)]
 fn enter(address: usize) -> Entered {
-    let entered = TABLE.enter(address);
+    // What is not counted is not there.
+    let entered = if FILTER.may_hold(address) { TABLE.enter(address) } else { TABLE.add(address) };
     match entered {
         Entered::New => FILTER.add(address),
         Entered::Again => probes::ended(Unusual::EndedLate),

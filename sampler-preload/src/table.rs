@@ -17,6 +17,8 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Slots of each level. All together 340,000: at 512 KiB between samples a heap of 170 GB.
 const LEVELS: [usize; 5] = [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18];
+/// Slots of the levels below each.
+static BASES: [usize; LEVELS.len()] = bases();
 /// Slots of all levels.
 const SLOTS: usize = LEVELS[0] + LEVELS[1] + LEVELS[2] + LEVELS[3] + LEVELS[4];
 /// Slots of a level that a block may lie in: two lines of cache.
@@ -111,11 +113,15 @@ impl Table {
                 return Entered::Lost;
             }
         }
+        self.add(address)
+    }
+
+    /// Enters the block at `address`, of which nothing is there.
+    pub fn add(&self, address: usize) -> Entered {
+        let held = word(address, State::Held);
         for level in 0..LEVELS.len() {
             for slot in window(address, level) {
-                if self.slot(slot).load(Ordering::Relaxed) == 0
-                    && self.exchange(Slot(slot), 0, held)
-                {
+                if self.slot(slot).load(Ordering::Relaxed) == 0 && self.exchange(slot, 0, held) {
                     self.used_levels.fetch_max(level + 1, Ordering::AcqRel);
                     return Entered::New;
                 }
@@ -166,13 +172,14 @@ impl Table {
         self.exchange(of.slot, of.word(State::Ending), 0)
     }
 
+    #[inline(never)]
     fn find(&self, address: usize) -> Option<(Slot, u64)> {
         let used = self.used_levels.load(Ordering::Acquire).min(LEVELS.len());
         for level in 0..used {
             for slot in window(address, level) {
                 let now = self.slot(slot).load(Ordering::Acquire);
                 if now != 0 && now & ADDRESS == address as u64 & ADDRESS {
-                    return Some((Slot(slot), now));
+                    return Some((slot, now));
                 }
             }
         }
@@ -180,13 +187,24 @@ impl Table {
     }
 
     fn exchange(&self, slot: Slot, before: u64, after: u64) -> bool {
-        let slot = self.slot(slot.0);
+        let slot = self.slot(slot);
         slot.compare_exchange(before, after, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    fn slot(&self, number: usize) -> &AtomicU64 {
-        &self.slots[number % SLOTS]
+    fn slot(&self, slot: Slot) -> &AtomicU64 {
+        // Always there.
+        self.slots.get(slot.0).unwrap_or(&self.slots[0])
     }
+}
+
+const fn bases() -> [usize; LEVELS.len()] {
+    let mut bases = [0; LEVELS.len()];
+    let mut level = 1;
+    while level < LEVELS.len() {
+        bases[level] = bases[level - 1] + LEVELS[level - 1];
+        level += 1;
+    }
+    bases
 }
 
 fn word(address: usize, state: State) -> u64 {
@@ -199,13 +217,16 @@ fn state(word: u64) -> u64 {
 }
 
 /// The slots of a level in which the block at `address` may lie.
-fn window(address: usize, level: usize) -> impl Iterator<Item = usize> {
-    let base: usize = LEVELS.iter().take(level).sum();
-    let size = LEVELS[level % LEVELS.len()];
+fn window(address: usize, level: usize) -> impl Iterator<Item = Slot> {
+    let base = BASES.get(level).unwrap_or(&0);
+    let mask = LEVELS.get(level).unwrap_or(&LEVELS[0]) - 1;
     // Fibonacci hashing; an odd constant for each level, so that a crowd disperses.
     let hash = (address as u64 >> 3).wrapping_mul(0x9E37_79B9_7F4A_7C15 + 2 * level as u64);
-    let first = (hash >> 40) as usize;
-    (0..WINDOW).map(move |step| base + ((first + step) & (size - 1)))
+    let first = (hash >> 40) as usize & mask;
+    // Up to the slot behind, and not so many: the compiler would write each of them down.
+    let end = (first + WINDOW) & mask;
+    let next = move |slot: &usize| Some((slot + 1) & mask).filter(|slot| *slot != end);
+    core::iter::successors(Some(first), next).map(move |slot| Slot(base + slot))
 }
 
 const _: () = assert!(SLOTS * 8 <= 3 << 20);
