@@ -37,6 +37,7 @@ pub use site::{Operand, OperandKind, SITE_ARGUMENTS, Site};
 use crate::counters::KERNEL_OUTCOMES;
 use crate::counting::Switch;
 use crate::limits::CLASSES;
+use crate::sampling::Design;
 
 /// What a probed function does, with its C prototype. The number is part of the probe cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -252,6 +253,15 @@ pub struct LiveEntry {
     /// [`STACK_LOST`] or 0; the admission's halvings from bit [`HALVINGS_SHIFT`] on: the block was sampled *and*
     /// admitted with probability π·2^(−halvings); its sample points from bit [`HITS_SHIFT`] on.
     pub flags: u64,
+}
+
+impl LiveEntry {
+    /// Whether the free filter counts it. Of a sample that a process took by itself the process says the end as well, and names nearly nothing but blocks that
+    /// are in the live set: to ask the filter then costs two cache lines, and to keep it two more at either end.
+    #[inline(always)]
+    pub const fn is_filtered(&self) -> bool {
+        !Design::from_word(self.design).is_external()
+    }
 }
 
 /// Flag of [`LiveEntry`]: the record with the stack found no room in the ring.

@@ -3,7 +3,8 @@
 //! Two levels: the front one is small, so that it costs no cache miss, but of use only while few
 //! blocks are live; the other grows with the bound of the live set. A counter holds how many live
 //! samples hash to it. It may count too much (an entry that was dropped elsewhere): that costs a
-//! look-up. It never counts too little.
+//! look-up. It never counts too little. Samples that a process took by itself are not counted: it says itself
+//! which of its blocks end ([`sampler_common::wire::LiveEntry::is_filtered`]).
 
 use crate::{atomic, live, maps, settings};
 use aya_ebpf::maps::Array;

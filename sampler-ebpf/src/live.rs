@@ -95,22 +95,32 @@ pub enum Inserted {
 /// Enters a sampled block.
 #[inline(always)]
 pub fn insert(key: &LiveKey, entry: &LiveEntry) -> Inserted {
-    filter::enter(key.pointer, key.space.slot);
+    let is_filtered = entry.is_filtered();
+    if is_filtered {
+        filter::enter(key.pointer, key.space.slot);
+    }
     let mut inserted = maps::LIVE.insert(key, entry, NOEXIST);
     if inserted == Err(EEXIST) {
+        // Should another one come between this look and what follows, the filter may be off by one where their kinds differ: two
+        // calls would have to be given one address at once.
         // SAFETY: only copied from, and checked by the sample's number afterwards.
-        let old = unsafe { maps::LIVE.get(key) }.map_or(0, |old| old.sample);
+        let old = unsafe { maps::LIVE.get(key) };
+        let (old, was_filtered) = old.map_or((0, false), |old| (old.sample, old.is_filtered()));
         // Never where nothing is any more: such an entry would be in no counter, and its end would be subtracted all the same.
         if maps::LIVE.insert(key, entry, EXIST).is_ok() {
-            // The entry that was there has its place in the filter already.
-            filter::leave(key.pointer, key.space.slot);
+            // The place in the filter of the entry that was there, if it had one.
+            if was_filtered {
+                filter::leave(key.pointer, key.space.slot);
+            }
             return Inserted::Replaced(old);
         }
         // The daemon has just taken it out, with its place in the counters.
         inserted = maps::LIVE.insert(key, entry, NOEXIST);
     }
     if inserted.is_err() {
-        filter::leave(key.pointer, key.space.slot);
+        if is_filtered {
+            filter::leave(key.pointer, key.space.slot);
+        }
         return Inserted::Full;
     }
     count_entries(key.space.slot, 1);
@@ -139,7 +149,9 @@ pub fn remove(key: &LiveKey) -> Option<LiveEntry> {
     // SAFETY: copied at once; whether the copy counts is decided by the removal below.
     let entry = *unsafe { maps::LIVE.get(key) }?;
     maps::LIVE.remove(key).ok()?;
-    filter::leave(key.pointer, key.space.slot);
+    if entry.is_filtered() {
+        filter::leave(key.pointer, key.space.slot);
+    }
     count_entries(key.space.slot, 1u64.wrapping_neg());
     if let Some(state) = state() {
         // SAFETY: a field of a map value.

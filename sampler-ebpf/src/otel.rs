@@ -90,7 +90,8 @@ pub fn freed(call: &Call) {
     let Some(slot) = target::known(call, cookie) else { return };
     hits::count(slot, cookie.counter());
     match argument(call, site, 0) {
-        Some(pointer) => release::release(pointer, slot),
+        // No filter is asked: it is there nearly always.
+        Some(pointer) => release::end(pointer, slot),
         None => {
             if let Some(totals) = maps::TOTALS.get_ptr_mut(slot) {
                 live::count(totals, Outcome::ReadFault);

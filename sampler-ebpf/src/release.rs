@@ -16,20 +16,15 @@ pub fn enter(call: &Call) {
     hits::count(slot, cookie.counter());
     let shape = cookie.shape();
     let pointer = if shape.is_own() { call.argument(shape.pointer()) } else { call.argument0() };
-    release(pointer, slot);
-}
-
-/// The block at an address ends, if it is a sampled one.
-#[inline(always)]
-pub fn release(pointer: u64, slot: u32) {
     if pointer == 0 || !filter::may_hold(pointer, slot) {
         return;
     }
     end(pointer, slot);
 }
 
+/// The block at an address ends, if it is a sampled one.
 #[inline(never)]
-fn end(pointer: u64, slot: u32) {
+pub fn end(pointer: u64, slot: u32) {
     let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return };
     let Some(process) = maps::PROCESSES.get_ptr(slot) else { return };
     // SAFETY: a field of a map value.

@@ -74,20 +74,25 @@ impl LiveSet {
         }
         let Some(taken) = sys::take::<_, LiveEntry>(map, key)? else { return Ok(false) };
         if taken.sample == sample {
-            self.forget(key);
+            self.forget(key, &taken);
             return Ok(true);
         }
         match sys::insert_new(map, key, &taken) {
             Ok(()) => {}
             // The address has a third sample by now, which counts for itself.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.forget(key),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.forget(key, &taken);
+            }
             Err(error) => return Err(error),
         }
         Ok(false)
     }
 
-    fn forget(&self, key: &LiveKey) {
-        self.filter.leave(key.pointer, key.space.slot);
+    /// The entry is in no counter any more.
+    fn forget(&self, key: &LiveKey, taken: &LiveEntry) {
+        if taken.is_filtered() {
+            self.filter.leave(key.pointer, key.space.slot);
+        }
         self.state.subtract_live(1);
         self.slots.subtract_live(key.space.slot);
     }
