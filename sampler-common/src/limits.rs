@@ -104,9 +104,6 @@ pub const KNOWN_WORD_BYTES: u64 = 12;
 /// Bytes of stack whose copying takes as long as what else a copy takes: a look for hijacked returns, and fresh lines of the ring.
 pub const KNOWN_COPY_BYTES: u64 = 1024;
 
-/// Stacks of at most so many bytes are copied without a look whether they are known: a look in vain costs 20 ns.
-pub const KNOWN_FROM_BYTES: u64 = 256;
-
 const _: () = assert!(SNAPSHOT_TIERS[4] == 64 * 1024);
 // Whatever is compared may be as far away as the largest copy reaches, in words, see `wire::KnownStack`.
 const _: () = assert!(SNAPSHOT_TIERS[4] / 8 <= u16::MAX as usize);

@@ -95,9 +95,7 @@ pub fn allocated(call: &Call, frame: &Frame, pending: &Pending, sampled: &Sample
             0,
         );
     }
-    let bytes = call.unknown(extent::known(frame.sp, snapshot::largest() as u64));
-    // 0, where it is not known how many there are, is more than any.
-    if bytes.wrapping_sub(1) > settings::known_from() {
+    if settings::known_stacks() != 0 {
         let (space, function) = (pending.space.word(), pending.function);
         let id = call.unknown(known::find(space, function, frame.ip, frame.sp, call.bp()));
         if id != 0 {
@@ -105,6 +103,7 @@ pub fn allocated(call: &Call, frame: &Frame, pending: &Pending, sampled: &Sample
             return emit::<8>(call, frame, pending, sampled, kind, id);
         }
     }
+    let bytes = call.unknown(extent::known(frame.sp, snapshot::largest() as u64));
     let kind = RecordKind::AllocationSnapshot;
     match call.unknown(snapshot::tier(frame.sp, bytes)) {
         0 => emit::<{ SNAPSHOT_TIERS[0] }>(call, frame, pending, sampled, kind, bytes),

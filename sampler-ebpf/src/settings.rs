@@ -21,8 +21,8 @@ settings! {
     frame_pointers: FRAME_POINTERS = 0;
     /// Index of the largest tier in `SNAPSHOT_TIERS`.
     largest_tier: LARGEST_TIER = 3;
-    /// Stacks of more bytes are looked up among the known ones; the largest number: none is.
-    known_from: KNOWN_FROM = u64::MAX;
+    /// 1: stacks are looked up among the known ones.
+    known_stacks: KNOWN_STACKS = 0;
     /// 1: frees are probed and the live set is kept.
     track_live: TRACK_LIVE = 1;
     /// 64 − log2 of the number of filter counters.

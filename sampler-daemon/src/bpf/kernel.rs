@@ -21,7 +21,7 @@ use aya::programs::RawTracePoint;
 use aya::{Ebpf, EbpfLoader};
 use aya_log::EbpfLogger;
 use sampler_common::duty::Budget;
-use sampler_common::limits::{KNOWN_FROM_BYTES, SNAPSHOT_TIERS, THIN_AT_PERCENT};
+use sampler_common::limits::{SNAPSHOT_TIERS, THIN_AT_PERCENT};
 use sampler_common::wire::{FILTER_LINE, HITS_PER_SLOT};
 use std::collections::HashMap;
 use std::fs::File;
@@ -236,7 +236,6 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .with_context(|| format!("snapshot size {} is no tier", settings.snapshot_bytes))?
         as u64;
     let frame_pointers = u64::from(settings.frame_pointers);
-    let known_from = if settings.known_stacks { KNOWN_FROM_BYTES } else { u64::MAX };
     let track_live = u64::from(settings.track_live);
     let filter_shift = 64 - u64::from(counters.ilog2());
     let live_high = (u64::from(settings.max_live) * THIN_AT_PERCENT / 100).max(1);
@@ -259,7 +258,7 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .btf(None)
         .override_global("FRAME_POINTERS", &frame_pointers, true)
         .override_global("LARGEST_TIER", &largest_tier, true)
-        .override_global("KNOWN_FROM", &known_from, true)
+        .override_global("KNOWN_STACKS", &u64::from(settings.known_stacks), true)
         .override_global("TRACK_LIVE", &track_live, true)
         .override_global("FILTER_SHIFT", &filter_shift, true)
         .override_global("LIVE_HIGH", &live_high, true)
