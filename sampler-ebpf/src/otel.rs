@@ -1,16 +1,20 @@
 //! A process that samples by itself says so: the USDTs of the provider `otel_memory`.
 //!
 //! Such a probe lies anywhere in a function, and its arguments where the compiler had them: the cookie has the number of their
-//! [`Site`]. It fires for sampled allocations only, so it costs a process nothing that it does not ask for; what it
+//! [`Site`], or says that they are where a function's are. It fires for sampled allocations only, so it costs a process nothing that it does not ask for; what it
 //! says is not believed where it cannot be, and not more often than a process may say it.
 
 use crate::registers::Call;
 use crate::{atomic, complete, hits, live, maps, release, target};
+use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_kernel, bpf_probe_read_user};
 use sampler_common::counters::Outcome;
 use sampler_common::limits::EXTERNAL_PER_SECOND;
 use sampler_common::sampling;
-use sampler_common::wire::{LiveEntry, Operand, OperandKind, Pending, ProcessTotals, Role, Site, Space, Unusual};
+use sampler_common::wire::{
+    Cookie, LiveEntry, Operand, OperandKind, Pending, ProcessTotals, Role, SITE_ARGUMENTS, Site, Space,
+    Unusual,
+};
 
 /// Offset of the last register in `struct pt_regs`.
 const LAST_REGISTER: u64 = 160;
@@ -27,17 +31,14 @@ pub struct Budget {
 #[inline(always)]
 pub fn allocated(call: &Call) {
     let cookie = call.cookie();
-    let Some(site) = maps::SITES.get_ptr(cookie.site()) else { return };
     let Some(slot) = target::slot(call, cookie) else { return };
     hits::count(slot, cookie.counter());
     let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return };
     if cookie.role() == Role::LibraryEnded as u8 {
-        return unusual(argument(call, site, 0), totals);
+        return unusual(arguments::<1>(call, cookie), totals);
     }
     let Some(process) = maps::PROCESSES.get_ptr(slot) else { return };
-    let (Some(pointer), Some(size), Some(weighted)) =
-        (argument(call, site, 0), argument(call, site, 1), argument(call, site, 2))
-    else {
+    let Some([pointer, size, weighted]) = arguments::<SITE_ARGUMENTS>(call, cookie) else {
         live::count(totals, Outcome::ReadFault);
         return;
     };
@@ -68,12 +69,12 @@ pub fn allocated(call: &Call) {
 
 /// `sampler_preload:ended(uint64_t how)`
 #[inline(always)]
-fn unusual(how: Option<u64>, totals: *mut ProcessTotals) {
+fn unusual(how: Option<[u64; SITE_ARGUMENTS]>, totals: *mut ProcessTotals) {
     const TABLE_FULL: u64 = Unusual::TableFull as u64;
     const ENDED_LATE: u64 = Unusual::EndedLate as u64;
     const EMPTY: u64 = Unusual::Empty as u64;
     const FAILED: u64 = Unusual::Failed as u64;
-    match how {
+    match how.map(|[how, ..]| how) {
         Some(TABLE_FULL) => live::count(totals, Outcome::LibraryFull),
         Some(ENDED_LATE) => live::count(totals, Outcome::LibraryLate),
         Some(EMPTY) => live::count(totals, Outcome::LibraryEmpty),
@@ -86,12 +87,11 @@ fn unusual(how: Option<u64>, totals: *mut ProcessTotals) {
 #[inline(always)]
 pub fn freed(call: &Call) {
     let cookie = call.cookie();
-    let Some(site) = maps::SITES.get_ptr(cookie.site()) else { return };
     let Some(slot) = target::known(call, cookie) else { return };
     hits::count(slot, cookie.counter());
-    match argument(call, site, 0) {
+    match arguments::<1>(call, cookie) {
         // No filter is asked: it is there nearly always.
-        Some(pointer) => release::end(pointer, slot),
+        Some([pointer, ..]) => release::end(pointer, slot),
         None => {
             if let Some(totals) = maps::TOTALS.get_ptr_mut(slot) {
                 live::count(totals, Outcome::ReadFault);
@@ -100,15 +100,33 @@ pub fn freed(call: &Call) {
     }
 }
 
-/// The value of an argument; `None` where it cannot be read.
+/// The first `N` arguments; `None` where one cannot be read.
 #[inline(always)]
-fn argument(call: &Call, site: *const Site, number: usize) -> Option<u64> {
-    // SAFETY: a field of a map value; `number` is a constant below the array's length.
-    let operand = unsafe { &raw const (*site).arguments[number] };
-    // SAFETY: an entry is written before the first link that names it, and never changed.
-    let operand = unsafe { core::ptr::read_volatile(operand) };
-    let word = word(call, &operand)?;
-    Some(operand.extend(word))
+fn arguments<const N: usize>(call: &Call, cookie: Cookie) -> Option<[u64; SITE_ARGUMENTS]> {
+    if cookie.site() == Site::AS_OF_FUNCTIONS {
+        return Some([call.argument0(), call.argument1(), call.argument2()]);
+    }
+    let mut words = [0; SITE_ARGUMENTS];
+    read(call.raw(), cookie.site(), N as u32, &mut words).then_some(words)
+}
+
+/// Reads as many arguments as are wanted from the places of a site; whether all could be read. A function of its own, out of the way of those that need none.
+#[inline(never)]
+fn read(context: *mut c_void, site: u32, wanted: u32, words: &mut [u64; SITE_ARGUMENTS]) -> bool {
+    let call = Call::new(context);
+    let Some(site) = maps::SITES.get_ptr(site) else { return false };
+    for (number, value) in words.iter_mut().enumerate() {
+        if number as u32 >= wanted {
+            break;
+        }
+        // SAFETY: a field of a map value; `number` is below the array's length.
+        let operand = unsafe { (&raw const (*site).arguments).cast::<Operand>().add(number) };
+        // SAFETY: an entry is written before the first link that names it, and never changed.
+        let operand = unsafe { core::ptr::read_volatile(operand) };
+        let Some(word) = word(&call, &operand) else { return false };
+        *value = operand.extend(word);
+    }
+    true
 }
 
 #[inline(always)]

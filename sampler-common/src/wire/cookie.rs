@@ -27,7 +27,7 @@ impl Cookie {
         Cookie::shaped(slot, Role::Marker, Shape::new(number, NONE, NONE))
     }
 
-    /// The same at a USDT whose arguments are in the places of this [`super::Site`], a number below 2^24.
+    /// The same at a USDT whose arguments are in the places of this [`super::Site`]: its number, or [`super::Site::AS_OF_FUNCTIONS`].
     pub const fn at_site(self, site: u32) -> Cookie {
         Cookie(self.0 | (site as u64) << 40)
     }

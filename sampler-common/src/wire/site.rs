@@ -1,5 +1,7 @@
 //! Where a USDT probe finds its arguments.
 
+use crate::limits::MAX_SITES;
+
 /// Arguments that are read of a probe.
 pub const SITE_ARGUMENTS: usize = 3;
 
@@ -58,12 +60,49 @@ pub struct Site {
     pub arguments: [Operand; SITE_ARGUMENTS],
 }
 
+impl Site {
+    /// In place of a number: each argument is in the register that a function's is in. Then no entry is looked up.
+    pub const AS_OF_FUNCTIONS: u32 = (1 << 24) - 1;
+
+    /// Offsets of `rdi`, `rsi` and `rdx` in `struct pt_regs` of x86-64.
+    pub const REGISTERS: [u8; SITE_ARGUMENTS] = [112, 104, 96];
+
+    /// Whether the first `count` arguments are where a function's are, and whole words.
+    pub fn is_as_of_functions(&self, count: usize) -> bool {
+        self.arguments.iter().zip(Site::REGISTERS).take(count).all(|(operand, register)| {
+            operand.kind == OperandKind::Register as u8
+                && operand.register == register
+                && operand.unused_bits == 0
+        })
+    }
+}
+
+const _: () = assert!(MAX_SITES <= Site::AS_OF_FUNCTIONS);
 const _: () = assert!(size_of::<Operand>() == 16);
 const _: () = assert!(size_of::<Site>() == 48);
 
 #[cfg(test)]
 mod tests {
-    use super::Operand;
+    use super::{Operand, OperandKind, Site};
+
+    #[test]
+    fn a_function_has_its_arguments_whole_and_in_their_order() {
+        let of = |register, unused_bits| Operand {
+            register,
+            index: Operand::NO_INDEX,
+            kind: OperandKind::Register as u8,
+            unused_bits,
+            ..Operand::default()
+        };
+        let [rdi, rsi, rdx] = Site::REGISTERS.map(|register| of(register, 0));
+        let is = |arguments, count| Site { arguments }.is_as_of_functions(count);
+        assert!(is([rdi, rsi, rdx], 3) && is([rdi, Operand::default(), Operand::default()], 1));
+        assert!(!is([rdi, rsi, Operand::default()], 3), "a constant");
+        assert!(!is([rdi, rdx, rsi], 3) && !is([rsi, rsi, rdx], 1), "another register");
+        assert!(!is([rdi, of(104, 32), rdx], 3), "half a word");
+        let memory = Operand { kind: OperandKind::Memory as u8, ..rdi };
+        assert!(!is([memory, rsi, rdx], 1), "memory");
+    }
 
     #[test]
     fn arguments_are_extended() {

@@ -7,7 +7,7 @@ use anyhow::{Context as _, anyhow};
 use aya::Pod;
 use aya::maps::{Array, MapData};
 use sampler_common::limits::MAX_SITES;
-use sampler_common::wire::{Cookie, Role, Site};
+use sampler_common::wire::{Cookie, Role, SITE_ARGUMENTS, Site};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -75,7 +75,8 @@ impl UsdtPrograms {
             let (mut offsets, mut cookies, mut counters) = (Vec::new(), Vec::new(), Vec::new());
             for point in points.iter().filter(|of| (of.role == Role::OtelFree) == is_free) {
                 offsets.push(point.offset);
-                cookies.push(Cookie::new(slot, point.role).at_site(self.number(point.site)?).0);
+                let site = self.number(point.role, point.site)?;
+                cookies.push(Cookie::new(slot, point.role).at_site(site).0);
                 counters.push(point.semaphore.unwrap_or(0));
             }
             if offsets.is_empty() {
@@ -91,7 +92,11 @@ impl UsdtPrograms {
         Ok(links)
     }
 
-    fn number(&mut self, site: Site) -> anyhow::Result<u32> {
+    fn number(&mut self, role: Role, site: Site) -> anyhow::Result<u32> {
+        let read = if role == Role::OtelAlloc { SITE_ARGUMENTS } else { 1 };
+        if site.is_as_of_functions(read) {
+            return Ok(Site::AS_OF_FUNCTIONS);
+        }
         if let Some(number) = self.numbers.get(&site) {
             return Ok(*number);
         }

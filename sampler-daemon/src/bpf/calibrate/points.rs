@@ -7,9 +7,6 @@ use crate::bpf::usdt::UsdtPoint;
 use sampler_common::cost::Program;
 use sampler_common::wire::{Cookie, Operand, OperandKind, Role, SHARED, Site};
 
-/// Offsets of rdi, rsi and rdx, where functions have their arguments, in `struct pt_regs` of x86-64.
-const ARGUMENTS: [u8; 3] = [112, 104, 96];
-
 /// The probed function of a program.
 pub(super) fn probed(program: Program, stepped: bool) -> Function {
     match program.is_usdt() {
@@ -70,7 +67,7 @@ pub(super) fn usdt_points(track_live: bool) -> Vec<UsdtPoint> {
         kind: OperandKind::Register as u8,
         ..Operand::default()
     };
-    let site = Site { arguments: ARGUMENTS.map(register) };
+    let site = Site { arguments: Site::REGISTERS.map(register) };
     let usdts = hits(track_live).filter(|(program, _)| program.is_usdt());
     let point = |(program, stepped)| UsdtPoint {
         role: role(program),
