@@ -113,22 +113,23 @@ fn succeeded(
         record::freed(pending.space, pending.old.sample, totals);
     }
     if pending.hits != 0 {
-        sample(call, pending, pointer, process, totals);
+        // SAFETY: the helper has no preconditions.
+        let time_ns = unsafe { bpf_ktime_get_ns() };
+        sample(call, pending, pointer, time_ns, process, totals);
     }
 }
 
-/// A sampled allocation has happened: into the live set, and to the daemon.
+/// A sampled allocation has happened at this time: into the live set, and to the daemon.
 #[inline(always)]
 pub fn sample(
     call: &Call,
     pending: &Pending,
     pointer: u64,
+    time_ns: u64,
     process: *const ProcessConfig,
     totals: *mut ProcessTotals,
 ) {
     let sample = live::next_sample();
-    // SAFETY: the helper has no preconditions.
-    let time_ns = unsafe { bpf_ktime_get_ns() };
     let key = LiveKey { pointer, space: pending.space };
     let halvings = call.unknown(live::halvings(process)) & MAX_HALVINGS;
     let flags = halvings << HALVINGS_SHIFT | u64::from(pending.hits) << HITS_SHIFT;

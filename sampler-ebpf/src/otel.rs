@@ -47,7 +47,9 @@ pub fn allocated(call: &Call) {
         live::count(totals, Outcome::UsdtRefused);
         return;
     };
-    if !is_within_budget(slot) {
+    // SAFETY: the helper has no preconditions.
+    let time_ns = unsafe { bpf_ktime_get_ns() };
+    if !is_within_budget(slot, time_ns) {
         live::count(totals, Outcome::UsdtFlood);
         return;
     }
@@ -64,7 +66,7 @@ pub fn allocated(call: &Call) {
         role: Role::OtelAlloc as u32,
         hits: 1,
     };
-    complete::sample(call, &pending, pointer, process, totals);
+    complete::sample(call, &pending, pointer, time_ns, process, totals);
 }
 
 /// `sampler_preload:ended(uint64_t how)`
@@ -163,10 +165,9 @@ fn register(call: &Call, offset: u8) -> Option<u64> {
 
 /// Whether one more sample of this process may go on. Two CPUs that begin a second together may forget a few.
 #[inline(always)]
-fn is_within_budget(slot: u32) -> bool {
+fn is_within_budget(slot: u32, time_ns: u64) -> bool {
     let Some(budget) = maps::BUDGETS.get_ptr_mut(slot) else { return false };
-    // SAFETY: the helper has no preconditions.
-    let now = unsafe { bpf_ktime_get_ns() } >> 30;
+    let now = time_ns >> 30;
     // SAFETY: a field of a map value.
     let (second, sent) = unsafe { (&raw mut (*budget).second, &raw mut (*budget).sent) };
     // SAFETY: an aligned field of a map value, which other CPUs may be writing.
