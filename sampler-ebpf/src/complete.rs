@@ -138,7 +138,9 @@ pub fn sample(
         settings::track_live() != 0 && admit(call, halvings, totals) && hold(&key, &entry, totals);
     let live = if is_live { 1 + halvings } else { 0 };
     let live = call.unknown(live) as u32;
-    let sampled = Sampled { sample, pointer, time_ns, live };
+    let waiting = record::share(pending.space.slot, record::STACKS_SHARE);
+    let has_share = waiting != record::NO_SHARE;
+    let sampled = Sampled { sample, pointer, time_ns, live, waiting };
     #[cfg(feature = "log")]
     aya_log_ebpf::debug!(
         call.context(),
@@ -147,7 +149,6 @@ pub fn sample(
         pending.size,
         pointer
     );
-    let has_share = record::has_share(pending.space.slot, record::STACKS_SHARE);
     if has_share && record::allocated(call, &call.returned(), pending, &sampled) {
         live::count(totals, Outcome::Sampled);
         return;

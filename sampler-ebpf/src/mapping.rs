@@ -197,7 +197,7 @@ impl Told<'_> {
         let Some(mut entry) = maps::RING.reserve::<MappingRecord>(0) else { return false };
         record::count_sent(self.pending.space.slot, size_of::<MappingRecord>());
         entry.write(self.record(0));
-        entry.submit(record::wakeup());
+        entry.submit(record::wakeup(record::waiting()));
         true
     }
 
@@ -212,7 +212,7 @@ impl Told<'_> {
         let stack_bytes = snapshot::copy::<N>(self.call.sp(), stack, 0, fills);
         // SAFETY: a field of the reserved record.
         unsafe { (&raw mut (*place).header).write(self.record(stack_bytes)) };
-        entry.submit(record::wakeup());
+        entry.submit(record::wakeup(record::waiting()));
         true
     }
 }

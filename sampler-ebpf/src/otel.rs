@@ -12,8 +12,8 @@ use sampler_common::counters::Outcome;
 use sampler_common::limits::EXTERNAL_PER_SECOND;
 use sampler_common::sampling;
 use sampler_common::wire::{
-    Cookie, LiveEntry, Operand, OperandKind, Pending, ProcessTotals, Role, SITE_ARGUMENTS, Site, Space,
-    Unusual,
+    Cookie, LiveEntry, Operand, OperandKind, Pending, ProcessTotals, Role, SITE_ARGUMENTS, Site,
+    Space, Unusual,
 };
 
 /// Offset of the last register in `struct pt_regs`.

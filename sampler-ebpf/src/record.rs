@@ -26,6 +26,8 @@ pub struct Sampled {
     pub time_ns: u64,
     /// As in [`AllocationRecord::live`].
     pub live: u32,
+    /// Bytes that wait in the ring before it.
+    pub waiting: u64,
 }
 
 /// Bytes that wait in the ring.
@@ -36,31 +38,35 @@ pub fn waiting() -> u64 {
     unsafe { bpf_ringbuf_query((&raw const maps::RING).cast_mut().cast(), AVAILABLE_DATA) }
 }
 
-/// Share of records with a stack, see [`has_share`].
+/// Share of records with a stack, see [`share`].
 pub const STACKS_SHARE: u64 = 2;
 /// Share of the other records: small ones, and dear to repair.
 const FREES_SHARE: u64 = 8;
 
-/// Whether a process may put more into the ring: always while that is less than half full, and then as long as its own records there
+/// In place of bytes that wait: the process has no share left.
+pub const NO_SHARE: u64 = u64::MAX;
+
+/// Bytes that wait in the ring, if a process may put more into it, else [`NO_SHARE`]. It may always while that is less than half full, and then as long as its own records there
 /// have no more than `times` the bytes that are free (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking
 /// 6(2), 1998). So some room is always left for those that use little: of n processes that send all they can each has
 /// `times` parts, and one part is free. The last sixteenth is for the coming and going of processes.
 #[inline(never)]
-pub fn has_share(slot: u32, times: u64) -> bool {
+pub fn share(slot: u32, times: u64) -> u64 {
     let (size, waiting) = (settings::shared_ring_bytes(), waiting());
     if waiting < size / 2 || size == 0 {
-        return true;
+        return waiting;
     }
     if waiting > size - size / 16 {
-        return false;
+        return NO_SHARE;
     }
-    let Some(process) = maps::PROCESSES.get_ptr(slot) else { return true };
+    let Some(process) = maps::PROCESSES.get_ptr(slot) else { return waiting };
     // SAFETY: a field of a map value. First: what is read later is more.
     let read = unsafe { core::ptr::read_volatile(&raw const (*process).ring_read) };
     // SAFETY: a field of a map value.
     let sent = unsafe { core::ptr::read_volatile(&raw const (*process).ring_sent) };
     let own = sent.wrapping_sub(read);
-    own <= size.saturating_sub(waiting).wrapping_mul(times) || own > size
+    let has_share = own <= size.saturating_sub(waiting).wrapping_mul(times) || own > size;
+    if has_share { waiting } else { NO_SHARE }
 }
 
 /// Counts a record of `bytes` that has its place in the ring, before it is submitted.
@@ -72,10 +78,10 @@ pub fn count_sent(slot: u32, bytes: usize) {
     }
 }
 
-/// Wakes the daemon only when much is waiting; it looks by itself every few milliseconds.
+/// Wakes the daemon only when much is waiting, `waiting` bytes with the new record's; it looks by itself every few milliseconds.
 #[inline(always)]
-pub fn wakeup() -> u64 {
-    if waiting() >= settings::wake_bytes() {
+pub fn wakeup(waiting: u64) -> u64 {
+    if waiting >= settings::wake_bytes() {
         BPF_RB_FORCE_WAKEUP as u64
     } else {
         BPF_RB_NO_WAKEUP as u64
@@ -175,7 +181,7 @@ fn emit<const N: usize>(
     };
     // SAFETY: a field of the reserved record.
     unsafe { (&raw mut (*record).header).write(header) };
-    entry.submit(wakeup());
+    entry.submit(wakeup(sampled.waiting + size_of::<WithStack<N>>() as u64));
     true
 }
 
@@ -192,7 +198,8 @@ fn hijacked(call: &Call, thread: u64) -> [u64; 2] {
 /// Sends the end of a sampled block. A function of its own, so that the verifier looks at what follows it once.
 #[inline(never)]
 pub fn freed(space: Space, sample: u64, totals: *mut ProcessTotals) {
-    if !has_share(space.slot, FREES_SHARE) {
+    let waiting = share(space.slot, FREES_SHARE);
+    if waiting == NO_SHARE {
         live::count(totals, Outcome::FreeRingShare);
         return;
     }
@@ -204,7 +211,7 @@ pub fn freed(space: Space, sample: u64, totals: *mut ProcessTotals) {
     // SAFETY: the helper has no preconditions.
     let time_ns = unsafe { bpf_ktime_get_ns() };
     entry.write(FreeRecord { kind: RecordKind::Free as u32, pad: 0, space, sample, time_ns });
-    entry.submit(wakeup());
+    entry.submit(wakeup(waiting + size_of::<FreeRecord>() as u64));
 }
 
 /// Sends an event, and wakes the daemon for it.
