@@ -38,6 +38,7 @@ use crate::counters::KERNEL_OUTCOMES;
 use crate::counting::Switch;
 use crate::limits::CLASSES;
 use crate::sampling::Design;
+use core::mem::offset_of;
 
 /// What a probed function does, with its C prototype. The number is part of the probe cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -144,9 +145,9 @@ pub struct Space {
     pub generation: u32,
 }
 
-/// What the probes need to know of a process; value of the array `PROCESSES`, indexed by slot.
+/// What the probes need to know of a process; value of the array `PROCESSES`, indexed by slot. What a sample changes is on one cache line.
 #[derive(Clone, Copy, Debug)]
-#[repr(C, align(8))]
+#[repr(C, align(64))]
 pub struct ProcessConfig {
     /// Word of the [`crate::sampling::Design`] of each size class.
     pub designs: [u64; CLASSES],
@@ -160,6 +161,10 @@ pub struct ProcessConfig {
     pub ring_sent: u64,
     /// Of which the daemon has read so many.
     pub ring_read: u64,
+    /// A second, which is 2^30 ns long.
+    pub external_second: u64,
+    /// Samples that it has taken by itself, and sent in that second.
+    pub external_sent: u64,
     /// Words of the designs that the daemon wants; `designs` are these, or braked ones ([`crate::sampling::brake`]).
     pub wanted: [u64; CLASSES],
     /// Bit n: level n of the brake has been in force since the daemon last looked.
@@ -305,7 +310,10 @@ pub struct LostCell {
     pub tails: u64,
 }
 
-const _: () = assert!(size_of::<ProcessConfig>() == CLASSES * 16 + 48);
+const _: () = assert!(size_of::<ProcessConfig>() == CLASSES * 16 + 64);
+// From `generation` to `external_sent`.
+const _: () = assert!(offset_of!(ProcessConfig, generation) % 64 == 0);
+const _: () = assert!(offset_of!(ProcessConfig, wanted) % 64 == 48);
 const _: () = assert!(size_of::<PendingKey>() == 16);
 const _: () = assert!(size_of::<Pending>() == 96);
 const _: () = assert!(size_of::<LiveKey>() == 16);

@@ -1,6 +1,5 @@
 //! The maps, with their bounds. The daemon overrides sizes before it loads the program.
 
-use crate::otel::Budget;
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf};
 use sampler_common::limits::{
@@ -111,7 +110,3 @@ pub static RING: RingBuf = RingBuf::with_byte_size(16 << 20, 0);
 /// Where USDTs find their arguments, by the number in their cookie.
 #[map]
 pub static SITES: Array<Site> = Array::with_max_entries(MAX_SITES, 0);
-
-/// What each process that samples by itself has sent in the present second, by slot.
-#[map]
-pub static BUDGETS: Array<Budget> = Array::with_max_entries(MAX_PROCESSES, 0);

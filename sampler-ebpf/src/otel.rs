@@ -12,20 +12,12 @@ use sampler_common::counters::Outcome;
 use sampler_common::limits::EXTERNAL_PER_SECOND;
 use sampler_common::sampling;
 use sampler_common::wire::{
-    Cookie, LiveEntry, Operand, OperandKind, Pending, ProcessTotals, Role, SITE_ARGUMENTS, Site,
-    Space, Unusual,
+    Cookie, LiveEntry, Operand, OperandKind, Pending, ProcessConfig, ProcessTotals, Role,
+    SITE_ARGUMENTS, Site, Space, Unusual,
 };
 
 /// Offset of the last register in `struct pt_regs`.
 const LAST_REGISTER: u64 = 160;
-
-/// What one process has sent in the present second, which is 2^30 ns long.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Budget {
-    second: u64,
-    sent: u64,
-}
 
 /// `otel_memory:alloc(void *pointer, size_t size, size_t weighted_bytes)`, and what our own library says beside it.
 #[inline(always)]
@@ -37,7 +29,7 @@ pub fn allocated(call: &Call) {
     if cookie.role() == Role::LibraryEnded as u8 {
         return unusual(arguments::<1>(call, cookie), totals);
     }
-    let Some(process) = maps::PROCESSES.get_ptr(slot) else { return };
+    let Some(process) = maps::PROCESSES.get_ptr_mut(slot) else { return };
     let Some([pointer, size, weighted]) = arguments::<SITE_ARGUMENTS>(call, cookie) else {
         live::count(totals, Outcome::ReadFault);
         return;
@@ -49,7 +41,7 @@ pub fn allocated(call: &Call) {
     };
     // SAFETY: the helper has no preconditions.
     let time_ns = unsafe { bpf_ktime_get_ns() };
-    if !is_within_budget(slot, time_ns) {
+    if !is_within_budget(process, time_ns) {
         live::count(totals, Outcome::UsdtFlood);
         return;
     }
@@ -165,11 +157,11 @@ fn register(call: &Call, offset: u8) -> Option<u64> {
 
 /// Whether one more sample of this process may go on. Two CPUs that begin a second together may forget a few.
 #[inline(always)]
-fn is_within_budget(slot: u32, time_ns: u64) -> bool {
-    let Some(budget) = maps::BUDGETS.get_ptr_mut(slot) else { return false };
+fn is_within_budget(process: *mut ProcessConfig, time_ns: u64) -> bool {
     let now = time_ns >> 30;
-    // SAFETY: a field of a map value.
-    let (second, sent) = unsafe { (&raw mut (*budget).second, &raw mut (*budget).sent) };
+    // SAFETY: fields of a map value.
+    let (second, sent) =
+        unsafe { (&raw mut (*process).external_second, &raw mut (*process).external_sent) };
     // SAFETY: an aligned field of a map value, which other CPUs may be writing.
     let before = unsafe { core::ptr::read_volatile(second) };
     if before != now && atomic::exchange(second, before, now) {

@@ -284,7 +284,6 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .map_max_entries("HITS", settings.all_slots() * HITS_PER_SLOT)
         .map_max_entries("DUTIES", settings.all_slots())
         .map_max_entries("VACANT", settings.slots)
-        .map_max_entries("BUDGETS", settings.slots)
         .map_max_entries("MAPPING_STACKS", settings.slots)
         .map_max_entries("LIVE", settings.max_live)
         .map_max_entries("FILTER", counters as u32 / FILTER_LINE)
