@@ -104,7 +104,8 @@ fn read(stack: *const KnownStack, desk: *mut KnownDesk) -> bool {
     let mut at = 0u32;
     for index in 0..KNOWN_SPANS {
         // SAFETY: as above. Read anew: from a least of two bounds the verifier would not see that the index stays within.
-        if index as u64 >= unsafe { read_volatile(spans) } {
+        // As a word: with half of one the verifier looks at a twentieth more.
+        if index as u64 >= u64::from(unsafe { read_volatile(spans) }) {
             break;
         }
         // SAFETY: the index is less than the array is long; the daemon may be writing it.
@@ -138,7 +139,7 @@ fn is_same(stack: *const KnownStack, desk: *const KnownDesk) -> bool {
     };
     for index in 0..KNOWN_WORDS {
         // SAFETY: as above, and as above.
-        if index as u64 >= unsafe { read_volatile(words) } {
+        if index as u64 >= u64::from(unsafe { read_volatile(words) }) {
             break;
         }
         // SAFETY: the index is less than the arrays are long; the daemon may be writing them.

@@ -14,6 +14,7 @@ use super::Space;
 use crate::limits::{
     KNOWN_READ_WORDS, KNOWN_SPAN_WORDS, KNOWN_SPANS, KNOWN_WORDS, MAX_KNOWN_STACKS,
 };
+use core::mem::offset_of;
 
 /// Entries of a set. Stacks that have the stack pointer and the call in common are in one.
 pub const KNOWN_WAYS: u32 = 8;
@@ -21,9 +22,9 @@ pub const KNOWN_WAYS: u32 = 8;
 /// Sets.
 pub const KNOWN_SETS: u32 = MAX_KNOWN_STACKS / KNOWN_WAYS;
 
-/// Entry of the array `KNOWN`.
+/// Entry of the array `KNOWN`: a cache line, one of stretches, those of the values and those of the places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct KnownStack {
     /// Names the stack; 0 while the entry is vacant or written.
     pub id: u64,
@@ -34,9 +35,9 @@ pub struct KnownStack {
     /// Bits of it that matter: all or none.
     pub bp_mask: u64,
     /// How many stretches are read.
-    pub spans: u64,
+    pub spans: u32,
     /// How many words are compared.
-    pub words: u64,
+    pub words: u32,
     /// Where they are read.
     pub span: [KnownSpan; KNOWN_SPANS],
     /// The words' values.
@@ -108,7 +109,8 @@ pub const fn known_set(tag: u64) -> u32 {
 
 const _: () = assert!(KNOWN_SETS.is_power_of_two() && KNOWN_SETS * KNOWN_WAYS == MAX_KNOWN_STACKS);
 const _: () = assert!(size_of::<KnownCall>() == 32);
-const _: () = assert!(size_of::<KnownStack>() == 72 + KNOWN_SPANS * 4 + KNOWN_WORDS * 10);
+const _: () = assert!(size_of::<KnownStack>() == 64 + KNOWN_SPANS * 4 + KNOWN_WORDS * 10);
+const _: () = assert!(offset_of!(KnownStack, span) == 64 && offset_of!(KnownStack, values) == 128);
 // Both are masks, the one of places, the other of lengths.
 const _: () =
     assert!(KNOWN_READ_WORDS.is_power_of_two() && (KNOWN_SPAN_WORDS + 1).is_power_of_two());

@@ -46,8 +46,7 @@ impl KnownStacks {
             (offset_of!(KnownStack, call.sp), sp),
             (offset_of!(KnownStack, bp), stack.bp),
             (offset_of!(KnownStack, bp_mask), stack.bp_mask),
-            (offset_of!(KnownStack, spans), stack.spans),
-            (offset_of!(KnownStack, words), stack.words),
+            (offset_of!(KnownStack, spans), u64::from(stack.spans) | u64::from(stack.words) << 32),
         ] {
             self.store(index, field, value);
         }
@@ -74,5 +73,7 @@ impl KnownStacks {
     }
 }
 
+// Both are stored as one word.
+const _: () = assert!(offset_of!(KnownStack, words) == offset_of!(KnownStack, spans) + 4);
 // As `Space::word` says.
 const _: () = assert!(offset_of!(Space, slot) == 0 && offset_of!(Space, generation) == 4);
