@@ -28,17 +28,23 @@ pub fn is_shut(slot: u32, cookie: Cookie) -> bool {
         return false;
     }
     hits::count(slot, cookie.counter_outside());
-    if gate == Gate::Asleep as u64 {
+    if sleeps(gate) {
         wakes(slot);
     }
     true
+}
+
+/// Whether the process has stood still in its window, or before it.
+#[inline(always)]
+fn sleeps(gate: u64) -> bool {
+    gate == Gate::Asleep as u64 || gate == Gate::ReadyAsleep as u64
 }
 
 /// A process goes on in its window. A function of its own, so that the verifier looks at it apart.
 #[inline(never)]
 fn wakes(slot: u32) {
     let Some(duty) = maps::DUTIES.get_ptr_mut(slot) else { return };
-    if go(duty, Gate::Asleep, Gate::Awake) {
+    if go(duty, Gate::Asleep, Gate::Awake) || go(duty, Gate::ReadyAsleep, Gate::ReadyAwake) {
         tell(slot);
     }
 }
@@ -65,7 +71,7 @@ pub fn called(call: &Call) {
     let Some(duty) = maps::DUTIES.get_ptr_mut(slot) else { return };
     // SAFETY: a field of a map value; the clock may be writing it, hence volatile.
     let gate = unsafe { core::ptr::read_volatile(&raw const (*duty).gate) };
-    if gate == Gate::Asleep as u64 {
+    if sleeps(gate) {
         wakes(slot);
     }
     // Probes come while it is due; what was counted by the time it opens is forgotten then.
@@ -98,8 +104,7 @@ pub fn tick(context: *mut c_void) {
     if is_delayed(call.ip(), duty) {
         return;
     }
-    let is_beside = is_beside();
-    if is_beside {
+    if is_beside() {
         // SAFETY: a field of a map value.
         atomic::add(unsafe { &raw mut (*duty).beside }, 1);
     }
@@ -112,20 +117,9 @@ pub fn tick(context: *mut c_void) {
     let coarse = unsafe { core::ptr::read_volatile(&raw const (*duty).fine) } == 0;
     if comes || coarse && moves(duty) {
         tell(slot);
-    } else if !coarse && !is_beside {
-        goes_on(slot, duty);
-    }
-}
-
-/// A process that has stood still while the fine clock was to count for it does no longer.
-#[inline(always)]
-fn goes_on(slot: u32, duty: *const Duty) {
-    // SAFETY: a field of a map value; others may be writing it, hence volatile.
-    let gate = unsafe { core::ptr::read_volatile(&raw const (*duty).gate) };
-    if gate == Gate::Asleep as u64 {
+    // SAFETY: as above.
+    } else if sleeps(unsafe { core::ptr::read_volatile(&raw const (*duty).gate) }) {
         wakes(slot);
-    } else if gate == Gate::Ready as u64 {
-        tell(slot);
     }
 }
 

@@ -58,8 +58,9 @@ pub const FINE_SHADOW_NS: u64 = 1_000_000;
 
 const _: () = assert!(size_of::<Duty>() == 448);
 
-/// Where the gate of a process stands. The daemon makes the moves to `Shut`, `Waiting`, `Ready` and `Asleep`, back to `Due` from what markers were counted in, and
-/// back to `Open` from `Awake`; the clock makes the others, calls of markers that to `Over` if they are too many, and calls of whatever is probed that to `Awake`.
+/// Where the gate of a process stands. The daemon makes the moves to `Shut`, `Waiting` and `Ready`, back to `Due` from what markers were counted in, from `Ready` and `Open`
+/// to where the process sleeps, and back from where it is awake; the clock makes the others, calls of markers that to `Over` if they are too many, and calls of whatever is probed those
+/// from where it sleeps to where it is awake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Gate {
@@ -79,6 +80,10 @@ pub enum Gate {
     Asleep = 6,
     /// It goes on, and its window as soon as the fine clock does.
     Awake = 7,
+    /// The process stands still with its probes attached, before its window; the fine clock does, too.
+    ReadyAsleep = 8,
+    /// It goes on, and so will the fine clock.
+    ReadyAwake = 9,
 }
 
 impl Gate {
@@ -92,6 +97,8 @@ impl Gate {
             5 => Gate::Over,
             6 => Gate::Asleep,
             7 => Gate::Awake,
+            8 => Gate::ReadyAsleep,
+            9 => Gate::ReadyAwake,
             _ => Gate::Shut,
         }
     }
@@ -110,7 +117,8 @@ mod tests {
     #[test]
     fn gates_have_their_numbers() {
         let all = [Gate::Shut, Gate::Waiting, Gate::Due, Gate::Ready, Gate::Open, Gate::Over];
-        for gate in all.into_iter().chain([Gate::Asleep, Gate::Awake]) {
+        let sleep = [Gate::Asleep, Gate::Awake, Gate::ReadyAsleep, Gate::ReadyAwake];
+        for gate in all.into_iter().chain(sleep) {
             assert_eq!(Gate::from_number(gate as u64), gate);
         }
         assert_eq!(Gate::from_number(77), Gate::Shut);

@@ -128,14 +128,16 @@ impl Duties {
             .map(|field| self.word(slot, field).load(SeqCst))
     }
 
-    /// A process stands still in its window, if that is open: nothing is seen until it goes on.
+    /// A process stands still in its window, or with its probes before it: nothing is seen until it goes on.
     pub fn sleep(&self, slot: u32) {
         self.go(slot, Gate::Open, Gate::Asleep);
+        self.go(slot, Gate::Ready, Gate::ReadyAsleep);
     }
 
-    /// Its window goes on, now that the fine clock does.
+    /// It goes on, and so does its window, now that the fine clock does.
     pub fn wake(&self, slot: u32) {
         self.go(slot, Gate::Awake, Gate::Open);
+        self.go(slot, Gate::ReadyAwake, Gate::Ready);
     }
 
     /// Moves the gate, if it stands there.

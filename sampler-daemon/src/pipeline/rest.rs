@@ -7,10 +7,10 @@ use super::worker::Worker;
 use sampler_common::wire::Gate;
 use std::time::{Duration, Instant};
 
-/// A process that has not come forward for so long stands still. One that traps slow down forty times has ten ticks of its own in it.
-const MOMENT: Duration = Duration::from_millis(50);
+/// A process that has not come forward for so long stands still. One that traps slow down forty times has some forty ticks of its own in it.
+const MOMENT: Duration = Duration::from_millis(200);
 /// How often that is looked at.
-pub(super) const PAUSE: Duration = Duration::from_millis(25);
+pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
 /// How far a process was, and since when.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Worker {
                         still.push(*slot);
                     }
                 }
-                Gate::Awake => {
+                Gate::Awake | Gate::ReadyAwake => {
                     on = true;
                     cycle.rest = Rest::new();
                     awake.push(*slot);
