@@ -23,6 +23,16 @@ fn ticking() -> Result<usize> {
     Ok(timers.lines().filter(|line| line.contains("perf_swevent_hrtimer")).count())
 }
 
+/// The same between windows: the least of many looks, since a window may be open at any of them.
+fn between_windows() -> Result<usize> {
+    let mut least = usize::MAX;
+    for _ in 0..100 {
+        least = least.min(ticking()?);
+        wait::pass(Duration::from_millis(10));
+    }
+    Ok(least)
+}
+
 fn profile(daemon: &Daemon) -> Result<Value> {
     let arguments = ["profile", "--format", "json", "--confidence", SURE];
     let finished = daemon.sampler(&arguments)?.success("sampler profile")?;
@@ -46,7 +56,7 @@ fn the_fine_clock_rests_while_a_process_stands_still_in_its_window() -> Result<(
     let daemon = Daemon::start(&[program.pid()], &["--max-overhead", "20%"])?;
     let attached = objects(&mut program)?;
     let is_told = |told: bool| told.then_some(());
-    let clock = ticking()?;
+    let clock = between_windows()?;
     for number in 0..12 {
         // Both clocks: a window is open, or its probes are there.
         wait::until_deadline("a window", LONG, || Ok(is_told(ticking()? > clock)))?;
