@@ -6,6 +6,7 @@
 pub mod again;
 pub mod breakpoints;
 pub mod browser;
+pub mod budgeted;
 pub mod build;
 pub mod child;
 pub mod client;

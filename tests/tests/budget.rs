@@ -1,60 +1,15 @@
 //! `--max-overhead`: what is seen in windows stands for all of it, at a bounded cost.
 
 use anyhow::{Context, Result, ensure};
-use sampler_tests::child::{Child, kill};
+use sampler_tests::budgeted::{LONG, Program, SURE, at, profile, windows};
+use sampler_tests::child::kill;
 use sampler_tests::{Daemon, breakpoints, build, wait};
 use serde_json::Value;
-use std::process::Command;
 use std::time::Duration;
 
-const SIGUSR1: i32 = 10;
 const SIGUSR2: i32 = 12;
 const SIGCONT: i32 = 18;
 const SIGSTOP: i32 = 19;
-
-/// Confidence of intervals that a right implementation leaves less than once in a million runs.
-const SURE: &str = "0.999999";
-/// How long windows may take to come: most of it on a machine that does other things.
-const LONG: Duration = Duration::from_secs(150);
-
-/// A program that allocates in a known way.
-struct Program(Child);
-
-impl Program {
-    fn start(arguments: &[&str]) -> Result<Program> {
-        let program = build::compile("budget.c", &[])?;
-        let mut child = Child::start("budget", Command::new(program).args(arguments))?;
-        ensure!(child.line()? == "ready", "no ready line");
-        Ok(Program(child))
-    }
-
-    fn pid(&self) -> u32 {
-        self.0.pid()
-    }
-
-    /// What it has allocated so far.
-    fn truth(&mut self) -> Result<Value> {
-        self.0.signal(SIGUSR1)?;
-        Ok(serde_json::from_str(&self.0.line()?)?)
-    }
-}
-
-/// A number of the truth.
-fn at(truth: &Value, site: &str, which: usize) -> f64 {
-    truth[site][which].as_f64().unwrap_or(f64::NAN)
-}
-
-/// The profile as json.
-fn profile(daemon: &Daemon, confidence: &str) -> Result<Value> {
-    let arguments = ["profile", "--format", "json", "--confidence", confidence];
-    let finished = daemon.sampler(&arguments)?.success("sampler profile")?;
-    Ok(serde_json::from_slice(&finished.stdout)?)
-}
-
-/// Windows that stand for process 0.
-fn windows(profile: &Value) -> u64 {
-    profile["reference"]["clusters"][0]["windows"].as_u64().unwrap_or(0)
-}
 
 /// Waits until there were so many windows; the last profile.
 fn after_windows(daemon: &Daemon, least: u64, confidence: &str) -> Result<Value> {

@@ -229,7 +229,7 @@ impl Hits {
         self.before.retain(|(of, _), _| *of != slot);
     }
 
-    /// Begins counters anew, and keeps what they showed: what comes next is counted exactly, however much there was. Of a slot that is probed hits may be lost meanwhile.
+    /// Begins counters anew, and keeps what they showed: what comes next is counted exactly, however much there was. What is added meanwhile is in the one or the other.
     pub fn begin_anew(&mut self, slot: u32) {
         for counter in 0..HITS_PER_SLOT {
             let shown = self.word(slot, counter).swap(0, SeqCst);

@@ -231,9 +231,12 @@ pub(super) fn points(allocator: &Allocator, slot: u32, settings: &Settings) -> P
     let mut functions: Vec<_> = allocator.functions.iter().collect();
     // Probes appear one after another: what can end a block comes first, and what is called most often last.
     functions.sort_by_key(|function| {
-        let last = u8::from(function.role == Role::Malloc);
-        let ends = matches!(function.role, Role::Realloc | Role::Unmap | Role::Remap);
-        (if ends { 0 } else { 1 + last }, function.offset)
+        let place = match function.role {
+            Role::Realloc | Role::Unmap | Role::Remap => 0,
+            Role::Malloc => 2,
+            _ => 1,
+        };
+        (place, function.offset)
     });
     for function in functions {
         let offset = function.probed();

@@ -7,6 +7,7 @@
 //! Waiting ──clock──▶ Due ──attach──▶ Ready ──clock──▶ Open ──clock──▶ Over ──detach, plan──▶ Waiting
 //! ```
 //!
+//! A process that stands still in Ready or Open sleeps meanwhile ([`super::rest`]).
 //! Where there is a marker ([`super::markers`]) it goes from Due to Over with nothing but that attached first, and from there to Due again.
 
 use super::markers::Markers;
@@ -234,11 +235,6 @@ impl Worker {
         }
         self.detach_after_window(slot);
         // Its stratum stands for nothing: the next one begins now.
-        self.begin_stratum(slot);
-    }
-
-    /// The next stratum of a process begins now.
-    fn begin_stratum(&mut self, slot: u32) {
         if let (Some(cycle), Some(duties)) = (self.cycles.get_mut(&slot), &self.kernel.duties) {
             cycle.began = duties.clock(slot).ticks as i64;
             cycle.window.length = 0;

@@ -180,14 +180,14 @@ pub(crate) fn text(all: &[Sampled]) -> String {
     let mut out = format!(
         "\npreloaded library at 512 KiB: CPU time by that without (95 %); with nobody who\n\
          listens; what a listener that does nothing adds to that; what samplerd adds to\n\
-         it; samples a second; goal ≤ {SLOWDOWN}\n"
+         it; goal ≤ {SLOWDOWN}\n"
     );
     for of in all {
-        let [slowdown, _, unheard, listener, samplerd, _, rate] = of.cells();
+        let [slowdown, _, unheard, listener, samplerd, ..] = of.cells();
         // Writing to a String cannot fail.
         let _ = writeln!(
             out,
-            "{:<15}{slowdown:<15}{unheard:<15}{listener:>14}{samplerd:>14}{rate:>7} {}",
+            "{:<15}{slowdown:<15}{unheard:<15}{listener:>14}{samplerd:>14} {}",
             of.workload.name(),
             of.met()
         );
