@@ -42,24 +42,37 @@ fn are_whole(profile: &Profile) -> Result<()> {
     Ok(())
 }
 
-/// The share of samples whose stack was known.
-fn known(daemon: &Daemon) -> Result<f64> {
+/// Samples until now, and those of them whose stack was known.
+fn counts(daemon: &Daemon) -> Result<[f64; 2]> {
     let count = |name| Ok::<_, anyhow::Error>(daemon.outcome(name)? as f64);
-    let (known, sampled) = (count("stack_known")?, count("sampled")?);
+    let (sampled, known) = (count("sampled")?, count("stack_known")?);
     ensure!(count("unwind_complete")? == sampled, "{}", daemon.status()?["outcomes"]);
-    Ok(known / sampled)
+    Ok([sampled, known])
+}
+
+/// Both rounds; and of the second, by when every stack was met however late samplerd read the first, the share that was known.
+fn rounds(workload: &mut Workload, daemon: &Daemon) -> Result<(Profile, Truth, f64)> {
+    workload.go()?;
+    workload.at_mark()?;
+    // All that was sampled is in the profile.
+    daemon.profile("alloc", &[])?;
+    let first = counts(daemon)?;
+    workload.go()?;
+    let truth = workload.truth()?;
+    let profile = daemon.profile("alloc", &[])?;
+    let second = counts(daemon)?;
+    let [sampled, known] = [0, 1].map(|i| second[i] - first[i]);
+    ensure!(sampled > 100.0, "only {sampled} samples in the second round");
+    Ok((profile, truth, known / sampled))
 }
 
 fn run(seed: &str, arguments: &[&str]) -> Result<(Profile, Truth, f64)> {
     let mut workload = Workload::start("known.c", &[seed])?;
     let daemon = Daemon::start(&[workload.pid()], &[EVERYTHING, arguments].concat())?;
-    workload.go()?;
-    let truth = workload.truth()?;
-    let profile = daemon.profile("alloc", &[])?;
-    let known = known(&daemon)?;
+    let found = rounds(&mut workload, &daemon)?;
     workload.exit()?;
     daemon.stop()?;
-    Ok((profile, truth, known))
+    Ok(found)
 }
 
 #[test]
@@ -73,7 +86,6 @@ fn stacks_that_differ_deep_below_are_told_apart() -> Result<()> {
         let (profile, truth, known) = run(seed, arguments)?;
         is_true(&profile, &truth).with_context(|| format!("{arguments:?}"))?;
         are_whole(&profile)?;
-        // Twelve stacks; those copied before they were known are those of the first batches.
         ensure!(known > 0.8, "{arguments:?}: {known} of the stacks were known");
     }
     Ok(())
@@ -94,12 +106,9 @@ fn every_stack_is_copied_where_that_is_asked_for() -> Result<()> {
 fn stacks_below_the_preloaded_library_are_known() -> Result<()> {
     let mut workload = preload::workload("known.c", &["7"], 1)?;
     let daemon = Daemon::start(&[workload.pid()], EVERYTHING)?;
-    workload.go()?;
-    let truth = workload.truth()?;
-    let profile = daemon.profile("alloc", &[])?;
+    let (profile, truth, known) = rounds(&mut workload, &daemon)?;
     are_whole(&profile)?;
     let total = truth.total().alloc.objects as f64;
-    let known = known(&daemon)?;
     // It takes no more than so many a second.
     ensure!(profile.samples > 1000 && profile.samples as f64 <= total, "{}", profile.samples);
     ensure!(known > 0.8, "{known} of the stacks were known");

@@ -1,4 +1,4 @@
-/* known [SEED]: stacks that the profiler may know again, and others that look like them.
+/* known [SEED]: in two rounds, stacks that the profiler may know again, and others that look like them.
  *
  * Every allocation is by one call of malloc, at one stack pointer, 12 KiB below main. What differs is deeper: who has called (two callers with frames of
  * the same size, and two callers of theirs), a frame whose size is only known at run time, so that it lies where the frame pointer says, and
@@ -13,7 +13,7 @@ static const char *const names[FUNCTIONS] = {
     "by_first", "by_second", "near", "far", "deep", "deeper",
 };
 
-enum { CALLS = 20000, THREADS = 2 };
+enum { CALLS = 20000, ROUNDS = 2, THREADS = 2 };
 
 struct thread {
     uint64_t state;
@@ -137,9 +137,11 @@ static pthread_barrier_t start, done;
 
 static void *work(void *argument) {
     touch();
-    pthread_barrier_wait(&start);
-    allocate(argument);
-    pthread_barrier_wait(&done);
+    for (int round = 0; round < ROUNDS; round++) {
+        pthread_barrier_wait(&start);
+        allocate(argument);
+        pthread_barrier_wait(&done);
+    }
     for (;;) pause();
     return NULL;
 }
@@ -154,10 +156,12 @@ int main(int argc, char **argv) {
     if (pthread_create(&other, NULL, work, &threads[1])) return 3;
 
     touch();
-    await_go();
-    pthread_barrier_wait(&start);
-    allocate(&threads[0]);
-    pthread_barrier_wait(&done);
+    for (int round = 0; round < ROUNDS; round++) {
+        await_go();
+        pthread_barrier_wait(&start);
+        allocate(&threads[0]);
+        pthread_barrier_wait(&done);
+    }
     static struct row all[FUNCTIONS];
     for (int f = 0; f < FUNCTIONS; f++) {
         all[f].name = names[f];
