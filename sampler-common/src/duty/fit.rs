@@ -1,5 +1,7 @@
 //! Whether calls of functions are a marker ([`super::Marks`]): they are as many as allocations are, wherever a window falls.
 
+use super::marks::MODEL;
+
 /// What is known of what may be a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -27,7 +29,10 @@ impl Fit {
     /// Windows before it is judged.
     pub(super) const LEAST: u32 = 12;
     /// Largest variance of calls for an allocation, over the square of their mean.
-    const MOST: f64 = 0.06;
+    const MOST: f64 = 0.3;
+    /// Relative standard error of what they tell for each standard deviation of that: of code in one phase m is another than in the next by a third or so, and what is told of
+    /// one is told of a part of the other.
+    const UNLIKE: f64 = 0.2;
 
     /// A window with so many calls and so many allocations.
     pub fn add(&mut self, calls: f64, allocations: f64) {
@@ -54,6 +59,11 @@ impl Fit {
             true => Verdict::Differs,
             false => Verdict::Follows,
         }
+    }
+
+    /// Relative standard error of what they tell of traps elsewhere, beside chance.
+    pub fn model(&self) -> f64 {
+        MODEL.hypot(Fit::UNLIKE * self.variance().sqrt())
     }
 
     /// Whether it is known that they are none.

@@ -76,8 +76,8 @@ pub struct Groups {
     full: u32,
     /// Ticks of all windows.
     ticks: f64,
-    /// Whether what a marker has told counts.
-    are_marked: bool,
+    /// Relative standard error of what a marker has told, beside chance, if it counts.
+    marks_model: Option<f64>,
     /// What it reads and writes.
     traffic: Traffic,
 }
@@ -141,9 +141,10 @@ impl Groups {
         self.traffic.verdict() == Verdict::Follows
     }
 
-    /// What is known of the marker. What it tells counts from when it is known to be one; where it is none it is forgotten.
-    pub fn judge_marks(&mut self, verdict: Verdict) {
-        self.are_marked = verdict == Verdict::Follows;
+    /// What is known of the marker, with the relative standard error of what it tells beside chance. That counts from when it is known to be one; where it is none it is
+    /// forgotten.
+    pub fn judge_marks(&mut self, verdict: Verdict, model: f64) {
+        self.marks_model = (verdict == Verdict::Follows).then_some(model);
         if verdict == Verdict::Differs {
             self.groups.iter_mut().for_each(|group| group.marks = Marks::default());
         }
@@ -151,7 +152,7 @@ impl Groups {
 
     /// It is another program from now on: nobody knows what follows its allocations.
     pub fn forget_marks(&mut self) {
-        self.judge_marks(Verdict::Differs);
+        self.judge_marks(Verdict::Differs, f64::INFINITY);
         self.traffic.restart();
     }
 
@@ -239,8 +240,8 @@ impl Groups {
     /// What a trap adds to the program's own time.
     pub fn drag(&self) -> Drag {
         let paces: Vec<Pace> = self.iter().map(|group| group.pace).collect();
-        let (marks, model) =
-            self.traffic_marks().unwrap_or_else(|| (self.marks().copied().collect(), MODEL));
+        let of_marker = || (self.marks().copied().collect(), self.marks_model.unwrap_or(MODEL));
+        let (marks, model) = self.traffic_marks().unwrap_or_else(of_marker);
         Drag::learned(&self.usual, &paces, (&marks, model))
     }
 
@@ -255,7 +256,7 @@ impl Groups {
 
     /// What a marker has told in each, if that counts.
     pub(super) fn marks(&self) -> impl Iterator<Item = &Marks> {
-        self.groups.iter().filter(|_| self.are_marked).map(|group| &group.marks)
+        self.groups.iter().filter(|_| self.marks_model.is_some()).map(|group| &group.marks)
     }
 }
 

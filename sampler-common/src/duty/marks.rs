@@ -30,6 +30,8 @@ pub(super) const MODEL: f64 = 0.06;
 const PRICE: f64 = 3.0;
 /// Relative standard error of what is estimated with a marker: hardly less than that of its model.
 const TOLD: f64 = 0.08;
+/// Where what traps add leaves that much open, no number of windows makes an interval narrower than a quarter.
+const NEVER: f64 = 0.125;
 
 /// Calls of a marker.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,7 +50,11 @@ impl Marked {
     /// Whether a marker is worth its cost: estimates have this relative standard error because of what traps add, and this relative variance because of
     /// what windows differ in.
     pub fn is_worth(of_drag: f64, of_windows: f64) -> bool {
-        of_drag * of_drag - TOLD * TOLD > PRICE * of_windows
+        let of_drag = of_drag * of_drag;
+        if of_windows.is_nan() {
+            return false;
+        }
+        of_drag - TOLD * TOLD > PRICE * of_windows.min((NEVER * NEVER - TOLD * TOLD) / PRICE)
     }
 }
 
@@ -205,7 +211,9 @@ mod tests {
 
     #[test]
     fn a_marker_is_worth_it_where_windows_are_alike() {
-        assert!(Marked::is_worth(0.2, 0.1 * 0.1) && !Marked::is_worth(0.2, 0.12 * 0.12));
+        assert!(Marked::is_worth(0.12, 0.05 * 0.05) && !Marked::is_worth(0.12, 0.06 * 0.06));
+        // And where nothing else will ever tell.
+        assert!(Marked::is_worth(0.2, 0.1) && !Marked::is_worth(0.1, 0.1));
         // However many windows there were: it would not be known better.
         assert!(!Marked::is_worth(0.08, 0.0) && !Marked::is_worth(f64::INFINITY, f64::NAN));
     }

@@ -15,6 +15,8 @@ const MOST_GAP_NS: f64 = 250_000.0;
 const LEAST_CALLS: f64 = 5.0;
 /// Time between two calls of markers that are enough of them, nanoseconds.
 const ENOUGH_NS: f64 = 50_000.0;
+/// As many times longer than it must be time between two calls seems in a trial that others have cut short.
+const CUT: f64 = 2.0;
 /// Ticks of the fine clock in which functions are tried.
 const TRIAL: u64 = 24;
 
@@ -106,30 +108,35 @@ impl Markers {
             return !is_cut;
         }
         let mut gap_ns = if self.used.is_empty() { f64::INFINITY } else { alone_ns / all };
-        let tried = (self.used.len()..).zip(tried);
-        if is_cut {
-            // Of the others it is not known yet: they are tried again, after the rest.
-            let most = tried.clone().map(|(number, _)| calls[number]).max().unwrap_or(0);
-            let is_hot =
-                |number: usize| calls[number] == most || alone_ns / calls_of(number) < least_ns;
-            let others = tried.filter(|(number, _)| !is_hot(*number)).map(|(_, spot)| spot);
-            self.waiting.splice(..0, others);
-            return false;
-        }
-        for (number, spot) in tried {
+        // The traps of others have added to the clock, and it is not known when it was cut to less than a tick.
+        let room = if is_cut { CUT } else { 1.0 };
+        let most = (self.used.len()..MARKERS).map(|number| calls[number]).max().unwrap_or(0);
+        let mut again = Vec::new();
+        for (number, spot) in (self.used.len()..).zip(tried) {
             let own_ns = alone_ns / calls_of(number);
             let together = 1.0 / (1.0 / gap_ns + 1.0 / own_ns);
             let is_met = own_ns <= MOST_GAP_NS && calls_of(number) >= LEAST_CALLS;
-            if is_met && together >= least_ns {
+            let is_hot = is_cut && (calls[number] == most || own_ns < least_ns);
+            if is_met && !is_hot && together >= room * least_ns {
                 gap_ns = together;
                 self.probed.push(spot);
+            } else if is_cut && !is_hot {
+                // Of it nothing is known yet.
+                again.push(spot);
             }
         }
+        // Next, without what was called all the time: they are the likeliest that are left.
+        self.waiting.extend(again.into_iter().rev());
         if self.probed.len() > self.used.len() {
             self.used.resize(self.probed.len(), Fit::default());
             (self.fit, self.gap_ns, self.are_new) = (Fit::default(), gap_ns, true);
         }
         false
+    }
+
+    /// Relative standard error of what they tell, beside chance.
+    pub(super) fn model(&self) -> f64 {
+        self.fit.model()
     }
 
     /// Those whose calls tell something, where there are any.

@@ -9,8 +9,8 @@ use crate::target::spots::{self, Spot};
 use sampler_common::duty::{Counted, Groups};
 use sampler_common::wire::Cookie;
 
-/// Time between two calls: at least as many times what a lone trap adds, so that it adds a part of 8 % at most.
-const LEAST_GAPS: f64 = 12.0;
+/// Time between two calls: at least as many times what a lone trap adds, so that it adds a part of 13 % at most.
+const LEAST_GAPS: f64 = 8.0;
 /// As many times the calls of the least gap end the count before a window, from when they are probed on, and there are no markers.
 const MOST_CALLS: f64 = 3.0;
 
@@ -149,7 +149,7 @@ impl Worker {
         markers.is_wanted = markers.is_wanted || groups.want_marks();
         let (calls, _) = duties.marks(slot);
         let (calls, verdict) = markers.told(&calls, allocated[1]);
-        groups.judge_marks(verdict);
+        groups.judge_marks(verdict, markers.model());
         Counted { calls, traffic }
     }
 
