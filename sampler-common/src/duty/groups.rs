@@ -294,7 +294,8 @@ mod tests {
 
     #[test]
     fn what_becomes_known_later_holds_for_windows_before() {
-        let [before, after] = [25.0, 90.0].map(|median_ns| Usual { median_ns, ..Usual::default() });
+        let [before, after] =
+            [25.0, 90.0].map(|median_ns| Usual { median_ns, spread: 0.7, power: 1.5 });
         let pace = Pace::of_window(300_000.0, 1000.0, None, 0.0, &after);
         let total = |first: Usual| {
             let mut groups = Groups::new(first);

@@ -174,7 +174,7 @@ mod tests {
     use crate::duty::Drag;
 
     fn usual() -> Usual {
-        Usual { median_ns: 29.0, spread: 0.45 }
+        Usual { median_ns: 29.0, spread: 0.45, power: 1.5 }
     }
 
     /// Groups of a program of 200 ns for each allocation and a call of the marker each 100, in which traps add m; windows are 1 % of it.

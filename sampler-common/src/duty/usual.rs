@@ -1,24 +1,28 @@
 //! What traps usually add to the own time of programs, on the machine at hand: what is known before windows of a program have told anything.
 
-use crate::cost::Measured;
+use crate::cost::{Dense, Measured};
 
 /// Median over machines of what a trap in a function that allocates adds, nanoseconds, and the standard deviation of its logarithm: programs of one machine
-/// differ by 0.3, and the two machines that were surveyed by 0.8 (28 and 64 ns, geometric means), which is a spread of 0.6 for two.
-const ANYWHERE: (f64, f64) = (42.0, 0.7);
+/// differ by 0.3, and machines, with how busy their hosts are, by much more: 28, 64 and, on a host at half its speed, 110 to 160 ns were surveyed.
+const ANYWHERE: (f64, f64) = (60.0, 1.0);
 /// As many times what a trap adds to the daemon's own typical code it adds to programs, and the standard deviation of its logarithm: 0.6 to 2.5 in thirteen looks at five programs of one
-/// machine, 1.2 as a geometric mean, and 0.4 is what those differ in, the error of a look included. On the other machine that was surveyed typical code of an earlier kind was looked at, which
-/// loses 0.6 of that on the first: by this the factor would be 0.7 there, and 1.2 if it loses as much.
-const OF_TYPICAL: (f64, f64) = (1.1, 0.42);
+/// machine, 1.2 as a geometric mean, and 0.4 is what those differ in, the error of a look included; 1.36 to 1.51 for four programs of another.
+const OF_TYPICAL: (f64, f64) = (1.3, 0.4);
 /// What is measured as less than that cannot be told from nothing, nanoseconds.
 const LEAST_NS: f64 = 2.0;
-/// What a sampled allocation adds more than others, nanoseconds.
-const OF_SAMPLE_NS: f64 = 300.0;
+/// As many times what is usual a sampled allocation adds more than others: 300 ns where 30 are usual.
+const OF_SAMPLE: f64 = 10.0;
 /// What a trap without others near it adds, by what is usual among many, and the relative standard error of that.
 const LONE: (f64, f64) = (7.0, 0.6);
-/// Time for each trap from which on it adds all that it can, by what it usually adds, and the power of their proportion that it adds below: by nine loops of 19 to 85 ns on
-/// one machine (docs/statistics.md).
+/// Time for each trap from which on it adds all that it can, by what it usually adds.
 const ENOUGH: f64 = 3.3;
-const POWER: f64 = 1.5;
+/// The power of their proportion that it adds below, and its standard error over machines: 1.5 by nine loops of 19 to 85 ns on one machine, 0.7 by one on another, where
+/// a trap adds some nanoseconds to whatever is behind it (docs/statistics.md).
+const POWER: (f64, f64) = (1.1, 0.5);
+/// Standard error of the logarithm of what the loop that was measured loses, by what other loops of that density do.
+const OF_DENSE: f64 = 0.35;
+/// No power is outside of this.
+const POWERS: (f64, f64) = (0.3, 2.0);
 
 /// The law of what a trap in a function that allocates adds: lognormal.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,12 +31,14 @@ pub struct Usual {
     pub median_ns: f64,
     /// Standard deviation of the logarithm.
     pub spread: f64,
+    /// With which power of the time for each a trap adds less in loops that have little to lose.
+    pub power: f64,
 }
 
 impl Default for Usual {
     /// On a machine of which nothing is known.
     fn default() -> Usual {
-        Usual { median_ns: ANYWHERE.0, spread: ANYWHERE.1 }
+        Usual { median_ns: ANYWHERE.0, spread: ANYWHERE.1, power: POWER.0 }
     }
 }
 
@@ -46,12 +52,27 @@ impl Usual {
         let precision = |(_, spread): (f64, f64)| 1.0 / (spread * spread);
         let all = precision(found) + precision(before);
         let mean = (found.0 * precision(found) + before.0 * precision(before)) / all;
-        Usual { median_ns: mean.exp(), spread: 1.0 / all.sqrt() }
+        Usual { median_ns: mean.exp(), spread: 1.0 / all.sqrt(), power: POWER.0 }
+    }
+
+    /// If a loop that does nothing but allocate was found to lose so much: the power that goes through that, weighed with what is known of machines by their precision.
+    pub fn where_loops_lose(self, of: &Dense) -> Usual {
+        let added = of.added.ns.max(LEAST_NS);
+        let enough = (ENOUGH * self.median_ns / (of.own.ns + added)).ln();
+        let found = (self.median_ns / added).ln() / enough;
+        // Where such a loop has all to lose there are no others.
+        if !(of.added.ns + found).is_finite() || enough < OF_DENSE {
+            return self;
+        }
+        let error = OF_DENSE.hypot(of.added.error() / added) / enough;
+        let [found_by, known_by] = [error, POWER.1].map(|error| 1.0 / (error * error));
+        let power = (found * found_by + POWER.0 * known_by) / (found_by + known_by);
+        Usual { power: power.clamp(POWERS.0, POWERS.1), ..self }
     }
 
     /// As so many more traps a sampled allocation counts.
     pub fn traps_of_sample(&self) -> f64 {
-        OF_SAMPLE_NS / self.median_ns
+        OF_SAMPLE
     }
 
     /// What a trap adds that has no others near it, which finds everything to lose, nanoseconds, and the relative standard error of that: 0.3 to 0.6 µs were measured where 60 ns
@@ -62,7 +83,7 @@ impl Usual {
 
     /// The part of all that it can add which a trap adds where there are so many nanoseconds for each: a loop that does little between traps has little to lose.
     pub fn part(&self, each_ns: f64) -> f64 {
-        (each_ns / (ENOUGH * self.median_ns)).min(1.0).powf(POWER)
+        (each_ns / (ENOUGH * self.median_ns)).min(1.0).powf(self.power)
     }
 }
 
@@ -76,12 +97,12 @@ mod tests {
 
     #[test]
     fn what_is_measured_counts_by_its_precision() {
-        let usual = found(42.0 / 1.1, 0.0);
-        assert!((usual.median_ns - 42.0).abs() < 1e-9, "{usual:?}");
-        // 1/√(1/0.42² + 1/0.7²)
-        assert!((usual.spread - 0.3601).abs() < 1e-3, "{usual:?}");
+        let usual = found(60.0 / 1.3, 0.0);
+        assert!((usual.median_ns - 60.0).abs() < 1e-9, "{usual:?}");
+        // 1/√(1/0.4² + 1/1²)
+        assert!((usual.spread - 0.3714).abs() < 1e-3, "{usual:?}");
         let slow = found(200.0, 10.0);
-        assert!((110.0..220.0).contains(&slow.median_ns), "{slow:?}");
+        assert!((180.0..260.0).contains(&slow.median_ns), "{slow:?}");
     }
 
     #[test]
@@ -92,6 +113,24 @@ mod tests {
             assert!((usual.median_ns / anywhere.median_ns - 1.0).abs() < 0.1, "{usual:?}");
             assert!(usual.spread > 0.95 * anywhere.spread, "{usual:?}");
         }
+    }
+
+    #[test]
+    fn loops_tell_how_fast_it_gets_less() {
+        let usual = Usual { median_ns: 60.0, spread: 0.4, power: POWER.0 };
+        let loops = |ns| {
+            let measured = |ns| Measured { ns, variance: 1.0 };
+            usual.where_loops_lose(&Dense { own: measured(20.0), added: measured(ns) })
+        };
+        // Of 198 ns that are enough a round of 25 loses a twelfth, of 45 a half: by powers of 1.2 and 0.47, were nothing else known.
+        let (little, much) = (loops(5.0), loops(30.0));
+        assert!((1.13..1.2).contains(&little.power), "{little:?}");
+        assert!((0.5..0.7).contains(&much.power), "{much:?}");
+        assert!((20.0..30.0).contains(&(60.0 * much.part(50.0))), "{}", much.part(50.0));
+        // Where a loop has as much to lose as anything there is nothing to tell.
+        assert_eq!(loops(150.0), usual);
+        assert_eq!(loops(f64::NAN), usual);
+        assert!(POWERS.0 <= loops(59.0).power && loops(-5.0).power <= POWERS.1);
     }
 
     #[test]

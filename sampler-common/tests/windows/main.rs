@@ -177,8 +177,8 @@ const PROGRAMS: [Program; 8] = [
 /// add there, and phases of milliseconds are met too often (see [`Begin`]).
 fn most_off(program: &Program) -> f64 {
     match program.name {
-        "hot" | "bursts" => 0.05,
-        "phases of milliseconds" => 0.03,
+        "hot" | "bursts" | "long phases" => 0.05,
+        "phases of milliseconds" | "steady" => 0.03,
         _ => 0.02,
     }
 }
@@ -213,14 +213,14 @@ fn what_traps_add_may_be_unusual() {
     });
     for machine in programs.chain(machines) {
         let (_, _, inside, width) = judge(&PROGRAMS[1], machine, Marker::None, LONG);
-        // Of 200 at 95 % fewer than 172 come once in a million times, at 87 % fewer than 150.
+        // Of 200 at 95 % fewer than 172 come once in a million times, at 83 % fewer than 140.
         // Where time enough for all that traps add is twice what it is taken for, a program of 200 ns loses half of what it is corrected for: the more windows, the
         // narrower the interval around that. Of 200 at 73 % fewer than 115 come once in a million times.
-        let is_slow = machine.enough > 7.0 * machine.typical;
-        let is_far = machine.drag[0] > 2.0 * machine.usual().median_ns;
+        let is_slow = machine.enough > 9.0 * machine.typical;
+        let is_far = machine.drag[0] > 1.7 * machine.usual().median_ns;
         let least = match (is_slow, is_far) {
             (true, _) => 0.57,
-            (false, true) => 0.75,
+            (false, true) => 0.7,
             (false, false) => 0.86,
         };
         assert!(inside >= least && width < 0.65, "{machine:?}: {inside}, ± {width}");
@@ -253,8 +253,10 @@ fn loops_of_nothing_else_are_estimated_right() {
         for times in [0.3, 0.6, 1.0, 1.5] {
             let machine = Machine { drag: machine.drag.map(|ns| times * ns), ..machine };
             let (bias, _, inside, width) = judge(&program, machine, Marker::None, LONG);
-            assert!(inside >= 0.86 && bias.abs() < 0.25, "{machine:?}: {bias}, {inside}");
-            assert!(width < 0.45, "{machine:?}: ± {width}");
+            // Where a trap adds something to whatever is behind it such a loop loses half of its time to them, or more.
+            let (most_off, most) = if machine.power < 1.0 { (0.4, 0.8) } else { (0.25, 0.45) };
+            assert!(inside >= 0.86 && bias.abs() < most_off, "{machine:?}: {bias}, {inside}");
+            assert!(width < most, "{machine:?}: ± {width}");
         }
     }
 }

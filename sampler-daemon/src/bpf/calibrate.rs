@@ -10,6 +10,7 @@
 
 mod batch;
 mod behind;
+mod dense;
 mod points;
 mod typical;
 
@@ -18,7 +19,7 @@ use super::link::Link;
 use super::sys::ground::Ground;
 use anyhow::Context as _;
 use batch::{Batches, Kind, cpu_time};
-use sampler_common::cost::{Line, Measured, Program, Speed, Tariff};
+use sampler_common::cost::{Dense, Line, Measured, Program, Speed, Tariff};
 use sampler_common::wire::SHARED;
 use std::time::Duration;
 
@@ -136,13 +137,13 @@ impl Calibrator {
     /// The prices by all looks so far.
     pub fn tariff(&self) -> Tariff {
         let mut tariff = Tariff::default();
-        let mut samples = Vec::new();
+        let (mut samples, mut dense) = (Vec::new(), [None; 2]);
         let speed = self.speed();
         tariff.speed_error = speed.error;
         for (kind, looks) in &self.looks {
-            // It has an hour of its own, and who uses it knows that.
+            // They have an hour of their own, and who uses them knows that.
             let even = match kind {
-                Kind::Behind => looks.clone(),
+                Kind::Behind | Kind::Dense | Kind::DenseOwn => looks.clone(),
                 _ => speed.at_the_mean(looks),
             };
             let Some(price) = Measured::pooled(&even) else { continue };
@@ -152,12 +153,15 @@ impl Calibrator {
                 }
                 Kind::Disturbed => tariff.disturbed = Some(price),
                 Kind::Behind => tariff.behind = Some(price),
+                Kind::Dense => dense[0] = Some(price),
+                Kind::DenseOwn => dense[1] = Some(price),
                 Kind::Returned => tariff.returned = Some(price),
                 Kind::Sampled(bytes) => samples.push((*bytes as f64 / 1024.0, price)),
                 Kind::Ended => tariff.ended = Some(price),
             }
         }
         tariff.sampled = Line::through(&samples);
+        tariff.dense = dense[0].zip(dense[1]).map(|(added, own)| Dense { added, own });
         tariff
     }
 

@@ -93,7 +93,8 @@ impl Prices {
 
     /// What traps usually add to programs' own time here.
     pub(super) fn usual(&self) -> Usual {
-        self.tariff.behind.map_or_else(Usual::default, Usual::where_typical_code_loses)
+        let usual = self.tariff.behind.map_or_else(Usual::default, Usual::where_typical_code_loses);
+        self.tariff.dense.map_or(usual, |of| usual.where_loops_lose(&of))
     }
 
     /// What was measured.

@@ -44,6 +44,9 @@ pub(super) enum Kind {
     Disturbed,
     /// What a hit adds to the program's own code behind it.
     Behind,
+    /// What it adds to a loop that does nothing but allocate, and what that takes for each without.
+    Dense,
+    DenseOwn,
     /// Following a call to its return.
     Returned,
     /// A sample with so many bytes of stack, more than following the call.
@@ -139,11 +142,13 @@ impl<'a> Batches<'a> {
         self.enter(Kind::Disturbed, (pair.0 + still.1, pair.1 + still.0), 1);
     }
 
-    /// What hits add to typical code, none of them sampled.
+    /// What hits add to the code behind them, none of them sampled.
     pub(super) fn behind(&mut self, kernel: &Kernel, is_first: bool) {
         self.sample(kernel, false);
         let rounds = if is_first { behind::ROUNDS } else { behind::LEAST_ROUNDS };
-        self.differences.push((Kind::Behind, behind::batches(self.ground, rounds)));
+        let behind::Added { typical, dense, own } = behind::batches(self.ground, rounds);
+        let kinds = [Kind::Behind, Kind::Dense, Kind::DenseOwn];
+        self.differences.extend(kinds.into_iter().zip([typical, dense, own]));
     }
 
     /// Sizes of stacks that are worth a look: by frame pointers they do not matter.

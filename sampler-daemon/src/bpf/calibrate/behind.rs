@@ -1,14 +1,17 @@
-//! What a trap adds to the code behind it: typical code with traps in between, its own time by the processor's counter, against the same without.
+//! What a trap adds to the code behind it: typical code with traps in between, its own time by the processor's counter, against the same without; and
+//! the same of a loop that does nothing but allocate, which has less to lose.
 //!
 //! A probed function of the ground reads the counter right behind its trap, and the one before is read right before the call, when all that came before is done,
 //! so that nothing of the trap itself is in between. Traps are taken some functions deep, as programs call malloc: where the kernel's own
 //! calls push out what the processor knows of the callers, as on processors whose returns are guarded in software, each return misses.
 
 use super::batch::cpu_time;
+use super::dense;
 use super::typical::{KINDS, Typical};
 use crate::bpf::sys::ground::{Function, Ground};
 use crate::bpf::sys::tsc;
 use std::hint::black_box;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// Steps of each kind of code in a run.
@@ -29,9 +32,20 @@ const STACK: usize = 1024;
 const TICK_NS: (f64, f64) = (0.05, 10.0);
 
 /// When a call began and its trap was over, by the processor's counter.
-struct Trapped {
+pub(super) struct Trapped {
     begin: u64,
     end: u64,
+}
+
+/// What traps were found to add, nanoseconds, by batches; none where the counter says nothing.
+#[derive(Default)]
+pub(super) struct Added {
+    /// To typical code.
+    pub(super) typical: Vec<f64>,
+    /// To a loop that does nothing but allocate.
+    pub(super) dense: Vec<f64>,
+    /// What such a loop takes for each trap without any.
+    pub(super) own: Vec<f64>,
 }
 
 /// Functions of which each calls the next, so that every return has another address.
@@ -54,24 +68,34 @@ macro_rules! callers {
 
 callers! { statement expression call assign append grow reserve allocate }
 
-/// Nanoseconds that a trap adds, by batches; none where the counter says nothing.
-pub(super) fn batches(ground: &Ground, rounds: u64) -> Vec<f64> {
+/// A call of a function that allocates, from right above it.
+pub(super) fn called_at_once(ground: &Ground, of: Function) -> Trapped {
+    allocate(ground, of)
+}
+
+/// Measures it.
+pub(super) fn batches(ground: &Ground, rounds: u64) -> Added {
     let mut typical = Typical::new();
     let (cpu_begin, begin, first) = (cpu_time(), Instant::now(), tsc::now());
-    let mut added = Vec::new();
+    let mut added = Added::default();
     for round in 0..rounds {
         if round >= LEAST_ROUNDS && cpu_time() - cpu_begin > MOST {
             break;
         }
         let each = (0..KINDS).map(|kind| difference(ground, &mut typical, kind, round));
-        added.push(each.sum::<f64>() / KINDS as f64);
+        added.typical.push(each.sum::<f64>() / KINDS as f64);
+        let loops = dense::look(ground);
+        added.dense.push(loops.added);
+        added.own.push(loops.own);
     }
     let passed = tsc::now().checked_sub(first).filter(|ticks| *ticks > 0);
     let tick_ns = passed.map_or(0.0, |ticks| begin.elapsed().as_nanos() as f64 / ticks as f64);
-    match (TICK_NS.0..TICK_NS.1).contains(&tick_ns) {
-        true => added.into_iter().map(|of| of * tick_ns).collect(),
-        false => Vec::new(),
+    if !(TICK_NS.0..TICK_NS.1).contains(&tick_ns) {
+        return Added::default();
     }
+    let Added { typical, dense, own } = &mut added;
+    [typical, dense, own].into_iter().flatten().for_each(|of| *of *= tick_ns);
+    added
 }
 
 /// Ticks of the counter that a step takes more with a trap than without: what comes second finds predictors and caches that the first has taught,
@@ -85,14 +109,25 @@ fn difference(ground: &Ground, typical: &mut Typical, kind: usize, round: u64) -
 
 /// Ticks of the counter that a step takes on average.
 fn own(ground: &Ground, typical: &mut Typical, kind: usize, from: u64, of: Function) -> f64 {
-    let mut before = statement(ground, of);
-    let mut each = Vec::with_capacity(STEPS as usize);
-    for at in from..from + STEPS {
-        typical.step(kind, at);
-        let trapped = statement(ground, of);
+    let steps = from..from + STEPS;
+    between(|| statement(ground, of), steps, from + COLD, |at| typical.step(kind, at))
+}
+
+/// Ticks of the counter that a step takes on average, from one on, between the ends of two traps.
+pub(super) fn between(
+    call: impl Fn() -> Trapped,
+    steps: Range<u64>,
+    from: u64,
+    mut step: impl FnMut(u64),
+) -> f64 {
+    let mut before = call();
+    let mut each = Vec::with_capacity((steps.end - steps.start) as usize);
+    for at in steps {
+        step(at);
+        let trapped = call();
         // None that came to another processor, whose counter is behind.
         let ticks = trapped.begin.checked_sub(before.end);
-        each.extend(ticks.filter(|_| at >= from + COLD));
+        each.extend(ticks.filter(|_| at >= from));
         before = trapped;
     }
     each.sort_unstable();
@@ -111,13 +146,15 @@ mod tests {
         // The probed function has none here.
         let ground = Ground::new().expect("functions to call");
         let look = || {
-            let batches = batches(&ground, ROUNDS);
-            assert!(batches.len() >= LEAST_ROUNDS as usize, "{batches:?}");
-            Measured::of_batches(&batches).expect("batches enough")
+            let Added { typical, dense, own } = batches(&ground, ROUNDS);
+            assert!(typical.len() >= LEAST_ROUNDS as usize, "{typical:?}");
+            [typical, dense, own].map(|of| Measured::of_batches(&of).expect("batches enough"))
         };
         // Tests beside it come and go: what is always added is added in each of a few looks.
-        let looks: Vec<Measured> = (0..5).map(|_| look()).collect();
+        let looks: Vec<[Measured; 3]> = (0..5).map(|_| look()).collect();
         let is_nothing = |of: &Measured| of.ns.abs() < 8.0 * of.error() + 5.0;
-        assert!(looks.iter().any(is_nothing), "{looks:?}");
+        assert!(looks.iter().any(|of| is_nothing(&of[0])), "{looks:?}");
+        assert!(looks.iter().any(|of| is_nothing(&of[1])), "{looks:?}");
+        assert!(looks.iter().all(|of| (1.0..2000.0).contains(&of[2].ns)), "{looks:?}");
     }
 }
