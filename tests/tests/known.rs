@@ -11,6 +11,9 @@ const EVERYTHING: &[&str] = &["--interval", "1", "--ring", "256MiB"];
 /// Mappings are older than this when they are read again.
 const REREAD: Duration = Duration::from_millis(1500);
 
+/// Longer than what the library's samples are bounded by.
+const SECOND: Duration = Duration::from_millis(1500);
+
 /// Every call is sampled, so that each function's numbers are known exactly.
 fn is_true(profile: &Profile, truth: &Truth) -> Result<()> {
     ensure!(profile.lost_samples == 0, "samples were lost: {}", profile.json["lost"]);
@@ -51,12 +54,18 @@ fn counts(daemon: &Daemon) -> Result<[f64; 2]> {
 }
 
 /// Both rounds; and of the second, by when every stack was met however late samplerd read the first, the share that was known.
-fn rounds(workload: &mut Workload, daemon: &Daemon) -> Result<(Profile, Truth, f64)> {
+/// So much time is between them.
+fn rounds(
+    workload: &mut Workload,
+    daemon: &Daemon,
+    pause: Duration,
+) -> Result<(Profile, Truth, f64)> {
     workload.go()?;
     workload.at_mark()?;
     // All that was sampled is in the profile.
     daemon.profile("alloc", &[])?;
     let first = counts(daemon)?;
+    wait::pass(pause);
     workload.go()?;
     let truth = workload.truth()?;
     let profile = daemon.profile("alloc", &[])?;
@@ -69,7 +78,7 @@ fn rounds(workload: &mut Workload, daemon: &Daemon) -> Result<(Profile, Truth, f
 fn run(seed: &str, arguments: &[&str]) -> Result<(Profile, Truth, f64)> {
     let mut workload = Workload::start("known.c", &[seed])?;
     let daemon = Daemon::start(&[workload.pid()], &[EVERYTHING, arguments].concat())?;
-    let found = rounds(&mut workload, &daemon)?;
+    let found = rounds(&mut workload, &daemon, Duration::ZERO)?;
     workload.exit()?;
     daemon.stop()?;
     Ok(found)
@@ -106,10 +115,10 @@ fn every_stack_is_copied_where_that_is_asked_for() -> Result<()> {
 fn stacks_below_the_preloaded_library_are_known() -> Result<()> {
     let mut workload = preload::workload("known.c", &["7"], 1)?;
     let daemon = Daemon::start(&[workload.pid()], EVERYTHING)?;
-    let (profile, truth, known) = rounds(&mut workload, &daemon)?;
+    // It takes no more than so many a second.
+    let (profile, truth, known) = rounds(&mut workload, &daemon, SECOND)?;
     are_whole(&profile)?;
     let total = truth.total().alloc.objects as f64;
-    // It takes no more than so many a second.
     ensure!(profile.samples > 1000 && profile.samples as f64 <= total, "{}", profile.samples);
     ensure!(known > 0.8, "{known} of the stacks were known");
     workload.exit()?;
