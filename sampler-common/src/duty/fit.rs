@@ -28,8 +28,9 @@ pub struct Fit {
 impl Fit {
     /// Windows before it is judged.
     pub(super) const LEAST: u32 = 12;
-    /// Largest variance of calls for an allocation, over the square of their mean.
-    const MOST: f64 = 0.3;
+    /// Largest variance of what is read and written for an allocation, over the square of its mean; and of calls.
+    const MOST: f64 = 0.06;
+    const MOST_OF_CALLS: f64 = 0.3;
     /// Relative standard error of what they tell for each standard deviation of that: of code in one phase m is another than in the next by a third or so, and what is told of
     /// one is told of a part of the other.
     const UNLIKE: f64 = 0.2;
@@ -51,10 +52,19 @@ impl Fit {
         (off - self.calls).max(0.0) / (rate * rate * allocations).max(1.0)
     }
 
-    /// By what windows have told so far.
+    /// By what windows have told so far of traffic.
     pub fn verdict(&self) -> Verdict {
+        self.within(Fit::MOST)
+    }
+
+    /// The same of calls, which [need not follow as closely](Fit::model).
+    pub fn of_calls(&self) -> Verdict {
+        self.within(Fit::MOST_OF_CALLS)
+    }
+
+    fn within(&self, most: f64) -> Verdict {
         let are_few = self.calls < f64::from(self.windows);
-        match are_few || self.variance() > Fit::MOST {
+        match are_few || self.variance() > most {
             _ if self.windows < Fit::LEAST => Verdict::Open,
             true => Verdict::Differs,
             false => Verdict::Follows,
@@ -66,9 +76,9 @@ impl Fit {
         MODEL.hypot(Fit::UNLIKE * self.variance().sqrt())
     }
 
-    /// Whether it is known that they are none.
+    /// Whether it is known that calls are none.
     pub fn is_bad(&self) -> bool {
-        self.verdict() == Verdict::Differs
+        self.of_calls() == Verdict::Differs
     }
 }
 

@@ -98,7 +98,7 @@ fn run(
         if let Some(of) = &marked {
             fit.add(of.inside, seen);
         }
-        groups.judge_marks(fit.verdict(), fit.model());
+        groups.judge_marks(fit.of_calls(), fit.model());
         let [opened, closed] = run.looks;
         // A few windows meet what takes most of the bytes, with as many allocations as other things.
         let is_large = matches!(marker, Marker::Unlike(_)) && run.rng.uniform() < 0.2;

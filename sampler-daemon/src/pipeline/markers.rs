@@ -81,7 +81,7 @@ impl Markers {
 
     /// Chooses what is tried next; whether anything is to be probed.
     pub(super) fn choose(&mut self) -> bool {
-        let is_known = self.fit.verdict() == Verdict::Follows;
+        let is_known = self.fit.of_calls() == Verdict::Follows;
         let is_enough = !self.used.is_empty() && (is_known || self.gap_ns <= ENOUGH_NS);
         while !is_enough && self.probed.len() < MARKERS {
             let Some(spot) = self.waiting.pop() else { break };
@@ -177,7 +177,7 @@ impl Markers {
         if std::mem::take(&mut self.are_new) {
             return (None, Verdict::Differs);
         }
-        let Some((alone, alone_ns)) = self.alone.take() else { return (None, self.fit.verdict()) };
+        let Some((alone, alone_ns)) = self.alone.take() else { return (None, self.fit.of_calls()) };
         self.used.iter_mut().zip(calls).for_each(|(of, calls)| of.add(*calls as f64, allocations));
         let each = self.probed.iter().zip(calls).take(self.used.len());
         let own = each.clone().filter(|(spot, _)| !spot.is_allocating);
@@ -190,7 +190,7 @@ impl Markers {
             self.forget(|of| any_is_bad && !of.is_bad());
             return (None, Verdict::Differs);
         }
-        (Some(Marked { inside, own, alone, alone_ns }), self.fit.verdict())
+        (Some(Marked { inside, own, alone, alone_ns }), self.fit.of_calls())
     }
 }
 
