@@ -37,7 +37,7 @@
 //!
 //! Where a marker is known ([`super::Marks`]) it tells m itself: all m are as likely as they were by then times the likelihood of what it has counted.
 //!
-//! A sampled allocation counts as some more, since it adds as much as ten others ([`Usual::traps_of_sample`]). And a loop that does little between traps has little to
+//! A sampled allocation counts as some more, since it adds as much as ten others ([`Usual::TRAPS_OF_SAMPLE`]). And a loop that does little between traps has little to
 //! lose: where a window has little time for each trap they add only a part of all that ([`Usual::part`]), and some much less. So no window is corrected for more than some
 //! part of its time, however dense its phase is.
 
@@ -140,9 +140,8 @@ impl Drag {
         // Nowhere do traps add more than all of the time, nor nearly as much: a program that has lost all that the processor knew of it is some twice as slow.
         let bounds = groups.iter().map(Pace::most_ns);
         let most_ns = bounds.fold(f64::INFINITY, f64::min);
-        // Some is left, however little time there is for each.
-        let least_ns = usual.median_ns * (-f64::from(POINTS) * STEP).exp();
-        let most_ns = most_ns.max(1.01 * least_ns);
+        // One is left, however little time there is for each.
+        let most_ns = most_ns.max(Point::before(usual, all.part(), -POINTS).ns[0]);
         let before = Drag::before(usual, all.part()).filter(|point| point.ns[0] <= most_ns);
         let mut points: Vec<Point> =
             match (all.solved(), left.filter(|left| left.len() >= LEAST_GROUPS)) {

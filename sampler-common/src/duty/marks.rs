@@ -50,11 +50,8 @@ impl Marked {
     /// Whether a marker is worth its cost: estimates have this relative standard error because of what traps add, and this relative variance because of
     /// what windows differ in.
     pub fn is_worth(of_drag: f64, of_windows: f64) -> bool {
-        let of_drag = of_drag * of_drag;
-        if of_windows.is_nan() {
-            return false;
-        }
-        of_drag - TOLD * TOLD > PRICE * of_windows.min((NEVER * NEVER - TOLD * TOLD) / PRICE)
+        let is_most = of_drag * of_drag - TOLD * TOLD > PRICE * of_windows;
+        !of_windows.is_nan() && (of_drag > NEVER || is_most)
     }
 }
 

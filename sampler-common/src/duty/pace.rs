@@ -36,7 +36,7 @@ pub struct Bend {
 
 impl Pace {
     /// Of a window with so many allocations, so many calls of functions that free, if these were probed, and what else adds as much as so many more traps in functions
-    /// that allocate: samples ([`Usual::traps_of_sample`]), and markers.
+    /// that allocate: samples ([`Usual::TRAPS_OF_SAMPLE`]), and markers.
     pub fn of_window(
         clock_ns: f64,
         allocations: f64,
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn samples_add_more_than_other_allocations() {
         let factor = |clock_ns: f64, samples| {
-            let more = samples * usual().traps_of_sample();
+            let more = samples * Usual::TRAPS_OF_SAMPLE;
             Pace::of_window(clock_ns, 1000.0, None, more, &usual()).factor([29.0, 0.0])
         };
         assert!((factor(150_000.0, 0.0) - 150.0 / 121.0).abs() < 1e-9);

@@ -10,8 +10,6 @@ const ANYWHERE: (f64, f64) = (60.0, 1.0);
 const OF_TYPICAL: (f64, f64) = (1.3, 0.4);
 /// What is measured as less than that cannot be told from nothing, nanoseconds.
 const LEAST_NS: f64 = 2.0;
-/// As many times what is usual a sampled allocation adds more than others: 300 ns where 30 are usual.
-const OF_SAMPLE: f64 = 10.0;
 /// What a trap without others near it adds, by what is usual among many, and the relative standard error of that.
 const LONE: (f64, f64) = (7.0, 0.6);
 /// Time for each trap from which on it adds all that it can, by what it usually adds.
@@ -43,16 +41,16 @@ impl Default for Usual {
 }
 
 impl Usual {
+    /// As so many more traps a sampled allocation counts: it adds 300 ns where 30 are usual.
+    pub const TRAPS_OF_SAMPLE: f64 = 10.0;
+
     /// On a machine where traps were found to add so much to typical code. Both that, with its error, and what is known of machines are evidence: the
     /// product of two normal laws of the logarithm, weighed by their precision.
     pub fn where_typical_code_loses(of: Measured) -> Usual {
         let ns = of.ns.max(LEAST_NS);
         let found = ((OF_TYPICAL.0 * ns).ln(), OF_TYPICAL.1.hypot(of.error() / ns));
-        let before = (ANYWHERE.0.ln(), ANYWHERE.1);
-        let precision = |(_, spread): (f64, f64)| 1.0 / (spread * spread);
-        let all = precision(found) + precision(before);
-        let mean = (found.0 * precision(found) + before.0 * precision(before)) / all;
-        Usual { median_ns: mean.exp(), spread: 1.0 / all.sqrt(), power: POWER.0 }
+        let (mean, spread) = by_precision([found, (ANYWHERE.0.ln(), ANYWHERE.1)]);
+        Usual { median_ns: mean.exp(), spread, power: POWER.0 }
     }
 
     /// If a loop that does nothing but allocate was found to lose so much: the power that goes through that, weighed with what is known of machines by their precision.
@@ -65,14 +63,8 @@ impl Usual {
             return self;
         }
         let error = OF_DENSE.hypot(of.added.error() / added) / enough;
-        let [found_by, known_by] = [error, POWER.1].map(|error| 1.0 / (error * error));
-        let power = (found * found_by + POWER.0 * known_by) / (found_by + known_by);
+        let (power, _) = by_precision([(found, error), POWER]);
         Usual { power: power.clamp(POWERS.0, POWERS.1), ..self }
-    }
-
-    /// As so many more traps a sampled allocation counts.
-    pub fn traps_of_sample(&self) -> f64 {
-        OF_SAMPLE
     }
 
     /// What a trap adds that has no others near it, which finds everything to lose, nanoseconds, and the relative standard error of that: 0.3 to 0.6 µs were measured where 60 ns
@@ -85,6 +77,13 @@ impl Usual {
     pub fn part(&self, each_ns: f64) -> f64 {
         (each_ns / (ENOUGH * self.median_ns)).min(1.0).powf(self.power)
     }
+}
+
+/// Mean and standard error of what two findings, each with its own, tell together.
+fn by_precision(of: [(f64, f64); 2]) -> (f64, f64) {
+    let precision = of.map(|(_, error)| 1.0 / (error * error));
+    let all = precision[0] + precision[1];
+    ((of[0].0 * precision[0] + of[1].0 * precision[1]) / all, 1.0 / all.sqrt())
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use common::SplitMix;
 use program::{HEAVY, LIGHT, Machine, Marker, Program, SAMPLED};
 use run::{BYTES, Begin, CLASS, Probes, Run};
 use sampler_common::duty::{
-    Budget, Controller, Counted, Fit, Groups, Lead, Ledger, Pace, Progress, Timers,
+    Budget, Controller, Counted, Fit, Groups, Lead, Ledger, Pace, Progress, Timers, Usual,
 };
 use sampler_common::estimate::{Confidence, Estimate, Estimator, Reference, everything, of_row};
 use sampler_common::limits::CLASSES;
@@ -93,7 +93,7 @@ fn run(
         let Some((window, seen, cost, marked)) = window else { break };
         controller.ended(&cost);
         let frees = window.frees.then_some(seen);
-        let more = usual.traps_of_sample() * SAMPLED * seen + marked.map_or(0.0, |of| of.own);
+        let more = Usual::TRAPS_OF_SAMPLE * SAMPLED * seen + marked.map_or(0.0, |of| of.own);
         let pace = Pace::of_window(window.length_ns, seen, frees, more, &usual);
         if let Some(of) = &marked {
             fit.add(of.inside, seen);

@@ -3,7 +3,7 @@
 use sampler_common::cost::{Dense, Measured};
 use sampler_common::duty::Usual;
 
-/// Part of the allocations that is sampled, and what a sample adds to the program's own code more than another trap, nanoseconds.
+/// Part of the allocations that is sampled, and as many traps more as a sample adds to the program's own code.
 pub(crate) const SAMPLED: f64 = 0.02;
 pub(crate) const OF_SAMPLE: f64 = 10.0;
 
@@ -60,9 +60,10 @@ impl Machine {
         self.settled(drag, self.enough * (1.0 + of_samples / self.drag[0]), gap)
     }
 
+    /// What traps add that could add `drag` with `enough` time for each.
     fn settled(self, drag: f64, enough: f64, gap: f64) -> f64 {
         let part = |lost: f64| ((gap + lost) / enough).min(1.0);
-        // Each step is half as far from where it stays as the one before it.
+        // Each step is nearer to where it stays than the one before it.
         let added = |lost: f64| drag * part(lost).powf(self.power);
         if gap + drag > enough { drag } else { (0..40).fold(0.0, |lost, _| added(lost)) }
     }

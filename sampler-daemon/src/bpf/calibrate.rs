@@ -137,7 +137,7 @@ impl Calibrator {
     /// The prices by all looks so far.
     pub fn tariff(&self) -> Tariff {
         let mut tariff = Tariff::default();
-        let (mut samples, mut dense) = (Vec::new(), [None; 2]);
+        let (mut samples, mut dense, mut dense_own) = (Vec::new(), None, None);
         let speed = self.speed();
         tariff.speed_error = speed.error;
         for (kind, looks) in &self.looks {
@@ -153,15 +153,15 @@ impl Calibrator {
                 }
                 Kind::Disturbed => tariff.disturbed = Some(price),
                 Kind::Behind => tariff.behind = Some(price),
-                Kind::Dense => dense[0] = Some(price),
-                Kind::DenseOwn => dense[1] = Some(price),
+                Kind::Dense => dense = Some(price),
+                Kind::DenseOwn => dense_own = Some(price),
                 Kind::Returned => tariff.returned = Some(price),
                 Kind::Sampled(bytes) => samples.push((*bytes as f64 / 1024.0, price)),
                 Kind::Ended => tariff.ended = Some(price),
             }
         }
         tariff.sampled = Line::through(&samples);
-        tariff.dense = dense[0].zip(dense[1]).map(|(added, own)| Dense { added, own });
+        tariff.dense = dense.zip(dense_own).map(|(added, own)| Dense { added, own });
         tariff
     }
 
