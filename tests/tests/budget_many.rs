@@ -52,7 +52,8 @@ fn is_right(profile: &Value, truth: &Value) -> Result<()> {
         let [value, low, high] = interval(&profile["totals"][quantity])?;
         println!("{quantity}: {value:.4e} ({low:.4e} … {high:.4e}), in truth {truth:.4e}");
         ensure!(low <= truth && truth <= high, "{quantity}: {low} … {high}, in truth {truth}");
-        ensure!(high < 4.0 * truth, "{quantity}: up to {high}, in truth {truth}: says nothing");
+        // At this confidence few windows on a slow machine leave several times the truth; without an interval it is infinite.
+        ensure!(high < 10.0 * truth, "{quantity}: up to {high}, in truth {truth}: says nothing");
     }
     Ok(())
 }
