@@ -62,7 +62,7 @@ fn charged() -> Result<Result<(Workload, Daemon), String>> {
     ensure!(taken > 1e5, "measuring took {taken} ns");
     // It ends with the round in which the time is over, and a round takes less than half of it.
     let most = 1.5 * calibrate::MOST.as_nanos() as f64;
-    // What the machine may have been faster or slower by when the prices were looked at is two thirds of this already.
+    // How much of the caches a program empties between two hits is not known: where that counts most, a price is known to ± a half or so.
     let is_narrow = low > 0.2 * spent && high < 2.0 * spent;
     let fits = is_narrow && share > 0.4 && share < 1.7 && taken < most;
     Ok(if fits { Ok((workload, daemon)) } else { Err(format!("taken {taken} ns, {cost}")) })
