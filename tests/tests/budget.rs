@@ -170,8 +170,8 @@ fn nothing_is_probed_between_windows() -> Result<()> {
 
 #[test]
 fn calls_of_a_rarer_function_tell_what_traps_add() -> Result<()> {
-    // Of some 90 ns for each allocation; one in 141 comes through another function than the rest: twice as rarely as a marker may be called where
-    // traps add most (135 ns to usual code were measured), and oftener than what is too rare to be tried.
+    // Of some 90 ns for each allocation; one in 126 comes through another function than the rest: more rarely than a marker may be called where traps
+    // add most (9 µs apart), and oftener than what is too rare to be tried (one in 200).
     let program = Program::start(&["steady", "80", "140"])?;
     let path = build::compile("budget.c", &[])?.display().to_string();
     let daemon = Daemon::start(&[program.pid()], &["--max-overhead", "20%"])?;
