@@ -13,7 +13,7 @@
 //!
 //! c: of a program that a window slows down by the factor 1 + r only one tick in 1 + r falls into its own code, by chance: what is counted per tick
 //! varies by t/c of its square, t = r/(1 + r). With a variance of σ_b² between windows besides, (σ_b² + t/c) times the cost is least at
-//! c = √(a/h · t/σ_b²). Where hits cost little a window is as long as attaching is worth, c = a/h.
+//! c = √(a/h · t/σ_b²). It is at least as long as attaching is worth, c = 2·a/h.
 //! What is expected of the next window are ratios of sums over the last ones, so that one that met nothing, or little of it, is no reason to
 //! expect that of all; and no window is more than twice as long as the one before it, nor its interval four times smaller: a program
 //! that was idle may begin to work at any time.
@@ -28,6 +28,10 @@ const LONGEST_NS: f64 = 200e6;
 const FINE_FROM: f64 = 0.05;
 /// Ticks of the clock of progress that a window has at least.
 const LEAST_COARSE: f64 = 2.0;
+/// As many times what attaching takes the hits of a window take at least. Were windows alike however long they are, 1 would be best; but most programs change within milliseconds: a
+/// longer window has more of what they do, so that windows differ less, and is corrected by what traps have added to all of that together. One that has met a dense phase only is corrected for most
+/// of its time, by what is not known that well.
+const LONG: f64 = 2.0;
 /// Share of windows in which frees are probed too, for each time that hits slow a program down: the more they do the more it matters what they
 /// slow its own code by.
 const WITH_FREES: f64 = 0.05;
@@ -39,6 +43,8 @@ const DENSE: f64 = 12.0;
 /// As many times a window's ticks a marker is probed alone before it, and the least that this is of.
 const MARKING: f64 = 3.0;
 const LEAST_MARKED: f64 = 6.0;
+/// What that takes of a window's time before it is known, beside the clock's ticks: its calls, nearly as often as they may come.
+const FIRST_MARKING: f64 = 0.3;
 /// Variance of a stack's share within a window, for each sample.
 const WITHIN: f64 = 9.0;
 /// Least and most of the variance between windows, over the square of their mean.
@@ -51,6 +57,10 @@ const FADE: f64 = 0.9;
 const REPAID: f64 = 4.0;
 /// How much the last window weighs in what is expected of the cost and the variance of the next.
 const WEIGHT: f64 = 0.3;
+/// Variance between windows before any was there, and how much that weighs: as three of a few ticks, or one with ten.
+const FIRST_BETWEEN: (f64, f64) = (0.05, 40.0);
+/// How much less a window weighs in that than the one after it.
+const FADE_BETWEEN: f64 = 0.97;
 /// How many times longer a window may be than the one before it, and smaller its interval.
 const GROWTH: (f64, f64) = (2.0, 4.0);
 /// Mean bytes between samples in the first window of a process, of which nothing is known.
@@ -89,6 +99,8 @@ pub struct WindowCost {
     pub probes_ns: f64,
     /// CPU time that attaching and detaching took, with that of hits outside of the window, nanoseconds.
     pub fixed_ns: f64,
+    /// CPU time that counting calls of a marker took, if they were, which goes with the window's length, nanoseconds.
+    pub marking_ns: Option<f64>,
     /// Bytes allocated in it.
     pub bytes: f64,
     /// Samples taken in it.
@@ -152,9 +164,41 @@ pub struct Controller {
     planned_ns: f64,
     longest_ns: f64,
     interval: f64,
-    /// Variance of that over the square of its mean, without what ticks add to it.
-    between: f64,
+    between: Between,
+    /// What counting calls of a marker took, and the windows' time in which it was.
+    marking: [f64; 2],
+    /// Whether a marker is counted with the next window.
+    is_marked: bool,
     windows: u32,
+}
+
+/// The variance of bytes allocated between windows, over the square of their mean, without the chance of ticks: sums over windows, each weighed by how well it is known
+/// there. (Were it taken to be no less than nothing in each of them, chance alone would be half of itself, and windows of dense loops as short as may be.)
+#[derive(Clone, Copy, Debug)]
+struct Between {
+    sum: f64,
+    weight: f64,
+}
+
+impl Default for Between {
+    fn default() -> Between {
+        let (usual, weight) = FIRST_BETWEEN;
+        Between { sum: usual * weight, weight }
+    }
+}
+
+impl Between {
+    /// A window that is so far off, relatively, of which chance has so much variance.
+    fn add(&mut self, off: f64, chance: f64) {
+        // The variance of a squared distance goes with the square of all.
+        let weight = (FIRST_BETWEEN.0 + chance).powi(-2);
+        self.sum = FADE_BETWEEN * self.sum + weight * (off * off - chance).min(BETWEEN.1);
+        self.weight = FADE_BETWEEN * self.weight + weight;
+    }
+
+    fn variance(&self) -> f64 {
+        (self.sum / self.weight).clamp(BETWEEN.0, BETWEEN.1)
+    }
 }
 
 impl Controller {
@@ -168,7 +212,9 @@ impl Controller {
             planned_ns: FIRST_LONGEST_NS,
             longest_ns: FIRST_LONGEST_NS,
             interval: FIRST_INTERVAL,
-            between: 0.05,
+            between: Between::default(),
+            marking: [0.0; 2],
+            is_marked: false,
             windows: 0,
         }
     }
@@ -188,9 +234,11 @@ impl Controller {
         let length_ns = cost.length_ns.max(1.0);
         let mean = self.recent.bytes();
         if self.windows > 0 && mean > 0.0 {
-            let off = cost.bytes / length_ns / mean - 1.0;
-            let between = (off * off - self.chance() / ticks).clamp(0.0, BETWEEN.1);
-            self.between += WEIGHT / 2.0 * (between - self.between);
+            self.between.add(cost.bytes / length_ns / mean - 1.0, self.chance() / ticks);
+        }
+        if let Some(marking_ns) = cost.marking_ns {
+            let now = [marking_ns, length_ns];
+            self.marking.iter_mut().zip(now).for_each(|(of, now)| *of = FADE * *of + now);
         }
         self.recent.add(length_ns, hits, cost.bytes);
         // Not with the plan: of one that never was nothing is known.
@@ -210,6 +258,7 @@ impl Controller {
         // A tick is at least its own time; of a program that is mostly in the kernel it goes with more.
         let unit = self.timers.unit(false);
         let earned = self.budget * each.max(unit);
+        self.is_marked = is_marked;
         let Shape { fine, ticks, cost, samples } = self.shape();
         let debt = ledger.spent_ns - self.budget * ledger.own_ns;
         // What was saved is not spent at once, nor what was spent saved: strata as unlike as windows' costs are would be worth fewer of one length.
@@ -250,6 +299,13 @@ impl Controller {
         slowdown / (1.0 + slowdown)
     }
 
+    /// What counting calls of a marker takes of a window's time.
+    fn of_marking(&self) -> f64 {
+        let [taken_ns, of_ns] = self.marking;
+        let first = MARKING * self.timers.share_of_fine() + FIRST_MARKING;
+        if of_ns > 0.0 { taken_ns / of_ns } else { first }
+    }
+
     fn shape(&self) -> Shape {
         let slowdown = self.recent.slowdown();
         // Where the other clock has no tick yet in a window that is as long as it may be, only the fine one can tell how long it was.
@@ -257,12 +313,14 @@ impl Controller {
         let unit = self.timers.unit(fine);
         let timer = if fine { (1.0 + slowdown) * self.timers.tick_ns } else { 0.0 };
         let of_tick = (slowdown * unit + timer).max(1.0);
-        let between = self.between.clamp(BETWEEN.0, BETWEEN.1);
+        let between = self.between.variance();
         let worth = (self.fixed_ns / of_tick * self.chance() / between).sqrt();
-        let ticks = worth.max(self.fixed_ns / of_tick).ceil();
+        let ticks = worth.max(LONG * self.fixed_ns / of_tick).ceil();
         let most = LONGEST_NS.min(self.longest_ns) / unit;
         let ticks = ticks.min(most).max(1.0).floor();
-        let before_samples = self.fixed_ns + ticks * of_tick;
+        // What a marker costs is no reason for shorter windows: what it tells is the better the longer they are.
+        let marking = if self.is_marked && fine { self.of_marking() } else { 0.0 };
+        let before_samples = self.fixed_ns + ticks * (of_tick + marking * unit);
         let between = between + self.chance() / ticks;
         let samples = (before_samples / SAMPLE_NS * WITHIN / between).sqrt();
         let samples = samples.clamp(SAMPLES.0, SAMPLES.1);
@@ -307,6 +365,7 @@ mod tests {
                 ticks: window.ticks,
                 probes_ns,
                 fixed_ns,
+                marking_ns: None,
                 bytes,
                 samples: samples as u64,
             });
@@ -374,5 +433,45 @@ mod tests {
         let (own, debt) =
             (controller.next(&own, false, || 0.5), controller.next(&debt, false, || 0.5));
         assert!(debt.length > own.length + 1000, "{own:?} {debt:?}");
+    }
+
+    /// Ticks of the last windows of a program of which a window of c ticks costs this much beside attaching, and what is done in it differs by chance alone.
+    fn ticks_of(slowdown: f64, marking: Option<f64>) -> f64 {
+        let timers = Timers::new(Budget::parse("1%").unwrap(), 20_000.0, 0.0);
+        let mut controller = Controller::new(Budget::parse("1%").unwrap(), timers);
+        let (mut state, mut sum) = (1u64, 0.0);
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            ((state >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+        };
+        for at in 0..200 {
+            let window = controller.next(&Ledger::default(), marking.is_some(), || 0.5);
+            let waited: f64 = (0..window.ticks).map(|_| -random().ln()).sum();
+            let bytes = 100.0 * waited;
+            controller.ended(&WindowCost {
+                length_ns: window.length_ns,
+                ticks: window.ticks,
+                probes_ns: slowdown * waited * timers.unit(window.fine),
+                fixed_ns: 15e6,
+                marking_ns: marking.map(|part| part * window.length_ns),
+                bytes,
+                samples: 0,
+            });
+            sum += if at >= 100 { window.ticks as f64 } else { 0.0 };
+        }
+        sum / 100.0
+    }
+
+    #[test]
+    fn chance_is_not_taken_for_what_windows_differ_in() {
+        // √(15 ms/7.5 ms · 0.97/0.02) = 9.8; by distances that are never less than nothing it was 3.5.
+        let ticks = ticks_of(30.0, None);
+        assert!((7.0..13.0).contains(&ticks), "{ticks}");
+    }
+
+    #[test]
+    fn what_goes_with_the_length_of_a_window_does_not_make_it_longer() {
+        let (without, with) = (ticks_of(1.0, None), ticks_of(1.0, Some(2.0)));
+        assert!((with / without - 1.0).abs() < 0.05, "{without} {with}");
     }
 }

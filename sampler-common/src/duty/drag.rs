@@ -92,7 +92,8 @@ impl Point {
         let unlike = density(usual.spread.max(UNLIKE.1));
         // Of dense loops all that were found are in that law, which has a spread to either side, and one height.
         let more = DENSE[usize::from(off >= 0.0)] * (1.0 - part);
-        let dense = (-0.5 * (off / usual.spread.hypot(more)).powi(2)).exp() / usual.spread;
+        let spread = usual.spread_of_loops(part, usual.spread.hypot(more));
+        let dense = (-0.5 * (off / spread).powi(2)).exp() / usual.spread;
         let unlikely = part * UNLIKE.0;
         let weight = (1.0 - unlikely) * dense + unlikely * unlike;
         let m = usual.median_ns * off.exp();
@@ -219,7 +220,7 @@ mod tests {
 
     /// Where 29 ns are usual.
     fn usual() -> Usual {
-        Usual { median_ns: 29.0, spread: 0.35, power: 1.5 }
+        Usual { median_ns: 29.0, spread: 0.35, power: 1.5, floor_ns: 0.0 }
     }
 
     /// Groups of a program of `g` ns per allocation, in which traps add m and d, with noise of the clock.
@@ -229,13 +230,13 @@ mod tests {
             let with_free = at % 2 == 1;
             let each = g + m + if with_free { d } else { 0.0 };
             let clock = 1000.0 * each * noise(at);
-            Pace::of_window(clock, 1000.0, with_free.then_some(1000.0), 0.0, &usual())
+            Pace::exact(clock, 1000.0, with_free.then_some(1000.0), 0.0, &usual())
         };
         (0..n).map(window).collect()
     }
 
     fn alone(clock_ns: f64, allocations: f64) -> Vec<Pace> {
-        vec![Pace::of_window(clock_ns, allocations, None, 0.0, &usual()); 9]
+        vec![Pace::exact(clock_ns, allocations, None, 0.0, &usual()); 9]
     }
 
     /// Factor of all groups together, and its error.
@@ -329,7 +330,7 @@ mod tests {
         let window = |at: usize| {
             let (clock, frees) =
                 if at == 3 { (380_000.0, Some(1000.0)) } else { (230_000.0, None) };
-            Pace::of_window(clock, 1000.0, frees, 0.0, &usual())
+            Pace::exact(clock, 1000.0, frees, 0.0, &usual())
         };
         let groups: Vec<Pace> = (0..8).map(window).collect();
         let (drag, before) = (

@@ -3,7 +3,9 @@
 //! A group is a cluster of its own: the variance between groups of neighbours is that of their sum as well, with fewer degrees of freedom
 //! (M. H. Hansen, W. N. Hurwitz, W. G. Madow, "Sample Survey Methods and Theory" (1953), volume I, chapter 10.16: random groups).
 
+use super::likeness;
 use super::marks::MODEL;
+use super::pace::Counts;
 use super::taken::{Progress, Taken};
 use super::{Bend, Drag, Flow, LEAST_WINDOWS, Marked, Marks, Pace, Traffic, Usual, Verdict};
 use crate::estimate::Clusters;
@@ -93,6 +95,11 @@ impl Groups {
         self.usual = usual;
     }
 
+    /// How fast the program went in a window in which so much was counted.
+    pub fn pace(&self, counts: &Counts) -> Pace {
+        Pace::of_window(counts, likeness::expected_ns(&self.groups, counts), &self.usual)
+    }
+
     /// Adds a finished window: exact totals by size class, its share of its stratum, how long that was, how fast the program went, and what else was
     /// counted.
     pub fn add(
@@ -105,13 +112,13 @@ impl Groups {
         counted: Counted,
     ) -> Added {
         let drag = self.drag().ns;
-        let raw = share;
-        let share = raw / pace.factor(drag);
-        let marks = counted.calls.map(|of| Marks::of_window(&of, [raw, share], &pace, drag));
+        let share = pace.share(share, drag);
+        let marks = counted.calls.map(|of| Marks::of_window(&of, share, &pace, drag));
         let flow = counted.traffic.map(|of| Flow::of_window(of, share, &pace, drag));
         let scaled = |from: &[u64; CLASSES]| from.map(|count| count as f64 / share);
         let (bytes, objects) = (scaled(bytes), scaled(objects));
-        let bend = [bytes, objects].map(|of| Bend::of_window(of.iter().sum::<f64>(), &pace, drag));
+        let bend =
+            [bytes, objects].map(|of| Bend::of_window(of.iter().sum::<f64>(), share, &pace, drag));
         let (marks, flow) = (marks.unwrap_or_default(), flow.unwrap_or_default());
         let length = length as f64;
         let window = Group { windows: 1, length, bytes, objects, pace, bend, marks, flow };
@@ -129,6 +136,15 @@ impl Groups {
         }
         let (clusters, _) = self.clusters(&Progress::of_strata());
         Marked::is_worth(clusters.errors[1], clusters.of_windows())
+    }
+
+    /// The program's own time for each allocation, without traps, nanoseconds; `None` where it was seen to do none.
+    pub fn own_ns(&self) -> Option<f64> {
+        let mut all = Pace::default();
+        self.iter().for_each(|group| all.add(&group.pace));
+        let clock_ns: f64 = all.clock_ns.iter().sum();
+        let each_ns = clock_ns / all.factor(self.drag().ns) / all.allocations.iter().sum::<f64>();
+        each_ns.is_finite().then_some(each_ns)
     }
 
     /// What it reads and writes.
@@ -294,13 +310,17 @@ mod tests {
 
     #[test]
     fn what_becomes_known_later_holds_for_windows_before() {
-        let [before, after] =
-            [25.0, 90.0].map(|median_ns| Usual { median_ns, spread: 0.7, power: 1.5 });
-        let pace = Pace::of_window(300_000.0, 1000.0, None, 0.0, &after);
+        let [before, after] = [25.0, 90.0].map(|median_ns| Usual {
+            median_ns,
+            spread: 0.7,
+            power: 1.5,
+            floor_ns: 0.0,
+        });
+        let pace = Pace::exact(300_000.0, 1000.0, None, 0.0, &after);
         let total = |first: Usual| {
             let mut groups = Groups::new(first);
             (0..40).for_each(|_| {
-                groups.add(100, 0.5, &[1000; CLASSES], &[1; CLASSES], pace, Counted::default());
+                groups.add(100, 0.01, &[1000; CLASSES], &[1; CLASSES], pace, Counted::default());
             });
             groups.set_usual(after);
             let (clusters, _) = groups.clusters(&Progress::of_strata());
@@ -309,7 +329,7 @@ mod tests {
         let (late, always) = (total(before), total(after));
         // To first order: windows were corrected by what differed a little from one to the next.
         assert!((late / always - 1.0).abs() < 1e-3, "{late} {always}");
-        let uncorrected = 40.0 * 1000.0 * CLASSES as f64 / 0.5;
+        let uncorrected = 40.0 * 1000.0 * CLASSES as f64 / 0.01;
         assert!(always > 1.2 * uncorrected, "{always} {uncorrected}");
     }
 

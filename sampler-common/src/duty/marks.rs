@@ -69,14 +69,13 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Of a window that has this share of its stratum, before and after it was corrected for what traps of so many nanoseconds add.
-    pub(super) fn of_window(marked: &Marked, shares: [f64; 2], pace: &Pace, ns: [f64; 2]) -> Marks {
-        let [share, corrected] = shares;
-        let stratum_ns = pace.clock_ns.iter().sum::<f64>() / share;
+    /// Of a window that has this [share](Pace::share) of its stratum, corrected for traps of so many nanoseconds.
+    pub(super) fn of_window(marked: &Marked, share: f64, pace: &Pace, ns: [f64; 2]) -> Marks {
+        let stratum_ns = pace.clock_ns.iter().sum::<f64>() / pace.factor(ns) / share;
         let rate = marked.alone / marked.alone_ns.max(1.0);
         Marks {
             calls: marked.inside,
-            inside: Bend::of_window(marked.inside / corrected, pace, ns),
+            inside: Bend::of_window(marked.inside / share, share, pace, ns),
             alone: stratum_ns * rate,
             dense: stratum_ns * rate * rate,
         }
@@ -171,7 +170,7 @@ mod tests {
     use crate::duty::Drag;
 
     fn usual() -> Usual {
-        Usual { median_ns: 29.0, spread: 0.45, power: 1.5 }
+        Usual { median_ns: 29.0, spread: 0.45, power: 1.5, floor_ns: 0.0 }
     }
 
     /// Groups of a program of 200 ns for each allocation and a call of the marker each 100, in which traps add m; windows are 1 % of it.
@@ -180,14 +179,14 @@ mod tests {
         let window = |at: usize| {
             let allocations = 20_000.0;
             let clock_ns = allocations * (200.0 + m) * noise(at);
-            let pace = Pace::of_window(clock_ns, allocations, None, 0.0, &usual());
+            let pace = Pace::exact(clock_ns, allocations, None, 0.0, &usual());
             let marked = Marked {
                 inside: 200.0,
                 own: 0.0,
                 alone: 600.0 * alone,
                 alone_ns: 600.0 * 20_000.0,
             };
-            (pace, Marks::of_window(&marked, [0.01; 2], &pace, [0.0; 2]))
+            (pace, Marks::of_window(&marked, 0.01, &pace, [0.0; 2]))
         };
         (0..n).map(window).unzip()
     }

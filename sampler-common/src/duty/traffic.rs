@@ -124,7 +124,7 @@ pub struct Flow {
 impl Flow {
     /// Of a window of that share with so many bytes, corrected for what traps of so many nanoseconds add.
     pub(super) fn of_window(bytes: f64, share: f64, pace: &Pace, ns: [f64; 2]) -> Flow {
-        Flow { windows: 1, bytes, inside: Bend::of_window(bytes / share, pace, ns) }
+        Flow { windows: 1, bytes, inside: Bend::of_window(bytes / share, share, pace, ns) }
     }
 
     /// As those of a marker, where so much was read and written in all of the strata.

@@ -19,6 +19,8 @@ const ENOUGH: f64 = 3.3;
 const POWER: (f64, f64) = (1.1, 0.5);
 /// Standard error of the logarithm of what the loop that was measured loses, by what other loops of that density do.
 const OF_DENSE: f64 = 0.35;
+/// Standard error of what a trap adds wherever there is anything behind it, of what the loop loses, and nanoseconds beside.
+const OF_FLOOR: (f64, f64) = (0.25, 4.0);
 /// No power is outside of this.
 const POWERS: (f64, f64) = (0.3, 2.0);
 
@@ -31,12 +33,14 @@ pub struct Usual {
     pub spread: f64,
     /// With which power of the time for each a trap adds less in loops that have little to lose.
     pub power: f64,
+    /// What a trap adds wherever there is anything behind it, nanoseconds, as far as that was found.
+    pub floor_ns: f64,
 }
 
 impl Default for Usual {
     /// On a machine of which nothing is known.
     fn default() -> Usual {
-        Usual { median_ns: ANYWHERE.0, spread: ANYWHERE.1, power: POWER.0 }
+        Usual { median_ns: ANYWHERE.0, spread: ANYWHERE.1, power: POWER.0, floor_ns: 0.0 }
     }
 }
 
@@ -50,7 +54,7 @@ impl Usual {
         let ns = of.ns.max(LEAST_NS);
         let found = ((OF_TYPICAL.0 * ns).ln(), OF_TYPICAL.1.hypot(of.error() / ns));
         let (mean, spread) = by_precision([found, (ANYWHERE.0.ln(), ANYWHERE.1)]);
-        Usual { median_ns: mean.exp(), spread, power: POWER.0 }
+        Usual { median_ns: mean.exp(), spread, power: POWER.0, floor_ns: 0.0 }
     }
 
     /// If a loop that does nothing but allocate was found to lose so much: the power that goes through that, weighed with what is known of machines by their precision.
@@ -64,7 +68,16 @@ impl Usual {
         }
         let error = OF_DENSE.hypot(of.added.error() / added) / enough;
         let (power, _) = by_precision([(found, error), POWER]);
-        Usual { power: power.clamp(POWERS.0, POWERS.1), ..self }
+        Usual { power: power.clamp(POWERS.0, POWERS.1), floor_ns: added, ..self }
+    }
+
+    /// Standard deviation of the logarithm of what traps add in loops in which they add that part of all that they can, if it would be so much were nothing known of loops here. What a trap adds to
+    /// whatever is behind it is the same in all loops; only what it adds beyond differs as much as that.
+    pub(super) fn spread_of_loops(&self, part: f64, spread: f64) -> f64 {
+        let usually_ns = part * self.median_ns;
+        let floor = (self.floor_ns / usually_ns).min(1.0) * (1.0 - part);
+        let known = (OF_FLOOR.0 * self.floor_ns).hypot(OF_FLOOR.1) / usually_ns;
+        spread.min(known.hypot((1.0 - floor) * spread))
     }
 
     /// What a trap adds that has no others near it, which finds everything to lose, nanoseconds, and the relative standard error of that: 0.3 to 0.6 µs were measured where 60 ns
@@ -116,7 +129,7 @@ mod tests {
 
     #[test]
     fn loops_tell_how_fast_it_gets_less() {
-        let usual = Usual { median_ns: 60.0, spread: 0.4, power: POWER.0 };
+        let usual = Usual { median_ns: 60.0, spread: 0.4, power: POWER.0, floor_ns: 0.0 };
         let loops = |ns| {
             let measured = |ns| Measured { ns, variance: 1.0 };
             usual.where_loops_lose(&Dense { own: measured(20.0), added: measured(ns) })

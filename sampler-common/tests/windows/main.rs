@@ -10,16 +10,15 @@ mod program;
 mod run;
 
 use common::SplitMix;
-use program::{HEAVY, LIGHT, Machine, Marker, Program, SAMPLED};
+use program::{HEAVY, LIGHT, Machine, Marker, Program, SAMPLED, SLOW};
 use run::{BYTES, Begin, CLASS, Probes, Run};
 use sampler_common::duty::{
-    Budget, Controller, Counted, Fit, Groups, Lead, Ledger, Pace, Progress, Timers, Usual,
+    Budget, Controller, Counted, Counts, Fit, Groups, Lead, Ledger, Progress, Timers, Usual,
 };
 use sampler_common::estimate::{Confidence, Estimate, Estimator, Reference, everything, of_row};
 use sampler_common::limits::CLASSES;
 
-/// Windows of a run, and runs of a program.
-const WINDOWS: usize = 200;
+/// Runs of a program.
 const RUNS: usize = 200;
 /// Strata of a short life.
 const SHORT: usize = 16;
@@ -27,7 +26,7 @@ const SHORT: usize = 16;
 /// When a program ends.
 #[derive(Clone, Copy, PartialEq)]
 enum Life {
-    /// With its last stratum, of so many as have [`WINDOWS`].
+    /// With its last stratum, of so many as its host has windows.
     Long,
     /// Anywhere in its last stratum, of [`SHORT`]: before the window, in it, or behind it.
     Short,
@@ -41,8 +40,8 @@ fn run(
     (begin, life): (Begin, Life),
     seed: u64,
 ) -> (Estimate, f64) {
-    let budget = Budget::parse("20%").expect("a budget");
-    let timers = Timers::new(budget, 2_000.0, 0.0);
+    let budget = Budget::parse(machine.host.budget).expect("a budget");
+    let timers = Timers::new(budget, machine.host.tick_ns, 0.0);
     let mut rng = SplitMix(seed);
     let own = rng.uniform() * program.period;
     let (user, truth, spent, calls) = (0.0, 0.0, 0.0, 0.0);
@@ -74,7 +73,7 @@ fn run(
             run.step(missing.min(timers.unit(true)), Probes::None);
         }
     };
-    let strata = if life == Life::Long { WINDOWS } else { SHORT };
+    let strata = if life == Life::Long { machine.host.windows } else { SHORT };
     for stratum in 1..=strata {
         // What has passed since the stratum's end belongs to none.
         let clock = run.clock();
@@ -94,7 +93,10 @@ fn run(
         controller.ended(&cost);
         let frees = window.frees.then_some(seen);
         let more = Usual::TRAPS_OF_SAMPLE * SAMPLED * seen + marked.map_or(0.0, |of| of.own);
-        let pace = Pace::of_window(window.length_ns, seen, frees, more, &usual);
+        let hits_ns = cost.probes_ns;
+        let chance = hits_ns / (hits_ns + window.length_ns) / window.ticks as f64;
+        let clock_ns = window.length_ns;
+        let pace = groups.pace(&Counts { clock_ns, chance, allocations: seen, frees, more });
         if let Some(of) = &marked {
             fit.add(of.inside, seen);
         }
@@ -177,7 +179,7 @@ const PROGRAMS: [Program; 8] = [
 /// add there, and phases of milliseconds are met too often (see [`Begin`]).
 fn most_off(program: &Program) -> f64 {
     match program.name {
-        "hot" | "bursts" | "long phases" => 0.05,
+        "hot" | "bursts" | "long phases" => 0.06,
         "phases of milliseconds" | "steady" => 0.03,
         _ => 0.02,
     }
@@ -198,7 +200,7 @@ fn programs_that_windows_slow_down_are_estimated_right() {
 /// Programs in which traps add other than what is usual: the least and the most that was found on either machine (sqlite3, lua; redis, perl), gawk's, and a
 /// loop that lives from forwarded stores. And machines on which typical code loses half as much again or two thirds of what it was thought to, or loops
 /// twice or half as much. What an interval says it says of programs as they usually are, so that of those two and three standard deviations
-/// from that it has fewer: 83 to 93 %, by the seed.
+/// from that it has fewer: 63 to 93 %, the fewer the more windows there are, since these make it narrower around what is usual.
 #[test]
 fn what_traps_add_may_be_unusual() {
     let light = [[17.0, 7.0], [37.0, 22.0], [32.0, 77.0], [90.0, 90.0]];
@@ -213,14 +215,14 @@ fn what_traps_add_may_be_unusual() {
     });
     for machine in programs.chain(machines) {
         let (_, _, inside, width) = judge(&PROGRAMS[1], machine, Marker::None, LONG);
-        // Of 200 at 95 % fewer than 172 come once in a million times, at 83 % fewer than 140.
+        // Of 200 at 95 % fewer than 172 come once in a million times, at 63 % fewer than 95.
         // Where time enough for all that traps add is twice what it is taken for, a program of 200 ns loses half of what it is corrected for: the more windows, the
         // narrower the interval around that. Of 200 at 73 % fewer than 115 come once in a million times.
         let is_slow = machine.enough > 9.0 * machine.typical;
         let is_far = machine.drag[0] > 1.7 * machine.usual().median_ns;
         let least = match (is_slow, is_far) {
             (true, _) => 0.57,
-            (false, true) => 0.7,
+            (false, true) => 0.5,
             (false, false) => 0.86,
         };
         assert!(inside >= least && width < 0.65, "{machine:?}: {inside}, ± {width}");
@@ -254,10 +256,24 @@ fn loops_of_nothing_else_are_estimated_right() {
             let machine = Machine { drag: machine.drag.map(|ns| times * ns), ..machine };
             let (bias, _, inside, width) = judge(&program, machine, Marker::None, LONG);
             // Where a trap adds something to whatever is behind it such a loop loses half of its time to them, or more.
-            let (most_off, most) = if machine.power < 1.0 { (0.4, 0.8) } else { (0.25, 0.45) };
+            let (most_off, most) = if machine.power < 1.0 { (0.4, 1.1) } else { (0.25, 0.45) };
             assert!(inside >= 0.86 && bias.abs() < most_off, "{machine:?}: {bias}, {inside}");
             assert!(width < most, "{machine:?}: ± {width}");
         }
+    }
+}
+
+/// A loop that loses more than half of its time to traps, in 25 windows of a few ticks each, of which most fall into traps: what it is corrected for is not what chance makes of one window, nor is the truth
+/// outside of what is thought possible.
+#[test]
+fn loops_are_estimated_right_in_few_short_windows() {
+    let program = Program { name: "short", period: 1e9, busy: 1.0, each: [34.0, 34.0] };
+    for (times, least) in [(0.6, 0.86), (0.8, 0.86), (1.0, 0.86), (1.2, 0.8)] {
+        let machine = Machine { drag: SLOW.drag.map(|ns| times * ns), ..SLOW };
+        let (bias, _, inside, width) = judge(&program, machine, Marker::None, LONG);
+        // Where two thirds of its time are the traps' that is nearly the most that is thought possible.
+        assert!(inside >= least && bias.abs() < 0.35, "{machine:?}: {bias}, {inside}");
+        assert!(width < 1.1, "{machine:?}: ± {width}");
     }
 }
 
@@ -269,7 +285,8 @@ fn calls_tell_what_traps_add() {
     let heavy = [HEAVY.drag, [43.0, 39.0], [122.0, 73.0]].map(of(HEAVY));
     for machine in unusual.map(of(LIGHT)).into_iter().chain([LIGHT]).chain(heavy) {
         let (bias, _, inside, width) = judge(&PROGRAMS[1], machine, Marker::Follows(100.0), LONG);
-        assert!(bias.abs() < 0.06, "{machine:?}: {bias}");
+        // The farther from what is usual the more of that is left: 7 % of three standard deviations.
+        assert!(bias.abs() < 0.08, "{machine:?}: {bias}");
         assert!(inside >= 0.86 && width < 0.16, "{machine:?}: {inside}, ± {width}");
     }
 }

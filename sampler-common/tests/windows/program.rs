@@ -19,6 +19,14 @@ pub(crate) struct Program {
 }
 
 impl Program {
+    /// Its own time until it is busy or is not any more.
+    pub(crate) fn until_change(&self, at: f64) -> f64 {
+        let place = (at / self.period).fract();
+        let next = if place < self.busy { self.busy } else { 1.0 };
+        // Behind it, however numbers are rounded.
+        (next - place) * self.period + 1.0
+    }
+
     pub(crate) fn rate(&self, at: f64) -> f64 {
         let is_busy = (at / self.period).fract() < self.busy;
         1.0 / self.each[usize::from(!is_busy)]
@@ -34,13 +42,38 @@ pub(crate) struct Machine {
     pub(crate) enough: f64,
     /// With which power of less time they add less.
     pub(crate) power: f64,
+    pub(crate) host: Host,
 }
+
+/// What profiling costs there, and how much of it there is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Host {
+    /// As `--max-overhead` has it.
+    pub(crate) budget: &'static str,
+    /// A tick, a trap, and attaching and detaching, nanoseconds of CPU time.
+    pub(crate) tick_ns: f64,
+    pub(crate) trap_ns: f64,
+    pub(crate) links_ns: f64,
+    /// Windows of a run.
+    pub(crate) windows: usize,
+}
+
+/// Windows by the hundred.
+const FAST: Host =
+    Host { budget: "20%", tick_ns: 2_000.0, trap_ns: 600.0, links_ns: 500_000.0, windows: 200 };
+/// Two minutes, of a loop, at 1 % where everything is dear.
+const DEAR: Host =
+    Host { budget: "1%", tick_ns: 21_000.0, trap_ns: 1_400.0, links_ns: 3e6, windows: 25 };
 
 /// As the two that were surveyed, where typical code loses so much that programs are taken to lose as much as they do: as a mean, not as the most likely.
 pub(crate) const LIGHT: Machine =
-    Machine { drag: [29.0, 18.0], typical: 20.0, enough: 96.0, power: 1.5 };
+    Machine { drag: [29.0, 18.0], typical: 20.0, enough: 96.0, power: 1.5, host: FAST };
 pub(crate) const HEAVY: Machine =
-    Machine { drag: [66.0, 41.0], typical: 46.0, enough: 218.0, power: 0.7 };
+    Machine { drag: [66.0, 41.0], typical: 46.0, enough: 218.0, power: 0.7, host: FAST };
+
+/// As the second when its host is at half its speed, where a loop of malloc and free of 34 ns loses 42 to a trap, and 20 to a second one.
+pub(crate) const SLOW: Machine =
+    Machine { drag: [143.0, 40.0], typical: 110.0, enough: 472.0, power: 0.65, host: DEAR };
 
 impl Machine {
     pub(crate) fn usual(self) -> Usual {

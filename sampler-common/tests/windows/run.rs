@@ -8,14 +8,10 @@ use sampler_common::wire::missed;
 /// Class of all blocks, and their bytes.
 pub(crate) const CLASS: usize = 5;
 pub(crate) const BYTES: f64 = 100.0;
-/// A trap, nanoseconds.
-const TRAP_NS: f64 = 600.0;
 /// Time of the wall's clock that the daemon takes to come, and each of attaching and detaching, nanoseconds.
 const COMES_NS: f64 = 300_000.0;
 const ATTACH_NS: f64 = 600_000.0;
 const DETACH_NS: f64 = 300_000.0;
-/// CPU time of both.
-const LINKS_NS: f64 = 500_000.0;
 
 /// When a window begins.
 #[derive(Clone, Copy, PartialEq)]
@@ -71,6 +67,20 @@ pub(crate) struct Step {
 impl Run<'_> {
     /// `ns` of CPU time of the program.
     pub(crate) fn step(&mut self, ns: f64, probes: Probes) -> Step {
+        let (user, mut left) = (self.user, ns);
+        let mut all = Step { allocations: 0.0, hits: 0.0, ticks: false };
+        while left > 0.5 {
+            let (allocations, hits, taken) = self.part_of_step(left, probes);
+            all.allocations += allocations;
+            all.hits += hits;
+            left -= taken;
+        }
+        all.ticks = self.rng.uniform() < (self.user - user) / ns;
+        all
+    }
+
+    /// As much of that as it does in one phase: allocations, hits, and CPU time.
+    fn part_of_step(&mut self, ns: f64, probes: Probes) -> (f64, f64, f64) {
         let rate = self.program.rate(self.own);
         let lost = |frees| self.machine.lost(frees, 1.0 / rate);
         let of_marker = match self.marker {
@@ -88,20 +98,21 @@ impl Run<'_> {
         let among = if self.is_marked { lone / LONE } else { 0.0 };
         let (trap, drag) = match probes {
             Probes::None => (0.0, 0.0),
-            Probes::Marker => (TRAP_NS * of_marker / rate, lone),
-            Probes::Allocating => (TRAP_NS, lost(false) + among),
-            Probes::All => (2.0 * TRAP_NS, lost(true) + among),
+            Probes::Marker => (self.machine.host.trap_ns * of_marker / rate, lone),
+            Probes::Allocating => (self.machine.host.trap_ns, lost(false) + among),
+            Probes::All => (2.0 * self.machine.host.trap_ns, lost(true) + among),
         };
         let user = 1.0 + rate * drag;
-        let own = ns / (user + rate * trap);
+        let each = user + rate * trap;
+        let own = (ns / each).min(self.program.until_change(self.own));
         self.own += own;
         self.user += own * user;
         let allocations = own * rate;
         self.truth += allocations;
         self.calls += own * of_marker;
         self.spent += allocations * trap;
-        let hits = if trap > 0.0 { allocations * trap / TRAP_NS } else { 0.0 };
-        Step { allocations, hits, ticks: self.rng.uniform() < own * user / ns }
+        let hits = if trap > 0.0 { allocations * trap / self.machine.host.trap_ns } else { 0.0 };
+        (allocations, hits, own * each)
     }
 
     /// Ticks of the clock of progress.
@@ -195,13 +206,14 @@ impl Run<'_> {
         let marked = is_marked.then_some(Marked { inside, own: inside, alone, alone_ns });
         self.is_marked = false;
         outside += self.pass(DETACH_NS, probes, &mut passed);
-        self.spent += LINKS_NS;
+        self.spent += self.machine.host.links_ns;
         let window = window.late_by(late);
         let cost = WindowCost {
             length_ns: window.length_ns,
             ticks: window.ticks,
-            probes_ns: hits * TRAP_NS,
-            fixed_ns: LINKS_NS + outside * TRAP_NS,
+            probes_ns: hits * self.machine.host.trap_ns,
+            fixed_ns: self.machine.host.links_ns + outside * self.machine.host.trap_ns,
+            marking_ns: marked.map(|of| (of.alone + of.inside) * self.machine.host.trap_ns),
             bytes: seen * BYTES,
             samples: 0,
         };

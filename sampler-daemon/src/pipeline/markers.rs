@@ -25,6 +25,8 @@ const TRIAL: u64 = 24;
 pub(super) struct Markers {
     /// What is to be tried, the last first.
     waiting: Vec<Spot>,
+    /// What was none, and is not tried again: it is called all the time, or not as allocations come.
+    failed: Vec<Spot>,
     /// Windows after which functions are listed again.
     list_at: u32,
     /// What is probed before the next window: the markers, and behind them what is tried.
@@ -75,6 +77,7 @@ impl Markers {
 
     /// These may be markers, the likeliest first.
     pub(super) fn list(&mut self, mut spots: Vec<Spot>) {
+        spots.retain(|spot| !self.failed.iter().any(|of| of.is_same(spot)));
         spots.reverse();
         self.waiting = spots;
     }
@@ -120,7 +123,9 @@ impl Markers {
             if is_met && !is_hot && together >= room * least_ns {
                 gap_ns = together;
                 self.probed.push(spot);
-            } else if is_cut && !is_hot {
+            } else if is_hot || own_ns < least_ns {
+                self.failed.push(spot);
+            } else if is_cut {
                 // Of it nothing is known yet.
                 again.push(spot);
             }
@@ -132,6 +137,11 @@ impl Markers {
             (self.fit, self.gap_ns, self.are_new) = (Fit::default(), gap_ns, true);
         }
         false
+    }
+
+    /// Whether calls of markers were counted before the window, and not of what was only tried.
+    pub(super) fn have_counted(&self) -> bool {
+        self.alone.is_some()
     }
 
     /// Relative standard error of what they tell, beside chance.
@@ -157,7 +167,10 @@ impl Markers {
     /// Those remain of the markers that are so.
     fn forget(&mut self, is_one: impl Fn(&Fit) -> bool) {
         let mut used = self.used.iter();
-        self.probed.retain(|_| used.next().is_some_and(&is_one));
+        let (kept, failed): (Vec<Spot>, Vec<Spot>) =
+            self.probed.drain(..).partition(|_| used.next().is_some_and(&is_one));
+        self.probed = kept;
+        self.failed.extend(failed);
         self.used.retain(is_one);
         (self.fit, self.gap_ns) = (Fit::default(), f64::INFINITY);
     }

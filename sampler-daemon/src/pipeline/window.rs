@@ -10,7 +10,7 @@ use crate::store::{ProcessId, StackId};
 use sampler_common::cost::Work;
 use sampler_common::counters::Outcome;
 use sampler_common::counting::Counted;
-use sampler_common::duty::{Added, Pace, Usual, WindowCost};
+use sampler_common::duty::{Added, Counts, Usual, WindowCost};
 use sampler_common::estimate::{Confidence, Sample};
 use sampler_common::limits::CLASSES;
 use sampler_common::sampling::Design;
@@ -27,8 +27,10 @@ pub(super) struct Reading {
     work: Work,
     /// Calls of functions that free, in windows in which they are probed.
     pub(super) frees: f64,
-    /// Hits of functions that allocate, outside of windows, and of its marker.
+    /// Hits of functions that allocate, outside of windows.
     outside: f64,
+    /// Hits of its markers.
+    marked: f64,
 }
 
 impl Reading {
@@ -48,6 +50,8 @@ struct Seen {
     probes_ns: f64,
     /// Of its links, and of hits while they came and went.
     fixed_ns: f64,
+    /// Of its markers' hits.
+    marking_ns: f64,
 }
 
 impl Cycle {
@@ -65,9 +69,12 @@ impl Cycle {
         let frees = now.frees - before.frees;
         // What was hit while probes came and went is part of the price of a window, not of its length.
         let inside = objects.iter().sum::<u64>() as f64 + frees;
-        let all = inside + now.outside - before.outside;
-        let probes_ns = if all > 0.0 { spent_ns * inside / all } else { 0.0 };
-        Seen { bytes, objects, frees, probes_ns, fixed_ns: links_ns + spent_ns - probes_ns }
+        let marked = now.marked - before.marked;
+        let all = inside + now.outside - before.outside + marked;
+        let part = |of: f64| if all > 0.0 { spent_ns * of / all } else { 0.0 };
+        let (probes_ns, marking_ns) = (part(inside), part(marked));
+        let fixed_ns = links_ns + spent_ns - probes_ns - marking_ns;
+        Seen { bytes, objects, frees, probes_ns, fixed_ns, marking_ns }
     }
 }
 
@@ -143,7 +150,8 @@ impl Worker {
             totals,
             work: self.work_of_slot(slot),
             frees: count(hits.read(slot, Role::Free)),
-            outside: count(hits.read_outside(slot)) + count(hits.read(slot, Role::Marker)),
+            outside: count(hits.read_outside(slot)),
+            marked: count(hits.read(slot, Role::Marker)),
         }
     }
 
@@ -175,13 +183,17 @@ impl Worker {
         let spent = self.prices.charge(&now.work.since(&cycle.last.work));
         let seen = cycle.seen(now, spent.map_or(0.0, |spent| spent.ns));
         let window = cycle.window.late_by(late).cut_by(left);
+        // Of what was only tried it says nothing what markers will cost.
+        let mut marking_ns = cycle.markers.have_counted().then_some(seen.marking_ns);
         if window.fine {
             // It ticks in the traps and behind them as well.
-            let marking_ns = window.marking_ns(timers);
-            let lasted_ns = marking_ns + window.length_ns + seen.probes_ns + seen.fixed_ns;
+            let alone_ns = window.marking_ns(timers);
+            let hits_ns = seen.probes_ns + seen.fixed_ns + seen.marking_ns;
+            let lasted_ns = alone_ns + window.length_ns + hits_ns;
             let ticks_ns = timers.share_of_fine() * lasted_ns;
             cycle.fixed_ns += ticks_ns;
-            cycle.fine_own_ns += marking_ns + window.length_ns;
+            cycle.fine_own_ns += alone_ns + window.length_ns;
+            marking_ns = marking_ns.map(|ns| ns + timers.share_of_fine() * (ns + alone_ns));
             self.ingest.processes.get_mut(id).spending.fine_clock_ns += ticks_ns;
         }
         let length = window.length.saturating_sub(cycle.before as u64);
@@ -193,20 +205,24 @@ impl Worker {
             ticks: window.ticks,
             probes_ns: seen.probes_ns,
             fixed_ns: seen.fixed_ns,
+            marking_ns,
             bytes,
             samples: samples.len() as u64,
         });
         let allocations = seen.objects.iter().sum::<u64>() as f64;
         let frees = window.frees.then_some(seen.frees);
-        let (length_ns, usual) = (window.length_ns, *self.ingest.clustered.usual());
+        let length_ns = window.length_ns;
         let of_samples = Usual::TRAPS_OF_SAMPLE * samples.len() as f64;
         let counted = self.counted(slot, [bytes, allocations]);
         let more = of_samples + counted.calls.map_or(0.0, |of| of.own);
-        let pace = Pace::of_window(length_ns, allocations, frees, more, &usual);
-        let drag = self.ingest.clustered.groups_mut(id).drag();
+        // Ticks that fall into the program's own code do so by chance.
+        let of_hits = seen.probes_ns / (seen.probes_ns + length_ns).max(1.0);
+        let chance = of_hits / window.ticks.max(1) as f64;
+        let groups = self.ingest.clustered.groups_mut(id);
+        let pace = groups.pace(&Counts { clock_ns: length_ns, chance, allocations, frees, more });
+        let drag = groups.drag();
         let slower = pace.factor(drag.ns);
         tracing::debug!(slot, allocations, slower, ns = ?drag.ns, errors = ?drag.errors(), "drag");
-        let groups = self.ingest.clustered.groups_mut(id);
         let Added { group, paired, share } =
             groups.add(length, window.share, &seen.bytes, &seen.objects, pace, counted);
         if paired {
