@@ -1,6 +1,7 @@
-//! Functions of a process that may be its markers: less usual ones of its allocators, and those that much of what it allocates comes through.
+//! What may be a process's markers: calls that come as allocations do ([`super::sites`]), less usual functions of its allocators, and those that much of what it allocates comes through.
 
 use super::ingest::Ingest;
+use super::sites::{self, Site};
 use crate::store::stacks::StackFrame;
 use crate::store::{ProcessId, StackId};
 use crate::target::allocator::Allocator;
@@ -14,16 +15,21 @@ const MOST_STACKS: usize = 256;
 const LEAST_PART: f64 = 0.005;
 /// Functions at most.
 const MOST: usize = 64;
+/// Calls that are looked for in code at most, those first that most comes through.
+const MOST_CALLS: usize = 128;
 
 impl Ingest {
-    /// Where calls of such functions can be counted at little cost, those that most comes through first.
+    /// Where they can be counted at little cost, the likeliest first; calls that come as allocations do have together no more than so much of these.
     pub(super) fn candidates(
         &mut self,
         id: ProcessId,
         allocators: &[Allocator],
         has_shadow_stack: bool,
+        most_part: f64,
     ) -> Vec<Spot> {
-        let mut spots: Vec<Spot> = allocators.iter().flat_map(Spot::of_allocator).collect();
+        let calls = if has_shadow_stack { Vec::new() } else { self.calls_of(id, most_part) };
+        let mut spots = calls;
+        spots.extend(allocators.iter().flat_map(Spot::of_allocator));
         for function in self.functions_of(id) {
             if spots.len() >= MOST {
                 break;
@@ -34,6 +40,41 @@ impl Ingest {
             }
         }
         spots
+    }
+
+    /// Calls that come as allocations do.
+    fn calls_of(&mut self, id: ProcessId, most_part: f64) -> Vec<Spot> {
+        let groups = self.clustered.groups(id).map_or(0, |groups| groups.iter().count());
+        let mut all = vec![0.0; groups];
+        let mut through: FxHashMap<Frame, Vec<f64>> = FxHashMap::default();
+        for (_, stack, sums) in self.clustered.rows().filter(|(of, ..)| *of == id) {
+            let frames = self.stacks.get(stack).iter().map(|number| self.stacks.frame(*number));
+            let met: FxHashSet<Frame> = frames
+                .filter_map(|frame| match frame {
+                    StackFrame::Code(frame) => Some(frame),
+                    StackFrame::Note(_) => None,
+                })
+                .collect();
+            for (group, [_, objects]) in sums {
+                let Some(all) = all.get_mut(usize::from(*group)) else { continue };
+                *all += objects;
+                for frame in &met {
+                    let of = through.entry(*frame).or_insert_with(|| vec![0.0; groups]);
+                    of[usize::from(*group)] += objects;
+                }
+            }
+        }
+        let most = most_part * all.iter().sum::<f64>();
+        let mut sorted: Vec<(f64, Frame, Vec<f64>)> = through
+            .into_iter()
+            .map(|(frame, objects)| (objects.iter().sum(), frame, objects))
+            .filter(|(sum, ..)| *sum <= most)
+            .collect();
+        sorted.sort_by(|(a, of_a, _), (b, of_b, _)| b.total_cmp(a).then(of_a.cmp(of_b)));
+        sorted.truncate(MOST_CALLS);
+        let site = |(_, frame, objects)| Some(Site { at: self.modules.call_spot(frame)?, objects });
+        let sites: Vec<Site> = sorted.into_iter().filter_map(site).collect();
+        sites::following(sites, &all, most_part)
     }
 
     /// Functions that allocations come through, by their first bytes.

@@ -11,12 +11,15 @@ use sampler_common::wire::Cookie;
 
 /// Time between two calls: at least as many times what a lone trap adds, so that it adds a part of 13 % at most.
 const LEAST_GAPS: f64 = 8.0;
+/// As many times that between calls that are chosen for how often they come.
+const WISHED_GAPS: f64 = 1.5;
 /// As many times the calls of the least gap end the count before a window, from when they are probed on, and there are no markers.
 const MOST_CALLS: f64 = 3.0;
 
 impl Worker {
     /// Whether calls of functions are to be counted before the next window of a process: its markers', or those of some that may be.
     pub(super) fn choose_markers(&mut self, slot: u32) -> bool {
+        let least_ns = self.least_gap_ns();
         let Worker { cycles, ingest, .. } = self;
         let (Some(cycle), Some(source)) = (cycles.get_mut(&slot), ingest.sources.get(&slot)) else {
             return false;
@@ -33,9 +36,12 @@ impl Worker {
         if markers.is_out(windows) {
             let allocators = source.allocators.clone();
             let pid = source.pid;
-            let listed = ingest.candidates(id, &allocators, hazard::has_shadow_stack(pid));
+            let each_ns = groups.and_then(Groups::own_ns).unwrap_or(0.0);
+            let most_part = each_ns / (WISHED_GAPS * least_ns);
+            let has_shadow_stack = hazard::has_shadow_stack(pid);
+            let listed = ingest.candidates(id, &allocators, has_shadow_stack, most_part);
             let spots = spots::mapped_in(pid, listed);
-            tracing::debug!(slot, candidates = spots.len(), "markers");
+            tracing::debug!(slot, candidates = spots.len(), each_ns, most_part, "markers");
             markers.list(spots);
         }
         markers.choose()

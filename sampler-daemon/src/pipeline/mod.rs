@@ -55,6 +55,7 @@ mod sampling;
 mod scope;
 mod select;
 mod shared;
+mod sites;
 mod source;
 mod stale;
 mod status;

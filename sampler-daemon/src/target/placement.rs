@@ -77,6 +77,22 @@ pub fn place_counter(code: &[u8], address: u64, has_shadow_stack: bool) -> Optio
     walk.check(code, address).ok().map(|spot| spot as u32)
 }
 
+/// Bytes from a function's entry to the call in it that ends at `end`, if the kernel emulates that; `None` as well where an instruction begins there that is none, as decoded from the entry on.
+/// Only for processes without a shadow stack.
+pub fn place_call(code: &[u8], end: usize) -> Option<u32> {
+    let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
+    while decoder.position() < end {
+        let start = decoder.position();
+        if decoder.decode().is_invalid() {
+            return None;
+        }
+        if decoder.position() == end {
+            return code.get(start..end).filter(|of| is_call(of)).map(|_| start as u32);
+        }
+    }
+    None
+}
+
 fn at(code: &[u8], address: u64, spot: usize, emulated: bool, reason: String) -> Placement {
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
     let decoded = decoder.set_position(spot).ok().map(|()| {

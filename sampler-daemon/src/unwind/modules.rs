@@ -283,17 +283,33 @@ impl Modules {
 
     /// Where calls of a function can be counted, whose first byte this frame is; `None`: nowhere in it, or only dearly.
     pub fn spot(&mut self, first: Frame, has_shadow_stack: bool) -> Option<Spot> {
+        let (code, svma) = self.code_of(first)?;
+        self.spot_in(first, placement::place_counter(&code, svma, has_shadow_stack)?)
+    }
+
+    /// Where the call that this frame is in can be counted; only for processes without a shadow stack. `None`: it is no call, or no cheap one.
+    pub fn call_spot(&mut self, frame: Frame) -> Option<Spot> {
+        let first = self.first(frame)?;
+        let (code, _) = self.code_of(first)?;
+        let end = usize::try_from(frame.offset - first.offset).ok()? + 1;
+        self.spot_in(first, placement::place_call(&code, end)?)
+    }
+
+    /// So many bytes behind the first one of a function.
+    fn spot_in(&self, first: Frame, displacement: u32) -> Option<Spot> {
+        let module = self.get(first.module);
+        let ModuleKind::File(file) = &module.kind else { return None };
+        Spot::new(Arc::clone(file), &module.path, first.offset + u64::from(displacement))
+    }
+
+    /// The code of a function whose first byte this frame is, and its address in the file's own address space.
+    fn code_of(&mut self, first: Frame) -> Option<(Vec<u8>, u64)> {
         let svma = self.headers(first.module)?.svma(first.offset)?;
         let extent = self.cfi(first.module)?.extent(svma)?;
         let bytes = usize::try_from(extent.end - extent.start).ok()?;
         let mut code = vec![0; bytes.min(MAX_CODE)];
-        let module = Arc::clone(self.get(first.module));
-        let ModuleKind::File(file) = &module.kind else { return None };
-        if code.len() < bytes || !self.read_code(first.module, first.offset, &mut code) {
-            return None;
-        }
-        let displacement = placement::place_counter(&code, svma, has_shadow_stack)?;
-        Spot::new(Arc::clone(file), &module.path, first.offset + u64::from(displacement))
+        let is_read = code.len() == bytes && self.read_code(first.module, first.offset, &mut code);
+        is_read.then_some((code, svma))
     }
 
     /// What of a module is an allocator's; nothing where it has no file.
