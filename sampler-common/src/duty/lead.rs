@@ -42,8 +42,8 @@ impl Lead {
     }
 
     /// ℓ, at least 1: probes are there in time for nearly every window. A window is late where the program goes fast, loses its beginning there, and sees the
-    /// slower place behind. (Simulated, `tests/windows`: a program of phases of a millisecond that traps slow down three to five times was estimated 7 to 11 % too high with probes in time for nine windows in ten, by a
-    /// mean and its spread, and 0 to 3 % so.)
+    /// slower place behind. (Simulated, `tests/windows`: a program of phases of a millisecond that traps slow down three to five times is
+    /// estimated 2 to 3 % too high so, and 13 % where windows begin with their probes.)
     pub fn ticks(&self) -> u64 {
         let known = self.windows.min(REMEMBERED);
         let mut last = self.last;

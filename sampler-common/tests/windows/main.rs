@@ -179,7 +179,7 @@ const PROGRAMS: [Program; 8] = [
 /// add there, and phases of milliseconds are met too often (see [`Begin`]).
 fn most_off(program: &Program) -> f64 {
     match program.name {
-        "hot" | "bursts" | "long phases" => 0.06,
+        "hot" | "bursts" | "long phases" => 0.05,
         "phases of milliseconds" | "steady" => 0.03,
         _ => 0.02,
     }
