@@ -158,7 +158,7 @@ impl Pace {
 
     /// The window's share of its stratum's progress, of which it has this share by the clock: what traps have added is neither in the one nor in the other. (All of a stratum is all
     /// of it, whatever they add.)
-    pub(super) fn share(&self, by_clock: f64, ns: [f64; 2]) -> f64 {
+    pub fn share(&self, by_clock: f64, ns: [f64; 2]) -> f64 {
         let own = by_clock / self.factor(ns);
         own / (1.0 - (by_clock - own)).max(own)
     }
