@@ -20,6 +20,7 @@
 //! m: for a variance of σ_b²/n between windows and σ_w²/(n·m) within them, at a cost of n·(w₀ + m·s), the least error is at
 //! m = √(w₀/s · σ_w²/σ_b²) (Cochran, chapter 10.6). σ_w² is that of a stack with a tenth of all bytes, (1 − p)/p = 9.
 
+use super::recent::{Between, Recent};
 use super::{Budget, Timers, Window};
 
 /// Longest window, nanoseconds of progress.
@@ -47,20 +48,12 @@ const LEAST_MARKED: f64 = 6.0;
 const FIRST_MARKING: f64 = 0.3;
 /// Variance of a stack's share within a window, for each sample.
 const WITHIN: f64 = 9.0;
-/// Least and most of the variance between windows, over the square of their mean.
-const BETWEEN: (f64, f64) = (0.02, 4.0);
 /// Samples in a window: fewer tell nothing, and more come in no time.
 const SAMPLES: (f64, f64) = (8.0, 1000.0);
-/// How much less a window weighs in what is expected of the next than the one after it.
-const FADE: f64 = 0.9;
 /// In as many strata what windows have cost more than was expected of them is earned.
 const REPAID: f64 = 4.0;
-/// How much the last window weighs in what is expected of the cost and the variance of the next.
+/// How much the last window weighs in what is expected of what the next costs beside its hits.
 const WEIGHT: f64 = 0.3;
-/// Variance between windows before any was there, and how much that weighs: as three of a few ticks, or one with ten.
-const FIRST_BETWEEN: (f64, f64) = (0.05, 40.0);
-/// How much less a window weighs in that than the one after it.
-const FADE_BETWEEN: f64 = 0.97;
 /// How many times longer a window may be than the one before it, and smaller its interval.
 const GROWTH: (f64, f64) = (2.0, 4.0);
 /// Mean bytes between samples in the first window of a process, of which nothing is known.
@@ -68,10 +61,6 @@ const FIRST_INTERVAL: f64 = 65_536.0;
 /// Longest first window, nanoseconds of progress: a program that does nothing but allocate comes forward forty times more slowly in it, and that of one of
 /// 5 ms took a tenth of what 1 % of two minutes is.
 const FIRST_LONGEST_NS: f64 = 1e6;
-/// Length of the window that stands for what is usual before any was there, nanoseconds.
-const FIRST_LENGTH_NS: f64 = 4e6;
-/// Time that hits take, before any were seen: two million a second, at half a microsecond.
-const FIRST_SLOWDOWN: f64 = 1.0;
 /// Nanoseconds of attaching and detaching.
 const FIRST_FIXED_NS: f64 = 5_000_000.0;
 /// Of a sample, in the process and in the daemon.
@@ -107,6 +96,14 @@ pub struct WindowCost {
     pub samples: u64,
 }
 
+impl WindowCost {
+    /// Relative variance of its length by the chance of its ticks: only the part of them that is no hit's falls into the program's own code.
+    pub fn chance(&self) -> f64 {
+        let of_hits = self.probes_ns / (self.probes_ns + self.length_ns).max(1.0);
+        of_hits / self.ticks.max(1) as f64
+    }
+}
+
 /// What a window is to be, wherever it goes.
 struct Shape {
     fine: bool,
@@ -114,41 +111,6 @@ struct Shape {
     /// What it costs, nanoseconds.
     cost: f64,
     samples: f64,
-}
-
-/// Sums over windows, of which each weighs more than the one before it.
-#[derive(Clone, Copy, Debug)]
-struct Recent {
-    length_ns: f64,
-    /// Time that hits took.
-    hits_ns: f64,
-    bytes: f64,
-}
-
-impl Default for Recent {
-    /// What is usual.
-    fn default() -> Recent {
-        let length_ns = FIRST_LENGTH_NS;
-        Recent { length_ns, hits_ns: FIRST_SLOWDOWN * length_ns, bytes: 0.0 }
-    }
-}
-
-impl Recent {
-    fn add(&mut self, length_ns: f64, hits_ns: f64, bytes: f64) {
-        self.length_ns = FADE * self.length_ns + length_ns;
-        self.hits_ns = FADE * self.hits_ns + hits_ns;
-        self.bytes = FADE * self.bytes + bytes;
-    }
-
-    /// Time that hits take in a window, compared with its length.
-    fn slowdown(&self) -> f64 {
-        self.hits_ns / self.length_ns
-    }
-
-    /// Bytes allocated in a nanosecond of progress.
-    fn bytes(&self) -> f64 {
-        self.bytes / self.length_ns
-    }
 }
 
 /// Plans windows from what earlier ones have cost.
@@ -165,40 +127,9 @@ pub struct Controller {
     longest_ns: f64,
     interval: f64,
     between: Between,
-    /// What counting calls of a marker took, and the windows' time in which it was.
-    marking: [f64; 2],
     /// Whether a marker is counted with the next window.
     is_marked: bool,
     windows: u32,
-}
-
-/// The variance of bytes allocated between windows, over the square of their mean, without the chance of ticks: sums over windows, each weighed by how well it is known
-/// there. (Were it taken to be no less than nothing in each of them, chance alone would be half of itself, and windows of dense loops as short as may be.)
-#[derive(Clone, Copy, Debug)]
-struct Between {
-    sum: f64,
-    weight: f64,
-}
-
-impl Default for Between {
-    fn default() -> Between {
-        let (usual, weight) = FIRST_BETWEEN;
-        Between { sum: usual * weight, weight }
-    }
-}
-
-impl Between {
-    /// A window that is so far off, relatively, of which chance has so much variance.
-    fn add(&mut self, off: f64, chance: f64) {
-        // The variance of a squared distance goes with the square of all.
-        let weight = (FIRST_BETWEEN.0 + chance).powi(-2);
-        self.sum = FADE_BETWEEN * self.sum + weight * (off * off - chance).min(BETWEEN.1);
-        self.weight = FADE_BETWEEN * self.weight + weight;
-    }
-
-    fn variance(&self) -> f64 {
-        (self.sum / self.weight).clamp(BETWEEN.0, BETWEEN.1)
-    }
 }
 
 impl Controller {
@@ -213,7 +144,6 @@ impl Controller {
             longest_ns: FIRST_LONGEST_NS,
             interval: FIRST_INTERVAL,
             between: Between::default(),
-            marking: [0.0; 2],
             is_marked: false,
             windows: 0,
         }
@@ -237,8 +167,7 @@ impl Controller {
             self.between.add(cost.bytes / length_ns / mean - 1.0, self.chance() / ticks);
         }
         if let Some(marking_ns) = cost.marking_ns {
-            let now = [marking_ns, length_ns];
-            self.marking.iter_mut().zip(now).for_each(|(of, now)| *of = FADE * *of + now);
+            self.recent.add_marking(marking_ns, length_ns);
         }
         self.recent.add(length_ns, hits, cost.bytes);
         // Not with the plan: of one that never was nothing is known.
@@ -301,9 +230,8 @@ impl Controller {
 
     /// What counting calls of a marker takes of a window's time.
     fn of_marking(&self) -> f64 {
-        let [taken_ns, of_ns] = self.marking;
         let first = MARKING * self.timers.share_of_fine() + FIRST_MARKING;
-        if of_ns > 0.0 { taken_ns / of_ns } else { first }
+        self.recent.marking().unwrap_or(first)
     }
 
     fn shape(&self) -> Shape {
@@ -336,6 +264,7 @@ impl Controller {
 
 #[cfg(test)]
 mod tests {
+    use super::super::waits::Waits;
     use super::*;
 
     fn timers() -> Timers {
@@ -439,14 +368,10 @@ mod tests {
     fn ticks_of(slowdown: f64, marking: Option<f64>) -> f64 {
         let timers = Timers::new(Budget::parse("1%").unwrap(), 20_000.0, 0.0);
         let mut controller = Controller::new(Budget::parse("1%").unwrap(), timers);
-        let (mut state, mut sum) = (1u64, 0.0);
-        let mut random = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            ((state >> 11) as f64 + 0.5) / (1u64 << 53) as f64
-        };
+        let (mut waits, mut sum) = (Waits(1), 0.0);
         for at in 0..200 {
             let window = controller.next(&Ledger::default(), marking.is_some(), || 0.5);
-            let waited: f64 = (0..window.ticks).map(|_| -random().ln()).sum();
+            let waited = waits.of(window.ticks);
             let bytes = 100.0 * waited;
             controller.ended(&WindowCost {
                 length_ns: window.length_ns,

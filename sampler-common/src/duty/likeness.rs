@@ -24,15 +24,14 @@ const OF_USUAL: f64 = 0.1;
 
 /// Nanoseconds of the clock that a window is expected to have had, by what it counted and by the windows before it.
 pub(super) fn expected_ns(before: &[Group], counts: &Counts) -> f64 {
+    if counts.chance <= 0.0 || counts.clock_ns <= 0.0 || counts.allocations <= 0.0 {
+        return counts.clock_ns;
+    }
     let mut all = Pace::default();
     before.iter().for_each(|group| all.add(&group.pace));
     let kind = counts.kind();
     let clock_ns = all.clock_ns[kind] + counts.clock_ns;
     let mean_ns = clock_ns / (all.allocations[kind] + counts.allocations) * counts.allocations;
-    let is_known = counts.chance > 0.0 && counts.clock_ns > 0.0 && counts.allocations > 0.0;
-    if !is_known {
-        return counts.clock_ns;
-    }
     let differs = between(before, &all);
     let own = differs / (differs + counts.chance);
     mean_ns * (counts.clock_ns / mean_ns).powf(own)
@@ -65,6 +64,7 @@ fn between(groups: &[Group], all: &Pace) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::waits::Waits;
     use super::super::{Counted, Groups, Usual};
     use super::*;
     use crate::limits::CLASSES;
@@ -73,21 +73,13 @@ mod tests {
     const OWN_NS: f64 = 34.0;
     const EACH_NS: f64 = 75.0;
     const TICK_NS: f64 = 250_000.0;
-    const TICKS: u32 = 3;
-
-    /// Uniform in (0, 1).
-    fn random(state: &mut u64) -> f64 {
-        *state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((*state >> 11) as f64 + 0.5) / (1u64 << 53) as f64
-    }
+    const TICKS: u64 = 3;
 
     /// A window of three ticks that come by chance, as of a Poisson process.
-    fn window(state: &mut u64, each_ns: f64) -> Counts {
-        let waited: f64 = (0..TICKS).map(|_| -random(state).ln()).sum();
-        let clock_ns = f64::from(TICKS) * TICK_NS;
-        let chance = f64::from(TICKS).recip();
-        let allocations = (waited * TICK_NS / each_ns).round();
+    fn window(waits: &mut Waits, each_ns: f64) -> Counts {
+        let clock_ns = TICKS as f64 * TICK_NS;
+        let chance = (TICKS as f64).recip();
+        let allocations = (waits.of(TICKS) * TICK_NS / each_ns).round();
         Counts { clock_ns, chance, allocations, frees: None, more: 0.0 }
     }
 
@@ -101,9 +93,9 @@ mod tests {
     fn corrected(n: usize) -> [f64; 2] {
         // All that traps can add they add in such a time.
         let usual = Usual { median_ns: EACH_NS - OWN_NS, spread: 0.3, power: 0.0, floor_ns: 0.0 };
-        let (mut groups, mut state, mut sums) = (Groups::new(usual), 1, [0.0; 3]);
+        let (mut groups, mut waits, mut sums) = (Groups::new(usual), Waits(1), [0.0; 3]);
         for _ in 0..n {
-            let counts = window(&mut state, EACH_NS);
+            let counts = window(&mut waits, EACH_NS);
             let pace = groups.pace(&counts);
             let by = [Pace::of_window(&counts, counts.clock_ns, &usual), pace];
             let of = by.map(|pace| counts.allocations * pace.factor([usual.median_ns, 0.0]));
@@ -124,11 +116,11 @@ mod tests {
 
     #[test]
     fn what_windows_differ_in_beside_chance_is_theirs() {
-        let (mut groups, mut state) = (Groups::default(), 1);
+        let (mut groups, mut waits) = (Groups::default(), Waits(1));
         for at in 0..60 {
             // Two phases, in windows of many ticks.
             let each_ns = if at % 3 == 0 { 60.0 } else { 600.0 };
-            let counts = Counts { chance: 0.01, ..window(&mut state, each_ns) };
+            let counts = Counts { chance: 0.01, ..window(&mut waits, each_ns) };
             let allocations = counts.clock_ns / each_ns;
             let counts = Counts { allocations, ..counts };
             let pace = groups.pace(&counts);

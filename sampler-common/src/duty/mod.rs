@@ -25,11 +25,14 @@ mod lead;
 mod likeness;
 mod marks;
 mod pace;
+mod recent;
 mod taken;
 mod ticks;
 mod timers;
 mod traffic;
 mod usual;
+#[cfg(test)]
+mod waits;
 mod window;
 
 pub use budget::Budget;

@@ -93,9 +93,7 @@ fn run(
         controller.ended(&cost);
         let frees = window.frees.then_some(seen);
         let more = Usual::TRAPS_OF_SAMPLE * SAMPLED * seen + marked.map_or(0.0, |of| of.own);
-        let hits_ns = cost.probes_ns;
-        let chance = hits_ns / (hits_ns + window.length_ns) / window.ticks as f64;
-        let clock_ns = window.length_ns;
+        let (clock_ns, chance) = (window.length_ns, cost.chance());
         let pace = groups.pace(&Counts { clock_ns, chance, allocations: seen, frees, more });
         if let Some(of) = &marked {
             fit.add(of.inside, seen);

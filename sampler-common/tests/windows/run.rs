@@ -1,7 +1,7 @@
 //! A program under a budget.
 
 use crate::common::SplitMix;
-use crate::program::{LONE, Machine, Marker, Program, REQUEST};
+use crate::program::{Host, LONE, Machine, Marker, Program, REQUEST};
 use sampler_common::duty::{Lead, Look, Marked, Timers, Window, WindowCost};
 use sampler_common::wire::missed;
 
@@ -95,12 +95,13 @@ impl Run<'_> {
             Marker::Steady(each) | Marker::Beats(each) => 1.0 / each,
         };
         let lone = LONE * self.machine.drag[0] * of_marker / rate;
+        let trap_ns = self.machine.host.trap_ns;
         let among = if self.is_marked { lone / LONE } else { 0.0 };
         let (trap, drag) = match probes {
             Probes::None => (0.0, 0.0),
-            Probes::Marker => (self.machine.host.trap_ns * of_marker / rate, lone),
-            Probes::Allocating => (self.machine.host.trap_ns, lost(false) + among),
-            Probes::All => (2.0 * self.machine.host.trap_ns, lost(true) + among),
+            Probes::Marker => (trap_ns * of_marker / rate, lone),
+            Probes::Allocating => (trap_ns, lost(false) + among),
+            Probes::All => (2.0 * trap_ns, lost(true) + among),
         };
         let user = 1.0 + rate * drag;
         let each = user + rate * trap;
@@ -111,7 +112,7 @@ impl Run<'_> {
         self.truth += allocations;
         self.calls += own * of_marker;
         self.spent += allocations * trap;
-        let hits = if trap > 0.0 { allocations * trap / self.machine.host.trap_ns } else { 0.0 };
+        let hits = if trap > 0.0 { allocations * trap / trap_ns } else { 0.0 };
         (allocations, hits, own * each)
     }
 
@@ -206,14 +207,15 @@ impl Run<'_> {
         let marked = is_marked.then_some(Marked { inside, own: inside, alone, alone_ns });
         self.is_marked = false;
         outside += self.pass(DETACH_NS, probes, &mut passed);
-        self.spent += self.machine.host.links_ns;
+        let Host { trap_ns, links_ns, .. } = self.machine.host;
+        self.spent += links_ns;
         let window = window.late_by(late);
         let cost = WindowCost {
             length_ns: window.length_ns,
             ticks: window.ticks,
-            probes_ns: hits * self.machine.host.trap_ns,
-            fixed_ns: self.machine.host.links_ns + outside * self.machine.host.trap_ns,
-            marking_ns: marked.map(|of| (of.alone + of.inside) * self.machine.host.trap_ns),
+            probes_ns: hits * trap_ns,
+            fixed_ns: links_ns + outside * trap_ns,
+            marking_ns: marked.map(|of| (of.alone + of.inside) * trap_ns),
             bytes: seen * BYTES,
             samples: 0,
         };

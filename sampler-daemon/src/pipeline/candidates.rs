@@ -6,7 +6,7 @@ use crate::store::stacks::StackFrame;
 use crate::store::{ProcessId, StackId};
 use crate::target::allocator::Allocator;
 use crate::target::spots::Spot;
-use crate::unwind::{Frame, Modules};
+use crate::unwind::Frame;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Stacks that are looked at: those with most objects.
@@ -15,8 +15,6 @@ const MOST_STACKS: usize = 256;
 const LEAST_PART: f64 = 0.005;
 /// Functions at most.
 const MOST: usize = 64;
-/// Calls that are looked for in code at most, those first that most comes through.
-const MOST_CALLS: usize = 128;
 
 impl Ingest {
     /// Where they can be counted at little cost, the likeliest first; calls that come as allocations do have together no more than so much of these.
@@ -27,8 +25,7 @@ impl Ingest {
         has_shadow_stack: bool,
         most_part: f64,
     ) -> Vec<Spot> {
-        let calls = if has_shadow_stack { Vec::new() } else { self.calls_of(id, most_part) };
-        let mut spots = calls;
+        let mut spots = if has_shadow_stack { Vec::new() } else { self.calls_of(id, most_part) };
         spots.extend(allocators.iter().flat_map(Spot::of_allocator));
         for function in self.functions_of(id) {
             if spots.len() >= MOST {
@@ -49,12 +46,7 @@ impl Ingest {
         let mut through: FxHashMap<Frame, Vec<f64>> = FxHashMap::default();
         for (_, stack, sums) in self.clustered.rows().filter(|(of, ..)| *of == id) {
             let frames = self.stacks.get(stack).iter().map(|number| self.stacks.frame(*number));
-            let met: FxHashSet<Frame> = frames
-                .filter_map(|frame| match frame {
-                    StackFrame::Code(frame) => Some(frame),
-                    StackFrame::Note(_) => None,
-                })
-                .collect();
+            let met: FxHashSet<Frame> = frames.filter_map(StackFrame::code).collect();
             for (group, [_, objects]) in sums {
                 let Some(all) = all.get_mut(usize::from(*group)) else { continue };
                 *all += objects;
@@ -64,17 +56,8 @@ impl Ingest {
                 }
             }
         }
-        let most = most_part * all.iter().sum::<f64>();
-        let mut sorted: Vec<(f64, Frame, Vec<f64>)> = through
-            .into_iter()
-            .map(|(frame, objects)| (objects.iter().sum(), frame, objects))
-            .filter(|(sum, ..)| *sum <= most)
-            .collect();
-        sorted.sort_by(|(a, of_a, _), (b, of_b, _)| b.total_cmp(a).then(of_a.cmp(of_b)));
-        sorted.truncate(MOST_CALLS);
-        let site = |(_, frame, objects)| Some(Site { at: self.modules.call_spot(frame)?, objects });
-        let sites: Vec<Site> = sorted.into_iter().filter_map(site).collect();
-        sites::following(sites, &all, most_part)
+        let sites = through.into_iter().map(|(at, objects)| Site { at, objects }).collect();
+        sites::following(sites, &all, most_part, |frame| self.modules.call_spot(frame))
     }
 
     /// Functions that allocations come through, by their first bytes.
@@ -92,8 +75,9 @@ impl Ingest {
             let mut met = FxHashSet::default();
             for number in self.stacks.get(stack) {
                 let frame = self.stacks.frame(*number);
-                let first =
-                    *firsts.entry(*number).or_insert_with(|| first(&mut self.modules, frame));
+                let first = *firsts
+                    .entry(*number)
+                    .or_insert_with(|| frame.code().and_then(|frame| self.modules.first(frame)));
                 if let Some(first) = first.filter(|first| met.insert(*first)) {
                     *functions.entry(first).or_default() += objects;
                 }
@@ -103,12 +87,5 @@ impl Ingest {
             functions.into_iter().filter(|(_, objects)| *objects >= LEAST_PART * all).collect();
         sorted.sort_by(|(a, of_a), (b, of_b)| of_b.total_cmp(of_a).then(a.cmp(b)));
         sorted.into_iter().map(|(of, _)| of).collect()
-    }
-}
-
-fn first(modules: &mut Modules, frame: StackFrame) -> Option<Frame> {
-    match frame {
-        StackFrame::Code(frame) => modules.first(frame),
-        StackFrame::Note(_) => None,
     }
 }

@@ -119,11 +119,11 @@ impl Markers {
             let own_ns = alone_ns / calls_of(number);
             let together = 1.0 / (1.0 / gap_ns + 1.0 / own_ns);
             let is_met = own_ns <= MOST_GAP_NS && calls_of(number) >= LEAST_CALLS;
-            let is_hot = is_cut && (calls[number] == most || own_ns < least_ns);
+            let is_hot = own_ns < least_ns || is_cut && calls[number] == most;
             if is_met && !is_hot && together >= room * least_ns {
                 gap_ns = together;
                 self.probed.push(spot);
-            } else if is_hot || own_ns < least_ns {
+            } else if is_hot {
                 self.failed.push(spot);
             } else if is_cut {
                 // Of it nothing is known yet.

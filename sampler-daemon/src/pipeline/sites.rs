@@ -3,11 +3,12 @@
 //! A call of a function that allocates, or of one that does nothing else, runs as often as is allocated through it: that is known before anything is probed. Of such places those are
 //! chosen, one after another, whose sum is most like all in every group of windows, and that together run as rarely as markers have to.
 
-use crate::target::spots::Spot;
 use sampler_common::wire::MARKERS;
 
 /// Of what they may be together a place has at least so much: of the others there are hardly samples.
 const LEAST: f64 = 0.05;
+/// Places that are looked at at most, those first that most comes through.
+const MOST_LOOKED_AT: usize = 128;
 /// As much less unlike, relatively, the sum has to become by one more.
 const WORTH: f64 = 0.02;
 /// Places that are listed at most, one set after the other.
@@ -15,45 +16,59 @@ const MOST: usize = 3 * MARKERS;
 
 /// A place that allocations come through.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Site<T = Spot> {
+pub(super) struct Site<T> {
     pub(super) at: T,
     /// Objects by group of windows.
     pub(super) objects: Vec<f64>,
 }
 
-/// Those that follow all best, the best set first, of which none has more than so much of all.
-pub(super) fn following<T>(mut sites: Vec<Site<T>>, all: &[f64], most_part: f64) -> Vec<T> {
-    let total: f64 = all.iter().sum();
-    let part = |site: &Site<T>| site.objects.iter().sum::<f64>() / total;
-    sites.retain(|site| (LEAST * most_part..=most_part).contains(&part(site)));
+impl<T> Site<T> {
+    fn sum(&self) -> f64 {
+        self.objects.iter().sum()
+    }
+}
+
+/// Those that follow all best, the best set first, of which none has more than so much of all; as they are found to be at a closer look, which some do not stand.
+pub(super) fn following<T: Ord, U>(
+    mut sites: Vec<Site<T>>,
+    all: &[f64],
+    most_part: f64,
+    mut look: impl FnMut(T) -> Option<U>,
+) -> Vec<U> {
+    let most = most_part * all.iter().sum::<f64>();
+    sites.retain(|site| site.sum() > 0.0 && (LEAST * most..=most).contains(&site.sum()));
+    sites.sort_by(|a, b| b.sum().total_cmp(&a.sum()).then_with(|| a.at.cmp(&b.at)));
+    sites.truncate(MOST_LOOKED_AT);
+    let look = |Site { at, objects }| look(at).map(|at| Site { at, objects });
+    let mut left: Vec<Site<U>> = sites.into_iter().filter_map(look).collect();
     let mut chosen = Vec::new();
-    while !sites.is_empty() && chosen.len() < MOST {
-        let before = chosen.len();
-        best(&mut sites, all, most_part * total, &mut chosen);
-        if chosen.len() == before {
+    while chosen.len() < MOST {
+        let set = best(&mut left, all, most);
+        if set.is_empty() {
             break;
         }
+        chosen.extend(set);
     }
     chosen
 }
 
-/// Takes a set of such places out of `sites`.
-fn best<T>(sites: &mut Vec<Site<T>>, all: &[f64], most: f64, chosen: &mut Vec<T>) {
+/// Takes a set of such places out of `sites`; none, if none is left.
+fn best<T>(sites: &mut Vec<Site<T>>, all: &[f64], most: f64) -> Vec<T> {
+    let mut set = Vec::new();
     let mut sum = vec![0.0; all.len()];
     let mut unlike = f64::INFINITY;
     for _ in 0..MARKERS {
-        let with = |site: &Site<T>| unlikeness(&added(&sum, &site.objects), all);
-        let is_room = |site: &Site<T>| added(&sum, &site.objects).iter().sum::<f64>() <= most;
-        let rated = sites.iter().enumerate().filter(|(_, of)| is_room(of));
-        let rated = rated.map(|(at, of)| (with(of), at));
-        let Some((less, at)) = rated.min_by(|(a, _), (b, _)| a.total_cmp(b)) else { break };
+        let with = sites.iter().map(|site| added(&sum, &site.objects)).enumerate();
+        let is_room = |(_, with): &(usize, Vec<f64>)| with.iter().sum::<f64>() <= most;
+        let rated = with.filter(is_room).map(|(at, with)| (unlikeness(&with, all), at, with));
+        let Some((less, at, with)) = rated.min_by(|(a, ..), (b, ..)| a.total_cmp(b)) else { break };
         if less > (1.0 - WORTH) * unlike {
             break;
         }
-        let site = sites.remove(at);
-        (sum, unlike) = (added(&sum, &site.objects), less);
-        chosen.push(site.at);
+        (sum, unlike) = (with, less);
+        set.push(sites.remove(at).at);
     }
+    set
 }
 
 fn added(a: &[f64], b: &[f64]) -> Vec<f64> {
@@ -87,23 +102,23 @@ mod tests {
             &[0.0, 2.0, 1.0, 2.0],
             &[2.0, 7.0, 4.0, 9.0],
         ]);
-        assert_eq!(following(of, &ALL, 0.1)[0], 3);
+        assert_eq!(following(of, &ALL, 0.1, Some)[0], 3);
     }
 
     #[test]
     fn phases_are_met_by_different_ones() {
         let of = sites(&[&[0.0, 9.0, 0.0, 0.0], &[3.0, 0.0, 6.0, 0.0], &[0.0, 0.0, 0.0, 12.0]]);
-        let mut set = following(of.clone(), &ALL, 0.1);
+        let mut set = following(of.clone(), &ALL, 0.1, Some);
         set.truncate(3);
         set.sort_unstable();
         assert_eq!(set, [0, 1, 2]);
         // Not if all of them were too often.
-        assert_eq!(following(of, &ALL, 0.02), [2, 1, 0]);
+        assert_eq!(following(of, &ALL, 0.02, Some), [2, 1, 0]);
     }
 
     #[test]
     fn what_has_no_samples_is_none() {
-        assert!(following(sites(&[&[0.0; 4], &[0.0, 1.0, 0.0, 0.0]]), &ALL, 0.1).is_empty());
-        assert!(following(Vec::<Site<usize>>::new(), &[], 0.1).is_empty());
+        assert!(following(sites(&[&[0.0; 4], &[0.0, 1.0, 0.0, 0.0]]), &ALL, 0.1, Some).is_empty());
+        assert!(following(Vec::<Site<usize>>::new(), &[], 0.1, Some).is_empty());
     }
 }

@@ -85,11 +85,8 @@ impl Ingest {
         }
         let stack = self.known.get(id).filter(|known| known.view == view)?.stack;
         self.frames.clear();
-        for number in self.stacks.get(stack) {
-            if let StackFrame::Code(frame) = self.stacks.frame(*number) {
-                self.frames.push(frame);
-            }
-        }
+        let frames = self.stacks.get(stack).iter().map(|number| self.stacks.frame(*number));
+        self.frames.extend(frames.filter_map(StackFrame::code));
         Some(stack)
     }
 

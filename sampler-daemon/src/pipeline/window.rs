@@ -200,7 +200,7 @@ impl Worker {
         let samples = self.ingest.clustered.take_open(id);
         tracing::debug!(slot, ?window, ?seen, late, "window");
         let bytes = seen.bytes.iter().sum::<u64>() as f64;
-        cycle.controller.ended(&WindowCost {
+        let cost = WindowCost {
             length_ns: window.length_ns,
             ticks: window.ticks,
             probes_ns: seen.probes_ns,
@@ -208,18 +208,16 @@ impl Worker {
             marking_ns,
             bytes,
             samples: samples.len() as u64,
-        });
+        };
+        cycle.controller.ended(&cost);
         let allocations = seen.objects.iter().sum::<u64>() as f64;
         let frees = window.frees.then_some(seen.frees);
-        let length_ns = window.length_ns;
+        let (clock_ns, chance) = (window.length_ns, cost.chance());
         let of_samples = Usual::TRAPS_OF_SAMPLE * samples.len() as f64;
         let counted = self.counted(slot, [bytes, allocations]);
         let more = of_samples + counted.calls.map_or(0.0, |of| of.own);
-        // Ticks that fall into the program's own code do so by chance.
-        let of_hits = seen.probes_ns / (seen.probes_ns + length_ns).max(1.0);
-        let chance = of_hits / window.ticks.max(1) as f64;
         let groups = self.ingest.clustered.groups_mut(id);
-        let pace = groups.pace(&Counts { clock_ns: length_ns, chance, allocations, frees, more });
+        let pace = groups.pace(&Counts { clock_ns, chance, allocations, frees, more });
         let drag = groups.drag();
         let slower = pace.factor(drag.ns);
         tracing::debug!(slot, allocations, slower, ns = ?drag.ns, errors = ?drag.errors(), "drag");

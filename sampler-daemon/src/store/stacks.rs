@@ -32,6 +32,16 @@ pub enum StackFrame {
     Note(Note),
 }
 
+impl StackFrame {
+    /// Its code, if it is no remark.
+    pub fn code(self) -> Option<Frame> {
+        match self {
+            StackFrame::Code(frame) => Some(frame),
+            StackFrame::Note(_) => None,
+        }
+    }
+}
+
 /// Why frames are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Note {
