@@ -16,7 +16,7 @@ mod site;
 
 pub use cookie::{Cookie, SHARED};
 pub use duty::{
-    Duty, FINE_SHADOW_NS, Gate, MARKERS, RETURN_SHADOW_NS, SPOT_BYTES, SPOTS, UNKNOWN_TRAFFIC,
+    Duty, FINE_SHADOW_NS, Gate, MARKERS, RETURN_SHADOW_NS, SPOT_BYTES, SPOTS, UNKNOWN_TALLY, WORDS,
     missed,
 };
 pub use filter::{

@@ -5,7 +5,7 @@
 //! taken on the first instruction behind it, which is known.
 
 use crate::registers::Call;
-use crate::{atomic, hits, maps, record, settings, target, traffic};
+use crate::{atomic, hits, maps, record, settings, target, traffic, words};
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use sampler_common::counters::Outcome;
@@ -201,6 +201,8 @@ fn moves(duty: *mut Duty) -> bool {
     if is_over {
         // SAFETY: a field of a map value; the daemon may be reading it, hence volatile.
         unsafe { core::ptr::write_volatile(&raw mut (*duty).closed, traffic::of_process()) };
+        // SAFETY: a field of a map value.
+        words::read(duty, unsafe { &raw mut (*duty).words_closed }.cast());
     }
     is_over && go(duty, Gate::Open, Gate::Over)
 }
@@ -220,6 +222,8 @@ fn begins(duty: *mut Duty) {
         atomic::fetch_add(unsafe { &raw mut (*duty).left }, less.wrapping_neg());
         // SAFETY: a field of a map value; the daemon may be reading it, hence volatile.
         unsafe { core::ptr::write_volatile(&raw mut (*duty).opened, traffic::of_process()) };
+        // SAFETY: a field of a map value.
+        words::read(duty, unsafe { &raw mut (*duty).words_opened }.cast());
         for number in 0..MARKERS {
             // SAFETY: a field of a map value, and the index is less than the array's length; others may be writing it, hence volatile.
             unsafe {

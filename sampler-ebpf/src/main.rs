@@ -38,6 +38,7 @@ mod shaped;
 mod snapshot;
 mod target;
 mod traffic;
+mod words;
 
 use aya_ebpf::cty::c_void;
 use registers::Call;

@@ -4,14 +4,14 @@
 use crate::{extent, settings};
 use aya_ebpf::helpers::{bpf_get_current_task, bpf_probe_read_kernel};
 use sampler_common::limits::MAX_TRAFFIC_THREADS;
-use sampler_common::wire::UNKNOWN_TRAFFIC;
+use sampler_common::wire::UNKNOWN_TALLY;
 
-/// Bytes that the threads of the running process have read and written by system calls so far, those that have ended included; [`UNKNOWN_TRAFFIC`] if that is not known.
+/// Bytes that the threads of the running process have read and written by system calls so far, those that have ended included; [`UNKNOWN_TALLY`] if that is not known.
 #[inline(never)]
 pub fn of_process() -> u64 {
     // SAFETY: a helper without arguments.
     let task = unsafe { bpf_get_current_task() };
-    of_threads(task).unwrap_or(UNKNOWN_TRAFFIC)
+    of_threads(task).unwrap_or(UNKNOWN_TALLY)
 }
 
 #[inline(always)]

@@ -31,6 +31,10 @@ impl Fit {
     /// Largest variance of what is read and written for an allocation, over the square of its mean; and of calls.
     const MOST: f64 = 0.06;
     const MOST_OF_CALLS: f64 = 0.3;
+    /// And of a word of the program's memory, which costs nothing, and tells of whatever it is that it counts.
+    const MOST_OF_WORDS: f64 = 1.0;
+    /// Fewer counts of a word tell nothing, however many windows there are.
+    const LEAST_OF_WORDS: f64 = 12.0;
     /// Relative standard error of what they tell for each standard deviation of that: of code in one phase m is another than in the next by a third or so, and what is told of
     /// one is told of a part of the other.
     const UNLIKE: f64 = 0.2;
@@ -60,6 +64,14 @@ impl Fit {
     /// The same of calls, which [need not follow as closely](Fit::model).
     pub fn of_calls(&self) -> Verdict {
         self.within(Fit::MOST_OF_CALLS)
+    }
+
+    /// Whether the same is so of a word, which may count more rarely than windows come; and how far its counts are known to be off, as a standard deviation.
+    pub(super) fn of_word(&self) -> Option<f64> {
+        let is_known = self.windows >= Fit::LEAST && self.calls >= Fit::LEAST_OF_WORDS;
+        // What chance may hide.
+        let variance = self.variance() + (2.0 / self.calls).min(1.0);
+        (is_known && variance <= Fit::MOST_OF_WORDS).then(|| variance.sqrt())
     }
 
     fn within(&self, most: f64) -> Verdict {

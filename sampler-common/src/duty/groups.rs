@@ -3,13 +3,20 @@
 //! A group is a cluster of its own: the variance between groups of neighbours is that of their sum as well, with fewer degrees of freedom
 //! (M. H. Hansen, W. N. Hurwitz, W. G. Madow, "Sample Survey Methods and Theory" (1953), volume I, chapter 10.16: random groups).
 
+use super::flow::Share;
 use super::likeness;
 use super::marks::MODEL;
 use super::pace::Counts;
 use super::taken::{Progress, Taken};
-use super::{Bend, Drag, Flow, LEAST_WINDOWS, Marked, Marks, Pace, Traffic, Usual, Verdict};
+use super::{Bend, Drag, Flow, LEAST_WINDOWS, Marked, Marks, Pace, Tally, Usual, Verdict};
 use crate::estimate::Clusters;
 use crate::limits::CLASSES;
+use crate::wire::WORDS;
+
+/// Tallies of a process: what it reads and writes, and behind that words of its memory.
+pub const TALLIES: usize = 1 + WORDS;
+/// The one of what it reads and writes.
+pub const TRAFFIC: usize = 0;
 
 /// Groups at most; then pairs of neighbours become one, and there are half as many.
 pub const MAX_GROUPS: usize = 32;
@@ -31,8 +38,8 @@ pub struct Group {
     pub bend: [Bend; 2],
     /// What a marker has told in them.
     pub marks: Marks,
-    /// What the process has read and written in them.
-    pub flow: Flow,
+    /// What the process's tallies have counted in them.
+    pub flows: [Flow; TALLIES],
 }
 
 /// What was counted in a window beside allocations.
@@ -40,8 +47,8 @@ pub struct Group {
 pub struct Counted {
     /// Calls of a marker, if there is one.
     pub calls: Option<Marked>,
-    /// Bytes that were read and written, if that is known.
-    pub traffic: Option<f64>,
+    /// What each tally has counted, if that is known.
+    pub tallied: [Option<f64>; TALLIES],
 }
 
 /// A window that was added.
@@ -60,7 +67,7 @@ impl Group {
         self.windows += other.windows;
         self.pace.add(&other.pace);
         self.marks.add(&other.marks);
-        self.flow.add(&other.flow);
+        self.flows.iter_mut().zip(&other.flows).for_each(|(to, from)| to.add(from));
         self.bend.iter_mut().zip(&other.bend).for_each(|(to, from)| to.add(from));
         self.length += other.length;
         self.bytes.iter_mut().zip(other.bytes).for_each(|(to, from)| *to += from);
@@ -80,8 +87,8 @@ pub struct Groups {
     ticks: f64,
     /// Relative standard error of what a marker has told, beside chance, if it counts.
     marks_model: Option<f64>,
-    /// What it reads and writes.
-    traffic: Traffic,
+    /// What is known of its tallies.
+    tallies: [Tally; TALLIES],
 }
 
 impl Groups {
@@ -111,27 +118,28 @@ impl Groups {
         pace: Pace,
         counted: Counted,
     ) -> Added {
-        let drag = self.drag().ns;
-        let share = pace.share(share, drag);
+        let (drag, by_clock) = (self.drag().ns, share);
+        let share = pace.share(by_clock, drag);
         let marks = counted.calls.map(|of| Marks::of_window(&of, share, &pace, drag));
-        let flow = counted.traffic.map(|of| Flow::of_window(of, share, &pace, drag));
+        let flow = |of: f64| Flow::of_window(of, (share, by_clock), &pace, drag);
+        let flows = counted.tallied.map(|of| of.map(flow).unwrap_or_default());
         let scaled = |from: &[u64; CLASSES]| from.map(|count| count as f64 / share);
         let (bytes, objects) = (scaled(bytes), scaled(objects));
         let bend =
             [bytes, objects].map(|of| Bend::of_window(of.iter().sum::<f64>(), share, &pace, drag));
-        let (marks, flow) = (marks.unwrap_or_default(), flow.unwrap_or_default());
+        let marks = marks.unwrap_or_default();
         let length = length as f64;
-        let window = Group { windows: 1, length, bytes, objects, pace, bend, marks, flow };
+        let window = Group { windows: 1, length, bytes, objects, pace, bend, marks, flows };
         self.ticks += length * share;
         let (group, paired) = self.add_group(&window);
         Added { group, paired, share }
     }
 
-    /// Whether a marker is worth what it costs: what traps add is what these windows leave open most, and traffic does not tell it. Once it is so it should
+    /// Whether a marker is worth what it costs: what traps add is what these windows leave open most, and no tally tells it. Once it is so it should
     /// be left so.
     pub fn want_marks(&self) -> bool {
-        let is_told = self.traffic.verdict() == Verdict::Open || self.traffic.telling().is_some();
-        if is_told || self.windows() < LEAST_WINDOWS {
+        let is_open = self.tallies.iter().any(Tally::is_open);
+        if is_open || self.telling().is_some() || self.windows() < LEAST_WINDOWS {
             return false;
         }
         let (clusters, _) = self.clusters(&Progress::of_strata());
@@ -147,14 +155,66 @@ impl Groups {
         each_ns.is_finite().then_some(each_ns)
     }
 
-    /// What it reads and writes.
-    pub fn traffic_mut(&mut self) -> &mut Traffic {
-        &mut self.traffic
+    /// What counts its work, [what it reads and writes](TRAFFIC) first.
+    pub fn tallies(&self) -> &[Tally; TALLIES] {
+        &self.tallies
     }
 
-    /// Whether that follows allocations.
-    pub fn follows_traffic(&self) -> bool {
-        self.traffic.verdict() == Verdict::Follows
+    /// The same, to add to.
+    pub fn tallies_mut(&mut self) -> &mut [Tally; TALLIES] {
+        &mut self.tallies
+    }
+
+    /// Whether allocations, and their bytes, follow any of these.
+    pub fn follows_tally(&self) -> bool {
+        self.following().next().is_some()
+    }
+
+    /// Those that they follow.
+    fn following(&self) -> impl Iterator<Item = usize> {
+        (0..TALLIES)
+            .filter(|at| self.tallies[*at].verdict() == Verdict::Follows && self.is_work(*at))
+    }
+
+    /// The one that tells best what traps add, with the relative standard error of that beside chance.
+    fn telling(&self) -> Option<(usize, f64)> {
+        let tells = |at: usize| {
+            let tally = &self.tallies[at];
+            let model = if at == TRAFFIC { tally.telling() } else { tally.telling_as_word() }?;
+            let chance = self.share(at).map_or(1.0, |share| share.error);
+            Some((at, model, model.hypot(chance)))
+        };
+        let telling = (0..TALLIES).filter_map(tells).filter(|(at, ..)| self.is_work(*at));
+        telling.min_by(|(.., a), (.., b)| a.total_cmp(b)).map(|(at, model, _)| (at, model))
+    }
+
+    /// Whether it is work that a tally counts, and nothing that traps feed.
+    fn is_work(&self, at: usize) -> bool {
+        at == TRAFFIC || self.share(at).is_some_and(|share| share.is_of_work())
+    }
+
+    /// How much of what a tally counts is counted in windows.
+    fn share(&self, at: usize) -> Option<Share> {
+        let flows = self.iter().map(|group| &group.flows[at]);
+        Share::of(flows.zip(self.tallied(at)?))
+    }
+
+    /// What is known of those that have been looked at: how bytes and allocations follow them, and how much of what they count is counted in windows.
+    pub fn described(&self) -> impl Iterator<Item = String> {
+        (0..TALLIES).filter(|at| self.tallies[*at].rate().is_some()).map(|at| {
+            let share = self.share(at);
+            let share = share.map_or_else(|| "?".to_owned(), |of| of.to_string());
+            format!("{at}: {} of clock {share}", self.tallies[at])
+        })
+    }
+
+    /// What a tally has counted in all of the strata of each group whose windows it is known of.
+    fn tallied(&self, at: usize) -> Option<impl Iterator<Item = f64>> {
+        let rate = self.tallies[at].rate()?;
+        let known = move |group: &Group| {
+            f64::from(group.flows[at].windows) / f64::from(group.windows.max(1))
+        };
+        Some(self.iter().map(move |group| rate * group.length * known(group)))
     }
 
     /// What is known of the marker, with the relative standard error of what it tells beside chance. That counts from when it is known to be one; where it is none it is
@@ -169,7 +229,12 @@ impl Groups {
     /// It is another program from now on: nobody knows what follows its allocations.
     pub fn forget_marks(&mut self) {
         self.judge_marks(Verdict::Differs, f64::INFINITY);
-        self.traffic.restart();
+        self.tallies[TRAFFIC].restart();
+        // Its memory is another's.
+        self.tallies[TRAFFIC + 1..].fill(Tally::default());
+        for group in &mut self.groups {
+            group.flows[TRAFFIC + 1..].fill(Flow::default());
+        }
     }
 
     /// As [`Groups::add`], of some windows that stay together.
@@ -194,7 +259,7 @@ impl Groups {
         let mut sum = Group::default();
         other.groups.iter().for_each(|group| sum.add(group));
         // What traps add to one process they need not add to another.
-        (sum.marks, sum.flow) = (Marks::default(), Flow::default());
+        (sum.marks, sum.flows) = (Marks::default(), [Flow::default(); TALLIES]);
         self.ticks += other.ticks;
         self.add_group(&sum)
     }
@@ -243,31 +308,32 @@ impl Groups {
     pub fn clusters(&self, all: &Progress) -> (Clusters, Vec<[f64; 2]>) {
         let drag = self.drag();
         let by_clock = Taken::by_clock(all).made(self, &drag);
-        let traffic = self.traffic.all(all.look, all.clock).filter(|_| self.follows_traffic());
-        let by_traffic = traffic.and_then(|traffic| Taken::by_traffic(self, traffic, all));
-        let Some(by_traffic) = by_traffic.map(|taken| taken.made(self, &drag)) else {
-            return by_clock;
-        };
-        // Whichever leaves less open.
+        let by_tally = self.following().filter_map(|at| {
+            let counted = self.tallies[at].all(all.looks[at], all.clock)?;
+            Some(Taken::by_tally(self, at, counted, all)?.made(self, &drag))
+        });
+        // Whichever leaves least open.
         let open = |(of, _): &(Clusters, Vec<[f64; 2]>)| of.of_windows() + of.error().powi(2);
-        if open(&by_traffic) < open(&by_clock) { by_traffic } else { by_clock }
+        std::iter::once(by_clock)
+            .chain(by_tally)
+            .min_by(|a, b| open(a).total_cmp(&open(b)))
+            .unwrap_or_default()
     }
 
     /// What a trap adds to the program's own time.
     pub fn drag(&self) -> Drag {
         let paces: Vec<Pace> = self.iter().map(|group| group.pace).collect();
         let of_marker = || (self.marks().copied().collect(), self.marks_model.unwrap_or(MODEL));
-        let (marks, model) = self.traffic_marks().unwrap_or_else(of_marker);
+        let (marks, model) = self.tally_marks().unwrap_or_else(of_marker);
         Drag::learned(&self.usual, &paces, (&marks, model))
     }
 
-    /// What was read and written in windows and in all time tells what traps add, as calls of a marker do, and how well.
-    fn traffic_marks(&self) -> Option<(Vec<Marks>, f64)> {
-        let (model, rate) = self.traffic.telling().zip(self.traffic.rate())?;
-        // Of the progress whose windows' traffic is known.
-        let known = |group: &Group| f64::from(group.flow.windows) / f64::from(group.windows.max(1));
-        let marks = |group: &Group| group.flow.marks(rate * group.length * known(group));
-        Some((self.iter().map(marks).collect(), model))
+    /// What a tally has counted in windows and in all time tells what traps add, as calls of a marker do, and how well.
+    fn tally_marks(&self) -> Option<(Vec<Marks>, f64)> {
+        let (at, model) = self.telling()?;
+        let flows = self.iter().map(|group| &group.flows[at]);
+        let marks = flows.zip(self.tallied(at)?).map(|(flow, all)| flow.marks(all));
+        Some((marks.collect(), model))
     }
 
     /// What a marker has told in each, if that counts.

@@ -1,7 +1,7 @@
-//! What was in windows, taken to all that the program has done: by its clock, or by what it has read and written ([`super::Traffic`]).
+//! What was in windows, taken to all that the program has done: by its clock, or by what counts its work ([`super::Tally`]).
 
-use super::groups::{Group, Groups};
-use super::traffic::{MET, SERVED};
+use super::groups::{Group, Groups, TALLIES, TRAFFIC};
+use super::tally::{MET, SERVED};
 use super::{Bend, Drag, Look};
 use crate::estimate::{Cluster, Clusters, Correction};
 
@@ -14,14 +14,14 @@ pub struct Progress {
     pub tail: f64,
     /// What its clock shows.
     pub clock: f64,
-    /// What it has read and written by now, where that can be seen.
-    pub look: Option<Look>,
+    /// What its tallies show by now, where that can be seen.
+    pub looks: [Option<Look>; TALLIES],
 }
 
 impl Progress {
     /// No more than its strata.
     pub fn of_strata() -> Progress {
-        Progress { factor: 1.0, tail: 0.0, clock: 0.0, look: None }
+        Progress { factor: 1.0, tail: 0.0, clock: 0.0, looks: [None; TALLIES] }
     }
 }
 
@@ -29,8 +29,8 @@ impl Progress {
 pub(super) enum Taken {
     /// Their strata, of which all progress is so many times; ticks that belong to the last beside.
     Clock { factor: f64, tail: f64 },
-    /// So much was read and written, with its relative standard error, in so many ticks; and what counts for what is not known of some windows.
-    Traffic { bytes: f64, error: f64, ticks: f64, unknown: f64 },
+    /// By the tally of this number: so much was counted, with its relative standard error, in so many ticks; and what counts for what is not known of some windows.
+    Tally { at: usize, counted: f64, error: f64, ticks: f64, unknown: f64 },
 }
 
 impl Taken {
@@ -38,23 +38,26 @@ impl Taken {
         Taken::Clock { factor: all.factor, tail: all.tail }
     }
 
-    /// By bytes and their error; `None` where nothing is known of windows.
-    pub(super) fn by_traffic(
+    /// By what a tally has counted, and the error of that; `None` where nothing is known of windows.
+    pub(super) fn by_tally(
         groups: &Groups,
-        (bytes, error): (f64, f64),
+        at: usize,
+        (counted, error): (f64, f64),
         all: &Progress,
     ) -> Option<Taken> {
-        let known: u32 = groups.iter().map(|of| of.flow.windows).sum();
+        let known: u32 = groups.iter().map(|of| of.flows[at].windows).sum();
         let unknown = f64::from(groups.windows()) / f64::from(known);
         let ticks = all.factor * (groups.length() + all.tail);
-        (known > 0).then_some(Taken::Traffic { bytes, error, ticks, unknown })
+        (known > 0).then_some(Taken::Tally { at, counted, error, ticks, unknown })
     }
 
     /// What the sums of each group are to be multiplied by where traps add so much, but for its own [`Bend`].
     fn factor(&self, groups: &Groups, ns: [f64; 2]) -> f64 {
         match self {
             Taken::Clock { factor, .. } => *factor,
-            Taken::Traffic { bytes, unknown, .. } => bytes / (unknown * inside(groups, ns)),
+            Taken::Tally { at, counted, unknown, .. } => {
+                counted / (unknown * inside(groups, *at, ns))
+            }
         }
     }
 
@@ -68,9 +71,9 @@ impl Taken {
                 }
                 lengths.into_iter().map(|of| of * factor).collect()
             }
-            Taken::Traffic { ticks, .. } => {
-                let all = inside(groups, ns);
-                groups.iter().map(|of| ticks * of.flow.inside.value(ns) / all).collect()
+            Taken::Tally { at, ticks, .. } => {
+                let all = inside(groups, at, ns);
+                groups.iter().map(|of| ticks * of.flows[at].inside.value(ns) / all).collect()
             }
         }
     }
@@ -99,9 +102,9 @@ impl Taken {
         let errors = [0, 1].map(|side| of_bytes[side].max(of_objects[side]));
         let windows = groups.windows();
         let mut made = Clusters { groups: clusters, windows, errors, correction: None };
-        let mut told = 0.0;
-        if let Taken::Traffic { error: of_all, .. } = self {
-            told = groups.iter().map(|of| of.flow.bytes).sum();
+        let mut told = [0.0; 2];
+        if let Taken::Tally { at, error: of_all, .. } = self {
+            told[usize::from(*at != TRAFFIC)] = groups.iter().map(|of| of.flows[*at].counted).sum();
             let of_phases = MET * (made.of_windows() * f64::from(windows)).sqrt();
             let others = SERVED.hypot(of_phases).hypot(*of_all);
             made.errors = errors.map(|error| error.hypot(others));
@@ -116,15 +119,20 @@ impl Taken {
             of_drag_below: made.errors[0],
             of_clock: 0.0,
             marks: groups.marks().map(|marks| marks.calls()).sum::<f64>() as u64,
-            traffic_bytes: told as u64,
+            traffic_bytes: told[0] as u64,
+            tallied: told[1] as u64,
+            tally: match self {
+                Taken::Tally { at, .. } => *at as u32,
+                Taken::Clock { .. } => TRAFFIC as u32,
+            },
         });
         (made, factors)
     }
 }
 
-/// What was read and written in windows, each by its share of its stratum.
-fn inside(groups: &Groups, ns: [f64; 2]) -> f64 {
-    groups.iter().map(|of| of.flow.inside.value(ns)).sum()
+/// What a tally has counted in windows, each by its share of its stratum.
+fn inside(groups: &Groups, at: usize, ns: [f64; 2]) -> f64 {
+    groups.iter().map(|of| of.flows[at].inside.value(ns)).sum()
 }
 
 fn sums(group: &Group) -> [f64; 2] {

@@ -65,9 +65,15 @@ pub struct Correction {
     /// Calls of a marker in windows, which tell what a trap adds ([`crate::duty::Marks`]); 0 where there is none.
     #[serde(default)]
     pub marks: u64,
-    /// Bytes that the process has read and written in windows, where these and not its clock say for how much windows stand ([`crate::duty::Traffic`]); else 0.
+    /// Bytes that the process has read and written in windows, where these and not its clock say for how much windows stand ([`crate::duty::Tally`]); else 0.
     #[serde(default)]
     pub traffic_bytes: u64,
+    /// What a word of its own memory has counted in windows, where that and not its clock says so; else 0.
+    #[serde(default)]
+    pub tallied: u64,
+    /// Number of that word, from 1; else 0.
+    #[serde(default)]
+    pub tally: u32,
 }
 
 /// Total, variance of what windows differ in and its degrees of freedom, and the standard error of the correction.

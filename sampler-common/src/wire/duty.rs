@@ -27,18 +27,27 @@ pub struct Duty {
     pub marks: [u64; MARKERS],
     /// Calls of all of them until the gate closes, from when they are probed on.
     pub marks_left: u64,
-    /// Bytes that the process had read and written when the gate opened, see [`crate::duty::Traffic`]; [`UNKNOWN_TRAFFIC`] where nobody knows.
+    /// Bytes that the process had read and written when the gate opened, see [`crate::duty::Tally`]; [`UNKNOWN_TALLY`] where nobody knows.
     pub opened: u64,
     /// The same when its window ended.
     pub closed: u64,
+    /// Addresses of words of its memory that count its work, 0 where there are fewer.
+    pub words: [u64; WORDS],
+    /// What they were when the gate opened, their lower half; [`UNKNOWN_TALLY`] where they could not be read.
+    pub words_opened: [u64; WORDS],
+    /// The same when its window ended.
+    pub words_closed: [u64; WORDS],
     /// Explicit padding, 0.
-    pub pad: [u64; 5],
+    pub pad: [u64; 3],
     /// Addresses of probes, 0 where there are fewer: ticks at them or just behind do not count.
     pub spots: [u64; SPOTS],
 }
 
-/// In place of what a process has read and written: it has more threads than are looked at, or the kernel does not say.
-pub const UNKNOWN_TRAFFIC: u64 = u64::MAX;
+/// In place of what a process has read and written: it has more threads than are looked at, or the kernel does not say. And in place of a word of its memory that is not there.
+pub const UNKNOWN_TALLY: u64 = u64::MAX;
+
+/// Words of a process's memory that may count its work at a time.
+pub const WORDS: usize = 6;
 
 /// Functions of a process that may be probed as markers at a time.
 pub const MARKERS: usize = 8;
@@ -56,7 +65,7 @@ pub const fn missed(ticks: u64, late: u64) -> u64 {
 /// A tick of the fine clock on a CPU within so long means that it runs there, nanoseconds: more than two of its periods where ticks are dear.
 pub const FINE_SHADOW_NS: u64 = 1_000_000;
 
-const _: () = assert!(size_of::<Duty>() == 448);
+const _: () = assert!(size_of::<Duty>() == 576);
 
 /// Where the gate of a process stands. The daemon makes the moves to `Shut`, `Waiting` and `Ready`, back to `Due` from what markers were counted in, from `Ready` and `Open`
 /// to where the process sleeps, and back from where it is awake; the clock makes the others, calls of markers that to `Over` if they are too many, and calls of whatever is probed those

@@ -13,7 +13,8 @@ use common::SplitMix;
 use program::{HEAVY, LIGHT, Machine, Marker, Program, SAMPLED, SLOW};
 use run::{BYTES, Begin, CLASS, Probes, Run};
 use sampler_common::duty::{
-    Budget, Controller, Counted, Counts, Fit, Groups, Lead, Ledger, Progress, Timers, Usual,
+    Budget, Controller, Counted, Counts, Fit, Groups, Lead, Ledger, Progress, TALLIES, TRAFFIC,
+    Timers, Usual,
 };
 use sampler_common::estimate::{Confidence, Estimate, Estimator, Reference, everything, of_row};
 use sampler_common::limits::CLASSES;
@@ -65,7 +66,7 @@ fn run(
         (Controller::new(budget, timers), Lead::new(timers.unit(true)));
     let usual = machine.usual();
     let mut groups = Groups::new(usual);
-    groups.traffic_mut().look(run.look());
+    groups.tallies_mut()[marker.tally()].look(run.look());
     let (mut is_marked, mut began, mut fit) = (false, 0.0f64, Fit::default());
     let to = |run: &mut Run, tick: f64| {
         while run.clock() < tick && !run.is_over() {
@@ -103,11 +104,13 @@ fn run(
         // A few windows meet what takes most of the bytes, with as many allocations as other things.
         let is_large = matches!(marker, Marker::Unlike(_)) && run.rng.uniform() < 0.2;
         let bytes = if is_large { 20.0 * BYTES * seen } else { BYTES * seen };
-        let of_traffic = groups.traffic_mut().window([opened, closed], [bytes, seen]);
-        groups.traffic_mut().look(run.look());
+        let of_tally = groups.tallies_mut()[marker.tally()].window([opened, closed], [bytes, seen]);
+        groups.tallies_mut()[marker.tally()].look(run.look());
         is_marked |= marker.is_probed() && groups.want_marks();
         is_marked &= !fit.is_bad();
-        let counted = Counted { calls: marked, traffic: of_traffic };
+        let mut tallied = [None; TALLIES];
+        tallied[marker.tally()] = of_tally;
+        let counted = Counted { calls: marked, tallied };
         let mut objects = [0; CLASSES];
         objects[CLASS] = seen.round() as u64;
         groups.add(window.length, window.share, &objects, &objects, pace, counted);
@@ -123,7 +126,9 @@ fn run(
 fn estimate(groups: &Groups, run: &Run, tail: f64) -> Estimate {
     let clock = run.clock();
     let factor = clock / (groups.length() + tail);
-    let all = Progress { factor, tail, clock, look: Some(run.look()) };
+    let mut looks = [None; TALLIES];
+    looks[run.marker.tally()] = Some(run.look());
+    let all = Progress { factor, tail, clock, looks };
     let (clusters, _) = groups.clusters(&all);
     let mut reference = Reference { interval_bytes: 1.0, ..Reference::default() };
     reference.clusters.insert(0, clusters);
@@ -322,6 +327,50 @@ fn requests_tell_what_traps_add() {
         );
         assert!(inside >= 0.86, "{name} {machine:?}: {inside}");
         assert!(name != "hot" || width < 0.2, "{name} {machine:?}: ± {width}");
+    }
+}
+
+/// A word of its memory that counts with its allocations does so as well.
+#[test]
+fn counters_stand_for_progress() {
+    for (program, machine) in servers() {
+        let (bias, error, inside, width) = judge(program, machine, Marker::Counts(10.0), LONG);
+        let name = program.name;
+        assert!(bias.abs() < 5.0 * error + 0.015, "{name} {machine:?}: {bias} ± {error}");
+        assert!(inside >= 0.86 && width < 0.13, "{name} {machine:?}: {inside}, ± {width}");
+    }
+}
+
+/// One that counts whatever the program does tells how much of it traps have let be done.
+#[test]
+fn counters_of_other_work_tell_what_traps_add() {
+    let rates = [5_000.0, 1e6].map(Marker::Turns);
+    for ((program, machine), marker) in servers().flat_map(|of| rates.map(|marker| (of, marker))) {
+        let (bias, error, inside, width) = judge(program, machine, marker, LONG);
+        let name = program.name;
+        assert!(
+            bias.abs() < 5.0 * error + most_off(program).max(0.06),
+            "{name} {machine:?} {marker:?}: {bias} ± {error}"
+        );
+        assert!(inside >= 0.86, "{name} {machine:?} {marker:?}: {inside}");
+        let is_told = name == "hot" && marker == rates[0];
+        assert!(!is_told || width < 0.2, "{name} {machine:?} {marker:?}: ± {width}");
+    }
+}
+
+/// A word that is a clock counts more in windows than elsewhere, since traps take time, and is not taken for work.
+#[test]
+fn time_is_no_work() {
+    for (program, machine) in PROGRAMS.iter().flat_map(|of| [(of, LIGHT), (of, HEAVY)]) {
+        for marker in [1_000.0, 1e6].map(Marker::Time) {
+            let (bias, error, inside, width) = judge(program, machine, marker, LONG);
+            let name = program.name;
+            assert!(
+                bias.abs() < 5.0 * error + most_off(program),
+                "{name} {machine:?} {marker:?}: {bias} ± {error}"
+            );
+            assert!(inside >= 0.86 && width < 1.0, "{name} {marker:?}: {inside}, ± {width}");
+        }
     }
 }
 

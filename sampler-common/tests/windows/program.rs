@@ -1,7 +1,7 @@
 //! Programs and the machines that they run on.
 
 use sampler_common::cost::{Dense, Measured};
-use sampler_common::duty::Usual;
+use sampler_common::duty::{TRAFFIC, Usual};
 
 /// Part of the allocations that is sampled, and as many traps more as a sample adds to the program's own code.
 pub(crate) const SAMPLED: f64 = 0.02;
@@ -118,12 +118,24 @@ pub(crate) enum Marker {
     Uneven(f64),
     /// The same once in so many nanoseconds of the program's own time.
     Beats(f64),
+    /// A word of its memory counts once for so many allocations.
+    Counts(f64),
+    /// One counts in so many nanoseconds of its own time, whatever it does.
+    Turns(f64),
+    /// One is a clock: it counts in so many nanoseconds, also those that traps take.
+    Time(f64),
 }
 
 impl Marker {
     /// Whether functions are probed for it.
     pub(crate) fn is_probed(self) -> bool {
         matches!(self, Marker::Follows(_) | Marker::Steady(_))
+    }
+
+    /// Which tally it is, otherwise.
+    pub(crate) fn tally(self) -> usize {
+        let is_word = matches!(self, Marker::Counts(_) | Marker::Turns(_) | Marker::Time(_));
+        TRAFFIC + usize::from(is_word)
     }
 }
 

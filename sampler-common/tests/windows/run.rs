@@ -2,7 +2,7 @@
 
 use crate::common::SplitMix;
 use crate::program::{Host, LONE, Machine, Marker, Program, REQUEST};
-use sampler_common::duty::{Lead, Look, Marked, Timers, Window, WindowCost};
+use sampler_common::duty::{Lead, Look, Marked, TRAFFIC, Timers, Window, WindowCost};
 use sampler_common::wire::missed;
 
 /// Class of all blocks, and their bytes.
@@ -84,15 +84,16 @@ impl Run<'_> {
         let rate = self.program.rate(self.own);
         let lost = |frees| self.machine.lost(frees, 1.0 / rate);
         let of_marker = match self.marker {
-            Marker::None => 0.0,
+            Marker::None | Marker::Time(_) => 0.0,
             Marker::Follows(allocations)
             | Marker::Requests(allocations)
+            | Marker::Counts(allocations)
             | Marker::Unlike(allocations) => rate / allocations,
             Marker::Uneven(allocations) if rate < 1.0 / self.program.each[0] => {
                 1.5 * rate / allocations
             }
             Marker::Uneven(allocations) => rate / allocations,
-            Marker::Steady(each) | Marker::Beats(each) => 1.0 / each,
+            Marker::Steady(each) | Marker::Beats(each) | Marker::Turns(each) => 1.0 / each,
         };
         let lone = LONE * self.machine.drag[0] * of_marker / rate;
         let trap_ns = self.machine.host.trap_ns;
@@ -111,6 +112,9 @@ impl Run<'_> {
         let allocations = own * rate;
         self.truth += allocations;
         self.calls += own * of_marker;
+        if let Marker::Time(ns) = self.marker {
+            self.calls += own * each / ns;
+        }
         self.spent += allocations * trap;
         let hits = if trap > 0.0 { allocations * trap / trap_ns } else { 0.0 };
         (allocations, hits, own * each)
@@ -121,11 +125,12 @@ impl Run<'_> {
         (self.user / self.timers.unit(false)).floor()
     }
 
-    /// What it has read and written so far.
+    /// What it has read and written so far, or its word has counted.
     pub(crate) fn look(&self) -> Look {
+        let each = if self.marker.tally() == TRAFFIC { REQUEST } else { 1.0 };
         let is_known = !self.marker.is_probed();
-        let bytes = if is_known { (self.calls.floor() * REQUEST) as u64 } else { 0 };
-        Look { bytes, ticks: self.clock() as u64 }
+        let counted = if is_known { (self.calls.floor() * each) as u64 } else { 0 };
+        Look { counted, ticks: self.clock() as u64 }
     }
 
     /// Some of the wall's time, in which ticks of the program's own are counted; the hits in it.
@@ -200,9 +205,9 @@ impl Run<'_> {
         let late = passed - settled;
         let left = window.ticks - missed(window.ticks, late);
         let before = self.calls.floor();
-        self.looks[0] = self.look().bytes;
+        self.looks[0] = self.look().counted;
         let (seen, hits) = self.until(left, window.fine, probes);
-        self.looks[1] = self.look().bytes;
+        self.looks[1] = self.look().counted;
         let inside = self.calls.floor() - before;
         let marked = is_marked.then_some(Marked { inside, own: inside, alone, alone_ns });
         self.is_marked = false;

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use aya::Ebpf;
 use aya::programs::PerfEvent;
 use sampler_common::duty::{Budget, Clock, Lead, Ticks, Timers};
-use sampler_common::wire::{Duty, Gate, MARKERS, SPOTS};
+use sampler_common::wire::{Duty, Gate, MARKERS, SPOTS, UNKNOWN_TALLY, WORDS};
 use std::mem::offset_of;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -200,6 +200,26 @@ impl Duties {
     pub fn traffic(&self, slot: u32) -> [u64; 2] {
         [offset_of!(Duty, opened), offset_of!(Duty, closed)]
             .map(|field| self.word(slot, field).load(SeqCst))
+    }
+
+    /// What each of its words was when the gate opened last, and when it closed.
+    pub fn words(&self, slot: u32) -> [[u64; 2]; WORDS] {
+        let ends = [offset_of!(Duty, words_opened), offset_of!(Duty, words_closed)];
+        std::array::from_fn(|number| {
+            ends.map(|field| self.word(slot, field + number * size_of::<u64>()).load(SeqCst))
+        })
+    }
+
+    /// Where words of its memory are that count its work; what was read by then of others is of none.
+    pub fn set_words(&self, slot: u32, at: &[u64]) {
+        for number in 0..WORDS {
+            let word = |field| self.word(slot, field + number * size_of::<u64>());
+            let at = at.get(number).copied().unwrap_or(0);
+            if word(offset_of!(Duty, words)).swap(at, SeqCst) != at {
+                word(offset_of!(Duty, words_opened)).store(UNKNOWN_TALLY, SeqCst);
+                word(offset_of!(Duty, words_closed)).store(UNKNOWN_TALLY, SeqCst);
+            }
+        }
     }
 
     /// Ticks that are left of the window, or of the count before it.

@@ -5,7 +5,7 @@ use super::met::{self, Met};
 use super::worker::Worker;
 use crate::store::ProcessId;
 use rustc_hash::FxHashMap;
-use sampler_common::duty::{Clock, Group, Groups, Progress};
+use sampler_common::duty::{Clock, Group, Groups, Progress, TALLIES};
 use sampler_common::estimate::{Cluster, Clusters, Confidence, Stratum};
 use sampler_common::limits::CLASSES;
 
@@ -51,10 +51,11 @@ impl Worker {
             .as_ref()
             .map_or(1.0, |duties| clock.progress(duties.timers()) / clock.ticks.max(1) as f64);
         let factor = all / length * shorter;
-        let follows = groups.is_some_and(Groups::follows_traffic);
-        let look = self.slot_of(id).filter(|_| follows).and_then(|slot| self.traffic(slot));
+        let follows = groups.is_some_and(Groups::follows_tally);
+        let slot = self.slot_of(id).filter(|_| follows);
+        let looks = slot.map_or([None; TALLIES], |slot| self.looks(slot));
         let clock = clock.ticks as f64;
-        let progress = Progress { factor, tail, clock, look };
+        let progress = Progress { factor, tail, clock, looks };
         (length > 0.0).then_some(Extent { progress, unseen: length / ticks })
     }
 
@@ -94,8 +95,9 @@ impl Worker {
                 continue;
             };
             let (mut clusters, of_groups) = groups.clusters(&extent.progress);
-            // What is taken by traffic has the clock's errors in both of what is compared.
-            let is_by_clock = clusters.correction.is_none_or(|of| of.traffic_bytes == 0);
+            // What is taken by a tally has the clock's errors in both of what is compared.
+            let is_by_clock =
+                clusters.correction.is_none_or(|of| of.traffic_bytes == 0 && of.tallied == 0);
             let of_clock = if is_by_clock { self.error_of_clock(id) } else { 0.0 };
             clusters.errors = clusters.errors.map(|error| error.hypot(of_clock));
             clusters.correction.iter_mut().for_each(|of| of.of_clock = of_clock);
@@ -166,11 +168,12 @@ impl Worker {
         let mut notes = sum.notes(&budget.to_string(), unit);
         let mut corrections = gathered.reference.clusters.values().map(|of| of.correction);
         if let (Some(Some(only)), None) = (corrections.next(), corrections.next()) {
-            let marker = match gathered.processes[..] {
-                [only] => self.marker_names(only),
+            let told_by = match gathered.processes[..] {
+                [id] if only.tallied > 0 => self.word_name(id, only.tally),
+                [id] => self.marker_names(id),
                 _ => None,
             };
-            notes.push(met::correction(&only, marker.as_deref()));
+            notes.push(met::correction(&only, told_by.as_deref()));
         }
         notes
     }

@@ -10,6 +10,7 @@
 //! A process that stands still in Ready or Open sleeps meanwhile ([`super::rest`]).
 //! Where there is a marker ([`super::markers`]) it goes from Due to Over with nothing but that attached first, and from there to Due again.
 
+use super::counting::Words;
 use super::markers::Markers;
 use super::rest::Rest;
 use super::source::Source;
@@ -18,8 +19,8 @@ use super::worker::Worker;
 use crate::bpf::duty::Duties;
 use crate::store::clustered::End;
 use crate::store::{ProcessId, Sampling};
-use crate::target::{processor, spots, traffic};
-use sampler_common::duty::{Budget, Controller, Counted, Lead, Ledger, Look, Pace, Window};
+use crate::target::{processor, spots};
+use sampler_common::duty::{Budget, Controller, Counted, Lead, Ledger, Pace, Window};
 use sampler_common::limits::CLASSES;
 use sampler_common::wire::Gate;
 use std::sync::Arc;
@@ -44,6 +45,8 @@ pub(super) struct Cycle {
     pub(super) last: Reading,
     /// Which functions tell what traps add to it.
     pub(super) markers: Markers,
+    /// Where it counts its work itself.
+    pub(super) words: Words,
     /// CPU time that attaching for this window took.
     pub(super) attach_ns: u64,
     /// CPU time that detaching has taken, all of it: threads of their own add to it.
@@ -86,6 +89,7 @@ impl Worker {
             early: 0,
             last: Reading::default(),
             markers: Markers::default(),
+            words: Words::default(),
             attach_ns: 0,
             detach_ns: Arc::default(),
             detached_ns: 0,
@@ -95,7 +99,8 @@ impl Worker {
             rest: Rest::new(),
         };
         self.cycles.insert(slot, cycle);
-        self.look_at_traffic(slot);
+        self.look_for_words(slot);
+        self.look_at_tallies(slot);
         self.set_spots(slot);
         self.await_window(slot);
     }
@@ -111,6 +116,7 @@ impl Worker {
             // That may have taken its time.
             self.end_windows();
         }
+        self.take_words();
         self.stay_ahead();
         self.run_fine_clock();
         self.look_at_ticks();
@@ -340,22 +346,6 @@ impl Worker {
     /// CPU time that a running process needs for one more window, nanoseconds.
     pub(super) fn next_windows_ns(&self, id: ProcessId) -> Option<f64> {
         Some(self.cycles.get(&self.slot_of(id)?)?.controller.period_ns())
-    }
-
-    /// What a process has read and written by now, and what its clock shows.
-    pub(super) fn traffic(&self, slot: u32) -> Option<Look> {
-        let process = self.attached.get(&slot)?.process.as_ref()?;
-        let bytes = traffic::bytes(process.pid, process.start_ticks)?;
-        let ticks = self.kernel.duties.as_ref()?.clock(slot).ticks;
-        Some(Look { bytes, ticks })
-    }
-
-    /// Keeps that, for when the process is gone.
-    pub(super) fn look_at_traffic(&mut self, slot: u32) {
-        let id = self.ingest.sources.get(&slot).map(|source| source.process);
-        if let Some((id, look)) = id.zip(self.traffic(slot)) {
-            self.ingest.clustered.groups_mut(id).traffic_mut().look(look);
-        }
     }
 
     /// The interval of the windows to come.

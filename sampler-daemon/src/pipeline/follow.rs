@@ -40,6 +40,7 @@ impl Worker {
         if let Some(id) = self.ingest.sources.get(&slot).map(|source| source.process) {
             self.ingest.clustered.groups_mut(id).forget_marks();
         }
+        self.look_for_words(slot);
         self.cut_cycle(slot);
         let Some(source) = self.ingest.sources.get(&slot) else { return };
         self.ingest.mapped.of_image(source.process, generation);

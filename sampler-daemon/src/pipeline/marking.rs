@@ -29,7 +29,7 @@ impl Worker {
             return false;
         }
         let groups = ingest.clustered.groups(id);
-        if groups.is_some_and(Groups::follows_traffic) {
+        if groups.is_some_and(Groups::follows_tally) {
             return false;
         }
         let windows = groups.map_or(0, Groups::windows);
@@ -139,24 +139,23 @@ impl Worker {
         }
     }
 
-    /// What its traffic and calls of its markers tell of the window of a process that has ended, in which so many bytes were
+    /// What its tallies and calls of its markers tell of the window of a process that has ended, in which so many bytes were
     /// allocated by so many allocations.
     pub(super) fn counted(&mut self, slot: u32, allocated: [f64; 2]) -> Counted {
+        let tallied = self.tallied(slot, allocated);
         let (Some(cycle), Some(duties), Some(source)) =
             (self.cycles.get_mut(&slot), &self.kernel.duties, self.ingest.sources.get(&slot))
         else {
             return Counted::default();
         };
         let groups = self.ingest.clustered.groups_mut(source.process);
-        let traffic = groups.traffic_mut().window(duties.traffic(slot), allocated);
-        tracing::debug!(slot, ?traffic, verdict = ?groups.traffic_mut().verdict(), "traffic");
         let markers = &mut cycle.markers;
         // For good: were it to depend on what the program does just now, so would how its windows are met.
         markers.is_wanted = markers.is_wanted || groups.want_marks();
         let (calls, _) = duties.marks(slot);
         let (calls, verdict) = markers.told(&calls, allocated[1]);
         groups.judge_marks(verdict, markers.model());
-        Counted { calls, traffic }
+        Counted { calls, tallied }
     }
 
     /// A process's markers, where they tell something.

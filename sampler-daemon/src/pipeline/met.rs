@@ -92,7 +92,7 @@ fn processes(count: u32) -> String {
 }
 
 /// What a program's numbers were corrected for, and what that leaves open.
-pub(super) fn correction(of: &Correction, marker: Option<&str>) -> String {
+pub(super) fn correction(of: &Correction, told_by: Option<&str>) -> String {
     const USUALLY: f64 = 1.96;
     let percent = |part: f64| format!("±{:.0}%", 100.0 * USUALLY * part);
     let [below, above] = [of.of_drag_below, of.of_drag].map(|part| 100.0 * USUALLY * part);
@@ -107,7 +107,14 @@ pub(super) fn correction(of: &Correction, marker: Option<&str>) -> String {
             of_drag
         );
     }
-    let by = match (of.marks, marker.unwrap_or("rarer functions")) {
+    if of.tallied > 0 {
+        return format!(
+            "windows stand for all by a counter of the program's own ({}, {} in them), which probes do not slow down: of every interval {of_drag} is that",
+            told_by.unwrap_or("in its memory"),
+            units::grouped(of.tallied),
+        );
+    }
+    let by = match (of.marks, told_by.unwrap_or("rarer functions")) {
         (0, _) => String::new(),
         (marks, name) => {
             format!("; {} calls of {name}, probed for that, tell so", units::grouped(marks))
@@ -148,6 +155,9 @@ mod tests {
         let said = correction(&by_traffic, Some("f"));
         assert!(said.contains("read and written (3.00 MiB in them)"), "{said}");
         assert!(said.ends_with("of every interval −29 … +49% is that"), "{said}");
+        let by_counter = Correction { tallied: 1_234, tally: 1, ..of };
+        let said = correction(&by_counter, Some("app+0x80"));
+        assert!(said.contains("own (app+0x80, 1,234 in them), which"), "{said}");
         let of = Correction { marks: 4_711, ..of };
         let said = correction(&of, Some("f"));
         assert!(said.ends_with("; 4,711 calls of f, probed for that, tell so"), "{said}");

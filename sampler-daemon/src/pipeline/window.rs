@@ -227,7 +227,7 @@ impl Worker {
             self.ingest.clustered.pair(id);
         }
         self.take_in(id, group, share, samples);
-        self.look_at_traffic(slot);
+        self.look_at_tallies(slot);
         self.plan_window(slot);
     }
 

@@ -14,6 +14,7 @@ use super::ingest::{Event, Ingest};
 use super::latency::{Answers, Histogram};
 use super::pressure::BackPressure;
 use super::rest;
+use super::searching::Searcher;
 use super::shared::SharedLinks;
 use super::source::SampleEvent;
 use super::stale::Stale;
@@ -112,6 +113,8 @@ pub(super) struct Worker {
     pub(super) last_reconciled: Instant,
     /// Links being closed: each takes the kernel some 35 ms.
     pub(super) closing: Vec<JoinHandle<()>>,
+    /// Who looks for counters of processes that have a budget.
+    pub(super) searcher: Option<Searcher>,
     /// Samples that slow `StreamSamples` clients have missed.
     pub(super) lagged: Arc<AtomicU64>,
     commands: mpsc::Receiver<Command>,
@@ -167,6 +170,8 @@ pub fn start(
     let prices = Prices::measure(&mut kernel, &config);
     let pressure = BackPressure::new(config.limits);
     let ahead = AheadOfWindows::new(config.budget.is_some());
+    let searcher =
+        config.budget.map(|_| Searcher::start()).transpose().context("start a thread")?;
     let mut worker = Worker {
         kernel,
         ingest: Ingest::new(samples, config.sampling, monotonic_ns(), config.samplers_only),
@@ -184,6 +189,7 @@ pub fn start(
         reconciled_losses: 0,
         last_reconciled: Instant::now(),
         closing: Vec::new(),
+        searcher,
         lagged,
         commands,
         wake,

@@ -27,3 +27,4 @@ mod symbols;
 pub mod traffic;
 pub mod usable;
 pub mod usdt;
+pub mod words;

@@ -45,6 +45,8 @@ fn correction_to_wire(of: Correction) -> v1::Correction {
         of_clock: of.of_clock,
         marks: of.marks,
         traffic_bytes: of.traffic_bytes,
+        tallied: of.tallied,
+        tally: of.tally,
     }
 }
 
@@ -59,6 +61,8 @@ fn correction(of: &v1::Correction) -> Result<Correction, String> {
         of_clock: number("of_clock", of.of_clock)?,
         marks: of.marks,
         traffic_bytes: of.traffic_bytes,
+        tallied: of.tallied,
+        tally: of.tally,
     })
 }
 

@@ -1,26 +1,34 @@
-//! What a process reads and writes, in place of its clock: the kernel counts it for every thread anyway, so it costs nothing, and no trap feeds it.
+//! What counts a process's work without a trap, in place of its clock: a *tally*.
+//!
+//! There are two kinds. What a process reads and writes the kernel counts for every thread anyway. And most programs keep counters of their own in their memory: requests served, statements
+//! run, versions of a dictionary. Where such words are the daemon finds out by looking at the memory some times; the kernel side reads a few of them when a window begins and when it ends.
+//! Nobody is slowed down by either, and no trap feeds them.
 //!
 //! # Derivation
 //!
-//! A program that serves requests has as many bytes of them for an allocation in its windows as elsewhere, however much traps slow its own code down there. Let b be
-//! the bytes in a window of the share κ of its stratum, z what was allocated there, B the bytes of all time. With T all that was allocated, the combined ratio estimate is
+//! A program that serves requests has as many of them for an allocation in its windows as elsewhere, however much traps slow its own code down there. Let b be
+//! what was counted in a window of the share κ of its stratum, z what was allocated there, B what was counted in all time. With T all that was allocated, the combined ratio estimate is
 //!
 //! ```text
 //! T = B · Σ z/κ / Σ b/κ          variance = n/(n − 1) · Σ (z_g − T·b_g/B)²     (sums of groups of windows, taken to all)
 //! ```
 //!
-//! (W. G. Cochran, "Sampling Techniques" (1977), chapters 6.11 and 11.8): whatever makes κ wrong makes it wrong for both, and what windows differ in counts only as far as
-//! allocations and bytes differ. That is how fast the program goes, what traps add to its time, and what ticks of the clock take. What is left of the traps is that
-//! phases are weighed by them where these are unlike: [`super::Bend`] corrects both sums, and how much traps add is told by traffic as it is by calls of a marker
+//! (W. G. Cochran, "Sampling Techniques" (1977), chapters 6.11 and 11.8): whatever makes κ wrong makes it wrong for both, and what windows differ in counts only as far
+//! as allocations and the tally differ. That is how fast the program goes, what traps add to its time, and what ticks of the clock take. What is left of the traps is that
+//! phases are weighed by them where these are unlike: [`super::Bend`] corrects both sums, and how much traps add is told by a tally as it is by calls of a marker
 //! ([`super::Marks`], with B·λ/Λ in place of λN/t₁). That it does also where allocations follow it and their bytes do not: a server whose new connections take more memory than
 //! its requests.
 //!
-//! B is known exactly while the process runs. Bytes are counted, not calls: a server that is slowed down gets more of them with
-//! one call. Traffic takes the clock's place where it is found to follow allocations from window to window ([`Fit`]), and leaves less open.
+//! B is known exactly while the process runs. Of traffic bytes are counted, not calls: a server that is slowed down gets more of them with
+//! one call. A tally takes the clock's place where it is found to follow allocations from window to window ([`Fit`]), and leaves less open.
+//!
+//! A word of the program's memory may count something that traps do feed: time. In windows it goes *faster* by the process's own clock, where work goes slower. So
+//! a word counts only while Σ b/κ by the clock is no more than B, as far as chance allows ([`super::Flow`]).
 
 use super::marks::MODEL;
-use super::{Bend, Fit, Marks, Pace, Verdict};
-use crate::wire::UNKNOWN_TRAFFIC;
+use super::{Fit, Verdict};
+use crate::wire::UNKNOWN_TALLY;
+use core::fmt;
 
 /// Relative standard error of the estimate because a program that is slowed down may serve requests otherwise: redis-server makes 4 to 5 % fewer allocations for the same
 /// bytes while all its calls are probed, since it finds more requests at once.
@@ -29,36 +37,38 @@ pub(super) const SERVED: f64 = 0.04;
 /// other, by a tenth as a rule (phases of milliseconds) and by a third at most (new connections of redis-server behind a pause, beside requests).
 pub(super) const MET: f64 = 0.2;
 
-/// What a process had read and written when its clock showed so much.
+/// What was counted of a process when its clock showed so much.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Look {
-    /// Bytes.
-    pub bytes: u64,
+    /// Bytes, or what a word of its memory counts.
+    pub counted: u64,
     /// Ticks of the clock of progress.
     pub ticks: u64,
 }
 
-/// What is known of a process's traffic.
+/// What is known of one.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Traffic {
+pub struct Tally {
     first: Option<Look>,
     last: Look,
     /// How bytes allocated follow it, and allocations.
     fits: [Fit; 2],
     /// Windows of which it is not known.
     unknown: u32,
+    /// Whether it is none any more: the word has become another.
+    is_lost: bool,
 }
 
-impl Traffic {
+impl Tally {
     /// So much it was by then. The first look is the beginning.
     pub fn look(&mut self, look: Look) {
         self.first.get_or_insert(look);
         self.last = look;
     }
 
-    /// A window in which so many bytes were allocated by so many allocations began and ended when so many had been read and written: those in it, where it is known.
+    /// A window in which so many bytes were allocated by so many allocations began and ended when it showed so much: what was counted in it, where it is known.
     pub fn window(&mut self, [opened, closed]: [u64; 2], allocated: [f64; 2]) -> Option<f64> {
-        if opened == UNKNOWN_TRAFFIC || closed == UNKNOWN_TRAFFIC {
+        if opened == UNKNOWN_TALLY || closed == UNKNOWN_TALLY {
             self.unknown += 1;
             return None;
         }
@@ -73,9 +83,20 @@ impl Traffic {
         (self.fits, self.unknown) = ([Fit::default(); 2], 0);
     }
 
+    /// It says nothing, and never will: what it was is no more.
+    pub fn lose(&mut self) {
+        self.is_lost = true;
+    }
+
+    /// Whether it has been looked at, and windows have yet to show what it is worth.
+    pub(super) fn is_open(&self) -> bool {
+        self.first.is_some() && self.verdict() == Verdict::Open
+    }
+
     /// Whether it follows both: of a server whose new connections take more memory than their requests, bytes do not.
     pub fn verdict(&self) -> Verdict {
         match self.fits.map(|fit| fit.verdict()) {
+            _ if self.is_lost => Verdict::Differs,
             // It will not be.
             [Verdict::Open, _] if self.unknown >= Fit::LEAST => Verdict::Differs,
             [Verdict::Follows, Verdict::Follows] => Verdict::Follows,
@@ -84,59 +105,47 @@ impl Traffic {
         }
     }
 
-    /// How well it tells what traps add, as a relative standard error beside chance; `None` where allocations do not follow it. Bytes allocated need not: what traps add is a
+    /// How well traffic tells what traps add, as a relative standard error beside chance; `None` where allocations do not follow it. Bytes allocated need not: what traps add is a
     /// matter of time and calls.
     pub(super) fn telling(&self) -> Option<f64> {
         let fit = &self.fits[1];
-        let of_phases = MET * fit.variance().sqrt();
-        (fit.verdict() == Verdict::Follows).then(|| MODEL.hypot(SERVED).hypot(of_phases))
+        let follows = !self.is_lost && fit.verdict() == Verdict::Follows;
+        follows.then(|| Tally::error_of_model(fit.variance().sqrt()))
     }
 
-    /// Bytes in a tick, by the looks so far.
+    /// The same of a word. Of whatever work it counts the traps have let so much be done in windows: allocations need not follow closely.
+    pub(super) fn telling_as_word(&self) -> Option<f64> {
+        let off = self.fits[1].of_word().filter(|_| !self.is_lost)?;
+        Some(Tally::error_of_model(off))
+    }
+
+    fn error_of_model(off: f64) -> f64 {
+        MODEL.hypot(SERVED).hypot(MET * off)
+    }
+
+    /// What is counted in a tick, by the looks so far.
     pub(super) fn rate(&self) -> Option<f64> {
         // No further than was looked.
         let ticks = self.last.ticks.checked_sub(self.first?.ticks)? as f64;
-        self.all(None, ticks).map(|(bytes, _)| bytes / ticks)
+        self.all(None, ticks).map(|(counted, _)| counted / ticks)
     }
 
-    /// Bytes of all progress, so many ticks, by a look at this moment or else the last one, with their relative standard error: nobody knows what passed before the first look
+    /// What was counted in all progress, so many ticks, by a look at this moment or else the last one, with their relative standard error: nobody knows what passed before the first look
     /// and after the last. `None` where none passed.
     pub(super) fn all(&self, now: Option<Look>, clock: f64) -> Option<(f64, f64)> {
         let (first, last) = (self.first?, now.unwrap_or(self.last));
-        let bytes = last.bytes.checked_sub(first.bytes).filter(|bytes| *bytes > 0)? as f64;
+        let counted = last.counted.checked_sub(first.counted).filter(|of| *of > 0)? as f64;
         let ticks = last.ticks.checked_sub(first.ticks).filter(|ticks| *ticks > 0)? as f64;
         let clock = clock.max(ticks);
-        Some((bytes * clock / ticks, 1.0 - ticks / clock))
+        Some((counted * clock / ticks, 1.0 - ticks / clock))
     }
 }
 
-/// Sums over windows.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Flow {
-    /// Windows of which it is known.
-    pub(super) windows: u32,
-    /// Bytes in them as they are.
-    pub(super) bytes: f64,
-    /// Σ b/κ, as traps are found to slow the program.
-    pub(super) inside: Bend,
-}
-
-impl Flow {
-    /// Of a window of that share with so many bytes, corrected for what traps of so many nanoseconds add.
-    pub(super) fn of_window(bytes: f64, share: f64, pace: &Pace, ns: [f64; 2]) -> Flow {
-        Flow { windows: 1, bytes, inside: Bend::of_window(bytes / share, share, pace, ns) }
-    }
-
-    /// As those of a marker, where so much was read and written in all of the strata.
-    pub(super) fn marks(&self, all: f64) -> Marks {
-        Marks::untrapped(self.bytes, self.inside, all)
-    }
-
-    /// Adds that of other windows.
-    pub fn add(&mut self, other: &Flow) {
-        self.windows += other.windows;
-        self.bytes += other.bytes;
-        self.inside.add(&other.inside);
+/// For the log.
+impl fmt::Display for Tally {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [bytes, objects] = self.fits.map(|fit| fit.variance());
+        write!(to, "{:?} bytes {bytes:.3} objects {objects:.3}", self.verdict())
     }
 }
 
@@ -146,21 +155,21 @@ mod tests {
 
     #[test]
     fn all_of_it_is_known_but_for_its_ends() {
-        let mut traffic = Traffic::default();
+        let mut traffic = Tally::default();
         assert_eq!(traffic.all(None, 100.0), None);
-        traffic.look(Look { bytes: 1_000, ticks: 10 });
+        traffic.look(Look { counted: 1_000, ticks: 10 });
         assert_eq!(traffic.all(None, 100.0), None, "no time has passed");
-        traffic.look(Look { bytes: 81_000, ticks: 90 });
+        traffic.look(Look { counted: 81_000, ticks: 90 });
         let (bytes, error) = traffic.all(None, 100.0).unwrap();
         assert!((bytes - 100_000.0).abs() < 1e-6 && (error - 0.2).abs() < 1e-12);
-        let now = Look { bytes: 82_000, ticks: 100 };
+        let now = Look { counted: 82_000, ticks: 100 };
         let (bytes, error) = traffic.all(Some(now), 90.0).unwrap();
         assert!((bytes - 81_000.0).abs() < 1e-6 && error == 0.0);
     }
 
     #[test]
     fn what_does_not_follow_is_told() {
-        let [mut nothing, mut steady, mut large] = [(); 3].map(|()| Traffic::default());
+        let [mut nothing, mut steady, mut large] = [(); 3].map(|()| Tally::default());
         for at in 0..20u64 {
             nothing.window([0, 0], [64_000.0, 1_000.0]);
             let bytes_of = if at % 3 == 0 { 1e6 } else { 1e3 };
@@ -174,12 +183,12 @@ mod tests {
         assert!(large.telling().is_some_and(|error| (0.06..0.1).contains(&error)));
         assert!(nothing.telling().is_none() && steady.telling().is_some());
         assert_eq!(steady.verdict(), Verdict::Follows);
-        const NO: u64 = UNKNOWN_TRAFFIC;
+        const NO: u64 = UNKNOWN_TALLY;
         for unknown in [[20_400, 20_300], [NO, 20_300], [20_400, NO], [NO, NO]] {
             assert_eq!(steady.window(unknown, [64.0, 1.0]), None);
         }
         assert_eq!(steady.verdict(), Verdict::Follows);
-        let mut unknown = Traffic::default();
+        let mut unknown = Tally::default();
         (0..12).for_each(|_| assert_eq!(unknown.window([NO, NO], [64_000.0, 1_000.0]), None));
         assert_eq!(unknown.verdict(), Verdict::Differs, "nobody will ever know");
         steady.restart();

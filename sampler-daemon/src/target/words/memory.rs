@@ -1,0 +1,193 @@
+//! The memory of a process in which it may count: its own and writable, and nothing that does more than be read.
+//!
+//! Only pages are read that are there (`Documentation/admin-guide/mm/pagemap.rst`): reading others would make them. No device's memory is read, where that has effects.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+/// Bit of an entry of `pagemap`: the page is there.
+const IS_PRESENT: u64 = 1 << 63;
+/// Bytes of a page.
+pub(super) const PAGE: u64 = 4096;
+/// Entries that are read at once.
+const ENTRIES: usize = 4096;
+
+/// The memory of a process.
+#[derive(Debug)]
+pub struct Memory {
+    memory: File,
+    pid: u32,
+}
+
+/// A mapping in which it may count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Region {
+    pub(super) range: Range<u64>,
+    /// The file that is mapped there, or whose zeroed data it is; else what it is.
+    name: String,
+    /// Where that file begins.
+    first: u64,
+    is_file: bool,
+}
+
+impl Region {
+    /// What is there, by its file.
+    pub(super) fn name_of(&self, at: u64) -> String {
+        match self.is_file {
+            true => format!("{}+{:#x}", self.name, at - self.first),
+            false => self.name.clone(),
+        }
+    }
+}
+
+impl Memory {
+    /// Opens that of process `pid` for reading.
+    ///
+    /// # Errors
+    /// If there is no such process, or it may not be read.
+    pub fn open(pid: u32) -> io::Result<Memory> {
+        Ok(Memory { memory: File::open(format!("/proc/{pid}/mem"))?, pid })
+    }
+
+    /// A word of 32 bits; `None` if there is none any more.
+    pub fn word(&self, at: u64) -> Option<u32> {
+        let mut word = [0; 4];
+        self.memory.read_exact_at(&mut word, at).ok()?;
+        Some(u32::from_le_bytes(word))
+    }
+
+    /// Fills `to` with what is from `at` on; whether it is there.
+    pub(super) fn read(&self, at: u64, to: &mut [u8]) -> bool {
+        self.memory.read_exact_at(to, at).is_ok()
+    }
+
+    /// Its regions, data of files first.
+    pub(super) fn regions(&self) -> io::Result<Vec<Region>> {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid))?;
+        let mut regions = regions(&maps);
+        regions.sort_by_key(|region| !region.is_file);
+        Ok(regions)
+    }
+
+    /// Those pages of a region that are there, neighbours as one.
+    pub(super) fn present(&self, region: &Region) -> io::Result<Vec<Range<u64>>> {
+        let pagemap = File::open(format!("/proc/{}/pagemap", self.pid))?;
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        let mut entries = vec![0; ENTRIES * size_of::<u64>()];
+        let mut at = region.range.start;
+        while at < region.range.end {
+            let pages = ((region.range.end - at) / PAGE).min(ENTRIES as u64) as usize;
+            let entries = &mut entries[..pages * size_of::<u64>()];
+            pagemap.read_exact_at(entries, at / PAGE * size_of::<u64>() as u64)?;
+            for entry in entries.chunks_exact(size_of::<u64>()) {
+                let entry = entry.try_into().map_or(0, u64::from_le_bytes);
+                if entry & IS_PRESENT != 0 {
+                    match ranges.last_mut() {
+                        Some(last) if last.end == at => last.end += PAGE,
+                        _ => ranges.push(at..at + PAGE),
+                    }
+                }
+                at += PAGE;
+            }
+            if pages == 0 {
+                break;
+            }
+        }
+        Ok(ranges)
+    }
+}
+
+/// By `/proc/PID/maps`.
+fn regions(maps: &str) -> Vec<Region> {
+    let mut firsts: HashMap<&str, u64> = HashMap::new();
+    let mut regions: Vec<Region> = Vec::new();
+    // The file that ends here: what follows without one is its zeroed data.
+    let mut before: Option<(u64, &str)> = None;
+    for line in maps.lines() {
+        let mut fields = line.splitn(6, ' ');
+        let range = fields.next().and_then(|of| of.split_once('-'));
+        let (Some((start, end)), Some(permissions)) = (range, fields.next()) else { continue };
+        let parse = |of: &str| u64::from_str_radix(of, 16).ok();
+        let (Some(start), Some(end)) = (parse(start), parse(end)) else { continue };
+        let path = fields.nth(3).unwrap_or_default().trim_start();
+        let is_named = path.starts_with('/');
+        if is_named {
+            firsts.entry(path).or_insert(start);
+        }
+        let is_plain = matches!(path, "" | "[heap]" | "[stack]") || path.starts_with("[anon:");
+        let zeroed = before.filter(|(at, _)| *at == start && path.is_empty());
+        let file = if is_named { Some(path) } else { zeroed.map(|(_, path)| path) };
+        let is_special = ["/dev/", "/proc/", "/sys/"].iter().any(|of| path.starts_with(of));
+        before = file.filter(|_| !is_special).map(|path| (end, path));
+        if !permissions.starts_with("rw") || !permissions.ends_with('p') || is_special {
+            continue;
+        }
+        if file.is_none() && !is_plain {
+            continue;
+        }
+        let plain = match path {
+            "" => "memory",
+            _ => path.trim_start_matches('[').trim_end_matches(']'),
+        };
+        let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+        regions.push(Region {
+            range: start..end,
+            name: file.map_or_else(|| plain.to_owned(), base),
+            first: file.and_then(|path| firsts.get(path)).copied().unwrap_or(start),
+            is_file: file.is_some(),
+        });
+    }
+    regions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_its_own_is_told() {
+        let maps = "\
+1000-2000 r-xp 00000000 08:01 7                          /usr/bin/a b
+2000-3000 rw-p 00001000 08:01 7                          /usr/bin/a b
+3000-4000 rw-p 00000000 00:00 0
+8000-9000 rw-p 00000000 00:00 0                          [heap]
+a000-b000 rw-s 00000000 00:05 9                          /memfd:x (deleted)
+b000-c000 rw-p 00000000 00:05 9                          /dev/fb0
+c000-d000 rw-p 00000000 00:00 0
+d000-e000 rw-p 00000000 00:00 0                          [vvar]
+e000-f000 r--p 00000000 00:00 0
+";
+        let regions = regions(maps);
+        let named: Vec<(u64, String)> =
+            regions.iter().map(|of| (of.range.start, of.name_of(of.range.start + 8))).collect();
+        let name = |start, name: &str| (start, name.to_owned());
+        let expected = [
+            name(0x2000, "a b+0x1008"),
+            name(0x3000, "a b+0x2008"),
+            name(0x8000, "heap"),
+            name(0xc000, "memory"),
+        ];
+        assert_eq!(named, expected);
+    }
+
+    #[test]
+    fn own_memory_is_there() {
+        let word = Box::new(0x1234_5678_u32);
+        let at = std::ptr::from_ref(&*word) as u64;
+        let memory = Memory::open(std::process::id()).unwrap();
+        assert_eq!(memory.word(at), Some(0x1234_5678));
+        assert_eq!(memory.word(8), None);
+        let regions = memory.regions().unwrap();
+        let region = regions.iter().find(|of| of.range.contains(&at)).unwrap();
+        let present = memory.present(region).unwrap();
+        assert!(present.iter().any(|of| of.contains(&at)), "{present:x?}");
+        // And pages that nobody has touched are not.
+        let untouched = memmap2::MmapOptions::new().len(1 << 20).map_anon().unwrap();
+        let at = untouched.as_ptr() as u64;
+        let region = Region { range: at..at + (1 << 20), ..region.clone() };
+        assert_eq!(memory.present(&region).unwrap(), []);
+    }
+}

@@ -1,0 +1,261 @@
+//! The search for words that count: memory is looked at some times, with a little of the process's own CPU time in between.
+
+use super::memory::PAGE;
+use super::steady::{Between, Series, counters};
+use super::{Memory, Word};
+use crate::target::{process, processor};
+use sampler_common::wire::WORDS;
+use std::fs;
+use std::io;
+use std::time::Instant;
+
+/// CPU time of the process between two looks, nanoseconds: first so much, and then more, for what counts more slowly.
+const STEPS_NS: [u64; 2] = [60_000_000, 240_000_000];
+/// Looks: a word that is anything is more than before in one of two.
+const LOOKS: usize = 9;
+/// Bytes that are looked at.
+const MOST_BYTES: usize = 64 << 20;
+/// Bytes that are read at once.
+const CHUNK: usize = 256 << 10;
+/// Words that are followed after the second look.
+const MOST_WORDS: usize = 1 << 18;
+/// A word that is more by as much than at the last look counts no work.
+const MOST_STEP: u32 = 1 << 24;
+/// Threads whose CPU time is added up; that of more is read in one, which is coarser.
+const THREADS: usize = 64;
+/// Bytes of a word.
+const WORD: usize = size_of::<u32>();
+
+/// How far a search is.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The process has to do something first.
+    Waits,
+    /// It has looked.
+    Looked,
+    /// These were found beside those before, the best first; and it may find more.
+    Found(Vec<Word>),
+    /// It has found all that it will.
+    Done,
+    /// The process is gone.
+    Gone,
+}
+
+/// The search in one process.
+#[derive(Debug)]
+pub struct Search {
+    pid: u32,
+    start_ticks: u64,
+    memory: Memory,
+    /// What was there at the first look: addresses, and what they showed.
+    chunks: Vec<(u64, Vec<u8>)>,
+    series: Vec<Series>,
+    /// Looks with these steps.
+    looks: usize,
+    last: Option<(Instant, u64)>,
+    between: Vec<Between>,
+    /// How often it has been through.
+    passes: usize,
+    /// Addresses of what was found.
+    found: Vec<u64>,
+}
+
+impl Search {
+    /// In the process that has `pid` and has started at `start_ticks`.
+    ///
+    /// # Errors
+    /// If its memory cannot be read.
+    pub fn new(pid: u32, start_ticks: u64) -> io::Result<Search> {
+        Ok(Search {
+            pid,
+            start_ticks,
+            memory: Memory::open(pid)?,
+            chunks: Vec::new(),
+            series: Vec::new(),
+            looks: 0,
+            last: None,
+            between: Vec::new(),
+            passes: 0,
+            found: Vec::new(),
+        })
+    }
+
+    /// Whether it keeps what it has seen.
+    pub fn has_begun(&self) -> bool {
+        self.looks > 0
+    }
+
+    /// Looks, if it is time.
+    pub fn step(&mut self) -> Step {
+        let Some(step_ns) = STEPS_NS.get(self.passes) else { return Step::Done };
+        let Some(cpu_ns) = cpu_ns(self.pid, self.start_ticks) else { return Step::Gone };
+        let now = Instant::now();
+        let Some((then, cpu_then_ns)) = self.last else {
+            // The first look comes after a little time, too: what ends soon is left alone.
+            self.last = Some((now, cpu_ns));
+            return Step::Waits;
+        };
+        if cpu_ns < cpu_then_ns + step_ns {
+            return Step::Waits;
+        }
+        let passed = Between {
+            wall_ns: (now - then).as_nanos() as f64,
+            cpu_ns: (cpu_ns - cpu_then_ns) as f64,
+        };
+        self.last = Some((now, cpu_ns));
+        match self.looks {
+            0 => {
+                if self.look_first().is_err() {
+                    return Step::Gone;
+                }
+            }
+            1 => self.look_again(),
+            _ => self.follow(),
+        }
+        if self.looks > 0 {
+            self.between.push(passed);
+        }
+        self.looks += 1;
+        if self.looks < LOOKS && (self.looks == 1 || !self.series.is_empty()) {
+            return Step::Looked;
+        }
+        self.passes += 1;
+        self.looks = 0;
+        let (series, between) =
+            (std::mem::take(&mut self.series), std::mem::take(&mut self.between));
+        let found = counters(series, &between, &self.found, WORDS);
+        self.found.extend(&found);
+        Step::Found(self.named(&found))
+    }
+
+    /// All that is there.
+    fn look_first(&mut self) -> io::Result<()> {
+        let mut left = MOST_BYTES;
+        for region in self.memory.regions()? {
+            for range in self.memory.present(&region)? {
+                let mut at = range.start;
+                while at < range.end && left > 0 {
+                    let size = CHUNK.min((range.end - at) as usize).min(left);
+                    let mut chunk = vec![0; size];
+                    if self.memory.read(at, &mut chunk) {
+                        self.chunks.push((at, chunk));
+                    }
+                    at += size as u64;
+                    left -= size;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Which of it is more by now.
+    fn look_again(&mut self) {
+        let mut now = vec![0; CHUNK];
+        for (start, before) in std::mem::take(&mut self.chunks) {
+            let now = &mut now[..before.len()];
+            if !self.memory.read(start, now) {
+                continue;
+            }
+            let words = before.chunks_exact(WORD).zip(now.chunks_exact(WORD));
+            for (at, (before, now)) in (start..).step_by(WORD).zip(words) {
+                let step = word(now).wrapping_sub(word(before));
+                if (1..MOST_STEP).contains(&step) && self.series.len() < MOST_WORDS {
+                    self.series.push(Series { at, last: word(now), steps: vec![step] });
+                }
+            }
+        }
+    }
+
+    /// Which of those that were more are so again.
+    fn follow(&mut self) {
+        let mut now = [0; PAGE as usize];
+        let mut read = None;
+        let memory = &self.memory;
+        self.series.retain_mut(|series| {
+            let start = series.at / PAGE * PAGE;
+            if read.is_none_or(|(of, _)| of != start) {
+                read = Some((start, memory.read(start, &mut now)));
+            }
+            let offset = (series.at - start) as usize;
+            let shown = word(&now[offset..offset + WORD]);
+            let step = shown.wrapping_sub(series.last);
+            series.last = shown;
+            series.steps.push(step);
+            read.is_some_and(|(_, is_there)| is_there) && (1..MOST_STEP).contains(&step)
+        });
+    }
+
+    fn named(&self, found: &[u64]) -> Vec<Word> {
+        let regions = self.memory.regions().unwrap_or_default();
+        let name = |at: u64| {
+            let region = regions.iter().find(|region| region.range.contains(&at))?;
+            Some(Word { at, name: region.name_of(at) })
+        };
+        found.iter().filter_map(|at| name(*at)).collect()
+    }
+}
+
+fn word(bytes: &[u8]) -> u32 {
+    bytes.try_into().map_or(0, u32::from_le_bytes)
+}
+
+/// CPU time of a process, nanoseconds, finer than [`processor::processor_ns`] where that can be had (`Documentation/scheduler/sched-stats.rst`).
+fn cpu_ns(pid: u32, start_ticks: u64) -> Option<u64> {
+    let coarse = processor::processor_ns(pid, start_ticks)?;
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    let own = |thread: fs::DirEntry| {
+        let stat = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        stat.split_ascii_whitespace().next()?.parse::<u64>().ok()
+    };
+    let each: Vec<u64> = threads.take(THREADS + 1).filter_map(own).collect();
+    let is_fine = (1..=THREADS).contains(&each.len()) && process::is_there(pid, start_ticks);
+    Some(if is_fine { each.into_iter().sum() } else { coarse })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::process::Process;
+    use std::process::{Child, Command};
+    use std::time::Duration;
+
+    /// A program, ended with the test.
+    struct Running(Child);
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn a_counter_is_found() {
+        let program = "my $n = 0; $n++ while 1";
+        let child = Running(Command::new("perl").args(["-e", program]).spawn().unwrap());
+        let process = Process::open(child.0.id()).unwrap();
+        let mut search = Search::new(process.pid, process.start_ticks).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let words = loop {
+            match search.step() {
+                Step::Found(words) => break words,
+                Step::Gone | Step::Done => panic!("it is gone"),
+                Step::Waits | Step::Looked => std::thread::yield_now(),
+            }
+            assert!(Instant::now() < deadline);
+        };
+        let memory = Memory::open(process.pid).unwrap();
+        let first = words.first().expect("a counter");
+        let before = memory.word(first.at).unwrap();
+        let after = loop {
+            let now = memory.word(first.at).unwrap();
+            if now != before {
+                break now;
+            }
+            assert!(Instant::now() < deadline);
+        };
+        assert!(after.wrapping_sub(before) < 1 << 30, "{words:?}");
+        drop(child);
+        assert_eq!(search.step(), Step::Gone);
+    }
+}
