@@ -41,8 +41,8 @@
 //! lose: where a window has little time for each trap they add only a part of all that ([`Usual::part`]), and some much less. So no window is corrected for more than some
 //! part of its time, however dense its phase is.
 
-use super::marks::{Told, jackknife};
-use super::{Marks, Pace, Usual};
+use super::marks::{Teller, Told, jackknife};
+use super::{Pace, Usual};
 
 /// Programs that are unlike the others: their part, and the standard deviation of the logarithm.
 const UNLIKE: (f64, f64) = (0.08, 0.9);
@@ -131,8 +131,8 @@ impl Drag {
         (-POINTS..=POINTS).map(move |at| Point::before(usual, part, at))
     }
 
-    /// Of a program, by groups of its windows, and by what a marker has told in them, which has that relative standard error beside chance.
-    pub fn learned(usual: &Usual, groups: &[Pace], (marks, model): (&[Marks], f64)) -> Drag {
+    /// Of a program, by groups of its windows, and by what has told it in them.
+    pub(super) fn learned(usual: &Usual, groups: &[Pace], tellers: &[Teller]) -> Drag {
         let mut all = Pace::default();
         groups.iter().for_each(|group| all.add(group));
         // Where one group has all windows in which frees were probed, nobody knows how these differ.
@@ -149,7 +149,7 @@ impl Drag {
                 (Some(ns), Some(left)) => Drag::seen(before, ns, jackknife(&left)),
                 _ => before.collect(),
             };
-        if let Some(told) = Told::by(usual, marks.iter(), model) {
+        if let Some(told) = Told::by(usual, tellers) {
             points.iter_mut().for_each(|point| point.weight *= told.likelihood(point.ns));
         }
         Drag::of(points)
@@ -215,7 +215,6 @@ fn shortest(mut of: Vec<(f64, f64)>, part: f64) -> [f64; 2] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::marks::MODEL;
     use super::*;
 
     /// Where 29 ns are usual.
@@ -253,7 +252,7 @@ mod tests {
         assert_eq!(shortest(of, 0.899), [2.0, 253.0]);
         assert_eq!(shortest(vec![(0.5, 1.0)], 0.95), [0.0, 0.5]);
         assert_eq!(shortest(Vec::new(), 0.95), [0.0; 2]);
-        let skewed = Drag::learned(&usual(), &[], (&[], MODEL));
+        let skewed = Drag::learned(&usual(), &[], &[]);
         let [below, above] = skewed.errors_of(|[m, _]| 1.0 / (1.0 - m / 200.0));
         assert!(below > 0.0 && above > 1.2 * below, "{below} {above}");
         // What no trap adds is the least.
@@ -264,8 +263,8 @@ mod tests {
     fn what_a_trap_adds_is_learned() {
         // A heavy machine's, seen where light ones are usual.
         let groups = groups(200.0, [90.0, 56.0], 32);
-        let drag = Drag::learned(&usual(), &groups, (&[], MODEL));
-        let (before, errors) = (Drag::learned(&usual(), &[], (&[], MODEL)), drag.errors());
+        let drag = Drag::learned(&usual(), &groups, &[]);
+        let (before, errors) = (Drag::learned(&usual(), &[], &[]), drag.errors());
         assert!(
             drag.ns[0] > 1.3 * before.ns[0] && drag.ns[1] > 2.0 * before.ns[1],
             "{:?}",
@@ -284,7 +283,7 @@ mod tests {
     fn a_second_trap_may_cost_less_than_the_first() {
         // As python3's: 35 ns in malloc, 11 in the free behind it.
         let groups = groups(100.0, [35.0, 11.0], 32);
-        let drag = Drag::learned(&usual(), &groups, (&[], MODEL));
+        let drag = Drag::learned(&usual(), &groups, &[]);
         let (value, error) = corrected(&drag, &groups);
         let truth = groups.iter().map(|group| group.factor([35.0, 11.0])).sum::<f64>() / 32.0;
         assert!((value / truth - 1.0).abs() < 1.5 * error, "{value} {truth} {error}");
@@ -294,7 +293,7 @@ mod tests {
     #[test]
     fn a_loop_of_nothing_but_traps_has_little_to_lose() {
         let groups = alone(30_000.0, 1000.0);
-        let drag = Drag::learned(&usual(), &groups, (&[], MODEL));
+        let drag = Drag::learned(&usual(), &groups, &[]);
         let (value, error) = corrected(&drag, &groups);
         // Of 95.7 ns that are enough there are 30.
         let part = usual().part(30.0) * drag.ns[0] / 30.0;
@@ -309,18 +308,18 @@ mod tests {
     #[test]
     fn rare_traps_need_no_learning() {
         let groups = alone(1e6, 100.0);
-        let (value, error) = corrected(&Drag::learned(&usual(), &groups, (&[], MODEL)), &groups);
+        let (value, error) = corrected(&Drag::learned(&usual(), &groups, &[]), &groups);
         assert!((value - 1.0032).abs() < 4e-4 && error < 0.004, "{value} {error}");
     }
 
     #[test]
     fn one_kind_of_windows_says_what_is_possible_and_no_more() {
-        let before = Drag::learned(&usual(), &[], (&[], MODEL));
-        assert_eq!(Drag::learned(&usual(), &alone(1e6, 1_000.0), (&[], MODEL)), before);
+        let before = Drag::learned(&usual(), &[], &[]);
+        assert_eq!(Drag::learned(&usual(), &alone(1e6, 1_000.0), &[]), before);
         // The mean of lognormal laws: 0.92·29·exp(0.35²/2) + 0.08·29·exp(0.9²/2).
         assert!((before.ns[0] - 31.84).abs() < 0.1, "{:?}", before.ns);
         // They cannot have added 75 ns to what took that long.
-        let tight = Drag::learned(&usual(), &alone(80_000.0, 1_000.0), (&[], MODEL));
+        let tight = Drag::learned(&usual(), &alone(80_000.0, 1_000.0), &[]);
         assert!(tight.ns[0] < before.ns[0] && tight.errors()[0] < before.errors()[0]);
     }
 
@@ -333,10 +332,8 @@ mod tests {
             Pace::exact(clock, 1000.0, frees, 0.0, &usual())
         };
         let groups: Vec<Pace> = (0..8).map(window).collect();
-        let (drag, before) = (
-            Drag::learned(&usual(), &groups, (&[], MODEL)),
-            Drag::learned(&usual(), &[], (&[], MODEL)),
-        );
+        let (drag, before) =
+            (Drag::learned(&usual(), &groups, &[]), Drag::learned(&usual(), &[], &[]));
         // But for what is not possible in 230 ns.
         assert!((drag.ns[0] - before.ns[0]).abs() < 1.0, "{:?} {:?}", drag.ns, before.ns);
     }

@@ -1,5 +1,6 @@
 //! Whether calls of functions are a marker ([`super::Marks`]): they are as many as allocations are, wherever a window falls.
 
+use super::LEAST_WINDOWS;
 use super::marks::MODEL;
 
 /// What is known of what may be a marker.
@@ -30,9 +31,9 @@ impl Fit {
     pub(super) const LEAST: u32 = 12;
     /// Largest variance of what is read and written for an allocation, over the square of its mean; and of calls.
     const MOST: f64 = 0.06;
-    const MOST_OF_CALLS: f64 = 0.3;
+    const MOST_OF_CALLS: f64 = 0.6;
     /// And of a word of the program's memory, which costs nothing, and tells of whatever it is that it counts.
-    const MOST_OF_WORDS: f64 = 1.0;
+    const MOST_OF_WORDS: f64 = 2.0;
     /// Fewer counts of a word tell nothing, however many windows there are.
     const LEAST_OF_WORDS: f64 = 12.0;
     /// Relative standard error of what they tell for each standard deviation of that: of code in one phase m is another than in the next by a third or so, and what is told of
@@ -68,7 +69,7 @@ impl Fit {
 
     /// Whether the same is so of a word, which may count more rarely than windows come; and how far its counts are known to be off, as a standard deviation.
     pub(super) fn of_word(&self) -> Option<f64> {
-        let is_known = self.windows >= Fit::LEAST && self.calls >= Fit::LEAST_OF_WORDS;
+        let is_known = self.windows >= LEAST_WINDOWS && self.calls >= Fit::LEAST_OF_WORDS;
         // What chance may hide.
         let variance = self.variance() + (2.0 / self.calls).min(1.0);
         (is_known && variance <= Fit::MOST_OF_WORDS).then(|| variance.sqrt())

@@ -5,7 +5,7 @@
 
 use super::flow::Share;
 use super::likeness;
-use super::marks::MODEL;
+use super::marks::Teller;
 use super::pace::Counts;
 use super::taken::{Progress, Taken};
 use super::{Bend, Drag, Flow, LEAST_WINDOWS, Marked, Marks, Pace, Tally, Usual, Verdict};
@@ -139,7 +139,7 @@ impl Groups {
     /// be left so.
     pub fn want_marks(&self) -> bool {
         let is_open = self.tallies.iter().any(Tally::is_open);
-        if is_open || self.telling().is_some() || self.windows() < LEAST_WINDOWS {
+        if is_open || self.windows() < LEAST_WINDOWS {
             return false;
         }
         let (clusters, _) = self.clusters(&Progress::of_strata());
@@ -167,25 +167,37 @@ impl Groups {
 
     /// Whether allocations, and their bytes, follow any of these.
     pub fn follows_tally(&self) -> bool {
-        self.following().next().is_some()
+        let follows = |at: &usize| self.tallies[*at].verdict() == Verdict::Follows;
+        self.standing().any(|at| follows(&at))
     }
 
-    /// Those that they follow.
-    fn following(&self) -> impl Iterator<Item = usize> {
-        (0..TALLIES)
-            .filter(|at| self.tallies[*at].verdict() == Verdict::Follows && self.is_work(*at))
+    /// Whether what any of these shows matters.
+    pub fn has_tally(&self) -> bool {
+        self.standing().next().is_some()
     }
 
-    /// The one that tells best what traps add, with the relative standard error of that beside chance.
-    fn telling(&self) -> Option<(usize, f64)> {
-        let tells = |at: usize| {
+    /// Those that may stand for progress in place of the clock. Of a word allocations need not follow closely: what that leaves open is in what windows differ in.
+    fn standing(&self) -> impl Iterator<Item = usize> {
+        (0..TALLIES).filter(|at| {
+            let tally = &self.tallies[*at];
+            let is_one = match *at {
+                TRAFFIC => tally.verdict() == Verdict::Follows,
+                _ => tally.telling_as_word().is_some(),
+            };
+            is_one && self.is_work(*at)
+        })
+    }
+
+    /// What tallies have counted in windows and in all time tells what traps add, as calls of a marker do.
+    fn telling(&self) -> impl Iterator<Item = Teller> {
+        (0..TALLIES).filter_map(|at| {
             let tally = &self.tallies[at];
-            let model = if at == TRAFFIC { tally.telling() } else { tally.telling_as_word() }?;
-            let chance = self.share(at).map_or(1.0, |share| share.error);
-            Some((at, model, model.hypot(chance)))
-        };
-        let telling = (0..TALLIES).filter_map(tells).filter(|(at, ..)| self.is_work(*at));
-        telling.min_by(|(.., a), (.., b)| a.total_cmp(b)).map(|(at, model, _)| (at, model))
+            let model = if at == TRAFFIC { tally.telling() } else { tally.telling_as_word() };
+            let model = model.filter(|_| self.is_work(at))?;
+            let flows = self.iter().map(|group| &group.flows[at]);
+            let marks = flows.zip(self.tallied(at)?).map(|(flow, all)| flow.marks(all));
+            Some((marks.collect(), model))
+        })
     }
 
     /// Whether it is work that a tally counts, and nothing that traps feed.
@@ -308,7 +320,7 @@ impl Groups {
     pub fn clusters(&self, all: &Progress) -> (Clusters, Vec<[f64; 2]>) {
         let drag = self.drag();
         let by_clock = Taken::by_clock(all).made(self, &drag);
-        let by_tally = self.following().filter_map(|at| {
+        let by_tally = self.standing().filter_map(|at| {
             let counted = self.tallies[at].all(all.looks[at], all.clock)?;
             Some(Taken::by_tally(self, at, counted, all)?.made(self, &drag))
         });
@@ -323,17 +335,11 @@ impl Groups {
     /// What a trap adds to the program's own time.
     pub fn drag(&self) -> Drag {
         let paces: Vec<Pace> = self.iter().map(|group| group.pace).collect();
-        let of_marker = || (self.marks().copied().collect(), self.marks_model.unwrap_or(MODEL));
-        let (marks, model) = self.tally_marks().unwrap_or_else(of_marker);
-        Drag::learned(&self.usual, &paces, (&marks, model))
-    }
-
-    /// What a tally has counted in windows and in all time tells what traps add, as calls of a marker do, and how well.
-    fn tally_marks(&self) -> Option<(Vec<Marks>, f64)> {
-        let (at, model) = self.telling()?;
-        let flows = self.iter().map(|group| &group.flows[at]);
-        let marks = flows.zip(self.tallied(at)?).map(|(flow, all)| flow.marks(all));
-        Some((marks.collect(), model))
+        let mut tellers: Vec<Teller> = self.telling().collect();
+        if let Some(model) = self.marks_model {
+            tellers.push((self.marks().copied().collect(), model));
+        }
+        Drag::learned(&self.usual, &paces, &tellers)
     }
 
     /// What a marker has told in each, if that counts.

@@ -98,69 +98,116 @@ impl Marks {
     pub fn calls(&self) -> f64 {
         self.calls
     }
+
+    /// Whether there was a marker.
+    fn is_one(&self) -> bool {
+        self.alone > 0.0 || self.calls > 0.0
+    }
 }
 
-/// What the marks of groups tell of m and d.
+/// Marks of groups of windows, and what they leave open that more windows would not make less, as a standard error of ln R.
+pub(super) type Teller = (Vec<Marks>, f64);
+
+/// What the marks of groups tell of m and d: those of a marker, of tallies, or of all of these together.
 pub(super) struct Told<'a> {
-    groups: Vec<&'a Marks>,
-    /// Calls by what was counted outside of windows.
+    each: Vec<One<'a>>,
+    /// How much each counts.
+    weights: Vec<f64>,
+    /// Standard error of their mean ln R that more windows would not make less: their models are wrong together.
+    model: f64,
+    /// Degrees of freedom.
+    freedom: f64,
+    groups: usize,
+}
+
+/// What one tells.
+struct One<'a> {
+    /// Of each group.
+    marks: &'a [Marks],
+    /// Calls by what was counted outside of windows; and without what lone traps add.
+    own: f64,
     alone: f64,
-    /// What of that is uncertain, since it is what lone traps add.
-    error: f64,
-    /// Standard error of ln R that more windows would not make less.
+    /// Standard error of ln R, beside chance.
     model: f64,
     /// Degrees of freedom: of calls that come in bursts most are in few groups.
     freedom: f64,
 }
 
-impl<'a> Told<'a> {
-    /// Of groups in which there was a marker; `None` where that is too little.
-    pub(super) fn by(
-        usual: &Usual,
-        groups: impl Iterator<Item = &'a Marks>,
-        model: f64,
-    ) -> Option<Told<'a>> {
+impl<'a> One<'a> {
+    /// `None` where that is too little.
+    fn by(usual: &Usual, (marks, model): &'a Teller) -> Option<One<'a>> {
         // Whichever of both it was called in: else it would be by what they tell that groups are taken.
-        let is_one = |of: &&Marks| of.alone > 0.0 || of.calls > 0.0;
-        let groups: Vec<&Marks> = groups.filter(is_one).collect();
-        let sum = |of: fn(&Marks) -> f64| groups.iter().map(|group| of(group)).sum::<f64>();
-        let (alone, dense) = (sum(|of| of.alone), sum(|of| of.dense));
+        let groups = marks.iter().filter(|of| of.is_one()).count();
+        let sum = |of: fn(&Marks) -> f64| marks.iter().map(of).sum::<f64>();
+        let (own, dense) = (sum(|of| of.alone), sum(|of| of.dense));
         let (ns, spread) = usual.lone_ns();
-        let part = ns * dense / alone;
+        let part = ns * dense / own;
+        // What of that is uncertain, since it is what lone traps add.
         let error = spread * part / (1.0 - part);
-        let squares: f64 = groups.iter().map(|of| of.alone * of.alone).sum();
-        let freedom = alone * alone / squares - 1.0;
-        let is_enough = groups.len() >= LEAST_GROUPS && freedom >= LEAST_FREEDOM && part < 0.5;
-        let alone = alone / (1.0 - part);
-        is_enough.then_some(Told { groups, alone, error, model, freedom })
+        let freedom = own * own / sum(|of| of.alone * of.alone) - 1.0;
+        let is_enough = groups >= LEAST_GROUPS && freedom >= LEAST_FREEDOM && part < 0.5;
+        let alone = own / (1.0 - part);
+        is_enough.then(|| One { marks, own, alone, model: model.hypot(error), freedom })
+    }
+
+    /// ln R where traps add so much, and without each of the groups.
+    fn off(&self, ns: [f64; 2]) -> Option<(f64, Vec<f64>)> {
+        let inside: Vec<f64> = self.marks.iter().map(|of| of.inside.value(ns)).collect();
+        let all: f64 = inside.iter().sum();
+        let off = (all / self.alone).ln();
+        let without = |(of, inside): (&Marks, &f64)| ((all - inside) / (self.own - of.alone)).ln();
+        let left: Vec<f64> = self.marks.iter().zip(&inside).map(without).collect();
+        let is_known = off.is_finite() && left.iter().all(|of| of.is_finite());
+        is_known.then_some((off, left))
+    }
+}
+
+impl<'a> Told<'a> {
+    /// By all that tell something; `None` where none does.
+    pub(super) fn by(usual: &Usual, tellers: &'a [Teller]) -> Option<Told<'a>> {
+        let one = |of| {
+            let one = One::by(usual, of)?;
+            // The weights are the same for all m: as if traps added what is usual.
+            let (_, left) = one.off([usual.median_ns, 0.0])?;
+            let variance = jackknife(&left) + one.model * one.model;
+            Some((one, 1.0 / variance))
+        };
+        let (each, weights): (Vec<One>, Vec<f64>) = tellers.iter().filter_map(one).unzip();
+        let all: f64 = weights.iter().sum();
+        let weights: Vec<f64> = weights.iter().map(|of| of / all).collect();
+        let mean =
+            |of: fn(&One) -> f64| each.iter().zip(&weights).map(|(one, w)| w * of(one)).sum();
+        let (model, freedom) = (mean(|of| of.model), mean(|of| of.freedom));
+        let is_any = |at: &usize| each.iter().any(|of| of.marks[*at].is_one());
+        let groups = each.first().map_or(0, |of| (0..of.marks.len()).filter(is_any).count());
+        (!each.is_empty()).then_some(Told { each, weights, model, freedom, groups })
     }
 
     /// How likely it is where traps add so much; not scaled. Where all calls are in one group all is as likely.
     pub(super) fn likelihood(&self, ns: [f64; 2]) -> f64 {
-        let inside: Vec<f64> = self.groups.iter().map(|of| of.inside.value(ns)).collect();
-        let own: f64 = self.groups.iter().map(|of| of.alone).sum();
-        let all: f64 = inside.iter().sum();
-        let off = (all / self.alone).ln();
-        let left: Vec<f64> = self
-            .groups
-            .iter()
-            .zip(&inside)
-            .map(|(of, inside)| ((all - inside) / (own - of.alone)).ln())
-            .collect();
-        if !off.is_finite() || left.iter().any(|of| !of.is_finite()) {
-            return 1.0;
+        let (mut off, mut left) = (0.0, Vec::new());
+        for (one, weight) in self.each.iter().zip(&self.weights) {
+            let Some((own, without)) = one.off(ns) else { return 1.0 };
+            off += weight * own;
+            left.resize(without.len(), 0.0);
+            left.iter_mut().zip(without).for_each(|(to, of)| *to += weight * of);
         }
-        let variance = jackknife(&left) + self.model * self.model + self.error * self.error;
-        let freedom = self.freedom;
+        // Groups in which none was called leave all as it is.
+        let variance = jackknife_of(&left, self.groups) + self.model * self.model;
         let squared = off * off / variance;
-        (1.0 + squared / freedom).powf(-(freedom + 1.0) / 2.0) / variance.sqrt()
+        (1.0 + squared / self.freedom).powf(-(self.freedom + 1.0) / 2.0) / variance.sqrt()
     }
 }
 
 /// Variance of what was found with each of the groups left out.
 pub(super) fn jackknife(left: &[f64]) -> f64 {
-    let n = left.len() as f64;
-    let mean = left.iter().sum::<f64>() / n;
+    jackknife_of(left, left.len())
+}
+
+/// The same where so many of them are groups that have to do with it.
+fn jackknife_of(left: &[f64], n: usize) -> f64 {
+    let n = n as f64;
+    let mean = left.iter().sum::<f64>() / left.len() as f64;
     left.iter().map(|of| (of - mean).powi(2)).sum::<f64>() * (n - 1.0) / n
 }
 
@@ -171,6 +218,10 @@ mod tests {
 
     fn usual() -> Usual {
         Usual { median_ns: 29.0, spread: 0.45, power: 1.5, floor_ns: 0.0 }
+    }
+
+    fn learned(paces: &[Pace], marks: &[Marks]) -> Drag {
+        Drag::learned(&usual(), paces, &[(marks.to_vec(), MODEL)])
     }
 
     /// Groups of a program of 200 ns for each allocation and a call of the marker each 100, in which traps add m; windows are 1 % of it.
@@ -195,14 +246,22 @@ mod tests {
     fn what_traps_add_is_told() {
         for m in [10.0, 30.0, 90.0, 150.0] {
             let (paces, marks) = groups(m, 1.0, 16);
-            let (before, after) = (
-                Drag::learned(&usual(), &paces, (&[], MODEL)),
-                Drag::learned(&usual(), &paces, (&marks, MODEL)),
-            );
+            let (before, after) = (learned(&paces, &[]), learned(&paces, &marks));
             let (error, without) = (after.errors()[0], before.errors()[0]);
             assert!((after.ns[0] - m).abs() < 2.0 * error, "{m}: {:?} ± {error}", after.ns);
             assert!(m < 20.0 || error / after.ns[0] < 0.8 * without / before.ns[0], "{m}");
         }
+    }
+
+    #[test]
+    fn what_two_tell_counts_together() {
+        let (paces, marks) = groups(60.0, 1.0, 16);
+        let error = |tellers: &[Teller]| Drag::learned(&usual(), &paces, tellers).errors()[0];
+        let (good, poor) = ((marks.clone(), MODEL), (marks, 5.0 * MODEL));
+        let [one, both, alone] =
+            [vec![good.clone()], vec![good, poor.clone()], vec![poor]].map(|of| error(&of));
+        // The poor one adds nothing, and takes nothing away.
+        assert!((both / one - 1.0).abs() < 0.2 && alone > 1.3 * one, "{one} {both} {alone}");
     }
 
     #[test]
@@ -217,16 +276,16 @@ mod tests {
     #[test]
     fn what_is_no_marker_says_nothing() {
         let (paces, marks) = groups(30.0, 1.0, 16);
-        let before = Drag::learned(&usual(), &paces, (&[], MODEL));
-        assert_eq!(Drag::learned(&usual(), &paces, (&marks[..3], MODEL)), before, "too few groups");
+        let before = learned(&paces, &[]);
+        assert_eq!(learned(&paces, &marks[..3]), before, "too few groups");
         let none = [Marks::default(); 16];
-        assert_eq!(Drag::learned(&usual(), &paces, (&none, MODEL)), before, "never called");
+        assert_eq!(learned(&paces, &none), before, "never called");
         // Called in one window, or before windows only.
         let (mut once, mut outside) = (marks.clone(), marks.clone());
         once[1..].iter_mut().for_each(|of| of.inside = Bend::default());
         outside.iter_mut().for_each(|of| of.inside = Bend::default());
         for marks in [once, outside] {
-            let drag = Drag::learned(&usual(), &paces, (&marks, MODEL));
+            let drag = learned(&paces, &marks);
             assert!((drag.ns[0] - before.ns[0]).abs() < 1e-9, "{:?} {:?}", drag.ns, before.ns);
         }
     }
@@ -236,10 +295,11 @@ mod tests {
         // Called each 20 µs, a trap of the marker adds 7·29 = 203 ns: the clock shows 1 % more for each.
         let (_, marks) = groups(30.0, 20_000.0 / 20_203.0, 16);
         let usual = usual();
-        let told = Told::by(&usual, marks.iter(), MODEL).unwrap();
+        let teller = (marks, 0.0);
+        let told = One::by(&usual, &teller).unwrap();
         let (_, right) = groups(30.0, 1.0, 16);
         let all: f64 = right.iter().map(|of| of.alone).sum();
         assert!((told.alone / all - 1.0).abs() < 1e-4, "{} {all}", told.alone);
-        assert!((told.error - 0.6 * 0.01).abs() < 1e-3, "{}", told.error);
+        assert!((told.model - 0.6 * 0.01).abs() < 1e-3, "{}", told.model);
     }
 }

@@ -13,8 +13,8 @@ use common::SplitMix;
 use program::{HEAVY, LIGHT, Machine, Marker, Program, SAMPLED, SLOW};
 use run::{BYTES, Begin, CLASS, Probes, Run};
 use sampler_common::duty::{
-    Budget, Controller, Counted, Counts, Fit, Groups, Lead, Ledger, Progress, TALLIES, TRAFFIC,
-    Timers, Usual,
+    Budget, Controller, Counted, Counts, Fit, Groups, Lead, Ledger, Progress, TALLIES, Timers,
+    Usual,
 };
 use sampler_common::estimate::{Confidence, Estimate, Estimator, Reference, everything, of_row};
 use sampler_common::limits::CLASSES;

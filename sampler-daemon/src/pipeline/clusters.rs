@@ -51,8 +51,8 @@ impl Worker {
             .as_ref()
             .map_or(1.0, |duties| clock.progress(duties.timers()) / clock.ticks.max(1) as f64);
         let factor = all / length * shorter;
-        let follows = groups.is_some_and(Groups::follows_tally);
-        let slot = self.slot_of(id).filter(|_| follows);
+        let has_tally = groups.is_some_and(Groups::has_tally);
+        let slot = self.slot_of(id).filter(|_| has_tally);
         let looks = slot.map_or([None; TALLIES], |slot| self.looks(slot));
         let clock = clock.ticks as f64;
         let progress = Progress { factor, tail, clock, looks };

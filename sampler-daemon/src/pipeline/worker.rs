@@ -87,6 +87,8 @@ pub struct Config {
     pub limits: Limits,
     /// What profiling may cost each process; `None`: what it takes.
     pub budget: Option<Budget>,
+    /// Whether counters are looked for in the memory of processes, to tell how far these come forward in windows.
+    pub memory_scan: bool,
     /// Whether only files are probed that sample their allocations by themselves.
     pub samplers_only: bool,
 }
@@ -170,8 +172,8 @@ pub fn start(
     let prices = Prices::measure(&mut kernel, &config);
     let pressure = BackPressure::new(config.limits);
     let ahead = AheadOfWindows::new(config.budget.is_some());
-    let searcher =
-        config.budget.map(|_| Searcher::start()).transpose().context("start a thread")?;
+    let searcher = config.budget.filter(|_| config.memory_scan).map(|_| Searcher::start());
+    let searcher = searcher.transpose().context("start a thread")?;
     let mut worker = Worker {
         kernel,
         ingest: Ingest::new(samples, config.sampling, monotonic_ns(), config.samplers_only),

@@ -112,6 +112,10 @@ pub(crate) struct Args {
           conflicts_with_all = ["keep_held", "interval", "strategy", "one_in", "samples_per_second"])]
     pub(crate) max_overhead: Option<Budget>,
 
+    /// Do not look for counters in the memory of processes, which tell how far these come forward in windows
+    #[arg(long, requires = "max_overhead")]
+    pub(crate) no_memory_scan: bool,
+
     /// Most live samples held; the interval grows before there are more
     #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_LIVE, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(16..=1 << 24))]

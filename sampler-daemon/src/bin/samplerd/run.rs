@@ -82,6 +82,7 @@ async fn profile(args: Args) -> anyhow::Result<()> {
         allocators,
         limits: args.limits(),
         budget: args.max_overhead,
+        memory_scan: !args.no_memory_scan,
         at_exit: if args.keep_held { AtExit::Keep } else { AtExit::Forget },
         samplers_only: args.samplers_only,
     };
