@@ -20,6 +20,8 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Fit {
     windows: u32,
+    /// Those with any calls.
+    met: u32,
     calls: f64,
     allocations: f64,
     /// Σi², ΣiA, ΣA².
@@ -32,10 +34,10 @@ impl Fit {
     /// Largest variance of what is read and written for an allocation, over the square of its mean; and of calls.
     const MOST: f64 = 0.06;
     const MOST_OF_CALLS: f64 = 0.6;
-    /// And of a word of the program's memory, which costs nothing, and tells of whatever it is that it counts.
-    const MOST_OF_WORDS: f64 = 2.0;
-    /// Fewer counts of a word tell nothing, however many windows there are.
-    const LEAST_OF_WORDS: f64 = 12.0;
+    /// And of a tally, which costs nothing, and tells of whatever it is that it counts.
+    const MOST_OF_TALLIES: f64 = 2.0;
+    /// Where fewer windows have met any it tells nothing.
+    const LEAST_MET: u32 = 6;
     /// Relative standard error of what they tell for each standard deviation of that: of code in one phase m is another than in the next by a third or so, and what is told of
     /// one is told of a part of the other.
     const UNLIKE: f64 = 0.2;
@@ -43,6 +45,7 @@ impl Fit {
     /// A window with so many calls and so many allocations.
     pub fn add(&mut self, calls: f64, allocations: f64) {
         self.windows += 1;
+        self.met += u32::from(calls > 0.0);
         self.calls += calls;
         self.allocations += allocations;
         let squares = [calls * calls, calls * allocations, allocations * allocations];
@@ -67,12 +70,15 @@ impl Fit {
         self.within(Fit::MOST_OF_CALLS)
     }
 
-    /// Whether the same is so of a word, which may count more rarely than windows come; and how far its counts are known to be off, as a standard deviation.
-    pub(super) fn of_word(&self) -> Option<f64> {
-        let is_known = self.windows >= LEAST_WINDOWS && self.calls >= Fit::LEAST_OF_WORDS;
+    /// How far a tally is known to be off, as a standard deviation; `None` where it tells nothing. It may count more rarely than windows come: where most have met nothing, nobody knows
+    /// how much of that is chance.
+    pub(super) fn of_tally(&self) -> Option<f64> {
+        let is_known = self.windows >= LEAST_WINDOWS && self.met >= Fit::LEAST_MET;
         // What chance may hide.
         let variance = self.variance() + (2.0 / self.calls).min(1.0);
-        (is_known && variance <= Fit::MOST_OF_WORDS).then(|| variance.sqrt())
+        let is_rare = 2 * self.met < self.windows;
+        let variance = if is_rare { 1.0 } else { variance };
+        (is_known && variance <= Fit::MOST_OF_TALLIES).then(|| variance.sqrt())
     }
 
     fn within(&self, most: f64) -> Verdict {
@@ -114,5 +120,12 @@ mod tests {
         let mut rare = Fit::default();
         (0..40u32).for_each(|at| rare.add(f64::from(at % 2), 1000.0));
         assert!(rare.is_bad());
+        // As tallies they cost nothing, and tell something.
+        assert!(follows.of_tally().is_some_and(|off| off < 0.1), "{:?}", follows.of_tally());
+        assert!(does_not.of_tally().is_some_and(|off| off == 1.0));
+        assert!(rare.of_tally().is_some_and(|off| off < 1.0));
+        let mut never = Fit::default();
+        (0..40u32).for_each(|at| never.add(f64::from(at / 35), 1000.0));
+        assert_eq!(never.of_tally(), None);
     }
 }

@@ -182,7 +182,7 @@ impl Groups {
             let tally = &self.tallies[*at];
             let is_one = match *at {
                 TRAFFIC => tally.verdict() == Verdict::Follows,
-                _ => tally.telling_as_word().is_some(),
+                _ => tally.telling().is_some(),
             };
             is_one && self.is_work(*at)
         })
@@ -191,9 +191,7 @@ impl Groups {
     /// What tallies have counted in windows and in all time tells what traps add, as calls of a marker do.
     fn telling(&self) -> impl Iterator<Item = Teller> {
         (0..TALLIES).filter_map(|at| {
-            let tally = &self.tallies[at];
-            let model = if at == TRAFFIC { tally.telling() } else { tally.telling_as_word() };
-            let model = model.filter(|_| self.is_work(at))?;
+            let model = self.tallies[at].telling().filter(|_| self.is_work(at))?;
             let flows = self.iter().map(|group| &group.flows[at]);
             let marks = flows.zip(self.tallied(at)?).map(|(flow, all)| flow.marks(all));
             Some((marks.collect(), model))

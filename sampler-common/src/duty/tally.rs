@@ -105,22 +105,11 @@ impl Tally {
         }
     }
 
-    /// How well traffic tells what traps add, as a relative standard error beside chance; `None` where allocations do not follow it. Bytes allocated need not: what traps add is a
-    /// matter of time and calls.
+    /// How well it tells what traps add, as a relative standard error beside chance; `None` where it does not. Of whatever work it counts the traps have let so much be done in windows: allocations need
+    /// not follow closely, and bytes not at all, since what traps add is a matter of time and calls.
     pub(super) fn telling(&self) -> Option<f64> {
-        let fit = &self.fits[1];
-        let follows = !self.is_lost && fit.verdict() == Verdict::Follows;
-        follows.then(|| Tally::error_of_model(fit.variance().sqrt()))
-    }
-
-    /// The same of a word. Of whatever work it counts the traps have let so much be done in windows: allocations need not follow closely.
-    pub(super) fn telling_as_word(&self) -> Option<f64> {
-        let off = self.fits[1].of_word().filter(|_| !self.is_lost)?;
-        Some(Tally::error_of_model(off))
-    }
-
-    fn error_of_model(off: f64) -> f64 {
-        MODEL.hypot(SERVED).hypot(MET * off)
+        let off = self.fits[1].of_tally().filter(|_| !self.is_lost)?;
+        Some(MODEL.hypot(SERVED).hypot(MET * off))
     }
 
     /// What is counted in a tick, by the looks so far.
