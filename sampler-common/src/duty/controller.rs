@@ -13,7 +13,8 @@
 //!
 //! c: of a program that a window slows down by the factor 1 + r only one tick in 1 + r falls into its own code, by chance: what is counted per tick
 //! varies by t/c of its square, t = r/(1 + r). With a variance of σ_b² between windows besides, (σ_b² + t/c) times the cost is least at
-//! c = √(a/h · t/σ_b²). It is at least as long as attaching is worth, c = 2·a/h.
+//! c = √(a/h · t/σ_b²). It is at least as long as attaching is worth, c = 2·a/h, and where a tally ([`super::Tally`]) counts slowly up to three times that. What traps add to the program's own time
+//! is in h, as far as it is known.
 //! What is expected of the next window are ratios of sums over the last ones, so that one that met nothing, or little of it, is no reason to
 //! expect that of all; and no window is more than twice as long as the one before it, nor its interval four times smaller: a program
 //! that was idle may begin to work at any time.
@@ -33,6 +34,9 @@ const LEAST_COARSE: f64 = 2.0;
 /// longer window has more of what they do, so that windows differ less, and is corrected by what traps have added to all of that together. One that has met a dense phase only is corrected for most
 /// of its time, by what is not known that well.
 const LONG: f64 = 2.0;
+/// Where a tally counts more rarely than that in such a window, windows are longer, up to so many times what attaching takes: what is compared with it varies by hardly less than one count.
+const COUNTS: f64 = 2.0;
+const LONGER: f64 = 6.0;
 /// Share of windows in which frees are probed too, for each time that hits slow a program down: the more they do the more it matters what they
 /// slow its own code by.
 const WITH_FREES: f64 = 0.05;
@@ -90,6 +94,8 @@ pub struct WindowCost {
     pub fixed_ns: f64,
     /// CPU time that counting calls of a marker took, if they were, which goes with the window's length, nanoseconds.
     pub marking_ns: Option<f64>,
+    /// What traps have added to the program's own time, as far as is known, nanoseconds.
+    pub drag_ns: f64,
     /// Bytes allocated in it.
     pub bytes: f64,
     /// Samples taken in it.
@@ -129,6 +135,8 @@ pub struct Controller {
     between: Between,
     /// Whether a marker is counted with the next window.
     is_marked: bool,
+    /// Nanoseconds of progress for a count of its best tally; infinite without one.
+    count_ns: f64,
     windows: u32,
 }
 
@@ -145,8 +153,15 @@ impl Controller {
             interval: FIRST_INTERVAL,
             between: Between::default(),
             is_marked: false,
+            count_ns: f64::INFINITY,
             windows: 0,
         }
+    }
+
+    /// The process's best tally counts so many in a tick; `None`: it has none.
+    pub fn tallied(&mut self, in_tick: Option<f64>) {
+        let count_ns = in_tick.map(|of| self.timers.unit(false) / of);
+        self.count_ns = count_ns.unwrap_or(f64::INFINITY);
     }
 
     /// It is known better what a tick takes.
@@ -169,6 +184,7 @@ impl Controller {
         if let Some(marking_ns) = cost.marking_ns {
             self.recent.add_marking(marking_ns, length_ns);
         }
+        self.recent.add_drag(cost.drag_ns, length_ns);
         self.recent.add(length_ns, hits, cost.bytes);
         // Not with the plan: of one that never was nothing is known.
         self.longest_ns = GROWTH.0 * self.planned_ns;
@@ -240,10 +256,13 @@ impl Controller {
         let fine = slowdown > FINE_FROM || self.longest_ns < LEAST_COARSE * self.timers.unit(false);
         let unit = self.timers.unit(fine);
         let timer = if fine { (1.0 + slowdown) * self.timers.tick_ns } else { 0.0 };
-        let of_tick = (slowdown * unit + timer).max(1.0);
+        let of_tick = ((slowdown + self.recent.drag()) * unit + timer).max(1.0);
         let between = self.between.variance();
         let worth = (self.fixed_ns / of_tick * self.chance() / between).sqrt();
-        let ticks = worth.max(LONG * self.fixed_ns / of_tick).ceil();
+        let attaching = self.fixed_ns / of_tick;
+        let counting = if self.count_ns.is_finite() { COUNTS * self.count_ns / unit } else { 0.0 };
+        let long = counting.clamp(LONG * attaching, LONGER * attaching);
+        let ticks = worth.max(long).ceil();
         let most = LONGEST_NS.min(self.longest_ns) / unit;
         let ticks = ticks.min(most).max(1.0).floor();
         // What a marker costs is no reason for shorter windows: what it tells is the better the longer they are.
@@ -295,6 +314,7 @@ mod tests {
                 probes_ns,
                 fixed_ns,
                 marking_ns: None,
+                drag_ns: 0.0,
                 bytes,
                 samples: samples as u64,
             });
@@ -379,6 +399,7 @@ mod tests {
                 probes_ns: slowdown * waited * timers.unit(window.fine),
                 fixed_ns: 15e6,
                 marking_ns: marking.map(|part| part * window.length_ns),
+                drag_ns: 0.0,
                 bytes,
                 samples: 0,
             });

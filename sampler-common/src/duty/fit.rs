@@ -81,6 +81,11 @@ impl Fit {
         (is_known && variance <= Fit::MOST_OF_TALLIES).then(|| variance.sqrt())
     }
 
+    /// Whether that is so, or may be found to be.
+    pub(super) fn may_tell(&self) -> bool {
+        self.windows < Fit::LEAST || self.of_tally().is_some()
+    }
+
     fn within(&self, most: f64) -> Verdict {
         let are_few = self.calls < f64::from(self.windows);
         match are_few || self.variance() > most {

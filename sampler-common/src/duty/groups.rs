@@ -171,6 +171,17 @@ impl Groups {
         self.standing().any(|at| follows(&at))
     }
 
+    /// What the fastest word counts in a tick of those that may tell something; `None` without any.
+    pub fn counts_in_tick(&self) -> Option<f64> {
+        let may_tell = |at: &usize| {
+            let tally = &self.tallies[*at];
+            tally.may_tell() && (tally.is_open() || self.is_work(*at))
+        };
+        let rates =
+            (TRAFFIC + 1..TALLIES).filter(may_tell).filter_map(|at| self.tallies[at].rate());
+        rates.max_by(f64::total_cmp)
+    }
+
     /// Whether what any of these shows matters.
     pub fn has_tally(&self) -> bool {
         self.standing().next().is_some()

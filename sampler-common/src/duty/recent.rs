@@ -22,13 +22,21 @@ pub(super) struct Recent {
     bytes: f64,
     /// What counting calls of a marker took, and the length of the windows with which it was.
     marking: [f64; 2],
+    /// What traps have added to the program's own time, and the length of the windows in which that was known.
+    drag: [f64; 2],
 }
 
 impl Default for Recent {
     /// What is usual.
     fn default() -> Recent {
         let length_ns = FIRST_LENGTH_NS;
-        Recent { length_ns, hits_ns: FIRST_SLOWDOWN * length_ns, bytes: 0.0, marking: [0.0; 2] }
+        Recent {
+            length_ns,
+            hits_ns: FIRST_SLOWDOWN * length_ns,
+            bytes: 0.0,
+            marking: [0.0; 2],
+            drag: [0.0; 2],
+        }
     }
 }
 
@@ -43,6 +51,18 @@ impl Recent {
     pub(super) fn add_marking(&mut self, marking_ns: f64, length_ns: f64) {
         let now = [marking_ns, length_ns];
         self.marking.iter_mut().zip(now).for_each(|(of, now)| *of = FADE * *of + now);
+    }
+
+    /// In a window of that length traps have added so much to the program's own time.
+    pub(super) fn add_drag(&mut self, drag_ns: f64, length_ns: f64) {
+        let now = [drag_ns, length_ns];
+        self.drag.iter_mut().zip(now).for_each(|(of, now)| *of = FADE * *of + now);
+    }
+
+    /// What traps add to the program's own time, compared with a window's length.
+    pub(super) fn drag(&self) -> f64 {
+        let [added_ns, of_ns] = self.drag;
+        if of_ns > 0.0 { added_ns / of_ns } else { 0.0 }
     }
 
     /// Time that hits take in a window, compared with its length.

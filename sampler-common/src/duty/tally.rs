@@ -88,6 +88,11 @@ impl Tally {
         self.is_lost = true;
     }
 
+    /// Whether it tells something, or windows have yet to show that it does not.
+    pub(super) fn may_tell(&self) -> bool {
+        self.first.is_some() && !self.is_lost && self.fits[1].may_tell()
+    }
+
     /// Whether it has been looked at, and windows have yet to show what it is worth.
     pub(super) fn is_open(&self) -> bool {
         self.first.is_some() && self.verdict() == Verdict::Open

@@ -14,7 +14,7 @@ use program::{HEAVY, LIGHT, Machine, Marker, Program, SAMPLED, SLOW};
 use run::{BYTES, Begin, CLASS, Probes, Run};
 use sampler_common::duty::{
     Budget, Controller, Counted, Counts, Fit, Groups, Lead, Ledger, Progress, TALLIES, Timers,
-    Usual,
+    Usual, WindowCost,
 };
 use sampler_common::estimate::{Confidence, Estimate, Estimator, Reference, everything, of_row};
 use sampler_common::limits::CLASSES;
@@ -91,11 +91,14 @@ fn run(
         to(&mut run, place - early as f64);
         let window = if run.is_over() { None } else { run.window(plan, &mut lead, begin) };
         let Some((window, seen, cost, marked)) = window else { break };
-        controller.ended(&cost);
         let frees = window.frees.then_some(seen);
         let more = Usual::TRAPS_OF_SAMPLE * SAMPLED * seen + marked.map_or(0.0, |of| of.own);
         let (clock_ns, chance) = (window.length_ns, cost.chance());
         let pace = groups.pace(&Counts { clock_ns, chance, allocations: seen, frees, more });
+        let drag_ns = clock_ns * (1.0 - 1.0 / pace.factor(groups.drag().ns));
+        run.spent += drag_ns;
+        controller.ended(&WindowCost { drag_ns, ..cost });
+        controller.tallied(groups.counts_in_tick());
         if let Some(of) = &marked {
             fit.add(of.inside, seen);
         }

@@ -221,6 +221,7 @@ impl Run<'_> {
             probes_ns: hits * trap_ns,
             fixed_ns: links_ns + outside * trap_ns,
             marking_ns: marked.map(|of| (of.alone + of.inside) * trap_ns),
+            drag_ns: 0.0,
             bytes: seen * BYTES,
             samples: 0,
         };

@@ -55,6 +55,8 @@ pub(super) struct Cycle {
     pub(super) detached_ns: u64,
     /// All of both up to the last window, and what the fine clock has taken.
     pub(super) fixed_ns: f64,
+    /// What traps have added to its own time, as far as was known after each window.
+    pub(super) drag_ns: f64,
     /// Progress in windows of the fine clock, and what that has taken in those of others, nanoseconds.
     pub(super) fine_own_ns: f64,
     pub(super) of_others_ns: f64,
@@ -94,6 +96,7 @@ impl Worker {
             detach_ns: Arc::default(),
             detached_ns: 0,
             fixed_ns: 0.0,
+            drag_ns: 0.0,
             fine_own_ns: 0.0,
             of_others_ns: 0.0,
             rest: Rest::new(),
@@ -338,8 +341,9 @@ impl Worker {
         let used = now.zip(before).map_or(0.0, |(now, before)| now.saturating_sub(before) as f64);
         Ledger {
             clock,
-            own_ns: (used - probes_ns).max(clock as f64 * duties.timers().unit(false)),
-            spent_ns: probes_ns + cycle.fixed_ns,
+            own_ns: (used - probes_ns - cycle.drag_ns)
+                .max(clock as f64 * duties.timers().unit(false)),
+            spent_ns: probes_ns + cycle.drag_ns + cycle.fixed_ns,
         }
     }
 

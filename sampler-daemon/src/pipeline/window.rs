@@ -206,10 +206,10 @@ impl Worker {
             probes_ns: seen.probes_ns,
             fixed_ns: seen.fixed_ns,
             marking_ns,
+            drag_ns: 0.0,
             bytes,
             samples: samples.len() as u64,
         };
-        cycle.controller.ended(&cost);
         let allocations = seen.objects.iter().sum::<u64>() as f64;
         let frees = window.frees.then_some(seen.frees);
         let (clock_ns, chance) = (window.length_ns, cost.chance());
@@ -221,6 +221,13 @@ impl Worker {
         let drag = groups.drag();
         let slower = pace.factor(drag.ns);
         tracing::debug!(slot, allocations, slower, ns = ?drag.ns, errors = ?drag.errors(), "drag");
+        let drag_ns = clock_ns * (1.0 - 1.0 / slower);
+        let in_tick = groups.counts_in_tick();
+        if let Some(cycle) = self.cycles.get_mut(&slot) {
+            cycle.drag_ns += drag_ns;
+            cycle.controller.ended(&WindowCost { drag_ns, ..cost });
+            cycle.controller.tallied(in_tick);
+        }
         let Added { group, paired, share } =
             groups.add(length, window.share, &seen.bytes, &seen.objects, pace, counted);
         if paired {
