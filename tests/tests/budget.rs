@@ -215,16 +215,15 @@ fn what_a_server_reads_and_writes_stands_for_its_progress() -> Result<()> {
 
 #[test]
 fn a_counter_of_the_program_stands_for_its_progress() -> Result<()> {
-    // It counts in its own memory what it has allocated; by its clock that would be known to ± 30 % or so.
+    // It counts in its own memory what it has allocated; by its clock that would never be known to better than ± 30 % or so.
     let by_counter = |profile: &Value, _: &Value| {
         let correction = &profile["reference"]["clusters"][0]["correction"];
-        correction["tallied"].as_u64().unwrap_or(0) > 0
+        let tallied = correction["tallied"].as_u64().unwrap_or(0);
+        let [value, low, high] = interval(&profile["totals"]["alloc_objects"]).unwrap_or_default();
+        println!("± {:.3} by {tallied} counts", (high - low) / 2.0 / value);
+        tallied > 0 && high - low < 0.3 * value
     };
     let (profile, _) = is_right_once(&["steady", "60"], ("20%", &[]), 40, by_counter)?;
-    let [value, low, high] = interval(&profile["totals"]["alloc_objects"])?;
-    let half = (high - low) / 2.0 / value;
-    println!("± {half:.3}");
-    ensure!(half < 0.2, "± {half} of {profile}");
     let notes = profile["notes"].to_string();
     ensure!(notes.contains("by a counter of the program's own (budget"), "no word in {notes}");
     Ok(())
