@@ -19,6 +19,8 @@ const LEAST_GROUPS: usize = 4;
 pub struct Flow {
     /// Windows of which it is known.
     pub(super) windows: u32,
+    /// Ticks of their strata: windows before it was known have not been as long.
+    pub(super) length: f64,
     /// What was counted in them.
     pub(super) counted: f64,
     /// Σ b/κ, as traps are found to slow the program.
@@ -28,15 +30,15 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Of a window of that share, and by the clock of that, in which so much was counted, corrected for what traps of so many nanoseconds add.
+    /// Of a window of that share of a stratum of so many ticks, and by the clock of that share, in which so much was counted, corrected for what traps of so many nanoseconds add.
     pub(super) fn of_window(
         counted: f64,
-        (share, by_clock): (f64, f64),
+        (length, share, by_clock): (f64, f64, f64),
         pace: &Pace,
         ns: [f64; 2],
     ) -> Flow {
         let inside = Bend::of_window(counted / share, share, pace, ns);
-        Flow { windows: 1, counted, inside, by_clock: counted / by_clock }
+        Flow { windows: 1, length, counted, inside, by_clock: counted / by_clock }
     }
 
     /// As those of a marker, where so much was counted in all of the strata.
@@ -47,6 +49,7 @@ impl Flow {
     /// Adds that of other windows.
     pub fn add(&mut self, other: &Flow) {
         self.windows += other.windows;
+        self.length += other.length;
         self.counted += other.counted;
         self.inside.add(&other.inside);
         self.by_clock += other.by_clock;

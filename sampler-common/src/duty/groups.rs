@@ -121,14 +121,14 @@ impl Groups {
         let (drag, by_clock) = (self.drag().ns, share);
         let share = pace.share(by_clock, drag);
         let marks = counted.calls.map(|of| Marks::of_window(&of, share, &pace, drag));
-        let flow = |of: f64| Flow::of_window(of, (share, by_clock), &pace, drag);
+        let length = length as f64;
+        let flow = |of: f64| Flow::of_window(of, (length, share, by_clock), &pace, drag);
         let flows = counted.tallied.map(|of| of.map(flow).unwrap_or_default());
         let scaled = |from: &[u64; CLASSES]| from.map(|count| count as f64 / share);
         let (bytes, objects) = (scaled(bytes), scaled(objects));
         let bend =
             [bytes, objects].map(|of| Bend::of_window(of.iter().sum::<f64>(), share, &pace, drag));
         let marks = marks.unwrap_or_default();
-        let length = length as f64;
         let window = Group { windows: 1, length, bytes, objects, pace, bend, marks, flows };
         self.ticks += length * share;
         let (group, paired) = self.add_group(&window);
@@ -229,13 +229,10 @@ impl Groups {
         })
     }
 
-    /// What a tally has counted in all of the strata of each group whose windows it is known of.
+    /// What a tally has counted in all of the strata of each group in whose windows it is known.
     fn tallied(&self, at: usize) -> Option<impl Iterator<Item = f64>> {
         let rate = self.tallies[at].rate()?;
-        let known = move |group: &Group| {
-            f64::from(group.flows[at].windows) / f64::from(group.windows.max(1))
-        };
-        Some(self.iter().map(move |group| rate * group.length * known(group)))
+        Some(self.iter().map(move |group| rate * group.flows[at].length))
     }
 
     /// What is known of the marker, with the relative standard error of what it tells beside chance. That counts from when it is known to be one; where it is none it is
@@ -359,6 +356,7 @@ impl Groups {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Look;
     use super::*;
 
     #[test]
@@ -387,6 +385,33 @@ mod tests {
         assert_eq!((sum.length(), sum.windows(), sum.ticks()), (277.0, 3, 150.0));
         let bytes: Vec<f64> = sum.iter().map(|group| group.bytes[0]).collect();
         assert_eq!(bytes, [6.0, 18.0]);
+    }
+
+    #[test]
+    fn windows_before_a_tally_was_known_stand_for_what_they_were() {
+        const WORD: usize = TRAFFIC + 1;
+        // A loop that counts what it allocates; in its first windows, which stood for little, nobody looked. Traps slow it down in every other one.
+        let mut groups = Groups::new(Usual::default());
+        groups.tallies_mut()[WORD].look(Look { counted: 0, ticks: 100 });
+        for at in 0..50u64 {
+            let seen = 1000 + 500 * (at % 2);
+            let mut objects = [0; CLASSES];
+            objects[1] = seen;
+            let passed = groups.tallies_mut()[WORD].window([0, seen], [seen as f64; 2]);
+            let mut tallied = [None; TALLIES];
+            tallied[WORD] = passed.filter(|_| at >= 10);
+            let pace = Pace::exact(250_000.0, seen as f64, None, 0.0, &Usual::default());
+            let length = if at < 10 { 10 } else { 1000 };
+            let share = 10.0 / length as f64;
+            groups.add(length, share, &objects, &objects, pace, Counted { calls: None, tallied });
+        }
+        let mut looks = [None; TALLIES];
+        looks[WORD] = Some(Look { counted: 8_000_000, ticks: 40_100 });
+        let all = Progress { factor: 1.0, tail: 0.0, clock: 40_100.0, looks };
+        let (clusters, _) = groups.clusters(&all);
+        let total: f64 = clusters.groups.iter().map(|group| group.total[1]).sum();
+        assert!(clusters.correction.is_some_and(|of| of.tallied > 0 && of.tally == 1));
+        assert!((total / 8_020_000.0 - 1.0).abs() < 0.03, "{total}");
     }
 
     #[test]

@@ -29,7 +29,7 @@ impl Progress {
 pub(super) enum Taken {
     /// Their strata, of which all progress is so many times; ticks that belong to the last beside.
     Clock { factor: f64, tail: f64 },
-    /// By the tally of this number: so much was counted, with its relative standard error, in so many ticks; and what counts for what is not known of some windows.
+    /// By the tally of this number: so much was counted, with its relative standard error, in so many ticks; and as many times what it is known of is all that windows stand for.
     Tally { at: usize, counted: f64, error: f64, ticks: f64, unknown: f64 },
 }
 
@@ -45,10 +45,14 @@ impl Taken {
         (counted, error): (f64, f64),
         all: &Progress,
     ) -> Option<Taken> {
-        let known: u32 = groups.iter().map(|of| of.flows[at].windows).sum();
-        let unknown = f64::from(groups.windows()) / f64::from(known);
+        let (mut known, mut length) = (0.0, 0.0);
+        for group in groups.iter().filter(|group| group.windows > 0) {
+            known += group.flows[at].length;
+            length += group.length;
+        }
+        let unknown = length / known;
         let ticks = all.factor * (groups.length() + all.tail);
-        (known > 0).then_some(Taken::Tally { at, counted, error, ticks, unknown })
+        (known > 0.0).then_some(Taken::Tally { at, counted, error, ticks, unknown })
     }
 
     /// What the sums of each group are to be multiplied by where traps add so much, but for its own [`Bend`].
