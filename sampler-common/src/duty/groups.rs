@@ -405,8 +405,10 @@ mod tests {
             let share = 10.0 / length as f64;
             groups.add(length, share, &objects, &objects, pace, Counted { calls: None, tallied });
         }
+        let last = Look { counted: 8_000_000, ticks: 40_100 };
+        groups.tallies_mut()[WORD].look(last);
         let mut looks = [None; TALLIES];
-        looks[WORD] = Some(Look { counted: 8_000_000, ticks: 40_100 });
+        looks[WORD] = Some(last);
         let all = Progress { factor: 1.0, tail: 0.0, clock: 40_100.0, looks };
         let (clusters, _) = groups.clusters(&all);
         let total: f64 = clusters.groups.iter().map(|group| group.total[1]).sum();
