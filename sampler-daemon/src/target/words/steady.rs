@@ -118,8 +118,9 @@ mod tests {
             // Hardly ever.
             series(8, |_| 1.0),
         ];
-        assert_eq!(counters(all.clone(), &between, &[], 6), [2, 1]);
-        assert_eq!(counters(all.clone(), &between, &[], 1), [2]);
+        // Of those that are alike the fastest, which shows most in a window.
+        assert_eq!(counters(all.clone(), &between, &[], 6), [4, 1]);
+        assert_eq!(counters(all.clone(), &between, &[], 1), [4]);
         assert_eq!(counters(all.clone(), &between, &[3], 6), [1]);
         assert!(counters(all, &between, &[9, 10], 2).is_empty());
         assert!(counters(Vec::new(), &between, &[], 6).is_empty());
