@@ -72,28 +72,35 @@ impl Memory {
         Ok(regions)
     }
 
-    /// Those pages of a region that are there, neighbours as one.
-    pub(super) fn present(&self, region: &Region) -> io::Result<Vec<Range<u64>>> {
+    /// Those pages of a region that are there, neighbours as one, until these are so many bytes; as many are looked at as `pages` says, and taken off it: what is reserved may be
+    /// larger than anybody has patience for.
+    pub(super) fn present(
+        &self,
+        region: &Region,
+        most: usize,
+        pages: &mut usize,
+    ) -> io::Result<Vec<Range<u64>>> {
         let pagemap = File::open(format!("/proc/{}/pagemap", self.pid))?;
         let mut ranges: Vec<Range<u64>> = Vec::new();
         let mut entries = vec![0; ENTRIES * size_of::<u64>()];
         let mut at = region.range.start;
-        while at < region.range.end {
-            let pages = ((region.range.end - at) / PAGE).min(ENTRIES as u64) as usize;
-            let entries = &mut entries[..pages * size_of::<u64>()];
+        let mut found = 0;
+        while at < region.range.end && *pages > 0 && found < most {
+            let some = ((region.range.end - at) / PAGE).min(ENTRIES as u64) as usize;
+            let some = some.clamp(1, *pages);
+            *pages -= some;
+            let entries = &mut entries[..some * size_of::<u64>()];
             pagemap.read_exact_at(entries, at / PAGE * size_of::<u64>() as u64)?;
             for entry in entries.chunks_exact(size_of::<u64>()) {
                 let entry = entry.try_into().map_or(0, u64::from_le_bytes);
                 if entry & IS_PRESENT != 0 {
+                    found += PAGE as usize;
                     match ranges.last_mut() {
                         Some(last) if last.end == at => last.end += PAGE,
                         _ => ranges.push(at..at + PAGE),
                     }
                 }
                 at += PAGE;
-            }
-            if pages == 0 {
-                break;
             }
         }
         Ok(ranges)
@@ -182,12 +189,15 @@ e000-f000 r--p 00000000 00:00 0
         assert_eq!(memory.word(8), None);
         let regions = memory.regions().unwrap();
         let region = regions.iter().find(|of| of.range.contains(&at)).unwrap();
-        let present = memory.present(region).unwrap();
+        let (mut pages, all) = (1 << 22, 1 << 34);
+        let present = memory.present(region, all, &mut pages).unwrap();
         assert!(present.iter().any(|of| of.contains(&at)), "{present:x?}");
         // And pages that nobody has touched are not.
         let untouched = memmap2::MmapOptions::new().len(1 << 20).map_anon().unwrap();
         let at = untouched.as_ptr() as u64;
         let region = Region { range: at..at + (1 << 20), ..region.clone() };
-        assert_eq!(memory.present(&region).unwrap(), []);
+        pages = 100;
+        assert_eq!(memory.present(&region, all, &mut pages).unwrap(), []);
+        assert_eq!(pages, 0, "no more than that are looked at");
     }
 }

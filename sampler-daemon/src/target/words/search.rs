@@ -15,6 +15,8 @@ const STEPS_NS: [u64; 2] = [60_000_000, 240_000_000];
 const LOOKS: usize = 9;
 /// Bytes that are looked at.
 const MOST_BYTES: usize = 64 << 20;
+/// Pages of which it is asked whether they are there: 16 GiB of addresses.
+const MOST_PAGES: usize = 1 << 22;
 /// Bytes that are read at once.
 const CHUNK: usize = 256 << 10;
 /// Words that are followed after the second look.
@@ -130,9 +132,9 @@ impl Search {
 
     /// All that is there.
     fn look_first(&mut self) -> io::Result<()> {
-        let mut left = MOST_BYTES;
+        let (mut left, mut pages) = (MOST_BYTES, MOST_PAGES);
         for region in self.memory.regions()? {
-            for range in self.memory.present(&region)? {
+            for range in self.memory.present(&region, left, &mut pages)? {
                 let mut at = range.start;
                 while at < range.end && left > 0 {
                     let size = CHUNK.min((range.end - at) as usize).min(left);
