@@ -41,7 +41,7 @@
 //! lose: where a window has little time for each trap they add only a part of all that ([`Usual::part`]), and some much less. So no window is corrected for more than some
 //! part of its time, however dense its phase is.
 
-use super::marks::{Teller, Told, jackknife};
+use super::marks::{LEAST_GROUPS, Teller, Told, jackknife};
 use super::{Pace, Usual};
 
 /// Programs that are unlike the others: their part, and the standard deviation of the logarithm.
@@ -58,8 +58,6 @@ const FREEDOM: f64 = 3.0;
 /// An interval of 95 %, and as many standard errors of a normal law: laws here are skewed, so that what lies far out would widen every
 /// interval if variances were told, and so that the shortest one goes farther up than down.
 const USUALLY: (f64, f64) = (0.95, 1.96);
-/// Groups that a jackknife needs.
-const LEAST_GROUPS: usize = 4;
 /// Points of the grid of ln m to either side of the median, and their distance.
 const POINTS: i32 = 36;
 const STEP: f64 = 0.07;

@@ -1,6 +1,6 @@
 //! What [tallies](super::tally) have counted in windows, and whether that is work.
 
-use super::marks::jackknife;
+use super::marks::{LEAST_GROUPS, jackknife};
 use super::{Bend, Marks, Pace};
 use core::fmt;
 
@@ -11,8 +11,6 @@ const LEAST: f64 = 0.1;
 const MORE: f64 = 0.05;
 /// Standard errors that chance may do.
 const CHANCE: f64 = 3.0;
-/// Groups that tell something.
-const LEAST_GROUPS: usize = 4;
 
 /// Sums over windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -18,8 +18,8 @@
 
 use super::{Bend, Pace, Usual};
 
-/// Groups that tell something.
-const LEAST_GROUPS: usize = 4;
+/// Groups that a jackknife needs.
+pub(super) const LEAST_GROUPS: usize = 4;
 /// Degrees of freedom that tell something.
 const LEAST_FREEDOM: f64 = 3.0 - 1e-9;
 /// Standard error of ln R because traps do not add the same everywhere.

@@ -114,10 +114,15 @@ impl Worker {
 
     /// What the tallies of a process show by now, beside its clock.
     pub(super) fn looks(&self, slot: u32) -> [Option<Look>; TALLIES] {
+        let words = self.cycles.get(&slot).map_or_else(Vec::new, |cycle| cycle.words.counted());
+        self.looks_by(slot, &words)
+    }
+
+    /// The same, where its words have counted so much.
+    fn looks_by(&self, slot: u32, words: &[Option<(u64, u32)>]) -> [Option<Look>; TALLIES] {
         let mut looks = [None; TALLIES];
         let process = self.attached.get(&slot).and_then(|of| of.process.as_ref());
         let (Some(process), Some(duties)) = (process, &self.kernel.duties) else { return looks };
-        let words = self.cycles.get(&slot).map_or_else(Vec::new, |cycle| cycle.words.counted());
         let traffic = traffic::bytes(process.pid, process.start_ticks);
         let ticks = duties.clock(slot).ticks;
         let look = |counted| Look { counted, ticks };
@@ -131,7 +136,8 @@ impl Worker {
     /// Keeps that, for when the process is gone. A word that is not there any more, or has become less, is no counter.
     pub(super) fn look_at_tallies(&mut self, slot: u32) {
         let Some(id) = self.ingest.sources.get(&slot).map(|source| source.process) else { return };
-        let looks = self.looks(slot);
+        let counted = self.cycles.get(&slot).map_or_else(Vec::new, |cycle| cycle.words.counted());
+        let looks = self.looks_by(slot, &counted);
         let tallies = self.ingest.clustered.groups_mut(id).tallies_mut();
         tallies.iter_mut().zip(looks).for_each(|(tally, look)| {
             if let Some(look) = look {
@@ -139,7 +145,6 @@ impl Worker {
             }
         });
         let Some(cycle) = self.cycles.get_mut(&slot) else { return };
-        let counted = cycle.words.counted();
         for ((counter, counted), tally) in
             cycle.words.all.iter_mut().zip(counted).zip(&mut tallies[TRAFFIC + 1..])
         {

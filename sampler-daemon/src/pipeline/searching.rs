@@ -54,10 +54,11 @@ impl Searcher {
     }
 }
 
-/// One that has been begun.
+/// One that goes on.
 struct Begun {
     of: Searched,
     search: Search,
+    /// Since when its memory is kept, or the last time that it was not.
     since: Instant,
 }
 
@@ -85,6 +86,9 @@ fn run(asks: &Receiver<Searched>, tell: &Sender<(Searched, Vec<Word>)>) {
             }
             let step = begun.search.step();
             let has_begun = begun.search.has_begun();
+            if !has_begun {
+                begun.since = Instant::now();
+            }
             room = room.saturating_sub(usize::from(has_begun));
             match step {
                 // A worker that has ended needs none.
