@@ -108,9 +108,9 @@ impl Taken {
         let mut made = Clusters { groups: clusters, windows, errors, correction: None };
         let mut told = [0.0; 2];
         if let Taken::Tally { at, error: of_all, .. } = self {
-            told[usize::from(*at != TRAFFIC)] = groups.iter().map(|of| of.flows[*at].counted).sum();
-            let of_phases = MET * (made.of_windows() * f64::from(windows)).sqrt();
-            let others = SERVED.hypot(of_phases).hypot(*of_all);
+            let (counted, unlike) = unlike(groups, *at, made.of_windows());
+            told[usize::from(*at != TRAFFIC)] = counted;
+            let others = SERVED.hypot(MET * unlike.sqrt()).hypot(*of_all);
             made.errors = errors.map(|error| error.hypot(others));
         }
         let ([allocating_ns, freeing_ns], of_ns) = (drag.ns, drag.errors());
@@ -137,6 +137,17 @@ impl Taken {
 /// What a tally has counted in windows, each by its share of its stratum.
 fn inside(groups: &Groups, at: usize, ns: [f64; 2]) -> f64 {
     groups.iter().map(|of| of.flows[at].inside.value(ns)).sum()
+}
+
+/// What a tally has counted in windows; and what these differ in, as a relative variance of one, if it is so much of the mean of all. That a slow counter is met now and then is chance,
+/// and not what phases do, but for what chance may hide.
+fn unlike(groups: &Groups, at: usize, of_windows: f64) -> (f64, f64) {
+    let flows = groups.iter().map(|of| &of.flows[at]);
+    let (known, counted) = flows
+        .fold((0, 0.0), |(known, counted), of| (known + of.windows, counted + of.counted));
+    let chance = f64::from(known) / counted.max(1.0);
+    let seen = of_windows * f64::from(groups.windows());
+    (counted, (seen - chance).max(0.0) + (2.0 / counted.max(1.0)).min(1.0))
 }
 
 fn sums(group: &Group) -> [f64; 2] {
