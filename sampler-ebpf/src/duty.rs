@@ -11,8 +11,8 @@ use aya_ebpf::helpers::bpf_ktime_get_ns;
 use sampler_common::counters::Outcome;
 use sampler_common::limits::MAX_KERNEL_SLOTS;
 use sampler_common::wire::{
-    Cookie, Duty, FINE_SHADOW_NS, Gate, MARKERS, RETURN_SHADOW_NS, RecordKind,
-    SPOT_BYTES, SPOTS, Space, missed,
+    Cookie, Duty, FINE_SHADOW_NS, Gate, MARKERS, RETURN_SHADOW_NS, RecordKind, SPOT_BYTES, SPOTS,
+    Space, UNKNOWN_TALLY, missed,
 };
 
 /// Whether the calls of a process are not to be seen now; they are counted as hits all the same.
@@ -214,16 +214,20 @@ fn begins(duty: *mut Duty) {
     let passed = atomic::fetch_add(unsafe { &raw mut (*duty).passed }, 1) + 1;
     // SAFETY: a field of a map value; the daemon may be writing it, hence volatile.
     let lead = unsafe { core::ptr::read_volatile(&raw const (*duty).lead) };
-    if passed >= lead && go(duty, Gate::Ready, Gate::Open) {
+    // SAFETY: as above.
+    let is_ready =
+        unsafe { core::ptr::read_volatile(&raw const (*duty).gate) } == Gate::Ready as u64;
+    if passed < lead || !is_ready {
+        return;
+    }
+    // Before anything is seen, and before another CPU can end it.
+    tallies_begin(duty);
+    if go(duty, Gate::Ready, Gate::Open) {
         // SAFETY: a field of a map value; others may be writing it, hence volatile.
         let left = unsafe { core::ptr::read_volatile(&raw const (*duty).left) };
         let less = missed(left, passed.wrapping_sub(lead));
         // SAFETY: a field of a map value.
         atomic::fetch_add(unsafe { &raw mut (*duty).left }, less.wrapping_neg());
-        // SAFETY: a field of a map value; the daemon may be reading it, hence volatile.
-        unsafe { core::ptr::write_volatile(&raw mut (*duty).opened, traffic::of_process()) };
-        // SAFETY: a field of a map value.
-        words::read(duty, unsafe { &raw mut (*duty).words_opened }.cast());
         for number in 0..MARKERS {
             // SAFETY: a field of a map value, and the index is less than the array's length; others may be writing it, hence volatile.
             unsafe {
@@ -231,6 +235,21 @@ fn begins(duty: *mut Duty) {
             };
         }
     }
+}
+
+/// What tallies show as a window begins. What they showed at the end of the one before says nothing of one that ends with its process.
+#[inline(always)]
+fn tallies_begin(duty: *mut Duty) {
+    // SAFETY: fields of a map value; the daemon may be reading them, hence volatile.
+    unsafe {
+        core::ptr::write_volatile(&raw mut (*duty).opened, traffic::of_process());
+        core::ptr::write_volatile(&raw mut (*duty).closed, UNKNOWN_TALLY);
+    }
+    // SAFETY: fields of a map value.
+    let (opened, closed) =
+        unsafe { (&raw mut (*duty).words_opened, &raw mut (*duty).words_closed) };
+    words::read(duty, opened.cast());
+    words::forget(closed.cast());
 }
 
 /// Wakes the daemon. What finds no room in the ring it sees a little later.

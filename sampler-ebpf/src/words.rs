@@ -17,6 +17,15 @@ pub fn read(duty: *const Duty, to: *mut u64) {
     }
 }
 
+/// None of them is known: until a window ends by itself.
+#[inline(always)]
+pub fn forget(to: *mut u64) {
+    for number in 0..WORDS {
+        // SAFETY: the index is less than the array's length; the daemon may be reading it, hence volatile.
+        unsafe { core::ptr::write_volatile(to.add(number), UNKNOWN_TALLY) };
+    }
+}
+
 /// Its lower half is enough: nothing is counted four thousand million times between two looks.
 #[inline(always)]
 fn word(at: u64) -> u64 {

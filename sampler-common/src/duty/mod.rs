@@ -18,6 +18,7 @@
 mod budget;
 mod clock;
 mod controller;
+mod cost;
 mod drag;
 mod fit;
 mod flow;
@@ -38,7 +39,8 @@ mod window;
 
 pub use budget::Budget;
 pub use clock::Clock;
-pub use controller::{Controller, Ledger, WindowCost};
+pub use controller::Controller;
+pub use cost::{Ledger, WindowCost};
 pub use drag::Drag;
 pub use fit::{Fit, Verdict};
 pub use flow::Flow;

@@ -29,8 +29,35 @@ impl Progress {
 pub(super) enum Taken {
     /// Their strata, of which all progress is so many times; ticks that belong to the last beside.
     Clock { factor: f64, tail: f64 },
-    /// By the tally of this number: so much was counted, with its relative standard error, in so many ticks; and as many times what it is known of is all that windows stand for.
-    Tally { at: usize, counted: f64, error: f64, ticks: f64, unknown: f64 },
+    /// Tallies: the mean of what each of them says. All progress is so many ticks.
+    Tallies { each: Vec<Tallied>, ticks: f64 },
+}
+
+/// What a tally has counted.
+pub(super) struct Tallied {
+    /// Its number.
+    at: usize,
+    /// All of it.
+    counted: f64,
+    /// Relative standard error of that.
+    error: f64,
+    /// As many times what it is known of is all that windows stand for.
+    unknown: f64,
+}
+
+impl Tallied {
+    /// `None` where nothing is known of windows.
+    fn of(groups: &Groups, at: usize, all: &Progress) -> Option<Tallied> {
+        let (counted, error) = groups.tallies()[at].all(all.looks[at], all.clock)?;
+        let known: f64 = groups.iter().map(|group| group.flows[at].length).sum();
+        let strata: f64 = groups.iter().map(|group| group.strata).sum();
+        (known > 0.0).then_some(Tallied { at, counted, error, unknown: strata / known })
+    }
+
+    /// What the sums of windows are to be multiplied by.
+    fn factor(&self, groups: &Groups, ns: [f64; 2]) -> f64 {
+        self.counted / (self.unknown * inside(groups, self.at, ns))
+    }
 }
 
 impl Taken {
@@ -38,36 +65,25 @@ impl Taken {
         Taken::Clock { factor: all.factor, tail: all.tail }
     }
 
-    /// By what a tally has counted, and the error of that; `None` where nothing is known of windows.
-    pub(super) fn by_tally(
-        groups: &Groups,
-        at: usize,
-        (counted, error): (f64, f64),
-        all: &Progress,
-    ) -> Option<Taken> {
-        let (mut known, mut length) = (0.0, 0.0);
-        for group in groups.iter().filter(|group| group.windows > 0) {
-            known += group.flows[at].length;
-            length += group.length;
-        }
-        let unknown = length / known;
+    /// By what these tallies have counted, the best first; `None` where that is nothing.
+    pub(super) fn by_tallies(groups: &Groups, tallies: &[usize], all: &Progress) -> Option<Taken> {
+        let each: Vec<Tallied> =
+            tallies.iter().filter_map(|at| Tallied::of(groups, *at, all)).collect();
         let ticks = all.factor * (groups.length() + all.tail);
-        (known > 0.0).then_some(Taken::Tally { at, counted, error, ticks, unknown })
+        (!each.is_empty()).then_some(Taken::Tallies { each, ticks })
     }
 
     /// What the sums of each group are to be multiplied by where traps add so much, but for its own [`Bend`].
     fn factor(&self, groups: &Groups, ns: [f64; 2]) -> f64 {
         match self {
             Taken::Clock { factor, .. } => *factor,
-            Taken::Tally { at, counted, unknown, .. } => {
-                counted / (unknown * inside(groups, *at, ns))
-            }
+            Taken::Tallies { each, .. } => mean(each.iter().map(|of| of.factor(groups, ns))),
         }
     }
 
     /// What of all progress each group stands for, ticks.
     fn lengths(&self, groups: &Groups, ns: [f64; 2]) -> Vec<f64> {
-        match *self {
+        match self {
             Taken::Clock { factor, tail } => {
                 let mut lengths: Vec<f64> = groups.iter().map(|of| of.length).collect();
                 if let Some(last) = lengths.last_mut() {
@@ -75,9 +91,21 @@ impl Taken {
                 }
                 lengths.into_iter().map(|of| of * factor).collect()
             }
-            Taken::Tally { at, ticks, .. } => {
-                let all = inside(groups, at, ns);
-                groups.iter().map(|of| ticks * of.flows[at].inside.value(ns) / all).collect()
+            Taken::Tallies { each, ticks } => {
+                // So that what groups differ from their lengths in is what the mean of all estimates is off by.
+                let all: Vec<f64> = each.iter().map(|of| of.factor(groups, ns)).collect();
+                let sum: f64 = all.iter().sum();
+                let weights = each
+                    .iter()
+                    .zip(all)
+                    .map(|(of, factor)| (of.at, factor / (sum * inside(groups, of.at, ns))));
+                let weights: Vec<(usize, f64)> = weights.collect();
+                let part = |group: &Group| {
+                    let of =
+                        |(at, weight): &(usize, f64)| weight * group.flows[*at].inside.value(ns);
+                    weights.iter().map(of).sum::<f64>()
+                };
+                groups.iter().map(|group| ticks * part(group)).collect()
             }
         }
     }
@@ -106,11 +134,17 @@ impl Taken {
         let errors = [0, 1].map(|side| of_bytes[side].max(of_objects[side]));
         let windows = groups.windows();
         let mut made = Clusters { groups: clusters, windows, errors, correction: None };
-        let mut told = [0.0; 2];
-        if let Taken::Tally { at, error: of_all, .. } = self {
-            let (counted, unlike) = unlike(groups, *at, made.of_windows());
-            told[usize::from(*at != TRAFFIC)] = counted;
-            let others = SERVED.hypot(MET * unlike.sqrt()).hypot(*of_all);
+        let (mut traffic_bytes, mut tallied, mut tallies) = (0.0, 0.0, Vec::new());
+        if let Taken::Tallies { each, .. } = self {
+            tallies = each.iter().map(|of| of.at).collect();
+            let told: Vec<f64> = tallies.iter().map(|at| met(groups, *at).1).collect();
+            match tallies[0] {
+                TRAFFIC => traffic_bytes = told[0],
+                _ => tallied = told[0],
+            }
+            let of_all = each.iter().map(|of| of.error).fold(0.0, f64::max);
+            let unlike = unlike(groups, &tallies, made.of_windows());
+            let others = SERVED.hypot(MET * unlike.sqrt()).hypot(of_all);
             made.errors = errors.map(|error| error.hypot(others));
         }
         let ([allocating_ns, freeing_ns], of_ns) = (drag.ns, drag.errors());
@@ -123,12 +157,10 @@ impl Taken {
             of_drag_below: made.errors[0],
             of_clock: 0.0,
             marks: groups.marks().map(|marks| marks.calls()).sum::<f64>() as u64,
-            traffic_bytes: told[0] as u64,
-            tallied: told[1] as u64,
-            tally: match self {
-                Taken::Tally { at, .. } => *at as u32,
-                Taken::Clock { .. } => TRAFFIC as u32,
-            },
+            traffic_bytes: traffic_bytes as u64,
+            tallied: tallied as u64,
+            tally: tallies.first().map_or(TRAFFIC, |at| *at) as u32,
+            tallies: if tallied > 0.0 { tallies.len() as u32 } else { 0 },
         });
         (made, factors)
     }
@@ -139,15 +171,32 @@ fn inside(groups: &Groups, at: usize, ns: [f64; 2]) -> f64 {
     groups.iter().map(|of| of.flows[at].inside.value(ns)).sum()
 }
 
-/// What a tally has counted in windows; and what these differ in, as a relative variance of one, if it is so much of the mean of all. That a slow counter is met now and then is chance,
-/// and not what phases do, but for what chance may hide.
-fn unlike(groups: &Groups, at: usize, of_windows: f64) -> (f64, f64) {
+/// Windows in which it is known what a tally has counted, and how much that was.
+fn met(groups: &Groups, at: usize) -> (f64, f64) {
     let flows = groups.iter().map(|of| &of.flows[at]);
-    let (known, counted) = flows
-        .fold((0, 0.0), |(known, counted), of| (known + of.windows, counted + of.counted));
-    let chance = f64::from(known) / counted.max(1.0);
+    flows.fold((0.0, 0.0), |(known, counted), of| {
+        (known + f64::from(of.windows), counted + of.counted)
+    })
+}
+
+/// What windows differ in by these tallies, as a relative variance of one, if it is so much of the mean of all. That slow counters are met now and then is chance,
+/// and not what phases do, but for what chance may hide.
+fn unlike(groups: &Groups, tallies: &[usize], of_windows: f64) -> f64 {
+    let n = tallies.len() as f64;
+    let (mut chance, mut all) = (0.0, 0.0);
+    for at in tallies {
+        let (known, counted) = met(groups, *at);
+        // Of a mean of n, each by itself.
+        chance += known / counted.max(1.0) / (n * n);
+        all += counted;
+    }
     let seen = of_windows * f64::from(groups.windows());
-    (counted, (seen - chance).max(0.0) + (2.0 / counted.max(1.0)).min(1.0))
+    (seen - chance).max(0.0) + (2.0 / all.max(1.0)).min(1.0)
+}
+
+fn mean(of: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let n = of.len() as f64;
+    of.sum::<f64>() / n
 }
 
 fn sums(group: &Group) -> [f64; 2] {

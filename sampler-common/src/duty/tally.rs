@@ -20,7 +20,8 @@
 //! its requests.
 //!
 //! B is known exactly while the process runs. Of traffic bytes are counted, not calls: a server that is slowed down gets more of them with
-//! one call. A tally takes the clock's place where it is found to follow allocations from window to window ([`Fit`]), and leaves less open.
+//! one call. Traffic takes the clock's place where it is found to follow allocations from window to window ([`Fit`]), and leaves less open; words do wherever they leave less open.
+//! Several words that do so about as well do it together: the mean of their estimates leaves less open than the best, and is not chosen by its own luck.
 //!
 //! A word of the program's memory may count something that traps do feed: time. In windows it goes *faster* by the process's own clock, where work goes slower. So
 //! a word counts only while Σ b/κ by the clock is no more than B, as far as chance allows ([`super::Flow`]).
@@ -39,6 +40,11 @@ pub(super) const MET: f64 = 0.2;
 
 /// By how much, relatively, what is counted in the time before the first look and behind the last may be another than in all between, as a standard deviation.
 const UNSEEN: f64 = 0.5;
+
+/// As many times more than is usual in as many ticks, and some, no counter is, once it has counted so much.
+const LEAP: f64 = 8.0;
+const LEAP_TICKS: f64 = 2.0;
+const LEAP_FROM: f64 = 64.0;
 
 /// What was counted of a process when its clock showed so much.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -67,6 +73,16 @@ impl Tally {
     pub fn look(&mut self, look: Look) {
         self.first.get_or_insert(look);
         self.last = look;
+    }
+
+    /// Whether it would be as much more by this look as no counter is at once: the word has become something else.
+    pub fn leaps_to(&self, look: &Look) -> bool {
+        let Some(first) = self.first else { return false };
+        let counted = self.last.counted.saturating_sub(first.counted) as f64;
+        let rate = counted / self.last.ticks.saturating_sub(first.ticks).max(1) as f64;
+        let more = look.counted.saturating_sub(self.last.counted) as f64;
+        let ticks = look.ticks.saturating_sub(self.last.ticks) as f64 + LEAP_TICKS;
+        counted >= LEAP_FROM && more > LEAP * rate * ticks
     }
 
     /// A window in which so many bytes were allocated by so many allocations began and ended when it showed so much: what was counted in it, where it is known.
@@ -162,6 +178,19 @@ mod tests {
         let now = Look { counted: 82_000, ticks: 100 };
         let (bytes, error) = traffic.all(Some(now), 90.0).unwrap();
         assert!((bytes - 81_000.0).abs() < 1e-6 && error == 0.0);
+    }
+
+    #[test]
+    fn what_leaps_is_another() {
+        let mut word = Tally::default();
+        let look = |counted, ticks| Look { counted, ticks };
+        assert!(!word.leaps_to(&look(1 << 30, 0)), "the first says nothing");
+        word.look(look(0, 0));
+        word.look(look(60, 3));
+        assert!(!word.leaps_to(&look(1 << 30, 4)), "nor do few counts");
+        word.look(look(1_000, 100));
+        assert!(!word.leaps_to(&look(1_000, 200)) && !word.leaps_to(&look(8_000, 200)));
+        assert!(word.leaps_to(&look(10_000, 200)) && !word.leaps_to(&look(1_100, 100)));
     }
 
     #[test]

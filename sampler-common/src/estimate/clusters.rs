@@ -74,6 +74,9 @@ pub struct Correction {
     /// Number of that word, from 1; else 0.
     #[serde(default)]
     pub tally: u32,
+    /// How many words say so together, that one the best of them; else 0.
+    #[serde(default)]
+    pub tallies: u32,
 }
 
 /// Total, variance of what windows differ in and its degrees of freedom, and the standard error of the correction.

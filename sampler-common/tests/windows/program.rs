@@ -1,7 +1,7 @@
 //! Programs and the machines that they run on.
 
 use sampler_common::cost::{Dense, Measured};
-use sampler_common::duty::{TRAFFIC, Usual};
+use sampler_common::duty::{TALLIES, TRAFFIC, Usual};
 
 /// Part of the allocations that is sampled, and as many traps more as a sample adds to the program's own code.
 pub(crate) const SAMPLED: f64 = 0.02;
@@ -120,6 +120,8 @@ pub(crate) enum Marker {
     Beats(f64),
     /// A word of its memory counts once for so many allocations.
     Counts(f64),
+    /// As many words as there may be, each with a place and rate of its own.
+    Several(f64),
     /// One counts in so many nanoseconds of its own time, whatever it does.
     Turns(f64),
     /// One is a clock: it counts in so many nanoseconds, also those that traps take.
@@ -134,8 +136,17 @@ impl Marker {
 
     /// Which tally it is, otherwise.
     pub(crate) fn tally(self) -> usize {
-        let is_word = matches!(self, Marker::Counts(_) | Marker::Turns(_) | Marker::Time(_));
+        let is_word = matches!(
+            self,
+            Marker::Counts(_) | Marker::Several(_) | Marker::Turns(_) | Marker::Time(_)
+        );
         TRAFFIC + usize::from(is_word)
+    }
+
+    /// It and those beside it.
+    pub(crate) fn tallies(self) -> std::ops::Range<usize> {
+        let words = if matches!(self, Marker::Several(_)) { TALLIES - TRAFFIC - 1 } else { 1 };
+        self.tally()..self.tally() + words
     }
 }
 

@@ -40,8 +40,8 @@ pub(crate) struct Run<'a> {
     pub(crate) calls: f64,
     /// Whether it is probed in windows.
     pub(crate) is_marked: bool,
-    /// What it had read and written when the last window began, and when it ended.
-    pub(crate) looks: [u64; 2],
+    /// Calls of the marker when the last window began, and when it ended.
+    pub(crate) looks: [f64; 2],
     /// Its user time when it exits.
     pub(crate) exit: f64,
 }
@@ -88,6 +88,7 @@ impl Run<'_> {
             Marker::Follows(allocations)
             | Marker::Requests(allocations)
             | Marker::Counts(allocations)
+            | Marker::Several(allocations)
             | Marker::Unlike(allocations) => rate / allocations,
             Marker::Uneven(allocations) if rate < 1.0 / self.program.each[0] => {
                 1.5 * rate / allocations
@@ -125,12 +126,18 @@ impl Run<'_> {
         (self.user / self.timers.unit(false)).floor()
     }
 
-    /// What it has read and written so far, or its word has counted.
-    pub(crate) fn look(&self) -> Look {
+    /// What it has read and written so far, or that word has counted.
+    pub(crate) fn look(&self, tally: usize) -> Look {
+        Look { counted: self.counted(tally, self.calls), ticks: self.clock() as u64 }
+    }
+
+    /// The same after so many calls.
+    pub(crate) fn counted(&self, tally: usize, calls: f64) -> u64 {
         let each = if self.marker.tally() == TRAFFIC { REQUEST } else { 1.0 };
-        let is_known = !self.marker.is_probed();
-        let counted = if is_known { (self.calls.floor() * each) as u64 } else { 0 };
-        Look { counted, ticks: self.clock() as u64 }
+        // The others beside it are a little slower.
+        let beside = (tally - self.marker.tally()) as f64;
+        let counts = (calls * (1.0 - beside / 8.0) + beside * 0.37).floor();
+        if self.marker.is_probed() { 0 } else { (counts * each) as u64 }
     }
 
     /// Some of the wall's time, in which ticks of the program's own are counted; the hits in it.
@@ -205,9 +212,9 @@ impl Run<'_> {
         let late = passed - settled;
         let left = window.ticks - missed(window.ticks, late);
         let before = self.calls.floor();
-        self.looks[0] = self.look().counted;
+        self.looks[0] = self.calls;
         let (seen, hits) = self.until(left, window.fine, probes);
-        self.looks[1] = self.look().counted;
+        self.looks[1] = self.calls;
         let inside = self.calls.floor() - before;
         let marked = is_marked.then_some(Marked { inside, own: inside, alone, alone_ns });
         self.is_marked = false;

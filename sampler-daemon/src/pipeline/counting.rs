@@ -1,12 +1,17 @@
 //! What counts the work of a process that has a budget, beside its clock ([`sampler_common::duty::Tally`]): what it reads and writes, and words of its memory that it counts in itself.
 
+use super::duty::Cycle;
 use super::searching::Searched;
 use super::worker::Worker;
 use crate::store::ProcessId;
 use crate::target::traffic;
-use crate::target::words::{Memory, Word};
+use crate::target::words::{Memory, Unread, Word};
 use sampler_common::duty::{Groups, Look, TALLIES, TRAFFIC};
 use sampler_common::wire::{UNKNOWN_TALLY, WORDS};
+use std::time::{Duration, Instant};
+
+/// How often the counters of a process are looked at, at least.
+const EACH: Duration = Duration::from_secs(2);
 
 /// The words of a process that count.
 #[derive(Debug, Default)]
@@ -27,11 +32,22 @@ struct Counter {
     is_one: bool,
 }
 
+/// What a word has counted by now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Now {
+    /// So much since the first look, when it shows this.
+    Counted { counted: u64, shown: u32 },
+    /// It is there no more, or has become less: it counts nothing.
+    Lost,
+    /// Its process has ended: what was seen last stays.
+    Gone,
+}
+
 impl Words {
     /// More of them, in this memory.
     fn add(&mut self, memory: Memory, words: Vec<Word>) {
         let counter = |word: Word| {
-            let shown = memory.word(word.at)?;
+            let shown = memory.word(word.at).ok()?;
             Some(Counter { word, shown, counted: 0, is_one: true })
         };
         self.all.extend(words.into_iter().filter_map(counter));
@@ -43,12 +59,15 @@ impl Words {
         self.all.iter().map(|of| of.word.at).collect()
     }
 
-    /// What each has counted by now; `None` of one that is none any more.
-    fn counted(&self) -> Vec<Option<(u64, u32)>> {
-        let counted = |of: &Counter| {
-            let shown = self.memory.as_ref()?.word(of.word.at)?;
-            let more = more(of.shown, shown).filter(|_| of.is_one)?;
-            Some((of.counted + u64::from(more), shown))
+    /// What each has counted by now.
+    fn counted(&self) -> Vec<Now> {
+        let Some(memory) = &self.memory else { return Vec::new() };
+        let counted = |of: &Counter| match memory.word(of.word.at) {
+            Err(Unread::Gone) => Now::Gone,
+            Ok(shown) if of.is_one => more(of.shown, shown).map_or(Now::Lost, |more| {
+                Now::Counted { counted: of.counted + u64::from(more), shown }
+            }),
+            _ => Now::Lost,
         };
         self.all.iter().map(counted).collect()
     }
@@ -105,7 +124,10 @@ impl Worker {
                 continue;
             };
             tracing::debug!(slot = of.slot, ?words, "counters");
-            let Ok(memory) = Memory::open(of.pid) else { continue };
+            let Ok(memory) = Memory::open(of.pid) else {
+                tracing::debug!(slot = of.slot, "its memory cannot be opened");
+                continue;
+            };
             cycle.words.add(memory, words);
             duties.set_words(of.slot, &cycle.words.addresses());
             self.look_at_tallies(of.slot);
@@ -119,7 +141,7 @@ impl Worker {
     }
 
     /// The same, where its words have counted so much.
-    fn looks_by(&self, slot: u32, words: &[Option<(u64, u32)>]) -> [Option<Look>; TALLIES] {
+    fn looks_by(&self, slot: u32, words: &[Now]) -> [Option<Look>; TALLIES] {
         let mut looks = [None; TALLIES];
         let process = self.attached.get(&slot).and_then(|of| of.process.as_ref());
         let (Some(process), Some(duties)) = (process, &self.kernel.duties) else { return looks };
@@ -127,7 +149,10 @@ impl Worker {
         let ticks = duties.clock(slot).ticks;
         let look = |counted| Look { counted, ticks };
         for (to, word) in looks[TRAFFIC + 1..].iter_mut().zip(words) {
-            *to = word.map(|(counted, _)| look(counted));
+            *to = match *word {
+                Now::Counted { counted, .. } => Some(look(counted)),
+                Now::Lost | Now::Gone => None,
+            };
         }
         looks[TRAFFIC] = traffic.map(look);
         looks
@@ -139,25 +164,39 @@ impl Worker {
         let counted = self.cycles.get(&slot).map_or_else(Vec::new, |cycle| cycle.words.counted());
         let looks = self.looks_by(slot, &counted);
         let tallies = self.ingest.clustered.groups_mut(id).tallies_mut();
-        tallies.iter_mut().zip(looks).for_each(|(tally, look)| {
-            if let Some(look) = look {
-                tally.look(look);
-            }
-        });
+        if let Some(look) = looks[TRAFFIC] {
+            tallies[TRAFFIC].look(look);
+        }
         let Some(cycle) = self.cycles.get_mut(&slot) else { return };
-        for ((counter, counted), tally) in
-            cycle.words.all.iter_mut().zip(counted).zip(&mut tallies[TRAFFIC + 1..])
+        let of_words = tallies.iter_mut().zip(looks).skip(TRAFFIC + 1);
+        for ((counter, counted), (tally, look)) in
+            cycle.words.all.iter_mut().zip(counted).zip(of_words)
         {
-            match counted {
-                Some((counted, shown)) => (counter.counted, counter.shown) = (counted, shown),
-                None if counter.is_one => {
+            match (counted, look) {
+                (Now::Counted { counted, shown }, Some(look)) if !tally.leaps_to(&look) => {
+                    (counter.counted, counter.shown) = (counted, shown);
+                    tally.look(look);
+                }
+                (Now::Gone, _) => {}
+                _ if counter.is_one => {
                     tracing::debug!(slot, name = counter.word.name, "counts no more");
                     counter.is_one = false;
                     tally.lose();
                 }
-                None => {}
+                _ => {}
             }
         }
+    }
+
+    /// Looks at the counters of all processes now and then, also where windows are far apart: of a word only the lower half is looked at.
+    pub(super) fn look_at_words(&mut self) {
+        if self.looked_at_words.elapsed() < EACH {
+            return;
+        }
+        self.looked_at_words = Instant::now();
+        let has_any = |(_, cycle): &(&u32, &Cycle)| !cycle.words.all.is_empty();
+        let slots: Vec<u32> = self.cycles.iter().filter(has_any).map(|(slot, _)| *slot).collect();
+        slots.into_iter().for_each(|slot| self.look_at_tallies(slot));
     }
 
     /// What each tally has counted in the window of a process that has ended, in which so many bytes were allocated by so many allocations.
@@ -226,10 +265,11 @@ mod tests {
         let mut words = Words::default();
         words.add(Memory::open(std::process::id()).unwrap(), vec![word, none]);
         assert_eq!(words.addresses().len(), 1);
-        assert_eq!(words.counted(), [Some((0, u32::MAX))]);
+        let counted = |counted, shown| [Now::Counted { counted, shown }];
+        assert_eq!(words.counted(), counted(0, u32::MAX));
         *counter = 6;
-        assert_eq!(words.counted(), [Some((7, 6))]);
+        assert_eq!(words.counted(), counted(7, 6));
         *counter = u32::MAX - 1;
-        assert_eq!(words.counted(), [None]);
+        assert_eq!(words.counted(), [Now::Lost]);
     }
 }

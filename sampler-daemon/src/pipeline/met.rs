@@ -108,8 +108,16 @@ pub(super) fn correction(of: &Correction, told_by: Option<&str>) -> String {
         );
     }
     if of.tallied > 0 {
+        let counters = match of.tallies {
+            0 | 1 => "a counter",
+            _ => "counters",
+        };
+        let others = match of.tallies.saturating_sub(1) {
+            0 => String::new(),
+            others => format!("; beside {others} more"),
+        };
         return format!(
-            "windows stand for all by a counter of the program's own ({}, {} in them), which probes do not slow down: of every interval {of_drag} is that",
+            "windows stand for all by {counters} of the program's own ({}, {} in them{others}), which probes do not slow down: of every interval {of_drag} is that",
             told_by.unwrap_or("in its memory"),
             units::grouped(of.tallied),
         );
@@ -158,6 +166,13 @@ mod tests {
         let by_counter = Correction { tallied: 1_234, tally: 1, ..of };
         let said = correction(&by_counter, Some("app+0x80"));
         assert!(said.contains("own (app+0x80, 1,234 in them), which"), "{said}");
+        let said = correction(&Correction { tallies: 3, ..by_counter }, Some("app+0x80"));
+        assert!(
+            said.contains(
+                "by counters of the program's own (app+0x80, 1,234 in them; beside 2 more)"
+            ),
+            "{said}"
+        );
         let of = Correction { marks: 4_711, ..of };
         let said = correction(&of, Some("f"));
         assert!(said.ends_with("; 4,711 calls of f, probed for that, tell so"), "{said}");

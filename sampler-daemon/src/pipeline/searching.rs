@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 /// How often it is looked whether a process has done something.
 const POLL: Duration = Duration::from_millis(20);
+/// How rarely at most, of one that has begun, and of one that has not: mostly idle ones take their time.
+const LONGEST: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
 /// Processes whose memory is kept at a time.
 const AT_ONCE: usize = 2;
 /// A process that has begun and does no more makes room for others.
@@ -60,6 +62,52 @@ struct Begun {
     search: Search,
     /// Since when its memory is kept, or the last time that it was not.
     since: Instant,
+    /// When it is looked again whether it has done something, and how long after that.
+    next: Instant,
+    pause: Duration,
+}
+
+impl Begun {
+    fn new(of: Searched, search: Search) -> Begun {
+        let now = Instant::now();
+        Begun { of, search, since: now, next: now, pause: POLL }
+    }
+
+    /// Looks, if it is time; what came of it.
+    fn step(&mut self) -> Step {
+        let step = self.search.step();
+        let has_begun = self.search.has_begun();
+        let now = Instant::now();
+        if !has_begun {
+            self.since = now;
+        }
+        self.pause = match step {
+            Step::Waits => (2 * self.pause).min(LONGEST[usize::from(!has_begun)]),
+            _ => POLL,
+        };
+        self.next = now + self.pause;
+        step
+    }
+}
+
+/// Lets those search that are due, of which some keep what they have seen; who has done so drops out.
+fn turn(all: &mut VecDeque<Begun>, mut tell: impl FnMut(Searched, Vec<Word>) -> bool) {
+    let mut room = AT_ONCE.saturating_sub(all.iter().filter(|of| of.search.has_begun()).count());
+    all.retain_mut(|begun| {
+        let had_begun = begun.search.has_begun();
+        if Instant::now() < begun.next || !had_begun && room == 0 {
+            return true;
+        }
+        let step = begun.step();
+        let has_begun = begun.search.has_begun();
+        room -= usize::from(has_begun && !had_begun);
+        match step {
+            // A worker that has ended needs none.
+            Step::Found(words) => tell(begun.of, words),
+            Step::Gone | Step::Done => false,
+            Step::Waits | Step::Looked => !has_begun || begun.since.elapsed() < MOST_TIME,
+        }
+    });
 }
 
 fn run(asks: &Receiver<Searched>, tell: &Sender<(Searched, Vec<Word>)>) {
@@ -70,32 +118,68 @@ fn run(asks: &Receiver<Searched>, tell: &Sender<(Searched, Vec<Word>)>) {
             false => asks.recv_timeout(POLL),
         };
         match next {
-            Ok(of) => {
-                let search = Search::new(of.pid, of.start_ticks);
-                if let (Ok(search), true) = (search, all.len() < MOST_WAITING) {
-                    all.push_back(Begun { of, search, since: Instant::now() });
+            Ok(of) => match Search::new(of.pid, of.start_ticks) {
+                Ok(search) if all.len() < MOST_WAITING => {
+                    all.push_back(Begun::new(of, search));
                 }
-            }
+                Ok(_) => tracing::debug!(of.pid, "too many wait to be searched for counters"),
+                Err(error) => tracing::debug!(of.pid, "is not searched for counters: {error}"),
+            },
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        let mut room = AT_ONCE;
-        all.retain_mut(|begun| {
-            if !begun.search.has_begun() && room == 0 {
-                return true;
-            }
-            let step = begun.search.step();
-            let has_begun = begun.search.has_begun();
-            if !has_begun {
-                begun.since = Instant::now();
-            }
-            room = room.saturating_sub(usize::from(has_begun));
-            match step {
-                // A worker that has ended needs none.
-                Step::Found(words) => tell.send((begun.of, words)).is_ok(),
-                Step::Gone | Step::Done => false,
-                Step::Waits | Step::Looked => !has_begun || begun.since.elapsed() < MOST_TIME,
-            }
-        });
+        turn(&mut all, |of, words| tell.send((of, words)).is_ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::process::Process;
+    use std::process::{Child, Command};
+
+    /// A program, ended with the test.
+    struct Running(Child);
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn few_keep_memory_at_a_time() {
+        let busy = || {
+            let child = Command::new("perl").args(["-e", "my $n = 0; $n++ while 1"]).spawn();
+            Running(child.unwrap())
+        };
+        let children: Vec<Running> = (0..5).map(|_| busy()).collect();
+        let begun = |child: &Running| {
+            let Process { pid, start_ticks, .. } = Process::open(child.0.id()).unwrap();
+            let of = Searched { slot: 0, pid, start_ticks, generation: 0 };
+            Begun::new(of, Search::new(pid, start_ticks).unwrap())
+        };
+        let mut all: VecDeque<Begun> = children.iter().map(begun).collect();
+        // The last in the queue begin first: those before them do not know the time yet.
+        all.iter_mut().take(3).for_each(|of| of.next += Duration::from_millis(300));
+        let (mut found, mut most) = (0, 0);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while found < 3 {
+            turn(&mut all, |_, words| {
+                found += usize::from(!words.is_empty());
+                true
+            });
+            most = most.max(all.iter().filter(|of| of.search.has_begun()).count());
+            assert!(most <= AT_ONCE, "{most}");
+            assert!(Instant::now() < deadline, "{found}");
+            std::thread::yield_now();
+        }
+        assert_eq!(most, AT_ONCE);
+        // And who is idle is asked ever more rarely.
+        let idle = Running(Command::new("sleep").arg("1000").spawn().unwrap());
+        let mut idle = begun(&idle);
+        (0..12).for_each(|_| assert_eq!(idle.step(), Step::Waits));
+        assert_eq!(idle.pause, LONGEST[1]);
     }
 }

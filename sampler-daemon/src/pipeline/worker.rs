@@ -117,6 +117,8 @@ pub(super) struct Worker {
     pub(super) closing: Vec<JoinHandle<()>>,
     /// Who looks for counters of processes that have a budget.
     pub(super) searcher: Option<Searcher>,
+    /// When what it has found was last looked at in all of them.
+    pub(super) looked_at_words: Instant,
     /// Samples that slow `StreamSamples` clients have missed.
     pub(super) lagged: Arc<AtomicU64>,
     commands: mpsc::Receiver<Command>,
@@ -191,6 +193,7 @@ pub fn start(
         reconciled_losses: 0,
         last_reconciled: Instant::now(),
         closing: Vec::new(),
+        looked_at_words: Instant::now(),
         searcher,
         lagged,
         commands,

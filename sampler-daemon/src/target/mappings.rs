@@ -4,6 +4,7 @@
 //! file system; so a file is opened through the kernel's own reference to it, or by path only if
 //! it is proven to be the same one (proc(5): `/proc/PID/maps`, `/proc/PID/map_files`).
 
+use super::maps::{self, Line};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Error, ErrorKind};
 use std::os::fd::AsRawFd;
@@ -49,13 +50,13 @@ pub struct Mapping {
 /// If `/proc/PID/maps` cannot be read. A line that does not parse is left out.
 pub fn read(pid: u32) -> io::Result<Vec<Mapping>> {
     let path = format!("/proc/{pid}/maps");
-    let mut maps = std::fs::read(&path)
+    let mut text = std::fs::read(&path)
         .map_err(|error| Error::new(error.kind(), format!("read {path}: {error}")))?;
-    if maps.is_empty() {
+    if text.is_empty() {
         // The first thread has left; the others have the same memory.
-        maps = maps_of_another_thread(pid);
+        text = maps_of_another_thread(pid);
     }
-    Ok(maps.split(|&byte| byte == b'\n').filter_map(parse).collect())
+    Ok(maps::lines(&text).map(mapping).collect())
 }
 
 /// The executable ones of a process, none if they cannot be read or there are none (any more).
@@ -180,31 +181,16 @@ fn open_regular(path: &str, expected: Option<&Mapping>) -> io::Result<File> {
     }
 }
 
-/// One line: `start-end perms offset major:minor inode   path`.
-fn parse(line: &[u8]) -> Option<Mapping> {
-    let mut rest = line;
-    let mut field = || {
-        let end = rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len());
-        let (field, behind) = rest.split_at(end);
-        rest = behind.get(1..).unwrap_or_default();
-        std::str::from_utf8(field).ok()
-    };
-    let (start, end) = field()?.split_once('-')?;
-    let permissions = field()?;
-    let offset = field()?;
-    let (major, minor) = field()?.split_once(':')?;
-    let inode = field()?.parse().ok()?;
-    // The path is padded on its left and may itself contain anything.
-    let path = rest.trim_ascii_start();
-    Some(Mapping {
-        start: u64::from_str_radix(start, 16).ok()?,
-        end: u64::from_str_radix(end, 16).ok()?,
-        offset: u64::from_str_radix(offset, 16).ok()?,
-        executable: permissions.as_bytes().get(2) == Some(&b'x'),
-        device: (i32::from_str_radix(major, 16).ok()?, i32::from_str_radix(minor, 16).ok()?),
-        inode,
-        backing: backing(path, inode),
-    })
+fn mapping(line: Line<'_>) -> Mapping {
+    Mapping {
+        start: line.start,
+        end: line.end,
+        offset: line.offset,
+        executable: line.permissions.as_bytes().get(2) == Some(&b'x'),
+        device: line.device,
+        inode: line.inode,
+        backing: backing(line.path, line.inode),
+    }
 }
 
 fn backing(path: &[u8], inode: u64) -> Backing {

@@ -1,5 +1,6 @@
 //! The memory of a process as the kernel counts it, to set beside a profile. Reference: proc(5), `statm` and `maps`.
 
+use super::maps::{self, Line};
 use super::process;
 use std::fs;
 use std::iter::Sum;
@@ -44,20 +45,13 @@ fn resident(statm: &str) -> Option<(u64, u64)> {
 
 /// The size of writable private mappings without a file.
 fn heap(maps: &[u8]) -> u64 {
-    let size = |line: &[u8]| -> Option<u64> {
-        let line = std::str::from_utf8(line).ok()?;
-        let mut fields = line.split_ascii_whitespace();
-        let (start, end) = fields.next()?.split_once('-')?;
-        let is_writable = fields.next()?.starts_with("rw-p");
-        let inode = fields.nth(2)?;
-        let name = fields.next().unwrap_or_default();
-        // Not [stack], [vvar] and the like.
-        let is_heap = matches!(name, "" | "[heap]") || name.starts_with("[anon:");
-        let size =
-            u64::from_str_radix(end, 16).ok()?.checked_sub(u64::from_str_radix(start, 16).ok()?)?;
-        (is_writable && inode == "0" && is_heap).then_some(size)
+    // Not [stack], [vvar] and the like.
+    let is_heap = |line: &Line| {
+        let is_plain = matches!(line.path, b"" | b"[heap]") || line.path.starts_with(b"[anon:");
+        line.is_own() && line.inode == 0 && is_plain
     };
-    maps.split(|byte| *byte == b'\n').filter_map(size).sum()
+    let of_heap = maps::lines(maps).filter(is_heap);
+    of_heap.map(|line| line.end.saturating_sub(line.start)).sum()
 }
 
 impl Add for Memory {

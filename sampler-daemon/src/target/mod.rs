@@ -13,6 +13,7 @@ pub mod hazard;
 mod in_force;
 pub mod inside;
 pub mod mappings;
+mod maps;
 pub mod memory;
 mod notes;
 pub mod placement;

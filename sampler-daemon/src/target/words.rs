@@ -7,7 +7,7 @@ mod memory;
 mod search;
 mod steady;
 
-pub use memory::Memory;
+pub use memory::{Memory, Unread};
 pub use search::{Search, Step};
 
 /// A word that counts, of 32 bits: of a longer one the lower half.

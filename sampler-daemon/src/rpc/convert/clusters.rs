@@ -47,6 +47,7 @@ fn correction_to_wire(of: Correction) -> v1::Correction {
         traffic_bytes: of.traffic_bytes,
         tallied: of.tallied,
         tally: of.tally,
+        tallies: of.tallies,
     }
 }
 
@@ -63,6 +64,7 @@ fn correction(of: &v1::Correction) -> Result<Correction, String> {
         traffic_bytes: of.traffic_bytes,
         tallied: of.tallied,
         tally: of.tally,
+        tallies: of.tallies,
     })
 }
 

@@ -119,6 +119,7 @@ fn reference(stacks: &[Stack], (numbers, interval_bytes): ([u64; 2], f64)) -> Re
             traffic_bytes: 815,
             tallied: 4_711,
             tally: 3,
+            tallies: 2,
         });
         let groups = groups.collect();
         let clusters = Clusters { groups, windows: 11, errors: [0.125, 0.25], correction };

@@ -2,6 +2,7 @@
 //!
 //! Only pages are read that are there (`Documentation/admin-guide/mm/pagemap.rst`): reading others would make them. No device's memory is read, where that has effects.
 
+use crate::target::maps;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -14,6 +15,15 @@ const IS_PRESENT: u64 = 1 << 63;
 pub(super) const PAGE: u64 = 4096;
 /// Entries that are read at once.
 const ENTRIES: usize = 4096;
+
+/// Why a word cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// Nothing is there any more.
+    Unmapped,
+    /// The process has no memory any more: it has ended, or runs another program.
+    Gone,
+}
 
 /// The memory of a process.
 #[derive(Debug)]
@@ -52,11 +62,18 @@ impl Memory {
         Ok(Memory { memory: File::open(format!("/proc/{pid}/mem"))?, pid })
     }
 
-    /// A word of 32 bits; `None` if there is none any more.
-    pub fn word(&self, at: u64) -> Option<u32> {
+    /// A word of 32 bits.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn word(&self, at: u64) -> Result<u32, Unread> {
         let mut word = [0; 4];
-        self.memory.read_exact_at(&mut word, at).ok()?;
-        Some(u32::from_le_bytes(word))
+        match self.memory.read_at(&mut word, at) {
+            Ok(4) => Ok(u32::from_le_bytes(word)),
+            // So the kernel says that nobody has this address space any more.
+            Ok(0) => Err(Unread::Gone),
+            _ => Err(Unread::Unmapped),
+        }
     }
 
     /// Fills `to` with what is from `at` on; whether it is there.
@@ -66,7 +83,7 @@ impl Memory {
 
     /// Its regions, data of files first.
     pub(super) fn regions(&self) -> io::Result<Vec<Region>> {
-        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid))?;
+        let maps = std::fs::read(format!("/proc/{}/maps", self.pid))?;
         let mut regions = regions(&maps);
         regions.sort_by_key(|region| !region.is_file);
         Ok(regions)
@@ -108,18 +125,14 @@ impl Memory {
 }
 
 /// By `/proc/PID/maps`.
-fn regions(maps: &str) -> Vec<Region> {
+fn regions(maps: &[u8]) -> Vec<Region> {
     let mut firsts: HashMap<&str, u64> = HashMap::new();
     let mut regions: Vec<Region> = Vec::new();
     // The file that ends here: what follows without one is its zeroed data.
     let mut before: Option<(u64, &str)> = None;
-    for line in maps.lines() {
-        let mut fields = line.splitn(6, ' ');
-        let range = fields.next().and_then(|of| of.split_once('-'));
-        let (Some((start, end)), Some(permissions)) = (range, fields.next()) else { continue };
-        let parse = |of: &str| u64::from_str_radix(of, 16).ok();
-        let (Some(start), Some(end)) = (parse(start), parse(end)) else { continue };
-        let path = fields.nth(3).unwrap_or_default().trim_start();
+    for line in maps::lines(maps) {
+        let (start, end) = (line.start, line.end);
+        let path = std::str::from_utf8(line.path).unwrap_or("?");
         let is_named = path.starts_with('/');
         if is_named {
             firsts.entry(path).or_insert(start);
@@ -129,10 +142,7 @@ fn regions(maps: &str) -> Vec<Region> {
         let file = if is_named { Some(path) } else { zeroed.map(|(_, path)| path) };
         let is_special = ["/dev/", "/proc/", "/sys/"].iter().any(|of| path.starts_with(of));
         before = file.filter(|_| !is_special).map(|path| (end, path));
-        if !permissions.starts_with("rw") || !permissions.ends_with('p') || is_special {
-            continue;
-        }
-        if file.is_none() && !is_plain {
+        if !line.is_own() || is_special || (file.is_none() && !is_plain) {
             continue;
         }
         let plain = match path {
@@ -156,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_is_its_own_is_told() {
-        let maps = "\
+        let maps = b"\
 1000-2000 r-xp 00000000 08:01 7                          /usr/bin/a b
 2000-3000 rw-p 00001000 08:01 7                          /usr/bin/a b
 3000-4000 rw-p 00000000 00:00 0
@@ -185,8 +195,8 @@ e000-f000 r--p 00000000 00:00 0
         let word = Box::new(0x1234_5678_u32);
         let at = std::ptr::from_ref(&*word) as u64;
         let memory = Memory::open(std::process::id()).unwrap();
-        assert_eq!(memory.word(at), Some(0x1234_5678));
-        assert_eq!(memory.word(8), None);
+        assert_eq!(memory.word(at), Ok(0x1234_5678));
+        assert_eq!(memory.word(8), Err(Unread::Unmapped));
         let regions = memory.regions().unwrap();
         let region = regions.iter().find(|of| of.range.contains(&at)).unwrap();
         let (mut pages, all) = (1 << 22, 1 << 34);
@@ -199,5 +209,17 @@ e000-f000 r--p 00000000 00:00 0
         pages = 100;
         assert_eq!(memory.present(&region, all, &mut pages).unwrap(), []);
         assert_eq!(pages, 0, "no more than that are looked at");
+    }
+
+    #[test]
+    fn who_has_ended_has_no_memory() {
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let memory = Memory::open(child.id()).unwrap();
+        let at = memory.regions().unwrap().first().unwrap().range.start;
+        assert!(memory.word(at).is_ok());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(memory.word(at), Err(Unread::Gone));
     }
 }

@@ -12,7 +12,9 @@ use std::time::Instant;
 /// CPU time of the process between two looks, nanoseconds: first so much, and then more, for what counts more slowly.
 const STEPS_NS: [u64; 2] = [60_000_000, 240_000_000];
 /// Looks: a word that is anything is more than before in one of two.
-const LOOKS: usize = 9;
+const LOOKS: usize = 10;
+/// Those before steps count: of all that is there the first two take their time, so that nobody knows how long it was between them for a word.
+const SETTLED: usize = 3;
 /// Bytes that are looked at.
 const MOST_BYTES: usize = 64 << 20;
 /// Pages of which it is asked whether they are there: 16 GiB of addresses.
@@ -25,6 +27,8 @@ const MOST_WORDS: usize = 1 << 18;
 const MOST_STEP: u32 = 1 << 24;
 /// Threads whose CPU time is added up; that of more is read in one, which is coarser.
 const THREADS: usize = 64;
+/// By how much the coarse CPU time may be ahead of the fine one, nanoseconds: it comes in hundredths of a second, of two kinds.
+const RESOLUTION_NS: u64 = 20_000_000;
 /// Bytes of a word.
 const WORD: usize = size_of::<u32>();
 
@@ -54,7 +58,7 @@ pub struct Search {
     series: Vec<Series>,
     /// Looks with these steps.
     looks: usize,
-    last: Option<(Instant, u64)>,
+    last: Option<(Instant, Cpu)>,
     between: Vec<Between>,
     /// How often it has been through.
     passes: usize,
@@ -90,21 +94,20 @@ impl Search {
     /// Looks, if it is time.
     pub fn step(&mut self) -> Step {
         let Some(step_ns) = STEPS_NS.get(self.passes) else { return Step::Done };
-        let Some(cpu_ns) = cpu_ns(self.pid, self.start_ticks) else { return Step::Gone };
+        let Some(cpu) = Cpu::of(self.pid, self.start_ticks) else { return Step::Gone };
         let now = Instant::now();
-        let Some((then, cpu_then_ns)) = self.last else {
+        let Some((then, cpu_then)) = self.last else {
             // The first look comes after a little time, too: what ends soon is left alone.
-            self.last = Some((now, cpu_ns));
+            self.last = Some((now, cpu));
             return Step::Waits;
         };
-        if cpu_ns < cpu_then_ns + step_ns {
+        let cpu_ns = cpu.since_ns(&cpu_then);
+        if cpu_ns < *step_ns {
             return Step::Waits;
         }
-        let passed = Between {
-            wall_ns: (now - then).as_nanos() as f64,
-            cpu_ns: (cpu_ns - cpu_then_ns) as f64,
-        };
-        self.last = Some((now, cpu_ns));
+        let wall_ns = (now - then).as_nanos() as f64;
+        let passed = Between { wall_ns, cpu_ns: cpu_ns as f64 };
+        self.last = Some((now, cpu));
         match self.looks {
             0 => {
                 if self.look_first().is_err() {
@@ -114,8 +117,13 @@ impl Search {
             1 => self.look_again(),
             _ => self.follow(),
         }
-        if self.looks > 0 {
-            self.between.push(passed);
+        match self.looks {
+            // Since when all words are looked at together.
+            looks if looks + 1 == SETTLED => {
+                self.series.iter_mut().for_each(|series| series.steps.clear());
+            }
+            looks if looks >= SETTLED => self.between.push(passed),
+            _ => {}
         }
         self.looks += 1;
         if self.looks < LOOKS && (self.looks == 1 || !self.series.is_empty()) {
@@ -162,7 +170,7 @@ impl Search {
             for (at, (before, now)) in (start..).step_by(WORD).zip(words) {
                 let step = word(now).wrapping_sub(word(before));
                 if (1..MOST_STEP).contains(&step) && self.series.len() < MOST_WORDS {
-                    self.series.push(Series { at, last: word(now), steps: vec![step] });
+                    self.series.push(Series { at, last: word(now), steps: Vec::new() });
                 }
             }
         }
@@ -201,17 +209,35 @@ fn word(bytes: &[u8]) -> u32 {
     bytes.try_into().map_or(0, u32::from_le_bytes)
 }
 
-/// CPU time of a process, nanoseconds, finer than [`processor::processor_ns`] where that can be had (`Documentation/scheduler/sched-stats.rst`).
-fn cpu_ns(pid: u32, start_ticks: u64) -> Option<u64> {
-    let coarse = processor::processor_ns(pid, start_ticks)?;
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
-    let own = |thread: fs::DirEntry| {
-        let stat = fs::read_to_string(thread.path().join("schedstat")).ok()?;
-        stat.split_ascii_whitespace().next()?.parse::<u64>().ok()
-    };
-    let each: Vec<u64> = threads.take(THREADS + 1).filter_map(own).collect();
-    let is_fine = (1..=THREADS).contains(&each.len()) && process::is_there(pid, start_ticks);
-    Some(if is_fine { each.into_iter().sum() } else { coarse })
+/// CPU time that a process has used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cpu {
+    /// Of all its threads, those that are gone as well, nanoseconds.
+    coarse_ns: u64,
+    /// The same more finely, of those that live (`Documentation/scheduler/sched-stats.rst`), where that can be had.
+    fine_ns: Option<u64>,
+}
+
+impl Cpu {
+    /// By now; `None`: it is gone.
+    fn of(pid: u32, start_ticks: u64) -> Option<Cpu> {
+        let coarse_ns = processor::processor_ns(pid, start_ticks)?;
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+        let own = |thread: fs::DirEntry| {
+            let stat = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+            stat.split_ascii_whitespace().next()?.parse::<u64>().ok()
+        };
+        let each: Vec<u64> = threads.take(THREADS + 1).filter_map(own).collect();
+        let is_fine = (1..=THREADS).contains(&each.len()) && process::is_there(pid, start_ticks);
+        Some(Cpu { coarse_ns, fine_ns: is_fine.then(|| each.into_iter().sum()) })
+    }
+
+    /// What was used since then, nanoseconds. Where threads have ended the finer one lacks theirs.
+    fn since_ns(&self, then: &Cpu) -> u64 {
+        let coarse_ns = self.coarse_ns.saturating_sub(then.coarse_ns);
+        let fine_ns = self.fine_ns.zip(then.fine_ns).and_then(|(now, then)| now.checked_sub(then));
+        fine_ns.filter(|fine_ns| coarse_ns <= fine_ns + RESOLUTION_NS).unwrap_or(coarse_ns)
+    }
 }
 
 #[cfg(test)]
@@ -259,5 +285,19 @@ mod tests {
         assert!(after.wrapping_sub(before) < 1 << 30, "{words:?}");
         drop(child);
         assert_eq!(search.step(), Step::Gone);
+    }
+
+    #[test]
+    fn time_of_threads_that_have_ended_counts() {
+        let cpu = |coarse_ms: u64, fine_ms: Option<u64>| Cpu {
+            coarse_ns: coarse_ms * 1_000_000,
+            fine_ns: fine_ms.map(|ms| ms * 1_000_000),
+        };
+        let since = |now: Cpu, then: Cpu| now.since_ns(&then) / 1_000_000;
+        assert_eq!(since(cpu(110, Some(107)), cpu(50, Some(44))), 63);
+        // One that had used 90 ms is gone, and another has used some.
+        assert_eq!(since(cpu(170, Some(80)), cpu(110, Some(107))), 60);
+        assert_eq!(since(cpu(170, Some(112)), cpu(110, Some(107))), 60);
+        assert_eq!(since(cpu(170, None), cpu(110, Some(107))), 60);
     }
 }

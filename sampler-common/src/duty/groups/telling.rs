@@ -1,0 +1,124 @@
+//! What markers, and tallies, tell of the windows of a process: what traps add to its time, and how far it has come.
+
+use super::{Groups, TALLIES, TRAFFIC};
+use crate::duty::flow::Share;
+use crate::duty::marks::Teller;
+use crate::duty::{Drag, Flow, LEAST_WINDOWS, Marked, Marks, Pace, Progress, Tally, Verdict};
+
+impl Groups {
+    /// Whether a marker is worth what it costs: what traps add is what these windows leave open most, and no tally tells it. Once it is so it should
+    /// be left so.
+    pub fn want_marks(&self) -> bool {
+        let is_open = self.tallies.iter().any(Tally::is_open);
+        if is_open || self.windows() < LEAST_WINDOWS {
+            return false;
+        }
+        let (clusters, _) = self.clusters(&Progress::of_strata());
+        Marked::is_worth(clusters.errors[1], clusters.of_windows())
+    }
+
+    /// Whether allocations, and their bytes, follow any of these.
+    pub fn follows_tally(&self) -> bool {
+        let follows = |at: &usize| self.tallies[*at].verdict() == Verdict::Follows;
+        self.standing().any(|at| follows(&at))
+    }
+
+    /// What the fastest word counts in a tick of those that may tell something; `None` without any.
+    pub fn counts_in_tick(&self) -> Option<f64> {
+        let may_tell = |at: &usize| {
+            let tally = &self.tallies[*at];
+            tally.may_tell() && (tally.is_open() || self.is_work(*at))
+        };
+        let rates =
+            (TRAFFIC + 1..TALLIES).filter(may_tell).filter_map(|at| self.tallies[at].rate());
+        rates.max_by(f64::total_cmp)
+    }
+
+    /// Whether what any of these shows matters.
+    pub fn has_tally(&self) -> bool {
+        self.standing().next().is_some()
+    }
+
+    /// Those that may stand for progress in place of the clock. Of a word allocations need not follow closely: what that leaves open is in what windows differ in.
+    pub(super) fn standing(&self) -> impl Iterator<Item = usize> {
+        (0..TALLIES).filter(|at| {
+            let tally = &self.tallies[*at];
+            let is_one = match *at {
+                TRAFFIC => tally.verdict() == Verdict::Follows,
+                _ => tally.telling().is_some(),
+            };
+            is_one && self.is_work(*at)
+        })
+    }
+
+    /// What tallies have counted in windows and in all time tells what traps add, as calls of a marker do.
+    fn telling(&self) -> impl Iterator<Item = Teller> {
+        (0..TALLIES).filter_map(|at| {
+            let model = self.tallies[at].telling().filter(|_| self.is_work(at))?;
+            let flows = self.iter().map(|group| &group.flows[at]);
+            let marks = flows.zip(self.tallied(at)?).map(|(flow, all)| flow.marks(all));
+            Some((marks.collect(), model))
+        })
+    }
+
+    /// Whether it is work that a tally counts, and nothing that traps feed.
+    fn is_work(&self, at: usize) -> bool {
+        at == TRAFFIC || self.share(at).is_some_and(|share| share.is_of_work())
+    }
+
+    /// How much of what a tally counts is counted in windows.
+    fn share(&self, at: usize) -> Option<Share> {
+        let flows = self.iter().map(|group| &group.flows[at]);
+        Share::of(flows.zip(self.tallied(at)?))
+    }
+
+    /// What is known of those that have been looked at: how bytes and allocations follow them, and how much of what they count is counted in windows.
+    pub fn described(&self) -> impl Iterator<Item = String> {
+        (0..TALLIES).filter(|at| self.tallies[*at].rate().is_some()).map(|at| {
+            let share = self.share(at);
+            let share = share.map_or_else(|| "?".to_owned(), |of| of.to_string());
+            format!("{at}: {} of clock {share}", self.tallies[at])
+        })
+    }
+
+    /// What a tally has counted in all of the strata of each group in whose windows it is known.
+    fn tallied(&self, at: usize) -> Option<impl Iterator<Item = f64>> {
+        let rate = self.tallies[at].rate()?;
+        Some(self.iter().map(move |group| rate * group.flows[at].length))
+    }
+
+    /// What is known of the marker, with the relative standard error of what it tells beside chance. That counts from when it is known to be one; where it is none it is
+    /// forgotten.
+    pub fn judge_marks(&mut self, verdict: Verdict, model: f64) {
+        self.marks_model = (verdict == Verdict::Follows).then_some(model);
+        if verdict == Verdict::Differs {
+            self.groups.iter_mut().for_each(|group| group.marks = Marks::default());
+        }
+    }
+
+    /// It is another program from now on: nobody knows what follows its allocations.
+    pub fn forget_marks(&mut self) {
+        self.judge_marks(Verdict::Differs, f64::INFINITY);
+        self.tallies[TRAFFIC].restart();
+        // Its memory is another's.
+        self.tallies[TRAFFIC + 1..].fill(Tally::default());
+        for group in &mut self.groups {
+            group.flows[TRAFFIC + 1..].fill(Flow::default());
+        }
+    }
+
+    /// What a trap adds to the program's own time.
+    pub fn drag(&self) -> Drag {
+        let paces: Vec<Pace> = self.iter().map(|group| group.pace).collect();
+        let mut tellers: Vec<Teller> = self.telling().collect();
+        if let Some(model) = self.marks_model {
+            tellers.push((self.marks().copied().collect(), model));
+        }
+        Drag::learned(&self.usual, &paces, &tellers)
+    }
+
+    /// What a marker has told in each, if that counts.
+    pub(in crate::duty) fn marks(&self) -> impl Iterator<Item = &Marks> {
+        self.groups.iter().filter(|_| self.marks_model.is_some()).map(|group| &group.marks)
+    }
+}
