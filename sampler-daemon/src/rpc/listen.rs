@@ -107,7 +107,9 @@ impl Listener {
                         }
                         _ => failed(error),
                     })?;
-                tracing::warn!("{address}: every user of this machine can read the profiles there");
+                tracing::warn!(
+                    "{address}: every user of this machine can read the profiles there, and change how processes are sampled"
+                );
                 Ok(Listener::Tcp(listener))
             }
             Address::Unix(path) => {

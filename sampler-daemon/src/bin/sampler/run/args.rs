@@ -40,7 +40,7 @@ pub(crate) struct RunVerb {
     /// Serve the API there meanwhile, for sampler --connect: unix:PATH or tcp:127.0.0.1:PORT
     #[arg(long, value_name = "ADDRESS")]
     pub(super) listen: Option<String>,
-    /// Sample inside the program, by a preloaded library: about 1 ns for malloc and free together instead of a microsecond.
+    /// Sample inside the program, by a preloaded library: some 2 ns for malloc and free together instead of a microsecond.
     /// Static and setuid programs are not seen
     #[arg(long, conflicts_with_all = ["strategy", "one_in", "samples_per_second"])]
     pub(super) preload: bool,
