@@ -56,6 +56,7 @@ struct Segment {
     svma: u64,
     offset: u64,
     file_bytes: u64,
+    memory_bytes: u64,
 }
 
 /// An ELF file whose headers have been read.
@@ -118,6 +119,14 @@ impl<'f> Elf<'f> {
         }
         elf.read_sections(&header)?;
         Ok(elf)
+    }
+
+    /// Bytes of memory from where its first segment is mapped to where its last one ends, zeroed data included.
+    pub fn memory_bytes(&self) -> u64 {
+        const PAGE: u64 = 4096;
+        let first = self.segments.iter().map(|segment| segment.svma / PAGE * PAGE).min();
+        let end = self.segments.iter().map(|of| of.svma.saturating_add(of.memory_bytes)).max();
+        end.unwrap_or(0) - first.unwrap_or(0)
     }
 
     /// Defined functions with one of these names that other files can bind to. Every version of
@@ -288,6 +297,7 @@ fn loadable(program: &ProgramHeader64<LE>) -> Option<Segment> {
         svma: program.p_vaddr.get(LE),
         offset: program.p_offset.get(LE),
         file_bytes: program.p_filesz.get(LE),
+        memory_bytes: program.p_memsz.get(LE),
     })
 }
 

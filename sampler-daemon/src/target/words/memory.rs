@@ -2,7 +2,8 @@
 //!
 //! Only pages are read that are there (`Documentation/admin-guide/mm/pagemap.rst`): reading others would make them. No device's memory is read, where that has effects.
 
-use crate::target::maps;
+use crate::target::elf::Elf;
+use crate::target::{mappings, maps};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -11,6 +12,8 @@ use std::os::unix::fs::FileExt;
 
 /// Bit of an entry of `pagemap`: the page is there.
 const IS_PRESENT: u64 = 1 << 63;
+/// What has no other name.
+const PLAIN: &str = "memory";
 /// Bytes of a page.
 pub(super) const PAGE: u64 = 4096;
 /// Entries that are read at once.
@@ -41,13 +44,18 @@ pub(super) struct Region {
     /// Where that file begins.
     first: u64,
     is_file: bool,
+    /// Whether it only lies behind that file's data, and may be more than the zeroed ones of it.
+    is_behind: bool,
 }
 
 impl Region {
     /// What is there, by its file.
-    pub(super) fn name_of(&self, at: u64) -> String {
+    pub(super) fn name_of(&self, pid: u32, at: u64) -> String {
+        let offset = at - self.first;
+        let is_its = || memory_bytes(pid, self.first).is_some_and(|bytes| offset < bytes);
         match self.is_file {
-            true => format!("{}+{:#x}", self.name, at - self.first),
+            true if !self.is_behind || is_its() => format!("{}+{offset:#x}", self.name),
+            true => PLAIN.to_owned(),
             false => self.name.clone(),
         }
     }
@@ -124,6 +132,13 @@ impl Memory {
     }
 }
 
+/// How much memory the file takes that is mapped from `first` on.
+fn memory_bytes(pid: u32, first: u64) -> Option<u64> {
+    let mapping = mappings::read(pid).ok()?.into_iter().find(|mapping| mapping.start == first)?;
+    let file = mappings::open(pid, &mapping).ok()?;
+    Elf::read(&file).ok().map(|elf| elf.memory_bytes())
+}
+
 /// By `/proc/PID/maps`.
 fn regions(maps: &[u8]) -> Vec<Region> {
     let mut firsts: HashMap<&str, u64> = HashMap::new();
@@ -146,7 +161,7 @@ fn regions(maps: &[u8]) -> Vec<Region> {
             continue;
         }
         let plain = match path {
-            "" => "memory",
+            "" => PLAIN,
             _ => path.trim_start_matches('[').trim_end_matches(']'),
         };
         let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
@@ -155,6 +170,7 @@ fn regions(maps: &[u8]) -> Vec<Region> {
             name: file.map_or_else(|| plain.to_owned(), base),
             first: file.and_then(|path| firsts.get(path)).copied().unwrap_or(start),
             is_file: file.is_some(),
+            is_behind: file.is_some() && !is_named,
         });
     }
     regions
@@ -166,6 +182,7 @@ mod tests {
 
     #[test]
     fn what_is_its_own_is_told() {
+        const NOBODY: u32 = 0;
         let maps = b"\
 1000-2000 r-xp 00000000 08:01 7                          /usr/bin/a b
 2000-3000 rw-p 00001000 08:01 7                          /usr/bin/a b
@@ -178,12 +195,15 @@ d000-e000 rw-p 00000000 00:00 0                          [vvar]
 e000-f000 r--p 00000000 00:00 0
 ";
         let regions = regions(maps);
-        let named: Vec<(u64, String)> =
-            regions.iter().map(|of| (of.range.start, of.name_of(of.range.start + 8))).collect();
+        let named: Vec<(u64, String)> = regions
+            .iter()
+            .map(|of| (of.range.start, of.name_of(NOBODY, of.range.start + 8)))
+            .collect();
         let name = |start, name: &str| (start, name.to_owned());
         let expected = [
             name(0x2000, "a b+0x1008"),
-            name(0x3000, "a b+0x2008"),
+            // Nobody can say how much of it is the file's.
+            name(0x3000, "memory"),
             name(0x8000, "heap"),
             name(0xc000, "memory"),
         ];
@@ -209,6 +229,22 @@ e000-f000 r--p 00000000 00:00 0
         pages = 100;
         assert_eq!(memory.present(&region, all, &mut pages).unwrap(), []);
         assert_eq!(pages, 0, "no more than that are looked at");
+    }
+
+    #[test]
+    fn zeroed_data_is_of_its_file_and_what_lies_behind_is_not() {
+        static COUNTER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        COUNTER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let at = std::ptr::from_ref(&COUNTER) as u64;
+        let pid = std::process::id();
+        let regions = Memory::open(pid).unwrap().regions().unwrap();
+        let region = regions.iter().find(|of| of.range.contains(&at)).unwrap();
+        let exe = std::env::current_exe().unwrap();
+        let name = exe.file_name().unwrap().to_string_lossy().into_owned();
+        assert_eq!(region.name_of(pid, at), format!("{name}+{:#x}", at - region.first));
+        let behind = Region { is_behind: true, ..region.clone() };
+        assert_eq!(behind.name_of(pid, at), region.name_of(pid, at));
+        assert_eq!(behind.name_of(pid, at + (1 << 30)), PLAIN);
     }
 
     #[test]

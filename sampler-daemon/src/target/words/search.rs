@@ -199,7 +199,7 @@ impl Search {
         let regions = self.memory.regions().unwrap_or_default();
         let name = |at: u64| {
             let region = regions.iter().find(|region| region.range.contains(&at))?;
-            Some(Word { at, name: region.name_of(at) })
+            Some(Word { at, name: region.name_of(self.pid, at) })
         };
         found.iter().filter_map(|at| name(*at)).collect()
     }
