@@ -136,49 +136,53 @@ impl Worker {
 
     /// What the tallies of a process show by now, beside its clock.
     pub(super) fn looks(&self, slot: u32) -> [Option<Look>; TALLIES] {
-        let words = self.cycles.get(&slot).map_or_else(Vec::new, |cycle| cycle.words.counted());
-        self.looks_by(slot, &words)
-    }
-
-    /// The same, where its words have counted so much.
-    fn looks_by(&self, slot: u32, words: &[Now]) -> [Option<Look>; TALLIES] {
         let mut looks = [None; TALLIES];
-        let process = self.attached.get(&slot).and_then(|of| of.process.as_ref());
-        let (Some(process), Some(duties)) = (process, &self.kernel.duties) else { return looks };
-        let traffic = traffic::bytes(process.pid, process.start_ticks);
+        let (Some(cycle), Some(duties)) = (self.cycles.get(&slot), &self.kernel.duties) else {
+            return looks;
+        };
         let ticks = duties.clock(slot).ticks;
-        let look = |counted| Look { counted, ticks };
-        for (to, word) in looks[TRAFFIC + 1..].iter_mut().zip(words) {
-            *to = match *word {
-                Now::Counted { counted, .. } => Some(look(counted)),
+        for (to, word) in looks[TRAFFIC + 1..].iter_mut().zip(cycle.words.counted()) {
+            *to = match word {
+                Now::Counted { counted, .. } => Some(Look { counted, ticks }),
                 Now::Lost | Now::Gone => None,
             };
         }
-        looks[TRAFFIC] = traffic.map(look);
+        looks[TRAFFIC] = self.traffic(slot);
         looks
     }
 
-    /// Keeps that, for when the process is gone. A word that is not there any more, or has become less, is no counter.
+    /// What a process has read and written by now; `None` where nobody knows.
+    fn traffic(&self, slot: u32) -> Option<Look> {
+        let process = self.attached.get(&slot)?.process.as_ref()?;
+        let counted = traffic::bytes(process.pid, process.start_ticks)?;
+        Some(Look { counted, ticks: self.kernel.duties.as_ref()?.clock(slot).ticks })
+    }
+
+    /// Keeps what tallies show by now, for when the process is gone.
     pub(super) fn look_at_tallies(&mut self, slot: u32) {
-        let Some(id) = self.ingest.sources.get(&slot).map(|source| source.process) else { return };
-        let counted = self.cycles.get(&slot).map_or_else(Vec::new, |cycle| cycle.words.counted());
-        let looks = self.looks_by(slot, &counted);
-        let tallies = self.ingest.clustered.groups_mut(id).tallies_mut();
-        if let Some(look) = looks[TRAFFIC] {
-            tallies[TRAFFIC].look(look);
+        if let Some((id, look)) = self.process_of(slot).zip(self.traffic(slot)) {
+            self.ingest.clustered.groups_mut(id).tallies_mut()[TRAFFIC].look(look);
         }
+        self.look_at_words(slot);
+    }
+
+    fn process_of(&self, slot: u32) -> Option<ProcessId> {
+        self.ingest.sources.get(&slot).map(|source| source.process)
+    }
+
+    /// The same of its words alone. One that is not there any more, or has become less, or much more at once, is no counter.
+    fn look_at_words(&mut self, slot: u32) {
+        let (Some(id), Some(duties)) = (self.process_of(slot), &self.kernel.duties) else { return };
         let Some(cycle) = self.cycles.get_mut(&slot) else { return };
-        let of_words = tallies.iter_mut().zip(looks).skip(TRAFFIC + 1);
-        for ((counter, counted), (tally, look)) in
-            cycle.words.all.iter_mut().zip(counted).zip(of_words)
-        {
-            match (counted, look) {
-                (Now::Counted { counted, shown }, Some(look)) if !tally.leaps_to(&look) => {
+        let (now, ticks) = (cycle.words.counted(), duties.clock(slot).ticks);
+        let tallies = &mut self.ingest.clustered.groups_mut(id).tallies_mut()[TRAFFIC + 1..];
+        for ((counter, now), tally) in cycle.words.all.iter_mut().zip(now).zip(tallies) {
+            match now {
+                Now::Counted { counted, shown } if !tally.leaps_to(&Look { counted, ticks }) => {
                     (counter.counted, counter.shown) = (counted, shown);
-                    tally.look(look);
+                    tally.look(Look { counted, ticks });
                 }
-                (Now::Gone, _) => {}
-                _ if counter.is_one => {
+                Now::Counted { .. } | Now::Lost if counter.is_one => {
                     tracing::debug!(slot, name = counter.word.name, "counts no more");
                     counter.is_one = false;
                     tally.lose();
@@ -188,15 +192,15 @@ impl Worker {
         }
     }
 
-    /// Looks at the counters of all processes now and then, also where windows are far apart: of a word only the lower half is looked at.
-    pub(super) fn look_at_words(&mut self) {
+    /// Looks at the words of all processes now and then, also where windows are far apart: of a word only the lower half is looked at.
+    pub(super) fn look_at_all_words(&mut self) {
         if self.looked_at_words.elapsed() < EACH {
             return;
         }
         self.looked_at_words = Instant::now();
         let has_any = |(_, cycle): &(&u32, &Cycle)| !cycle.words.all.is_empty();
         let slots: Vec<u32> = self.cycles.iter().filter(has_any).map(|(slot, _)| *slot).collect();
-        slots.into_iter().for_each(|slot| self.look_at_tallies(slot));
+        slots.into_iter().for_each(|slot| self.look_at_words(slot));
     }
 
     /// What each tally has counted in the window of a process that has ended, in which so many bytes were allocated by so many allocations.

@@ -120,7 +120,7 @@ impl Worker {
             self.end_windows();
         }
         self.take_words();
-        self.look_at_words();
+        self.look_at_all_words();
         self.stay_ahead();
         self.run_fine_clock();
         self.look_at_ticks();
