@@ -10,6 +10,8 @@ pub mod http;
 pub mod manual;
 pub mod pipeline;
 pub mod rpc;
+#[cfg(test)]
+mod running;
 pub mod store;
 pub mod symbolize;
 pub mod target;

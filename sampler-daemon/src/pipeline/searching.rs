@@ -135,28 +135,15 @@ fn run(asks: &Receiver<Searched>, tell: &Sender<(Searched, Vec<Word>)>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::running::Running;
     use crate::target::process::Process;
-    use std::process::{Child, Command};
-
-    /// A program, ended with the test.
-    struct Running(Child);
-
-    impl Drop for Running {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
+    use std::process::Command;
 
     #[test]
     fn few_keep_memory_at_a_time() {
-        let busy = || {
-            let child = Command::new("perl").args(["-e", "my $n = 0; $n++ while 1"]).spawn();
-            Running(child.unwrap())
-        };
-        let children: Vec<Running> = (0..5).map(|_| busy()).collect();
+        let children: Vec<Running> = (0..5).map(|_| Running::counting()).collect();
         let begun = |child: &Running| {
-            let Process { pid, start_ticks, .. } = Process::open(child.0.id()).unwrap();
+            let Process { pid, start_ticks, .. } = Process::open(child.pid()).unwrap();
             let of = Searched { slot: 0, pid, start_ticks, generation: 0 };
             Begun::new(of, Search::new(pid, start_ticks).unwrap())
         };
@@ -177,7 +164,7 @@ mod tests {
         }
         assert_eq!(most, AT_ONCE);
         // And who is idle is asked ever more rarely.
-        let idle = Running(Command::new("sleep").arg("1000").spawn().unwrap());
+        let idle = Running::start(Command::new("sleep").arg("1000"));
         let mut idle = begun(&idle);
         (0..12).for_each(|_| assert_eq!(idle.step(), Step::Waits));
         assert_eq!(idle.pause, LONGEST[1]);

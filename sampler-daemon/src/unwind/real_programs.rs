@@ -1,9 +1,10 @@
 //! Unwinds of programs of the distribution, stopped anywhere, against gdb's.
 
 use super::{Image, Modules, Registers, StackMemory, UnwindEnd};
+use crate::running::Running;
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Prints registers and frames of the leaf's caller, and writes 64 KiB of stack.
@@ -49,15 +50,6 @@ fn stop(pid: u32, dump: &Path) -> Option<Stop> {
         stack: fs::read(dump).unwrap(),
         counters: text.lines().filter_map(|line| line.strip_prefix("FRAME ")).map(hex).collect(),
     })
-}
-
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// Compares this many stops of a program; false if it (or gdb) is not installed.

@@ -1,5 +1,4 @@
 use super::*;
-use crate::duty::Ledger;
 use crate::duty::waits::Waits;
 
 fn timers() -> Timers {

@@ -1,36 +1,20 @@
 use super::*;
+use crate::running::Running;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A child that is killed when the test is over, however it ends.
-struct Running(Child);
-
-impl Running {
-    /// Starts a program and waits until its own code is mapped and its loader is through.
-    fn start(program: &Path, arguments: &[&str]) -> Running {
-        let mut command = Command::new(program);
-        let mut child = command.args(arguments).stdout(Stdio::piped()).spawn().unwrap();
-        if arguments.is_empty() {
-            let mut byte = [0];
-            let mut output = child.stdout.take().unwrap();
-            std::io::Read::read_exact(&mut output, &mut byte).unwrap();
-        }
-        Running(child)
+/// Starts a program and waits until its own code is mapped and its loader is through.
+fn start(program: &Path, arguments: &[&str]) -> Running {
+    let mut running = Running::start(Command::new(program).args(arguments).stdout(Stdio::piped()));
+    if arguments.is_empty() {
+        let mut byte = [0];
+        let mut output = running.0.stdout.take().unwrap();
+        std::io::Read::read_exact(&mut output, &mut byte).unwrap();
     }
-
-    fn pid(&self) -> u32 {
-        self.0.id()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    running
 }
 
 const PROGRAM: &str = r#"
@@ -146,7 +130,7 @@ fn spots_of_glibc_2_36() {
 
 #[test]
 fn a_child_has_the_same() {
-    let child = Running::start(Path::new("sleep"), &["100"]);
+    let child = start(Path::new("sleep"), &["100"]);
     // Its loader may still be at work.
     let deadline = Instant::now() + Duration::from_secs(20);
     let discovery = loop {
@@ -167,7 +151,7 @@ fn a_static_program_is_its_own_allocator() {
     for kind in ["-static", "-static-pie"] {
         let directory = TempDir::new().unwrap();
         let program = compile(directory.path(), PROGRAM, &[kind]);
-        let child = Running::start(&program, &[]);
+        let child = start(&program, &[]);
         let discovery = discover(child.pid());
         assert_eq!(only(&discovery).path, program.to_string_lossy());
         assert!(discovery.blind.is_empty(), "{discovery:?}");
@@ -178,7 +162,7 @@ fn a_static_program_is_its_own_allocator() {
 fn a_stripped_static_program_is_blind() {
     let directory = TempDir::new().unwrap();
     let program = compile(directory.path(), PROGRAM, &["-static", "-s"]);
-    let child = Running::start(&program, &[]);
+    let child = start(&program, &[]);
     let discovery = discover(child.pid());
     assert!(discovery.allocators.is_empty());
     assert_eq!(discovery.blind.len(), 1, "{discovery:?}");
@@ -196,7 +180,7 @@ fn an_interposer_is_named_beside_glibc() {
         void free(void *p) {{}}"
     );
     let program = compile(directory.path(), &source, &[]);
-    let child = Running::start(&program, &[]);
+    let child = start(&program, &[]);
     let discovery = discover(child.pid());
     only(&discovery);
     assert_eq!(discovery.blind.len(), 1, "{discovery:?}");
@@ -209,7 +193,7 @@ fn a_private_allocator_is_named() {
     let directory = TempDir::new().unwrap();
     let source = format!("{PROGRAM} void *mi_malloc(size_t n) {{ return 0; }}");
     let program = compile(directory.path(), &source, &[]);
-    let child = Running::start(&program, &[]);
+    let child = start(&program, &[]);
     let discovery = discover(child.pid());
     let names: Vec<&str> = discovery.allocators.iter().map(|of| of.name.as_str()).collect();
     assert_eq!(names, ["mimalloc", "glibc"], "{discovery:?}");
@@ -222,7 +206,7 @@ fn a_private_allocator_is_named() {
 fn a_deleted_program_is_still_read() {
     let directory = TempDir::new().unwrap();
     let program = compile(directory.path(), PROGRAM, &["-static"]);
-    let child = Running::start(&program, &[]);
+    let child = start(&program, &[]);
     fs::remove_file(&program).unwrap();
     fs::write(&program, "another file under the same name").unwrap();
     if fs::read_dir("/proc/self/map_files")

@@ -179,6 +179,8 @@ fn regions(maps: &[u8]) -> Vec<Region> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::running::Running;
+    use std::process::{Command, Stdio};
 
     #[test]
     fn what_is_its_own_is_told() {
@@ -249,13 +251,11 @@ e000-f000 r--p 00000000 00:00 0
 
     #[test]
     fn who_has_ended_has_no_memory() {
-        let mut child =
-            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
-        let memory = Memory::open(child.id()).unwrap();
+        let child = Running::start(Command::new("cat").stdin(Stdio::piped()));
+        let memory = Memory::open(child.pid()).unwrap();
         let at = memory.regions().unwrap().first().unwrap().range.start;
         assert!(memory.word(at).is_ok());
-        child.kill().unwrap();
-        child.wait().unwrap();
+        drop(child);
         assert_eq!(memory.word(at), Err(Unread::Gone));
     }
 }

@@ -117,13 +117,8 @@ impl Search {
             1 => self.look_again(),
             _ => self.follow(),
         }
-        match self.looks {
-            // Since when all words are looked at together.
-            looks if looks + 1 == SETTLED => {
-                self.series.iter_mut().for_each(|series| series.steps.clear());
-            }
-            looks if looks >= SETTLED => self.between.push(passed),
-            _ => {}
+        if self.looks >= SETTLED {
+            self.between.push(passed);
         }
         self.looks += 1;
         if self.looks < LOOKS && (self.looks == 1 || !self.series.is_empty()) {
@@ -180,7 +175,7 @@ impl Search {
     fn follow(&mut self) {
         let mut now = [0; PAGE as usize];
         let mut read = None;
-        let memory = &self.memory;
+        let (memory, counts) = (&self.memory, self.looks >= SETTLED);
         self.series.retain_mut(|series| {
             let start = series.at / PAGE * PAGE;
             if read.is_none_or(|(of, _)| of != start) {
@@ -190,7 +185,9 @@ impl Search {
             let shown = word(&now[offset..offset + WORD]);
             let step = shown.wrapping_sub(series.last);
             series.last = shown;
-            series.steps.push(step);
+            if counts {
+                series.steps.push(step);
+            }
             read.is_some_and(|(_, is_there)| is_there) && (1..MOST_STEP).contains(&step)
         });
     }
@@ -243,25 +240,14 @@ impl Cpu {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::running::Running;
     use crate::target::process::Process;
-    use std::process::{Child, Command};
     use std::time::Duration;
-
-    /// A program, ended with the test.
-    struct Running(Child);
-
-    impl Drop for Running {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
 
     #[test]
     fn a_counter_is_found() {
-        let program = "my $n = 0; $n++ while 1";
-        let child = Running(Command::new("perl").args(["-e", program]).spawn().unwrap());
-        let process = Process::open(child.0.id()).unwrap();
+        let child = Running::counting();
+        let process = Process::open(child.pid()).unwrap();
         let mut search = Search::new(process.pid, process.start_ticks).unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
         let words = loop {
