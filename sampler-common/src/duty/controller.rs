@@ -13,7 +13,7 @@
 //!
 //! c: of a program that a window slows down by the factor 1 + r only one tick in 1 + r falls into its own code, by chance: what is counted per tick
 //! varies by t/c of its square, t = r/(1 + r). With a variance of σ_b² between windows besides, (σ_b² + t/c) times the cost is least at
-//! c = √(a/h · t/σ_b²). It is at least as long as attaching is worth, c = 2·a/h, and where a tally ([`super::Tally`]) counts slowly up to three times that. What traps add to the program's own time
+//! c = √(a/h · t/σ_b²). It is at least as long as attaching is worth, c = 2·a/h, and where a tally ([`super::Tally`]) counts slowly, in the time that traps leave to the program, up to three times that. What traps add to the program's own time
 //! is in h, as far as it is known.
 //! What is expected of the next window are ratios of sums over the last ones, so that one that met nothing, or little of it, is no reason to
 //! expect that of all; and no window is more than twice as long as the one before it, nor its interval four times smaller: a program
@@ -34,9 +34,11 @@ const LEAST_COARSE: f64 = 2.0;
 /// longer window has more of what they do, so that windows differ less, and is corrected by what traps have added to all of that together. One that has met a dense phase only is corrected for most
 /// of its time, by what is not known that well.
 const LONG: f64 = 2.0;
-/// Where a tally counts more rarely than that in such a window, windows are longer, up to so many times what attaching takes: what is compared with it varies by hardly less than one count.
+/// Where a tally counts more rarely than that in what traps leave of such a window, windows are longer, up to so many times what attaching takes: what is compared with it varies by hardly less than one count.
 const COUNTS: f64 = 2.0;
 const LONGER: f64 = 6.0;
+/// Of a window's time traps leave at least so much to the program ([`super::Pace`]).
+const LEAST_OWN: f64 = 0.25;
 /// Share of windows in which frees are probed too, for each time that hits slow a program down: the more they do the more it matters what they
 /// slow its own code by.
 const WITH_FREES: f64 = 0.05;
@@ -118,7 +120,7 @@ impl Controller {
         }
     }
 
-    /// The process's best tally counts so many in a tick; `None`: it has none.
+    /// The process's best tally counts so often in a tick; `None`: it has none.
     pub fn tallied(&mut self, in_tick: Option<f64>) {
         let count_ns = in_tick.map(|of| self.timers.unit(false) / of);
         self.count_ns = count_ns.unwrap_or(f64::INFINITY);
@@ -220,7 +222,9 @@ impl Controller {
         let between = self.between.variance();
         let worth = (self.fixed_ns / of_tick * self.chance() / between).sqrt();
         let attaching = self.fixed_ns / of_tick;
-        let counting = if self.count_ns.is_finite() { COUNTS * self.count_ns / unit } else { 0.0 };
+        // Of a window's time a part is what traps add to the program's own code, in which nothing is counted.
+        let own = unit * (1.0 - self.recent.drag()).max(LEAST_OWN);
+        let counting = if self.count_ns.is_finite() { COUNTS * self.count_ns / own } else { 0.0 };
         let long = counting.clamp(LONG * attaching, LONGER * attaching);
         let ticks = worth.max(long).ceil();
         let most = LONGEST_NS.min(self.longest_ns) / unit;

@@ -60,6 +60,11 @@ impl Fit {
         (off - self.calls).max(0.0) / (rate * rate * allocations).max(1.0)
     }
 
+    /// Whether every window has met some.
+    pub(super) fn always_met(&self) -> bool {
+        self.met == self.windows
+    }
+
     /// By what windows have told so far of traffic.
     pub fn verdict(&self) -> Verdict {
         self.within(Fit::MOST)

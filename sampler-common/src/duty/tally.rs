@@ -62,6 +62,8 @@ pub struct Tally {
     last: Look,
     /// How bytes allocated follow it, and allocations.
     fits: [Fit; 2],
+    /// Least that a window has met, but for those that met nothing, and next to that.
+    fewest: [u64; 2],
     /// Windows of which it is not known.
     unknown: u32,
     /// Whether it is none any more: the word has become another.
@@ -92,14 +94,32 @@ impl Tally {
             return None;
         }
         // More at the beginning: so it was at the end, or a thread has just ended, or the window with its process.
-        let inside = closed.checked_sub(opened)? as f64;
+        let counts = closed.checked_sub(opened)?;
+        self.meet(counts);
+        let inside = counts as f64;
         self.fits.iter_mut().zip(allocated).for_each(|(fit, all)| fit.add(inside, all));
         Some(inside)
     }
 
+    fn meet(&mut self, counts: u64) {
+        let [first, second] = self.fewest;
+        self.fewest = match counts {
+            0 => return,
+            _ if first == 0 || counts < first => [counts, first],
+            _ if second == 0 || counts < second => [first, counts],
+            _ => return,
+        };
+    }
+
+    /// What it counts at once, about, where windows are too short to always meet it: of a loop's rounds each may be counted several times. One window may have met a part of that.
+    pub(super) fn step(&self) -> f64 {
+        let [_, second] = self.fewest;
+        if self.fits[1].always_met() { 1.0 } else { second.max(1) as f64 }
+    }
+
     /// It is another program from now on.
     pub(super) fn restart(&mut self) {
-        (self.fits, self.unknown) = ([Fit::default(); 2], 0);
+        (self.fits, self.fewest, self.unknown) = ([Fit::default(); 2], [0; 2], 0);
     }
 
     /// It says nothing, and never will: what it was is no more.
@@ -191,6 +211,21 @@ mod tests {
         word.look(look(1_000, 100));
         assert!(!word.leaps_to(&look(1_000, 200)) && !word.leaps_to(&look(8_000, 200)));
         assert!(word.leaps_to(&look(10_000, 200)) && !word.leaps_to(&look(1_100, 100)));
+    }
+
+    #[test]
+    fn what_is_counted_at_once_is_found() {
+        let met = |counts: &[u64]| {
+            let mut word = Tally::default();
+            let mut window = |of: &u64| word.window([7, 7 + of], [6_400.0, 100.0]);
+            assert!(counts.iter().all(|of| window(of) == Some(*of as f64)));
+            word.step()
+        };
+        assert_eq!(met(&[]), 1.0);
+        assert_eq!(met(&[0, 0, 3]), 1.0, "one may have met a part");
+        assert_eq!(met(&[0, 3, 6, 0, 2, 3, 3]), 3.0);
+        assert_eq!(met(&[0, 1, 3, 1, 2]), 1.0);
+        assert_eq!(met(&[500, 400, 600]), 1.0, "always met");
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod program;
 mod run;
 
 use common::SplitMix;
-use program::{HEAVY, LIGHT, Machine, Marker, Program, SAMPLED, SLOW};
+use program::{HEAVY, Host, LIGHT, Machine, Marker, Program, SAMPLED, SLOW};
 use run::{BYTES, Begin, CLASS, Probes, Run};
 use sampler_common::duty::{
     Budget, Controller, Counted, Counts, Fit, Groups, Lead, Ledger, Progress, TALLIES, Timers,
@@ -359,6 +359,21 @@ fn slow_counters_stand_for_progress_together() {
             assert!(bias.abs() < 5.0 * error + most_off(program), "{name}: {bias} ± {error}");
             assert!(inside >= 0.86 && width < 0.3, "{name}: {inside}, ± {width}");
         }
+    }
+}
+
+/// And one that counts the rounds of a loop, of which a window meets one or two: two minutes have but a dozen windows where everything is dear, four minutes twice as many.
+#[test]
+fn counters_of_rounds_stand_for_progress() {
+    let program = Program { name: "rounds", period: 1e9, busy: 1.0, each: [34.0, 34.0] };
+    // In windows of one round intervals are half as wide again.
+    for (round, windows, most) in [(20_000.0, 14, 0.19), (40_000.0, 9, 0.35), (40_000.0, 16, 0.25)]
+    {
+        let host = Host { windows, links_ns: 15e6, ..SLOW.host };
+        let machine = Machine { host, ..SLOW };
+        let (bias, error, inside, width) = judge(&program, machine, Marker::Rounds(round), LONG);
+        assert!(bias.abs() < 5.0 * error + 0.05, "{round}: {bias} ± {error}");
+        assert!(inside >= 0.86 && width < most, "{round}, {windows}: {inside}, ± {width}");
     }
 }
 

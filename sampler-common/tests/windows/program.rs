@@ -120,6 +120,8 @@ pub(crate) enum Marker {
     Beats(f64),
     /// A word of its memory counts once for so many allocations.
     Counts(f64),
+    /// The same three times at once.
+    Rounds(f64),
     /// As many words as there may be, each with a place and rate of its own.
     Several(f64),
     /// One counts in so many nanoseconds of its own time, whatever it does.
@@ -134,11 +136,26 @@ impl Marker {
         matches!(self, Marker::Follows(_) | Marker::Steady(_))
     }
 
+    /// What it counts at once.
+    pub(crate) fn step(self) -> f64 {
+        match self {
+            Marker::Requests(_) | Marker::Unlike(_) | Marker::Uneven(_) | Marker::Beats(_) => {
+                REQUEST
+            }
+            Marker::Rounds(_) => 3.0,
+            _ => 1.0,
+        }
+    }
+
     /// Which tally it is, otherwise.
     pub(crate) fn tally(self) -> usize {
         let is_word = matches!(
             self,
-            Marker::Counts(_) | Marker::Several(_) | Marker::Turns(_) | Marker::Time(_)
+            Marker::Counts(_)
+                | Marker::Rounds(_)
+                | Marker::Several(_)
+                | Marker::Turns(_)
+                | Marker::Time(_)
         );
         TRAFFIC + usize::from(is_word)
     }

@@ -1,8 +1,8 @@
 //! A program under a budget.
 
 use crate::common::SplitMix;
-use crate::program::{Host, LONE, Machine, Marker, Program, REQUEST};
-use sampler_common::duty::{Lead, Look, Marked, TRAFFIC, Timers, Window, WindowCost};
+use crate::program::{Host, LONE, Machine, Marker, Program};
+use sampler_common::duty::{Lead, Look, Marked, Timers, Window, WindowCost};
 use sampler_common::wire::missed;
 
 /// Class of all blocks, and their bytes.
@@ -88,6 +88,7 @@ impl Run<'_> {
             Marker::Follows(allocations)
             | Marker::Requests(allocations)
             | Marker::Counts(allocations)
+            | Marker::Rounds(allocations)
             | Marker::Several(allocations)
             | Marker::Unlike(allocations) => rate / allocations,
             Marker::Uneven(allocations) if rate < 1.0 / self.program.each[0] => {
@@ -133,11 +134,10 @@ impl Run<'_> {
 
     /// The same after so many calls.
     pub(crate) fn counted(&self, tally: usize, calls: f64) -> u64 {
-        let each = if self.marker.tally() == TRAFFIC { REQUEST } else { 1.0 };
         // The others beside it are a little slower.
         let beside = (tally - self.marker.tally()) as f64;
         let counts = (calls * (1.0 - beside / 8.0) + beside * 0.37).floor();
-        if self.marker.is_probed() { 0 } else { (counts * each) as u64 }
+        if self.marker.is_probed() { 0 } else { (counts * self.marker.step()) as u64 }
     }
 
     /// Some of the wall's time, in which ticks of the program's own are counted; the hits in it.

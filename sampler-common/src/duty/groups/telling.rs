@@ -23,14 +23,14 @@ impl Groups {
         self.standing().any(|at| follows(&at))
     }
 
-    /// What the fastest word counts in a tick of those that may tell something; `None` without any.
+    /// How often the fastest word counts in a tick of those that may tell something; `None` without any.
     pub fn counts_in_tick(&self) -> Option<f64> {
         let may_tell = |at: &usize| {
             let tally = &self.tallies[*at];
             tally.may_tell() && (tally.is_open() || self.is_work(*at))
         };
-        let rates =
-            (TRAFFIC + 1..TALLIES).filter(may_tell).filter_map(|at| self.tallies[at].rate());
+        let often = |at: usize| Some(self.tallies[at].rate()? / self.tallies[at].step());
+        let rates = (TRAFFIC + 1..TALLIES).filter(may_tell).filter_map(often);
         rates.max_by(f64::total_cmp)
     }
 
