@@ -120,6 +120,14 @@ impl Groups {
         each_ns.is_finite().then_some(each_ns)
     }
 
+    /// The program's own time in a tick, nanoseconds.
+    pub(super) fn tick_ns(&self) -> f64 {
+        let mut all = Pace::default();
+        self.iter().for_each(|group| all.add(&group.pace));
+        let own_ns = all.clock_ns.iter().sum::<f64>() / all.factor(self.drag().ns);
+        if self.ticks > 0.0 { own_ns / self.ticks } else { 0.0 }
+    }
+
     /// What counts its work, [what it reads and writes](TRAFFIC) first.
     pub fn tallies(&self) -> &[Tally; TALLIES] {
         &self.tallies

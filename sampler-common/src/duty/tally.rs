@@ -113,8 +113,9 @@ impl Tally {
 
     /// What it counts at once, about, where windows are too short to always meet it: of a loop's rounds each may be counted several times. One window may have met a part of that.
     pub(super) fn step(&self) -> f64 {
-        let [_, second] = self.fewest;
-        if self.fits[1].always_met() { 1.0 } else { second.max(1) as f64 }
+        let [first, second] = self.fewest;
+        let least = if second == 0 { first } else { second };
+        if self.fits[1].always_met() { 1.0 } else { least.max(1) as f64 }
     }
 
     /// It is another program from now on.
@@ -222,7 +223,9 @@ mod tests {
             word.step()
         };
         assert_eq!(met(&[]), 1.0);
-        assert_eq!(met(&[0, 0, 3]), 1.0, "one may have met a part");
+        assert_eq!(met(&[0, 0]), 1.0);
+        assert_eq!(met(&[0, 0, 6]), 6.0, "nothing else is known yet");
+        assert_eq!(met(&[0, 1, 3, 3]), 3.0, "one may have met a part");
         assert_eq!(met(&[0, 3, 6, 0, 2, 3, 3]), 3.0);
         assert_eq!(met(&[0, 1, 3, 1, 2]), 1.0);
         assert_eq!(met(&[500, 400, 600]), 1.0, "always met");

@@ -161,7 +161,9 @@ impl Reference {
         let errors = [0, 1].map(|side| spreads.iter().map(|(_, of)| of.errors[side]).sum::<f64>());
         let few = spreads.iter().any(|(is_small, _)| *is_small);
         let value = if row.is_whole() { total } else { estimate.value };
-        let (low, high) = match few {
+        // Windows that have all met nothing do not differ: they tell how rare it is what was missed, and not how much that was.
+        let is_unmet = row.is_whole() && total <= 0.0;
+        let (low, high) = match few || is_unmet {
             true => (0.0, f64::INFINITY),
             false => {
                 let half = |error: f64| {
@@ -251,6 +253,13 @@ mod tests {
         let all = space(&everything(&reference, Default::default()), &reference);
         assert!(!all.has_interval() && all.value == 700.0, "{all:?}");
         assert!(!space(&row(&[100.0; 7]), &reference).has_interval());
+    }
+
+    #[test]
+    fn windows_that_have_met_nothing_make_none() {
+        let reference = reference(&[0.0; 178]);
+        let all = space(&everything(&reference, Default::default()), &reference);
+        assert!(!all.has_interval() && all.value == 0.0 && all.low == 0.0, "{all:?}");
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(super) fn write(profile: &Profile, page: Page, out: &mut dyn Write) -> io::R
         (
             if profile.kind == Kind::Mapped { "mapped" } else { "allocated" },
             if unmet(profile) {
-                "not known: no allocation was met by so few windows".to_owned()
+                "not known: no window has met an allocation".to_owned()
             } else {
                 total(&totals.alloc_space, &totals.alloc_objects)
             },
@@ -136,7 +136,7 @@ fn in_windows(profile: &Profile) -> bool {
     !profile.reference.clusters.is_empty()
 }
 
-/// Whether nothing was sampled in windows that are too few to tell anything from that.
+/// Whether nothing was met in windows: that tells how rare it is, and not how much it is.
 fn unmet(profile: &Profile) -> bool {
     let has_interval = profile.totals.alloc_space.estimate.has_interval();
     in_windows(profile) && profile.samples == 0 && !has_interval

@@ -86,7 +86,7 @@ fn what_nobody_knows_is_not_said_to_be_nothing() {
     assert!(!said.contains("all counted"), "{said}");
 }
 
-/// What few windows have not met may be anything; of no objects it is told how many there may be.
+/// What windows have not met may be anything; of no objects it is told how many there may be.
 #[test]
 fn nothing_has_its_interval_too() {
     let mut profile = fixture::profile(Kind::Alloc);
@@ -104,7 +104,7 @@ fn nothing_has_its_interval_too() {
     };
     profile.reference.clusters.insert(1, clusters);
     let said = text(&profile, 80, false);
-    let unmet = "\nallocated not known: no allocation was met by so few windows\n";
+    let unmet = "\nallocated not known: no window has met an allocation\n";
     assert!(said.contains(unmet), "{said}");
 }
 
