@@ -218,6 +218,10 @@ type Index = FxHashMap<ProcessId, u32>;
 impl Gathered {
     /// Exact totals of one process; `None` where they are not known.
     pub(super) fn exact_of(&self, process: u32) -> Option<Exact> {
+        // Where no window has met anything there is nothing that is not known exactly, and nothing that is.
+        if self.reference.clusters.contains_key(&process) {
+            return None;
+        }
         let each = self.reference.strata_of(process).map(|(_, totals)| {
             let (alloc_space, alloc_objects) = totals.exact?;
             Some(Exact { alloc_objects, alloc_space })
