@@ -21,6 +21,7 @@
 //! m: for a variance of σ_b²/n between windows and σ_w²/(n·m) within them, at a cost of n·(w₀ + m·s), the least error is at
 //! m = √(w₀/s · σ_w²/σ_b²) (Cochran, chapter 10.6). σ_w² is that of a stack with a tenth of all bytes, (1 − p)/p = 9.
 
+use super::pace::MOST_OF_TIME;
 use super::recent::{Between, Recent};
 use super::{Budget, Ledger, Timers, Window, WindowCost};
 
@@ -37,8 +38,6 @@ const LONG: f64 = 2.0;
 /// Where a tally counts more rarely than that in what traps leave of such a window, windows are longer, up to so many times what attaching takes: what is compared with it varies by hardly less than one count.
 const COUNTS: f64 = 2.0;
 const LONGER: f64 = 6.0;
-/// Of a window's time traps leave at least so much to the program ([`super::Pace`]).
-const LEAST_OWN: f64 = 0.25;
 /// Share of windows in which frees are probed too, for each time that hits slow a program down: the more they do the more it matters what they
 /// slow its own code by.
 const WITH_FREES: f64 = 0.05;
@@ -223,7 +222,7 @@ impl Controller {
         let worth = (self.fixed_ns / of_tick * self.chance() / between).sqrt();
         let attaching = self.fixed_ns / of_tick;
         // Of a window's time a part is what traps add to the program's own code, in which nothing is counted.
-        let own = unit * (1.0 - self.recent.drag()).max(LEAST_OWN);
+        let own = unit * (1.0 - self.recent.drag().min(MOST_OF_TIME));
         let counting = if self.count_ns.is_finite() { COUNTS * self.count_ns / own } else { 0.0 };
         let long = counting.clamp(LONG * attaching, LONGER * attaching);
         let ticks = worth.max(long).ceil();

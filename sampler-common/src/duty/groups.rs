@@ -113,19 +113,21 @@ impl Groups {
 
     /// The program's own time for each allocation, without traps, nanoseconds; `None` where it was seen to do none.
     pub fn own_ns(&self) -> Option<f64> {
-        let mut all = Pace::default();
-        self.iter().for_each(|group| all.add(&group.pace));
-        let clock_ns: f64 = all.clock_ns.iter().sum();
-        let each_ns = clock_ns / all.factor(self.drag().ns) / all.allocations.iter().sum::<f64>();
+        let all = self.paces();
+        let each_ns = all.own_ns(self.drag().ns) / all.allocations.iter().sum::<f64>();
         each_ns.is_finite().then_some(each_ns)
     }
 
-    /// The program's own time in a tick, nanoseconds.
-    pub(super) fn tick_ns(&self) -> f64 {
+    /// The same in a tick, where traps add so much.
+    pub(super) fn tick_ns(&self, ns: [f64; 2]) -> f64 {
+        if self.ticks > 0.0 { self.paces().own_ns(ns) / self.ticks } else { 0.0 }
+    }
+
+    /// How fast it went in all windows.
+    fn paces(&self) -> Pace {
         let mut all = Pace::default();
         self.iter().for_each(|group| all.add(&group.pace));
-        let own_ns = all.clock_ns.iter().sum::<f64>() / all.factor(self.drag().ns);
-        if self.ticks > 0.0 { own_ns / self.ticks } else { 0.0 }
+        all
     }
 
     /// What counts its work, [what it reads and writes](TRAFFIC) first.

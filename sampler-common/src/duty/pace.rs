@@ -7,7 +7,7 @@ use super::drag::FREEING;
 const MOST_OF_ALLOCATING: f64 = 0.6;
 const MOST_IN_LOOPS: f64 = 0.8;
 /// Hits may be corrected for up to this part of a window's time.
-const MOST_OF_TIME: f64 = 0.75;
+pub(super) const MOST_OF_TIME: f64 = 0.75;
 
 /// Sums over windows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -154,6 +154,11 @@ impl Pace {
             return 1.0;
         }
         1.0 / (1.0 - (added / clock).clamp(0.0, MOST_OF_TIME))
+    }
+
+    /// The program's own time, where traps add so much, nanoseconds.
+    pub(super) fn own_ns(&self, ns: [f64; 2]) -> f64 {
+        self.clock_ns.iter().sum::<f64>() / self.factor(ns)
     }
 
     /// The window's share of its stratum's progress, of which it has this share by the clock: what traps have added is neither in the one nor in the other. (All of a stratum is all

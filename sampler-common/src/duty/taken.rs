@@ -150,7 +150,8 @@ impl Taken {
             }
             let of_all = each.iter().map(|of| of.error).fold(0.0, f64::max);
             let unlike = unlike(groups, &tallies, made.of_windows());
-            let begun = tallies.iter().map(|at| begun(groups, *at)).fold(0.0, f64::max);
+            let tick_ns = groups.tick_ns(drag.ns);
+            let begun = tallies.iter().map(|at| begun(groups, *at, tick_ns)).fold(0.0, f64::max);
             let others = SERVED.hypot(MET * unlike.sqrt()).hypot(of_all).hypot(begun);
             made.errors = errors.map(|error| error.hypot(others));
         }
@@ -201,12 +202,12 @@ fn unlike(groups: &Groups, tallies: &[usize], of_windows: f64) -> f64 {
     (seen - chance).max(0.0) + (2.0 / all.max(1.0)).min(1.0)
 }
 
-/// What it makes, relatively, that windows begin behind a count more often than before one, where counts are slow.
-fn begun(groups: &Groups, at: usize) -> f64 {
+/// What it makes, relatively, that windows begin behind a count more often than before one, where counts are slow: a tick is so much of the program's own time.
+fn begun(groups: &Groups, at: usize, tick_ns: f64) -> f64 {
     let (known, counted) = met(groups, at);
     let tally = &groups.tallies()[at];
     let step = tally.step();
-    let round_ns = tally.rate().map_or(0.0, |rate| step / rate * groups.tick_ns());
+    let round_ns = tally.rate().map_or(0.0, |rate| step / rate * tick_ns);
     let stalls = if round_ns > ATTACHING_NS { ATTACHING_NS / round_ns } else { 1.0 };
     BEGUN * stalls * known * step / counted.max(1.0)
 }
