@@ -23,20 +23,24 @@ pub struct Flow {
     pub(super) counted: f64,
     /// Σ b/κ, as traps are found to slow the program.
     pub(super) inside: Bend,
-    /// The same by the clock, whatever traps add.
+    /// The same of objects that were allocated in them.
+    pub(super) objects: Bend,
+    /// The former by the clock, whatever traps add.
     by_clock: f64,
 }
 
 impl Flow {
-    /// Of a window of that share of a stratum of so many ticks, and by the clock of that share, in which so much was counted, corrected for what traps of so many nanoseconds add.
+    /// Of a window of that share of a stratum of so many ticks, and by the clock of that share, in which so much was counted and so many objects were allocated, corrected for what traps of so many nanoseconds add.
     pub(super) fn of_window(
-        counted: f64,
+        [counted, objects]: [f64; 2],
         (length, share, by_clock): (f64, f64, f64),
         pace: &Pace,
         ns: [f64; 2],
     ) -> Flow {
-        let inside = Bend::of_window(counted / share, share, pace, ns);
-        Flow { windows: 1, length, counted, inside, by_clock: counted / by_clock }
+        let [inside, objects] =
+            [counted, objects].map(|of| Bend::of_window(of / share, share, pace, ns));
+        let by_clock = counted / by_clock;
+        Flow { windows: 1, length, counted, inside, objects, by_clock }
     }
 
     /// As those of a marker, where so much was counted in all of the strata.
@@ -49,6 +53,7 @@ impl Flow {
         self.windows += other.windows;
         self.length += other.length;
         self.counted += other.counted;
+        self.objects.add(&other.objects);
         self.inside.add(&other.inside);
         self.by_clock += other.by_clock;
     }

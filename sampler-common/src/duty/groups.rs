@@ -97,15 +97,15 @@ impl Groups {
         let share = pace.share(by_clock, drag);
         let marks = counted.calls.map(|of| Marks::of_window(&of, share, &pace, drag));
         let length = length as f64;
-        let flow = |of: f64| Flow::of_window(of, (length, share, by_clock), &pace, drag);
+        let seen = objects.iter().sum::<u64>() as f64;
+        let flow = |of: f64| Flow::of_window([of, seen], (length, share, by_clock), &pace, drag);
         let flows = counted.tallied.map(|of| of.map(flow).unwrap_or_default());
         let scaled = |from: &[u64; CLASSES]| from.map(|count| count as f64 / share);
         let (bytes, objects) = (scaled(bytes), scaled(objects));
         let bend =
             [bytes, objects].map(|of| Bend::of_window(of.iter().sum::<f64>(), share, &pace, drag));
         let marks = marks.unwrap_or_default();
-        let strata = length;
-        let window = Group { windows: 1, length, strata, bytes, objects, pace, bend, marks, flows };
+        let window = Group { windows: 1, length, bytes, objects, pace, bend, marks, flows };
         self.ticks += length * share;
         let (group, paired) = self.add_group(&window);
         Added { group, paired, share }
@@ -188,7 +188,7 @@ impl Groups {
     }
 
     /// The groups in their order.
-    pub fn iter(&self) -> impl Iterator<Item = &Group> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Group> {
         self.groups.iter()
     }
 

@@ -47,22 +47,33 @@ pub(super) struct Tallied {
     counted: f64,
     /// Relative standard error of that.
     error: f64,
-    /// As many times what it is known of is all that windows stand for.
-    unknown: f64,
 }
 
 impl Tallied {
     /// `None` where nothing is known of windows.
     fn of(groups: &Groups, at: usize, all: &Progress) -> Option<Tallied> {
         let (counted, error) = groups.tallies()[at].all(all.looks[at], all.clock)?;
-        let known: f64 = groups.iter().map(|group| group.flows[at].length).sum();
-        let strata: f64 = groups.iter().map(|group| group.strata).sum();
-        (known > 0.0).then_some(Tallied { at, counted, error, unknown: strata / known })
+        let tells = groups.iter().any(|group| group.flows[at].objects.value([0.0; 2]) > 0.0);
+        tells.then_some(Tallied { at, counted, error })
+    }
+
+    /// What it has counted in the windows of each group, each by its share of its stratum. In those of which that is not known it is as much for an object as in the others: were it nothing, groups
+    /// of such windows would look like some in which it had counted less.
+    fn inside(&self, groups: &Groups, ns: [f64; 2]) -> Vec<f64> {
+        let each = groups.iter().map(|group| {
+            let flow = &group.flows[self.at];
+            let [known, objects] = [&flow.inside, &flow.objects].map(|of| of.value(ns));
+            (known, objects, group.bend[1].value(ns) - objects)
+        });
+        let each: Vec<(f64, f64, f64)> = each.collect();
+        let sums = each.iter().fold((0.0, 0.0), |sums, of| (sums.0 + of.0, sums.1 + of.1));
+        let for_object = sums.0 / sums.1;
+        each.into_iter().map(|(known, _, missed)| known + missed * for_object).collect()
     }
 
     /// What the sums of windows are to be multiplied by.
     fn factor(&self, groups: &Groups, ns: [f64; 2]) -> f64 {
-        self.counted / (self.unknown * inside(groups, self.at, ns))
+        self.counted / self.inside(groups, ns).iter().sum::<f64>()
     }
 }
 
@@ -101,17 +112,14 @@ impl Taken {
                 // So that what groups differ from their lengths in is what the mean of all estimates is off by.
                 let all: Vec<f64> = each.iter().map(|of| of.factor(groups, ns)).collect();
                 let sum: f64 = all.iter().sum();
-                let weights = each
-                    .iter()
-                    .zip(all)
-                    .map(|(of, factor)| (of.at, factor / (sum * inside(groups, of.at, ns))));
-                let weights: Vec<(usize, f64)> = weights.collect();
-                let part = |group: &Group| {
-                    let of =
-                        |(at, weight): &(usize, f64)| weight * group.flows[*at].inside.value(ns);
-                    weights.iter().map(of).sum::<f64>()
-                };
-                groups.iter().map(|group| ticks * part(group)).collect()
+                let mut lengths = vec![0.0; groups.iter().len()];
+                for (of, factor) in each.iter().zip(&all) {
+                    // Its factor is all that it has counted, by what it has counted inside.
+                    let weight = ticks * factor / sum * factor / of.counted;
+                    let parts = of.inside(groups, ns).into_iter().map(|part| weight * part);
+                    lengths.iter_mut().zip(parts).for_each(|(to, part)| *to += part);
+                }
+                lengths
             }
         }
     }
@@ -172,11 +180,6 @@ impl Taken {
         });
         (made, factors)
     }
-}
-
-/// What a tally has counted in windows, each by its share of its stratum.
-fn inside(groups: &Groups, at: usize, ns: [f64; 2]) -> f64 {
-    groups.iter().map(|of| of.flows[at].inside.value(ns)).sum()
 }
 
 /// Windows in which it is known what a tally has counted, and how much that was.

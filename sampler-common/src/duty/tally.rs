@@ -41,10 +41,12 @@ pub(super) const MET: f64 = 0.2;
 /// By how much, relatively, what is counted in the time before the first look and behind the last may be another than in all between, as a standard deviation.
 const UNSEEN: f64 = 0.5;
 
-/// As many times more than is usual in as many ticks, and some, no counter is, once it has counted so much.
+/// As many times more than is usual in as many ticks, and some, no counter is, once it has counted so much in so many ticks: of fewer, most may have been in windows, in which it counts as
+/// many times more slowly.
 const LEAP: f64 = 8.0;
 const LEAP_TICKS: f64 = 2.0;
 const LEAP_FROM: f64 = 64.0;
+const LEAP_FROM_TICKS: u64 = 50;
 
 /// What was counted of a process when its clock showed so much.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -81,10 +83,11 @@ impl Tally {
     pub fn leaps_to(&self, look: &Look) -> bool {
         let Some(first) = self.first else { return false };
         let counted = self.last.counted.saturating_sub(first.counted) as f64;
-        let rate = counted / self.last.ticks.saturating_sub(first.ticks).max(1) as f64;
+        let passed = self.last.ticks.saturating_sub(first.ticks);
         let more = look.counted.saturating_sub(self.last.counted) as f64;
         let ticks = look.ticks.saturating_sub(self.last.ticks) as f64 + LEAP_TICKS;
-        counted >= LEAP_FROM && more > LEAP * rate * ticks
+        let is_usual_known = counted >= LEAP_FROM && passed >= LEAP_FROM_TICKS;
+        is_usual_known && more > LEAP * counted / passed as f64 * ticks
     }
 
     /// A window in which so many bytes were allocated by so many allocations began and ended when it showed so much: what was counted in it, where it is known.
@@ -209,6 +212,11 @@ mod tests {
         word.look(look(0, 0));
         word.look(look(60, 3));
         assert!(!word.leaps_to(&look(1 << 30, 4)), "nor do few counts");
+        word.look(look(900, 4));
+        assert!(
+            !word.leaps_to(&look(1 << 30, 40)),
+            "nor does little time, such as that in a window"
+        );
         word.look(look(1_000, 100));
         assert!(!word.leaps_to(&look(1_000, 200)) && !word.leaps_to(&look(8_000, 200)));
         assert!(word.leaps_to(&look(10_000, 200)) && !word.leaps_to(&look(1_100, 100)));

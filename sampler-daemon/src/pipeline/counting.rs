@@ -222,6 +222,7 @@ impl Worker {
             match in_window(ends) {
                 Some(ends) => tallied[TRAFFIC + 1 + number] = tally.window(ends, allocated),
                 None => {
+                    tracing::debug!(slot, name = counter.word.name, ?ends, "counts no more");
                     counter.is_one = false;
                     tally.lose();
                 }
