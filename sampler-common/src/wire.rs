@@ -16,8 +16,8 @@ mod site;
 
 pub use cookie::{Cookie, SHARED};
 pub use duty::{
-    Duty, FINE_SHADOW_NS, Gate, MARKERS, RETURN_SHADOW_NS, SPOT_BYTES, SPOTS, UNKNOWN_TALLY, WORDS,
-    missed,
+    Duty, FINE_SHADOW_NS, Gate, MARKERS, Phase, RETURN_SHADOW_NS, SPOT_BYTES, SPOTS, UNKNOWN_TALLY,
+    WORDS, missed,
 };
 pub use filter::{
     FILTER_FRONT_COUNTERS, FILTER_FRONT_LIVE, FILTER_FRONT_SHIFT, FILTER_FULL, FILTER_LINE,

@@ -5,7 +5,7 @@
 //! taken on the first instruction behind it, which is known.
 
 use crate::registers::Call;
-use crate::{atomic, hits, maps, record, settings, target, traffic, words};
+use crate::{atomic, hits, maps, record, settings, steps, target, traffic, words};
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use sampler_common::counters::Outcome;
@@ -24,7 +24,7 @@ pub fn is_shut(slot: u32, cookie: Cookie) -> bool {
     let Some(duty) = maps::DUTIES.get_ptr(slot) else { return true };
     // SAFETY: a field of a map value; the clock may be writing it, hence volatile.
     let gate = unsafe { core::ptr::read_volatile(&raw const (*duty).gate) };
-    if gate == Gate::Open as u64 {
+    if gate == Gate::Open as u64 && steps::is_seen(slot, duty) {
         return false;
     }
     hits::count(slot, cookie.counter_outside());
@@ -115,7 +115,7 @@ pub fn tick(context: *mut c_void) {
     let comes = clock >= due && go(duty, Gate::Waiting, Gate::Due);
     // SAFETY: as above.
     let coarse = unsafe { core::ptr::read_volatile(&raw const (*duty).fine) } == 0;
-    if comes || coarse && moves(duty) {
+    if comes || coarse && moves(slot, duty) {
         tell(slot);
     // SAFETY: as above.
     } else if sleeps(unsafe { core::ptr::read_volatile(&raw const (*duty).gate) }) {
@@ -134,7 +134,7 @@ pub fn tick_fine(context: *mut c_void) {
     let Some((slot, duty)) = of(&call) else { return };
     // SAFETY: a field of a map value; the daemon may be writing it, hence volatile.
     let fine = unsafe { core::ptr::read_volatile(&raw const (*duty).fine) } != 0;
-    if fine && !is_delayed(call.ip(), duty) && moves(duty) {
+    if fine && !is_delayed(call.ip(), duty) && moves(slot, duty) {
         tell(slot);
     }
 }
@@ -187,24 +187,36 @@ fn go(duty: *mut Duty, from: Gate, to: Gate) -> bool {
 
 /// A window begins, or comes nearer to its end; whether it has ended.
 #[inline(always)]
-fn moves(duty: *mut Duty) -> bool {
+fn moves(slot: u32, duty: *mut Duty) -> bool {
     // SAFETY: a field of a map value; others may be writing it, hence volatile.
     let gate = unsafe { core::ptr::read_volatile(&raw const (*duty).gate) };
     if gate == Gate::Due as u64 || gate == Gate::Ready as u64 {
         begins(duty);
         return false;
     }
+    if gate != Gate::Open as u64 {
+        return false;
+    }
     // Several CPUs may come to the end, or past it, at once.
     // SAFETY: a field of a map value.
-    let is_over = gate == Gate::Open as u64
-        && atomic::fetch_add(unsafe { &raw mut (*duty).left }, 1u64.wrapping_neg()) as i64 <= 1;
-    if is_over {
-        // SAFETY: a field of a map value; the daemon may be reading it, hence volatile.
-        unsafe { core::ptr::write_volatile(&raw mut (*duty).closed, traffic::of_process()) };
-        // SAFETY: a field of a map value.
-        words::read(duty, unsafe { &raw mut (*duty).words_closed }.cast());
+    let left = atomic::fetch_add(unsafe { &raw mut (*duty).left }, 1u64.wrapping_neg()) as i64 - 1;
+    if steps::goes_on(slot, duty, left) {
+        return false;
     }
-    is_over && go(duty, Gate::Open, Gate::Over)
+    tallies_end(duty);
+    go(duty, Gate::Open, Gate::Over)
+}
+
+/// The window ends at a step; whether it was open.
+#[inline(always)]
+pub fn close(slot: u32) -> bool {
+    let Some(duty) = maps::DUTIES.get_ptr_mut(slot) else { return false };
+    tallies_end(duty);
+    let was_open = go(duty, Gate::Open, Gate::Over);
+    if was_open {
+        tell(slot);
+    }
+    was_open
 }
 
 /// A window comes nearer to its beginning. If probes are there too late for that, it begins late and ends at its time, or not much later.
@@ -220,12 +232,18 @@ fn begins(duty: *mut Duty) {
     if passed < lead || !is_ready {
         return;
     }
+    // SAFETY: a field of a map value; others may be writing it, hence volatile.
+    let left = unsafe { core::ptr::read_volatile(&raw const (*duty).left) };
+    let less = missed(left, passed.wrapping_sub(lead));
+    // Another CPU may have opened it just now.
+    // SAFETY: as above.
+    if unsafe { core::ptr::read_volatile(&raw const (*duty).gate) } != Gate::Ready as u64 {
+        return;
+    }
     // Before anything is seen, and before another CPU can end it.
     tallies_begin(duty);
+    steps::open(duty, left.wrapping_sub(less));
     if go(duty, Gate::Ready, Gate::Open) {
-        // SAFETY: a field of a map value; others may be writing it, hence volatile.
-        let left = unsafe { core::ptr::read_volatile(&raw const (*duty).left) };
-        let less = missed(left, passed.wrapping_sub(lead));
         // SAFETY: a field of a map value.
         atomic::fetch_add(unsafe { &raw mut (*duty).left }, less.wrapping_neg());
         for number in 0..MARKERS {
@@ -239,7 +257,7 @@ fn begins(duty: *mut Duty) {
 
 /// What tallies show as a window begins. What they showed at the end of the one before says nothing of one that ends with its process.
 #[inline(always)]
-fn tallies_begin(duty: *mut Duty) {
+pub fn tallies_begin(duty: *mut Duty) {
     // SAFETY: fields of a map value; the daemon may be reading them, hence volatile.
     unsafe {
         core::ptr::write_volatile(&raw mut (*duty).opened, traffic::of_process());
@@ -250,6 +268,15 @@ fn tallies_begin(duty: *mut Duty) {
         unsafe { (&raw mut (*duty).words_opened, &raw mut (*duty).words_closed) };
     words::read(duty, opened.cast());
     words::forget(closed.cast());
+}
+
+/// What they show as it ends.
+#[inline(always)]
+fn tallies_end(duty: *mut Duty) {
+    // SAFETY: a field of a map value; the daemon may be reading it, hence volatile.
+    unsafe { core::ptr::write_volatile(&raw mut (*duty).closed, traffic::of_process()) };
+    // SAFETY: a field of a map value.
+    words::read(duty, unsafe { &raw mut (*duty).words_closed }.cast());
 }
 
 /// Wakes the daemon. What finds no room in the ring it sees a little later.

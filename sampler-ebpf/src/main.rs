@@ -36,6 +36,7 @@ mod release;
 mod settings;
 mod shaped;
 mod snapshot;
+mod steps;
 mod target;
 mod traffic;
 mod words;

@@ -26,9 +26,9 @@ pub fn forget(to: *mut u64) {
     }
 }
 
-/// Its lower half is enough: nothing is counted four thousand million times between two looks.
+/// What the word there is now; [`UNKNOWN_TALLY`]: it is not there. Its lower half is enough: nothing is counted four thousand million times between two looks.
 #[inline(always)]
-fn word(at: u64) -> u64 {
+pub fn word(at: u64) -> u64 {
     // SAFETY: the helper checks what it reads.
     unsafe { bpf_probe_read_user(at as *const u32) }.map_or(UNKNOWN_TALLY, u64::from)
 }

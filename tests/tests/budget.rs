@@ -229,6 +229,42 @@ fn a_counter_of_the_program_stands_for_its_progress() -> Result<()> {
     Ok(())
 }
 
+/// Of groups of windows, the part in which as much was allocated for what the program's own counter has counted as in the one in the middle, to within a hundredth.
+fn alike(profile: &Value) -> f64 {
+    let groups = profile["reference"]["clusters"][0]["groups"].as_array();
+    let ratio =
+        |group: &Value| Some(group["objects"].as_f64()? / group["length"].as_f64()?.max(1e-9));
+    let mut ratios: Vec<f64> = groups.into_iter().flatten().filter_map(ratio).collect();
+    ratios.sort_by(f64::total_cmp);
+    let Some(middle) = ratios.get(ratios.len() / 2).copied() else { return 0.0 };
+    let alike = ratios.iter().filter(|of| (*of / middle - 1.0).abs() < 0.01).count();
+    alike as f64 / ratios.len() as f64
+}
+
+#[test]
+fn windows_meet_whole_rounds_of_a_loop() -> Result<()> {
+    // Of 20,000 allocations each, and a window takes two or three: from one tick to another it would have met one and a half, or three and a third.
+    let mut program = Program::start(&["rounds", "10"])?;
+    let objects =
+        |program: &mut Program| -> Result<f64> { Ok(at(&program.truth()?, "steady_site", 0)) };
+    let start = objects(&mut program)?;
+    let daemon = Daemon::start(&[program.pid()], &["--max-overhead", "10%"])?;
+    let attached = objects(&mut program)?;
+    wait::until_deadline("windows that are alike", LONG, || -> Result<Option<()>> {
+        let profile = profile(&daemon, "0.95")?;
+        let tallied = profile["reference"]["clusters"][0]["correction"]["tallied"].as_u64();
+        let (alike, windows) = (alike(&profile), windows(&profile));
+        println!("{alike:.2} of {windows} windows, {tallied:?} counts");
+        Ok((tallied.unwrap_or(0) > 0 && windows >= 20 && alike > 0.6).then_some(()))
+    })?;
+    let before = objects(&mut program)?;
+    let sure = profile(&daemon, SURE)?;
+    let after = objects(&mut program)?;
+    let told = interval(&sure["totals"]["alloc_objects"])?;
+    covers("objects", told, before - attached, after - start)?;
+    daemon.stop()
+}
+
 #[test]
 fn what_a_counter_has_told_stays_where_its_program_ends_in_a_window() -> Result<()> {
     let mut program = Program::start(&["steady", "60"])?;

@@ -43,6 +43,24 @@ static void compute(long steps) {
     for (long step = 0; step < steps; step++) work = work * 6364136223846793005ul + 1442695040888963407ul;
 }
 
+/* A round of a loop, which is counted when it is over, and nothing in it. */
+enum { ROUND = 20000 };
+
+__attribute__((noinline)) static void round_site(void) {
+    void *block = malloc(64);
+    __asm__ volatile("" : : "r"(block) : "memory");
+    free(block);
+}
+
+static void go_round(long steps) {
+    for (int i = 0; i < ROUND; i++) {
+        round_site();
+        for (long step = 0; step < steps; step++) work = work * 6364136223846793005ul + 1442695040888963407ul;
+    }
+    objects[0] += ROUND;
+    bytes[0] += ROUND * 64ul;
+}
+
 /* A request is read and answered. */
 static int requests, answers;
 
@@ -79,12 +97,13 @@ int main(int count, char **arguments) {
     signal(SIGUSR1, ask);
     signal(SIGUSR2, replace);
     signal(SIGTERM, end);
-    int serves = !strcmp(manner, "serve");
+    int serves = !strcmp(manner, "serve"), rounds = !strcmp(manner, "rounds");
     if (serves) begin_serving();
     puts("ready");
     fflush(stdout);
     for (unsigned long turn = 0; !over; turn++) {
-        for (int i = 0; i < 1000; i++) {
+        if (rounds) go_round(steps);
+        for (int i = 0; i < 1000 && !rounds; i++) {
             steady_site();
             compute(steps);
             if (i % rare == 0) rare_site();

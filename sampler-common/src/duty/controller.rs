@@ -13,7 +13,7 @@
 //!
 //! c: of a program that a window slows down by the factor 1 + r only one tick in 1 + r falls into its own code, by chance: what is counted per tick
 //! varies by t/c of its square, t = r/(1 + r). With a variance of σ_b² between windows besides, (σ_b² + t/c) times the cost is least at
-//! c = √(a/h · t/σ_b²). It is at least as long as attaching is worth, c = 2·a/h, and where a tally ([`super::Tally`]) counts slowly, in the time that traps leave to the program, up to three times that. What traps add to the program's own time
+//! c = √(a/h · t/σ_b²). It is at least as long as attaching is worth, c = 2·a/h, and where a tally ([`super::Tally`]) counts slowly, in the time that traps leave to the program, up to three times that; one that begins and ends at [steps](super::Steps) is as long as two of them, by what windows have waited. What traps add to the program's own time
 //! is in h, as far as it is known.
 //! What is expected of the next window are ratios of sums over the last ones, so that one that met nothing, or little of it, is no reason to
 //! expect that of all; and no window is more than twice as long as the one before it, nor its interval four times smaller: a program
@@ -23,6 +23,7 @@
 
 use super::pace::MOST_OF_TIME;
 use super::recent::{Between, Recent};
+use super::steps::LEAST as LEAST_STEPS;
 use super::{Budget, Ledger, Timers, Window, WindowCost};
 
 /// Longest window, nanoseconds of progress.
@@ -37,6 +38,8 @@ const LEAST_COARSE: f64 = 2.0;
 const LONG: f64 = 2.0;
 /// Where a tally counts more rarely than that in what traps leave of such a window, windows are longer, up to so many times what attaching takes: what is compared with it varies by hardly less than one count.
 const COUNTS: f64 = 2.0;
+/// One that begins and ends at [steps](super::Steps) is so many of them long. Of regular ones it has a whole number anyway, but a round may have several that are none.
+const ROUNDS: f64 = 2.0;
 const LONGER: f64 = 6.0;
 /// Share of windows in which frees are probed too, for each time that hits slow a program down: the more they do the more it matters what they
 /// slow its own code by.
@@ -89,6 +92,8 @@ pub struct Controller {
     /// Of the last windows, fading.
     recent: Recent,
     fixed_ns: f64,
+    /// Of hits while a step is waited for.
+    waiting_ns: f64,
     /// How long the next one is to be, and no longer than which, nanoseconds.
     planned_ns: f64,
     longest_ns: f64,
@@ -109,6 +114,7 @@ impl Controller {
             budget: budget.share() - timers.share(),
             recent: Recent::default(),
             fixed_ns: FIRST_FIXED_NS,
+            waiting_ns: 0.0,
             planned_ns: FIRST_LONGEST_NS,
             longest_ns: FIRST_LONGEST_NS,
             interval: FIRST_INTERVAL,
@@ -139,13 +145,16 @@ impl Controller {
         follow(&mut self.fixed_ns, cost.fixed_ns);
         let length_ns = cost.length_ns.max(1.0);
         let mean = self.recent.bytes();
-        if self.windows > 0 && mean > 0.0 {
+        if self.windows > 0 && mean > 0.0 && cost.ticks > 0 {
             self.between.add(cost.bytes / length_ns / mean - 1.0, self.chance() / ticks);
         }
         if let Some(marking_ns) = cost.marking_ns {
             self.recent.add_marking(marking_ns, length_ns);
         }
-        self.recent.add_drag(cost.drag_ns, length_ns);
+        let waited = cost.waited.unwrap_or_default();
+        follow(&mut self.waiting_ns, waited.hits_ns);
+        self.recent.add_wait(cost.waited.as_ref());
+        self.recent.add_drag(cost.drag_ns, length_ns + waited.before_ns);
         self.recent.add(length_ns, hits, cost.bytes);
         // Not with the plan: of one that never was nothing is known.
         self.longest_ns = GROWTH.0 * self.planned_ns;
@@ -199,6 +208,16 @@ impl Controller {
         }
     }
 
+    /// Its windows wait for steps of another word than those before.
+    pub fn forget_waits(&mut self) {
+        self.recent.forget_waits();
+    }
+
+    /// Whether a window of that length would meet the steps that it waits for; `None`: it is not known how far these are apart.
+    pub fn meets_steps(&self, length_ns: f64) -> Option<bool> {
+        self.recent.round_ns().map(|round_ns| length_ns >= LEAST_STEPS * round_ns)
+    }
+
     /// The share of ticks that do not fall into the program's own code, in a window.
     fn chance(&self) -> f64 {
         let slowdown = self.recent.slowdown();
@@ -223,14 +242,20 @@ impl Controller {
         let attaching = self.fixed_ns / of_tick;
         // Of a window's time a part is what traps add to the program's own code, in which nothing is counted.
         let own = unit * (1.0 - self.recent.drag().min(MOST_OF_TIME));
-        let counting = if self.count_ns.is_finite() { COUNTS * self.count_ns / own } else { 0.0 };
+        let has_any = self.count_ns.is_finite();
+        let counting = match self.recent.round_ns().filter(|_| has_any) {
+            Some(round_ns) => ROUNDS * round_ns / unit,
+            None if has_any => COUNTS * self.count_ns / own,
+            None => 0.0,
+        };
         let long = counting.clamp(LONG * attaching, LONGER * attaching);
         let ticks = worth.max(long).ceil();
         let most = LONGEST_NS.min(self.longest_ns) / unit;
         let ticks = ticks.min(most).max(1.0).floor();
         // What a marker costs is no reason for shorter windows: what it tells is the better the longer they are.
         let marking = if self.is_marked && fine { self.of_marking() } else { 0.0 };
-        let before_samples = self.fixed_ns + ticks * (of_tick + marking * unit);
+        let fixed = self.fixed_ns + self.waiting_ns;
+        let before_samples = fixed + ticks * (of_tick + marking * unit);
         let between = between + self.chance() / ticks;
         let samples = (before_samples / SAMPLE_NS * WITHIN / between).sqrt();
         let samples = samples.clamp(SAMPLES.0, SAMPLES.1);

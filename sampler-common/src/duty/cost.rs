@@ -1,5 +1,7 @@
 //! What profiling has cost: all of it, and one window.
 
+use super::Waited;
+
 /// What a process has done and paid since it is profiled.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ledger {
@@ -14,9 +16,9 @@ pub struct Ledger {
 /// What a window has cost, and what was in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WindowCost {
-    /// Its length, nanoseconds of progress.
+    /// How long it was seen, nanoseconds of progress.
     pub length_ns: f64,
-    /// Ticks in it.
+    /// Ticks in that.
     pub ticks: u64,
     /// CPU time that hits and samples in it took in the process, nanoseconds.
     pub probes_ns: f64,
@@ -26,6 +28,8 @@ pub struct WindowCost {
     pub marking_ns: Option<f64>,
     /// What traps have added to the program's own time, as far as is known, nanoseconds.
     pub drag_ns: f64,
+    /// What it has cost to wait for [steps](super::Steps), if it did: hits of that are in none of the others.
+    pub waited: Option<Waited>,
     /// Bytes allocated in it.
     pub bytes: f64,
     /// Samples taken in it.
@@ -36,6 +40,9 @@ impl WindowCost {
     /// Relative variance of its length by the chance of its ticks: only the part of them that is no hit's falls into the program's own code.
     pub fn chance(&self) -> f64 {
         let of_hits = self.probes_ns / (self.probes_ns + self.length_ns).max(1.0);
-        of_hits / self.ticks.max(1) as f64
+        let ticks = self.ticks.max(1) as f64;
+        // From step to step it may have nearly a tick more, or less.
+        let of_ends = if self.waited.is_some() { 1.0 / (6.0 * ticks * ticks) } else { 0.0 };
+        of_hits / ticks + of_ends
     }
 }

@@ -17,30 +17,34 @@ const CHANCE: f64 = 3.0;
 pub struct Flow {
     /// Windows of which it is known.
     pub(super) windows: u32,
+    /// Those among them that did not begin and end where it counts.
+    pub(super) loose: u32,
     /// Ticks of their strata: windows before it was known have not been as long.
     pub(super) length: f64,
     /// What was counted in them.
     pub(super) counted: f64,
     /// Σ b/κ, as traps are found to slow the program.
     pub(super) inside: Bend,
-    /// The same of objects that were allocated in them.
-    pub(super) objects: Bend,
-    /// The former by the clock, whatever traps add.
+    /// The same by the clock, whatever traps add.
     by_clock: f64,
 }
 
 impl Flow {
-    /// Of a window of that share of a stratum of so many ticks, and by the clock of that share, in which so much was counted and so many objects were allocated, corrected for what traps of so many nanoseconds add.
+    /// Of a window of that share of a stratum of so many ticks, and by the clock of that share, in which so much was counted, corrected for what traps of so many nanoseconds add.
     pub(super) fn of_window(
-        [counted, objects]: [f64; 2],
+        counted: f64,
         (length, share, by_clock): (f64, f64, f64),
         pace: &Pace,
         ns: [f64; 2],
     ) -> Flow {
-        let [inside, objects] =
-            [counted, objects].map(|of| Bend::of_window(of / share, share, pace, ns));
+        let inside = Bend::of_window(counted / share, share, pace, ns);
         let by_clock = counted / by_clock;
-        Flow { windows: 1, length, counted, inside, objects, by_clock }
+        Flow { windows: 1, loose: 1, length, counted, inside, by_clock }
+    }
+
+    /// The same of one that began and ended where it counts.
+    pub(super) fn stepped(self) -> Flow {
+        Flow { loose: 0, ..self }
     }
 
     /// As those of a marker, where so much was counted in all of the strata.
@@ -51,9 +55,9 @@ impl Flow {
     /// Adds that of other windows.
     pub fn add(&mut self, other: &Flow) {
         self.windows += other.windows;
+        self.loose += other.loose;
         self.length += other.length;
         self.counted += other.counted;
-        self.objects.add(&other.objects);
         self.inside.add(&other.inside);
         self.by_clock += other.by_clock;
     }

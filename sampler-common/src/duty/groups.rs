@@ -11,7 +11,7 @@ pub use group::Group;
 use super::likeness;
 use super::pace::Counts;
 use super::taken::{Progress, Taken};
-use super::{Bend, Flow, Marked, Marks, Pace, Tally, Usual};
+use super::{Bend, Drag, Flow, Marked, Marks, Pace, Tally, Usual};
 use crate::estimate::Clusters;
 use crate::limits::CLASSES;
 use crate::wire::WORDS;
@@ -37,6 +37,8 @@ pub struct Counted {
     pub calls: Option<Marked>,
     /// What each tally has counted, if that is known.
     pub tallied: [Option<f64>; TALLIES],
+    /// The one at whose [steps](super::Steps) the window began and ended.
+    pub stepped: Option<usize>,
 }
 
 /// A window that was added.
@@ -97,15 +99,18 @@ impl Groups {
         let share = pace.share(by_clock, drag);
         let marks = counted.calls.map(|of| Marks::of_window(&of, share, &pace, drag));
         let length = length as f64;
-        let seen = objects.iter().sum::<u64>() as f64;
-        let flow = |of: f64| Flow::of_window([of, seen], (length, share, by_clock), &pace, drag);
-        let flows = counted.tallied.map(|of| of.map(flow).unwrap_or_default());
+        let flow = |of: f64| Flow::of_window(of, (length, share, by_clock), &pace, drag);
+        let mut flows = counted.tallied.map(|of| of.map(flow).unwrap_or_default());
+        if let Some(at) = counted.stepped {
+            flows[at] = flows[at].stepped();
+        }
         let scaled = |from: &[u64; CLASSES]| from.map(|count| count as f64 / share);
         let (bytes, objects) = (scaled(bytes), scaled(objects));
         let bend =
             [bytes, objects].map(|of| Bend::of_window(of.iter().sum::<f64>(), share, &pace, drag));
         let marks = marks.unwrap_or_default();
-        let window = Group { windows: 1, length, bytes, objects, pace, bend, marks, flows };
+        let strata = length;
+        let window = Group { windows: 1, length, strata, bytes, objects, pace, bend, marks, flows };
         self.ticks += length * share;
         let (group, paired) = self.add_group(&window);
         Added { group, paired, share }
@@ -211,25 +216,45 @@ impl Groups {
     /// clock, traffic, or words of its memory.
     pub fn clusters(&self, all: &Progress) -> (Clusters, Vec<[f64; 2]>) {
         let drag = self.drag();
-        let by = |tallies: &[usize]| Some(Taken::by_tallies(self, tallies, all)?.made(self, &drag));
-        let open = |(of, _): &Made| of.of_windows() + of.error().powi(2);
-        let (of_traffic, of_words): (Vec<usize>, Vec<usize>) =
-            self.standing().partition(|at| *at == TRAFFIC);
-        let each: Vec<(usize, f64)> =
-            of_words.into_iter().filter_map(|at| Some((at, open(&by(&[at])?)))).collect();
-        // Which of several that are about as good looks best is chance, and so is by how much: they count together, the best first.
-        let least = each.iter().map(|(_, open)| *open).fold(f64::INFINITY, f64::min);
-        let mut good: Vec<(usize, f64)> =
-            each.into_iter().filter(|(_, open)| *open <= AS_GOOD * least).collect();
-        good.sort_by(|(_, a), (_, b)| a.total_cmp(b));
-        let good: Vec<usize> = good.into_iter().map(|(at, _)| at).collect();
+        let words = self.words(all, &drag);
+        // Which of several that are about as good looks best is chance, and so is by how much: they count together.
+        let least = words.first().map_or(f64::INFINITY, |(_, open)| *open);
+        let good = words.into_iter().filter(|(_, open)| *open <= AS_GOOD * least);
+        let good: Vec<usize> = good.map(|(at, _)| at).collect();
+        let traffic: Vec<usize> = self.standing().filter(|at| *at == TRAFFIC).collect();
+        // Where windows begin and end at counts of a word what it tells is not by its luck better.
+        let are_stepped = good.first().is_some_and(|at| {
+            let sum =
+                |of: fn(&Flow) -> u32| self.iter().map(|group| of(&group.flows[*at])).sum::<u32>();
+            2 * sum(|of| of.loose) < sum(|of| of.windows)
+        });
+        let least = if are_stepped { least / AS_GOOD } else { f64::INFINITY };
+        let by_traffic = self.by(&traffic, all, &drag).filter(|of| open(of) < least);
         let by_clock = Taken::by_clock(all).made(self, &drag);
         std::iter::once(by_clock)
-            .chain(by(&of_traffic))
-            .chain(by(&good))
+            .chain(by_traffic)
+            .chain(self.by(&good, all, &drag))
             .min_by(|a, b| open(a).total_cmp(&open(b)))
             .unwrap_or_default()
     }
+
+    fn by(&self, tallies: &[usize], all: &Progress, drag: &Drag) -> Option<Made> {
+        Some(Taken::by_tallies(self, tallies, all)?.made(self, drag))
+    }
+
+    /// Words that may stand for progress, and what each leaves open: the best first.
+    fn words(&self, all: &Progress, drag: &Drag) -> Vec<(usize, f64)> {
+        let words = self.standing().filter(|at| *at != TRAFFIC);
+        let each = words.filter_map(|at| Some((at, open(&self.by(&[at], all, drag)?))));
+        let mut each: Vec<(usize, f64)> = each.collect();
+        each.sort_by(|(_, a), (_, b)| a.total_cmp(b));
+        each
+    }
+}
+
+/// Relative variance of an estimate.
+fn open((of, _): &Made) -> f64 {
+    of.of_windows() + of.error().powi(2)
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What the last windows tell of the next.
 
+use super::Waited;
+
 /// How much less a window weighs in what is expected of the next than the one after it.
 const FADE: f64 = 0.9;
 /// Length of the window that stands for what is usual before any was there, nanoseconds.
@@ -10,6 +12,8 @@ const FIRST_SLOWDOWN: f64 = 1.0;
 const BETWEEN: (f64, f64) = (0.02, 4.0);
 /// Variance between windows before any was there, and how much that weighs: as three of a few ticks, or one with ten.
 const FIRST_BETWEEN: (f64, f64) = (0.05, 40.0);
+/// So many windows have waited for steps before it is known how far apart these are.
+const LEAST_WAITED: f64 = 2.5;
 /// How much less a window weighs in that than the one after it.
 const FADE_BETWEEN: f64 = 0.97;
 
@@ -22,6 +26,8 @@ pub(super) struct Recent {
     bytes: f64,
     /// What counting calls of a marker took, and the length of the windows with which it was.
     marking: [f64; 2],
+    /// What windows waited for steps at both their ends, pairs of ends that were at steps, and how many waited.
+    waited: [f64; 3],
     /// What traps have added to the program's own time, and the length of the windows in which that was known.
     drag: [f64; 2],
 }
@@ -35,6 +41,7 @@ impl Default for Recent {
             hits_ns: FIRST_SLOWDOWN * length_ns,
             bytes: 0.0,
             marking: [0.0; 2],
+            waited: [0.0; 3],
             drag: [0.0; 2],
         }
     }
@@ -51,6 +58,23 @@ impl Recent {
     pub(super) fn add_marking(&mut self, marking_ns: f64, length_ns: f64) {
         let now = [marking_ns, length_ns];
         self.marking.iter_mut().zip(now).for_each(|(of, now)| *of = FADE * *of + now);
+    }
+
+    /// A window has waited for steps, or not: whoever does not is to try it again some time.
+    pub(super) fn add_wait(&mut self, waited: Option<&Waited>) {
+        let now = waited.map_or([0.0; 3], |of| [of.ns, of.ends / 2.0, 1.0]);
+        self.waited.iter_mut().zip(now).for_each(|(of, now)| *of = FADE * *of + now);
+    }
+
+    /// It is another word whose steps are waited for.
+    pub(super) fn forget_waits(&mut self) {
+        self.waited = [0.0; 3];
+    }
+
+    /// From a step to the next, nanoseconds of a window's time: as a mean one waits for half of that, if all are as far apart, and longer if not. `None` before it is known.
+    pub(super) fn round_ns(&self) -> Option<f64> {
+        let [waited_ns, ends, windows] = self.waited;
+        (windows > LEAST_WAITED).then(|| waited_ns / ends.max(1e-3))
     }
 
     /// In a window of that length traps have added so much to the program's own time.

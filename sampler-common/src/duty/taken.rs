@@ -53,22 +53,21 @@ impl Tallied {
     /// `None` where nothing is known of windows.
     fn of(groups: &Groups, at: usize, all: &Progress) -> Option<Tallied> {
         let (counted, error) = groups.tallies()[at].all(all.looks[at], all.clock)?;
-        let tells = groups.iter().any(|group| group.flows[at].objects.value([0.0; 2]) > 0.0);
-        tells.then_some(Tallied { at, counted, error })
+        let is_known = groups.iter().any(|group| group.flows[at].length > 0.0);
+        is_known.then_some(Tallied { at, counted, error })
     }
 
-    /// What it has counted in the windows of each group, each by its share of its stratum. In those of which that is not known it is as much for an object as in the others: were it nothing, groups
-    /// of such windows would look like some in which it had counted less.
+    /// What it has counted in the windows of each group, each by its share of its stratum. In those of which that is not known it is as much for a tick of their strata as in the others: were it nothing,
+    /// groups of such windows would look like some in which it had counted less.
     fn inside(&self, groups: &Groups, ns: [f64; 2]) -> Vec<f64> {
         let each = groups.iter().map(|group| {
             let flow = &group.flows[self.at];
-            let [known, objects] = [&flow.inside, &flow.objects].map(|of| of.value(ns));
-            (known, objects, group.bend[1].value(ns) - objects)
+            (flow.inside.value(ns), flow.length, group.strata - flow.length)
         });
         let each: Vec<(f64, f64, f64)> = each.collect();
         let sums = each.iter().fold((0.0, 0.0), |sums, of| (sums.0 + of.0, sums.1 + of.1));
-        let for_object = sums.0 / sums.1;
-        each.into_iter().map(|(known, _, missed)| known + missed * for_object).collect()
+        let in_tick = sums.0 / sums.1;
+        each.into_iter().map(|(known, _, unknown)| known + unknown * in_tick).collect()
     }
 
     /// What the sums of windows are to be multiplied by.
@@ -159,7 +158,7 @@ impl Taken {
             let of_all = each.iter().map(|of| of.error).fold(0.0, f64::max);
             let unlike = unlike(groups, &tallies, made.of_windows());
             let tick_ns = groups.tick_ns(drag.ns);
-            let begun = tallies.iter().map(|at| begun(groups, *at, tick_ns)).fold(0.0, f64::max);
+            let begun = mean(tallies.iter().map(|at| begun(groups, *at, tick_ns)));
             let others = SERVED.hypot(MET * unlike.sqrt()).hypot(of_all).hypot(begun);
             made.errors = errors.map(|error| error.hypot(others));
         }
@@ -205,14 +204,16 @@ fn unlike(groups: &Groups, tallies: &[usize], of_windows: f64) -> f64 {
     (seen - chance).max(0.0) + (2.0 / all.max(1.0)).min(1.0)
 }
 
-/// What it makes, relatively, that windows begin behind a count more often than before one, where counts are slow: a tick is so much of the program's own time.
+/// What it makes, relatively, that windows begin behind a count more often than before one, where counts are slow, and windows do not begin and end [where it counts](super::Steps): a tick is
+/// so much of the program's own time.
 fn begun(groups: &Groups, at: usize, tick_ns: f64) -> f64 {
-    let (known, counted) = met(groups, at);
+    let (_, counted) = met(groups, at);
+    let loose: u32 = groups.iter().map(|of| of.flows[at].loose).sum();
     let tally = &groups.tallies()[at];
     let step = tally.step();
     let round_ns = tally.rate().map_or(0.0, |rate| step / rate * tick_ns);
     let stalls = if round_ns > ATTACHING_NS { ATTACHING_NS / round_ns } else { 1.0 };
-    BEGUN * stalls * known * step / counted.max(1.0)
+    BEGUN * stalls * f64::from(loose) * step / counted.max(1.0)
 }
 
 fn mean(of: impl ExactSizeIterator<Item = f64>) -> f64 {

@@ -3,7 +3,7 @@
 /// What a process has at most this budget for; value of the array `DUTIES`, by slot.
 ///
 /// The gate is opened and closed by the clock itself, in the kernel: a window begins at one of its ticks, the `lead`-th, and ends at the `left`-th after
-/// it, whatever the daemon does meanwhile. So the length of a window in progress does not depend on what is allocated in it.
+/// it, or at the first step of a word behind either ([`crate::duty::Steps`]), whatever the daemon does meanwhile. So the length of a window in progress does not depend on what is allocated in it.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub struct Duty {
@@ -15,7 +15,7 @@ pub struct Duty {
     pub beside: u64,
     /// Tick at which the daemon is to be told, with [`Gate::Waiting`].
     pub due: u64,
-    /// Ticks until the window ends.
+    /// Ticks until the window ends, or a step is waited for that ends it: fewer than none then.
     pub left: u64,
     /// Ticks of the fine clock since the daemon was told, until the window begins.
     pub passed: u64,
@@ -27,18 +27,30 @@ pub struct Duty {
     pub marks: [u64; MARKERS],
     /// Calls of all of them until the gate closes, from when they are probed on.
     pub marks_left: u64,
-    /// Bytes that the process had read and written when the gate opened, see [`crate::duty::Tally`]; [`UNKNOWN_TALLY`] where nobody knows.
+    /// Bytes that the process had read and written when its window began to be seen, see [`crate::duty::Tally`]; [`UNKNOWN_TALLY`] where nobody knows.
     pub opened: u64,
     /// The same when its window ended.
     pub closed: u64,
     /// Addresses of words of its memory that count its work, 0 where there are fewer.
     pub words: [u64; WORDS],
-    /// What they were when the gate opened, their lower half; [`UNKNOWN_TALLY`] where they could not be read.
+    /// What they were then, their lower half; [`UNKNOWN_TALLY`] where they could not be read.
     pub words_opened: [u64; WORDS],
     /// The same when its window ended.
     pub words_closed: [u64; WORDS],
+    /// Address of the word at whose steps the window begins and ends, 0: it does at ticks. See [`crate::duty::Steps`].
+    pub step_at: u64,
+    /// What that was at the tick from which on a step is waited for.
+    pub step_from: u64,
+    /// Number of the [`Phase`].
+    pub phase: u64,
+    /// Ticks in which a step is waited for, at most.
+    pub patience: u64,
+    /// Ticks until the window ends when it began to be seen.
+    pub left_first: u64,
+    /// Its ends that are at steps.
+    pub steps: u64,
     /// Explicit padding, 0.
-    pub pad: [u64; 3],
+    pub pad: [u64; 5],
     /// Addresses of probes, 0 where there are fewer: ticks at them or just behind do not count.
     pub spots: [u64; SPOTS],
 }
@@ -65,10 +77,10 @@ pub const fn missed(ticks: u64, late: u64) -> u64 {
 /// A tick of the fine clock on a CPU within so long means that it runs there, nanoseconds: more than two of its periods where ticks are dear.
 pub const FINE_SHADOW_NS: u64 = 1_000_000;
 
-const _: () = assert!(size_of::<Duty>() == 576);
+const _: () = assert!(size_of::<Duty>() == 640);
 
 /// Where the gate of a process stands. The daemon makes the moves to `Shut`, `Waiting` and `Ready`, back to `Due` from what markers were counted in, from `Ready` and `Open`
-/// to where the process sleeps, and back from where it is awake; the clock makes the others, calls of markers that to `Over` if they are too many, and calls of whatever is probed those
+/// to where the process sleeps, and back from where it is awake; the clock makes the others, calls of markers that to `Over` if they are too many, whoever meets the step that ends a window that one too, and calls of whatever is probed those
 /// from where it sleeps to where it is awake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
@@ -81,7 +93,7 @@ pub enum Gate {
     Due = 2,
     /// Probes are attached: the window begins with the tick that is settled, or if that has passed with the next one.
     Ready = 3,
-    /// Allocations are seen.
+    /// It is in its window: allocations are seen, as its [`Phase`] has it.
     Open = 4,
     /// The window has ended.
     Over = 5,
@@ -111,6 +123,20 @@ impl Gate {
             _ => Gate::Shut,
         }
     }
+}
+
+/// How far a window is that begins and ends at [steps](crate::duty::Steps); of others it is always [`Phase::Seen`]. The clock and whoever hits a probe make the moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Phase {
+    /// Allocations are seen.
+    Seen = 0,
+    /// It has come to its beginning: nothing is seen until the next step.
+    Begins = 1,
+    /// It has come to its end: they are seen until the next step.
+    Ends = 2,
+    /// A step has come, or is not waited for any more, and somebody makes the move.
+    Moves = 3,
 }
 
 /// Bytes behind a probed instruction in which a tick may gather that fell due in its trap.

@@ -11,13 +11,14 @@ mod run;
 
 use common::SplitMix;
 use program::{HEAVY, Host, LIGHT, Machine, Marker, Program, SAMPLED, SLOW};
-use run::{BYTES, Begin, CLASS, Probes, Run};
+use run::{BYTES, Begin, CLASS, Probes, Run, Seen};
 use sampler_common::duty::{
-    Budget, Controller, Counted, Counts, Fit, Groups, Lead, Ledger, Progress, TALLIES, Timers,
-    Usual, WindowCost,
+    Budget, Controller, Counted, Counts, Fit, Groups, Lead, Ledger, Progress, Steps, TALLIES,
+    Timers, Usual, WindowCost,
 };
 use sampler_common::estimate::{Confidence, Estimate, Estimator, Reference, everything, of_row};
 use sampler_common::limits::CLASSES;
+use sampler_common::wire::UNKNOWN_TALLY;
 
 /// Runs of a program.
 const RUNS: usize = 200;
@@ -68,6 +69,7 @@ fn run(
     let mut groups = Groups::new(usual);
     marker.tallies().for_each(|at| groups.tallies_mut()[at].look(run.look(at)));
     let (mut is_marked, mut began, mut fit) = (false, 0.0f64, Fit::default());
+    let mut waits_for = None;
     let to = |run: &mut Run, tick: f64| {
         while run.clock() < tick && !run.is_over() {
             let missing = (tick * timers.unit(false) - run.user).max(1.0);
@@ -89,13 +91,25 @@ fn run(
             run.exit = (began + run.rng.uniform() * plan.length as f64) * timers.unit(false);
         }
         to(&mut run, place - early as f64);
-        let window = if run.is_over() { None } else { run.window(plan, &mut lead, begin) };
-        let Some((window, seen, cost, marked)) = window else { break };
+        let may_wait = plan.marking == 0 && Steps::are_possible(&plan, timers);
+        let by = groups.steps_by().filter(|by| {
+            let meets = controller.meets_steps(plan.length_ns);
+            let by_rate = || groups.meets(*by, plan.length_ns / timers.unit(false));
+            may_wait && meets.unwrap_or_else(by_rate)
+        });
+        if by.is_some() && by != waits_for {
+            controller.forget_waits();
+            waits_for = by;
+        }
+        let seen = if run.is_over() { None } else { run.window(plan, &mut lead, begin, by) };
+        let Some(Seen { window, allocations: seen, cost, marked, steps, lasted_ns }) = seen else {
+            break;
+        };
         let frees = window.frees.then_some(seen);
         let more = Usual::TRAPS_OF_SAMPLE * SAMPLED * seen + marked.map_or(0.0, |of| of.own);
-        let (clock_ns, chance) = (window.length_ns, cost.chance());
+        let (clock_ns, chance) = (cost.length_ns, cost.chance());
         let pace = groups.pace(&Counts { clock_ns, chance, allocations: seen, frees, more });
-        let drag_ns = clock_ns * (1.0 - 1.0 / pace.factor(groups.drag().ns));
+        let drag_ns = lasted_ns * (1.0 - 1.0 / pace.factor(groups.drag().ns));
         run.spent += drag_ns;
         controller.ended(&WindowCost { drag_ns, ..cost });
         controller.tallied(groups.counts_in_tick());
@@ -109,14 +123,16 @@ fn run(
         let bytes = if is_large { 20.0 * BYTES * seen } else { BYTES * seen };
         let mut tallied = [None; TALLIES];
         for at in marker.tallies() {
-            let ends = [opened, closed].map(|calls| run.counted(at, calls));
+            let shown = |calls| if calls < 0.0 { UNKNOWN_TALLY } else { run.counted(at, calls) };
+            let ends = [opened, closed].map(shown);
             let tally = &mut groups.tallies_mut()[at];
             tallied[at] = tally.window(ends, [bytes, seen]);
             tally.look(run.look(at));
         }
         is_marked |= marker.is_probed() && groups.want_marks();
         is_marked &= !fit.is_bad();
-        let counted = Counted { calls: marked, tallied };
+        let stepped = by.filter(|_| steps.is_some_and(|of| of.are_both()));
+        let counted = Counted { calls: marked, tallied, stepped };
         let mut objects = [0; CLASSES];
         objects[CLASS] = seen.round() as u64;
         groups.add(window.length, window.share, &objects, &objects, pace, counted);

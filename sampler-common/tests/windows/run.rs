@@ -2,7 +2,7 @@
 
 use crate::common::SplitMix;
 use crate::program::{Host, LONE, Machine, Marker, Program};
-use sampler_common::duty::{Lead, Look, Marked, Timers, Window, WindowCost};
+use sampler_common::duty::{Lead, Look, Marked, Steps, Timers, Window, WindowCost};
 use sampler_common::wire::missed;
 
 /// Class of all blocks, and their bytes.
@@ -54,6 +54,17 @@ pub(crate) enum Probes {
     Marker,
     Allocating,
     All,
+}
+
+/// What came of a window.
+pub(crate) struct Seen {
+    pub(crate) window: Window,
+    pub(crate) allocations: f64,
+    pub(crate) cost: WindowCost,
+    pub(crate) marked: Option<Marked>,
+    pub(crate) steps: Option<Steps>,
+    /// For how long there were probes, by the clock.
+    pub(crate) lasted_ns: f64,
 }
 
 /// What happened in a step.
@@ -160,13 +171,14 @@ impl Run<'_> {
         self.user >= self.exit
     }
 
-    /// A window: as it was seen, its allocations, and what it cost. An exit ends it; `None`: before it began.
+    /// A window, which begins and ends at steps of that tally, if it is one: as it was seen, its allocations, and what it cost. An exit ends it; `None`: before it began.
     pub(crate) fn window(
         &mut self,
         window: Window,
         lead: &mut Lead,
         begin: Begin,
-    ) -> Option<(Window, f64, WindowCost, Option<Marked>)> {
+        by: Option<usize>,
+    ) -> Option<Seen> {
         let unit = self.timers.unit(window.fine);
         let probes = if window.frees { Probes::All } else { Probes::Allocating };
         let mut passed = 0;
@@ -212,9 +224,15 @@ impl Run<'_> {
         let late = passed - settled;
         let left = window.ticks - missed(window.ticks, late);
         let before = self.calls.floor();
-        self.looks[0] = self.calls;
-        let (seen, hits) = self.until(left, window.fine, probes);
-        self.looks[1] = self.calls;
+        let (seen, hits, steps) = match by {
+            Some(by) => self.by_steps(by, left, window.fine, probes, &mut outside),
+            None => {
+                self.looks[0] = self.calls;
+                let (seen, hits) = self.until(left, window.fine, probes);
+                self.looks[1] = self.calls;
+                (seen, hits, None)
+            }
+        };
         let inside = self.calls.floor() - before;
         let marked = is_marked.then_some(Marked { inside, own: inside, alone, alone_ns });
         self.is_marked = false;
@@ -222,17 +240,64 @@ impl Run<'_> {
         let Host { trap_ns, links_ns, .. } = self.machine.host;
         self.spent += links_ns;
         let window = window.late_by(late);
+        let (ticks, lasted) = steps.map_or((left, left), |of: Steps| (of.seen, of.lasted));
+        let waited = steps.map(|of| of.waited(left, unit, hits * trap_ns));
+        let waiting_ns = waited.map_or(0.0, |of| of.hits_ns);
         let cost = WindowCost {
-            length_ns: window.length_ns,
-            ticks: window.ticks,
+            length_ns: ticks as f64 * unit,
+            ticks,
             probes_ns: hits * trap_ns,
-            fixed_ns: links_ns + outside * trap_ns,
+            fixed_ns: (links_ns + outside * trap_ns - waiting_ns).max(0.0),
             marking_ns: marked.map(|of| (of.alone + of.inside) * trap_ns),
             drag_ns: 0.0,
+            waited,
             bytes: seen * BYTES,
             samples: 0,
         };
-        Some((window, seen, cost, marked))
+        let lasted_ns = lasted as f64 * unit;
+        Some(Seen { window, allocations: seen, cost, marked, steps, lasted_ns })
+    }
+
+    /// From the first step of a tally to the first behind so many ticks, each if it comes within as many; allocations and hits in between, and how it went.
+    fn by_steps(
+        &mut self,
+        by: usize,
+        patience: u64,
+        fine: bool,
+        probes: Probes,
+        outside: &mut f64,
+    ) -> (f64, f64, Option<Steps>) {
+        let unit = self.timers.unit(fine);
+        let patience = patience as i64;
+        let (mut left, mut first, mut ends) = (patience, None, 0);
+        let (mut seen, mut hits) = (0.0, 0.0);
+        let mut from = self.counted(by, self.calls);
+        self.looks = [-1.0; 2];
+        while left > -patience && !self.is_over() {
+            let step = self.step(unit, probes);
+            let was_left = left > 0;
+            left -= i64::from(step.ticks);
+            let is_step = self.counted(by, self.calls) != from;
+            if first.is_none() {
+                *outside += step.hits;
+                if is_step || left <= 0 {
+                    ends += u64::from(is_step);
+                    (first, self.looks[0]) = (Some(left), self.calls);
+                    from = self.counted(by, self.calls);
+                }
+                continue;
+            }
+            (seen, hits) = (seen + step.allocations, hits + step.hits);
+            if was_left && left <= 0 {
+                from = self.counted(by, self.calls);
+            } else if left <= 0 && is_step {
+                ends += 1;
+                break;
+            }
+        }
+        self.looks[1] = self.calls;
+        let seen_ticks = first.map_or(0, |first: i64| (first - left) as u64);
+        (seen, hits, Some(Steps { lasted: (patience - left) as u64, seen: seen_ticks, ends }))
     }
 
     /// Until so many ticks have come; the allocations and hits by then.

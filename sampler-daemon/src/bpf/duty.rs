@@ -7,8 +7,8 @@ use super::verifier;
 use anyhow::Context as _;
 use aya::Ebpf;
 use aya::programs::PerfEvent;
-use sampler_common::duty::{Budget, Clock, Lead, Ticks, Timers};
-use sampler_common::wire::{Duty, Gate, MARKERS, SPOTS, UNKNOWN_TALLY, WORDS};
+use sampler_common::duty::{Budget, Clock, Lead, Steps, Ticks, Timers};
+use sampler_common::wire::{Duty, Gate, MARKERS, Phase, SPOTS, UNKNOWN_TALLY, WORDS};
 use std::mem::offset_of;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -232,8 +232,8 @@ impl Duties {
         self.word(slot, offset_of!(Duty, marks) + number * size_of::<u64>())
     }
 
-    /// The window may begin, to have so many ticks; how many have passed by now. One of the other clock begins with the next.
-    pub fn ready(&self, slot: u32, ticks: u64, fine: bool) -> u64 {
+    /// The window may begin, to have so many ticks, and to begin and end at steps of the word there, if any; how many have passed by now. One of the other clock begins with the next.
+    pub fn ready(&self, slot: u32, ticks: u64, fine: bool, step_at: Option<u64>) -> u64 {
         let passed = self.word(slot, offset_of!(Duty, passed));
         if !fine {
             passed.store(0, SeqCst);
@@ -243,9 +243,24 @@ impl Duties {
         // However soon the probes were there this time.
         let latest = passed + Lead::longest_wait(ticks);
         self.word(slot, offset_of!(Duty, lead)).fetch_min(latest, SeqCst);
-        self.word(slot, offset_of!(Duty, left)).store(ticks, SeqCst);
+        let set = |field, to: u64| self.word(slot, field).store(to, SeqCst);
+        set(offset_of!(Duty, left), ticks);
+        set(offset_of!(Duty, left_first), ticks);
+        set(offset_of!(Duty, step_at), step_at.unwrap_or(0));
+        set(offset_of!(Duty, phase), Phase::Seen as u64);
         self.word(slot, offset_of!(Duty, gate)).store(Gate::Ready as u64, SeqCst);
         passed
+    }
+
+    /// How the window has gone that was to have so many ticks, and whose ends waited for steps.
+    pub fn steps(&self, slot: u32, ticks: u64) -> Steps {
+        let read = |field| self.word(slot, field).load(SeqCst);
+        let left = read(offset_of!(Duty, left)) as i64;
+        let first = read(offset_of!(Duty, left_first)) as i64;
+        let since = |from: i64| from.saturating_sub(left).max(0) as u64;
+        let has_begun = read(offset_of!(Duty, phase)) != Phase::Begins as u64;
+        let seen = if has_begun { since(first) } else { 0 };
+        Steps { lasted: since(ticks as i64), seen, ends: read(offset_of!(Duty, steps)) }
     }
 
     /// How many ticks too late the window began that is open, or was last.

@@ -6,7 +6,7 @@ use super::worker::Worker;
 use crate::store::ProcessId;
 use crate::target::traffic;
 use crate::target::words::{Memory, Unread, Word};
-use sampler_common::duty::{Groups, Look, TALLIES, TRAFFIC};
+use sampler_common::duty::{Groups, Look, Steps, TALLIES, TRAFFIC};
 use sampler_common::wire::{UNKNOWN_TALLY, WORDS};
 use std::time::{Duration, Instant};
 
@@ -201,6 +201,44 @@ impl Worker {
         let has_any = |(_, cycle): &(&u32, &Cycle)| !cycle.words.all.is_empty();
         let slots: Vec<u32> = self.cycles.iter().filter(has_any).map(|(slot, _)| *slot).collect();
         slots.into_iter().for_each(|slot| self.look_at_words(slot));
+    }
+
+    /// Settles at which word's steps the planned window of a process begins and ends.
+    pub(super) fn choose_steps(&mut self, slot: u32) {
+        let (Some(duties), Some(source), Some(cycle)) =
+            (&self.kernel.duties, self.ingest.sources.get(&slot), self.cycles.get_mut(&slot))
+        else {
+            return;
+        };
+        let (window, timers) = (&cycle.window, duties.timers());
+        // Calls of markers are counted from the tick on that was drawn.
+        let may_wait = window.marking == 0 && Steps::are_possible(window, timers);
+        let groups = self.ingest.clustered.groups(source.process).filter(|_| may_wait);
+        let ticks = window.length_ns / timers.unit(false);
+        let by = groups.and_then(|groups| {
+            let by = groups.steps_by()?;
+            let meets = cycle.controller.meets_steps(window.length_ns);
+            meets.unwrap_or_else(|| groups.meets(by, ticks)).then_some(by)
+        });
+        if by.is_some() && by != cycle.waits_for {
+            cycle.controller.forget_waits();
+            cycle.waits_for = by;
+        }
+        cycle.steps_by = by;
+    }
+
+    /// Address of that word, if it is still there.
+    pub(super) fn step_at(&mut self, slot: u32) -> Option<u64> {
+        let cycle = self.cycles.get_mut(&slot)?;
+        let counter = cycle.steps_by.and_then(|by| cycle.words.all.get(by - TRAFFIC - 1));
+        let at = counter.filter(|of| of.is_one).map(|of| of.word.at);
+        cycle.steps_by = cycle.steps_by.filter(|_| at.is_some());
+        at
+    }
+
+    /// The tally of that word, where the window both began and ended so.
+    pub(super) fn stepped(&self, slot: u32, steps: Option<Steps>) -> Option<usize> {
+        steps.filter(Steps::are_both).and(self.cycles.get(&slot)?.steps_by)
     }
 
     /// What each tally has counted in the window of a process that has ended, in which so many bytes were allocated by so many allocations.

@@ -7,6 +7,7 @@
 //! Waiting ──clock──▶ Due ──attach──▶ Ready ──clock──▶ Open ──clock──▶ Over ──detach, plan──▶ Waiting
 //! ```
 //!
+//! A window may begin and end at steps of a word of the process's memory, a little behind where the clock would have it ([`sampler_common::duty::Steps`]).
 //! A process that stands still in Ready or Open sleeps meanwhile ([`super::rest`]).
 //! Where there is a marker ([`super::markers`]) it goes from Due to Over with nothing but that attached first, and from there to Due again.
 
@@ -47,6 +48,10 @@ pub(super) struct Cycle {
     pub(super) markers: Markers,
     /// Where it counts its work itself.
     pub(super) words: Words,
+    /// The tally at whose steps the window begins and ends.
+    pub(super) steps_by: Option<usize>,
+    /// The last one that was waited for.
+    pub(super) waits_for: Option<usize>,
     /// CPU time that attaching for this window took.
     pub(super) attach_ns: u64,
     /// CPU time that detaching has taken, all of it: threads of their own add to it.
@@ -92,6 +97,8 @@ impl Worker {
             last: Reading::default(),
             markers: Markers::default(),
             words: Words::default(),
+            steps_by: None,
+            waits_for: None,
             attach_ns: 0,
             detach_ns: Arc::default(),
             detached_ns: 0,
@@ -218,6 +225,7 @@ impl Worker {
         cycle.before = 0;
         cycle.window = window;
         let interval = cycle.window.interval_bytes;
+        self.choose_steps(slot);
         self.change_interval(slot, interval);
         self.await_window(slot);
     }

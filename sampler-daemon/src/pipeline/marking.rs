@@ -83,7 +83,7 @@ impl Worker {
         cycle.attach_ns += thread_ns().saturating_sub(before);
         if is_attached {
             cycle.markers.is_marking = true;
-            duties.ready(slot, ticks, true);
+            duties.ready(slot, ticks, true, None);
         } else {
             cycle.markers.fail();
             self.detach_after_window(slot);
@@ -155,7 +155,7 @@ impl Worker {
         let (calls, _) = duties.marks(slot);
         let (calls, verdict) = markers.told(&calls, allocated[1]);
         groups.judge_marks(verdict, markers.model());
-        Counted { calls, tallied }
+        Counted { calls, tallied, stepped: None }
     }
 
     /// A process's markers, where they tell something.

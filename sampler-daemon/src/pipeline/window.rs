@@ -98,6 +98,7 @@ impl Worker {
         self.kernel.hits.begin_anew(slot);
         // What was sampled and has not returned before the probes went never will.
         self.forget_calls(slot);
+        let step_at = self.step_at(slot);
         if let (Some(cycle), Some(duties)) = (self.cycles.get(&slot), &mut self.kernel.duties) {
             duties.lead(slot, cycle.lead.ticks(), cycle.window.fine);
         }
@@ -116,7 +117,7 @@ impl Worker {
         self.ingest.outcomes.add(Outcome::WindowCut, cut as u64);
         if let Some(duties) = &self.kernel.duties {
             duties.begin_marks(slot, i64::MAX);
-            let passed = duties.ready(slot, cycle.window.ticks, cycle.window.fine);
+            let passed = duties.ready(slot, cycle.window.ticks, cycle.window.fine, step_at);
             if cycle.window.fine {
                 tracing::debug!(slot, passed, lead = cycle.lead.ticks(), "probes are there");
                 cycle.lead.passed(passed);
@@ -182,29 +183,39 @@ impl Worker {
         let Some(cycle) = self.cycles.get_mut(&slot) else { return };
         let spent = self.prices.charge(&now.work.since(&cycle.last.work));
         let seen = cycle.seen(now, spent.map_or(0.0, |spent| spent.ns));
-        let window = cycle.window.late_by(late).cut_by(left);
+        let window = cycle.window.late_by(late);
+        let steps = cycle.steps_by.map(|_| duties.steps(slot, window.ticks));
+        let planned = window.ticks;
+        let window = window.cut_by(left);
+        // In which it was seen, and for which there were probes.
+        let unit = timers.unit(window.fine);
+        let [seen_ns, there_ns] = steps.map_or([window.length_ns; 2], |of| {
+            [of.seen, of.lasted].map(|ticks| ticks as f64 * unit)
+        });
         // Of what was only tried it says nothing what markers will cost.
         let mut marking_ns = cycle.markers.have_counted().then_some(seen.marking_ns);
         if window.fine {
             // It ticks in the traps and behind them as well.
             let alone_ns = window.marking_ns(timers);
             let hits_ns = seen.probes_ns + seen.fixed_ns + seen.marking_ns;
-            let lasted_ns = alone_ns + window.length_ns + hits_ns;
+            let lasted_ns = alone_ns + there_ns + hits_ns;
             let ticks_ns = timers.share_of_fine() * lasted_ns;
             cycle.fixed_ns += ticks_ns;
-            cycle.fine_own_ns += alone_ns + window.length_ns;
+            cycle.fine_own_ns += alone_ns + there_ns;
             marking_ns = marking_ns.map(|ns| ns + timers.share_of_fine() * (ns + alone_ns));
             self.ingest.processes.get_mut(id).spending.fine_clock_ns += ticks_ns;
         }
         let length = window.length.saturating_sub(cycle.before as u64);
         let samples = self.ingest.clustered.take_open(id);
-        tracing::debug!(slot, ?window, ?seen, late, "window");
+        tracing::debug!(slot, ?window, ?seen, late, ?steps, "window");
         let bytes = seen.bytes.iter().sum::<u64>() as f64;
+        let waited = steps.map(|of| of.waited(planned, unit, seen.probes_ns));
         let cost = WindowCost {
-            length_ns: window.length_ns,
-            ticks: window.ticks,
+            length_ns: seen_ns,
+            ticks: steps.map_or(window.ticks, |of| of.seen),
+            waited,
             probes_ns: seen.probes_ns,
-            fixed_ns: seen.fixed_ns,
+            fixed_ns: (seen.fixed_ns - waited.map_or(0.0, |of| of.hits_ns)).max(0.0),
             marking_ns,
             drag_ns: 0.0,
             bytes,
@@ -212,16 +223,18 @@ impl Worker {
         };
         let allocations = seen.objects.iter().sum::<u64>() as f64;
         let frees = window.frees.then_some(seen.frees);
-        let (clock_ns, chance) = (window.length_ns, cost.chance());
+        let (clock_ns, chance) = (seen_ns, cost.chance());
         let of_samples = Usual::TRAPS_OF_SAMPLE * samples.len() as f64;
-        let counted = self.counted(slot, [bytes, allocations]);
+        let mut counted = self.counted(slot, [bytes, allocations]);
+        counted.stepped = self.stepped(slot, steps);
         let more = of_samples + counted.calls.map_or(0.0, |of| of.own);
         let groups = self.ingest.clustered.groups_mut(id);
         let pace = groups.pace(&Counts { clock_ns, chance, allocations, frees, more });
         let drag = groups.drag();
         let slower = pace.factor(drag.ns);
         tracing::debug!(slot, allocations, slower, ns = ?drag.ns, errors = ?drag.errors(), "drag");
-        let drag_ns = clock_ns * (1.0 - 1.0 / slower);
+        // Taken to be as much for its time while it waited for a step.
+        let drag_ns = there_ns * (1.0 - 1.0 / slower);
         let in_tick = groups.counts_in_tick();
         if let Some(cycle) = self.cycles.get_mut(&slot) {
             cycle.drag_ns += drag_ns;

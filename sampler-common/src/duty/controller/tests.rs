@@ -30,6 +30,7 @@ fn run(hits: f64, fixed_ns: f64, ticks: u64) -> (f64, u32, f64) {
             fixed_ns,
             marking_ns: None,
             drag_ns: 0.0,
+            waited: None,
             bytes,
             samples: samples as u64,
         });
@@ -114,6 +115,7 @@ fn ticks_of(slowdown: f64, marking: Option<f64>) -> f64 {
             fixed_ns: 15e6,
             marking_ns: marking.map(|part| part * window.length_ns),
             drag_ns: 0.0,
+            waited: None,
             bytes,
             samples: 0,
         });

@@ -11,6 +11,8 @@ pub struct Group {
     pub windows: u32,
     /// Ticks of their strata together, and of what else belongs to these.
     pub length: f64,
+    /// The same without what else.
+    pub(in crate::duty) strata: f64,
     /// Bytes allocated in the windows by size class, each divided by its window's share of the program's own progress.
     pub bytes: [f64; CLASSES],
     /// The same of objects.
@@ -33,6 +35,7 @@ impl Group {
         self.flows.iter_mut().zip(&other.flows).for_each(|(to, from)| to.add(from));
         self.bend.iter_mut().zip(&other.bend).for_each(|(to, from)| to.add(from));
         self.length += other.length;
+        self.strata += other.strata;
         self.bytes.iter_mut().zip(other.bytes).for_each(|(to, from)| *to += from);
         self.objects.iter_mut().zip(other.objects).for_each(|(to, from)| *to += from);
     }

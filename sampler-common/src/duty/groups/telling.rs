@@ -3,6 +3,7 @@
 use super::{Groups, TALLIES, TRAFFIC};
 use crate::duty::flow::Share;
 use crate::duty::marks::Teller;
+use crate::duty::steps::LEAST;
 use crate::duty::{Drag, Flow, LEAST_WINDOWS, Marked, Marks, Pace, Progress, Tally, Verdict};
 
 impl Groups {
@@ -29,9 +30,31 @@ impl Groups {
             let tally = &self.tallies[*at];
             tally.may_tell() && (tally.is_open() || self.is_work(*at))
         };
-        let often = |at: usize| Some(self.tallies[at].rate()? / self.tallies[at].step());
-        let rates = (TRAFFIC + 1..TALLIES).filter(may_tell).filter_map(often);
+        let rates = (TRAFFIC + 1..TALLIES).filter(may_tell).filter_map(|at| self.often(at));
         rates.max_by(f64::total_cmp)
+    }
+
+    /// The word at whose [steps](crate::duty::Steps) windows may begin and end: the one that leaves least open, or before any does the fastest that may.
+    pub fn steps_by(&self) -> Option<usize> {
+        let best = self.words(&Progress::of_strata(), &self.drag()).first().map(|(at, _)| *at);
+        let may_tell = |at: &usize| self.tallies[*at].may_tell() && self.tallies[*at].is_open();
+        let fastest = || {
+            let often = |at: &usize| self.often(*at).unwrap_or(0.0);
+            let words = (TRAFFIC + 1..TALLIES).filter(may_tell);
+            words.max_by(|a, b| often(a).total_cmp(&often(b)))
+        };
+        best.or_else(fastest)
+    }
+
+    /// Whether a window that is so many ticks of the clock long would meet steps of that word, by how often it counts.
+    pub fn meets(&self, word: usize, ticks: f64) -> bool {
+        let own = ticks / self.paces().factor(self.drag().ns);
+        self.often(word).is_some_and(|often| own * often >= LEAST)
+    }
+
+    /// How often it counts in a tick, what it counts at once as one.
+    fn often(&self, at: usize) -> Option<f64> {
+        Some(self.tallies[at].rate()? / self.tallies[at].step())
     }
 
     /// Whether what any of these shows matters.

