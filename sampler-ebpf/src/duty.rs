@@ -200,19 +200,14 @@ fn moves(slot: u32, duty: *mut Duty) -> bool {
     // Several CPUs may come to the end, or past it, at once.
     // SAFETY: a field of a map value.
     let left = atomic::fetch_add(unsafe { &raw mut (*duty).left }, 1u64.wrapping_neg()) as i64 - 1;
-    if steps::goes_on(slot, duty, left) {
-        return false;
-    }
-    tallies_end(duty);
-    go(duty, Gate::Open, Gate::Over)
+    !steps::goes_on(slot, duty, left) && ends(duty)
 }
 
 /// The window ends at a step; whether it was open.
 #[inline(always)]
 pub fn close(slot: u32) -> bool {
     let Some(duty) = maps::DUTIES.get_ptr_mut(slot) else { return false };
-    tallies_end(duty);
-    let was_open = go(duty, Gate::Open, Gate::Over);
+    let was_open = ends(duty);
     if was_open {
         tell(slot);
     }
@@ -270,13 +265,14 @@ pub fn tallies_begin(duty: *mut Duty) {
     words::forget(closed.cast());
 }
 
-/// What they show as it ends.
+/// A window ends, with what they show then; whether it was open.
 #[inline(always)]
-fn tallies_end(duty: *mut Duty) {
+fn ends(duty: *mut Duty) -> bool {
     // SAFETY: a field of a map value; the daemon may be reading it, hence volatile.
     unsafe { core::ptr::write_volatile(&raw mut (*duty).closed, traffic::of_process()) };
     // SAFETY: a field of a map value.
     words::read(duty, unsafe { &raw mut (*duty).words_closed }.cast());
+    go(duty, Gate::Open, Gate::Over)
 }
 
 /// Wakes the daemon. What finds no room in the ring it sees a little later.

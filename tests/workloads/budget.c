@@ -38,9 +38,13 @@ __attribute__((noinline)) void rare_site(void) {
 /* All work that was done: what comes next depends on that alone, and not on the time that a profiler takes. */
 static unsigned long done;
 
+static void spin(long steps) {
+    for (long step = 0; step < steps; step++) work = work * 6364136223846793005ul + 1442695040888963407ul;
+}
+
 static void compute(long steps) {
     done += (unsigned long)steps;
-    for (long step = 0; step < steps; step++) work = work * 6364136223846793005ul + 1442695040888963407ul;
+    spin(steps);
 }
 
 /* A round of a loop, which is counted when it is over, and nothing in it. */
@@ -55,7 +59,7 @@ __attribute__((noinline)) static void round_site(void) {
 static void go_round(long steps) {
     for (int i = 0; i < ROUND; i++) {
         round_site();
-        for (long step = 0; step < steps; step++) work = work * 6364136223846793005ul + 1442695040888963407ul;
+        spin(steps);
     }
     objects[0] += ROUND;
     bytes[0] += ROUND * 64ul;

@@ -24,7 +24,7 @@
 use super::pace::MOST_OF_TIME;
 use super::recent::{Between, Recent};
 use super::steps::LEAST as LEAST_STEPS;
-use super::{Budget, Ledger, Timers, Window, WindowCost};
+use super::{Budget, Groups, Ledger, Steps, Timers, Window, WindowCost};
 
 /// Longest window, nanoseconds of progress.
 const LONGEST_NS: f64 = 200e6;
@@ -38,9 +38,9 @@ const LEAST_COARSE: f64 = 2.0;
 const LONG: f64 = 2.0;
 /// Where a tally counts more rarely than that in what traps leave of such a window, windows are longer, up to so many times what attaching takes: what is compared with it varies by hardly less than one count.
 const COUNTS: f64 = 2.0;
+const LONGER: f64 = 6.0;
 /// One that begins and ends at [steps](super::Steps) is so many of them long. Of regular ones it has a whole number anyway, but a round may have several that are none.
 const ROUNDS: f64 = 2.0;
-const LONGER: f64 = 6.0;
 /// Share of windows in which frees are probed too, for each time that hits slow a program down: the more they do the more it matters what they
 /// slow its own code by.
 const WITH_FREES: f64 = 0.05;
@@ -94,6 +94,8 @@ pub struct Controller {
     fixed_ns: f64,
     /// Of hits while a step is waited for.
     waiting_ns: f64,
+    /// The word whose steps were waited for last.
+    waits_for: Option<usize>,
     /// How long the next one is to be, and no longer than which, nanoseconds.
     planned_ns: f64,
     longest_ns: f64,
@@ -115,6 +117,7 @@ impl Controller {
             recent: Recent::default(),
             fixed_ns: FIRST_FIXED_NS,
             waiting_ns: 0.0,
+            waits_for: None,
             planned_ns: FIRST_LONGEST_NS,
             longest_ns: FIRST_LONGEST_NS,
             interval: FIRST_INTERVAL,
@@ -208,14 +211,23 @@ impl Controller {
         }
     }
 
-    /// Its windows wait for steps of another word than those before.
-    pub fn forget_waits(&mut self) {
-        self.recent.forget_waits();
-    }
-
-    /// Whether a window of that length would meet the steps that it waits for; `None`: it is not known how far these are apart.
-    pub fn meets_steps(&self, length_ns: f64) -> Option<bool> {
-        self.recent.round_ns().map(|round_ns| length_ns >= LEAST_STEPS * round_ns)
+    /// The word at whose [steps](super::Steps) a planned window begins and ends, by the windows before; `None`: it does at ticks.
+    pub fn steps_by(&mut self, window: &Window, groups: &Groups) -> Option<usize> {
+        // Calls of markers are counted from the tick on that was drawn.
+        if window.marking > 0 || !Steps::are_possible(window, self.timers) {
+            return None;
+        }
+        let by = groups.steps_by()?;
+        let length_ns = window.length_ns;
+        let meets = match self.recent.round_ns() {
+            Some(round_ns) => length_ns >= LEAST_STEPS * round_ns,
+            None => groups.meets(by, length_ns / self.timers.unit(false)),
+        };
+        if meets && self.waits_for != Some(by) {
+            self.recent.forget_waits();
+            self.waits_for = Some(by);
+        }
+        meets.then_some(by)
     }
 
     /// The share of ticks that do not fall into the program's own code, in a window.

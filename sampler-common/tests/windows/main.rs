@@ -13,8 +13,8 @@ use common::SplitMix;
 use program::{HEAVY, Host, LIGHT, Machine, Marker, Program, SAMPLED, SLOW};
 use run::{BYTES, Begin, CLASS, Probes, Run, Seen};
 use sampler_common::duty::{
-    Budget, Controller, Counted, Counts, Fit, Groups, Lead, Ledger, Progress, Steps, TALLIES,
-    Timers, Usual, WindowCost,
+    Budget, Controller, Counted, Counts, Fit, Groups, Lead, Ledger, Progress, TALLIES, Timers,
+    Usual, WindowCost,
 };
 use sampler_common::estimate::{Confidence, Estimate, Estimator, Reference, everything, of_row};
 use sampler_common::limits::CLASSES;
@@ -69,7 +69,6 @@ fn run(
     let mut groups = Groups::new(usual);
     marker.tallies().for_each(|at| groups.tallies_mut()[at].look(run.look(at)));
     let (mut is_marked, mut began, mut fit) = (false, 0.0f64, Fit::default());
-    let mut waits_for = None;
     let to = |run: &mut Run, tick: f64| {
         while run.clock() < tick && !run.is_over() {
             let missing = (tick * timers.unit(false) - run.user).max(1.0);
@@ -91,16 +90,7 @@ fn run(
             run.exit = (began + run.rng.uniform() * plan.length as f64) * timers.unit(false);
         }
         to(&mut run, place - early as f64);
-        let may_wait = plan.marking == 0 && Steps::are_possible(&plan, timers);
-        let by = groups.steps_by().filter(|by| {
-            let meets = controller.meets_steps(plan.length_ns);
-            let by_rate = || groups.meets(*by, plan.length_ns / timers.unit(false));
-            may_wait && meets.unwrap_or_else(by_rate)
-        });
-        if by.is_some() && by != waits_for {
-            controller.forget_waits();
-            waits_for = by;
-        }
+        let by = controller.steps_by(&plan, &groups);
         let seen = if run.is_over() { None } else { run.window(plan, &mut lead, begin, by) };
         let Some(Seen { window, allocations: seen, cost, marked, steps, lasted_ns }) = seen else {
             break;

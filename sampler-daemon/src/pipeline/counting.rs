@@ -205,26 +205,13 @@ impl Worker {
 
     /// Settles at which word's steps the planned window of a process begins and ends.
     pub(super) fn choose_steps(&mut self, slot: u32) {
-        let (Some(duties), Some(source), Some(cycle)) =
-            (&self.kernel.duties, self.ingest.sources.get(&slot), self.cycles.get_mut(&slot))
+        let (Some(source), Some(cycle)) =
+            (self.ingest.sources.get(&slot), self.cycles.get_mut(&slot))
         else {
             return;
         };
-        let (window, timers) = (&cycle.window, duties.timers());
-        // Calls of markers are counted from the tick on that was drawn.
-        let may_wait = window.marking == 0 && Steps::are_possible(window, timers);
-        let groups = self.ingest.clustered.groups(source.process).filter(|_| may_wait);
-        let ticks = window.length_ns / timers.unit(false);
-        let by = groups.and_then(|groups| {
-            let by = groups.steps_by()?;
-            let meets = cycle.controller.meets_steps(window.length_ns);
-            meets.unwrap_or_else(|| groups.meets(by, ticks)).then_some(by)
-        });
-        if by.is_some() && by != cycle.waits_for {
-            cycle.controller.forget_waits();
-            cycle.waits_for = by;
-        }
-        cycle.steps_by = by;
+        let groups = self.ingest.clustered.groups(source.process);
+        cycle.steps_by = groups.and_then(|of| cycle.controller.steps_by(&cycle.window, of));
     }
 
     /// Address of that word, if it is still there.

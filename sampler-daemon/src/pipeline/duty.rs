@@ -50,8 +50,6 @@ pub(super) struct Cycle {
     pub(super) words: Words,
     /// The tally at whose steps the window begins and ends.
     pub(super) steps_by: Option<usize>,
-    /// The last one that was waited for.
-    pub(super) waits_for: Option<usize>,
     /// CPU time that attaching for this window took.
     pub(super) attach_ns: u64,
     /// CPU time that detaching has taken, all of it: threads of their own add to it.
@@ -98,7 +96,6 @@ impl Worker {
             markers: Markers::default(),
             words: Words::default(),
             steps_by: None,
-            waits_for: None,
             attach_ns: 0,
             detach_ns: Arc::default(),
             detached_ns: 0,
