@@ -11,6 +11,9 @@ use std::sync::Arc;
 /// Ranges held; at the bound the rest of the file is ignored.
 const MAX_RANGES: usize = 1 << 20;
 
+/// Bytes of the file that are read at most: what is larger is no list of names.
+const MAX_BYTES: u64 = 256 << 20;
+
 /// Bytes that are read at once.
 const CHUNK_BYTES: usize = 64 * 1024;
 
@@ -42,7 +45,9 @@ impl PerfMap {
         let mut pending = Vec::new();
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut position = self.read;
-        while let Ok(count @ 1..) = file.read_at(&mut chunk, position) {
+        while position < MAX_BYTES
+            && let Ok(count @ 1..) = file.read_at(&mut chunk, position)
+        {
             position += count as u64;
             pending.extend_from_slice(&chunk[..count]);
             let whole = pending.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
@@ -137,6 +142,16 @@ mod tests {
         map.refresh(&file);
         assert_eq!(name(&map, 0x1000), None);
         assert_eq!(name(&map, 0x5000), Some("new"));
+    }
+
+    #[test]
+    fn a_file_without_end_ends() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"1000 10 first\n").unwrap();
+        file.set_len(1 << 42).unwrap();
+        let mut map = PerfMap::default();
+        map.refresh(&file);
+        assert_eq!(name(&map, 0x1000), Some("first"));
     }
 
     #[test]

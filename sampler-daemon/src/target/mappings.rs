@@ -167,7 +167,16 @@ pub fn backing_of_event(name: &[u8], inode: u64) -> Backing {
 /// Looked at first (`O_PATH` does not touch a device or wait for a FIFO), then opened for good
 /// through our own descriptor, so that nobody can exchange it in between.
 fn open_regular(path: &str, expected: Option<&Mapping>) -> io::Result<File> {
-    let handle = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?;
+    open_by(path, libc::O_PATH, expected)
+}
+
+/// Opens a regular file for reading where a process may have put anything: no symbolic link, which would lead somewhere in our own root.
+pub fn open_unlinked(path: &str) -> io::Result<File> {
+    open_by(path, libc::O_PATH | libc::O_NOFOLLOW, None)
+}
+
+fn open_by(path: &str, flags: i32, expected: Option<&Mapping>) -> io::Result<File> {
+    let handle = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let status = handle.metadata()?;
     if !status.is_file() {
         return Err(Error::new(ErrorKind::InvalidInput, "not a regular file"));

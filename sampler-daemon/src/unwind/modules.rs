@@ -234,8 +234,9 @@ impl Modules {
 
     /// A new module for the anonymous code of one program image.
     pub(super) fn jit(&mut self, pid: u32) -> ModuleId {
-        let map = self.perf_map(pid);
-        self.add(format!("[jit {pid}]"), String::new(), ModuleKind::Jit(map))
+        let id = self.add(format!("[jit {pid}]"), String::new(), ModuleKind::Jit(None));
+        self.retry_perf_map(id, pid);
+        id
     }
 
     /// Looks again for a perf map that was not there when the module was made.
@@ -406,7 +407,8 @@ fn perf_map(pid: u32) -> Option<File> {
         .lines()
         .find_map(|line| line.strip_prefix("NSpid:"))
         .and_then(|pids| pids.split_whitespace().last())?;
-    File::open(format!("/proc/{pid}/root/tmp/perf-{own_pid}.map")).ok()
+    // Everybody may write there, a FIFO or a link too.
+    mappings::open_unlinked(&format!("/proc/{pid}/root/tmp/perf-{own_pid}.map")).ok()
 }
 
 /// Descriptors that this process may have open (the soft limit).

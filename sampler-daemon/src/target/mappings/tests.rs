@@ -197,3 +197,16 @@ fn names_of_events_are_those_of_maps() {
         assert_eq!(backing_of_event(name.as_bytes(), inode), backing, "{name}");
     }
 }
+
+#[test]
+fn what_anybody_may_have_put_there_is_a_file_or_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(at("file"), "1000 10 name\n").unwrap();
+    assert!(open_unlinked(&at("file")).is_ok());
+    std::os::unix::fs::symlink(at("file"), at("link")).unwrap();
+    assert!(open_unlinked(&at("link")).is_err());
+    // To open one for reading waits for who writes into it.
+    assert!(Command::new("mkfifo").arg(at("fifo")).status().unwrap().success());
+    assert!(open_unlinked(&at("fifo")).is_err());
+}
