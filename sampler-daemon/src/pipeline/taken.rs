@@ -48,8 +48,9 @@ impl Ingest {
             Taken::Snapshot(stack) => stack,
             Taken::Frames(addresses) => {
                 return walked(addresses, is_call, |address| {
-                    let frame = image.resolve(&mut self.modules, address);
-                    self.frames.push(frame);
+                    let frame = image.code(&mut self.modules, address);
+                    self.frames.extend(frame);
+                    frame.is_some()
                 });
             }
             Taken::Known(id) => {
@@ -118,8 +119,8 @@ fn hijacked(record: &AllocationRecord, stack: &[u8]) -> Option<(u64, u64)> {
     Some((record.hijacked_slot, u64::from_ne_bytes(*word)))
 }
 
-/// Hands on the addresses of a stack that the kernel has walked by frame pointers, inside of the calls.
-fn walked(addresses: &[u8], is_call: bool, mut each: impl FnMut(u64)) -> UnwindEnd {
+/// Hands on the addresses of a stack that the kernel has walked by frame pointers, inside of the calls, as long as they are taken for code.
+fn walked(addresses: &[u8], is_call: bool, mut each: impl FnMut(u64) -> bool) -> UnwindEnd {
     for (number, address) in addresses.chunks_exact(8).enumerate() {
         let address = u64::from_ne_bytes(address.try_into().unwrap_or_default());
         // Without frame pointers rbp holds anything: what it leads to is no caller.
@@ -127,8 +128,38 @@ fn walked(addresses: &[u8], is_call: bool, mut each: impl FnMut(u64)) -> UnwindE
             return UnwindEnd::Failed;
         }
         let is_exact = number == 0 && !is_call;
-        each(if is_exact { address } else { address.wrapping_sub(1) });
+        // What is no code would be a new stack each time, until there is room for no other.
+        if !each(if is_exact { address } else { address.wrapping_sub(1) }) {
+            return UnwindEnd::Failed;
+        }
     }
     let full = addresses.len() >= sampler_common::limits::MAX_KERNEL_FRAMES * 8;
     if full { UnwindEnd::Truncated } else { UnwindEnd::Complete }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_ends_where_there_is_no_code() {
+        let bytes = |all: [u64; 4]| all.map(u64::to_ne_bytes).concat();
+        let walk = |all, is_call| {
+            let mut frames = Vec::new();
+            let end = walked(&bytes(all), is_call, |address| {
+                let is_code = address < 0x5000;
+                frames.extend(is_code.then_some(address));
+                is_code
+            });
+            (frames, end)
+        };
+        let complete = (vec![0x0fff, 0x1fff, 0x2fff, 0x3fff], UnwindEnd::Complete);
+        assert_eq!(walk([0x1000, 0x2000, 0x3000, 0x4000], true), complete);
+        assert_eq!(walk([0x1000, 0x2000, 0x3000, 0x4000], false).0[0], 0x1000);
+        // Without frame pointers rbp holds anything.
+        let cut = (vec![0x0fff, 0x1fff], UnwindEnd::Failed);
+        assert_eq!(walk([0x1000, 0x2000, 0x7_0000, 0x4000], true), cut);
+        assert_eq!(walk([0x1000, 0x2000, 0, 0x4000], true), cut);
+        assert_eq!(walk([0x1000, 0x2000, 1 << 47, 0x4000], true), cut);
+    }
 }

@@ -252,10 +252,12 @@ impl Image {
     /// Resolves one look-up address of the process to a frame, e.g. that of the probed function or of a
     /// stack that the kernel walked (there, look-up address = return address − 1).
     pub fn resolve(&mut self, modules: &mut Modules, address: u64) -> Frame {
-        match self.place(modules, Address::Exact(address)) {
-            Some(place) => place.frame,
-            None => Frame { module: ModuleId::UNKNOWN, offset: address },
-        }
+        self.code(modules, address).unwrap_or(Frame { module: ModuleId::UNKNOWN, offset: address })
+    }
+
+    /// As [`Image::resolve`], where the process has code there.
+    pub fn code(&mut self, modules: &mut Modules, address: u64) -> Option<Frame> {
+        self.place(modules, Address::Exact(address)).map(|place| place.frame)
     }
 
     fn step(
