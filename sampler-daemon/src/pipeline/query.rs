@@ -4,9 +4,30 @@ use super::command::{Command, SamplingChange, SamplingReport};
 use super::worker::Worker;
 use crate::store::{Criterion, Selector};
 use rustc_hash::FxHashMap;
+use std::ops::ControlFlow;
+use std::sync::mpsc::TryRecvError;
+use std::time::{Duration, Instant};
+
+/// Questions are answered for so long without anything else: programs pay for probes that should be gone meanwhile, and clients that ask as soon as they have an answer never end.
+const ANSWERING: Duration = Duration::from_millis(20);
 
 impl Worker {
-    pub(super) fn answer(&mut self, command: Command) {
+    /// Answers those who have asked, for a while: whether there may be more. Breaks off when it is to stop.
+    pub(super) fn answer_some(&mut self) -> ControlFlow<(), bool> {
+        let begin = Instant::now();
+        while begin.elapsed() < ANSWERING {
+            match self.commands.try_recv() {
+                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => {
+                    return ControlFlow::Break(());
+                }
+                Ok(command) => self.answer(command),
+                Err(TryRecvError::Empty) => return ControlFlow::Continue(false),
+            }
+        }
+        ControlFlow::Continue(true)
+    }
+
+    fn answer(&mut self, command: Command) {
         // An asker who has gone away needs no answer.
         match command {
             Command::Status(reply) => drop(reply.send(Ok(self.status()))),

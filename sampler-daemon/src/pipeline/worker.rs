@@ -34,6 +34,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
 use sampler_common::duty::Budget;
 use sampler_common::pressure::Limits;
+use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
@@ -121,7 +122,7 @@ pub(super) struct Worker {
     pub(super) looked_at_words: Instant,
     /// Samples that slow `StreamSamples` clients have missed.
     pub(super) lagged: Arc<AtomicU64>,
-    commands: mpsc::Receiver<Command>,
+    pub(super) commands: mpsc::Receiver<Command>,
     wake: Arc<OwnedFd>,
     pub(super) happenings: Happenings,
     pub(super) coverage: Coverage,
@@ -260,24 +261,22 @@ impl Worker {
         if self.config.budget.is_some() {
             hurry();
         }
+        let mut are_more = false;
         loop {
-            let exited = self.wait();
+            let exited = self.wait(are_more);
             self.turn_cycles();
             self.look_at_ring();
             self.read(BATCH);
             self.press_back();
             self.handle_events();
             self.detach_gone(&exited);
-            loop {
-                match self.commands.try_recv() {
-                    Ok(Command::Stop) | Err(mpsc::TryRecvError::Disconnected) => {
-                        self.shut_down();
-                        return;
-                    }
-                    Ok(command) => self.answer(command),
-                    Err(mpsc::TryRecvError::Empty) => break,
+            are_more = match self.answer_some() {
+                ControlFlow::Continue(are_more) => are_more,
+                ControlFlow::Break(()) => {
+                    self.shut_down();
+                    return;
                 }
-            }
+            };
             self.look_after_processes();
             self.survey();
             self.look_at_expected();
@@ -288,8 +287,8 @@ impl Worker {
         }
     }
 
-    /// Waits for records, questions, exits or the period's end; slots whose process has exited.
-    fn wait(&self) -> Vec<u32> {
+    /// Waits for records, questions, exits or the period's end, or only looks if there are questions left; slots whose process has exited.
+    fn wait(&self, are_questions: bool) -> Vec<u32> {
         let mut descriptors = vec![
             PollFd::new(&self.kernel.ring, PollFlags::IN),
             PollFd::new(&*self.wake, PollFlags::IN),
@@ -312,6 +311,9 @@ impl Worker {
         }
         if self.kernel.duties.as_ref().is_some_and(Duties::is_fine) {
             period = rest::PAUSE.min(period);
+        }
+        if are_questions {
+            period = Duration::ZERO;
         }
         let timeout = Timespec { tv_sec: 0, tv_nsec: period.as_nanos() as i64 };
         // An interrupted wait is a short one.
