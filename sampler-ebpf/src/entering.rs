@@ -86,7 +86,13 @@ fn send(call: &Call, pending: &Pending, totals: *mut ProcessTotals) {
     let frame = Frame { ip, sp: slot.wrapping_add(8), at_entry: true };
     // SAFETY: the helper has no preconditions.
     let time_ns = unsafe { bpf_ktime_get_ns() };
-    let (sample, waiting) = (live::next_sample(), record::waiting());
+    let waiting = record::share(pending.space.slot, record::STACKS_SHARE);
+    if waiting == record::NO_SHARE {
+        record::lost(pending, totals);
+        live::count(totals, Outcome::RingShare);
+        return;
+    }
+    let sample = live::next_sample();
     let sampled = Sampled { sample, pointer: 0, time_ns, live: 0, waiting };
     if record::allocated(call, &frame, pending, &sampled) {
         live::count(totals, Outcome::Sampled);

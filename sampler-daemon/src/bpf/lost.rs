@@ -20,11 +20,13 @@ impl LostCells {
         sys::entries(self.0.fd().as_fd(), zero)
     }
 
-    /// Takes the cells of a slot out (its process has exited).
-    pub fn clear_slot(&self, slot: u32) -> io::Result<()> {
-        for (key, _) in self.read()?.iter().filter(|(key, _)| key.slot == slot) {
-            sys::take::<_, LostCell>(self.0.fd().as_fd(), key)?;
+    /// Takes the cells of a slot out, each as it is in that moment: a sample that is lost meanwhile is in it, or in the next one.
+    pub fn take_slot(&self, slot: u32) -> io::Result<Vec<(LostKey, LostCell)>> {
+        let mut taken = Vec::new();
+        for (key, _) in self.read()?.into_iter().filter(|(key, _)| key.slot == slot) {
+            let cell = sys::take(self.0.fd().as_fd(), &key)?;
+            taken.extend(cell.map(|cell| (key, cell)));
         }
-        Ok(())
+        Ok(taken)
     }
 }

@@ -23,13 +23,14 @@ const THIN_TO_PERCENT: u64 = 60;
 const REPAIR_PERIOD: Duration = Duration::from_millis(500);
 
 /// How the daemon's picture of the live set comes to differ from it.
-const UNRECORDED: [Outcome; 6] = [
+const UNRECORDED: [Outcome; 7] = [
     Outcome::FreeRingFull,
     Outcome::FreeRingShare,
     Outcome::RingFull,
     Outcome::RingShare,
     Outcome::LiveReplaced,
     Outcome::Restored,
+    Outcome::RestoreFailed,
 ];
 
 impl Worker {

@@ -76,7 +76,7 @@ impl Worker {
         self.ingest.windows.observe(id, &by_class, &bands, &cells.unwrap_or_default());
         self.ingest.windows.forget(id);
         if lost.is_some()
-            && let Err(error) = self.kernel.lost.clear_slot(slot)
+            && let Err(error) = self.kernel.lost.take_slot(slot)
         {
             tracing::warn!(pid, "clear lost samples: {error}");
         }

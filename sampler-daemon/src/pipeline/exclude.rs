@@ -11,6 +11,7 @@ use crate::store::{Criterion, Who};
 use crate::target::process;
 use rustc_hash::FxHashMap;
 use sampler_common::counters::Outcome;
+use std::path::Path;
 
 /// A reason not to profile processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,6 +146,11 @@ impl Worker {
         self.excluded.pids.insert(pid, by);
         if let Err(error) = self.kernel.targets.exclude(pid) {
             tracing::warn!(pid, "{error:#}");
+        }
+        // It may have ended before this, and then nobody else forgets it: the next of its number would pass for it.
+        if !Path::new(&format!("/proc/{pid}")).exists() {
+            self.excluded.pids.remove(&pid);
+            self.kernel.targets.forget(pid);
         }
         tracing::debug!(pid, "excluded");
     }

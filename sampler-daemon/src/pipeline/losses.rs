@@ -72,6 +72,13 @@ impl Worker {
                 units::grouped(untold)
             ));
         }
+        let unfollowed = self.kernel_totals().outcome(Outcome::PendingFull);
+        if self.config.settings.track_live && unfollowed > 0 {
+            notes.push(format!(
+                "held numbers are a lower bound: {} sampled calls could not be followed to their end (pending_full in sampler status)",
+                units::grouped(unfollowed)
+            ));
+        }
         if let Some(since) = self.live_incomplete {
             let seconds = since
                 .duration_since(std::time::SystemTime::UNIX_EPOCH)

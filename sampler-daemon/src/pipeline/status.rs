@@ -13,12 +13,14 @@ use crate::bpf::{ProbeEngine, Settings};
 use crate::store::{MAX_GROUPS, ProcessId, lifetimes, process, rows, stacks};
 use crate::target::allocator::Function;
 use crate::target::memory;
+use crate::unwind::Counts;
 use sampler_common::cost::{Measured, Placed, Range, Report};
 use sampler_common::counters::{KERNEL_OUTCOMES, Outcome};
 use sampler_common::counting::Count;
 use sampler_common::estimate::Confidence;
 use sampler_common::limits::{MAX_PENDING, MAX_TARGETS};
 use sampler_common::pressure::Limits;
+use sampler_common::units;
 use sampler_common::wire::Role;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -239,10 +241,37 @@ impl Worker {
         with_hits.collect()
     }
 
+    /// What has no names or no unwind information because a bound was met.
+    fn module_limits(&self) -> impl Iterator<Item = String> {
+        let Counts { table_full, unopened, unheld, no_room_for_sections } =
+            self.ingest.modules.counts();
+        let lines = [
+            (
+                table_full,
+                "times a file found no room among those that are known: code in it has no name (until samplerd is started anew)",
+            ),
+            (
+                unopened,
+                "times a mapped file could not be opened: code in it has no name, and stacks end there",
+            ),
+            (
+                unheld,
+                "files are not held open, of so many: code in them has no name (raise the limit of open files, `ulimit -n`)",
+            ),
+            (
+                no_room_for_sections,
+                "times there was no room for a file's unwind information: stacks end there",
+            ),
+        ];
+        let met = lines.into_iter().filter(|(count, _)| *count > 0);
+        met.map(|(count, what)| format!("{} {what}", units::grouped(count)))
+    }
+
     fn blind(&self) -> Vec<String> {
         let mut blind: Vec<String> = self.blind_processes().iter().map(Blind::line).collect();
         blind.extend(self.slow_probes());
         blind.extend(self.tree_limits());
+        blind.extend(self.module_limits());
         blind.push("blocks allocated before the attach are unknown, not zero".into());
         if self.config.settings.usdt && !self.config.settings.uses_usdt() {
             blind.push(

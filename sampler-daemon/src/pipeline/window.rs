@@ -265,13 +265,11 @@ impl Worker {
 
     /// Samples of the open window whose record was lost are part of it, without their stacks.
     pub(super) fn take_lost(&mut self, slot: u32, id: ProcessId) {
-        let cells = match self.kernel.lost.read() {
+        let cells = match self.kernel.lost.take_slot(slot) {
             Ok(cells) => cells,
             Err(error) => return tracing::warn!("read the lost samples: {error}"),
         };
-        let mut any = false;
-        for (key, cell) in cells.iter().filter(|(key, of)| key.slot == slot && of.samples > 0) {
-            any = true;
+        for (key, cell) in cells.iter().filter(|(_, of)| of.samples > 0) {
             let mean = (cell.bytes as f64 / cell.samples as f64).round() as u64;
             let sample = Sample::new(mean, Design::from_word(key.design));
             for _ in 0..cell.samples {
@@ -279,9 +277,6 @@ impl Worker {
                     self.ingest.outcomes.add(Outcome::WindowCut, 1);
                 }
             }
-        }
-        if any && let Err(error) = self.kernel.lost.clear_slot(slot) {
-            tracing::warn!("clear lost samples: {error}");
         }
     }
 

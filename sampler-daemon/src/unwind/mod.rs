@@ -27,6 +27,6 @@ pub use evidence::Evidence;
 pub use history::{History, PastImage};
 pub use image::{Image, UnwindEnd};
 pub use module::{Frame, Module, ModuleId, ModuleKind};
-pub use modules::Modules;
+pub use modules::{Counts, Modules};
 pub use place::Address;
 pub use snapshot::{Registers, StackMemory};
