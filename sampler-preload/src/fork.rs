@@ -14,10 +14,19 @@ type Hook = unsafe extern "C" fn();
 type Register =
     unsafe extern "C" fn(Option<Hook>, Option<Hook>, Option<Hook>, *mut c_void) -> c_int;
 
+type RegisterAll = unsafe extern "C" fn(Option<Hook>, Option<Hook>, Option<Hook>) -> c_int;
+
 /// Has libc say when there is one.
 pub(crate) fn register() {
-    // What `pthread_atfork` calls; a libc without it has no children that differ.
+    // What `pthread_atfork` calls, which older glibcs have in no shared library.
     let register = weak!("__register_atfork");
+    let register_by_musl = weak!("pthread_atfork");
+    if register == 0 && register_by_musl != 0 {
+        // SAFETY: the function of that name is of this type (POSIX).
+        let register = unsafe { core::mem::transmute::<usize, RegisterAll>(register_by_musl) };
+        // SAFETY: as below.
+        unsafe { register(Some(before), None, Some(child)) };
+    }
     if register != 0 {
         // SAFETY: the function of that name is of this type (glibc, nptl/register-atfork.c).
         let register = unsafe { core::mem::transmute::<usize, Register>(register) };

@@ -8,6 +8,8 @@ use crate::{boot, fork, sample};
 pub static CONSTRUCTOR: unsafe extern "C" fn() = construct;
 
 unsafe extern "C" fn construct() {
+    // Now the list of files is what it was at the start: later there may be some in it that go again.
+    boot::boot();
     boot::leave_to_another(&Files::here());
     sample::settle();
     fork::register();

@@ -20,6 +20,7 @@ struct Debug {
     map: *const Map,
 }
 
+type Dlerror = unsafe extern "C" fn() -> *mut c_char;
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 
 /// Address of a symbol that may be missing: 0 then.
@@ -121,7 +122,16 @@ fn asked(from: usize, name: &CStr) -> *mut c_void {
     // SAFETY: the function of that name is of this type everywhere.
     let dlsym = unsafe { core::mem::transmute::<usize, Dlsym>(dlsym) };
     // SAFETY: the name ends with a zero.
-    unsafe { dlsym(from as *mut c_void, name.as_ptr()) }
+    let address = unsafe { dlsym(from as *mut c_void, name.as_ptr()) };
+    let dlerror = weak!("dlerror");
+    if address.is_null() && dlerror != 0 {
+        // A miss is kept for the program's next question, which would take it for its own.
+        // SAFETY: the function of that name is of this type everywhere.
+        let dlerror = unsafe { core::mem::transmute::<usize, Dlerror>(dlerror) };
+        // SAFETY: it only reads and forgets what is kept for this thread.
+        unsafe { dlerror() };
+    }
+    address
 }
 
 fn own_dynamic() -> usize {

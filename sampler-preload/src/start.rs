@@ -2,7 +2,7 @@
 //!
 //! `argc, argv…, 0, envp…, 0, (key, value)…, (0, 0)` (System V ABI, AMD64 supplement, 3.4.1), from `__libc_stack_end`. It is there
 //! before anybody may call us, and asking for it needs nobody. Where that symbol is missing (musl), the environment is the
-//! program's own.
+//! program's own, and the processor's time has to do for random bytes.
 
 use crate::next::weak;
 
@@ -30,6 +30,9 @@ pub fn read() -> Start {
     // Whatever else there is: where we were loaded.
     let mut start = Start { interval: None, random: read as *const () as u64 };
     if end.is_null() {
+        // And when: without random addresses that is always the same.
+        // SAFETY: reads a counter, which every processor that this is built for has.
+        start.random ^= crate::thread::mixed(unsafe { core::arch::x86_64::_rdtsc() });
         let environment = weak!("environ") as *const *const *const u8;
         // SAFETY: the program's variable, null until its libc has begun.
         if let Some(environment) = unsafe { environment.as_ref() }.filter(|of| !of.is_null()) {

@@ -48,6 +48,8 @@ static uint64_t samples(void) {
 }
 
 int main(int argc, char **argv) {
+    /* One that this program has not made. */
+    if (dlerror()) return 3;
     long calls = argc > 1 ? atol(argv[1]) : 1;
     /* The one that is found first, or several copies. */
     settings[0] = dlsym(RTLD_DEFAULT, "sampler_preload_settings");

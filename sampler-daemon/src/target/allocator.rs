@@ -35,6 +35,9 @@ pub const NONE_MAPPED: &str = "no allocator is mapped (yet): none of its allocat
 const NOT_PRELOADED: &str = "does not sample by itself (--samplers-only): none of its allocations are seen; the preloaded \
      library does not enter static and setuid programs";
 
+/// What is said of an allocator that programs call by other names than `malloc`, where a library samples `malloc`.
+const PAST_MALLOC: &str = ": is called past malloc, which the preloaded library samples: what it gives out is not seen (start the program without that library, or samplerd with --no-usdt)";
+
 /// A function to probe; aliases at one address are one function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
@@ -78,6 +81,11 @@ impl Allocator {
     /// What it is, and where.
     pub fn title(&self) -> String {
         format!("{} ({})", self.name, self.path)
+    }
+
+    /// Whether programs reach it by `malloc`, and not only by names of its own.
+    fn is_malloc(&self) -> bool {
+        self.functions.iter().any(|of| of.symbols.iter().any(|name| name == "malloc"))
     }
 
     /// The name of the function that is probed at this offset of the file at this path.
@@ -380,20 +388,28 @@ impl Discovery {
     }
 
     /// Whether a file that samples by itself is the process's own `malloc`: it comes before every other one in the loader's order.
-    /// Then those others serve it, or nobody, and to probe them as well would count twice.
+    /// Then those others serve it, or nobody, and to probe them as well would count twice; or they have a heap of their own, of which nothing is seen.
     fn prefer_samplers(&mut self) {
         let in_force = self.in_force.as_ref();
         let is_own = |of: &SelfSampler| in_force.is_some_and(|it| it.path == of.allocator.path);
         self.is_sampled = self.samplers.iter().any(|of| of.usdt.defines_malloc && is_own(of));
         if self.is_sampled {
-            self.allocators.clear();
+            self.leave_allocators();
         }
+    }
+
+    /// Says which of the allocators that are not probed are not behind `malloc` either.
+    fn leave_allocators(&mut self) {
+        let past = self.allocators.drain(..).filter(|of| !of.is_malloc());
+        self.blind.extend(past.map(|of| format!("{}{PAST_MALLOC}", of.title())));
     }
 
     /// Leaves nothing but files that sample by themselves. A process without is not seen, whatever else could not be.
     fn only_samplers(&mut self) {
-        self.allocators.clear();
-        if self.samplers.is_empty() {
+        if !self.samplers.is_empty() {
+            self.leave_allocators();
+        } else {
+            self.allocators.clear();
             self.blind = vec![NOT_PRELOADED.to_owned()];
         }
     }

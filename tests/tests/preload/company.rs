@@ -3,6 +3,7 @@
 use crate::exact::{EVERYTHING, same};
 use anyhow::{Result, ensure};
 use sampler_tests::{Daemon, Truth, Workload, preload};
+use std::process::Command;
 
 /// Lets the next phase run: what all have allocated by then.
 fn phase(workload: &mut Workload) -> Result<Truth> {
@@ -46,4 +47,22 @@ fn daemons_come_and_go() -> Result<()> {
     workload.exit()?;
     third.stop()?;
     late.stop()
+}
+
+/// Rust's own code calls jemalloc by its names, which the library does not have.
+#[test]
+fn a_heap_past_malloc_is_named() -> Result<()> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rust-jemalloc"));
+    preload::load(&mut command, 1, &[preload::library()?]);
+    let workload = Workload::spawn("rust", &mut command)?;
+    for arguments in [&[][..], &["--samplers-only"]] {
+        let daemon = Daemon::start(&[workload.pid()], arguments)?;
+        let status = daemon.status()?;
+        let blind = status["blind"].as_array().into_iter().flatten().filter_map(|it| it.as_str());
+        let mut named =
+            blind.filter(|line| line.contains("jemalloc") && line.contains("past malloc"));
+        ensure!(named.next().is_some(), "{arguments:?}: {status}");
+        daemon.stop()?;
+    }
+    Ok(())
 }
