@@ -128,3 +128,17 @@ outcomes! {
 
 /// Outcomes counted by the eBPF program: the variants up to and including `LibraryFailed`.
 pub const KERNEL_OUTCOMES: usize = Outcome::LibraryFailed as usize + 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_explained_to_users() {
+        let text = include_str!("../../docs/formats.md");
+        for outcome in Outcome::ALL {
+            let name = outcome.name();
+            assert!(text.contains(&format!("\n| `{name}` | ")), "{name} is not in docs/formats.md");
+        }
+    }
+}

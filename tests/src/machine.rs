@@ -42,7 +42,13 @@ pub fn describe() -> Result<Machine> {
         processor: field("model name").unwrap_or_else(|| "unknown".to_owned()),
         cpus: std::thread::available_parallelism().context("count the processors")?.get(),
         is_virtual: field("flags").is_some_and(|flags| flags.contains(" hypervisor")),
-        kernel: read("/proc/sys/kernel/osrelease")?.trim().to_owned(),
+        // The version, without what who built it has added.
+        kernel: read("/proc/sys/kernel/osrelease")?
+            .trim()
+            .split('-')
+            .next()
+            .unwrap_or_default()
+            .to_owned(),
         load: load.split(' ').next().unwrap_or_default().to_owned(),
     })
 }

@@ -50,7 +50,9 @@ pub enum AttachError {
     #[error("pid {0}: is profiled already (give each --pid once)")]
     Twice(u32),
     /// Nothing to probe.
-    #[error("pid {0}: no malloc that samplerd knows in it ({1})")]
+    #[error(
+        "pid {0}: no malloc that samplerd knows in it ({1}; an allocator of its own: --allocator-spec FILE; if it only starts others: --follow)"
+    )]
     NoAllocator(u32, String),
     /// Return probes could crash it.
     #[error("pid {0}: {1}")]

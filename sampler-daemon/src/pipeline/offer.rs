@@ -5,6 +5,9 @@ use crate::bpf::Settings;
 use sampler_common::duty::Budget;
 use sampler_common::profile::Kind;
 
+/// What else may be asked for in place of a kind.
+const OTHER_KIND: &str = "use kind alloc, or ";
+
 /// What is told.
 pub(super) struct Offer {
     budget: Option<Budget>,
@@ -26,8 +29,10 @@ impl Offer {
         let what = format!("kind {}", kind.name());
         match kind {
             Kind::Alloc => Ok(()),
-            Kind::Live | Kind::Peak => self.frees(&what),
-            Kind::Mapped if self.budget.is_some() => self.since_attach(&what, "mapping"),
+            Kind::Live | Kind::Peak => self.followed(&what, OTHER_KIND),
+            Kind::Mapped if self.budget.is_some() => {
+                self.since_attach(&what, "mapping", OTHER_KIND)
+            }
             Kind::Mapped if !self.mappings => {
                 Err(format!("{what}: not followed (start samplerd without --no-mappings)"))
             }
@@ -37,7 +42,11 @@ impl Offer {
 
     /// Whether it is known what was freed, which `what` needs; else why not.
     pub(super) fn frees(&self, what: &str) -> Result<(), String> {
-        self.since_attach(what, "free")?;
+        self.followed(what, "")
+    }
+
+    fn followed(&self, what: &str, instead: &str) -> Result<(), String> {
+        self.since_attach(what, "free", instead)?;
         match self.track_live {
             true => Ok(()),
             false => Err(format!(
@@ -62,10 +71,10 @@ impl Offer {
         all.filter_map(|(name, of)| Some((name, of.err()?))).collect()
     }
 
-    fn since_attach(&self, what: &str, event: &str) -> Result<(), String> {
+    fn since_attach(&self, what: &str, event: &str, instead: &str) -> Result<(), String> {
         let Some(why) = self.windows() else { return Ok(()) };
         Err(format!(
-            "{what}: every {event} since attach would have to be seen: {why} (use kind alloc, or start samplerd without --max-overhead)"
+            "{what}: every {event} since attach would have to be seen: {why} ({instead}start samplerd without --max-overhead)"
         ))
     }
 

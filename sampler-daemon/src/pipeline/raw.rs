@@ -109,7 +109,7 @@ impl Worker {
             return self.mapped_profile(request, chosen);
         }
         if request.scope != Scope::ALL {
-            offer.whole("a part of the profile")?;
+            offer.whole("a part of the profile (--last, --since, --until, --min-age, --max-age, --min-size, --max-size)")?;
         }
         let strategies = self.strategies(&chosen, request.estimator)?;
         if self.config.budget.is_some()

@@ -121,7 +121,7 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u32).range(16..=1 << 24))]
     pub(crate) max_live: u32,
 
-    /// Most processes profiled at a time; 1024 with --all, otherwise as many as are given
+    /// Most processes profiled at a time, 4096 at most [default: 1024 with --all and --follow, otherwise 64 or as many as are given]
     #[arg(long, value_name = "N", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SLOTS)))]
     pub(crate) max_processes: Option<u32>,
@@ -161,7 +161,7 @@ pub(crate) struct Args {
 
     /// Probe only files that sample their allocations by themselves (otel_memory, `sampler run --preload`): other programs pay
     /// nothing, and nothing is seen of them
-    #[arg(long, conflicts_with = "no_usdt")]
+    #[arg(long, conflicts_with_all = ["no_usdt", "max_overhead"])]
     pub(crate) samplers_only: bool,
 }
 
@@ -251,7 +251,7 @@ impl Args {
             Args::command().error(ErrorKind::ValueValidation, error).exit();
         }
         if !args.comes_and_goes() && (!args.exclude.is_empty() || args.no_default_excludes) {
-            let error = "--exclude is about processes that nobody names (add --all or --follow, or leave out their --pid)";
+            let error = "--exclude and --no-default-excludes are about processes that nobody names (add --all or --follow, or leave out their --pid)";
             Args::command().error(ErrorKind::ArgumentConflict, error).exit();
         }
         args

@@ -195,6 +195,11 @@ fn settings(args: &Args, reach: Reach) -> anyhow::Result<Settings> {
             engine
         }
     };
+    if args.samplers_only && engine == ProbeEngine::Perf {
+        anyhow::bail!(
+            "--samplers-only: perf probes do not reach what samples by itself, so that nothing would be seen (it takes Linux 6.10; leave it out, or run without --preload)"
+        );
+    }
     Ok(Settings {
         engine,
         frame_pointers: args.unwind == Unwind::Fp,

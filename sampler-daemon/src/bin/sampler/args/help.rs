@@ -30,8 +30,10 @@ Examples:
 
 Exit status:
   That of COMMAND; 128+N if signal N ended it. If it was not started:
-  1  it could not be: standard error says why, in one line
-  2  the command line is wrong";
+  1    it could not be profiled: standard error says why, in one line
+  2    the command line is wrong
+  126  COMMAND cannot be run; 127: there is none
+  128+N  signal N came first";
 
 pub(crate) const STATUS: &str = "\
 Examples:
