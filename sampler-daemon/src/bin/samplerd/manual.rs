@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// What stands below the options.
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
-  samplerd --pid $(pidof -s redis-server)    then elsewhere: sampler profile --kind live
+  samplerd --pid $(pidof -s redis-server)  and then: sampler profile --kind live
   samplerd --all --http 127.0.0.1:9464    everything, with metrics
   samplerd --pid 4121 --web 127.0.0.1:0   with a page to open in a browser
   samplerd --pid 4121 --follow --interval 64KiB
