@@ -38,8 +38,8 @@ pub fn boot() {
 }
 
 /// Another copy behind this one, by another path (`sampler run` where the environment has one already): only one of
-/// them may sample. Said when we are loaded, and not only at the first call: whoever attaches in between has to know which.
-pub(crate) fn leave_to_another(files: &Files) {
+/// them may sample.
+fn leave_to_another(files: &Files) {
     if !files.behind(c"__sampler_preload_malloc").is_null() {
         SETTINGS.leave();
     }

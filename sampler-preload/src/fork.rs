@@ -21,17 +21,16 @@ pub(crate) fn register() {
     // What `pthread_atfork` calls, which older glibcs have in no shared library.
     let register = weak!("__register_atfork");
     let register_by_musl = weak!("pthread_atfork");
-    if register == 0 && register_by_musl != 0 {
-        // SAFETY: the function of that name is of this type (POSIX).
-        let register = unsafe { core::mem::transmute::<usize, RegisterAll>(register_by_musl) };
-        // SAFETY: as below.
-        unsafe { register(Some(before), None, Some(child)) };
-    }
     if register != 0 {
         // SAFETY: the function of that name is of this type (glibc, nptl/register-atfork.c).
         let register = unsafe { core::mem::transmute::<usize, Register>(register) };
         // SAFETY: both hooks stay loaded; a failure leaves children with the parent's numbers.
         unsafe { register(Some(before), None, Some(child), core::ptr::null_mut()) };
+    } else if register_by_musl != 0 {
+        // SAFETY: the function of that name is of this type (POSIX).
+        let register = unsafe { core::mem::transmute::<usize, RegisterAll>(register_by_musl) };
+        // SAFETY: as above.
+        unsafe { register(Some(before), None, Some(child)) };
     }
 }
 

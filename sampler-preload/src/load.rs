@@ -1,6 +1,5 @@
 //! What is done when the loader has mapped us, and libc may be used. Calls may have come by before.
 
-use crate::next::Files;
 use crate::{boot, fork, sample};
 
 /// Called by the loader.
@@ -8,9 +7,8 @@ use crate::{boot, fork, sample};
 pub static CONSTRUCTOR: unsafe extern "C" fn() = construct;
 
 unsafe extern "C" fn construct() {
-    // Now the list of files is what it was at the start: later there may be some in it that go again.
+    // Now, and not at a first call later: the list of files is what it was at the start, and has none yet that go again; and whoever attaches before that call has to know which copy samples.
     boot::boot();
-    boot::leave_to_another(&Files::here());
     sample::settle();
     fork::register();
 }

@@ -406,10 +406,8 @@ impl Discovery {
 
     /// Leaves nothing but files that sample by themselves. A process without is not seen, whatever else could not be.
     fn only_samplers(&mut self) {
-        if !self.samplers.is_empty() {
-            self.leave_allocators();
-        } else {
-            self.allocators.clear();
+        self.leave_allocators();
+        if self.samplers.is_empty() {
             self.blind = vec![NOT_PRELOADED.to_owned()];
         }
     }
