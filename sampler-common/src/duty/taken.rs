@@ -156,7 +156,7 @@ impl Taken {
                 _ => tallied = told[0],
             }
             let of_all = each.iter().map(|of| of.error).fold(0.0, f64::max);
-            let unlike = unlike(groups, &tallies, made.of_windows());
+            let unlike = unlike(groups, &tallies, made.of_phases());
             let tick_ns = groups.tick_ns(drag.ns);
             let begun = mean(tallies.iter().map(|at| begun(groups, *at, tick_ns)));
             let others = SERVED.hypot(MET * unlike.sqrt()).hypot(of_all).hypot(begun);
@@ -189,9 +189,9 @@ fn met(groups: &Groups, at: usize) -> (f64, f64) {
     })
 }
 
-/// What windows differ in by these tallies, as a relative variance of one, if it is so much of the mean of all. That slow counters are met now and then is chance,
+/// What windows differ in by these tallies, as a relative variance of one, if it is so much of the mean of all, however slowly it changes. That slow counters are met now and then is chance,
 /// and not what phases do, but for what chance may hide.
-fn unlike(groups: &Groups, tallies: &[usize], of_windows: f64) -> f64 {
+fn unlike(groups: &Groups, tallies: &[usize], of_phases: f64) -> f64 {
     let n = tallies.len() as f64;
     let (mut chance, mut all) = (0.0, 0.0);
     for at in tallies {
@@ -200,7 +200,7 @@ fn unlike(groups: &Groups, tallies: &[usize], of_windows: f64) -> f64 {
         chance += known / counted.max(1.0) / (n * n);
         all += counted;
     }
-    let seen = of_windows * f64::from(groups.windows());
+    let seen = of_phases * f64::from(groups.windows());
     (seen - chance).max(0.0) + (2.0 / all.max(1.0)).min(1.0)
 }
 

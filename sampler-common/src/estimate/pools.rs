@@ -149,9 +149,14 @@ impl Pool {
         members: impl Iterator<Item = (&'a Clusters, Vec<(usize, f64)>)>,
     ) -> Spread {
         let (mut total, mut squares, mut product, mut errors) = (0.0, 0.0, 0.0, [0.0; 2]);
+        let alone = self.members.values().next().filter(|_| self.members.len() == 1);
+        let mut each = vec![0.0; alone.map_or(0, |of| of.groups.len())];
         for (clusters, groups) in members {
             let mut own = 0.0;
             for (group, z) in groups {
+                if let Some(each) = each.get_mut(group) {
+                    *each += z;
+                }
                 own += z;
                 squares += z * z;
                 product += z * clusters.groups.get(group).map_or(0.0, |of: &Cluster| of.length);
@@ -163,9 +168,15 @@ impl Pool {
             }
         }
         let (n, mean) = (self.seen, total / self.length);
-        let variance = squares - 2.0 * mean * product + mean * mean * self.squares;
-        let variance = if n > 1.0 { variance.max(0.0) * n / (n - 1.0) } else { f64::INFINITY };
-        Spread { total, variance, errors, freedom: n - 1.0 }
+        let (variance, freedom) = match alone {
+            _ if n <= 1.0 => (f64::INFINITY, n - 1.0),
+            Some(clusters) => clusters.variance(&each),
+            None => {
+                let squares = squares - 2.0 * mean * product + mean * mean * self.squares;
+                (squares.max(0.0) * n / (n - 1.0), n - 1.0)
+            }
+        };
+        Spread { total, variance, errors, freedom }
     }
 
     /// Whether it says too little for an interval.
