@@ -39,6 +39,8 @@ pub(crate) struct Windows {
     pub(crate) high: f64,
     /// Samples of one weight that would tell as much of the bytes: (Σw)²/Σw².
     pub(crate) effective: f64,
+    /// Relative standard errors of what windows are corrected for, downwards and upwards: more windows do not make them less.
+    pub(crate) of_correction: [f64; 2],
 }
 
 impl Windows {
@@ -49,7 +51,9 @@ impl Windows {
 
     /// Of a profile as json; `None` without a budget.
     fn of(profile: &Value) -> Option<Windows> {
-        let met = profile["reference"]["clusters"].get(0)?["windows"].as_f64()?;
+        let clusters = profile["reference"]["clusters"].get(0)?;
+        let met = clusters["windows"].as_f64()?;
+        let error = |name| clusters[name].as_f64().unwrap_or(f64::INFINITY);
         let space = &profile["totals"]["alloc_space"];
         let (value, low) = (space["value"].as_f64()?, space["low"].as_f64()?);
         let high = space["high"].as_f64().unwrap_or(f64::INFINITY);
@@ -63,7 +67,8 @@ impl Windows {
             .filter_map(moments)
             .fold((0.0, 0.0), |(sum, squares), (more, variance)| (sum + more, squares + variance));
         let effective = if squares > 0.0 { sum * sum / squares } else { 0.0 };
-        Some(Windows { met, value, low, high, effective })
+        let of_correction = ["error_below", "error"].map(error);
+        Some(Windows { met, value, low, high, effective, of_correction })
     }
 }
 

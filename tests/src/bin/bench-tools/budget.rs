@@ -156,12 +156,13 @@ pub(crate) fn text(all: &[Budgeted]) -> String {
 /// As JSON: a list of programs.
 pub(crate) fn json(all: &[Budgeted]) -> Value {
     let one = |of: &Budgeted| {
-        let Windows { met, value, low, high, effective } = of.windows;
+        let Windows { met, value, low, high, effective, of_correction } = of.windows;
         json!({
             "workload": of.workload.name(), "slowdown": of.slowdown.0,
             "slowdown_error": of.slowdown.1, "cpu_s": of.cpu_s, "own_cpu": of.own,
             "windows": met, "effective_samples": effective, "bytes": value, "low": low,
-            "high": high, "truth": of.truth, "covered": of.is_covered(), "met": of.is_met(),
+            "high": high, "of_correction": of_correction, "truth": of.truth,
+            "covered": of.is_covered(), "met": of.is_met(),
         })
     };
     all.iter().map(one).collect()
