@@ -6,12 +6,12 @@ use sampler_common::counting::Counted;
 use sampler_common::limits::CLASSES;
 use sampler_common::sampling::Design;
 use sampler_common::wire::{
-    self, Cookie, HITS_PER_SLOT, HITS_SWITCH, KernelState, ProcessConfig, Role,
+    self, Cookie, HITS_PER_SLOT, HITS_SWITCH, KernelState, ProcessConfig, Role, Space,
 };
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 const PAGE: usize = 4096;
 
@@ -24,12 +24,16 @@ fn pages(bytes: usize) -> usize {
 pub struct ProcessSlots {
     memory: SharedMemory,
     slots: u32,
+    /// The generation with which the present use of each slot began.
+    begun: Vec<AtomicU32>,
 }
 
 impl ProcessSlots {
     pub(super) fn map(fd: BorrowedFd<'_>, slots: u32) -> io::Result<ProcessSlots> {
         let bytes = pages(slots as usize * size_of::<ProcessConfig>());
-        Ok(ProcessSlots { memory: SharedMemory::map(fd, bytes, 0, true)?, slots })
+        let memory = SharedMemory::map(fd, bytes, 0, true)?;
+        let begun = (0..slots).map(|_| AtomicU32::new(0)).collect();
+        Ok(ProcessSlots { memory, slots, begun })
     }
 
     fn offset(slot: u32, field: usize) -> usize {
@@ -113,7 +117,17 @@ impl ProcessSlots {
         self.word(slot, offset_of!(ProcessConfig, levels)).store(0, SeqCst);
         self.word(slot, offset_of!(ProcessConfig, braked)).store(0, SeqCst);
         let offset = Self::offset(slot, offset_of!(ProcessConfig, generation));
-        self.memory.atomic_u32(offset).fetch_add(1, SeqCst) + 1
+        let generation = self.memory.atomic_u32(offset).fetch_add(1, SeqCst) + 1;
+        if let Some(begun) = self.begun.get(slot as usize) {
+            begun.store(generation, SeqCst);
+        }
+        generation
+    }
+
+    /// Whether that is of whoever has the slot now, or will: an image of an earlier use of it says nothing of this one's.
+    pub fn is_of_now(&self, space: Space) -> bool {
+        let begun = self.begun.get(space.slot as usize);
+        begun.is_some_and(|begun| space.generation >= begun.load(SeqCst))
     }
 }
 
@@ -288,5 +302,29 @@ impl RingPositions {
     /// Bytes reserved so far.
     pub fn produced(&self) -> u64 {
         self.producer.atomic_u64(0).load(SeqCst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    use std::os::fd::AsFd as _;
+
+    #[test]
+    fn what_was_before_a_use_of_a_slot_is_none_of_it() {
+        let memory = memfd_create(c"slots", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&memory, pages(4 * size_of::<ProcessConfig>()) as u64).unwrap();
+        let slots = ProcessSlots::map(memory.as_fd(), 4).unwrap();
+        let is_of_now = |slot, generation| slots.is_of_now(Space { slot, generation });
+        let first = slots.renew(2);
+        // Its programs come one after the other.
+        assert!(is_of_now(2, first) && is_of_now(2, first + 3));
+        // It ends; then the slot is made ready for another.
+        slots.renew(2);
+        let second = slots.renew(2);
+        assert!(!is_of_now(2, first) && !is_of_now(2, second - 1) && is_of_now(2, second));
+        assert_eq!((slots.generation(2), slots.generation(1)), (second, 0));
+        assert!(!is_of_now(4, 7), "there is no such slot");
     }
 }

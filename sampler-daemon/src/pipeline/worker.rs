@@ -348,12 +348,13 @@ impl Worker {
 
     fn read_records(&mut self, most: usize, until: u64) -> usize {
         let Worker { kernel, ingest, delays, .. } = self;
-        let Kernel { ring, targets, known, .. } = kernel;
+        let Kernel { ring, targets, known, slots, .. } = kernel;
         ring.read(most, until, |record| {
-            // The record of a process's coming was lost: it is known by its slot.
+            // The record of a process's coming was lost: it is known by its slot, if that is its own still.
             if let Some(space) = record.space()
                 && !matches!(record, Record::Appeared(_))
                 && !ingest.sources.contains_key(&space.slot)
+                && slots.is_of_now(space)
                 && let Some(pid) = targets.pid_of(space.slot)
             {
                 ingest.newcomer(space, pid, String::new());
