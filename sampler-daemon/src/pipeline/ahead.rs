@@ -52,6 +52,13 @@ impl Worker {
         self.wait_ahead(slot);
     }
 
+    /// The same where it was waited for long ago, or not at all.
+    pub(super) fn get_ahead_again(&mut self, slot: u32) {
+        if self.ahead.stay.is_none() {
+            self.get_ahead(slot);
+        }
+    }
+
     /// While a window is open its probes are to go at once, too.
     pub(super) fn stay_ahead(&mut self) {
         let Some(stay) = self.ahead.stay else { return };

@@ -133,10 +133,12 @@ impl Worker {
         if !is_counted {
             self.detach_after_window(slot);
         }
-        match is_cut {
-            true => self.await_without_markers(slot),
-            false => self.open_window(slot),
+        if is_cut {
+            return self.await_without_markers(slot);
         }
+        // The count may have taken longer than anybody stays ahead.
+        self.get_ahead_again(slot);
+        self.open_window(slot);
     }
 
     /// What its tallies and calls of its markers tell of the window of a process that has ended, in which so many bytes were

@@ -47,12 +47,14 @@ impl Worker {
                     let is_still = cycle.rest.is_still(duties.progress(*slot), now);
                     on |= !is_still;
                     if is_still {
+                        tracing::debug!(slot, "stands still in its window");
                         still.push(*slot);
                     }
                 }
                 Gate::Awake | Gate::ReadyAwake => {
                     on = true;
                     cycle.rest = Rest::new();
+                    tracing::debug!(slot, "goes on in its window");
                     awake.push(*slot);
                 }
                 _ => cycle.rest = Rest::new(),
