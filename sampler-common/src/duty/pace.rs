@@ -22,6 +22,8 @@ pub struct Pace {
     frees: f64,
     /// As `traps`, were no window dense.
     whole: f64,
+    /// The same times how much [more](Usual::more_where_sparse) they may add in their window.
+    sparse: f64,
     /// The clock's nanoseconds without the chance of ticks, as far as that is known ([`super::likeness`]): what windows are corrected by.
     expected_ns: f64,
     /// Variance of `clock_ns` by that chance, ns².
@@ -72,9 +74,17 @@ impl Pace {
         // Phases of nothing but frees have no more to lose.
         let most = traps.max(FREEING.0 * frees);
         let part = if most > 0.0 { usual.part(expected_ns / most) } else { 1.0 };
+        let sparse =
+            if traps > 0.0 { traps * usual.more_where_sparse(expected_ns / most) } else { 0.0 };
         let chance = counts.chance * clock_ns * clock_ns;
-        let mut pace =
-            Pace { frees: part * frees, whole: traps, expected_ns, chance, ..Pace::default() };
+        let mut pace = Pace {
+            frees: part * frees,
+            whole: traps,
+            sparse,
+            expected_ns,
+            chance,
+            ..Pace::default()
+        };
         pace.clock_ns[kind] = clock_ns;
         pace.allocations[kind] = counts.allocations;
         pace.traps[kind] = part * traps;
@@ -109,6 +119,7 @@ impl Pace {
         }
         self.frees += other.frees;
         self.whole += other.whole;
+        self.sparse += other.sparse;
         self.expected_ns += other.expected_ns;
         self.chance += other.chance;
     }
@@ -122,6 +133,7 @@ impl Pace {
         }
         less.frees -= other.frees;
         less.whole -= other.whole;
+        less.sparse -= other.sparse;
         less.expected_ns -= other.expected_ns;
         less.chance -= other.chance;
         less
@@ -130,6 +142,11 @@ impl Pace {
     /// The part of all that they can add that traps add, as a mean of all traps.
     pub(super) fn part(&self) -> f64 {
         if self.whole > 0.0 { self.traps.iter().sum::<f64>() / self.whole } else { 1.0 }
+    }
+
+    /// How much more than usual they may add because they are sparse, as a mean of all traps.
+    pub(super) fn sparse(&self) -> f64 {
+        if self.whole > 0.0 { self.sparse / self.whole } else { 0.0 }
     }
 
     /// d by the equations; `None` where they say nothing.

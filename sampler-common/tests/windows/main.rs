@@ -191,11 +191,12 @@ const PROGRAMS: [Program; 8] = [
 ];
 
 /// How far off estimates of a program may be on average, beside chance. Where a program lives from allocating, what traps are taken to add is not quite what they do
-/// add there, and phases of milliseconds are met too often (see [`Begin`]).
+/// add there; and phases of milliseconds are met too often (see [`Begin`]), and look in longer windows like a program that seldom allocates, in which traps may add more.
 fn most_off(program: &Program) -> f64 {
     match program.name {
-        "hot" | "bursts" | "long phases" => 0.05,
-        "phases of milliseconds" | "steady" => 0.03,
+        "phases of milliseconds" => 0.07,
+        "hot" | "bursts" | "long phases" | "dense phases" => 0.05,
+        "mild phases" | "steady" => 0.03,
         _ => 0.02,
     }
 }
@@ -241,6 +242,21 @@ fn what_traps_add_may_be_unusual() {
             (false, false) => 0.86,
         };
         assert!(inside >= least && width < 0.65, "{machine:?}: {inside}, ± {width}");
+    }
+}
+
+/// Where there is much time for each trap it may add a multiple of what is usual (cc1plus, python3 with its own allocator).
+#[test]
+fn sparse_traps_may_add_much() {
+    let program = Program { name: "sparse", period: 1e9, busy: 1.0, each: [1_100.0, 1_100.0] };
+    for (machine, times) in [(LIGHT, 1.0), (LIGHT, 2.8), (HEAVY, 1.0), (HEAVY, 2.8)] {
+        let drag = [machine.drag[0] * times, machine.drag[1] * times.sqrt()];
+        let (bias, _, inside, width) =
+            judge(&program, Machine { drag, ..machine }, Marker::None, LONG);
+        // Of 200 at 95 % fewer than 172 come once in a million times; at 81 %, of a program that is one and a half standard deviations off, 131.
+        let least = if times > 1.0 { 0.65 } else { 0.86 };
+        assert!(inside >= least && bias.abs() < 0.15, "{machine:?}, {times}: {bias}, {inside}");
+        assert!(width < 0.35, "{machine:?}, {times}: ± {width}");
     }
 }
 
@@ -334,7 +350,7 @@ fn requests_tell_what_traps_add() {
         let (bias, error, inside, width) = judge(program, machine, Marker::Unlike(100.0), LONG);
         let name = program.name;
         assert!(
-            bias.abs() < 5.0 * error + most_off(program).max(0.06),
+            bias.abs() < 5.0 * error + most_off(program).max(0.07),
             "{name} {machine:?}: {bias} ± {error}"
         );
         assert!(inside >= 0.86, "{name} {machine:?}: {inside}");
@@ -391,7 +407,7 @@ fn counters_of_other_work_tell_what_traps_add() {
         let (bias, error, inside, width) = judge(program, machine, marker, LONG);
         let name = program.name;
         assert!(
-            bias.abs() < 5.0 * error + most_off(program).max(0.06),
+            bias.abs() < 5.0 * error + most_off(program).max(0.07),
             "{name} {machine:?} {marker:?}: {bias} ± {error}"
         );
         assert!(inside >= 0.86, "{name} {machine:?} {marker:?}: {inside}");

@@ -1,19 +1,20 @@
 //! What traps add to a program's own code, for each allocation: `sampler_common::duty::Drag` says what is usual, and this is how that is found.
 //!
-//! A process does its rounds without probes, with probes where it allocates, and with those where it frees as well, by turns. Its own time is counted by
+//! A process does its rounds without probes, with probes where it allocates, and with those where it frees as well, by turns; where a round ends it, a new process each. Its own time is counted by
 //! ticks; between rounds it has none. Samples would add to it: there are none. Beside it stands what samplerd finds that traps add to its own typical code, as the
 //! machine is just then: m by that is what `sampler_common::duty::Usual` says.
 
 use crate::attached::Attached;
 use crate::exact::Exact;
 use crate::layout::Layout;
+use crate::pair;
 use crate::program::Program;
 use crate::scratch::Scratch;
 use crate::toolbox::{nobody_probes, ours};
 use crate::turns;
 use crate::user::{Counting, spots_of};
 use crate::workload::Workload;
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use sampler_tests::progress::Progress;
 use sampler_tests::spread::Spread;
 use serde_json::{Value, json};
@@ -58,7 +59,7 @@ impl Dragged {
     }
 }
 
-/// Of every workload whose rounds do not end it, so many seconds of CPU time for each turn. What fails is told and left out.
+/// Of every workload, so many seconds of CPU time for each turn. What fails is told and left out.
 pub(crate) fn measure(workloads: &[Workload], seconds: f64, scratch: &Scratch) -> Vec<Dragged> {
     let progress = Progress::of("drag", workloads.len());
     let mut all = Vec::new();
@@ -73,21 +74,31 @@ pub(crate) fn measure(workloads: &[Workload], seconds: f64, scratch: &Scratch) -
 }
 
 fn run(workload: Workload, seconds: f64, scratch: &Scratch) -> Result<Dragged> {
-    let allocations = allocations_of_a_round(workload, scratch)?;
-    let mut program = Program::start(workload, 0, Layout::Random, &[], scratch)?;
-    let spots = spots_of(program.pid())?;
+    let templates = pair::templates(seconds);
+    let allocations = allocations_of_a_round(workload, templates, scratch)?;
+    let start = || Program::start(workload, templates, Layout::Random, &[], scratch);
+    let mut program = start()?;
     let (mut each_ns, mut typical_ns) = (Vec::new(), Vec::new());
     for at in 0..TURNS {
+        if program.is_over() {
+            program = start()?;
+        }
         typical_ns.push(typical_loses(program.pid())?);
         let mut turn = [0.0; 3];
         for way in (0..PROBED.len()).map(|way| (at + way) % PROBED.len()) {
             let options = PROBED[way];
+            if program.is_over() {
+                program = start()?;
+            }
             nobody_probes(program.pid())?;
+            let spots = spots_of(program.pid())?;
             let attached = match options {
                 Some(options) => ours(program.pid(), options)?,
                 None => Attached::Nothing,
             };
-            program.round()?;
+            if !program.is_once() {
+                program.round()?;
+            }
             let counting = Counting::start(program.pid(), &spots, scratch)?;
             let rounds = turns::block(&mut program, seconds)?.rounds;
             turn[way] = counting.end()? / (allocations * f64::from(rounds));
@@ -107,10 +118,10 @@ fn typical_loses(idle_pid: u32) -> Result<f64> {
 }
 
 /// Counted by a preloaded library.
-fn allocations_of_a_round(workload: Workload, scratch: &Scratch) -> Result<f64> {
+fn allocations_of_a_round(workload: Workload, templates: u32, scratch: &Scratch) -> Result<f64> {
     let exact = Exact::prepare(scratch)?;
-    let mut program = Program::start(workload, 0, Layout::Random, &exact.environment(), scratch)?;
-    ensure!(!program.is_once(), "a round of it ends it");
+    let environment = exact.environment();
+    let mut program = Program::start(workload, templates, Layout::Random, &environment, scratch)?;
     let before = exact.allocations()?;
     let rounds = turns::block(&mut program, COUNTED_S)?.rounds;
     Ok((exact.allocations()? - before) as f64 / f64::from(rounds))
