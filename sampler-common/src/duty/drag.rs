@@ -92,9 +92,10 @@ impl Point {
         let density = |spread: f64| (-0.5 * (off / spread).powi(2)).exp() / spread;
         let unlike = density(usual.spread.max(UNLIKE.1));
         // Of dense loops all that were found are in that law, which has a spread to either side, and one height. So has that of sparse traps, but for what they add less.
-        let is_above = off >= 0.0;
-        let more = DENSE[usize::from(is_above)] * (1.0 - part);
-        let more = if is_above { more.hypot(sparse) } else { more };
+        let more = match off >= 0.0 {
+            true => sparse.hypot(DENSE[1] * (1.0 - part)),
+            false => DENSE[0] * (1.0 - part),
+        };
         let spread = usual.spread_of_loops(part, usual.spread.hypot(more));
         let dense = (-0.5 * (off / spread).powi(2)).exp() / usual.spread;
         let unlikely = part * UNLIKE.0;
@@ -104,8 +105,8 @@ impl Point {
         let error = FREEING.1 * part.powf(DENSE_FREEING - 1.0);
         // Of what is more than usual of m, since traps are sparse, d has the root as well as is known.
         let known = (sparse / SPARSE_FREEING).min(1.0).powi(2);
-        let more = (m / usual.median_ns).max(1.0);
-        let d = FREEING.0 * m * more.powf(-known / 2.0);
+        let times = (m / usual.median_ns).max(1.0);
+        let d = FREEING.0 * m * times.powf(-known / 2.0);
         let error = error.hypot(known * FREEING.0 * usual.median_ns * (sparse.exp() - 1.0));
         Point { weight, ns: [m, d], variance: error.powi(2) }
     }

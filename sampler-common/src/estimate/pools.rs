@@ -149,6 +149,7 @@ impl Pool {
         members: impl Iterator<Item = (&'a Clusters, Vec<(usize, f64)>)>,
     ) -> Spread {
         let (mut total, mut squares, mut product, mut errors) = (0.0, 0.0, 0.0, [0.0; 2]);
+        // Of one process, whose groups have an order.
         let alone = self.members.values().next().filter(|_| self.members.len() == 1);
         let mut each = vec![0.0; alone.map_or(0, |of| of.groups.len())];
         for (clusters, groups) in members {

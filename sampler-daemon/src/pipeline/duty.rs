@@ -142,10 +142,8 @@ impl Worker {
             if self.is_marking(slot) {
                 self.end_marking(slot);
             } else {
-                tracing::debug!(slot, ahead = self.ahead.pause().is_some(), "window is over");
                 self.detach_after_window(slot);
                 self.drain();
-                tracing::debug!(slot, "drained");
                 self.end_window(slot);
             }
         }

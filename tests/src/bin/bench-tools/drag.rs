@@ -80,16 +80,10 @@ fn run(workload: Workload, seconds: f64, scratch: &Scratch) -> Result<Dragged> {
     let mut program = start()?;
     let (mut each_ns, mut typical_ns) = (Vec::new(), Vec::new());
     for at in 0..TURNS {
-        if program.is_over() {
-            program = start()?;
-        }
         typical_ns.push(typical_loses(program.pid())?);
         let mut turn = [0.0; 3];
         for way in (0..PROBED.len()).map(|way| (at + way) % PROBED.len()) {
             let options = PROBED[way];
-            if program.is_over() {
-                program = start()?;
-            }
             nobody_probes(program.pid())?;
             let spots = spots_of(program.pid())?;
             let attached = match options {
@@ -103,6 +97,9 @@ fn run(workload: Workload, seconds: f64, scratch: &Scratch) -> Result<Dragged> {
             let rounds = turns::block(&mut program, seconds)?.rounds;
             turn[way] = counting.end()? / (allocations * f64::from(rounds));
             attached.detach()?;
+            if program.is_over() {
+                program = start()?;
+            }
         }
         each_ns.push(turn);
     }
