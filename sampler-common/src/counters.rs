@@ -33,6 +33,8 @@ outcomes! {
     Nested = "nested",
     /// A sampled or followed call for which no pending entry was free.
     PendingFull = "pending_full",
+    /// A sampled or followed call whose return was never seen, since its thread has called again from the same place (`longjmp`).
+    PendingReplaced = "pending_replaced",
     /// A return that belongs to a program image replaced by `execve`.
     StaleReturn = "stale_return",
     /// A sampled allocation whose record found no room in the ring: its stack is lost.

@@ -4,12 +4,14 @@
 use crate::atomic::{self, KernelRandom, MapCell};
 use crate::registers::Call;
 use crate::{brake, duty, filter, hits, live, mapping, maps, record, settings, shaped, target};
+use aya_ebpf::bindings::{BPF_EXIST, BPF_NOEXIST};
 use aya_ebpf::cty::c_void;
 use sampler_common::counters::Outcome;
 use sampler_common::limits::{CLASSES, FOLLOW_BYTES};
 use sampler_common::sampling::{self, Cell, Design, Drawn};
 use sampler_common::wire::{
-    ClassTotals, Cookie, LiveEntry, LiveKey, Pending, ProcessConfig, ProcessTotals, Role, Space,
+    ClassTotals, Cookie, LiveEntry, LiveKey, Pending, PendingKey, ProcessConfig, ProcessTotals,
+    Role, Space,
 };
 
 /// Value of an entry program: the return probe of this call does not run.
@@ -271,6 +273,19 @@ struct Sampled {
     offset: u64,
 }
 
+/// Keeps a call until it returns; false if no entry is free. One that is still there under its key has been left without a return.
+#[inline(always)]
+pub fn entered(key: &PendingKey, pending: &Pending, totals: *mut ProcessTotals) -> bool {
+    if maps::PENDING.insert(key, pending, BPF_NOEXIST as u64).is_ok() {
+        return true;
+    }
+    let replaced = maps::PENDING.insert(key, pending, BPF_EXIST as u64).is_ok();
+    if replaced {
+        live::count(totals, Outcome::PendingReplaced);
+    }
+    replaced
+}
+
 #[inline(always)]
 fn follow(
     call: &Call,
@@ -306,7 +321,7 @@ fn follow(
         }
     }
     let key = call.pending_key(call.sp());
-    if maps::PENDING.insert(&key, &pending, 0).is_err() {
+    if !entered(&key, &pending, totals) {
         live::count(totals, Outcome::PendingFull);
         // Nearly every call succeeds: it counts, and its sample is weighed without a stack.
         tally(totals, class_index(request.size), request.size);

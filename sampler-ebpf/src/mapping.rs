@@ -62,7 +62,7 @@ pub fn enter(context: *mut c_void, slot: u32, role: u8) -> u32 {
         // A question for the end of the heap.
         return allocate::SKIP;
     }
-    if maps::PENDING.insert(&call.pending_key(call.sp()), &pending, 0).is_err() {
+    if !allocate::entered(&call.pending_key(call.sp()), &pending, totals) {
         live::count(totals, Outcome::PendingFull);
         live::count(totals, Outcome::MappingRingFull);
         return allocate::SKIP;

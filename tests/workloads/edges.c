@@ -47,7 +47,8 @@ static const struct {
     void (*prepare)(void), (*run)(void);
 } cases[] = {
     {"realloc", NULL, case_realloc},    {"aligned", NULL, case_aligned},
-    {"odd", NULL, case_odd},            {"fork", NULL, case_fork},
+    {"odd", NULL, case_odd},            {"jumps", NULL, case_jumps},
+    {"fork", NULL, case_fork},
     {"vfork", NULL, case_vfork},        {"exec", NULL, case_exec},
     {"exec2", NULL, case_exec2},        {"leader", prepare_leader, case_leader},
     {"storm", prepare_storm, case_storm}, {"signal", NULL, case_signal},

@@ -27,3 +27,13 @@ fn failed_calls_are_counted_as_outcomes() -> Result<()> {
     ensure!(failed >= 12, "2 callocs and 10 mallocs failed: {}", status["outcomes"]);
     case.end()
 }
+
+/// Twenty calls jump out of `posix_memalign` from the same place: each but the last is replaced by the next, and said to be.
+#[test]
+fn calls_that_never_return_are_counted() -> Result<()> {
+    let case = Case::run(&["jumps"])?;
+    let status = case.daemon.status()?;
+    let replaced = sampler_tests::daemon::outcome(&status, "pending_replaced");
+    ensure!(replaced == 19, "{replaced} of 19: {}", status["outcomes"]);
+    case.end()
+}

@@ -1,4 +1,6 @@
 /* Calls that allocate nothing, or that nobody would expect to. */
+#include <setjmp.h>
+#include <signal.h>
 
 DISTINCT void calloc_overflows(void) {
     CHECK(calloc(huge, 8) == NULL && errno == ENOMEM);
@@ -48,4 +50,26 @@ static void case_odd(void) {
     malloc_huge();
     free_null();
     copies_string();
+}
+
+static sigjmp_buf before_call;
+
+static void jumps_back(int signal) {
+    (void)signal;
+    siglongjmp(before_call, 1);
+}
+
+/* Each call takes a block, has nowhere to say so, and never returns. */
+DISTINCT void never_returns(void) {
+    void **volatile nowhere = (void **)16;
+    for (volatile int i = 0; i < 20; i++)
+        if (!sigsetjmp(before_call, 1)) CHECK(posix_memalign(nowhere, 64, 100) == -1);
+    row(__func__);
+}
+
+static void case_jumps(void) {
+    struct sigaction action = {.sa_handler = jumps_back}, old;
+    CHECK(sigaction(SIGSEGV, &action, &old) == 0);
+    never_returns();
+    CHECK(sigaction(SIGSEGV, &old, NULL) == 0);
 }

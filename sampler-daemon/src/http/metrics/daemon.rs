@@ -5,8 +5,9 @@ use crate::pipeline::{MetricsReport, StatusReport};
 use sampler_common::counters::Outcome;
 
 /// Outcomes by which something is missing somewhere, or had to be repaired.
-pub(in crate::http) const LOSSES: [Outcome; 23] = [
+pub(in crate::http) const LOSSES: [Outcome; 24] = [
     Outcome::PendingFull,
+    Outcome::PendingReplaced,
     Outcome::StaleReturn,
     Outcome::RingFull,
     Outcome::LostCellsFull,
