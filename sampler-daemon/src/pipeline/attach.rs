@@ -1,6 +1,7 @@
 //! A process gets its slot and its probes.
 
 use super::facts;
+use super::looked::Looked;
 use super::own_links::OwnLinks;
 use super::sampling::Learning;
 use super::source::Source;
@@ -33,6 +34,8 @@ pub(super) struct Attached {
     pub(super) leader_changes: u32,
     pub(super) next_look: Instant,
     pub(super) look_period: Duration,
+    /// With what it was looked at.
+    pub(super) looked: Looked,
     /// It runs a new program image, of which it is not known yet what stays mapped.
     pub(super) has_new_image: bool,
     /// Its image must not be probed.
@@ -135,6 +138,7 @@ impl Worker {
             leader_changes: self.kernel.slots.leader_changes(slot),
             next_look: Instant::now() + SWEEP,
             look_period: SWEEP,
+            looked: Looked::default(),
             has_new_image: false,
             hazard: None,
             learning: Box::new(Learning::new(SlotTotals::default())),

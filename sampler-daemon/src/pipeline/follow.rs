@@ -2,11 +2,13 @@
 
 use super::attach::SWEEP;
 use super::facts;
+use super::looked;
 use super::markers::Markers;
 use super::worker::{Reach, Worker};
 use crate::bpf::filtered::returns_pass;
 use crate::target::allocator::{Allocator, Discovery};
 use crate::target::hazard;
+use crate::target::mappings;
 use sampler_common::counters::Outcome;
 use std::time::{Duration, Instant};
 
@@ -56,6 +58,7 @@ impl Worker {
             let first = if self.happenings.are_told() { SWEEP } else { FIRST_LOOK };
             attached.look_period = first;
             attached.has_new_image = true;
+            attached.looked.forget();
             attached.next_look = attached.next_look.min(Instant::now() + first);
         }
         self.renew_links(slot);
@@ -116,6 +119,7 @@ impl Worker {
     /// Takes the probes off a process that stays in its slot.
     fn unprobe(&mut self, slot: u32) {
         let Some(attached) = self.attached.get_mut(&slot) else { return };
+        attached.looked.forget();
         let links = attached.links.take();
         self.close(links);
         if let Some(source) = self.ingest.sources.get_mut(&slot) {
@@ -178,16 +182,31 @@ impl Worker {
                 attached.look_period = (attached.look_period * 2).min(longest);
                 attached.next_look = now + attached.look_period;
             }
-            if self.attached.get(&slot).is_some_and(|attached| attached.hazard.is_some()) {
-                continue;
+            if self.attached.get(&slot).is_some_and(|attached| attached.hazard.is_none()) {
+                self.look_for_allocators(slot, pid);
             }
-            // A process that cannot be read now is exiting, or is read at the next look.
-            if let Ok(discovery) = self.discover(pid) {
-                self.leave_unmapped(slot, &discovery);
-                if let Err(error) = self.probe(slot, discovery) {
-                    tracing::warn!(pid, "{error:#}");
-                }
-            }
+        }
+    }
+
+    /// Probes what has come since the last look, unless nothing has.
+    fn look_for_allocators(&mut self, slot: u32, pid: u32) {
+        // Before they are searched: what comes in the meantime makes the next look.
+        let files = looked::files(mappings::executable(pid).unwrap_or_default());
+        let Some(attached) = self.attached.get(&slot) else { return };
+        if !attached.has_new_image && attached.looked.is_known(&files) {
+            return;
+        }
+        // A process that cannot be read now is exiting, or is read at the next look.
+        let Ok(discovery) = self.discover(pid) else { return };
+        self.leave_unmapped(slot, &discovery);
+        // What could not be seen perhaps can be the next time.
+        let is_all = discovery.blind.is_empty();
+        let probed = self.probe(slot, discovery);
+        if let Err(error) = &probed {
+            tracing::warn!(pid, "{error:#}");
+        }
+        if let Some(attached) = self.attached.get_mut(&slot).filter(|_| is_all && probed.is_ok()) {
+            attached.looked.note(files);
         }
     }
 }

@@ -35,6 +35,7 @@ mod leaks;
 mod library;
 mod lifetimes;
 mod listing;
+mod looked;
 mod losses;
 mod mapped;
 mod mapped_profile;
