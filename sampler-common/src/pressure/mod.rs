@@ -21,12 +21,15 @@ mod share;
 pub use process::{Cause, MAX_STEPS, Raised};
 pub use share::share;
 
+use crate::limits::LIBRARY_PER_SECOND;
 use bucket::Bucket;
 use process::Process;
 use std::collections::BTreeMap;
 
 /// The limit is aimed at from below, by so much.
 const AIM: f64 = 0.75;
+/// No limit, on a command line.
+const UNLIMITED: &str = "unlimited";
 /// Samples in one turn from which its rate means something.
 const MEANINGFUL: f64 = 30.0;
 
@@ -37,6 +40,41 @@ pub struct Limits {
     pub daemon: f64,
     /// Of each process.
     pub process: f64,
+    /// Of each that has our library in it, where that is less.
+    pub library: f64,
+}
+
+impl Limits {
+    /// None at all.
+    pub const NONE: Limits =
+        Limits { daemon: f64::INFINITY, process: f64::INFINITY, library: f64::INFINITY };
+
+    /// One as it is given on a command line: samples in a second, or `unlimited`.
+    ///
+    /// # Errors
+    /// If it is neither a number from 1 to a million nor `unlimited`: what it must be.
+    pub fn parse(text: &str) -> Result<f64, String> {
+        match text.parse() {
+            _ if text == UNLIMITED => Ok(f64::INFINITY),
+            Ok(samples) if (1.0..=1e6).contains(&samples) => Ok(samples),
+            _ => Err(format!("must be 1 to 1000000 samples, or {UNLIMITED}")),
+        }
+    }
+
+    /// As it is given on a command line.
+    pub fn text(limit: f64) -> String {
+        if limit.is_finite() { limit.to_string() } else { UNLIMITED.to_owned() }
+    }
+
+    /// Of a process, and whose it is.
+    fn of_one(&self, has_library: bool) -> (f64, Cause) {
+        let limit = if has_library { self.process.min(self.library) } else { self.process };
+        let sent = LIBRARY_PER_SECOND as f64;
+        match has_library && self.daemon.min(limit).is_finite() && sent < limit {
+            true => (sent, Cause::Sending),
+            false => (limit, Cause::Process),
+        }
+    }
 }
 
 /// The intervals' raises of all processes, by a number that the caller gives to each.
@@ -53,14 +91,10 @@ impl Pressure {
         Pressure { limits, all: Bucket::new(limits.daemon), processes: BTreeMap::new() }
     }
 
-    /// A sample of `process` came that stands for `expected` samples at the rate now in force. It can send `most` a second before some are
-    /// lost: where there is a limit at all, it has that one too. Infinite: none are lost.
-    pub fn take(&mut self, process: u32, expected: f64, most: f64) {
-        let Limits { daemon, process: limit } = self.limits;
-        let (limit, cause) = match daemon.min(limit).is_finite() && most < limit {
-            true => (most, Cause::Sending),
-            false => (limit, Cause::Process),
-        };
+    /// A sample of `process` came that stands for `expected` samples at the rate now in force. One with our library in it can send
+    /// [`LIBRARY_PER_SECOND`] before some are lost: where there is a limit at all, it has that one too.
+    pub fn take(&mut self, process: u32, expected: f64, has_library: bool) {
+        let (limit, cause) = self.limits.of_one(has_library);
         let process = self.processes.entry(process).or_insert_with(|| Process::new(limit, cause));
         process.limit_to(limit, cause);
         process.take(expected);

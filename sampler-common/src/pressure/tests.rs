@@ -33,7 +33,7 @@ impl Machine {
             self.due[program] -= whole;
             self.taken[program] += whole as u64;
             samples += whole as u64;
-            (0..whole as u64).for_each(|_| self.pressure.take(program as u32, 1.0, f64::INFINITY));
+            (0..whole as u64).for_each(|_| self.pressure.take(program as u32, 1.0, false));
         }
         self.now += length;
         self.pressure.turn(length, (self.now * 1e9) as u64);
@@ -49,7 +49,7 @@ impl Machine {
     }
 }
 
-const LIMITS: Limits = Limits { daemon: 20_000.0, process: 10_000.0 };
+const LIMITS: Limits = Limits { daemon: 20_000.0, process: 10_000.0, library: f64::INFINITY };
 
 #[test]
 fn a_storm_is_answered_within_a_few_turns_and_forgotten_afterwards() {
@@ -77,18 +77,18 @@ fn a_storm_is_answered_within_a_few_turns_and_forgotten_afterwards() {
 #[test]
 fn what_was_sampled_before_the_raise_does_not_raise_again() {
     let mut pressure = Pressure::new(LIMITS);
-    (0..10_000).for_each(|_| pressure.take(1, 1.0, f64::INFINITY));
+    (0..10_000).for_each(|_| pressure.take(1, 1.0, false));
     assert_eq!(pressure.turn(0.02, 1), [1]);
     let factor = pressure.raised(1).factor();
     // As many more from the same storm come out of the ring.
-    (0..10_000).for_each(|_| pressure.take(1, 1.0 / factor, f64::INFINITY));
+    (0..10_000).for_each(|_| pressure.take(1, 1.0 / factor, false));
     pressure.turn(0.02, 2);
     assert_eq!(pressure.raised(1).factor(), factor);
 }
 
 #[test]
 fn the_daemon_s_limit_is_shared_fairly() {
-    let limits = Limits { daemon: 10_000.0, process: f64::INFINITY };
+    let limits = Limits { daemon: 10_000.0, ..Limits::NONE };
     let mut machine = Machine::new(limits, 4);
     let demand = [50_000.0, 50_000.0, 1000.0, 100.0];
     machine.run(&demand, 2.0);
@@ -108,7 +108,7 @@ fn the_daemon_s_limit_is_shared_fairly() {
 
 #[test]
 fn without_limits_nothing_is_raised() {
-    let limits = Limits { daemon: f64::INFINITY, process: f64::INFINITY };
+    let limits = Limits::NONE;
     let mut machine = Machine::new(limits, 1);
     machine.run(&[1e6], 1.0);
     assert_eq!((machine.factor(0), machine.pressure.raised(0).raises), (1.0, 0));
@@ -133,7 +133,7 @@ proptest! {
         daemon in 100.0f64..30_000.0,
         process in 100.0f64..30_000.0,
     ) {
-        let mut machine = Machine::new(Limits { daemon, process }, 3);
+        let mut machine = Machine::new(Limits { daemon, process, ..Limits::NONE }, 3);
         for phase in &demand {
             // The answer to a new phase.
             machine.run(phase, 1.0);
@@ -152,7 +152,7 @@ proptest! {
     /// After the storm, of whatever size, everything is as it was, within the time that the raise takes to come down.
     #[test]
     fn every_storm_is_forgotten(storm in 1e4f64..1e8, seconds in 0.02f64..3.0, limit in 50.0f64..20_000.0) {
-        let mut machine = Machine::new(Limits { daemon: limit, process: limit }, 1);
+        let mut machine = Machine::new(Limits { daemon: limit, process: limit, ..Limits::NONE }, 1);
         machine.run(&[storm], seconds);
         machine.run(&[limit * 0.1], 25.0);
         prop_assert_eq!(machine.factor(0), 1.0);
@@ -170,22 +170,37 @@ proptest! {
     }
 }
 
-/// A process that cannot send as much as the limits let it has a limit of its own, where there are limits at all.
+/// A process that cannot send as much as the limits let it has a limit of its own, where there are limits at all; and there may be one for all such.
 #[test]
-fn what_a_process_can_send_is_its_limit() {
-    let none = Limits { daemon: f64::INFINITY, process: f64::INFINITY };
-    for (limits, wanted) in
-        [(LIMITS, 2.0), (Limits { process: f64::INFINITY, ..LIMITS }, 2.0), (none, 1.0)]
-    {
+fn a_library_has_limits_of_its_own() {
+    let any = Limits { process: f64::INFINITY, ..LIMITS };
+    let few = Limits { library: 1_500.0, ..any };
+    let (sending, process) = (Cause::Sending, Cause::Process);
+    for (limits, has_library, limit, cause) in [
+        (LIMITS, true, LIBRARY_PER_SECOND as f64, sending),
+        (any, true, LIBRARY_PER_SECOND as f64, sending),
+        (any, false, f64::INFINITY, process),
+        (few, true, 1_500.0, process),
+        (few, false, f64::INFINITY, process),
+        (Limits { process: 300.0, ..few }, true, 300.0, process),
+        (Limits::NONE, true, f64::INFINITY, process),
+    ] {
+        assert_eq!(limits.of_one(has_library), (limit, cause), "{limits:?} {has_library}");
+        let demand = 6.0 * 7_000.0;
         let mut pressure = Pressure::new(limits);
         for turn in 1..200 {
-            let samples = 150.0 / pressure.raised(1).factor();
-            pressure.take(1, samples, 5_000.0);
+            let samples = demand * TURN / pressure.raised(1).factor();
+            pressure.take(1, samples, has_library);
             pressure.turn(TURN, turn * 20_000_000);
         }
-        // 7,500 a second: twice what 5,000 aimed at from below let through.
+        // Whatever is taken is aimed at from below.
         let factor = pressure.raised(1).factor();
+        let wanted = (demand / AIM / limit.min(limits.daemon)).max(1.0);
+        let wanted = if demand < limit.min(limits.daemon) { 1.0 } else { wanted };
         assert!((wanted * 0.9..wanted * 1.5).contains(&factor), "{factor} under {limits:?}");
+        if limit.is_finite() {
+            assert_eq!(pressure.raised(1).cause, cause);
+        }
     }
 }
 
@@ -206,7 +221,7 @@ fn a_library_is_told_before_samples_are_lost() {
                     sent = if second == now >> 30 { sent + 1 } else { 1 };
                     second = now >> 30;
                     assert!(sent <= EXTERNAL_PER_SECOND, "{rate} a second from phase {phase}");
-                    pressure.take(1, 1.0, LIBRARY_PER_SECOND as f64);
+                    pressure.take(1, 1.0, true);
                 }
                 pressure.turn(1e-9 * TURN_NS as f64, now);
             }

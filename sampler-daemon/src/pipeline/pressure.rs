@@ -9,7 +9,6 @@ use super::clock::monotonic_ns;
 use super::worker::Worker;
 use crate::store::SamplingRecord;
 use rustc_hash::{FxHashMap, FxHashSet};
-use sampler_common::limits::LIBRARY_PER_SECOND;
 use sampler_common::pressure::{Limits, Pressure};
 use sampler_common::sampling::{self, Design, Rate, Strategy, brake};
 use sampler_common::wire::AllocationRecord;
@@ -113,8 +112,7 @@ impl Worker {
         for (slot, expected) in &arrived {
             let source = self.ingest.sources.get(slot);
             let is_library = source.is_some_and(|source| source.library.is_some());
-            let most = if is_library { LIBRARY_PER_SECOND as f64 } else { f64::INFINITY };
-            self.pressure.control.take(*slot, *expected, most);
+            self.pressure.control.take(*slot, *expected, is_library);
         }
         for slot in self.pressure.control.turn(elapsed_ns as f64 / 1e9, now_ns) {
             self.raise(slot);

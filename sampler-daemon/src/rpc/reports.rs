@@ -90,6 +90,7 @@ pub(super) fn status(report: StatusReport) -> v1::StatusResponse {
         daemon_processor_ns: report.processor_ns,
         max_samples_per_second: finite(report.limits.daemon),
         max_samples_per_process: finite(report.limits.process),
+        max_samples_per_preloaded: finite(report.limits.library),
         max_overhead: report.settings.duty.map_or(0.0, Budget::share),
         histograms: histograms::all(&report.answers, &report.delays, &report.ring_fill),
         daemon_rss_bytes: report.rss_bytes.unwrap_or(0),

@@ -12,7 +12,8 @@ fn run(command: &[&str]) -> Result<(Finished, Profile)> {
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("profile");
     let mut run = Command::new(build::program("sampler")?);
-    run.args(["run", "--preload", "--interval", "1", "--format", "json", "-o"]).arg(&file);
+    run.args(["run", "--preload", "--interval", "1", "--max-samples-per-process", "unlimited"]);
+    run.args(["--format", "json", "-o"]).arg(&file);
     for variable in ["SUDO_UID", "SUDO_GID", "SUDO_USER"] {
         run.env_remove(variable);
     }

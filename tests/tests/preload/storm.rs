@@ -6,11 +6,17 @@ use sampler_daemon::target::preloaded::Preloaded;
 use sampler_tests::{Daemon, Truth, Workload, again, preload, wait};
 use serde_json::Value;
 use std::fs::File;
+use std::time::{Duration, Instant};
 
 /// Mean bytes between samples: blocks of 64 bytes, as fast as they come, give two to three times as many samples as may come.
 const INTERVAL: u64 = 32 << 10;
+/// Nothing but what a process can send.
+const LIMITED: [&str; 4] =
+    ["--max-samples-per-second", "25000", "--max-samples-per-process", "unlimited"];
 /// As samplerd starts by itself.
-const LIMITED: [&str; 2] = ["--max-samples-per-second", "25000"];
+const DEFAULT: [&str; 2] = ["--max-samples-per-second", "25000"];
+/// Most samples a second of a process with the library, by default.
+const PRELOADED: f64 = 1500.0;
 
 /// How often there is a storm for the daemon not to be kept waiting at its beginning: a process that sends so much for the better part
 /// of a second before anybody looks has lost some.
@@ -84,6 +90,45 @@ fn rises_and_comes_back() -> Result<Result<(), String>> {
     }
     let after = as_asked(&daemon)?;
     ensure!(after["pressure"]["factor"].as_f64() == Some(1.0), "{after}");
+    workload.go()?;
+    workload.truth()?;
+    workload.exit()?;
+    daemon.stop().map(Ok)
+}
+
+/// By default a process gives some 1 % of a CPU for samples, whatever it allocates.
+#[test]
+fn few_are_taken_by_default() -> Result<()> {
+    again::until("a storm of which nothing is lost", TRIES, few_are_taken)
+}
+
+fn few_are_taken() -> Result<Result<(), String>> {
+    let mut workload = workload()?;
+    let daemon = Daemon::start(&[workload.pid()], &DEFAULT)?;
+    ensure!(daemon.status()?["max_samples_per_preloaded"] == PRELOADED, "{}", daemon.status()?);
+    workload.go()?;
+    let during = raised(&daemon)?;
+    ensure!(during["pressure"]["limit"] == "process", "{during}");
+    let mut before = (Instant::now(), daemon.outcome("sampled")?);
+    wait::until("as many samples as may come", || {
+        let elapsed = before.0.elapsed();
+        if elapsed < Duration::from_millis(500) {
+            return Ok(None);
+        }
+        let now = (Instant::now(), daemon.outcome("sampled")?);
+        let rate = (now.1 - before.1) as f64 / elapsed.as_secs_f64();
+        println!("{rate:.0} a second");
+        before = now;
+        Ok((rate > 0.0 && rate < PRELOADED).then_some(()))
+    })?;
+    let truth = enough(&mut workload)?.total();
+    let flood = daemon.outcome("usdt_flood")?;
+    if flood > 0 {
+        return Ok(Err(format!("{flood} samples were lost")));
+    }
+    let profile = daemon.profile("live", &["--confidence", "0.999999999"])?;
+    let of = profile.totals.alloc_space;
+    ensure!(of.low <= truth.alloc.bytes as f64 && truth.alloc.bytes as f64 <= of.high, "{of:?}");
     workload.go()?;
     workload.truth()?;
     workload.exit()?;

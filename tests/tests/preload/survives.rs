@@ -23,7 +23,8 @@ fn listener(pid: u32) -> Result<Daemon> {
 fn run(interval: u64, command: &[&str]) -> Result<Command> {
     build::require_root()?;
     let mut run = Command::new(build::program("sampler")?);
-    run.args(["run", "--preload", "--interval", &interval.to_string(), "-o", "/dev/null", "--"]);
+    run.args(["run", "--preload", "--max-samples-per-process", "unlimited"]);
+    run.args(["--interval", &interval.to_string(), "-o", "/dev/null", "--"]);
     run.args(command);
     Ok(run)
 }

@@ -6,7 +6,7 @@ use crate::web::Web;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, ValueEnum};
 use sampler_common::duty::Budget;
-use sampler_common::limits::{DEFAULT_MAX_LIVE, MAX_SLOTS, SNAPSHOT_TIERS};
+use sampler_common::limits::{DEFAULT_MAX_LIVE, MAX_SLOTS, PRELOADED_PER_SECOND, SNAPSHOT_TIERS};
 use sampler_common::pressure::Limits;
 use sampler_common::sampling::Strategy;
 use sampler_common::units;
@@ -81,13 +81,12 @@ pub(crate) struct Args {
     pub(crate) samples_per_second: Option<f64>,
 
     /// Most samples taken in a second, or `unlimited`; beyond it the intervals of those rise that have more than their share
-    #[arg(long, value_name = "N", default_value = "25000", allow_hyphen_values = true, value_parser = limit)]
+    #[arg(long, value_name = "N", default_value = "25000", allow_hyphen_values = true, value_parser = Limits::parse)]
     pub(crate) max_samples_per_second: f64,
 
-    /// The same for each process
-    #[arg(long, value_name = "N", default_value = "unlimited", allow_hyphen_values = true,
-          value_parser = limit)]
-    pub(crate) max_samples_per_process: f64,
+    /// The same for each process [default: unlimited, but 1500 of one with the preloaded library: 1 % of a CPU]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = Limits::parse)]
+    pub(crate) max_samples_per_process: Option<f64>,
 
     /// How stacks are found: by unwind tables from a copy of the stack, or by frame pointers
     #[arg(long, value_enum, default_value_t = Unwind::Dwarf)]
@@ -275,7 +274,14 @@ impl Args {
 
     /// Most samples in a second.
     pub(crate) fn limits(&self) -> Limits {
-        Limits { daemon: self.max_samples_per_second, process: self.max_samples_per_process }
+        let (daemon, of_each) = (self.max_samples_per_second, self.max_samples_per_process);
+        let process = of_each.unwrap_or(f64::INFINITY);
+        // Who wants all samples of all processes wants them of these, too.
+        let library = match of_each {
+            None if daemon.is_finite() => PRELOADED_PER_SECOND as f64,
+            _ => process,
+        };
+        Limits { daemon, process, library }
     }
 
     /// How allocations are to be sampled.
@@ -290,14 +296,6 @@ impl Args {
 }
 
 /// Samples in a second; infinite: as many as come.
-fn limit(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        _ if text == "unlimited" => Ok(f64::INFINITY),
-        Ok(samples) if (1.0..=1e6).contains(&samples) => Ok(samples),
-        _ => Err("must be 1 to 1000000 samples, or unlimited".into()),
-    }
-}
-
 fn samples_per_second(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(samples) if samples > 0.0 && samples <= 1e6 => Ok(samples),

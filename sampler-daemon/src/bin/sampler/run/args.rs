@@ -4,6 +4,7 @@ use crate::args::{Format, KindName, confidence, samples_per_second};
 use clap::Args as Group;
 use clap::builder::PossibleValuesParser;
 use sampler_common::estimate::{Confidence, Estimator};
+use sampler_common::pressure::Limits;
 use sampler_common::profile::Kind;
 use sampler_common::sampling::Strategy;
 use sampler_common::units::parse_interval;
@@ -28,6 +29,9 @@ pub(crate) struct RunVerb {
     #[arg(long, value_name = "X", value_parser = samples_per_second, conflicts_with = "one_in")]
     #[arg(allow_negative_numbers = true)]
     pub(super) samples_per_second: Option<f64>,
+    /// Most samples of a process in a second, or `unlimited`; beyond it its interval rises [default: unlimited, with --preload 1500: 1 % of a CPU]
+    #[arg(long, value_name = "N", value_parser = Limits::parse, allow_hyphen_values = true)]
+    pub(super) max_samples_per_process: Option<f64>,
     /// How stacks are found [default: dwarf]
     #[arg(long, value_parser = ["dwarf", "fp"])]
     pub(super) unwind: Option<String>,
@@ -144,6 +148,7 @@ impl RunVerb {
             some("--strategy", self.strategy.clone()),
             some("--one-in", self.one_in.map(|calls| calls.to_string())),
             some("--samples-per-second", self.samples_per_second.map(|of| of.to_string())),
+            some("--max-samples-per-process", self.max_samples_per_process.map(Limits::text)),
             some("--unwind", self.unwind.clone()),
             some("--probe-engine", self.probe_engine.clone()),
             Some(if self.no_live { "--no-live" } else { "--keep-held" }.to_owned()),

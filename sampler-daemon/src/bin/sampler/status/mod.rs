@@ -65,6 +65,7 @@ fn object(status: &StatusResponse) -> Value {
         "max_samples_per_second": pressure::limit(status.max_samples_per_second),
         "max_overhead": (status.max_overhead > 0.0).then_some(status.max_overhead),
         "max_samples_per_process": pressure::limit(status.max_samples_per_process),
+        "max_samples_per_preloaded": pressure::limit(status.max_samples_per_preloaded),
         "histograms": status.histograms.iter().map(times::object).collect::<Vec<_>>(),
     })
 }

@@ -29,9 +29,12 @@ pub(super) fn limit(samples: f64) -> Option<f64> {
 
 /// The limits in words.
 pub(super) fn limits(status: &StatusResponse) -> String {
+    let (each, preloaded) = (status.max_samples_per_process, status.max_samples_per_preloaded);
+    let preloaded = if preloaded == each { 0.0 } else { preloaded };
     let limits = [
         (status.max_samples_per_second, "in all (--max-samples-per-second)"),
-        (status.max_samples_per_process, "of each process (--max-samples-per-process)"),
+        (each, "of each process (--max-samples-per-process)"),
+        (preloaded, "of each preloaded process (--max-samples-per-process)"),
     ];
     let limits = limits.into_iter().filter(|(samples, _)| *samples > 0.0);
     let each: Vec<String> = limits
@@ -133,5 +136,13 @@ mod tests {
         let status = StatusResponse { max_samples_per_second: 25_000.0, ..Default::default() };
         assert_eq!(limits(&status), "25,000 samples/s in all (--max-samples-per-second)");
         assert_eq!(limits(&StatusResponse::default()), "");
+        let mut status =
+            StatusResponse { max_samples_per_preloaded: 1_500.0, ..Default::default() };
+        assert_eq!(
+            limits(&status),
+            "1,500 samples/s of each preloaded process (--max-samples-per-process)"
+        );
+        status.max_samples_per_process = 1_500.0;
+        assert_eq!(limits(&status), "1,500 samples/s of each process (--max-samples-per-process)");
     }
 }
