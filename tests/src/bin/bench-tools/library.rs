@@ -38,6 +38,8 @@ pub(crate) struct Sampled {
     workload: Workload,
     /// CPU time of a round by that of a round without, with its standard error.
     slowdown: (f64, f64),
+    /// The same as samplerd starts by itself: it takes no more than some samples a second of a process.
+    limited: (f64, f64),
     /// The same of a library that does nothing but forward.
     forwarding: (f64, f64),
     /// The same of this library while nobody listens.
@@ -50,6 +52,8 @@ pub(crate) struct Sampled {
     own: f64,
     /// Samples in a second of its CPU time.
     rate: f64,
+    /// The same as samplerd starts by itself.
+    limited_rate: f64,
 }
 
 impl Sampled {
@@ -62,15 +66,16 @@ impl Sampled {
         }
     }
 
-    fn cells(&self) -> [String; 7] {
-        let Sampled { slowdown, forwarding, unheard, listener, samplerd, own, rate, .. } = self;
-        let rate = grouped(rate.round() as u64);
+    fn cells(&self) -> [String; 9] {
+        let Sampled { slowdown, limited, forwarding, unheard, listener, samplerd, own, .. } = self;
+        let [rate, limited_rate] =
+            [self.rate, self.limited_rate].map(|rate| grouped(rate.round() as u64));
         let own = format!("{:.1} %", 100.0 * own);
-        let [slowdown, forwarding, unheard] =
-            [slowdown, forwarding, unheard].map(|of| slowdown_text(*of));
+        let [slowdown, limited, forwarding, unheard] =
+            [slowdown, limited, forwarding, unheard].map(|of| slowdown_text(*of));
         let [listener, samplerd] = [listener, samplerd]
             .map(|(part, error)| format!("{:.2} ± {:.2} %", 100.0 * part, 196.0 * error));
-        [slowdown, forwarding, unheard, listener, samplerd, own, rate]
+        [slowdown, rate, limited, limited_rate, forwarding, unheard, listener, samplerd, own]
     }
 }
 
@@ -80,8 +85,19 @@ enum Listener {
     Nobody,
     /// Empty programs.
     Empty,
+    /// At 512 KiB throughout.
     Samplerd,
+    /// As it starts by itself.
+    Limited,
 }
+
+impl Listener {
+    const ALL: [Listener; 4] =
+        [Listener::Nobody, Listener::Empty, Listener::Samplerd, Listener::Limited];
+}
+
+/// What samplerd is started with by default, where the tests' one has no limits.
+const LIMITS: [&str; 2] = ["--max-samples-per-second", "25000"];
 
 /// Runs every workload for so many seconds of CPU time with the library, once. What fails is told and left out.
 pub(crate) fn measure(
@@ -109,15 +125,16 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
     let forwards = [("LD_PRELOAD", forward.display().to_string())];
     let each_s = seconds / f64::from(PAIRS);
     let empty = Comparison::load()?.program("empty", Hook::Entry)?;
-    let (mut forwarding, mut of) = (Vec::new(), [const { Vec::new() }; 3]);
+    let (mut forwarding, mut of) = (Vec::new(), [const { Vec::new() }; 4]);
     let (mut cpu_s, mut own_s, mut samples) = (0.0, 0.0, 0.0);
+    let (mut limited_s, mut limited_samples) = (0.0, 0.0);
     for _ in 0..PAIRS {
         {
             let mut pair = Pair::start(workload, each_s, Layout::Random, &forwards, None, scratch)?;
             forwarding.push(pair.run(each_s, random)?.slowdown().0);
         }
         let mut pair = Pair::start(workload, each_s, Layout::Random, &sampling, None, scratch)?;
-        let mut listeners = [Listener::Nobody, Listener::Empty, Listener::Samplerd];
+        let mut listeners = Listener::ALL;
         random.shuffle(&mut listeners);
         for listener in listeners {
             if pair.is_once() && listener != listeners[0] {
@@ -128,31 +145,40 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
                 Listener::Nobody => Attached::Nothing,
                 Listener::Empty => listen(&empty, pair.pid())?,
                 Listener::Samplerd => ours(pair.pid(), Ours::Preload.options())?,
+                Listener::Limited => {
+                    ours(pair.pid(), &[Ours::Preload.options(), &LIMITS].concat())?
+                }
             };
             let before = pair.attached.samples()?.taken;
             let turned = pair.run(each_s, random)?;
             of[listener as usize].push(turned.slowdown().0);
+            let taken = pair.attached.samples()?.taken - before;
             if listener == Listener::Samplerd {
-                samples += pair.attached.samples()?.taken - before;
+                samples += taken;
                 cpu_s += turned.cpu_s();
                 own_s += turned.own() * turned.cpu_s();
+            } else if listener == Listener::Limited {
+                limited_samples += taken;
+                limited_s += turned.cpu_s();
             }
             std::mem::replace(&mut pair.attached, Attached::Nothing).detach()?;
         }
     }
-    let [unheard, heard, slowdown] = of;
+    let [unheard, heard, slowdown, limited] = of;
     let added = |to: &[f64]| -> Vec<f64> {
         unheard.iter().zip(to).map(|(without, with)| with / without - 1.0).collect()
     };
     Ok(Sampled {
         workload,
         slowdown: mean(&slowdown),
+        limited: mean(&limited),
         forwarding: mean(&forwarding),
         unheard: mean(&unheard),
         listener: mean(&added(&heard)),
         samplerd: mean(&added(&slowdown)),
         own: own_s / cpu_s,
         rate: samples / cpu_s,
+        limited_rate: limited_samples / limited_s,
     })
 }
 
@@ -178,16 +204,16 @@ fn mean(of: &[f64]) -> (f64, f64) {
 /// As a table for the terminal.
 pub(crate) fn text(all: &[Sampled]) -> String {
     let mut out = format!(
-        "\npreloaded library at 512 KiB: CPU time by that without (95 %); with nobody who\n\
-         listens; what a listener that does nothing adds to that; what samplerd adds to\n\
-         it; goal ≤ {SLOWDOWN}\n"
+        "\npreloaded library at 512 KiB: CPU time by that without (95 %); the same with the\n\
+         default limit of samples; with nobody who listens; what a listener that does\n\
+         nothing adds to that; goal of the first ≤ {SLOWDOWN}\n"
     );
     for of in all {
-        let [slowdown, _, unheard, listener, samplerd, ..] = of.cells();
+        let [slowdown, _, limited, _, _, unheard, listener, ..] = of.cells();
         // Writing to a String cannot fail.
         let _ = writeln!(
             out,
-            "{:<15}{slowdown:<15}{unheard:<15}{listener:>14}{samplerd:>14} {}",
+            "{:<15}{slowdown:<15}{limited:<15}{unheard:<15}{listener:>13} {}",
             of.workload.name(),
             of.met()
         );
@@ -200,7 +226,8 @@ pub(crate) fn json(all: &[Sampled]) -> Value {
     let one = |of: &Sampled| {
         json!({
             "workload": of.workload.name(), "slowdown": of.slowdown.0,
-            "slowdown_error": of.slowdown.1, "forwarding": of.forwarding.0,
+            "slowdown_error": of.slowdown.1, "limited": of.limited.0, "limited_error": of.limited.1,
+            "limited_samples_per_second": of.limited_rate, "forwarding": of.forwarding.0,
             "forwarding_error": of.forwarding.1, "unheard": of.unheard.0,
             "unheard_error": of.unheard.1, "listener_adds": of.listener.0,
             "listener_adds_error": of.listener.1, "samplerd_adds": of.samplerd.0,
@@ -213,8 +240,8 @@ pub(crate) fn json(all: &[Sampled]) -> Value {
 
 /// As Markdown.
 pub(crate) fn markdown(all: &[Sampled]) -> String {
-    let mut out = "|  | slowdown, 95 % | one that only forwards | nobody listens | a listener that does nothing adds | samplerd adds | samplerd's own CPU time | samples a second | goal |\n\
-                   | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n"
+    let mut out = "|  | slowdown, 95 % | samples a second | with the default limit | samples a second | one that only forwards | nobody listens | a listener that does nothing adds | samplerd adds | samplerd's own CPU time | goal |\n\
+                   | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n"
         .to_owned();
     for of in all {
         let _ =
