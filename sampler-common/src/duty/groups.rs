@@ -22,7 +22,7 @@ pub const TALLIES: usize = 1 + WORDS;
 pub const TRAFFIC: usize = 0;
 
 /// Groups at most; then pairs of neighbours become one, and there are half as many.
-pub const MAX_GROUPS: usize = 32;
+pub const MAX_GROUPS: usize = 128;
 
 /// Clusters, and by what bytes and objects of each group were multiplied.
 type Made = (Clusters, Vec<[f64; 2]>);
@@ -190,6 +190,11 @@ impl Groups {
         });
         self.groups = pairs.collect();
         self.full *= 2;
+    }
+
+    /// The groups in their order, as a slice.
+    pub(super) fn all(&self) -> &[Group] {
+        &self.groups
     }
 
     /// The groups in their order.

@@ -70,9 +70,16 @@ impl Tallied {
         each.into_iter().map(|(known, _, unknown)| known + unknown * in_tick).collect()
     }
 
-    /// What the sums of windows are to be multiplied by.
-    fn factor(&self, groups: &Groups, ns: [f64; 2]) -> f64 {
-        self.counted / self.inside(groups, ns).iter().sum::<f64>()
+    /// What the sums of windows are to be multiplied by: all by the sum of what is [inside](Tallied::inside).
+    fn factor(&self, groups: &[Group], ns: [f64; 2]) -> f64 {
+        let (mut known, mut length, mut all) = (0.0, 0.0, 0.0);
+        for group in groups {
+            let flow = &group.flows[self.at];
+            known += flow.inside.value(ns);
+            length += flow.length;
+            all += group.strata;
+        }
+        self.counted / (known * all / length)
     }
 }
 
@@ -90,7 +97,7 @@ impl Taken {
     }
 
     /// What the sums of each group are to be multiplied by where traps add so much, but for its own [`Bend`].
-    fn factor(&self, groups: &Groups, ns: [f64; 2]) -> f64 {
+    fn factor(&self, groups: &[Group], ns: [f64; 2]) -> f64 {
         match self {
             Taken::Clock { factor, .. } => *factor,
             Taken::Tallies { each, .. } => mean(each.iter().map(|of| of.factor(groups, ns))),
@@ -109,7 +116,7 @@ impl Taken {
             }
             Taken::Tallies { each, ticks } => {
                 // So that what groups differ from their lengths in is what the mean of all estimates is off by.
-                let all: Vec<f64> = each.iter().map(|of| of.factor(groups, ns)).collect();
+                let all: Vec<f64> = each.iter().map(|of| of.factor(groups.all(), ns)).collect();
                 let sum: f64 = all.iter().sum();
                 let mut lengths = vec![0.0; groups.iter().len()];
                 for (of, factor) in each.iter().zip(&all) {
@@ -125,23 +132,24 @@ impl Taken {
 
     /// The groups as clusters, and by what bytes and objects of each were multiplied.
     pub(super) fn made(&self, groups: &Groups, drag: &Drag) -> (Clusters, Vec<[f64; 2]>) {
-        let of_all = self.factor(groups, drag.ns);
+        let of_all = self.factor(groups.all(), drag.ns);
         let of_drag = |bend: Bend| of_all * bend.factor(drag.ns);
         let factors: Vec<[f64; 2]> = groups.iter().map(|of| of.bend.map(of_drag)).collect();
-        let totals = groups.iter().zip(&factors).map(|(group, factors)| {
-            let [bytes, objects] = sums(group);
-            [bytes * factors[0], objects * factors[1]]
-        });
+        let seen: Vec<[f64; 2]> = groups.iter().map(sums).collect();
+        let totals = seen.iter().zip(&factors).map(|(seen, by)| [seen[0] * by[0], seen[1] * by[1]]);
         let lengths = self.lengths(groups, drag.ns);
         let clusters: Vec<Cluster> = lengths
             .into_iter()
             .zip(totals)
             .map(|(length, total)| Cluster { length, total })
             .collect();
+        let few = groups.judged();
+        let seen: Vec<[f64; 2]> = few.iter().map(sums).collect();
         let [of_bytes, of_objects] = [0, 1].map(|of| {
             drag.errors_of(|ns| {
-                let one = |group: &Group| sums(group)[of] * group.bend[of].factor(ns);
-                self.factor(groups, ns) * groups.iter().map(one).sum::<f64>()
+                let each = few.iter().zip(&seen);
+                let one = |(group, seen): (&Group, &[f64; 2])| seen[of] * group.bend[of].factor(ns);
+                self.factor(&few, ns) * each.map(one).sum::<f64>()
             })
         });
         let errors = [0, 1].map(|side| of_bytes[side].max(of_objects[side]));

@@ -200,12 +200,12 @@ mod tests {
 
     #[test]
     fn folded_processes_keep_their_sums() {
-        const INTO: ProcessId = ProcessId(99);
+        const INTO: ProcessId = ProcessId(9999);
         let mut clustered = Clustered::default();
         let stack = StackId::LOST;
         let none = [0; CLASSES];
         // More than there are groups, so that pairs of them become one meanwhile.
-        for number in 0..70 {
+        for number in 0..400 {
             let process = ProcessId(number);
             if number % 3 > 0 {
                 let groups = clustered.groups_mut(process);
@@ -220,11 +220,11 @@ mod tests {
             moves.enter(process, INTO);
             clustered.fold(&moves);
         }
-        let met = (0..70).filter(|number| number % 3 > 0);
+        let met = (0..400).filter(|number| number % 3 > 0);
         let groups = clustered.groups(INTO).unwrap();
         assert_eq!(groups.windows() as usize, met.clone().count());
         assert!(groups.iter().count() <= MAX_GROUPS);
-        assert_eq!(clustered.ended(INTO), Some(Clock { ticks: 70 * 90, beside: 70 }));
+        assert_eq!(clustered.ended(INTO), Some(Clock { ticks: 400 * 90, beside: 400 }));
         let rows: Vec<_> = clustered.rows().collect();
         let [(INTO, _, sums)] = rows[..] else { panic!("one row: {rows:?}") };
         let sum = |at: usize| sums.iter().map(|(_, of)| of[at]).sum::<f64>();

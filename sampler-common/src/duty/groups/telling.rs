@@ -1,10 +1,23 @@
 //! What markers, and tallies, tell of the windows of a process: what traps add to its time, and how far it has come.
 
-use super::{Groups, TALLIES, TRAFFIC};
+use super::{Group, Groups, TALLIES, TRAFFIC};
 use crate::duty::flow::Share;
 use crate::duty::marks::Teller;
 use crate::duty::steps::LEAST;
 use crate::duty::{Drag, Flow, LEAST_WINDOWS, Marked, Marks, Pace, Progress, Tally, Verdict};
+
+/// Groups by which it is judged what traps add, at most.
+const MOST_JUDGED: usize = 32;
+
+/// So many neighbours each as one.
+fn summed<T: Default>(of: &[T], together: usize, add: impl Fn(&mut T, &T)) -> Vec<T> {
+    let sum = |chunk: &[T]| {
+        let mut sum = T::default();
+        chunk.iter().for_each(|one| add(&mut sum, one));
+        sum
+    };
+    of.chunks(together).map(sum).collect()
+}
 
 impl Groups {
     /// Whether a marker is worth what it costs: what traps add is what these windows leave open most, and no tally tells it. Once it is so it should
@@ -130,14 +143,28 @@ impl Groups {
         }
     }
 
+    /// So many neighbours count together where it is judged what traps add: that is done many times in a window, and by more than some groups it is not known better.
+    fn together(&self) -> usize {
+        self.groups.len().div_ceil(MOST_JUDGED).max(1)
+    }
+
+    /// The groups of that.
+    pub(in crate::duty) fn judged(&self) -> Vec<Group> {
+        summed(&self.groups, self.together(), Group::add)
+    }
+
     /// What a trap adds to the program's own time.
     pub fn drag(&self) -> Drag {
+        let together = self.together();
         let paces: Vec<Pace> = self.iter().map(|group| group.pace).collect();
         let mut tellers: Vec<Teller> = self.telling().collect();
         if let Some(model) = self.marks_model {
             tellers.push((self.marks().copied().collect(), model));
         }
-        Drag::learned(&self.usual, &paces, &tellers)
+        for (marks, _) in &mut tellers {
+            *marks = summed(marks, together, Marks::add);
+        }
+        Drag::learned(&self.usual, &summed(&paces, together, Pace::add), &tellers)
     }
 
     /// What a marker has told in each, if that counts.

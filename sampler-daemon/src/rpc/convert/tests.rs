@@ -347,7 +347,7 @@ fn errors_name_the_place() {
             },
             "windows: of_clock inf",
         ),
-        (|p| clusters(p).groups = vec![v1::Cluster::default(); 40], "windows: 40 groups"),
+        (|p| clusters(p).groups = vec![v1::Cluster::default(); 140], "windows: 140 groups"),
         (|p| p.kind = 7, "kind 7"),
         (|p| p.functions = function(9), "functions: function 0: string 9 is out of range"),
         (|p| p.functions = function(1), "functions: function 0: it has no total"),
