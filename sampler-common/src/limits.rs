@@ -67,9 +67,9 @@ pub const EXTERNAL_PER_SECOND: u64 = 10_000;
 /// ([`crate::pressure`]) and what fills it in the 1.07 s that the bound above is for leave 700 samples of that for the time until the larger interval is in force.
 pub const LIBRARY_PER_SECOND: u64 = 7_000;
 
-/// Default of the same limit where `--max-samples-per-process` is not given. A sample costs the process some 7 µs (its two traps, the programs behind them, and cache lines
-/// that have gone cold), so that these take 1 % of a CPU at most, whatever it allocates; at 512 KiB between samples it has to allocate 0.8 GB a second for that.
-pub const PRELOADED_PER_SECOND: u64 = 1_500;
+/// Default of the same limit where `--max-samples-per-process` is not given. A sample costs the process 7 to 11 µs (its two traps, the programs behind them, and cache
+/// lines that have gone cold), so that these take 1 % of a CPU at most, whatever it allocates; at 512 KiB between samples it has to allocate 0.5 GB a second for that.
+pub const PRELOADED_PER_SECOND: u64 = 1_000;
 
 /// Bytes above `mm->start_stack` that always belong to the first stack: a program's arguments, its environment and its auxiliary vector. Frames are below
 /// `start_stack`, but for those of old dynamic linkers that were started as programs themselves: these take their own arguments away first.

@@ -174,13 +174,13 @@ proptest! {
 #[test]
 fn a_library_has_limits_of_its_own() {
     let any = Limits { process: f64::INFINITY, ..LIMITS };
-    let few = Limits { library: 1_500.0, ..any };
+    let few = Limits { library: 1_000.0, ..any };
     let (sending, process) = (Cause::Sending, Cause::Process);
     for (limits, has_library, limit, cause) in [
         (LIMITS, true, LIBRARY_PER_SECOND as f64, sending),
         (any, true, LIBRARY_PER_SECOND as f64, sending),
         (any, false, f64::INFINITY, process),
-        (few, true, 1_500.0, process),
+        (few, true, 1_000.0, process),
         (few, false, f64::INFINITY, process),
         (Limits { process: 300.0, ..few }, true, 300.0, process),
         (Limits::NONE, true, f64::INFINITY, process),

@@ -16,7 +16,7 @@ const LIMITED: [&str; 4] =
 /// As samplerd starts by itself.
 const DEFAULT: [&str; 2] = ["--max-samples-per-second", "25000"];
 /// Most samples a second of a process with the library, by default.
-const PRELOADED: f64 = 1500.0;
+const PRELOADED: f64 = 1000.0;
 
 /// How often there is a storm for the daemon not to be kept waiting at its beginning: a process that sends so much for the better part
 /// of a second before anybody looks has lost some.

@@ -16,6 +16,7 @@ use crate::toolbox::ours;
 use crate::workload::Workload;
 use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
+use sampler_common::limits::PRELOADED_PER_SECOND;
 use sampler_common::units::grouped;
 use sampler_daemon::bpf::bench::{Comparison, ComparisonProgram, Hook};
 use sampler_daemon::target::usdt::Usdt;
@@ -96,8 +97,13 @@ impl Listener {
         [Listener::Nobody, Listener::Empty, Listener::Samplerd, Listener::Limited];
 }
 
-/// What samplerd is started with by default, where the tests' one has no limits.
-const LIMITS: [&str; 2] = ["--max-samples-per-second", "25000"];
+/// As limited as samplerd starts by itself, where the tests' one has no limits. A process that takes turns with another runs for a half of a second, and gets a half of the samples.
+fn limits() -> Vec<String> {
+    let half = PRELOADED_PER_SECOND / 2;
+    ["--max-samples-per-second", "25000", "--max-samples-per-process", &half.to_string()]
+        .map(str::to_owned)
+        .to_vec()
+}
 
 /// Runs every workload for so many seconds of CPU time with the library, once. What fails is told and left out.
 pub(crate) fn measure(
@@ -146,7 +152,10 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
                 Listener::Empty => listen(&empty, pair.pid())?,
                 Listener::Samplerd => ours(pair.pid(), Ours::Preload.options())?,
                 Listener::Limited => {
-                    ours(pair.pid(), &[Ours::Preload.options(), &LIMITS].concat())?
+                    let limits = limits();
+                    let limits = limits.iter().map(String::as_str);
+                    let options = Ours::Preload.options().iter().copied().chain(limits);
+                    ours(pair.pid(), &options.collect::<Vec<_>>())?
                 }
             };
             let before = pair.attached.samples()?.taken;

@@ -29,7 +29,7 @@ pub(crate) struct RunVerb {
     #[arg(long, value_name = "X", value_parser = samples_per_second, conflicts_with = "one_in")]
     #[arg(allow_negative_numbers = true)]
     pub(super) samples_per_second: Option<f64>,
-    /// Most samples of a process in a second, or `unlimited`; beyond it its interval rises [default: unlimited, with --preload 1500: 1 % of a CPU]
+    /// Most samples of a process in a second, or `unlimited`; beyond it its interval rises [default: unlimited, with --preload 1000: 1 % of a CPU]
     #[arg(long, value_name = "N", value_parser = Limits::parse, allow_hyphen_values = true)]
     pub(super) max_samples_per_process: Option<f64>,
     /// How stacks are found [default: dwarf]

@@ -137,12 +137,12 @@ mod tests {
         assert_eq!(limits(&status), "25,000 samples/s in all (--max-samples-per-second)");
         assert_eq!(limits(&StatusResponse::default()), "");
         let mut status =
-            StatusResponse { max_samples_per_preloaded: 1_500.0, ..Default::default() };
+            StatusResponse { max_samples_per_preloaded: 1_000.0, ..Default::default() };
         assert_eq!(
             limits(&status),
-            "1,500 samples/s of each preloaded process (--max-samples-per-process)"
+            "1,000 samples/s of each preloaded process (--max-samples-per-process)"
         );
-        status.max_samples_per_process = 1_500.0;
-        assert_eq!(limits(&status), "1,500 samples/s of each process (--max-samples-per-process)");
+        status.max_samples_per_process = 1_000.0;
+        assert_eq!(limits(&status), "1,000 samples/s of each process (--max-samples-per-process)");
     }
 }
