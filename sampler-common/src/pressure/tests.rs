@@ -193,11 +193,10 @@ fn a_library_has_limits_of_its_own() {
             pressure.take(1, samples, has_library);
             pressure.turn(TURN, turn * 20_000_000);
         }
-        // Whatever is taken is aimed at from below.
+        // The limit is aimed at from below; a little less is enough.
         let factor = pressure.raised(1).factor();
-        let wanted = (demand / AIM / limit.min(limits.daemon)).max(1.0);
-        let wanted = if demand < limit.min(limits.daemon) { 1.0 } else { wanted };
-        assert!((wanted * 0.9..wanted * 1.5).contains(&factor), "{factor} under {limits:?}");
+        let least = (demand / limit.min(limits.daemon)).max(1.0);
+        assert!((least * 0.99..least * 2.0).contains(&factor), "{factor} under {limits:?}");
         if limit.is_finite() {
             assert_eq!(pressure.raised(1).cause, cause);
         }

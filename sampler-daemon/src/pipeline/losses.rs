@@ -18,6 +18,7 @@ const SAMPLES_ITSELF: &str = "samples by itself (otel_memory); exact totals are 
 const UNHEARD: &str = "nothing has been heard of a library that samples in it: it has sampled nothing, or the library is not in it (it does not \
      enter static and setuid programs)";
 const UNCALLED: &str = "it called no function that is probed: it allocated nothing, or in ways that are not seen (as static programs without symbols do)";
+const RAISED: &str = "at times sampled more rarely than that: more samples came than may (a limit of samples; sampler status has the interval)";
 const INEXACT: &str = "its exact totals are not known, so it is weighted, not calibrated";
 
 /// What is to be said of processes, each reason once and not too many.
@@ -101,6 +102,10 @@ impl Worker {
         }
         notes.extend(self.held_notes());
         let record = |id| self.ingest.processes.get(id);
+        let raised = gathered.processes.iter().map(|id| record(*id));
+        notes.extend(few(raised
+            .filter(|of| of.sampling.raised.raises > 0)
+            .map(|of| (of.pid, of.comm.as_str(), RAISED))));
         if estimator == Estimator::Calibrated {
             let inexact = gathered.inexact.iter().map(|id| record(*id));
             notes.extend(few(inexact.map(|of| (of.pid, of.comm.as_str(), INEXACT))));
