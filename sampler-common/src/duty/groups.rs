@@ -199,7 +199,7 @@ impl Groups {
 
     /// The groups in their order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Group> {
-        self.groups.iter()
+        self.all().iter()
     }
 
     /// Windows in all of them.

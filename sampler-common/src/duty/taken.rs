@@ -57,29 +57,30 @@ impl Tallied {
         is_known.then_some(Tallied { at, counted, error })
     }
 
-    /// What it has counted in the windows of each group, each by its share of its stratum. In those of which that is not known it is as much for a tick of their strata as in the others: were it nothing,
-    /// groups of such windows would look like some in which it had counted less.
-    fn inside(&self, groups: &Groups, ns: [f64; 2]) -> Vec<f64> {
-        let each = groups.iter().map(|group| {
-            let flow = &group.flows[self.at];
-            (flow.inside.value(ns), flow.length, group.strata - flow.length)
+    /// What it has counted for each tick of their strata in windows of which that is known, each by its share of its stratum.
+    fn in_tick(&self, groups: &[Group], ns: [f64; 2]) -> f64 {
+        let flows = groups.iter().map(|group| &group.flows[self.at]);
+        let (known, length) = flows.fold((0.0, 0.0), |(known, length), flow| {
+            (known + flow.inside.value(ns), length + flow.length)
         });
-        let each: Vec<(f64, f64, f64)> = each.collect();
-        let sums = each.iter().fold((0.0, 0.0), |sums, of| (sums.0 + of.0, sums.1 + of.1));
-        let in_tick = sums.0 / sums.1;
-        each.into_iter().map(|(known, _, unknown)| known + unknown * in_tick).collect()
+        known / length
     }
 
-    /// What the sums of windows are to be multiplied by: all by the sum of what is [inside](Tallied::inside).
-    fn factor(&self, groups: &[Group], ns: [f64; 2]) -> f64 {
-        let (mut known, mut length, mut all) = (0.0, 0.0, 0.0);
-        for group in groups {
+    /// The same of each group in all of its strata. In those of which that is not known it is as much for a tick as in the others: were it nothing,
+    /// groups of such windows would look like some in which it had counted less.
+    fn inside(&self, groups: &[Group], ns: [f64; 2]) -> Vec<f64> {
+        let in_tick = self.in_tick(groups, ns);
+        let inside = |group: &Group| {
             let flow = &group.flows[self.at];
-            known += flow.inside.value(ns);
-            length += flow.length;
-            all += group.strata;
-        }
-        self.counted / (known * all / length)
+            flow.inside.value(ns) + (group.strata - flow.length) * in_tick
+        };
+        groups.iter().map(inside).collect()
+    }
+
+    /// What the sums of windows are to be multiplied by.
+    fn factor(&self, groups: &[Group], ns: [f64; 2]) -> f64 {
+        let strata: f64 = groups.iter().map(|group| group.strata).sum();
+        self.counted / (self.in_tick(groups, ns) * strata)
     }
 }
 
@@ -122,7 +123,7 @@ impl Taken {
                 for (of, factor) in each.iter().zip(&all) {
                     // Its factor is all that it has counted, by what it has counted inside.
                     let weight = ticks * factor / sum * factor / of.counted;
-                    let parts = of.inside(groups, ns).into_iter().map(|part| weight * part);
+                    let parts = of.inside(groups.all(), ns).into_iter().map(|part| weight * part);
                     lengths.iter_mut().zip(parts).for_each(|(to, part)| *to += part);
                 }
                 lengths

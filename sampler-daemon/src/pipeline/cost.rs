@@ -25,17 +25,9 @@ use sampler_common::wire::Role;
 use std::time::{Duration, Instant};
 
 /// How soon prices are looked at again, and how often in the end: machines slow down and speed up. A look takes 3 to 20 ms of CPU time, and as much again where there
-/// are windows, whose share is made of them.
-#[derive(Clone, Copy, Debug)]
-struct Pace {
-    soon: Duration,
-    period: Duration,
-}
-
-/// Where prices are only told.
-const TOLD: Pace = Pace { soon: Duration::from_secs(8), period: Duration::from_secs(64) };
-/// Where there are windows.
-const WINDOWS: Pace = Pace { soon: Duration::from_secs(2), period: Duration::from_secs(20) };
+/// are windows, whose share is made of them; where there are none, prices are only told.
+const TOLD: [Duration; 2] = [Duration::from_secs(8), Duration::from_secs(64)];
+const WINDOWS: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(20)];
 
 /// Prices, and how they were come by.
 pub(super) struct Prices {
@@ -43,10 +35,10 @@ pub(super) struct Prices {
     tariff: Tariff,
     /// Why there are none.
     why: String,
-    pace: Pace,
     next_look: Instant,
-    /// From the last look to the next.
+    /// From the last look to the next, and at most.
     period: Duration,
+    longest: Duration,
 }
 
 /// What was measured.
@@ -93,9 +85,8 @@ impl Prices {
         if way.has_windows && tariff.behind.is_none() {
             tracing::warn!("what traps add to code behind them is not known: intervals are wider");
         }
-        let pace = if way.has_windows { WINDOWS } else { TOLD };
-        let (next_look, period) = (Instant::now() + pace.soon, pace.soon);
-        Prices { calibrator, tariff, why, pace, next_look, period }
+        let [period, longest] = if way.has_windows { WINDOWS } else { TOLD };
+        Prices { calibrator, tariff, why, next_look: Instant::now() + period, period, longest }
     }
 
     /// What was spent on work; `None` where there are no prices.
@@ -137,12 +128,12 @@ impl Worker {
     pub(super) fn look_at_prices(&mut self) {
         let due = self.prices.next_look;
         // While a window is open better nothing else is done; where one always is, a look has to be.
-        let begins = if self.is_between_windows() { due } else { due + self.prices.pace.period };
+        let begins = if self.is_between_windows() { due } else { due + self.prices.longest };
         if begins > Instant::now() {
             return;
         }
         let Worker { prices, kernel, .. } = self;
-        prices.period = (2 * prices.period).min(prices.pace.period);
+        prices.period = (2 * prices.period).min(prices.longest);
         prices.next_look = Instant::now() + prices.period;
         let Some(calibrator) = &mut prices.calibrator else { return };
         match calibrator.measure_again(kernel) {

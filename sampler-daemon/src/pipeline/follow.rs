@@ -6,9 +6,8 @@ use super::looked;
 use super::markers::Markers;
 use super::worker::{Reach, Worker};
 use crate::bpf::filtered::returns_pass;
-use crate::target::allocator::{Allocator, Discovery};
+use crate::target::allocator::{Allocator, Discovery, read_mappings};
 use crate::target::hazard;
-use crate::target::mappings;
 use sampler_common::counters::Outcome;
 use std::time::{Duration, Instant};
 
@@ -190,14 +189,14 @@ impl Worker {
 
     /// Probes what has come since the last look, unless nothing has.
     fn look_for_allocators(&mut self, slot: u32, pid: u32) {
-        // Before they are searched: what comes in the meantime makes the next look.
-        let files = looked::files(mappings::executable(pid).unwrap_or_default());
+        // A process that cannot be read now is exiting, or is read at the next look.
+        let Ok(mappings) = read_mappings(pid) else { return };
+        let files = looked::files(&mappings);
         let Some(attached) = self.attached.get(&slot) else { return };
         if !attached.has_new_image && attached.looked.is_known(&files) {
             return;
         }
-        // A process that cannot be read now is exiting, or is read at the next look.
-        let Ok(discovery) = self.discover(pid) else { return };
+        let Ok(discovery) = self.discoverer.discover_among(pid, &mappings) else { return };
         self.leave_unmapped(slot, &discovery);
         // What could not be seen perhaps can be the next time.
         let is_all = discovery.blind.is_empty();

@@ -31,8 +31,9 @@ impl Looked {
 }
 
 /// Those of a process' mappings that can hold an allocator.
-pub(super) fn files(executable: Vec<Mapping>) -> Vec<Mapping> {
-    executable.into_iter().filter(|of| matches!(of.backing, Backing::File(_))).collect()
+pub(super) fn files(mappings: &[Mapping]) -> Vec<Mapping> {
+    let may = |of: &&Mapping| of.executable && matches!(of.backing, Backing::File(_));
+    mappings.iter().filter(may).cloned().collect()
 }
 
 #[cfg(test)]
@@ -76,6 +77,6 @@ mod tests {
     fn code_without_a_file_is_no_reason_to_look() {
         let program = mapping(0x1000, Backing::File("/usr/bin/node".to_owned()));
         let jit = mapping(0x4000, Backing::Anonymous);
-        assert_eq!(files(vec![program.clone(), jit]), [program]);
+        assert_eq!(files(&[program.clone(), jit]), [program]);
     }
 }

@@ -102,23 +102,21 @@ impl Worker {
         }
         notes.extend(self.held_notes());
         let record = |id| self.ingest.processes.get(id);
-        let raised = gathered.processes.iter().map(|id| record(*id));
-        notes.extend(few(raised
+        let processes = || gathered.processes.iter().map(|id| record(*id));
+        notes.extend(few(processes()
             .filter(|of| of.sampling.raised.raises > 0)
             .map(|of| (of.pid, of.comm.as_str(), RAISED))));
         if estimator == Estimator::Calibrated {
             let inexact = gathered.inexact.iter().map(|id| record(*id));
             notes.extend(few(inexact.map(|of| (of.pid, of.comm.as_str(), INEXACT))));
         }
-        let itself = gathered.processes.iter().map(|id| record(*id));
-        let itself = itself.filter(|of| of.sampling.samples_itself);
+        let itself = processes().filter(|of| of.sampling.samples_itself);
         let line = |of: &ProcessRecord| match of.sampling.is_unheard() {
             true => UNHEARD,
             false => SAMPLES_ITSELF,
         };
         notes.extend(few(itself.map(|of| (of.pid, of.comm.as_str(), line(of)))));
-        let blind = gathered.processes.iter().map(|id| record(*id));
-        notes.extend(few(blind
+        notes.extend(few(processes()
             .flat_map(|of| of.blind.iter().map(|line| (of.pid, of.comm.as_str(), line.as_str())))));
         // Of the others it is known why.
         let uncalled = gathered.uncalled.iter().map(|id| record(*id));

@@ -196,12 +196,19 @@ impl Discoverer {
     /// If the process' mappings cannot be read or it has none (any more). A file that cannot be
     /// read is a line in [`Discovery::blind`].
     pub fn discover(&mut self, pid: u32) -> io::Result<Discovery> {
+        self.discover_among(pid, &read_mappings(pid)?)
+    }
+
+    /// The same of a process whose mappings have just been read.
+    ///
+    /// # Errors
+    /// As [`Discoverer::discover`].
+    pub fn discover_among(&mut self, pid: u32, mappings: &[Mapping]) -> io::Result<Discovery> {
         let mut discovery = Discovery::default();
         let mut seen = HashSet::new();
         let mut unopened = Vec::new();
         // Files that others may bind their malloc to.
         let mut exporting: Vec<InForce> = Vec::new();
-        let mappings = read_mappings(pid)?;
         for mapping in mappings.iter().filter(|mapping| mapping.executable) {
             let Backing::File(path) = &mapping.backing else { continue };
             if !seen.insert((mapping.device, mapping.inode, path.clone())) {
@@ -225,7 +232,7 @@ impl Discoverer {
         discovery.blind.extend(unopened.into_iter().map(not_searched));
         let paths = seen.iter().map(|(_, _, path)| path.as_str());
         coverage::complete(pid, paths, &mut discovery.blind);
-        discovery.in_force = match in_force::link_order(pid, &mappings) {
+        discovery.in_force = match in_force::link_order(pid, mappings) {
             Ok(order) if !order.is_empty() => {
                 let first = |path: &String| exporting.iter().find(|of| of.path == *path);
                 order.iter().find_map(first).cloned()
@@ -371,7 +378,10 @@ fn own_programs() -> Vec<(u64, u64)> {
 }
 
 /// The mappings of a process that still has some: an exiting one gives up its memory first.
-fn read_mappings(pid: u32) -> io::Result<Vec<Mapping>> {
+///
+/// # Errors
+/// If they cannot be read, or there are none (any more).
+pub fn read_mappings(pid: u32) -> io::Result<Vec<Mapping>> {
     let mappings = mappings::read(pid)?;
     if mappings.is_empty() {
         let message = format!("read /proc/{pid}/maps: no mappings (the process has exited)");

@@ -27,6 +27,23 @@ fn workload() -> Result<Workload> {
     preload::workload("pressure.c", &["60000000", "1", "64", "storm"], INTERVAL)
 }
 
+/// A workload in its storm under samplerd, and how it is sampled once its interval is raised.
+fn storm(arguments: &[&str]) -> Result<(Workload, Daemon, Value)> {
+    let mut workload = workload()?;
+    let daemon = Daemon::start(&[workload.pid()], arguments)?;
+    workload.go()?;
+    let during = raised(&daemon)?;
+    Ok((workload, daemon, during))
+}
+
+/// Goes through the calm behind the storm, to the end.
+fn end(mut workload: Workload, daemon: Daemon) -> Result<()> {
+    workload.go()?;
+    workload.truth()?;
+    workload.exit()?;
+    daemon.stop()
+}
+
 /// Ends the storm; what was allocated in it.
 fn enough(workload: &mut Workload) -> Result<Truth> {
     workload.child().send("enough")?;
@@ -65,10 +82,7 @@ fn the_interval_rises_and_comes_back() -> Result<()> {
 }
 
 fn rises_and_comes_back() -> Result<Result<(), String>> {
-    let mut workload = workload()?;
-    let daemon = Daemon::start(&[workload.pid()], &LIMITED)?;
-    workload.go()?;
-    let during = raised(&daemon)?;
+    let (mut workload, daemon, during) = storm(&LIMITED)?;
     println!("{during}");
     ensure!(during["pressure"]["limit"] == "sending", "{during}");
     let truth = enough(&mut workload)?.total();
@@ -90,10 +104,7 @@ fn rises_and_comes_back() -> Result<Result<(), String>> {
     }
     let after = as_asked(&daemon)?;
     ensure!(after["pressure"]["factor"].as_f64() == Some(1.0), "{after}");
-    workload.go()?;
-    workload.truth()?;
-    workload.exit()?;
-    daemon.stop().map(Ok)
+    end(workload, daemon).map(Ok)
 }
 
 /// By default a process gives some 1 % of a CPU for samples, whatever it allocates.
@@ -103,11 +114,9 @@ fn few_are_taken_by_default() -> Result<()> {
 }
 
 fn few_are_taken() -> Result<Result<(), String>> {
-    let mut workload = workload()?;
-    let daemon = Daemon::start(&[workload.pid()], &DEFAULT)?;
-    ensure!(daemon.status()?["max_samples_per_preloaded"] == PRELOADED, "{}", daemon.status()?);
-    workload.go()?;
-    let during = raised(&daemon)?;
+    let (mut workload, daemon, during) = storm(&DEFAULT)?;
+    let status = daemon.status()?;
+    ensure!(status["max_samples_per_preloaded"] == PRELOADED, "{status}");
     ensure!(during["pressure"]["limit"] == "process", "{during}");
     let mut before = (Instant::now(), daemon.outcome("sampled")?);
     wait::until("as many samples as may come", || {
@@ -129,10 +138,7 @@ fn few_are_taken() -> Result<Result<(), String>> {
     let profile = daemon.profile("live", &["--confidence", "0.999999999"])?;
     let of = profile.totals.alloc_space;
     ensure!(of.low <= truth.alloc.bytes as f64 && truth.alloc.bytes as f64 <= of.high, "{of:?}");
-    workload.go()?;
-    workload.truth()?;
-    workload.exit()?;
-    daemon.stop().map(Ok)
+    end(workload, daemon).map(Ok)
 }
 
 /// What the library in the process is told: the intervals in force and asked for; the latter where it is another one.
@@ -149,10 +155,7 @@ fn told(workload: &Workload) -> Result<(u64, Option<u64>)> {
 #[test]
 fn no_daemon_leaves_a_raised_interval() -> Result<()> {
     for is_killed in [false, true] {
-        let mut workload = workload()?;
-        let mut daemon = Daemon::start(&[workload.pid()], &LIMITED)?;
-        workload.go()?;
-        raised(&daemon)?;
+        let (mut workload, mut daemon, _) = storm(&LIMITED)?;
         daemon.child().signal(if is_killed { 9 } else { 15 })?;
         daemon.child().wait()?;
         let left = told(&workload)?;
@@ -166,10 +169,7 @@ fn no_daemon_leaves_a_raised_interval() -> Result<()> {
         let of = sampling(&next)?;
         ensure!(interval(&of) == INTERVAL, "with the next one: {of}");
         ensure!(told(&workload)? == (INTERVAL, None), "with the next one: {:?}", told(&workload)?);
-        workload.go()?;
-        workload.truth()?;
-        workload.exit()?;
-        next.stop()?;
+        end(workload, next)?;
     }
     Ok(())
 }

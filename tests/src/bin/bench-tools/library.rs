@@ -97,14 +97,6 @@ impl Listener {
         [Listener::Nobody, Listener::Empty, Listener::Samplerd, Listener::Limited];
 }
 
-/// As limited as samplerd starts by itself, where the tests' one has no limits. A process that takes turns with another runs for a half of a second, and gets a half of the samples.
-fn limits() -> Vec<String> {
-    let half = PRELOADED_PER_SECOND / 2;
-    ["--max-samples-per-second", "25000", "--max-samples-per-process", &half.to_string()]
-        .map(str::to_owned)
-        .to_vec()
-}
-
 /// Runs every workload for so many seconds of CPU time with the library, once. What fails is told and left out.
 pub(crate) fn measure(
     workloads: &[Workload],
@@ -132,8 +124,11 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
     let each_s = seconds / f64::from(PAIRS);
     let empty = Comparison::load()?.program("empty", Hook::Entry)?;
     let (mut forwarding, mut of) = (Vec::new(), [const { Vec::new() }; 4]);
-    let (mut cpu_s, mut own_s, mut samples) = (0.0, 0.0, 0.0);
-    let (mut limited_s, mut limited_samples) = (0.0, 0.0);
+    let [mut cpu_s, mut own_s, mut samples] = [[0.0; 4]; 3];
+    // As samplerd starts by itself, where the tests' one has no limits. A process that takes turns with another runs for a half of a second, and gets a half of the samples.
+    let half = (PRELOADED_PER_SECOND / 2).to_string();
+    let limits = ["--max-samples-per-second", "25000", "--max-samples-per-process", &half];
+    let limited = [Ours::Preload.options(), &limits].concat();
     for _ in 0..PAIRS {
         {
             let mut pair = Pair::start(workload, each_s, Layout::Random, &forwards, None, scratch)?;
@@ -151,25 +146,15 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
                 Listener::Nobody => Attached::Nothing,
                 Listener::Empty => listen(&empty, pair.pid())?,
                 Listener::Samplerd => ours(pair.pid(), Ours::Preload.options())?,
-                Listener::Limited => {
-                    let limits = limits();
-                    let limits = limits.iter().map(String::as_str);
-                    let options = Ours::Preload.options().iter().copied().chain(limits);
-                    ours(pair.pid(), &options.collect::<Vec<_>>())?
-                }
+                Listener::Limited => ours(pair.pid(), &limited)?,
             };
             let before = pair.attached.samples()?.taken;
             let turned = pair.run(each_s, random)?;
-            of[listener as usize].push(turned.slowdown().0);
-            let taken = pair.attached.samples()?.taken - before;
-            if listener == Listener::Samplerd {
-                samples += taken;
-                cpu_s += turned.cpu_s();
-                own_s += turned.own() * turned.cpu_s();
-            } else if listener == Listener::Limited {
-                limited_samples += taken;
-                limited_s += turned.cpu_s();
-            }
+            let at = listener as usize;
+            of[at].push(turned.slowdown().0);
+            samples[at] += pair.attached.samples()?.taken - before;
+            cpu_s[at] += turned.cpu_s();
+            own_s[at] += turned.own() * turned.cpu_s();
             std::mem::replace(&mut pair.attached, Attached::Nothing).detach()?;
         }
     }
@@ -177,6 +162,8 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
     let added = |to: &[f64]| -> Vec<f64> {
         unheard.iter().zip(to).map(|(without, with)| with / without - 1.0).collect()
     };
+    let rate = |of: Listener| samples[of as usize] / cpu_s[of as usize];
+    let samplerd = Listener::Samplerd as usize;
     Ok(Sampled {
         workload,
         slowdown: mean(&slowdown),
@@ -185,9 +172,9 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
         unheard: mean(&unheard),
         listener: mean(&added(&heard)),
         samplerd: mean(&added(&slowdown)),
-        own: own_s / cpu_s,
-        rate: samples / cpu_s,
-        limited_rate: limited_samples / limited_s,
+        own: own_s[samplerd] / cpu_s[samplerd],
+        rate: rate(Listener::Samplerd),
+        limited_rate: rate(Listener::Limited),
     })
 }
 
