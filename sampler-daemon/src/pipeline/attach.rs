@@ -1,7 +1,6 @@
 //! A process gets its slot and its probes.
 
 use super::facts;
-use super::looked::Looked;
 use super::own_links::OwnLinks;
 use super::sampling::Learning;
 use super::source::Source;
@@ -12,6 +11,7 @@ use crate::bpf::{Points, ProbeEngine, Settings};
 use crate::store::{ProcessRecord, SamplingRecord};
 use crate::target::allocator::{Allocator, Discovery};
 use crate::target::hazard::{self, Hazard};
+use crate::target::looked::Looked;
 use crate::target::process::Process;
 use sampler_common::wire::{Cookie, Role};
 use std::sync::Arc;

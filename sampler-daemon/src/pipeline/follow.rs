@@ -2,12 +2,11 @@
 
 use super::attach::SWEEP;
 use super::facts;
-use super::looked;
 use super::markers::Markers;
 use super::worker::{Reach, Worker};
 use crate::bpf::filtered::returns_pass;
 use crate::target::allocator::{Allocator, Discovery, read_mappings};
-use crate::target::hazard;
+use crate::target::{hazard, looked};
 use sampler_common::counters::Outcome;
 use std::time::{Duration, Instant};
 

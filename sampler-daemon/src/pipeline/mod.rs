@@ -35,7 +35,6 @@ mod leaks;
 mod library;
 mod lifetimes;
 mod listing;
-mod looked;
 mod losses;
 mod mapped;
 mod mapped_profile;

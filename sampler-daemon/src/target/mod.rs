@@ -12,6 +12,7 @@ mod family;
 pub mod hazard;
 mod in_force;
 pub mod inside;
+pub mod looked;
 pub mod mappings;
 mod maps;
 pub mod memory;

@@ -1,45 +1,45 @@
 //! Whether a process still has mapped what it had when it was looked at: another look would find the same.
 
-use crate::target::mappings::{Backing, Mapping};
+use super::mappings::{Backing, Mapping};
 
 /// Looks that must have found the same files: the loader maps a file a moment before it has it in its list, and its `malloc` is in force.
 const ENOUGH: u32 = 2;
 
 /// The files that a process had mapped to run when it was looked at, and all of which is probed that can be.
 #[derive(Debug, Default)]
-pub(super) struct Looked {
+pub struct Looked {
     files: Vec<Mapping>,
     times: u32,
 }
 
 impl Looked {
     /// Whether a look at a process with these files would find what was found before.
-    pub(super) fn is_known(&self, files: &[Mapping]) -> bool {
+    pub fn is_known(&self, files: &[Mapping]) -> bool {
         self.times >= ENOUGH && self.files == files
     }
 
     /// It has been looked at with these files, and nothing is left to be tried again.
-    pub(super) fn note(&mut self, files: Vec<Mapping>) {
+    pub fn note(&mut self, files: Vec<Mapping>) {
         self.times = if self.files == files { self.times + 1 } else { 1 };
         self.files = files;
     }
 
     /// The next look is to find out everything.
-    pub(super) fn forget(&mut self) {
+    pub fn forget(&mut self) {
         *self = Looked::default();
     }
 }
 
 /// Those of a process' mappings that can hold an allocator.
-pub(super) fn files(mappings: &[Mapping]) -> Vec<Mapping> {
+pub fn files(mappings: &[Mapping]) -> Vec<Mapping> {
     let may = |of: &&Mapping| of.executable && matches!(of.backing, Backing::File(_));
     mappings.iter().filter(may).cloned().collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::mappings::{Backing, Mapping};
     use super::{Looked, files};
-    use crate::target::mappings::{Backing, Mapping};
 
     fn mapping(start: u64, backing: Backing) -> Mapping {
         let device = (8, 1);
