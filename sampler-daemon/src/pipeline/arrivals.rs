@@ -1,7 +1,8 @@
 //! Processes that come by themselves: each takes a slot in the kernel with its first allocation.
 
+use super::config::Reach;
 use super::facts;
-use super::worker::{Reach, Worker};
+use super::worker::Worker;
 use crate::bpf::filtered::returns_pass;
 use crate::store::SamplingRecord;
 use crate::target::hazard;

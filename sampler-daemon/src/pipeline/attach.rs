@@ -1,15 +1,17 @@
 //! A process gets its slot and its probes.
 
+use super::config::Reach;
 use super::facts;
 use super::own_links::OwnLinks;
 use super::sampling::Learning;
 use super::source::Source;
-use super::worker::{Reach, Worker};
+use super::worker::Worker;
 use crate::bpf::filtered::returns_pass;
 use crate::bpf::totals::SlotTotals;
 use crate::bpf::{Points, ProbeEngine, Settings};
 use crate::store::{ProcessRecord, SamplingRecord};
-use crate::target::allocator::{Allocator, Discovery};
+use crate::target::allocator::Allocator;
+use crate::target::discovery::Discovery;
 use crate::target::hazard::{self, Hazard};
 use crate::target::looked::Looked;
 use crate::target::process::Process;

@@ -1,8 +1,9 @@
 //! Keeps the daemon's picture of the live set true, and the live set within its bound.
 
 use super::clock::monotonic_ns;
+use super::config::Reach;
 use super::ingest::{Ingest, halved};
-use super::worker::{Reach, Worker};
+use super::worker::Worker;
 use crate::bpf::totals::SlotTotals;
 use crate::store::{Designs, LiveSample, StackId};
 use rustc_hash::FxHashMap;

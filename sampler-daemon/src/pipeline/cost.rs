@@ -12,8 +12,9 @@
 //! ```
 
 use super::clock;
+use super::config::{Config, Reach};
 use super::facts;
-use super::worker::{Config, Reach, Worker};
+use super::worker::Worker;
 use crate::bpf::{Calibrator, Kernel, Link, ProbeEngine, Way};
 use crate::store::ProcessId;
 use crate::target::allocator::Function;

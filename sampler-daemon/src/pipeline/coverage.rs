@@ -1,7 +1,7 @@
 //! What is blind in the processes of the machine, each reason once.
 
 use super::worker::Worker;
-use crate::target::allocator::Discovery;
+use crate::target::discovery::Discovery;
 use rustc_hash::FxHashMap;
 use sampler_common::wire::Role;
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@ use super::follow::SETTLED;
 use super::observe::has_lost;
 use super::totals::by_class;
 use super::worker::Worker;
-use crate::target::allocator::NONE_MAPPED;
+use crate::target::discovery::NONE_MAPPED;
 use sampler_common::wire::Role;
 use std::time::SystemTime;
 

@@ -1,12 +1,14 @@
 //! What becomes of an attached process: a new program image, a new allocator.
 
 use super::attach::SWEEP;
+use super::config::Reach;
 use super::facts;
 use super::markers::Markers;
-use super::worker::{Reach, Worker};
+use super::worker::Worker;
 use crate::bpf::filtered::returns_pass;
-use crate::target::allocator::{Allocator, Discovery, read_mappings};
-use crate::target::{hazard, looked};
+use crate::target::allocator::Allocator;
+use crate::target::discovery::Discovery;
+use crate::target::{hazard, looked, mappings};
 use sampler_common::counters::Outcome;
 use std::time::{Duration, Instant};
 
@@ -189,7 +191,7 @@ impl Worker {
     /// Probes what has come since the last look, unless nothing has.
     fn look_for_allocators(&mut self, slot: u32, pid: u32) {
         // A process that cannot be read now is exiting, or is read at the next look.
-        let Ok(mappings) = read_mappings(pid) else { return };
+        let Ok(mappings) = mappings::read_some(pid) else { return };
         let files = looked::files(&mappings);
         let Some(attached) = self.attached.get(&slot) else { return };
         if !attached.has_new_image && attached.looked.is_known(&files) {

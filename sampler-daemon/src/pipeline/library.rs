@@ -3,8 +3,9 @@
 //! How its samples end is told by a probe (`sampler-ebpf/src/otel.rs`). What nobody heard it counts itself: that is read from the process's memory at every
 //! look at the process and whenever somebody asks, and counted as the daemon's own outcome. Of a program that has ended it is what was read last.
 
-use super::worker::{Reach, Worker};
-use crate::target::allocator::Discovery;
+use super::config::Reach;
+use super::worker::Worker;
+use crate::target::discovery::Discovery;
 use crate::target::preloaded::Block;
 use sampler_common::counters::Outcome;
 use sampler_common::sampling::Rate;

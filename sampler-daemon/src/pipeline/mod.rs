@@ -12,6 +12,7 @@ mod clock;
 mod closing;
 mod clusters;
 mod command;
+mod config;
 mod cost;
 mod counting;
 mod coverage;
@@ -51,6 +52,7 @@ mod pressure;
 mod profile;
 mod query;
 mod raw;
+mod reading;
 mod rest;
 mod sampling;
 mod scope;
@@ -80,6 +82,7 @@ pub use command::{
     PressureReport, ProcessReport, ProfileRequest, Profiler, SamplingChange, SamplingReport,
     Stopped,
 };
+pub use config::{Config, Reach};
 pub use cost::{PricesReport, Unread};
 pub use coverage::Blind;
 pub use exclude::Exclusion;
@@ -100,4 +103,4 @@ pub use source::SampleEvent;
 pub use status::{ProbeReport, StatusReport};
 pub use thread::WorkerThread;
 pub use usable::Usable;
-pub use worker::{Config, Reach, start};
+pub use worker::start;

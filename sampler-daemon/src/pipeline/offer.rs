@@ -1,6 +1,6 @@
 //! What a daemon started this way can tell, and why it does not tell the rest: one place for refusals and for what is offered.
 
-use super::worker::Config;
+use super::config::Config;
 use crate::bpf::Settings;
 use sampler_common::duty::Budget;
 use sampler_common::profile::Kind;

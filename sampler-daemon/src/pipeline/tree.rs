@@ -3,7 +3,8 @@
 //! The kernel side follows forks itself and enters each child as expected before it runs, so that no allocation of it is
 //! missed; this is about descendants that were there before, and about new program images whose allocator nobody has called yet.
 
-use super::worker::{Reach, Worker};
+use super::config::Reach;
+use super::worker::Worker;
 use crate::bpf::filtered::returns_pass;
 use crate::target::hazard;
 use crate::target::process::{Process, children};

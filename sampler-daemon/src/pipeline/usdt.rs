@@ -5,13 +5,14 @@
 //! share is paid all the same. A process with both, such probes and a `malloc` of another file that is its own, is sampled by both.
 //! Exact totals cover our probes only, so they are not known of any of these processes.
 
+use super::config::Reach;
 use super::facts;
 use super::shared::SharedLinks;
 use super::source::Source;
-use super::worker::{Reach, Worker};
+use super::worker::Worker;
 use crate::bpf::{Kernel, Link, UsdtPoint};
 use crate::store::{ProcessRecord, SamplingRecord};
-use crate::target::allocator::{Discovery, SelfSampler};
+use crate::target::discovery::{Discovery, SelfSampler};
 use crate::target::process::Process;
 use sampler_common::wire::{Role, SHARED};
 use std::sync::Arc;

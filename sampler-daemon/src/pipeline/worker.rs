@@ -4,12 +4,12 @@ use super::ahead::AheadOfWindows;
 use super::attach::Attached;
 use super::clock::{Clock, monotonic_ns};
 use super::command::{Command, Profiler, QUEUE};
+use super::config::{Config, Reach};
 use super::cost::Prices;
 use super::coverage::Coverage;
 use super::duty::Cycle;
-use super::exclude::{Excluded, Exclusion};
+use super::exclude::Excluded;
 use super::happenings::Happenings;
-use super::held::AtExit;
 use super::ingest::{Event, Ingest};
 use super::latency::{Answers, Histogram};
 use super::pressure::BackPressure;
@@ -22,18 +22,13 @@ use super::survey::Survey;
 use super::thread::WorkerThread;
 use super::tree::Tree;
 use crate::bpf::duty::Duties;
-use crate::bpf::ring::Record;
-use crate::bpf::{Kernel, ProbeEngine, Settings};
-use crate::store::Sampling;
-use crate::target::allocator::Discoverer;
+use crate::bpf::{Kernel, ProbeEngine};
+use crate::target::discoverer::Discoverer;
 use crate::target::process::Process;
-use crate::target::spec::Spec;
 use anyhow::Context as _;
 use rustc_hash::FxHashMap;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
-use sampler_common::duty::Budget;
-use sampler_common::pressure::Limits;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -44,55 +39,15 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::broadcast;
 
 /// Records read between two looks at commands and processes.
-const BATCH: usize = 1024;
+pub(super) const BATCH: usize = 1024;
 /// Place of the eventfd among what is waited for.
 const WAKE: usize = 1;
 /// How long records may wait in the ring when few arrive (many wake the worker).
 const PERIOD: Duration = Duration::from_millis(100);
 /// The same where processes come and go: what is known of a short one must be read soon.
 const OPEN_PERIOD: Duration = Duration::from_millis(20);
-/// How long a question waits for a record that is just being written, and none behind it can be read.
-const SETTLE: Duration = Duration::from_millis(100);
 /// Samples kept for a slow `StreamSamples` client.
 const STREAM_BACKLOG: usize = 16 * 1024;
-
-/// Which processes are profiled, and by whose links.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// A few given ones, each by links of its own.
-    Listed,
-    /// Given ones, by links that all share: a link costs everyone who maps its file, so that many must not have one each.
-    Shared,
-    /// All that are not excluded, as they come and go, by links that all share.
-    Everyone,
-    /// Given ones and every process that they fork, and those in turn, by links that all share.
-    Tree,
-}
-
-/// How to profile.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Which processes.
-    pub reach: Reach,
-    /// The eBPF program's constants.
-    pub settings: Settings,
-    /// How allocations are sampled.
-    pub sampling: Sampling,
-    /// Processes that are not profiled where others are unasked.
-    pub exclude: Vec<Exclusion>,
-    /// What the user says of allocators.
-    pub allocators: &'static Spec,
-    /// What becomes of the blocks that a process holds when it exits.
-    pub at_exit: AtExit,
-    /// Samples that may come in a second; beyond it intervals rise.
-    pub limits: Limits,
-    /// What profiling may cost each process; `None`: what it takes.
-    pub budget: Option<Budget>,
-    /// Whether counters are looked for in the memory of processes, to tell how far these come forward in windows.
-    pub memory_scan: bool,
-    /// Whether only files are probed that sample their allocations by themselves.
-    pub samplers_only: bool,
-}
 
 pub(super) struct Worker {
     pub(super) config: Config,
@@ -333,62 +288,7 @@ impl Worker {
         }
     }
 
-    /// Reads up to `most` records of those that are there, and first what happened before them.
-    fn read(&mut self, most: usize) -> usize {
-        let begin_ns = monotonic_ns();
-        let until = self.kernel.ring.produced();
-        self.take_events();
-        let read = self.read_records(most, until);
-        if self.kernel.ring.has_read(until) {
-            self.ingest.forget_images(begin_ns);
-            self.ingest.known.forget_gone(begin_ns);
-        }
-        read
-    }
-
-    fn read_records(&mut self, most: usize, until: u64) -> usize {
-        let Worker { kernel, ingest, delays, .. } = self;
-        let Kernel { ring, targets, known, slots, .. } = kernel;
-        ring.read(most, until, |record| {
-            // The record of a process's coming was lost: it is known by its slot, if that is its own still.
-            if let Some(space) = record.space()
-                && !matches!(record, Record::Appeared(_))
-                && !ingest.sources.contains_key(&space.slot)
-                && slots.is_of_now(space)
-                && let Some(pid) = targets.pid_of(space.slot)
-            {
-                ingest.newcomer(space, pid, String::new());
-            }
-            let sampled_ns = record.sampled_ns();
-            ingest.record(record);
-            // At once: a stack that is met often is met again before this batch ends.
-            ingest.known.tell(known);
-            if let Some(sampled_ns) = sampled_ns {
-                delays.add(monotonic_ns().saturating_sub(sampled_ns));
-            }
-        })
-    }
-
-    /// Reads everything that was in the ring when called, also what was just being written.
-    pub(super) fn settle(&mut self) {
-        self.drain();
-        self.handle_events();
-    }
-
-    /// As [`Worker::settle`], but leaves the events for later.
-    pub(super) fn drain(&mut self) {
-        let target = self.kernel.ring.produced();
-        let mut progress = Instant::now();
-        while !self.kernel.ring.has_read(target) && progress.elapsed() < SETTLE {
-            if self.read(BATCH) > 0 {
-                progress = Instant::now();
-            } else {
-                std::thread::yield_now();
-            }
-        }
-    }
-
-    fn handle_events(&mut self) {
+    pub(super) fn handle_events(&mut self) {
         for event in std::mem::take(&mut self.ingest.events) {
             match event {
                 Event::Exec { slot, generation } => self.image_replaced(slot, generation),

@@ -59,6 +59,19 @@ pub fn read(pid: u32) -> io::Result<Vec<Mapping>> {
     Ok(maps::lines(&text).map(mapping).collect())
 }
 
+/// The mappings of a process that still has some: an exiting one gives up its memory first.
+///
+/// # Errors
+/// If they cannot be read, or there are none (any more).
+pub fn read_some(pid: u32) -> io::Result<Vec<Mapping>> {
+    let mappings = read(pid)?;
+    if mappings.is_empty() {
+        let message = format!("read /proc/{pid}/maps: no mappings (the process has exited)");
+        return Err(io::Error::new(io::ErrorKind::NotFound, message));
+    }
+    Ok(mappings)
+}
+
 /// The executable ones of a process, none if they cannot be read or there are none (any more).
 pub fn executable(pid: u32) -> Option<Vec<Mapping>> {
     let mappings = read(pid).ok().filter(|mappings| !mappings.is_empty())?;

@@ -5,6 +5,8 @@ mod calls;
 pub mod cgroup;
 mod contents;
 mod coverage;
+pub mod discoverer;
+pub mod discovery;
 pub mod elf;
 mod emulated;
 mod families;

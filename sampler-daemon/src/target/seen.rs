@@ -1,6 +1,7 @@
 //! Files of which code was mapped lately: each is looked into once, when an event tells of its first mapping.
 
-use super::allocator::{Allocator, Discoverer};
+use super::allocator::Allocator;
+use super::discoverer::Discoverer;
 use super::mappings::{self, Backing, Mapping};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;

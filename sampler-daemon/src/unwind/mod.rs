@@ -5,6 +5,7 @@
 
 mod cfi;
 mod cfi_cache;
+mod code;
 mod elf;
 mod evidence;
 #[cfg(test)]

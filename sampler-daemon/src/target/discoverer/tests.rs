@@ -1,5 +1,8 @@
+use super::super::allocator::Function;
+use super::super::discovery::BLIND_LINES;
 use super::*;
 use crate::running::Running;
+use sampler_common::wire::Role;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,0 +1,47 @@
+//! How to profile, as whoever starts the worker says it.
+
+use super::exclude::Exclusion;
+use super::held::AtExit;
+use crate::bpf::Settings;
+use crate::store::Sampling;
+use crate::target::spec::Spec;
+use sampler_common::duty::Budget;
+use sampler_common::pressure::Limits;
+
+/// Which processes are profiled, and by whose links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// A few given ones, each by links of its own.
+    Listed,
+    /// Given ones, by links that all share: a link costs everyone who maps its file, so that many must not have one each.
+    Shared,
+    /// All that are not excluded, as they come and go, by links that all share.
+    Everyone,
+    /// Given ones and every process that they fork, and those in turn, by links that all share.
+    Tree,
+}
+
+/// How to profile.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Which processes.
+    pub reach: Reach,
+    /// The eBPF program's constants.
+    pub settings: Settings,
+    /// How allocations are sampled.
+    pub sampling: Sampling,
+    /// Processes that are not profiled where others are unasked.
+    pub exclude: Vec<Exclusion>,
+    /// What the user says of allocators.
+    pub allocators: &'static Spec,
+    /// What becomes of the blocks that a process holds when it exits.
+    pub at_exit: AtExit,
+    /// Samples that may come in a second; beyond it intervals rise.
+    pub limits: Limits,
+    /// What profiling may cost each process; `None`: what it takes.
+    pub budget: Option<Budget>,
+    /// Whether counters are looked for in the memory of processes, to tell how far these come forward in windows.
+    pub memory_scan: bool,
+    /// Whether only files are probed that sample their allocations by themselves.
+    pub samplers_only: bool,
+}

@@ -1,0 +1,66 @@
+//! Records are taken from the ring, behind what happened before them.
+
+use super::clock::monotonic_ns;
+use super::worker::{BATCH, Worker};
+use crate::bpf::Kernel;
+use crate::bpf::ring::Record;
+use std::time::{Duration, Instant};
+
+/// How long a question waits for a record that is just being written, and none behind it can be read.
+const SETTLE: Duration = Duration::from_millis(100);
+impl Worker {
+    /// Reads up to `most` records of those that are there, and first what happened before them.
+    pub(super) fn read(&mut self, most: usize) -> usize {
+        let begin_ns = monotonic_ns();
+        let until = self.kernel.ring.produced();
+        self.take_events();
+        let read = self.read_records(most, until);
+        if self.kernel.ring.has_read(until) {
+            self.ingest.forget_images(begin_ns);
+            self.ingest.known.forget_gone(begin_ns);
+        }
+        read
+    }
+
+    fn read_records(&mut self, most: usize, until: u64) -> usize {
+        let Worker { kernel, ingest, delays, .. } = self;
+        let Kernel { ring, targets, known, slots, .. } = kernel;
+        ring.read(most, until, |record| {
+            // The record of a process's coming was lost: it is known by its slot, if that is its own still.
+            if let Some(space) = record.space()
+                && !matches!(record, Record::Appeared(_))
+                && !ingest.sources.contains_key(&space.slot)
+                && slots.is_of_now(space)
+                && let Some(pid) = targets.pid_of(space.slot)
+            {
+                ingest.newcomer(space, pid, String::new());
+            }
+            let sampled_ns = record.sampled_ns();
+            ingest.record(record);
+            // At once: a stack that is met often is met again before this batch ends.
+            ingest.known.tell(known);
+            if let Some(sampled_ns) = sampled_ns {
+                delays.add(monotonic_ns().saturating_sub(sampled_ns));
+            }
+        })
+    }
+
+    /// Reads everything that was in the ring when called, also what was just being written.
+    pub(super) fn settle(&mut self) {
+        self.drain();
+        self.handle_events();
+    }
+
+    /// As [`Worker::settle`], but leaves the events for later.
+    pub(super) fn drain(&mut self) {
+        let target = self.kernel.ring.produced();
+        let mut progress = Instant::now();
+        while !self.kernel.ring.has_read(target) && progress.elapsed() < SETTLE {
+            if self.read(BATCH) > 0 {
+                progress = Instant::now();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    }
+}

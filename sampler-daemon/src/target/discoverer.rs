@@ -1,0 +1,273 @@
+//! Finds the allocators of a process and the functions to probe in them.
+//!
+//! Looks into every file of which the process has code mapped, so allocators in containers,
+//! opened late by `dlopen`, replaced or deleted are found alike. What a file contains is decided
+//! in `contents`; this is about processes.
+
+use super::allocator::Allocator;
+use super::contents::Contents;
+use super::coverage;
+use super::discovery::{Discovery, InForce, NONE_MAPPED, SelfSampler};
+use super::in_force;
+use super::mappings::{self, Backing, Mapping};
+use super::preloaded::Preloaded;
+use super::spec::{self, Spec};
+use super::usdt::Usdt;
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Most files remembered; when full, all are forgotten (reading them again takes milliseconds).
+const REMEMBERED_FILES: usize = 256;
+/// What files are called that sample by themselves.
+const SAMPLER: &str = "otel_memory";
+
+/// Finds allocators; remembers files that it has already read (by device, inode, size and change time; bounded).
+#[derive(Debug)]
+pub struct Discoverer {
+    remembered: HashMap<Version, Arc<Contents>>,
+    /// Of the same files, where probes of self-sampling files are used.
+    usdt: Option<HashMap<Version, Arc<Usdt>>>,
+    spec: &'static Spec,
+    /// Our own programs: nobody wants to know what they allocate, least of all who runs under one of them at first (`sampler run`).
+    own: Vec<(u64, u64)>,
+    samplers_only: bool,
+}
+
+impl Default for Discoverer {
+    fn default() -> Discoverer {
+        Discoverer::new(false, &spec::EMPTY)
+    }
+}
+
+/// A file in one of its states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Version {
+    identity: (u64, u64),
+    size: u64,
+    /// Seconds and nanoseconds.
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Discoverer {
+    /// Of what is known and what the user says; one that also looks for files that sample by themselves, if asked to.
+    pub fn new(with_usdt: bool, spec: &'static Spec) -> Discoverer {
+        Discoverer {
+            remembered: HashMap::new(),
+            usdt: with_usdt.then(HashMap::new),
+            spec,
+            own: own_programs(),
+            samplers_only: false,
+        }
+    }
+
+    /// The same, which finds nothing else than files that sample by themselves, if so asked.
+    pub fn samplers_only(self, samplers_only: bool) -> Discoverer {
+        Discoverer { samplers_only, ..self }
+    }
+
+    /// The allocators mapped into process `pid` now.
+    ///
+    /// # Errors
+    /// If the process' mappings cannot be read or it has none (any more). A file that cannot be
+    /// read is a line in [`Discovery::blind`].
+    pub fn discover(&mut self, pid: u32) -> io::Result<Discovery> {
+        self.discover_among(pid, &mappings::read_some(pid)?)
+    }
+
+    /// The same of a process whose mappings have just been read.
+    ///
+    /// # Errors
+    /// As [`Discoverer::discover`].
+    pub fn discover_among(&mut self, pid: u32, mappings: &[Mapping]) -> io::Result<Discovery> {
+        let mut discovery = Discovery::default();
+        let mut seen = HashSet::new();
+        let mut unopened = Vec::new();
+        // Files that others may bind their malloc to.
+        let mut exporting: Vec<InForce> = Vec::new();
+        for mapping in mappings.iter().filter(|mapping| mapping.executable) {
+            let Backing::File(path) = &mapping.backing else { continue };
+            if !seen.insert((mapping.device, mapping.inode, path.clone())) {
+                continue;
+            }
+            match mappings::open(pid, mapping) {
+                Ok(file) => {
+                    exporting.extend(self.look_into(file, path, &mut discovery));
+                }
+                // Devices and the like hold no allocator.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+                Err(error) => unopened.push((mapping.clone(), error)),
+            }
+        }
+        if !unopened.is_empty() {
+            // What is not mapped any more did not need to be opened.
+            let now = mappings::read_some(pid)?;
+            unopened.retain(|(mapping, _)| now.contains(mapping));
+        }
+        let not_searched = |(_, error)| format!("{error}: not searched");
+        discovery.blind.extend(unopened.into_iter().map(not_searched));
+        let paths = seen.iter().map(|(_, _, path)| path.as_str());
+        coverage::complete(pid, paths, &mut discovery.blind);
+        discovery.in_force = match in_force::link_order(pid, mappings) {
+            Ok(order) if !order.is_empty() => {
+                let first = |path: &String| exporting.iter().find(|of| of.path == *path);
+                order.iter().find_map(first).cloned()
+            }
+            // A static program uses its own; a list that cannot be read tells nothing.
+            Ok(_) => discovery.only(),
+            Err(_) => None,
+        };
+        discovery.prefer_samplers();
+        if self.samplers_only {
+            discovery.only_samplers();
+        }
+        let has_none = discovery.allocators.is_empty() && discovery.samplers.is_empty();
+        if has_none && discovery.blind.is_empty() {
+            discovery.blind.push(NONE_MAPPED.to_owned());
+        }
+        discovery.shorten();
+        Ok(discovery)
+    }
+
+    /// The allocators that an opened file contains; none if it cannot be read.
+    pub fn allocators_of(&mut self, file: &File, path: &str) -> Vec<Allocator> {
+        let mut discovery = Discovery::default();
+        if let Ok(file) = file.try_clone() {
+            self.look_into(file, path, &mut discovery);
+        }
+        // Of those there is nothing else to be probed.
+        if self.samplers_only { Vec::new() } else { discovery.allocators }
+    }
+
+    /// The allocator in a file, whether any process has mapped it or not.
+    ///
+    /// # Errors
+    /// If it cannot be opened. One that cannot be read is a line in [`Discovery::blind`].
+    pub fn discover_in(&mut self, path: &Path) -> io::Result<Discovery> {
+        let mut discovery = Discovery::default();
+        self.look_into(File::open(path)?, &path.to_string_lossy(), &mut discovery);
+        if self.samplers_only {
+            discovery.allocators.clear();
+        }
+        discovery.shorten();
+        Ok(discovery)
+    }
+
+    /// Looks into one file; whether its `malloc` is for others too.
+    fn look_into(&mut self, file: File, path: &str, discovery: &mut Discovery) -> Option<InForce> {
+        let read =
+            Version::of(&file).and_then(|version| Ok((version, self.read(version, &file, path)?)));
+        let (version, contents) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                discovery.blind.push(format!("{path}: {error}: not searched"));
+                return None;
+            }
+        };
+        if self.own.contains(&version.identity) {
+            return None;
+        }
+        let file = Arc::new(file);
+        if let Some(usdt) = self.look_for_usdt(version, &file, path, discovery) {
+            let of = || InForce { name: SAMPLER.to_owned(), path: path.to_owned() };
+            return usdt.defines_malloc.then(of);
+        }
+        discovery.blind.extend(contents.blind(path));
+        let known = discovery.allocators.iter().any(|a| a.identity == version.identity);
+        if !contents.functions.is_empty() && !known {
+            discovery.allocators.push(Allocator {
+                name: contents.name.clone(),
+                path: path.to_owned(),
+                build_id: contents.build_id.clone(),
+                identity: version.identity,
+                file,
+                functions: contents.functions.clone(),
+            });
+        }
+        let of = || InForce { name: contents.name.clone(), path: path.to_owned() };
+        contents.exports_malloc.then(of)
+    }
+
+    /// What a file that samples by itself, in a way that we understand, says of that.
+    fn look_for_usdt(
+        &mut self,
+        version: Version,
+        file: &Arc<File>,
+        path: &str,
+        discovery: &mut Discovery,
+    ) -> Option<Arc<Usdt>> {
+        let remembered = self.usdt.as_mut()?;
+        let usdt = match remembered.get(&version) {
+            Some(usdt) => Arc::clone(usdt),
+            None => {
+                // What cannot be read has been said already.
+                let usdt = Arc::new(Usdt::read(file).unwrap_or_default());
+                if remembered.len() >= REMEMBERED_FILES {
+                    remembered.clear();
+                }
+                remembered.insert(version, Arc::clone(&usdt));
+                usdt
+            }
+        };
+        if let Some(why) = &usdt.refused {
+            let line = format!("{path}: its otel_memory probes are not used: {why}");
+            discovery.blind.push(line);
+        }
+        if usdt.probes.is_empty() {
+            return None;
+        }
+        if discovery.samplers.iter().any(|of| of.allocator.identity == version.identity) {
+            return Some(usdt);
+        }
+        let allocator = Allocator {
+            name: SAMPLER.to_owned(),
+            path: path.to_owned(),
+            build_id: usdt.build_id.clone(),
+            identity: version.identity,
+            file: Arc::clone(file),
+            functions: usdt.functions(),
+        };
+        let preloaded = if usdt.defines_malloc { Preloaded::find(file) } else { None };
+        discovery.samplers.push(SelfSampler { allocator, usdt: Arc::clone(&usdt), preloaded });
+        Some(usdt)
+    }
+
+    fn read(&mut self, version: Version, file: &File, path: &str) -> io::Result<Arc<Contents>> {
+        if let Some(contents) = self.remembered.get(&version) {
+            return Ok(Arc::clone(contents));
+        }
+        let contents = Arc::new(Contents::read(file, path, self.spec)?);
+        if self.remembered.len() >= REMEMBERED_FILES {
+            self.remembered.clear();
+        }
+        self.remembered.insert(version, Arc::clone(&contents));
+        Ok(contents)
+    }
+}
+
+/// This program and the client beside it.
+fn own_programs() -> Vec<(u64, u64)> {
+    let Ok(own) = std::env::current_exe() else { return Vec::new() };
+    let programs = [own.with_file_name("samplerd"), own.with_file_name("sampler")];
+    let identity = |path: &PathBuf| path.metadata().ok().map(|of| (of.dev(), of.ino()));
+    programs.iter().filter_map(identity).collect()
+}
+
+impl Version {
+    fn of(file: &File) -> io::Result<Version> {
+        let status = file.metadata()?;
+        Ok(Version {
+            identity: (status.dev(), status.ino()),
+            size: status.size(),
+            modified: (status.mtime(), status.mtime_nsec()),
+            changed: (status.ctime(), status.ctime_nsec()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

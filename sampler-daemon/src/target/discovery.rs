@@ -1,0 +1,102 @@
+//! What was found in a process, and what that means for what is probed in it.
+
+use super::allocator::Allocator;
+use super::preloaded::Preloaded;
+use super::usdt::Usdt;
+use std::sync::Arc;
+
+/// Most lines about what cannot be seen in one process.
+pub(super) const BLIND_LINES: usize = 16;
+
+/// What is said of a process in which nothing was found.
+pub const NONE_MAPPED: &str = "no allocator is mapped (yet): none of its allocations are seen";
+
+/// What is said of a process that does not sample by itself where nothing else is probed.
+const NOT_PRELOADED: &str = "does not sample by itself (--samplers-only): none of its allocations are seen; the preloaded \
+     library does not enter static and setuid programs";
+
+/// What is said of an allocator that programs call by other names than `malloc`, where a library samples `malloc`.
+const PAST_MALLOC: &str = ": is called past malloc, which the preloaded library samples: what it gives out is not seen (start the program without that library, or samplerd with --no-usdt)";
+
+/// What was found in a process.
+#[derive(Clone, Debug, Default)]
+pub struct Discovery {
+    /// Allocators that can be probed.
+    pub allocators: Vec<Allocator>,
+    /// What cannot be seen in it, and why, one line each.
+    pub blind: Vec<String>,
+    /// Files that sample their allocations by themselves; their own malloc family is not among the allocators.
+    pub samplers: Vec<SelfSampler>,
+    /// One of these is the process's own `malloc`: what it allocates through other files' is what that one has asked them for.
+    pub is_sampled: bool,
+    /// The allocator whose `malloc` the process uses, if that can be told.
+    pub in_force: Option<InForce>,
+}
+
+/// A file that samples its allocations by itself, see [`super::usdt`].
+#[derive(Clone, Debug)]
+pub struct SelfSampler {
+    /// The file, with its probes as functions.
+    pub allocator: Allocator,
+    /// Its probes.
+    pub usdt: Arc<Usdt>,
+    /// Its settings, if it is our own library.
+    pub preloaded: Option<Preloaded>,
+}
+
+/// The allocator whose `malloc` a process uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InForce {
+    /// What it is, empty if it is none that we know.
+    pub name: String,
+    /// Path in the process.
+    pub path: String,
+}
+
+impl Discovery {
+    /// Whether this file is among those that can be probed.
+    pub fn has(&self, identity: (u64, u64)) -> bool {
+        let samplers = self.samplers.iter().map(|sampler| &sampler.allocator);
+        self.allocators.iter().chain(samplers).any(|of| of.identity == identity)
+    }
+
+    /// Whether a file that samples by itself is the process's own `malloc`: it comes before every other one in the loader's order.
+    /// Then those others serve it, or nobody, and to probe them as well would count twice; or they have a heap of their own, of which nothing is seen.
+    pub(super) fn prefer_samplers(&mut self) {
+        let in_force = self.in_force.as_ref();
+        let is_own = |of: &SelfSampler| in_force.is_some_and(|it| it.path == of.allocator.path);
+        self.is_sampled = self.samplers.iter().any(|of| of.usdt.defines_malloc && is_own(of));
+        if self.is_sampled {
+            self.leave_allocators();
+        }
+    }
+
+    /// Says which of the allocators that are not probed are not behind `malloc` either.
+    fn leave_allocators(&mut self) {
+        let past = self.allocators.drain(..).filter(|of| !of.is_malloc());
+        self.blind.extend(past.map(|of| format!("{}{PAST_MALLOC}", of.title())));
+    }
+
+    /// Leaves nothing but files that sample by themselves. A process without is not seen, whatever else could not be.
+    pub(super) fn only_samplers(&mut self) {
+        self.leave_allocators();
+        if self.samplers.is_empty() {
+            self.blind = vec![NOT_PRELOADED.to_owned()];
+        }
+    }
+
+    /// The allocator of a process that has only one.
+    pub(super) fn only(&self) -> Option<InForce> {
+        match self.allocators.as_slice() {
+            [one] => Some(InForce { name: one.name.clone(), path: one.path.clone() }),
+            _ => None,
+        }
+    }
+
+    pub(super) fn shorten(&mut self) {
+        if let Some(more) = self.blind.len().checked_sub(BLIND_LINES).filter(|&more| more > 0) {
+            self.blind.truncate(BLIND_LINES);
+            self.blind.push(format!("and {more} more files"));
+        }
+    }
+}
