@@ -13,6 +13,7 @@ mod mock;
 mod output;
 mod plan;
 mod ps;
+mod told;
 
 use mock::{Mock, PID};
 use serde_json::Value;
