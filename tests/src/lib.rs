@@ -11,6 +11,7 @@ pub mod build;
 pub mod child;
 pub mod client;
 pub mod daemon;
+pub mod docs;
 pub mod exposition;
 pub mod http;
 pub mod machine;

@@ -5,6 +5,7 @@
 //! measured once, in random order.
 
 mod case;
+mod markdown;
 mod program;
 mod query;
 mod report;
@@ -13,7 +14,7 @@ use anyhow::Result;
 use case::{Case, Measured};
 use clap::Parser;
 use sampler_tests::progress::Progress;
-use sampler_tests::{build, machine};
+use sampler_tests::{build, docs, machine};
 
 /// Measures what samplerd costs on this machine, beside the probes.
 #[derive(Parser)]
@@ -31,6 +32,9 @@ struct Args {
     /// Print one JSON document instead of tables
     #[arg(long)]
     json: bool,
+    /// Write the tables into docs/benchmarks.md
+    #[arg(long)]
+    write_docs: bool,
 }
 
 fn main() -> Result<()> {
@@ -55,6 +59,12 @@ fn main() -> Result<()> {
         println!("{:#}", report::json(&machine, &cases, &queries));
     } else {
         print!("{}", report::text(&machine, &cases, &queries));
+    }
+    if args.write_docs {
+        let tables = markdown::tables(&cases, &queries);
+        let options =
+            format!("bench daemon -- --rounds {} --seconds {}", args.rounds, args.seconds);
+        docs::write("daemon", &format!("{tables}\n*{}; `{options}`*", machine.line()))?;
     }
     Ok(())
 }

@@ -8,21 +8,21 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 
 /// Most processor time for a sample, microseconds, from [`GOAL_RATE`] samples a second on.
-const CPU_GOAL_US: f64 = 15.0;
-const GOAL_RATE: u32 = 1_000;
+pub(crate) const CPU_GOAL_US: f64 = 15.0;
+pub(crate) const GOAL_RATE: u32 = 1_000;
 /// Longest time of a question for the top stacks, milliseconds.
-const QUERY_GOAL_MS: f64 = 200.0;
+pub(crate) const QUERY_GOAL_MS: f64 = 200.0;
 
 // Writing to a String cannot fail.
 macro_rules! line {
     ($out:expr, $($format:tt)*) => {{ let _ = writeln!($out, $($format)*); }};
 }
 
-fn spread(of: &[Measured], value: fn(&Measured) -> f64) -> Spread {
+pub(crate) fn spread(of: &[Measured], value: fn(&Measured) -> f64) -> Spread {
     Spread::of(of.iter().map(value))
 }
 
-fn lost(of: &[Measured]) -> u64 {
+pub(crate) fn lost(of: &[Measured]) -> u64 {
     of.iter().map(|one| one.lost).sum()
 }
 

@@ -8,7 +8,6 @@ mod accuracy;
 mod attached;
 mod budget;
 mod clock;
-mod docs;
 mod drag;
 mod exact;
 mod figure;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The folder of the documentation.
-pub(crate) fn directory() -> PathBuf {
+pub fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
 }
 
@@ -13,7 +13,7 @@ pub(crate) fn directory() -> PathBuf {
 ///
 /// # Errors
 /// If the page cannot be read or written, or has no such section.
-pub(crate) fn write(name: &str, contents: &str) -> Result<()> {
+pub fn write(name: &str, contents: &str) -> Result<()> {
     let path = directory().join("benchmarks.md");
     let page = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
     let page = replaced(&page, name, contents);
