@@ -84,7 +84,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value = "25000", allow_hyphen_values = true, value_parser = Limits::parse)]
     pub(crate) max_samples_per_second: f64,
 
-    /// The same for each process [default: unlimited, but 1000 of one with the preloaded library: 1 % of a CPU]
+    /// The same for each process [default: unlimited, but 1000 of one with the preloaded library: 1 % of a CPU (of these too unlimited with --max-samples-per-second unlimited)]
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = Limits::parse)]
     pub(crate) max_samples_per_process: Option<f64>,
 

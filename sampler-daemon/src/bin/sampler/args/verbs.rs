@@ -123,7 +123,7 @@ pub(crate) struct DiffVerb {
     pub(crate) b: Source,
     #[command(flatten)]
     pub(crate) select: Select,
-    /// alloc: what was allocated; live: what is still held [default: that of a saved profile, else alloc]
+    /// alloc: what was allocated; live: what is still held; peak: what was held when most was [default: that of a saved profile, else alloc]
     #[arg(long, value_enum)]
     pub(crate) kind: Option<SampledKind>,
     /// Confidence of every interval, between 0 and 1
