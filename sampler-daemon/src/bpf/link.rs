@@ -93,19 +93,18 @@ impl Programs {
         ebpf: &mut Ebpf,
     ) -> anyhow::Result<Programs> {
         Ok(match engine {
-            ProbeEngine::Session => Programs::Session {
-                allocate: text.load(SESSION, sys::ATTACH_SESSION)?,
-                free: text.load(FREE, sys::ATTACH_MULTI)?,
-                new: text.load(NEW, sys::ATTACH_MULTI)?,
-                mark: text.load(MARKER, sys::ATTACH_MULTI)?,
-            },
-            ProbeEngine::Multi => Programs::Multi {
-                enter: text.load(ENTER, sys::ATTACH_MULTI)?,
-                leave: text.load(LEAVE, sys::ATTACH_MULTI)?,
-                free: text.load(FREE, sys::ATTACH_MULTI)?,
-                new: text.load(NEW, sys::ATTACH_MULTI)?,
-                mark: text.load(MARKER, sys::ATTACH_MULTI)?,
-            },
+            ProbeEngine::Session => {
+                let session = (SESSION, sys::ATTACH_SESSION);
+                let [free, new, mark] = [FREE, NEW, MARKER].map(|name| (name, sys::ATTACH_MULTI));
+                let [allocate, free, new, mark] = text.load_all([session, free, new, mark])?;
+                Programs::Session { allocate, free, new, mark }
+            }
+            ProbeEngine::Multi => {
+                let names = [ENTER, LEAVE, FREE, NEW, MARKER];
+                let [enter, leave, free, new, mark] =
+                    text.load_all(names.map(|name| (name, sys::ATTACH_MULTI)))?;
+                Programs::Multi { enter, leave, free, new, mark }
+            }
             ProbeEngine::Perf => {
                 for name in [ENTER, LEAVE, FREE, NEW, MARKER] {
                     let program = perf_program(ebpf, name)?;

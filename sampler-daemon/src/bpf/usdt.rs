@@ -48,12 +48,9 @@ impl UsdtPrograms {
         text: &ProgramText,
         sites: Array<MapData, SiteValue>,
     ) -> anyhow::Result<UsdtPrograms> {
-        Ok(UsdtPrograms {
-            allocate: text.load("otel_alloc", sys::ATTACH_MULTI)?,
-            free: text.load("otel_free", sys::ATTACH_MULTI)?,
-            sites,
-            numbers: HashMap::new(),
-        })
+        let programs = ["otel_alloc", "otel_free"].map(|name| (name, sys::ATTACH_MULTI));
+        let [allocate, free] = text.load_all(programs)?;
+        Ok(UsdtPrograms { allocate, free, sites, numbers: HashMap::new() })
     }
 
     /// Attaches to `points` of `file` in process `pid` (`None`: in every process) with `slot` in the cookies: frees first, so that no block ends

@@ -216,10 +216,14 @@ impl Worker {
         Some(spent.range(Confidence::DEFAULT))
     }
 
-    /// The part of the daemon's CPU time that goes to so many records: all that it has used, but for the calibration.
+    /// CPU time that the daemon has used, nanoseconds, but for measuring prices.
+    pub(super) fn used_ns(&self) -> u64 {
+        clock::processor_ns().saturating_sub(self.prices.report().taken.as_nanos() as u64)
+    }
+
+    /// The part of the daemon's CPU time that goes to so many records: all that it has used since it was ready.
     fn daemon_ns_for(&self, records: u64) -> u64 {
-        let used =
-            clock::processor_ns().saturating_sub(self.prices.report().taken.as_nanos() as u64);
+        let used = self.used_ns().saturating_sub(self.starting_ns);
         match self.ingest.records {
             0 => 0,
             all => (used as f64 * records as f64 / all as f64) as u64,

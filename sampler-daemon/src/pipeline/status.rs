@@ -83,6 +83,8 @@ pub struct StatusReport {
     pub(super) unread: Unread,
     /// CPU time of the daemon, nanoseconds.
     pub processor_ns: u64,
+    /// What of that it had used when it was ready, but for measuring prices.
+    pub starting_ns: u64,
     /// Most samples in a second.
     pub limits: Limits,
     /// Times that the worker took to answer, by question.
@@ -171,6 +173,7 @@ impl Worker {
             cost: Report::default(),
             unread: self.costs(&all, Confidence::DEFAULT),
             processor_ns: clock::processor_ns(),
+            starting_ns: self.starting_ns,
             answers: self.answers.read(),
             delays: self.delays.clone(),
             ring_fill: self.ring_fill.clone(),

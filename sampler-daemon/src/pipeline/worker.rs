@@ -62,6 +62,8 @@ pub(super) struct Worker {
     pub(super) retired: crate::bpf::totals::SlotTotals,
     pub(super) clock: Clock,
     pub(super) started: Instant,
+    /// CPU time until it was ready, nanoseconds, but for measuring prices: the kernel's look at the programs takes most of it.
+    pub(super) starting_ns: u64,
     /// When the live profile first became a lower bound.
     pub(super) live_incomplete: Option<SystemTime>,
     /// Samples that were lost when the lost ones were last looked at, for the time slots.
@@ -144,6 +146,7 @@ pub fn start(
         retired: Default::default(),
         clock: Clock::default(),
         started: Instant::now(),
+        starting_ns: 0,
         live_incomplete: None,
         observed_losses: 0,
         reconciled_losses: 0,
@@ -194,6 +197,7 @@ pub fn start(
     if let Some(duties) = &mut worker.kernel.duties {
         duties.begin()?;
     }
+    worker.starting_ns = worker.used_ns();
     let thread = WorkerThread::spawn(move || worker.run()).context("start the worker thread")?;
     Ok((profiler, thread))
 }

@@ -88,6 +88,7 @@ pub(super) fn status(report: StatusReport) -> v1::StatusResponse {
         prices: Some(cost::prices(&report.prices)),
         cost: Some(cost::to_wire(&report.cost)),
         daemon_processor_ns: report.processor_ns,
+        daemon_starting_ns: report.starting_ns,
         max_samples_per_second: finite(report.limits.daemon),
         max_samples_per_process: finite(report.limits.process),
         max_samples_per_preloaded: finite(report.limits.library),

@@ -75,7 +75,14 @@ fn the_cost_is_everywhere() -> Result<()> {
     let pid = workload.pid();
     let profile = daemon.profile("alloc", &[])?;
     let cost_of_profile = &profile.json["cost"];
-    ensure!(number(&cost_of_profile["daemon_ns"], "daemon_ns")? > 0.0, "{cost_of_profile}");
+    let for_samples = number(&cost_of_profile["daemon_ns"], "daemon_ns")?;
+    ensure!(for_samples > 0.0, "{cost_of_profile}");
+    // Its start, half a second and more of the kernel's look at its programs, is not for any sample.
+    let status = daemon.status()?;
+    let of_status = |key: &str| number(&status[key], key);
+    let (used, starting) = (of_status("daemon_processor_ns")?, of_status("daemon_starting_ns")?);
+    ensure!(starting > 1e7, "{starting} ns to start");
+    ensure!(for_samples <= used - starting, "{for_samples} ns of {used}, {starting} to start");
     // 99 % is wider than 50 %.
     let width = |level: &str| -> Result<f64> {
         let profile = daemon.profile("alloc", &["--confidence", level])?;

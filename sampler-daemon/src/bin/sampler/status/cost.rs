@@ -27,15 +27,16 @@ pub(super) fn text(status: &StatusResponse) -> String {
     report.map_or(String::new(), |report| shown(&report.text()).into_owned())
 }
 
-/// What the daemon uses itself, and what of it went into measuring prices.
+/// What the daemon uses itself, and what of it went into its start and into measuring prices.
 pub(super) fn daemon(status: &StatusResponse) -> String {
     if status.daemon_processor_ns == 0 {
         return String::new();
     }
     let measured = status.prices.as_ref().map_or(0, |prices| prices.taken_ns);
     format!(
-        "{} of CPU time, {} of it to measure prices",
+        "{} of CPU time, {} of it to start and {} to measure prices",
         human_cpu_time(status.daemon_processor_ns as f64),
+        human_cpu_time(status.daemon_starting_ns as f64),
         human_cpu_time(measured as f64)
     )
 }

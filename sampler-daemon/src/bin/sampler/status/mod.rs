@@ -61,6 +61,7 @@ fn object(status: &StatusResponse) -> Value {
         "cost": cost::object(status.cost.as_ref()),
         "prices": status.prices.as_ref().map(cost::prices_object),
         "daemon_processor_ns": status.daemon_processor_ns,
+        "daemon_starting_ns": status.daemon_starting_ns,
         "daemon_rss_bytes": Some(status.daemon_rss_bytes).filter(|bytes| *bytes > 0),
         "max_samples_per_second": pressure::limit(status.max_samples_per_second),
         "max_overhead": (status.max_overhead > 0.0).then_some(status.max_overhead),
