@@ -38,6 +38,8 @@ pub(super) enum Event {
     Leaving { slot: u32 },
     /// A process that has no slot yet replaced its program image.
     ExpectedExec { pid: u32 },
+    /// The program image in this slot has sent its first sample of its own.
+    SamplesItself { slot: u32 },
 }
 
 /// The store with what records need to get there.
@@ -213,6 +215,9 @@ impl Ingest {
         self.processes.get_mut(source.process).spending.read_sample(stack_bytes);
         let design = Design::from_word(record.design);
         if design.is_external() {
+            if source.samples_itself() {
+                self.events.push(Event::SamplesItself { slot: record.space.slot });
+            }
             let sampling = &mut self.processes.get_mut(source.process).sampling;
             Arc::make_mut(sampling).took_itself(record.size, design.weighted_bytes());
         }

@@ -62,6 +62,8 @@ pub(super) struct Source {
     pub(super) earlier: Option<(u32, Image)>,
     /// Our own library in it.
     pub(super) library: Option<Library>,
+    /// The newest image that has sent samples of its own.
+    sampled_itself: Option<u32>,
 }
 
 impl Source {
@@ -81,6 +83,12 @@ impl Source {
             allocators: Vec::new(),
             earlier: None,
             library: None,
+            sampled_itself: None,
         }
+    }
+
+    /// It has sent a sample of its own; whether that is the first one of its image.
+    pub(super) fn samples_itself(&mut self) -> bool {
+        self.sampled_itself.replace(self.generation) != Some(self.generation)
     }
 }

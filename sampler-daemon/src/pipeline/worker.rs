@@ -297,6 +297,8 @@ impl Worker {
             match event {
                 Event::Exec { slot, generation } => self.image_replaced(slot, generation),
                 Event::ExpectedExec { pid } => self.expected_exec(pid),
+                // What does so may be our library, which is to hear of its limit before it has sent thousands.
+                Event::SamplesItself { slot } => self.look_again(slot),
                 Event::LiveHigh => self.thin(),
                 Event::Appeared { slot } => self.appeared(slot),
                 Event::Leaving { slot } => self.watch_end(slot),

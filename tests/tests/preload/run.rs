@@ -2,17 +2,22 @@
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::{Finished, finish};
-use sampler_tests::{Profile, build};
+use sampler_tests::{Profile, again, build};
 use std::fs;
 use std::process::Command;
 
 /// Runs `command` with every allocation sampled; its output and profile.
 fn run(command: &[&str]) -> Result<(Finished, Profile)> {
+    run_with(&["--interval", "1", "--max-samples-per-process", "unlimited"], command)
+}
+
+/// The same, with these options.
+fn run_with(options: &[&str], command: &[&str]) -> Result<(Finished, Profile)> {
     build::require_root()?;
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("profile");
     let mut run = Command::new(build::program("sampler")?);
-    run.args(["run", "--preload", "--interval", "1", "--max-samples-per-process", "unlimited"]);
+    run.args(["run", "--preload"]).args(options);
     run.args(["--format", "json", "-o"]).arg(&file);
     for variable in ["SUDO_UID", "SUDO_GID", "SUDO_USER"] {
         run.env_remove(variable);
@@ -65,4 +70,30 @@ fn a_static_program_runs_unseen() -> Result<()> {
     let words = ["nothing has been heard of a library", "does not sample by itself"];
     ensure!(words.iter().any(|words| notes.contains(words)), "{notes}");
     Ok(())
+}
+
+/// A limit holds for a program that is over in less than a second, too: who it is that samples is found out by its first sample.
+#[test]
+fn a_short_program_keeps_the_limit() -> Result<()> {
+    again::until("a limit that is heard of in time", 5, keeps_the_limit)
+}
+
+fn keeps_the_limit() -> Result<Result<(), String>> {
+    // A fifth of a second. More than half of the blocks would be sampled: no more than are taken at all of what samples by itself.
+    const BLOCKS: u64 = 17_000;
+    const BYTES: u64 = 100_000;
+    let program = format!("for _ in range({BLOCKS}): bytearray({BYTES})");
+    let options = ["--interval", "128KiB", "--max-samples-per-process", "200"];
+    let options = [&options[..], &["--confidence", "0.999999999"]].concat();
+    let (finished, profile) = run_with(&options, &["python3", "-c", &program])?;
+    ensure!(finished.code() == 0, "{}", finished.stderr);
+    let of = profile.totals.alloc_space;
+    // The interpreter has some megabytes of its own.
+    let [least, most] = [1.0, 1.1].map(|times| times * (BLOCKS * BYTES) as f64);
+    println!("{} samples, {:.0} to {:.0}", profile.samples, of.low, of.high);
+    ensure!(of.low <= most && least <= of.high, "{of:?}");
+    Ok(match profile.samples < BLOCKS / 3 {
+        true => Ok(()),
+        false => Err(format!("{} samples of {BLOCKS}", profile.samples)),
+    })
 }
