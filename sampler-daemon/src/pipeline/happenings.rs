@@ -162,6 +162,10 @@ impl Worker {
                 self.attach_shared(allocator);
                 self.look_soon(found.pid);
             }
+            for sampler in &found.samplers {
+                self.attach_shared_sampler(found.pid, sampler);
+                self.look_soon(found.pid);
+            }
             self.ingest.modules.offer(&found.mapping, found.file);
         }
     }

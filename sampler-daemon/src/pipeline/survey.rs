@@ -4,6 +4,7 @@
 
 use super::worker::Worker;
 use crate::target::allocator::Allocator;
+use crate::target::discovery::SelfSampler;
 use crate::target::mappings;
 use crate::target::process::pids;
 use rustc_hash::FxHashSet;
@@ -116,10 +117,7 @@ impl Worker {
             self.take_in_silent(pid);
         }
         for sampler in &discovery.samplers {
-            let track_live = self.config.settings.track_live;
-            if let Err(error) = self.shared.attach_sampler(&mut self.kernel, sampler, track_live) {
-                tracing::warn!(pid, path = sampler.allocator.path, "{error:#}");
-            }
+            self.attach_shared_sampler(pid, sampler);
         }
         for allocator in discovery.allocators {
             self.attach_shared(&allocator);
@@ -134,6 +132,17 @@ impl Worker {
         let settings = &self.config.settings;
         if let Err(error) = self.shared.attach(&mut self.kernel, allocator, settings) {
             tracing::warn!(path = allocator.path, "{error:#}");
+        }
+    }
+
+    /// Attaches to a file that samples by itself for all processes, one of which has mapped it.
+    pub(super) fn attach_shared_sampler(&mut self, pid: u32, sampler: &SelfSampler) {
+        if self.has_own_links() {
+            return;
+        }
+        let track_live = self.config.settings.track_live;
+        if let Err(error) = self.shared.attach_sampler(&mut self.kernel, sampler, track_live) {
+            tracing::warn!(pid, path = sampler.allocator.path, "{error:#}");
         }
     }
 

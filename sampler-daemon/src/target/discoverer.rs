@@ -133,14 +133,16 @@ impl Discoverer {
         Ok(discovery)
     }
 
-    /// The allocators that an opened file contains; none if it cannot be read.
-    pub fn allocators_of(&mut self, file: &File, path: &str) -> Vec<Allocator> {
+    /// What of an opened file can be probed; nothing if it cannot be read.
+    pub fn contents_of(&mut self, file: &File, path: &str) -> Discovery {
         let mut discovery = Discovery::default();
         if let Ok(file) = file.try_clone() {
             self.look_into(file, path, &mut discovery);
         }
-        // Of those there is nothing else to be probed.
-        if self.samplers_only { Vec::new() } else { discovery.allocators }
+        if self.samplers_only {
+            discovery.allocators.clear();
+        }
+        discovery
     }
 
     /// The allocator in a file, whether any process has mapped it or not.

@@ -2,6 +2,7 @@
 
 use super::allocator::Allocator;
 use super::discoverer::Discoverer;
+use super::discovery::{Discovery, SelfSampler};
 use super::mappings::{self, Backing, Mapping};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -30,11 +31,14 @@ pub struct Found {
     pub file: Arc<File>,
     /// Its allocators, most often none.
     pub allocators: Vec<Allocator>,
+    /// Itself, if it samples by itself.
+    pub samplers: Vec<SelfSampler>,
 }
 
 /// The files, and those that wait.
 #[derive(Debug, Default)]
 pub struct SeenFiles {
+    /// With what can be probed in them.
     seen: FxHashMap<Identity, Vec<Allocator>>,
     waiting: VecDeque<(u32, u32, Identity, Mapping)>,
     missed: u64,
@@ -42,7 +46,7 @@ pub struct SeenFiles {
 
 impl SeenFiles {
     /// Process `pid`, a child of `parent` (0: not known), has mapped a file; the generation tells files apart that had one inode
-    /// number. Returns its allocators, if it has been looked into before.
+    /// number. Returns what can be probed in it, if it has been looked into before.
     pub fn mapped(
         &mut self,
         pid: u32,
@@ -78,9 +82,12 @@ impl SeenFiles {
                 Ok(file) => {
                     let Backing::File(path) = &mapping.backing else { continue };
                     let file = Arc::new(file);
-                    let allocators = discoverer.allocators_of(&file, path);
-                    self.seen.insert(identity, allocators.clone());
-                    found.push(Found { pid, mapping, file, allocators });
+                    let Discovery { allocators, samplers, .. } =
+                        discoverer.contents_of(&file, path);
+                    let of_samplers = samplers.iter().map(|of| &of.allocator);
+                    let all = allocators.iter().chain(of_samplers).cloned().collect();
+                    self.seen.insert(identity, all);
+                    found.push(Found { pid, mapping, file, allocators, samplers });
                 }
                 // Devices and the like hold no allocator.
                 Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {}
