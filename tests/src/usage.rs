@@ -47,19 +47,3 @@ pub fn resident(pid: u32) -> Result<(u64, u64)> {
     }
     Ok((all, ring))
 }
-
-/// Processor time of the threads that a process has now, to the nanosecond, by the scheduler's clock.
-///
-/// # Errors
-/// If it is gone.
-pub fn scheduled_seconds(pid: u32) -> Result<f64> {
-    let path = format!("/proc/{pid}/task");
-    let mut ns = 0;
-    for thread in fs::read_dir(&path).with_context(|| format!("read {path}"))? {
-        // A thread may end meanwhile.
-        let Ok(text) = fs::read_to_string(thread?.path().join("schedstat")) else { continue };
-        let first = text.split_ascii_whitespace().next().unwrap_or_default();
-        ns += first.parse::<u64>().with_context(|| format!("parse {text:?}"))?;
-    }
-    Ok(ns as f64 / 1e9)
-}

@@ -4,7 +4,8 @@ use crate::program::{Load, Program};
 use anyhow::{Context, Result};
 use sampler_tests::Daemon;
 use sampler_tests::daemon::outcome;
-use sampler_tests::usage::{resident, scheduled_seconds};
+use sampler_tests::usage::resident;
+use serde_json::Value;
 
 /// Outcomes of samples whose stack is lost.
 const LOSSES: [&str; 2] = ["ring_full", "ring_share"];
@@ -65,11 +66,11 @@ impl Case {
         let limit = if self.limited { "25000" } else { "unlimited" };
         let arguments = ["--interval", "1", "--max-samples-per-second", limit];
         let daemon = Daemon::start(&[program.pid()], &arguments)?;
-        let before = scheduled_seconds(daemon.pid())?;
+        let before = used_seconds(&daemon.status()?)?;
         program.go()?;
         let (made, took) = program.made()?;
         let status = daemon.status().context("the end of the case")?;
-        let busy = scheduled_seconds(daemon.pid())? - before;
+        let busy = used_seconds(&status)? - before;
         let (resident_bytes, ring_bytes) = resident(daemon.pid())?;
         let samples = outcome(&status, "sampled") as f64;
         let pressure = &status["intervals"][0]["pressure"];
@@ -84,4 +85,10 @@ impl Case {
             ring_factor: pressure["ring_factor"].as_f64().unwrap_or(1.0),
         })
     }
+}
+
+/// CPU time that samplerd has used, by the scheduler's clock of the process: also that of threads that have ended since, as one of its start does after ten seconds.
+fn used_seconds(status: &Value) -> Result<f64> {
+    let ns = status["daemon_processor_ns"].as_f64();
+    Ok(ns.with_context(|| format!("no CPU time in {status}"))? / 1e9)
 }
