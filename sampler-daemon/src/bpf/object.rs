@@ -10,6 +10,7 @@ use aya_obj::Object;
 use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::thread::{self, ScopedJoinHandle};
 
 /// The object with its maps relocated.
 pub struct ProgramText {
@@ -46,11 +47,16 @@ impl ProgramText {
         &self,
         programs: [(&str, u32); N],
     ) -> anyhow::Result<[OwnedFd; N]> {
-        let loaded = std::thread::scope(|scope| {
-            let each = programs.map(|(name, attach)| scope.spawn(move || self.load(name, attach)));
-            each.map(|one| one.join().unwrap_or_else(|_| Err(anyhow!("load eBPF programs"))))
-        });
-        let all: Vec<OwnedFd> = loaded.into_iter().collect::<anyhow::Result<_>>()?;
+        let all = thread::scope(|scope| {
+            let start = |(name, attach)| {
+                let load = move || self.load(name, attach);
+                thread::Builder::new().spawn_scoped(scope, load).context("start a thread")
+            };
+            let end = |one: anyhow::Result<ScopedJoinHandle<'_, _>>| {
+                one?.join().unwrap_or_else(|_| Err(anyhow!("load eBPF programs")))
+            };
+            programs.map(start).map(end).into_iter().collect::<anyhow::Result<Vec<OwnedFd>>>()
+        })?;
         all.try_into().map_err(|_| anyhow!("load eBPF programs"))
     }
 
