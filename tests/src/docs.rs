@@ -1,5 +1,6 @@
 //! docs/benchmarks.md: what stands between two marks is replaced, the rest is written by hand.
 
+use crate::machine::Machine;
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,14 +10,15 @@ pub fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
 }
 
-/// Puts `contents` into the section `name` of the page.
+/// Puts `contents` into the section `name` of the page, with the machine and the options that they were measured on and with.
 ///
 /// # Errors
 /// If the page cannot be read or written, or has no such section.
-pub fn write(name: &str, contents: &str) -> Result<()> {
+pub fn write(name: &str, contents: &str, machine: &Machine, options: &str) -> Result<()> {
+    let contents = format!("{contents}\n*{}; `{options}`*", machine.line());
     let path = directory().join("benchmarks.md");
     let page = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-    let page = replaced(&page, name, contents);
+    let page = replaced(&page, name, &contents);
     let page = page.with_context(|| format!("{} has no section {name}", path.display()))?;
     fs::write(&path, page).with_context(|| format!("write {}", path.display()))
 }

@@ -158,12 +158,8 @@ impl Worker {
 
     fn look_into_files(&mut self) {
         for found in self.happenings.files.look(&mut self.discoverer) {
-            for allocator in &found.allocators {
-                self.attach_shared(allocator);
-                self.look_soon(found.pid);
-            }
-            for sampler in &found.samplers {
-                self.attach_shared_sampler(found.pid, sampler);
+            self.attach_found(found.pid, &found.contents);
+            if found.contents.files().next().is_some() {
                 self.look_soon(found.pid);
             }
             self.ingest.modules.offer(&found.mapping, found.file);

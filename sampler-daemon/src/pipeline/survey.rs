@@ -3,8 +3,7 @@
 //! Where the kernel tells of new mappings this is a repair, and rare; else it is how allocators are found.
 
 use super::worker::Worker;
-use crate::target::allocator::Allocator;
-use crate::target::discovery::SelfSampler;
+use crate::target::discovery::Discovery;
 use crate::target::mappings;
 use crate::target::process::pids;
 use rustc_hash::FxHashSet;
@@ -110,39 +109,30 @@ impl Worker {
         }
         // Whatever has a link is met: one that is not is closed in the end.
         if let Some(met) = &mut self.survey.round {
-            let samplers = discovery.samplers.iter().map(|sampler| &sampler.allocator);
-            met.extend(discovery.allocators.iter().chain(samplers).map(|of| of.identity));
+            met.extend(discovery.files().map(|of| of.identity));
         }
         if discovery.is_sampled && !is_spared {
             self.take_in_silent(pid);
         }
-        for sampler in &discovery.samplers {
-            self.attach_shared_sampler(pid, sampler);
-        }
-        for allocator in discovery.allocators {
-            self.attach_shared(&allocator);
-        }
+        self.attach_found(pid, &discovery);
     }
 
-    /// Attaches to an allocator for all processes.
-    pub(super) fn attach_shared(&mut self, allocator: &Allocator) {
+    /// Attaches for all processes to what was found in one, or in a file that it has mapped.
+    pub(super) fn attach_found(&mut self, pid: u32, found: &Discovery) {
         if self.has_own_links() {
             return;
         }
-        let settings = &self.config.settings;
-        if let Err(error) = self.shared.attach(&mut self.kernel, allocator, settings) {
-            tracing::warn!(path = allocator.path, "{error:#}");
+        let Worker { shared, kernel, config, .. } = self;
+        let settings = &config.settings;
+        for sampler in &found.samplers {
+            if let Err(error) = shared.attach_sampler(kernel, sampler, settings.track_live) {
+                tracing::warn!(pid, path = sampler.allocator.path, "{error:#}");
+            }
         }
-    }
-
-    /// Attaches to a file that samples by itself for all processes, one of which has mapped it.
-    pub(super) fn attach_shared_sampler(&mut self, pid: u32, sampler: &SelfSampler) {
-        if self.has_own_links() {
-            return;
-        }
-        let track_live = self.config.settings.track_live;
-        if let Err(error) = self.shared.attach_sampler(&mut self.kernel, sampler, track_live) {
-            tracing::warn!(pid, path = sampler.allocator.path, "{error:#}");
+        for allocator in &found.allocators {
+            if let Err(error) = shared.attach(kernel, allocator, settings) {
+                tracing::warn!(pid, path = allocator.path, "{error:#}");
+            }
         }
     }
 

@@ -96,7 +96,7 @@ impl Discoverer {
             }
             match mappings::open(pid, mapping) {
                 Ok(file) => {
-                    exporting.extend(self.look_into(file, path, &mut discovery));
+                    exporting.extend(self.look_into(Arc::new(file), path, &mut discovery));
                 }
                 // Devices and the like hold no allocator.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
@@ -133,34 +133,32 @@ impl Discoverer {
         Ok(discovery)
     }
 
-    /// What of an opened file can be probed; nothing if it cannot be read.
-    pub fn contents_of(&mut self, file: &File, path: &str) -> Discovery {
+    /// What of an opened file can be probed, whether any process has mapped it or not. One that cannot be read is a line in [`Discovery::blind`].
+    pub fn contents_of(&mut self, file: Arc<File>, path: &str) -> Discovery {
         let mut discovery = Discovery::default();
-        if let Ok(file) = file.try_clone() {
-            self.look_into(file, path, &mut discovery);
-        }
-        if self.samplers_only {
-            discovery.allocators.clear();
-        }
-        discovery
-    }
-
-    /// The allocator in a file, whether any process has mapped it or not.
-    ///
-    /// # Errors
-    /// If it cannot be opened. One that cannot be read is a line in [`Discovery::blind`].
-    pub fn discover_in(&mut self, path: &Path) -> io::Result<Discovery> {
-        let mut discovery = Discovery::default();
-        self.look_into(File::open(path)?, &path.to_string_lossy(), &mut discovery);
+        self.look_into(file, path, &mut discovery);
         if self.samplers_only {
             discovery.allocators.clear();
         }
         discovery.shorten();
-        Ok(discovery)
+        discovery
+    }
+
+    /// The same of the file at this path.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn discover_in(&mut self, path: &Path) -> io::Result<Discovery> {
+        Ok(self.contents_of(Arc::new(File::open(path)?), &path.to_string_lossy()))
     }
 
     /// Looks into one file; whether its `malloc` is for others too.
-    fn look_into(&mut self, file: File, path: &str, discovery: &mut Discovery) -> Option<InForce> {
+    fn look_into(
+        &mut self,
+        file: Arc<File>,
+        path: &str,
+        discovery: &mut Discovery,
+    ) -> Option<InForce> {
         let read =
             Version::of(&file).and_then(|version| Ok((version, self.read(version, &file, path)?)));
         let (version, contents) = match read {
@@ -173,7 +171,6 @@ impl Discoverer {
         if self.own.contains(&version.identity) {
             return None;
         }
-        let file = Arc::new(file);
         if let Some(usdt) = self.look_for_usdt(version, &file, path, discovery) {
             let of = || InForce { name: SAMPLER.to_owned(), path: path.to_owned() };
             return usdt.defines_malloc.then(of);

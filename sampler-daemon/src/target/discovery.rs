@@ -54,10 +54,14 @@ pub struct InForce {
 }
 
 impl Discovery {
+    /// The files that can be probed, each with its functions.
+    pub fn files(&self) -> impl Iterator<Item = &Allocator> {
+        self.allocators.iter().chain(self.samplers.iter().map(|of| &of.allocator))
+    }
+
     /// Whether this file is among those that can be probed.
     pub fn has(&self, identity: (u64, u64)) -> bool {
-        let samplers = self.samplers.iter().map(|sampler| &sampler.allocator);
-        self.allocators.iter().chain(samplers).any(|of| of.identity == identity)
+        self.files().any(|of| of.identity == identity)
     }
 
     /// Whether a file that samples by itself is the process's own `malloc`: it comes before every other one in the loader's order.

@@ -2,7 +2,7 @@
 
 use super::allocator::Allocator;
 use super::discoverer::Discoverer;
-use super::discovery::{Discovery, SelfSampler};
+use super::discovery::Discovery;
 use super::mappings::{self, Backing, Mapping};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -29,10 +29,8 @@ pub struct Found {
     pub mapping: Mapping,
     /// Opened.
     pub file: Arc<File>,
-    /// Its allocators, most often none.
-    pub allocators: Vec<Allocator>,
-    /// Itself, if it samples by itself.
-    pub samplers: Vec<SelfSampler>,
+    /// What can be probed in it, most often nothing.
+    pub contents: Discovery,
 }
 
 /// The files, and those that wait.
@@ -82,12 +80,9 @@ impl SeenFiles {
                 Ok(file) => {
                     let Backing::File(path) = &mapping.backing else { continue };
                     let file = Arc::new(file);
-                    let Discovery { allocators, samplers, .. } =
-                        discoverer.contents_of(&file, path);
-                    let of_samplers = samplers.iter().map(|of| &of.allocator);
-                    let all = allocators.iter().chain(of_samplers).cloned().collect();
-                    self.seen.insert(identity, all);
-                    found.push(Found { pid, mapping, file, allocators, samplers });
+                    let contents = discoverer.contents_of(Arc::clone(&file), path);
+                    self.seen.insert(identity, contents.files().cloned().collect());
+                    found.push(Found { pid, mapping, file, contents });
                 }
                 // Devices and the like hold no allocator.
                 Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {}

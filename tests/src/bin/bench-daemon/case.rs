@@ -14,6 +14,8 @@ const LOSSES: [&str; 2] = ["ring_full", "ring_share"];
 const STACKS: [(&str, u32, u32); 3] = [("4 KiB", 8, 64), ("8 KiB", 24, 128), ("16 KiB", 40, 256)];
 /// Allocations a second.
 const RATES: [u32; 5] = [100, 1_000, 5_000, 20_000, 40_000];
+/// From so many samples a second on there is a goal for the processor time of each.
+const GOAL_RATE: u32 = 1_000;
 /// More than anybody can take.
 const STORM: u32 = 0;
 
@@ -58,6 +60,11 @@ impl Case {
             cases.push(of(STORM, true));
         }
         cases
+    }
+
+    /// Whether its samples are to take little enough processor time.
+    pub(crate) fn has_goal(&self) -> bool {
+        self.rate == STORM || self.rate >= GOAL_RATE
     }
 
     pub(crate) fn measure(&self, seconds: u32) -> Result<Measured> {

@@ -64,7 +64,7 @@ fn main() -> Result<()> {
         let tables = markdown::tables(&cases, &queries);
         let options =
             format!("bench daemon -- --rounds {} --seconds {}", args.rounds, args.seconds);
-        docs::write("daemon", &format!("{tables}\n*{}; `{options}`*", machine.line()))?;
+        docs::write("daemon", &tables, &machine, &options)?;
     }
     Ok(())
 }

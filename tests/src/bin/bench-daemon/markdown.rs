@@ -2,7 +2,7 @@
 
 use crate::case::{Case, Measured};
 use crate::query::Queries;
-use crate::report::{CPU_GOAL_US, GOAL_RATE, QUERY_GOAL_MS, lost, spread};
+use crate::report::{CPU_GOAL_US, QUERY_GOAL_MS, lost, spread};
 use sampler_common::units::grouped;
 use sampler_tests::spread::Spread;
 use std::fmt::Write as _;
@@ -23,7 +23,6 @@ pub(crate) fn tables(cases: &[(Case, Vec<Measured>)], queries: &Queries) -> Stri
     for (case, of) in cases {
         let asked = if case.rate == 0 { "storm".to_owned() } else { grouped(case.rate.into()) };
         let cpu = spread(of, |one| one.cpu_us);
-        let has_goal = case.rate == 0 || case.rate >= GOAL_RATE;
         line!(
             out,
             "| {} | {asked} | {} | {} | {:.1} µs [{:.1}–{:.1}] | {:.1} % | {:.0} MiB | {} |",
@@ -35,7 +34,7 @@ pub(crate) fn tables(cases: &[(Case, Vec<Measured>)], queries: &Queries) -> Stri
             cpu.high,
             spread(of, |one| one.cpu_percent).median,
             spread(of, |one| one.resident_bytes as f64).median / f64::from(1 << 20),
-            verdict(has_goal, CPU_GOAL_US, cpu.median),
+            verdict(case.has_goal(), CPU_GOAL_US, cpu.median),
         );
     }
     let first = queries.first_profile_ms;
@@ -50,7 +49,7 @@ pub(crate) fn tables(cases: &[(Case, Vec<Measured>)], queries: &Queries) -> Stri
     line!(out, "| --- | ---: | --- |");
     for of in &queries.questions {
         let Spread { median, low, high, .. } = of.ms;
-        let goal = verdict(of.arguments.contains("--top"), QUERY_GOAL_MS, median);
+        let goal = verdict(of.has_goal(), QUERY_GOAL_MS, median);
         line!(out, "| `sampler {}` | {median:.0} [{low:.0}–{high:.0}] | {goal} |", of.arguments);
     }
     out

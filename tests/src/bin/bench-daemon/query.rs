@@ -31,6 +31,13 @@ pub(crate) struct Queries {
     pub(crate) questions: Vec<Question>,
 }
 
+impl Question {
+    /// Whether it is to be answered soon enough: it is for the top stacks.
+    pub(crate) fn has_goal(&self) -> bool {
+        self.arguments.contains("--top")
+    }
+}
+
 const QUESTIONS: [&str; 4] = [
     "profile --format json --top 20",
     "profile",

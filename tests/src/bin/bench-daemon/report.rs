@@ -7,9 +7,8 @@ use sampler_tests::spread::Spread;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// Most processor time for a sample, microseconds, from [`GOAL_RATE`] samples a second on.
+/// Most processor time for a sample of a case that [has a goal](Case::has_goal), microseconds.
 pub(crate) const CPU_GOAL_US: f64 = 15.0;
-pub(crate) const GOAL_RATE: u32 = 1_000;
 /// Longest time of a question for the top stacks, milliseconds.
 pub(crate) const QUERY_GOAL_MS: f64 = 200.0;
 
@@ -80,7 +79,7 @@ pub(crate) fn text(
     for (case, of) in cases {
         let cpu = spread(of, |one| one.cpu_us);
         let asked = if case.rate == 0 { "storm".to_owned() } else { case.rate.to_string() };
-        let goal = match case.rate == 0 || case.rate >= GOAL_RATE {
+        let goal = match case.has_goal() {
             true => verdict(CPU_GOAL_US, cpu.median),
             false => String::new(),
         };
@@ -108,7 +107,7 @@ pub(crate) fn text(
     );
     line!(out, "\n{} stacks, ms (quartiles)", queries.stacks);
     for of in &queries.questions {
-        let goal = match of.arguments.contains("--top") {
+        let goal = match of.has_goal() {
             true => verdict(QUERY_GOAL_MS, of.ms.median),
             false => String::new(),
         };

@@ -158,7 +158,6 @@ impl Output {
         if !self.docs {
             return Ok(());
         }
-        let machine = self.machine.line();
-        docs::write(name, &format!("{contents}\n*{machine}; `{options}`*"))
+        docs::write(name, contents, &self.machine, options)
     }
 }
