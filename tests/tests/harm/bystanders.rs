@@ -1,0 +1,1 @@
+//! Processes that nobody asked to profile.

@@ -1,0 +1,1 @@
+//! A samplerd that is killed leaves nothing behind.

@@ -1,0 +1,1 @@
+//! Programs that move their code to anonymous memory.

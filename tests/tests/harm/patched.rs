@@ -1,0 +1,1 @@
+//! Programs whose code in memory differs from its file.

@@ -1,0 +1,1 @@
+//! A burst of samples from a process that samples by itself.

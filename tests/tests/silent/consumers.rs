@@ -1,0 +1,1 @@
+//! Other programs that read our profiles and our API.

@@ -1,0 +1,1 @@
+//! Go programs, which are not profiled.

@@ -1,0 +1,1 @@
+//! Allocators that no dynamic symbol names.

@@ -1,0 +1,1 @@
+//! Memory that a program maps by itself.

@@ -1,0 +1,1 @@
+//! A samplerd in a pid namespace of its own.

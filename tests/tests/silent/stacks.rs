@@ -1,0 +1,1 @@
+//! Stacks without a search table, and stacks that are cut short.

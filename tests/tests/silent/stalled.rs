@@ -1,0 +1,1 @@
+//! A samplerd that got no CPU for a while.
