@@ -4,6 +4,7 @@
 //! can (Debian, as root) and otherwise names the exact commands.
 
 mod bench;
+mod check;
 mod demo;
 mod ebpf;
 mod licences;
@@ -13,6 +14,8 @@ mod preload;
 mod simulate;
 mod stamp;
 mod step;
+mod steps;
+mod targets;
 mod test;
 mod toolchain;
 mod traps;
@@ -24,6 +27,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::bench::Benchmark;
+use crate::test::Selection;
 use crate::workspace::Workspace;
 
 /// The project's own commands.
@@ -47,11 +51,16 @@ enum Verb {
     },
     /// Build the library that `sampler run --preload` puts into programs
     BuildPreload,
+    /// Format, lints, documentation, licences, layers, unit and property tests: no root needed
+    Check,
     /// Set this machine up, check everything and run every test (as root)
     Test {
         /// Run only the tests whose names contain this, and no lints
         #[arg(long, value_name = "TEXT")]
         filter: Option<String>,
+        /// Run the long simulation, too (ten minutes)
+        #[arg(long)]
+        simulations: bool,
     },
     /// Set this machine up, start a program and show its live profile (as root)
     Demo,
@@ -150,7 +159,10 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     let workspace = Workspace::locate()?;
     match arguments.verb {
         Verb::BuildEbpf { force, log } => ebpf::build(&workspace, force, log),
-        Verb::Test { filter } => test::run(&workspace, filter.as_deref()),
+        Verb::Check => check::run(&workspace),
+        Verb::Test { filter, simulations } => {
+            test::run(&workspace, &Selection { filter, simulations })
+        }
         Verb::Simulate { seed, runs } => simulate::run(&workspace, seed, runs),
         Verb::Demo => demo::run(&workspace),
         Verb::BuildPreload => preload::build(&workspace).map(drop),

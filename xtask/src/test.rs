@@ -1,112 +1,87 @@
 //! `cargo xtask test`: sets a machine up and runs every check and every test on it.
 //!
-//! The quick verdicts come first. The end-to-end tests come last, so that the output ends with
-//! cargo's own lines about them.
-
-use std::time::{Duration, Instant};
+//! The quick verdicts come first: `check`, then the simulations, then the end-to-end tests. One end-to-end file runs
+//! after another, so that the time of each is known.
 
 use anyhow::{Context, Result};
 
+use crate::steps::Steps;
+use crate::targets::{self, TestTarget};
 use crate::workspace::Workspace;
-use crate::{ebpf, licences, packages, preload, step};
+use crate::{check, ebpf, packages, preload};
 
-/// Runs everything; with a filter, only the tests whose names contain it.
+/// Slowest end-to-end files printed.
+const SLOWEST_PRINTED: usize = 12;
+/// The simulation that takes more time than all others together. It runs on request only.
+const LONG_SIMULATION: &str = "windows";
+
+/// What to run besides the checks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Selection {
+    /// Only the tests whose names contain this, and no lints.
+    pub(crate) filter: Option<String>,
+    /// The long simulation, too.
+    pub(crate) simulations: bool,
+}
+
+/// Runs everything that is selected.
 ///
 /// # Errors
-/// At the first step that fails; a component that is missing is named and does not pass.
-pub(crate) fn run(workspace: &Workspace, filter: Option<&str>) -> Result<()> {
+/// At the first check that fails; after the last end-to-end file, if one of them failed. A component that is missing is
+/// named and does not pass.
+pub(crate) fn run(workspace: &Workspace, selection: &Selection) -> Result<()> {
     packages::require_root("the end-to-end tests load eBPF programs", "test")?;
+    let filter: Vec<&str> = selection.filter.as_deref().into_iter().collect();
     let mut steps = Steps::default();
     steps.time("packages", || packages::ensure(&packages::all()))?;
     steps.time("build-ebpf", || ebpf::build(workspace, false, false))?;
     steps.cargo(workspace, "build", &["build", "--release", "--bins"])?;
     steps.time("build-preload", || preload::build(workspace))?;
-    if filter.is_none() {
-        lint(workspace, &mut steps)?;
+    match filter.is_empty() {
+        true => check::all(workspace, &mut steps)?,
+        false => check::unit_tests(workspace, &mut steps, &filter)?,
     }
-    let filter: Vec<&str> = filter.into_iter().collect();
-    // Which layers may know of what: wrong in a moment, where what follows takes half an hour.
-    let own = ["test", "-p", "xtask", "--"];
-    steps.cargo(workspace, "xtask's tests", &[&own, filter.as_slice()].concat())?;
-    let others = ["--exclude", "sampler-tests", "--exclude", "xtask", "--no-fail-fast", "--"];
-    let unit = [&["test", "--workspace"], others.as_slice(), filter.as_slice()];
-    steps.cargo(workspace, "unit tests", &unit.concat())?;
-    // Built before the list of durations is printed, so that the tests' lines are the last ones.
-    steps.cargo(
-        workspace,
-        "build end-to-end tests",
-        &["test", "-p", "sampler-tests", "--no-run"],
-    )?;
+    simulate(workspace, &mut steps, selection, &filter)?;
+    let build = ["test", "-p", "sampler-tests", "--no-run"];
+    steps.cargo(workspace, "build end-to-end tests", &build)?;
     steps.print();
-    // One at a time: they measure, they share one kernel, and probes on libc are seen by all.
-    let end_to_end = ["test", "-p", "sampler-tests", "--no-fail-fast", "--", "--test-threads=1"];
-    let mut command = workspace.cargo();
-    command.args(end_to_end).args(filter);
-    let status = command.status().context("start cargo")?;
-    anyhow::ensure!(status.success(), "end-to-end tests: cargo ended with {status}");
-    Ok(())
+    end_to_end(workspace, &filter)
 }
 
-/// Formatting, lints, documentation, licences.
-fn lint(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
-    for (component, arguments) in [
-        ("rustfmt", &["fmt", "--all", "--check"][..]),
-        ("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
-    ] {
-        let asked = step::output(workspace.cargo().args([arguments[0], "--version"]));
-        if asked.is_ok() {
-            steps.cargo(workspace, component, arguments)?;
-        } else {
-            eprintln!(
-                "WARNING: {component} did NOT run: this toolchain lacks it \
-                 (rustup component add {component})"
-            );
-            steps.skip(component);
-        }
-    }
-    let mut document = workspace.cargo();
-    document
-        .args(["doc", "--workspace", "--no-deps", "--quiet"])
-        .env("RUSTDOCFLAGS", "-D warnings");
-    steps.time("doc", || step::run("doc", &mut document))?;
-    let count = steps.time("licences", || licences::check(workspace))?;
-    eprintln!("    licences of {count} dependencies are allowed");
-    Ok(())
+/// The tests of the estimators by simulation.
+fn simulate(
+    workspace: &Workspace,
+    steps: &mut Steps,
+    selection: &Selection,
+    filter: &[&str],
+) -> Result<()> {
+    let targets = targets::of(workspace, "sampler-common")?;
+    let is_selected = |target: &&TestTarget| {
+        target.is_on_request && (selection.simulations || target.name != LONG_SIMULATION)
+    };
+    let names: Vec<String> = targets
+        .iter()
+        .filter(is_selected)
+        .map(|target| format!("--test={}", target.name))
+        .collect();
+    anyhow::ensure!(!names.is_empty(), "sampler-common has no simulations");
+    let mut arguments = vec!["test", "-p", "sampler-common", "--no-fail-fast"];
+    arguments.extend(names.iter().map(String::as_str));
+    arguments.push("--");
+    arguments.extend(filter);
+    steps.cargo(workspace, "simulations", &arguments)
 }
 
-/// How long each step took.
-#[derive(Default)]
-struct Steps(Vec<(String, Option<Duration>)>);
-
-impl Steps {
-    fn time<T>(&mut self, name: &str, step: impl FnOnce() -> Result<T>) -> Result<T> {
-        let started = Instant::now();
-        let result = step().with_context(|| name.to_owned())?;
-        self.0.push((name.to_owned(), Some(started.elapsed())));
-        Ok(result)
+/// One file at a time, and one test at a time: they measure, they share one kernel, and probes on libc reach all of them.
+fn end_to_end(workspace: &Workspace, filter: &[&str]) -> Result<()> {
+    let files = targets::of(workspace, "sampler-tests").context("list the end-to-end tests")?;
+    let mut steps = Steps::default();
+    for file in &files {
+        let test = format!("--test={}", file.name);
+        let one = ["test", "-p", "sampler-tests", &test, "--", "--test-threads=1"];
+        steps.cargo_or_note(workspace, &file.name, &[&one, filter].concat());
     }
-
-    fn cargo(&mut self, workspace: &Workspace, name: &str, arguments: &[&str]) -> Result<()> {
-        let mut command = workspace.cargo();
-        command.args(arguments);
-        let started = Instant::now();
-        step::run(name, &mut command)?;
-        self.0.push((name.to_owned(), Some(started.elapsed())));
-        Ok(())
-    }
-
-    fn skip(&mut self, name: &str) {
-        self.0.push((name.to_owned(), None));
-    }
-
-    fn print(&self) {
-        eprintln!("\nsteps so far:");
-        for (name, duration) in &self.0 {
-            match duration {
-                Some(duration) => eprintln!("  {:>7.1} s  {name}", duration.as_secs_f64()),
-                None => eprintln!("  NOT RUN    {name}"),
-            }
-        }
-        eprintln!("\n==> end-to-end tests, one at a time");
-    }
+    steps.print_slowest(SLOWEST_PRINTED);
+    eprintln!("  {:>7.1} s  all {} end-to-end files", steps.total().as_secs_f64(), files.len());
+    steps.verdict()
 }

@@ -1,0 +1,70 @@
+//! `cargo xtask check`: everything that needs neither root nor a kernel with eBPF.
+
+use anyhow::Result;
+
+use crate::steps::Steps;
+use crate::workspace::Workspace;
+use crate::{ebpf, licences, step};
+
+/// Runs format, lints, documentation, licences, layers, and the unit and property tests. Simulations are left to
+/// [`crate::test`].
+///
+/// # Errors
+/// At the first step that fails.
+pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+    let mut steps = Steps::default();
+    steps.time("build-ebpf", || ebpf::build(workspace, false, false))?;
+    all(workspace, &mut steps)?;
+    steps.print();
+    eprintln!("  {:>7.1} s  in all", steps.total().as_secs_f64());
+    Ok(())
+}
+
+/// The same as a part of a longer command, which has built the eBPF objects.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn all(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
+    lint(workspace, steps)?;
+    unit_tests(workspace, steps, &[])
+}
+
+/// Which layers may know of what, and the unit and property tests of all crates.
+///
+/// # Errors
+/// At the first crate or step with a test that fails.
+pub(crate) fn unit_tests(workspace: &Workspace, steps: &mut Steps, filter: &[&str]) -> Result<()> {
+    // xtask's tests hold the layers: a wrong import is found in seconds.
+    steps.cargo(workspace, "layers", &[&["test", "-p", "xtask", "--"], filter].concat())?;
+    let others = ["--exclude", "sampler-tests", "--exclude", "xtask", "--no-fail-fast", "--"];
+    let unit = [&["test", "--workspace"], others.as_slice(), filter].concat();
+    steps.cargo(workspace, "unit and property tests", &unit)
+}
+
+/// Formatting, lints, documentation, licences.
+fn lint(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
+    for (component, arguments) in [
+        ("rustfmt", &["fmt", "--all", "--check"][..]),
+        // `--all-targets` leaves out the tests that plain `cargo test` leaves out; the pattern names them.
+        ("clippy", &["clippy", "--workspace", "--all-targets", "--test=*", "--", "-D", "warnings"]),
+    ] {
+        let version = step::output(workspace.cargo().args([arguments[0], "--version"]));
+        if version.is_ok() {
+            steps.cargo(workspace, component, arguments)?;
+        } else {
+            eprintln!(
+                "WARNING: {component} did NOT run: this toolchain lacks it \
+                 (rustup component add {component})"
+            );
+            steps.skip(component);
+        }
+    }
+    let mut document = workspace.cargo();
+    document
+        .args(["doc", "--workspace", "--no-deps", "--quiet"])
+        .env("RUSTDOCFLAGS", "-D warnings");
+    steps.time("doc", || step::run("doc", &mut document))?;
+    let count = steps.time("licences", || licences::check(workspace))?;
+    eprintln!("    licences of {count} dependencies are allowed");
+    Ok(())
+}
