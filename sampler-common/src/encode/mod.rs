@@ -10,6 +10,7 @@ pub mod firefox;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod folded;
+mod format;
 mod functions;
 mod interval;
 pub mod jeprof;
@@ -34,6 +35,7 @@ mod xml;
 use crate::profile::Profile;
 use std::io::{self, Write};
 
+pub use format::Format;
 pub use tree::Measure;
 
 /// The frame of a row that has none of its own.

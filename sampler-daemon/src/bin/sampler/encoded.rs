@@ -1,14 +1,10 @@
 //! A profile in the format that was asked for.
 
-use crate::args::Format;
 use crate::connect::{self, Address};
 use crate::page;
 use anyhow::{Result, bail};
-use sampler_common::encode::{
-    Encode, Measure, csv::Csv, firefox::Firefox, folded::Folded, jeprof::Jeprof, json::Json,
-    otlp::Otlp, perfetto::Perfetto, pprof::Pprof, speedscope::Speedscope, svg::FlameGraph,
-    text::Text,
-};
+use sampler_common::encode::Format;
+use sampler_common::encode::text::Text;
 use sampler_common::profile::Profile;
 use sampler_daemon::rpc::convert::from_wire;
 use sampler_daemon::rpc::v1::{self, GetProfileRequest};
@@ -28,20 +24,7 @@ pub(crate) fn append(
         rows: rows.unwrap_or(Text::DEFAULT_ROWS),
         stacks: rows.unwrap_or(Text::DEFAULT_STACKS),
     };
-    let encoder: &dyn Encode = match format {
-        Format::Text => &text,
-        Format::Folded => &Folded,
-        Format::Pprof => &Pprof,
-        Format::Jeprof => &Jeprof,
-        Format::Json => &Json,
-        Format::Svg => &FlameGraph { measure: Measure::Space },
-        Format::Speedscope => &Speedscope,
-        Format::Csv => &Csv,
-        Format::Firefox => &Firefox,
-        Format::Perfetto => &Perfetto,
-        Format::Otlp => &Otlp,
-    };
-    Ok(encoder.encode(profile, into)?)
+    Ok(format.encoder(text).encode(profile, into)?)
 }
 
 /// What samplerd is asked for of a profile in a format.

@@ -1,10 +1,11 @@
 //! `sampler watch`: a profile every period, redrawn on a terminal, appended elsewhere.
 
-use crate::args::{Format, WatchVerb};
+use crate::args::WatchVerb;
 use crate::connect::{self, Address};
 use crate::encoded::Asked;
 use crate::{output, page};
 use anyhow::{Result, bail};
+use sampler_common::encode::Format;
 use sampler_common::encode::{Encode, json::Json, text::Text};
 use sampler_common::profile::Profile;
 use sampler_common::units::utc;

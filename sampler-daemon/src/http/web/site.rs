@@ -15,11 +15,8 @@ use crate::http::serve::Site;
 use crate::pipeline::{ListRequest, Names, ProfileRequest, Profiler, assemble};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
-use sampler_common::encode::{
-    Encode, Measure, csv::Csv, firefox::Firefox, folded::Folded, jeprof::Jeprof, json::Json,
-    otlp::Otlp, perfetto::Perfetto, pprof::Pprof, speedscope::Speedscope, svg::FlameGraph,
-    text::Text, view,
-};
+use sampler_common::encode::text::Text;
+use sampler_common::encode::{Format, Measure, view};
 use sampler_common::profile::Profile;
 use std::io;
 use std::net::IpAddr;
@@ -102,10 +99,10 @@ impl WebSite {
 
     async fn download(&self, number: u64, format: &str) -> Result<Vec<u8>, Problem> {
         let profile = self.snapshot(number)?;
-        let Some(encoder) = encoder(format) else {
+        let Some(format) = Format::parse(format) else {
             return Err(Problem::bad(format!("format {}: is none", shown(format))));
         };
-        written(move |out| encoder.encode(&profile, out)).await
+        written(move |out| format.encoder(FILE_TABLE).encode(&profile, out)).await
     }
 }
 
@@ -176,25 +173,25 @@ async fn written(
     written.map_err(|error| Problem::broken(error.to_string()))
 }
 
-/// The formats of `sampler profile --format`.
-fn encoder(format: &str) -> Option<Box<dyn Encode + Send>> {
-    Some(match format {
-        "text" => Box::new(Text {
-            width: 120,
-            color: false,
-            rows: Text::DEFAULT_ROWS,
-            stacks: Text::DEFAULT_STACKS,
-        }),
-        "folded" => Box::new(Folded),
-        "pprof" => Box::new(Pprof),
-        "jeprof" => Box::new(Jeprof),
-        "json" => Box::new(Json),
-        "svg" => Box::new(FlameGraph { measure: Measure::Space }),
-        "speedscope" => Box::new(Speedscope),
-        "csv" => Box::new(Csv),
-        "firefox" => Box::new(Firefox),
-        "perfetto" => Box::new(Perfetto),
-        "otlp" => Box::new(Otlp),
-        _ => return None,
-    })
+/// The layout of a table that is saved as a file.
+const FILE_TABLE: Text =
+    Text { width: 120, color: false, rows: Text::DEFAULT_ROWS, stacks: Text::DEFAULT_STACKS };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_offers_every_format() {
+        let page = include_str!("static/index.html");
+        let menu = page.split(r#"<select id="format">"#).nth(1).unwrap_or_default();
+        let menu = menu.split("</select>").next().unwrap_or_default();
+        let values = menu.split(r#"value=""#).skip(1).filter_map(|rest| rest.split('"').next());
+        // The first is the menu's title.
+        let mut offered: Vec<&str> = values.filter(|value| !value.is_empty()).collect();
+        let mut known: Vec<&str> = Format::ALL.map(Format::name).to_vec();
+        offered.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(offered, known);
+    }
 }

@@ -12,8 +12,8 @@ pub(crate) use ps::{By, PsVerb, Sort};
 pub(crate) use select::Select;
 pub(crate) use top::{SampledKind, TopVerb};
 pub(crate) use verbs::{
-    CompletionsVerb, DiffVerb, FlamegraphVerb, Format, KindName, LeaksVerb, LifetimesVerb, ManVerb,
-    MeasureName, PlanVerb, ProfileVerb, SetVerb, WatchVerb,
+    CompletionsVerb, DiffVerb, FlamegraphVerb, KindName, LeaksVerb, LifetimesVerb, ManVerb,
+    MeasureName, PlanVerb, ProfileVerb, SetVerb, WatchVerb, format_parser,
 };
 
 use crate::connect::Address;
@@ -21,6 +21,7 @@ use crate::plan::Figures;
 use crate::run::{RunVerb, StartVerb};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
+use sampler_common::encode::Format;
 use sampler_common::estimate::Confidence;
 use sampler_common::units::{UnitError, parse_bytes, parse_duration};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -2,9 +2,10 @@
 
 use super::{Filter, SampledKind, Select, bytes_or_none, confidence, period, samples_per_second};
 use crate::diff::Source;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args as Group, ValueEnum};
 use clap_complete::Shell;
+use sampler_common::encode::Format;
 use sampler_common::estimate::Confidence;
 use sampler_common::profile::Kind;
 use sampler_common::sampling::Strategy;
@@ -17,7 +18,7 @@ pub(crate) struct ProfileVerb {
     #[command(flatten)]
     pub(crate) filter: Filter,
     /// Output format [default: text]
-    #[arg(long, value_enum)]
+    #[arg(long, value_name = "FORMAT", value_parser = format_parser())]
     pub(crate) format: Option<Format>,
     /// Write to this file, whole or not at all
     #[arg(short, long, value_name = "FILE")]
@@ -237,42 +238,11 @@ impl From<KindName> for Kind {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// A table for people
-    Text,
-    /// root;…;leaf BYTES, for flame graphs
-    Folded,
-    /// gzipped profile.proto, for go tool pprof
-    Pprof,
-    /// jemalloc's heap_v2 text, for jeprof and pprof
-    Jeprof,
-    /// Everything, with moments
-    Json,
-    /// A flame graph for a browser: one file, zooms and searches
-    Svg,
-    /// For www.speedscope.app
-    Speedscope,
-    /// A table, each number with its ends, for spreadsheets
-    Csv,
-    /// For profiler.firefox.com: native allocations
-    Firefox,
-    /// A trace with heap profiles, for ui.perfetto.dev
-    Perfetto,
-    /// OpenTelemetry's profiles, a protobuf message
-    Otlp,
-}
-
-impl Format {
-    /// What it writes can be read on a terminal.
-    pub(crate) fn is_text(self) -> bool {
-        !matches!(self, Format::Pprof | Format::Perfetto | Format::Otlp)
-    }
-
-    /// Its name on the command line.
-    pub(crate) fn name(self) -> String {
-        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-    }
+/// Parses the name of a format.
+pub(crate) fn format_parser() -> impl TypedValueParser<Value = Format> {
+    let value = |format: Format| PossibleValue::new(format.name()).help(format.purpose());
+    PossibleValuesParser::new(Format::ALL.map(value))
+        .try_map(|name| Format::parse(&name).ok_or("is no format"))
 }
 
 impl ProfileVerb {

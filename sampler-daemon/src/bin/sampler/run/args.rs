@@ -1,8 +1,9 @@
 //! What `sampler run` takes, and what it hands to the copy of itself that becomes the program.
 
-use crate::args::{Format, KindName, confidence, samples_per_second};
+use crate::args::{KindName, confidence, format_parser, samples_per_second};
 use clap::Args as Group;
 use clap::builder::PossibleValuesParser;
+use sampler_common::encode::Format;
 use sampler_common::estimate::{Confidence, Estimator};
 use sampler_common::pressure::Limits;
 use sampler_common::profile::Kind;
@@ -70,7 +71,7 @@ pub(crate) struct RunVerb {
     #[arg(allow_negative_numbers = true)]
     pub(super) top: Option<u32>,
     /// Output format [default: text]
-    #[arg(long, value_enum)]
+    #[arg(long, value_name = "FORMAT", value_parser = format_parser())]
     pub(super) format: Option<Format>,
     /// Write the profile to this file, whole or not at all [default: standard error]
     #[arg(short, long, value_name = "FILE")]

@@ -1,11 +1,11 @@
 //! The profile at the end of a run.
 
 use super::args::RunVerb;
-use crate::args::Format;
 use crate::connect::{self, Address};
 use crate::encoded::{self, Asked};
 use crate::{output, page, progress};
 use anyhow::{Context as _, Result};
+use sampler_common::encode::Format;
 use sampler_common::profile::Kind;
 use sampler_daemon::rpc::v1::sampler_client::SamplerClient;
 use std::io::Write as _;
