@@ -171,6 +171,10 @@ pub struct ProcessConfig {
     pub levels: u64,
     /// How often the brake has raised the interval of a size class in this use of the slot.
     pub braked: u64,
+    /// Other than 0: no block enters the live set, since the ends of some would not be seen.
+    pub holds_nothing: u64,
+    /// Up to the next cache line.
+    pub reserved: [u64; 7],
 }
 
 /// Countdown, exact totals and outcomes of a process on one CPU; value of the per-CPU array `TOTALS`.
@@ -310,7 +314,7 @@ pub struct LostCell {
     pub tails: u64,
 }
 
-const _: () = assert!(size_of::<ProcessConfig>() == CLASSES * 16 + 64);
+const _: () = assert!(size_of::<ProcessConfig>() == CLASSES * 16 + 128);
 // From `generation` to `external_sent`.
 const _: () = assert!(offset_of!(ProcessConfig, generation) % 64 == 0);
 const _: () = assert!(offset_of!(ProcessConfig, wanted) % 64 == 48);

@@ -134,8 +134,10 @@ pub fn sample(
     let halvings = call.unknown(live::halvings(process)) & MAX_HALVINGS;
     let flags = halvings << HALVINGS_SHIFT | u64::from(pending.hits) << HITS_SHIFT;
     let entry = LiveEntry { sample, size: pending.size, design: pending.design, time_ns, flags };
-    let is_live =
-        settings::track_live() != 0 && admit(call, halvings, totals) && hold(&key, &entry, totals);
+    let is_live = settings::track_live() != 0
+        && !live::holds_nothing(process)
+        && admit(call, halvings, totals)
+        && hold(&key, &entry, totals);
     let live = if is_live { 1 + halvings } else { 0 };
     let live = call.unknown(live) as u32;
     let waiting = record::share(pending.space.slot, record::STACKS_SHARE);

@@ -71,6 +71,13 @@ pub fn halvings(process: *const ProcessConfig) -> u64 {
     if steps < spared + MAX_HALVINGS { steps.saturating_sub(spared) } else { MAX_HALVINGS }
 }
 
+/// Whether no block of the process may be held.
+#[inline(always)]
+pub fn holds_nothing(process: *const ProcessConfig) -> bool {
+    // SAFETY: a field of a map value; the daemon may be writing it, hence volatile.
+    unsafe { core::ptr::read_volatile(&raw const (*process).holds_nothing) != 0 }
+}
+
 /// Counts the entries of a process.
 #[inline(always)]
 fn count_entries(slot: u32, change: u64) {

@@ -70,6 +70,17 @@ impl ProcessSlots {
         self.word(slot, offset_of!(ProcessConfig, braked)).load(SeqCst)
     }
 
+    /// Whether no block of the slot enters the live set: the ends of some would not be seen.
+    pub fn set_holds_nothing(&self, slot: u32, holds_nothing: bool) {
+        let field = offset_of!(ProcessConfig, holds_nothing);
+        self.word(slot, field).store(u64::from(holds_nothing), SeqCst);
+    }
+
+    /// See [`ProcessSlots::set_holds_nothing`].
+    pub fn holds_nothing(&self, slot: u32) -> bool {
+        self.word(slot, offset_of!(ProcessConfig, holds_nothing)).load(SeqCst) != 0
+    }
+
     /// Bytes of the slot's records that wait in the ring.
     pub fn waiting(&self, slot: u32) -> u64 {
         // First: what is sent later is more.

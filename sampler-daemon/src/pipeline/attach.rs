@@ -14,6 +14,8 @@ use crate::target::allocator::Allocator;
 use crate::target::discovery::Discovery;
 use crate::target::hazard::{self, Hazard};
 use crate::target::looked::Looked;
+use crate::target::mappings;
+use crate::target::patched::Patched;
 use crate::target::process::Process;
 use sampler_common::wire::{Cookie, Role};
 use std::sync::Arc;
@@ -42,6 +44,8 @@ pub(super) struct Attached {
     pub(super) has_new_image: bool,
     /// Its image must not be probed.
     pub(super) hazard: Option<Hazard>,
+    /// What of its image is left alone.
+    pub(super) patched: Vec<Patched>,
     pub(super) learning: Box<Learning>,
 }
 
@@ -122,6 +126,7 @@ impl Worker {
     /// Makes a slot ready for a process: its totals are 0, and it is sampled as processes are by default. Returns its generation.
     pub(super) fn make_ready(&mut self, slot: u32) -> anyhow::Result<u32> {
         let generation = self.kernel.slots.renew(slot);
+        self.kernel.slots.set_holds_nothing(slot, false);
         let sampling = SamplingRecord::new(self.config.sampling);
         self.kernel.slots.set_designs(slot, &sampling.designs);
         self.kernel.totals.reset(slot)?;
@@ -143,13 +148,14 @@ impl Worker {
             looked: Looked::default(),
             has_new_image: false,
             hazard: None,
+            patched: Vec::new(),
             learning: Box::new(Learning::new(SlotTotals::default())),
         }
     }
 
     pub(super) fn discover(&mut self, pid: u32) -> Result<Discovery, AttachError> {
-        self.discoverer
-            .discover(pid)
+        mappings::read_some(pid)
+            .and_then(|mappings| self.discover_among(pid, &mappings))
             .map_err(|error| AttachError::Other(pid, format!("read /proc/{pid}/maps: {error}")))
     }
 
@@ -157,12 +163,14 @@ impl Worker {
     pub(super) fn probe(&mut self, slot: u32, mut discovery: Discovery) -> anyhow::Result<()> {
         // Now: the process may be gone, or another program, when its first sample comes.
         self.ingest.open_image(slot);
+        let patched = std::mem::take(&mut discovery.patched);
         self.probe_samplers(slot, &mut discovery)?;
         let is_own = self.has_own_links();
         let Some(source) = self.ingest.sources.get_mut(&slot) else { return Ok(()) };
         let Some(attached) = self.attached.get_mut(&slot) else { return Ok(()) };
         let record = self.ingest.processes.get_mut(source.process);
         record.blind = discovery.blind;
+        patched.iter().for_each(|of| of.clone().add_to(&mut attached.patched));
         if let Some(of) = discovery.in_force {
             record.in_force = format!("{} ({})", of.name, of.path);
         }
@@ -204,6 +212,10 @@ impl Worker {
             source.allocators.push(allocator);
         }
         let any = !source.allocators.is_empty();
+        if source.allocators.len() > known {
+            // It may have been patched between the comparison and the probes.
+            attached.next_look = Instant::now();
+        }
         // Of a window that is open; the next one looks anyway.
         if source.allocators.len() > known {
             self.set_spots(slot);
@@ -214,6 +226,8 @@ impl Worker {
         {
             self.begin_cycle(slot, budget);
         }
+        self.leave_out_for_all(&patched);
+        self.tell_patched(slot);
         Ok(())
     }
 
@@ -226,6 +240,12 @@ impl Worker {
 impl Attached {
     pub(super) fn is_running(&self) -> bool {
         self.process.as_ref().is_some_and(Process::is_running)
+    }
+
+    /// The next look, which is soon, is to find out everything.
+    pub(super) fn look_at_all_again(&mut self) {
+        self.looked.forget();
+        self.next_look = Instant::now();
     }
 
     fn has_lost_main_thread(&self) -> bool {

@@ -82,7 +82,7 @@ impl Worker {
 
     /// Removes samples that the live set no longer has, and adds those that are missing: if the record
     /// with the stack is only late, it replaces what is entered here.
-    fn reconcile(&mut self) {
+    pub(super) fn reconcile(&mut self) {
         let entries = match self.kernel.live.entries() {
             Ok(entries) => entries,
             Err(error) => {

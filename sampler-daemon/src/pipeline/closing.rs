@@ -40,6 +40,17 @@ fn drop_aside<T: Send + 'static>(
     })
 }
 
+/// Closes links, and waits until they are gone.
+pub(super) fn close_and_wait(links: Vec<Link>) {
+    let drops = dealt(links, THREADS).into_iter();
+    let threads: Vec<_> =
+        drops.map(|hand| drop_aside(Builder::new(), hand, Arc::default())).collect();
+    for thread in threads.into_iter().flatten() {
+        // A thread that only drops links does not panic.
+        let _ = thread.join();
+    }
+}
+
 impl Worker {
     /// Closes links.
     pub(super) fn close(&mut self, links: Vec<Link>) {

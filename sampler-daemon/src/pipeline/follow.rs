@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 const FIRST_LOOK: Duration = Duration::from_millis(2);
 /// An image in which no allocator was found for so long has none.
 pub(super) const SETTLED: Duration = Duration::from_millis(64);
-/// How often mappings are looked at where there are many processes, without events of new mappings and with them.
+/// How often mappings are looked at where there are many given ones: a look takes some 0.1 ms.
+const SHARED_SWEEP: Duration = Duration::from_secs(5);
+/// How often mappings are looked at where processes come by themselves, without events of new mappings and with them.
 const OPEN_SWEEP: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
 
 impl Worker {
@@ -58,9 +60,11 @@ impl Worker {
             let first = if self.happenings.are_told() { SWEEP } else { FIRST_LOOK };
             attached.look_period = first;
             attached.has_new_image = true;
+            attached.patched.clear();
             attached.looked.forget();
             attached.next_look = attached.next_look.min(Instant::now() + first);
         }
+        self.kernel.slots.set_holds_nothing(slot, false);
         self.renew_links(slot);
         self.spare_harmed(slot);
         let _ = self.end_blocks(&[slot], Some(generation), Outcome::EndedByExec);
@@ -154,9 +158,11 @@ impl Worker {
 
     /// The longest time between two looks at the mappings of a process.
     fn longest_look(&self) -> Duration {
-        let told = usize::from(self.happenings.are_told());
-        let few = self.config.reach == Reach::Listed;
-        if few { SWEEP } else { OPEN_SWEEP[told] }
+        match self.config.reach {
+            Reach::Listed => SWEEP,
+            Reach::Shared => SHARED_SWEEP,
+            _ => OPEN_SWEEP[usize::from(self.happenings.are_told())],
+        }
     }
 
     /// Looks for new allocators where it is time to, and for an `execve` whose event was lost.
@@ -192,12 +198,13 @@ impl Worker {
     fn look_for_allocators(&mut self, slot: u32, pid: u32) {
         // A process that cannot be read now is exiting, or is read at the next look.
         let Ok(mappings) = mappings::read_some(pid) else { return };
+        self.leave_newly_patched(slot, &mappings);
         let files = looked::files(&mappings);
         let Some(attached) = self.attached.get(&slot) else { return };
         if !attached.has_new_image && attached.looked.is_known(&files) {
             return;
         }
-        let Ok(discovery) = self.discoverer.discover_among(pid, &mappings) else { return };
+        let Ok(discovery) = self.discover_among(pid, &mappings) else { return };
         self.leave_unmapped(slot, &discovery);
         // What could not be seen perhaps can be the next time.
         let is_all = discovery.blind.is_empty();

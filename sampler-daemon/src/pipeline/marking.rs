@@ -1,6 +1,7 @@
 //! The time before a window in which calls of a process's markers are counted alone ([`super::markers`]).
 
 use super::clock::thread_ns;
+use super::patched::ensure_intact;
 use super::worker::Worker;
 use crate::bpf::Points;
 use crate::store::ProcessId;
@@ -94,6 +95,7 @@ impl Worker {
 
     /// Probes functions of a process as its markers; some may be, where it fails.
     fn attach_markers(&mut self, slot: u32, pid: u32, markers: &[Spot]) -> anyhow::Result<()> {
+        ensure_intact(pid, markers)?;
         let point = |(number, spot): (u8, &Spot)| (spot.offset, Cookie::marker(slot, number).0);
         let numbered: Vec<(u8, &Spot)> = (0..).zip(markers).collect();
         for of_file in numbered.chunk_by(|(_, a), (_, b)| a.is_in_same_file(b)) {

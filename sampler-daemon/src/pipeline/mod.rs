@@ -48,6 +48,7 @@ mod observe;
 mod offer;
 mod order;
 mod own_links;
+mod patched;
 mod pressure;
 mod profile;
 mod query;

@@ -34,11 +34,18 @@ impl<T> OwnLinks<T> {
         std::mem::take(&mut self.0).into_iter().map(|(_, link)| link).collect()
     }
 
+    /// Those in `file`, to be closed.
+    pub(super) fn take_of(&mut self, file: FileId) -> Vec<T> {
+        self.take_where(|of| *of == Some(file))
+    }
+
     /// Those that are in none of the files that are mapped, to be closed.
     pub(super) fn take_unmapped(&mut self, is_mapped: impl Fn(FileId) -> bool) -> Vec<T> {
-        let is_unmapped =
-            |(file, _): &mut (Option<FileId>, T)| file.is_some_and(|it| !is_mapped(it));
-        self.0.extract_if(.., is_unmapped).map(|(_, link)| link).collect()
+        self.take_where(|file| file.is_some_and(|it| !is_mapped(it)))
+    }
+
+    fn take_where(&mut self, is_taken: impl Fn(&Option<FileId>) -> bool) -> Vec<T> {
+        self.0.extract_if(.., |(file, _)| is_taken(file)).map(|(_, link)| link).collect()
     }
 }
 
@@ -55,7 +62,9 @@ mod tests {
         links.add_for_window(vec!["marker"]);
         assert_eq!(links.take_unmapped(|file| file == kept), ["je_free", "je_malloc"]);
         assert!(links.take_unmapped(|file| file == kept).is_empty());
-        assert_eq!(links.take(), ["free", "malloc", "marker"]);
+        assert!(links.take_of(gone).is_empty());
+        assert_eq!(links.take_of(kept), ["free", "malloc"]);
+        assert_eq!(links.take(), ["marker"]);
         assert!(links.is_empty());
     }
 }

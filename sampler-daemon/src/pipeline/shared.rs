@@ -1,8 +1,11 @@
 //! Links that processes share: one for each file with an allocator.
 
 use super::attach::points;
+use super::patched::relink;
 use crate::bpf::{Kernel, Link, Settings, pages};
 use crate::target::allocator::Allocator;
+use crate::target::code_in_memory;
+use crate::target::patched::Patched;
 use anyhow::ensure;
 use rustc_hash::{FxHashMap, FxHashSet};
 use sampler_common::wire::SHARED;
@@ -21,6 +24,8 @@ struct Shared {
     also: Vec<(u64, u64)>,
     /// Surveys that found no process with the file.
     unused: u32,
+    /// Functions that are not probed, and why.
+    left_out: Vec<Patched>,
 }
 
 /// The links, by device and inode.
@@ -42,16 +47,54 @@ impl SharedLinks {
             return Ok(());
         }
         ensure!(self.files.len() < MAX_FILES, "already probing {MAX_FILES} files, the most");
-        let links = kernel.attach(&allocator.file, None, &points(allocator, SHARED, settings))?;
-        self.enter(allocator, links);
+        let (allocator, left_out) = intact(allocator);
+        let links = kernel.attach(&allocator.file, None, &points(&allocator, SHARED, settings))?;
+        self.enter(allocator, links, left_out);
         Ok(())
     }
 
     /// A file has these links now.
-    pub(super) fn enter(&mut self, allocator: &Allocator, links: Vec<Link>) {
+    pub(super) fn enter(&mut self, allocator: Allocator, links: Vec<Link>, left_out: Vec<Patched>) {
         tracing::info!(path = allocator.path, "probing {} for all", allocator.name);
-        let shared = Shared { links, allocator: allocator.clone(), also: Vec::new(), unused: 0 };
-        self.files.insert(allocator.identity, shared);
+        let identity = allocator.identity;
+        let shared = Shared { links, allocator, also: Vec::new(), unused: 0, left_out };
+        self.files.insert(identity, shared);
+    }
+
+    /// Takes functions that are patched in a process out of the links of their file, if they are in; whether they were.
+    pub(super) fn leave_out(
+        &mut self,
+        kernel: &mut Kernel,
+        patched: &Patched,
+        settings: &Settings,
+    ) -> anyhow::Result<bool> {
+        let Some(file) = self.file_mut(patched.identity) else { return Ok(false) };
+        let probed = file.allocator.functions.len();
+        patched.leave_out(&mut file.allocator);
+        if file.allocator.functions.len() == probed {
+            return Ok(false);
+        }
+        tracing::warn!("no longer probed in any process: {}", patched.line(patched.pid));
+        patched.clone().add_to(&mut file.left_out);
+        let old = std::mem::take(&mut file.links);
+        file.links = relink(kernel, &file.allocator, None, SHARED, settings, old)?;
+        Ok(true)
+    }
+
+    /// Functions of a file that are not probed in any process since they are patched in one.
+    pub(super) fn left_out(&self, allocator: &Allocator) -> &[Patched] {
+        let is_its = |it: &&Shared| {
+            let identity = allocator.identity;
+            it.allocator.identity == identity || it.also.contains(&identity)
+        };
+        self.files.values().find(is_its).map_or(&[], |file| &file.left_out)
+    }
+
+    fn file_mut(&mut self, identity: (u64, u64)) -> Option<&mut Shared> {
+        if self.files.contains_key(&identity) {
+            return self.files.get_mut(&identity);
+        }
+        self.files.values_mut().find(|file| file.also.contains(&identity))
     }
 
     /// Whether a file has its links, be it under another identity: with more of them each call would count twice.
@@ -79,11 +122,7 @@ impl SharedLinks {
 
     /// Somebody has mapped a file; whether it has links.
     pub(super) fn mapped(&mut self, identity: (u64, u64)) -> bool {
-        let known = match self.files.get_mut(&identity) {
-            Some(file) => Some(file),
-            None => self.files.values_mut().find(|file| file.also.contains(&identity)),
-        };
-        known.map(|file| file.unused = 0).is_some()
+        self.file_mut(identity).map(|file| file.unused = 0).is_some()
     }
 
     /// Files that no process had at the last two surveys, this one included.
@@ -115,6 +154,17 @@ impl SharedLinks {
     }
 }
 
+/// An allocator without the functions that are patched in any process that maps its file now, and these.
+pub(super) fn intact(allocator: &Allocator) -> (Allocator, Vec<Patched>) {
+    let patched = code_in_memory::patched_anywhere(allocator);
+    let mut intact = allocator.clone();
+    for of in &patched {
+        tracing::warn!("not probed in any process: {}", of.line(of.pid));
+        of.leave_out(&mut intact);
+    }
+    (intact, patched)
+}
+
 /// Whether a probe in the one is a probe in the other.
 fn is_same(known: &Allocator, allocator: &Allocator) -> bool {
     pages::are_shared(&known.file, &allocator.file).unwrap_or_else(|error| {
@@ -134,6 +184,7 @@ mod tests {
             allocator: Allocator::none(),
             also: Vec::new(),
             unused: 0,
+            left_out: Vec::new(),
         };
         let [a, b, c] = [(1, 1), (1, 2), (1, 3)];
         let mut links =

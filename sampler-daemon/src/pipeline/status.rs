@@ -274,6 +274,7 @@ impl Worker {
         let mut blind: Vec<String> = self.blind_processes().iter().map(Blind::line).collect();
         blind.extend(self.slow_probes());
         blind.extend(self.tree_limits());
+        blind.extend(self.patched_limits());
         blind.extend(self.module_limits());
         blind.push("blocks allocated before the attach are unknown, not zero".into());
         if self.config.settings.usdt && !self.config.settings.uses_usdt() {

@@ -100,7 +100,7 @@ impl Worker {
             return;
         }
         // A kernel thread has none, and a process that cannot be read is exiting.
-        let Ok(discovery) = self.discoverer.discover(pid) else { return };
+        let Ok(discovery) = self.discover(pid) else { return };
         if self.happenings.are_told() {
             self.ingest.history.met(pid, || mappings::executable(pid));
         }
@@ -134,6 +134,7 @@ impl Worker {
                 tracing::warn!(pid, path = allocator.path, "{error:#}");
             }
         }
+        self.leave_out_for_all(&found.patched);
     }
 
     /// Closes links on files of which nobody has code mapped.

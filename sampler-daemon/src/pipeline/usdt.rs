@@ -7,7 +7,7 @@
 
 use super::config::Reach;
 use super::facts;
-use super::shared::SharedLinks;
+use super::shared::{SharedLinks, intact};
 use super::source::Source;
 use super::worker::Worker;
 use crate::bpf::{Kernel, Link, UsdtPoint};
@@ -112,8 +112,12 @@ impl SharedLinks {
         if self.has(allocator) {
             return Ok(());
         }
-        let links = attach(kernel, sampler, None, SHARED, track_live)?;
-        self.enter(allocator, links);
+        let (intact, left_out) = intact(allocator);
+        let links = match left_out.is_empty() {
+            true => attach(kernel, sampler, None, SHARED, track_live)?,
+            false => Vec::new(),
+        };
+        self.enter(intact, links, left_out);
         Ok(())
     }
 }

@@ -86,6 +86,9 @@ fn more(now: &[u64; CLASSES], before: &[u64; CLASSES]) -> [u64; CLASSES] {
 impl Worker {
     /// Attaches the probes of a process for a window.
     pub(super) fn open_window(&mut self, slot: u32) {
+        if self.leave_patched_before_window(slot) {
+            return;
+        }
         let Some(source) = self.ingest.sources.get(&slot) else { return };
         let (id, pid) = (source.process, source.pid);
         if source.allocators.is_empty() {

@@ -1,6 +1,7 @@
 //! What was found in a process, and what that means for what is probed in it.
 
-use super::allocator::Allocator;
+use super::allocator::{Allocator, Function};
+use super::patched::Patched;
 use super::preloaded::Preloaded;
 use super::usdt::Usdt;
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub struct Discovery {
     pub is_sampled: bool,
     /// The allocator whose `malloc` the process uses, if that can be told.
     pub in_force: Option<InForce>,
+    /// Functions that are not among those of the files above: they are left alone, which is said under `blind`.
+    pub patched: Vec<Patched>,
 }
 
 /// A file that samples its allocations by itself, see [`super::usdt`].
@@ -73,6 +76,20 @@ impl Discovery {
         if self.is_sampled {
             self.leave_allocators();
         }
+    }
+
+    /// Leaves alone what is patched in the process.
+    pub fn leave_patched(&mut self, pid: u32, is: impl Fn(&Allocator, &Function) -> bool) {
+        let samplers = self.samplers.iter_mut().map(|of| &mut of.allocator);
+        for allocator in self.allocators.iter_mut().chain(samplers) {
+            if let Some(patched) = Patched::find(pid, allocator, |of| is(allocator, of)) {
+                patched.leave_out(allocator);
+                self.patched.push(patched);
+            }
+        }
+        self.allocators.retain(|of| !of.functions.is_empty());
+        self.samplers.retain(|of| !of.allocator.functions.is_empty());
+        self.blind.splice(0..0, self.patched.iter().map(|of| of.line(pid)));
     }
 
     /// Says which of the allocators that are not probed are not behind `malloc` either.

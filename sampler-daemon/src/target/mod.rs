@@ -3,6 +3,7 @@
 pub mod allocator;
 mod calls;
 pub mod cgroup;
+pub mod code_in_memory;
 mod contents;
 mod coverage;
 pub mod discoverer;
@@ -19,6 +20,7 @@ pub mod mappings;
 mod maps;
 pub mod memory;
 mod notes;
+pub mod patched;
 pub mod placement;
 pub mod preloaded;
 mod probes;

@@ -20,7 +20,7 @@ pub struct Spot {
     pub offset: u64,
     /// Whether an allocator's function is probed there as well.
     pub is_allocating: bool,
-    inode: u64,
+    pub(super) inode: u64,
 }
 
 impl Spot {

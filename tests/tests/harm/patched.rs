@@ -1,1 +1,217 @@
 //! Programs whose code in memory differs from its file.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::child::finish;
+use sampler_tests::{Daemon, Profile, Truth, Workload, build, wait};
+use std::process::Command;
+
+/// Every allocation is sampled: what is held is known to the byte.
+const ALL: [&str; 2] = ["--interval", "1"];
+
+/// A program that patches `function` in this `way`, at its first mark.
+fn program(function: &str, way: &str, when: &str) -> Result<Workload> {
+    Workload::start("patched.c", &[function, way, when])
+}
+
+/// What `status` says of the function, if anything.
+fn named(daemon: &Daemon, function: &str) -> Result<Option<String>> {
+    let status = daemon.status()?;
+    let lines = status["blind"].as_array().context("status has no blind")?;
+    let mut lines = lines.iter().filter_map(|line| line.as_str());
+    let is_it = |line: &&str| {
+        line.contains(&format!(": {function}: ")) && line.contains("differs from the file")
+    };
+    Ok(lines.find(is_it).map(str::to_owned))
+}
+
+/// Bytes held of what a function of the program has allocated.
+fn held(profile: &Profile, function: &str) -> u64 {
+    profile.row(function).inuse_space.own as u64
+}
+
+/// What is held is the truth, or where its end would not be seen, nothing.
+fn holds(daemon: &Daemon, workload: &Workload, truth: &Truth, function: &str) -> Result<()> {
+    let pid = workload.pid().to_string();
+    let known = |unknown: &str, name: &str| -> Result<u64> {
+        let bytes = truth.function(name)?.live.bytes;
+        Ok(if function == unknown { 0 } else { bytes })
+    };
+    let heap = daemon.profile("live", &["--pid", &pid])?;
+    ensure!(held(&heap, "holds") == known("free", "holds")?, "{function}: {}", heap.folded());
+    let mapped = daemon.profile("mapped", &["--pid", &pid])?;
+    // Of a function that is patched alone, nothing is seen.
+    let unknown = if function == "mmap" { "mmap" } else { "munmap" };
+    ensure!(held(&mapped, "maps") == known(unknown, "maps")?, "{function}: {}", mapped.folded());
+    Ok(())
+}
+
+/// The program runs to its end with its hook, and the function is named.
+fn runs(daemon: Daemon, mut workload: Workload, function: &str) -> Result<()> {
+    workload.go()?;
+    let truth = workload.truth().with_context(|| daemon.log())?;
+    let line = named(&daemon, function)?.with_context(|| daemon.log())?;
+    ensure!(line.contains(&format!("pid {}", workload.pid())), "{line}");
+    let notes = daemon.profile("live", &[])?.json["notes"].to_string();
+    ensure!(notes.contains("differs from the file"), "{notes}");
+    holds(&daemon, &workload, &truth, function)?;
+    daemon.stop()?;
+    workload.exit()
+}
+
+fn patched_before(function: &str, way: &str, arguments: &[&str]) -> Result<()> {
+    let workload = program(function, way, "before")?;
+    let daemon = Daemon::start(&[workload.pid()], &[&ALL, arguments].concat())?;
+    runs(daemon, workload, function).with_context(|| format!("{function} {way} {arguments:?}"))
+}
+
+fn patched_after(function: &str, way: &str, arguments: &[&str]) -> Result<()> {
+    let mut workload = program(function, way, "after")?;
+    let daemon = Daemon::start(&[workload.pid()], &[&ALL, arguments].concat())?;
+    workload.go()?;
+    workload.at_mark().with_context(|| format!("{function} {way}"))?;
+    wait::until("the patch to be seen", || named(&daemon, function))
+        .with_context(|| daemon.log())?;
+    runs(daemon, workload, function).with_context(|| format!("{function} {way} {arguments:?}"))
+}
+
+#[test]
+fn a_patched_function_is_left_alone() -> Result<()> {
+    for function in ["malloc", "free", "mmap", "munmap"] {
+        patched_before(function, "near", &[])?;
+        patched_before(function, "far", &[])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn on_every_engine() -> Result<()> {
+    for engine in ["multi", "perf"] {
+        patched_before("malloc", "far", &["--probe-engine", engine])?;
+        patched_before("munmap", "near", &["--probe-engine", engine])?;
+        patched_after("malloc", "near", &["--probe-engine", engine])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn two_bytes_and_a_breakpoint_are_patches_too() -> Result<()> {
+    patched_before("malloc", "short", &[])?;
+    patched_before("malloc", "trap", &[])?;
+    patched_before("munmap", "trap", &[])
+}
+
+#[test]
+fn a_function_that_is_patched_later_is_left_at_once() -> Result<()> {
+    for function in ["malloc", "free", "mmap", "munmap"] {
+        patched_after(function, "far", &[])?;
+    }
+    patched_after("malloc", "near", &[])
+}
+
+/// The links are shared from five processes on: what one has patched is left out for all.
+#[test]
+fn among_five_processes() -> Result<()> {
+    for (function, when) in [("malloc", "before"), ("munmap", "before"), ("free", "after")] {
+        let mut patched = program(function, "near", when)?;
+        let mut others =
+            (0..4).map(|_| program("none", "near", "before")).collect::<Result<Vec<_>>>()?;
+        let mut pids: Vec<u32> = others.iter().map(Workload::pid).collect();
+        pids.push(patched.pid());
+        let daemon = Daemon::start(&pids, &ALL)?;
+        if when == "after" {
+            patched.go()?;
+            patched.at_mark()?;
+            wait::until("the patch to be seen", || named(&daemon, function))?;
+        }
+        for other in &mut others {
+            other.go()?;
+            let truth = other.truth()?;
+            holds(&daemon, other, &truth, function)?;
+            other.exit()?;
+        }
+        runs(daemon, patched, function)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn among_all_processes() -> Result<()> {
+    let sparse = ["--all", "--interval", "16KiB"];
+    for (function, when) in [("munmap", "before"), ("malloc", "after")] {
+        let mut patched = program(function, "near", when)?;
+        let daemon = Daemon::start(&[], &sparse)?;
+        if when == "after" {
+            patched.go()?;
+            patched.at_mark()?;
+        }
+        patched.go()?;
+        patched.truth().with_context(|| daemon.log())?;
+        wait::until("the patch to be seen", || named(&daemon, function))
+            .with_context(|| daemon.log())?;
+        daemon.stop()?;
+        patched.exit()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn in_a_tree() -> Result<()> {
+    patched_before("malloc", "near", &["--follow"])?;
+    patched_after("munmap", "near", &["--follow"])
+}
+
+/// Started by us: it patches itself with the probes in place.
+#[test]
+fn a_program_of_its_own_run() -> Result<()> {
+    let program = build::compile("patched.c", &[])?.display().to_string();
+    for function in ["malloc", "munmap", "free"] {
+        let script = format!("(echo; sleep 3; echo) | exec {program} {function} far before");
+        let directory = tempfile::tempdir()?;
+        let file = directory.path().join("profile").display().to_string();
+        let mut command = Command::new(build::program("sampler")?);
+        command.args(["run", "--json", "-o", &file, "--", "sh", "-c", &script]);
+        let finished = finish(&mut command)?.success("sampler run")?;
+        let said = String::from_utf8_lossy(&finished.stdout);
+        ensure!(said.contains("functions") && !said.contains("error"), "{said}");
+        let profile = Profile::parse(&std::fs::read(&file)?)?;
+        let notes = profile.json["notes"].to_string();
+        ensure!(notes.contains(&format!("{function}: ")), "{notes}");
+        ensure!(notes.contains("differs from the file"), "{notes}");
+    }
+    Ok(())
+}
+
+/// In windows, with markers before them.
+#[test]
+fn with_a_budget() -> Result<()> {
+    for when in ["before", "after"] {
+        let mut workload = program("malloc", "far", when)?;
+        let daemon = Daemon::start(&[workload.pid()], &["--max-overhead", "5%"])?;
+        if when == "after" {
+            workload.go()?;
+            workload.at_mark()?;
+        }
+        wait::until("the patch to be seen", || named(&daemon, "malloc"))?;
+        workload.go()?;
+        workload.truth()?;
+        daemon.stop()?;
+        workload.exit()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn an_unpatched_program_is_seen_whole() -> Result<()> {
+    let mut workload = program("none", "near", "before")?;
+    let daemon = Daemon::start(&[workload.pid()], &ALL)?;
+    workload.go()?;
+    let truth = workload.truth()?;
+    holds(&daemon, &workload, &truth, "none")?;
+    ensure!(!daemon.status()?["blind"].to_string().contains("differs from the file"));
+    // A daemon more: the breakpoints of the first one are no patch.
+    let second = Daemon::start(&[workload.pid()], &ALL)?;
+    ensure!(!second.status()?["blind"].to_string().contains("differs from the file"));
+    second.stop()?;
+    daemon.stop()?;
+    workload.exit()
+}

@@ -1,0 +1,202 @@
+//! Functions whose code in memory is not their file's ([`crate::target::code_in_memory`]): they are left alone, and named.
+//!
+//! Before a process is probed each of its functions is compared, and again at each look at it: a program may patch itself later. Then the probe goes
+//! at once. The kernel leaves a patch alone when it takes a probe out, but while the probe is registered it writes the breakpoint again over whatever is there as soon as
+//! mappings of the file merge. A link that processes share loses the function for all of them.
+
+use super::attach::points;
+use super::closing::close_and_wait;
+use super::worker::Worker;
+use crate::bpf::{Kernel, Link, Points, Settings};
+use crate::target::allocator::{Allocator, Function};
+use crate::target::code_in_memory::{Code, Found};
+use crate::target::discovery::Discovery;
+use crate::target::mappings::{self, Mapping};
+use crate::target::patched::Patched;
+use crate::target::spots::Spot;
+use anyhow::ensure;
+use std::io;
+
+impl Worker {
+    /// What can be probed in a process that has these mappings, without functions that are patched there.
+    pub(super) fn discover_among(
+        &mut self,
+        pid: u32,
+        mappings: &[Mapping],
+    ) -> io::Result<Discovery> {
+        let mut discovery = self.discoverer.discover_among(pid, mappings)?;
+        // Of a process whose memory cannot be read nothing is known; to attach to it fails as well.
+        if let Ok(code) = Code::open(pid, mappings) {
+            discovery.leave_patched(pid, |allocator, function| {
+                let is_ours = self.is_probed(pid, allocator, function);
+                code.find(allocator, function, is_ours) != Found::Same
+            });
+        }
+        Ok(discovery)
+    }
+
+    /// Whether a function of a process has a probe of ours.
+    fn is_probed(&self, pid: u32, allocator: &Allocator, function: &Function) -> bool {
+        let sources = self.ingest.sources.values().filter(|of| of.pid == pid);
+        let own = sources.flat_map(|of| &of.allocators);
+        self.shared
+            .allocators()
+            .chain(own)
+            .filter(|of| of.identity == allocator.identity)
+            .flat_map(|of| &of.functions)
+            .any(|of| of.offset == function.offset)
+    }
+
+    /// Takes out of a link that processes share what is patched in one of them.
+    pub(super) fn leave_out_for_all(&mut self, patched: &[Patched]) {
+        if self.has_own_links() {
+            return;
+        }
+        let Worker { shared, kernel, config, .. } = self;
+        for of in patched {
+            match shared.leave_out(kernel, of, &config.settings) {
+                Ok(false) => {}
+                // Whoever maps the file is to be told.
+                Ok(true) => self.attached.values_mut().for_each(|of| of.look_at_all_again()),
+                Err(error) => tracing::warn!(pid = of.pid, path = of.path, "{error:#}"),
+            }
+        }
+    }
+
+    /// Takes the probes out of functions that the process in this slot has patched since they were attached; whether a window is given up for it.
+    pub(super) fn leave_newly_patched(&mut self, slot: u32, mappings: &[Mapping]) -> bool {
+        let (Some(source), Some(attached)) =
+            (self.ingest.sources.get_mut(&slot), self.attached.get_mut(&slot))
+        else {
+            return false;
+        };
+        let pid = source.pid;
+        let Ok(code) = Code::open(pid, mappings) else { return false };
+        let is_patched = |allocator: &Allocator, function: &Function| {
+            code.find(allocator, function, true) == Found::Other
+        };
+        let mut found = Vec::new();
+        for allocator in &mut source.allocators {
+            if let Some(patched) = Patched::find(pid, allocator, |of| is_patched(allocator, of)) {
+                tracing::warn!(pid, "no longer probed: {}", patched.line(pid));
+                patched.leave_out(allocator);
+                found.push((patched, allocator.clone()));
+            }
+        }
+        if found.is_empty() {
+            return false;
+        }
+        found.iter().for_each(|(patched, _)| patched.clone().add_to(&mut attached.patched));
+        attached.look_at_all_again();
+        if self.config.budget.is_some() {
+            let is_open = !attached.links.is_empty();
+            if is_open {
+                self.skip_window(slot);
+            }
+            return is_open;
+        }
+        for (patched, allocator) in found {
+            match self.has_own_links() {
+                true => self.relink(slot, &allocator),
+                false => self.leave_out_for_all(&[patched]),
+            }
+        }
+        false
+    }
+
+    /// The same before a window.
+    pub(super) fn leave_patched_before_window(&mut self, slot: u32) -> bool {
+        let pid = self.ingest.sources.get(&slot).map(|source| source.pid);
+        // One that cannot be read is exiting.
+        let mappings = pid.and_then(|pid| mappings::read_some(pid).ok());
+        mappings.is_some_and(|mappings| self.leave_newly_patched(slot, &mappings))
+    }
+
+    /// Links of a process's own, to what is left of an allocator.
+    fn relink(&mut self, slot: u32, allocator: &Allocator) {
+        let Some(attached) = self.attached.get_mut(&slot) else { return };
+        let old = attached.links.take_of(allocator.identity);
+        let pid = Some(attached.pid);
+        match relink(&mut self.kernel, allocator, pid, slot, &self.config.settings, old) {
+            Ok(links) => attached.links.add(allocator.identity, links),
+            Err(error) => tracing::warn!(pid, path = allocator.path, "{error:#}"),
+        }
+    }
+
+    /// Says of a process which functions are left alone, and holds none of its blocks if some would end unseen.
+    pub(super) fn tell_patched(&mut self, slot: u32) {
+        let (Some(source), Some(attached)) =
+            (self.ingest.sources.get(&slot), self.attached.get(&slot))
+        else {
+            return;
+        };
+        let pid = source.pid;
+        let of_others = source.allocators.iter().flat_map(|of| self.shared.left_out(of));
+        let all: Vec<&Patched> =
+            attached.patched.iter().chain(of_others.filter(|of| of.pid != pid)).collect();
+        let lines: Vec<String> = all.iter().map(|of| of.line(pid)).collect();
+        let leaves_blocks = all.iter().any(|of| of.leaves_blocks());
+        let blind = &mut self.ingest.processes.get_mut(source.process).blind;
+        for line in lines {
+            if !blind.contains(&line) {
+                blind.push(line);
+            }
+        }
+        if leaves_blocks && !self.kernel.slots.holds_nothing(slot) {
+            self.hold_nothing(slot);
+        }
+    }
+
+    /// What is to be said of processes that nobody has compared.
+    pub(super) fn patched_limits(&self) -> Option<String> {
+        let is_shared = !self.has_own_links();
+        is_shared.then(|| "functions that a process patches in memory when their probes are in place: they are left alone from the next look at it on".to_owned())
+    }
+
+    /// From now on no block of a process is held, and what is held is forgotten.
+    fn hold_nothing(&mut self, slot: u32) {
+        self.kernel.slots.set_holds_nothing(slot, true);
+        match self.kernel.live.entries() {
+            Ok(entries) => {
+                for (key, entry) in entries.iter().filter(|(key, _)| key.space.slot == slot) {
+                    if let Err(error) = self.kernel.live.remove(key, entry.sample) {
+                        tracing::warn!("take out of the live set: {error}");
+                    }
+                }
+            }
+            Err(error) => tracing::warn!("read the live set: {error}"),
+        }
+        self.drain();
+        self.reconcile();
+    }
+}
+
+/// Attaches to what is left of an allocator, in place of links that are closed. Frees are probed all the time: twice harms nothing.
+/// Everything else is probed by the old links or by the new ones, or it would count twice.
+pub(super) fn relink(
+    kernel: &mut Kernel,
+    allocator: &Allocator,
+    pid: Option<u32>,
+    slot: u32,
+    settings: &Settings,
+    old: Vec<Link>,
+) -> anyhow::Result<Vec<Link>> {
+    let rest = points(allocator, slot, settings);
+    let frees = Points { freeing: rest.freeing.clone(), ..Points::default() };
+    let freeing = kernel.attach(&allocator.file, pid, &frees);
+    close_and_wait(old);
+    let mut links = freeing?;
+    let rest = Points { freeing: Vec::new(), ..rest };
+    links.extend(kernel.attach(&allocator.file, pid, &rest)?);
+    Ok(links)
+}
+
+/// Fails if the code at one of these places is not that of its file.
+pub(super) fn ensure_intact(pid: u32, spots: &[Spot]) -> anyhow::Result<()> {
+    let code = Code::open(pid, &mappings::executable(pid).unwrap_or_default())?;
+    for spot in spots {
+        let is_same = code.find_spot(spot, false) == Found::Same;
+        ensure!(is_same, "{}: its code in memory differs from the file", spot.name);
+    }
+    Ok(())
+}

@@ -1,0 +1,282 @@
+//! Whether code in the memory of a process is still that of its file.
+//!
+//! The kernel places a uprobe by the file: it writes its breakpoint over whatever is in memory, and executes the file's instruction there. In a function that
+//! the program or a tool has patched that destroys the patch. What is done about such a function is left to the pipeline.
+//!
+//! Compared is everything from the function's entry to behind the probed instruction, and [`MIN_BYTES`] at least. Jumps that tools write at an
+//! entry are up to 14 bytes long, and a few tools write them behind a first `endbr64`. Padding before the entry is not compared: whoever uses it changes the entry too.
+//!
+//! A breakpoint is no patch: other tools' uprobes and debuggers write one over the first byte of an instruction, and the kernel serves several uprobes at one
+//! place. A program that handles SIGTRAP may have written it itself, though, and would not get it any more.
+
+use super::allocator::{Allocator, Function};
+use super::hazard::is_go;
+use super::mappings::{self, Backing, Mapping};
+use super::patched::Patched;
+use super::process;
+use super::spots::Spot;
+use iced_x86::{Decoder, DecoderOptions};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Bytes that are compared at least.
+const MIN_BYTES: usize = 16;
+/// Bytes of the longest instruction.
+const INSTRUCTION_BYTES: usize = 15;
+/// `int3`.
+const BREAKPOINT: u8 = 0xcc;
+/// The bit of SIGTRAP in `SigCgt` of `/proc/PID/status`.
+const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
+
+/// What is in memory where a file's code should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The file's code, perhaps with breakpoints of others.
+    Same,
+    /// Something else.
+    Other,
+    /// Nothing of that file.
+    Unmapped,
+}
+
+/// The code of a process.
+#[derive(Debug)]
+pub struct Code {
+    pid: u32,
+    memory: File,
+    /// Executable mappings of files.
+    mapped: Vec<Mapping>,
+}
+
+/// Instructions of a file: offsets of the first one, and of the one that is probed.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    from: u64,
+    probed: u64,
+}
+
+impl Code {
+    /// Of process `pid`, which has these mappings.
+    ///
+    /// # Errors
+    /// If its memory cannot be read.
+    pub fn open(pid: u32, mappings: &[Mapping]) -> io::Result<Code> {
+        let memory = File::open(format!("/proc/{pid}/mem"))?;
+        let is_code = |of: &&Mapping| of.executable && matches!(of.backing, Backing::File(_));
+        let mapped = mappings.iter().filter(is_code).cloned().collect();
+        Ok(Code { pid, memory, mapped })
+    }
+
+    /// What is there of an allocator's function; `is_ours`: a breakpoint there may be our own.
+    pub fn find(&self, allocator: &Allocator, function: &Function, is_ours: bool) -> Found {
+        let span = Span { from: function.offset, probed: function.probed() };
+        let Allocator { file, path, identity, .. } = allocator;
+        self.find_span(file, identity.1, path, span, is_ours)
+    }
+
+    /// What is there of an instruction.
+    pub fn find_spot(&self, spot: &Spot, is_ours: bool) -> Found {
+        let span = Span { from: spot.offset, probed: spot.offset };
+        self.find_span(&spot.file, spot.inode, &spot.path, span, is_ours)
+    }
+
+    /// A file may be mapped several times: everywhere it is to be the same.
+    fn find_span(&self, file: &File, inode: u64, path: &str, span: Span, is_ours: bool) -> Found {
+        let displacement = (span.probed - span.from) as usize;
+        let mut code = vec![0; displacement + INSTRUCTION_BYTES + MIN_BYTES];
+        let Ok(length) = file.read_at(&mut code, span.from) else { return Found::Same };
+        code.truncate(length);
+        let mut found = Found::Unmapped;
+        for mapping in self.mapped.iter().filter(|of| may_hold(of, inode, path, span.from)) {
+            let address = mapping.start + (span.from - mapping.offset);
+            let mut memory = vec![0; code.len()];
+            // The process is exiting, or has just unmapped it.
+            let Ok(length) = self.memory.read_at(&mut memory, address) else { continue };
+            // Behind the last mapped page there is no code.
+            let difference = difference(&code[..length], &memory[..length], displacement);
+            let is_same = match difference {
+                Difference::None => true,
+                Difference::Breakpoints => is_ours || !handles_breakpoints(self.pid),
+                Difference::Other => false,
+            };
+            if is_same {
+                found = Found::Same;
+            } else if self.is_same_file(mapping, span.from, &code) {
+                return Found::Other;
+            }
+        }
+        found
+    }
+
+    /// Whether the mapped file has this code as well, and is not another one of the same name or number.
+    fn is_same_file(&self, mapping: &Mapping, offset: u64, code: &[u8]) -> bool {
+        let Ok(file) = mappings::open(self.pid, mapping) else { return true };
+        let mut its = vec![0; code.len()];
+        file.read_at(&mut its, offset).is_ok_and(|length| its[..length] == *code)
+    }
+}
+
+/// Functions of an allocator whose code is another one in the memory of any process that maps the file now. Of a process that cannot be read nothing is known.
+pub fn patched_anywhere(allocator: &Allocator) -> Vec<Patched> {
+    let own = std::process::id();
+    let patched = process::pids().into_iter().filter(|pid| *pid != own).filter_map(|pid| {
+        let mapped = mappings::executable(pid)?;
+        let has = |of: &Mapping| is_file(of, allocator.identity.1, &allocator.path);
+        let code = mapped.iter().any(has).then(|| Code::open(pid, &mapped).ok()).flatten()?;
+        Patched::find(pid, allocator, |of| code.find(allocator, of, false) == Found::Other)
+    });
+    patched.collect()
+}
+
+/// Whether the mapping may be one of that file: containers show it under other numbers.
+fn is_file(mapping: &Mapping, inode: u64, path: &str) -> bool {
+    match &mapping.backing {
+        Backing::File(its) => mapping.inode == inode || its == path,
+        _ => false,
+    }
+}
+
+/// Whether that byte of the file may be in the mapping.
+fn may_hold(mapping: &Mapping, inode: u64, path: &str, offset: u64) -> bool {
+    let bytes = mapping.offset..mapping.offset + (mapping.end - mapping.start);
+    is_file(mapping, inode, path) && bytes.contains(&offset)
+}
+
+/// Whether the process may write breakpoints for itself. Go's runtime handles every signal, and writes none.
+fn handles_breakpoints(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    caught(&status) & SIGTRAP_BIT != 0 && !is_go(pid)
+}
+
+/// The signals that a process handles.
+fn caught(status: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// How memory differs from the file's code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Difference {
+    None,
+    /// There are breakpoints at instructions, and nothing else.
+    Breakpoints,
+    Other,
+}
+
+/// Compares `code`, which begins with an instruction and has the probed one at `displacement`, with what is in memory.
+fn difference(code: &[u8], memory: &[u8], displacement: usize) -> Difference {
+    let mut difference = Difference::None;
+    let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
+    let mut start = 0;
+    while start < code.len() && start < MIN_BYTES.max(displacement + 1) {
+        // What does not decode is compared byte by byte.
+        let is_decoded = decoder.set_position(start).is_ok() && !decoder.decode().is_invalid();
+        let end = if is_decoded { decoder.position() } else { start + 1 };
+        let (of_file, there) = (&code[start..end], memory.get(start..end));
+        match there {
+            Some(there) if there == of_file => {}
+            Some([BREAKPOINT, rest @ ..]) if is_decoded && *rest == of_file[1..] => {
+                difference = Difference::Breakpoints;
+            }
+            _ => return Difference::Other,
+        }
+        start = end;
+    }
+    difference
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::placement::Placement;
+    use super::*;
+    use sampler_common::wire::{Role, Shape};
+    use std::os::unix::fs::MetadataExt;
+    use std::sync::Arc;
+
+    /// The beginning of a glibc's malloc.
+    const MALLOC: [u8; 24] = [
+        0x41, 0x54, 0x55, 0x53, 0x48, 0x89, 0xfb, 0x48, 0x83, 0xec, 0x10, 0x80, 0x3d, 0x46, 0x1b,
+        0x14, 0x00, 0x00, 0x74, 0x10, 0x90, 0x90, 0x90, 0x90,
+    ];
+
+    fn with(at: usize, patch: &[u8]) -> [u8; 24] {
+        let mut memory = MALLOC;
+        memory[at..at + patch.len()].copy_from_slice(patch);
+        memory
+    }
+
+    #[test]
+    fn a_patch_differs_wherever_it_is_written() {
+        let patches: [(usize, &[u8]); 6] = [
+            (0, &[0xe9, 1, 2, 3, 4]),
+            (0, &[0x49, 0xbb, 1, 2, 3, 4, 5, 6, 0, 0, 0x41, 0xff, 0xe3]),
+            (0, &[0xeb, 0xf9]),
+            // Behind the first instruction, which is probed.
+            (2, &[0xe9, 1, 2, 3, 4]),
+            // A breakpoint, and more.
+            (0, &[0xcc, 0x90]),
+            // In the middle of an instruction.
+            (5, &[0xcc]),
+        ];
+        for (at, patch) in patches {
+            assert_eq!(difference(&MALLOC, &with(at, patch), 0), Difference::Other, "{patch:02x?}");
+        }
+    }
+
+    #[test]
+    fn breakpoints_are_none() {
+        assert_eq!(difference(&MALLOC, &MALLOC, 0), Difference::None);
+        for at in [0, 2, 3, 4, 7, 11] {
+            assert_eq!(difference(&MALLOC, &with(at, &[0xcc]), 0), Difference::Breakpoints);
+        }
+    }
+
+    #[test]
+    fn as_much_is_compared_as_matters() {
+        // The instruction at 11 reaches to 18.
+        assert_eq!(difference(&MALLOC, &with(17, &[1]), 0), Difference::Other);
+        assert_eq!(difference(&MALLOC, &with(18, &[0xeb]), 0), Difference::None);
+        assert_eq!(difference(&MALLOC, &with(18, &[0xeb]), 18), Difference::Other);
+        assert_eq!(difference(&[], &[], 0), Difference::None);
+    }
+
+    #[test]
+    fn handled_signals_are_in_the_status() {
+        let status = "Name:\tx\nSigIgn:\t0000000000000010\nSigCgt:\t0000000180000010\nCapInh:\t0\n";
+        assert_eq!(caught(status), 0x1_8000_0010);
+        assert_eq!(caught("Name:\tx\n"), 0);
+    }
+
+    #[test]
+    fn our_own_code_is_our_files() {
+        let program = Arc::new(File::open("/proc/self/exe").unwrap());
+        let here = our_own_code_is_our_files as *const () as u64;
+        let mapped = mappings::executable(std::process::id()).unwrap();
+        let of = mapped.iter().find(|of| (of.start..of.end).contains(&here)).unwrap();
+        let Backing::File(path) = &of.backing else { panic!("{of:?}") };
+        let place = |offset| Function {
+            symbols: vec!["here".to_owned()],
+            role: Role::Malloc,
+            shape: Shape::DEFAULT,
+            offset,
+            placement: Placement {
+                displacement: 0,
+                instruction: String::new(),
+                emulated: true,
+                reason: String::new(),
+            },
+        };
+        let allocator = Allocator {
+            path: path.clone(),
+            identity: (0, program.metadata().unwrap().ino()),
+            file: program,
+            ..Allocator::none()
+        };
+        let code = Code::open(std::process::id(), &mapped).unwrap();
+        let offset = of.offset + (here - of.start);
+        assert_eq!(code.find(&allocator, &place(offset), false), Found::Same);
+        // Headers, which are not executable.
+        assert_eq!(code.find(&allocator, &place(0), false), Found::Unmapped);
+    }
+}

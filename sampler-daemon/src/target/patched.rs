@@ -1,0 +1,165 @@
+//! Functions that are left alone since their code in memory is not their file's, and what is not known without them.
+
+use super::allocator::{Allocator, Function};
+use sampler_common::wire::Role;
+
+/// Why they are not probed.
+const DIFFERS: &str =
+    "the code in memory differs from the file (patched by the program or another tool): not probed";
+/// What is not known of a process in which not every end of a block is seen.
+const HELD_UNKNOWN: &str = "; what is held is not known, and told as 0";
+/// The same of mappings.
+const MAPPED_UNKNOWN: &str =
+    "; nor is any other function that maps: memory of kind mapped is not known, and told as 0";
+
+/// Functions of a file whose code differs in the memory of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Patched {
+    /// The process.
+    pub pid: u32,
+    /// Device and inode of the file.
+    pub identity: (u64, u64),
+    /// Its path in the process.
+    pub path: String,
+    /// The functions, one at least.
+    pub functions: Vec<Function>,
+}
+
+impl Patched {
+    /// Those of an allocator's functions that are patched in a process; `None`: none is.
+    pub fn find(
+        pid: u32,
+        allocator: &Allocator,
+        is_patched: impl Fn(&Function) -> bool,
+    ) -> Option<Patched> {
+        let patched = allocator.functions.iter().filter(|of| is_patched(of));
+        let functions: Vec<Function> = patched.cloned().collect();
+        let Allocator { identity, path, .. } = allocator;
+        let some = !functions.is_empty();
+        some.then(|| Patched { pid, identity: *identity, path: path.clone(), functions })
+    }
+
+    /// Adds it to others, of which there is one for each process and file.
+    pub fn add_to(self, all: &mut Vec<Patched>) {
+        let is_its = |of: &&mut Patched| of.pid == self.pid && of.identity == self.identity;
+        let Some(known) = all.iter_mut().find(is_its) else { return all.push(self) };
+        known.functions.extend(self.functions);
+        known.functions.sort_by_key(|of| of.offset);
+        known.functions.dedup_by_key(|of| of.offset);
+    }
+
+    /// Takes them out of what is probed, and with them what would give wrong numbers alone.
+    pub fn leave_out(&self, allocator: &mut Allocator) {
+        let is_patched = |of: &Function| self.functions.iter().any(|it| it.offset == of.offset);
+        let are_ends_unseen = self.leaves_mappings();
+        let functions = &mut allocator.functions;
+        functions.retain(|of| !is_patched(of) && !(are_ends_unseen && of.role.is_mapping()));
+        // Of a file that samples by itself both are needed, allocations and frees.
+        if self.functions.iter().any(|of| matches!(of.role, Role::OtelAlloc | Role::OtelFree)) {
+            functions.clear();
+        }
+    }
+
+    /// Whether blocks end unseen without them, so that what is held cannot be known.
+    pub fn leaves_blocks(&self) -> bool {
+        self.has(&[Role::Free, Role::Realloc])
+    }
+
+    /// Whether mappings end unseen without them.
+    fn leaves_mappings(&self) -> bool {
+        self.has(&[Role::Unmap, Role::Remap])
+    }
+
+    fn has(&self, roles: &[Role]) -> bool {
+        self.functions.iter().any(|of| roles.contains(&of.role))
+    }
+
+    /// What is said of it in process `pid`, which may have only a link in common with the one that is patched.
+    pub fn line(&self, pid: u32) -> String {
+        let names = self.functions.iter().filter_map(|of| of.symbols.first());
+        let names: Vec<&str> = names.map(String::as_str).collect();
+        let whose = match self.pid == pid {
+            true => String::new(),
+            false => format!("in pid {}, which shares the probes, ", self.pid),
+        };
+        let held = if self.leaves_blocks() { HELD_UNKNOWN } else { "" };
+        let mapped = if self.leaves_mappings() { MAPPED_UNKNOWN } else { "" };
+        format!("{}: {}: {whose}{DIFFERS}{held}{mapped}", self.path, names.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::placement::Placement;
+    use super::*;
+    use sampler_common::wire::Shape;
+
+    fn allocator(roles: &[(&str, Role)]) -> Allocator {
+        let function = |(number, (name, role)): (usize, &(&str, Role))| Function {
+            symbols: vec![(*name).to_owned()],
+            role: *role,
+            shape: Shape::DEFAULT,
+            offset: 64 * number as u64,
+            placement: Placement {
+                displacement: 0,
+                instruction: String::new(),
+                emulated: true,
+                reason: String::new(),
+            },
+        };
+        let functions = roles.iter().enumerate().map(function).collect();
+        Allocator { functions, path: "/lib/x.so".to_owned(), ..Allocator::none() }
+    }
+
+    fn left(allocator: &Allocator, patched: &str) -> (Vec<String>, Patched) {
+        let is_patched = |of: &Function| of.symbols[0] == patched;
+        let patched = Patched::find(7, allocator, is_patched).unwrap();
+        let mut rest = allocator.clone();
+        patched.leave_out(&mut rest);
+        (rest.functions.into_iter().map(|of| of.symbols[0].clone()).collect(), patched)
+    }
+
+    #[test]
+    fn what_gives_right_numbers_alone_stays() {
+        let glibc = allocator(&[
+            ("malloc", Role::Malloc),
+            ("free", Role::Free),
+            ("mmap", Role::Map),
+            ("munmap", Role::Unmap),
+        ]);
+        let (rest, patched) = left(&glibc, "malloc");
+        assert_eq!(rest, ["free", "mmap", "munmap"]);
+        assert!(!patched.leaves_blocks());
+        assert_eq!(
+            patched.line(7),
+            "/lib/x.so: malloc: the code in memory differs from the file \
+             (patched by the program or another tool): not probed"
+        );
+        let (rest, patched) = left(&glibc, "free");
+        assert_eq!(rest, ["malloc", "mmap", "munmap"]);
+        assert!(patched.leaves_blocks() && patched.line(7).ends_with("told as 0"));
+        assert!(patched.line(8).starts_with("/lib/x.so: free: in pid 7, which shares"));
+        assert_eq!(left(&glibc, "mmap").0, ["malloc", "free", "munmap"]);
+        let (rest, patched) = left(&glibc, "munmap");
+        assert_eq!(rest, ["malloc", "free"]);
+        assert!(patched.line(7).contains("kind mapped is not known"));
+        assert_eq!(Patched::find(7, &glibc, |_| false), None);
+    }
+
+    #[test]
+    fn what_is_patched_later_comes_to_it() {
+        let glibc = allocator(&[("malloc", Role::Malloc), ("free", Role::Free)]);
+        let mut all = Vec::new();
+        for name in ["free", "malloc", "free"] {
+            left(&glibc, name).1.add_to(&mut all);
+        }
+        assert_eq!(all.len(), 1);
+        assert!(all[0].line(7).starts_with("/lib/x.so: malloc, free: the code"), "{all:?}");
+    }
+
+    #[test]
+    fn a_file_that_samples_by_itself_is_left_as_a_whole() {
+        let sampler = allocator(&[("alloc", Role::OtelAlloc), ("free", Role::OtelFree)]);
+        assert!(left(&sampler, "alloc").0.is_empty());
+    }
+}
