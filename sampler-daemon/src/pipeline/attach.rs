@@ -227,7 +227,7 @@ impl Worker {
             self.begin_cycle(slot, budget);
         }
         self.leave_out_for_all(&patched);
-        self.tell_patched(slot);
+        self.report_patched(slot);
         Ok(())
     }
 

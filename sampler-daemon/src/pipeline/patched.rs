@@ -124,7 +124,7 @@ impl Worker {
     }
 
     /// Says of a process which functions are left alone, and holds none of its blocks if some would end unseen.
-    pub(super) fn tell_patched(&mut self, slot: u32) {
+    pub(super) fn report_patched(&mut self, slot: u32) {
         let (Some(source), Some(attached)) =
             (self.ingest.sources.get(&slot), self.attached.get(&slot))
         else {

@@ -7,10 +7,10 @@ use sampler_common::wire::Role;
 const DIFFERS: &str =
     "the code in memory differs from the file (patched by the program or another tool): not probed";
 /// What is not known of a process in which not every end of a block is seen.
-const HELD_UNKNOWN: &str = "; what is held is not known, and told as 0";
+const HELD_UNKNOWN: &str = "; what is held is not known, and shown as 0";
 /// The same of mappings.
 const MAPPED_UNKNOWN: &str =
-    "; nor is any other function that maps: memory of kind mapped is not known, and told as 0";
+    "; nor is any other function that maps: memory of kind mapped is not known, and shown as 0";
 
 /// Functions of a file whose code differs in the memory of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,7 +137,7 @@ mod tests {
         );
         let (rest, patched) = left(&glibc, "free");
         assert_eq!(rest, ["malloc", "mmap", "munmap"]);
-        assert!(patched.leaves_blocks() && patched.line(7).ends_with("told as 0"));
+        assert!(patched.leaves_blocks() && patched.line(7).ends_with("shown as 0"));
         assert!(patched.line(8).starts_with("/lib/x.so: free: in pid 7, which shares"));
         assert_eq!(left(&glibc, "mmap").0, ["malloc", "free", "munmap"]);
         let (rest, patched) = left(&glibc, "munmap");
