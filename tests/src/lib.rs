@@ -15,6 +15,7 @@ pub mod docs;
 pub mod exposition;
 pub mod http;
 pub mod machine;
+pub mod own_libc;
 pub mod plot;
 pub mod preload;
 pub mod profile;

@@ -4,8 +4,9 @@
 //! who takes it within a grace period or two after somebody else does not. So a probe where nobody is, in a file that no process maps, makes the next ones come and go
 //! at once: those of a window, while its program pays for each hit until they are gone.
 
+use super::guardian::Link;
 use super::kernel::Kernel;
-use super::link::{Link, Points};
+use super::link::Points;
 use anyhow::Context as _;
 use rustix::fs::{MemfdFlags, memfd_create};
 use sampler_common::wire::{Cookie, Role, SHARED};

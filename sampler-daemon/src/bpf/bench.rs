@@ -2,29 +2,20 @@
 //!
 //! They are attached as ours are, at any offset of any file, so that nothing differs but the program.
 
+pub use super::request::Hook;
+
+use super::guardian::Link;
 use super::kernel::descriptors;
-use super::link::Link;
 use super::object::ProgramText;
-use super::sys;
+use super::request::{Kind, Point, Request};
 use anyhow::Context as _;
 use aya::{Ebpf, EbpfLoader};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 /// The object, aligned as its parser wants it.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/bench.bpf.o"));
-
-/// Where in a call a program runs, and by which kind of link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hook {
-    /// Entry, and return unless the entry returns 1 (Linux 6.13).
-    Session,
-    /// Entry, by a multi link (Linux 6.6).
-    Entry,
-    /// Return, by a multi link (Linux 6.6).
-    Return,
-}
 
 /// The object with its maps.
 pub struct Comparison {
@@ -58,7 +49,7 @@ impl Comparison {
     /// # Errors
     /// If there is no such program, or the kernel refuses it.
     pub fn program(&self, name: &str, hook: Hook) -> anyhow::Result<ComparisonProgram> {
-        let attach_type = hook.attach_type();
+        let (attach_type, _) = hook.link();
         Ok(ComparisonProgram { fd: self.text.load(name, attach_type)?, hook })
     }
 }
@@ -69,7 +60,7 @@ impl ComparisonProgram {
     /// # Errors
     /// If the kernel refuses.
     pub fn attach(&self, file: &File, pid: u32, offset: u64) -> anyhow::Result<Link> {
-        self.link(file, pid, &[offset], &[])
+        self.link(file, pid, &[(offset, 0)])
             .with_context(|| format!("attach a probe at {offset:#x} to pid {pid}"))
     }
 
@@ -83,25 +74,16 @@ impl ComparisonProgram {
         pid: u32,
         probes: &[(u64, u64)],
     ) -> anyhow::Result<Link> {
-        let (offsets, semaphores): (Vec<u64>, Vec<u64>) = probes.iter().copied().unzip();
-        self.link(file, pid, &offsets, &semaphores)
+        self.link(file, pid, probes)
             .with_context(|| format!("attach {} probes to pid {pid}", probes.len()))
     }
 
-    fn link(&self, file: &File, pid: u32, offsets: &[u64], semaphores: &[u64]) -> io::Result<Link> {
-        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let flags = if self.hook == Hook::Return { sys::RETURN } else { 0 };
-        let (kind, words) = (self.hook.attach_type(), (&[][..], semaphores));
-        sys::link_counted(self.fd.as_fd(), kind, &path, offsets, words, flags, pid)
-            .map(|fd| Link::Multi { fd })
-    }
-}
-
-impl Hook {
-    fn attach_type(self) -> u32 {
-        match self {
-            Hook::Session => sys::ATTACH_SESSION,
-            Hook::Entry | Hook::Return => sys::ATTACH_MULTI,
-        }
+    fn link(&self, file: &File, pid: u32, probes: &[(u64, u64)]) -> io::Result<Link> {
+        let point =
+            |(offset, counter): &(u64, u64)| Point { counter: *counter, ..Point::new(*offset, 0) };
+        let points: Vec<Point> = probes.iter().map(point).collect();
+        let (program, file, kind) = (self.fd.as_fd(), file.as_fd(), Kind::Multi(self.hook));
+        let request = Request { program, kind, file, pid: Some(pid), points: &points };
+        request.attach().map(Link::here)
     }
 }

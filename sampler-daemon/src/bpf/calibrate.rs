@@ -14,8 +14,8 @@ mod dense;
 mod points;
 mod typical;
 
+use super::guardian::Link;
 use super::kernel::{Kernel, Settings};
-use super::link::Link;
 use super::sys::ground::Ground;
 use anyhow::Context as _;
 use batch::{Batches, Kind, cpu_time};

@@ -3,8 +3,9 @@
 use super::btf::TaskOffsets;
 use super::duty::Duties;
 use super::engine::ProbeEngine;
+use super::guardian::{Attacher, Link};
 use super::known::KnownStacks;
-use super::link::{Link, Points, Programs};
+use super::link::{Points, Programs};
 use super::live::LiveSet;
 use super::lost::LostCells;
 use super::object::ProgramText;
@@ -90,6 +91,7 @@ pub struct Kernel {
     /// Records from the program.
     pub ring: Ring,
     programs: Programs,
+    attacher: Attacher,
     /// Only an object that was built with its log has one.
     log: Option<EbpfLogger<&'static dyn log::Log>>,
     /// Slots by pid, and pids that have none for a reason.
@@ -100,13 +102,13 @@ pub struct Kernel {
     calibration_slot: u32,
     /// Clocks and gates; only where allocations are seen in windows.
     pub duties: Option<Duties>,
-    // Holds the tracepoints' links, the read-only data and the programs of the perf rung.
-    ebpf: Ebpf,
+    // Holds the tracepoints' links and the read-only data.
+    _ebpf: Ebpf,
 }
 
 impl Kernel {
-    /// Loads the program and its maps, and follows `execve`.
-    pub fn load(settings: &Settings) -> anyhow::Result<Kernel> {
+    /// Loads the program and its maps, and follows `execve`; `attacher` makes and closes its probes.
+    pub fn load(settings: &Settings, attacher: Attacher) -> anyhow::Result<Kernel> {
         let counters = filter_counters(settings.max_live);
         let mut ebpf = load_object(settings, counters)?;
         let descriptors = descriptors(&ebpf)?;
@@ -116,7 +118,7 @@ impl Kernel {
         if settings.follow {
             trace(&mut ebpf, "process_fork", "sched_process_fork")?;
         }
-        let programs = Programs::load(settings.engine, &text, &mut ebpf)?;
+        let programs = Programs::load(settings.engine, &text)?;
         let log = EbpfLogger::init(&mut ebpf).ok();
         let duties = settings.duty.map(|budget| start_clocks(&mut ebpf, settings, budget));
         let duties = duties.transpose().context("--max-overhead")?;
@@ -128,7 +130,8 @@ impl Kernel {
             .context("map the ring buffer's positions")?;
         let (slots, state) = (take("PROCESSES")?, take("STATE")?);
         let sites = take("SITES")?.try_into()?;
-        let usdt = settings.uses_usdt().then(|| UsdtPrograms::load(&text, sites)).transpose()?;
+        let usdt = || UsdtPrograms::load(&text, attacher.clone(), sites);
+        let usdt = settings.uses_usdt().then(usdt).transpose()?;
         let hits = Hits::map(data(&take("HITS")?)?.fd().as_fd(), settings.all_slots());
         let hits = hits.context("map HITS")?;
         let (front, back) = (take("FILTER_FRONT")?, take("FILTER")?);
@@ -160,6 +163,7 @@ impl Kernel {
             known,
             ring: Ring::new(ring_map.try_into()?, positions, map_slots()?),
             programs,
+            attacher,
             log,
             targets: Targets::new(
                 take("TARGETS")?.try_into()?,
@@ -169,7 +173,7 @@ impl Kernel {
             usdt,
             calibration_slot: settings.slots,
             duties,
-            ebpf,
+            _ebpf: ebpf,
         })
     }
 
@@ -192,12 +196,17 @@ impl Kernel {
 
     /// Attaches to `points` of `file` in process `pid`, or in every process that maps it; on an error nothing stays attached.
     pub fn attach(
-        &mut self,
+        &self,
         file: &File,
         pid: Option<u32>,
         points: &Points,
     ) -> anyhow::Result<Vec<Link>> {
-        self.programs.attach(&mut self.ebpf, file, pid, points)
+        self.programs.attach(&self.attacher, file, pid, points)
+    }
+
+    /// Who makes and closes the probes.
+    pub fn attacher(&self) -> &Attacher {
+        &self.attacher
     }
 
     /// What all processes share.

@@ -1,15 +1,16 @@
-//! Attached probes.
+//! The programs of a rung, and where they are attached.
 
 use super::engine::ProbeEngine;
+use super::guardian::{Attacher, Link};
 use super::object::ProgramText;
-use super::{sys, verifier};
+use super::request::{Hook, Kind, Point, Request};
+use super::sys;
 use anyhow::Context as _;
-use aya::Ebpf;
-use aya::programs::UProbe;
-use aya::programs::uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeLink, UProbeScope};
-use std::fs::File;
-use std::num::NonZeroU32;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::fs::{self, File};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Where the kernel says which type the PMU of uprobes has.
+const PMU: &str = "/sys/bus/event_source/devices/uprobe/type";
 
 const SESSION: &str = "alloc_session";
 const ENTER: &str = "alloc_entry";
@@ -41,88 +42,43 @@ impl Points {
     }
 }
 
-/// One attachment; detaches when dropped, which takes the kernel some 35 ms.
-#[derive(Debug)]
-pub enum Link {
-    /// A multi or session link.
-    Multi {
-        /// Closing it detaches.
-        fd: OwnedFd,
-    },
-    /// A perf event.
-    Perf {
-        /// Dropping it detaches.
-        link: UProbeLink,
-    },
-}
-
 /// The loaded programs of a rung.
-pub enum Programs {
-    /// See [`ProbeEngine::Session`].
-    Session {
-        /// Entry and return of allocating functions.
-        allocate: OwnedFd,
-        /// Entry of freeing functions.
-        free: OwnedFd,
-        /// Entry of functions that can throw.
-        new: OwnedFd,
-        /// Entry of functions whose calls are only counted.
-        mark: OwnedFd,
-    },
-    /// See [`ProbeEngine::Multi`].
-    Multi {
-        /// Entry of allocating functions.
-        enter: OwnedFd,
-        /// Their return.
-        leave: OwnedFd,
-        /// Entry of freeing functions.
-        free: OwnedFd,
-        /// Entry of functions that can throw.
-        new: OwnedFd,
-        /// Entry of functions whose calls are only counted.
-        mark: OwnedFd,
-    },
-    /// See [`ProbeEngine::Perf`]; aya holds these.
-    Perf,
+pub struct Programs {
+    /// Entry of allocating functions, of sessions their return as well.
+    enter: OwnedFd,
+    /// Their return; sessions have none of its own.
+    leave: Option<OwnedFd>,
+    /// Entry of freeing functions.
+    free: OwnedFd,
+    /// Entry of functions that can throw.
+    new: OwnedFd,
+    /// Entry of functions whose calls are only counted.
+    mark: OwnedFd,
+    engine: ProbeEngine,
+    /// Type of the PMU of uprobes; only of the rung that needs it.
+    pmu: u32,
 }
 
 impl Programs {
-    pub(super) fn load(
-        engine: ProbeEngine,
-        text: &ProgramText,
-        ebpf: &mut Ebpf,
-    ) -> anyhow::Result<Programs> {
-        Ok(match engine {
-            ProbeEngine::Session => {
-                let session = (SESSION, sys::ATTACH_SESSION);
-                let [free, new, mark] = [FREE, NEW, MARKER].map(|name| (name, sys::ATTACH_MULTI));
-                let [allocate, free, new, mark] = text.load_all([session, free, new, mark])?;
-                Programs::Session { allocate, free, new, mark }
-            }
-            ProbeEngine::Multi => {
-                let names = [ENTER, LEAVE, FREE, NEW, MARKER];
-                let [enter, leave, free, new, mark] =
-                    text.load_all(names.map(|name| (name, sys::ATTACH_MULTI)))?;
-                Programs::Multi { enter, leave, free, new, mark }
-            }
-            ProbeEngine::Perf => {
-                for name in [ENTER, LEAVE, FREE, NEW, MARKER] {
-                    let program = perf_program(ebpf, name)?;
-                    program.load().with_context(|| format!("load the eBPF program {name}"))?;
-                    verifier::note(name, program.fd()?.as_fd());
-                }
-                Programs::Perf
-            }
-        })
+    pub(super) fn load(engine: ProbeEngine, text: &ProgramText) -> anyhow::Result<Programs> {
+        let (entry, session) = match engine {
+            ProbeEngine::Perf => (0, 0),
+            _ => (sys::ATTACH_MULTI, sys::ATTACH_SESSION),
+        };
+        let [free, new, mark] = [FREE, NEW, MARKER].map(|name| (name, entry));
+        let pmu = if engine == ProbeEngine::Perf { pmu()? } else { 0 };
+        if engine == ProbeEngine::Session {
+            let [enter, free, new, mark] = text.load_all([(SESSION, session), free, new, mark])?;
+            return Ok(Programs { enter, leave: None, free, new, mark, engine, pmu });
+        }
+        let [enter, leave] = [ENTER, LEAVE].map(|name| (name, entry));
+        let [enter, leave, free, new, mark] = text.load_all([enter, leave, free, new, mark])?;
+        Ok(Programs { enter, leave: Some(leave), free, new, mark, engine, pmu })
     }
 
     /// The rung that these programs are for.
     pub fn engine(&self) -> ProbeEngine {
-        match self {
-            Programs::Session { .. } => ProbeEngine::Session,
-            Programs::Multi { .. } => ProbeEngine::Multi,
-            Programs::Perf => ProbeEngine::Perf,
-        }
+        self.engine
     }
 
     /// Attaches to `points` of `file` in process `pid` (`None`: in every process), in this order: frees (where nothing is seen yet they come last), returns, entries. So no
@@ -130,95 +86,50 @@ impl Programs {
     /// stays attached.
     pub(super) fn attach(
         &self,
-        ebpf: &mut Ebpf,
+        attacher: &Attacher,
         file: &File,
         pid: Option<u32>,
         points: &Points,
     ) -> anyhow::Result<Vec<Link>> {
-        // The very file, whatever its path means by now and in whichever mount namespace.
-        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let multi = |program: &OwnedFd, attach_type, points: &[(u64, u64)], flags| {
-            if points.is_empty() {
-                return Ok(None);
-            }
-            let (offsets, cookies): (Vec<u64>, Vec<u64>) = points.iter().copied().unzip();
-            let everyone = pid.unwrap_or(0);
-            let program = program.as_fd();
-            sys::link_uprobes(program, attach_type, &path, &offsets, &cookies, flags, everyone)
-                .map(|fd| Some(Link::Multi { fd }))
-                .with_context(|| format!("attach {} probes to {}", offsets.len(), whom(pid)))
-        };
         let (allocating, freeing) = (&points.allocating[..], &points.freeing[..]);
-        let (entering, marking) = (&points.entering[..], &points.marking[..]);
         let [first, last] = match points.is_shut {
             false => [freeing, &[]],
             true => [&[], freeing],
         };
-        let links = match self {
-            Programs::Session { allocate, free, new, mark } => vec![
-                multi(free, sys::ATTACH_MULTI, first, 0)?,
-                multi(new, sys::ATTACH_MULTI, entering, 0)?,
-                multi(mark, sys::ATTACH_MULTI, marking, 0)?,
-                multi(allocate, sys::ATTACH_SESSION, allocating, 0)?,
-                multi(free, sys::ATTACH_MULTI, last, 0)?,
-            ],
-            Programs::Multi { enter, leave, free, new, mark } => vec![
-                multi(free, sys::ATTACH_MULTI, first, 0)?,
-                multi(new, sys::ATTACH_MULTI, entering, 0)?,
-                multi(mark, sys::ATTACH_MULTI, marking, 0)?,
-                multi(leave, sys::ATTACH_MULTI, allocating, sys::RETURN)?,
-                multi(enter, sys::ATTACH_MULTI, allocating, 0)?,
-                multi(free, sys::ATTACH_MULTI, last, 0)?,
-            ],
-            Programs::Perf => {
-                let mut links = Vec::new();
-                for (name, points) in [
-                    (FREE, first),
-                    (NEW, entering),
-                    (MARKER, marking),
-                    (LEAVE, allocating),
-                    (ENTER, allocating),
-                    (FREE, last),
-                ] {
-                    let program = perf_program(ebpf, name)?;
-                    for point in points {
-                        links.push(Some(perf_attach(program, &path, pid, *point)?));
-                    }
-                }
-                links
+        let entry = if self.leave.is_none() { Hook::Session } else { Hook::Entry };
+        let leave = self.leave.as_ref().map(|program| (program, Hook::Return, allocating));
+        let before = [
+            (&self.free, Hook::Entry, first),
+            (&self.new, Hook::Entry, &points.entering[..]),
+            (&self.mark, Hook::Entry, &points.marking[..]),
+        ];
+        let after = [(&self.enter, entry, allocating), (&self.free, Hook::Entry, last)];
+        let mut links = Vec::new();
+        for (program, hook, points) in before.into_iter().chain(leave).chain(after) {
+            if points.is_empty() {
+                continue;
             }
-        };
-        Ok(links.into_iter().flatten().collect())
+            let kind = match self.engine {
+                ProbeEngine::Perf => Kind::Perf(hook, self.pmu),
+                _ => Kind::Multi(hook),
+            };
+            let point = |(offset, cookie): &(u64, u64)| Point::new(*offset, *cookie);
+            let points: Vec<Point> = points.iter().map(point).collect();
+            let (program, file) = (program.as_fd(), file.as_fd());
+            let request = Request { program, kind, file, pid, points: &points };
+            let attached = attacher.attach(&request);
+            let what = || format!("attach {} probes to {}", points.len(), whom(pid));
+            links.extend(attached.with_context(what)?);
+        }
+        Ok(links)
     }
 }
 
-fn perf_program<'a>(ebpf: &'a mut Ebpf, name: &str) -> anyhow::Result<&'a mut UProbe> {
-    Ok(ebpf
-        .program_mut(name)
-        .with_context(|| format!("program {name} is not in the eBPF object"))?
-        .try_into()?)
+fn pmu() -> anyhow::Result<u32> {
+    let text = fs::read_to_string(PMU).with_context(|| format!("read {PMU}"))?;
+    text.trim().parse().with_context(|| format!("parse {PMU}: {text:?}"))
 }
 
 fn whom(pid: Option<u32>) -> String {
     pid.map_or("every process".to_owned(), |pid| format!("pid {pid}"))
-}
-
-fn perf_attach(
-    program: &mut UProbe,
-    path: &str,
-    pid: Option<u32>,
-    (offset, cookie): (u64, u64),
-) -> anyhow::Result<Link> {
-    let point = UProbeAttachPoint {
-        location: UProbeAttachLocation::AbsoluteOffset(offset),
-        cookie: Some(cookie),
-    };
-    let scope = match pid {
-        Some(pid) => UProbeScope::OneProcess(NonZeroU32::new(pid).context("pid 0")?),
-        None => UProbeScope::AllProcesses,
-    };
-    let id = program
-        .attach(point, path, scope)
-        .with_context(|| format!("attach a probe at {offset:#x} to {}", whom(pid)))?;
-    Ok(Link::Perf { link: program.take_link(id)? })
 }

@@ -10,6 +10,7 @@ mod each_cpu;
 pub mod engine;
 pub mod events;
 pub mod filtered;
+pub mod guardian;
 pub mod kernel;
 pub mod known;
 pub mod link;
@@ -19,6 +20,7 @@ pub mod object;
 pub mod pages;
 pub mod pending;
 pub mod preflight;
+mod request;
 pub mod ring;
 pub mod shared;
 #[allow(unsafe_code, reason = "bpf(2) and shared map memory have no safe interface")]
@@ -31,8 +33,9 @@ mod verifier;
 
 pub use calibrate::{Calibrator, Way};
 pub use engine::ProbeEngine;
+pub use guardian::{Attacher, Guardian, Link};
 pub use kernel::{Kernel, Settings};
-pub use link::{Link, Points};
+pub use link::Points;
 pub use usdt::UsdtPoint;
 
 use aya::Pod;

@@ -2,16 +2,21 @@
 //!
 //! aya 0.14 knows neither multi nor session uprobes, batched look-ups, look-up-and-delete nor
 //! memory-mapped arrays. Layouts follow `union bpf_attr` of `include/uapi/linux/bpf.h`.
+//! Its uprobes by perf event belong to the process that attaches them; ours may belong to another ([`super::guardian`]).
 
 mod element;
 pub(super) mod filtered;
 mod first_stack;
 pub(super) mod ground;
 mod memory;
+mod perf;
+mod signals;
 pub(super) mod tsc;
 
 pub(super) use element::{entries, insert_new, look_up, take};
 pub(super) use memory::SharedMemory;
+pub(super) use perf::link_perf_uprobe;
+pub(super) use signals::ignore_termination;
 
 use std::ffi::{CString, c_int};
 use std::io;

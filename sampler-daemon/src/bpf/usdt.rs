@@ -1,7 +1,8 @@
 //! Probes of processes that sample by themselves, and where their arguments are.
 
-use super::link::Link;
+use super::guardian::{Attacher, Link};
 use super::object::ProgramText;
+use super::request::{Hook, Kind, Point, Request};
 use super::sys;
 use anyhow::{Context as _, anyhow};
 use aya::Pod;
@@ -10,7 +11,7 @@ use sampler_common::limits::MAX_SITES;
 use sampler_common::wire::{Cookie, Role, SITE_ARGUMENTS, Site};
 use std::collections::HashMap;
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 /// [`Site`] as a map value.
 #[derive(Clone, Copy)]
@@ -38,6 +39,7 @@ pub struct UsdtPoint {
 pub struct UsdtPrograms {
     allocate: OwnedFd,
     free: OwnedFd,
+    attacher: Attacher,
     sites: Array<MapData, SiteValue>,
     /// Numbers of the sites that are in the map. They stay: programs may still be using them.
     numbers: HashMap<Site, u32>,
@@ -46,11 +48,12 @@ pub struct UsdtPrograms {
 impl UsdtPrograms {
     pub(super) fn load(
         text: &ProgramText,
+        attacher: Attacher,
         sites: Array<MapData, SiteValue>,
     ) -> anyhow::Result<UsdtPrograms> {
         let programs = ["otel_alloc", "otel_free"].map(|name| (name, sys::ATTACH_MULTI));
         let [allocate, free] = text.load_all(programs)?;
-        Ok(UsdtPrograms { allocate, free, sites, numbers: HashMap::new() })
+        Ok(UsdtPrograms { allocate, free, attacher, sites, numbers: HashMap::new() })
     }
 
     /// Attaches to `points` of `file` in process `pid` (`None`: in every process) with `slot` in the cookies: frees first, so that no block ends
@@ -65,26 +68,25 @@ impl UsdtPrograms {
         slot: u32,
         points: &[UsdtPoint],
     ) -> anyhow::Result<Vec<Link>> {
-        // The very file, whatever its path means by now and in whichever mount namespace.
-        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let mut links = Vec::new();
         for is_free in [true, false] {
-            let (mut offsets, mut cookies, mut counters) = (Vec::new(), Vec::new(), Vec::new());
+            let mut wanted = Vec::new();
             for point in points.iter().filter(|of| (of.role == Role::OtelFree) == is_free) {
-                offsets.push(point.offset);
                 let site = self.number(point.role, point.site)?;
-                cookies.push(Cookie::new(slot, point.role).at_site(site).0);
-                counters.push(point.semaphore.unwrap_or(0));
+                let cookie = Cookie::new(slot, point.role).at_site(site).0;
+                let counter = point.semaphore.unwrap_or(0);
+                wanted.push(Point { offset: point.offset, cookie, counter });
             }
-            if offsets.is_empty() {
+            if wanted.is_empty() {
                 continue;
             }
             let program = if is_free { &self.free } else { &self.allocate };
-            let (program, words) = (program.as_fd(), (&cookies[..], &counters[..]));
-            let (kind, pid) = (sys::ATTACH_MULTI, pid.unwrap_or(0));
-            let fd = sys::link_counted(program, kind, &path, &offsets, words, 0, pid)
-                .with_context(|| format!("attach to {} probes of a sampler", offsets.len()))?;
-            links.push(Link::Multi { fd });
+            let (program, file) = (program.as_fd(), file.as_fd());
+            let kind = Kind::Multi(Hook::Entry);
+            let request = Request { program, kind, file, pid, points: &wanted };
+            let attached = self.attacher.attach(&request);
+            let what = || format!("attach to {} probes of a sampler", wanted.len());
+            links.extend(attached.with_context(what)?);
         }
         Ok(links)
     }

@@ -1,6 +1,5 @@
 //! Probes of windows come and go at once: what the kernel waits for has been waited for before ([`crate::bpf::ahead`]).
 
-use super::clock::thread_ns;
 use super::worker::Worker;
 use crate::bpf::Link;
 use crate::bpf::ahead::Ahead;
@@ -74,7 +73,7 @@ impl Worker {
     }
 
     fn wait_ahead(&mut self, slot: u32) {
-        let before = thread_ns();
+        let before = self.attaching_ns();
         let Worker { ahead, kernel, .. } = self;
         let made = ahead.file.as_ref().map(|file| file.wait(kernel));
         let links = match made {
@@ -86,11 +85,12 @@ impl Worker {
             }
             None => Vec::new(),
         };
-        if let Some(stay) = &mut ahead.stay {
+        let attach_ns = self.attaching_ns().saturating_sub(before);
+        if let Some(stay) = &mut self.ahead.stay {
             stay.next = Instant::now() + PAUSE;
         }
         if let Some(cycle) = self.cycles.get_mut(&slot) {
-            cycle.attach_ns += thread_ns().saturating_sub(before);
+            cycle.attach_ns += attach_ns;
         }
         self.close_for(slot, links);
     }

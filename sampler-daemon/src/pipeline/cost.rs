@@ -216,9 +216,10 @@ impl Worker {
         Some(spent.range(Confidence::DEFAULT))
     }
 
-    /// CPU time that the daemon has used, nanoseconds, but for measuring prices.
+    /// CPU time that the daemon and its guardian have used, nanoseconds, but for measuring prices.
     pub(super) fn used_ns(&self) -> u64 {
-        clock::processor_ns().saturating_sub(self.prices.report().taken.as_nanos() as u64)
+        let own_ns = clock::processor_ns() + self.kernel.attacher().spent_ns();
+        own_ns.saturating_sub(self.prices.report().taken.as_nanos() as u64)
     }
 
     /// The part of the daemon's CPU time that goes to so many records: all that it has used since it was ready.

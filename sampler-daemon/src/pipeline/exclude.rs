@@ -23,10 +23,13 @@ pub struct Exclusion {
 }
 
 impl Exclusion {
-    /// What must not be profiled whatever is asked for: the daemon would see its own work.
-    pub fn daemon() -> Exclusion {
-        let criterion = Criterion::Pid(std::process::id());
-        Exclusion { criterion, reason: "samplerd itself" }
+    /// What must not be profiled whatever is asked for: the daemon would see its own work, and its guardian's.
+    pub fn daemon(guardian: u32) -> [Exclusion; 2] {
+        let exclusion = |pid, reason| Exclusion { criterion: Criterion::Pid(pid), reason };
+        [
+            exclusion(std::process::id(), "samplerd itself"),
+            exclusion(guardian, "samplerd's probe guardian"),
+        ]
     }
 
     /// What is better left alone.
@@ -166,19 +169,20 @@ mod tests {
             let criterion = Criterion::parse(text).unwrap();
             Exclusion { criterion, reason: "" }
         };
-        let mut exclusions = vec![Exclusion::daemon()];
+        let mut exclusions = Exclusion::daemon(2).to_vec();
         exclusions.extend(Exclusion::defaults());
         exclusions.extend([asked("comm:post*"), asked("cgroup:/system.slice")]);
         let mut excluded = Excluded::new(exclusions);
         let who = |pid, comm, cgroup| Who { pid, comm, cgroup, ..Who::default() };
         assert_eq!(excluded.by(who(std::process::id(), "x", "/")), Some(0));
-        assert_eq!(excluded.by(who(1, "postgres", "/")), Some(1));
-        assert_eq!(excluded.by(who(7, "postgres", "/system.slice/x")), Some(2));
-        assert_eq!(excluded.by(who(7, "redis", "/system.slice/x")), Some(3));
+        assert_eq!(excluded.by(who(2, "x", "/")), Some(1));
+        assert_eq!(excluded.by(who(1, "postgres", "/")), Some(2));
+        assert_eq!(excluded.by(who(7, "postgres", "/system.slice/x")), Some(3));
+        assert_eq!(excluded.by(who(7, "redis", "/system.slice/x")), Some(4));
         assert_eq!(excluded.by(who(7, "redis", "/user.slice")), None);
-        excluded.pids.extend([(7, 2), (8, 2), (9, 3)]);
+        excluded.pids.extend([(7, 3), (8, 3), (9, 4)]);
         excluded.retain(|pid| pid != 8);
         let counts: Vec<u64> = excluded.report().iter().map(|(_, count)| *count).collect();
-        assert_eq!(counts, [0, 0, 1, 1]);
+        assert_eq!(counts, [0, 0, 0, 1, 1]);
     }
 }

@@ -167,7 +167,7 @@ impl Worker {
 
     /// Looks for new allocators where it is time to, and for an `execve` whose event was lost.
     pub(super) fn look_after_processes(&mut self) {
-        self.closing.retain(|thread| !thread.is_finished());
+        self.look_at_closing();
         let now = Instant::now();
         let longest = self.longest_look();
         let due: Vec<u32> = self

@@ -1,6 +1,5 @@
 //! The time before a window in which calls of a process's markers are counted alone ([`super::markers`]).
 
-use super::clock::thread_ns;
 use super::patched::ensure_intact;
 use super::worker::Worker;
 use crate::bpf::Points;
@@ -70,8 +69,9 @@ impl Worker {
         let alone_ns = ticks as f64 * duties.timers().unit(true);
         duties.lead(slot, 1, true);
         duties.begin_marks(slot, (MOST_CALLS * alone_ns / least_ns).max(64.0) as i64);
-        let before = thread_ns();
+        let before = self.attaching_ns();
         let attached = self.attach_markers(slot, pid, &probed);
+        let attach_ns = self.attaching_ns().saturating_sub(before);
         let is_attached = attached.is_ok();
         if let Err(error) = attached
             && self.attached.get(&slot).is_some_and(|of| of.is_running())
@@ -81,7 +81,7 @@ impl Worker {
         let (Some(cycle), Some(duties)) = (self.cycles.get_mut(&slot), &self.kernel.duties) else {
             return false;
         };
-        cycle.attach_ns += thread_ns().saturating_sub(before);
+        cycle.attach_ns += attach_ns;
         if is_attached {
             cycle.markers.is_marking = true;
             duties.ready(slot, ticks, true, None);

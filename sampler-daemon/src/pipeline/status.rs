@@ -81,7 +81,7 @@ pub struct StatusReport {
     pub cost: Report,
     /// The same, while CPU times have yet to be read.
     pub(super) unread: Unread,
-    /// CPU time of the daemon, nanoseconds.
+    /// CPU time of the daemon and of its guardian, nanoseconds.
     pub processor_ns: u64,
     /// What of that it had used when it was ready, but for measuring prices.
     pub starting_ns: u64,
@@ -172,7 +172,7 @@ impl Worker {
             prices: self.prices.report(),
             cost: Report::default(),
             unread: self.costs(&all, Confidence::DEFAULT),
-            processor_ns: clock::processor_ns(),
+            processor_ns: clock::processor_ns() + self.kernel.attacher().spent_ns(),
             starting_ns: self.starting_ns,
             answers: self.answers.read(),
             delays: self.delays.clone(),

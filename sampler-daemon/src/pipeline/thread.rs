@@ -1,27 +1,30 @@
 //! The worker's thread: who started it learns when it has ended, and whether by a panic.
 
+use anyhow::bail;
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
 /// The worker's thread.
 #[derive(Debug)]
 pub struct WorkerThread {
-    thread: JoinHandle<()>,
+    thread: JoinHandle<anyhow::Result<()>>,
     ended: oneshot::Receiver<()>,
 }
 
 impl WorkerThread {
-    pub(super) fn spawn(work: impl FnOnce() + Send + 'static) -> std::io::Result<WorkerThread> {
+    pub(super) fn spawn(
+        work: impl FnOnce() -> anyhow::Result<()> + Send + 'static,
+    ) -> std::io::Result<WorkerThread> {
         let (running, ended) = oneshot::channel::<()>();
         let thread = std::thread::Builder::new().name("worker".into()).spawn(move || {
             // Dropped in a panic too.
             let _running = running;
-            work();
+            work()
         })?;
         Ok(WorkerThread { thread, ended })
     }
 
-    /// Completes when the worker has ended: told to, or by a panic.
+    /// Completes when the worker has ended: told to, by an error, or by a panic.
     pub async fn ended(&mut self) {
         // Nothing is ever sent; what counts is that the sender is gone.
         let _ = (&mut self.ended).await;
@@ -30,10 +33,10 @@ impl WorkerThread {
     /// Waits for its end.
     ///
     /// # Errors
-    /// If it has panicked.
+    /// If it has panicked, or could not go on.
     pub fn join(self) -> anyhow::Result<()> {
-        self.thread.join().map_err(|_| {
-            anyhow::anyhow!("the worker thread has panicked (nothing is attached any more)")
+        self.thread.join().unwrap_or_else(|_| {
+            bail!("the worker thread has panicked (nothing is attached any more)")
         })
     }
 }
@@ -47,7 +50,7 @@ mod tests {
         let mut worker = WorkerThread::spawn(|| panic!("on purpose")).unwrap();
         worker.ended().await;
         assert!(worker.join().is_err());
-        let mut worker = WorkerThread::spawn(|| ()).unwrap();
+        let mut worker = WorkerThread::spawn(|| Ok(())).unwrap();
         worker.ended().await;
         assert!(worker.join().is_ok());
     }

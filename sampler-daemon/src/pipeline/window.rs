@@ -1,7 +1,6 @@
 //! One window of a process that has a budget: its probes come, and go, and what was seen in between is taken in.
 
 use super::attach::points;
-use super::clock::thread_ns;
 use super::duty::Cycle;
 use super::worker::Worker;
 use crate::bpf::Settings;
@@ -105,7 +104,7 @@ impl Worker {
         if let (Some(cycle), Some(duties)) = (self.cycles.get(&slot), &mut self.kernel.duties) {
             duties.lead(slot, cycle.lead.ticks(), cycle.window.fine);
         }
-        let before = thread_ns();
+        let before = self.attaching_ns();
         if let Err(error) = self.attach_for_window(slot) {
             let still_there = self.attached.get(&slot).is_some_and(|of| of.is_running());
             if still_there {
@@ -114,8 +113,9 @@ impl Worker {
             self.skip_window(slot);
             return;
         }
+        let attach_ns = self.attaching_ns().saturating_sub(before);
         let Some(cycle) = self.cycles.get_mut(&slot) else { return };
-        cycle.attach_ns += thread_ns().saturating_sub(before);
+        cycle.attach_ns += attach_ns;
         let cut = self.ingest.clustered.begin(id, cycle.window.share);
         self.ingest.outcomes.add(Outcome::WindowCut, cut as u64);
         if let Some(duties) = &self.kernel.duties {

@@ -3,6 +3,7 @@
 use super::ahead::AheadOfWindows;
 use super::attach::Attached;
 use super::clock::{Clock, monotonic_ns};
+use super::closing::Closing;
 use super::command::{Command, Profiler, QUEUE};
 use super::config::{Config, Reach};
 use super::cost::Prices;
@@ -22,10 +23,10 @@ use super::survey::Survey;
 use super::thread::WorkerThread;
 use super::tree::Tree;
 use crate::bpf::duty::Duties;
-use crate::bpf::{Kernel, ProbeEngine};
+use crate::bpf::{Attacher, Kernel, ProbeEngine};
 use crate::target::discoverer::Discoverer;
 use crate::target::process::Process;
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use rustc_hash::FxHashMap;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
@@ -34,7 +35,6 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, mpsc};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::broadcast;
 
@@ -42,10 +42,14 @@ use tokio::sync::broadcast;
 pub(super) const BATCH: usize = 1024;
 /// Place of the eventfd among what is waited for.
 const WAKE: usize = 1;
+/// The same of what hangs up when the guardian ends.
+const GUARDIAN: usize = 2;
 /// How long records may wait in the ring when few arrive (many wake the worker).
 const PERIOD: Duration = Duration::from_millis(100);
 /// The same where processes come and go: what is known of a short one must be read soon.
 const OPEN_PERIOD: Duration = Duration::from_millis(20);
+/// Said when nothing can be seen any more.
+const NO_GUARDIAN: &str = "the probe guardian has ended, and every probe with it: nothing is profiled any more (start samplerd again)";
 /// Samples kept for a slow `StreamSamples` client.
 const STREAM_BACKLOG: usize = 16 * 1024;
 
@@ -72,7 +76,7 @@ pub(super) struct Worker {
     pub(super) reconciled_losses: u64,
     pub(super) last_reconciled: Instant,
     /// Links being closed: each takes the kernel some 35 ms.
-    pub(super) closing: Vec<JoinHandle<()>>,
+    pub(super) closing: Vec<Closing>,
     /// Who looks for counters of processes that have a budget.
     pub(super) searcher: Option<Searcher>,
     /// When what it has found was last looked at in all of them.
@@ -102,11 +106,14 @@ pub(super) struct Worker {
     /// Bytes that waited in it at the last of these times.
     pub(super) ring_waiting_bytes: u64,
     pub(super) answers: Arc<Answers>,
+    /// The guardian has ended, and every link with it.
+    is_unguarded: bool,
 }
 
 /// Loads the program, attaches it to `processes` and to the allocators in `files`, and starts the worker. On an error nothing is left.
 pub fn start(
     config: Config,
+    attacher: Attacher,
     processes: Vec<Process>,
     files: &[PathBuf],
 ) -> anyhow::Result<(Profiler, WorkerThread)> {
@@ -128,7 +135,7 @@ pub fn start(
     let excluded = Excluded::new(config.exclude.clone());
     let discoverer = Discoverer::new(config.settings.uses_usdt(), config.allocators)
         .samplers_only(config.samplers_only);
-    let mut kernel = Kernel::load(&config.settings)?;
+    let mut kernel = Kernel::load(&config.settings, attacher)?;
     let prices = Prices::measure(&mut kernel, &config);
     let pressure = BackPressure::new(config.limits);
     let ahead = AheadOfWindows::new(config.budget.is_some());
@@ -171,6 +178,7 @@ pub fn start(
         ring_fill: Histogram::of_shares(),
         ring_waiting_bytes: 0,
         answers,
+        is_unguarded: false,
     };
     worker.ingest.known.is_on = worker.config.settings.known_stacks;
     worker.ingest.clustered.is_on = worker.config.budget.is_some();
@@ -216,13 +224,17 @@ impl Worker {
         self.kernel.engine()
     }
 
-    fn run(mut self) {
+    fn run(mut self) -> anyhow::Result<()> {
         if self.config.budget.is_some() {
             hurry();
         }
         let mut are_more = false;
         loop {
             let exited = self.wait(are_more);
+            if self.is_unguarded {
+                self.shut_down();
+                bail!("{NO_GUARDIAN}");
+            }
             self.turn_cycles();
             self.look_at_ring();
             self.read(BATCH);
@@ -233,7 +245,7 @@ impl Worker {
                 ControlFlow::Continue(are_more) => are_more,
                 ControlFlow::Break(()) => {
                     self.shut_down();
-                    return;
+                    return Ok(());
                 }
             };
             self.look_after_processes();
@@ -247,11 +259,14 @@ impl Worker {
     }
 
     /// Waits for records, questions, exits or the period's end, or only looks if there are questions left; slots whose process has exited.
-    fn wait(&self, are_questions: bool) -> Vec<u32> {
+    fn wait(&mut self, are_questions: bool) -> Vec<u32> {
         let mut descriptors = vec![
             PollFd::new(&self.kernel.ring, PollFlags::IN),
             PollFd::new(&*self.wake, PollFlags::IN),
         ];
+        // Nothing is read from it: it only hangs up.
+        let guardian = self.kernel.attacher().guardian();
+        descriptors.extend(guardian.map(|it| PollFd::from_borrowed_fd(it, PollFlags::empty())));
         let watched = self.watched();
         descriptors.extend(watched.iter().filter_map(|slot| {
             let pidfd = self.attached.get(slot)?.process.as_ref()?.pidfd.as_fd();
@@ -281,6 +296,7 @@ impl Worker {
             let mut counter = [0u8; 8];
             let _ = rustix::io::read(&*self.wake, &mut counter);
         }
+        self.is_unguarded = guardian.is_some() && !descriptors[GUARDIAN].revents().is_empty();
         self.gone(&watched)
     }
 
@@ -318,9 +334,6 @@ impl Worker {
         self.close(links);
         let links = self.prices.take_links();
         self.close(links);
-        for thread in self.closing.drain(..) {
-            // A thread that only drops links does not panic.
-            let _ = thread.join();
-        }
+        self.wait_for_closing();
     }
 }

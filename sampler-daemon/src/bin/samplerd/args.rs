@@ -262,8 +262,8 @@ impl Args {
     }
 
     /// Processes that are not to be profiled.
-    pub(crate) fn exclusions(&self) -> Vec<Exclusion> {
-        let mut all = vec![Exclusion::daemon()];
+    pub(crate) fn exclusions(&self, guardian: u32) -> Vec<Exclusion> {
+        let mut all = Exclusion::daemon(guardian).to_vec();
         if !self.no_default_excludes {
             all.extend(Exclusion::defaults());
         }

@@ -7,6 +7,7 @@ mod manual;
 mod run;
 mod web;
 
+use sampler_daemon::bpf::guardian;
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -15,8 +16,13 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let args = args::Args::from_command_line();
-    match run::run(args) {
+    // It is for samplerd alone, so that no help text names it.
+    let is_guardian = std::env::args_os().nth(1).is_some_and(|verb| verb == guardian::VERB);
+    let result = match is_guardian {
+        true => guardian::serve().map_err(anyhow::Error::from),
+        false => run::run(args::Args::from_command_line()),
+    };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Who cannot be told is not.

@@ -8,7 +8,7 @@ use anyhow::{Context as _, anyhow};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sampler_common::limits::{MAX_OPEN_PROCESSES, MAX_PROCESSES, MAX_SLOTS};
 use sampler_daemon::bpf::btf::TaskOffsets;
-use sampler_daemon::bpf::{ProbeEngine, Settings, preflight};
+use sampler_daemon::bpf::{Guardian, ProbeEngine, Settings, preflight};
 use sampler_daemon::pipeline::{self, AtExit, Config, Names, Reach};
 use sampler_daemon::rpc::listen::Listener;
 use sampler_daemon::rpc::serve;
@@ -37,12 +37,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         .init();
     preflight::check()?;
     raise_descriptor_limit();
+    // Before there is anything that it would have to do without: when it is dropped, last, everything is detached.
+    let guardian = Guardian::start()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .context("start the runtime")?;
-    let result = runtime.block_on(profile(args));
+    let result = runtime.block_on(profile(args, &guardian));
     runtime.shutdown_timeout(FAREWELL);
     result
 }
@@ -59,7 +61,7 @@ fn repeated(pids: &[u32]) -> Option<u32> {
     pids.iter().enumerate().find(|(at, pid)| pids[..*at].contains(pid)).map(|(_, pid)| *pid)
 }
 
-async fn profile(args: Args) -> anyhow::Result<()> {
+async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
     // Signals are caught before anything is attached, so that none leaves something behind.
     let mut interrupt = signal(SignalKind::interrupt()).context("catch SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("catch SIGTERM")?;
@@ -78,7 +80,7 @@ async fn profile(args: Args) -> anyhow::Result<()> {
         reach,
         settings: settings(&args, reach)?,
         sampling: args.sampling(),
-        exclude: args.exclusions(),
+        exclude: args.exclusions(guardian.pid()),
         allocators,
         limits: args.limits(),
         budget: args.max_overhead,
@@ -92,11 +94,13 @@ async fn profile(args: Args) -> anyhow::Result<()> {
     let address = listener.address().context("ask for the listener's address")?;
     let mut orphaned = Box::pin(orphaned(args.until_stdin_closes));
     let names = Names::start().context("start the symbolizer")?;
-    let attach =
-        tokio::task::spawn_blocking(move || pipeline::start(config, processes, &args.probe_files));
+    let attacher = guardian.attacher();
+    let attach = tokio::task::spawn_blocking(move || {
+        pipeline::start(config, attacher, processes, &args.probe_files)
+    });
     let (profiler, mut worker) = tokio::select! {
         attached = attach => attached??,
-        // The end of this process detaches what is attached by then.
+        // The guardian detaches what is attached by then.
         _ = interrupt.recv() => return Ok(()),
         _ = terminate.recv() => return Ok(()),
         () = &mut orphaned => return Ok(()),
@@ -111,7 +115,7 @@ async fn profile(args: Args) -> anyhow::Result<()> {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
             () = &mut orphaned => {}
-            // A panic: nothing is profiled any more, and a server without answers helps nobody.
+            // A panic, or no guardian any more: nothing is profiled any more, and a server without answers helps nobody.
             () = worker.ended() => {}
         }
     })

@@ -6,7 +6,7 @@ use sampler_common::limits::{CLASSES, DEFAULT_MAX_LIVE};
 use sampler_common::sampling::{Design, Rate, Strategy};
 use sampler_common::wire::{Cookie, Role};
 use sampler_daemon::bpf::btf::TaskOffsets;
-use sampler_daemon::bpf::{Kernel, Link, Points, ProbeEngine, Settings};
+use sampler_daemon::bpf::{Attacher, Kernel, Link, Points, ProbeEngine, Settings};
 use sampler_daemon::target::allocator::Function;
 
 /// The slot of the target.
@@ -50,7 +50,7 @@ impl Ours {
             brake: false,
             duty: None,
         };
-        let mut kernel = Kernel::load(&settings)?;
+        let mut kernel = Kernel::load(&settings, Attacher::Here)?;
         kernel.slots.renew(SLOT);
         kernel.totals.reset(SLOT)?;
         kernel.hits.reset(SLOT);

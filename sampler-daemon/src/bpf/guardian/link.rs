@@ -1,0 +1,63 @@
+//! Attached probes, as who wants them holds them.
+
+use super::wire;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, Shutdown, shutdown};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Attached probes of one program in one file. Dropping it detaches them, and does not wait for the guardian, which takes the kernel some 35 ms to do so.
+#[derive(Debug)]
+pub struct Link(Held);
+
+#[derive(Debug)]
+enum Held {
+    /// By this process: closing the descriptors detaches.
+    Here { _links: Vec<OwnedFd> },
+    /// By the guardian, until it sees that nothing comes through this socket any more.
+    Guarded { socket: OwnedFd, spent_ns: Arc<AtomicU64> },
+}
+
+impl Link {
+    pub(in crate::bpf) fn here(links: Vec<OwnedFd>) -> Link {
+        Link(Held::Here { _links: links })
+    }
+
+    pub(super) fn guarded(socket: OwnedFd, spent_ns: Arc<AtomicU64>) -> Link {
+        Link(Held::Guarded { socket, spent_ns })
+    }
+
+    /// Has the guardian detach, as dropping it does; it can be waited for then.
+    pub fn let_go(&self) {
+        if let Held::Guarded { socket, .. } = &self.0 {
+            // It fails if the guardian has ended, and the links with it.
+            let _ = shutdown(socket, Shutdown::Write);
+        }
+    }
+
+    /// Whether the probes that were let go are detached; adds the CPU time that the guardian has taken for it to `spent_ns`.
+    pub fn is_detached(&self, spent_ns: &AtomicU64) -> bool {
+        self.read(RecvFlags::DONTWAIT, spent_ns)
+    }
+
+    /// Waits until the probes that were let go are detached; `spent_ns` as in [`Link::is_detached`].
+    pub fn wait(&self, spent_ns: &AtomicU64) {
+        self.read(RecvFlags::empty(), spent_ns);
+    }
+
+    fn read(&self, flags: RecvFlags, of_this_ns: &AtomicU64) -> bool {
+        let Held::Guarded { socket, spent_ns } = &self.0 else { return true };
+        loop {
+            match wire::receive_spent(socket, flags) {
+                Ok(Some(ns)) => {
+                    spent_ns.fetch_add(ns, Relaxed);
+                    of_this_ns.fetch_add(ns, Relaxed);
+                }
+                Err(Errno::AGAIN) => return false,
+                // Detached, or the guardian has ended, and the links with it.
+                Ok(None) | Err(_) => return true,
+            }
+        }
+    }
+}
