@@ -105,6 +105,7 @@ impl Worker {
             self.kernel.targets.vacate(attached.pid, slot);
             self.close(attached.links.take());
         }
+        self.close_left();
         if self.is_open()
             && let Err(error) = self.make_ready(slot).and_then(|_| self.kernel.targets.offer(slot))
         {

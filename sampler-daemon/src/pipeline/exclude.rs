@@ -56,6 +56,11 @@ impl Excluded {
         self.exclusions.iter().position(|of| of.criterion.matches(who))
     }
 
+    /// Whether a process was found to be excluded.
+    pub(super) fn has(&self, pid: u32) -> bool {
+        self.pids.contains_key(&pid)
+    }
+
     /// Forgets processes that are gone.
     pub(super) fn retain(&mut self, is_there: impl Fn(u32) -> bool) {
         self.pids.retain(|pid, _| is_there(*pid));
@@ -92,6 +97,11 @@ impl Worker {
             None => self.shut_out(pid, by),
         }
         true
+    }
+
+    /// Whether a process is excluded as it is now; nothing comes of it.
+    pub(super) fn is_excluded(&self, pid: u32) -> bool {
+        self.excluded.by(Facts::of(pid).who(pid)).is_some()
     }
 
     /// Whether the process that has just taken a slot is excluded, so that it has lost it again.

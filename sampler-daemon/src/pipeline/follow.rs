@@ -130,6 +130,7 @@ impl Worker {
             source.allocators.clear();
             self.ingest.processes.get_mut(source.process).allocators.clear();
         }
+        self.close_left();
     }
 
     /// What a new program image has not mapped when it has settled is not looked for in it any more, and not probed: a process that goes on
@@ -154,6 +155,7 @@ impl Worker {
         record.allocators = source.allocators.iter().map(Allocator::title).collect();
         let links = attached.links.take_unmapped(|file| discovery.has(file));
         self.close(links);
+        self.close_left();
     }
 
     /// The longest time between two looks at the mappings of a process.

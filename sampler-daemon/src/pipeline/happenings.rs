@@ -116,6 +116,10 @@ impl Worker {
     }
 
     fn happened(&mut self, event: ProcessEvent) {
+        // Of others nothing is kept, and their files are left alone.
+        if self.is_tree() && !self.concerns_tree(&event) {
+            return;
+        }
         let ProcessEvent { time_ns, pid, what } = event;
         let history = &mut self.ingest.history;
         match what {
@@ -123,15 +127,7 @@ impl Worker {
                 let mapping = mapping(&new);
                 let parent = history.at(pid, time_ns).map_or(0, |image| image.parent);
                 if pid != std::process::id() {
-                    let files = &mut self.happenings.files;
-                    let known = files.mapped(pid, parent, &mapping, new.inode_generation);
-                    let is_allocator = !known.is_empty();
-                    for known in known {
-                        self.shared.mapped(known.identity);
-                    }
-                    if is_allocator {
-                        self.look_soon(pid);
-                    }
+                    self.file_mapped(pid, parent, &mapping, new.inode_generation);
                 }
                 self.ingest.history.mapped(time_ns, pid, mapping);
             }
@@ -146,6 +142,25 @@ impl Worker {
                 history.clear();
                 self.survey.repair();
             }
+        }
+    }
+
+    /// A process has mapped a file: it is looked into soon, unless the process is excluded, so that nobody needs probes in it. (What an excluded process of a tree
+    /// forks is profiled, and has its files.)
+    fn file_mapped(&mut self, pid: u32, parent: u32, mapping: &Mapping, generation: u64) {
+        if !self.is_tree() {
+            let is_new = !self.happenings.files.has(mapping, generation);
+            if self.excluded.has(pid) || is_new && self.is_excluded(pid) {
+                return;
+            }
+        }
+        let known = self.happenings.files.mapped(pid, parent, mapping, generation);
+        let is_allocator = !known.is_empty();
+        for known in known {
+            self.shared.mapped(known.identity);
+        }
+        if is_allocator {
+            self.look_soon(pid);
         }
     }
 

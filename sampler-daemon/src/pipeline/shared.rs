@@ -2,6 +2,8 @@
 
 use super::attach::points;
 use super::patched::relink;
+use super::config::Reach;
+use super::worker::Worker;
 use crate::bpf::{Kernel, Link, Settings, pages};
 use crate::target::allocator::Allocator;
 use crate::target::code_in_memory;
@@ -26,6 +28,8 @@ struct Shared {
     unused: u32,
     /// Functions that are not probed, and why.
     left_out: Vec<Patched>,
+    /// It was asked for before anybody had it, and nobody has had it yet.
+    is_awaited: bool,
 }
 
 /// The links, by device and inode.
@@ -57,7 +61,14 @@ impl SharedLinks {
     pub(super) fn enter(&mut self, allocator: Allocator, links: Vec<Link>, left_out: Vec<Patched>) {
         tracing::info!(path = allocator.path, "probing {} for all", allocator.name);
         let identity = allocator.identity;
-        let shared = Shared { links, allocator, also: Vec::new(), unused: 0, left_out };
+        let shared = Shared {
+            links,
+            allocator,
+            also: Vec::new(),
+            unused: 0,
+            left_out,
+            is_awaited: false,
+        };
         self.files.insert(identity, shared);
     }
 
@@ -109,7 +120,7 @@ impl SharedLinks {
             if twin.also.len() < MAX_ALSO {
                 twin.also.push(allocator.identity);
             }
-            twin.unused = 0;
+            (twin.unused, twin.is_awaited) = (0, false);
             return true;
         }
         false
@@ -122,7 +133,14 @@ impl SharedLinks {
 
     /// Somebody has mapped a file; whether it has links.
     pub(super) fn mapped(&mut self, identity: (u64, u64)) -> bool {
-        self.file_mut(identity).map(|file| file.unused = 0).is_some()
+        self.file_mut(identity)
+            .map(|file| (file.unused, file.is_awaited) = (0, false))
+            .is_some()
+    }
+
+    /// A file that nobody has keeps its links until somebody has had it.
+    pub(super) fn await_mapping(&mut self, identity: (u64, u64)) {
+        self.files.entry(identity).and_modify(|file| file.is_awaited = true);
     }
 
     /// Files that no process had at the last two surveys, this one included.
@@ -131,10 +149,24 @@ impl SharedLinks {
             // The numbers of a mount that is gone may be given to another.
             file.also.retain(|it| met.contains(it));
             let is_met = met.contains(identity) || !file.also.is_empty();
-            file.unused = if is_met { 0 } else { file.unused + 1 };
+            file.is_awaited &= !is_met;
+            file.unused = if is_met || file.is_awaited { 0 } else { file.unused + 1 };
         }
         let unused = self.files.iter().filter(|(_, file)| file.unused >= 2);
         unused.flat_map(|(identity, file)| file.also.iter().chain([identity])).copied().collect()
+    }
+
+    /// Whether there are files that the last survey did not meet.
+    pub(super) fn has_unmet(&self) -> bool {
+        self.files.values().any(|file| file.unused > 0)
+    }
+
+    /// Files that are not among these, under none of their identities.
+    fn besides(&self, kept: &FxHashSet<(u64, u64)>) -> Vec<(u64, u64)> {
+        let is_kept = |(identity, file): &(&(u64, u64), &Shared)| {
+            kept.contains(*identity) || file.also.iter().any(|it| kept.contains(it))
+        };
+        self.files.iter().filter(|it| !is_kept(it)).map(|(identity, _)| *identity).collect()
     }
 
     /// Takes the links of these files out, to be closed.
@@ -165,6 +197,20 @@ pub(super) fn intact(allocator: &Allocator) -> (Allocator, Vec<Patched>) {
     (intact, patched)
 }
 
+impl Worker {
+    /// Closes the links in files that none of the listed processes has any more. (Where processes come by themselves a survey does.)
+    pub(super) fn close_left(&mut self) {
+        if self.config.reach != Reach::Shared {
+            return;
+        }
+        let sources = self.ingest.sources.values();
+        let kept = sources.flat_map(|of| of.allocators.iter().map(|of| of.identity)).collect();
+        let left = self.shared.besides(&kept);
+        let links = self.shared.remove(&left);
+        self.close(links);
+    }
+}
+
 /// Whether a probe in the one is a probe in the other.
 fn is_same(known: &Allocator, allocator: &Allocator) -> bool {
     pages::are_shared(&known.file, &allocator.file).unwrap_or_else(|error| {
@@ -185,6 +231,7 @@ mod tests {
             also: Vec::new(),
             unused: 0,
             left_out: Vec::new(),
+            is_awaited: false,
         };
         let [a, b, c] = [(1, 1), (1, 2), (1, 3)];
         let mut links =
@@ -194,7 +241,18 @@ mod tests {
         links.mapped(b);
         let unused = links.unused(&[a].into_iter().collect());
         assert_eq!(unused, [c]);
+        assert!(links.has_unmet());
         links.remove(&unused);
         assert_eq!(links.len(), 2);
+        // A is asked for before anybody has it; when somebody has had it it is as any other.
+        links.await_mapping(a);
+        (0..3).for_each(|_| assert!(!links.unused(&FxHashSet::default()).contains(&a)));
+        links.mapped(a);
+        links.unused(&FxHashSet::default());
+        assert!(links.unused(&FxHashSet::default()).contains(&a));
+        // B also goes by another identity.
+        links.files.entry(b).and_modify(|file| file.also.push(c));
+        assert_eq!(links.besides(&[c].into_iter().collect()), [a]);
+        assert!(links.besides(&[a, b].into_iter().collect()).is_empty());
     }
 }

@@ -36,6 +36,12 @@ impl Survey {
         self.next_round = None;
     }
 
+    /// Every process is looked at again before long.
+    pub(super) fn look_round_soon(&mut self) {
+        let soon = Instant::now() + ROUND[0];
+        self.next_round = self.next_round.map(|next| next.min(soon));
+    }
+
     /// Not before the last one has ended.
     fn is_due(&self, now: Instant) -> bool {
         self.waiting.is_empty() && self.next.is_none_or(|next| next <= now)
@@ -78,6 +84,7 @@ impl Worker {
         let own = std::process::id();
         let pids = if self.is_tree() { self.tree_pids() } else { pids() };
         let pids: FxHashSet<u32> = pids.into_iter().filter(|pid| *pid != own).collect();
+        self.note_members(&pids);
         self.coverage.retain(|pid| pids.contains(&pid));
         self.excluded.retain(|pid| pids.contains(&pid));
         let is_round = self.survey.next_round.is_none_or(|next| next <= now);
@@ -142,6 +149,10 @@ impl Worker {
         let unused = self.shared.unused(met);
         let links = self.shared.remove(&unused);
         self.close(links);
+        // The next round closes what this one was the first not to meet: others pay for it, if it is a tree that has it no more.
+        if self.is_tree() && self.shared.has_unmet() {
+            self.survey.look_round_soon();
+        }
         // Whoever maps them again is to be seen again.
         self.happenings.files().keep(|allocator| !unused.contains(&allocator.identity));
     }

@@ -5,11 +5,12 @@
 
 use super::config::Reach;
 use super::worker::Worker;
+use crate::bpf::events::{Happening, ProcessEvent};
 use crate::bpf::filtered::returns_pass;
 use crate::target::hazard;
 use crate::target::process::{Process, children};
 use anyhow::Context as _;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -20,10 +21,13 @@ const LAST_LOOK: Duration = Duration::from_millis(500);
 /// Processes that are looked at soon, at most; the survey finds what is missed.
 const MAX_LOOKS: usize = 4096;
 
-/// Processes without a slot that have a new program image.
+/// What is known of the tree besides the processes in it.
 #[derive(Default)]
 pub(super) struct Tree {
+    /// Processes without a slot that have a new program image.
     looks: FxHashMap<u32, Look>,
+    /// Processes of the tree whose exit no event has told: the kernel side forgets one at once, and what it did before is told later.
+    members: FxHashSet<u32>,
 }
 
 /// When to look, and how long to wait after that.
@@ -37,6 +41,29 @@ impl Tree {
     pub(super) fn note_exec(&mut self, pid: u32) {
         if self.looks.len() < MAX_LOOKS || self.looks.contains_key(&pid) {
             self.looks.insert(pid, Look { next: Instant::now(), period: FIRST_LOOK });
+        }
+    }
+
+    /// Takes in what an event says of who belongs to the tree, and returns whether it concerns it; `is_known` asks the kernel side of a process.
+    fn takes(&mut self, event: &ProcessEvent, is_known: impl Fn(u32) -> bool) -> bool {
+        let belongs = |members: &FxHashSet<u32>, pid| members.contains(&pid) || is_known(pid);
+        let pid = event.pid;
+        match event.what {
+            Happening::Mapped(_) | Happening::Exec => belongs(&self.members, pid),
+            Happening::Forked(parent) => {
+                let belongs = belongs(&self.members, parent);
+                match belongs {
+                    true => self.members.insert(pid),
+                    // Another had its number.
+                    false => self.members.remove(&pid),
+                };
+                belongs
+            }
+            Happening::LeaderExited => self.members.remove(&pid) || is_known(pid),
+            Happening::Lost(_) => {
+                self.members.clear();
+                true
+            }
         }
     }
 
@@ -60,6 +87,23 @@ impl Worker {
     /// Whether it is a tree that is profiled.
     pub(super) fn is_tree(&self) -> bool {
         self.config.reach == Reach::Tree
+    }
+
+    /// Whether an event concerns the tree. A process that ends or replaces its program may have been the last with a file.
+    pub(super) fn concerns_tree(&mut self, event: &ProcessEvent) -> bool {
+        let Worker { tree, kernel, survey, .. } = self;
+        let concerns = tree.takes(event, |pid| kernel.targets.knows(pid));
+        if concerns && matches!(event.what, Happening::Exec | Happening::LeaderExited) {
+            survey.look_round_soon();
+        }
+        concerns
+    }
+
+    /// These processes belong to the tree.
+    pub(super) fn note_members(&mut self, pids: &FxHashSet<u32>) {
+        if self.is_tree() {
+            self.tree.members.extend(pids);
+        }
     }
 
     /// Expects the descendants that are there already. The kernel side is following forks by now: what they fork from here on is
@@ -114,11 +158,13 @@ impl Worker {
             }
             let settings = &self.config.settings;
             self.shared.attach(&mut self.kernel, &allocator, settings).with_context(what)?;
+            self.shared.await_mapping(allocator.identity);
         }
         let track_live = self.config.settings.track_live;
         for sampler in &discovery.samplers {
             let attached = self.shared.attach_sampler(&mut self.kernel, sampler, track_live);
             attached.with_context(what)?;
+            self.shared.await_mapping(sampler.allocator.identity);
         }
         Ok(())
     }
@@ -173,6 +219,29 @@ mod tests {
         // At 0, 1, 3, … 255 ms.
         assert_eq!(looks, 9);
         assert!(tree.due().is_empty());
+    }
+
+    #[test]
+    fn events_of_the_tree_are_told_from_those_of_others() {
+        let mut tree = Tree::default();
+        // The root, which the kernel side knows for as long as it runs.
+        let mut takes = |pid, what, known: &[u32]| {
+            let event = ProcessEvent { time_ns: 0, pid, what };
+            tree.takes(&event, |pid| known.contains(&pid))
+        };
+        assert!(takes(1, Happening::Exec, &[1]) && !takes(7, Happening::Exec, &[1]));
+        // A child that has ended when its events are read, and a child of it.
+        assert!(takes(2, Happening::Forked(1), &[1]));
+        assert!(takes(3, Happening::Forked(2), &[1]));
+        assert!(takes(3, Happening::Exec, &[1]));
+        assert!(takes(3, Happening::LeaderExited, &[1]));
+        assert!(!takes(3, Happening::Exec, &[1]), "another has its number");
+        assert!(takes(2, Happening::Exec, &[1]));
+        // Somebody else has the other's number.
+        assert!(!takes(2, Happening::Forked(7), &[1]) && !takes(2, Happening::Exec, &[1]));
+        assert!(takes(4, Happening::Forked(1), &[1]));
+        assert!(takes(0, Happening::Lost(1), &[1]));
+        assert!(!takes(4, Happening::Exec, &[1]) && takes(4, Happening::Exec, &[1, 4]));
     }
 
     #[test]

@@ -43,6 +43,12 @@ pub struct SeenFiles {
 }
 
 impl SeenFiles {
+    /// Whether it need not be looked into: it has been, it waits to be, or it is no file.
+    pub fn has(&self, mapping: &Mapping, generation: u64) -> bool {
+        !matches!(mapping.backing, Backing::File(_))
+            || self.seen.contains_key(&(mapping.device, mapping.inode, generation))
+    }
+
     /// Process `pid`, a child of `parent` (0: not known), has mapped a file; the generation tells files apart that had one inode
     /// number. Returns what can be probed in it, if it has been looked into before.
     pub fn mapped(
@@ -53,8 +59,7 @@ impl SeenFiles {
         generation: u64,
     ) -> &[Allocator] {
         let identity = (mapping.device, mapping.inode, generation);
-        let is_new =
-            matches!(mapping.backing, Backing::File(_)) && !self.seen.contains_key(&identity);
+        let is_new = !self.has(mapping, generation);
         if is_new && self.waiting.len() >= MAX_WAITING {
             self.missed += 1;
         } else if is_new {
