@@ -35,6 +35,8 @@ outcomes! {
     PendingFull = "pending_full",
     /// A sampled or followed call whose return was never seen, since its thread has called again from the same place (`longjmp`).
     PendingReplaced = "pending_replaced",
+    /// A sampled or followed call counted at its entry, because a probe at its return would kill its thread (Syscall User Dispatch): what becomes of its block is not known.
+    ReturnUnprobed = "return_unprobed",
     /// A return that belongs to a program image replaced by `execve`.
     StaleReturn = "stale_return",
     /// A sampled allocation whose record found no room in the ring: its stack is lost.

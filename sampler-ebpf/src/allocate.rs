@@ -3,7 +3,10 @@
 
 use crate::atomic::{self, KernelRandom, MapCell};
 use crate::registers::Call;
-use crate::{brake, duty, filter, hits, live, mapping, maps, record, settings, shaped, target};
+use crate::{
+    brake, duty, entering, filter, hits, live, mapping, maps, record, returns, settings, shaped,
+    target,
+};
 use aya_ebpf::bindings::{BPF_EXIST, BPF_NOEXIST};
 use aya_ebpf::cty::c_void;
 use sampler_common::counters::Outcome;
@@ -33,6 +36,15 @@ struct Request {
 /// An allocating function is called.
 #[inline(always)]
 pub fn enter(call: &Call) -> u32 {
+    // From here, not from where it is decided: both have deep stacks.
+    match look(call) {
+        FOLLOW if returns::would_harm() => entering::unfollowed(call.raw()),
+        answer => answer,
+    }
+}
+
+#[inline(always)]
+fn look(call: &Call) -> u32 {
     let cookie = call.cookie();
     let Some(slot) = target::slot(call, cookie) else { return SKIP };
     if duty::is_shut(slot, cookie) {

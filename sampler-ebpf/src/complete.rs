@@ -78,7 +78,7 @@ fn block(call: &Call, pending: &Pending) -> Block {
 
 #[inline(always)]
 #[cfg_attr(not(feature = "log"), expect(unused_variables, reason = "only the log needs the call"))]
-fn failed(call: &Call, pending: &Pending, totals: *mut ProcessTotals) {
+pub fn failed(call: &Call, pending: &Pending, totals: *mut ProcessTotals) {
     live::count(totals, Outcome::Failed);
     #[cfg(feature = "log")]
     aya_log_ebpf::debug!(call.context(), "failed: {} bytes", pending.size);

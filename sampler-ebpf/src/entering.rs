@@ -1,11 +1,12 @@
 //! A function that can throw allocates. Its return must not be probed (the C++ unwinder meets the kernel's trampoline and
-//! ends the process), so everything is done at its entry: the block's address is not known, and what becomes of it neither.
+//! ends the process), so everything is done at its entry (of a call whose thread would not survive such a probe as well): the block's address is not known, and what becomes of it neither.
 
-use crate::allocate::{class_index, tally};
+use crate::allocate::{SKIP, class_index, tally};
 use crate::atomic::{KernelRandom, MapCell};
 use crate::record::Sampled;
 use crate::registers::{Call, Frame};
-use crate::{brake, duty, hits, live, maps, record, shaped, target};
+use crate::{brake, complete, duty, hits, live, maps, record, shaped, target};
+use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_user};
 use sampler_common::counters::Outcome;
 use sampler_common::limits::UNSEEN_REFUSED_BYTES;
@@ -71,6 +72,38 @@ fn charge(call: &Call, slot: u32, totals: *mut ProcessTotals, size: u64) {
         hits: hits | unknown as u32,
     };
     send(call, &pending, totals);
+}
+
+/// A followed call whose return must not be probed: it counts unless it is bound to fail, and what becomes of its block is not known.
+#[inline(never)]
+pub fn unfollowed(context: *mut c_void) -> u32 {
+    let call = &Call::new(context);
+    let key = call.pending_key(call.sp());
+    // SAFETY: copied at once; the key is this thread's own.
+    let Some(pending) = (unsafe { maps::PENDING.get(&key) }).copied() else { return SKIP };
+    if maps::PENDING.remove(&key).is_err() {
+        return SKIP;
+    }
+    let Some(totals) = maps::TOTALS.get_ptr_mut(pending.space.slot) else { return SKIP };
+    live::count(totals, Outcome::ReturnUnprobed);
+    if pending.role >= Role::Map as u32 {
+        return SKIP;
+    }
+    let frees = pending.size == 0 && pending.role == Role::Realloc as u32;
+    if frees || pending.size >= UNSEEN_REFUSED_BYTES {
+        complete::failed(call, &pending, totals);
+        return SKIP;
+    }
+    tally(totals, class_index(pending.size), pending.size);
+    if pending.old.sample != 0 {
+        // Nearly every realloc succeeds; its old block is over.
+        live::count(totals, Outcome::Freed);
+        record::freed(pending.space, pending.old.sample, totals);
+    }
+    if pending.hits != 0 {
+        send(call, &pending, totals);
+    }
+    SKIP
 }
 
 /// Sends what the return probe would have sent: the stack of the caller, as it is when the call has returned.

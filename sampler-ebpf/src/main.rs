@@ -33,6 +33,7 @@ mod otel;
 mod record;
 mod registers;
 mod release;
+mod returns;
 mod settings;
 mod shaped;
 mod snapshot;
@@ -152,6 +153,14 @@ pub extern "C" fn process_fork(context: *mut c_void) -> u32 {
 #[unsafe(link_section = "raw_tracepoint/sched_process_exit")]
 pub extern "C" fn process_exit(_context: *mut c_void) -> u32 {
     event::exit();
+    0
+}
+
+/// `bpf_iter__task`: lists threads whose returns must not be probed.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "iter/task")]
+pub extern "C" fn diverted_tasks(context: *mut c_void) -> u32 {
+    returns::list(context);
     0
 }
 

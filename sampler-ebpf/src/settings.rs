@@ -45,6 +45,10 @@ settings! {
     task_signal: TASK_SIGNAL = 0;
     /// Offset of `live` in `struct signal_struct`.
     signal_live: SIGNAL_LIVE = 0;
+    /// Offset of `thread_info.syscall_work` in `struct task_struct`.
+    syscall_work: SYSCALL_WORK = 0;
+    /// Flags in it under which system calls do not reach the kernel.
+    diverting_work: DIVERTING_WORK = 0;
     /// Offset of `mm` in `struct task_struct`; 0: not known.
     task_mm: TASK_MM = 0;
     /// Offset of `start_stack` in `struct mm_struct`.

@@ -14,6 +14,8 @@ const TYPE_BYTES: usize = 12;
 const MEMBER_BYTES: usize = 12;
 const STRUCT: u32 = 4;
 const UNION: u32 = 5;
+const ENUM: u32 = 6;
+const VALUE_BYTES: usize = 8;
 /// Anonymous structs inside anonymous structs.
 const MAX_DEPTH: usize = 8;
 
@@ -36,6 +38,34 @@ pub struct TaskOffsets {
     pub fs_base: u32,
     /// Where it is counted what is read and written; all 0: not known.
     pub traffic: TrafficOffsets,
+    /// What tells that a thread's system calls do not reach the kernel; `None`: not known.
+    pub diverted: Option<DivertedCalls>,
+}
+
+/// Where the kernel keeps what happens to a thread's system calls before they are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DivertedCalls {
+    /// Of the word of flags, in a task; bytes.
+    pub work: u32,
+    /// The flags under which they go to the program itself or to its tracer.
+    pub flags: u64,
+}
+
+impl DivertedCalls {
+    /// As every kernel has it that has such flags, from Linux 5.11 to 6.18: for those that do not describe their types.
+    pub const USUAL: DivertedCalls = DivertedCalls { work: 8, flags: 1 << 5 | 1 << 3 };
+
+    fn read(types: &Types<'_>) -> anyhow::Result<DivertedCalls> {
+        let flag = |name: &str| {
+            let bit = types.value_in("syscall_work_bit", &format!("SYSCALL_WORK_BIT_{name}"))?;
+            1u64.checked_shl(bit).with_context(|| format!("{name} is bit {bit}"))
+        };
+        let information = types.offset_in("task_struct", "thread_info")?;
+        Ok(DivertedCalls {
+            work: information + types.offset_in("thread_info", "syscall_work")?,
+            flags: flag("SYSCALL_USER_DISPATCH")? | flag("SYSCALL_EMU")?,
+        })
+    }
 }
 
 /// Where the kernel counts what threads read and write.
@@ -93,6 +123,7 @@ impl TaskOffsets {
             start_stack: optional(types.offset_in(memory, "start_stack")),
             fs_base: optional(thread),
             traffic: TrafficOffsets::read(&types).unwrap_or_default(),
+            diverted: DivertedCalls::read(&types).ok(),
         })
     }
 }
@@ -133,7 +164,7 @@ impl Type {
             // Struct, union, section, 64-bit enum.
             STRUCT | UNION | 15 | 19 => self.length() * MEMBER_BYTES,
             // Enum, function prototype.
-            6 | 13 => self.length() * 8,
+            ENUM | 13 => self.length() * VALUE_BYTES,
             kind => bail!("type {} is of unknown kind {kind}", self.at),
         })
     }
@@ -177,14 +208,26 @@ impl<'a> Types<'a> {
         rest.split(|byte| *byte == 0).next().unwrap_or_default()
     }
 
-    fn find_struct(&self, name: &str) -> anyhow::Result<Type> {
-        let named = |of: &&Type| of.kind() == STRUCT && self.name(of.name) == name.as_bytes();
-        self.types.iter().find(named).copied().with_context(|| format!("no struct {name}"))
+    fn find(&self, kind: u32, name: &str) -> anyhow::Result<Type> {
+        let named = |of: &&Type| of.kind() == kind && self.name(of.name) == name.as_bytes();
+        self.types.iter().find(named).copied().with_context(|| format!("no type {name}"))
+    }
+
+    /// The value of an enum's constant.
+    fn value_in(&self, name: &str, constant: &str) -> anyhow::Result<u32> {
+        let of = self.find(ENUM, name)?;
+        for index in 0..of.length() {
+            let at = of.at + TYPE_BYTES + index * VALUE_BYTES;
+            if self.name(word(self.bytes, at)?) == constant.as_bytes() {
+                return word(self.bytes, at + 4);
+            }
+        }
+        bail!("{name} has no constant {constant}")
     }
 
     /// Offset of a struct's member in bytes.
     fn offset_in(&self, name: &str, member: &str) -> anyhow::Result<u32> {
-        let bits = self.offset(self.find_struct(name)?, member, MAX_DEPTH)?;
+        let bits = self.offset(self.find(STRUCT, name)?, member, MAX_DEPTH)?;
         let bits = bits.with_context(|| format!("{name} has no member {member}"))?;
         anyhow::ensure!(bits.is_multiple_of(8), "{name}.{member} is a bit field");
         Ok(bits / 8)
@@ -249,6 +292,7 @@ mod tests {
         assert_eq!((offsets.pid, offsets.tgid, offsets.signal, offsets.live), (4, 12, 20, 4));
         assert_eq!((offsets.mm, offsets.start_stack, offsets.fs_base), (0, 0, 0), "not there");
         assert_eq!(offsets.traffic, TrafficOffsets::default());
+        assert_eq!(offsets.diverted, None);
     }
 
     #[test]
@@ -276,6 +320,7 @@ mod tests {
             for found in others.into_iter().chain(traffic) {
                 assert!(found != 0 && found.is_multiple_of(8), "{offsets:?}");
             }
+            assert_eq!(offsets.diverted, Some(DivertedCalls::USUAL));
         } else {
             println!("this kernel has no BTF: not tested");
         }

@@ -1,6 +1,7 @@
 //! The loaded eBPF program with its maps: what the daemon holds of the kernel.
 
-use super::btf::TaskOffsets;
+use super::btf::{DivertedCalls, TaskOffsets};
+use super::diverted;
 use super::duty::Duties;
 use super::engine::ProbeEngine;
 use super::guardian::{Attacher, Link};
@@ -21,6 +22,7 @@ use aya::maps::{Map, MapData, PerCpuArray};
 use aya::programs::RawTracePoint;
 use aya::{Ebpf, EbpfLoader};
 use aya_log::EbpfLogger;
+use rustc_hash::FxHashSet;
 use sampler_common::duty::Budget;
 use sampler_common::limits::{SNAPSHOT_TIERS, THIN_AT_PERCENT};
 use sampler_common::wire::{FILTER_LINE, HITS_PER_SLOT};
@@ -102,8 +104,8 @@ pub struct Kernel {
     calibration_slot: u32,
     /// Clocks and gates; only where allocations are seen in windows.
     pub duties: Option<Duties>,
-    // Holds the tracepoints' links and the read-only data.
-    _ebpf: Ebpf,
+    // Holds the tracepoints' links and the read-only data as well.
+    ebpf: Ebpf,
 }
 
 impl Kernel {
@@ -173,7 +175,7 @@ impl Kernel {
             usdt,
             calibration_slot: settings.slots,
             duties,
-            _ebpf: ebpf,
+            ebpf,
         })
     }
 
@@ -207,6 +209,11 @@ impl Kernel {
     /// Who makes and closes the probes.
     pub fn attacher(&self) -> &Attacher {
         &self.attacher
+    }
+
+    /// Processes with threads whose system calls do not reach the kernel.
+    pub fn diverted(&mut self) -> anyhow::Result<FxHashSet<u32>> {
+        diverted::list(&mut self.ebpf)
     }
 
     /// What all processes share.
@@ -262,6 +269,7 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         (of_task(|of| of.traffic.task), of_task(|of| of.traffic.thread));
     let (of_signal, threads): (u64, u64) =
         (of_task(|of| of.traffic.signal), of_task(|of| of.traffic.threads));
+    let diverted = settings.tasks.and_then(|of| of.diverted).unwrap_or(DivertedCalls::USUAL);
     EbpfLoader::new()
         // The object needs nothing of the kernel's own BTF (which `new` has parsed all the same).
         .btf(None)
@@ -281,6 +289,8 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .override_global("TASK_TGID", &task_tgid, true)
         .override_global("TASK_SIGNAL", &signal, true)
         .override_global("SIGNAL_LIVE", &live, true)
+        .override_global("SYSCALL_WORK", &u64::from(diverted.work), true)
+        .override_global("DIVERTING_WORK", &diverted.flags, true)
         .override_global("TASK_MM", &task_mm, true)
         .override_global("START_STACK", &start_stack, true)
         .override_global("TASK_FS_BASE", &fs_base, true)

@@ -5,6 +5,7 @@ pub mod bench;
 pub mod btf;
 pub mod calibrate;
 mod cpu_timers;
+mod diverted;
 pub mod duty;
 mod each_cpu;
 pub mod engine;

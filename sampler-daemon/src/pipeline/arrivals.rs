@@ -3,9 +3,7 @@
 use super::config::Reach;
 use super::facts;
 use super::worker::Worker;
-use crate::bpf::filtered::returns_pass;
 use crate::store::SamplingRecord;
-use crate::target::hazard;
 use crate::target::process::Process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;
@@ -58,7 +56,7 @@ impl Worker {
             }
             return;
         }
-        if let Some(hazard) = hazard::check(pid, returns_pass) {
+        if let Some(hazard) = self.hazard(pid) {
             self.ingest.processes.get_mut(id).blind = vec![hazard.to_string()];
             self.exclude(slot);
             return;
@@ -88,7 +86,7 @@ impl Worker {
     }
 
     /// From now on nothing of the process in this slot is seen. Links that processes share stay in it all the same: it pays for them, and with multi and
-    /// perf probes each of its returns is probed. Where that can kill there are no such links ([`hazard::check_shared`]).
+    /// perf probes each of its returns is probed. Where that can kill there are no such links ([`crate::target::hazard::check_shared`]).
     pub(super) fn exclude(&mut self, slot: u32) {
         let Some(source) = self.ingest.sources.get(&slot) else { return };
         let pid = source.pid;

@@ -6,13 +6,12 @@ use super::own_links::OwnLinks;
 use super::sampling::Learning;
 use super::source::Source;
 use super::worker::Worker;
-use crate::bpf::filtered::returns_pass;
 use crate::bpf::totals::SlotTotals;
 use crate::bpf::{Points, ProbeEngine, Settings};
 use crate::store::{ProcessRecord, SamplingRecord};
 use crate::target::allocator::Allocator;
 use crate::target::discovery::Discovery;
-use crate::target::hazard::{self, Hazard};
+use crate::target::hazard::Hazard;
 use crate::target::looked::Looked;
 use crate::target::mappings;
 use crate::target::patched::Patched;
@@ -84,7 +83,7 @@ impl Worker {
         let slot = (0..self.config.settings.slots)
             .find(|slot| !self.attached.contains_key(slot))
             .ok_or(AttachError::TooMany(pid, self.config.settings.slots))?;
-        if let Some(hazard) = hazard::check(pid, returns_pass) {
+        if let Some(hazard) = self.hazard(pid) {
             return Err(AttachError::Harmful(pid, hazard));
         }
         let discovery = self.discover(pid)?;

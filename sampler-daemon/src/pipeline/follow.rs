@@ -5,10 +5,10 @@ use super::config::Reach;
 use super::facts;
 use super::markers::Markers;
 use super::worker::Worker;
-use crate::bpf::filtered::returns_pass;
 use crate::target::allocator::Allocator;
 use crate::target::discovery::Discovery;
-use crate::target::{hazard, looked, mappings};
+use crate::target::{looked, mappings};
+use rustc_hash::FxHashSet;
 use sampler_common::counters::Outcome;
 use std::time::{Duration, Instant};
 
@@ -97,12 +97,14 @@ impl Worker {
         tracing::warn!(pid, "a thread replaced the program: its first allocations are not seen");
     }
 
-    /// Takes the probes off a new image that they could harm.
+    /// Takes the probes off a process that they could harm by now.
     fn spare_harmed(&mut self, slot: u32) {
-        let Some(attached) = self.attached.get_mut(&slot) else { return };
-        let pid = attached.pid;
-        attached.hazard = hazard::check(pid, returns_pass);
-        let Some(hazard) = attached.hazard else { return };
+        let Some(pid) = self.attached.get(&slot).map(|attached| attached.pid) else { return };
+        let hazard = self.hazard(pid);
+        if let Some(attached) = self.attached.get_mut(&slot) {
+            attached.hazard = hazard;
+        }
+        let Some(hazard) = hazard else { return };
         self.unprobe(slot);
         if self.config.reach != Reach::Listed {
             self.exclude(slot);
@@ -178,12 +180,18 @@ impl Worker {
             .filter(|(_, attached)| attached.next_look <= now)
             .map(|(slot, _)| *slot)
             .collect();
+        // A process cannot be spared links that it shares.
+        let may_spare = !due.is_empty() && self.has_own_links();
+        let diverted = if may_spare { self.diverted() } else { FxHashSet::default() };
         for slot in due {
             let generation = self.kernel.slots.generation(slot);
             let Some(source) = self.ingest.sources.get(&slot) else { continue };
             let (pid, known) = (source.pid, source.generation);
             if generation != known {
                 self.image_replaced(slot, generation);
+            }
+            if diverted.contains(&pid) {
+                self.spare_harmed(slot);
             }
             self.look_at_processor(slot);
             if let Some(attached) = self.attached.get_mut(&slot) {

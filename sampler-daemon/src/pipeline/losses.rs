@@ -80,6 +80,13 @@ impl Worker {
                 units::grouped(unfollowed)
             ));
         }
+        let unreturned = self.kernel_totals().outcome(Outcome::ReturnUnprobed);
+        if self.config.settings.track_live && unreturned > 0 {
+            notes.push(format!(
+                "held numbers are a lower bound: {} sampled calls of threads with Syscall User Dispatch were seen at their entry only (return_unprobed in sampler status)",
+                units::grouped(unreturned)
+            ));
+        }
         if let Some(since) = self.live_incomplete {
             let seconds = since
                 .duration_since(std::time::SystemTime::UNIX_EPOCH)

@@ -123,6 +123,12 @@ impl Worker {
                 "{lost} calls found no room in the ring: what is mapped may be wrong (raise --ring)"
             ));
         }
+        let unreturned = self.kernel_totals().outcome(Outcome::ReturnUnprobed);
+        if unreturned > 0 {
+            notes.push(format!(
+                "a lower bound: of threads with Syscall User Dispatch no mapping is seen ({unreturned} return_unprobed in sampler status)"
+            ));
+        }
         if mapped.incomplete() {
             notes.push("what is held is a lower bound: the table of ranges was full".into());
         }

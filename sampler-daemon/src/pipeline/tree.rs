@@ -6,8 +6,6 @@
 use super::config::Reach;
 use super::worker::Worker;
 use crate::bpf::events::{Happening, ProcessEvent};
-use crate::bpf::filtered::returns_pass;
-use crate::target::hazard;
 use crate::target::process::{Process, children};
 use anyhow::Context as _;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -123,7 +121,7 @@ impl Worker {
                 if self.kernel.targets.knows(pid) {
                     continue;
                 }
-                if hazard::check(pid, returns_pass).is_some() {
+                if self.hazard(pid).is_some() {
                     self.kernel.targets.exclude(pid)?;
                 } else if !self.is_spared(pid) {
                     self.kernel.targets.expect(pid)?;

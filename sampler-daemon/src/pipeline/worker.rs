@@ -185,6 +185,7 @@ pub fn start(
     worker.ingest.clustered.set_usual(worker.prices.usual());
     worker.close_costly_links();
     worker.kernel.targets.exclude(std::process::id())?;
+    worker.refuse_diverted()?;
     for file in files {
         worker.probe_file(file)?;
     }

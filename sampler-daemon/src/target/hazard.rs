@@ -16,6 +16,11 @@ pub enum Hazard {
         "its seccomp filter would kill it at a return probe on this kernel (needs Linux 6.14 or a newer update of 6.12)"
     )]
     Seccomp,
+    /// The return probe's system call goes to the program itself, or to its tracer.
+    #[error(
+        "a return probe would kill it: its system calls go to itself (Syscall User Dispatch) or to its tracer (profile it alone: one --pid, with session probes, Linux 6.13)"
+    )]
+    Diverted,
     /// A hijacked return address does not match the shadow stack before 6.11.
     #[error(
         "its shadow stack would kill it at a return probe before Linux 6.11 (needs Linux 6.11)"
@@ -113,6 +118,11 @@ fn judge(facts: Facts) -> Option<Hazard> {
         return Some(Hazard::Seccomp);
     }
     (facts.shadow_stack && facts.kernel < (6, 11)).then_some(Hazard::ShadowStack)
+}
+
+/// Whether a return probe makes a system call in the thread, on this kernel.
+pub fn returns_make_calls() -> bool {
+    kernel() >= (6, 11)
 }
 
 fn kernel() -> (u32, u32) {
