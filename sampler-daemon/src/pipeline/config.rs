@@ -4,6 +4,7 @@ use super::exclude::Exclusion;
 use super::held::AtExit;
 use crate::bpf::Settings;
 use crate::store::Sampling;
+use crate::target::moving::Executables;
 use crate::target::spec::Spec;
 use sampler_common::duty::Budget;
 use sampler_common::pressure::Limits;
@@ -34,6 +35,8 @@ pub struct Config {
     pub exclude: Vec<Exclusion>,
     /// What the user says of allocators.
     pub allocators: &'static Spec,
+    /// Which allocators in executables are probed.
+    pub executables: Executables,
     /// What becomes of the blocks that a process holds when it exits.
     pub at_exit: AtExit,
     /// Samples that may come in a second; beyond it intervals rise.

@@ -144,7 +144,8 @@ impl Worker {
         let what = || format!("--probe-file {}", path.display());
         let discovery = self.discoverer.discover_in(path).with_context(what)?;
         for blind in &discovery.blind {
-            tracing::info!("{blind}");
+            // Who starts a program by this shows it: of one that ends soon nothing else may tell.
+            tracing::warn!("{blind}");
         }
         if discovery.allocators.is_empty() && discovery.samplers.is_empty() {
             // No error: what `sampler run` starts has its allocator in a library as a rule.

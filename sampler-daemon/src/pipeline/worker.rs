@@ -134,7 +134,8 @@ pub fn start(
     let answers = Arc::clone(&profiler.answers);
     let excluded = Excluded::new(config.exclude.clone());
     let discoverer = Discoverer::new(config.settings.uses_usdt(), config.allocators)
-        .samplers_only(config.samplers_only);
+        .samplers_only(config.samplers_only)
+        .executables(config.executables);
     let mut kernel = Kernel::load(&config.settings, attacher)?;
     let prices = Prices::measure(&mut kernel, &config);
     let pressure = BackPressure::new(config.limits);

@@ -1,12 +1,15 @@
 //! What a mapped file means for allocation: allocators that we know, one that we do not, or nothing.
 
 use super::allocator::Function;
+use super::discovery::{MAY_MOVE, WOULD_KILL};
 use super::elf::{Elf, ElfError};
 use super::families::{glibc, musl, tbbmalloc};
 use super::family::{self, Entry, FAMILIES, Family, STANDARD};
+use super::moving::{self, Executables};
 use super::probes::Probes;
 use super::spec::Spec;
 use super::symbols::Symbol;
+use super::usdt::Usdt;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
@@ -20,6 +23,8 @@ pub(super) struct Contents {
     pub(super) build_id: String,
     /// What to probe.
     pub(super) functions: Vec<Function>,
+    /// Whether it can be started as a program.
+    pub(super) is_program: bool,
     /// Whether other files of a process may bind to its `malloc`.
     pub(super) exports_malloc: bool,
     /// What could not be placed.
@@ -39,6 +44,10 @@ enum Gap {
     StrippedStatic,
     /// A static program with symbols, and no `malloc` among them (Go, for example).
     StaticWithout,
+    /// A program that may move its code, by the code at this address: it would be killed by what is probed in it.
+    Moves(u64),
+    /// A program, where these are not to be probed.
+    Program,
     /// It looks like ELF but makes no sense, or not to us.
     Unreadable(String),
 }
@@ -48,8 +57,13 @@ impl Contents {
     ///
     /// # Errors
     /// Only if reading fails; what is read and makes no sense is a line in [`Contents::blind`].
-    pub(super) fn read(file: &File, path: &str, spec: &Spec) -> io::Result<Contents> {
-        match Contents::of(file, path, spec) {
+    pub(super) fn read(
+        file: &File,
+        path: &str,
+        spec: &Spec,
+        executables: Executables,
+    ) -> io::Result<Contents> {
+        match Contents::of(file, path, spec, executables) {
             Ok(contents) => Ok(contents),
             Err(ElfError::NotElf) => Ok(Contents::default()),
             Err(ElfError::Read(error)) => Err(error),
@@ -60,7 +74,12 @@ impl Contents {
         }
     }
 
-    fn of(file: &File, path: &str, spec: &Spec) -> Result<Contents, ElfError> {
+    fn of(
+        file: &File,
+        path: &str,
+        spec: &Spec,
+        executables: Executables,
+    ) -> Result<Contents, ElfError> {
         let elf = Elf::read(file)?;
         // The loader's own malloc serves only the loader, until libc's takes over.
         if elf.soname.starts_with("ld-linux") {
@@ -75,6 +94,7 @@ impl Contents {
         let mut symbols = elf.dynamic_functions(&names)?;
         let mut contents = Contents {
             build_id: elf.build_id.clone(),
+            is_program: elf.is_executable,
             exports_malloc: defines(&symbols, "malloc"),
             ..Contents::default()
         };
@@ -86,6 +106,15 @@ impl Contents {
         }
         contents.search(&elf, &symbols, path)?;
         contents.tell(&elf, &symbols, &told)?;
+        let has_probes = || Usdt::read(file).is_ok_and(|usdt| !usdt.probes.is_empty());
+        if elf.is_executable && (!contents.functions.is_empty() || has_probes()) {
+            let left = match executables {
+                Executables::Checked => moving::find(&elf)?.map(Gap::Moves),
+                Executables::All => None,
+                Executables::None => Some(Gap::Program),
+            };
+            contents.gap = left.or(contents.gap);
+        }
         Ok(contents)
     }
 
@@ -174,10 +203,26 @@ impl Contents {
             Gap::StaticWithout => {
                 format!("{path}: static and without malloc: what it allocates is not seen")
             }
+            Gap::Moves(at) => format!("{path}{MAY_MOVE} (its code at {at:#x}){WOULD_KILL}"),
+            Gap::Program => format!(
+                "{path}: its allocator is in the executable: {unseen} (--probe-executables none)"
+            ),
             Gap::Unreadable(why) => format!("{path}: {why}: not searched"),
         });
         let skipped = self.skipped.iter().map(|why| format!("{path}: {why}: not probed"));
         gap.into_iter().chain(skipped).collect()
+    }
+}
+
+impl Contents {
+    /// Whether nothing of it may be probed, since that could kill it.
+    pub(super) fn is_left_alone(&self) -> bool {
+        matches!(self.gap, Some(Gap::Moves(_) | Gap::Program))
+    }
+
+    /// What may be probed.
+    pub(super) fn probed(&self) -> &[Function] {
+        if self.is_left_alone() { &[] } else { &self.functions }
     }
 }
 

@@ -8,8 +8,11 @@ use super::allocator::Allocator;
 use super::contents::Contents;
 use super::coverage;
 use super::discovery::{Discovery, InForce, NONE_MAPPED, SelfSampler};
+use super::elf::{Elf, ElfError};
 use super::in_force;
 use super::mappings::{self, Backing, Mapping};
+use super::moved;
+use super::moving::{self, Executables};
 use super::preloaded::Preloaded;
 use super::spec::{self, Spec};
 use super::usdt::Usdt;
@@ -22,19 +25,28 @@ use std::sync::Arc;
 
 /// Most files remembered; when full, all are forgotten (reading them again takes milliseconds).
 const REMEMBERED_FILES: usize = 256;
+/// Most code of a library that is searched for what moves code, bytes.
+const SEARCHED_LIBRARY_BYTES: u64 = 8 << 20;
 /// What files are called that sample by themselves.
 const SAMPLER: &str = "otel_memory";
+
+/// Said of an executable before it is probed.
+const RISK: &str = "its allocator is in the executable: if it moved its code to anonymous memory while it is probed, it would be killed; \
+     nothing in it looks as if it did (--probe-executables none: leaves such programs alone)";
 
 /// Finds allocators; remembers files that it has already read (by device, inode, size and change time; bounded).
 #[derive(Debug)]
 pub struct Discoverer {
     remembered: HashMap<Version, Arc<Contents>>,
+    /// Whether libraries have code that moves code, of the same bound.
+    movers: HashMap<Version, bool>,
     /// Of the same files, where probes of self-sampling files are used.
     usdt: Option<HashMap<Version, Arc<Usdt>>>,
     spec: &'static Spec,
     /// Our own programs: nobody wants to know what they allocate, least of all who runs under one of them at first (`sampler run`).
     own: Vec<(u64, u64)>,
     samplers_only: bool,
+    executables: Executables,
 }
 
 impl Default for Discoverer {
@@ -58,16 +70,23 @@ impl Discoverer {
     pub fn new(with_usdt: bool, spec: &'static Spec) -> Discoverer {
         Discoverer {
             remembered: HashMap::new(),
+            movers: HashMap::new(),
             usdt: with_usdt.then(HashMap::new),
             spec,
             own: own_programs(),
             samplers_only: false,
+            executables: Executables::default(),
         }
     }
 
     /// The same, which finds nothing else than files that sample by themselves, if so asked.
     pub fn samplers_only(self, samplers_only: bool) -> Discoverer {
         Discoverer { samplers_only, ..self }
+    }
+
+    /// The same, which probes these allocators in executables.
+    pub fn executables(self, executables: Executables) -> Discoverer {
+        Discoverer { executables, ..self }
     }
 
     /// The allocators mapped into process `pid` now.
@@ -86,17 +105,21 @@ impl Discoverer {
     pub fn discover_among(&mut self, pid: u32, mappings: &[Mapping]) -> io::Result<Discovery> {
         let mut discovery = Discovery::default();
         let mut seen = HashSet::new();
-        let mut unopened = Vec::new();
+        let (mut opened, mut unopened) = (Vec::new(), Vec::new());
         // Files that others may bind their malloc to.
         let mut exporting: Vec<InForce> = Vec::new();
-        for mapping in mappings.iter().filter(|mapping| mapping.executable) {
+        let moved: Vec<&Mapping> = moved::files(mappings).collect();
+        let executable = mappings.iter().filter(|mapping| mapping.executable);
+        for mapping in executable.chain(moved.iter().copied()) {
             let Backing::File(path) = &mapping.backing else { continue };
             if !seen.insert((mapping.device, mapping.inode, path.clone())) {
                 continue;
             }
             match mappings::open(pid, mapping) {
                 Ok(file) => {
-                    exporting.extend(self.look_into(Arc::new(file), path, &mut discovery));
+                    let file = Arc::new(file);
+                    opened.push((Arc::clone(&file), path.as_str()));
+                    exporting.extend(self.look_into(file, path, &mut discovery));
                 }
                 // Devices and the like hold no allocator.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
@@ -110,6 +133,12 @@ impl Discoverer {
         }
         let not_searched = |(_, error)| format!("{error}: not searched");
         discovery.blind.extend(unopened.into_iter().map(not_searched));
+        self.leave_movable(&opened, &mut discovery);
+        for of in moved {
+            if let Backing::File(path) = &of.backing {
+                discovery.leave_moved(path, |offset| moved::is_code(mappings, of, offset));
+            }
+        }
         let paths = seen.iter().map(|(_, _, path)| path.as_str());
         coverage::complete(pid, paths, &mut discovery.blind);
         discovery.in_force = match in_force::link_order(pid, mappings) {
@@ -152,6 +181,51 @@ impl Discoverer {
         Ok(self.contents_of(Arc::new(File::open(path)?), &path.to_string_lossy()))
     }
 
+    /// Leaves out allocators in the executable where code of another file may move it.
+    fn leave_movable(&mut self, opened: &[(Arc<File>, &str)], discovery: &mut Discovery) {
+        if self.executables != Executables::Checked {
+            return;
+        }
+        let in_program = |of: &Allocator| {
+            let version = Version::of(&of.file).ok();
+            version.and_then(|of| self.remembered.get(&of)).is_some_and(|of| of.is_program)
+        };
+        let programs: Vec<String> = discovery
+            .allocators
+            .iter()
+            .filter(|of| in_program(of))
+            .map(|of| of.path.clone())
+            .collect();
+        if programs.is_empty() {
+            return;
+        }
+        let mut others = opened.iter().filter(|(_, path)| !programs.iter().any(|of| of == path));
+        let mover = others.find(|(file, _)| self.moves_code(file)).map(|(_, path)| *path);
+        if let Some(mover) = mover {
+            discovery.leave_programs(&programs, mover);
+        }
+    }
+
+    /// Whether code of a library may move code. Giants are not searched: all of a process's libraries have to be.
+    fn moves_code(&mut self, file: &File) -> bool {
+        let Ok(version) = Version::of(file) else { return false };
+        if let Some(known) = self.movers.get(&version) {
+            return *known;
+        }
+        let find = || {
+            let elf = Elf::read(file)?;
+            let bytes: u64 = elf.code_segments().map(|(_, bytes)| bytes).sum();
+            if bytes > SEARCHED_LIBRARY_BYTES { Ok(None) } else { moving::find(&elf) }
+        };
+        // What cannot be read does nothing either.
+        let moves = matches!(find(), Ok::<_, ElfError>(Some(_)));
+        if self.movers.len() >= REMEMBERED_FILES {
+            self.movers.clear();
+        }
+        self.movers.insert(version, moves);
+        moves
+    }
+
     /// Looks into one file; whether its `malloc` is for others too.
     fn look_into(
         &mut self,
@@ -171,20 +245,22 @@ impl Discoverer {
         if self.own.contains(&version.identity) {
             return None;
         }
-        if let Some(usdt) = self.look_for_usdt(version, &file, path, discovery) {
+        if !contents.is_left_alone()
+            && let Some(usdt) = self.look_for_usdt(version, &file, path, discovery)
+        {
             let of = || InForce { name: SAMPLER.to_owned(), path: path.to_owned() };
             return usdt.defines_malloc.then(of);
         }
         discovery.blind.extend(contents.blind(path));
         let known = discovery.allocators.iter().any(|a| a.identity == version.identity);
-        if !contents.functions.is_empty() && !known {
+        if !contents.probed().is_empty() && !known {
             discovery.allocators.push(Allocator {
                 name: contents.name.clone(),
                 path: path.to_owned(),
                 build_id: contents.build_id.clone(),
                 identity: version.identity,
                 file,
-                functions: contents.functions.clone(),
+                functions: contents.probed().to_vec(),
             });
         }
         let of = || InForce { name: contents.name.clone(), path: path.to_owned() };
@@ -239,7 +315,11 @@ impl Discoverer {
         if let Some(contents) = self.remembered.get(&version) {
             return Ok(Arc::clone(contents));
         }
-        let contents = Arc::new(Contents::read(file, path, self.spec)?);
+        let contents = Arc::new(Contents::read(file, path, self.spec, self.executables)?);
+        let is_at_risk = contents.is_program && !contents.probed().is_empty();
+        if is_at_risk && self.executables == Executables::Checked {
+            tracing::info!(path, "{RISK}");
+        }
         if self.remembered.len() >= REMEMBERED_FILES {
             self.remembered.clear();
         }

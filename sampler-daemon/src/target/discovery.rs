@@ -19,6 +19,12 @@ const NOT_PRELOADED: &str = "does not sample by itself (--samplers-only): none o
 /// What is said of an allocator that programs call by other names than `malloc`, where a library samples `malloc`.
 const PAST_MALLOC: &str = ": is called past malloc, which the preloaded library samples: what it gives out is not seen (start the program without that library, or samplerd with --no-usdt)";
 
+/// What is said of a program that would move its probes with its code ([`super::moving`]).
+pub(super) const MAY_MOVE: &str = ": may move its code to anonymous memory";
+pub(super) const WOULD_KILL: &str = ", where a probe would kill it: allocations that it serves are not seen (--probe-executables all: at that risk)";
+const MOVED: &str =
+    ": has moved its code to anonymous memory: allocations that it serves are not seen";
+
 /// What was found in a process.
 #[derive(Clone, Debug, Default)]
 pub struct Discovery {
@@ -90,6 +96,29 @@ impl Discovery {
         self.allocators.retain(|of| !of.functions.is_empty());
         self.samplers.retain(|of| !of.allocator.functions.is_empty());
         self.blind.splice(0..0, self.patched.iter().map(|of| of.line(pid)));
+    }
+
+    /// Leaves out what of the allocators in the file at this path is not in its code any more, which the process has moved.
+    pub(super) fn leave_moved(&mut self, path: &str, is_code: impl Fn(u64) -> bool) {
+        let line = format!("{path}{MOVED}");
+        // Of what it may do it is known by now.
+        let may = format!("{path}{MAY_MOVE}");
+        self.blind.iter_mut().filter(|of| of.starts_with(&may)).for_each(|of| *of = line.clone());
+        for of in self.allocators.iter_mut().filter(|of| of.path == path) {
+            let functions = of.functions.len();
+            of.functions.retain(|function| is_code(function.probed()));
+            if of.functions.len() < functions {
+                self.blind.push(line.clone());
+            }
+        }
+        self.allocators.retain(|of| !of.functions.is_empty());
+    }
+
+    /// Leaves out the allocators in these executables, whose code the code of another file may move.
+    pub(super) fn leave_programs(&mut self, programs: &[String], mover: &str) {
+        self.allocators.retain(|of| !programs.contains(&of.path));
+        let line = |path| format!("{path}{MAY_MOVE} (by code of {mover}){WOULD_KILL}");
+        self.blind.extend(programs.iter().map(line));
     }
 
     /// Says which of the allocators that are not probed are not behind `malloc` either.

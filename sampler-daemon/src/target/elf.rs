@@ -57,6 +57,7 @@ struct Segment {
     offset: u64,
     file_bytes: u64,
     memory_bytes: u64,
+    is_code: bool,
 }
 
 /// An ELF file whose headers have been read.
@@ -173,6 +174,11 @@ impl<'f> Elf<'f> {
     pub fn code_at(&self, svma: u64, most: u64) -> Result<Vec<u8>, ElfError> {
         let (offset, behind) = self.locate(svma)?;
         self.bytes(offset, most.min(behind), CODE_BYTES, "a function is too large")
+    }
+
+    /// Addresses of the segments with code, and the bytes of each in the file.
+    pub fn code_segments(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.segments.iter().filter(|of| of.is_code).map(|of| (of.svma, of.file_bytes))
     }
 
     /// File offset of an address and the bytes from there to the end of its segment.
@@ -298,6 +304,7 @@ fn loadable(program: &ProgramHeader64<LE>) -> Option<Segment> {
         offset: program.p_offset.get(LE),
         file_bytes: program.p_filesz.get(LE),
         memory_bytes: program.p_memsz.get(LE),
+        is_code: program.p_flags.get(LE) & elf::PF_X != 0,
     })
 }
 

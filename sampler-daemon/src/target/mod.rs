@@ -19,6 +19,8 @@ pub mod looked;
 pub mod mappings;
 mod maps;
 pub mod memory;
+mod moved;
+pub mod moving;
 mod notes;
 pub mod patched;
 pub mod placement;

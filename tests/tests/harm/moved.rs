@@ -1,1 +1,109 @@
-//! Programs that move their code to anonymous memory.
+//! Programs that move their own code to anonymous memory, and the bytes of probes with it.
+
+use crate::refusal;
+use anyhow::{Context, Result, ensure};
+use sampler_tests::child::finish;
+use sampler_tests::{Daemon, Workload, build};
+use std::path::PathBuf;
+use std::process::Command;
+
+const WAYS: [&str; 2] = ["copy", "swap"];
+
+fn program(flags: &[&str]) -> Result<PathBuf> {
+    build::compile("moved.c", &[&["-static"], flags].concat())
+}
+
+fn start(flags: &[&str], arguments: &[&str]) -> Result<Workload> {
+    Workload::start_program(&program(flags)?, arguments)
+}
+
+/// Lets it move, allocate and end, which it must do as it does alone.
+fn ends_well(mut workload: Workload) -> Result<()> {
+    workload.go()?;
+    workload.truth().context("it was killed")?;
+    workload.exit()
+}
+
+/// What is said of it in place of a profile.
+fn refused(workload: &Workload, arguments: &[&str]) -> Result<String> {
+    let pid = workload.pid().to_string();
+    refusal(&[&["--pid", &pid], arguments].concat())
+}
+
+#[test]
+fn a_program_that_could_move_its_code_is_refused() -> Result<()> {
+    for way in WAYS {
+        for flags in [&[][..], &["-O1"], &[build::MUSL]] {
+            let workload = start(flags, &[way, "late"])?;
+            let line = refused(&workload, &[])?;
+            let says = line.contains("may move its code") && line.contains("--probe-executables");
+            ensure!(says, "{way}: {line:?}");
+            ends_well(workload)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn one_that_has_moved_its_code_is_named() -> Result<()> {
+    for way in WAYS {
+        let workload = start(&[], &[way, "early"])?;
+        for arguments in [&[][..], &["--probe-executables", "all"]] {
+            let line = refused(&workload, arguments)?;
+            ensure!(line.contains("has moved its code to anonymous memory"), "{way}: {line:?}");
+        }
+        ends_well(workload)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn among_all_processes_it_is_blind() -> Result<()> {
+    let daemon = Daemon::start(&[], &["--all"])?;
+    for way in WAYS {
+        let workload = start(&[], &[way, "late"])?;
+        let blind = sampler_tests::wait::until("the line about it", || {
+            let blind = daemon.status()?["blind"].to_string();
+            Ok(blind.contains("may move its code").then_some(blind))
+        });
+        blind.with_context(|| daemon.log())?;
+        ends_well(workload)?;
+    }
+    daemon.stop()
+}
+
+#[test]
+fn started_under_sampler_it_runs_and_is_named() -> Result<()> {
+    build::require_root()?;
+    for way in WAYS {
+        let mut command = Command::new(build::program("sampler")?);
+        command.args(["run", "--as-root", "--"]).arg(program(&[])?).args([way, "now"]);
+        let finished = finish(&mut command)?;
+        ensure!(finished.status.success(), "{way}: {}: {}", finished.status, finished.stderr);
+        ensure!(finished.stderr.contains("may move its code"), "{way}: {}", finished.stderr);
+    }
+    Ok(())
+}
+
+/// A program without such code is profiled, and its risk is told before; one with it only at that risk.
+#[test]
+fn others_stay_profiled() -> Result<()> {
+    for (flags, arguments) in
+        [(&["-DSTAYS"][..], &[][..]), (&[][..], &["--probe-executables", "all"])]
+    {
+        let mut workload = start(flags, &["never", "late"])?;
+        let daemon = Daemon::start(&[workload.pid()], &[&["--interval", "1"], arguments].concat())?;
+        workload.go()?;
+        let truth = workload.truth()?.total().alloc.bytes;
+        let profile = daemon.profile("alloc", &[])?;
+        ensure!(profile.row("kept_blocks").alloc_space.sum == truth as f64, "{}", profile.folded());
+        let told = daemon.log().contains("its allocator is in the executable");
+        ensure!(told == arguments.is_empty(), "{}", daemon.log());
+        workload.exit()?;
+        daemon.stop()?;
+    }
+    let workload = start(&["-DSTAYS"], &["never", "late"])?;
+    let line = refused(&workload, &["--probe-executables", "none"])?;
+    ensure!(line.contains("its allocator is in the executable"), "{line:?}");
+    ends_well(workload)
+}

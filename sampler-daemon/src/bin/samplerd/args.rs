@@ -14,6 +14,7 @@ use sampler_daemon::bpf::ProbeEngine;
 use sampler_daemon::pipeline::Exclusion;
 use sampler_daemon::rpc::listen;
 use sampler_daemon::store::{Criterion, Sampling};
+use sampler_daemon::target::moving::Executables;
 use std::path::PathBuf;
 
 /// Profiles which code allocates the memory of running processes, and which of it is still held.
@@ -129,6 +130,11 @@ pub(crate) struct Args {
     #[arg(long, value_enum)]
     pub(crate) probe_engine: Option<Engine>,
 
+    /// Whether allocators that are linked into an executable are probed. A program that moves its code to anonymous memory while it is probed is
+    /// killed: `checked` leaves those alone whose code looks as if it did that
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = ProbedExecutables::Checked)]
+    pub(crate) probe_executables: ProbedExecutables,
+
     /// Where to serve the API: unix:PATH or tcp:127.0.0.1:PORT
     #[arg(long, value_name = "ADDRESS", default_value = listen::DEFAULT)]
     pub(crate) listen: listen::Address,
@@ -182,6 +188,27 @@ pub(crate) enum Engine {
     Multi,
     /// Perf events, Linux 5.15.
     Perf,
+}
+
+/// Which allocators in executables are probed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProbedExecutables {
+    /// All but those of programs that seem to move their code.
+    Checked,
+    /// All, at that risk.
+    All,
+    /// None.
+    None,
+}
+
+impl From<ProbedExecutables> for Executables {
+    fn from(probed: ProbedExecutables) -> Executables {
+        match probed {
+            ProbedExecutables::Checked => Executables::Checked,
+            ProbedExecutables::All => Executables::All,
+            ProbedExecutables::None => Executables::None,
+        }
+    }
 }
 
 impl From<Engine> for ProbeEngine {

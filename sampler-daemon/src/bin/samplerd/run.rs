@@ -82,6 +82,7 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
         sampling: args.sampling(),
         exclude: args.exclusions(guardian.pid()),
         allocators,
+        executables: args.probe_executables.into(),
         limits: args.limits(),
         budget: args.max_overhead,
         memory_scan: !args.no_memory_scan,

@@ -42,6 +42,10 @@ pub(crate) struct RunVerb {
     /// Kind of probe; by default the best that this kernel has
     #[arg(long, value_parser = ["session", "multi", "perf"])]
     pub(super) probe_engine: Option<String>,
+    /// Whether allocators that are linked into an executable are probed. A program that moves its code to anonymous memory is killed then:
+    /// `checked` leaves those alone whose code looks as if it did that [default: checked]
+    #[arg(long, value_name = "WHICH", value_parser = ["checked", "all", "none"])]
+    pub(super) probe_executables: Option<String>,
     /// Serve the API there meanwhile, for sampler --connect: unix:PATH or tcp:127.0.0.1:PORT
     #[arg(long, value_name = "ADDRESS")]
     pub(super) listen: Option<String>,
@@ -152,6 +156,7 @@ impl RunVerb {
             some("--max-samples-per-process", self.max_samples_per_process.map(Limits::text)),
             some("--unwind", self.unwind.clone()),
             some("--probe-engine", self.probe_engine.clone()),
+            some("--probe-executables", self.probe_executables.clone()),
             Some(if self.no_live { "--no-live" } else { "--keep-held" }.to_owned()),
             self.preload.then(|| "--samplers-only".to_owned()),
         ];
