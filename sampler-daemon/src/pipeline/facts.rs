@@ -3,7 +3,7 @@
 use crate::store::{ProcessRecord, Who};
 use crate::target::cgroup::{self, Cgroup};
 use crate::target::process::{self, Process};
-use crate::target::processor;
+use crate::target::{memory, processor};
 
 /// Who a process is, whoever may have its pid now.
 pub(super) struct Facts {
@@ -38,6 +38,7 @@ pub(super) fn read(record: &mut ProcessRecord, process: &Process) {
     if !process.is_running() {
         return;
     }
+    record.anonymous_bytes = memory::anonymous_bytes(process.pid, process.start_ticks);
     record.comm = facts.comm;
     record.exe = facts.exe;
     record.origin.cgroup = facts.cgroup.path;

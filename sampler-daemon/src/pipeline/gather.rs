@@ -140,7 +140,7 @@ impl Worker {
     }
 
     /// Whether nobody knows what is held: without frees, and where allocations are seen in windows only.
-    fn is_held_unknown(&self) -> bool {
+    pub(super) fn is_held_unknown(&self) -> bool {
         !self.config.settings.track_live || self.config.budget.is_some()
     }
 

@@ -46,6 +46,7 @@ impl Worker {
             interval_bytes: 1.0,
             pids,
             running: Vec::new(),
+            compared: Vec::new(),
             cost,
             left_out: 0,
             rows: Vec::new(),

@@ -72,6 +72,7 @@ mod thread;
 mod thrift;
 mod totals;
 mod tree;
+mod unexplained;
 mod unseen;
 mod usable;
 mod usdt;

@@ -156,6 +156,7 @@ mod tests {
             exact: Some(Exact::default()),
             lost: vec![],
             notes: vec![],
+            compared: Vec::new(),
             running: vec![],
             cost: Default::default(),
         }

@@ -4,7 +4,7 @@ use super::beside;
 use super::names::Names;
 use super::order::ordered;
 use super::raw::{RawFrame, RawProfile};
-use super::summed;
+use super::{summed, unexplained};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Estimator, Row, everything, unsampled};
 use sampler_common::profile::{Line, Location, Lost, Mapping, Profile, Quantities, Stack};
@@ -37,6 +37,8 @@ pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
     let (totals, lost) = (quantities(&totals), lost.collect());
     let mut notes = raw.notes;
     notes.extend(beside::note(raw.running, &totals.inuse_space.estimate).await);
+    let unexplained = tokio::task::spawn_blocking(move || unexplained::line(&raw.compared)).await;
+    notes.extend(unexplained.ok().flatten());
     let cost = tokio::task::spawn_blocking(|| raw.cost.read()).await.ok();
     let only_sums = functions > 0 && raw.estimator == Estimator::Weighted;
     let of_stack = |row: &Row| match only_sums {

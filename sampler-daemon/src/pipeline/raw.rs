@@ -6,6 +6,7 @@ use super::gather::Gathered;
 use super::losses::RawLoss;
 use super::order::leave_out;
 use super::scope::Scope;
+use super::unexplained::Compared;
 use super::worker::Worker;
 use crate::store::stacks::StackFrame;
 use crate::store::{ProcessId, SamplingRecord, StackId};
@@ -74,6 +75,8 @@ pub struct RawProfile {
     pub notes: Vec<String>,
     /// Pid and start of the running processes, where their memory is to be set beside what is held.
     pub running: Vec<(u32, u64)>,
+    /// Those whose memory is to be compared with what they hold.
+    pub compared: Vec<Compared>,
     /// What profiling has cost the processes since they were attached.
     pub cost: Unread,
 }
@@ -131,6 +134,10 @@ impl Worker {
             window = self.peak_window(&gathered);
             notes.extend(self.peak_notes(&gathered));
         }
+        let compared = match (request.kind, request.scope == Scope::ALL) {
+            (Kind::Alloc | Kind::Live, true) => self.compared(&gathered.processes),
+            _ => Vec::new(),
+        };
         let running = self.beside(&gathered.processes, &request);
         if !running.is_empty() {
             notes.extend(self.usable_note(&gathered.processes, request.confidence));
@@ -152,6 +159,7 @@ impl Worker {
             lost,
             notes,
             running,
+            compared,
             cost,
             reference: Reference::default(),
             request,

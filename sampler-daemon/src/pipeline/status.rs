@@ -8,6 +8,7 @@ use super::exclude::Exclusion;
 use super::happenings::EventCounts;
 use super::latency::Histogram;
 use super::shared;
+use super::unexplained::{self, Compared};
 use super::worker::Worker;
 use crate::bpf::{ProbeEngine, Settings};
 use crate::store::{MAX_GROUPS, ProcessId, lifetimes, process, rows, stacks};
@@ -81,6 +82,8 @@ pub struct StatusReport {
     pub cost: Report,
     /// The same, while CPU times have yet to be read.
     pub(super) unread: Unread,
+    /// Processes whose memory has yet to be compared with what they hold.
+    pub(super) compared: Vec<Compared>,
     /// CPU time of the daemon and of its guardian, nanoseconds.
     pub processor_ns: u64,
     /// What of that it had used when it was ready, but for measuring prices.
@@ -104,6 +107,7 @@ impl StatusReport {
     pub(super) fn read_processor(mut self) -> StatusReport {
         self.rss_bytes = memory::own_rss_bytes();
         self.cost = std::mem::take(&mut self.unread).read();
+        self.blind.extend(unexplained::line(&std::mem::take(&mut self.compared)));
         self
     }
 }
@@ -172,6 +176,7 @@ impl Worker {
             prices: self.prices.report(),
             cost: Report::default(),
             unread: self.costs(&all, Confidence::DEFAULT),
+            compared: self.compared(&all),
             processor_ns: clock::processor_ns() + self.kernel.attacher().spent_ns(),
             starting_ns: self.starting_ns,
             answers: self.answers.read(),

@@ -100,6 +100,8 @@ pub struct ProcessRecord {
     pub in_force: String,
     /// Counts for what profiling costs it.
     pub spending: Spending,
+    /// Anonymous resident memory when its program was first looked at, bytes; `None` if it could not be read.
+    pub anonymous_bytes: Option<u64>,
     /// What it allocated at each rate; `None` if its rate never changed.
     pub epochs: Option<Box<Epochs>>,
 }
@@ -126,6 +128,7 @@ impl ProcessRecord {
             final_bounds: Vec::new(),
             in_force: String::new(),
             spending: Spending::default(),
+            anonymous_bytes: None,
             epochs: None,
         }
     }

@@ -1,10 +1,12 @@
 //! What a mapped file means for allocation: allocators that we know, one that we do not, or nothing.
 
 use super::allocator::Function;
+use super::definitions::{Definitions, defines, is_whole};
 use super::discovery::{MAY_MOVE, WOULD_KILL};
 use super::elf::{Elf, ElfError};
+use super::families::jemalloc::{BEHIND_INLINED, JEMALLOC};
 use super::families::{glibc, musl, tbbmalloc};
-use super::family::{self, Entry, FAMILIES, Family, STANDARD};
+use super::family::{self, Entry, FAMILIES, Family, MESSAGES, STANDARD, is_operator};
 use super::moving::{self, Executables};
 use super::probes::Probes;
 use super::spec::Spec;
@@ -27,10 +29,16 @@ pub(super) struct Contents {
     pub(super) is_program: bool,
     /// Whether other files of a process may bind to its `malloc`.
     pub(super) exports_malloc: bool,
+    /// Whether it is a program that Go's linker made.
+    pub(super) is_go_program: bool,
     /// What could not be placed.
     skipped: Vec<String>,
     /// What of it is not seen.
     gap: Option<Gap>,
+    /// Allocators in it of which no symbol is left.
+    unnamed: Vec<&'static str>,
+    /// Functions that are inlined into their callers.
+    inlined: Vec<String>,
 }
 
 /// What of a file is not seen.
@@ -91,21 +99,17 @@ impl Contents {
             .chain(told.iter().map(|entry| entry.symbol))
             .collect();
         let names: Vec<&'static str> = names.into_iter().collect();
-        let mut symbols = elf.dynamic_functions(&names)?;
+        let definitions = Definitions::read(&elf, &names, &told)?;
         let mut contents = Contents {
             build_id: elf.build_id.clone(),
             is_program: elf.is_executable,
-            exports_malloc: defines(&symbols, "malloc"),
+            exports_malloc: definitions.exports_malloc,
+            is_go_program: elf.is_go && (elf.is_executable || elf.has_interpreter),
             ..Contents::default()
         };
-        if elf.is_executable {
-            let mut own = elf.static_functions(&names)?;
-            drop_namesakes(&mut own, &told);
-            own.retain(|symbol| !symbols.iter().any(|of| is_same(of, symbol)));
-            symbols.extend(own);
-        }
-        contents.search(&elf, &symbols, path)?;
-        contents.tell(&elf, &symbols, &told)?;
+        contents.search(&elf, &definitions, path)?;
+        contents.note_unnamed(&elf)?;
+        contents.tell(&elf, &definitions.plain, &told)?;
         let has_probes = || Usdt::read(file).is_ok_and(|usdt| !usdt.probes.is_empty());
         if elf.is_executable && (!contents.functions.is_empty() || has_probes()) {
             let left = match executables {
@@ -118,7 +122,13 @@ impl Contents {
         Ok(contents)
     }
 
-    fn search(&mut self, elf: &Elf<'_>, symbols: &[Symbol], path: &str) -> Result<(), ElfError> {
+    fn search(
+        &mut self,
+        elf: &Elf<'_>,
+        definitions: &Definitions,
+        path: &str,
+    ) -> Result<(), ElfError> {
+        let symbols = &definitions.plain;
         let is_program = elf.is_executable && !elf.has_interpreter;
         let mut families: Vec<&Family> =
             FAMILIES.iter().filter(|family| is_in(family, symbols)).collect();
@@ -138,9 +148,10 @@ impl Contents {
             if owner == Some(number) {
                 entries.splice(0..0, STANDARD.iter().copied());
             }
-            let probes = Probes::of(elf, symbols, &entries, false, Some(family))?;
+            let probes = Probes::of(elf, symbols, &entries, false, Some((family, "")))?;
             self.add(family.name, probes);
         }
+        self.search_prefixed(elf, definitions, is_glibc || owner.is_some())?;
         if let (true, Some(family)) = (self.name.is_empty(), families.first()) {
             self.name = family.name.to_owned();
         }
@@ -160,8 +171,52 @@ impl Contents {
         Ok(())
     }
 
+    /// Adds allocators whose names have a prefix; `has_owner`: C++'s operators are another one's.
+    fn search_prefixed(
+        &mut self,
+        elf: &Elf<'_>,
+        definitions: &Definitions,
+        has_owner: bool,
+    ) -> Result<(), ElfError> {
+        for (prefix, symbols) in &definitions.prefixed {
+            for family in FAMILIES.iter().filter(|family| is_whole(family, symbols)) {
+                let (mut entries, mut symbols) = (family.entries.to_vec(), symbols.clone());
+                if family.name == JEMALLOC.name && is_inlined(elf, prefix)? {
+                    entries.retain(|entry| entry.symbol != "malloc");
+                    entries.extend(BEHIND_INLINED);
+                    self.inlined.push(format!("{prefix}malloc"));
+                }
+                if !has_owner {
+                    entries.extend(STANDARD.iter().filter(|of| is_operator(of.symbol)));
+                    let is_with =
+                        |of: &&Symbol| is_operator(of.name) || family.behind_new.contains(&of.name);
+                    symbols.extend(definitions.plain.iter().filter(is_with).cloned());
+                }
+                let probes = Probes::of(elf, &symbols, &entries, false, Some((family, prefix)))?;
+                self.add(family.name, probes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes allocators that only their messages tell of.
+    fn note_unnamed(&mut self, elf: &Elf<'_>) -> Result<(), ElfError> {
+        let texts: Vec<&str> = MESSAGES.iter().map(|(text, _)| *text).collect();
+        let found = elf.strings_begin(&texts)?;
+        for ((_, name), _) in MESSAGES.iter().zip(found).filter(|(_, is_there)| *is_there) {
+            if !self.has(name) && !self.unnamed.contains(name) {
+                self.unnamed.push(name);
+            }
+        }
+        Ok(())
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.name.split(" and ").any(|known| known == name)
+    }
+
     fn add(&mut self, name: &str, probes: Probes) {
-        if !probes.functions.is_empty() && !self.name.split(" and ").any(|known| known == name) {
+        if !probes.functions.is_empty() && !self.has(name) {
             let and = if self.name.is_empty() { "" } else { " and " };
             self.name += &format!("{and}{name}");
         }
@@ -209,8 +264,14 @@ impl Contents {
             ),
             Gap::Unreadable(why) => format!("{path}: {why}: not searched"),
         });
+        let unnamed = self.unnamed.iter().map(|name| {
+            format!("{path}: contains {name}, its functions have no symbols: {unseen} (use a file that is not stripped)")
+        });
+        let inlined = self.inlined.iter().map(|name| {
+            format!("{path}: {name} is inlined into its callers: small blocks (to 14 KiB) are seen in part only, and their frees")
+        });
         let skipped = self.skipped.iter().map(|why| format!("{path}: {why}: not probed"));
-        gap.into_iter().chain(skipped).collect()
+        gap.into_iter().chain(unnamed).chain(inlined).chain(skipped).collect()
     }
 }
 
@@ -226,12 +287,10 @@ impl Contents {
     }
 }
 
-fn defines(symbols: &[Symbol], name: &str) -> bool {
-    symbols.iter().any(|symbol| symbol.name == name)
-}
-
-fn is_same(one: &Symbol, other: &Symbol) -> bool {
-    one.name == other.name && one.svma == other.svma
+/// Whether other functions of the file call what is behind jemalloc's `malloc`, and none calls that.
+fn is_inlined(elf: &Elf<'_>, prefix: &str) -> Result<bool, ElfError> {
+    let called = |name| Ok::<_, ElfError>(!elf.imports_behind(prefix, &[name])?.is_empty());
+    Ok(called("malloc_default")? && !called("malloc")?)
 }
 
 fn is_in(family: &Family, symbols: &[Symbol]) -> bool {
@@ -255,17 +314,4 @@ fn owns_malloc(family: &Family, symbols: &[Symbol]) -> bool {
     let is_alias = symbols.iter().any(|symbol| symbol.svma == malloc.svma && is_entry(symbol));
     let marks = family.marks;
     is_alias || marks == musl::MUSL.marks || marks == tbbmalloc::PROXY.marks
-}
-
-/// Leaves out functions that merely have such a name, like a `static void free(…)` of the program.
-/// A position-independent static program has glibc's `malloc` as a local symbol as well, but then
-/// a reserved name (`__…`, which programs do not use) is at the same address.
-fn drop_namesakes(symbols: &mut Vec<Symbol>, told: &[Entry]) {
-    let is_reserved = |symbol: &Symbol| !symbol.is_local || symbol.name.starts_with('_');
-    let trusted: HashSet<u64> =
-        symbols.iter().filter(|symbol| is_reserved(symbol)).map(|symbol| symbol.svma).collect();
-    let is_standard = |symbol: &Symbol| STANDARD.iter().any(|entry| entry.symbol == symbol.name);
-    let is_told = |symbol: &Symbol| told.iter().any(|entry| entry.symbol == symbol.name);
-    symbols
-        .retain(|symbol| trusted.contains(&symbol.svma) || !is_standard(symbol) || is_told(symbol));
 }

@@ -1,7 +1,7 @@
 //! What of a process is blind whatever allocator it has: programs of another word size, and runtimes that map the memory of their objects
 //! themselves, so that no `malloc` is ever asked for it.
 
-use super::{hazard, process};
+use super::process;
 use std::fs;
 
 /// A runtime with a heap of its own.
@@ -45,7 +45,6 @@ const RUNTIMES: &[Runtime] = &[
 ];
 /// Python's small objects, unless it is told to ask malloc.
 const PYTHON: &str = "Python's objects up to 512 bytes live in arenas that it maps: not seen (PYTHONMALLOC=malloc shows them)";
-const GO: &str = "a Go program: its heap is not malloc's (try its own pprof)";
 const THIRTY_TWO_BIT: &str = "a 32-bit process: only 64-bit ones can be probed";
 
 /// Completes what cannot be seen in process `pid`, of which code is mapped from files at `paths`.
@@ -58,10 +57,6 @@ pub(super) fn complete<'a>(
     // Of every file that could not be read or holds no malloc there is a line already, for one and the same reason.
     if !blind.is_empty() && process::is_32_bit(pid).unwrap_or(false) {
         *blind = vec![THIRTY_TWO_BIT.to_owned()];
-        return;
-    }
-    if blind.iter().any(|line| line.contains("static and ")) && hazard::is_go(pid) {
-        *blind = vec![GO.to_owned()];
         return;
     }
     blind.extend(runtimes(&paths).map(str::to_owned));

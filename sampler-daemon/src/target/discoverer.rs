@@ -245,6 +245,7 @@ impl Discoverer {
         if self.own.contains(&version.identity) {
             return None;
         }
+        discovery.is_go_program |= contents.is_go_program;
         if !contents.is_left_alone()
             && let Some(usdt) = self.look_for_usdt(version, &file, path, discovery)
         {

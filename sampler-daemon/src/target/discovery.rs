@@ -40,6 +40,8 @@ pub struct Discovery {
     pub in_force: Option<InForce>,
     /// Functions that are not among those of the files above: they are left alone, which is said under `blind`.
     pub patched: Vec<Patched>,
+    /// One of the files is a program that Go's linker made.
+    pub is_go_program: bool,
 }
 
 /// A file that samples its allocations by itself, see [`super::usdt`].

@@ -13,10 +13,12 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 mod imports;
+mod strings;
 
 use super::notes;
-use super::symbols::{Symbol, Table};
+use super::symbols::{Found, Symbol, Table, Wanted};
 use imports::Relocations;
+use strings::Constants;
 
 /// Most program headers, section headers, notes and dynamic entries that are read, in bytes each.
 const TABLE_BYTES: u64 = 4 << 20;
@@ -79,6 +81,7 @@ pub struct Elf<'f> {
     dynamic_symbols: Option<Table>,
     static_symbols: Option<Table>,
     relocations: Vec<Relocations>,
+    constants: Vec<Constants>,
 }
 
 impl<'f> Elf<'f> {
@@ -97,6 +100,7 @@ impl<'f> Elf<'f> {
             dynamic_symbols: None,
             static_symbols: None,
             relocations: Vec::new(),
+            constants: Vec::new(),
         };
         let header = elf.header()?;
         elf.is_executable = header.e_type.get(LE) == elf::ET_EXEC;
@@ -133,13 +137,21 @@ impl<'f> Elf<'f> {
     /// Defined functions with one of these names that other files can bind to. Every version of
     /// a name is a symbol of its own.
     pub fn dynamic_functions(&self, names: &[&'static str]) -> Result<Vec<Symbol>, ElfError> {
-        self.functions(self.dynamic_symbols.as_ref(), names)
+        let wanted = Wanted { prefix: "", names, marks: &[] };
+        Ok(self.functions(self.dynamic_symbols.as_ref(), &wanted)?.functions)
     }
 
     /// Defined functions with one of these names in the symbol table that `strip` removes, local
     /// ones too.
     pub fn static_functions(&self, names: &[&'static str]) -> Result<Vec<Symbol>, ElfError> {
-        self.functions(self.static_symbols.as_ref(), names)
+        let wanted = Wanted { prefix: "", names, marks: &[] };
+        Ok(self.functions(self.static_symbols.as_ref(), &wanted)?.functions)
+    }
+
+    /// What is wanted of the functions that other files can bind to, and of all.
+    pub(super) fn both_functions(&self, wanted: &Wanted<'_>) -> Result<[Found; 2], ElfError> {
+        let of = |table: &Option<Table>| self.functions(table.as_ref(), wanted);
+        Ok([of(&self.dynamic_symbols)?, of(&self.static_symbols)?])
     }
 
     /// Whether the symbol table that `strip` removes is there.
@@ -147,12 +159,8 @@ impl<'f> Elf<'f> {
         self.static_symbols.is_some()
     }
 
-    fn functions(
-        &self,
-        table: Option<&Table>,
-        names: &[&'static str],
-    ) -> Result<Vec<Symbol>, ElfError> {
-        table.map_or(Ok(Vec::new()), |table| table.functions(self.file, names))
+    fn functions(&self, table: Option<&Table>, wanted: &Wanted<'_>) -> Result<Found, ElfError> {
+        table.map_or(Ok(Found::default()), |table| table.functions(self.file, wanted))
     }
 
     /// File offset of an address in the file's own address space.
@@ -294,6 +302,7 @@ impl<'f> Elf<'f> {
         self.dynamic_symbols = Table::find(&sections, elf::SHT_DYNSYM, self.file_bytes)?;
         self.static_symbols = Table::find(&sections, elf::SHT_SYMTAB, self.file_bytes)?;
         self.relocations = Relocations::find(&sections);
+        self.constants = Constants::find(&sections);
         Ok(())
     }
 }

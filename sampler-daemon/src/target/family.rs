@@ -31,20 +31,22 @@ pub(super) struct Family {
     pub(super) behind_new: &'static [&'static str],
 }
 
+/// Beginnings of messages, with the allocator that alone has them: what is left of it in a file without symbols.
+pub(super) const MESSAGES: &[(&str, &str)] =
+    &[("<jemalloc>: ", "jemalloc"), ("mimalloc: ", "mimalloc"), ("tcmalloc: ", "tcmalloc")];
+
 /// All families, in the order in which a file's `malloc` is ascribed to one of them.
 pub(super) const FAMILIES: &[Family] = &[
     families::musl::MUSL,
     families::tcmalloc::GPERFTOOLS,
     families::tcmalloc::GOOGLE,
     families::mimalloc::MIMALLOC,
+    families::mimalloc::MIMALLOC_THEAP,
     families::snmalloc::SNMALLOC,
     families::tbbmalloc::PROXY,
     families::tbbmalloc::SCALABLE,
     families::rpmalloc::RPMALLOC,
-    families::jemalloc::PLAIN,
-    families::jemalloc::JE,
-    families::jemalloc::RUST,
-    families::jemalloc::RUST_JE,
+    families::jemalloc::JEMALLOC,
 ];
 
 pub(super) const fn entry(symbol: &'static str, role: Role, shape: Shape) -> Entry {
@@ -158,9 +160,20 @@ pub(super) const STANDARD: &[Entry] = &[
     free("_ZdaPvSt11align_val_tRKSt9nothrow_t"),
 ];
 
+/// Whether every allocator that takes malloc's place defines this name.
+pub(super) fn is_standard(symbol: &str) -> bool {
+    STANDARD.iter().any(|entry| entry.symbol == symbol)
+}
+
 /// Whether this is the name of one of C++'s allocation functions.
 pub(super) fn is_operator(symbol: &str) -> bool {
     ["_Znw", "_Zna", "_Zdl", "_Zda"].iter().any(|prefix| symbol.starts_with(prefix))
+}
+
+/// The names by which an allocator is known, if its own functions are.
+pub(super) fn marks() -> impl Iterator<Item = &'static str> {
+    let families = FAMILIES.iter().filter(|family| !family.entries.is_empty());
+    families.flat_map(|family| family.marks.iter().copied())
 }
 
 /// Every name to look up for these families.
@@ -169,7 +182,8 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
         let entries = family.entries.iter().map(|entry| entry.symbol);
         entries.chain(family.marks.iter().copied()).chain(family.behind_new.iter().copied())
     });
-    STANDARD.iter().map(|entry| entry.symbol).chain(own)
+    let inlined = families::jemalloc::BEHIND_INLINED.iter().map(|entry| entry.symbol);
+    STANDARD.iter().map(|entry| entry.symbol).chain(own).chain(inlined)
 }
 
 #[cfg(test)]

@@ -160,7 +160,7 @@ fn is_shadowed(status: &str) -> bool {
 }
 
 /// Whether process `pid` runs a program that Go's linker made.
-pub(super) fn is_go(pid: u32) -> bool {
+fn is_go(pid: u32) -> bool {
     let executable = File::open(format!("/proc/{pid}/exe"));
     executable.is_ok_and(|file| Elf::read(&file).is_ok_and(|elf| elf.is_go))
 }

@@ -149,8 +149,14 @@ mod tests {
     fn jumps_out_of_a_function_are_found() {
         // jmp +0 (to the next instruction, its own), jmp far ahead, call far ahead, ret
         let bytes = [0xeb, 0x00, 0xe9, 0x00, 0x01, 0x00, 0x00, 0xe8, 0, 1, 0, 0, 0xc3];
-        let symbol =
-            Symbol { name: "memalign", is_default: true, is_local: false, svma: 0x1000, size: 13 };
+        let symbol = Symbol {
+            name: "memalign",
+            is_default: true,
+            is_local: false,
+            is_hidden: false,
+            svma: 0x1000,
+            size: 13,
+        };
         assert_eq!(jumps(&bytes, &symbol), [0x1107]);
     }
 

@@ -30,6 +30,14 @@ pub fn read(pid: u32, start_ticks: u64) -> Option<Memory> {
     Some(Memory { rss_bytes, anonymous_bytes, heap_bytes: heap(&maps) })
 }
 
+/// Anonymous resident memory of the process that has had `pid` since `start_ticks`, bytes; `None` if it is gone. Other than [`read`]
+/// it costs the same however much is mapped.
+pub fn anonymous_bytes(pid: u32, start_ticks: u64) -> Option<u64> {
+    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    process::is_there(pid, start_ticks).then_some(())?;
+    resident(&statm).map(|(_, anonymous_bytes)| anonymous_bytes)
+}
+
 /// Resident memory of this process, bytes; `None` if it cannot be read.
 pub fn own_rss_bytes() -> Option<u64> {
     let statm = fs::read_to_string("/proc/self/statm").ok()?;

@@ -6,6 +6,7 @@ pub mod cgroup;
 pub mod code_in_memory;
 mod contents;
 mod coverage;
+mod definitions;
 pub mod discoverer;
 pub mod discovery;
 pub mod elf;

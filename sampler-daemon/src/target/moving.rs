@@ -71,7 +71,7 @@ pub(super) fn find(elf: &Elf<'_>) -> Result<Option<u64>, ElfError> {
 /// Numbers of the system calls of functions, by their addresses and by the places where the loader puts these.
 fn functions(elf: &Elf<'_>) -> Result<HashMap<u64, u64>, ElfError> {
     let names: Vec<&'static str> = FUNCTIONS.iter().map(|(name, _)| *name).collect();
-    let imported = elf.imports(&names)?.into_iter();
+    let imported = elf.imports("", &names)?.into_iter();
     let defined = elf.static_functions(&names)?.into_iter().chain(elf.dynamic_functions(&names)?);
     let all = imported.chain(defined.map(|symbol| (symbol.svma, symbol.name)));
     let number = |name: &str| FUNCTIONS.iter().find(|of| of.0 == name).map(|of| of.1);

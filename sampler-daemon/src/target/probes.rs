@@ -29,15 +29,17 @@ struct Candidate<'s> {
 
 impl Probes {
     /// Of these definitions, as the `entries` have them, the most usual name first. `division`: the entries
-    /// leave out what goes through another function, and the code need not be asked.
+    /// leave out what goes through another function, and the code need not be asked. `family`: whose functions these are, with what
+    /// stands before its names.
     pub(super) fn of(
         elf: &Elf<'_>,
         symbols: &[Symbol],
         entries: &[Entry],
         division: bool,
-        family: Option<&Family>,
+        family: Option<(&Family, &str)>,
     ) -> Result<Probes, ElfError> {
-        let mut candidates = candidates(symbols, entries);
+        let prefix = family.map_or("", |(_, prefix)| prefix);
+        let mut candidates = candidates(symbols, entries, prefix);
         if !division {
             let code = Code::new(elf, symbols, entries, family)?;
             let through = code.through(&candidates);
@@ -45,7 +47,7 @@ impl Probes {
         }
         let mut probes = Probes::default();
         for candidate in candidates.into_values() {
-            let name = candidate.entry.symbol;
+            let name = candidate.names.first().cloned().unwrap_or_default();
             match function(elf, candidate) {
                 Ok(function) => probes.functions.push(function),
                 Err(error) => probes.skipped.push(format!("{name}: {error}")),
@@ -56,14 +58,21 @@ impl Probes {
     }
 }
 
-fn candidates<'s>(symbols: &'s [Symbol], entries: &[Entry]) -> BTreeMap<u64, Candidate<'s>> {
+fn candidates<'s>(
+    symbols: &'s [Symbol],
+    entries: &[Entry],
+    prefix: &str,
+) -> BTreeMap<u64, Candidate<'s>> {
     let mut candidates: BTreeMap<u64, Candidate<'s>> = BTreeMap::new();
     for entry in entries {
         for symbol in symbols.iter().filter(|symbol| symbol.name == entry.symbol) {
             let new = || Candidate { entry: *entry, symbol, names: Vec::new() };
             let known = candidates.entry(symbol.svma).or_insert_with(new);
-            if !known.names.iter().any(|name| name == entry.symbol) {
-                known.names.push(entry.symbol.to_owned());
+            // C++'s operators have their names whatever the allocator's are.
+            let prefix = if is_operator(entry.symbol) { "" } else { prefix };
+            let name = format!("{prefix}{}", entry.symbol);
+            if !known.names.contains(&name) {
+                known.names.push(name);
             }
         }
     }
@@ -94,6 +103,8 @@ struct Code<'e, 'f> {
     imports: HashMap<u64, &'static str>,
     /// Where functions are that an `operator new` of its own calls.
     behind_new: Vec<u64>,
+    /// Whether an `operator new` may be somebody else's.
+    is_shared: bool,
 }
 
 impl<'e, 'f> Code<'e, 'f> {
@@ -101,13 +112,16 @@ impl<'e, 'f> Code<'e, 'f> {
         elf: &'e Elf<'f>,
         symbols: &[Symbol],
         entries: &'e [Entry],
-        family: Option<&Family>,
+        family: Option<(&Family, &str)>,
     ) -> Result<Code<'e, 'f>, ElfError> {
         let names: Vec<&'static str> = entries.iter().map(|entry| entry.symbol).collect();
-        let behind = family.map_or(&[][..], |family| family.behind_new);
+        let behind = family.map_or(&[][..], |(family, _)| family.behind_new);
         let is_behind = |symbol: &&Symbol| behind.contains(&symbol.name);
         let behind_new = symbols.iter().filter(is_behind).map(|symbol| symbol.svma).collect();
-        Ok(Code { elf, entries, imports: elf.imports(&names)?, behind_new })
+        let prefix = family.map_or("", |(_, prefix)| prefix);
+        let imports = elf.imports(prefix, &names)?;
+        let is_shared = elf.is_executable || !prefix.is_empty();
+        Ok(Code { elf, entries, imports, behind_new, is_shared })
     }
 
     /// Addresses of the candidates that go through another one, or are somebody else's.
@@ -141,7 +155,7 @@ impl<'e, 'f> Code<'e, 'f> {
         let known = targets.iter().any(
             |target| matches!(target, Target::Code(address) if self.behind_new.contains(address)),
         );
-        self.elf.is_executable && is_only_operator && !known
+        self.is_shared && is_only_operator && !known
     }
 
     /// Where a function goes whatever happens: as its only work, or into another library, which has the allocator.

@@ -4,7 +4,7 @@ use super::allocator::Allocator;
 use super::discoverer::Discoverer;
 use super::discovery::Discovery;
 use super::mappings::{self, Backing, Mapping};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::Arc;
@@ -38,6 +38,8 @@ pub struct Found {
 pub struct SeenFiles {
     /// With what can be probed in them.
     seen: FxHashMap<Identity, Vec<Allocator>>,
+    /// Programs that Go's linker made, among them; by device and inode.
+    go_programs: FxHashSet<((i32, i32), u64)>,
     waiting: VecDeque<(u32, u32, Identity, Mapping)>,
     missed: u64,
 }
@@ -65,6 +67,7 @@ impl SeenFiles {
         } else if is_new {
             if self.seen.len() >= MAX_SEEN {
                 self.seen.clear();
+                self.go_programs.clear();
             }
             self.seen.insert(identity, Vec::new());
             self.waiting.push_back((pid, parent, identity, mapping.clone()));
@@ -87,6 +90,11 @@ impl SeenFiles {
                     let file = Arc::new(file);
                     let contents = discoverer.contents_of(Arc::clone(&file), path);
                     self.seen.insert(identity, contents.files().cloned().collect());
+                    let program = (identity.0, identity.1);
+                    match contents.is_go_program {
+                        true => self.go_programs.insert(program),
+                        false => self.go_programs.remove(&program),
+                    };
                     found.push(Found { pid, mapping, file, contents });
                 }
                 // Devices and the like hold no allocator.
@@ -114,6 +122,12 @@ impl SeenFiles {
     /// Forgets files with other allocators than those to keep: they are looked into when they are mapped again.
     pub fn keep(&mut self, keep: impl Fn(&Allocator) -> bool) {
         self.seen.retain(|_, allocators| allocators.iter().all(&keep));
+    }
+
+    /// Whether one of these mappings is of a program that Go's linker made, as far as files have been looked into.
+    pub fn has_go_program(&self, mappings: &[Mapping]) -> bool {
+        let is_go = |of: &Mapping| self.go_programs.contains(&(of.device, of.inode));
+        mappings.iter().any(is_go)
     }
 
     /// The allocators among files that a process has mapped, of those that have been looked into.

@@ -1,1 +1,205 @@
-//! Allocators that no dynamic symbol names.
+//! Allocators inside libraries and programs, by symbols that are local or have a prefix, or by none.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::{Daemon, Profile, Truth, Workload, build};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// Every allocation is sampled, and finds room in the ring however slow the daemon is.
+const EVERYTHING: &[&str] = &["--interval", "1", "--ring", "256MiB"];
+
+/// jemalloc to link into libraries.
+const JEMALLOC: &str = "/usr/lib/x86_64-linux-gnu/libjemalloc_pic.a";
+
+/// Its functions.
+const FUNCTIONS: &[&str] = &[
+    "malloc",
+    "calloc",
+    "realloc",
+    "aligned_alloc",
+    "memalign",
+    "posix_memalign",
+    "valloc",
+    "free",
+    "mallocx",
+    "rallocx",
+    "xallocx",
+    "sallocx",
+    "dallocx",
+    "sdallocx",
+    "nallocx",
+    "mallctl",
+    "mallctlnametomib",
+    "mallctlbymib",
+    "malloc_stats_print",
+    "malloc_usable_size",
+];
+
+/// Where the workload and its allocator are, and what their symbols are like.
+struct Case {
+    /// Before every name.
+    prefix: &'static str,
+    /// In a library of their own, or in the program.
+    in_library: bool,
+    /// Only in the symbol table that `strip` removes.
+    is_local: bool,
+    /// Without that table.
+    is_stripped: bool,
+}
+
+const CASE: Case = Case { prefix: "", in_library: true, is_local: true, is_stripped: false };
+
+fn run(program: &str, arguments: &[&str], directory: &Path) -> Result<()> {
+    let output = Command::new(program).args(arguments).current_dir(directory).output();
+    let output = output.with_context(|| format!("run {program}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{program} {arguments:?}: {said}");
+    Ok(())
+}
+
+impl Case {
+    /// Links `family.c` with an allocator whose symbols are as this case says.
+    fn program(&self) -> Result<(TempDir, PathBuf)> {
+        ensure!(Path::new(JEMALLOC).exists(), "{JEMALLOC} is missing (see xtask/src/packages.rs)");
+        let directory = tempfile::tempdir()?;
+        let at = directory.path();
+        let object = build::compile("family.c", &["-c", "-fPIC", "-Dmain=workload"])?;
+        run("ld", &["-r", &object.display().to_string(), JEMALLOC, "-o", "plain.o"], at)?;
+        let mut change = Vec::new();
+        for name in FUNCTIONS {
+            if self.is_local && !self.in_library {
+                change.push(format!("--localize-symbol={}{name}", self.prefix));
+            }
+            if !self.prefix.is_empty() {
+                change.push(format!("--redefine-sym={name}={}{name}", self.prefix));
+            }
+        }
+        let mut change: Vec<&str> = change.iter().map(String::as_str).collect();
+        change.extend(["plain.o", "all.o"]);
+        run("objcopy", &change, at)?;
+        std::fs::write(
+            at.join("host.c"),
+            "int workload(void); int main(void) { return workload(); }",
+        )?;
+        let local =
+            if self.is_local { "{ global: workload; local: *; };" } else { "{ global: *; };" };
+        std::fs::write(at.join("map"), local)?;
+        let needed = ["-pthread", "-lm", "-ldl"];
+        let linked = if self.in_library {
+            let library = [
+                "-shared",
+                "-Wl,--version-script=map,-soname,libhidden.so",
+                "all.o",
+                "-o",
+                "libhidden.so",
+            ];
+            run("cc", &[&library[..], &needed].concat(), at)?;
+            "./libhidden.so"
+        } else {
+            "all.o"
+        };
+        run(
+            "cc",
+            &[&["host.c", linked, "-Wl,-rpath,$ORIGIN", "-o", "host"][..], &needed].concat(),
+            at,
+        )?;
+        if self.is_stripped {
+            run("strip", &["host", if self.in_library { linked } else { "host" }], at)?;
+        }
+        let program = at.join("host");
+        Ok((directory, program))
+    }
+
+    /// The profiles of what is allocated and held, and the truth of it; what the daemon says that it does not see.
+    fn profile(&self, arguments: &[&str]) -> Result<(Profile, Truth, String)> {
+        let (_directory, program) = self.program()?;
+        let mut workload = Workload::start_program(&program, &[])?;
+        let daemon = Daemon::start(&[workload.pid()], &[EVERYTHING, arguments].concat())?;
+        workload.go()?;
+        let truth = workload.truth()?;
+        let profile = daemon.profile("live", &[])?;
+        let blind = daemon.status()?["blind"].to_string();
+        workload.exit()?;
+        daemon.stop()?;
+        Ok((profile, truth, blind))
+    }
+
+    fn is_true(&self, arguments: &[&str]) -> Result<()> {
+        let (profile, truth, blind) = self.profile(arguments)?;
+        let total = truth.total();
+        let seen = (profile.exact_objects, profile.exact_space);
+        ensure!(
+            seen == (total.alloc.objects, total.alloc.bytes),
+            "{seen:?}, not {total:?}; blind: {blind}"
+        );
+        let held = profile.totals.inuse_space;
+        ensure!(held.value == total.live.bytes as f64, "held {held:?}, not {}", total.live.bytes);
+        ensure!(!blind.contains("jemalloc"), "{blind}");
+        Ok(())
+    }
+}
+
+#[test]
+fn local_symbols_of_a_library_with_a_prefix() -> Result<()> {
+    Case { prefix: "je_arrow_", ..CASE }.is_true(&[])?;
+    Case { prefix: "x9", ..CASE }.is_true(&["--probe-engine", "multi"])
+}
+
+#[test]
+fn local_symbols_of_a_library_without_a_prefix() -> Result<()> {
+    CASE.is_true(&[])
+}
+
+#[test]
+fn exported_symbols_with_a_prefix() -> Result<()> {
+    Case { prefix: "duckdb_je_", is_local: false, is_stripped: true, ..CASE }.is_true(&[])
+}
+
+#[test]
+fn a_program_with_local_symbols() -> Result<()> {
+    let program = Case { in_library: false, ..CASE };
+    program.is_true(&[])?;
+    Case { prefix: "_rjem_", ..program }.is_true(&[])
+}
+
+#[test]
+fn an_allocator_without_symbols_is_named() -> Result<()> {
+    for in_library in [true, false] {
+        let case = Case { prefix: "je_arrow_", is_stripped: true, in_library, ..CASE };
+        let (profile, _, blind) = case.profile(&[])?;
+        let words = "contains jemalloc, its functions have no symbols";
+        ensure!(blind.contains(words), "{blind}");
+        let notes = profile.json["notes"].to_string();
+        ensure!(notes.contains(words), "{notes}");
+    }
+    Ok(())
+}
+
+/// Where the profile's head and `status` say how much memory no held block explains.
+fn unexplained(how: &str) -> Result<[bool; 3]> {
+    let mut workload = Workload::start("unseen.c", &[how])?;
+    let daemon = Daemon::start(&[workload.pid()], EVERYTHING)?;
+    workload.go()?;
+    workload.truth()?;
+    let words = "MiB of anonymous memory since the attach is in no block known to be held";
+    let of_kind = |kind: &str| Ok(daemon.profile(kind, &[])?.json["notes"].to_string());
+    let said: [Result<String>; 3] =
+        [of_kind("live"), of_kind("alloc"), Ok(daemon.status()?["blind"].to_string())];
+    let mut is_said = [false; 3];
+    for (said, is_said) in said.into_iter().zip(&mut is_said) {
+        let said = said?;
+        *is_said = said.contains(words);
+        ensure!(!*is_said || said.contains(": 64."), "{said}");
+    }
+    workload.exit()?;
+    daemon.stop()?;
+    Ok(is_said)
+}
+
+#[test]
+fn memory_that_no_block_explains_is_a_number() -> Result<()> {
+    ensure!(unexplained("past")? == [true; 3], "not said");
+    ensure!(unexplained("malloc")? == [false; 3], "said of what is held");
+    Ok(())
+}

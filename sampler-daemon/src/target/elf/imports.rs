@@ -26,13 +26,36 @@ impl Relocations {
 }
 
 impl Elf<'_> {
-    /// Addresses of the places that hold the addresses of functions with one of these names.
+    /// Addresses of the places that hold the addresses of functions with one of these names, with and without the prefix.
     ///
     /// # Errors
     /// If the file contradicts itself or cannot be read.
-    pub fn imports(&self, names: &[&'static str]) -> Result<HashMap<u64, &'static str>, ElfError> {
+    pub fn imports(
+        &self,
+        prefix: &str,
+        names: &[&'static str],
+    ) -> Result<HashMap<u64, &'static str>, ElfError> {
+        let mut imports = self.imports_behind("", names)?;
+        if !prefix.is_empty() {
+            imports.extend(self.imports_behind(prefix, names)?);
+        }
+        Ok(imports)
+    }
+
+    /// The same of names behind the prefix only.
+    ///
+    /// # Errors
+    /// As [`Elf::imports`].
+    pub(in crate::target) fn imports_behind(
+        &self,
+        prefix: &str,
+        names: &[&'static str],
+    ) -> Result<HashMap<u64, &'static str>, ElfError> {
         let Some(table) = &self.dynamic_symbols else { return Ok(HashMap::new()) };
-        let symbols = table.names(self.file, names)?;
+        let symbols = table.names(self.file, prefix, names)?;
+        if symbols.is_empty() {
+            return Ok(HashMap::new());
+        }
         let mut imports = HashMap::new();
         for of in &self.relocations {
             // Millions of them are the data of a giant, and hold none of these names' stubs that we could find in time.

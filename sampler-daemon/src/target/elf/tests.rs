@@ -69,8 +69,14 @@ fn an_address_outside_is_an_error() {
     let elf = Elf::read(&file).unwrap();
     let error = elf.file_offset(1 << 60).unwrap_err();
     assert_eq!(error.to_string(), "address 0x1000000000000000 is in no segment of the file");
-    let symbol =
-        |size| Symbol { name: "x", is_default: true, is_local: false, svma: 0x30000, size };
+    let symbol = |size| Symbol {
+        name: "x",
+        is_default: true,
+        is_local: false,
+        is_hidden: false,
+        svma: 0x30000,
+        size,
+    };
     assert_eq!(elf.code(&symbol(0)).unwrap().len() as u64, UNSIZED_CODE_BYTES);
     assert!(elf.code(&symbol(CODE_BYTES + 1)).is_err());
 }

@@ -1,6 +1,7 @@
 //! mimalloc, with and without taking malloc's place. Wrappers jump from one to the next (`mi_realloc` → `mi_heap_realloc`),
-//! and where they end differs between versions. `mi_realloc_aligned` and its like are not here: they call `mi_heap_malloc_aligned_at`
-//! and `mi_free` to move a block to a larger alignment, and have malloc inlined for one of 8 or less, which is not seen.
+//! and where they end differs between versions. Before version 3.2 `mi_realloc_aligned` and its like call `mi_heap_malloc_aligned_at`
+//! and `mi_free` to move a block to a larger alignment, and have malloc inlined for one of 8 or less, which is not seen. Since then
+//! they call only functions of their own.
 
 use crate::target::family::{
     Family, aligned_at, calloc, calloc_at, free, malloc, malloc_at, new, new_at, posix_memalign,
@@ -66,4 +67,35 @@ pub(in crate::target) const MIMALLOC: Family = Family {
         free("vfree"),
     ],
     behind_new: &["mi_heap_try_new", "_mi_malloc_generic"],
+};
+
+/// What version 3.2 (which has `theap`) adds, or has made a function that does its own work (alloc-aligned.c).
+pub(in crate::target) const MIMALLOC_THEAP: Family = Family {
+    name: "mimalloc",
+    marks: &["mi_theap_malloc", "_mi_theap_malloc_zero"],
+    entries: &[
+        realloc("mi_realloc_aligned"),
+        realloc("mi_realloc_aligned_at"),
+        realloc("mi_rezalloc_aligned"),
+        realloc("mi_rezalloc_aligned_at"),
+        reallocarray_at("mi_recalloc_aligned", 0),
+        reallocarray_at("mi_recalloc_aligned_at", 0),
+        realloc_at("mi_heap_realloc_aligned", 1, 2),
+        realloc_at("mi_heap_realloc_aligned_at", 1, 2),
+        realloc_at("mi_heap_rezalloc_aligned", 1, 2),
+        realloc_at("mi_heap_rezalloc_aligned_at", 1, 2),
+        reallocarray_at("mi_heap_recalloc_aligned", 1),
+        reallocarray_at("mi_heap_recalloc_aligned_at", 1),
+        malloc("mi_umalloc"),
+        malloc("mi_uzalloc"),
+        malloc("mi_umalloc_small"),
+        malloc("mi_umalloc_aligned"),
+        malloc("mi_uzalloc_aligned"),
+        calloc("mi_ucalloc"),
+        realloc("mi_urealloc"),
+        free("mi_free"),
+        free("mi_ufree"),
+        free("mi_free_small"),
+    ],
+    behind_new: &[],
 };
