@@ -124,7 +124,7 @@ outcomes! {
     StreamLagged = "stream_lagged",
     /// A sample of a window of `--max-overhead` that did not end (exit, `execve`), or had no room: it counts for nothing, and its window neither.
     WindowCut = "window_cut",
-    /// A sample of an excluded process, taken before it was known who that is.
+    /// A sample of an excluded or refused process, taken before it was known who that is.
     Excluded = "excluded",
     /// A sample of the preloaded library while nobody listened to it.
     LibraryUnheard = "library_unheard",

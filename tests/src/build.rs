@@ -63,6 +63,34 @@ pub fn compile_library(source: &str) -> Result<PathBuf> {
     compile_in(BENCHES, source, &["-shared", "-fPIC"])
 }
 
+/// Compiles `source` (a Go file of `workloads/`) unless that was done before.
+pub fn compile_go(source: &str) -> Result<PathBuf> {
+    let path = Path::new(SOURCES).join(source);
+    let mut hasher = DefaultHasher::new();
+    fs::read(&path).with_context(|| format!("read {}", path.display()))?.hash(&mut hasher);
+    let directory = target_directory()?.join("workloads");
+    fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
+    let stem = source.split('.').next().unwrap_or(source);
+    let program = directory.join(format!("{stem}-go-{:016x}", hasher.finish()));
+    if program.exists() {
+        return Ok(program);
+    }
+    let made = tempfile::Builder::new().tempdir_in(&directory).context("make a directory")?;
+    let partial = made.path().join(stem);
+    let output = Command::new("go")
+        .args(["build", "-o"])
+        .args([&partial, &path])
+        .env("GOCACHE", directory.join("go-cache"))
+        .env("GO111MODULE", "off")
+        .output()
+        .context("run go (apt-get install golang-go)")?;
+    if !output.status.success() {
+        bail!("go build {}: {}", path.display(), String::from_utf8_lossy(&output.stderr));
+    }
+    fs::rename(&partial, &program).with_context(|| format!("name {}", program.display()))?;
+    Ok(program)
+}
+
 fn compile_in(sources: &str, source: &str, flags: &[&str]) -> Result<PathBuf> {
     let path = Path::new(sources).join(source);
     let compiler = match source.ends_with(".cpp") {

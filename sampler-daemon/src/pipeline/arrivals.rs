@@ -48,17 +48,18 @@ impl Worker {
         if self.is_turned_away(slot) {
             return;
         }
+        if let Some(hazard) = self.hazard_of(pid) {
+            self.drop_seen(id);
+            self.refuse(pid, hazard);
+            return;
+        }
+        self.end_refusal(pid);
         if !is_there {
             self.remember_gone(slot);
             let record = self.ingest.processes.get_mut(id);
             if record.exe.is_empty() {
                 record.blind = vec![GONE.to_owned()];
             }
-            return;
-        }
-        if let Some(hazard) = self.hazard(pid) {
-            self.ingest.processes.get_mut(id).blind = vec![hazard.to_string()];
-            self.exclude(slot);
             return;
         }
         match self.discover(pid) {

@@ -18,7 +18,8 @@ impl Worker {
             return;
         }
         self.settle();
-        let gone = self.gone(slots);
+        let mut gone = self.gone(slots);
+        gone.retain(|slot| !self.is_refused_late(*slot));
         self.detach_exited(&gone);
     }
 

@@ -10,7 +10,6 @@ use super::worker::Worker;
 use crate::store::{Criterion, Who};
 use crate::target::process;
 use rustc_hash::FxHashMap;
-use sampler_common::counters::Outcome;
 use std::path::Path;
 
 /// A reason not to profile processes.
@@ -113,10 +112,7 @@ impl Worker {
             self.leave(slot, by);
             return true;
         }
-        let rows = self.ingest.rows.iter().filter(|(key, _)| key.process == id);
-        let samples = rows.map(|(_, moments)| moments.alloc_objects.samples).sum();
-        self.ingest.outcomes.add(Outcome::Excluded, samples);
-        self.ingest.processes.get_mut(id).excluded = true;
+        self.drop_seen(id);
         self.leave(slot, by);
         true
     }
@@ -138,12 +134,7 @@ impl Worker {
         match self.attached.iter().find(has_been).map(|(slot, _)| *slot) {
             // Where nobody takes a slot by himself it stays as it is.
             Some(slot) if !self.is_open() => self.exclude(slot),
-            // Its old image could be harmed by probes and stayed in its slot, unseen.
-            Some(slot) => {
-                self.detach_exited(&[slot]);
-                self.tree.note_exec(pid);
-            }
-            None => self.tree.note_exec(pid),
+            _ => self.tree.note_exec(pid),
         }
     }
 

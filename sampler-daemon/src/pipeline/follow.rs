@@ -66,7 +66,9 @@ impl Worker {
         }
         self.kernel.slots.set_holds_nothing(slot, false);
         self.renew_links(slot);
-        self.spare_harmed(slot);
+        if self.spare_harmed(slot) {
+            return;
+        }
         let _ = self.end_blocks(&[slot], Some(generation), Outcome::EndedByExec);
         self.stale.note();
     }
@@ -97,14 +99,19 @@ impl Worker {
         tracing::warn!(pid, "a thread replaced the program: its first allocations are not seen");
     }
 
-    /// Takes the probes off a process that they could harm by now.
-    fn spare_harmed(&mut self, slot: u32) {
-        let Some(pid) = self.attached.get(&slot).map(|attached| attached.pid) else { return };
+    /// Takes the probes off a new image that they could harm; whether the process has lost its slot by that.
+    fn spare_harmed(&mut self, slot: u32) -> bool {
+        let Some(pid) = self.attached.get(&slot).map(|attached| attached.pid) else { return false };
+        if self.is_open() {
+            let hazard = self.hazard_of(pid);
+            hazard.into_iter().for_each(|hazard| self.refuse(pid, hazard));
+            return hazard.is_some();
+        }
         let hazard = self.hazard(pid);
         if let Some(attached) = self.attached.get_mut(&slot) {
             attached.hazard = hazard;
         }
-        let Some(hazard) = hazard else { return };
+        let Some(hazard) = hazard else { return false };
         self.unprobe(slot);
         if self.config.reach != Reach::Listed {
             self.exclude(slot);
@@ -120,6 +127,7 @@ impl Worker {
                 "no longer profiled, though links that are shared stay: {hazard}"
             ),
         }
+        false
     }
 
     /// Takes the probes off a process that stays in its slot.

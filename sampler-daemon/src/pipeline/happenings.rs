@@ -129,13 +129,20 @@ impl Worker {
                 if pid != std::process::id() {
                     self.file_mapped(pid, parent, &mapping, new.inode_generation);
                 }
+                let is_go = self.happenings.files.has_go_program(std::slice::from_ref(&mapping));
                 self.ingest.history.mapped(time_ns, pid, mapping);
+                if is_go {
+                    self.mapped_go_program(pid);
+                }
             }
             Happening::Exec => history.replaced(time_ns, pid),
             Happening::Forked(parent) => {
                 history.forked(time_ns, pid, parent, || mappings::executable(parent));
             }
-            Happening::LeaderExited => history.exited(time_ns, pid),
+            Happening::LeaderExited => {
+                history.exited(time_ns, pid);
+                self.look_at_refused();
+            }
             Happening::Lost(count) => {
                 // Nobody knows which: images are read from `/proc` from now on, and a survey finds new allocators.
                 self.happenings.lost += count;
@@ -176,6 +183,9 @@ impl Worker {
             self.attach_found(found.pid, &found.contents);
             if found.contents.files().next().is_some() {
                 self.look_soon(found.pid);
+            }
+            if found.contents.is_go_program {
+                self.mapped_go_program(found.pid);
             }
             self.ingest.modules.offer(&found.mapping, found.file);
         }

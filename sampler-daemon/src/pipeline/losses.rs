@@ -123,8 +123,13 @@ impl Worker {
             false => SAMPLES_ITSELF,
         };
         notes.extend(few(itself.map(|of| (of.pid, of.comm.as_str(), line(of)))));
-        notes.extend(few(processes()
-            .flat_map(|of| of.blind.iter().map(|line| (of.pid, of.comm.as_str(), line.as_str())))));
+        // The whole of a process before parts of others.
+        for refused in [true, false] {
+            let lines = processes().filter(|of| of.refused == refused).flat_map(|of| {
+                of.blind.iter().map(|line| (of.pid, of.comm.as_str(), line.as_str()))
+            });
+            notes.extend(few(lines));
+        }
         // Of the others it is known why.
         let uncalled = gathered.uncalled.iter().map(|id| record(*id));
         let uncalled = uncalled.filter(|of| of.blind.is_empty());

@@ -55,6 +55,7 @@ mod profile;
 mod query;
 mod raw;
 mod reading;
+mod refused;
 mod rest;
 mod sampling;
 mod scope;

@@ -81,6 +81,7 @@ impl Worker {
         self.survey.next = Some(now + PERIOD[told]);
         let gone = self.gone(&self.slots());
         self.detach_gone(&gone);
+        self.look_at_refused();
         let own = std::process::id();
         let pids = if self.is_tree() { self.tree_pids() } else { pids() };
         let pids: FxHashSet<u32> = pids.into_iter().filter(|pid| *pid != own).collect();
@@ -107,7 +108,13 @@ impl Worker {
             return;
         }
         // A kernel thread has none, and a process that cannot be read is exiting.
-        let Ok(discovery) = self.discover(pid) else { return };
+        let discovery = self.discover(pid);
+        if !is_spared && let Some(hazard) = self.hazard_of(pid) {
+            self.refuse(pid, hazard);
+            return;
+        }
+        let Ok(discovery) = discovery else { return };
+        self.end_refusal(pid);
         if self.happenings.are_told() {
             self.ingest.history.met(pid, || mappings::executable(pid));
         }

@@ -121,10 +121,11 @@ impl Worker {
                 if self.kernel.targets.knows(pid) {
                     continue;
                 }
-                if self.hazard(pid).is_some() {
-                    self.kernel.targets.exclude(pid)?;
-                } else if !self.is_spared(pid) {
-                    self.kernel.targets.expect(pid)?;
+                if !self.is_spared(pid) {
+                    match self.hazard_of(pid) {
+                        Some(hazard) => self.refuse(pid, hazard),
+                        None => self.kernel.targets.expect(pid)?,
+                    }
                 }
                 if process.is_running() {
                     entered += 1;

@@ -14,6 +14,7 @@ use super::happenings::Happenings;
 use super::ingest::{Event, Ingest};
 use super::latency::{Answers, Histogram};
 use super::pressure::BackPressure;
+use super::refused::Refused;
 use super::rest;
 use super::searching::Searcher;
 use super::shared::SharedLinks;
@@ -88,6 +89,7 @@ pub(super) struct Worker {
     pub(super) happenings: Happenings,
     pub(super) coverage: Coverage,
     pub(super) excluded: Excluded,
+    pub(super) refused: Refused,
     /// When it was last looked whether there is anything to learn.
     pub(super) learned: Instant,
     pub(super) tree: Tree,
@@ -168,6 +170,7 @@ pub fn start(
         happenings: Happenings::default(),
         coverage: Coverage::default(),
         excluded,
+        refused: Refused::default(),
         learned: Instant::now(),
         tree: Tree::default(),
         prices,

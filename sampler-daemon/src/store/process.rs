@@ -92,6 +92,8 @@ pub struct ProcessRecord {
     pub origin: Origin,
     /// Excluded when it was first looked at: it is in no profile and no list.
     pub excluded: bool,
+    /// Not profiled, because probes could harm it; why, is in `blind`.
+    pub refused: bool,
     /// Processes that were folded into this record; 0: it is a process of its own.
     pub folded: u64,
     /// Bounds that it had hit at exit, with how often.
@@ -124,6 +126,7 @@ impl ProcessRecord {
             blind: Vec::new(),
             origin: Origin::default(),
             excluded: false,
+            refused: false,
             folded: 0,
             final_bounds: Vec::new(),
             in_force: String::new(),

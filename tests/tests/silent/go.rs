@@ -1,1 +1,151 @@
-//! Go programs, which are not profiled.
+//! Programs that are not profiled because probes could harm them: named from first to last, and nothing of them is counted.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::child::{Child, Finished, finish};
+use sampler_tests::{Daemon, build, wait};
+use serde_json::Value;
+use std::process::Command;
+use std::time::Duration;
+
+/// Said wherever such a program is named.
+const REASON: &str = "a Go program may crash under return probes";
+
+/// One without a libc, and one that calls malloc.
+const PROGRAMS: [&str; 2] = ["pure.go", "mixed.go"];
+
+fn start(source: &str) -> Result<Child> {
+    let mut child = Child::start(source, &mut Command::new(build::compile_go(source)?))?;
+    let line = child.line()?;
+    ensure!(line == "waiting", "{source} said {line:?}");
+    Ok(child)
+}
+
+/// Lets it allocate.
+fn allocate(child: &mut Child) -> Result<()> {
+    child.send("")?;
+    let line = child.line()?;
+    ensure!(line == "done 1000", "{line:?}");
+    Ok(())
+}
+
+/// The process as `ps` shows it.
+fn shown(daemon: &Daemon, pid: u32) -> Result<Option<Value>> {
+    let list = daemon.json("ps")?;
+    let processes = list["processes"].as_array().context("no processes")?;
+    Ok(processes.iter().rfind(|of| of["pid"] == pid).cloned())
+}
+
+fn says(lines: &Value, words: &str) -> bool {
+    let lines = lines.as_array().into_iter().flatten().filter_map(Value::as_str);
+    lines.into_iter().any(|line| line.contains(words))
+}
+
+/// Until `ps` has it in this state, with the reason and without a number.
+fn is_named(daemon: &Daemon, pid: u32, state: &str) -> Result<()> {
+    let found = wait::until(&format!("{pid} {state} in ps"), || {
+        Ok(shown(daemon, pid)?.filter(|of| of["state"] == state))
+    })?;
+    ensure!(says(&found["blind"], REASON), "{found}");
+    ensure!(found["exact"]["alloc_objects"] == 0, "{found}");
+    let pid = pid.to_string();
+    let profile = daemon.profile("alloc", &["--pid", &pid])?;
+    ensure!(says(&profile.json["notes"], REASON), "{}", profile.json);
+    ensure!(profile.exact_objects == 0 && profile.samples == 0, "{}", profile.json);
+    let profile = daemon.profile("alloc", &["--top", "1"])?;
+    ensure!(says(&profile.json["notes"], REASON), "{}", profile.json["notes"]);
+    Ok(())
+}
+
+#[test]
+fn among_all_processes() -> Result<()> {
+    let started = || PROGRAMS.into_iter().map(start).collect::<Result<Vec<Child>>>();
+    let mut children = started()?;
+    let daemon = Daemon::start(&[], &["--all"])?;
+    children.extend(started()?);
+    for child in &mut children {
+        allocate(child)?;
+        is_named(&daemon, child.pid(), "running")?;
+    }
+    let status = daemon.status()?;
+    ensure!(says(&status["blind"], REASON), "{}", status["blind"]);
+    // A process that is profiled is looked at once more after its first second.
+    wait::pass(Duration::from_millis(2500));
+    for child in &mut children {
+        is_named(&daemon, child.pid(), "running")?;
+        child.send("")?;
+        child.wait()?;
+    }
+    for child in &children {
+        is_named(&daemon, child.pid(), "exited")?;
+    }
+    daemon.stop()
+}
+
+/// A short one, which is gone before it can be looked at.
+#[test]
+fn a_short_one_among_all() -> Result<()> {
+    let daemon = Daemon::start(&[], &["--all"])?;
+    for source in PROGRAMS {
+        let mut child =
+            Child::start(source, Command::new(build::compile_go(source)?).arg("short"))?;
+        ensure!(child.wait()?.success(), "{source}");
+        is_named(&daemon, child.pid(), "exited")?;
+    }
+    daemon.stop()
+}
+
+fn run(arguments: &[&str]) -> Result<Finished> {
+    build::require_root()?;
+    let mut command = Command::new(build::program("sampler")?);
+    command.arg("run").args(arguments);
+    for variable in ["SUDO_UID", "SUDO_GID", "SUDO_USER"] {
+        command.env_remove(variable);
+    }
+    finish(&mut command)
+}
+
+/// Words of a message, however its lines are broken.
+fn flat(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn started_by_sampler_run() -> Result<()> {
+    for source in PROGRAMS {
+        let program = build::compile_go(source)?.display().to_string();
+        let by_shell = format!("{program} short; true");
+        for command in [&[program.as_str(), "short"][..], &["sh", "-c", &by_shell]] {
+            let finished = run(&[&["--"], command].concat())?;
+            let said = flat(&finished.stderr);
+            ensure!(finished.code() == 0 && said.contains(REASON), "{command:?}: {said}");
+        }
+        // Nothing of it is counted, and so nothing can be all.
+        let said = flat(&run(&["--", &program, "short"])?.stderr);
+        ensure!(!said.contains("all counted"), "{source}: {said}");
+    }
+    Ok(())
+}
+
+/// A child of a tree, which lives on.
+#[test]
+fn a_child_of_a_tree() -> Result<()> {
+    for source in PROGRAMS {
+        let program = build::compile_go(source)?.display().to_string();
+        let mut shell =
+            Child::start("sh", Command::new("sh").args(["-c", "read go; \"$0\"; true", &program]))?;
+        let daemon = Daemon::start(&[shell.pid()], &["--follow"])?;
+        shell.send("go")?;
+        let line = shell.line()?;
+        ensure!(line == "waiting", "{line}");
+        let children = format!("/proc/{pid}/task/{pid}/children", pid = shell.pid());
+        let children = std::fs::read_to_string(children).context("read the children")?;
+        let pid = children.trim().parse().with_context(|| format!("one child: {children:?}"))?;
+        allocate(&mut shell)?;
+        is_named(&daemon, pid, "running")?;
+        shell.send("")?;
+        is_named(&daemon, pid, "exited")?;
+        shell.wait()?;
+        daemon.stop()?;
+    }
+    Ok(())
+}

@@ -158,7 +158,8 @@ fn exact(profile: &Profile) -> String {
             _ => "not known: a process samples by itself".to_owned(),
         },
         None if in_windows(profile) => "not known: counted in windows only".to_owned(),
-        None => "not known: counted by size class, and the limits cut one".to_owned(),
+        None => "not known: limits of sizes cut a class, or a process is not profiled any more"
+            .to_owned(),
     }
 }
 
