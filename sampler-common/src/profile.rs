@@ -13,6 +13,7 @@ use crate::estimate::{
 };
 use crate::sampling::Strategy;
 use std::iter::Sum;
+use std::ops::Range;
 
 /// Which question a profile answers; it selects, orders and weighs the stacks. All four quantities are in either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -159,6 +160,9 @@ pub struct Mapping {
     pub path: String,
     /// GNU build id in lower-case hex, empty if it has none.
     pub build_id: String,
+    /// The executable segment of the file that the frames lie in, by file offsets; `None`: not known. A file with several has a
+    /// mapping for each.
+    pub code: Option<Range<u64>>,
 }
 
 /// A source line of a location.

@@ -76,8 +76,8 @@ fn profile(stacks: usize, malloc: u64) -> Profile {
         samples: reference.row().total().alloc_space.samples,
         lost: vec![],
         mappings: vec![
-            Mapping { path: LIBRARY.into(), build_id: String::new() },
-            Mapping { path: "/nowhere/libnone.so".into(), build_id: String::new() },
+            Mapping { path: LIBRARY.into(), ..Mapping::default() },
+            Mapping { path: "/nowhere/libnone.so".into(), ..Mapping::default() },
         ],
         locations: std::iter::once(location(0, malloc)).chain(nowhere).collect(),
         stacks: rows.iter().enumerate().map(stack).collect(),

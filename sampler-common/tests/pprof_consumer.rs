@@ -47,8 +47,8 @@ fn profile(kind: Kind) -> Profile {
         samples: 8,
         lost: vec![],
         mappings: vec![
-            Mapping { path: "/usr/bin/demo".into(), build_id: "00ff".into() },
-            Mapping { path: "/usr/lib/libc.so.6".into(), build_id: "c047".into() },
+            Mapping { path: "/usr/bin/demo".into(), build_id: "00ff".into(), code: None },
+            Mapping { path: "/usr/lib/libc.so.6".into(), build_id: "c047".into(), code: None },
         ],
         locations: vec![
             location(1, 0x97880, vec![line("malloc", 1)]),

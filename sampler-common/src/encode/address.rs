@@ -1,8 +1,12 @@
 //! Addresses for locations that are kept as file offsets.
 //!
 //! A profile spans processes, so no address of any one of them is meaningful. Tools insist on ranges
-//! that do not overlap: every mapping is laid out in a range of its own of at least 2^40 bytes, and
+//! that do not overlap: every mapping is laid out in 2^40 bytes of its own, and
 //! `address − memory_start + file_offset` is the offset in the file, as the format defines it.
+//!
+//! A mapping begins where an executable segment does, as in `/proc/PID/maps`: `go tool pprof` takes its start for the first
+//! address of that segment (`loadAddress` in `cmd/internal/objfile`), the other tools ask the offset. Where the segment is not
+//! known, or a location lies outside of it, the mapping covers the pages of its locations.
 
 use crate::profile::Profile;
 
@@ -26,9 +30,16 @@ impl Range {
     }
 }
 
+/// Whole pages of a file.
+struct Pages {
+    /// Of the first one in the file.
+    offset: u64,
+    bytes: u64,
+}
+
 /// The ranges of all mappings.
 pub(super) struct Space {
-    file_offsets: Vec<u64>,
+    covered: Vec<Pages>,
 }
 
 impl Space {
@@ -40,14 +51,61 @@ impl Space {
             lowest[mapping] = location.address.min(lowest[mapping]);
             highest[mapping] = location.address.max(highest[mapping]);
         }
-        // Anonymous code has addresses, which lie beyond a range that begins at 0.
-        let file_offset = |(low, high): (u64, u64)| if high < RANGE { 0 } else { low & !PAGE_MASK };
-        Space { file_offsets: lowest.into_iter().zip(highest).map(file_offset).collect() }
+        let found = lowest.into_iter().zip(highest).zip(&profile.mappings);
+        let covered = found.map(|((lowest, highest), mapping)| match &mapping.code {
+            Some(code) if code.contains(&lowest) && code.contains(&highest) => {
+                pages(code.start, code.end - 1)
+            }
+            _ => pages(lowest, highest),
+        });
+        Space { covered: covered.collect() }
     }
 
     pub(super) fn range(&self, mapping: usize) -> Range {
         // 2^24 − 2 ranges fit; the daemon's bound on modules is far below.
         let start = ((mapping as u64 + 1) << RANGE_SHIFT).min(u64::MAX - RANGE);
-        Range { start, limit: start + RANGE, file_offset: self.file_offsets[mapping] }
+        let Pages { offset, bytes } = self.covered[mapping];
+        Range { start, limit: start + bytes, file_offset: offset }
+    }
+}
+
+/// The pages from the lowest location to the highest one, and to the return address behind that; one page where there is none.
+fn pages(lowest: u64, highest: u64) -> Pages {
+    let offset = lowest.min(highest) & !PAGE_MASK;
+    let bytes = (highest - offset).saturating_add(2).min(RANGE).next_multiple_of(PAGE_MASK + 1);
+    Pages { offset, bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture;
+    use super::*;
+    use crate::profile::Kind;
+
+    #[test]
+    fn a_mapping_begins_where_its_code_does() {
+        let profile = fixture::profile(Kind::Alloc);
+        let space = Space::of(&profile);
+        let ranges: Vec<_> = (0..profile.mappings.len()).map(|of| space.range(of)).collect();
+        // Code from 0x4310 to 0x9b42; a library whose segment is not known, with a location at 0xa3f1c; no location at all.
+        let found = [0, 2, 4]
+            .map(|of: usize| (ranges[of].file_offset, ranges[of].limit - ranges[of].start));
+        assert_eq!(found, [(0x4000, 0x6000), (0xa3000, 0x1000), (0, 0x1000)]);
+        for location in &profile.locations {
+            let range = ranges[location.mapping as usize];
+            let address = range.address(location.address);
+            assert_eq!(address - range.start + range.file_offset, location.address);
+            assert!((range.start..range.limit).contains(&(address + 1)), "its return address");
+        }
+    }
+
+    #[test]
+    fn a_location_outside_of_the_code_widens_it() {
+        let mut profile = fixture::profile(Kind::Alloc);
+        for code in [0x4310..0x5a10, 0x5a11..0x9b42, 0..1, u64::MAX - 1..u64::MAX] {
+            profile.mappings[0].code = Some(code);
+            let range = Space::of(&profile).range(0);
+            assert_eq!((range.file_offset, range.limit - range.start), (0x4000, 0x4000));
+        }
     }
 }

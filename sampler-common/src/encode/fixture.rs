@@ -203,17 +203,29 @@ fn profile_of(
 
 /// A small server: C++ with inlined frames, recursion, a stripped library, lost stacks, two processes.
 pub(crate) fn profile(kind: Kind) -> Profile {
-    let mapping =
-        |path: &str, build_id: &str| Mapping { path: path.into(), build_id: build_id.into() };
+    let mapping = |path: &str, build_id: &str, code| Mapping {
+        path: path.into(),
+        build_id: build_id.into(),
+        code,
+    };
     let mappings = vec![
-        mapping("/usr/bin/kvstore", "8d3f2a90c1b4e7765544332211009988aabbccdd"),
-        mapping("/usr/lib/x86_64-linux-gnu/libc.so.6", "c047672cae7964324658491e7dee26748ae5d2f8"),
+        mapping(
+            "/usr/bin/kvstore",
+            "8d3f2a90c1b4e7765544332211009988aabbccdd",
+            Some(0x4310..0x9b42),
+        ),
+        mapping(
+            "/usr/lib/x86_64-linux-gnu/libc.so.6",
+            "c047672cae7964324658491e7dee26748ae5d2f8",
+            Some(0x26000..0x17b000),
+        ),
         mapping(
             "/usr/lib/x86_64-linux-gnu/libstdc++.so.6.0.30",
             "aa2a1b8e00cb8b56fd5f1ccd9d6f0a52d8d8a0c1",
+            None,
         ),
-        mapping("/opt/plugins/libcodec.so", ""),
-        mapping("[lost stacks]", ""),
+        mapping("/opt/plugins/libcodec.so", "", Some(0x1000..0x1240)),
+        mapping("[lost stacks]", "", None),
     ];
     let insert = "std::_Hashtable<std::string, std::pair<const std::string, Entry>>::_M_insert_unique_node(unsigned long, unsigned long)";
     let locations = vec![
@@ -283,8 +295,8 @@ pub(crate) fn hostile() -> Profile {
     let long = format!("ns::f<{}>", "T,".repeat(LONG_NAME_BYTES / 2 - 4)) + "!";
     assert_eq!(long.len(), LONG_NAME_BYTES);
     let mappings = vec![
-        Mapping { path: "/tmp/a\nb \u{1b}[31m(deleted)".into(), build_id: String::new() },
-        Mapping { path: "//anon".into(), build_id: String::new() },
+        Mapping { path: "/tmp/a\nb \u{1b}[31m(deleted)".into(), ..Mapping::default() },
+        Mapping { path: "//anon".into(), ..Mapping::default() },
     ];
     let locations = vec![
         location(0, 1, vec![line(&long, "", 0)]),

@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Estimator, Row, everything, unsampled};
 use sampler_common::profile::{Line, Location, Lost, Mapping, Profile, Quantities, Stack};
 use sampler_common::units;
+use std::ops::Range;
 use std::time::UNIX_EPOCH;
 
 /// The profile that people asked for.
@@ -95,12 +96,12 @@ pub(super) async fn located(frames: &[RawFrame], names: &Names) -> (Vec<Mapping>
     for frame in frames {
         locations.push(match frame {
             RawFrame::Note(name) => Location {
-                mapping: mappings.add("", ""),
+                mapping: mappings.add("", "", None),
                 address: 0,
                 lines: vec![plain((*name).to_owned())],
             },
             RawFrame::Code(module, offset, probe) => Location {
-                mapping: mappings.add(&module.path, &module.build_id),
+                mapping: mappings.add(&module.path, &module.build_id, module.code_at(*offset)),
                 address: *offset,
                 lines: match (probe, lines.next()) {
                     (Some(name), _) => vec![plain(name.clone())],
@@ -120,14 +121,16 @@ fn plain(function: String) -> Line {
 #[derive(Default)]
 struct Mappings {
     list: Vec<Mapping>,
-    by_name: FxHashMap<(String, String), u32>,
+    by_name: FxHashMap<(String, String, Option<Range<u64>>), u32>,
 }
 
 impl Mappings {
-    fn add(&mut self, path: &str, build_id: &str) -> u32 {
+    fn add(&mut self, path: &str, build_id: &str, code: Option<&Range<u64>>) -> u32 {
         let next = self.list.len() as u32;
-        *self.by_name.entry((path.to_owned(), build_id.to_owned())).or_insert_with(|| {
-            self.list.push(Mapping { path: path.to_owned(), build_id: build_id.to_owned() });
+        let key = (path.to_owned(), build_id.to_owned(), code.cloned());
+        *self.by_name.entry(key).or_insert_with_key(|(path, build_id, code)| {
+            let [path, build_id] = [path, build_id].map(String::clone);
+            self.list.push(Mapping { path, build_id, code: code.clone() });
             next
         })
     }

@@ -8,7 +8,13 @@ use std::process::Command;
 use std::sync::Arc;
 
 fn module(id: u32, path: &str, kind: ModuleKind) -> Arc<Module> {
-    Arc::new(Module { id: ModuleId(id), path: path.to_owned(), build_id: String::new(), kind })
+    Arc::new(Module {
+        id: ModuleId(id),
+        path: path.to_owned(),
+        build_id: String::new(),
+        code: Vec::new(),
+        kind,
+    })
 }
 
 /// File offset of a symbol, for files whose code lies where it says.

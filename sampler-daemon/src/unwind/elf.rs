@@ -74,6 +74,12 @@ impl Headers {
         headers(bytes).ok()
     }
 
+    /// Its executable segments, by file offsets.
+    pub(super) fn code(&self) -> Vec<Range<u64>> {
+        let range = |of: &Segment| of.offset..of.offset.saturating_add(of.size);
+        self.executable.iter().map(range).collect()
+    }
+
     /// Stated address (SVMA) of the byte at a file offset in an executable segment.
     pub(super) fn svma(&self, offset: u64) -> Option<u64> {
         let segment = self.executable.iter().find(|segment| {

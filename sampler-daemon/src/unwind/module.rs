@@ -1,6 +1,7 @@
 //! A module: a mapped file (or other code) that frames lie in.
 
 use std::fs::File;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Index of a [`Module`] in [`super::Modules`].
@@ -46,6 +47,15 @@ pub struct Module {
     pub path: String,
     /// GNU build id, lower-case hex, empty if it has none.
     pub build_id: String,
+    /// Its executable segments, by file offsets.
+    pub code: Vec<Range<u64>>,
     /// What it is.
     pub kind: ModuleKind,
+}
+
+impl Module {
+    /// The executable segment that an offset in its file lies in.
+    pub fn code_at(&self, offset: u64) -> Option<&Range<u64>> {
+        self.code.iter().find(|code| code.contains(&offset))
+    }
 }

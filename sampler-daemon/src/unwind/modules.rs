@@ -80,6 +80,7 @@ impl Default for Modules {
             id: ModuleId::UNKNOWN,
             path: "[unknown]".to_owned(),
             build_id: String::new(),
+            code: Vec::new(),
             kind: ModuleKind::Unknown,
         };
         Modules {
@@ -171,7 +172,7 @@ impl Modules {
         let Ok(file) = file else {
             self.counts.unopened += 1;
             return known.unwrap_or_else(|| {
-                let id = self.add(path_of(mapping), String::new(), ModuleKind::Unknown);
+                let id = self.add(path_of(mapping), None, ModuleKind::Unknown);
                 self.remember(identity, id)
             });
         };
@@ -190,14 +191,13 @@ impl Modules {
         let file = Arc::new(file);
         let held = self.open_files < self.max_open_files;
         let kind = if held { ModuleKind::File(Arc::clone(&file)) } else { ModuleKind::Unknown };
-        let id = self.add(path_of(mapping), build_id, kind);
+        let id = self.add(path_of(mapping), headers, kind);
         if id == ModuleId::UNKNOWN {
             return id;
         }
         self.open_files += usize::from(held);
         self.counts.unheld += u64::from(!held);
         let entry = &mut self.entries[id.0 as usize];
-        entry.headers = headers;
         entry.stamp = Stamp::of(&file);
         self.load_unless_held(id, &file);
         self.remember(identity, id)
@@ -209,11 +209,9 @@ impl Modules {
             return *id;
         }
         let headers = Headers::of_bytes(bytes);
-        let build_id = headers.as_ref().map_or_else(String::new, |it| it.build_id.clone());
         let bytes: Arc<[u8]> = Arc::from(bytes);
-        let id = self.add("[vdso]".to_owned(), build_id, ModuleKind::Vdso(Arc::clone(&bytes)));
+        let id = self.add("[vdso]".to_owned(), headers, ModuleKind::Vdso(Arc::clone(&bytes)));
         if id != ModuleId::UNKNOWN {
-            self.entries[id.0 as usize].headers = headers;
             self.vdsos.insert(bytes, id);
         }
         id
@@ -228,7 +226,7 @@ impl Modules {
 
     /// A new module for the anonymous code of one program image.
     pub(super) fn jit(&mut self, pid: u32) -> ModuleId {
-        let id = self.add(format!("[jit {pid}]"), String::new(), ModuleKind::Jit(None));
+        let id = self.add(format!("[jit {pid}]"), None, ModuleKind::Jit(None));
         self.retry_perf_map(id, pid);
         id
     }
@@ -273,7 +271,7 @@ impl Modules {
         self.keep_cfi(id, Cfi::new(sections))
     }
 
-    fn add(&mut self, path: String, build_id: String, kind: ModuleKind) -> ModuleId {
+    fn add(&mut self, path: String, headers: Option<Headers>, kind: ModuleKind) -> ModuleId {
         let id = match u32::try_from(self.entries.len()) {
             Ok(next) if self.entries.len() < MAX_MODULES => ModuleId(next),
             _ => {
@@ -281,8 +279,10 @@ impl Modules {
                 return ModuleId::UNKNOWN;
             }
         };
-        let module = Arc::new(Module { id, path, build_id, kind });
-        self.entries.push(Entry { module, headers: None, stamp: None });
+        let build_id = headers.as_ref().map_or_else(String::new, |it| it.build_id.clone());
+        let code = headers.as_ref().map_or_else(Vec::new, Headers::code);
+        let module = Arc::new(Module { id, path, build_id, code, kind });
+        self.entries.push(Entry { module, headers, stamp: None });
         id
     }
 

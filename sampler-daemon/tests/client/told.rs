@@ -63,8 +63,8 @@ pub(crate) fn profile(asked: &Asked) -> Profile {
             alloc_objects: Some(lost.alloc_objects),
         }],
         mappings: vec![
-            Mapping { path: "/usr/lib/libc.so.6".into(), build_id: "c047".into() },
-            Mapping { path: "/usr/bin/kvstore".into(), build_id: "8d3f".into() },
+            Mapping { path: "/usr/lib/libc.so.6".into(), build_id: "c047".into(), code: None },
+            Mapping { path: "/usr/bin/kvstore".into(), build_id: "8d3f".into(), code: None },
         ],
         locations: vec![
             location(0, 0x97880, line("malloc", "", 0)),

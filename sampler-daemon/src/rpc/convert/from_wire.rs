@@ -40,7 +40,10 @@ pub fn from_wire(profile: v1::Profile) -> Result<Profile, String> {
     let mappings: Vec<Mapping> = profile
         .mappings
         .into_iter()
-        .map(|of| Mapping { path: of.path, build_id: of.build_id })
+        .map(|of| {
+            let code = Some(of.code_start..of.code_end).filter(|code| !code.is_empty());
+            Mapping { path: of.path, build_id: of.build_id, code }
+        })
         .collect();
     let locations =
         each(profile.locations, "location", |of| location(&of, &profile.strings, mappings.len()))?;

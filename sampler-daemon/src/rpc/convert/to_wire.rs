@@ -15,6 +15,8 @@ pub fn to_wire(profile: &Profile) -> v1::Profile {
     let mappings = profile.mappings.iter().map(|mapping| v1::Mapping {
         path: mapping.path.clone(),
         build_id: mapping.build_id.clone(),
+        code_start: mapping.code.as_ref().map_or(0, |code| code.start),
+        code_end: mapping.code.as_ref().map_or(0, |code| code.end),
     });
     let locations = profile.locations.iter().map(|of| location(of, &mut strings)).collect();
     let functions = profile.functions.as_ref().map(|of| functions(of, &mut strings));

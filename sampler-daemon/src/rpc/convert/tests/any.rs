@@ -1,6 +1,7 @@
 //! Any profile.
 
 use proptest::collection::vec;
+use proptest::option;
 use proptest::prelude::*;
 use sampler_common::cost::{Range, Report};
 use sampler_common::estimate::{
@@ -182,8 +183,13 @@ fn lost() -> impl Strategy<Value = Vec<Lost>> {
 pub(super) fn profile() -> impl Strategy<Value = Profile> {
     let numbers =
         [any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>()];
-    let mapping =
-        (".{0,8}", "[0-9a-f]{0,40}").prop_map(|(path, build_id)| Mapping { path, build_id });
+    let code = option::of((0..u64::MAX, 1..9u64))
+        .prop_map(|code| code.map(|(start, bytes)| start..start.saturating_add(bytes)));
+    let mapping = (".{0,8}", "[0-9a-f]{0,40}", code).prop_map(|(path, build_id, code)| Mapping {
+        path,
+        build_id,
+        code,
+    });
     let tables = (vec(mapping, MAPPINGS), locations(), stacks(), vec(".{0,8}", 0..3));
     let made = (0..3usize, any::<bool>(), [any::<u64>(), any::<u64>()], NUMBER);
     (any::<bool>(), numbers, made, quantities(), lost(), tables).prop_map(

@@ -105,7 +105,7 @@ pub(in crate::top) fn detail(asked: Asked) -> Answer {
         row: row.clone(),
         quantities: make(row),
     };
-    let mapping = |path: &str| Mapping { path: path.into(), build_id: "c047".into() };
+    let mapping = |path: &str| Mapping { path: path.into(), build_id: "c047".into(), code: None };
     let profile = Profile {
         kind: asked.kind,
         confidence: Confidence::DEFAULT,
