@@ -14,11 +14,23 @@ use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse};
+use tonic_reflection::pb::v1alpha;
+use tonic_reflection::pb::v1alpha::server_reflection_client::ServerReflectionClient as OldReflectionClient;
+
+/// Which version of reflection is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reflection {
+    /// `grpc.reflection.v1`
+    V1,
+    /// `grpc.reflection.v1alpha`, whose messages have the same fields.
+    V1Alpha,
+}
 
 /// A connection, and the descriptors that the server gave.
 pub struct Client {
     channel: Channel,
     pool: DescriptorPool,
+    reflection: Reflection,
 }
 
 impl Client {
@@ -30,7 +42,12 @@ impl Client {
         };
         let endpoint = Endpoint::from_shared(uri.clone()).with_context(|| format!("use {uri}"))?;
         let channel = endpoint.connect().await.with_context(|| format!("connect to {uri}"))?;
-        Ok(Client { channel, pool: DescriptorPool::new() })
+        Ok(Client { channel, pool: DescriptorPool::new(), reflection: Reflection::V1 })
+    }
+
+    /// The same that asks another version of reflection.
+    pub fn by(self, reflection: Reflection) -> Client {
+        Client { reflection, ..self }
     }
 
     /// The connection itself.
@@ -103,12 +120,24 @@ impl Client {
     async fn reflect(&self, request: MessageRequest) -> Result<MessageResponse> {
         let request =
             ServerReflectionRequest { host: String::new(), message_request: Some(request) };
-        let mut answers = ServerReflectionClient::new(self.channel.clone())
-            .server_reflection_info(tokio_stream::once(request))
-            .await?
-            .into_inner();
-        let answer: ServerReflectionResponse =
-            answers.message().await?.context("reflection gave no answer")?;
+        let channel = self.channel.clone();
+        let answer = match self.reflection {
+            Reflection::V1 => {
+                let requests = tokio_stream::once(request);
+                let mut client = ServerReflectionClient::new(channel);
+                client.server_reflection_info(requests).await?.into_inner().message().await?
+            }
+            Reflection::V1Alpha => {
+                let request = v1alpha::ServerReflectionRequest::decode(&*request.encode_to_vec())?;
+                let requests = tokio_stream::once(request);
+                let mut client = OldReflectionClient::new(channel);
+                let answers = client.server_reflection_info(requests).await?;
+                let answer = answers.into_inner().message().await?;
+                let same = |of| ServerReflectionResponse::decode(&*Message::encode_to_vec(&of));
+                answer.map(same).transpose()?
+            }
+        };
+        let answer = answer.context("reflection gave no answer")?;
         answer.message_response.context("reflection gave an empty answer")
     }
 }

@@ -20,6 +20,7 @@ pub mod plot;
 pub mod preload;
 pub mod profile;
 pub mod progress;
+pub mod raw_grpc;
 pub mod spread;
 pub mod statistics;
 pub mod strips;

@@ -9,6 +9,7 @@ pub mod v1 {
 /// The protocol's descriptors, for reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sampler_descriptor.bin"));
 
+mod authority;
 mod compare;
 pub mod convert;
 mod histograms;
