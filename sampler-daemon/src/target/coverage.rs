@@ -1,7 +1,7 @@
 //! What of a process is blind whatever allocator it has: programs of another word size, and runtimes that map the memory of their objects
 //! themselves, so that no `malloc` is ever asked for it.
 
-use super::process;
+use super::program;
 use std::fs;
 
 /// A runtime with a heap of its own.
@@ -55,7 +55,7 @@ pub(super) fn complete<'a>(
 ) {
     let paths: Vec<&str> = paths.collect();
     // Of every file that could not be read or holds no malloc there is a line already, for one and the same reason.
-    if !blind.is_empty() && process::is_32_bit(pid).unwrap_or(false) {
+    if !blind.is_empty() && program::is_32_bit(pid).unwrap_or(false) {
         *blind = vec![THIRTY_TWO_BIT.to_owned()];
         return;
     }

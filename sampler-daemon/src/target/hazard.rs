@@ -1,6 +1,7 @@
 //! Processes that a return probe could harm. They are refused: no profile is worth a crash.
 
 use super::elf::Elf;
+use super::program::Program;
 use std::fs::{self, File};
 
 /// Why a process is not probed. Each message is one line with its remedy.
@@ -160,9 +161,12 @@ fn is_shadowed(status: &str) -> bool {
 }
 
 /// Whether process `pid` runs a program that Go's linker made.
-fn is_go(pid: u32) -> bool {
-    let executable = File::open(format!("/proc/{pid}/exe"));
-    executable.is_ok_and(|file| Elf::read(&file).is_ok_and(|elf| elf.is_go))
+pub(super) fn is_go(pid: u32) -> bool {
+    match File::open(format!("/proc/{pid}/exe")) {
+        Ok(file) => Elf::read(&file).is_ok_and(|elf| elf.is_go),
+        // Its file may be closed to everybody but its user: so it is on FUSE mounts.
+        Err(_) => Program::of(pid).is_ok_and(|program| program.is_go()),
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! it is proven to be the same one (proc(5): `/proc/PID/maps`, `/proc/PID/map_files`).
 
 use super::maps::{self, Line};
+use super::mount;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Error, ErrorKind};
 use std::os::fd::AsRawFd;
@@ -111,7 +112,9 @@ pub fn open(pid: u32, mapping: &Mapping) -> io::Result<File> {
         .find_map(|path| open_regular(path, Some(mapping)).ok())
         .ok_or_else(|| match error.kind() {
             ErrorKind::PermissionDenied => {
-                Error::new(error.kind(), format!("open {path}: permission denied (run as root)"))
+                let why = mount::refusal(pid, mapping.device);
+                let why = why.unwrap_or_else(|| "permission denied (run as root)".to_owned());
+                Error::new(error.kind(), format!("open {path}: {why}"))
             }
             kind => Error::new(kind, format!("open {path}: {error}")),
         })

@@ -4,11 +4,12 @@
 //! So the pidfd comes first, then `/proc` is read, and what was read counts only if the pidfd's
 //! process still exists afterwards (pidfd_open(2), proc(5)).
 
+use super::program;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, SystemTime};
 
@@ -16,8 +17,6 @@ use std::time::{Duration, SystemTime};
 const KERNEL_THREAD: u64 = 0x0020_0000;
 /// `USER_HZ`: clock ticks of `/proc` in a second, on every Linux of this architecture.
 const TICKS_PER_SECOND: u64 = 100;
-/// `EI_CLASS` of a 32-bit ELF file.
-const CLASS_32: u8 = 1;
 
 /// A process that can be profiled, held by a pidfd so that a reused pid is never mistaken for it.
 #[derive(Debug)]
@@ -91,12 +90,12 @@ impl Process {
         if facts.thread_group != pid {
             return Err(ProcessError::Thread(pid, facts.thread_group));
         }
-        match is_32_bit(pid) {
+        match program::is_32_bit(pid) {
             // The check that ends the race: up to here nobody else can have had this pid.
             _ if !self.is_running() => Err(ProcessError::Exited(pid)),
             Ok(true) => Err(ProcessError::ThirtyTwoBit(pid)),
             Ok(false) => Ok(self),
-            Err(error) => Err(ProcessError::Io(pid, "open its executable", remedy(error))),
+            Err(error) => Err(ProcessError::Io(pid, "read its auxiliary vector", remedy(error))),
         }
     }
 
@@ -246,13 +245,6 @@ impl Facts {
 /// ENOENT: no such entry. ESRCH: the process exited while its entry was open.
 fn is_gone(error: &io::Error) -> bool {
     error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
-}
-
-/// Whether the executable of process `pid` is a 32-bit program.
-pub(super) fn is_32_bit(pid: u32) -> io::Result<bool> {
-    let mut identification = [0; 5];
-    fs::File::open(format!("/proc/{pid}/exe"))?.read_exact(&mut identification)?;
-    Ok(identification.starts_with(b"\x7fELF") && identification[4] == CLASS_32)
 }
 
 /// The same error with what to do about it.
