@@ -5,7 +5,7 @@
 //! taken on the first instruction behind it, which is known.
 
 use crate::registers::Call;
-use crate::{atomic, hits, maps, record, settings, steps, target, traffic, words};
+use crate::{atomic, hits, maps, pid, record, settings, steps, target, traffic, words};
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use sampler_common::counters::Outcome;
@@ -131,7 +131,7 @@ pub fn tick_fine(context: *mut c_void) {
         // SAFETY: a map value of this CPU; the helper has no preconditions.
         unsafe { *at = bpf_ktime_get_ns() };
     }
-    let Some((slot, duty)) = of(&call) else { return };
+    let Some((slot, duty)) = of() else { return };
     // SAFETY: a field of a map value; the daemon may be writing it, hence volatile.
     let fine = unsafe { core::ptr::read_volatile(&raw const (*duty).fine) } != 0;
     if fine && !is_delayed(call.ip(), duty) && moves(slot, duty) {
@@ -141,9 +141,9 @@ pub fn tick_fine(context: *mut c_void) {
 
 /// The process on this CPU, if it has a budget.
 #[inline(always)]
-fn of(call: &Call) -> Option<(u32, *mut Duty)> {
+fn of() -> Option<(u32, *mut Duty)> {
     // SAFETY: copied at once.
-    let slot = unsafe { maps::TARGETS.get(call.pid()) }.copied()?;
+    let slot = unsafe { maps::TARGETS.get(pid::current()?) }.copied()?;
     if slot >= MAX_KERNEL_SLOTS {
         return None;
     }

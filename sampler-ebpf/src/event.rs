@@ -1,6 +1,6 @@
 //! Process events.
 
-use crate::{atomic, maps, memo, record, settings};
+use crate::{atomic, maps, memo, pid, record, settings};
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_get_current_task, bpf_probe_read_kernel};
 use sampler_common::counters::Outcome;
@@ -10,7 +10,8 @@ use sampler_common::wire::{EXCLUDED, EXPECTED, RecordKind, Space};
 /// program image; every block of the old one is gone.
 #[inline(always)]
 pub fn exec(context: *mut c_void) {
-    let pid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    let leader = (bpf_get_current_pid_tgid() >> 32) as u32;
+    let Some(pid) = pid::current() else { return };
     // SAFETY: the context of a raw tracepoint is the array of its three arguments.
     let argument = unsafe { context.cast::<u64>().add(1) };
     // SAFETY: as above; the arguments are 64-bit words.
@@ -28,7 +29,7 @@ pub fn exec(context: *mut c_void) {
         expected_exec();
         return;
     };
-    if thread != pid {
+    if thread != leader {
         // It has taken the first thread's place, and links know a process by its first thread.
         // SAFETY: a field of a map value.
         atomic::fetch_add_u32(unsafe { &raw mut (*process).leader_changes }, 1);
@@ -53,8 +54,8 @@ fn expected_exec() {
 #[inline(always)]
 pub fn exit() {
     let thread = bpf_get_current_pid_tgid();
-    let pid = (thread >> 32) as u32;
-    let is_first = pid == thread as u32;
+    let is_first = (thread >> 32) as u32 == thread as u32;
+    let Some(pid) = pid::current() else { return };
     // SAFETY: copied at once; the entry of a process does not change while it exits.
     let Some(slot) = (unsafe { maps::TARGETS.get(pid) }).copied() else { return };
     let (Some(process), Some(totals)) =

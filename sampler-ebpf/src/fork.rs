@@ -1,8 +1,8 @@
 //! Children of the processes of a tree belong to it as well (`--follow`), those of excluded ones among them.
 
-use crate::{atomic, maps, memo, settings};
+use crate::{atomic, maps, memo, pid, settings};
 use aya_ebpf::cty::c_void;
-use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_probe_read_kernel};
+use aya_ebpf::helpers::bpf_probe_read_kernel;
 use sampler_common::wire::EXPECTED;
 
 /// `sched_process_fork(struct task_struct *parent, struct task_struct *child)`, on the parent's CPU and before the child runs
@@ -10,7 +10,7 @@ use sampler_common::wire::EXPECTED;
 #[inline(always)]
 pub fn follow(context: *mut c_void) {
     // Who forks is `current`, also where the parent will be another (`CLONE_PARENT`).
-    let pid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    let Some(pid) = pid::current() else { return };
     // SAFETY: looked up, not kept.
     if unsafe { maps::TARGETS.get(pid) }.is_none() {
         return;
@@ -28,8 +28,9 @@ pub fn follow(context: *mut c_void) {
     if thread != process {
         return;
     }
+    let Some(pid) = pid::of_process(child) else { return };
     // In place of what is still known of an earlier process of this number.
-    let entered = maps::TARGETS.insert(process, EXPECTED, 0);
+    let entered = maps::TARGETS.insert(pid, EXPECTED, 0);
     memo::begin_epoch();
     if entered.is_err()
         && let Some(state) = maps::STATE.get_ptr_mut(0)

@@ -30,6 +30,7 @@ mod mapping;
 mod maps;
 mod memo;
 mod otel;
+mod pid;
 mod record;
 mod registers;
 mod release;

@@ -1,11 +1,10 @@
 //! What goes to user space: ring records, and what is kept of those that find no room.
 
 use crate::registers::{Call, Frame};
-use crate::{atomic, extent, known, live, maps, settings, snapshot};
+use crate::{atomic, extent, known, live, maps, pid, settings, snapshot};
 use aya_ebpf::bindings::{BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP};
 use aya_ebpf::helpers::{
-    bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_ktime_get_ns, bpf_probe_read_user,
-    bpf_ringbuf_query,
+    bpf_get_current_comm, bpf_ktime_get_ns, bpf_probe_read_user, bpf_ringbuf_query,
 };
 use core::mem::MaybeUninit;
 use sampler_common::counters::Outcome;
@@ -163,7 +162,7 @@ fn emit<const N: usize>(
         stack_bytes,
         space: pending.space,
         role: pending.role,
-        tid: thread as u32,
+        tid: pid::current_thread(),
         sample: sampled.sample,
         time_ns: sampled.time_ns,
         pointer: sampled.pointer,
@@ -224,7 +223,8 @@ pub fn event(kind: RecordKind, space: Space, totals: *mut ProcessTotals, full: O
     count_sent(space.slot, size_of::<EventRecord>());
     // SAFETY: the helper has no preconditions.
     let time_ns = unsafe { bpf_ktime_get_ns() };
-    let pid = (bpf_get_current_pid_tgid() >> 32) as u32;
+    // Only processes of the daemon's namespace have events.
+    let pid = pid::current().unwrap_or(0);
     let comm = bpf_get_current_comm().unwrap_or_default();
     entry.write(EventRecord { kind: kind as u32, pid, space, time_ns, comm });
     entry.submit(BPF_RB_FORCE_WAKEUP as u64);

@@ -37,6 +37,18 @@ settings! {
     shared_ring_bytes: SHARED_RING_BYTES = 0;
     /// Bytes waiting in the ring at which the daemon is woken; below, it looks by itself.
     wake_bytes: WAKE_BYTES = 1 << 20;
+    /// Inode of the daemon's pid namespace; 0: it is the initial one, and the rest of [`crate::pid`] is not asked for.
+    pid_namespace: PID_NAMESPACE = 0;
+    /// Offset of `group_leader` in `struct task_struct`.
+    task_leader: TASK_LEADER = 0;
+    /// Offset of `thread_pid` in `struct task_struct`.
+    task_thread_pid: TASK_THREAD_PID = 0;
+    /// Offset of `level` in `struct pid`.
+    pid_level: PID_LEVEL = 0;
+    /// Offset of `numbers` in `struct pid`.
+    pid_numbers: PID_NUMBERS = 0;
+    /// Offset of `ns.inum` in `struct pid_namespace`.
+    namespace_inode: NAMESPACE_INODE = 0;
     /// Offset of `pid` in `struct task_struct`; only [`crate::fork`] asks.
     task_pid: TASK_PID = 0;
     /// Offset of `tgid` in `struct task_struct`.

@@ -2,7 +2,7 @@
 
 use crate::memo::{self, Memo};
 use crate::registers::Call;
-use crate::{atomic, maps, record, settings};
+use crate::{atomic, maps, pid, record, settings};
 use sampler_common::counters::Outcome;
 use sampler_common::limits::MAX_KERNEL_SLOTS;
 use sampler_common::wire::{
@@ -26,9 +26,8 @@ fn find(call: &Call, cookie: Cookie) -> Option<u32> {
     if cookie.slot() != SHARED {
         return Some(cookie.slot());
     }
-    let pid = call.pid();
-    match value(pid) {
-        MEMO_EXPECTED => claimed(pid),
+    match value(call.pid()) {
+        MEMO_EXPECTED => claimed(),
         MEMO_EXCLUDED => {
             // SAFETY: a field of a map value.
             count(|state| unsafe { &raw mut (*state).excluded_calls });
@@ -41,9 +40,8 @@ fn find(call: &Call, cookie: Cookie) -> Option<u32> {
 /// The slot of the process on this CPU, whatever it was doing; it may take one now. `None`: it is not profiled.
 #[inline(always)]
 pub fn running(call: &Call) -> Option<u32> {
-    let pid = call.pid();
-    match value(pid) {
-        MEMO_EXPECTED => claimed(pid),
+    match value(call.pid()) {
+        MEMO_EXPECTED => claimed(),
         value => is_slot(value),
     }
 }
@@ -71,15 +69,18 @@ fn value(pid: u32) -> u32 {
     }
 }
 
+/// What stands for the current process. It is kept by the id that the kernel knows it by: the one that the daemon knows
+/// is looked up here alone.
 #[inline(never)]
-fn look_up(pid: u32) -> u32 {
-    let memo = Memo::of(pid);
+fn look_up(process: u32) -> u32 {
+    let memo = Memo::of(process);
     // SAFETY: copied at once.
-    let value = match unsafe { maps::TARGETS.get(pid) }.copied() {
+    let target = pid::current().map(|pid| unsafe { maps::TARGETS.get(pid) }.copied());
+    let value = match target.flatten() {
         Some(EXCLUDED) => MEMO_EXCLUDED,
         Some(EXPECTED) => return MEMO_EXPECTED,
         Some(slot) => slot,
-        None if settings::everyone() != 0 => return MEMO_EXPECTED,
+        None if target.is_some() && settings::everyone() != 0 => return MEMO_EXPECTED,
         None => MEMO_NOBODY,
     };
     if let Some(memo) = memo {
@@ -96,10 +97,10 @@ fn count(field: impl Fn(*mut KernelState) -> *mut u64) {
     }
 }
 
-/// Takes a slot for a process.
+/// Takes a slot for the current process.
 #[inline(always)]
-fn claimed(pid: u32) -> Option<u32> {
-    match claim(pid) {
+fn claimed() -> Option<u32> {
+    match claim() {
         SHARED => None,
         slot => Some(slot),
     }
@@ -107,7 +108,8 @@ fn claimed(pid: u32) -> Option<u32> {
 
 /// As [`claimed`], [`SHARED`] if there is none.
 #[inline(never)]
-fn claim(pid: u32) -> u32 {
+fn claim() -> u32 {
+    let Some(pid) = pid::current() else { return SHARED };
     let Ok(Some(slot)) = maps::VACANT.pop() else {
         // SAFETY: a field of a map value.
         count(|state| unsafe { &raw mut (*state).unseen_calls });

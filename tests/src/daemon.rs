@@ -1,6 +1,7 @@
 //! A daemon of the test's own, on a private socket.
 
-use crate::child::{Child, Finished, finish};
+use crate::child::{Child, Finished, finish, kill};
+use crate::pid_namespace::{PidNamespace, child_of};
 use crate::{Profile, build, wait};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -12,6 +13,8 @@ use tempfile::TempDir;
 /// A running `samplerd`.
 pub struct Daemon {
     child: Child,
+    /// Process id: the child's, or that of its child.
+    process: u32,
     directory: TempDir,
     /// Where it serves, as its `ready` line says.
     pub address: String,
@@ -22,23 +25,38 @@ impl Daemon {
     pub fn start(pids: &[u32], arguments: &[&str]) -> Result<Daemon> {
         let directory = tempfile::tempdir().context("make a directory")?;
         let address = format!("unix:{}", directory.path().join("socket").display());
-        Daemon::start_in(directory, &address, pids, arguments)
+        let command = Command::new(build::program("samplerd")?);
+        Daemon::start_in(directory, command, &address, pids, arguments)
+    }
+
+    /// [`Daemon::start`] in a pid namespace, of `pids` as these are known there.
+    pub fn start_inside(
+        namespace: &PidNamespace,
+        pids: &[u32],
+        arguments: &[&str],
+    ) -> Result<Daemon> {
+        let directory = tempfile::tempdir().context("make a directory")?;
+        let address = format!("unix:{}", directory.path().join("socket").display());
+        let command = namespace.command(build::program("samplerd")?);
+        let daemon = Daemon::start_in(directory, command, &address, pids, arguments)?;
+        Ok(Daemon { process: child_of(daemon.process)?, ..daemon })
     }
 
     /// [`Daemon::start`] on an address of choice.
     pub fn start_at(address: &str, pids: &[u32], arguments: &[&str]) -> Result<Daemon> {
-        Daemon::start_in(tempfile::tempdir()?, address, pids, arguments)
+        let command = Command::new(build::program("samplerd")?);
+        Daemon::start_in(tempfile::tempdir()?, command, address, pids, arguments)
     }
 
     fn start_in(
         directory: TempDir,
+        mut command: Command,
         address: &str,
         pids: &[u32],
         arguments: &[&str],
     ) -> Result<Daemon> {
         build::require_root()?;
         let log = File::create(directory.path().join("log")).context("create the log")?;
-        let mut command = Command::new(build::program("samplerd")?);
         command.args(["--listen", address]).args(arguments).stderr(log);
         // What an estimate should be worth is known of the interval that is asked for: nothing may raise it, but where that is the test.
         if !arguments.iter().any(|argument| argument.starts_with("--max-samples-per")) {
@@ -53,12 +71,12 @@ impl Daemon {
         })?;
         let address = line.strip_prefix("ready ").map(str::to_string);
         let address = address.with_context(|| format!("expected `ready ADDRESS`: {line:?}"))?;
-        Ok(Daemon { child, directory, address })
+        Ok(Daemon { process: child.pid(), child, directory, address })
     }
 
     /// Process id.
     pub fn pid(&self) -> u32 {
-        self.child.pid()
+        self.process
     }
 
     /// The process under it.
@@ -123,7 +141,7 @@ impl Daemon {
 
     /// SIGTERM; it must detach, remove its socket and exit with 0.
     pub fn stop(mut self) -> Result<()> {
-        self.child.signal(15)?;
+        kill(self.process, 15).context("signal samplerd")?;
         let status = self.child.wait()?;
         ensure!(status.success(), "samplerd ended with {status}: {}", self.log());
         ensure!(!self.socket().exists(), "samplerd left its socket behind");

@@ -16,6 +16,7 @@ pub mod exposition;
 pub mod http;
 pub mod machine;
 pub mod own_libc;
+pub mod pid_namespace;
 pub mod plot;
 pub mod preload;
 pub mod profile;

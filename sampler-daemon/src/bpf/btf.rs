@@ -40,6 +40,8 @@ pub struct TaskOffsets {
     pub traffic: TrafficOffsets,
     /// What tells that a thread's system calls do not reach the kernel; `None`: not known.
     pub diverted: Option<DivertedCalls>,
+    /// Where its numbers in pid namespaces are; `None`: not known.
+    pub numbers: Option<PidOffsets>,
 }
 
 /// Where the kernel keeps what happens to a thread's system calls before they are made.
@@ -64,6 +66,37 @@ impl DivertedCalls {
         Ok(DivertedCalls {
             work: information + types.offset_in("thread_info", "syscall_work")?,
             flags: flag("SYSCALL_USER_DISPATCH")? | flag("SYSCALL_EMU")?,
+        })
+    }
+}
+
+/// Where the kernel keeps the numbers that a task has, one per pid namespace; bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PidOffsets {
+    /// Of the pointer to its process's first thread, in its task.
+    pub leader: u32,
+    /// Of the pointer to its `struct pid`, in its task.
+    pub thread_pid: u32,
+    /// Of the depth of its own namespace, in its `struct pid`.
+    pub level: u32,
+    /// Of the numbers, in the same.
+    pub numbers: u32,
+    /// Of the inode, in a namespace.
+    pub namespace_inode: u32,
+}
+
+impl PidOffsets {
+    fn read(types: &Types<'_>) -> anyhow::Result<PidOffsets> {
+        // Each number is followed by its namespace.
+        let number = [types.offset_in("upid", "nr")?, types.offset_in("upid", "ns")?];
+        anyhow::ensure!(number == [0, 8], "upid.nr and upid.ns are not side by side");
+        Ok(PidOffsets {
+            leader: types.offset_in("task_struct", "group_leader")?,
+            thread_pid: types.offset_in("task_struct", "thread_pid")?,
+            level: types.offset_in("pid", "level")?,
+            numbers: types.offset_in("pid", "numbers")?,
+            namespace_inode: types.offset_in("pid_namespace", "ns")?
+                + types.offset_in("ns_common", "inum")?,
         })
     }
 }
@@ -124,6 +157,7 @@ impl TaskOffsets {
             fs_base: optional(thread),
             traffic: TrafficOffsets::read(&types).unwrap_or_default(),
             diverted: DivertedCalls::read(&types).ok(),
+            numbers: PidOffsets::read(&types).ok(),
         })
     }
 }
@@ -293,6 +327,7 @@ mod tests {
         assert_eq!((offsets.mm, offsets.start_stack, offsets.fs_base), (0, 0, 0), "not there");
         assert_eq!(offsets.traffic, TrafficOffsets::default());
         assert_eq!(offsets.diverted, None);
+        assert_eq!(offsets.numbers, None);
     }
 
     #[test]
@@ -317,7 +352,9 @@ mod tests {
             let TrafficOffsets { task, signal, threads, thread } = offsets.traffic;
             let traffic = [task, signal, threads, thread];
             let others = [offsets.mm, offsets.start_stack, offsets.fs_base];
-            for found in others.into_iter().chain(traffic) {
+            let PidOffsets { leader, thread_pid, numbers, .. } = offsets.numbers.unwrap();
+            let others = others.into_iter().chain([leader, thread_pid, numbers]);
+            for found in others.chain(traffic) {
                 assert!(found != 0 && found.is_multiple_of(8), "{offsets:?}");
             }
             assert_eq!(offsets.diverted, Some(DivertedCalls::USUAL));

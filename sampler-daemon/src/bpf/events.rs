@@ -217,7 +217,9 @@ fn parse(kind: u32, misc: u16, bytes: &[u8]) -> Option<ProcessEvent> {
     let time_ns = u64::from_ne_bytes(*time);
     let half = |at: usize| Some(u32::from_ne_bytes(*body.get(at..)?.first_chunk()?));
     let word = |at: usize| Some(u64::from_ne_bytes(*body.get(at..)?.first_chunk()?));
-    let event = |pid, what| Some(ProcessEvent { time_ns, pid, what });
+    // In a pid namespace the kernel says 0 of processes that it does not have, and −1 of some that end.
+    let is_ours = |pid| pid != 0 && pid != u32::MAX;
+    let event = |pid, what| is_ours(pid).then_some(ProcessEvent { time_ns, pid, what });
     match kind {
         kind::MMAP2 => {
             let name = body.get(64..)?.split(|byte| *byte == 0).next()?;
@@ -245,7 +247,7 @@ fn parse(kind: u32, misc: u16, bytes: &[u8]) -> Option<ProcessEvent> {
             let (pid, thread) = (half(0)?, half(8)?);
             if pid == thread { event(pid, Happening::LeaderExited) } else { None }
         }
-        kind::LOST => event(0, Happening::Lost(word(8)?)),
+        kind::LOST => Some(ProcessEvent { time_ns, pid: 0, what: Happening::Lost(word(8)?) }),
         _ => None,
     }
 }

@@ -1,6 +1,6 @@
 //! The loaded eBPF program with its maps: what the daemon holds of the kernel.
 
-use super::btf::{DivertedCalls, TaskOffsets};
+use super::btf::{DivertedCalls, PidOffsets, TaskOffsets};
 use super::diverted;
 use super::duty::Duties;
 use super::engine::ProbeEngine;
@@ -66,6 +66,8 @@ pub struct Settings {
     pub mappings: bool,
     /// Whether children of profiled processes are profiled as well; that takes `tasks`.
     pub follow: bool,
+    /// The daemon's pid namespace, where it is not the initial one; that takes the numbers of `tasks`.
+    pub pid_namespace: Option<u64>,
     /// What is known of the kernel's tasks: without it a process counts as gone when its first thread is.
     pub tasks: Option<TaskOffsets>,
     /// Whether the kernel side samples a process rarer while its records fill the ring.
@@ -270,6 +272,12 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
     let (of_signal, threads): (u64, u64) =
         (of_task(|of| of.traffic.signal), of_task(|of| of.traffic.threads));
     let diverted = settings.tasks.and_then(|of| of.diverted).unwrap_or(DivertedCalls::USUAL);
+    let numbers = settings.tasks.and_then(|of| of.numbers);
+    let of_number = |offset: fn(PidOffsets) -> u32| numbers.map_or(0, offset).into();
+    let (leader, thread_pid): (u64, u64) =
+        (of_number(|of| of.leader), of_number(|of| of.thread_pid));
+    let (level, numbers): (u64, u64) = (of_number(|of| of.level), of_number(|of| of.numbers));
+    let namespace_inode: u64 = of_number(|of| of.namespace_inode);
     EbpfLoader::new()
         // The object needs nothing of the kernel's own BTF (which `new` has parsed all the same).
         .btf(None)
@@ -285,6 +293,12 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .override_global("BRAKE_RING_BYTES", &brake_ring_bytes, true)
         .override_global("WAKE_BYTES", &wake_bytes, true)
         .override_global("EVERYONE", &u64::from(settings.everyone), true)
+        .override_global("PID_NAMESPACE", &settings.pid_namespace.unwrap_or(0), true)
+        .override_global("TASK_LEADER", &leader, true)
+        .override_global("TASK_THREAD_PID", &thread_pid, true)
+        .override_global("PID_LEVEL", &level, true)
+        .override_global("PID_NUMBERS", &numbers, true)
+        .override_global("NAMESPACE_INODE", &namespace_inode, true)
         .override_global("TASK_PID", &task_pid, true)
         .override_global("TASK_TGID", &task_tgid, true)
         .override_global("TASK_SIGNAL", &signal, true)

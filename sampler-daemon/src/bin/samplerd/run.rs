@@ -12,6 +12,7 @@ use sampler_daemon::bpf::{Guardian, ProbeEngine, Settings, preflight};
 use sampler_daemon::pipeline::{self, AtExit, Config, Names, Reach};
 use sampler_daemon::rpc::listen::Listener;
 use sampler_daemon::rpc::serve;
+use sampler_daemon::target::pid_namespace::PidNamespace;
 use sampler_daemon::target::process::Process;
 use sampler_daemon::target::spec::{self, Spec};
 use std::io::{IsTerminal as _, Write as _};
@@ -65,6 +66,7 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
     // Signals are caught before anything is attached, so that none leaves something behind.
     let mut interrupt = signal(SignalKind::interrupt()).context("catch SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("catch SIGTERM")?;
+    let namespace = PidNamespace::of_daemon()?;
     if let Some(pid) = repeated(&args.pids) {
         return Err(anyhow!("--pid {pid}: given twice (give each process once)"));
     }
@@ -78,7 +80,7 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
     };
     let config = Config {
         reach,
-        settings: settings(&args, reach)?,
+        settings: settings(&args, reach, namespace)?,
         sampling: args.sampling(),
         exclude: args.exclusions(guardian.pid()),
         allocators,
@@ -186,7 +188,23 @@ fn tasks(reach: Reach) -> anyhow::Result<Option<TaskOffsets>> {
     )
 }
 
-fn settings(args: &Args, reach: Reach) -> anyhow::Result<Settings> {
+/// The daemon's pid namespace, where it is not the initial one.
+fn pid_namespace(
+    namespace: PidNamespace,
+    tasks: Option<TaskOffsets>,
+) -> anyhow::Result<Option<u64>> {
+    match namespace {
+        PidNamespace::Initial => Ok(None),
+        PidNamespace::Inner(inode) if tasks.is_some_and(|of| of.numbers.is_some()) => {
+            Ok(Some(inode))
+        }
+        PidNamespace::Inner(_) => anyhow::bail!(
+            "samplerd runs in a pid namespace of its own, which needs a kernel that describes its types (CONFIG_DEBUG_INFO_BTF; or run samplerd in the host's: docker run --pid=host)"
+        ),
+    }
+}
+
+fn settings(args: &Args, reach: Reach, namespace: PidNamespace) -> anyhow::Result<Settings> {
     let engine = match args.probe_engine {
         None => ProbeEngine::detect().context("ask the kernel for its uprobes")?,
         Some(wanted) => {
@@ -205,6 +223,7 @@ fn settings(args: &Args, reach: Reach) -> anyhow::Result<Settings> {
             "--samplers-only: perf probes do not reach what samples by itself, so that nothing would be seen (it takes Linux 6.10; leave it out, or run without --preload)"
         );
     }
+    let tasks = tasks(reach)?;
     Ok(Settings {
         engine,
         frame_pointers: args.unwind == Unwind::Fp,
@@ -220,7 +239,8 @@ fn settings(args: &Args, reach: Reach) -> anyhow::Result<Settings> {
         usdt: !args.no_usdt && args.max_overhead.is_none(),
         mappings: !args.no_mappings && args.max_overhead.is_none(),
         follow: reach == Reach::Tree,
-        tasks: tasks(reach)?,
+        pid_namespace: pid_namespace(namespace, tasks)?,
+        tasks,
         brake: args.max_samples_per_second.is_finite(),
         duty: args.max_overhead,
     })

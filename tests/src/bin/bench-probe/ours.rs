@@ -45,6 +45,7 @@ impl Ours {
             usdt: false,
             mappings: false,
             follow: false,
+            pid_namespace: None,
             tasks: TaskOffsets::of_kernel().ok(),
             // Nobody reads its ring.
             brake: false,

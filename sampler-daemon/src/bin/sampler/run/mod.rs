@@ -21,6 +21,7 @@ use child::{Held, Program, code};
 use daemon::{Daemon, Private};
 use rustix::process::Signal;
 use sampler_daemon::rpc::v1::sampler_client::SamplerClient;
+use sampler_daemon::target::pid_namespace::PidNamespace;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
@@ -35,6 +36,8 @@ pub(crate) async fn run(verb: RunVerb, json: bool) -> Result<ExitCode> {
             "run: loading eBPF programs takes root (try: sudo sampler run …; COMMAND runs as you)"
         );
     }
+    // The program's pipes are opened by its pid.
+    PidNamespace::of_daemon()?;
     let samplerd = daemon::find()?;
     verb.file().map_or(Ok(()), |path| output::check_file(path))?;
     let user = User::of(&verb)?;
