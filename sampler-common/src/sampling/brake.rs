@@ -2,12 +2,17 @@
 //!
 //! Plainly: the more of a process's bytes wait, compared with those that are free, the rarer it is sampled from the next call on. The
 //! level is 0 up to half of the free bytes, and grows by one with every further 32nd (of smaller rings: larger part) of the way to twice of them, which is a process's
-//! share (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). Each level halves the rate, so a
-//! storm wears out before the ring is full: the last levels take minutes of it, or are those of the largest interval there is.
+//! share (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). Each level halves the rate, until the
+//! interval is [`MAX_FACTOR`] times the one in force, or [`FINE_INTERVAL_BYTES`] where that is more.
+//!
+//! The rise is bounded because a block that was sampled at a long interval keeps its weight for as long as it is held. At most [`MAX_FACTOR`] times
+//! the variance comes of a time in which the brake was on: an interval of what is held is at most √8 = 2.8 times as wide as without it.
+//! Shorter intervals than [`FINE_INTERVAL_BYTES`] rise further: of 10 MiB some 160 samples are left at it, ± 15 %, and most stacks would be lost otherwise.
+//! What the ring cannot take then is lost, and lost samples keep their sizes.
 //!
 //! Between two levels there is room for some ten records of the largest stacks and a hundred of usual ones ([`highest`]): so the
 //! samples of each level are enough to tell what passed meanwhile, and an interval made of them holds. A ring that is too small for many
-//! levels gets few: what it cannot take is lost, and lost samples keep their sizes, where what nobody sampled would be guessed.
+//! levels gets few.
 //!
 //! The level is made of what happened before, and says how the *next* calls are charged; every sample carries the design that it was
 //! charged with. Trials are memoryless, so nothing is biased.
@@ -15,6 +20,13 @@
 use super::design::Design;
 use super::rate::{HAZARD_ONE, MAX_INTERVAL_BYTES, Rate};
 use super::strategy::Strategy;
+
+/// Most that the interval in force is multiplied by.
+pub const MAX_FACTOR: u64 = 1 << MAX_DOUBLINGS;
+const MAX_DOUBLINGS: u32 = 3;
+
+/// The interval in bytes that any shorter one may rise to.
+pub const FINE_INTERVAL_BYTES: u64 = 64 << 10;
 
 /// The highest level.
 pub const MAX_LEVEL: u32 = 32;
@@ -35,6 +47,9 @@ const HALF: u64 = 0xB172_17F7_D1CF;
 /// λ of [`MAX_INTERVAL_BYTES`].
 const LOWEST: u64 = HAZARD_ONE / MAX_INTERVAL_BYTES;
 
+/// λ of [`FINE_INTERVAL_BYTES`].
+const FINE: u64 = HAZARD_ONE / FINE_INTERVAL_BYTES;
+
 /// Level of a process that has `own` of the `waiting` bytes in a ring of `size` bytes, of which the last sixteenth is for others.
 #[inline(always)]
 pub const fn level(own: u64, waiting: u64, size: u64) -> u32 {
@@ -50,8 +65,8 @@ pub const fn level(own: u64, waiting: u64, size: u64) -> u32 {
 }
 
 impl Design {
-    /// The same design at 1/2^`level` of its rate, the interval never above [`MAX_INTERVAL_BYTES`]. What samples nothing, or is not
-    /// ours to change, stays.
+    /// The same design at 1/2^`level` of its rate, its interval at most [`MAX_FACTOR`] times as long or [`FINE_INTERVAL_BYTES`] (of calls only
+    /// the former), and never above [`MAX_INTERVAL_BYTES`]. What samples nothing, or is not ours to change, stays.
     #[inline(always)]
     pub const fn braked(self, level: u32) -> Design {
         let level = level & 63;
@@ -59,17 +74,31 @@ impl Design {
             return self;
         }
         if self.tag() == Strategy::Stride as u8 {
-            let room = MAX_INTERVAL_BYTES >> level;
             let bytes = self.stride_bytes();
-            let bytes = if bytes > room { MAX_INTERVAL_BYTES } else { bytes << level };
+            let most = larger(bytes.saturating_mul(MAX_FACTOR), FINE_INTERVAL_BYTES);
+            let most = smaller(most, MAX_INTERVAL_BYTES);
+            let bytes = if bytes > most >> level { most } else { bytes << level };
             return Design::from_word(self.word() - self.stride_bytes() + bytes);
         }
         let raw = self.rate().raw();
-        let rate = if raw > 2 * HALF { 2 * HALF } else { raw } >> level;
-        let rate = if rate < LOWEST { LOWEST } else { rate };
-        let rate = if rate > raw { raw } else { rate };
+        let most = smaller(raw, 2 * HALF);
+        let least = larger(most >> MAX_DOUBLINGS, LOWEST);
+        // A rate of calls is no rate of bytes.
+        let is_of_calls = self.tag() == Strategy::Bernoulli as u8;
+        let least = if is_of_calls { least } else { smaller(least, FINE) };
+        let rate = smaller(larger(most >> level, least), raw);
         Design::from_word(self.word() - raw + rate)
     }
+}
+
+#[inline(always)]
+const fn smaller(a: u64, b: u64) -> u64 {
+    if a < b { a } else { b }
+}
+
+#[inline(always)]
+const fn larger(a: u64, b: u64) -> u64 {
+    if a > b { a } else { b }
 }
 
 const _: () = assert!(Rate::ALWAYS.raw() > 2 * HALF);
@@ -77,7 +106,7 @@ const _: () = assert!(Rate::ALWAYS.raw() > 2 * HALF);
 #[cfg(test)]
 mod tests {
     use super::super::strategy::Strategy;
-    use super::{Design, MAX_INTERVAL_BYTES, MAX_LEVEL, level};
+    use super::{Design, FINE_INTERVAL_BYTES, MAX_FACTOR, MAX_INTERVAL_BYTES, MAX_LEVEL, level};
     use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 
     const RING: u64 = 16 << 20;
@@ -132,7 +161,12 @@ mod tests {
             let Some(design) = Design::from_interval(strategy, interval, 1.0) else { return Ok(()) };
             let braked = design.braked(level);
             prop_assert_eq!(braked.strategy(), design.strategy());
-            let wanted = (design.interval() * f64::from(level).exp2()).min(MAX_INTERVAL_BYTES as f64);
+            let most = match strategy {
+                Strategy::Bernoulli => MAX_FACTOR as f64 * design.interval(),
+                _ => (MAX_FACTOR as f64 * design.interval()).max(FINE_INTERVAL_BYTES as f64),
+            };
+            let most = most.min(MAX_INTERVAL_BYTES as f64);
+            let wanted = (design.interval() * f64::from(level).exp2()).min(most);
             // Next to "always" half a rate is no half of the samples: within a factor of 1.5 there.
             let ratio = braked.interval() / wanted;
             prop_assert!((0.65..1.5).contains(&ratio), "{interval} at {level}: {ratio}");

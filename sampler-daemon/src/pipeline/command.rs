@@ -120,7 +120,7 @@ impl PressureReport {
             raised: record.raised,
             since: record.raised_since,
             braked: record.braked,
-            brake_factor: f64::from(record.highest_brake).exp2(),
+            brake_factor: record.braking.factor.max(1.0),
             is_braked: record.is_braked,
         }
     }

@@ -72,10 +72,11 @@ impl Worker {
         }
         epochs.note(&braked(&designs, level));
         let braked = self.kernel.slots.braked(slot);
+        let since_ns = self.pressure.unbraked_ns();
         let sampling = std::sync::Arc::make_mut(&mut record.sampling);
         sampling.braked = braked;
         sampling.is_braked = true;
-        sampling.note_brake(level);
+        sampling.note_brake(level, since_ns);
         self.pressure.watch(slot);
     }
 

@@ -193,6 +193,7 @@ impl Worker {
                 "{unseen} samples were freed unseen since attach; they count as freed when that was noticed (raise --ring)"
             ));
         }
+        notes.extend(self.raised(chosen));
         if let Some(since) = self.live_incomplete {
             notes.push(format!(
                 "growth is a lower bound since {}: the live set was full (raise --max-live)",

@@ -2,8 +2,9 @@
 
 use super::coverage::{Blind, grouped};
 use super::gather::Gathered;
+use super::raised::raised_notes;
 use super::worker::Worker;
-use crate::store::ProcessRecord;
+use crate::store::{ProcessId, ProcessRecord};
 use sampler_common::counters::Outcome;
 use sampler_common::estimate::{Estimator, Row};
 use sampler_common::limits::EXTERNAL_PER_SECOND;
@@ -18,7 +19,6 @@ const SAMPLES_ITSELF: &str = "samples by itself (otel_memory); exact totals are 
 const UNHEARD: &str = "nothing has been heard of a library that samples in it: it has sampled nothing, or the library is not in it (it does not \
      enter static and setuid programs)";
 const UNCALLED: &str = "it called no function that is probed: it allocated nothing, or in ways that are not seen (as static programs without symbols do)";
-const RAISED: &str = "at times sampled more rarely than that: more samples came than may (a limit of samples; sampler status has the interval)";
 const INEXACT: &str = "its exact totals are not known, so it is weighted, not calibrated";
 
 /// What is to be said of processes, each reason once and not too many.
@@ -32,6 +32,18 @@ fn few<'a>(lines: impl Iterator<Item = (u32, &'a str, &'a str)>) -> Vec<String> 
 }
 
 impl Worker {
+    /// Of which processes back-pressure has raised the interval, how far and when.
+    pub(super) fn raised(&self, processes: &[ProcessId]) -> Vec<String> {
+        let clocks = self.clock.now();
+        let records = processes.iter().map(|id| self.ingest.processes.get(*id));
+        let raised = records.flat_map(|of| {
+            let lines = raised_notes(&of.sampling, clocks).into_iter();
+            lines.map(move |line| (of.pid, of.comm.as_str(), line))
+        });
+        let raised: Vec<_> = raised.collect();
+        few(raised.iter().map(|(pid, comm, line)| (*pid, *comm, line.as_str())))
+    }
+
     /// Losses, those in the ring of the gathered processes only.
     pub(super) fn losses(&self, gathered: &Gathered) -> Vec<RawLoss> {
         let mut lost = Vec::new();
@@ -110,9 +122,7 @@ impl Worker {
         notes.extend(self.held_notes());
         let record = |id| self.ingest.processes.get(id);
         let processes = || gathered.processes.iter().map(|id| record(*id));
-        notes.extend(few(processes()
-            .filter(|of| of.sampling.raised.raises > 0)
-            .map(|of| (of.pid, of.comm.as_str(), RAISED))));
+        notes.extend(self.raised(&gathered.processes));
         if estimator == Estimator::Calibrated {
             let inexact = gathered.inexact.iter().map(|id| record(*id));
             notes.extend(few(inexact.map(|of| (of.pid, of.comm.as_str(), INEXACT))));

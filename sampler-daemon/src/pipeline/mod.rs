@@ -53,6 +53,7 @@ mod patched;
 mod pressure;
 mod profile;
 mod query;
+mod raised;
 mod raw;
 mod reading;
 mod refused;

@@ -31,17 +31,26 @@ pub(super) struct BackPressure {
     control: Pressure,
     /// End of the last turn: what has been read was sampled before it.
     turned_ns: u64,
+    /// End of the turn before that.
+    before_ns: u64,
     /// Slots whose brake may not have been let go.
     braked: FxHashSet<u32>,
 }
 
 impl BackPressure {
     pub(super) fn new(limits: Limits) -> BackPressure {
+        let now_ns = monotonic_ns();
         BackPressure {
             control: Pressure::new(limits),
-            turned_ns: monotonic_ns(),
+            turned_ns: now_ns,
+            before_ns: now_ns,
             braked: FxHashSet::default(),
         }
+    }
+
+    /// When brakes were looked at last before now: what is found on now was not on then.
+    pub(super) fn unbraked_ns(&self) -> u64 {
+        self.before_ns
     }
 
     /// The brake of this slot is on, or was.
@@ -107,7 +116,7 @@ impl Worker {
         if elapsed_ns < TURN_NS {
             return;
         }
-        self.pressure.turned_ns = now_ns;
+        self.pressure.before_ns = std::mem::replace(&mut self.pressure.turned_ns, now_ns);
         let arrived = std::mem::take(&mut self.ingest.arrivals.expected);
         for (slot, expected) in &arrived {
             let source = self.ingest.sources.get(slot);
@@ -154,7 +163,12 @@ impl Worker {
             if is_braked {
                 self.pressure.braked.insert(slot);
             }
-            self.record_brake(slot, |record| record.is_braked = is_braked);
+            self.record_brake(slot, |record| {
+                record.is_braked = is_braked;
+                if !is_braked {
+                    record.braking.end(monotonic_ns());
+                }
+            });
         }
     }
 

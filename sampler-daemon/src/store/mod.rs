@@ -1,6 +1,7 @@
 //! What the daemon remembers: interned stacks, rows with their moments, live samples, processes.
 //! Every table has a bound and a documented behaviour at it. Never does any I/O.
 
+mod braking;
 pub mod clustered;
 pub mod epochs;
 mod fold;
@@ -19,6 +20,7 @@ mod spending;
 pub mod stacks;
 pub mod windows;
 
+pub use braking::Braking;
 pub use clustered::Clustered;
 pub use epochs::Epochs;
 pub use fold::{FoldKey, MAX_GROUPS, Moves};

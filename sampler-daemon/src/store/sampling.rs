@@ -1,5 +1,6 @@
 //! How a process is sampled: what was asked for, what has been learned, what is in force, and what was in force ever.
 
+use super::Braking;
 use sampler_common::limits::CLASSES;
 use sampler_common::pressure::Raised;
 use sampler_common::sampling::rate::MAX_INTERVAL_BYTES;
@@ -109,8 +110,8 @@ pub struct SamplingRecord {
     pub is_braked: bool,
     /// How often it has raised an interval for that.
     pub braked: u64,
-    /// The highest level of it.
-    pub highest_brake: u32,
+    /// When and how far it was.
+    pub braking: Braking,
     /// Mean bytes between samples of our own library in the process, where there is one, and the largest that it had; 0 otherwise.
     pub told: (f64, f64),
 }
@@ -135,7 +136,7 @@ impl SamplingRecord {
             raised_since: None,
             is_braked: false,
             braked: 0,
-            highest_brake: 0,
+            braking: Braking::default(),
             told: (0.0, 0.0),
         };
         record.ask(asked);
@@ -165,12 +166,16 @@ impl SamplingRecord {
         ((interval as f64 * factor).round() as u64).min(MAX_INTERVAL_BYTES)
     }
 
-    /// The kernel side has braked to this level of [`sampler_common::sampling::brake`].
-    pub fn note_brake(&mut self, level: u32) {
-        self.highest_brake = self.highest_brake.max(level);
-        let interval = self.interval_bytes * f64::from(level).exp2();
-        self.largest_interval_bytes = self.largest_interval_bytes.max(interval);
-        self.note_designs(self.designs.map(|design| design.braked(level)));
+    /// The kernel side has braked to this level of [`sampler_common::sampling::brake`], and had not until `since_ns`.
+    pub fn note_brake(&mut self, level: u32, since_ns: u64) {
+        let braked = self.designs.map(|design| design.braked(level));
+        let factors =
+            self.designs.iter().zip(&braked).map(|(of, by)| by.interval() / of.interval());
+        // Of what samples nothing it is no number.
+        let factor = factors.fold(1.0, f64::max);
+        self.braking.raise(since_ns, factor);
+        self.largest_interval_bytes = self.largest_interval_bytes.max(self.interval_bytes * factor);
+        self.note_designs(braked);
     }
 
     /// Makes the designs anew of what is known; those that learn per class are set by [`SamplingRecord::set`].

@@ -1,0 +1,52 @@
+//! When and how far the kernel side has raised a process's interval, because the daemon had not read its records in time.
+
+/// Every time so far in one.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Braking {
+    /// How many times it was raised from nothing.
+    pub times: u64,
+    /// `CLOCK_MONOTONIC` of the last time, nanoseconds: it began not before.
+    pub from_ns: u64,
+    /// When it was over; `None`: it is not.
+    pub until_ns: Option<u64>,
+    /// What the interval was multiplied by at most, of all times.
+    pub factor: f64,
+}
+
+impl Braking {
+    /// The interval is `factor` times as long; nothing was raised until `since_ns`.
+    pub fn raise(&mut self, since_ns: u64, factor: f64) {
+        if self.times == 0 || self.until_ns.is_some() {
+            self.times += 1;
+            (self.from_ns, self.until_ns) = (since_ns, None);
+        }
+        self.factor = self.factor.max(factor);
+    }
+
+    /// The interval is what it was before.
+    pub fn end(&mut self, now_ns: u64) {
+        if self.times > 0 && self.until_ns.is_none() {
+            self.until_ns = Some(now_ns);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_raise_that_goes_on_is_one() {
+        let mut of = Braking::default();
+        of.end(1);
+        assert_eq!(of, Braking::default());
+        of.raise(5, 4.0);
+        of.raise(7, 2.0);
+        assert_eq!((of.times, of.from_ns, of.until_ns, of.factor), (1, 5, None, 4.0));
+        of.end(9);
+        of.end(10);
+        assert_eq!((of.times, of.until_ns), (1, Some(9)));
+        of.raise(20, 2.0);
+        assert_eq!((of.times, of.from_ns, of.until_ns, of.factor), (2, 20, None, 4.0));
+    }
+}
