@@ -251,6 +251,17 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// What its bytes are. Those that are held in a window are of the window's own allocations only.
+    pub fn what(&self) -> &'static str {
+        match (self.kind, self.window) {
+            (Kind::Alloc, _) => "allocated",
+            (Kind::Live, Some(_)) => "held of the window's own allocations",
+            (Kind::Live, None) => "held",
+            (Kind::Peak, _) => "held at the peak",
+            (Kind::Mapped, _) => "mapped",
+        }
+    }
+
     /// The estimator's name; `points` where it is none of the estimators: a process was sampled by stride.
     pub fn estimator_name(&self) -> &'static str {
         if self.has_stride() { POINTS } else { self.estimator.name() }

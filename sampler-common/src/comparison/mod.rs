@@ -94,6 +94,12 @@ pub enum CannotCompare {
         "profiles of kind mapped are counted, not sampled: there is nothing to test (subtract them)"
     )]
     Counted,
+    /// Held, of the allocations of a window: two of them do not say how what is held has grown.
+    #[error(
+        "{0}: kind live of a window is what is held of the window's own allocations; two windows do not show growth \
+         (ask sampler leaks --over TIME, or compare live profiles since attach that were saved at two times)"
+    )]
+    HeldOfWindow(String),
     /// Seen in windows of a budget: what these differ in is not in the moments.
     #[error(
         "{0} was seen in short windows only (samplerd --max-overhead): what they differ in would be missing from the test (compare profiles of a samplerd without it)"

@@ -50,6 +50,10 @@ pub(super) fn of(question: &Question<'_>) -> Result<Relation, CannotCompare> {
         return Err(CannotCompare::Counted);
     }
     for (name, profile) in [(a_name, a), (b_name, b)] {
+        // A peak's window is the time until the peak, and has all that was held.
+        if profile.kind == Kind::Live && profile.window.is_some() {
+            return Err(CannotCompare::HeldOfWindow(name.to_owned()));
+        }
         if profile.stacks_total > profile.stacks.len() as u64 {
             return Err(CannotCompare::Cut {
                 name: name.to_owned(),

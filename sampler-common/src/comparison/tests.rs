@@ -111,6 +111,25 @@ fn samples_in_both() {
     assert_eq!(compare(&question(&held, &held_later)).unwrap().relation, Relation::Shared);
 }
 
+/// Held, of the allocations of a window: neither against another window, nor against all since attach.
+#[test]
+fn held_of_a_window_is_not_compared() {
+    let mut windowed = fixture::profile(Kind::Live);
+    let end_unix_ns = windowed.time_unix_ns;
+    windowed.window =
+        Some(crate::profile::Window { start_unix_ns: end_unix_ns - 1_000_000_000, end_unix_ns });
+    let whole = later(Kind::Live);
+    for (a, b, name) in [(&windowed, &whole, "A"), (&whole, &windowed, "B")] {
+        let error = compare(&question(a, b)).unwrap_err();
+        assert_eq!(error, CannotCompare::HeldOfWindow(name.to_owned()));
+        assert!(error.to_string().contains("sampler leaks --over"), "{error}");
+        assert!(rows(&question(a, b)).is_err());
+    }
+    let [mut peak, mut later_peak] = [windowed.clone(), whole.clone()];
+    (peak.kind, later_peak.kind) = (Kind::Peak, Kind::Peak);
+    assert!(compare(&question(&peak, &later_peak)).is_ok());
+}
+
 /// Points of a stride have no variance, and less of them has none either.
 #[test]
 fn what_a_stride_saw_in_between_has_no_upper_end() {

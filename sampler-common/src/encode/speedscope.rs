@@ -8,7 +8,7 @@ use super::functions::functions;
 use super::pprof::comments;
 use super::{Encode, Measure, NO_STACK, interval, name};
 use crate::estimate::Estimate;
-use crate::profile::{Kind, Profile, Stack};
+use crate::profile::{Profile, Stack};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -122,7 +122,7 @@ fn weight(profile: &Profile, stack: &Stack, measure: Measure, end: End) -> f64 {
 
 /// `allocated bytes: 1.30 GiB ±3% (1.26 GiB … 1.34 GiB)`; of the ends how to read them.
 fn name_of(profile: &Profile, measure: Measure, end: End) -> String {
-    let what = if profile.kind == Kind::Alloc { "allocated" } else { "held" };
+    let what = profile.what();
     let total = measure.of(&profile.totals, profile.kind).estimate;
     let (unit, total) = match measure {
         Measure::Space => ("bytes", interval::bytes(&total)),
@@ -148,6 +148,7 @@ fn title(profile: &Profile) -> String {
 mod tests {
     use super::super::fixture;
     use super::*;
+    use crate::profile::Kind;
     use serde_json::Value;
 
     fn written(profile: &Profile) -> (String, Value) {

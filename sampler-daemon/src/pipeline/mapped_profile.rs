@@ -133,7 +133,7 @@ impl Worker {
         if mapped.incomplete() {
             notes.push("what is held is a lower bound: the table of ranges was full".into());
         }
-        notes.extend(request.scope.notes());
+        notes.extend(request.scope.notes(request.kind));
         notes
     }
 }

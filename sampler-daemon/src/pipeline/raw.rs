@@ -125,7 +125,7 @@ impl Worker {
         let gathered = self.gather(chosen, request.kind, &request.scope)?;
         let lost = self.losses(&gathered);
         let mut notes = self.notes(&gathered, &lost, estimator);
-        notes.extend(request.scope.notes());
+        notes.extend(request.scope.notes(request.kind));
         notes.extend(self.window_notes(&gathered));
         let cost = self.costs(&gathered.processes, request.confidence);
         notes.extend(self.frees_note(&gathered.processes, &cost, &request));

@@ -12,6 +12,9 @@ use std::time::{Duration, UNIX_EPOCH};
 /// Processes that are named with their times.
 const FEW: usize = 4;
 
+/// What is held in a profile of a window.
+const OF_THE_WINDOW: &str = "held numbers are of the window's own allocations: what was allocated before the window is not in them (growth: sampler leaks)";
+
 /// A window of time that somebody asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AskedWindow {
@@ -110,8 +113,11 @@ impl Scope {
     }
 
     /// The limits that were really applied, in words.
-    pub(super) fn notes(&self) -> Vec<String> {
+    pub(super) fn notes(&self, kind: Kind) -> Vec<String> {
         let mut notes = Vec::new();
+        if self.window.is_some() && matches!(kind, Kind::Live | Kind::Mapped) {
+            notes.push(OF_THE_WINDOW.to_owned());
+        }
         if self.sizes != SizeLimits::ALL {
             notes.push(format!("{} only", self.sizes));
         }
@@ -244,9 +250,12 @@ mod tests {
         let min_age_ns = Some(90_000_000_000);
         let scope = Scope { sizes, min_age_ns, ..Scope::ALL };
         let held = "held numbers are of blocks held for 1 m 30 s or longer";
-        assert_eq!(scope.notes(), ["sizes up to 1007B only", held]);
+        assert_eq!(scope.notes(Kind::Live), ["sizes up to 1007B only", held]);
         assert!(scope.has_size(1007) && !scope.has_size(1008));
         assert!(scope.has_age(90_000_000_000) && !scope.has_age(89_999_999_999));
-        assert_eq!(Scope::ALL.notes(), [""; 0]);
+        assert_eq!(Scope::ALL.notes(Kind::Live), [""; 0]);
+        let last = Scope { window: Some(AskedWindow::Last(1)), ..Scope::ALL };
+        assert_eq!(last.notes(Kind::Live), [OF_THE_WINDOW]);
+        assert_eq!(last.notes(Kind::Alloc), [""; 0]);
     }
 }

@@ -1,1 +1,76 @@
-//! What is held, compared at two times.
+//! What is held, compared at two times: two windows do not show growth, and that is said.
+
+use anyhow::{Result, ensure};
+use sampler_tests::client::Client;
+use sampler_tests::{Daemon, Workload, wait};
+use serde_json::{Value, json};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Nothing but one line with the verb that knows.
+fn names_leaks(error: &str) -> Result<()> {
+    ensure!(error.contains("sampler leaks --over") && error.lines().count() == 1, "{error}");
+    Ok(())
+}
+
+#[test]
+fn held_of_two_windows_is_no_growth() -> Result<()> {
+    let mut workload = Workload::start("stalled.c", &["4096", "1", "10"])?;
+    let daemon = Daemon::start(&[workload.pid()], &["--interval", "4096"])?;
+    workload.go()?;
+    let directory = tempfile::tempdir()?;
+    let [early, late, windowed] =
+        ["early.json", "late.json", "windowed.json"].map(|name| directory.path().join(name));
+    let [early, late, windowed] =
+        [&early, &late, &windowed].map(|path| path.to_str().unwrap_or_default());
+    let save = |path: &str, more: &[&str]| -> Result<()> {
+        let arguments = [&["profile", "--kind", "live", "--json", "-o", path], more].concat();
+        daemon.sampler(&arguments)?.success("profile")?;
+        Ok(())
+    };
+    save(early, &[])?;
+    let profile = daemon.profile_where("four seconds", "alloc", &[], |profile| {
+        profile.json["duration_ns"].as_u64() > Some(4 * SECOND)
+    })?;
+    let windows = ["diff", "3s..1500ms", "1500ms"];
+    daemon.sampler(&windows)?.success("what was allocated")?;
+    for arguments in [&[][..], &["--svg", "-o", "-"], &["--json"]] {
+        let refused = daemon.sampler(&[&windows[..], &["--kind", "live"], arguments].concat())?;
+        ensure!(refused.code() == 1 && refused.stdout.is_empty(), "{}", refused.stderr);
+        names_leaks(&refused.stderr)?;
+    }
+    // The head of such a profile says what it has.
+    let text = daemon.sampler(&["profile", "--kind", "live", "--last", "2s"])?.success("text")?;
+    let text = String::from_utf8(text.stdout)?.replace("\n          ", " ");
+    ensure!(text.contains("held numbers are of the window's own allocations"), "{text}");
+    // A saved one is as little growth as one that is asked for.
+    save(windowed, &["--last", "1s"])?;
+    for pair in [[early, windowed], [windowed, early], [windowed, "1s"]] {
+        names_leaks(&daemon.sampler(&["diff", pair[0], pair[1]])?.stderr)?;
+    }
+    let now = profile.json["time_unix_ns"].as_u64().unwrap_or_default();
+    let runtime = tokio::runtime::Runtime::new()?;
+    let error = runtime.block_on(async {
+        let mut client = Client::connect(&daemon.address).await?;
+        client.learn("sampler.v1.Sampler").await?;
+        let side = |since: u64, until: u64| json!({ "kind": "KIND_LIVE", "since_unix_ns": since, "until_unix_ns": until });
+        let sides = json!({ "a": side(now - 3 * SECOND, now - 2 * SECOND), "b": side(now - 2 * SECOND, now) });
+        let answer = client.call("sampler.v1.Sampler", "Compare", sides).await;
+        anyhow::Ok(answer.err().map(|error| format!("{error:#}")))
+    })?;
+    ensure!(error.as_ref().is_some_and(|of| of.contains("sampler leaks --over")), "{error:?}");
+
+    // Two times since attach are what they were: all that was kept in between.
+    workload.child().send("enough")?;
+    let kept = workload.truth()?.function("kept")?.live.bytes as f64;
+    wait::until("all of it", || {
+        save(late, &[])?;
+        let out = daemon.sampler(&["diff", "--json", early, late])?.success("diff")?;
+        let json: Value = serde_json::from_slice(&out.stdout)?;
+        let of = &json["totals"]["space"];
+        let [low, high] = ["low", "high"].map(|end| of[end].as_f64().unwrap_or(0.0));
+        Ok((low > 0.0 && low <= kept && kept * 0.5 <= high).then_some(()))
+    })?;
+    workload.exit()?;
+    daemon.stop()
+}

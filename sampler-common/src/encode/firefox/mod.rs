@@ -9,7 +9,7 @@ mod threads;
 
 use super::pprof::comments;
 use super::{Encode, name};
-use crate::profile::{Kind, Profile};
+use crate::profile::Profile;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use tables::Tables;
@@ -53,7 +53,7 @@ fn meta(profile: &Profile, threads: usize) -> Value {
         "profilingStartTime": 0,
         "profilingEndTime": ms(profile.duration_ns),
         "processType": 0,
-        "product": format!("sampler: memory {}", what(profile.kind)),
+        "product": format!("sampler: memory {}", profile.what()),
         "importedFrom": "sampler",
         "stackwalk": 1,
         "version": 31,
@@ -113,15 +113,6 @@ fn libs(profile: &Profile) -> Vec<Value> {
         })
     });
     each.collect()
-}
-
-fn what(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Alloc => "allocated",
-        Kind::Live => "held",
-        Kind::Peak => "held at the peak",
-        Kind::Mapped => "mapped",
-    }
 }
 
 #[cfg(test)]

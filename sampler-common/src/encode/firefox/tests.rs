@@ -1,5 +1,6 @@
 use super::super::fixture;
 use super::*;
+use crate::profile::Kind;
 
 fn written(profile: &Profile) -> (String, Value) {
     let text = String::from_utf8(fixture::encoded(&Firefox, profile)).unwrap();

@@ -1,6 +1,6 @@
 //! A thread for each process: its allocations, and a marker for each of its stacks.
 
-use super::{MARKER, what};
+use super::MARKER;
 use crate::profile::{Profile, Stack};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ pub(super) fn thread<'a>(
         unregister_time: None,
         paused_ranges: [],
         show_markers_in_timeline: false,
-        name: format!("{name}, bytes {}", what(profile.kind)),
+        name: format!("{name}, bytes {}", profile.what()),
         process_name: name,
         is_main_thread: true,
         pid: process.pid.to_string(),

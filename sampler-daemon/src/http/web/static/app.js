@@ -139,6 +139,10 @@ async function fillDifference(signal) {
   const { slots } = chart;
   const [a, b] = windows(slots);
   by("difference").replaceChildren();
+  if (chosen.kind !== "alloc") {
+    by("difference-head").textContent = "Two windows differ in what was allocated in them: choose allocated (key A). How what is held grows is shown by “sampler leaks”.";
+    return;
+  }
   if (!a || !b) {
     by("difference-head").textContent = "A difference needs two windows: wait for a few seconds of history.";
     return;
