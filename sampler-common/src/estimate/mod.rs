@@ -64,7 +64,7 @@ pub enum Method {
     /// Points of a stride, summed, or nothing where nothing would be sampled. There is no upper end: nothing random bounds
     /// what was passed by.
     Stride,
-    /// Everything was counted: the interval is the number itself.
+    /// Everything was counted: the interval is the number itself; of what may belong elsewhere it is from nothing to all.
     Exact,
 }
 

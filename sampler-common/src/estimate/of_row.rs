@@ -8,6 +8,7 @@
 //! The failed-trials estimator is one of bytes: its objects are weighted. The calibrated one needs exact totals, which there are of
 //! allocations only: what is held is weighted.
 
+use super::Moments;
 use super::calibrated;
 use super::failed_trials::widened;
 use super::quantity::Quantity;
@@ -65,17 +66,18 @@ pub fn of_row(
             }
         }
         Estimator::Exact => {
-            let counted = |of: Estimate| Estimate {
-                low: of.value,
+            // What was counted and may belong elsewhere is in the sum, and not in what certainly exists.
+            let counted = |of: Estimate, moments: &Moments| Estimate {
+                low: moments.own.min(of.value),
                 high: of.value,
                 method: Method::Exact,
                 ..of
             };
             estimates = RowEstimates {
-                alloc_objects: counted(estimates.alloc_objects),
-                alloc_space: counted(estimates.alloc_space),
-                inuse_objects: counted(estimates.inuse_objects),
-                inuse_space: counted(estimates.inuse_space),
+                alloc_objects: counted(estimates.alloc_objects, &total.alloc_objects),
+                alloc_space: counted(estimates.alloc_space, &total.alloc_space),
+                inuse_objects: counted(estimates.inuse_objects, &total.inuse_objects),
+                inuse_space: counted(estimates.inuse_space, &total.inuse_space),
             };
         }
     }

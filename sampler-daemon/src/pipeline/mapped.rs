@@ -10,8 +10,12 @@
 //! - the frames behind them that lie in the next file: a preloaded jemalloc calls the libc's `mmap`, and a program with an
 //!   allocator linked in has it there.
 //!
-//! Every other call is the program's own (**direct**): `main → pool_grow → mmap`, the stacks that `pthread_create` maps, the arenas of a language's own allocator (python's `_PyObject_Arena…`). A call whose stack was
-//! lost counts as direct, under `[lost stacks]`: nobody knows.
+//! Every other call is the program's own (**direct**): `main → pool_grow → mmap`, the stacks that `pthread_create` maps, the arenas of a language's own allocator (python's `_PyObject_Arena…`).
+//!
+//! Of a stack that was not copied, or not unwound to its end, the function that called `mmap` is known at least. Code of a file without an
+//! allocator makes the call the program's. In the file of `mmap` itself a function calls it for one of the two only (glibc's `sysmalloc` for malloc,
+//! `allocate_stack` for threads): what whole stacks have shown of such a function holds for all its calls. Whose a call is that none of
+//! this tells is **unknown**, and it is in the upper end of intervals only.
 //!
 //! Only anonymous memory is followed. Mapped files are not memory that a program has asked for, but they end what they are
 //! mapped over.
@@ -35,9 +39,25 @@ const MAP_HUGETLB: u64 = 0x4_0000;
 const HUGE_SHIFT: u32 = 26;
 const USUAL_HUGE_LOG2: u64 = 21;
 
-/// Allocator code of modules, read when first asked for.
+/// What is known of the code of modules.
 #[derive(Default)]
-pub(super) struct Insides(FxHashMap<ModuleId, Arc<AllocatorCode>>);
+pub(super) struct Insides {
+    /// Allocator code, read when first asked for.
+    code: FxHashMap<ModuleId, Arc<AllocatorCode>>,
+    /// Whose calls functions of a C library make, by the function's first address, as whole stacks have shown; `None`: of either.
+    callers: FxHashMap<(ModuleId, u64), Option<Origin>>,
+}
+
+/// What code is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Code {
+    /// An allocator's.
+    Allocator,
+    /// Other code of a file that has an allocator in it.
+    BesideAllocator,
+    /// Code of a file without an allocator.
+    Other,
+}
 
 impl Ingest {
     /// Takes in a mapping call.
@@ -107,34 +127,59 @@ impl Ingest {
         record: &MappingRecord,
         stack: &[u8],
     ) -> (StackId, Origin) {
-        if record.is_flooded() {
-            return (StackId::LOST, Origin::Direct);
-        }
         let end = self.unwound(source, record, stack);
+        let frames = std::mem::take(&mut self.frames);
+        let known = match end {
+            // Nothing is known of the caller.
+            UnwindEnd::NoMapping => &frames[..frames.len().min(1)],
+            _ => &frames[..],
+        };
+        let origin = self.whose(known, end == UnwindEnd::Complete);
+        let id = match origin {
+            // An allocator's are only summed.
+            Origin::Allocator => StackId::LOST,
+            _ if record.is_flooded() => StackId::LOST,
+            // An allocator's stack often ends where its own return is probed: only of others that is counted.
+            Origin::Direct | Origin::Unknown => self.unwound_stack(&frames, end),
+        };
+        self.frames = frames;
+        (id, origin)
+    }
+
+    /// Interns a stack that was unwound, and counts how it ended.
+    fn unwound_stack(&mut self, frames: &[Frame], end: UnwindEnd) -> StackId {
         let (outcome, note) = match end {
             UnwindEnd::Complete => (Outcome::UnwindComplete, None),
             UnwindEnd::Truncated => (Outcome::UnwindTruncated, Some(Note::Truncated)),
             UnwindEnd::Failed => (Outcome::UnwindFailed, Some(Note::NoUnwindInformation)),
             UnwindEnd::NoMapping => (Outcome::NoMapping, Some(Note::NoUnwindInformation)),
         };
-        let frames = std::mem::take(&mut self.frames);
-        let origin = origin(&frames, |frame| self.is_allocator(frame));
-        if origin == Origin::Direct {
-            // An allocator's often ends where its own return is probed.
-            self.outcomes.add(outcome, 1);
-        }
+        self.outcomes.add(outcome, 1);
         let code = frames.iter().map(|frame| StackFrame::Code(*frame));
-        // An allocator's are only summed.
-        let id = match origin {
-            Origin::Allocator => Some(StackId::LOST),
-            Origin::Direct => self.stacks.intern(code.chain(note.map(StackFrame::Note))),
-        };
-        self.frames = frames;
-        let id = id.unwrap_or_else(|| {
+        self.stacks.intern(code.chain(note.map(StackFrame::Note))).unwrap_or_else(|| {
             self.outcomes.add(Outcome::StackTableFull, 1);
             StackId::TABLE_FULL
-        });
-        (id, origin)
+        })
+    }
+
+    /// Whose call a stack is: by its frames, else by what other stacks have shown of the function that called.
+    fn whose(&mut self, frames: &[Frame], is_complete: bool) -> Origin {
+        let origin = origin(frames, is_complete, |frame| self.code(frame));
+        let caller = match frames {
+            [function, caller, ..] if caller.module == function.module => {
+                self.modules.function(*caller).and_then(|(_, start)| Some((caller.module, start?)))
+            }
+            _ => None,
+        };
+        let Some(caller) = caller else { return origin.unwrap_or(Origin::Unknown) };
+        let Some(origin) = origin else {
+            return self.insides.callers.get(&caller).copied().flatten().unwrap_or(Origin::Unknown);
+        };
+        let seen = self.insides.callers.entry(caller).or_insert(Some(origin));
+        if *seen != Some(origin) {
+            *seen = None;
+        }
+        origin
     }
 
     /// Fills `frames`, the function that was called first.
@@ -155,16 +200,21 @@ impl Ingest {
         image.unwind(&mut self.modules, registers, memory, &mut self.frames)
     }
 
-    fn is_allocator(&mut self, frame: Frame) -> bool {
+    fn code(&mut self, frame: Frame) -> Code {
         let modules = &self.modules;
-        let code = self.insides.0.entry(frame.module);
+        let code = self.insides.code.entry(frame.module);
         let code = code.or_insert_with(|| Arc::new(modules.allocator_code(frame.module)));
         if code.whole {
-            return true;
+            return Code::Allocator;
+        }
+        if code.is_empty() {
+            return Code::Other;
         }
         let code = Arc::clone(code);
-        let Some((svma, start)) = self.modules.function(frame) else { return false };
-        code.has(svma, start)
+        match self.modules.function(frame) {
+            Some((svma, start)) if code.has(svma, start) => Code::Allocator,
+            _ => Code::BesideAllocator,
+        }
     }
 
     /// What the process of `id` has mapped is gone.
@@ -183,14 +233,20 @@ fn mapped_bytes(record: &MappingRecord) -> u64 {
     record.length.checked_next_multiple_of(page).unwrap_or(record.length)
 }
 
-/// Whose call a stack is, leaf first.
-fn origin(frames: &[Frame], mut is_allocator: impl FnMut(Frame) -> bool) -> Origin {
+/// Whose call a stack is, leaf first; `None` where that depends on frames that are missing.
+fn origin(
+    frames: &[Frame],
+    is_complete: bool,
+    mut code: impl FnMut(Frame) -> Code,
+) -> Option<Origin> {
     let mut files = frames.chunk_by(|a, b| a.module == b.module);
-    let nearest = files.by_ref().take(2).flatten();
-    match nearest.copied().any(&mut is_allocator) {
-        true => Origin::Allocator,
-        false => Origin::Direct,
+    let nearest: Vec<Code> = files.by_ref().take(2).flatten().map(|frame| code(*frame)).collect();
+    if nearest.contains(&Code::Allocator) {
+        return Some(Origin::Allocator);
     }
+    // The last of them is of the second file, unless there is but the first, which has the mapping function.
+    let is_decided = is_complete || files.next().is_some() || nearest.last() == Some(&Code::Other);
+    is_decided.then_some(Origin::Direct)
 }
 
 #[cfg(test)]
@@ -209,7 +265,36 @@ mod tests {
             .iter()
             .map(|(module, offset)| Frame { module: *module, offset: *offset })
             .collect();
-        origin(&frames, |frame| frame.module == JEMALLOC || frame.offset == ALLOCATES)
+        origin(&frames, true, code).unwrap()
+    }
+
+    fn code(frame: Frame) -> Code {
+        match frame {
+            _ if frame.module == JEMALLOC || frame.offset == ALLOCATES => Code::Allocator,
+            _ if frame.module == PROGRAM => Code::Other,
+            _ => Code::BesideAllocator,
+        }
+    }
+
+    #[test]
+    fn what_is_missing_of_a_stack_may_be_an_allocator() {
+        let of = |frames: &[(ModuleId, u64)]| {
+            let frames: Vec<Frame> = frames
+                .iter()
+                .map(|(module, offset)| Frame { module: *module, offset: *offset })
+                .collect();
+            origin(&frames, false, code)
+        };
+        let (wrapper, beside) = ((LIBC, 1), ModuleId(4));
+        // mmap ← ?, mmap ← sysmalloc ← ?
+        assert_eq!(of(&[wrapper]), None);
+        assert_eq!(of(&[wrapper, (LIBC, 2)]), None);
+        // A file with an allocator linked in may be further up.
+        assert_eq!(of(&[wrapper, (beside, 2)]), None);
+        assert_eq!(of(&[wrapper, (beside, 2), (PROGRAM, 1)]), Some(Origin::Direct));
+        assert_eq!(of(&[wrapper, (PROGRAM, 1)]), Some(Origin::Direct));
+        assert_eq!(of(&[wrapper, (LIBC, 2), (LIBC, ALLOCATES)]), Some(Origin::Allocator));
+        assert_eq!(of(&[wrapper, (JEMALLOC, 2)]), Some(Origin::Allocator));
     }
 
     #[test]

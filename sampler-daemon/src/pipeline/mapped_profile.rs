@@ -4,13 +4,13 @@ use super::command::ProfileRequest;
 use super::gather::Gathered;
 use super::raw::RawProfile;
 use super::worker::Worker;
-use crate::store::mapped::{Origin, ProcessTotals, certain};
+use crate::store::mapped::{Origin, ProcessTotals};
 use crate::store::{ProcessId, windows::Window};
 use rustc_hash::FxHashMap;
 use sampler_common::counters::Outcome;
-use sampler_common::estimate::{Estimator, Reference, Row, Stratum};
+use sampler_common::estimate::{Estimator, Moments, Reference, Row, RowMoments, Stratum};
 use sampler_common::profile::{self, Exact};
-use sampler_common::sampling;
+use sampler_common::{sampling, units};
 use std::time::SystemTime;
 
 impl Worker {
@@ -36,6 +36,7 @@ impl Worker {
         let gathered = self.gather_mapped(chosen, &request)?;
         let (window, pids) = (gathered.window, self.pids_of(&gathered.processes));
         let lost = self.kernel_totals().outcome(Outcome::MappingRingFull);
+        let calls = gathered.reference.row().total().alloc_objects;
         let mut profile = RawProfile {
             estimator: Estimator::Exact,
             strategies: Vec::new(),
@@ -57,7 +58,7 @@ impl Worker {
                 .then_some((Outcome::MappingRingFull, lost, None))
                 .into_iter()
                 .collect(),
-            notes: self.mapped_notes(&request, lost),
+            notes: self.mapped_notes(&request, lost, &calls),
             reference: Reference::default(),
             request,
         };
@@ -96,7 +97,7 @@ impl Worker {
             }
         }
         let in_window = |time_ns| window.as_ref().is_none_or(|window| window.has(time_ns));
-        for piece in mapped.held().filter(|piece| piece.origin == Origin::Direct) {
+        for piece in mapped.held().filter(|piece| piece.origin != Origin::Allocator) {
             let Some(process) = index.get(&piece.process) else { continue };
             let asked = in_window(piece.time_ns)
                 && scope.has_size(piece.size)
@@ -104,20 +105,25 @@ impl Worker {
             if asked {
                 let class = sampling::class(piece.size) as u8;
                 let row = rows.entry((piece.process, piece.stack)).or_default();
-                row.stratum(Stratum { process: *process, class }).add_live(&certain(piece.held));
+                let moments = piece.moments(Some(piece.held));
+                row.stratum(Stratum { process: *process, class }).add(&moments);
             }
         }
         Ok(counted(processes, rows, window.as_ref(), clocks))
     }
 
-    fn mapped_notes(&self, request: &ProfileRequest, lost: u64) -> Vec<String> {
+    /// `calls`: all that are in the profile.
+    fn mapped_notes(&self, request: &ProfileRequest, lost: u64, calls: &Moments) -> Vec<String> {
         let mapped = &self.ingest.mapped;
         let mut notes = vec![
             "whole pages as they were asked for: address space that is only reserved counts as much as memory in use".to_owned(),
             "what was mapped before the attach is unknown, not zero, and so is what is mapped past the C library".to_owned(),
         ];
-        if self.kernel_totals().outcome(Outcome::MappingFlooded) > 0 {
-            notes.push("of [lost stacks] nobody knows whose calls they were: an allocator's may be among them".into());
+        if calls.sum > calls.own {
+            notes.push(format!(
+                "{} calls may be an allocator's, since too little of their stacks is known: lower ends are without them, values and upper ends with them",
+                units::grouped((calls.sum - calls.own) as u64)
+            ));
         }
         if lost > 0 {
             notes.push(format!(
@@ -149,8 +155,8 @@ fn counted(
     rows.values().for_each(|row| reference.add(row));
     let mut exact = Exact::default();
     for totals in reference.strata.values_mut() {
-        let (bytes, objects) =
-            (totals.sampled.alloc_space.own as u64, totals.sampled.alloc_objects.samples);
+        let RowMoments { alloc_space, alloc_objects, .. } = &totals.sampled;
+        let (bytes, objects) = (alloc_space.own as u64, alloc_objects.own as u64);
         totals.exact = Some((bytes, objects));
         exact.alloc_space += bytes;
         exact.alloc_objects += objects;

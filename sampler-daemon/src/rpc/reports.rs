@@ -159,7 +159,11 @@ fn mappings(of: ProcessTotals) -> v1::Mappings {
         held_bytes: of.held.bytes,
         held_calls: of.held.calls,
     };
-    v1::Mappings { directly: Some(by(of.directly)), by_allocators: Some(by(of.by_allocators)) }
+    v1::Mappings {
+        directly: Some(by(of.directly)),
+        by_allocators: Some(by(of.by_allocators)),
+        by_unknown: Some(by(of.by_unknown)),
+    }
 }
 
 fn unix_ns(time: SystemTime) -> u64 {

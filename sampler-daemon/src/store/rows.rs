@@ -27,12 +27,18 @@ pub struct Rows {
 impl Rows {
     /// Adds a sampled allocation; false if it had to go to [`StackId::TABLE_FULL`].
     pub fn add(&mut self, process: ProcessId, stack: StackId, sample: &Sample) -> bool {
-        let mut key = RowKey { process, stack, cell: SizeCell::of(sample.size) };
+        let mut moments = RowMoments::default();
+        moments.add_allocation(sample);
+        self.add_moments(RowKey { process, stack, cell: SizeCell::of(sample.size) }, &moments)
+    }
+
+    /// The same with the moments of the sample.
+    pub(super) fn add_moments(&mut self, mut key: RowKey, moments: &RowMoments) -> bool {
         let fits = self.rows.len() < MAX_ROWS || self.rows.contains_key(&key);
         if !fits {
             key.stack = StackId::TABLE_FULL;
         }
-        self.rows.entry(key).or_default().add_allocation(sample);
+        self.rows.entry(key).or_default().add(moments);
         fits
     }
 

@@ -109,10 +109,15 @@ impl Windows {
         sample: &Sample,
         time_ns: u64,
     ) -> bool {
+        let mut moments = RowMoments::default();
+        moments.add_allocation(sample);
         let key = RowKey { process, stack, cell: SizeCell::of(sample.size) };
-        let mut row = RowMoments::default();
-        row.add_allocation(sample);
-        self.add_row(key, &Allocated::from(row), time_ns)
+        self.add_moments(key, moments, time_ns)
+    }
+
+    /// The same with the moments of the sample.
+    pub(super) fn add_moments(&mut self, key: RowKey, moments: RowMoments, time_ns: u64) -> bool {
+        self.add_row(key, &Allocated::from(moments), time_ns)
     }
 
     fn add_row(&mut self, mut key: RowKey, row: &Allocated, time_ns: u64) -> bool {

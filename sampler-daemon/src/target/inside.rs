@@ -121,6 +121,11 @@ impl AllocatorCode {
         Ok(code)
     }
 
+    /// Whether the file has none.
+    pub fn is_empty(&self) -> bool {
+        !self.whole && self.functions.is_empty()
+    }
+
     /// Whether an address of the file's address space is the allocator's; `start` is the first one of the function
     /// that it lies in, where that is known.
     pub fn has(&self, svma: u64, start: Option<u64>) -> bool {

@@ -1,1 +1,80 @@
-//! Memory that a program maps by itself.
+//! Memory that a program maps by itself, where malloc maps as well, at rates at which stacks are not copied.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::{Daemon, Profile, Truth, Workload};
+
+/// The profile of what a workload has mapped, the truth, and the sums in `ps`.
+fn mapped(source: &str, arguments: &[&str]) -> Result<(Profile, Truth, serde_json::Value)> {
+    let mut workload = Workload::start(source, arguments)?;
+    let daemon = Daemon::start(&[workload.pid()], &[])?;
+    workload.go()?;
+    let truth = workload.truth()?;
+    let profile = daemon.profile("mapped", &[])?;
+    ensure!(daemon.outcome("mapping_flooded")? > 0, "no stack was left out");
+    ensure!(daemon.outcome("mapping_ring_full")? == 0, "calls were lost");
+    let ps = daemon.json("ps")?["processes"][0]["mappings"].clone();
+    workload.exit()?;
+    daemon.stop()?;
+    println!("{}\n{ps}", profile.json["totals"]);
+    Ok((profile, truth, ps))
+}
+
+/// Allocated and held, in all, lie within their intervals.
+fn holds(profile: &Profile, truth: &Truth) -> Result<()> {
+    let (of, total) = (profile.totals, truth.total());
+    for (of, truth) in [
+        (of.alloc_space, total.alloc.bytes),
+        (of.alloc_objects, total.alloc.objects),
+        (of.inuse_space, total.live.bytes),
+        (of.inuse_objects, total.live.objects),
+    ] {
+        let (truth, [low, high]) = (truth as f64, [of.low, of.high]);
+        ensure!(low <= truth && truth <= high, "{truth} is not in [{low}, {high}]");
+    }
+    Ok(())
+}
+
+/// Whose the calls are is known without stacks.
+fn exact(how: &str) -> Result<()> {
+    let (profile, truth, ps) = mapped("mapper.c", &[how, "6000"])?;
+    holds(&profile, &truth)?;
+    let of = profile.totals;
+    for of in [of.alloc_space, of.inuse_space, of.alloc_objects, of.inuse_objects] {
+        ensure!(of.low == of.high, "{of:?}");
+    }
+    let allocators = ps["by_allocators"]["bytes"].as_u64().context("no sum")?;
+    ensure!(allocators > 10 * truth.total().alloc.bytes, "{ps}");
+    ensure!(ps["by_unknown"]["calls"] == 0, "{ps}");
+    Ok(())
+}
+
+#[test]
+fn blocks_that_malloc_maps_are_not_the_programs() -> Result<()> {
+    exact("blocks")
+}
+
+#[test]
+fn nor_is_the_heap_that_malloc_grows() -> Result<()> {
+    exact("heap")
+}
+
+#[test]
+fn nor_are_blocks_of_threads() -> Result<()> {
+    exact("threads")
+}
+
+/// An allocator in the program and the program itself map by one function.
+#[test]
+fn what_may_be_either_is_in_the_upper_end() -> Result<()> {
+    let (profile, truth, ps) = mapped("either.c", &["3000"])?;
+    holds(&profile, &truth)?;
+    let of = profile.totals.alloc_space;
+    ensure!(0.0 < of.low && of.low < of.high, "{of:?}");
+    ensure!(ps["by_unknown"]["calls"].as_u64() > Some(0), "{ps}");
+    let notes = profile.json["notes"].to_string();
+    ensure!(notes.contains("may be an allocator's"), "{notes}");
+    // Each stack by itself: what is under no name is from nothing on.
+    let lost = profile.stacks_of("[lost stacks]").next().context("no lost stacks")?;
+    ensure!(lost.quantities.alloc_space.low < lost.quantities.alloc_space.high, "{lost:?}");
+    Ok(())
+}

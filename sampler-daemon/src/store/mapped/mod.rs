@@ -14,9 +14,9 @@ mod tests;
 pub use ranges::{Part, PieceId, Ranges};
 pub use space::Remap;
 
-use super::{Moves, ProcessId, Rows, StackId, Windows};
+use super::{Moves, ProcessId, RowKey, Rows, SizeCell, StackId, Windows};
 use rustc_hash::FxHashMap;
-use sampler_common::estimate::Sample;
+use sampler_common::estimate::{RowMoments, Sample};
 use sampler_common::sampling::Rate;
 use space::Space;
 
@@ -35,6 +35,8 @@ pub enum Origin {
     Direct,
     /// An allocator's, for what `malloc` hands out.
     Allocator,
+    /// Either's: too little of the stack is known.
+    Unknown,
 }
 
 /// What one call mapped.
@@ -85,10 +87,32 @@ pub struct ProcessTotals {
     pub directly: Totals,
     /// By its allocators' calls.
     pub by_allocators: Totals,
+    /// By calls of which it is not known whose they were.
+    pub by_unknown: Totals,
+}
+
+impl Piece {
+    /// What it adds to a row: itself as it was allocated, and `held` bytes of it where any are held. Nothing is left to chance; of what may be an
+    /// allocator's nothing certainly exists.
+    pub fn moments(&self, held: Option<u64>) -> RowMoments {
+        let mut moments = RowMoments::default();
+        match held {
+            None => moments.add_allocation(&certain(self.size)),
+            Some(held) => moments.add_live(&certain(held)),
+        }
+        if self.origin == Origin::Unknown {
+            let RowMoments { alloc_space, alloc_objects, inuse_space, inuse_objects, .. } =
+                &mut moments;
+            for of in [alloc_space, alloc_objects, inuse_space, inuse_objects] {
+                of.own = 0.0;
+            }
+        }
+        moments
+    }
 }
 
 /// A sample that is certain: one of everything.
-pub fn certain(bytes: u64) -> Sample {
+fn certain(bytes: u64) -> Sample {
     Sample::geometric(bytes, Rate::ALWAYS)
 }
 
@@ -143,12 +167,14 @@ impl Mapped {
     /// Counts what a call has mapped; the piece is not held yet.
     fn count(&mut self, piece: Piece) -> PieceId {
         match piece.origin {
-            Origin::Direct => {
-                let sample = certain(piece.size);
-                if !self.rows.add(piece.process, piece.stack, &sample) {
+            Origin::Direct | Origin::Unknown => {
+                let Piece { process, stack, size, time_ns, .. } = piece;
+                let (key, moments) =
+                    (RowKey { process, stack, cell: SizeCell::of(size) }, piece.moments(None));
+                if !self.rows.add_moments(key, &moments) {
                     self.rowless += 1;
                 }
-                self.windows.add(piece.process, piece.stack, &sample, piece.time_ns);
+                self.windows.add_moments(key, moments, time_ns);
             }
             Origin::Allocator => {
                 self.allocators.entry(piece.process).or_default().add(piece.size, 1);
@@ -183,14 +209,18 @@ impl Mapped {
             totals.entry(*process).or_default().by_allocators.mapped = *sum;
         }
         for (key, row) in self.rows.iter() {
-            let direct = &mut totals.entry(key.process).or_default().directly;
-            direct.mapped.add(row.alloc_space.own as u64, row.alloc_objects.samples);
+            let process = totals.entry(key.process).or_default();
+            let [bytes, calls] = [&row.alloc_space, &row.alloc_objects];
+            process.directly.mapped.add(bytes.own as u64, calls.own as u64);
+            let unknown = [bytes, calls].map(|of| (of.sum - of.own) as u64);
+            process.by_unknown.mapped.add(unknown[0], unknown[1]);
         }
         for piece in self.held() {
             let process = totals.entry(piece.process).or_default();
             let of = match piece.origin {
                 Origin::Direct => &mut process.directly,
                 Origin::Allocator => &mut process.by_allocators,
+                Origin::Unknown => &mut process.by_unknown,
             };
             of.held.add(piece.held, 1);
         }

@@ -128,7 +128,11 @@ fn mappings(of: &Mappings) -> Value {
         let MappedBy { bytes, calls, held_bytes, held_calls } = of.unwrap_or_default();
         json!({ "bytes": bytes, "calls": calls, "held_bytes": held_bytes, "held_calls": held_calls })
     };
-    json!({ "directly": by(of.directly), "by_allocators": by(of.by_allocators) })
+    json!({
+        "directly": by(of.directly),
+        "by_allocators": by(of.by_allocators),
+        "by_unknown": by(of.by_unknown),
+    })
 }
 
 fn exact(of: Option<&Exact>) -> Value {
