@@ -96,11 +96,13 @@ outcomes! {
     UnwindComplete = "unwind_complete",
     /// One of these that was not copied: the kernel side knew it again.
     StackKnown = "stack_known",
+    /// A stack that reached its root through code without unwind information, by its frame pointer: frames may be missing.
+    UnwindGuessed = "unwind_guessed",
     /// A stack cut because the snapshot ended.
     UnwindTruncated = "unwind_truncated",
     /// A stack cut because no unwind information covers a frame.
     UnwindFailed = "unwind_failed",
-    /// A stack whose first frame lies in no known mapping.
+    /// A stack that led to code in no known mapping: it was unmapped before the sample was read.
     NoMapping = "no_mapping",
     /// A stack that found the stack table full.
     StackTableFull = "stack_table_full",

@@ -40,6 +40,7 @@ impl Ingest {
             if !image.follow(past, &mut self.modules) {
                 image = Image::of_past(pid, past, &mut self.modules);
             }
+            image.sampled_at(time_ns);
             return Some(&mut source.earlier.insert((generation, image)).1);
         }
         match (&mut source.image, past) {
@@ -57,7 +58,9 @@ impl Ingest {
                 None => Image::open(pid, &mut self.modules).ok(),
             };
         }
-        source.image.as_mut()
+        let image = source.image.as_mut()?;
+        image.sampled_at(time_ns);
+        Some(image)
     }
 
     /// Forgets images that ended before `time_ns`: all records from before have been read.

@@ -4,9 +4,9 @@ use super::known::KnownStacks;
 use super::mapped::Insides;
 use super::pressure::Arrivals;
 use super::source::{SampleEvent, Source};
-use super::taken::Taken;
+use super::taken::{Taken, ending};
 use crate::bpf::ring::Record;
-use crate::store::stacks::{Note, StackFrame};
+use crate::store::stacks::StackFrame;
 use crate::store::{
     Clustered, Lifetimes, LiveSample, LiveSamples, Mapped, Outcomes, ProcessId, ProcessRecord,
     Processes, Rows, Sampling, SamplingRecord, StackId, Stacks, Windows,
@@ -237,12 +237,7 @@ impl Ingest {
         {
             self.name_probe(&source, *function);
         }
-        let (outcome, note) = match end {
-            UnwindEnd::Complete => (Outcome::UnwindComplete, None),
-            UnwindEnd::Truncated => (Outcome::UnwindTruncated, Some(Note::Truncated)),
-            UnwindEnd::Failed => (Outcome::UnwindFailed, Some(Note::NoUnwindInformation)),
-            UnwindEnd::NoMapping => (Outcome::NoMapping, Some(Note::NoUnwindInformation)),
-        };
+        let (outcome, note) = ending(end);
         self.outcomes.add(outcome, 1);
         let sample = Sample {
             hits: record.hits,

@@ -22,8 +22,9 @@
 
 use super::ingest::Ingest;
 use super::source::Source;
+use super::taken::ending;
 use crate::store::mapped::{Origin, Piece, Remap};
-use crate::store::stacks::{Note, StackFrame};
+use crate::store::stacks::StackFrame;
 use crate::store::{ProcessId, StackId};
 use crate::target::inside::AllocatorCode;
 use crate::unwind::{Frame, ModuleId, Registers, StackMemory, UnwindEnd};
@@ -148,12 +149,7 @@ impl Ingest {
 
     /// Interns a stack that was unwound, and counts how it ended.
     fn unwound_stack(&mut self, frames: &[Frame], end: UnwindEnd) -> StackId {
-        let (outcome, note) = match end {
-            UnwindEnd::Complete => (Outcome::UnwindComplete, None),
-            UnwindEnd::Truncated => (Outcome::UnwindTruncated, Some(Note::Truncated)),
-            UnwindEnd::Failed => (Outcome::UnwindFailed, Some(Note::NoUnwindInformation)),
-            UnwindEnd::NoMapping => (Outcome::NoMapping, Some(Note::NoUnwindInformation)),
-        };
+        let (outcome, note) = ending(end);
         self.outcomes.add(outcome, 1);
         let code = frames.iter().map(|frame| StackFrame::Code(*frame));
         self.stacks.intern(code.chain(note.map(StackFrame::Note))).unwrap_or_else(|| {

@@ -44,6 +44,7 @@ mod markers;
 mod marking;
 mod met;
 mod metrics;
+mod missing;
 mod names;
 mod observe;
 mod offer;

@@ -125,6 +125,7 @@ impl Worker {
         let gathered = self.gather(chosen, request.kind, &request.scope)?;
         let lost = self.losses(&gathered);
         let mut notes = self.notes(&gathered, &lost, estimator);
+        notes.extend(self.missing_notes(&gathered, request.kind));
         notes.extend(request.scope.notes(request.kind));
         notes.extend(self.window_notes(&gathered));
         let cost = self.costs(&gathered.processes, request.confidence);

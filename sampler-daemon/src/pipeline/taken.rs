@@ -4,7 +4,7 @@ use super::ingest::Ingest;
 use super::known::Unwound;
 use super::source::Source;
 use crate::store::StackId;
-use crate::store::stacks::StackFrame;
+use crate::store::stacks::{Note, StackFrame};
 use crate::unwind::{Address, Frame, ModuleId, ModuleKind, Registers, StackMemory, UnwindEnd};
 use sampler_common::counters::Outcome;
 use sampler_common::wire::{AllocationRecord, KnownCall, Role};
@@ -112,6 +112,17 @@ impl Ingest {
     }
 }
 
+/// How a stack's end is counted, and what stands at its root if frames are or may be missing.
+pub(super) fn ending(end: UnwindEnd) -> (Outcome, Option<Note>) {
+    match end {
+        UnwindEnd::Complete => (Outcome::UnwindComplete, None),
+        UnwindEnd::Guessed => (Outcome::UnwindGuessed, Some(Note::Guessed)),
+        UnwindEnd::Truncated => (Outcome::UnwindTruncated, Some(Note::Truncated)),
+        UnwindEnd::Failed => (Outcome::UnwindFailed, Some(Note::NoUnwindInformation)),
+        UnwindEnd::NoMapping => (Outcome::NoMapping, Some(Note::Unmapped)),
+    }
+}
+
 /// The slot that may hold the kernel's trampoline, and what the snapshot has there.
 fn hijacked(record: &AllocationRecord, stack: &[u8]) -> Option<(u64, u64)> {
     let at = record.hijacked_slot.checked_sub(record.sp)?;
@@ -134,7 +145,8 @@ fn walked(addresses: &[u8], is_call: bool, mut each: impl FnMut(u64) -> bool) ->
         }
     }
     let full = addresses.len() >= sampler_common::limits::MAX_KERNEL_FRAMES * 8;
-    if full { UnwindEnd::Truncated } else { UnwindEnd::Complete }
+    // Code without frame pointers among it has taken a caller away, and nobody knows.
+    if full { UnwindEnd::Truncated } else { UnwindEnd::Guessed }
 }
 
 #[cfg(test)]
@@ -153,8 +165,8 @@ mod tests {
             });
             (frames, end)
         };
-        let complete = (vec![0x0fff, 0x1fff, 0x2fff, 0x3fff], UnwindEnd::Complete);
-        assert_eq!(walk([0x1000, 0x2000, 0x3000, 0x4000], true), complete);
+        let whole = (vec![0x0fff, 0x1fff, 0x2fff, 0x3fff], UnwindEnd::Guessed);
+        assert_eq!(walk([0x1000, 0x2000, 0x3000, 0x4000], true), whole);
         assert_eq!(walk([0x1000, 0x2000, 0x3000, 0x4000], false).0[0], 0x1000);
         // Without frame pointers rbp holds anything.
         let cut = (vec![0x0fff, 0x1fff], UnwindEnd::Failed);

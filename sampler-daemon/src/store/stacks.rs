@@ -53,6 +53,10 @@ pub enum Note {
     Truncated,
     /// A frame has no unwind information.
     NoUnwindInformation,
+    /// A frame has no unwind information, and its frame pointer led on.
+    Guessed,
+    /// The code of a frame is gone.
+    Unmapped,
 }
 
 impl Note {
@@ -63,6 +67,8 @@ impl Note {
             Note::TableFull => "[stack table full]",
             Note::Truncated => "[truncated]",
             Note::NoUnwindInformation => "[no unwind information]",
+            Note::Guessed => "[frames may be missing]",
+            Note::Unmapped => "[unmapped code]",
         }
     }
 }

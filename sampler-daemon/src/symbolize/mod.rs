@@ -1,11 +1,10 @@
 //! Names for frames: functions, files, lines, inlined calls. Lazily, in batches, cached.
 //!
-//! blazesym reads ELF and DWARF (detached debug files included); perf maps and the vdso, which it would
-//! look for in a living process, are read here.
+//! blazesym reads ELF and DWARF (detached debug files included); the vdso, which it would look for in a living process, is read
+//! here. Generated code has the names that it had when it was sampled ([`crate::unwind::GeneratedCode`]).
 
 mod demangled;
 mod elf;
-mod perf_map;
 pub mod symbolizer;
 #[cfg(test)]
 mod tests;

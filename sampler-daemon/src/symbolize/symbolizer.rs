@@ -1,7 +1,6 @@
 //! Symbolizes frames of modules whose process may be gone.
 
 use super::elf;
-use super::perf_map::PerfMap;
 use super::vdso::Vdso;
 use crate::unwind::{Module, ModuleId, ModuleKind};
 use rustc_hash::FxHashMap;
@@ -20,7 +19,6 @@ pub struct Symbolizer {
     blazesym: blazesym::symbolize::Symbolizer,
     units: Units,
     locations: FxHashMap<(Unit, u64), Arc<[Line]>>,
-    perf_maps: FxHashMap<ModuleId, PerfMap>,
     vdsos: FxHashMap<ModuleId, Vdso>,
 }
 
@@ -30,7 +28,6 @@ impl Default for Symbolizer {
             blazesym: blazesym::symbolize::Symbolizer::builder().enable_demangling(false).build(),
             units: Units::default(),
             locations: FxHashMap::default(),
-            perf_maps: FxHashMap::default(),
             vdsos: FxHashMap::default(),
         }
     }
@@ -55,15 +52,14 @@ impl Symbolizer {
                     let vdso = self.vdsos.entry(module.id).or_insert_with(|| Vdso::parse(bytes));
                     named(vdso.find(*offset), module, *offset)
                 }
-                ModuleKind::Jit(Some(file)) => {
-                    let map = self.perf_maps.entry(module.id).or_default();
+                ModuleKind::Jit(code, naming) => {
                     if !refreshed.contains(&module.id) {
-                        map.refresh(file);
+                        code.refresh();
                         refreshed.push(module.id);
                     }
-                    named(map.find(*offset), module, *offset)
+                    named(code.name(*offset, *naming).as_ref(), module, *offset)
                 }
-                ModuleKind::Jit(None) | ModuleKind::Unknown => nameless(module, *offset),
+                ModuleKind::Unknown => nameless(module, *offset),
             })
             .collect()
     }

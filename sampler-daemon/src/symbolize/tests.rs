@@ -2,7 +2,7 @@
 
 use super::Symbolizer;
 use crate::unwind::fixture::Fixture;
-use crate::unwind::{Image, Module, ModuleId, ModuleKind, Modules};
+use crate::unwind::{GeneratedCode, Image, Module, ModuleId, ModuleKind, Modules};
 use std::fs::File;
 use std::process::Command;
 use std::sync::Arc;
@@ -109,9 +109,10 @@ fn the_vdso_has_names() {
 #[test]
 fn what_is_not_known_has_its_place_for_a_name() {
     let not_elf = tempfile::tempfile().unwrap();
+    let nameless = Arc::new(GeneratedCode::of(77, false));
     let asked = [
         (module(1, "/usr/lib/libx.so", ModuleKind::Unknown), 0x1234),
-        (module(2, "[jit 77]", ModuleKind::Jit(None)), 0x7f00),
+        (module(2, "[jit 77]", ModuleKind::Jit(nameless, 0)), 0x7f00),
         (module(3, "/memfd:code", ModuleKind::File(Arc::new(not_elf))), 0x10),
         (module(0, "[unknown]", ModuleKind::Unknown), 0xabc),
     ];

@@ -4,10 +4,11 @@
 //! References: DWARF 5, section 6.4; the LSB chapter on `.eh_frame`; the x86-64 psABI, section 3.7.
 
 use super::elf::{Section, Sections};
+use super::fde_table;
 use gimli::{
-    BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameHdr, EndianSlice, Expression,
-    FrameDescriptionEntry, LittleEndian, Register, RegisterRule, UnwindContext, UnwindExpression,
-    UnwindSection as _, X86_64,
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, Expression, FrameDescriptionEntry,
+    LittleEndian, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection as _,
+    X86_64,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -103,12 +104,13 @@ impl Cfi {
         if let Some(got) = sections.got_svma {
             bases = bases.set_got(got.start);
         }
-        let index = match sections.eh_frame_hdr {
-            Some(header) => {
-                bases = bases.set_eh_frame_hdr(header.svma.start);
-                Index::Header(header.bytes)
-            }
-            None => Index::Own(functions(&bytes, &bases)),
+        if let Some(header) = &sections.eh_frame_hdr {
+            bases = bases.set_eh_frame_hdr(header.svma.start);
+        }
+        let header = sections.eh_frame_hdr.map(|header| header.bytes);
+        let index = match header.filter(|header| is_searchable(header, &bases)) {
+            Some(header) => Index::Header(header),
+            None => Index::Own(fde_table::functions(&eh_frame(&bytes), &bases)),
         };
         Some(Cfi { eh_frame: bytes, index, bases })
     }
@@ -166,7 +168,8 @@ impl Cfi {
             Index::Own(functions) => {
                 let index = functions.partition_point(|it| it.0 <= svma).checked_sub(1)?;
                 let offset = functions[index].1.into();
-                eh_frame.fde_from_offset(&self.bases, offset, cie).ok()
+                let description = eh_frame.fde_from_offset(&self.bases, offset, cie).ok()?;
+                description.contains(svma).then_some(description)
             }
         }
     }
@@ -204,19 +207,10 @@ fn code(expression: &UnwindExpression<usize>) -> Option<Code> {
     Some(Code { offset, length: u32::try_from(expression.length).ok()? })
 }
 
-/// Makes the table that the linker did not.
-fn functions(bytes: &[u8], bases: &BaseAddresses) -> Vec<(u64, usize)> {
-    let section = eh_frame(bytes);
-    let mut entries = section.entries(bases);
-    let mut functions = Vec::new();
-    // What lies behind a broken entry cannot be found.
-    while let Ok(Some(entry)) = entries.next() {
-        if let CieOrFde::Fde(partial) = entry
-            && let Ok(description) = partial.parse(EhFrame::cie_from_offset)
-        {
-            functions.push((description.initial_address(), description.offset()));
-        }
-    }
-    functions.sort_unstable();
-    functions
+/// Whether `.eh_frame_hdr` holds a table. A linker that meets something unknown in `.eh_frame` writes one without.
+fn is_searchable(header: &[u8], bases: &BaseAddresses) -> bool {
+    let header = EhFrameHdr::new(header, LittleEndian).parse(bases, 8);
+    let table = header.as_ref().ok().and_then(|header| header.table());
+    // Fails where the table is empty or its encoding cannot be searched.
+    table.is_some_and(|table| table.lookup(0, bases).is_ok())
 }

@@ -2,6 +2,7 @@
 //!
 //! References: the ELF gABI, the LSB chapter on `.eh_frame` and `.eh_frame_hdr`.
 
+use super::cfi_cache::MAX_UNWIND_BYTES;
 use object::elf::{
     FileHeader64, NT_GNU_BUILD_ID, PF_X, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, ProgramHeader64,
     SHT_NOBITS,
@@ -16,6 +17,16 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 const ENDIAN: LittleEndian = LittleEndian;
+
+/// Bytes of a section that is read for unwinding; the file may claim any size.
+const MAX_SECTION_BYTES: u64 = MAX_UNWIND_BYTES as u64;
+
+/// Bytes of a note segment that is searched for the build id.
+const MAX_NOTE_BYTES: u64 = 64 * 1024;
+
+/// How far behind the entry point its code reaches at most: a dozen instructions.
+const MAX_ENTRY_BYTES: u64 = 64;
+
 type Header = FileHeader64<LittleEndian>;
 
 /// Reads at positions of its own: the file's position is shared by everyone who holds it.
@@ -53,14 +64,20 @@ struct Segment {
     offset: u64,
     size: u64,
     address: u64,
+    is_code: bool,
 }
+
+/// The kernel maps whole pages.
+const PAGE_BYTES: u64 = 4096;
 
 /// Cheap facts of an ELF file: a few hundred bytes are read for them.
 #[derive(Clone, Debug)]
 pub(super) struct Headers {
     /// GNU build id, lower-case hex, empty if there is none.
     pub(super) build_id: String,
-    executable: Vec<Segment>,
+    /// Where the kernel or the loader enters it; in libraries 0 or anything.
+    entry: u64,
+    loads: Vec<Segment>,
 }
 
 impl Headers {
@@ -75,19 +92,58 @@ impl Headers {
     }
 
     /// Its executable segments, by file offsets.
-    pub(super) fn code(&self) -> Vec<Range<u64>> {
+    pub(super) fn code_ranges(&self) -> Vec<Range<u64>> {
         let range = |of: &Segment| of.offset..of.offset.saturating_add(of.size);
-        self.executable.iter().map(range).collect()
+        self.code().map(range).collect()
     }
 
     /// Stated address (SVMA) of the byte at a file offset in an executable segment.
     pub(super) fn svma(&self, offset: u64) -> Option<u64> {
-        let segment = self.executable.iter().find(|segment| {
-            // The kernel maps whole pages, so a mapping begins below an unaligned segment.
-            let first = segment.offset & !0xfff;
+        let segment = self.code().find(|segment| {
+            // A mapping begins below an unaligned segment.
+            let first = segment.offset & !(PAGE_BYTES - 1);
             (first..segment.offset.saturating_add(segment.size)).contains(&offset)
         })?;
         Some(segment.address.wrapping_sub(segment.offset).wrapping_add(offset))
+    }
+
+    fn code(&self) -> impl Iterator<Item = &Segment> {
+        self.loads.iter().filter(|segment| segment.is_code)
+    }
+
+    /// Stated address of the file's first byte.
+    pub(super) fn first_svma(&self) -> Option<u64> {
+        let first = self.loads.first()?;
+        Some(first.address.wrapping_sub(first.offset))
+    }
+
+    /// File offset of the first of some stated addresses, if there is code at all of them.
+    pub(super) fn offset_of_code(&self, svma: Range<u64>) -> Option<u64> {
+        let segment = self.code().find(|segment| {
+            let first = segment.address & !(PAGE_BYTES - 1);
+            let end = segment.address.checked_add(segment.size);
+            let end = end.and_then(|end| end.checked_next_multiple_of(PAGE_BYTES));
+            svma.start < svma.end && first <= svma.start && end.is_some_and(|end| svma.end <= end)
+        })?;
+        Some(svma.start.wrapping_sub(segment.address).wrapping_add(segment.offset))
+    }
+
+    /// Those of a file with these parts: offset, size, stated address, whether it is code.
+    #[cfg(test)]
+    pub(super) fn of_loads(loads: &[(u64, u64, u64, bool)]) -> Headers {
+        let loads = loads.iter().map(|&(offset, size, address, is_code)| Segment {
+            offset,
+            size,
+            address,
+            is_code,
+        });
+        Headers { build_id: String::new(), entry: 0, loads: loads.collect() }
+    }
+
+    /// Bytes from the entry point to a stated address, if the code there may still be the entry's.
+    pub(super) fn behind_entry(&self, svma: u64) -> Option<u64> {
+        let behind = svma.checked_sub(self.entry)?;
+        (self.entry != 0 && behind <= MAX_ENTRY_BYTES).then_some(behind)
     }
 }
 
@@ -106,6 +162,8 @@ pub(super) struct Sections {
     pub(super) got_svma: Option<Range<u64>>,
     pub(super) eh_frame: Option<Section>,
     pub(super) eh_frame_hdr: Option<Section>,
+    /// One was not read: it is larger than [`MAX_SECTION_BYTES`].
+    pub(super) has_too_large: bool,
 }
 
 impl Sections {
@@ -126,14 +184,15 @@ fn headers<'data>(data: impl ReadRef<'data>) -> read::Result<Headers> {
     let load = |segment: &&ProgramHeader64<LittleEndian>| segment.p_type(ENDIAN) == PT_LOAD;
     Ok(Headers {
         build_id: build_id(segments, data)?,
-        executable: segments
+        entry: header.e_entry.get(ENDIAN),
+        loads: segments
             .iter()
             .filter(load)
-            .filter(|segment| segment.p_flags(ENDIAN) & PF_X != 0)
             .map(|segment| Segment {
                 offset: segment.p_offset(ENDIAN),
                 size: segment.p_filesz(ENDIAN),
                 address: segment.p_vaddr(ENDIAN),
+                is_code: segment.p_flags(ENDIAN) & PF_X != 0,
             })
             .collect(),
     })
@@ -143,7 +202,10 @@ fn build_id<'data>(
     segments: &[ProgramHeader64<LittleEndian>],
     data: impl ReadRef<'data>,
 ) -> read::Result<String> {
-    for segment in segments.iter().filter(|segment| segment.p_type(ENDIAN) == PT_NOTE) {
+    let is_notes = |it: &&ProgramHeader64<LittleEndian>| {
+        it.p_type(ENDIAN) == PT_NOTE && it.p_filesz(ENDIAN) <= MAX_NOTE_BYTES
+    };
+    for segment in segments.iter().filter(is_notes) {
         let Some(mut notes) = segment.notes(ENDIAN, data)? else { continue };
         while let Some(note) = notes.next()? {
             if note.name() == b"GNU" && note.n_type(ENDIAN) == NT_GNU_BUILD_ID {
@@ -174,21 +236,29 @@ fn by_name<'data>(header: &Header, data: impl ReadRef<'data>) -> read::Result<Se
     for section in table.iter() {
         let address = section.sh_addr(ENDIAN);
         let svma = address..address.saturating_add(section.sh_size(ENDIAN));
-        let bytes = || -> read::Result<Option<Section>> {
-            if section.sh_type(ENDIAN) == SHT_NOBITS {
-                // What `strip --only-keep-debug` leaves.
-                return Ok(None);
+        let kept = match table.section_name(ENDIAN, section)? {
+            b".text" => {
+                found.text_svma = Some(svma);
+                continue;
             }
-            let bytes = Arc::from(section.data(ENDIAN, data)?);
-            Ok(Some(Section { svma: svma.clone(), bytes }))
+            b".got" => {
+                found.got_svma = Some(svma);
+                continue;
+            }
+            b".eh_frame" => &mut found.eh_frame,
+            b".eh_frame_hdr" => &mut found.eh_frame_hdr,
+            _ => continue,
         };
-        match table.section_name(ENDIAN, section)? {
-            b".text" => found.text_svma = Some(svma),
-            b".got" => found.got_svma = Some(svma),
-            b".eh_frame" => found.eh_frame = bytes()?,
-            b".eh_frame_hdr" => found.eh_frame_hdr = bytes()?,
-            _ => {}
+        // Of several with one name the first; SHT_NOBITS is what `strip --only-keep-debug` leaves.
+        if kept.is_some() || section.sh_type(ENDIAN) == SHT_NOBITS {
+            continue;
         }
+        if section.sh_size(ENDIAN) > MAX_SECTION_BYTES {
+            found.has_too_large = true;
+            continue;
+        }
+        let bytes = Arc::from(section.data(ENDIAN, data)?);
+        *kept = Some(Section { svma, bytes });
     }
     Ok(found)
 }
@@ -200,6 +270,9 @@ fn by_segment<'data>(
     data: impl ReadRef<'data>,
 ) -> Option<(Section, Section)> {
     let index = segments.iter().find(|it| it.p_type(ENDIAN) == PT_GNU_EH_FRAME)?;
+    if index.p_filesz(ENDIAN) > MAX_SECTION_BYTES {
+        return None;
+    }
     let bytes = index.data(ENDIAN, data).ok()?;
     let address = index.p_vaddr(ENDIAN);
     let start = eh_frame_pointer(bytes, address)?;
@@ -210,7 +283,7 @@ fn by_segment<'data>(
     })?;
     let end = segment.p_vaddr(ENDIAN).saturating_add(segment.p_filesz(ENDIAN));
     let offset = segment.p_offset(ENDIAN) + (start - segment.p_vaddr(ENDIAN));
-    let eh_frame = data.read_bytes_at(offset, end - start).ok()?;
+    let eh_frame = data.read_bytes_at(offset, (end - start).min(MAX_SECTION_BYTES)).ok()?;
     Some((
         Section { svma: address..address + bytes.len() as u64, bytes: Arc::from(bytes) },
         Section { svma: start..end, bytes: Arc::from(eh_frame) },

@@ -6,10 +6,12 @@
 use super::cfi::Rule;
 use super::evidence::Evidence;
 use super::history::PastImage;
+use super::jit::Jit;
 use super::mapped::{Code, Regions};
 use super::module::{Frame, ModuleId};
 use super::modules::Modules;
-use super::place::{Address, Place, Step, signal_return};
+use super::place::{Address, Place, Step, is_entry, signal_return};
+use super::rereads::{Rereads, processor_time};
 use super::snapshot::{Reader, Registers, StackMemory};
 use super::step::{Caller, State, Stuck};
 use gimli::UnwindContext;
@@ -17,18 +19,6 @@ use rustc_hash::FxHashMap;
 use sampler_common::limits::MAX_FRAMES;
 use std::fmt;
 use std::io;
-use std::time::{Duration, Instant};
-
-/// The mappings are read again for an unknown address, in the long run not more often than this.
-const REREAD_AFTER: Duration = Duration::from_millis(10);
-
-/// Rereads that may follow each other at once: a library that has just been loaded, and one that it loads.
-const REREADS_AT_ONCE: u32 = 16;
-
-/// They are also read again when they are this old: a library may have been replaced by another one at the same
-/// address. Processes whose mappings take long to read wait longer, so that it costs a thousandth of the time.
-const OLD_AFTER: Duration = Duration::from_secs(1);
-const COST_FACTOR: u32 = 1000;
 
 /// Code addresses whose place is remembered; when full, all are forgotten and looked up anew.
 const MAX_PLACES: usize = 64 * 1024;
@@ -36,13 +26,15 @@ const MAX_PLACES: usize = 64 * 1024;
 /// How an unwind ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UnwindEnd {
-    /// At the root of the stack.
+    /// At the root of the stack, every step by call frame information.
     Complete,
+    /// At the root, and some steps were guesses by frame pointer: frames may be missing.
+    Guessed,
     /// The snapshot ended, or there were more than [`sampler_common::limits::MAX_FRAMES`] frames.
     Truncated,
     /// A frame without unwind information that could not be guessed.
     Failed,
-    /// The first frame lies in no known mapping; it is the only frame then, in `[unknown]`.
+    /// A frame that unwind tables led to lies in no known mapping: its code is gone. The first frame is in `[unknown]` then.
     NoMapping,
 }
 
@@ -62,10 +54,10 @@ pub struct Image {
     rules: Vec<Rule>,
     rule_indices: FxHashMap<Rule, u32>,
     context: UnwindContext<usize>,
-    jit: Option<ModuleId>,
-    read_at: Instant,
-    rereads_left: u32,
-    old_after: Duration,
+    jit: Option<Jit>,
+    /// When what is unwound was sampled.
+    sample_ns: u64,
+    rereads: Rereads,
 }
 
 impl fmt::Debug for Image {
@@ -86,13 +78,13 @@ impl Image {
     /// counted in [`Modules::counts`], their frames stay nameless.
     pub fn open(pid: u32, modules: &mut Modules) -> io::Result<Image> {
         let regions = Regions::default().reread(pid, modules)?;
-        Ok(Image::new(pid, None, regions, modules.next_view()))
+        Ok(Image::new(pid, None, regions, modules))
     }
 
     /// From what events have told of process `pid`, which may be gone.
     pub fn of_past(pid: u32, past: &PastImage, modules: &mut Modules) -> Image {
         let regions = Regions::default().retold(pid, past, modules);
-        Image::new(pid, Some((past.start_ns, past.version)), regions, modules.next_view())
+        Image::new(pid, Some((past.start_ns, past.version)), regions, modules)
     }
 
     /// Takes in what events have told since; false if they tell of another image.
@@ -117,28 +109,33 @@ impl Image {
         self.is_doubtful |= self.told.take().is_some();
     }
 
-    fn new(pid: u32, told: Option<(u64, u32)>, regions: Regions, view: u64) -> Image {
+    /// What is unwound from now on was sampled at this time.
+    pub fn sampled_at(&mut self, time_ns: u64) {
+        self.sample_ns = time_ns;
+    }
+
+    fn new(pid: u32, told: Option<(u64, u32)>, regions: Regions, modules: &mut Modules) -> Image {
+        // Names are read before their map is written anew.
+        let jit = regions.has_generated_code().then(|| Jit::of(pid, modules));
         Image {
             pid,
             told,
             is_doubtful: false,
             regions,
-            view,
+            view: modules.next_view(),
             evidence: Evidence::default(),
             places: FxHashMap::default(),
             rules: Vec::new(),
             rule_indices: FxHashMap::default(),
             context: UnwindContext::new(),
-            jit: None,
-            read_at: Instant::now(),
-            rereads_left: REREADS_AT_ONCE,
-            old_after: OLD_AFTER,
+            jit,
+            sample_ns: u64::MAX,
+            rereads: Rereads::begin(),
         }
     }
 
     /// Unwinds a snapshot; appends the frames to `frames`, leaf first, beginning with the caller
-    /// (`registers.ip`). Reads the mappings again (in the long run at most every 10 ms) when an address is unknown, and every
-    /// second.
+    /// (`registers.ip`). Reads the mappings again when an address is unknown, and every second ([`super::rereads`] bounds what that costs).
     pub fn unwind(
         &mut self,
         modules: &mut Modules,
@@ -187,7 +184,7 @@ impl Image {
 
     /// Reads the mappings again if they are old, as every unwind does.
     pub fn keep_fresh(&mut self, modules: &mut Modules) {
-        if self.read_at.elapsed() > self.old_after {
+        if self.rereads.are_old() {
             self.refresh(modules);
         }
     }
@@ -221,19 +218,25 @@ impl Image {
     ) -> UnwindEnd {
         let first = frames.len();
         let mut state = State::new(registers);
+        let mut is_guess = false;
         loop {
             let Some(place) = self.place(modules, address) else {
-                if frames.len() > first {
-                    return UnwindEnd::Failed;
+                if frames.len() == first {
+                    frames.push(Frame { module: ModuleId::UNKNOWN, offset: address.lookup() });
                 }
-                frames.push(Frame { module: ModuleId::UNKNOWN, offset: address.lookup() });
-                return UnwindEnd::NoMapping;
+                // What a guess led to need not be code.
+                let is_lost = is_guess || address.is_trampoline();
+                return if is_lost { UnwindEnd::Failed } else { UnwindEnd::NoMapping };
             };
             match place.step {
                 Step::Lost => return UnwindEnd::Failed,
-                // Code that may become other code, with nobody telling.
-                Step::Guess => reader.evidence.lack(),
-                _ => {}
+                Step::FramePointer | Step::Return => is_guess = true,
+                Step::Guess => {
+                    is_guess = true;
+                    // It becomes other code, and no event says so.
+                    reader.evidence.lack();
+                }
+                Step::Rule(_) | Step::Entry | Step::Signal => {}
             }
             if frames.len() - first == MAX_FRAMES {
                 return UnwindEnd::Truncated;
@@ -242,6 +245,7 @@ impl Image {
             address = match self.step(modules, place, &mut state, reader) {
                 Ok(Caller::Return(ip)) => Address::Return(ip),
                 Ok(Caller::Interrupted(ip)) => Address::Exact(ip),
+                Ok(Caller::None) if is_guess => return UnwindEnd::Guessed,
                 Ok(Caller::None) => return UnwindEnd::Complete,
                 Err(Stuck) if reader.ran_off => return UnwindEnd::Truncated,
                 Err(Stuck) => return UnwindEnd::Failed,
@@ -277,9 +281,9 @@ impl Image {
                     state.by_rule(rule, None, reader)
                 }
             }
-            // Programs without call frame information at their root mark it by an rbp of zero.
-            Step::FramePointer if state.has_no_frame(reader) => Ok(Caller::None),
-            Step::FramePointer | Step::Guess => state.by_frame_pointer(reader),
+            Step::Entry if state.has_no_frame(reader) => Ok(Caller::None),
+            // Elsewhere an rbp of zero says nothing: it is a register like others.
+            Step::Entry | Step::FramePointer | Step::Guess => state.by_frame_pointer(reader),
             Step::Return => state.by_return(reader),
             Step::Signal => state.by_signal(reader),
             Step::Lost => Err(Stuck),
@@ -292,7 +296,7 @@ impl Image {
             return Some(*place);
         }
         let lookup = address.lookup();
-        if self.regions.find_mut(lookup).is_none() {
+        if self.regions.find_mut(lookup).is_none() && self.rereads.may_find(lookup) {
             self.reread(modules);
         }
         if self.places.len() >= MAX_PLACES {
@@ -304,9 +308,12 @@ impl Image {
         let place = match region.code {
             Code::Trampoline => Place { frame: unknown, step: Step::Lost },
             Code::Module(ModuleId::UNKNOWN) => Place { frame: unknown, step: Step::Guess },
+            // Not remembered: its name is that of the time.
             Code::Jit => {
-                let module = *self.jit.get_or_insert_with(|| modules.jit(self.pid));
-                Place { frame: Frame { module, offset: lookup }, step: Step::Guess }
+                let pid = self.pid;
+                let jit = self.jit.get_or_insert_with(|| Jit::of(pid, modules));
+                let frame = jit.frame(modules, lookup, self.sample_ns);
+                return Some(Place { frame, step: Step::Guess });
             }
             Code::Module(module) => match signal_return(region, module, address, modules) {
                 Some(frame) => Place { frame, step: Step::Signal },
@@ -318,8 +325,8 @@ impl Image {
                         (Some(Some(rule)), _) => Step::Rule(self.rule_index(rule)),
                         // Linker stubs and the like do not touch the stack.
                         (Some(None), Address::Exact(_)) => Step::Return,
-                        (Some(None), Address::Return(_)) => Step::FramePointer,
-                        (None, _) => Step::FramePointer,
+                        _ if is_entry(region, module, lookup, modules) => Step::Entry,
+                        _ => Step::FramePointer,
                     };
                     let offset = self.regions.find_mut(lookup)?.offset(lookup);
                     Place { frame: Frame { module, offset }, step }
@@ -340,6 +347,9 @@ impl Image {
 
     fn replace(&mut self, regions: Regions, modules: &mut Modules) {
         self.regions = regions;
+        if self.jit.is_none() && self.regions.has_generated_code() {
+            self.jit = Some(Jit::of(self.pid, modules));
+        }
         self.view = modules.next_view();
         self.forget_places();
     }
@@ -356,19 +366,14 @@ impl Image {
             return self.reread(modules);
         }
         // Events tell what is mapped.
-        if let Some(id) = self.jit {
-            modules.retry_perf_map(id, self.pid);
+        if let Some(jit) = &self.jit {
+            jit.refresh();
         }
-        self.read_at = Instant::now();
+        self.rereads.told();
     }
 
     fn reread(&mut self, modules: &mut Modules) {
-        let regained = self.read_at.elapsed().as_micros() / REREAD_AFTER.as_micros();
-        let regained = u32::try_from(regained).unwrap_or(u32::MAX);
-        self.rereads_left = self.rereads_left.saturating_add(regained).min(REREADS_AT_ONCE);
-        let Some(left) = self.rereads_left.checked_sub(1) else { return };
-        self.rereads_left = left;
-        let begin = Instant::now();
+        let begin = processor_time();
         // A process that is gone, or is another program by now, keeps the mappings that it had.
         if let Ok(regions) = self.regions.reread(self.pid, modules)
             && (self.is_doubtful || regions.may_follow(&self.regions))
@@ -376,10 +381,9 @@ impl Image {
         {
             self.replace(regions, modules);
         }
-        if let Some(id) = self.jit {
-            modules.retry_perf_map(id, self.pid);
+        if let Some(jit) = &self.jit {
+            jit.refresh();
         }
-        self.read_at = Instant::now();
-        self.old_after = OLD_AFTER.max((self.read_at - begin) * COST_FACTOR);
+        self.rereads.read(begin);
     }
 }

@@ -4,6 +4,7 @@ use super::cfi::Cfi;
 use super::history::PastImage;
 use super::module::ModuleId;
 use super::modules::Modules;
+use super::moved::name_moved;
 use crate::target::mappings::{self, Backing, Mapping};
 use std::fs::File;
 use std::io;
@@ -63,7 +64,12 @@ pub(super) struct Regions(Vec<Region>);
 impl Regions {
     /// Reads them; those that were known and have not changed are taken over from `self`.
     pub(super) fn reread(&self, pid: u32, modules: &mut Modules) -> io::Result<Regions> {
-        let executable = mappings::read(pid)?.into_iter().filter(|mapping| mapping.executable);
+        let mut mappings = mappings::read(pid)?;
+        name_moved(&mut mappings, |file| {
+            let id = modules.file(pid, file);
+            modules.headers(id).cloned()
+        });
+        let executable = mappings.into_iter().filter(|mapping| mapping.executable);
         Ok(self.renewed(executable, |mapping| code(pid, mapping, modules)))
     }
 
@@ -71,7 +77,13 @@ impl Regions {
     pub(super) fn retold(&self, pid: u32, past: &PastImage, modules: &mut Modules) -> Regions {
         let pids = [pid, past.parent];
         let pids = if past.parent == 0 { &pids[..1] } else { &pids };
-        self.renewed(past.mappings.iter().cloned(), |mapping| past_code(pids, mapping, modules))
+        let mut mappings = Vec::clone(&past.mappings);
+        mappings.sort_unstable_by_key(|mapping| mapping.start);
+        name_moved(&mut mappings, |file| {
+            let id = modules.past_file(pids, file);
+            modules.headers(id).cloned()
+        });
+        self.renewed(mappings.into_iter(), |mapping| past_code(pids, mapping, modules))
     }
 
     fn renewed(
@@ -100,6 +112,11 @@ impl Regions {
         };
         let (ours, theirs) = (files(self), files(earlier));
         theirs.is_empty() || ours.iter().any(|mapping| theirs.contains(mapping))
+    }
+
+    /// Whether there is code of a JIT compiler.
+    pub(super) fn has_generated_code(&self) -> bool {
+        self.0.iter().any(|region| region.code == Code::Jit)
     }
 
     /// Whether the same lies at the same addresses.

@@ -8,16 +8,23 @@ mod cfi_cache;
 mod code;
 mod elf;
 mod evidence;
+mod fde_table;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod generated;
 pub mod history;
 pub mod image;
+mod jit;
 mod mapped;
 pub mod module;
 pub mod modules;
+mod moved;
+mod perf_map;
 mod place;
 #[cfg(test)]
 mod real_programs;
+mod rereads;
+mod rewritten;
 mod snapshot;
 mod step;
 #[cfg(test)]
@@ -25,6 +32,7 @@ mod tests;
 
 pub use cfi_cache::MAX_UNWIND_BYTES;
 pub use evidence::Evidence;
+pub use generated::GeneratedCode;
 pub use history::{History, PastImage};
 pub use image::{Image, UnwindEnd};
 pub use module::{Frame, Module, ModuleId, ModuleKind};

@@ -1,5 +1,6 @@
 //! A module: a mapped file (or other code) that frames lie in.
 
+use super::generated::GeneratedCode;
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,9 +32,9 @@ pub enum ModuleKind {
     File(Arc<File>),
     /// The kernel's vdso, read from the process.
     Vdso(Arc<[u8]>),
-    /// Anonymous executable memory (JIT code) of one process, with its perf map
-    /// (`/tmp/perf-PID.map` in the process's own namespaces), opened while the process lived.
-    Jit(Option<Arc<File>>),
+    /// Anonymous executable memory (JIT code) of one process, and which of the names of its addresses are meant: code that is made
+    /// anew at an address has another one.
+    Jit(Arc<GeneratedCode>, u32),
     /// Addresses in no executable mapping, or a file that could not be opened or kept open.
     Unknown,
 }

@@ -3,6 +3,7 @@
 use super::cfi::Cfi;
 use super::cfi_cache::CfiCache;
 use super::elf::{Headers, Sections};
+use super::generated::GeneratedCode;
 use super::mapped::read_own_vdso;
 use super::module::{Module, ModuleId, ModuleKind};
 use crate::target::mappings::{self, Backing, Mapping};
@@ -224,33 +225,17 @@ impl Modules {
         if own.len() as u64 == length { self.vdso(&own) } else { ModuleId::UNKNOWN }
     }
 
-    /// A new module for the anonymous code of one program image.
-    pub(super) fn jit(&mut self, pid: u32) -> ModuleId {
-        let id = self.add(format!("[jit {pid}]"), None, ModuleKind::Jit(None));
-        self.retry_perf_map(id, pid);
-        id
+    /// The anonymous code of one program image.
+    pub(super) fn generated_code(&mut self, pid: u32) -> Arc<GeneratedCode> {
+        let may_open = self.open_files < self.max_open_files;
+        self.open_files += usize::from(may_open);
+        Arc::new(GeneratedCode::of(pid, may_open))
     }
 
-    /// Looks again for a perf map that was not there when the module was made.
-    pub(super) fn retry_perf_map(&mut self, id: ModuleId, pid: u32) {
-        if !matches!(self.get(id).kind, ModuleKind::Jit(None)) {
-            return;
-        }
-        if let Some(map) = self.perf_map(pid) {
-            let entry = &mut self.entries[id.0 as usize];
-            let mut module = Module::clone(&entry.module);
-            module.kind = ModuleKind::Jit(Some(map));
-            entry.module = Arc::new(module);
-        }
-    }
-
-    fn perf_map(&mut self, pid: u32) -> Option<Arc<File>> {
-        if self.open_files >= self.max_open_files {
-            return None;
-        }
-        let map = perf_map(pid)?;
-        self.open_files += 1;
-        Some(Arc::new(map))
+    /// A new module for anonymous code.
+    pub(super) fn jit(&mut self, pid: u32, code: &Arc<GeneratedCode>, naming: u32) -> ModuleId {
+        let kind = ModuleKind::Jit(Arc::clone(code), naming);
+        self.add(format!("[jit {pid}]"), None, kind)
     }
 
     /// ELF headers of a module, none if it is not an ELF file.
@@ -266,9 +251,9 @@ impl Modules {
         let sections = match &self.get(id).kind {
             ModuleKind::File(file) => Sections::of_file(file),
             ModuleKind::Vdso(bytes) => Sections::of_bytes(bytes),
-            ModuleKind::Jit(_) | ModuleKind::Unknown => return None,
+            ModuleKind::Jit(..) | ModuleKind::Unknown => return None,
         };
-        self.keep_cfi(id, Cfi::new(sections))
+        self.keep_sections(id, sections)
     }
 
     fn add(&mut self, path: String, headers: Option<Headers>, kind: ModuleKind) -> ModuleId {
@@ -280,7 +265,7 @@ impl Modules {
             }
         };
         let build_id = headers.as_ref().map_or_else(String::new, |it| it.build_id.clone());
-        let code = headers.as_ref().map_or_else(Vec::new, Headers::code);
+        let code = headers.as_ref().map_or_else(Vec::new, Headers::code_ranges);
         let module = Arc::new(Module { id, path, build_id, code, kind });
         self.entries.push(Entry { module, headers, stamp: None });
         id
@@ -305,13 +290,14 @@ impl Modules {
 
     fn load_unless_held(&mut self, id: ModuleId, file: &File) {
         if matches!(self.get(id).kind, ModuleKind::Unknown) && self.cfi.get(id).is_none() {
-            self.keep_cfi(id, Cfi::new(Sections::of_file(file)));
+            self.keep_sections(id, Sections::of_file(file));
         }
     }
 
-    fn keep_cfi(&mut self, id: ModuleId, cfi: Option<Cfi>) -> Option<Arc<Cfi>> {
-        let kept = self.cfi.keep(id, cfi);
-        self.counts.no_room_for_sections += u64::from(kept.is_err());
+    fn keep_sections(&mut self, id: ModuleId, sections: Sections) -> Option<Arc<Cfi>> {
+        let has_too_large = sections.has_too_large;
+        let kept = self.cfi.keep(id, Cfi::new(sections));
+        self.counts.no_room_for_sections += u64::from(kept.is_err() || has_too_large);
         kept.unwrap_or_default()
     }
 }
@@ -323,17 +309,6 @@ fn path_of(mapping: &Mapping) -> String {
         Backing::Uprobes => "[uprobes]".to_owned(),
         Backing::Anonymous => "[anonymous]".to_owned(),
     }
-}
-
-/// JIT compilers name the map by the pid that they know themselves by: that of their own namespace.
-fn perf_map(pid: u32) -> Option<File> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let own_pid = status
-        .lines()
-        .find_map(|line| line.strip_prefix("NSpid:"))
-        .and_then(|pids| pids.split_whitespace().last())?;
-    // Everybody may write there, a FIFO or a link too.
-    mappings::open_unlinked(&format!("/proc/{pid}/root/tmp/perf-{own_pid}.map")).ok()
 }
 
 /// Descriptors that this process may have open (the soft limit).

@@ -156,14 +156,14 @@ impl State {
         let mut saved = [None; CALLEE_SAVED.len()];
         saved[RBP] = Some(bp);
         *self = State { ip, sp: cfa, saved };
-        Ok(if ip == 0 { Caller::None } else { Caller::Return(ip) })
+        guessed(ip)
     }
 
     /// Steps as a function that has not touched its stack: the return address is on its top.
     pub(super) fn by_return(&mut self, reader: &mut Reader<'_>) -> Result<Caller, Stuck> {
         let ip = reader.word(self.sp).ok_or(Stuck)?;
         (self.ip, self.sp) = (ip, self.sp.wrapping_add(8));
-        Ok(if ip == 0 { Caller::None } else { Caller::Return(ip) })
+        guessed(ip)
     }
 
     /// Steps from the kernel's signal return code to what the signal interrupted: rsp points at a `ucontext_t`
@@ -244,6 +244,11 @@ impl State {
             _ => None,
         }
     }
+}
+
+/// The caller at a return address that is a guess: a zero, which much of memory is, is no root of a stack.
+fn guessed(ip: u64) -> Result<Caller, Stuck> {
+    if ip == 0 { Err(Stuck) } else { Ok(Caller::Return(ip)) }
 }
 
 #[cfg(test)]

@@ -145,10 +145,11 @@ fn through_jit_code() {
     let mut image = Image::open(fixture.pid(), &mut modules).unwrap();
     let unwound = unwind(&mut image, &mut modules, &fixture, fixture.stack());
     starts_with(&unwound, &["leaf", "made at run time", "jitted", "main"]);
-    assert_eq!(unwound.end, UnwindEnd::Complete);
+    // Whether it keeps frame pointers is not known.
+    assert_eq!(unwound.end, UnwindEnd::Guessed);
     let jit = modules.get(unwound.frames[1].module);
     assert_eq!(jit.path, format!("[jit {}]", fixture.pid()));
-    assert!(matches!(jit.kind, ModuleKind::Jit(Some(_))));
+    assert!(matches!(jit.kind, ModuleKind::Jit(..)));
 }
 
 #[test]

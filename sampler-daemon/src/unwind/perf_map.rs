@@ -20,32 +20,24 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// A line longer than this is skipped.
 const MAX_LINE_BYTES: usize = 64 * 1024;
 
-/// The names in a perf map, kept up to date with its file.
+/// The names in a perf map.
 #[derive(Debug, Default)]
 pub(super) struct PerfMap {
     /// By start: end and name. Ranges do not overlap.
     ranges: BTreeMap<u64, (u64, Arc<str>)>,
     /// Bytes of the file that have been read, whole lines only.
     read: u64,
-    /// Its size then.
-    size: u64,
 }
 
 impl PerfMap {
-    /// Reads what was added to the file since the last time; all of it if it became shorter.
-    pub(super) fn refresh(&mut self, file: &File) {
-        let Ok(size) = file.metadata().map(|metadata| metadata.len()) else { return };
-        if size == self.size {
-            return;
-        }
-        if size < self.read {
-            *self = PerfMap::default();
-        }
-        self.size = size;
+    /// Reads what follows what was read, some `bytes` at most. Returns how many it has read.
+    pub(super) fn read(&mut self, file: &File, bytes: u64) -> u64 {
         let mut pending = Vec::new();
         let mut chunk = vec![0; CHUNK_BYTES];
-        let mut position = self.read;
-        while position < MAX_BYTES
+        let start = self.read;
+        let end = start.saturating_add(bytes).min(MAX_BYTES);
+        let mut position = start;
+        while position < end
             && let Ok(count @ 1..) = file.read_at(&mut chunk, position)
         {
             position += count as u64;
@@ -60,6 +52,7 @@ impl PerfMap {
                 pending.clear();
             }
         }
+        position - start
     }
 
     /// The name of the code at an address.
@@ -112,10 +105,14 @@ fn parse(line: &[u8]) -> Option<(u64, u64, String)> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::io::{Seek as _, Write as _};
+    use std::io::Write as _;
 
     fn name(map: &PerfMap, address: u64) -> Option<&str> {
         map.find(address).map(|name| &**name)
+    }
+
+    fn read(map: &mut PerfMap, file: &File) {
+        while map.read(file, 1 << 20) == 1 << 20 {}
     }
 
     #[test]
@@ -124,7 +121,7 @@ mod tests {
         let mut map = PerfMap::default();
         write!(file, "1000 10 JS:*hot fn t2.js:1:15\n0x1010 0x20 two\nrubbish\n2000 0 empty\n30")
             .unwrap();
-        map.refresh(&file);
+        read(&mut map, &file);
         assert_eq!(name(&map, 0x1000), Some("JS:*hot fn t2.js:1:15"));
         assert_eq!(name(&map, 0x100f), Some("JS:*hot fn t2.js:1:15"));
         assert_eq!(name(&map, 0x1010), Some("two"));
@@ -132,16 +129,22 @@ mod tests {
         assert_eq!(name(&map, 0x2000), None);
         // The rest of a line that was cut.
         file.write_all(b"00 8 thr\xffee\n").unwrap();
-        map.refresh(&file);
+        read(&mut map, &file);
         assert_eq!(name(&map, 0x3007), Some("thr\u{fffd}ee"));
         assert_eq!(name(&map, 0x1000), Some("JS:*hot fn t2.js:1:15"));
-        // Written anew.
-        file.set_len(0).unwrap();
-        file.rewind().unwrap();
-        file.write_all(b"5000 1 new\n").unwrap();
-        map.refresh(&file);
-        assert_eq!(name(&map, 0x1000), None);
-        assert_eq!(name(&map, 0x5000), Some("new"));
+    }
+
+    #[test]
+    fn it_is_read_piece_by_piece() {
+        let mut file = tempfile::tempfile().unwrap();
+        for line in 0..10_000 {
+            writeln!(file, "{:x} 10 function_{line}", line * 16).unwrap();
+        }
+        let mut map = PerfMap::default();
+        assert!(map.read(&file, 1) < 200_000);
+        assert_eq!((name(&map, 0), name(&map, 16 * 9999)), (Some("function_0"), None));
+        read(&mut map, &file);
+        assert_eq!(name(&map, 16 * 9999), Some("function_9999"));
     }
 
     #[test]
@@ -150,7 +153,8 @@ mod tests {
         file.write_all(b"1000 10 first\n").unwrap();
         file.set_len(1 << 42).unwrap();
         let mut map = PerfMap::default();
-        map.refresh(&file);
+        read(&mut map, &file);
+        while map.read(&file, u64::MAX) > 0 {}
         assert_eq!(name(&map, 0x1000), Some("first"));
     }
 
@@ -159,7 +163,7 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         write!(file, "1000 10 {}\n2000 10 after\n", "x".repeat(3 * MAX_LINE_BYTES)).unwrap();
         let mut map = PerfMap::default();
-        map.refresh(&file);
+        read(&mut map, &file);
         assert_eq!(name(&map, 0x2000), Some("after"));
     }
 

@@ -1,0 +1,300 @@
+//! Code that one process has generated, and what it was called when it was sampled.
+//!
+//! A perf map says what lies at an address *now*. Compilers use an address again for another function, and some write the map anew as a
+//! whole (`jcmd PID Compiler.perfmap`). So a name is looked up when a sample is taken in: an address keeps every name that its samples met,
+//! and a frame says which of them is meant. An address that had none yet gets the first one that comes.
+
+use super::perf_map::PerfMap;
+use super::rewritten::Contents;
+use crate::target::mappings;
+use rustc_hash::FxHashMap;
+use rustix::time::{ClockId, clock_gettime};
+use std::fmt;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Sampled addresses whose names are kept; of further ones only the latest name is known.
+const MAX_ADDRESSES: usize = 64 * 1024;
+
+/// Names that one address may have had; further ones are taken for the last of them.
+const MAX_NAMES: usize = 64;
+
+/// Bytes of perf maps that one process may have read at once, and in each second.
+const READ_BYTES: u64 = 16 << 20;
+
+/// How often it is looked for a map that is not there, or that is no longer the one at its path.
+const SEARCH_PAUSE: Duration = Duration::from_millis(100);
+
+/// How late a sample may be taken in: so long it is remembered what a map said before.
+const LATE_NS: u64 = 10_000_000_000;
+
+/// The generated code of one program image.
+pub struct GeneratedCode(Mutex<State>);
+
+struct State {
+    pid: u32,
+    may_open: bool,
+    open: Option<Open>,
+    searched: Option<Instant>,
+    /// What the map says now.
+    map: PerfMap,
+    /// What it said before it was written anew, which was at this time (`CLOCK_MONOTONIC`, nanoseconds).
+    earlier: Option<(u64, PerfMap)>,
+    /// Names of sampled addresses, in the order in which they came.
+    names: FxHashMap<u64, Vec<Arc<str>>>,
+    /// The sample that it was last looked at for.
+    looked_for_ns: u64,
+    /// Bytes that may be read.
+    allowance: u64,
+    granted: Instant,
+    /// Not all of the map has been read.
+    is_behind: bool,
+}
+
+/// A perf map that is held open.
+struct Open {
+    file: File,
+    stamp: Stamp,
+    contents: Contents,
+}
+
+/// What tells that a file has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Stamp {
+    changed: (i64, i64),
+    size: u64,
+    /// 0 for a file that was removed or replaced.
+    links: u64,
+}
+
+impl fmt::Debug for GeneratedCode {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("GeneratedCode").finish_non_exhaustive()
+    }
+}
+
+impl GeneratedCode {
+    /// Reads the perf map of a process, if it has one and may hold it open.
+    pub(crate) fn of(pid: u32, may_open: bool) -> GeneratedCode {
+        let mut state = State {
+            pid,
+            may_open,
+            open: None,
+            searched: None,
+            map: PerfMap::default(),
+            earlier: None,
+            names: FxHashMap::default(),
+            looked_for_ns: 0,
+            allowance: READ_BYTES,
+            granted: Instant::now(),
+            is_behind: false,
+        };
+        state.look();
+        GeneratedCode(Mutex::new(state))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Whatever a panic has left there is still a map of names.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at the map again.
+    pub fn refresh(&self) {
+        self.state().look();
+    }
+
+    /// Which of the names of an address is its name at a time.
+    pub(super) fn naming(&self, address: u64, time_ns: u64) -> u32 {
+        let mut state = self.state();
+        if std::mem::replace(&mut state.looked_for_ns, time_ns) != time_ns {
+            state.look();
+        }
+        state.naming(address, time_ns)
+    }
+
+    /// A name of an address.
+    pub fn name(&self, address: u64, naming: u32) -> Option<Arc<str>> {
+        let state = self.state();
+        match state.names.get(&address) {
+            Some(names) => names.get(naming as usize).cloned(),
+            None => state.map.find(address).cloned(),
+        }
+    }
+}
+
+impl State {
+    fn naming(&mut self, address: u64, time_ns: u64) -> u32 {
+        if self
+            .earlier
+            .as_ref()
+            .is_some_and(|(until_ns, _)| until_ns.saturating_add(LATE_NS) < time_ns)
+        {
+            self.earlier = None;
+        }
+        let map = match &self.earlier {
+            Some((until_ns, earlier)) if time_ns < *until_ns => earlier,
+            _ => &self.map,
+        };
+        let now = map.find(address);
+        let is_full = self.names.len() >= MAX_ADDRESSES;
+        let Some(names) = self.names.get_mut(&address) else {
+            if let Some(name) = now
+                && !is_full
+            {
+                self.names.insert(address, vec![Arc::clone(name)]);
+            }
+            return 0;
+        };
+        let last = names.len() - 1;
+        let index = match now {
+            // The map no longer says it.
+            None => last,
+            Some(name) => match names.iter().position(|known| known == name) {
+                Some(index) => index,
+                None if names.len() >= MAX_NAMES => last,
+                None => {
+                    names.push(Arc::clone(name));
+                    last + 1
+                }
+            },
+        };
+        index as u32
+    }
+
+    /// Reads what has come, or all of it if it was written anew.
+    fn look(&mut self) {
+        let now = self.open.as_ref().and_then(|open| Stamp::of(&open.file));
+        if now.is_none_or(|now| now.links == 0) {
+            self.search();
+        }
+        let Some(open) = &mut self.open else { return };
+        let now = Stamp::of(&open.file).unwrap_or(open.stamp);
+        let is_changed = std::mem::replace(&mut open.stamp, now) != now;
+        if is_changed && !open.contents.go_on(&open.file) {
+            self.begin_anew(now.changed_ns());
+        }
+        if is_changed || self.is_behind {
+            self.read();
+        }
+    }
+
+    /// Opens the map where none is open, or where another file may be at its path.
+    fn search(&mut self) {
+        let is_early = self.searched.is_some_and(|at| at.elapsed() < SEARCH_PAUSE);
+        if is_early || !self.may_open {
+            return;
+        }
+        self.searched = Some(Instant::now());
+        let Some(file) = perf_map(self.pid) else { return };
+        let Some(stamp) = Stamp::of(&file) else { return };
+        if self.open.is_some() {
+            self.begin_anew(stamp.changed_ns());
+        }
+        let contents = Contents::of(&file);
+        self.open = Some(Open { file, stamp, contents });
+        self.is_behind = true;
+    }
+
+    /// The map is another one from a time on.
+    fn begin_anew(&mut self, changed_ns: u64) {
+        self.earlier = Some((changed_ns, std::mem::take(&mut self.map)));
+    }
+
+    fn read(&mut self) {
+        let Some(open) = &self.open else { return };
+        let seconds = self.granted.elapsed().as_secs_f64();
+        self.granted = Instant::now();
+        let regained = (seconds * READ_BYTES as f64) as u64;
+        self.allowance = self.allowance.saturating_add(regained).min(READ_BYTES);
+        let read = self.map.read(&open.file, self.allowance);
+        self.is_behind = read >= self.allowance;
+        self.allowance = self.allowance.saturating_sub(read);
+    }
+}
+
+impl Stamp {
+    fn of(file: &File) -> Option<Stamp> {
+        let it = file.metadata().ok()?;
+        Some(Stamp { changed: (it.mtime(), it.mtime_nsec()), size: it.size(), links: it.nlink() })
+    }
+
+    /// When the file was changed, on the clock of samples; now if that lies in the future.
+    fn changed_ns(self) -> u64 {
+        let now_ns = |clock| {
+            let now = clock_gettime(clock);
+            i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
+        };
+        let changed_ns = i128::from(self.changed.0) * 1_000_000_000 + i128::from(self.changed.1);
+        let ago_ns = (now_ns(ClockId::Realtime) - changed_ns).max(0);
+        u64::try_from(now_ns(ClockId::Monotonic) - ago_ns).unwrap_or(0)
+    }
+}
+
+/// JIT compilers name the map by the pid that they know themselves by: that of their own namespace.
+fn perf_map(pid: u32) -> Option<File> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let own_pid = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))
+        .and_then(|pids| pids.split_whitespace().last())?;
+    // Everybody may write there, a FIFO or a link too.
+    mappings::open_unlinked(&format!("/proc/{pid}/root/tmp/perf-{own_pid}.map")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    /// The perf map of this process.
+    struct Written(PathBuf);
+
+    impl Written {
+        fn write(&self, lines: &[(u64, &str)]) {
+            let lines = lines.iter().map(|(start, name)| format!("{start:x} 100 {name}\n"));
+            fs::write(&self.0, lines.collect::<String>()).unwrap();
+        }
+    }
+
+    impl Drop for Written {
+        fn drop(&mut self) {
+            let _ = fs::remove_file(&self.0);
+        }
+    }
+
+    fn now_ns() -> u64 {
+        let now = clock_gettime(ClockId::Monotonic);
+        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    }
+
+    #[test]
+    fn each_sample_has_the_name_of_its_time() {
+        let map = Written(format!("/tmp/perf-{}.map", std::process::id()).into());
+        map.write(&[(0x1000, "old"), (0x3000, "stays")]);
+        let code = GeneratedCode::of(std::process::id(), true);
+        let before = now_ns();
+        let name = |address, naming| code.name(address, naming).map(|it| it.to_string());
+        let old = code.naming(0x1010, before);
+        assert_eq!((name(0x1010, old), name(0x2010, 0)), (Some("old".into()), None));
+        // The clock of files is coarse: what was sampled before is a little earlier.
+        std::thread::sleep(Duration::from_millis(20));
+        map.write(&[(0x2000, "new"), (0x1000, "compiled again"), (0x3000, "stays")]);
+        let new = code.naming(0x1010, now_ns());
+        assert_eq!(name(0x1010, new), Some("compiled again".into()));
+        assert_eq!(name(0x1010, old), Some("old".into()));
+        // A late sample, of an address that was not sampled before, and of one that was.
+        assert_eq!(code.naming(0x1010, before), old);
+        assert_eq!(name(0x1020, code.naming(0x1020, before)), Some("old".into()));
+        assert_eq!(name(0x2010, code.naming(0x2010, now_ns())), Some("new".into()));
+        assert_eq!(code.naming(0x3010, now_ns()), code.naming(0x3010, before));
+        // Another file at the path, as editors write them.
+        std::thread::sleep(SEARCH_PAUSE);
+        fs::remove_file(&map.0).unwrap();
+        map.write(&[(0x1000, "third")]);
+        let third = code.naming(0x1010, now_ns());
+        assert_eq!(name(0x1010, third), Some("third".into()));
+        assert_eq!([old, new].map(|it| name(0x1010, it).unwrap()), ["old", "compiled again"]);
+    }
+}

@@ -1,0 +1,35 @@
+//! The generated code of one program image, as modules: one for each of the names that an address of it has had.
+
+use super::generated::GeneratedCode;
+use super::module::{Frame, ModuleId};
+use super::modules::Modules;
+use std::sync::Arc;
+
+/// Generated code and its modules.
+pub(super) struct Jit {
+    pid: u32,
+    code: Arc<GeneratedCode>,
+    modules: Vec<ModuleId>,
+}
+
+impl Jit {
+    /// Reads the names that process `pid` has given to its code.
+    pub(super) fn of(pid: u32, modules: &mut Modules) -> Jit {
+        Jit { pid, code: modules.generated_code(pid), modules: Vec::new() }
+    }
+
+    /// Reads the names that have come.
+    pub(super) fn refresh(&self) {
+        self.code.refresh();
+    }
+
+    /// The frame at an address that was sampled at a time.
+    pub(super) fn frame(&mut self, modules: &mut Modules, lookup: u64, time_ns: u64) -> Frame {
+        let naming = self.code.naming(lookup, time_ns);
+        while self.modules.len() <= naming as usize {
+            let next = self.modules.len() as u32;
+            self.modules.push(modules.jit(self.pid, &self.code, next));
+        }
+        Frame { module: self.modules[naming as usize], offset: lookup }
+    }
+}

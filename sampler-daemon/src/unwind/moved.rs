@@ -1,0 +1,120 @@
+//! Code of a file that a program has moved to anonymous memory, at the same addresses: node and others do so to have large pages.
+//!
+//! Such memory lies inside of what the file's program headers say of its code. It has the file's bytes, names and call frame information.
+
+use super::elf::Headers;
+use crate::target::mappings::{Backing, Mapping};
+
+/// Enters the file in anonymous executable mappings that are its code; mappings are in the order of addresses. `headers` are those of a
+/// mapped file.
+pub(super) fn name_moved(
+    mappings: &mut [Mapping],
+    mut headers: impl FnMut(&Mapping) -> Option<Headers>,
+) {
+    // The file's rest may lie on either side.
+    if mappings.iter().any(is_anonymous_code) {
+        name_behind_file(mappings.iter_mut(), &mut headers);
+        name_behind_file(mappings.iter_mut().rev(), &mut headers);
+    }
+}
+
+/// The same in one direction, each time by the last file that was passed.
+fn name_behind_file<'a>(
+    mappings: impl Iterator<Item = &'a mut Mapping>,
+    headers: &mut impl FnMut(&Mapping) -> Option<Headers>,
+) {
+    let mut file: Option<&Mapping> = None;
+    let mut known: Option<Option<Headers>> = None;
+    for mapping in mappings {
+        if is_anonymous_code(mapping) {
+            if let Some(file) = file
+                && let Some(headers) = known.get_or_insert_with(|| headers(file))
+                && let Some(offset) = offset_in(file, headers, mapping)
+            {
+                mapping.offset = offset;
+                (mapping.device, mapping.inode) = (file.device, file.inode);
+                mapping.backing = file.backing.clone();
+            }
+        } else if let Backing::File(_) = mapping.backing {
+            file = Some(&*mapping);
+            known = None;
+        }
+    }
+}
+
+fn is_anonymous_code(mapping: &Mapping) -> bool {
+    mapping.executable && mapping.backing == Backing::Anonymous
+}
+
+/// Where anonymous code lies in a file, if it lies in the file's code.
+fn offset_in(file: &Mapping, headers: &Headers, code: &Mapping) -> Option<u64> {
+    let stated = match file.executable {
+        true => headers.svma(file.offset)?,
+        // A page of two segments is ambiguous, the first one is not.
+        false => headers.first_svma().filter(|_| file.offset == 0)?,
+    };
+    let slide = stated.wrapping_sub(file.start);
+    headers.offset_of_code(code.start.wrapping_add(slide)..code.end.wrapping_add(slide))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: u64 = 0x5555_0000_0000;
+
+    fn mapping(range: (u64, u64), offset: u64, executable: bool, path: &str) -> Mapping {
+        let backing = match path {
+            "" => Backing::Anonymous,
+            path => Backing::File(path.to_owned()),
+        };
+        let inode = path.len() as u64;
+        let (start, end) = (BASE + range.0, BASE + range.1);
+        Mapping { start, end, offset, executable, device: (8, 1), inode, backing }
+    }
+
+    /// A file whose code is stated at 0x201000 to 0x601234, from offset 0x200000 on.
+    fn headers(_: &Mapping) -> Option<Headers> {
+        let code = (0x20_0000, 0x40_1234, 0x20_1000, true);
+        Some(Headers::of_loads(&[(0, 0x1f_0000, 0, false), code]))
+    }
+
+    #[track_caller]
+    fn becomes(mut mappings: Vec<Mapping>, at: usize, offset: Option<u64>) {
+        name_moved(&mut mappings, headers);
+        let found = matches!(&mappings[at].backing, Backing::File(path) if path == "/a");
+        assert_eq!(found.then_some(mappings[at].offset), offset, "{mappings:x?}");
+    }
+
+    #[test]
+    fn code_between_the_rests_of_a_file_is_the_files() {
+        let head = mapping((0x20_1000, 0x30_0000), 0x20_0000, true, "/a");
+        let tail = mapping((0x50_0000, 0x60_3000), 0x4f_f000, true, "/a");
+        let moved = mapping((0x30_0000, 0x50_0000), 0, true, "");
+        becomes(vec![head.clone(), moved.clone(), tail.clone()], 1, Some(0x2f_f000));
+        becomes(vec![head, moved.clone()], 1, Some(0x2f_f000));
+        becomes(vec![moved, tail], 0, Some(0x2f_f000));
+    }
+
+    #[test]
+    fn all_of_the_code_may_have_moved() {
+        let first = mapping((0, 0x1f_0000), 0, false, "/a");
+        let moved = mapping((0x20_1000, 0x60_3000), 0, true, "");
+        becomes(vec![first, moved], 1, Some(0x20_0000));
+    }
+
+    #[test]
+    fn other_anonymous_code_is_nobodys() {
+        let first = mapping((0, 0x1f_0000), 0, false, "/a");
+        let code = mapping((0x20_1000, 0x60_3000), 0x20_0000, true, "/a");
+        let data = mapping((0x60_3000, 0x60_4000), 0x60_2000, false, "/a");
+        let behind = mapping((0x60_4000, 0x70_0000), 0, true, "");
+        becomes(vec![first.clone(), code.clone(), data.clone(), behind.clone()], 3, None);
+        becomes(vec![code, behind], 1, None);
+        // Partly in the file's code.
+        let partly = mapping((0x50_0000, 0x60_5000), 0, true, "");
+        becomes(vec![first.clone(), partly], 1, None);
+        let data = Mapping { executable: false, ..mapping((0x30_0000, 0x50_0000), 0, true, "") };
+        becomes(vec![first, data], 1, None);
+    }
+}

@@ -1,0 +1,112 @@
+//! When the mappings of a process are read again: how often, and what that may cost.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::time::{Duration, Instant};
+
+/// For an unknown address, in the long run not more often than this.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// A process with many mappings waits longer, so that reading them for unknown addresses costs 0.5 % of the time.
+const UNKNOWN_COST_FACTOR: u32 = 200;
+
+/// Reads that may follow each other at once: a library that has just been loaded, and one that it loads. All of them together cost no
+/// more than this.
+const AT_ONCE: u32 = 16;
+const AT_ONCE_COST: Duration = Duration::from_millis(16);
+
+/// They are also read again when they are this old: a library may have been replaced by another one at the same
+/// address. Where that takes long it is done less often, so that it costs a thousandth of the time.
+const OLD_AFTER: Duration = Duration::from_secs(1);
+const OLD_COST_FACTOR: u32 = 1000;
+
+/// Addresses at which a program may have code: not its first page, which stands for wrong pointers, and nothing beyond user space with
+/// four levels of page tables, which programs get only if they ask for it.
+const CODE: std::ops::RangeInclusive<u64> = 4096..=(1 << 47) - 1;
+
+/// When the mappings of one process were read, what that took of the CPU, and how often they may be.
+#[derive(Debug)]
+pub(super) struct Rereads {
+    read_at: Instant,
+    took: Duration,
+    left: u32,
+}
+
+impl Rereads {
+    /// They have just been read for the first time.
+    pub(super) fn begin() -> Rereads {
+        Rereads { read_at: Instant::now(), took: Duration::ZERO, left: AT_ONCE }
+    }
+
+    /// Whether they are read again for an address that lies in none of them.
+    pub(super) fn may_find(&mut self, address: u64) -> bool {
+        CODE.contains(&address) && self.take(self.read_at.elapsed())
+    }
+
+    /// The same so long after the last time.
+    fn take(&mut self, since: Duration) -> bool {
+        let pause = PAUSE.max(self.took * UNKNOWN_COST_FACTOR);
+        let regained = u32::try_from(since.as_micros() / pause.as_micros()).unwrap_or(u32::MAX);
+        self.left = self.left.saturating_add(regained).min(self.at_once());
+        let Some(left) = self.left.checked_sub(1) else { return false };
+        self.left = left;
+        true
+    }
+
+    fn at_once(&self) -> u32 {
+        let reads = AT_ONCE_COST.as_micros() / self.took.as_micros().max(1);
+        u32::try_from(reads).unwrap_or(AT_ONCE).clamp(1, AT_ONCE)
+    }
+
+    /// Whether they are read again for their age.
+    pub(super) fn are_old(&self) -> bool {
+        self.read_at.elapsed() > OLD_AFTER.max(self.took * OLD_COST_FACTOR)
+    }
+
+    /// They were read; [`processor_time`] was `begin` before.
+    pub(super) fn read(&mut self, begin: Duration) {
+        self.read_at = Instant::now();
+        self.took = processor_time().saturating_sub(begin);
+    }
+
+    /// What is mapped is known without reading.
+    pub(super) fn told(&mut self) {
+        self.read_at = Instant::now();
+    }
+}
+
+/// CPU time of this thread: on a busy machine reading takes longer, and costs no more.
+pub(super) fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_costs_much_is_done_rarely() {
+        let mut cheap = Rereads { left: 0, ..Rereads::begin() };
+        assert!(!cheap.take(Duration::from_millis(9)));
+        assert!(cheap.take(Duration::from_millis(10)));
+        let took = Duration::from_millis(3);
+        let mut dear = Rereads { took, left: 0, ..Rereads::begin() };
+        assert!(!dear.take(Duration::from_millis(599)));
+        assert!(dear.take(Duration::from_millis(600)));
+        // Not all that was not used counts, and less of it where it is dear.
+        let at_once = |rereads: &mut Rereads| {
+            assert!(rereads.take(Duration::from_secs(3600)));
+            1 + (0..100).filter(|_| rereads.take(Duration::ZERO)).count()
+        };
+        assert_eq!((at_once(&mut cheap), at_once(&mut dear)), (16, 5));
+    }
+
+    #[test]
+    fn what_cannot_be_code_costs_nothing() {
+        let mut rereads = Rereads::begin();
+        for address in [0, 0x10, 0x4141_4141_0000_0000, u64::MAX] {
+            assert!((0..100).all(|_| !rereads.may_find(address)));
+        }
+        assert!(rereads.may_find(0x5555_0000_0000));
+    }
+}
