@@ -1,5 +1,7 @@
 //! The bounds that the two sides of the kernel boundary share, with what happens at each.
 
+use crate::sampling::token_bucket;
+
 /// Process slots when given processes are profiled and they are no more: one for each address space that is profiled at the same
 /// time. At the bound (`--max-processes`) a further process is refused with a clear line.
 pub const MAX_PROCESSES: u32 = 64;
@@ -60,15 +62,18 @@ pub const MAPPING_TIERS: [usize; 2] = [4096, 16384];
 pub const THIN_AT_PERCENT: u64 = 80;
 
 /// Sampled allocations that a process which samples by itself may send in about a second (2^30 ns). At 512 KiB between samples it would
-/// have to allocate 5 GB a second for more. Beyond: outcome `usdt_flood`, and its allocated totals are a lower bound.
+/// have to allocate 5 GB a second for more. Beyond: outcome `usdt_flood`, and its totals are a lower bound without an upper end.
 pub const EXTERNAL_PER_SECOND: u64 = 10_000;
 
-/// Sampled allocations a second above which our library in a process is told a larger interval. A bucket of a quarter of a second
-/// ([`crate::pressure`]) and what fills it in the 1.07 s that the bound above is for leave 700 samples of that for the time until the larger interval is in force.
-pub const LIBRARY_PER_SECOND: u64 = 7_000;
+/// The same of our own library, which limits itself and never sends as many.
+pub const LIBRARY_BELIEVED_PER_SECOND: u64 = 50_000;
 
-/// Default of the same limit where `--max-samples-per-process` is not given. A sample costs the process 7 to 11 µs (its two traps, the programs behind them, and cache
-/// lines that have gone cold), so that these take 1 % of a CPU at most, whatever it allocates; at 512 KiB between samples it has to allocate 0.5 GB a second for that.
+/// Sampled allocations a second that our library in a process is ever let send ([`crate::sampling::token_bucket`]).
+pub const LIBRARY_PER_SECOND: u64 = 20_000;
+
+/// The same by default, where neither samplerd nor `--max-samples-per-process` says anything else. A sample costs the process 7 to 11 µs (its two traps, the programs
+/// behind them, and cache lines that have gone cold), so that these take 1 % of a CPU at most, whatever it allocates; at 512 KiB between
+/// samples it has to allocate 0.5 GB a second for that.
 pub const PRELOADED_PER_SECOND: u64 = 1_000;
 
 /// Bytes above `mm->start_stack` that always belong to the first stack: a program's arguments, its environment and its auxiliary vector. Frames are below
@@ -111,7 +116,11 @@ pub const KNOWN_COPY_BYTES: u64 = 1024;
 const _: () = assert!(SNAPSHOT_TIERS[4] == 64 * 1024);
 // Whatever is compared may be as far away as the largest copy reaches, in words, see `wire::KnownStack`.
 const _: () = assert!(SNAPSHOT_TIERS[4] / 8 <= u16::MAX as usize);
-const _: () = assert!(LIBRARY_PER_SECOND as f64 * (0.25 + 1.074) < EXTERNAL_PER_SECOND as f64);
+// Whatever the library is asked for, in 2^30 ns: the time, what its bucket holds, and 33 halvings of its rate.
+const _: () = assert!(
+    LIBRARY_PER_SECOND * ((1 << 30) + token_bucket::BURST_NS + 33 * token_bucket::DOUBLING_NS)
+        < LIBRARY_BELIEVED_PER_SECOND * 1_000_000_000
+);
 const _: () = assert!(MAX_PROCESSES.is_power_of_two());
 // The free filter has 12 bits for a slot; the daemon's own shares its counters with the first.
 const _: () = assert!(MAX_SLOTS <= 4096 && MAX_OPEN_PROCESSES <= MAX_SLOTS);

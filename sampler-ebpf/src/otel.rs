@@ -9,7 +9,7 @@ use crate::{atomic, complete, hits, live, maps, release, target};
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_kernel, bpf_probe_read_user};
 use sampler_common::counters::Outcome;
-use sampler_common::limits::EXTERNAL_PER_SECOND;
+use sampler_common::limits::{EXTERNAL_PER_SECOND, LIBRARY_BELIEVED_PER_SECOND};
 use sampler_common::sampling;
 use sampler_common::wire::{
     Cookie, LiveEntry, Operand, OperandKind, Pending, ProcessConfig, ProcessTotals, Role,
@@ -41,7 +41,11 @@ pub fn allocated(call: &Call) {
     };
     // SAFETY: the helper has no preconditions.
     let time_ns = unsafe { bpf_ktime_get_ns() };
-    if !is_within_budget(process, time_ns) {
+    let limit = match cookie.is_in_library() {
+        true => LIBRARY_BELIEVED_PER_SECOND,
+        false => EXTERNAL_PER_SECOND,
+    };
+    if !is_within(limit, process, time_ns) {
         live::count(totals, Outcome::UsdtFlood);
         return;
     }
@@ -155,9 +159,9 @@ fn register(call: &Call, offset: u8) -> Option<u64> {
     unsafe { bpf_probe_read_kernel(place.cast::<u64>().cast_const()) }.ok()
 }
 
-/// Whether one more sample of this process may go on. Two CPUs that begin a second together may forget a few.
+/// Whether one more sample of this process is within so many a second. Two CPUs that begin a second together may forget a few.
 #[inline(always)]
-fn is_within_budget(process: *mut ProcessConfig, time_ns: u64) -> bool {
+fn is_within(limit: u64, process: *mut ProcessConfig, time_ns: u64) -> bool {
     let now = time_ns >> 30;
     // SAFETY: fields of a map value.
     let (second, sent) =
@@ -168,5 +172,5 @@ fn is_within_budget(process: *mut ProcessConfig, time_ns: u64) -> bool {
         // SAFETY: as above.
         unsafe { core::ptr::write_volatile(sent, 0) };
     }
-    atomic::fetch_add(sent, 1) < EXTERNAL_PER_SECOND
+    atomic::fetch_add(sent, 1) < limit
 }

@@ -7,7 +7,6 @@
 use crate::next::weak;
 use crate::thread::{Countdown, Dice};
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::Ordering::Relaxed;
 use sampler_common::sampling::Cell as _;
 
 type Hook = unsafe extern "C" fn();
@@ -40,7 +39,7 @@ unsafe extern "C" fn before() {
 
 unsafe extern "C" fn child() {
     crate::boot::note_forked();
-    crate::settings::SETTINGS.unheard.store(0, Relaxed);
+    crate::settings::SETTINGS.note_forked();
     Dice::reseed();
     Countdown.swap(0);
 }

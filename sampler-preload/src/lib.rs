@@ -5,6 +5,8 @@
 //! (`otel_memory:alloc`, `otel_memory:free`: OpenTelemetry eBPF profiler, design document 00003), where samplerd or any other
 //! consumer of that contract may listen. How the few samples end that the contract cannot tell of goes through one of our own (`sampler_preload:ended`).
 //!
+//! It limits its samples by itself ([`sampler_common::sampling::token_bucket`]), so that none is ever too many for who listens.
+//!
 //! What keeps the process unharmed: no locks (a lock that another thread holds at `fork` would never be released), no allocation
 //! of its own, no system call (but for advice on its own memory when it is loaded), no thread-local destructor, no library that
 //! it needs. Its tables are zero pages of its own image until they are used, and have fixed ends. On everything that it does not
@@ -17,6 +19,7 @@
 #![cfg_attr(not(test), no_std)]
 
 pub mod boot;
+mod clock;
 pub mod entry;
 mod file;
 pub mod filter;
@@ -25,6 +28,7 @@ mod float;
 pub mod fork;
 mod inside;
 pub mod interval;
+mod limit;
 pub mod load;
 mod new;
 pub mod next;

@@ -84,6 +84,20 @@ impl Files {
     }
 }
 
+/// A function by its name in any file that the loader lists, the kernel's vDSO among them, in which `dlsym` of musl does not look.
+pub(crate) fn in_any_file(name: &CStr) -> *mut c_void {
+    let listed = weak!("_r_debug") as *const Debug;
+    let listed_by_musl = weak!("_dl_debug_addr") as *const *const Debug;
+    let debug = match listed.is_null() && !listed_by_musl.is_null() {
+        // SAFETY: a pointer that musl's loader has written before anybody could call us.
+        true => unsafe { listed_by_musl.read() },
+        false => listed,
+    };
+    // SAFETY: the loader's, for debuggers; it stays. Both list files as `struct link_map`.
+    let Some(debug) = (unsafe { debug.as_ref() }) else { return core::ptr::null_mut() };
+    found(maps(debug.map), name)
+}
+
 /// A function that was found.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {

@@ -54,8 +54,10 @@ pub(crate) fn decide(size: usize, charged: Charged) -> Option<Rate> {
     }
     if !probes::alloc_is_heard() {
         SETTINGS.unheard.fetch_add(1, Relaxed);
+        SETTINGS.forget_debt();
         return None;
     }
+    SETTINGS.take_token();
     if size == 0 {
         probes::ended(Unusual::Empty);
         return None;

@@ -4,33 +4,46 @@
 
 use crate::real::Usual;
 use core::arch::asm;
+use core::ffi::c_void;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
+use sampler_common::limits::PRELOADED_PER_SECOND;
 use sampler_common::sampling::Rate;
 use sampler_common::sampling::rate::HAZARD_CERTAIN;
 
-/// "SMPLPRE5": the layout below.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"SMPLPRE5");
+/// "SMPLPRE6": the layout below.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"SMPLPRE6");
 
-/// "SMPLFWD5", in the place of [`MAGIC`]: this copy only passes calls on to another one, which is the one to ask.
-const FORWARDS: u64 = u64::from_le_bytes(*b"SMPLFWD5");
+/// "SMPLFWD6", in the place of [`MAGIC`]: this copy only passes calls on to another one, which is the one to ask.
+const FORWARDS: u64 = u64::from_le_bytes(*b"SMPLFWD6");
 
 /// The block: in one line of cache what every call reads, in the next what few calls write.
 #[repr(C, align(64))]
 pub struct Settings {
     magic: AtomicU64,
-    /// λ per byte in raw units ([`Rate`]); 0 until the process has allocated for the first time. Written by samplerd at any time.
+    /// The rate in force, λ per byte in raw units ([`Rate`]); 0 until the process has allocated for the first time. Written by samplerd at any time, and by
+    /// the process while it keeps its limit.
     pub(crate) rate: AtomicU64,
-    /// The rate that was asked for, in raw units ([`Rate`]), while samplerd has put a lower one into force because too many samples came; 0 otherwise. Here, so that a
-    /// forked child has it, and whoever comes after a samplerd that was killed. Written by samplerd alone.
-    asked: AtomicU64,
+    /// The rate that was asked for. Written by samplerd alone, from the first allocation on.
+    pub(crate) asked: AtomicU64,
     /// Where calls go on to: here, so that they need no other line for it.
     pub(crate) usual: Usual,
     /// What a hazard of 2⁶³ or more counts as.
     pub(crate) certain: u64,
     /// Samples of which nobody was told, since nobody listened. All others are told, or how they ended ([`crate::probes`]).
     pub unheard: AtomicU64,
-    unused_behind: [u64; 7],
+    /// Nanoseconds from one sample to the next at the limit of samples a second ([`crate::limit`]). Written by samplerd alone.
+    pub(crate) period_ns: AtomicU64,
+    /// The lowest rate that was in force for a limit, or at a fork; `u64::MAX`: there was none. samplerd may begin it anew.
+    pub(crate) lowest: AtomicU64,
+    /// How often the rate was lowered from the one that was asked for. samplerd may begin it anew.
+    pub(crate) raises: AtomicU64,
+    /// Until when the samples that were told are paid.
+    pub(crate) until_ns: AtomicU64,
+    /// The function that tells the time ([`crate::clock`]).
+    pub(crate) clock: AtomicPtr<c_void>,
+    unused_behind: [u64; 2],
 }
 
 /// The one block.
@@ -65,7 +78,12 @@ impl Settings {
             usual,
             certain: HAZARD_CERTAIN,
             unheard: AtomicU64::new(0),
-            unused_behind: [0; 7],
+            period_ns: AtomicU64::new(1_000_000_000 / PRELOADED_PER_SECOND),
+            lowest: AtomicU64::new(u64::MAX),
+            raises: AtomicU64::new(0),
+            until_ns: AtomicU64::new(0),
+            clock: AtomicPtr::new(null_mut()),
+            unused_behind: [0; 2],
         }
     }
 
@@ -77,6 +95,7 @@ impl Settings {
 
     /// Puts a rate into force, unless one is already.
     pub fn begin(&self, rate: Rate) {
+        let _ = self.asked.compare_exchange(0, rate.raw(), Relaxed, Relaxed);
         let _ = self.rate.compare_exchange(0, rate.raw(), Relaxed, Relaxed);
     }
 
@@ -84,6 +103,13 @@ impl Settings {
     pub(crate) fn leave(&self) {
         self.magic.store(FORWARDS, Relaxed);
         self.begin(Rate::from_raw(1));
+    }
+
+    /// In a child that was forked: what was counted is the parent's.
+    pub(crate) fn note_forked(&self) {
+        self.unheard.store(0, Relaxed);
+        self.raises.store(0, Relaxed);
+        self.lowest.store(self.rate.load(Relaxed), Relaxed);
     }
 
     /// Whether it was left.

@@ -171,9 +171,11 @@ fn a_flood_is_cut_and_counted_and_starves_nobody() -> Result<()> {
     let (flooded, pid) = (daemon.outcome("usdt_flood")?, flood.pid().to_string());
     let profile = daemon.profile("alloc", &["--pid", &pid])?;
     ensure!(flooded > 0 && profile.samples + flooded == sent, "{flooded} and {}", profile.samples);
-    ensure!(profile.json["notes"].to_string().contains("lower bound"), "{}", profile.json["notes"]);
+    let notes = profile.json["notes"].to_string();
+    ensure!(notes.contains("lower bound") && notes.contains("usdt_flood"), "{notes}");
     let profile = daemon.profile("alloc", &["--pid", &quiet.pid().to_string()])?;
     rows(&truth, &profile)?;
+    ensure!(!profile.json["notes"].to_string().contains("usdt_flood"), "it is not its flood");
     flood.exit()?;
     quiet.exit()?;
     daemon.stop()

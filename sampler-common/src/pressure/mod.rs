@@ -40,7 +40,7 @@ pub struct Limits {
     pub daemon: f64,
     /// Of each process.
     pub process: f64,
-    /// Of each that has our library in it, where that is less.
+    /// Of each that has our library in it, where that is less. The library keeps it.
     pub library: f64,
 }
 
@@ -66,14 +66,10 @@ impl Limits {
         if limit.is_finite() { limit.to_string() } else { UNLIMITED.to_owned() }
     }
 
-    /// Of a process, and whose it is.
-    fn of_one(&self, has_library: bool) -> (f64, Cause) {
-        let limit = if has_library { self.process.min(self.library) } else { self.process };
-        let sent = LIBRARY_PER_SECOND as f64;
-        match has_library && self.daemon.min(limit).is_finite() && sent < limit {
-            true => (sent, Cause::Sending),
-            false => (limit, Cause::Process),
-        }
+    /// Of a process with our library in it, which keeps it by itself ([`crate::sampling::token_bucket`]): also where there is no other, that
+    /// of what it may send.
+    pub fn of_library(&self) -> f64 {
+        self.process.min(self.library).min(LIBRARY_PER_SECOND as f64)
     }
 }
 
@@ -91,12 +87,12 @@ impl Pressure {
         Pressure { limits, all: Bucket::new(limits.daemon), processes: BTreeMap::new() }
     }
 
-    /// A sample of `process` came that stands for `expected` samples at the rate now in force. One with our library in it can send
-    /// [`LIBRARY_PER_SECOND`] before some are lost: where there is a limit at all, it has that one too.
+    /// A sample of `process` came that stands for `expected` samples at the rate now in force. One with our library in it keeps its own
+    /// limit ([`Limits::of_library`]) by itself, and has a share of the daemon's.
     pub fn take(&mut self, process: u32, expected: f64, has_library: bool) {
-        let (limit, cause) = self.limits.of_one(has_library);
-        let process = self.processes.entry(process).or_insert_with(|| Process::new(limit, cause));
-        process.limit_to(limit, cause);
+        let limit = if has_library { f64::INFINITY } else { self.limits.process };
+        let process = self.processes.entry(process).or_insert_with(|| Process::new(limit));
+        process.limit_to(limit);
         process.take(expected);
         self.all.take(expected);
     }
@@ -128,7 +124,7 @@ impl Pressure {
         let mut changed = Vec::new();
         for (number, process) in &mut self.processes {
             if process.bucket.is_empty()
-                && process.raise(AIM * process.limit(), process.cause, now_ns)
+                && process.raise(AIM * process.limit(), Cause::Process, now_ns)
             {
                 changed.push(*number);
             }

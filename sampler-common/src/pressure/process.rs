@@ -24,8 +24,6 @@ pub enum Cause {
     /// The process's own.
     #[default]
     Process,
-    /// What a process that samples by itself can send before some are lost.
-    Sending,
     /// The daemon's, of which it had more than its share.
     Daemon,
 }
@@ -44,6 +42,11 @@ pub struct Raised {
 }
 
 impl Raised {
+    /// The steps that multiply an interval by about `factor`.
+    pub fn steps_of(factor: f64) -> u32 {
+        (PER_DOUBLING * factor.max(1.0).log2()).round() as u32
+    }
+
     /// By what the interval is multiplied.
     pub fn factor(&self) -> f64 {
         (f64::from(self.steps) / PER_DOUBLING).exp2()
@@ -53,8 +56,6 @@ impl Raised {
 #[derive(Clone, Debug)]
 pub(super) struct Process {
     pub(super) bucket: Bucket,
-    /// Whose limit the bucket's is.
-    pub(super) cause: Cause,
     pub(super) raised: Raised,
     /// Samples of this turn.
     taken: f64,
@@ -67,10 +68,9 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn new(limit: f64, cause: Cause) -> Process {
+    pub(super) fn new(limit: f64) -> Process {
         Process {
             bucket: Bucket::new(limit),
-            cause,
             raised: Raised::default(),
             taken: 0.0,
             smoothed: 0.0,
@@ -79,12 +79,11 @@ impl Process {
         }
     }
 
-    /// The limit is another one: it has become known what the process can send.
-    pub(super) fn limit_to(&mut self, limit: f64, cause: Cause) {
+    /// The limit is another one: it has become known whose it is to keep.
+    pub(super) fn limit_to(&mut self, limit: f64) {
         if self.limit() != limit {
             self.bucket = Bucket::new(limit);
         }
-        self.cause = cause;
     }
 
     /// Samples a second.

@@ -1,5 +1,5 @@
 use super::{AIM, Cause, Limits, Pressure, share};
-use crate::limits::{EXTERNAL_PER_SECOND, LIBRARY_PER_SECOND};
+use crate::limits::LIBRARY_PER_SECOND;
 use proptest::prelude::*;
 
 /// Seconds of a turn.
@@ -170,61 +170,30 @@ proptest! {
     }
 }
 
-/// A process that cannot send as much as the limits let it has a limit of its own, where there are limits at all; and there may be one for all such.
+/// A process with our library in it keeps a limit by itself, and is raised for its share of the daemon's only.
 #[test]
-fn a_library_has_limits_of_its_own() {
+fn a_library_keeps_a_limit_of_its_own() {
     let any = Limits { process: f64::INFINITY, ..LIMITS };
     let few = Limits { library: 1_000.0, ..any };
-    let (sending, process) = (Cause::Sending, Cause::Process);
-    for (limits, has_library, limit, cause) in [
-        (LIMITS, true, LIBRARY_PER_SECOND as f64, sending),
-        (any, true, LIBRARY_PER_SECOND as f64, sending),
-        (any, false, f64::INFINITY, process),
-        (few, true, 1_000.0, process),
-        (few, false, f64::INFINITY, process),
-        (Limits { process: 800.0, ..few }, true, 800.0, process),
-        (Limits::NONE, true, f64::INFINITY, process),
+    let most = LIBRARY_PER_SECOND as f64;
+    for (limits, limit) in [
+        (any, most),
+        (Limits::NONE, most),
+        (LIMITS, LIMITS.process),
+        (few, 1_000.0),
+        (Limits { process: 800.0, ..few }, 800.0),
     ] {
-        assert_eq!(limits.of_one(has_library), (limit, cause), "{limits:?} {has_library}");
-        let demand = 1.5 * 7_000.0;
-        let mut pressure = Pressure::new(limits);
-        for turn in 1..200 {
-            let samples = demand * TURN / pressure.raised(1).factor();
-            pressure.take(1, samples, has_library);
-            pressure.turn(TURN, turn * 20_000_000);
-        }
-        // A limit is aimed at from below; the daemon's is above all that comes.
-        let factor = pressure.raised(1).factor();
-        let wanted = (demand / (AIM * limit)).max(1.0);
-        assert!((wanted * 0.9..wanted * 1.5).contains(&factor), "{factor} under {limits:?}");
-        if limit.is_finite() {
-            assert_eq!(pressure.raised(1).cause, cause);
-        }
-    }
-}
-
-/// The kernel side believes a process so many samples of its own in 2^30 ns, and the controller sees those alone: at any rate, and wherever in
-/// such a second it begins, the interval is raised before one is lost.
-#[test]
-fn a_library_is_told_before_samples_are_lost() {
-    const TURN_NS: u64 = 10_000_000;
-    for rate in [8_000, 9_500, 11_000, 14_000, 20_000, 30_000, 60_000] {
-        for phase in 0..32 {
-            let mut pressure = Pressure::new(Limits { process: f64::INFINITY, ..LIMITS });
-            let (mut second, mut sent, mut due) = (0, 0, 0.0);
-            for turn in 0..600 {
-                let now = (phase << 25) + turn * TURN_NS;
-                due += f64::from(rate) * 1e-9 * TURN_NS as f64 / pressure.raised(1).factor();
-                while due >= 1.0 {
-                    due -= 1.0;
-                    sent = if second == now >> 30 { sent + 1 } else { 1 };
-                    second = now >> 30;
-                    assert!(sent <= EXTERNAL_PER_SECOND, "{rate} a second from phase {phase}");
-                    pressure.take(1, 1.0, true);
-                }
-                pressure.turn(1e-9 * TURN_NS as f64, now);
+        assert_eq!(limits.of_library(), limit, "{limits:?}");
+        for (demand, is_raised) in [(1.5 * LIMITS.process, false), (2.0 * LIMITS.daemon, true)] {
+            let mut pressure = Pressure::new(limits);
+            for turn in 1..200 {
+                pressure.take(1, demand * TURN / pressure.raised(1).factor(), true);
+                pressure.turn(TURN, turn * 20_000_000);
             }
-            assert!(pressure.raised(1).raises > 0, "{rate} a second is more than may come");
+            let raised = pressure.raised(1);
+            let is_expected = is_raised && limits.daemon.is_finite();
+            assert_eq!(raised.raises > 0, is_expected, "{demand} under {limits:?}");
+            assert!(raised.raises == 0 || raised.cause == Cause::Daemon);
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod external;
 pub mod product;
 pub mod rate;
 pub mod strategy;
+pub mod token_bucket;
 #[cfg(feature = "std")]
 pub mod wanted;
 

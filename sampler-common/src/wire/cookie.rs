@@ -10,6 +10,9 @@ pub struct Cookie(pub u64);
 /// Bit of the role's byte in a [`Cookie`]: the kernel single-steps the probed instruction.
 const STEPPED: u8 = 0x80;
 
+/// Bit of the role's byte in a [`Cookie`]: the probe lies in our own preloaded library.
+const LIBRARY: u8 = 0x40;
+
 /// In place of a slot in a [`Cookie`]: a link that all processes share; who calls is looked up in the map `TARGETS`.
 pub const SHARED: u32 = u32::MAX;
 
@@ -30,6 +33,17 @@ impl Cookie {
     /// The same at a USDT whose arguments are in the places of this [`super::Site`]: its number, or [`super::Site::AS_OF_FUNCTIONS`].
     pub const fn at_site(self, site: u32) -> Cookie {
         Cookie(self.0 | (site as u64) << 40)
+    }
+
+    /// The same in our own preloaded library, which limits itself.
+    pub const fn in_library(self) -> Cookie {
+        Cookie(self.0 | (LIBRARY as u64) << 32)
+    }
+
+    /// Whether the probe lies in our own preloaded library.
+    #[inline(always)]
+    pub const fn is_in_library(self) -> bool {
+        (self.0 >> 32) as u8 & LIBRARY != 0
     }
 
     /// Which [`super::Site`] describes the arguments of a USDT.
@@ -64,7 +78,7 @@ impl Cookie {
     /// The number of the [`Role`].
     #[inline(always)]
     pub const fn role(self) -> u8 {
-        (self.0 >> 32) as u8 & !STEPPED
+        (self.0 >> 32) as u8 & !(STEPPED | LIBRARY)
     }
 
     /// Which of its slot's entries in `HITS` counts its hits.
@@ -130,6 +144,11 @@ mod tests {
             assert_eq!(cookie.placed(false).in_slot(7).counter(), cookie.placed(false).counter());
             [cookie.counter(), cookie.placed(false).counter()]
         };
+        let told = Cookie::new(9, Role::OtelAlloc).at_site(5);
+        let ours = told.in_library();
+        assert!(ours.is_in_library() && !told.is_in_library());
+        assert_eq!((ours.role(), ours.site(), ours.slot()), (Role::OtelAlloc as u8, 5, 9));
+        assert_eq!(ours.counter(), told.counter());
         let counted = (0..16).filter_map(Role::from_number).flat_map(counters);
         let outside = [malloc.counter_outside(), stepped.counter_outside()];
         let all: Vec<u32> = counted.chain(outside).collect();

@@ -33,6 +33,8 @@ pub struct UsdtPoint {
     pub semaphore: Option<u64>,
     /// Where its arguments are.
     pub site: Site,
+    /// Whether it lies in our own preloaded library.
+    pub is_in_library: bool,
 }
 
 /// The programs and the map `SITES`.
@@ -73,7 +75,8 @@ impl UsdtPrograms {
             let mut wanted = Vec::new();
             for point in points.iter().filter(|of| (of.role == Role::OtelFree) == is_free) {
                 let site = self.number(point.role, point.site)?;
-                let cookie = Cookie::new(slot, point.role).at_site(site).0;
+                let cookie = Cookie::new(slot, point.role).at_site(site);
+                let cookie = if point.is_in_library { cookie.in_library() } else { cookie }.0;
                 let counter = point.semaphore.unwrap_or(0);
                 wanted.push(Point { offset: point.offset, cookie, counter });
             }

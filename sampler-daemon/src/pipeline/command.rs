@@ -117,7 +117,7 @@ pub struct PressureReport {
 impl PressureReport {
     fn new(record: &SamplingRecord) -> PressureReport {
         PressureReport {
-            raised: record.raised,
+            raised: record.raised_for_limits(),
             since: record.raised_since,
             braked: record.braked,
             brake_factor: record.braking.factor.max(1.0),

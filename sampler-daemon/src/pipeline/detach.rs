@@ -45,6 +45,7 @@ impl Worker {
     /// Keeps what the kernel side knows of a process that is gone.
     fn keep_last(&mut self, slot: u32) {
         self.note_unseen_of(slot);
+        self.note_flood_of(slot);
         let Some(source) = self.ingest.sources.get(&slot) else { return };
         let (id, pid) = (source.process, source.pid);
         // Its last program had not mapped one yet when it was looked at: that says nothing.

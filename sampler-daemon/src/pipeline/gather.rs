@@ -68,6 +68,7 @@ impl Worker {
         // Unwinding what had piled up took its time. What has come meanwhile is little: behind it samples and exact
         // totals are of the same moment.
         self.drain();
+        self.note_floods();
     }
 
     /// The same, without reading anything new.

@@ -222,7 +222,8 @@ impl Ingest {
             Arc::make_mut(sampling).took_itself(record.size, design.weighted_bytes());
         }
         let sampling = &self.processes.get(source.process).sampling;
-        self.arrivals.note(record, sampling, source.library.is_some());
+        let limited_ns = source.library.as_ref().map(|library| library.limited_ns);
+        self.arrivals.note(record, sampling, limited_ns);
         let known = match taken {
             Taken::Known(id) => self.known_stack(&mut source, record, id),
             Taken::Snapshot(_) | Taken::Frames(_) => None,

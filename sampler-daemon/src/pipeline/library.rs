@@ -1,18 +1,26 @@
 //! Our own preloaded library in processes: what it says of its interval, and of samples that nobody heard of; and how it is told to sample.
 //!
-//! How its samples end is told by a probe (`sampler-ebpf/src/otel.rs`). What nobody heard it counts itself: that is read from the process's memory at every
-//! look at the process and whenever somebody asks, and counted as the daemon's own outcome. Of a program that has ended it is what was read last.
+//! It keeps a limit of samples a second by itself ([`sampler_common::sampling::token_bucket`]): samplerd says which, when it finds the library and when the
+//! limit of all processes leaves this one less. How its samples end is told by a probe (`sampler-ebpf/src/otel.rs`). What nobody heard it counts itself: that is
+//! read from the process's memory at every look at the process and whenever somebody asks, and counted as the daemon's own outcome. Of a
+//! program that has ended it is what was read last.
 
+use super::clock::monotonic_ns;
 use super::config::Reach;
 use super::worker::Worker;
 use crate::target::discovery::Discovery;
-use crate::target::preloaded::Block;
+use crate::target::preloaded::{Block, State};
 use sampler_common::counters::Outcome;
+use sampler_common::pressure::{Cause, Raised};
 use sampler_common::sampling::Rate;
-use sampler_common::sampling::rate::MAX_INTERVAL_BYTES;
+use sampler_common::sampling::token_bucket::MAX_PERIOD_NS;
 use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
+
+/// Part of the limit of all processes that one library may send by itself: what its bucket and its first halvings let pass at once
+/// leaves the others something.
+const SHARE_OF_ALL: f64 = 0.5;
 
 /// The library in a program image.
 pub(super) struct Library {
@@ -21,26 +29,8 @@ pub(super) struct Library {
     generation: u32,
     /// How many of the unheard are among the outcomes already.
     seen: u64,
-}
-
-impl Library {
-    /// Raises its interval by a factor above the one that was asked for; the interval in force then, if that is another one: not of a process that has
-    /// yet to begin sampling.
-    fn press(&self, factor: f64) -> io::Result<Option<f64>> {
-        let state = self.block.read()?;
-        let Some(asked) = state.asked.or(state.rate) else { return Ok(None) };
-        let is_raised = factor > 1.0;
-        let interval = (asked.interval_bytes() * factor).round() as u64;
-        let rate = match is_raised {
-            true => Rate::from_interval(interval.min(MAX_INTERVAL_BYTES)).unwrap_or(asked),
-            false => asked,
-        };
-        if state.rate == Some(rate) && state.asked.is_some() == is_raised {
-            return Ok(None);
-        }
-        self.block.set_rate(rate, is_raised.then_some(asked))?;
-        Ok(Some(rate.interval_bytes()))
-    }
+    /// When it was last told a limit, by the monotonic clock.
+    pub(super) limited_ns: u64,
 }
 
 impl Worker {
@@ -56,22 +46,43 @@ impl Worker {
         let library = found.filter(|_| !known).map(|block| Library {
             block,
             generation,
-            seen: self.unheard_before(slot, &block),
+            seen: self.begin_listening(slot, &block),
+            limited_ns: 0,
         });
         if let Some(source) = self.ingest.sources.get_mut(&slot)
             && !(known && has_own)
         {
             source.library = library;
         }
-        // Of a parent whose interval was raised a child has the rate, and what was asked for; of a new program image, neither.
         if !known {
-            self.press_library(slot);
+            self.limit_library(slot);
         }
+        self.restore_library(slot);
         self.hear_library(slot);
+    }
+
+    /// A process that allocates no more has paid what it owes, and does not know it before its next sample.
+    fn restore_library(&self, slot: u32) {
+        let Some(source) = self.ingest.sources.get(&slot) else { return };
+        let Some(library) = &source.library else { return };
+        let Ok(state) = library.block.read() else { return };
+        let Some(asked) = state.asked.filter(|asked| state.rate.is_some_and(|rate| rate < *asked))
+        else {
+            return;
+        };
+        if state.until_ns < monotonic_ns()
+            && let Err(error) = library.block.set_rate(asked)
+        {
+            tracing::debug!(pid = source.pid, "restore the interval: {error}");
+        }
     }
 
     /// Hears what it says.
     pub(super) fn hear_library(&mut self, slot: u32) {
+        let cause = match self.pressure.factor(slot) > 1.0 {
+            true => Cause::Daemon,
+            false => Cause::Process,
+        };
         let Some(source) = self.ingest.sources.get_mut(&slot) else { return };
         let Some(library) = &mut source.library else { return };
         let state = match library.block.read() {
@@ -84,19 +95,22 @@ impl Worker {
                 return;
             }
         };
-        let is_raised = self.ingest.processes.get(source.process).sampling.raised.factor() > 1.0;
         let more = state.unheard.saturating_sub(library.seen);
         self.ingest.outcomes.add(Outcome::LibraryUnheard, more);
         library.seen = state.unheard;
-        let interval = state.rate.map(|rate| rate.interval_bytes());
+        let Some(rate) = state.rate else { return };
+        let told = (rate.interval_bytes(), state.lowest.unwrap_or(rate).interval_bytes());
+        let raised = raised(&state, cause);
         let sampling = &mut self.ingest.processes.get_mut(source.process).sampling;
-        if let Some(interval) = interval.filter(|interval| sampling.told.0 != *interval) {
-            Arc::make_mut(sampling).tell(interval);
+        if sampling.told.0 == told.0 && sampling.told.1 >= told.1 && sampling.told_raised == raised
+        {
+            return;
         }
-        // It had not begun to sample when it was told; or another samplerd has come or gone, which starts from what was asked for.
-        if is_raised && (state.asked.is_none() || state.rate.is_none()) {
-            self.press_library(slot);
+        let sampling = Arc::make_mut(sampling);
+        if raised.raises > sampling.told_raised.raises {
+            sampling.raised_since = Some(SystemTime::now());
         }
+        sampling.tell(told, raised);
     }
 
     /// Hears all of them.
@@ -108,16 +122,19 @@ impl Worker {
         }
     }
 
-    /// What nobody heard in a process before that was attached to.
-    fn unheard_before(&self, slot: u32, block: &Block) -> u64 {
+    /// Of a process that ran before anybody listened here, what was counted by then is not ours; how many nobody heard.
+    fn begin_listening(&self, slot: u32, block: &Block) -> u64 {
         let Some(source) = self.ingest.sources.get(&slot) else { return 0 };
         let started = self.ingest.processes.get(source.process).origin.started;
         let own_start = SystemTime::now().checked_sub(self.started.elapsed());
         let is_older = started.zip(own_start).is_some_and(|(process, own)| process < own);
-        match !source.has_exec() && (self.config.reach == Reach::Listed || is_older) {
-            true => block.read().map_or(0, |state| state.unheard),
-            false => 0,
+        if source.has_exec() || !(self.config.reach == Reach::Listed || is_older) {
+            return 0;
         }
+        if let Err(error) = block.begin_raises() {
+            tracing::debug!(pid = source.pid, "begin to listen: {error}");
+        }
+        block.read().map_or(0, |state| state.unheard)
     }
 
     /// Has it sample as is asked for, if it is there.
@@ -125,36 +142,32 @@ impl Worker {
         let Some(source) = self.ingest.sources.get(&slot) else { return };
         let Some(library) = &source.library else { return };
         let Some(rate) = Rate::from_interval(interval_bytes) else { return };
-        match library.block.set_rate(rate, None) {
-            Ok(()) => {
-                let record = self.ingest.processes.get_mut(source.process);
-                Arc::make_mut(&mut record.sampling).tell(interval_bytes as f64);
-            }
-            Err(error) => tracing::warn!(pid = source.pid, "set the interval: {error}"),
+        if let Err(error) = library.block.set_rate(rate) {
+            tracing::warn!(pid = source.pid, "set the interval: {error}");
         }
+        self.limit_library(slot);
+        self.hear_library(slot);
     }
 
-    /// Has it sample as much rarer than it was asked to as back-pressure wants, which may be not at all.
-    pub(super) fn press_library(&mut self, slot: u32) {
-        let Some(source) = self.ingest.sources.get(&slot) else { return };
-        let factor = self.ingest.processes.get(source.process).sampling.raised.factor();
-        let Some(library) = &source.library else { return };
-        match library.press(factor) {
-            Ok(Some(interval)) => {
-                let record = self.ingest.processes.get_mut(source.process);
-                Arc::make_mut(&mut record.sampling).tell(interval);
-            }
-            Ok(None) => {}
-            Err(error) => tracing::debug!(pid = source.pid, "raise the interval: {error}"),
-        }
-    }
-
-    /// All sample as they were asked to: this daemon ends.
-    pub(super) fn ease_libraries(&self) {
-        let sources = self.ingest.sources.values();
-        for library in sources.filter_map(|source| source.library.as_ref()) {
+    /// Has it keep the limit of its process, or less by as much as the limit of all wants.
+    pub(super) fn limit_library(&mut self, slot: u32) {
+        let factor = self.pressure.factor(slot);
+        let Some(source) = self.ingest.sources.get_mut(&slot) else { return };
+        let Some(library) = &mut source.library else { return };
+        let limits = self.config.limits;
+        let limit = limits.of_library().min(SHARE_OF_ALL * limits.daemon);
+        let period_ns = (factor * 1e9 / limit) as u64;
+        library.limited_ns = monotonic_ns();
+        if let Err(error) = library.block.set_period(period_ns.clamp(1, MAX_PERIOD_NS)) {
             // Most likely the process has just ended.
-            let _ = library.press(1.0);
+            tracing::debug!(pid = source.pid, "limit its samples: {error}");
         }
     }
+}
+
+/// How far it has raised its interval.
+fn raised(state: &State, cause: Cause) -> Raised {
+    let factor = |(asked, rate): (Rate, Rate)| rate.interval_bytes() / asked.interval_bytes();
+    let factor = state.asked.zip(state.rate).map_or(1.0, factor);
+    Raised { steps: Raised::steps_of(factor), raises: state.raises, since_ns: 0, cause }
 }

@@ -73,11 +73,6 @@ impl Worker {
         if losses.iter().any(|(outcome, ..)| *outcome == Outcome::LostCellsFull) {
             notes.push("allocated totals are a lower bound: lost samples could not be kept".into());
         }
-        if losses.iter().any(|(outcome, ..)| *outcome == Outcome::UsdtFlood) {
-            notes.push(format!(
-                "totals are a lower bound: a process sent more than {EXTERNAL_PER_SECOND} samples of its own a second (usdt_flood in sampler status)"
-            ));
-        }
         let untold = self.kernel_totals().outcome(Outcome::LibraryFull);
         if untold > 0 {
             notes.push(format!(
@@ -122,6 +117,12 @@ impl Worker {
         notes.extend(self.held_notes());
         let record = |id| self.ingest.processes.get(id);
         let processes = || gathered.processes.iter().map(|id| record(*id));
+        let flooded = format!(
+            "sent more than {EXTERNAL_PER_SECOND} samples of its own a second: what is told of it is a lower bound, and no interval has an upper end (usdt_flood in sampler status)"
+        );
+        notes.extend(few(processes()
+            .filter(|of| of.sampling.is_flooded)
+            .map(|of| (of.pid, of.comm.as_str(), flooded.as_str()))));
         notes.extend(self.raised(&gathered.processes));
         if estimator == Estimator::Calibrated {
             let inexact = gathered.inexact.iter().map(|id| record(*id));

@@ -10,7 +10,7 @@ use super::worker::Worker;
 use crate::store::SamplingRecord;
 use rustc_hash::{FxHashMap, FxHashSet};
 use sampler_common::pressure::{Limits, Pressure};
-use sampler_common::sampling::{self, Design, Rate, Strategy, brake};
+use sampler_common::sampling::{self, Design, brake};
 use sampler_common::wire::AllocationRecord;
 use std::time::SystemTime;
 
@@ -58,6 +58,11 @@ impl BackPressure {
         self.braked.insert(slot);
     }
 
+    /// By how much the interval of this slot is to be raised.
+    pub(super) fn factor(&self, slot: u32) -> f64 {
+        self.control.raised(slot).factor()
+    }
+
     /// The process of this slot is gone, or is to be sampled in another way.
     pub(super) fn forget(&mut self, slot: u32) {
         self.control.forget(slot);
@@ -66,23 +71,20 @@ impl BackPressure {
 }
 
 impl Arrivals {
-    /// A sample has come of a process that is sampled so, and may have our library in it.
+    /// A sample has come of a process that is sampled so. It may have our library in it, which was told its limit at a time: what it
+    /// sent before says nothing of that limit.
     pub(super) fn note(
         &mut self,
         record: &AllocationRecord,
         sampling: &SamplingRecord,
-        has_library: bool,
+        limited_ns: Option<u64>,
     ) {
         let charged = Design::from_word(record.design);
         let now = match charged.is_external() {
             false => sampling.designs[sampling::class(record.size)],
-            // What a process samples by itself is ours to change where it is our library that does.
-            true if !has_library => return,
-            true => {
-                let told = Rate::from_interval(sampling.told.0.round() as u64);
-                let Some(rate) = told else { return };
-                Design::new(Strategy::Geometric, rate)
-            }
+            // What a process samples by itself is ours to limit where it is our library that does.
+            true if limited_ns.is_none_or(|limited| record.time_ns < limited) => return,
+            true => charged,
         };
         let expected = expected(charged, now, record.size);
         *self.expected.entry(record.space.slot).or_default() += expected;
@@ -142,7 +144,7 @@ impl Worker {
             record.refresh();
         });
         self.adapt_if_asked(slot);
-        self.press_library(slot);
+        self.limit_library(slot);
     }
 
     /// Lets brakes go whose reason is gone.

@@ -1,14 +1,36 @@
-//! What functions allocate whose return must not be probed: counted, and not seen to be held.
+//! What functions allocate whose return must not be probed: counted, and not seen to be held. And samples that were refused.
 
 use super::worker::Worker;
+use sampler_common::counters::Outcome;
 use sampler_common::counting::Counted;
 use sampler_common::wire::Role;
+use std::sync::Arc;
 
 impl Worker {
     /// Says so of every process that has called such a function.
     pub(super) fn note_unseen(&mut self) {
         let slots: Vec<u32> = self.ingest.sources.keys().copied().collect();
         slots.into_iter().for_each(|slot| self.note_unseen_of(slot));
+    }
+
+    /// Marks every process that has sent more samples of its own than it is believed.
+    pub(super) fn note_floods(&mut self) {
+        let slots: Vec<u32> = self.ingest.sources.keys().copied().collect();
+        slots.into_iter().for_each(|slot| self.note_flood_of(slot));
+    }
+
+    /// As [`Worker::note_floods`], of one process.
+    pub(super) fn note_flood_of(&mut self, slot: u32) {
+        let Some(source) = self.ingest.sources.get(&slot) else { return };
+        let sampling = &mut self.ingest.processes.get_mut(source.process).sampling;
+        if !sampling.samples_itself || sampling.is_flooded {
+            return;
+        }
+        match self.kernel.totals.read(slot) {
+            Ok(totals) if totals.outcome(Outcome::UsdtFlood) == 0 => {}
+            Ok(_) => Arc::make_mut(sampling).is_flooded = true,
+            Err(error) => tracing::warn!("{error:#}"),
+        }
     }
 
     /// As [`Worker::note_unseen`], of one process.

@@ -137,6 +137,7 @@ fn attach(
             offset: probe.offset,
             semaphore: probe.semaphore,
             site: probe.site,
+            is_in_library: sampler.preloaded.is_some(),
         })
         .collect();
     programs.attach(&sampler.allocator.file, pid, slot, &points)

@@ -328,7 +328,6 @@ impl Worker {
     }
 
     fn shut_down(&mut self) {
-        self.ease_libraries();
         let slots: Vec<u32> = self.attached.keys().copied().collect();
         for slot in slots {
             if let Some(mut attached) = self.attached.remove(&slot) {

@@ -39,7 +39,6 @@ fn pressure(of: &PressureReport) -> Option<v1::Pressure> {
     let limit = match of.raised.cause {
         _ if of.raised.raises == 0 => "",
         Cause::Process => "process",
-        Cause::Sending => "sending",
         Cause::Daemon => "daemon",
     };
     (of.raised.raises + of.braked > 0).then(|| v1::Pressure {

@@ -114,6 +114,10 @@ pub struct SamplingRecord {
     pub braking: Braking,
     /// Mean bytes between samples of our own library in the process, where there is one, and the largest that it had; 0 otherwise.
     pub told: (f64, f64),
+    /// It has sent more samples of its own than it is believed: some were refused, so that nothing says how much there was.
+    pub is_flooded: bool,
+    /// How far it has raised its interval by itself.
+    pub told_raised: Raised,
 }
 
 impl SamplingRecord {
@@ -138,6 +142,8 @@ impl SamplingRecord {
             braked: 0,
             braking: Braking::default(),
             told: (0.0, 0.0),
+            is_flooded: false,
+            told_raised: Raised::default(),
         };
         record.ask(asked);
         record
@@ -207,6 +213,7 @@ impl SamplingRecord {
         self.samples_itself |= other.samples_itself;
         self.own_interval_bytes = self.own_interval_bytes.max(other.own_interval_bytes);
         self.told.1 = self.told.1.max(other.told.1);
+        self.is_flooded |= other.is_flooded;
         for strategy in &other.strategies {
             if !self.strategies.contains(strategy) {
                 self.strategies.push(*strategy);
@@ -242,6 +249,10 @@ impl SamplingRecord {
         self.will_take_itself();
         let interval = implied_interval(size, weighted).unwrap_or(1.0);
         self.own_interval_bytes = self.own_interval_bytes.max(interval);
+        // Weights are whole numbers: of a sample that was all but certain the weight says nothing. What a library says of itself is exact, and may be old.
+        if self.told.1 > 0.0 && weighted / 2 >= size && interval > self.told.1 * 1.25 {
+            self.told.1 = interval;
+        }
     }
 
     /// Whether nothing has been heard of what samples in the process: neither a sample, nor from our own library.
@@ -249,9 +260,19 @@ impl SamplingRecord {
         self.own_interval_bytes <= 0.0 && self.told.1 <= 0.0
     }
 
-    /// Our own library in the process samples once in so many bytes from now on.
-    pub fn tell(&mut self, interval_bytes: f64) {
-        self.told = (interval_bytes, self.told.1.max(interval_bytes));
+    /// Our own library in the process samples once in so many bytes, of which the second is the most that it has had, and has raised its interval so far.
+    pub fn tell(&mut self, (interval_bytes, largest): (f64, f64), raised: Raised) {
+        self.told = (interval_bytes, self.told.1.max(largest));
+        // Another samplerd, and another program, count anew.
+        let raises = raised.raises.max(self.told_raised.raises);
+        self.told_raised = Raised { raises, ..raised };
+    }
+
+    /// How far the interval is raised for a limit of samples: by our own library, by the daemon, or by the one that has raised it further.
+    pub fn raised_for_limits(&self) -> Raised {
+        let is_told = self.strategies == [Strategy::External] && self.told.1 > 0.0;
+        let further = self.told_raised.factor() > self.raised.factor() || self.raised.raises == 0;
+        if is_told || further { self.told_raised } else { self.raised }
     }
 
     /// Mean bytes between samples to show: ours, or where we take none the process's own.
@@ -274,6 +295,9 @@ impl SamplingRecord {
     /// Most objects and bytes of a size class that went unseen per unit of hazard, by our sampling and by the process's own, which
     /// passes what a geometric countdown with its interval would.
     pub fn passes(&self, class: usize) -> (f64, f64) {
+        if self.is_flooded {
+            return (f64::INFINITY, f64::INFINITY);
+        }
         let (objects, bytes) = self.unseen[class];
         if !self.samples_itself {
             return (objects, bytes);

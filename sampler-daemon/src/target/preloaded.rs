@@ -1,4 +1,4 @@
-//! The settings of our own preloaded library in a process: at which interval it samples, and another one; and what nobody has heard of it.
+//! The settings of our own preloaded library in a process: at which interval it samples, and another one; its limit of samples a second; and what nobody has heard of it.
 //!
 //! Reference: `sampler-preload/src/settings.rs`. The library exports the block `sampler_preload_settings`; it begins with a word that says what
 //! it is, and the rate is the next one. It is the target's memory: written only where that word is found, and what is read is a rate
@@ -16,11 +16,18 @@ use std::os::unix::fs::FileExt as _;
 /// The block's symbol.
 const SYMBOL: &[u8] = b"sampler_preload_settings";
 /// Its first word.
-const MAGIC: u64 = u64::from_le_bytes(*b"SMPLPRE5");
+const MAGIC: u64 = u64::from_le_bytes(*b"SMPLPRE6");
 /// Its size, bytes.
 const BYTES: u64 = 128;
-/// Word of the count.
+/// Words of it: the rate in force, and behind it the one that was asked for; what nobody heard; nanoseconds for each sample at the limit; the lowest rate for
+/// that, how often there was one, and until when samples are paid.
+const RATE: usize = 1;
+const ASKED: usize = 2;
 const UNHEARD: usize = 8;
+const PERIOD: usize = 9;
+const LOWEST: usize = 10;
+const RAISES: usize = 11;
+const UNTIL: usize = 12;
 
 /// Where a library has the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,8 +78,14 @@ pub struct Block {
 pub struct State {
     /// The rate in force; `None` while the process has not allocated yet.
     pub rate: Option<Rate>,
-    /// The rate that was asked for, while back-pressure has put a lower one into force.
+    /// The rate that was asked for; the one in force is lower while the process keeps its limit by that.
     pub asked: Option<Rate>,
+    /// The lowest rate that was in force.
+    pub lowest: Option<Rate>,
+    /// How often it was lowered from the one that was asked for.
+    pub raises: u64,
+    /// Until when the samples that were told are paid, nanoseconds of the monotonic clock.
+    pub until_ns: u64,
     /// Samples of which nobody was told, since the program began or was forked.
     pub unheard: u64,
 }
@@ -86,16 +99,38 @@ impl Block {
         self.read_in(&File::open(format!("/proc/{}/mem", self.pid))?)
     }
 
-    /// Puts another rate into force, from some next call on; `asked` where that is not the one that was asked for.
+    /// Asks for another rate, and puts it into force, from some next call on.
     ///
     /// # Errors
     /// As [`Block::read`].
-    pub fn set_rate(&self, rate: Rate, asked: Option<Rate>) -> io::Result<()> {
+    pub fn set_rate(&self, rate: Rate) -> io::Result<()> {
+        const { assert!(ASKED == RATE + 1) };
+        self.write(RATE, &[rate.raw(); 2])
+    }
+
+    /// Limits its samples to one in so many nanoseconds.
+    ///
+    /// # Errors
+    /// As [`Block::read`].
+    pub fn set_period(&self, period_ns: u64) -> io::Result<()> {
+        self.write(PERIOD, &[period_ns])
+    }
+
+    /// Begins the lowest rate, and how often there was one, anew.
+    ///
+    /// # Errors
+    /// As [`Block::read`].
+    pub fn begin_raises(&self) -> io::Result<()> {
+        const { assert!(RAISES == LOWEST + 1) };
+        self.write(LOWEST, &[u64::MAX, 0])
+    }
+
+    fn write(&self, first: usize, words: &[u64]) -> io::Result<()> {
         let path = format!("/proc/{}/mem", self.pid);
         let memory = OpenOptions::new().read(true).write(true).open(path)?;
         self.read_in(&memory)?;
-        let words = [rate.raw(), asked.map_or(0, Rate::raw)].map(u64::to_le_bytes);
-        memory.write_all_at(words.as_flattened(), self.address + 8)
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        memory.write_all_at(&bytes, self.address + 8 * first as u64)
     }
 
     fn read_in(&self, memory: &File) -> io::Result<State> {
@@ -110,8 +145,16 @@ impl Block {
             return Err(Error::new(ErrorKind::InvalidData, message));
         }
         let rate = |rate: Rate| (rate != Rate::NEVER).then_some(rate);
-        let [set, asked] = [word(1), word(2)].map(Rate::from_raw);
-        Ok(State { rate: rate(set), asked: rate(asked), unheard: word(UNHEARD) })
+        let [set, asked] = [word(RATE), word(ASKED)].map(Rate::from_raw);
+        Ok(State {
+            rate: rate(set),
+            asked: rate(asked),
+            // None yet is more than every rate.
+            lowest: rate(set.min(Rate::from_raw(word(LOWEST)))),
+            raises: word(RAISES),
+            until_ns: word(UNTIL),
+            unheard: word(UNHEARD),
+        })
     }
 }
 

@@ -1,8 +1,9 @@
 //! What the library costs a process, and what it does at its bounds.
 
 use anyhow::{Context, Result, ensure};
+use sampler_daemon::target::preloaded::Preloaded;
 use sampler_tests::{Daemon, preload};
-use std::fs;
+use std::fs::{self, File};
 
 /// Slots of sampler-preload's table.
 const SLOTS: u64 = 349_184;
@@ -84,6 +85,10 @@ fn a_full_table_is_told() -> Result<()> {
     const BLOCKS: u64 = 400_000;
     let mut workload = preload::workload("edges.c", &["keep", &BLOCKS.to_string()], 1)?;
     let daemon = Daemon::start(&[workload.pid()], &[])?;
+    // As many a second as it can.
+    let path = preload::library()?;
+    let library = Preloaded::find(&File::open(&path)?).context("it is ours")?;
+    library.block(workload.pid(), &path.display().to_string())?.set_period(1)?;
     workload.go()?;
     workload.truth()?;
     let full = daemon.outcome("library_full")?;

@@ -70,6 +70,7 @@ pub(super) fn usdt_points(track_live: bool) -> Vec<UsdtPoint> {
     let site = Site { arguments: Site::REGISTERS.map(register) };
     let usdts = hits(track_live).filter(|(program, _)| program.is_usdt());
     let point = |(program, stepped)| UsdtPoint {
+        is_in_library: false,
         role: role(program),
         offset: probed(program, stepped).offset() as u64,
         semaphore: None,

@@ -67,7 +67,6 @@ fn sentence(pid: u32, of: &Pressure) -> String {
     if of.raises > 0 {
         let whose = match of.limit.as_str() {
             "daemon" => "its share of the limit",
-            "sending" => "what it can send without loss",
             _ => "its limit",
         };
         text += &format!(", above {whose} {}", times(of.raises));

@@ -1,0 +1,128 @@
+//! How many samples a second this process tells: no more than its limit, from its first one on, whatever it allocates and whether samplerd gets
+//! a CPU or not. The law is [`sampler_common::sampling::token_bucket`].
+//!
+//! It is looked at for each sample that somebody listens to, and acts on later requests. These find the rate in force where they find it
+//! anyway, so that a request that is not sampled does nothing for it. The bucket is the process's, and so is the clock: no thread waits for another.
+//! Of two threads that take a token at the same time either puts its rate into force, and the next sample corrects it.
+//!
+//! A request finds the rate twice if it is sampled: when it is charged, and when its weight is made. Another thread's sample may change
+//! the rate in the few nanoseconds between, which happens to one sample in a million and makes it count for half or twice as much.
+
+use crate::clock;
+use crate::settings::Settings;
+use core::sync::atomic::Ordering::Relaxed;
+use sampler_common::sampling::Rate;
+use sampler_common::sampling::token_bucket::{self, MAX_PERIOD_NS};
+
+impl Settings {
+    /// A sample is told: it takes a token.
+    pub(crate) fn take_token(&self) {
+        if let Some(now_ns) = clock::now_ns() {
+            self.take_token_at(now_ns);
+        }
+    }
+
+    fn take_token_at(&self, now_ns: u64) {
+        let period_ns = self.period_ns.load(Relaxed).clamp(1, MAX_PERIOD_NS);
+        let before = self.until_ns.load(Relaxed);
+        let mut until = token_bucket::take(before, now_ns, period_ns);
+        if self.until_ns.compare_exchange(before, until, Relaxed, Relaxed).is_err() {
+            // Another thread has taken one: the time is right by that.
+            until = self.until_ns.fetch_add(period_ns, Relaxed).wrapping_add(period_ns);
+        }
+        self.sample_at(token_bucket::level(until, now_ns, period_ns));
+    }
+
+    /// Nobody listens, and so nothing is owed: the rate is the one that was asked for.
+    pub(crate) fn forget_debt(&self) {
+        if self.rate.load(Relaxed) != self.asked.load(Relaxed) {
+            self.until_ns.store(0, Relaxed);
+            self.sample_at(0);
+        }
+    }
+
+    /// Puts the rate of this level into force.
+    fn sample_at(&self, level: u32) {
+        let asked = self.asked.load(Relaxed);
+        let rate = token_bucket::rate(Rate::from_raw(asked), level).raw();
+        let before = self.rate.load(Relaxed);
+        if rate == before {
+            return;
+        }
+        if before == asked {
+            self.raises.fetch_add(1, Relaxed);
+        }
+        // First: whoever finds a sample of that rate finds that it was in force.
+        self.lowest.fetch_min(rate, Relaxed);
+        self.rate.store(rate, Relaxed);
+        let now_asked = self.asked.load(Relaxed);
+        if now_asked != asked {
+            // samplerd has asked for another one meanwhile.
+            self.rate.store(now_asked, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::real::Usual;
+
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    fn settings(asked: Rate, limit: u64) -> Settings {
+        let settings = Settings::new(Usual::first());
+        settings.begin(asked);
+        settings.period_ns.store(SECOND_NS / limit, Relaxed);
+        settings
+    }
+
+    #[test]
+    fn the_rate_falls_with_a_flood_and_rises_with_time() {
+        let asked = Rate::from_interval(64 << 10).unwrap();
+        let settings = settings(asked, 1000);
+        let flood = |now_ns, samples| (0..samples).for_each(|_| settings.take_token_at(now_ns));
+        flood(SECOND_NS, 500);
+        assert_eq!((settings.rate(), settings.lowest.load(Relaxed)), (asked, u64::MAX));
+        flood(SECOND_NS, 16);
+        let halved = settings.rate().raw();
+        assert_eq!(halved, asked.raw() / 2);
+        flood(SECOND_NS, 10 * 16);
+        let lowest = settings.rate().raw();
+        assert!(lowest.abs_diff(asked.raw() >> 11) <= 1 << 11, "{lowest} of {}", asked.raw());
+        // What was owed is paid in a fifth of a second.
+        settings.take_token_at(SECOND_NS + SECOND_NS / 5);
+        assert_eq!((settings.rate(), settings.raises.load(Relaxed)), (asked, 1));
+        assert_eq!(settings.lowest.load(Relaxed), lowest);
+        // A clock that went back.
+        settings.take_token_at(1);
+        settings.take_token_at(3 * SECOND_NS);
+        assert_eq!(settings.rate(), asked);
+    }
+
+    #[test]
+    fn without_a_listener_nothing_is_owed() {
+        let asked = Rate::from_interval(4096).unwrap();
+        let settings = settings(asked, 10);
+        (0..100).for_each(|_| settings.take_token_at(5));
+        assert!(settings.rate() < asked);
+        settings.forget_debt();
+        assert_eq!((settings.rate(), settings.until_ns.load(Relaxed)), (asked, 0));
+    }
+
+    /// Threads that take tokens at once: none is forgotten, but those that were taken before time began.
+    #[test]
+    fn threads_share_a_bucket() {
+        const THREADS: u64 = 4;
+        const EACH: u64 = 1000;
+        let settings = settings(Rate::ALWAYS, 20_000);
+        settings.until_ns.store(SECOND_NS, Relaxed);
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| (0..EACH).for_each(|_| settings.take_token_at(SECOND_NS)));
+            }
+        });
+        let taken = (settings.until_ns.load(Relaxed) - SECOND_NS) / (SECOND_NS / 20_000);
+        assert_eq!(taken, THREADS * EACH);
+    }
+}
