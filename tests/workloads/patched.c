@@ -11,7 +11,8 @@
 #include <ucontext.h>
 
 #define PAGE ((uintptr_t)4096)
-enum { ROUNDS = 500, BLOCKS = 32, MAPS = 16 };
+/* Few enough for the stack of every call of mmap and munmap to be kept. */
+enum { ROUNDS = 100, BLOCKS = 32, MAPS = 16 };
 enum { BLOCK_BYTES = 100000, MAP_BYTES = 1 << 16 };
 
 enum { HOLDS, MAPPED, ROWS };
