@@ -7,7 +7,8 @@ const PROTO: &str = "sampler/v1/sampler.proto";
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let manifest = env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR");
+    let root = Path::new(&manifest).join("..");
     protocol(&root.join("proto"), &out);
     object(&root, &out);
 }
