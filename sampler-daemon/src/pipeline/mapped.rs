@@ -241,7 +241,8 @@ fn origin(
         return Some(Origin::Allocator);
     }
     // The last of them is of the second file, unless there is but the first, which has the mapping function.
-    let is_decided = is_complete || files.next().is_some() || nearest.last() == Some(&Code::Other);
+    let is_others = nearest.len() > 1 && nearest.last() == Some(&Code::Other);
+    let is_decided = is_complete || files.next().is_some() || is_others;
     is_decided.then_some(Origin::Direct)
 }
 

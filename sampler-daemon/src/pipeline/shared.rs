@@ -1,8 +1,8 @@
 //! Links that processes share: one for each file with an allocator.
 
 use super::attach::points;
-use super::patched::relink;
 use super::config::Reach;
+use super::patched::relink;
 use super::worker::Worker;
 use crate::bpf::{Kernel, Link, Settings, pages};
 use crate::target::allocator::Allocator;
@@ -61,14 +61,8 @@ impl SharedLinks {
     pub(super) fn enter(&mut self, allocator: Allocator, links: Vec<Link>, left_out: Vec<Patched>) {
         tracing::info!(path = allocator.path, "probing {} for all", allocator.name);
         let identity = allocator.identity;
-        let shared = Shared {
-            links,
-            allocator,
-            also: Vec::new(),
-            unused: 0,
-            left_out,
-            is_awaited: false,
-        };
+        let shared =
+            Shared { links, allocator, also: Vec::new(), unused: 0, left_out, is_awaited: false };
         self.files.insert(identity, shared);
     }
 
@@ -133,9 +127,7 @@ impl SharedLinks {
 
     /// Somebody has mapped a file; whether it has links.
     pub(super) fn mapped(&mut self, identity: (u64, u64)) -> bool {
-        self.file_mut(identity)
-            .map(|file| (file.unused, file.is_awaited) = (0, false))
-            .is_some()
+        self.file_mut(identity).map(|file| (file.unused, file.is_awaited) = (0, false)).is_some()
     }
 
     /// A file that nobody has keeps its links until somebody has had it.
