@@ -11,11 +11,16 @@ pub(super) fn raised_notes(of: &SamplingRecord, clocks: Clocks) -> Vec<String> {
 }
 
 fn by_limits(of: &SamplingRecord) -> Option<String> {
-    let since = of.raised_since.filter(|_| of.raised.raises > 0)?;
-    let since = since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+    if of.raised_for_limits().raises == 0 {
+        return None;
+    }
+    // The preloaded library raises its interval by itself, and does not say when.
+    let since = of.raised_since.and_then(|since| since.duration_since(UNIX_EPOCH).ok());
+    let since = since.map_or(String::new(), |since| {
+        format!(", the last time from {}", utc(since.as_nanos() as u64))
+    });
     Some(format!(
-        "at times sampled more rarely than that, the last time from {}: more samples came than may (a limit of samples; sampler status has the interval)",
-        utc(since)
+        "at times sampled more rarely than that{since}: more samples came than may (a limit of samples; sampler status has the interval)"
     ))
 }
 

@@ -53,7 +53,7 @@ impl Patched {
         let is_patched = |of: &Function| self.functions.iter().any(|it| it.offset == of.offset);
         let are_ends_unseen = self.leaves_mappings();
         let functions = &mut allocator.functions;
-        functions.retain(|of| !is_patched(of) && !(are_ends_unseen && of.role.is_mapping()));
+        functions.retain(|of| !(is_patched(of) || are_ends_unseen && of.role.is_mapping()));
         // Of a file that samples by itself both are needed, allocations and frees.
         if self.functions.iter().any(|of| matches!(of.role, Role::OtelAlloc | Role::OtelFree)) {
             functions.clear();

@@ -119,7 +119,7 @@ proptest! {
 fn a_flood_settles_at_the_limit_and_is_forgotten() {
     for limit in [10, 100, PRELOADED_PER_SECOND, LIBRARY_PER_SECOND] {
         let mut process = Process::new(4096, limit, 7);
-        let mut run = |process: &mut Process, pause_ns: u64, seconds: u64| {
+        let run = |process: &mut Process, pause_ns: u64, seconds: u64| {
             let end = process.now_ns + seconds * SECOND_NS;
             let mut samples = 0;
             while process.now_ns < end {
