@@ -8,6 +8,7 @@
 pub mod bpf;
 pub mod http;
 pub mod manual;
+pub mod pid_namespace;
 pub mod pipeline;
 pub mod rpc;
 #[cfg(test)]

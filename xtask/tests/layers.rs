@@ -51,6 +51,7 @@ const RULES: &[Rule] = &[
         searched: &["sampler-preload/src"],
         allowed: &[
             "sampler-preload/src/boot.rs",
+            "sampler-preload/src/clock.rs",
             "sampler-preload/src/entry.rs",
             "sampler-preload/src/file.rs",
             "sampler-preload/src/first.rs",

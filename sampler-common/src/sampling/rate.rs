@@ -71,16 +71,32 @@ impl Rate {
         let hazard = (cross << 32).wrapping_add(low); // below 2^55
         if hazard > HAZARD_CERTAIN { HAZARD_CERTAIN } else { hazard }
     }
-}
 
-#[cfg(feature = "std")]
-impl Rate {
     /// The rate of [`MAX_INTERVAL_BYTES`]: −ln(1 − 2⁻³²) = 2⁻³² to within 2⁻⁶⁵.
     pub const LOWEST: Rate = Rate(HAZARD_ONE / MAX_INTERVAL_BYTES);
 
     /// ln 2, the rate of interval 2, rounded to nearest.
     const HALF: Rate = Rate(0xB172_17F7_D1CF);
 
+    /// λ halved `times` times (back-pressure, thinning and limits), never below [`Rate::LOWEST`].
+    ///
+    /// λ is above ln 2 only next to "always", where half of it would still sample every byte but one
+    /// in 10¹⁴ and relieve nothing: from there the first step is to ln 2, interval 2. A rate that is lower
+    /// than [`Rate::LOWEST`] already, such as [`Rate::NEVER`], stays.
+    #[inline(always)]
+    pub const fn halved_times(self, times: u32) -> Rate {
+        if times == 0 || self.0 <= Self::LOWEST.0 {
+            return self;
+        }
+        let first = 2 * Self::HALF.0;
+        let from = if self.0 > first { first } else { self.0 };
+        let halved = if times < u64::BITS { from >> times } else { 0 };
+        if halved < Self::LOWEST.0 { Self::LOWEST } else { Rate(halved) }
+    }
+}
+
+#[cfg(feature = "std")]
+impl Rate {
     /// The rate of a mean interval of `interval_bytes` (1 … 2^32): λ = −ln(1 − 1/R), rounded to
     /// nearest; 1 is [`Rate::ALWAYS`]. `None` outside the domain.
     pub fn from_interval(interval_bytes: u64) -> Option<Rate> {
@@ -108,13 +124,9 @@ impl Rate {
         Some(Rate::from_raw(((hazard * HAZARD_ONE as f64).round() as u64).max(1)))
     }
 
-    /// Half of λ (back-pressure and thinning), never below [`Rate::LOWEST`].
-    ///
-    /// λ is above ln 2 only next to "always", where half of it would still sample every byte but one
-    /// in 10¹⁴ and relieve nothing: from there the step is to ln 2, interval 2. A rate that is lower
-    /// than [`Rate::LOWEST`] already, such as [`Rate::NEVER`], stays.
+    /// Half of λ: [`Rate::halved_times`] once.
     pub fn halved(self) -> Rate {
-        Rate((self.0 / 2).clamp(Self::LOWEST.0, Self::HALF.0).min(self.0))
+        self.halved_times(1)
     }
 
     /// Mean bytes between samples, 1/p with p = 1 − e^(−λ); infinite for [`Rate::NEVER`].

@@ -17,8 +17,8 @@
 //! charged with. What is left of a countdown is hazard, not bytes, and memoryless ([`mod@super::countdown`]): it needs no new draw, and nothing
 //! is biased.
 
+use super::Rate;
 use super::brake::MAX_LEVEL;
-use super::{Design, Rate, Strategy};
 
 /// What the bucket holds, nanoseconds of the limit.
 pub const BURST_NS: u64 = 500_000_000;
@@ -56,9 +56,9 @@ pub const fn level(until_ns: u64, now_ns: u64, period_ns: u64) -> u32 {
     if level > MAX_LEVEL as u64 { MAX_LEVEL } else { level as u32 }
 }
 
-/// The rate at a level: that of a braked geometric [`Design`].
+/// The rate at a level. Other than the brake's it is not bounded: a limit is kept, however large the flood is.
 pub const fn rate(asked: Rate, level: u32) -> Rate {
-    Design::new(Strategy::Geometric, asked).braked(level).rate()
+    asked.halved_times(level)
 }
 
 #[cfg(test)]

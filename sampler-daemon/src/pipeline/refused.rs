@@ -132,14 +132,14 @@ impl Worker {
     /// The process in this slot has become one that probes could harm.
     fn end_harmed(&mut self, slot: u32, hazard: Hazard) {
         let Some(source) = self.ingest.sources.get(&slot) else { return };
-        let (id, has_been) = (source.process, source.has_exec());
+        let id = source.process;
         self.detach_exited(&[slot]);
         let record = self.ingest.processes.get_mut(id);
         let totals = record.final_totals.as_ref();
         if totals.is_some_and(|totals| totals.sum().alloc_objects == 0) {
             record.excluded = true;
-        } else if has_been {
-            // Calls of the new program are among them, and not all of these.
+        } else {
+            // Calls of the new program may be among them, and not all of these.
             record.final_totals = None;
         }
         record.blind.push(format!("{BECAME}: {hazard}"));

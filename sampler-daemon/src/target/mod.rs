@@ -25,7 +25,6 @@ mod moved;
 pub mod moving;
 mod notes;
 pub mod patched;
-pub mod pid_namespace;
 pub mod placement;
 pub mod preloaded;
 mod probes;

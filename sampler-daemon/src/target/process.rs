@@ -95,7 +95,7 @@ impl Process {
             _ if !self.is_running() => Err(ProcessError::Exited(pid)),
             Ok(true) => Err(ProcessError::ThirtyTwoBit(pid)),
             Ok(false) => Ok(self),
-            Err(error) => Err(ProcessError::Io(pid, "read its auxiliary vector", remedy(error))),
+            Err(error) => Err(ProcessError::Io(pid, "open its executable", remedy(error))),
         }
     }
 

@@ -5,10 +5,10 @@
 
 use super::notes;
 use object::LittleEndian as LE;
-use object::elf::{self, ProgramHeader64};
+use object::elf::{self, ProgramHeader32, ProgramHeader64};
 use object::pod;
 use std::fs::{self, File};
-use std::io::{self, Error, ErrorKind};
+use std::io::{self, Error, ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 
 /// Most bytes of a table in the target's memory.
@@ -86,12 +86,33 @@ impl Program {
     }
 }
 
-/// Whether process `pid` runs a 32-bit program: the vector has words of 32 bits then.
+/// Whether process `pid` runs a 32-bit program.
 ///
 /// # Errors
-/// If it cannot be read, or the process has no memory any more.
+/// If neither its executable nor its auxiliary vector can be read, or the process has no memory any more.
 pub(super) fn is_32_bit(pid: u32) -> io::Result<bool> {
-    Ok(value(&vector(pid)?, AT_PHENT) != Some(size_of::<ProgramHeader64<LE>>() as u64))
+    let mut executable = match File::open(format!("/proc/{pid}/exe")) {
+        Ok(executable) => executable,
+        // Its file may be closed to everybody but its user: so it is on FUSE mounts.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            return Ok(has_words_of_32_bits(&vector(pid)?));
+        }
+        Err(error) => return Err(error),
+    };
+    let mut identification = [0; 5];
+    executable.read_exact(&mut identification)?;
+    Ok(identification.starts_with(b"\x7fELF") && identification[4] == elf::ELFCLASS32)
+}
+
+/// Whether an auxiliary vector says so: program headers of a 32-bit program have another size. (While a program begins, the vector is empty.)
+fn has_words_of_32_bits(vector: &[u8]) -> bool {
+    let entry = [AT_PHENT as u32, size_of::<ProgramHeader32<LE>>() as u32];
+    let pairs = vector.as_chunks::<8>().0.iter();
+    pairs.map(|pair| [&pair[..4], &pair[4..]].map(half)).any(|pair| pair == entry)
+}
+
+fn half(bytes: &[u8]) -> u32 {
+    bytes.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte))
 }
 
 fn vector(pid: u32) -> io::Result<Vec<u8>> {
@@ -130,8 +151,10 @@ mod tests {
     fn words_of_32_bits_are_no_pairs_of_64() {
         let narrow: Vec<u8> = [3u32, 0x0804_8034, 4, 32, 5, 9, 0, 0].map(u32::to_le_bytes).concat();
         assert_eq!(value(&narrow, AT_PHENT), None);
+        assert!(has_words_of_32_bits(&narrow) && !has_words_of_32_bits(&[]));
         let wide: Vec<u8> = [3u64, 0x40_0040, 4, 56, 0, 0].map(u64::to_le_bytes).concat();
         assert_eq!(value(&wide, AT_PHENT), Some(56));
         assert_eq!(value(&wide[..31], AT_PHENT), None);
+        assert!(!has_words_of_32_bits(&wide));
     }
 }

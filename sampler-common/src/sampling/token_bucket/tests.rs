@@ -173,7 +173,6 @@ fn nothing_is_biased() {
     }
     for ((error, variance, wrong), size) in sums.into_iter().zip(SIZES) {
         let [deviations, wrong] = [error, wrong].map(|of: f64| of / f64::sqrt(variance));
-        println!("{size}: {deviations:.2} standard errors, {wrong:.2} by the wrong rate");
         assert!(deviations.abs() < 4.0 && wrong < -5.0, "{size}: {deviations}, {wrong}");
     }
 }

@@ -69,7 +69,7 @@ mod tests {
     fn strings_of_this_program_are_found() {
         let file = File::open("/bin/sh").unwrap();
         let elf = Elf::read(&file).unwrap();
-        let found = elf.strings_begin(&["/bin/", "no string begins so"]).unwrap();
+        let found = elf.strings_begin(&["/dev/null", "no string begins so"]).unwrap();
         assert_eq!(found, [true, false]);
     }
 }
