@@ -202,6 +202,7 @@ impl Worker {
                 self.spare_harmed(slot);
             }
             self.look_at_processor(slot);
+            self.restore_library(slot);
             if let Some(attached) = self.attached.get_mut(&slot) {
                 attached.look_period = (attached.look_period * 2).min(longest);
                 attached.next_look = now + attached.look_period;

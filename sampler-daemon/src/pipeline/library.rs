@@ -57,12 +57,11 @@ impl Worker {
         if !known {
             self.limit_library(slot);
         }
-        self.restore_library(slot);
         self.hear_library(slot);
     }
 
     /// A process that allocates no more has paid what it owes, and does not know it before its next sample.
-    fn restore_library(&self, slot: u32) {
+    pub(super) fn restore_library(&self, slot: u32) {
         let Some(source) = self.ingest.sources.get(&slot) else { return };
         let Some(library) = &source.library else { return };
         let Ok(state) = library.block.read() else { return };

@@ -133,7 +133,7 @@ fn a_program_that_is_run() -> Result<()> {
     let namespace = PidNamespace::start()?;
     let program = build::compile("tree.c", &[])?;
     let directory = tempfile::tempdir()?;
-    for preload in [&[][..], &["--preload"]] {
+    for preload in [&[][..], &["--preload", "--max-samples-per-process", "unlimited"]] {
         let file = directory.path().join("profile");
         let mut command = namespace.command(build::program("sampler")?);
         for variable in ["SUDO_UID", "SUDO_GID", "SUDO_USER"] {
