@@ -92,11 +92,13 @@ pub(crate) const TOOLS: [Need; 14] = [
 ];
 
 /// What the tests take besides.
-const TEST: [Need; 25] = [
+const TEST: [Need; 27] = [
+    need("bindfs", "/usr/bin/bindfs", "a file system of a user"),
     need("bpftrace", "/usr/bin/bpftrace", "a consumer of the otel_memory contract"),
     need("binutils", "nm", "symbols for the tools that open profiles"),
     need("chromium", "/usr/bin/chromium", "shows the web page"),
     need("chromium-driver", "chromedriver", "drives it"),
+    need("fuse3", "/usr/bin/fusermount3", "mounts a file system of a user"),
     need("g++", "c++", "compiles the C++ workloads"),
     need("gdb", "/usr/bin/gdb", "the oracle for stacks"),
     need("git", "git", "a program that must not change"),
