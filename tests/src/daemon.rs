@@ -79,6 +79,11 @@ impl Daemon {
         self.process
     }
 
+    /// Process id of the guardian, which makes and removes its probes.
+    pub fn guardian(&self) -> Result<u32> {
+        child_of(self.pid())
+    }
+
     /// The process under it.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child

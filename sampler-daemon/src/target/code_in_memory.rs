@@ -3,7 +3,7 @@
 //! The kernel places a uprobe by the file: it writes its breakpoint over whatever is in memory, and executes the file's instruction there. In a function that
 //! the program or a tool has patched that destroys the patch. What is done about such a function is left to the pipeline.
 //!
-//! Compared is everything from the function's entry to behind the probed instruction, and [`MIN_BYTES`] at least. Jumps that tools write at an
+//! Compared is everything from the function's entry to behind the probed instruction, and `MIN_BYTES` at least. Jumps that tools write at an
 //! entry are up to 14 bytes long, and a few tools write them behind a first `endbr64`. Padding before the entry is not compared: whoever uses it changes the entry too.
 //!
 //! A breakpoint is no patch: other tools' uprobes and debuggers write one over the first byte of an instruction, and the kernel serves several uprobes at one

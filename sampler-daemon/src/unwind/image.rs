@@ -135,7 +135,7 @@ impl Image {
     }
 
     /// Unwinds a snapshot; appends the frames to `frames`, leaf first, beginning with the caller
-    /// (`registers.ip`). Reads the mappings again when an address is unknown, and every second ([`super::rereads`] bounds what that costs).
+    /// (`registers.ip`). Reads the mappings again when an address is unknown, and every second (`rereads` bounds what that costs).
     pub fn unwind(
         &mut self,
         modules: &mut Modules,

@@ -69,9 +69,9 @@ fn another_mount_namespace() -> Result<()> {
     names_its_functions(Workload::spawn("a namespace", &mut command)?)
 }
 
-/// The links that a daemon holds.
+/// The links that a daemon's guardian holds.
 fn links(daemon: &Daemon) -> Result<usize> {
-    let descriptors = fs::read_dir(format!("/proc/{}/fdinfo", daemon.pid()))?.flatten();
+    let descriptors = fs::read_dir(format!("/proc/{}/fdinfo", daemon.guardian()?))?.flatten();
     let texts = descriptors.filter_map(|of| fs::read_to_string(of.path()).ok());
     Ok(texts.filter(|text| text.contains("link_type:\tuprobe_multi")).count())
 }
