@@ -86,7 +86,7 @@ impl Process {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever a process asks for, at any speed, at any interval: no sample of it is one too many.
     #[test]
