@@ -14,8 +14,6 @@ pub mod cost;
 pub mod counters;
 pub mod counting;
 #[cfg(feature = "std")]
-pub mod duty;
-#[cfg(feature = "std")]
 pub mod encode;
 #[cfg(feature = "std")]
 pub mod estimate;
@@ -31,4 +29,6 @@ pub mod profile;
 pub mod sampling;
 #[cfg(feature = "std")]
 pub mod units;
+#[cfg(feature = "std")]
+pub mod windows;
 pub mod wire;

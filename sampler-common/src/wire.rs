@@ -5,7 +5,6 @@
 //! kinds before it believes them.
 
 mod cookie;
-mod duty;
 mod filter;
 mod known;
 mod mapping;
@@ -13,12 +12,9 @@ mod memo;
 mod record;
 mod shape;
 mod site;
+mod windows;
 
 pub use cookie::{Cookie, SHARED};
-pub use duty::{
-    Duty, FINE_SHADOW_NS, Gate, MARKERS, Phase, RETURN_SHADOW_NS, SPOT_BYTES, SPOTS, UNKNOWN_TALLY,
-    WORDS, missed,
-};
 pub use filter::{
     FILTER_FRONT_COUNTERS, FILTER_FRONT_LIVE, FILTER_FRONT_SHIFT, FILTER_FULL, FILTER_LINE,
     filter_bit, filter_index, filter_lowered, filter_raised,
@@ -33,6 +29,7 @@ pub use memo::{
 pub use record::{AllocationRecord, EventRecord, FreeRecord, RecordKind};
 pub use shape::{MAX_ARGUMENTS, NONE, Shape};
 pub use site::{Operand, OperandKind, SITE_ARGUMENTS, Site};
+pub use windows::{Gate, PROBE_ADDRESSES, RETURN_SHADOW_NS, TRAP_SHADOW_BYTES, WindowState};
 
 use crate::counters::KERNEL_OUTCOMES;
 use crate::counting::Switch;
@@ -64,8 +61,6 @@ pub enum Role {
     LibraryEnded = 14,
     /// `void *operator new(std::size_t size)` that does not call malloc: it can throw, so that it never gets a return probe.
     New = 7,
-    /// A function by whose calls a program's progress is told, see [`crate::duty::Marks`].
-    Marker = 8,
     /// `void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)`; from here on roles of functions that
     /// change what is mapped. Their hits are not counted.
     Map = 16,
@@ -96,7 +91,6 @@ impl Role {
             13 => Some(Role::OtelFree),
             14 => Some(Role::LibraryEnded),
             7 => Some(Role::New),
-            8 => Some(Role::Marker),
             16 => Some(Role::Map),
             17 => Some(Role::Unmap),
             18 => Some(Role::Remap),

@@ -16,8 +16,6 @@ fn tariff() -> impl Strategy<Value = Tariff> {
         |(hits, disturbed, returned, few, many, ended, speed_error)| Tariff {
             hits,
             disturbed: Some(disturbed),
-            behind: None,
-            dense: None,
             returned: Some(returned),
             sampled: Line::through(&[(4.0, few), (60.0, many)]),
             ended: Some(ended),

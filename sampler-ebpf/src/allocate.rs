@@ -4,8 +4,8 @@
 use crate::atomic::{self, KernelRandom, MapCell};
 use crate::registers::Call;
 use crate::{
-    brake, duty, entering, filter, hits, live, mapping, maps, record, returns, settings, shaped,
-    target,
+    brake, entering, filter, hits, live, mapping, maps, record, returns, settings, shaped, target,
+    window_gate,
 };
 use aya_ebpf::bindings::{BPF_EXIST, BPF_NOEXIST};
 use aya_ebpf::cty::c_void;
@@ -47,7 +47,7 @@ pub fn enter(call: &Call) -> u32 {
 fn look(call: &Call) -> u32 {
     let cookie = call.cookie();
     let Some(slot) = target::slot(call, cookie) else { return SKIP };
-    if duty::is_shut(slot, cookie) {
+    if window_gate::is_shut(slot, cookie) {
         return SKIP;
     }
     let role = cookie.role();

@@ -4,7 +4,7 @@ use crate::atomic::KernelRandom;
 use crate::live::{self, Inserted};
 use crate::record::Sampled;
 use crate::registers::Call;
-use crate::{allocate, duty, mapping, maps, record, settings};
+use crate::{allocate, mapping, maps, record, settings, window_gate};
 use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_user};
 use sampler_common::counters::Outcome;
 use sampler_common::sampling::Random as _;
@@ -32,7 +32,7 @@ pub fn leave(call: &Call) {
         live::count(totals, Outcome::StaleReturn);
         return;
     }
-    duty::returned(call);
+    window_gate::returned(call);
     if pending.role >= Role::Map as u32 {
         mapping::leave(call.raw(), &pending);
         return;

@@ -5,7 +5,7 @@ use crate::allocate::{SKIP, class_index, tally};
 use crate::atomic::{KernelRandom, MapCell};
 use crate::record::Sampled;
 use crate::registers::{Call, Frame};
-use crate::{brake, complete, duty, hits, live, maps, record, shaped, target};
+use crate::{brake, complete, hits, live, maps, record, shaped, target, window_gate};
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_user};
 use sampler_common::counters::Outcome;
@@ -18,7 +18,7 @@ use sampler_common::wire::{LiveEntry, Pending, ProcessTotals, Role, Space};
 pub fn enter(call: &Call) {
     let cookie = call.cookie();
     let Some(slot) = target::slot(call, cookie) else { return };
-    if duty::is_shut(slot, cookie) {
+    if window_gate::is_shut(slot, cookie) {
         return;
     }
     hits::count(slot, cookie.counter());

@@ -146,7 +146,8 @@ fn is_same(stack: *const KnownStack, desk: *const KnownDesk) -> bool {
         let (place, value) =
             unsafe { (read_volatile(places.add(index)), read_volatile(values.add(index))) };
         // SAFETY: a place among those that are read.
-        if unsafe { read_volatile(read.add(usize::from(place) & (KNOWN_READ_WORDS - 1))) } != value {
+        if unsafe { read_volatile(read.add(usize::from(place) & (KNOWN_READ_WORDS - 1))) } != value
+        {
             return false;
         }
     }

@@ -1,7 +1,7 @@
 //! The eBPF program: sees every call of the malloc family, samples a few of them.
 //!
 //! One file for each half of a call: [`allocate`] (entry), [`complete`] (return), [`entering`] (no return is seen), [`release`] (free),
-//! [`duty`] (the clock of progress, and windows),
+//! [`window_gate`] (the clock of progress, and windows),
 //! [`record`] (what goes to user space), [`event`] (process events). The decision which call is
 //! sampled is `sampler_common::sampling`, the code that the property tests run.
 //!
@@ -17,7 +17,6 @@ mod allocate;
 mod atomic;
 mod brake;
 mod complete;
-mod duty;
 mod entering;
 mod event;
 mod extent;
@@ -38,10 +37,8 @@ mod returns;
 mod settings;
 mod shaped;
 mod snapshot;
-mod steps;
 mod target;
-mod traffic;
-mod words;
+mod window_gate;
 
 use aya_ebpf::cty::c_void;
 use registers::Call;
@@ -109,27 +106,11 @@ pub extern "C" fn new_entry(context: *mut c_void) -> u32 {
     0
 }
 
-/// Entry of a function by whose calls a program's progress is told.
-#[unsafe(no_mangle)]
-#[unsafe(link_section = "uprobe")]
-pub extern "C" fn marker_entry(context: *mut c_void) -> u32 {
-    duty::called(&Call::new(context));
-    0
-}
-
 /// A tick of the clock of progress, in user mode.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "perf_event")]
 pub extern "C" fn clock_tick(context: *mut c_void) -> u32 {
-    duty::tick(context);
-    0
-}
-
-/// A tick of the fine clock, in user mode.
-#[unsafe(no_mangle)]
-#[unsafe(link_section = "perf_event")]
-pub extern "C" fn clock_tick_fine(context: *mut c_void) -> u32 {
-    duty::tick_fine(context);
+    window_gate::tick(context);
     0
 }
 

@@ -3,12 +3,13 @@
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf};
 use sampler_common::limits::{
-    DEFAULT_MAX_LIVE, MAX_KNOWN_STACKS, MAX_LOST_CELLS, MAX_PENDING, MAX_PROCESSES, MAX_SITES, MAX_TARGETS,
+    DEFAULT_MAX_LIVE, MAX_KNOWN_STACKS, MAX_LOST_CELLS, MAX_PENDING, MAX_PROCESSES, MAX_SITES,
+    MAX_TARGETS,
 };
 use sampler_common::wire::{
-    self, Duty, FILTER_FRONT_COUNTERS, FILTER_LINE, HITS_PER_SLOT, KNOWN_SETS, KNOWN_WAYS,
-    KernelState, KnownDesk, KnownStack, LiveEntry, LiveKey, LostCell, LostKey, Pending, PendingKey,
-    ProcessConfig, ProcessTotals, Site,
+    self, FILTER_FRONT_COUNTERS, FILTER_LINE, HITS_PER_SLOT, KNOWN_SETS, KNOWN_WAYS, KernelState,
+    KnownDesk, KnownStack, LiveEntry, LiveKey, LostCell, LostKey, Pending, PendingKey,
+    ProcessConfig, ProcessTotals, Site, WindowState,
 };
 
 /// The daemon reads and writes the map's memory directly, with atomic operations.
@@ -91,17 +92,13 @@ pub static KNOWN_DESK: PerCpuArray<KnownDesk> = PerCpuArray::with_max_entries(1,
 #[map]
 pub static MAPPING_STACKS: Array<u64> = Array::with_max_entries(MAX_PROCESSES, 0);
 
-/// Clocks and gates of processes that have a budget, by slot.
+/// Clocks and gates of processes with windows, by slot.
 #[map]
-pub static DUTIES: Array<Duty> = Array::with_max_entries(MAX_PROCESSES, MMAPABLE);
+pub static WINDOWS: Array<WindowState> = Array::with_max_entries(MAX_PROCESSES, MMAPABLE);
 
 /// Where and when the last sampled call on this CPU has returned.
 #[map]
 pub static RETURNED: PerCpuArray<[u64; 2]> = PerCpuArray::with_max_entries(1, 0);
-
-/// When the fine clock has last ticked on this CPU.
-#[map]
-pub static FINE_TICK: PerCpuArray<u64> = PerCpuArray::with_max_entries(1, 0);
 
 /// Records to the daemon.
 #[map]

@@ -1,7 +1,7 @@
 //! A block ends.
 
 use crate::registers::Call;
-use crate::{duty, filter, hits, live, maps, record, target};
+use crate::{filter, hits, live, maps, record, target};
 use sampler_common::counters::Outcome;
 use sampler_common::wire::{LiveKey, Space};
 
@@ -10,9 +10,6 @@ use sampler_common::wire::{LiveKey, Space};
 pub fn enter(call: &Call) {
     let cookie = call.cookie();
     let Some(slot) = target::known(call, cookie) else { return };
-    if duty::is_shut(slot, cookie) {
-        return;
-    }
     hits::count(slot, cookie.counter());
     let shape = cookie.shape();
     let pointer = if shape.is_own() { call.argument(shape.pointer()) } else { call.argument0() };

@@ -67,16 +67,8 @@ settings! {
     start_stack: START_STACK = 0;
     /// Offset of `thread.fsbase` in `struct task_struct`; 0: not known.
     task_fs_base: TASK_FS_BASE = 0;
-    /// Offset of what a thread has read and written (`ioac.rchar`, before `wchar`) in `struct task_struct`; 0: not known.
-    task_traffic: TASK_TRAFFIC = 0;
-    /// The same of threads that have ended, in `struct signal_struct`.
-    signal_traffic: SIGNAL_TRAFFIC = 0;
-    /// Offset of the head of its list of threads in `struct signal_struct`.
-    signal_threads: SIGNAL_THREADS = 0;
-    /// Offset of a thread's node of that list in `struct task_struct`.
-    task_threads: TASK_THREADS = 0;
     /// 1: allocations are seen in windows only.
-    duty: DUTY = 0;
+    windows: WINDOW_GATES = 0;
     /// Size of the ring by which processes are braked; 0: they are not.
     brake_ring_bytes: BRAKE_RING_BYTES = 0;
 }

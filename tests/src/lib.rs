@@ -6,7 +6,6 @@
 pub mod again;
 pub mod breakpoints;
 pub mod browser;
-pub mod budgeted;
 pub mod build;
 pub mod child;
 pub mod client;
@@ -29,6 +28,7 @@ pub mod terminal;
 pub mod truth;
 pub mod usage;
 pub mod wait;
+pub mod windowed;
 pub mod workload;
 
 pub use daemon::Daemon;

@@ -156,7 +156,7 @@ fn what_cannot_be_known_is_refused() -> Result<()> {
     for (arguments, words) in [
         (&["--no-live"][..], "start samplerd without --no-live"),
         (&["--strategy", "stride"], "stride"),
-        (&["--max-overhead", "5%"], "--max-overhead"),
+        (&["--windows", "5%"], "--windows"),
     ] {
         let workload = Workload::start("leaks.c", &[])?;
         let daemon = Daemon::start(&[workload.pid()], arguments)?;

@@ -1,7 +1,5 @@
 /* Allocates at two sites in a given manner, for ever. SIGUSR1: prints what each site has allocated, and CPU time:
  * {"steady": [objects, bytes], "rare": [objects, bytes], "cpu_ns": n}. SIGUSR2: replaces itself. SIGTERM: ends. */
-#include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,47 +45,6 @@ static void compute(long steps) {
     spin(steps);
 }
 
-/* A round of a loop, which is counted when it is over, and nothing in it. */
-enum { ROUND = 20000 };
-
-__attribute__((noinline)) static void round_site(void) {
-    void *block = malloc(64);
-    __asm__ volatile("" : : "r"(block) : "memory");
-    free(block);
-}
-
-static void go_round(long steps) {
-    for (int i = 0; i < ROUND; i++) {
-        round_site();
-        spin(steps);
-    }
-    objects[0] += ROUND;
-    bytes[0] += ROUND * 64ul;
-}
-
-/* A request is read and answered. */
-static int requests, answers;
-
-static void serve(void) {
-    char request[200], answer[50] = {0};
-    if (read(requests, request, sizeof request) < 0 || write(answers, answer, sizeof answer) < 0) over = 1;
-}
-
-/* Threads have their own counts of that: one ends at once, one stays. */
-static void *serve_once(void *stays) {
-    for (int i = 0; i < 10000; i++) serve();
-    if (stays) pause();
-    return NULL;
-}
-
-static void begin_serving(void) {
-    pthread_t thread;
-    requests = open("/dev/zero", O_RDONLY);
-    answers = open("/dev/null", O_WRONLY);
-    if (pthread_create(&thread, NULL, serve_once, NULL) || pthread_join(thread, NULL)) over = 1;
-    if (pthread_create(&thread, NULL, serve_once, &requests)) over = 1;
-}
-
 static double cpu(void) {
     struct timespec now;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -101,21 +58,17 @@ int main(int count, char **arguments) {
     signal(SIGUSR1, ask);
     signal(SIGUSR2, replace);
     signal(SIGTERM, end);
-    int serves = !strcmp(manner, "serve"), rounds = !strcmp(manner, "rounds");
-    if (serves) begin_serving();
     puts("ready");
     fflush(stdout);
     for (unsigned long turn = 0; !over; turn++) {
-        if (rounds) go_round(steps);
-        for (int i = 0; i < 1000 && !rounds; i++) {
+        for (int i = 0; i < 1000; i++) {
             steady_site();
             compute(steps);
             if (i % rare == 0) rare_site();
-            if (serves && i % 10 == 0) serve();
         }
         unsigned long now = done / 750000; /* milliseconds, about */
         /* A third of the time nothing is allocated. */
-        if ((serves || !strcmp(manner, "phases")) && now / 700 % 3 == 2) compute(2000000);
+        if (!strcmp(manner, "phases") && now / 700 % 3 == 2) compute(2000000);
         /* Bursts of a tenth of the time, and hardly anything between. */
         if (!strcmp(manner, "bursts") && now / 20 % 10 != 0) compute(3000000);
         if (!strcmp(manner, "idle") && turn % 200 == 0) usleep(50000);

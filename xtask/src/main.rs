@@ -58,7 +58,7 @@ enum Verb {
         /// Run only the tests whose names contain this, and no lints
         #[arg(long, value_name = "TEXT")]
         filter: Option<String>,
-        /// Run the long simulation, too (ten minutes)
+        /// Print the table of `simulate`, too
         #[arg(long)]
         simulations: bool,
     },
@@ -67,10 +67,10 @@ enum Verb {
     /// Simulate every pair of strategy and estimator: bias, coverage, widths
     Simulate {
         /// First of three seeds
-        #[arg(long, value_name = "N", default_value_t = 1)]
+        #[arg(long, value_name = "N", default_value_t = simulate::SEED)]
         seed: u64,
         /// Runs per line and seed
-        #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..))]
+        #[arg(long, value_name = "N", default_value_t = simulate::RUNS, value_parser = clap::value_parser!(u32).range(1..))]
         runs: u32,
     },
     /// Measure

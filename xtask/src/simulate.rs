@@ -5,6 +5,11 @@ use anyhow::Result;
 use crate::step;
 use crate::workspace::Workspace;
 
+/// First seed, unless another is given.
+pub(crate) const SEED: u64 = 1;
+/// Runs per line and seed, unless another number is given.
+pub(crate) const RUNS: u32 = 2000;
+
 /// Prints the table of `runs` runs for each of the three seeds from `seed` on.
 ///
 /// # Errors

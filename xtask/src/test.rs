@@ -6,21 +6,19 @@
 use anyhow::{Context, Result};
 
 use crate::steps::Steps;
-use crate::targets::{self, TestTarget};
+use crate::targets;
 use crate::workspace::Workspace;
-use crate::{check, ebpf, packages, preload};
+use crate::{check, ebpf, packages, preload, simulate};
 
 /// Slowest end-to-end files printed.
 const SLOWEST_PRINTED: usize = 12;
-/// The simulation that takes more time than all others together. It runs on request only.
-const LONG_SIMULATION: &str = "windows";
 
 /// What to run besides the checks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {
     /// Only the tests whose names contain this, and no lints.
     pub(crate) filter: Option<String>,
-    /// The long simulation, too.
+    /// The table of `cargo xtask simulate`, too.
     pub(crate) simulations: bool,
 }
 
@@ -41,7 +39,10 @@ pub(crate) fn run(workspace: &Workspace, selection: &Selection) -> Result<()> {
         true => check::all(workspace, &mut steps)?,
         false => check::unit_tests(workspace, &mut steps, &filter)?,
     }
-    simulate(workspace, &mut steps, selection, &filter)?;
+    simulate(workspace, &mut steps, &filter)?;
+    if selection.simulations {
+        steps.time("simulate", || simulate::run(workspace, simulate::SEED, simulate::RUNS))?;
+    }
     let build = ["test", "-p", "sampler-tests", "--no-run"];
     steps.cargo(workspace, "build end-to-end tests", &build)?;
     steps.print();
@@ -49,19 +50,11 @@ pub(crate) fn run(workspace: &Workspace, selection: &Selection) -> Result<()> {
 }
 
 /// The tests of the estimators by simulation.
-fn simulate(
-    workspace: &Workspace,
-    steps: &mut Steps,
-    selection: &Selection,
-    filter: &[&str],
-) -> Result<()> {
+fn simulate(workspace: &Workspace, steps: &mut Steps, filter: &[&str]) -> Result<()> {
     let targets = targets::of(workspace, "sampler-common")?;
-    let is_selected = |target: &&TestTarget| {
-        target.is_on_request && (selection.simulations || target.name != LONG_SIMULATION)
-    };
     let names: Vec<String> = targets
         .iter()
-        .filter(is_selected)
+        .filter(|target| target.is_on_request)
         .map(|target| format!("--test={}", target.name))
         .collect();
     anyhow::ensure!(!names.is_empty(), "sampler-common has no simulations");

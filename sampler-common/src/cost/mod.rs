@@ -27,5 +27,5 @@ pub use measured::Measured;
 pub use report::{Report, percent, plus_minus};
 pub use speed::Speed;
 pub use spent::{Range, Spent};
-pub use tariff::{Dense, HitPrices, Tariff};
+pub use tariff::{HitPrices, Tariff};
 pub use work::{Events, Placed, Program, Work};

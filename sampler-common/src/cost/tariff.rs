@@ -12,10 +12,6 @@ pub struct Tariff {
     pub hits: [HitPrices; Program::ALL.len()],
     /// Of a hit in a program whose work empties the first-level caches between any two, more than of one in a loop of nothing but hits.
     pub disturbed: Option<Measured>,
-    /// Of what a hit adds to typical code behind it: in no spending, since it is the program's own time ([`crate::duty::Usual`]).
-    pub behind: Option<Measured>,
-    /// The same where a program does nothing but allocate.
-    pub dense: Option<Dense>,
     /// Of following a call to its return, more than the hit.
     pub returned: Option<Measured>,
     /// Of taking a sample, more than following it: by the KiB of stack copied.
@@ -24,15 +20,6 @@ pub struct Tariff {
     pub ended: Option<Measured>,
     /// Relative standard error that all of them have in common ([`super::Speed`]).
     pub speed_error: f64,
-}
-
-/// A loop that does nothing but allocate and free, for each of its rounds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Dense {
-    /// What it takes.
-    pub own: Measured,
-    /// What a trap adds to that.
-    pub added: Measured,
 }
 
 impl Tariff {
@@ -121,8 +108,6 @@ mod tests {
         Tariff {
             hits: [[price(500.0, 5.0), price(9000.0, 90.0)]; Program::ALL.len()],
             disturbed: None,
-            behind: None,
-            dense: None,
             returned: price(600.0, 6.0),
             sampled: Line::through(&[
                 (4.0, Measured { ns: 1000.0, variance: 100.0 }),

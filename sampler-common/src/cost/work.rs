@@ -40,8 +40,7 @@ impl Program {
                 Program::Shaped
             }
             Role::New => Program::New,
-            // A marker's program does no more than that of a free that is of no sampled block.
-            Role::Free | Role::Marker => Program::Free,
+            Role::Free => Program::Free,
             Role::OtelAlloc => Program::OtelAlloc,
             // Of the library's own probe the program does no more than of an end that is of no sampled block.
             Role::OtelFree | Role::LibraryEnded => Program::OtelFree,
@@ -170,6 +169,11 @@ impl Work {
     /// Calls followed to their return.
     pub fn returned(&mut self, calls: Events) {
         self.returns.add(calls);
+    }
+
+    /// Calls that were followed to their return.
+    pub fn returns(&self) -> f64 {
+        self.returns.count
     }
 
     /// Samples with so much stack together.

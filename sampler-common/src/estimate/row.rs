@@ -3,7 +3,7 @@
 //! Objects of mixed sizes, and totals that are known exactly per size class, need the classes apart; so a row is a sum over
 //! strata, and stays one until the very end. Rows add; intervals are made last.
 
-use super::{Epoch, ProcessClusters, RowMoments};
+use super::{Clusters, Epoch, RowMoments};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
@@ -165,7 +165,7 @@ pub struct Reference {
     /// Largest mean interval that was in force, bytes.
     pub interval_bytes: f64,
     /// By process, where allocations were seen in windows only; empty otherwise.
-    pub clusters: ProcessClusters,
+    pub clusters: BTreeMap<u32, Clusters>,
     /// What was allocated at each rate, of the strata of processes whose rate has changed; the others have none.
     pub epochs: BTreeMap<Stratum, Vec<Epoch>>,
     /// Whether frees were not seen, or allocations in windows only: what is held is not known then, and has no interval.

@@ -1,6 +1,6 @@
 //! What a probe says to its program by itself: who was hit, in which function, and how.
 
-use super::{NONE, Role, Shape};
+use super::{Role, Shape};
 
 /// The attach cookie of a probe: who and what, without a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,11 +23,6 @@ impl Cookie {
     /// The cookie of `role` in the process of `slot`.
     pub const fn new(slot: u32, role: Role) -> Cookie {
         Cookie::shaped(slot, role, Shape::DEFAULT)
-    }
-
-    /// The cookie of the process's marker with this number, below [`super::MARKERS`].
-    pub const fn marker(slot: u32, number: u8) -> Cookie {
-        Cookie::shaped(slot, Role::Marker, Shape::new(number, NONE, NONE))
     }
 
     /// The same at a USDT whose arguments are in the places of this [`super::Site`]: its number, or [`super::Site::AS_OF_FUNCTIONS`].
@@ -121,7 +116,7 @@ impl Cookie {
 
 #[cfg(test)]
 mod tests {
-    use super::super::HITS_PER_SLOT;
+    use super::super::{HITS_PER_SLOT, NONE};
     use super::*;
 
     #[test]

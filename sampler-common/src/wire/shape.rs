@@ -34,12 +34,7 @@ impl Shape {
             Role::Malloc | Role::Free | Role::New | Role::OtelAlloc | Role::OtelFree => {
                 return Shape::DEFAULT;
             }
-            Role::LibraryEnded
-            | Role::Marker
-            | Role::Map
-            | Role::Unmap
-            | Role::Remap
-            | Role::MoveBreak => {
+            Role::LibraryEnded | Role::Map | Role::Unmap | Role::Remap | Role::MoveBreak => {
                 return Shape::DEFAULT;
             }
             Role::Calloc => Shape::new(1, 0, NONE),
@@ -95,7 +90,5 @@ mod tests {
         assert!(calloc.is_plain(Role::Calloc) && !cookie.is_plain(Role::Realloc));
         assert_eq!((calloc.shape().size(), calloc.shape().count()), (1, 0));
         assert_eq!(Cookie::new(9, Role::PosixMemalign).shape().pointer(), 0);
-        let marker = Cookie::marker(9, 7);
-        assert_eq!((marker.slot(), marker.role(), marker.shape().size()), (9, 8, 7));
     }
 }

@@ -36,8 +36,6 @@ pub struct TaskOffsets {
     pub start_stack: u32,
     /// Of the base of its thread's data (the register `fs`), bytes; 0: not known.
     pub fs_base: u32,
-    /// Where it is counted what is read and written; all 0: not known.
-    pub traffic: TrafficOffsets,
     /// What tells that a thread's system calls do not reach the kernel; `None`: not known.
     pub diverted: Option<DivertedCalls>,
     /// Where its numbers in pid namespaces are; `None`: not known.
@@ -101,34 +99,6 @@ impl PidOffsets {
     }
 }
 
-/// Where the kernel counts what threads read and write.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TrafficOffsets {
-    /// Of what a thread has read, and behind it what it has written, in its task; bytes.
-    pub task: u32,
-    /// The same of threads that have ended, in what threads share; bytes.
-    pub signal: u32,
-    /// Of the head of the list of threads, in the same; bytes.
-    pub threads: u32,
-    /// Of a thread's node of that list, in its task; bytes.
-    pub thread: u32,
-}
-
-impl TrafficOffsets {
-    fn read(types: &Types<'_>) -> anyhow::Result<TrafficOffsets> {
-        let counted = "task_io_accounting";
-        let [read, written] = ["rchar", "wchar"].map(|of| types.offset_in(counted, of));
-        let (read, written) = (read?, written?);
-        anyhow::ensure!(written == read + 8, "{counted}.wchar is not behind rchar");
-        Ok(TrafficOffsets {
-            task: types.offset_in("task_struct", "ioac")? + read,
-            signal: types.offset_in("signal_struct", "ioac")? + read,
-            threads: types.offset_in("signal_struct", "thread_head")?,
-            thread: types.offset_in("task_struct", "thread_node")?,
-        })
-    }
-}
-
 impl TaskOffsets {
     /// Those of the running kernel.
     ///
@@ -155,7 +125,6 @@ impl TaskOffsets {
             mm: optional(types.offset_in(task, "mm")),
             start_stack: optional(types.offset_in(memory, "start_stack")),
             fs_base: optional(thread),
-            traffic: TrafficOffsets::read(&types).unwrap_or_default(),
             diverted: DivertedCalls::read(&types).ok(),
             numbers: PidOffsets::read(&types).ok(),
         })
@@ -325,7 +294,6 @@ mod tests {
         let offsets = TaskOffsets::read(&described(32, 64)).unwrap();
         assert_eq!((offsets.pid, offsets.tgid, offsets.signal, offsets.live), (4, 12, 20, 4));
         assert_eq!((offsets.mm, offsets.start_stack, offsets.fs_base), (0, 0, 0), "not there");
-        assert_eq!(offsets.traffic, TrafficOffsets::default());
         assert_eq!(offsets.diverted, None);
         assert_eq!(offsets.numbers, None);
     }
@@ -349,12 +317,10 @@ mod tests {
             let offsets = TaskOffsets::of_kernel().unwrap();
             assert_eq!(offsets.tgid, offsets.pid + 4, "they are neighbours since Linux 2.6");
             assert_eq!((offsets.signal % 8, offsets.live % 4), (0, 0));
-            let TrafficOffsets { task, signal, threads, thread } = offsets.traffic;
-            let traffic = [task, signal, threads, thread];
             let others = [offsets.mm, offsets.start_stack, offsets.fs_base];
             let PidOffsets { leader, thread_pid, numbers, .. } = offsets.numbers.unwrap();
             let others = others.into_iter().chain([leader, thread_pid, numbers]);
-            for found in others.chain(traffic) {
+            for found in others {
                 assert!(found != 0 && found.is_multiple_of(8), "{offsets:?}");
             }
             assert_eq!(offsets.diverted, Some(DivertedCalls::USUAL));

@@ -6,20 +6,17 @@
 //!
 //! The hits fall into a process slot of their own, which is in no list, and what they send is read and dropped here.
 //!
-//! Bounds: no more than [`MOST`] of CPU time at the start, as much again where processes are probed in windows, and a fraction of that for each later look.
+//! Bounds: no more than [`MOST`] of CPU time at the start, and a fraction of that for each later look.
 
 mod batch;
-mod behind;
-mod dense;
 mod points;
-mod typical;
 
 use super::guardian::Link;
 use super::kernel::{Kernel, Settings};
 use super::sys::ground::Ground;
 use anyhow::Context as _;
 use batch::{Batches, Kind, cpu_time};
-use sampler_common::cost::{Dense, Line, Measured, Program, Speed, Tariff};
+use sampler_common::cost::{Line, Measured, Program, Speed, Tariff};
 use sampler_common::wire::SHARED;
 use std::time::Duration;
 
@@ -37,8 +34,6 @@ const LOOKS: usize = 32;
 pub struct Way {
     /// Whether they are looked up by pid, as where links are shared.
     pub by_pid: bool,
-    /// Whether they are probed in windows, whose lengths are their own time.
-    pub has_windows: bool,
 }
 
 /// The functions with their probes.
@@ -63,7 +58,7 @@ impl Calibrator {
         let ground = Ground::new().context("make functions to calibrate on")?;
         let slot = kernel.calibration_slot();
         kernel.totals.reset(slot)?;
-        let points = points::points(slot, settings.may_probe_frees(), way);
+        let points = points::points(slot, settings.track_live, way);
         let pid = Some(std::process::id());
         let mut links = kernel.attach(ground.file(), pid, &points)?;
         if let Some(usdt) = &mut kernel.usdt {
@@ -88,7 +83,7 @@ impl Calibrator {
         looked
     }
 
-    /// Measures again what can be measured while processes are profiled: hits and returns, and what hits add to the code behind them.
+    /// Measures again what can be measured while processes are profiled: hits and returns.
     ///
     /// # Errors
     /// If the maps cannot be written.
@@ -112,9 +107,6 @@ impl Calibrator {
                 break;
             }
         }
-        if self.way.has_windows {
-            batches.behind(kernel, is_first);
-        }
         let prices = batches.prices();
         self.taken += cpu_time() - begin;
         if self.way.by_pid {
@@ -137,31 +129,22 @@ impl Calibrator {
     /// The prices by all looks so far.
     pub fn tariff(&self) -> Tariff {
         let mut tariff = Tariff::default();
-        let (mut samples, mut dense, mut dense_own) = (Vec::new(), None, None);
+        let mut samples = Vec::new();
         let speed = self.speed();
         tariff.speed_error = speed.error;
         for (kind, looks) in &self.looks {
-            // They have an hour of their own, and who uses them knows that.
-            let even = match kind {
-                Kind::Behind | Kind::Dense | Kind::DenseOwn => looks.clone(),
-                _ => speed.at_the_mean(looks),
-            };
-            let Some(price) = Measured::pooled(&even) else { continue };
+            let Some(price) = Measured::pooled(&speed.at_the_mean(looks)) else { continue };
             match kind {
                 Kind::Hit(program, stepped) => {
                     tariff.hits[*program as usize][usize::from(*stepped)] = Some(price);
                 }
                 Kind::Disturbed => tariff.disturbed = Some(price),
-                Kind::Behind => tariff.behind = Some(price),
-                Kind::Dense => dense = Some(price),
-                Kind::DenseOwn => dense_own = Some(price),
                 Kind::Returned => tariff.returned = Some(price),
                 Kind::Sampled(bytes) => samples.push((*bytes as f64 / 1024.0, price)),
                 Kind::Ended => tariff.ended = Some(price),
             }
         }
         tariff.sampled = Line::through(&samples);
-        tariff.dense = dense.zip(dense_own).map(|(added, own)| Dense { added, own });
         tariff
     }
 

@@ -2,7 +2,6 @@
 
 use super::btf::{DivertedCalls, PidOffsets, TaskOffsets};
 use super::diverted;
-use super::duty::Duties;
 use super::engine::ProbeEngine;
 use super::guardian::{Attacher, Link};
 use super::known::KnownStacks;
@@ -17,14 +16,15 @@ use super::targets::Targets;
 use super::totals::Totals;
 use super::usdt::UsdtPrograms;
 use super::verifier;
+use super::windows::WindowGates;
 use anyhow::{Context as _, anyhow};
 use aya::maps::{Map, MapData, PerCpuArray};
 use aya::programs::RawTracePoint;
 use aya::{Ebpf, EbpfLoader};
 use aya_log::EbpfLogger;
 use rustc_hash::FxHashSet;
-use sampler_common::duty::Budget;
 use sampler_common::limits::{SNAPSHOT_TIERS, THIN_AT_PERCENT};
+use sampler_common::windows::Budget;
 use sampler_common::wire::{FILTER_LINE, HITS_PER_SLOT};
 use std::collections::HashMap;
 use std::fs::File;
@@ -72,8 +72,8 @@ pub struct Settings {
     pub tasks: Option<TaskOffsets>,
     /// Whether the kernel side samples a process rarer while its records fill the ring.
     pub brake: bool,
-    /// What windows may cost, where allocations are seen in these only.
-    pub duty: Option<Budget>,
+    /// The budget of windows, where allocations are seen in windows only.
+    pub windows: Option<Budget>,
 }
 
 /// The loaded program.
@@ -104,8 +104,8 @@ pub struct Kernel {
     pub usdt: Option<UsdtPrograms>,
     /// Its slot is behind those of processes.
     calibration_slot: u32,
-    /// Clocks and gates; only where allocations are seen in windows.
-    pub duties: Option<Duties>,
+    /// Clocks and gates, where allocations are seen in windows only.
+    pub windows: Option<WindowGates>,
     // Holds the tracepoints' links and the read-only data as well.
     ebpf: Ebpf,
 }
@@ -124,8 +124,8 @@ impl Kernel {
         }
         let programs = Programs::load(settings.engine, &text)?;
         let log = EbpfLogger::init(&mut ebpf).ok();
-        let duties = settings.duty.map(|budget| start_clocks(&mut ebpf, settings, budget));
-        let duties = duties.transpose().context("--max-overhead")?;
+        let windows = settings.windows.map(|budget| start_clocks(&mut ebpf, settings, budget));
+        let windows = windows.transpose().context("--windows")?;
         let mut take = |name: &str| {
             ebpf.take_map(name).with_context(|| format!("map {name} is not in the eBPF object"))
         };
@@ -176,7 +176,7 @@ impl Kernel {
             ),
             usdt,
             calibration_slot: settings.slots,
-            duties,
+            windows,
             ebpf,
         })
     }
@@ -230,11 +230,6 @@ impl Settings {
         self.usdt && self.engine != ProbeEngine::Perf
     }
 
-    /// Whether frees are probed, at least at times.
-    pub(super) fn may_probe_frees(&self) -> bool {
-        self.track_live || self.duty.is_some()
-    }
-
     /// Slots of processes, and behind them the one of the calibration; at most [`MAX_KERNEL_SLOTS`].
     ///
     /// [`MAX_KERNEL_SLOTS`]: sampler_common::limits::MAX_KERNEL_SLOTS
@@ -267,10 +262,6 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
     let (signal, live): (u64, u64) = (of_task(|of| of.signal), of_task(|of| of.live));
     let (task_mm, start_stack): (u64, u64) = (of_task(|of| of.mm), of_task(|of| of.start_stack));
     let fs_base: u64 = of_task(|of| of.fs_base);
-    let (of_thread, thread): (u64, u64) =
-        (of_task(|of| of.traffic.task), of_task(|of| of.traffic.thread));
-    let (of_signal, threads): (u64, u64) =
-        (of_task(|of| of.traffic.signal), of_task(|of| of.traffic.threads));
     let diverted = settings.tasks.and_then(|of| of.diverted).unwrap_or(DivertedCalls::USUAL);
     let numbers = settings.tasks.and_then(|of| of.numbers);
     let of_number = |offset: fn(PidOffsets) -> u32| numbers.map_or(0, offset).into();
@@ -289,7 +280,7 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .override_global("LIVE_HIGH", &live_high, true)
         .override_global("LIVE_STEP", &live_step, true)
         .override_global("SHARED_RING_BYTES", &shared_ring_bytes, true)
-        .override_global("DUTY", &u64::from(settings.duty.is_some()), true)
+        .override_global("WINDOW_GATES", &u64::from(settings.windows.is_some()), true)
         .override_global("BRAKE_RING_BYTES", &brake_ring_bytes, true)
         .override_global("WAKE_BYTES", &wake_bytes, true)
         .override_global("EVERYONE", &u64::from(settings.everyone), true)
@@ -308,14 +299,10 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .override_global("TASK_MM", &task_mm, true)
         .override_global("START_STACK", &start_stack, true)
         .override_global("TASK_FS_BASE", &fs_base, true)
-        .override_global("TASK_TRAFFIC", &of_thread, true)
-        .override_global("SIGNAL_TRAFFIC", &of_signal, true)
-        .override_global("SIGNAL_THREADS", &threads, true)
-        .override_global("TASK_THREADS", &thread, true)
         .map_max_entries("PROCESSES", settings.all_slots())
         .map_max_entries("TOTALS", settings.all_slots())
         .map_max_entries("HITS", settings.all_slots() * HITS_PER_SLOT)
-        .map_max_entries("DUTIES", settings.all_slots())
+        .map_max_entries("WINDOWS", settings.all_slots())
         .map_max_entries("VACANT", settings.slots)
         .map_max_entries("MAPPING_STACKS", settings.slots)
         .map_max_entries("LIVE", settings.max_live)
@@ -332,12 +319,16 @@ pub(super) fn descriptors(ebpf: &Ebpf) -> anyhow::Result<HashMap<String, RawFd>>
         .collect()
 }
 
-fn start_clocks(ebpf: &mut Ebpf, settings: &Settings, budget: Budget) -> anyhow::Result<Duties> {
-    let map = ebpf.take_map("DUTIES").context("map DUTIES is not in the eBPF object")?;
-    let duties = Duties::start(ebpf, data(&map)?.fd().as_fd(), settings.all_slots(), budget)?;
+fn start_clocks(
+    ebpf: &mut Ebpf,
+    settings: &Settings,
+    budget: Budget,
+) -> anyhow::Result<WindowGates> {
+    let map = ebpf.take_map("WINDOWS").context("map WINDOWS is not in the eBPF object")?;
+    let gates = WindowGates::start(ebpf, data(&map)?.fd().as_fd(), settings.all_slots(), budget)?;
     // The daemon's own functions are probed for their prices.
-    duties.open(settings.slots);
-    Ok(duties)
+    gates.open(settings.slots);
+    Ok(gates)
 }
 
 fn trace(ebpf: &mut Ebpf, name: &str, tracepoint: &str) -> anyhow::Result<()> {

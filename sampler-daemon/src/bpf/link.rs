@@ -17,7 +17,6 @@ const ENTER: &str = "alloc_entry";
 const LEAVE: &str = "alloc_return";
 const FREE: &str = "free_entry";
 const NEW: &str = "new_entry";
-const MARKER: &str = "marker_entry";
 
 /// What to attach to in one file: file offsets of the probed instructions with their cookies.
 #[derive(Clone, Debug, Default)]
@@ -28,18 +27,6 @@ pub struct Points {
     pub freeing: Vec<(u64, u64)>,
     /// Allocating functions that can throw, whose return must not be probed.
     pub entering: Vec<(u64, u64)>,
-    /// Functions whose calls are only counted.
-    pub marking: Vec<(u64, u64)>,
-    /// Whether nothing is to be seen before all is attached: then what is called most often comes last, so that the program pays for little until it is seen.
-    pub is_shut: bool,
-}
-
-impl Points {
-    /// The same, of a process of which nothing is to be seen before all are attached.
-    #[must_use]
-    pub fn shut(self) -> Points {
-        Points { is_shut: true, ..self }
-    }
 }
 
 /// The loaded programs of a rung.
@@ -52,8 +39,6 @@ pub struct Programs {
     free: OwnedFd,
     /// Entry of functions that can throw.
     new: OwnedFd,
-    /// Entry of functions whose calls are only counted.
-    mark: OwnedFd,
     engine: ProbeEngine,
     /// Type of the PMU of uprobes; only of the rung that needs it.
     pmu: u32,
@@ -65,15 +50,15 @@ impl Programs {
             ProbeEngine::Perf => (0, 0),
             _ => (sys::ATTACH_MULTI, sys::ATTACH_SESSION),
         };
-        let [free, new, mark] = [FREE, NEW, MARKER].map(|name| (name, entry));
+        let [free, new] = [FREE, NEW].map(|name| (name, entry));
         let pmu = if engine == ProbeEngine::Perf { pmu()? } else { 0 };
         if engine == ProbeEngine::Session {
-            let [enter, free, new, mark] = text.load_all([(SESSION, session), free, new, mark])?;
-            return Ok(Programs { enter, leave: None, free, new, mark, engine, pmu });
+            let [enter, free, new] = text.load_all([(SESSION, session), free, new])?;
+            return Ok(Programs { enter, leave: None, free, new, engine, pmu });
         }
         let [enter, leave] = [ENTER, LEAVE].map(|name| (name, entry));
-        let [enter, leave, free, new, mark] = text.load_all([enter, leave, free, new, mark])?;
-        Ok(Programs { enter, leave: Some(leave), free, new, mark, engine, pmu })
+        let [enter, leave, free, new] = text.load_all([enter, leave, free, new])?;
+        Ok(Programs { enter, leave: Some(leave), free, new, engine, pmu })
     }
 
     /// The rung that these programs are for.
@@ -81,7 +66,7 @@ impl Programs {
         self.engine
     }
 
-    /// Attaches to `points` of `file` in process `pid` (`None`: in every process), in this order: frees (where nothing is seen yet they come last), returns, entries. So no
+    /// Attaches to `points` of `file` in process `pid` (`None`: in every process), in this order: frees, returns, entries. So no
     /// followed call is without its return, and no sampled block can end unseen. On an error nothing
     /// stays attached.
     pub(super) fn attach(
@@ -91,19 +76,14 @@ impl Programs {
         pid: Option<u32>,
         points: &Points,
     ) -> anyhow::Result<Vec<Link>> {
-        let (allocating, freeing) = (&points.allocating[..], &points.freeing[..]);
-        let [first, last] = match points.is_shut {
-            false => [freeing, &[]],
-            true => [&[], freeing],
-        };
+        let allocating = &points.allocating[..];
         let entry = if self.leave.is_none() { Hook::Session } else { Hook::Entry };
         let leave = self.leave.as_ref().map(|program| (program, Hook::Return, allocating));
         let before = [
-            (&self.free, Hook::Entry, first),
+            (&self.free, Hook::Entry, &points.freeing[..]),
             (&self.new, Hook::Entry, &points.entering[..]),
-            (&self.mark, Hook::Entry, &points.marking[..]),
         ];
-        let after = [(&self.enter, entry, allocating), (&self.free, Hook::Entry, last)];
+        let after = [(&self.enter, entry, allocating)];
         let mut links = Vec::new();
         for (program, hook, points) in before.into_iter().chain(leave).chain(after) {
             if points.is_empty() {

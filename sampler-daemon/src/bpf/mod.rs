@@ -1,12 +1,10 @@
 //! The kernel side: loading, attaching, maps and the ring buffer. The only module with `unsafe`.
 
-pub mod ahead;
 pub mod bench;
 pub mod btf;
 pub mod calibrate;
 mod cpu_timers;
 mod diverted;
-pub mod duty;
 mod each_cpu;
 pub mod engine;
 pub mod events;
@@ -27,10 +25,10 @@ pub mod shared;
 #[allow(unsafe_code, reason = "bpf(2) and shared map memory have no safe interface")]
 mod sys;
 pub mod targets;
-mod ticks;
 pub mod totals;
 pub mod usdt;
 mod verifier;
+pub mod windows;
 
 pub use calibrate::{Calibrator, Way};
 pub use engine::ProbeEngine;

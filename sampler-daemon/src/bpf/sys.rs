@@ -11,7 +11,6 @@ pub(super) mod ground;
 mod memory;
 mod perf;
 mod signals;
-pub(super) mod tsc;
 
 pub(super) use element::{entries, insert_new, look_up, take};
 pub(super) use memory::SharedMemory;

@@ -51,7 +51,7 @@ impl Profiles {
         let (mut before, mut profile) = (None, self.profile(kind, query.selector.clone()).await?);
         if let Some(over) = query.over {
             if !profile.reference.clusters.is_empty() {
-                let line = "seconds: samplerd runs with --max-overhead and sees short windows only (leave seconds out)";
+                let line = "seconds: samplerd runs with --windows and sees short windows only (leave seconds out)";
                 return Err(Problem::bad(line));
             }
             sleep(over).await;

@@ -130,8 +130,8 @@ impl Worker {
         self.kernel.slots.set_designs(slot, &sampling.designs);
         self.kernel.totals.reset(slot)?;
         self.kernel.hits.reset(slot);
-        if let Some(duties) = &self.kernel.duties {
-            duties.reset(slot);
+        if let Some(gates) = &self.kernel.windows {
+            gates.reset(slot);
         }
         Ok(generation)
     }
@@ -184,10 +184,9 @@ impl Worker {
                 continue;
             }
             let settings = &self.config.settings;
-            if self.config.budget.is_some() {
-                // Probed in windows; a new one from now on in the one that is open. Before it only its marker is.
-                let is_marking = self.cycles.get(&slot).is_some_and(|of| of.markers.is_marking);
-                if !attached.links.is_empty() && !is_marking {
+            if self.config.windows.is_some() {
+                // In a window that is open a new allocator is probed at once, else from the next window on.
+                if !attached.links.is_empty() {
                     let points = points(&allocator, slot, settings);
                     let links = self.kernel.attach(&allocator.file, Some(source.pid), &points)?;
                     attached.links.add(allocator.identity, links);
@@ -217,22 +216,22 @@ impl Worker {
         }
         // Of a window that is open; the next one looks anyway.
         if source.allocators.len() > known {
-            self.set_spots(slot);
+            self.set_probe_addresses(slot);
         }
-        // Of a process without an allocator there is nothing to be seen in windows.
-        if let Some(budget) = self.config.budget.filter(|_| any)
+        // A process without an allocator needs no windows.
+        if let Some(budget) = self.config.windows.filter(|_| any)
             && !self.cycles.contains_key(&slot)
         {
-            self.begin_cycle(slot, budget);
+            self.begin_windows(slot, budget);
         }
         self.leave_out_for_all(&patched);
         self.report_patched(slot);
         Ok(())
     }
 
-    /// Whether each process has links of its own. For a budget it has, whoever else there is: nobody is to pay for another's windows.
+    /// Whether each process has links of its own. With windows it has, whoever else there is: nobody is to pay for another's windows.
     pub(super) fn has_own_links(&self) -> bool {
-        self.config.reach == Reach::Listed || self.config.budget.is_some()
+        self.config.reach == Reach::Listed || self.config.windows.is_some()
     }
 }
 

@@ -6,8 +6,8 @@ use crate::bpf::Settings;
 use crate::store::Sampling;
 use crate::target::moving::Executables;
 use crate::target::spec::Spec;
-use sampler_common::duty::Budget;
 use sampler_common::pressure::Limits;
+use sampler_common::windows::Budget;
 
 /// Which processes are profiled, and by whose links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,10 +41,8 @@ pub struct Config {
     pub at_exit: AtExit,
     /// Samples that may come in a second; beyond it intervals rise.
     pub limits: Limits,
-    /// What profiling may cost each process; `None`: what it takes.
-    pub budget: Option<Budget>,
-    /// Whether counters are looked for in the memory of processes, to tell how far these come forward in windows.
-    pub memory_scan: bool,
+    /// The budget of windows; `None`: processes are probed all the time.
+    pub windows: Option<Budget>,
     /// Whether only files are probed that sample their allocations by themselves.
     pub samplers_only: bool,
 }

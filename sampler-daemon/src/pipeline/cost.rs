@@ -20,15 +20,13 @@ use crate::store::ProcessId;
 use crate::target::allocator::Function;
 use crate::target::processor::{RESOLUTION_NS, processor_ns};
 use sampler_common::cost::{Measured, Placed, Program, Range, Report, Spent, Tariff, Work};
-use sampler_common::duty::Usual;
 use sampler_common::estimate::Confidence;
+use sampler_common::windows::Clock;
 use sampler_common::wire::Role;
 use std::time::{Duration, Instant};
 
-/// How soon prices are looked at again, and how often in the end: machines slow down and speed up. A look takes 3 to 20 ms of CPU time, and as much again where there
-/// are windows, whose share is made of them; where there are none, prices are only told.
-const TOLD: [Duration; 2] = [Duration::from_secs(8), Duration::from_secs(64)];
-const WINDOWS: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(20)];
+/// How soon prices are measured again, and how often in the end: machines slow down and speed up. A measurement takes 3 to 20 ms of CPU time.
+const LOOKS: [Duration; 2] = [Duration::from_secs(8), Duration::from_secs(64)];
 
 /// Prices, and how they were come by.
 pub(super) struct Prices {
@@ -71,8 +69,8 @@ pub struct Unread {
 impl Prices {
     /// Measures them; without any, what is wrong is said in the log and in `status`.
     pub(super) fn measure(kernel: &mut Kernel, config: &Config) -> Prices {
-        let by_pid = config.reach != Reach::Listed && config.budget.is_none();
-        let way = Way { by_pid, has_windows: config.budget.is_some() };
+        let by_pid = config.reach != Reach::Listed && config.windows.is_none();
+        let way = Way { by_pid };
         let measured = Calibrator::new(kernel, &config.settings, way)
             .and_then(|mut calibrator| calibrator.measure(kernel).map(|()| calibrator));
         let (calibrator, why) = match measured {
@@ -83,22 +81,13 @@ impl Prices {
             }
         };
         let tariff = calibrator.as_ref().map(Calibrator::tariff).unwrap_or_default();
-        if way.has_windows && tariff.behind.is_none() {
-            tracing::warn!("what traps add to code behind them is not known: intervals are wider");
-        }
-        let [period, longest] = if way.has_windows { WINDOWS } else { TOLD };
+        let [period, longest] = LOOKS;
         Prices { calibrator, tariff, why, next_look: Instant::now() + period, period, longest }
     }
 
     /// What was spent on work; `None` where there are no prices.
     pub(super) fn charge(&self, work: &Work) -> Option<Spent> {
         self.why.is_empty().then(|| self.tariff.charge(work))
-    }
-
-    /// What traps usually add to programs' own time here.
-    pub(super) fn usual(&self) -> Usual {
-        let usual = self.tariff.behind.map_or_else(Usual::default, Usual::where_typical_code_loses);
-        self.tariff.dense.map_or(usual, |of| usual.where_loops_lose(&of))
     }
 
     /// What was measured.
@@ -138,10 +127,7 @@ impl Worker {
         prices.next_look = Instant::now() + prices.period;
         let Some(calibrator) = &mut prices.calibrator else { return };
         match calibrator.measure_again(kernel) {
-            Ok(()) => {
-                prices.tariff = calibrator.tariff();
-                self.ingest.clustered.set_usual(self.prices.usual());
-            }
+            Ok(()) => prices.tariff = calibrator.tariff(),
             Err(error) => tracing::warn!("measure again what probes cost: {error:#}"),
         }
     }
@@ -184,21 +170,14 @@ impl Worker {
         unread
     }
 
-    /// With what the ticks of these processes' clocks have taken: none, where there is no budget.
+    /// With the cost of the ticks of these processes' clocks: nothing without windows.
     fn with_clocks(&self, of: &[ProcessId], spent: Range) -> Range {
-        let Some(duties) = &self.kernel.duties else { return spent };
-        let timers = duties.timers();
-        let each = of.iter().map(|id| {
-            let fine_ns = self.ingest.processes.get(*id).spending.fine_clock_ns;
-            fine_ns + self.clock_of(*id).ticks as f64 * timers.tick_ns
-        });
-        let ticks_ns: f64 = each.sum();
-        let off = 2.0 * ticks_ns * timers.error_ns / timers.tick_ns.max(1.0);
-        Range {
-            value: spent.value + ticks_ns,
-            low: spent.low + (ticks_ns - off).max(0.0),
-            high: spent.high + ticks_ns + off,
+        if self.kernel.windows.is_none() {
+            return spent;
         }
+        let ticks: u64 = of.iter().map(|id| self.ticks_of(*id)).sum();
+        let ticks_ns = ticks as f64 * Clock::TICK_NS;
+        Range { value: spent.value + ticks_ns / 2.0, high: spent.high + ticks_ns, ..spent }
     }
 
     /// What a hit of a function's probe costs.

@@ -3,7 +3,6 @@
 use super::attach::SWEEP;
 use super::config::Reach;
 use super::facts;
-use super::markers::Markers;
 use super::worker::Worker;
 use crate::target::allocator::Allocator;
 use crate::target::discovery::Discovery;
@@ -37,15 +36,7 @@ impl Worker {
         if self.has_become_excluded(slot) {
             return;
         }
-        // Of a new program, what the window has seen of the old one says nothing, nor are its functions there.
-        if let Some(cycle) = self.cycles.get_mut(&slot) {
-            cycle.markers = Markers::default();
-        }
-        if let Some(id) = self.ingest.sources.get(&slot).map(|source| source.process) {
-            self.ingest.clustered.groups_mut(id).forget_marks();
-        }
-        self.look_for_words(slot);
-        self.cut_cycle(slot);
+        self.cut_window(slot);
         let Some(source) = self.ingest.sources.get(&slot) else { return };
         self.ingest.mapped.of_image(source.process, generation);
         let record = self.ingest.processes.get_mut(source.process);

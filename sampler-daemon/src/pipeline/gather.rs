@@ -1,8 +1,8 @@
 //! What is known of some processes at one moment: their rows in strata, and what estimates are made against.
 
 use super::clock::Clocks;
-use super::clusters::Extents;
 use super::scope::Scope;
+use super::windows::Expansions;
 use super::worker::Worker;
 use crate::store::windows::Window;
 use crate::store::{ClassTotals, LiveSample, ProcessId, ProcessRecord, SizeLimits, StackId};
@@ -104,9 +104,9 @@ impl Worker {
         };
         let index: FxHashMap<ProcessId, u32> =
             (0..).zip(&gathered.processes).map(|(index, id)| (*id, index)).collect();
-        let extents = self.extents(&gathered.processes);
+        let expansions = self.expansions(&gathered.processes);
         match window {
-            None => self.add_allocated(&mut gathered, &index, scope, &extents),
+            None => self.add_allocated(&mut gathered, &index, scope, &expansions),
             Some(window) => gathered.add_window(window, &index, scope),
         }
         self.add_held(&mut gathered, &index, kind, scope, window);
@@ -118,7 +118,7 @@ impl Worker {
             let record = self.ingest.processes.get(id);
             // Of a process that samples by itself our probes do not see everything.
             // Nor outside of windows.
-            let all_seen = !record.sampling.samples_itself && self.config.budget.is_none();
+            let all_seen = !record.sampling.samples_itself && self.config.windows.is_none();
             let exact = exact.as_ref().filter(|_| all_seen);
             let is_uncalled = |of: &&ClassTotals| of.objects.iter().all(|objects| *objects == 0);
             if window.is_none() && exact.filter(is_uncalled).is_some() {
@@ -126,7 +126,7 @@ impl Worker {
             }
             gathered.add_totals(index as u32, record, exact, &scope.sizes);
             // Of what is seen in windows the rarest rate is taken for all.
-            if self.config.budget.is_none() {
+            if self.config.windows.is_none() {
                 gathered.add_epochs((index as u32, id), record, exact, by_band.as_ref());
             }
             if exact.is_none() {
@@ -135,14 +135,14 @@ impl Worker {
                 gathered.exact = None;
             }
         }
-        self.add_clusters(&mut gathered, &index, &extents);
+        self.add_clusters(&mut gathered, &index, &expansions);
         gathered.forget_rates();
         gathered
     }
 
     /// Whether nobody knows what is held: without frees, and where allocations are seen in windows only.
     pub(super) fn is_held_unknown(&self) -> bool {
-        !self.config.settings.track_live || self.config.budget.is_some()
+        !self.config.settings.track_live || self.config.windows.is_some()
     }
 
     /// Everything allocated since attach: samples, and those whose record was lost.
@@ -151,22 +151,23 @@ impl Worker {
         gathered: &mut Gathered,
         index: &Index,
         scope: &Scope,
-        extents: &Extents,
+        expansions: &Expansions,
     ) {
         for (key, moments) in self.ingest.rows.iter() {
             let Some(process) = index.get(&key.process) else { continue };
             if scope.sizes.has(key.cell) {
                 let stratum = Stratum { process: *process, class: key.cell.class };
-                let moments =
-                    extents.get(&key.process).map_or(*moments, |of| moments.extended(of.factor()));
+                let moments = expansions
+                    .get(&key.process)
+                    .map_or(*moments, |of| moments.extended(of.factor()));
                 gathered.row(key.process, key.stack).stratum(stratum).add(&moments);
                 if key.stack == StackId::LOST {
                     gathered.lost.stratum(stratum).add(&moments);
                 }
             }
         }
-        // Of a budget they are in windows that have ended, and taken in with these; or in one that is open, and count with the rest of it then.
-        if self.config.budget.is_some() {
+        // Lost samples of windows are added when their window ends.
+        if self.config.windows.is_some() {
             return;
         }
         let lost = self.lost(&gathered.processes);

@@ -8,8 +8,8 @@ use super::taken::{Taken, ending};
 use crate::bpf::ring::Record;
 use crate::store::stacks::StackFrame;
 use crate::store::{
-    Clustered, Lifetimes, LiveSample, LiveSamples, Mapped, Outcomes, ProcessId, ProcessRecord,
-    Processes, Rows, Sampling, SamplingRecord, StackId, Stacks, Windows,
+    Lifetimes, LiveSample, LiveSamples, Mapped, Outcomes, ProcessId, ProcessRecord, Processes,
+    Rows, Sampling, SamplingRecord, StackId, Stacks, WindowSamples, Windows,
 };
 use crate::unwind::{Frame, History, Modules, UnwindEnd};
 use rustc_hash::FxHashMap;
@@ -72,8 +72,8 @@ pub(super) struct Ingest {
     /// Records of samples and of their ends that were read.
     pub(super) records: u64,
     pub(super) arrivals: Arrivals,
-    /// Samples of processes that have a budget.
-    pub(super) clustered: Clustered,
+    /// What was sampled in windows.
+    pub(super) window_samples: WindowSamples,
     /// Whether ours take no samples of anybody.
     is_silent: bool,
 }
@@ -107,7 +107,7 @@ impl Ingest {
             insides: Insides::default(),
             records: 0,
             arrivals: Arrivals::default(),
-            clustered: Clustered::default(),
+            window_samples: WindowSamples::default(),
             is_silent,
         }
     }
@@ -171,13 +171,13 @@ impl Ingest {
             self.live.fold(&moves);
             self.lifetimes.fold(&moves);
             self.mapped.fold(&moves);
-            self.clustered.fold(&moves);
+            self.window_samples.fold(&moves);
         }
     }
 
     /// Gives up what was sampled in a window that has not ended: it counts for nothing, and is counted.
     pub(super) fn cut_window(&mut self, process: ProcessId) {
-        let cut = self.clustered.take_open(process).len();
+        let cut = self.window_samples.take_open(process).len();
         self.outcomes.add(Outcome::WindowCut, cut as u64);
     }
 
@@ -257,8 +257,8 @@ impl Ingest {
             self.offer(&source, record, taken, end, stack);
         }
         self.sources.insert(record.space.slot, source);
-        if self.clustered.is_on {
-            if !self.clustered.push(process, stack, sample) {
+        if self.window_samples.is_on {
+            if !self.window_samples.push(process, stack, sample) {
                 self.outcomes.add(Outcome::WindowCut, 1);
             }
             return;
@@ -330,7 +330,8 @@ impl Ingest {
             tid: record.tid,
             time_ns: record.time_ns,
             size: record.size,
-            inclusion: sample.inclusion().unwrap_or(0.0) * self.clustered.share(source.process),
+            inclusion: sample.inclusion().unwrap_or(0.0)
+                * self.window_samples.kappa(source.process),
             offset: record.offset,
             frames,
             unwind,

@@ -102,7 +102,7 @@ impl Worker {
                 "live numbers are a lower bound since Unix time {seconds}: the live set was full (raise --max-live)"
             ));
         }
-        if !self.config.settings.track_live && self.config.budget.is_none() {
+        if !self.config.settings.track_live && self.config.windows.is_none() {
             notes.push(
                 "what is held is not known, and told as 0: frees are not probed (--no-live)".into(),
             );

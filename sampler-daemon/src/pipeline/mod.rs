@@ -1,23 +1,18 @@
 //! From ring records to rows: one thread owns the kernel side and the store; everybody else asks it
 //! by messages. Symbolization has a thread of its own, so that it never holds up ingestion.
 
-mod ahead;
 mod arrivals;
 mod attach;
 mod balance;
 mod beside;
 mod bounds;
-mod candidates;
 mod clock;
 mod closing;
-mod clusters;
 mod command;
 mod config;
 mod cost;
-mod counting;
 mod coverage;
 mod detach;
-mod duty;
 mod epochs;
 mod exclude;
 mod facts;
@@ -40,9 +35,6 @@ mod listing;
 mod losses;
 mod mapped;
 mod mapped_profile;
-mod markers;
-mod marking;
-mod met;
 mod metrics;
 mod missing;
 mod names;
@@ -58,13 +50,10 @@ mod raised;
 mod raw;
 mod reading;
 mod refused;
-mod rest;
 mod sampling;
 mod scope;
-mod searching;
 mod select;
 mod shared;
-mod sites;
 mod source;
 mod stale;
 mod status;
@@ -79,7 +68,7 @@ mod unexplained;
 mod unseen;
 mod usable;
 mod usdt;
-mod window;
+mod windows;
 mod work;
 mod worker;
 

@@ -2,15 +2,15 @@
 
 use super::config::Config;
 use crate::bpf::Settings;
-use sampler_common::duty::Budget;
 use sampler_common::profile::Kind;
+use sampler_common::windows::Budget;
 
 /// What else may be asked for in place of a kind.
 const OTHER_KIND: &str = "use kind alloc, or ";
 
 /// What is told.
 pub(super) struct Offer {
-    budget: Option<Budget>,
+    windows: Option<Budget>,
     track_live: bool,
     mappings: bool,
 }
@@ -19,7 +19,7 @@ impl Config {
     /// What a daemon with this configuration can tell.
     pub(super) fn offer(&self) -> Offer {
         let Settings { track_live, mappings, .. } = self.settings;
-        Offer { budget: self.budget, track_live, mappings }
+        Offer { windows: self.windows, track_live, mappings }
     }
 }
 
@@ -30,7 +30,7 @@ impl Offer {
         match kind {
             Kind::Alloc => Ok(()),
             Kind::Live | Kind::Peak => self.followed(&what, OTHER_KIND),
-            Kind::Mapped if self.budget.is_some() => {
+            Kind::Mapped if self.windows.is_some() => {
                 self.since_attach(&what, "mapping", OTHER_KIND)
             }
             Kind::Mapped if !self.mappings => {
@@ -57,9 +57,9 @@ impl Offer {
 
     /// Whether all allocations of a time are seen, which `what` needs; else why not.
     pub(super) fn whole(&self, what: &str) -> Result<(), String> {
-        let Some(why) = self.windows() else { return Ok(()) };
+        let Some(why) = self.sees_windows_only() else { return Ok(()) };
         Err(format!(
-            "{what} needs all allocations of a time: {why} (leave it out, or start samplerd without --max-overhead)"
+            "{what} needs all allocations of a time: {why} (leave it out, or start samplerd without --windows)"
         ))
     }
 
@@ -72,17 +72,17 @@ impl Offer {
     }
 
     fn since_attach(&self, what: &str, event: &str, instead: &str) -> Result<(), String> {
-        let Some(why) = self.windows() else { return Ok(()) };
+        let Some(why) = self.sees_windows_only() else { return Ok(()) };
         Err(format!(
-            "{what}: every {event} since attach would have to be seen: {why} ({instead}start samplerd without --max-overhead)"
+            "{what}: every {event} since attach would have to be seen: {why} ({instead}start samplerd without --windows)"
         ))
     }
 
     /// Why not everything is seen, if so.
-    fn windows(&self) -> Option<String> {
-        let budget = self.budget?;
+    fn sees_windows_only(&self) -> Option<String> {
+        let budget = self.windows?;
         Some(format!(
-            "samplerd runs with --max-overhead {budget}, and sees allocations in short windows only"
+            "samplerd runs with --windows {budget}, and sees allocations in short windows only"
         ))
     }
 }
@@ -97,20 +97,20 @@ mod tests {
 
     #[test]
     fn each_option_takes_what_it_says() {
-        let all = || Offer { budget: None, track_live: true, mappings: true };
+        let all = || Offer { windows: None, track_live: true, mappings: true };
         assert!(names(all()).is_empty());
         assert_eq!(names(Offer { track_live: false, ..all() }), ["live", "peak"]);
         assert_eq!(names(Offer { mappings: false, ..all() }), ["mapped"]);
-        let budget = Budget::parse("1%").ok();
-        assert_eq!(names(Offer { budget, ..all() }), ["live", "peak", "mapped", "history"]);
+        let windows = Budget::parse("1%").ok();
+        assert_eq!(names(Offer { windows, ..all() }), ["live", "peak", "mapped", "history"]);
     }
 
     #[test]
     fn the_reason_is_one_line_with_what_to_do() {
-        let budget = Budget::parse("1%").ok();
+        let windows = Budget::parse("1%").ok();
         let offers = [
-            Offer { budget, track_live: false, mappings: false },
-            Offer { budget: None, track_live: false, mappings: false },
+            Offer { windows, track_live: false, mappings: false },
+            Offer { windows: None, track_live: false, mappings: false },
         ];
         for (_, why) in offers.iter().flat_map(Offer::withheld) {
             assert!(!why.contains('\n') && why.contains("start samplerd without --"), "{why}");

@@ -13,8 +13,6 @@ use crate::target::code_in_memory::{Code, Found};
 use crate::target::discovery::Discovery;
 use crate::target::mappings::{self, Mapping};
 use crate::target::patched::Patched;
-use crate::target::spots::Spot;
-use anyhow::ensure;
 use std::io;
 
 impl Worker {
@@ -88,7 +86,7 @@ impl Worker {
         }
         found.iter().for_each(|(patched, _)| patched.clone().add_to(&mut attached.patched));
         attached.look_at_all_again();
-        if self.config.budget.is_some() {
+        if self.config.windows.is_some() {
             let is_open = !attached.links.is_empty();
             if is_open {
                 self.skip_window(slot);
@@ -189,14 +187,4 @@ pub(super) fn relink(
     let rest = Points { freeing: Vec::new(), ..rest };
     links.extend(kernel.attach(&allocator.file, pid, &rest)?);
     Ok(links)
-}
-
-/// Fails if the code at one of these places is not that of its file.
-pub(super) fn ensure_intact(pid: u32, spots: &[Spot]) -> anyhow::Result<()> {
-    let code = Code::open(pid, &mappings::executable(pid).unwrap_or_default())?;
-    for spot in spots {
-        let is_same = code.find_spot(spot, false) == Found::Same;
-        ensure!(is_same, "{}: its code in memory differs from the file", spot.name);
-    }
-    Ok(())
 }

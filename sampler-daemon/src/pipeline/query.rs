@@ -50,9 +50,9 @@ impl Worker {
         selector: &Selector,
         change: &SamplingChange,
     ) -> Result<Vec<SamplingReport>, String> {
-        if let Some(budget) = self.config.budget {
+        if let Some(budget) = self.config.windows {
             return Err(format!(
-                "samplerd runs with --max-overhead {budget}, and samples as much as that pays for (start it without to choose an interval)"
+                "samplerd runs with --windows {budget}, and samples as much as that pays for (start it without to choose an interval)"
             ));
         }
         let chosen = self.chosen_running(selector)?;

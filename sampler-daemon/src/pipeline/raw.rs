@@ -115,10 +115,10 @@ impl Worker {
             offer.whole("a part of the profile (--last, --since, --until, --min-age, --max-age, --min-size, --max-size)")?;
         }
         let strategies = self.strategies(&chosen, request.estimator)?;
-        if self.config.budget.is_some()
+        if self.config.windows.is_some()
             && request.estimator.is_some_and(|of| of != Estimator::Weighted)
         {
-            return Err("what is seen in windows is weighted (samplerd runs with --max-overhead; leave the estimator out)".into());
+            return Err("what is seen in windows is weighted (samplerd runs with --windows; leave the estimator out)".into());
         }
         let estimator = request.estimator.unwrap_or_default();
         request.scope.check(request.kind, estimator)?;

@@ -305,7 +305,7 @@ impl Worker {
             false => "memory that programs map themselves (--no-mappings): no kind mapped".into(),
         });
         if !self.config.settings.track_live {
-            let why = if self.config.budget.is_some() { "--max-overhead" } else { "--no-live" };
+            let why = if self.config.windows.is_some() { "--windows" } else { "--no-live" };
             blind.push(format!("frees are not probed ({why}): nothing is known of live memory"));
         }
         blind

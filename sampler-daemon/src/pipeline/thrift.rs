@@ -21,7 +21,7 @@ impl Worker {
         request: &ProfileRequest,
     ) -> Option<String> {
         // With a budget the cost is bounded, and what frees are probed is its own affair.
-        if request.kind != Kind::Alloc || self.config.budget.is_some() {
+        if request.kind != Kind::Alloc || self.config.windows.is_some() {
             return None;
         }
         let frees = self.prices.charge(&cost.work_of(Program::Free))?.range(request.confidence);

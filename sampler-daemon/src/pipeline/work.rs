@@ -11,7 +11,7 @@ use sampler_common::sampling;
 use sampler_common::wire::Role;
 
 /// Roles whose hits are counted.
-const ROLES: [Role; 11] = [
+const ROLES: [Role; 10] = [
     Role::Malloc,
     Role::Calloc,
     Role::Realloc,
@@ -19,7 +19,6 @@ const ROLES: [Role; 11] = [
     Role::PosixMemalign,
     Role::New,
     Role::Free,
-    Role::Marker,
     Role::OtelAlloc,
     Role::OtelFree,
     Role::LibraryEnded,

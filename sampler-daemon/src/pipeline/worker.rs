@@ -1,6 +1,5 @@
 //! The worker: reads the ring, answers questions, looks after the processes.
 
-use super::ahead::AheadOfWindows;
 use super::attach::Attached;
 use super::clock::{Clock, monotonic_ns};
 use super::closing::Closing;
@@ -8,22 +7,19 @@ use super::command::{Command, Profiler, QUEUE};
 use super::config::{Config, Reach};
 use super::cost::Prices;
 use super::coverage::Coverage;
-use super::duty::Cycle;
 use super::exclude::Excluded;
 use super::happenings::Happenings;
 use super::ingest::{Event, Ingest};
 use super::latency::{Answers, Histogram};
 use super::pressure::BackPressure;
 use super::refused::Refused;
-use super::rest;
-use super::searching::Searcher;
 use super::shared::SharedLinks;
 use super::source::SampleEvent;
 use super::stale::Stale;
 use super::survey::Survey;
 use super::thread::WorkerThread;
 use super::tree::Tree;
-use crate::bpf::duty::Duties;
+use super::windows::Cycle;
 use crate::bpf::{Attacher, Kernel, ProbeEngine};
 use crate::target::discoverer::Discoverer;
 use crate::target::process::Process;
@@ -78,10 +74,6 @@ pub(super) struct Worker {
     pub(super) last_reconciled: Instant,
     /// Links being closed: each takes the kernel some 35 ms.
     pub(super) closing: Vec<Closing>,
-    /// Who looks for counters of processes that have a budget.
-    pub(super) searcher: Option<Searcher>,
-    /// When what it has found was last looked at in all of them.
-    pub(super) looked_at_words: Instant,
     /// Samples that slow `StreamSamples` clients have missed.
     pub(super) lagged: Arc<AtomicU64>,
     pub(super) commands: mpsc::Receiver<Command>,
@@ -97,10 +89,8 @@ pub(super) struct Worker {
     /// Slots of processes that may end any moment: where there are many, only these are watched.
     pub(super) leaving: Vec<u32>,
     pub(super) pressure: BackPressure,
-    /// Processes that have a budget, by slot.
+    /// Windows of processes, by slot.
     pub(super) cycles: FxHashMap<u32, Cycle>,
-    /// What the kernel waits for before their windows has been waited for.
-    pub(super) ahead: AheadOfWindows,
     /// From an allocation to its sample in the store.
     pub(super) delays: Histogram,
     /// How full the ring was when it was looked at.
@@ -141,9 +131,6 @@ pub fn start(
     let mut kernel = Kernel::load(&config.settings, attacher)?;
     let prices = Prices::measure(&mut kernel, &config);
     let pressure = BackPressure::new(config.limits);
-    let ahead = AheadOfWindows::new(config.budget.is_some());
-    let searcher = config.budget.filter(|_| config.memory_scan).map(|_| Searcher::start());
-    let searcher = searcher.transpose().context("start a thread")?;
     let mut worker = Worker {
         kernel,
         ingest: Ingest::new(samples, config.sampling, monotonic_ns(), config.samplers_only),
@@ -162,8 +149,6 @@ pub fn start(
         reconciled_losses: 0,
         last_reconciled: Instant::now(),
         closing: Vec::new(),
-        looked_at_words: Instant::now(),
-        searcher,
         lagged,
         commands,
         wake,
@@ -177,7 +162,6 @@ pub fn start(
         leaving: Vec::new(),
         pressure,
         cycles: FxHashMap::default(),
-        ahead,
         delays: Histogram::of_times(),
         ring_fill: Histogram::of_shares(),
         ring_waiting_bytes: 0,
@@ -185,8 +169,7 @@ pub fn start(
         is_unguarded: false,
     };
     worker.ingest.known.is_on = worker.config.settings.known_stacks;
-    worker.ingest.clustered.is_on = worker.config.budget.is_some();
-    worker.ingest.clustered.set_usual(worker.prices.usual());
+    worker.ingest.window_samples.is_on = worker.config.windows.is_some();
     worker.close_costly_links();
     worker.kernel.targets.exclude(std::process::id())?;
     worker.refuse_diverted()?;
@@ -205,10 +188,6 @@ pub fn start(
         worker.follow_descendants()?;
         worker.offer_slots()?;
         worker.survey_for(Duration::MAX);
-    }
-    // Now there are slots for those whom a tick meets.
-    if let Some(duties) = &mut worker.kernel.duties {
-        duties.begin()?;
     }
     worker.starting_ns = worker.used_ns();
     let thread = WorkerThread::spawn(move || worker.run()).context("start the worker thread")?;
@@ -230,7 +209,7 @@ impl Worker {
     }
 
     fn run(mut self) -> anyhow::Result<()> {
-        if self.config.budget.is_some() {
+        if self.config.windows.is_some() {
             hurry();
         }
         let mut are_more = false;
@@ -240,7 +219,7 @@ impl Worker {
                 self.shut_down();
                 bail!("{NO_GUARDIAN}");
             }
-            self.turn_cycles();
+            self.turn_windows();
             self.look_at_ring();
             self.read(BATCH);
             self.press_back();
@@ -284,12 +263,6 @@ impl Worker {
                 let events = self.happenings.descriptors();
                 descriptors.extend(events.map(|it| PollFd::from_borrowed_fd(it, PollFlags::IN)));
             }
-        }
-        if let Some(pause) = self.ahead.pause() {
-            period = pause.min(period);
-        }
-        if self.kernel.duties.as_ref().is_some_and(Duties::is_fine) {
-            period = rest::PAUSE.min(period);
         }
         if are_questions {
             period = Duration::ZERO;

@@ -10,12 +10,12 @@ use crate::store::mapped::{ProcessTotals, Totals};
 use crate::target::memory::Memory;
 use sampler_common::counters::Outcome;
 use sampler_common::counting::Count;
-use sampler_common::duty::Budget;
 use sampler_common::estimate::{Confidence, Estimator};
 use sampler_common::pressure::Cause;
 use sampler_common::profile::{Exact, Quantities};
 use sampler_common::sampling::Strategy;
 use sampler_common::units;
+use sampler_common::windows::Budget;
 use sampler_common::wire::Role;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -91,7 +91,7 @@ pub(super) fn status(report: StatusReport) -> v1::StatusResponse {
         max_samples_per_second: finite(report.limits.daemon),
         max_samples_per_process: finite(report.limits.process),
         max_samples_per_preloaded: finite(report.limits.library),
-        max_overhead: report.settings.duty.map_or(0.0, Budget::share),
+        windows: report.settings.windows.map_or(0.0, Budget::share),
         histograms: histograms::all(&report.answers, &report.delays, &report.ring_fill),
         daemon_rss_bytes: report.rss_bytes.unwrap_or(0),
     }

@@ -2,7 +2,6 @@
 //! Every table has a bound and a documented behaviour at it. Never does any I/O.
 
 mod braking;
-pub mod clustered;
 pub mod epochs;
 mod fold;
 pub mod lifetimes;
@@ -18,10 +17,10 @@ pub mod selector;
 pub mod sizes;
 mod spending;
 pub mod stacks;
+pub mod window_samples;
 pub mod windows;
 
 pub use braking::Braking;
-pub use clustered::Clustered;
 pub use epochs::Epochs;
 pub use fold::{FoldKey, MAX_GROUPS, Moves};
 pub use lifetimes::{Life, Lifetimes};
@@ -36,4 +35,5 @@ pub use selector::{Criterion, Selector, Who};
 pub use sizes::{SizeCell, SizeLimits};
 pub use spending::Spending;
 pub use stacks::{StackId, Stacks};
+pub use window_samples::WindowSamples;
 pub use windows::Windows;

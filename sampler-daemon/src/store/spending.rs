@@ -17,8 +17,6 @@ pub struct Spending {
     pub mappings: u64,
     /// Bytes of stack in those.
     pub mapping_stack_bytes: u64,
-    /// CPU time that the fine clock has taken in its windows, nanoseconds.
-    pub fine_clock_ns: f64,
     /// Its CPU time when it was attached, nanoseconds; `None` if it could not be read.
     pub processor_before_ns: Option<u64>,
     /// Its CPU time when that was last looked at, since then.
@@ -66,7 +64,6 @@ impl Spending {
         self.samples += other.samples;
         self.stack_bytes += other.stack_bytes;
         self.mappings += other.mappings;
-        self.fine_clock_ns += other.fine_clock_ns;
         self.mapping_stack_bytes += other.mapping_stack_bytes;
         // A sum with an unknown part is unknown.
         self.processor_ns = match (self.processor_ns, other.processor_ns) {

@@ -14,7 +14,6 @@ use super::hazard::is_go;
 use super::mappings::{self, Backing, Mapping};
 use super::patched::Patched;
 use super::process;
-use super::spots::Spot;
 use iced_x86::{Decoder, DecoderOptions};
 use std::fs::{self, File};
 use std::io;
@@ -73,12 +72,6 @@ impl Code {
         let span = Span { from: function.offset, probed: function.probed() };
         let Allocator { file, path, identity, .. } = allocator;
         self.find_span(file, identity.1, path, span, is_ours)
-    }
-
-    /// What is there of an instruction.
-    pub fn find_spot(&self, spot: &Spot, is_ours: bool) -> Found {
-        let span = Span { from: spot.offset, probed: spot.offset };
-        self.find_span(&spot.file, spot.inode, &spot.path, span, is_ours)
     }
 
     /// A file may be mapped several times: everywhere it is to be the same.

@@ -10,7 +10,7 @@
 //!
 //! What is emulated stands in `emulated`; finding the code is left to the caller.
 
-use super::emulated::{is_call, is_emulated, is_harmful, is_refused};
+use super::emulated::{is_emulated, is_harmful, is_refused};
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Formatter, Instruction, InstructionInfoFactory,
     IntelFormatter, OpAccess, OpKind, Register,
@@ -67,30 +67,6 @@ pub fn would_harm(code: &[u8], placement: &Placement) -> bool {
     let from = code.get(placement.displacement as usize..).unwrap_or_default();
     let length = Decoder::new(64, from, DecoderOptions::NONE).decode().len();
     from.get(..length).is_some_and(is_harmful)
-}
-
-/// Where calls of a function can be counted at little cost: bytes from its entry to an instruction that the kernel emulates, which runs once a call; `None`: there is none.
-/// In a process without a shadow stack that may be a call.
-pub fn place_counter(code: &[u8], address: u64, has_shadow_stack: bool) -> Option<u32> {
-    let takes = |of: &[u8]| is_emulated(of) || !has_shadow_stack && is_call(of);
-    let walk = Walk::along(code, address, 0, &[], takes);
-    walk.check(code, address).ok().map(|spot| spot as u32)
-}
-
-/// Bytes from a function's entry to the call in it that ends at `end`, if the kernel emulates that; `None` as well where an instruction begins there that is none, as decoded from the entry on.
-/// Only for processes without a shadow stack.
-pub fn place_call(code: &[u8], end: usize) -> Option<u32> {
-    let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
-    while decoder.position() < end {
-        let start = decoder.position();
-        if decoder.decode().is_invalid() {
-            return None;
-        }
-        if decoder.position() == end {
-            return code.get(start..end).filter(|of| is_call(of)).map(|_| start as u32);
-        }
-    }
-    None
 }
 
 fn at(code: &[u8], address: u64, spot: usize, emulated: bool, reason: String) -> Placement {
@@ -227,8 +203,6 @@ fn argument_registers(role: Role, shape: Shape) -> Vec<Register> {
         Role::Map | Role::Remap => 4,
         // Probes inside functions, which are placed by whoever compiled them.
         Role::OtelAlloc | Role::OtelFree | Role::LibraryEnded => 0,
-        // Nothing is read.
-        Role::Marker => 0,
     };
     ARGUMENTS.iter().copied().take(count).collect()
 }

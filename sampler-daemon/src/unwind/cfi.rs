@@ -10,7 +10,6 @@ use gimli::{
     LittleEndian, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection as _,
     X86_64,
 };
-use std::ops::Range;
 use std::sync::Arc;
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
@@ -127,12 +126,6 @@ impl Cfi {
     /// First address of the function at a stated address.
     pub(super) fn function(&self, svma: u64) -> Option<u64> {
         Some(self.description(svma)?.initial_address())
-    }
-
-    /// Addresses of the function at a stated address.
-    pub(super) fn extent(&self, svma: u64) -> Option<Range<u64>> {
-        let of = self.description(svma)?;
-        (!of.is_signal_trampoline()).then(|| of.initial_address()..of.initial_address() + of.len())
     }
 
     /// The rule at a stated address; none where nothing is said.

@@ -95,7 +95,7 @@ fn a_file_that_only_others_map_is_left_alone_in_windows() -> Result<()> {
     let mount = Mount::make(directory.path())?;
     let its = OwnLibc::copy_to(tempfile::tempdir_in(directory.path())?)?;
     let inside = workload(&own)?;
-    let daemon = Daemon::start(&[inside.pid()], &["--follow", "--max-overhead", "1%"])?;
+    let daemon = Daemon::start(&[inside.pid()], &["--follow", "--windows", "1%"])?;
     drop(workload(&its)?);
     // What happened before is looked at before this is answered.
     daemon.status()?;

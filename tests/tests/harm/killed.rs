@@ -93,7 +93,7 @@ fn a_kill_while_probes_are_taken_off_leaves_none() -> Result<()> {
 fn a_kill_in_a_window_leaves_none() -> Result<()> {
     let target = Target::start("steady")?;
     for number in 0..KILLS_IN_WINDOWS {
-        let daemon = Daemon::start(&[target.program.pid()], &["--max-overhead", "50%"])?;
+        let daemon = Daemon::start(&[target.program.pid()], &["--windows", "50%"])?;
         target.until_probed()?;
         until_probes_change(&daemon)?;
         drop(daemon);

@@ -186,7 +186,7 @@ fn a_program_of_its_own_run() -> Result<()> {
 fn with_a_budget() -> Result<()> {
     for when in ["before", "after"] {
         let mut workload = program("malloc", "far", when)?;
-        let daemon = Daemon::start(&[workload.pid()], &["--max-overhead", "5%"])?;
+        let daemon = Daemon::start(&[workload.pid()], &["--windows", "5%"])?;
         if when == "after" {
             workload.go()?;
             workload.at_mark()?;

@@ -1,10 +1,10 @@
 //! samplerd in a pid namespace, where the kernel's process ids are not those of `/proc`; and files that root cannot open.
 
 use anyhow::{Context, Result, ensure};
-use sampler_tests::budgeted::{self, LONG, SURE, windows};
 use sampler_tests::child::{Child, finish};
 use sampler_tests::daemon::samplerd;
 use sampler_tests::pid_namespace::{PidNamespace, child_of, innermost_pid};
+use sampler_tests::windowed::{self, LONG, SURE, windows};
 use sampler_tests::{Daemon, Profile, Workload, build, wait};
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -161,9 +161,9 @@ fn windows_are_seen() -> Result<()> {
     let mut program = Child::start("budget", namespace.command(program).args(["steady", "600"]))?;
     ensure!(program.line()? == "ready", "no ready line");
     let pid = innermost_pid(child_of(program.pid())?)?;
-    let daemon = Daemon::start_inside(&namespace, &[pid], &["--max-overhead", "20%"])?;
+    let daemon = Daemon::start_inside(&namespace, &[pid], &["--windows", "20%"])?;
     wait::until_deadline("windows that have seen something", LONG, || {
-        let profile = budgeted::profile(&daemon, SURE)?;
+        let profile = windowed::profile(&daemon, SURE)?;
         let seen = profile["totals"]["alloc_objects"]["value"].as_f64().unwrap_or(0.0);
         Ok((windows(&profile) > 0 && seen > 0.0).then_some(()))
     })

@@ -210,7 +210,7 @@ fn windows_are_compared_and_profiles_downloaded() -> Result<()> {
 #[test]
 fn it_offers_what_samplerd_can_tell() -> Result<()> {
     let workload = Workload::edge(&["stacks"])?;
-    let served = Served::start(&[workload.pid()], &["--max-overhead", "5%"])?;
+    let served = Served::start(&[workload.pid()], &["--windows", "5%"])?;
     let page = served.page()?;
     let script = "const of = (group) => [...document.querySelectorAll(`#${group} button`)]; \
         return [of('kinds').filter((b) => !b.disabled).map((b) => b.dataset.kind), of('kinds').find((b) => b.ariaPressed === 'true').dataset.kind, \

@@ -2,8 +2,8 @@
 
 use super::{ExactObject, MomentsObject};
 use crate::estimate::{
-    Cluster, Clusters, Correction, Epoch, Moments, Reference, Row, RowMoments, Stratum,
-    StratumTotals, Trials, Unseen,
+    Cluster, Clusters, Epoch, Moments, Reference, Row, RowMoments, Stratum, StratumTotals, Trials,
+    Unseen,
 };
 use crate::profile::{Exact, Profile};
 use serde::Serialize;
@@ -60,10 +60,6 @@ struct ReferenceObject<'a> {
 struct ClustersObject {
     process: u32,
     windows: u32,
-    error: f64,
-    error_below: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    correction: Option<Correction>,
     groups: Vec<ClusterObject>,
 }
 
@@ -72,6 +68,8 @@ struct ClusterObject {
     length: f64,
     bytes: f64,
     objects: f64,
+    own_ns: f64,
+    traps: f64,
 }
 
 /// Infinite numbers are `null`.
@@ -130,12 +128,11 @@ pub(super) fn reference<S: Serializer>(of: &Profile, serializer: S) -> Result<S:
 fn clusters_object((process, of): (&u32, &Clusters)) -> ClustersObject {
     let group = |of: &Cluster| {
         let [bytes, objects] = of.total;
-        ClusterObject { length: of.length, bytes, objects }
+        let Cluster { length, own_ns, traps, .. } = *of;
+        ClusterObject { length, bytes, objects, own_ns, traps }
     };
     let groups = of.groups.iter().map(group).collect();
-    let Clusters { windows, errors: [error_below, error], .. } = *of;
-    let correction = of.correction;
-    ClustersObject { process: *process, windows, error, error_below, correction, groups }
+    ClustersObject { process: *process, windows: of.windows, groups }
 }
 
 fn totals<S: Serializer>(reference: &Reference, serializer: S) -> Result<S::Ok, S::Error> {

@@ -2,7 +2,7 @@
 
 use super::{Page, bytes_of, layout, plural, plus_minus};
 use crate::encode::name;
-use crate::estimate::{Estimate, Estimator};
+use crate::estimate::{Estimate, Estimator, Method};
 use crate::profile::{Exact, Kind, Lost, Profile, Quantity, Window};
 use crate::sampling::Strategy;
 use crate::units::{grouped, human_bytes, human_count, human_duration, utc};
@@ -90,7 +90,7 @@ fn total(space: &Quantity, objects: &Quantity) -> String {
             layout::right(&plus_minus(bytes), 5),
             between(&human_bytes(bytes.low), &human_bytes(bytes.high))
         ),
-        false => interval(bytes),
+        false => at_least(bytes, human_bytes),
     };
     let line = format!(
         "{} {range} {} objects {}",
@@ -108,8 +108,18 @@ fn interval(estimate: &Estimate) -> String {
 
 /// [`interval`]; of none it says how many there may be.
 fn interval_of_objects(estimate: &Estimate) -> String {
-    match estimate.has_interval() && estimate.value <= 0.0 {
-        true => format!("({})", between("0", &human_count(estimate.high))),
+    match (estimate.has_interval(), estimate.value <= 0.0) {
+        (true, true) => format!("({})", between("0", &human_count(estimate.high))),
+        (true, false) => plus_minus(estimate),
+        (false, _) => at_least(estimate, human_count),
+    }
+}
+
+/// Of an interval without an upper end the lower end, if that says anything.
+fn at_least(estimate: &Estimate, shown: impl Fn(f64) -> String) -> String {
+    let says_least = estimate.low > 0.0 && estimate.method != Method::Stride;
+    match says_least && !estimate.has_interval() {
+        true => format!("(at least {}, no upper end)", shown(estimate.low)),
         false => interval(estimate),
     }
 }

@@ -96,13 +96,7 @@ fn nothing_has_its_interval_too() {
     assert!(said.contains(" 0 objects (0 … 1.23k)\n"), "{said}");
     profile.samples = 0;
     profile.totals.alloc_space.estimate.high = f64::INFINITY;
-    let clusters = crate::estimate::Clusters {
-        groups: Vec::new(),
-        windows: 0,
-        errors: [f64::INFINITY; 2],
-        correction: None,
-    };
-    profile.reference.clusters.insert(1, clusters);
+    profile.reference.clusters.insert(1, crate::estimate::Clusters::default());
     let said = text(&profile, 80, false);
     let unmet = "\nallocated not known: no window has met an allocation\n";
     assert!(said.contains(unmet), "{said}");

@@ -5,11 +5,11 @@ use crate::manual::{self, Manual};
 use crate::web::Web;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, ValueEnum};
-use sampler_common::duty::Budget;
 use sampler_common::limits::{DEFAULT_MAX_LIVE, MAX_SLOTS, PRELOADED_PER_SECOND, SNAPSHOT_TIERS};
 use sampler_common::pressure::Limits;
 use sampler_common::sampling::Strategy;
 use sampler_common::units;
+use sampler_common::windows::Budget;
 use sampler_daemon::bpf::ProbeEngine;
 use sampler_daemon::pipeline::Exclusion;
 use sampler_daemon::rpc::listen;
@@ -106,15 +106,15 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) no_live: bool,
 
-    /// Most that profiling may cost each process, as a share of its CPU time (1%): allocations are seen in short windows at random times,
-    /// as many as that pays for, and nothing is known of live memory
+    /// Probe each process in short windows at random times, which cost it this share of its CPU time (1%): intervals are wide, and
+    /// nothing is known of live memory
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true, value_parser = Budget::parse,
           conflicts_with_all = ["keep_held", "interval", "strategy", "one_in", "samples_per_second"])]
-    pub(crate) max_overhead: Option<Budget>,
+    pub(crate) windows: Option<Budget>,
 
-    /// Do not look for counters in the memory of processes, which tell how far these come forward in windows
-    #[arg(long, requires = "max_overhead")]
-    pub(crate) no_memory_scan: bool,
+    /// Refused: names --windows
+    #[arg(long, hide = true, num_args = 0..=1)]
+    pub(crate) max_overhead: Option<Option<String>>,
 
     /// Most live samples held; the interval grows before there are more
     #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_LIVE, allow_negative_numbers = true,
@@ -166,7 +166,7 @@ pub(crate) struct Args {
 
     /// Probe only files that sample their allocations by themselves (otel_memory, `sampler run --preload`): other programs pay
     /// nothing, and nothing is seen of them
-    #[arg(long, conflicts_with_all = ["no_usdt", "max_overhead"])]
+    #[arg(long, conflicts_with_all = ["no_usdt", "windows"])]
     pub(crate) samplers_only: bool,
 }
 

@@ -30,7 +30,7 @@ fn refusal(reach: Reach, given: usize, hazard: SharedHazard) -> String {
         }
         Reach::Listed | Reach::Shared => (
             format!("{given} processes given with --pid"),
-            format!("give at most {FEW}, or add --max-overhead 1%"),
+            format!("give at most {FEW}, or add --windows 1%"),
         ),
     };
     format!("{asked}: {hazard} ({instead}; needs {})", hazard.needs())

@@ -1,7 +1,7 @@
 //! Batches of calls, with and without.
 
+use super::hits;
 use super::points::{probed, twin};
-use super::{behind, hits};
 use crate::bpf::kernel::{Kernel, Settings};
 use crate::bpf::sys::ground::{Function, Ground};
 use rustix::time::{ClockId, clock_gettime};
@@ -42,11 +42,6 @@ pub(super) enum Kind {
     Hit(Program, bool),
     /// What a hit takes more where caches are emptied between any two, of the kernel and of the program together.
     Disturbed,
-    /// What a hit adds to the program's own code behind it.
-    Behind,
-    /// What it adds to a loop that does nothing but allocate, and what that takes for each without.
-    Dense,
-    DenseOwn,
     /// Following a call to its return.
     Returned,
     /// A sample with so many bytes of stack, more than following the call.
@@ -91,7 +86,7 @@ impl<'a> Batches<'a> {
     pub(super) fn round(&mut self, kernel: &mut Kernel, round: usize, is_first: bool) {
         self.sample(kernel, false);
         let uses_usdt = kernel.usdt.is_some();
-        let hits = hits(self.settings.may_probe_frees());
+        let hits = hits(self.settings.track_live);
         for (program, stepped) in hits.filter(|(of, _)| uses_usdt || !of.is_usdt()) {
             let calls = if stepped { STEPPED_CALLS } else { EMULATED_CALLS };
             // calloc(1, n), malloc(n), free(p), alloc(p, 0, …): of no bytes it is no sample.
@@ -140,15 +135,6 @@ impl<'a> Batches<'a> {
         let pair = in_turn(round, || typical(probed, true), || typical(twin, true));
         let still = in_turn(round, || typical(probed, false), || typical(twin, false));
         self.enter(Kind::Disturbed, (pair.0 + still.1, pair.1 + still.0), 1);
-    }
-
-    /// What hits add to the code behind them, none of them sampled.
-    pub(super) fn behind(&mut self, kernel: &Kernel, is_first: bool) {
-        self.sample(kernel, false);
-        let rounds = if is_first { behind::ROUNDS } else { behind::LEAST_ROUNDS };
-        let behind::Added { typical, dense, own } = behind::batches(self.ground, rounds);
-        let kinds = [Kind::Behind, Kind::Dense, Kind::DenseOwn];
-        self.differences.extend(kinds.into_iter().zip([typical, dense, own]));
     }
 
     /// Sizes of stacks that are worth a look: by frame pointers they do not matter.

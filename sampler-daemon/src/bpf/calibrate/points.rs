@@ -24,7 +24,7 @@ pub(super) fn twin(program: Program, stepped: bool) -> Function {
 }
 
 // Both halves of the functions have room.
-const _: () = assert!(4 * Program::ALL.len() <= Function::CLOCKED.0);
+const _: () = assert!(4 * Program::ALL.len() <= Function::COUNT / 2);
 const _: () = assert!(2 * Program::ALL.len() <= Function::COUNT / 2);
 
 /// The role that stands for all that go a program's way.
@@ -51,10 +51,6 @@ pub(super) fn points(slot: u32, track_live: bool, way: Way) -> Points {
             Program::New => points.entering.push(point),
             _ => points.allocating.push(point),
         }
-    }
-    if way.has_windows {
-        let clocked = Cookie::new(slot, role(Program::Malloc));
-        points.allocating.push((Function::CLOCKED.offset() as u64, clocked.0));
     }
     points
 }

@@ -24,16 +24,6 @@ const EMULATED: &[u8] = &[0x55, 0x48, 0x89, 0xd0, 0x5d, 0xc3];
 const STEPPED: &[u8] = &[0x48, 0x89, 0xd0, 0x55, 0x5d, 0xc3];
 /// `nop; mov rax, rdx; ret`: what USDTs are; the kernel emulates it.
 const NOP: &[u8] = &[0x90, 0x48, 0x89, 0xd0, 0xc3];
-/// Returns when its first instruction was over: the kernel emulates that.
-const CLOCKED: &[u8] = &[
-    0x55, // push rbp
-    0x0f, 0xae, 0xe8, // lfence
-    0x0f, 0x31, // rdtsc
-    0x48, 0xc1, 0xe2, 0x20, // shl rdx, 32
-    0x48, 0x09, 0xd0, // or rax, rdx
-    0x5d, // pop rbp
-    0xc3, // ret
-];
 /// `call_on(stack, function, first, second, third)`: calls a function with the stack pointer at `stack`.
 const CALL_ON: &[u8] = &[
     0x55, // push rbp
@@ -56,18 +46,13 @@ const FILL: u8 = 0xcc;
 /// Functions from this number on begin with a nop.
 const FIRST_NOP: usize = Function::COUNT / 2;
 
-/// A function by its number: even ones are emulated, odd ones are not but for those that return the time, and the last half begin with a nop.
+/// A function by its number: even ones are emulated, odd ones are not, and the last half begin with a nop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::bpf) struct Function(pub(in crate::bpf) usize);
 
 impl Function {
     /// Functions that there are.
     pub(in crate::bpf) const COUNT: usize = PAGE / STRIDE - 1;
-
-    /// Returns when its first instruction, which is emulated, was over, by the processor's counter ([`super::tsc`]): to be probed as malloc is.
-    pub(in crate::bpf) const CLOCKED: Function = Function(FIRST_NOP - 2);
-    /// Its twin without a probe.
-    pub(in crate::bpf) const CLOCKED_TWIN: Function = Function(FIRST_NOP - 1);
 
     /// The `number`-th that begins with a nop.
     pub(in crate::bpf) fn nop(number: usize) -> Function {
@@ -144,7 +129,6 @@ fn page() -> [u8; PAGE] {
     for number in 0..Function::COUNT {
         let bytes = match number % 2 {
             _ if number >= FIRST_NOP => NOP,
-            _ if number == Function::CLOCKED.0 || number == Function::CLOCKED_TWIN.0 => CLOCKED,
             0 => EMULATED,
             _ => STEPPED,
         };
@@ -206,7 +190,6 @@ unsafe impl Send for Region {}
 
 #[cfg(test)]
 mod tests {
-    use super::super::tsc;
     use super::*;
 
     #[test]
@@ -214,15 +197,8 @@ mod tests {
         let ground = Ground::new().unwrap();
         for number in 0..Function::COUNT {
             for above in [0, 100, 5000, ABOVE, usize::MAX] {
-                let before = tsc::now();
                 let returned = ground.call(Function(number), above, [1, 2, 3]);
-                let tells_time =
-                    [Function::CLOCKED, Function::CLOCKED_TWIN].contains(&Function(number));
-                let is_right = match tells_time {
-                    true => (before..=tsc::now()).contains(&returned),
-                    false => returned == 3,
-                };
-                assert!(is_right, "{number}: {returned}");
+                assert_eq!(returned, 3, "{number}");
             }
         }
     }

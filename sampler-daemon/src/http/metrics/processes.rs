@@ -34,12 +34,12 @@ const COUNTERS: [(&str, &str, Number); 6] = [
     ("samples_total", "Sampled allocations", |of| Some(of.samples as f64)),
     (
         "allocated_bytes_total",
-        "Bytes allocated since attach (with --max-overhead: in windows), counted exactly by malloc probes",
+        "Bytes allocated since attach (with --windows: in windows), counted exactly by malloc probes",
         |of| of.is_counted.then_some(of.bytes as f64),
     ),
     (
         "allocations_total",
-        "Allocations since attach (with --max-overhead: in windows), counted exactly by malloc probes",
+        "Allocations since attach (with --windows: in windows), counted exactly by malloc probes",
         |of| of.is_counted.then_some(of.objects as f64),
     ),
 ];

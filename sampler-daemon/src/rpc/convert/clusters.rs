@@ -1,10 +1,10 @@
 //! What was seen in windows, both ways.
 
 use super::from_wire::{Within, check_index};
-use super::number::{number, unbounded};
+use super::number::number;
 use crate::rpc::v1;
-use sampler_common::duty::MAX_GROUPS;
-use sampler_common::estimate::{Cluster, Clusters, Correction, Reference, Row};
+use sampler_common::estimate::{Cluster, Clusters, Reference, Row};
+use sampler_common::windows::MAX_GROUPS;
 
 /// What a row has in groups of windows.
 pub(super) fn row_to_wire(row: &Row) -> Vec<v1::ClusterSum> {
@@ -21,51 +21,14 @@ pub(super) fn row_to_wire(row: &Row) -> Vec<v1::ClusterSum> {
 pub(super) fn reference_to_wire(reference: &Reference) -> Vec<v1::Clusters> {
     let group = |of: &Cluster| {
         let [bytes, objects] = of.total;
-        v1::Cluster { length: of.length, bytes, objects }
+        v1::Cluster { length: of.length, bytes, objects, own_ns: of.own_ns, traps: of.traps }
     };
     let process = |(process, of): (&u32, &Clusters)| v1::Clusters {
         process: *process,
         groups: of.groups.iter().map(group).collect(),
         windows: of.windows,
-        error: of.errors[1],
-        error_below: Some(of.errors[0]),
-        correction: of.correction.map(correction_to_wire),
     };
     reference.clusters.iter().map(process).collect()
-}
-
-fn correction_to_wire(of: Correction) -> v1::Correction {
-    v1::Correction {
-        allocating_ns: of.allocating_ns,
-        allocating_error_ns: of.allocating_error_ns,
-        freeing_ns: of.freeing_ns,
-        freeing_error_ns: of.freeing_error_ns,
-        of_drag: of.of_drag,
-        of_drag_below: of.of_drag_below,
-        of_clock: of.of_clock,
-        marks: of.marks,
-        traffic_bytes: of.traffic_bytes,
-        tallied: of.tallied,
-        tally: of.tally,
-        tallies: of.tallies,
-    }
-}
-
-fn correction(of: &v1::Correction) -> Result<Correction, String> {
-    Ok(Correction {
-        allocating_ns: number("allocating_ns", of.allocating_ns)?,
-        allocating_error_ns: number("allocating_error_ns", of.allocating_error_ns)?,
-        freeing_ns: number("freeing_ns", of.freeing_ns)?,
-        freeing_error_ns: number("freeing_error_ns", of.freeing_error_ns)?,
-        of_drag: number("of_drag", of.of_drag)?,
-        of_drag_below: number("of_drag_below", of.of_drag_below)?,
-        of_clock: number("of_clock", of.of_clock)?,
-        marks: of.marks,
-        traffic_bytes: of.traffic_bytes,
-        tallied: of.tallied,
-        tally: of.tally,
-        tallies: of.tallies,
-    })
 }
 
 /// Adds what a row has in groups of windows.
@@ -99,23 +62,12 @@ pub(super) fn reference(
             Ok(Cluster {
                 length: number("length", of.length)?,
                 total: [number("bytes", of.bytes)?, number("objects", of.objects)?],
+                own_ns: number("own_ns", of.own_ns)?,
+                traps: number("traps", of.traps)?,
             })
         };
         let groups: Result<_, String> = clusters.groups.iter().map(group).collect();
-        let above = unbounded("error", clusters.error).within("windows")?;
-        let below = clusters.error_below.unwrap_or(above);
-        let below = unbounded("error_below", below).within("windows")?;
-        let of = Clusters {
-            groups: groups.within("windows")?,
-            windows: clusters.windows,
-            errors: [below, above],
-            correction: clusters
-                .correction
-                .as_ref()
-                .map(correction)
-                .transpose()
-                .within("windows")?,
-        };
+        let of = Clusters { groups: groups.within("windows")?, windows: clusters.windows };
         to.clusters.insert(clusters.process, of);
     }
     Ok(())

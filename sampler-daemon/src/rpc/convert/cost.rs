@@ -60,9 +60,6 @@ pub(in crate::rpc) fn prices(of: &PricesReport) -> v1::Prices {
         taken_ns: of.taken.as_nanos() as u64,
         why: of.why.clone(),
         disturbed_ns: of.tariff.disturbed.map(told),
-        behind_ns: of.tariff.behind.map(measured),
-        behind_dense_ns: of.tariff.dense.map(|of| measured(of.added)),
-        dense_ns: of.tariff.dense.map(|of| measured(of.own)),
     }
 }
 

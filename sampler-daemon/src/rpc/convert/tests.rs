@@ -102,18 +102,11 @@ fn errors_name_the_place() {
         let row = v1::FunctionSum { function, ..v1::FunctionSum::default() };
         Some(v1::Functions { rows: vec![row], ..v1::Functions::default() })
     }
-    let cases: [(Damage, &str); 37] = [
+    let cases: [(Damage, &str); 36] = [
         (|p| p.stacks[0].clusters[0].group = 1, "stack 0: group of windows 1 is out of"),
         (|p| p.stacks[0].clusters[0].bytes = f64::NAN, "stack 0: bytes NaN"),
         (|p| clusters(p).process = 5, "windows: process 5 is out of"),
-        (|p| clusters(p).error = -1.0, "windows: error -1"),
-        (
-            |p| {
-                let of_clock = f64::INFINITY;
-                clusters(p).correction = Some(v1::Correction { of_clock, ..Default::default() });
-            },
-            "windows: of_clock inf",
-        ),
+        (|p| clusters(p).groups[0].traps = f64::INFINITY, "windows: traps inf"),
         (|p| clusters(p).groups = vec![v1::Cluster::default(); 140], "windows: 140 groups"),
         (|p| p.kind = 7, "kind 7"),
         (|p| p.functions = function(9), "functions: function 0: string 9 is out of range"),

@@ -328,32 +328,6 @@ proptest! {
 }
 
 #[test]
-fn calls_can_be_counted_behind_the_prologue() {
-    // sub rsp, 8; test rdi, rdi; je; and a call in its place.
-    let function = code("48 83 ec 08 48 85 ff 74 05 e8 00 01 00 00 c3");
-    assert_eq!(place_counter(&function, 0x1000, true), Some(7));
-    let function = code("48 83 ec 08 bf 01 00 00 00 e8 00 01 00 00 c3");
-    assert_eq!(place_counter(&function, 0x1000, true), None, "it would die of it");
-    assert_eq!(place_counter(&function, 0x1000, false), Some(9));
-    // Nothing emulated before a return, and a loop that leads back behind the entry.
-    assert_eq!(place_counter(&code("48 85 ff c3"), 0x1000, false), None);
-    assert_eq!(place_counter(&code("48 85 ff 53 eb fd"), 0x1000, false), None);
-}
-
-#[test]
-fn a_call_that_returns_there_is_found() {
-    // sub rsp, 8; mov edi, 1; call; ret.
-    let function = code("48 83 ec 08 bf 01 00 00 00 e8 00 01 00 00 c3");
-    assert_eq!(place_call(&function, 14), Some(9));
-    // In the middle of it, behind another instruction, and behind the function.
-    assert_eq!([13, 9, 15, 20].map(|end| place_call(&function, end)), [None; 4]);
-    // call rax, which is single-stepped; and a constant that looks like a call.
-    assert_eq!(place_call(&code("ff d0 c3"), 2), None);
-    assert_eq!(place_call(&code("48 b8 e8 00 01 00 00 00 00 00 c3"), 7), None);
-    assert_eq!(place_call(&[0x06, 0xe8, 0, 0, 0, 0], 6), None, "it does not decode");
-}
-
-#[test]
 fn a_five_byte_nop_is_passed_over() {
     // nop; push rbx, and the same before a function that has no emulated instruction near its entry.
     let placement = place(&code("0f 1f 44 00 00 53"), 0x1000, Role::Malloc, Shape::DEFAULT);

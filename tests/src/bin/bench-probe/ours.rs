@@ -49,7 +49,7 @@ impl Ours {
             tasks: TaskOffsets::of_kernel().ok(),
             // Nobody reads its ring.
             brake: false,
-            duty: None,
+            windows: None,
         };
         let mut kernel = Kernel::load(&settings, Attacher::Here)?;
         kernel.slots.renew(SLOT);

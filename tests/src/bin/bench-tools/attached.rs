@@ -28,7 +28,7 @@ pub(crate) struct Samples {
     pub(crate) lost: f64,
 }
 
-/// What the windows of a budget tell of a program.
+/// The windows of a program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Windows {
     /// How many there were.
@@ -39,21 +39,13 @@ pub(crate) struct Windows {
     pub(crate) high: f64,
     /// Samples of one weight that would tell as much of the bytes: (Σw)²/Σw².
     pub(crate) effective: f64,
-    /// Relative standard errors of what windows are corrected for, downwards and upwards: more windows do not make them less.
-    pub(crate) of_correction: [f64; 2],
 }
 
 impl Windows {
-    /// Half of the interval, by the estimate.
-    pub(crate) fn half_width(&self) -> f64 {
-        (self.high - self.low) / 2.0 / self.value
-    }
-
-    /// Of a profile as json; `None` without a budget.
+    /// Of a profile as json; `None` without windows.
     fn of(profile: &Value) -> Option<Windows> {
         let clusters = profile["reference"]["clusters"].get(0)?;
         let met = clusters["windows"].as_f64()?;
-        let error = |name| clusters[name].as_f64().unwrap_or(f64::INFINITY);
         let space = &profile["totals"]["alloc_space"];
         let (value, low) = (space["value"].as_f64()?, space["low"].as_f64()?);
         let high = space["high"].as_f64().unwrap_or(f64::INFINITY);
@@ -67,8 +59,7 @@ impl Windows {
             .filter_map(moments)
             .fold((0.0, 0.0), |(sum, squares), (more, variance)| (sum + more, squares + variance));
         let effective = if squares > 0.0 { sum * sum / squares } else { 0.0 };
-        let of_correction = ["error_below", "error"].map(error);
-        Some(Windows { met, value, low, high, effective, of_correction })
+        Some(Windows { met, value, low, high, effective })
     }
 }
 
@@ -94,7 +85,7 @@ impl Attached {
         Ok(Samples { taken: count("sampled") + lost, lost })
     }
 
-    /// What the windows of samplerd tell; `None` without a budget.
+    /// What the windows of samplerd tell; `None` without windows.
     ///
     /// # Errors
     /// If samplerd does not answer.
@@ -103,15 +94,6 @@ impl Attached {
         let finished = daemon.sampler(&["profile", "--format", "json"])?;
         let profile = finished.success("sampler profile")?.stdout;
         Ok(Windows::of(&serde_json::from_slice(&profile)?))
-    }
-
-    /// What samplerd has found that a trap adds to its own typical code, nanoseconds; `None` without a budget.
-    ///
-    /// # Errors
-    /// If samplerd does not answer.
-    pub(crate) fn typical_ns(&self) -> Result<Option<f64>> {
-        let Attached::Daemon(daemon) = self else { return Ok(None) };
-        Ok(daemon.status()?["prices"]["behind_ns"]["value"].as_f64())
     }
 
     /// Ends it.

@@ -49,14 +49,6 @@ impl Exact {
         Ok(self.places()?.into_iter().map(|[place, bytes, _]| (place, bytes)).collect())
     }
 
-    /// Allocations so far.
-    ///
-    /// # Errors
-    /// As [`Exact::bytes`].
-    pub(crate) fn allocations(&self) -> Result<u64> {
-        Ok(self.places()?.into_iter().map(|[_, _, count]| count).sum())
-    }
-
     fn places(&self) -> Result<Vec<[u64; 3]>> {
         let table = fs::read(&self.table).with_context(|| format!("read {}", self.table.display()));
         parse(&table.context("nothing was counted")?)

@@ -6,9 +6,7 @@
 
 mod accuracy;
 mod attached;
-mod budget;
 mod clock;
-mod drag;
 mod exact;
 mod figure;
 mod goals;
@@ -31,7 +29,7 @@ mod table;
 mod tool;
 mod toolbox;
 mod turns;
-mod user;
+mod windows;
 mod workload;
 
 use anyhow::{Context, Result, bail};
@@ -61,14 +59,14 @@ struct Args {
     /// Tools, separated by commas; what they are compared with is always among them
     #[arg(long, value_delimiter = ',', value_parser = Tool::named)]
     tools: Vec<Tool>,
-    /// CPU seconds of each program under a budget
+    /// CPU seconds of each program that is profiled in windows
     #[arg(long, default_value_t = 120.0, value_parser = seconds)]
-    budget_seconds: f64,
+    windows_seconds: f64,
     /// CPU seconds of each program with a library that only forwards, and with ours while nobody listens, with a
     /// listener that does nothing, and with samplerd
     #[arg(long, default_value_t = 30.0, value_parser = seconds)]
     library_seconds: f64,
-    /// Only these parts: slowdown, budget, library, accuracy, growth, drag
+    /// Only these parts: slowdown, windows, library, accuracy, growth
     #[arg(long, value_delimiter = ',', value_parser = Part::named)]
     only: Vec<Part>,
     /// Of the random order
@@ -93,33 +91,28 @@ struct Args {
 enum Part {
     /// Programs under tools.
     Slowdown,
-    /// Programs under a budget, and what it tells.
-    Budget,
+    /// Programs that are profiled in windows.
+    Windows,
     /// Programs with the library that samples inside them.
     Library,
     /// Figures against exact ones.
     Accuracy,
     /// Cost against what grows.
     Growth,
-    /// What traps add to a program's own code.
-    Drag,
 }
 
 impl Part {
-    const ALL: [Part; 6] =
-        [Part::Slowdown, Part::Budget, Part::Library, Part::Accuracy, Part::Growth, Part::Drag];
+    const ALL: [Part; 5] =
+        [Part::Slowdown, Part::Windows, Part::Library, Part::Accuracy, Part::Growth];
 
     fn named(name: &str) -> Result<Part> {
         match name {
             "slowdown" => Ok(Part::Slowdown),
-            "budget" => Ok(Part::Budget),
+            "windows" => Ok(Part::Windows),
             "library" => Ok(Part::Library),
             "accuracy" => Ok(Part::Accuracy),
             "growth" => Ok(Part::Growth),
-            "drag" => Ok(Part::Drag),
-            _ => bail!(
-                "no part {name:?} (there are slowdown, budget, library, accuracy, growth, drag)"
-            ),
+            _ => bail!("no part {name:?} (there are slowdown, windows, library, accuracy, growth)"),
         }
     }
 }
@@ -160,10 +153,10 @@ fn main() -> Result<()> {
                 let rows = repetitions::run(&toolbox, &workloads, &tools, plan, &scratch, keep)?;
                 output.slowdowns(&rows)?;
             }
-            Part::Budget => {
-                let seconds = args.budget_seconds;
-                let all = budget::measure(&workloads, seconds, args.seed, &scratch);
-                output.budget(&all, seconds)?;
+            Part::Windows => {
+                let seconds = args.windows_seconds;
+                let all = windows::measure(&workloads, seconds, args.seed, &scratch);
+                output.windows(&all, seconds)?;
             }
             Part::Library => {
                 let seconds = args.library_seconds;
@@ -172,7 +165,6 @@ fn main() -> Result<()> {
             }
             Part::Accuracy => output.accuracy(&accuracy::measure(&workloads, plan, &scratch))?,
             Part::Growth => output.growth(&growth::measure(plan, &scratch))?,
-            Part::Drag => output.drag(&drag::measure(&workloads, plan.seconds, &scratch))?,
         }
     }
     Ok(())

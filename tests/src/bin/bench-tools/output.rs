@@ -1,11 +1,10 @@
 //! Where figures go: the terminal, JSON and plots in a folder, and the documentation if asked.
 
 use crate::accuracy::Accuracy;
-use crate::budget::{self, Budgeted};
-use crate::drag::{self, Dragged};
 use crate::growth::{self, Point};
 use crate::library::{self, Sampled};
 use crate::repetitions::{Plan, Row};
+use crate::windows::{self, Windowed};
 use crate::{figure, markdown, pooled, report, table};
 use anyhow::{Context, Result};
 use sampler_tests::child::finish;
@@ -66,15 +65,15 @@ impl Output {
         self.section("goals", &markdown::goals(rows))
     }
 
-    /// Programs under a budget.
+    /// Programs that are profiled in windows.
     ///
     /// # Errors
     /// If a file cannot be written.
-    pub(crate) fn budget(&self, all: &[Budgeted], seconds: f64) -> Result<()> {
-        print!("{}", budget::text(all));
-        self.json("budget", &self.described("runs", budget::json(all)))?;
-        let options = format!("--only budget --budget-seconds {seconds}");
-        self.section_of("budget", &budget::markdown(all), &options)
+    pub(crate) fn windows(&self, all: &[Windowed], seconds: f64) -> Result<()> {
+        print!("{}", windows::text(all));
+        self.json("windows", &self.described("runs", windows::json(all)))?;
+        let options = format!("--only windows --windows-seconds {seconds}");
+        self.section_of("windows", &windows::markdown(all), &options)
     }
 
     /// Programs with the library.
@@ -107,17 +106,6 @@ impl Output {
         self.json("growth", &self.described("points", growth::json(points)))?;
         self.plot("growth", &figure::growth(&self.machine.line(), points))?;
         self.section("growth", &markdown::growth(points))
-    }
-
-    /// What traps add to programs' own code.
-    ///
-    /// # Errors
-    /// If a file cannot be written.
-    pub(crate) fn drag(&self, all: &[Dragged]) -> Result<()> {
-        print!("{}", drag::text(all));
-        self.json("drag", &self.described("runs", drag::json(all)))?;
-        let options = format!("--only drag --seconds {}", self.plan.seconds);
-        self.section_of("drag", &drag::markdown(all), &options)
     }
 
     fn described(&self, name: &str, value: Value) -> Value {

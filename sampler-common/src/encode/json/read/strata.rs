@@ -2,8 +2,7 @@
 
 use super::quantity::{MomentsObject, moments, or_infinite};
 use crate::estimate::{
-    Cluster, Clusters, Correction, Epoch, Reference, Row, RowMoments, Stratum, StratumTotals,
-    Trials, Unseen,
+    Cluster, Clusters, Epoch, Reference, Row, RowMoments, Stratum, StratumTotals, Trials, Unseen,
 };
 use crate::limits::CLASSES;
 use serde::Deserialize;
@@ -55,13 +54,6 @@ pub(super) struct ReferenceObject {
 pub(super) struct ClustersObject {
     process: u32,
     windows: u32,
-    #[serde(deserialize_with = "or_infinite")]
-    error: f64,
-    /// Absent where it is as large as that, or not finite.
-    #[serde(default)]
-    error_below: Option<f64>,
-    #[serde(default)]
-    correction: Option<Correction>,
     groups: Vec<ClusterObject>,
 }
 
@@ -70,6 +62,8 @@ struct ClusterObject {
     length: f64,
     bytes: f64,
     objects: f64,
+    own_ns: f64,
+    traps: f64,
 }
 
 #[derive(Deserialize)]
@@ -200,12 +194,14 @@ pub(super) fn reference(
         }
     }
     for of in &of.clusters {
-        let group =
-            |of: &ClusterObject| Cluster { length: of.length, total: [of.bytes, of.objects] };
+        let group = |of: &ClusterObject| Cluster {
+            length: of.length,
+            total: [of.bytes, of.objects],
+            own_ns: of.own_ns,
+            traps: of.traps,
+        };
         let groups = of.groups.iter().map(group).collect();
-        let correction = of.correction;
-        let errors = [of.error_below.unwrap_or(of.error), of.error];
-        let clusters = Clusters { groups, windows: of.windows, errors, correction };
+        let clusters = Clusters { groups, windows: of.windows };
         reference.clusters.insert(of.process, clusters);
     }
     Ok((of.pids, reference))

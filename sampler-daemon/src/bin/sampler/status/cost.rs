@@ -56,10 +56,6 @@ pub(super) fn prices(status: &StatusResponse) -> String {
             parts.push(format!("{name}: {}", each.join(", ")));
         }
     }
-    let dense = prices.behind_dense_ns.map(|of| format!(", loops of malloc {}", price(of)));
-    parts.extend(prices.behind_ns.map(|of| {
-        format!("behind a hit, typical code {}{}", price(of), dense.unwrap_or_default())
-    }));
     parts.extend(prices.returned_ns.map(|of| format!("a return {}", price(of))));
     let kib = prices.stack_kib_ns.map(|of| format!(" and {} per KiB of stack", price(of)));
     parts.extend(
@@ -90,9 +86,6 @@ pub(super) fn prices_object(of: &Prices) -> Value {
     json!({
         "hits": hits.collect::<Vec<_>>(),
         "disturbed_ns": of.disturbed_ns.as_ref().map(interval),
-        "behind_ns": of.behind_ns.as_ref().map(interval),
-        "behind_dense_ns": of.behind_dense_ns.as_ref().map(interval),
-        "dense_ns": of.dense_ns.as_ref().map(interval),
         "returned_ns": of.returned_ns.as_ref().map(interval),
         "sampled_ns": of.sampled_ns.as_ref().map(interval),
         "stack_kib_ns": of.stack_kib_ns.as_ref().map(interval),

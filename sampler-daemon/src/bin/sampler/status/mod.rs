@@ -64,7 +64,7 @@ fn object(status: &StatusResponse) -> Value {
         "daemon_starting_ns": status.daemon_starting_ns,
         "daemon_rss_bytes": Some(status.daemon_rss_bytes).filter(|bytes| *bytes > 0),
         "max_samples_per_second": pressure::limit(status.max_samples_per_second),
-        "max_overhead": (status.max_overhead > 0.0).then_some(status.max_overhead),
+        "windows": (status.windows > 0.0).then_some(status.windows),
         "max_samples_per_process": pressure::limit(status.max_samples_per_process),
         "max_samples_per_preloaded": pressure::limit(status.max_samples_per_preloaded),
         "histograms": status.histograms.iter().map(times::object).collect::<Vec<_>>(),

@@ -38,12 +38,9 @@ pub(super) fn table(status: &StatusResponse, width: usize) -> String {
     page.paragraph("cost", &cost::text(status));
     page.paragraph("prices", &cost::prices(status));
     page.paragraph("daemon", &cost::daemon(status));
-    if status.max_overhead > 0.0 {
-        let percent = (status.max_overhead * 1e6).round() / 1e4;
-        page.paragraph(
-            "budget",
-            &format!("{percent} % of each process's CPU time (--max-overhead)"),
-        );
+    if status.windows > 0.0 {
+        let percent = (status.windows * 1e6).round() / 1e4;
+        page.paragraph("windows", &format!("{percent} % of each process's CPU time (--windows)"));
     }
     page.paragraph("limits", &pressure::limits(status));
     if let Some(times) = times::text(&status.histograms) {
@@ -90,7 +87,7 @@ fn engine(status: &StatusResponse) -> String {
 
 fn live_set(status: &StatusResponse) -> String {
     if !status.live_tracking {
-        let why = if status.max_overhead > 0.0 { "--max-overhead" } else { "--no-live" };
+        let why = if status.windows > 0.0 { "--windows" } else { "--no-live" };
         return format!("off: frees are not probed ({why})");
     }
     format!(

@@ -5,8 +5,8 @@ use proptest::option;
 use proptest::prelude::*;
 use sampler_common::cost::{Range, Report};
 use sampler_common::estimate::{
-    Cluster, Clusters, Confidence, Correction, Epoch, Estimate, Estimator, Method, Moments,
-    Reference, Row, RowMoments, Stratum, StratumTotals, Trials, Unseen,
+    Cluster, Clusters, Confidence, Epoch, Estimate, Estimator, Method, Moments, Reference, Row,
+    RowMoments, Stratum, StratumTotals, Trials, Unseen,
 };
 use sampler_common::profile::{
     Exact, FunctionSum, Functions, Kind, Line, Location, Lost, Mapping, Profile, Quantities,
@@ -105,24 +105,13 @@ fn reference(stacks: &[Stack], (numbers, interval_bytes): ([u64; 2], f64)) -> Re
             unseen_bytes: interval_bytes,
         };
         reference.strata.insert(stratum, totals);
-        let groups =
-            (0..GROUPS).map(|group| Cluster { length: 7.5, total: [f64::from(group), 1.0] });
-        let correction = even.then_some(Correction {
-            allocating_ns: 31.5,
-            allocating_error_ns: 9.0,
-            freeing_ns: 17.0,
-            freeing_error_ns: 6.5,
-            of_drag: 0.2,
-            of_drag_below: 0.1,
-            of_clock: 0.15,
-            marks: 4_711,
-            traffic_bytes: 815,
-            tallied: 4_711,
-            tally: 3,
-            tallies: 2,
-        });
-        let groups = groups.collect();
-        let clusters = Clusters { groups, windows: 11, errors: [0.125, 0.25], correction };
+        let group = |group| Cluster {
+            length: 7.5,
+            total: [f64::from(group), 1.0],
+            own_ns: 1e6,
+            traps: f64::from(group),
+        };
+        let clusters = Clusters { groups: (0..GROUPS).map(group).collect(), windows: 11 };
         reference.clusters.insert(stratum.process, clusters);
         if !even {
             let unseen = |bytes| Unseen { objects: f64::INFINITY, bytes };

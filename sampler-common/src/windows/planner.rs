@@ -1,0 +1,287 @@
+//! Where the next window is, how long it is, and how much is sampled in it.
+//!
+//! # Derivation
+//!
+//! A window of c ticks costs w = a + c·h + m·s nanoseconds of CPU time: a to attach and detach, h for the hits of a tick, s for each of m samples.
+//! A stratum of L ticks earns L·τ·b, where τ is the CPU time of a tick and b the budget. So
+//!
+//! ```text
+//! L = (w + (spent − earned)/4) / (b·τ)
+//! ```
+//!
+//! where the second term repays, over four strata, what earlier windows have cost more than was expected of them.
+//!
+//! c: the cost of attaching is spread over a window whose hits cost twice as much, c = 2·a/h. A longer window costs more for the same
+//! variance between windows. A program that a window slows down by the factor 1 + r has a tick in one of 1 + r periods only, by
+//! chance; the variance that this adds between windows is in the interval.
+//!
+//! h and the bytes of a tick are ratios of sums over recent windows, so that one window without an allocation does not empty the next.
+//! A window is at most twice as long as the one before, and its interval at least a quarter: an idle program may begin to work at any time.
+
+use super::Budget;
+
+/// Shortest period of the timer, nanoseconds. The period is no multiple of usual timer periods of programs and of the kernel.
+const MIN_PERIOD_NS: f64 = 2_003_000.0;
+/// Share of the budget that the timer's ticks may cost.
+const TIMER_SHARE: f64 = 0.25;
+/// Longest window, nanoseconds of progress.
+const MAX_WINDOW_NS: f64 = 200e6;
+/// Hits of a window cost this many times the cost of attaching.
+const HITS_BY_ATTACHING: f64 = 2.0;
+/// Share of a window's other cost that its samples may cost.
+const SAMPLES_SHARE: f64 = 0.25;
+/// CPU time of a sample in the process and in the daemon, nanoseconds.
+const SAMPLE_NS: f64 = 12_000.0;
+/// Samples of a window, at least and at most.
+const SAMPLES: (f64, f64) = (8.0, 1000.0);
+/// Strata over which an unexpected cost is repaid.
+const REPAID_IN: f64 = 4.0;
+/// Weight that the sums over recent windows keep when a window is added.
+const KEPT: f64 = 0.8;
+/// Growth of a window over the one before, and of the sampling rate, at most.
+const GROWTH: (f64, f64) = (2.0, 4.0);
+/// CPU time of attaching and detaching before it is measured, nanoseconds.
+const FIRST_FIXED_NS: f64 = 5e6;
+/// CPU time of the hits of a tick before it is measured, by the time of a tick.
+const FIRST_SLOWDOWN: f64 = 1.0;
+/// Mean bytes between samples in the first window.
+const FIRST_INTERVAL: f64 = 65_536.0;
+
+/// The timer that measures progress.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Clock {
+    /// Period, nanoseconds.
+    pub period_ns: u64,
+}
+
+impl Clock {
+    /// CPU time of a tick, nanoseconds, at most: 1 µs on bare metal, 8 to 20 µs in a virtual machine whose timer the host has to set.
+    pub const TICK_NS: f64 = 20_000.0;
+
+    /// The timer for a budget.
+    pub fn new(budget: Budget) -> Clock {
+        let period = Clock::TICK_NS / (TIMER_SHARE * budget.share());
+        Clock { period_ns: period.max(MIN_PERIOD_NS) as u64 }
+    }
+
+    /// The program's own time for a tick, nanoseconds.
+    pub fn own_ns(&self) -> f64 {
+        self.period_ns as f64
+    }
+
+    /// The part of CPU time that the ticks cost at most.
+    pub fn share(&self) -> f64 {
+        Clock::TICK_NS / self.period_ns as f64
+    }
+}
+
+/// What a process has done and paid since it is profiled.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Ledger {
+    /// Ticks of its clock.
+    pub ticks: u64,
+    /// Its CPU time without the cost of profiling, nanoseconds.
+    pub own_ns: f64,
+    /// The cost of its windows, nanoseconds.
+    pub spent_ns: f64,
+}
+
+/// The cost of a window, and what was allocated in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WindowCost {
+    /// Ticks of the window.
+    pub ticks: u64,
+    /// CPU time of its hits and samples, nanoseconds.
+    pub hits_ns: f64,
+    /// CPU time of attaching and detaching, nanoseconds.
+    pub fixed_ns: f64,
+    /// Samples taken.
+    pub samples: u64,
+    /// Bytes allocated.
+    pub bytes: f64,
+}
+
+/// A planned window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Window {
+    /// Ticks of its stratum: L.
+    pub length: u64,
+    /// Ticks of the stratum before the window.
+    pub offset: u64,
+    /// Ticks of the window: c.
+    pub ticks: u64,
+    /// Mean bytes between samples.
+    pub interval_bytes: u64,
+}
+
+impl Window {
+    /// Probability that an allocation of the stratum falls into the window: κ.
+    pub fn kappa(&self) -> f64 {
+        self.ticks as f64 / self.length as f64
+    }
+}
+
+/// Sums over recent windows; older windows weigh less.
+#[derive(Clone, Copy, Debug, Default)]
+struct Recent {
+    ticks: f64,
+    hits_ns: f64,
+    bytes: f64,
+}
+
+/// Plans the windows of a process from the cost of its earlier windows.
+#[derive(Clone, Debug)]
+pub struct Planner {
+    clock: Clock,
+    /// The budget without the cost of the clock.
+    budget: f64,
+    recent: Recent,
+    fixed_ns: f64,
+    windows: u32,
+    max_ticks: f64,
+    interval: f64,
+}
+
+impl Planner {
+    /// For a process of which nothing is known.
+    pub fn new(budget: Budget, clock: Clock) -> Planner {
+        Planner {
+            clock,
+            budget: budget.share() - clock.share(),
+            recent: Recent::default(),
+            fixed_ns: FIRST_FIXED_NS,
+            windows: 0,
+            max_ticks: 1.0,
+            interval: FIRST_INTERVAL,
+        }
+    }
+
+    /// A window has ended.
+    pub fn ended(&mut self, cost: &WindowCost) {
+        let ticks = cost.ticks.max(1) as f64;
+        let hits_ns = (cost.hits_ns - cost.samples as f64 * SAMPLE_NS / 4.0).max(0.0);
+        let keep = |old: f64, new: f64| KEPT * old + new;
+        self.recent = Recent {
+            ticks: keep(self.recent.ticks, ticks),
+            hits_ns: keep(self.recent.hits_ns, hits_ns),
+            bytes: keep(self.recent.bytes, cost.bytes),
+        };
+        let weight = if self.windows == 0 { 1.0 } else { 1.0 - KEPT };
+        self.fixed_ns += weight * (cost.fixed_ns - self.fixed_ns);
+        self.max_ticks = GROWTH.0 * ticks;
+        self.windows += 1;
+    }
+
+    /// The next window; `random` is uniform in [0, 1). The window depends on the past only, so its place does not depend on what is there.
+    pub fn next(&mut self, ledger: &Ledger, random: f64) -> Window {
+        let (ticks, cost, samples) = self.shape();
+        let tick_ns = (ledger.own_ns / ledger.ticks.max(1) as f64).max(self.clock.own_ns());
+        let debt = ledger.spent_ns - self.budget * ledger.own_ns;
+        // Strata of very different lengths would be worth fewer strata of one length.
+        let wanted = (cost + debt / REPAID_IN).max(cost / 2.0) / (self.budget * tick_ns);
+        let length = (wanted.min(1e15).ceil() as u64).max(ticks as u64 + 1);
+        let room = length - ticks as u64;
+        let offset = ((room as f64 + 1.0) * random) as u64;
+        if self.windows > 0 {
+            let wanted = self.recent.bytes / self.recent.ticks * ticks / samples;
+            self.interval = wanted.max(self.interval / GROWTH.1).clamp(1.0, 4_294_967_296.0);
+        }
+        Window {
+            length,
+            offset: offset.min(room),
+            ticks: ticks as u64,
+            interval_bytes: self.interval as u64,
+        }
+    }
+
+    /// Ticks, cost in nanoseconds, and samples of the next window.
+    fn shape(&self) -> (f64, f64, f64) {
+        let hits_ns = match self.windows {
+            0 => FIRST_SLOWDOWN * self.clock.own_ns(),
+            _ => (self.recent.hits_ns / self.recent.ticks).max(1.0),
+        };
+        let most = self.max_ticks.min(MAX_WINDOW_NS / self.clock.own_ns()).max(1.0);
+        let ticks = (HITS_BY_ATTACHING * self.fixed_ns / hits_ns).clamp(1.0, most).floor();
+        let before_samples = self.fixed_ns + ticks * hits_ns;
+        let samples = (SAMPLES_SHARE * before_samples / SAMPLE_NS).clamp(SAMPLES.0, SAMPLES.1);
+        (ticks, before_samples + samples * SAMPLE_NS, samples)
+    }
+
+    /// CPU time of its own that the process needs for one more window, about, nanoseconds.
+    pub fn period_ns(&self) -> f64 {
+        let (ticks, cost, _) = self.shape();
+        (cost / self.budget).max(ticks * self.clock.own_ns())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HIT_NS: f64 = 600.0;
+
+    fn budget(text: &str) -> Budget {
+        Budget::parse(text).unwrap()
+    }
+
+    /// A program of so many allocations for a tick, in so many windows: the share of its own time that these cost, and the last window.
+    fn run(share: &str, allocations: f64, windows: usize) -> (f64, Window) {
+        let clock = Clock::new(budget(share));
+        let mut planner = Planner::new(budget(share), clock);
+        let mut ledger = Ledger::default();
+        let mut window = planner.next(&ledger, 0.5);
+        for at in 0..windows {
+            let hits_ns = allocations * window.ticks as f64 * HIT_NS;
+            ledger.ticks += window.length;
+            ledger.own_ns += window.length as f64 * clock.own_ns();
+            ledger.spent_ns += hits_ns + 4e6;
+            let bytes = allocations * window.ticks as f64 * 100.0;
+            let samples = (bytes / window.interval_bytes as f64) as u64;
+            let cost = WindowCost { ticks: window.ticks, hits_ns, fixed_ns: 4e6, samples, bytes };
+            planner.ended(&cost);
+            window = planner.next(&ledger, (at as f64 * 0.618).fract());
+            assert!(window.offset + window.ticks <= window.length, "{window:?}");
+        }
+        (ledger.spent_ns / ledger.own_ns + clock.share(), window)
+    }
+
+    #[test]
+    fn a_budget_is_kept() {
+        for share in ["0.1%", "1%", "20%"] {
+            for allocations in [0.0, 100.0, 10_000.0, 200_000.0] {
+                let (spent, _) = run(share, allocations, 200);
+                let least = budget(share).share();
+                assert!(spent < 1.1 * least, "{share} {allocations}: {spent}");
+                // The windows of a program that seldom allocates cover nearly all of its time, and cost less than the budget.
+                assert!(spent > 0.3 * least || allocations < 1e4, "{share} {allocations}: {spent}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_window_is_long_where_a_program_seldom_allocates() {
+        let (_, seldom) = run("1%", 100.0, 50);
+        let (_, often) = run("1%", 100_000.0, 50);
+        assert_eq!(often.ticks, 1);
+        assert!(seldom.ticks > 20, "{seldom:?}");
+        // Samples cost no more than a quarter of the rest.
+        assert!(often.interval_bytes > 1_000, "{often:?}");
+    }
+
+    #[test]
+    fn the_clock_costs_a_part_of_the_budget() {
+        let clock = Clock::new(budget("1%"));
+        assert_eq!((clock.period_ns, clock.share()), (8_000_000, 0.0025));
+        assert_eq!(Clock::new(budget("50%")).period_ns, 2_003_000);
+    }
+
+    #[test]
+    fn each_place_of_a_stratum_is_as_likely() {
+        let mut planner = Planner::new(budget("1%"), Clock::new(budget("1%")));
+        let ledger = Ledger::default();
+        let first = planner.next(&ledger, 0.0);
+        let last = planner.next(&ledger, 0.999_999_999);
+        assert_eq!((first.offset, last.offset), (0, last.length - last.ticks));
+        assert!((first.kappa() - first.ticks as f64 / first.length as f64).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,140 @@
+//! Clocks and gates of processes with windows (map `WINDOWS`), and the timers that move them.
+
+use super::cpu_timers::CpuTimers;
+use super::sys::SharedMemory;
+use super::verifier;
+use anyhow::Context as _;
+use aya::Ebpf;
+use aya::programs::PerfEvent;
+use sampler_common::windows::{Budget, Clock};
+use sampler_common::wire::{Gate, PROBE_ADDRESSES, WindowState};
+use std::mem::offset_of;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+/// How often the CPUs are listed again.
+const CPUS_PERIOD: Duration = Duration::from_secs(1);
+
+/// The map `WINDOWS`, and the timers. Dropping it stops the timers.
+pub struct WindowGates {
+    memory: SharedMemory,
+    clock: Clock,
+    timers: CpuTimers,
+    next_cpus: Instant,
+}
+
+impl WindowGates {
+    /// Maps the memory, and starts a timer on every CPU.
+    ///
+    /// # Errors
+    /// If perf_event_open(2) refuses.
+    pub(super) fn start(
+        ebpf: &mut Ebpf,
+        map: BorrowedFd<'_>,
+        slots: u32,
+        budget: Budget,
+    ) -> anyhow::Result<WindowGates> {
+        const PAGE: usize = 4096;
+        let bytes = (slots as usize * size_of::<WindowState>()).div_ceil(PAGE) * PAGE;
+        let memory = SharedMemory::map(map, bytes, 0, true).context("map WINDOWS")?;
+        let program = load(ebpf)?;
+        let clock = Clock::new(budget);
+        tracing::debug!(?clock, "the clock of windows");
+        let timers = CpuTimers::new(program, clock.period_ns)?;
+        Ok(WindowGates { memory, clock, timers, next_cpus: Instant::now() + CPUS_PERIOD })
+    }
+
+    /// Makes timers on CPUs that have come; a CPU that was away has lost its timer.
+    pub fn follow_cpus(&mut self) {
+        if Instant::now() < self.next_cpus {
+            return;
+        }
+        self.next_cpus = Instant::now() + CPUS_PERIOD;
+        let ended = self.timers.ended();
+        if !ended.is_empty() {
+            tracing::debug!(?ended, "timers of CPUs have ended and are made again");
+        }
+        if let Err(error) = self.timers.follow(&ended) {
+            tracing::warn!("{error:#}");
+        }
+    }
+
+    /// The timer.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    fn word(&self, slot: u32, field: usize) -> &AtomicU64 {
+        self.memory.atomic_u64(slot as usize * size_of::<WindowState>() + field)
+    }
+
+    /// Prepares a slot for another process.
+    pub fn reset(&self, slot: u32) {
+        let fields = (0..size_of::<WindowState>()).step_by(8);
+        fields.for_each(|field| self.word(slot, field).store(0, SeqCst));
+    }
+
+    /// The state of a window.
+    pub fn gate(&self, slot: u32) -> Gate {
+        Gate::from_number(self.word(slot, offset_of!(WindowState, gate)).load(SeqCst))
+    }
+
+    /// Ticks of a process.
+    pub fn ticks(&self, slot: u32) -> u64 {
+        self.word(slot, offset_of!(WindowState, clock)).load(SeqCst)
+    }
+
+    /// Ends a window, or forgets a planned one.
+    pub fn shut(&self, slot: u32) {
+        self.set_gate(slot, Gate::Shut);
+    }
+
+    /// Opens the gate of a slot for good: the slot of the calibration.
+    pub fn open(&self, slot: u32) {
+        self.set_gate(slot, Gate::Open);
+    }
+
+    /// Plans a window: the daemon is woken at the tick `due`.
+    pub fn wait_for(&self, slot: u32, due: u64) {
+        self.word(slot, offset_of!(WindowState, due)).store(due, SeqCst);
+        self.set_gate(slot, Gate::Waiting);
+    }
+
+    /// The probes are attached: a window of so many ticks opens at the tick `open_at`.
+    pub fn ready(&self, slot: u32, open_at: u64, ticks: u64) {
+        self.word(slot, offset_of!(WindowState, open_at)).store(open_at, SeqCst);
+        self.word(slot, offset_of!(WindowState, left)).store(ticks, SeqCst);
+        self.set_gate(slot, Gate::Ready);
+    }
+
+    /// Ticks that are left of a window; 0 when it has ended.
+    pub fn left(&self, slot: u32) -> u64 {
+        // Several CPUs may have counted ticks beyond the end.
+        (self.word(slot, offset_of!(WindowState, left)).load(SeqCst) as i64).max(0) as u64
+    }
+
+    /// Sets the addresses of the probes: ticks there are not counted.
+    pub fn set_probes(&self, slot: u32, addresses: &[u64]) {
+        for at in 0..PROBE_ADDRESSES {
+            let address = addresses.get(at).copied().unwrap_or(0);
+            self.word(slot, offset_of!(WindowState, probes) + at * 8).store(address, SeqCst);
+        }
+    }
+
+    fn set_gate(&self, slot: u32, gate: Gate) {
+        self.word(slot, offset_of!(WindowState, gate)).store(gate as u64, SeqCst);
+    }
+}
+
+/// Loads the program of a tick.
+fn load(ebpf: &mut Ebpf) -> anyhow::Result<BorrowedFd<'_>> {
+    const NAME: &str = "clock_tick";
+    let program: &mut PerfEvent = ebpf
+        .program_mut(NAME)
+        .with_context(|| format!("program {NAME} is not in the eBPF object"))?
+        .try_into()?;
+    program.load().with_context(|| format!("load the eBPF program {NAME}"))?;
+    verifier::note(NAME, program.fd()?.as_fd());
+    Ok(program.fd()?.as_fd())
+}

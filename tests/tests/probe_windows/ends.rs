@@ -1,0 +1,124 @@
+//! Too few windows, what they cannot know, processes that end in them, and budgets that are none.
+
+use crate::compare::{after_windows, interval};
+use anyhow::{Result, ensure};
+use sampler_tests::child::kill;
+use sampler_tests::windowed::{LONG, Program, SURE, profile, windows};
+use sampler_tests::{Daemon, breakpoints, wait};
+use std::time::Duration;
+
+const SIGUSR2: i32 = 12;
+const SIGCONT: i32 = 18;
+const SIGSTOP: i32 = 19;
+
+#[test]
+fn before_there_are_windows_enough_there_is_no_interval() -> Result<()> {
+    let program = Program::start(&["steady", "600"])?;
+    let daemon = Daemon::start(&[program.pid()], &["--windows", "0.5%"])?;
+    let profile = profile(&daemon, "0.95")?;
+    ensure!(windows(&profile) < 8, "they came too soon for this test");
+    let [_, _, high] = interval(&profile["totals"]["alloc_space"])?;
+    ensure!(high == f64::INFINITY, "an interval of nothing: {high}");
+    let text = String::from_utf8(daemon.sampler(&["profile"])?.success("sampler profile")?.stdout)?;
+    for expected in ["no interval", "8 windows", "CPU time"] {
+        ensure!(text.contains(expected), "nothing on {expected:?} in:\n{text}");
+    }
+    daemon.stop()
+}
+
+#[test]
+fn what_windows_cannot_know_is_refused() -> Result<()> {
+    let program = Program::start(&["steady", "600"])?;
+    let daemon = Daemon::start(&[program.pid()], &["--windows", "2%"])?;
+    let cases: [&[&str]; 8] = [
+        &["set", "--interval", "1MiB"],
+        &["profile", "--kind", "live"],
+        &["profile", "--kind", "peak"],
+        &["profile", "--kind", "mapped"],
+        &["profile", "--last", "10s"],
+        &["profile", "--min-size", "100"],
+        &["profile", "--estimator", "calibrated"],
+        &["lifetimes"],
+    ];
+    for arguments in cases {
+        let finished = daemon.sampler(arguments)?;
+        ensure!(finished.code() == 1, "{arguments:?}: {} {}", finished.code(), finished.stderr);
+        ensure!(finished.stderr.lines().count() == 1, "{arguments:?}: {}", finished.stderr);
+        ensure!(finished.stderr.contains("--windows"), "{arguments:?}: {}", finished.stderr);
+    }
+    daemon.stop()
+}
+
+#[test]
+fn a_process_that_stops_execs_or_exits_in_a_window_harms_nothing() -> Result<()> {
+    let mut program = Program::start(&["steady", "3000"])?;
+    let daemon = Daemon::start(&[program.pid()], &["--windows", "20%"])?;
+    after_windows(&daemon, 4, SURE)?;
+    let sites = breakpoints::sites(&daemon.status()?)?;
+    let in_window = |pid: u32| {
+        wait::until_deadline("a window", LONG, || {
+            Ok((breakpoints::standing(pid, &sites)? > 0).then_some(()))
+        })
+    };
+    // Stopped, as by a debugger, for longer than any window.
+    in_window(program.pid())?;
+    kill(program.pid(), SIGSTOP)?;
+    let then = windows(&profile(&daemon, SURE)?);
+    wait::pass(Duration::from_millis(500));
+    ensure!(
+        windows(&profile(&daemon, SURE)?) <= then + 1,
+        "windows of a process that does nothing"
+    );
+    kill(program.pid(), SIGCONT)?;
+    after_windows(&daemon, then + 4, SURE)?;
+    // Another program in its place: what was seen before stays.
+    in_window(program.pid())?;
+    program.0.signal(SIGUSR2)?;
+    ensure!(program.0.line()? == "ready", "no ready line after execve");
+    let then = windows(&profile(&daemon, SURE)?);
+    after_windows(&daemon, then + 4, SURE)?;
+    in_window(program.pid())?;
+    kill(program.pid(), 9)?;
+    program.0.wait()?;
+    let last = wait::until("the exit", || {
+        let listed = daemon.json("ps")?;
+        let state = listed["processes"][0]["state"].clone();
+        Ok((state == "exited").then_some(listed))
+    })?;
+    let profile = profile(&daemon, SURE)?;
+    ensure!(windows(&profile) >= then + 4, "windows were lost at the exit: {last}");
+    let [value, low, high] = interval(&profile["totals"]["alloc_objects"])?;
+    // Some dozen windows: at this confidence the lower end may be nothing.
+    ensure!(low < value && value < high && high.is_finite(), "{low} {value} {high}");
+    daemon.stop()
+}
+
+#[test]
+fn the_flag_of_before_names_its_successor() -> Result<()> {
+    let program = Program::start(&["steady", "600"])?;
+    let pid = program.pid().to_string();
+    for flag in ["--max-overhead=1%", "--max-overhead"] {
+        let finished = sampler_tests::daemon::samplerd(&["--pid", &pid, flag])?;
+        ensure!(finished.code() == 1, "{flag}: {} {}", finished.code(), finished.stderr);
+        ensure!(finished.stderr.lines().count() == 1, "{flag}: {}", finished.stderr);
+        ensure!(finished.stderr.contains("--windows 1%"), "{flag}: {}", finished.stderr);
+    }
+    Ok(())
+}
+
+#[test]
+fn budgets_that_are_none() -> Result<()> {
+    let program = Program::start(&["steady", "600"])?;
+    let pid = program.pid().to_string();
+    for (budget, expected) in
+        [("0%", "above 0%"), ("101%", "at most 100%"), ("1", "as 1%"), ("-2%", "above 0%")]
+    {
+        let finished = sampler_tests::daemon::samplerd(&["--pid", &pid, "--windows", budget])?;
+        ensure!(finished.code() == 2, "{budget}: {}", finished.code());
+        ensure!(finished.stderr.contains(expected), "{budget}: {}", finished.stderr);
+    }
+    let finished =
+        sampler_tests::daemon::samplerd(&["--pid", &pid, "--interval", "4KiB", "--windows", "1%"])?;
+    ensure!(finished.code() == 2 && finished.stderr.contains("--interval"), "{}", finished.stderr);
+    Ok(())
+}

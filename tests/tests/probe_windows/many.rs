@@ -1,0 +1,113 @@
+//! `--windows` with `--all` and `--follow`: many processes, each in windows of its own, most of them too short to have eight.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::child::Child;
+use sampler_tests::{Daemon, build, wait};
+use serde_json::Value;
+use std::process::Command;
+use std::time::Duration;
+
+/// Confidence of intervals that a right implementation leaves less than once in a million runs.
+const SURE: &str = "0.999999";
+/// How long the processes may take, most of it on a machine that does other things.
+const LONG: Duration = Duration::from_secs(240);
+
+/// A program that starts many short ones.
+struct Crew(Child);
+
+impl Crew {
+    fn start(arguments: &[&str]) -> Result<Crew> {
+        let program = build::compile("crew.c", &[])?;
+        let mut child = Child::start("crew", Command::new(program).args(arguments))?;
+        ensure!(child.line()? == "ready", "no ready line");
+        Ok(Crew(child))
+    }
+
+    /// Lets it run; what all of its processes have allocated.
+    fn run(&mut self) -> Result<Value> {
+        self.0.send("go")?;
+        Ok(serde_json::from_str(&self.0.line_within(LONG)?)?)
+    }
+}
+
+fn profile(daemon: &Daemon, arguments: &[&str]) -> Result<Value> {
+    let arguments = [&["profile", "--format", "json", "--confidence", SURE], arguments].concat();
+    let finished = daemon.sampler(&arguments)?.success("sampler profile")?;
+    Ok(serde_json::from_slice(&finished.stdout)?)
+}
+
+/// The interval of a quantity: value, low, high (infinite: it has none).
+fn interval(of: &Value) -> Result<[f64; 3]> {
+    let number = |key: &str| of[key].as_f64();
+    let (value, low) = (number("value").context("value")?, number("low").context("low")?);
+    Ok([value, low, number("high").unwrap_or(f64::INFINITY)])
+}
+
+/// Processes of few windows have no interval, and neither has their sum; its value is an unbiased estimate, of many processes within a factor of two.
+fn is_about_right(profile: &Value, truth: &Value) -> Result<()> {
+    for (quantity, truth) in
+        [("alloc_objects", &truth["objects"]), ("alloc_space", &truth["bytes"])]
+    {
+        let truth = truth.as_f64().context("no truth")?;
+        let [value, low, high] = interval(&profile["totals"][quantity])?;
+        println!("{quantity}: {value:.4e} ({low:.4e} … {high:.4e}), in truth {truth:.4e}");
+        ensure!(low == 0.0 && high.is_infinite(), "{quantity}: {low} … {high}");
+        ensure!((truth / 2.0..2.0 * truth).contains(&value), "{quantity}: {value} of {truth}");
+    }
+    Ok(())
+}
+
+/// Windows that have met the processes of a profile: of each.
+fn windows(profile: &Value) -> Vec<u64> {
+    let clusters = profile["reference"]["clusters"].as_array();
+    clusters.into_iter().flatten().filter_map(|of| of["windows"].as_u64()).collect()
+}
+
+#[test]
+fn short_processes_of_a_machine_are_estimated_together() -> Result<()> {
+    let daemon = Daemon::start(&[], &["--all", "--windows", "10%"])?;
+    let mut crew = Crew::start(&["exec", "60", "400", "600"])?;
+    let truth = crew.run()?;
+    // What was running at one moment and is gone at the next has no CPU time in that answer.
+    let profile = wait::until("a profile with a cost", || {
+        let profile = profile(&daemon, &["--comm", "crew*"])?;
+        Ok(profile["cost"]["share"]["value"].is_f64().then_some(profile))
+    })?;
+    is_about_right(&profile, &truth).with_context(|| daemon.log())?;
+    let windows = windows(&profile);
+    println!("windows {windows:?}");
+    ensure!(windows.len() > 40, "{} processes", windows.len());
+    let status = daemon.status()?;
+    ensure!(status["unseen_calls"] == 0, "{}", status["unseen_calls"]);
+    // The cost of windows includes those of processes that have exited.
+    let share = profile["cost"]["share"]["value"].as_f64().context("no cost")?;
+    ensure!(share > 0.0 && share < 0.2, "{share} of a budget of 10 %");
+    daemon.stop()
+}
+
+#[test]
+fn only_a_tree_is_seen_where_that_was_asked_for() -> Result<()> {
+    let mut inside = Crew::start(&["fork", "40", "400", "600"])?;
+    let mut outside = Crew::start(&["fork", "8", "400", "600"])?;
+    let daemon = Daemon::start(&[inside.0.pid()], &["--follow", "--windows", "10%"])?;
+    outside.run()?;
+    let truth = inside.run()?;
+    let profile = profile(&daemon, &[])?;
+    is_about_right(&profile, &truth).with_context(|| daemon.log())?;
+    ensure!(windows(&profile).len() <= 41, "processes of others: {:?}", profile["pids"]);
+    daemon.stop()
+}
+
+#[test]
+fn processes_too_short_for_windows_are_told_of() -> Result<()> {
+    let daemon = Daemon::start(&[], &["--all", "--windows", "1%"])?;
+    // Some milliseconds each: hardly one lives to see the first tick behind the one that met it.
+    let mut crew = Crew::start(&["fork", "1000", "8", "600"])?;
+    crew.run()?;
+    let text = daemon.sampler(&["profile", "--comm", "crew*"])?.success("sampler profile")?;
+    let text = String::from_utf8(text.stdout)?.replace("\n          ", " ");
+    for expected in ["a lower bound", "exited before a window was planned", "in no number"] {
+        ensure!(text.contains(expected), "nothing on {expected:?} in:\n{text}");
+    }
+    daemon.stop()
+}

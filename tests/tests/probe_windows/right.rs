@@ -1,0 +1,65 @@
+//! Estimates and costs are right, whatever the program does.
+
+use crate::compare::{interval, is_right, share};
+use anyhow::{Context, Result, ensure};
+use sampler_tests::windowed::{LONG, Program, at};
+use sampler_tests::{Daemon, breakpoints, wait};
+use serde_json::Value;
+
+fn all(truth: &Value) -> f64 {
+    at(truth, "steady_site", 0) + at(truth, "rare_site", 0)
+}
+
+#[test]
+fn a_program_that_windows_slow_down_eight_times_is_estimated_right() -> Result<()> {
+    // 60 steps: some 70 ns of its own for each allocation, beside 600 ns for each trap.
+    let (profile, truth) = is_right(&["steady", "60"], "20%", 80)?;
+    let [value, low, high] = interval(&profile["totals"]["alloc_objects"])?;
+    println!("{low} … {value} … {high}, in truth {}", all(&truth));
+    // By the share of the wall's time that windows took it would be an eighth or less, however many there were.
+    ensure!(low > all(&truth) / 4.0, "from {low}, in truth {}", all(&truth));
+    // A trap may add more than the program's own time for each allocation: nobody knows how much was missed.
+    ensure!(high.is_infinite(), "{high}");
+    let own_ns =
+        truth["cpu_ns"].as_f64().context("cpu_ns")? * (1.0 - share(&profile)?) / all(&truth);
+    ensure!(own_ns < 300.0, "the program is too slow for this test: {own_ns} ns an allocation");
+    ensure!(share(&profile)? < 0.30, "a budget of 20 %: {}", share(&profile)?);
+    Ok(())
+}
+
+#[test]
+fn programs_that_change_are_estimated_right() -> Result<()> {
+    // No interval has what is in no window: so many windows have some of the bursts, but for one run in many millions.
+    for (manner, least) in [("phases", 40), ("bursts", 160), ("idle", 40)] {
+        println!("{manner}");
+        let (profile, truth) = is_right(&[manner, "3000"], "20%", least).context(manner)?;
+        // Some 3 µs for each allocation: the upper end says something.
+        let [_, _, high] = interval(&profile["totals"]["alloc_objects"])?;
+        ensure!(high < 4.0 * all(&truth), "{manner}: up to {high}, in truth {}", all(&truth));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_small_budget_is_kept() -> Result<()> {
+    let (profile, _) = is_right(&["steady", "2000"], "1%", 12)?;
+    let share = share(&profile)?;
+    println!("share {share}");
+    ensure!(share < 0.02, "a budget of 1 %: {share}");
+    Ok(())
+}
+
+#[test]
+fn nothing_is_probed_between_windows() -> Result<()> {
+    let program = Program::start(&["steady", "600"])?;
+    let daemon = Daemon::start(&[program.pid()], &["--windows", "1%"])?;
+    let sites = breakpoints::sites(&daemon.status()?)?;
+    ensure!(!sites.is_empty(), "no probes in status");
+    // Between a window and the next the code is as the file has it; in one it is not.
+    let standing = || breakpoints::standing(program.pid(), &sites);
+    wait::until_deadline("a window", LONG, || Ok((standing()? > 0).then_some(())))?;
+    wait::until_deadline("no window", LONG, || Ok((standing()? == 0).then_some(())))?;
+    daemon.stop()?;
+    ensure!(standing()? == 0, "probes are left");
+    Ok(())
+}
