@@ -29,7 +29,8 @@ impl Worker {
         if let Ok(code) = Code::open(pid, mappings) {
             discovery.leave_patched(pid, |allocator, function| {
                 let is_ours = self.is_probed(pid, allocator, function);
-                code.find(allocator, function, is_ours) != Found::Same
+                let found = code.find(allocator, function, is_ours);
+                matches!(found, Found::Other | Found::Unmapped)
             });
         }
         Ok(discovery)
