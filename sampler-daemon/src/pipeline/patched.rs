@@ -137,7 +137,9 @@ impl Worker {
             attached.patched.iter().chain(of_others.filter(|of| of.pid != pid)).collect();
         let lines: Vec<String> = all.iter().map(|of| of.line(pid)).collect();
         let leaves_blocks = all.iter().any(|of| of.leaves_blocks());
-        let blind = &mut self.ingest.processes.get_mut(source.process).blind;
+        let record = self.ingest.processes.get_mut(source.process);
+        record.has_unseen_allocations |= all.iter().any(|of| of.leaves_allocations());
+        let blind = &mut record.blind;
         for line in lines {
             if !blind.contains(&line) {
                 blind.push(line);
