@@ -4,7 +4,7 @@
 //! `arch/x86/kernel/uprobes.c`). Where system calls go to the program itself (`PR_SET_SYSCALL_USER_DISPATCH`) or to its tracer (`PTRACE_SYSEMU`)
 //! the kernel never gets it, and the thread jumps to the address of its block.
 
-use crate::{extent, settings};
+use crate::{extent, pid, settings};
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::{bpf_get_current_task, bpf_probe_read_kernel, bpf_seq_write};
 
@@ -23,7 +23,8 @@ fn are_diverted(task: u64) -> bool {
     work.is_none_or(|work| work & settings::diverting_work() != 0)
 }
 
-/// `struct bpf_iter__task`, one thread at a time: writes the process id of each whose system calls do not reach the kernel.
+/// `struct bpf_iter__task`, one thread at a time: writes the process id of each whose system calls do not reach the kernel,
+/// as the daemon knows it, and 0 for those that its namespace does not have.
 #[inline(always)]
 pub fn list(context: *mut c_void) {
     let context = context.cast::<u64>();
@@ -34,9 +35,8 @@ pub fn list(context: *mut c_void) {
     if task == 0 || !are_diverted(task) {
         return;
     }
-    let at = (task + settings::task_tgid()) as *const u32;
-    // SAFETY: the helper checks what it reads.
-    let Ok(process) = (unsafe { bpf_probe_read_kernel(at) }) else { return };
+    // A probe in a file that processes share would harm one of another namespace, too.
+    let process: u32 = pid::of_process(task).unwrap_or(0);
     // SAFETY: the first word of the context is `struct bpf_iter_meta`, whose first member is the file.
     let file = unsafe { **context.cast::<*const *mut aya_ebpf::bindings::seq_file>() };
     // SAFETY: four bytes of this stack. A full file is written again from this thread on.

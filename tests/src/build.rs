@@ -1,6 +1,6 @@
 //! Where programs are: the two of the project, and the workloads, compiled here on first use.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -67,28 +67,14 @@ pub fn compile_library(source: &str) -> Result<PathBuf> {
 pub fn compile_go(source: &str) -> Result<PathBuf> {
     let path = Path::new(SOURCES).join(source);
     let mut hasher = DefaultHasher::new();
-    fs::read(&path).with_context(|| format!("read {}", path.display()))?.hash(&mut hasher);
-    let directory = target_directory()?.join("workloads");
-    fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
+    read(&path)?.hash(&mut hasher);
     let stem = source.split('.').next().unwrap_or(source);
-    let program = directory.join(format!("{stem}-go-{:016x}", hasher.finish()));
-    if program.exists() {
-        return Ok(program);
-    }
-    let made = tempfile::Builder::new().tempdir_in(&directory).context("make a directory")?;
-    let partial = made.path().join(stem);
-    let output = Command::new("go")
-        .args(["build", "-o"])
-        .args([&partial, &path])
-        .env("GOCACHE", directory.join("go-cache"))
-        .env("GO111MODULE", "off")
-        .output()
-        .context("run go (apt-get install golang-go)")?;
-    if !output.status.success() {
-        bail!("go build {}: {}", path.display(), String::from_utf8_lossy(&output.stderr));
-    }
-    fs::rename(&partial, &program).with_context(|| format!("name {}", program.display()))?;
-    Ok(program)
+    once(&format!("{stem}-go-{:016x}", hasher.finish()), |directory, program| {
+        let mut go = Command::new("go");
+        go.args(["build", "-o"]).args([program, &path]);
+        go.env("GOCACHE", directory.join("go-cache")).env("GO111MODULE", "off");
+        run(&mut go, &path, "apt-get install golang-go")
+    })
 }
 
 fn compile_in(sources: &str, source: &str, flags: &[&str]) -> Result<PathBuf> {
@@ -100,34 +86,45 @@ fn compile_in(sources: &str, source: &str, flags: &[&str]) -> Result<PathBuf> {
         false => "cc",
     };
     let mut hasher = DefaultHasher::new();
-    (FLAGS, flags, fs::read(&path).with_context(|| format!("read {}", path.display()))?)
-        .hash(&mut hasher);
-    fs::read(Path::new(SOURCES).join("protocol.h")).context("read protocol.h")?.hash(&mut hasher);
+    (FLAGS, flags, read(&path)?).hash(&mut hasher);
+    read(&Path::new(SOURCES).join("protocol.h"))?.hash(&mut hasher);
     parts(&path.with_extension(""))?.hash(&mut hasher);
+    let stem = source.split('.').next().unwrap_or(source);
+    once(&format!("{stem}-{:016x}", hasher.finish()), |_, program| {
+        let mut command = Command::new(compiler);
+        command.args(FLAGS).args(flags.iter().filter(|flag| **flag != MUSL));
+        command.arg(&path).arg("-o").arg(program).args(["-pthread", "-lm", "-ldl"]);
+        run(&mut command, &path, "install a C and C++ compiler")
+    })
+}
+
+/// Makes a file of this name in the directory of workloads, unless it is there: the name says what is in it. `make` gets the directory and the path to write to.
+fn once(name: &str, make: impl FnOnce(&Path, &Path) -> Result<()>) -> Result<PathBuf> {
     let directory = target_directory()?.join("workloads");
     fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
-    let stem = source.split('.').next().unwrap_or(source);
-    let program = directory.join(format!("{stem}-{:016x}", hasher.finish()));
+    let program = directory.join(name);
     if program.exists() {
         return Ok(program);
     }
     // Tests run side by side: made under a name of its own, then renamed.
     let made = tempfile::Builder::new().tempdir_in(&directory).context("make a directory")?;
-    let partial = made.path().join(stem);
-    let output = Command::new(compiler)
-        .args(FLAGS)
-        .args(flags.iter().filter(|flag| **flag != MUSL))
-        .arg(&path)
-        .arg("-o")
-        .arg(&partial)
-        .args(["-pthread", "-lm", "-ldl"])
-        .output()
-        .with_context(|| format!("run {compiler} (install a C and C++ compiler)"))?;
-    if !output.status.success() {
-        bail!("{compiler} {}: {}", path.display(), String::from_utf8_lossy(&output.stderr));
-    }
+    let partial = made.path().join(name);
+    make(&directory, &partial)?;
     fs::rename(&partial, &program).with_context(|| format!("name {}", program.display()))?;
     Ok(program)
+}
+
+/// Runs a compiler on a source; `remedy`: what helps if there is none.
+fn run(compiler: &mut Command, source: &Path, remedy: &str) -> Result<()> {
+    let name = compiler.get_program().to_string_lossy().into_owned();
+    let output = compiler.output().with_context(|| format!("run {name} ({remedy})"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{name} {}: {said}", source.display());
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("read {}", path.display()))
 }
 
 /// Contents of the files that a source includes from the folder of its name, if it has one.

@@ -66,19 +66,7 @@ pub fn of_row(
             }
         }
         Estimator::Exact => {
-            // What was counted and may belong elsewhere is in the sum, and not in what certainly exists.
-            let counted = |of: Estimate, moments: &Moments| Estimate {
-                low: moments.own.min(of.value),
-                high: of.value,
-                method: Method::Exact,
-                ..of
-            };
-            estimates = RowEstimates {
-                alloc_objects: counted(estimates.alloc_objects, &total.alloc_objects),
-                alloc_space: counted(estimates.alloc_space, &total.alloc_space),
-                inuse_objects: counted(estimates.inuse_objects, &total.inuse_objects),
-                inuse_space: counted(estimates.inuse_space, &total.inuse_space),
-            };
+            estimates = counted(&estimates, &total, reference.allocations_unseen);
         }
     }
     if reference.held_unknown {
@@ -89,6 +77,23 @@ pub fn of_row(
         estimates.inuse_objects = unknown(estimates.inuse_objects);
     }
     estimates
+}
+
+/// What was counted. What may belong elsewhere is in the sum, and not in what certainly exists. Where calls went `unseen` there may be more, and
+/// the end of what is held may have been among them.
+fn counted(of: &RowEstimates, total: &RowMoments, unseen: bool) -> RowEstimates {
+    let counted = |of: Estimate, moments: &Moments, is_certain: bool| Estimate {
+        low: if is_certain { moments.own.min(of.value) } else { 0.0 },
+        high: if unseen { f64::INFINITY } else { of.value },
+        method: Method::Exact,
+        ..of
+    };
+    RowEstimates {
+        alloc_objects: counted(of.alloc_objects, &total.alloc_objects, true),
+        alloc_space: counted(of.alloc_space, &total.alloc_space, true),
+        inuse_objects: counted(of.inuse_objects, &total.inuse_objects, !unseen),
+        inuse_space: counted(of.inuse_space, &total.inuse_space, !unseen),
+    }
 }
 
 /// Puts failed trials in the place of the weighted bytes.

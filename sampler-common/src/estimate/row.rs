@@ -170,6 +170,8 @@ pub struct Reference {
     pub epochs: BTreeMap<Stratum, Vec<Epoch>>,
     /// Whether frees were not seen, or allocations in windows only: what is held is not known then, and has no interval.
     pub held_unknown: bool,
+    /// Whether some allocations are known to go unseen: exact totals are lower bounds then.
+    pub allocations_unseen: bool,
 }
 
 impl Reference {
@@ -209,6 +211,7 @@ impl Reference {
             clusters: clusters.collect(),
             epochs: epochs.map(|(of, epochs)| (*of, epochs.clone())).collect(),
             held_unknown: self.held_unknown,
+            allocations_unseen: self.allocations_unseen,
         }
     }
 }
@@ -257,7 +260,8 @@ mod tests {
 
     #[test]
     fn a_part_is_told_by_the_same_rules() {
-        let mut whole = Reference { held_unknown: true, ..Reference::default() };
+        let mut whole =
+            Reference { held_unknown: true, allocations_unseen: true, ..Reference::default() };
         for process in 0..3 {
             whole.add(&row(process, 5, 100));
             whole.epochs.insert(Stratum { process, class: 5 }, vec![Epoch::default()]);

@@ -169,6 +169,7 @@ impl Worker {
         let Some(attached) = self.attached.get_mut(&slot) else { return Ok(()) };
         let record = self.ingest.processes.get_mut(source.process);
         record.blind = discovery.blind;
+        record.has_unseen_allocations |= discovery.has_unseen_allocations;
         patched.iter().for_each(|of| of.clone().add_to(&mut attached.patched));
         if let Some(of) = discovery.in_force {
             record.in_force = format!("{} ({})", of.name, of.path);
@@ -177,6 +178,7 @@ impl Worker {
         // none any more: it takes the probes away.
         if is_own && self.kernel.engine() == ProbeEngine::Perf && attached.has_lost_main_thread() {
             record.blind.push(LOST_MAIN_THREAD.to_owned());
+            record.has_unseen_allocations = true;
         }
         let known = source.allocators.len();
         for allocator in discovery.allocators {

@@ -6,7 +6,7 @@ use crate::store::ProcessId;
 use sampler_common::counters::Outcome;
 
 /// Outcomes that are hits of a bound.
-const BOUNDS: [Outcome; 9] = [
+const BOUNDS: [Outcome; 10] = [
     Outcome::PendingFull,
     Outcome::RingFull,
     Outcome::RingShare,
@@ -16,6 +16,7 @@ const BOUNDS: [Outcome; 9] = [
     Outcome::FreeRingFull,
     Outcome::FreeRingShare,
     Outcome::EventRingFull,
+    Outcome::MappingRingFull,
 ];
 
 /// The bounds that were hit, with how often.
@@ -25,6 +26,12 @@ pub(super) fn of_totals(totals: &SlotTotals) -> Vec<(Outcome, u64)> {
 }
 
 impl Worker {
+    /// How often processes have hit a bound.
+    pub(super) fn hits_of(&self, processes: &[ProcessId], bound: Outcome) -> u64 {
+        let hits = processes.iter().flat_map(|id| self.bounds(*id));
+        hits.filter(|(of, _)| *of == bound).map(|(_, count)| count).sum()
+    }
+
     /// The bounds that a process has hit by now, or had at its exit.
     pub(super) fn bounds(&self, id: ProcessId) -> Vec<(Outcome, u64)> {
         match self.slot_of(id).map(|slot| self.kernel.totals.read(slot)) {

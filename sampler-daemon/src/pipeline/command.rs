@@ -139,7 +139,7 @@ impl SamplingReport {
             samples_itself: record.samples_itself,
             is_silent: record.is_silent,
             pressure: PressureReport::new(record),
-            preloaded: record.told.0 > 0.0,
+            preloaded: record.library_bytes.0 > 0.0,
         }
     }
 }

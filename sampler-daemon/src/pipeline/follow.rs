@@ -87,6 +87,9 @@ impl Worker {
             return;
         }
         self.unprobe(slot);
+        if let Some(source) = self.ingest.sources.get(&slot) {
+            self.ingest.processes.get_mut(source.process).has_unseen_allocations = true;
+        }
         tracing::warn!(pid, "a thread replaced the program: its first allocations are not seen");
     }
 
@@ -108,7 +111,9 @@ impl Worker {
             self.exclude(slot);
         }
         if let Some(source) = self.ingest.sources.get(&slot) {
-            self.ingest.processes.get_mut(source.process).blind = vec![hazard.to_string()];
+            let record = self.ingest.processes.get_mut(source.process);
+            record.blind = vec![hazard.to_string()];
+            record.has_unseen_allocations = true;
         }
         match self.has_own_links() {
             true => tracing::warn!(pid, "no longer probed: {hazard}"),

@@ -91,7 +91,12 @@ impl Worker {
         let mut gathered = Gathered {
             rows: FxHashMap::default(),
             lost: Row::default(),
-            reference: Reference { held_unknown: self.is_held_unknown(), ..Reference::default() },
+            reference: Reference {
+                held_unknown: self.is_held_unknown(),
+                // Whoever it was that has called such a function may never have been looked at.
+                allocations_unseen: self.shared.leaves_allocations(),
+                ..Reference::default()
+            },
             exact: Some(Exact::default()).filter(|_| scope.sizes.cuts_no_class()),
             inexact: Vec::new(),
             uncalled: Vec::new(),
@@ -116,6 +121,7 @@ impl Worker {
         for (index, exact) in exact.iter().enumerate() {
             let id = gathered.processes[index];
             let record = self.ingest.processes.get(id);
+            gathered.reference.allocations_unseen |= record.has_unseen_allocations;
             // Of a process that samples by itself our probes do not see everything.
             // Nor outside of windows.
             let all_seen = !record.sampling.samples_itself && self.config.windows.is_none();

@@ -101,15 +101,17 @@ impl Worker {
         let told = (rate.interval_bytes(), state.lowest.unwrap_or(rate).interval_bytes());
         let raised = raised(&state, cause);
         let sampling = &mut self.ingest.processes.get_mut(source.process).sampling;
-        if sampling.told.0 == told.0 && sampling.told.1 >= told.1 && sampling.told_raised == raised
+        if sampling.library_bytes.0 == told.0
+            && sampling.library_bytes.1 >= told.1
+            && sampling.library_raised == raised
         {
             return;
         }
         let sampling = Arc::make_mut(sampling);
-        if raised.raises > sampling.told_raised.raises {
+        if raised.raises > sampling.library_raised.raises {
             sampling.raised_since = Some(SystemTime::now());
         }
-        sampling.tell(told, raised);
+        sampling.set_library(told, raised);
     }
 
     /// Hears all of them.

@@ -33,9 +33,11 @@ impl Worker {
         }
         request.scope.check(request.kind, Estimator::Exact)?;
         let cost = self.costs(&chosen, request.confidence);
-        let gathered = self.gather_mapped(chosen, &request)?;
+        let lost = self.hits_of(&chosen, Outcome::MappingRingFull);
+        let mut gathered = self.gather_mapped(chosen, &request)?;
+        // What was lost may have been an end as well: neither what was mapped nor what is held has an upper end.
+        gathered.reference.allocations_unseen = lost > 0;
         let (window, pids) = (gathered.window, self.pids_of(&gathered.processes));
-        let lost = self.kernel_totals().outcome(Outcome::MappingRingFull);
         let calls = gathered.reference.row().total().alloc_objects;
         let mut profile = RawProfile {
             estimator: Estimator::Exact,
@@ -127,7 +129,8 @@ impl Worker {
         }
         if lost > 0 {
             notes.push(format!(
-                "{lost} calls found no room in the ring: what is mapped may be wrong (raise --ring)"
+                "{} calls found no room in the ring: what was mapped is a lower bound, and what is held is not known (raise --ring)",
+                units::grouped(lost)
             ));
         }
         let unreturned = self.kernel_totals().outcome(Outcome::ReturnUnprobed);

@@ -20,7 +20,6 @@ mod follow;
 mod gather;
 mod gather_epochs;
 mod happenings;
-mod hazards;
 mod held;
 mod history;
 mod hits;

@@ -27,7 +27,8 @@ impl Worker {
         if let Ok(code) = Code::open(pid, mappings) {
             discovery.leave_patched(pid, |allocator, function| {
                 let is_ours = self.is_probed(pid, allocator, function);
-                code.find(allocator, function, is_ours) != Found::Same
+                let found = code.find(allocator, function, is_ours);
+                matches!(found, Found::Other | Found::Unmapped)
             });
         }
         Ok(discovery)
@@ -134,7 +135,9 @@ impl Worker {
             attached.patched.iter().chain(of_others.filter(|of| of.pid != pid)).collect();
         let lines: Vec<String> = all.iter().map(|of| of.line(pid)).collect();
         let leaves_blocks = all.iter().any(|of| of.leaves_blocks());
-        let blind = &mut self.ingest.processes.get_mut(source.process).blind;
+        let record = self.ingest.processes.get_mut(source.process);
+        record.has_unseen_allocations |= all.iter().any(|of| of.leaves_allocations());
+        let blind = &mut record.blind;
         for line in lines {
             if !blind.contains(&line) {
                 blind.push(line);

@@ -2,19 +2,27 @@
 //!
 //! Such a process has no slot, so that nothing of it is counted, and a record that says why: from when it is found, however short it
 //! is, to its end and after. One that was profiled until it became harmful ends with what was seen, and gets a second record.
+//!
+//! Where processes are listed, one that could be harmed is an error ([`super::attach::AttachError`]).
 
 use super::facts;
 use super::worker::Worker;
+use crate::bpf::ProbeEngine;
+use crate::bpf::filtered::returns_pass;
 use crate::store::{ClassTotals, ProcessId, ProcessRecord};
-use crate::target::hazard::Hazard;
+use crate::target::hazard::{self, Hazard};
 use crate::target::process::Process;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sampler_common::counters::Outcome;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 /// Refused processes that are held by a pidfd, at most; further ones count as exited at once.
 const MAX_RUNNING: usize = 4096;
+/// For so long a list of processes in which no return may be probed is used again: it is made by a walk over all threads of the machine.
+const DIVERTED_AGE: Duration = Duration::from_millis(50);
+/// Stands for a process that samplerd's pid namespace does not have.
+const ELSEWHERE: u32 = 0;
 /// Said of what a process was before it became harmful.
 const BECAME: &str = "not profiled any more";
 
@@ -22,9 +30,55 @@ const BECAME: &str = "not profiled any more";
 #[derive(Default)]
 pub(super) struct Refused {
     running: FxHashMap<u32, (ProcessId, Process)>,
+    /// Those in which no return may be probed, and when they were listed.
+    diverted: Option<(Instant, FxHashSet<u32>)>,
 }
 
 impl Worker {
+    /// What would harm process `pid`, if anything.
+    pub(super) fn hazard(&mut self, pid: u32) -> Option<Hazard> {
+        let diverted = || self.diverted().contains(&pid).then_some(Hazard::Diverted);
+        hazard::check(pid, returns_pass).or_else(diverted)
+    }
+
+    /// Processes in which no return may be probed, where that is not decided call by call. Session probes decide it, but only the process's
+    /// own: to another process's session link on the same file the kernel answers that every return is wanted.
+    pub(super) fn diverted(&mut self) -> FxHashSet<u32> {
+        let decides = self.kernel.engine() == ProbeEngine::Session;
+        let is_alone = !self.has_own_links() || !self.config.settings.shares;
+        if decides && is_alone || !hazard::returns_make_calls() {
+            return FxHashSet::default();
+        }
+        match &self.refused.diverted {
+            Some((listed, known)) if listed.elapsed() < DIVERTED_AGE => return known.clone(),
+            _ => {}
+        }
+        match self.kernel.diverted() {
+            Ok(diverted) => {
+                self.refused.diverted = Some((Instant::now(), diverted.clone()));
+                diverted
+            }
+            Err(error) => {
+                tracing::warn!("not known which processes a return probe would kill: {error:#}");
+                FxHashSet::default()
+            }
+        }
+    }
+
+    /// Refuses links that processes share where these would kill one, be it in another pid namespace.
+    pub(super) fn refuse_diverted(&mut self) -> anyhow::Result<()> {
+        if self.has_own_links() {
+            return Ok(());
+        }
+        match self.diverted().iter().max() {
+            Some(&ELSEWHERE) => {
+                anyhow::bail!("a process of another pid namespace: {}", Hazard::Diverted)
+            }
+            Some(pid) => anyhow::bail!("pid {pid}: {}", Hazard::Diverted),
+            None => Ok(()),
+        }
+    }
+
     /// What would harm process `pid`; of one that is gone, as far as events have told of its program.
     pub(super) fn hazard_of(&mut self, pid: u32) -> Option<Hazard> {
         match Process::open_running(pid) {

@@ -95,6 +95,12 @@ impl SharedLinks {
         self.files.values().find(is_its).map_or(&[], |file| &file.left_out)
     }
 
+    /// Whether an allocating function is not probed in any process since it is patched in one.
+    pub(super) fn leaves_allocations(&self) -> bool {
+        let left_out = self.files.values().flat_map(|file| &file.left_out);
+        left_out.into_iter().any(Patched::leaves_allocations)
+    }
+
     fn file_mut(&mut self, identity: (u64, u64)) -> Option<&mut Shared> {
         if self.files.contains_key(&identity) {
             return self.files.get_mut(&identity);

@@ -90,6 +90,8 @@ pub struct ProcessRecord {
     pub blind: Vec<String>,
     /// Where it belongs.
     pub origin: Origin,
+    /// Some of its allocations are known to go unseen, now or before.
+    pub has_unseen_allocations: bool,
     /// Excluded when it was first looked at: it is in no profile and no list.
     pub excluded: bool,
     /// Not profiled, because probes could harm it; why, is in `blind`.
@@ -125,6 +127,7 @@ impl ProcessRecord {
             allocators: Vec::new(),
             blind: Vec::new(),
             origin: Origin::default(),
+            has_unseen_allocations: false,
             excluded: false,
             refused: false,
             folded: 0,

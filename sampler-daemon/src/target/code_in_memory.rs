@@ -7,7 +7,8 @@
 //! entry are up to 14 bytes long, and a few tools write them behind a first `endbr64`. Padding before the entry is not compared: whoever uses it changes the entry too.
 //!
 //! A breakpoint is no patch: other tools' uprobes and debuggers write one over the first byte of an instruction, and the kernel serves several uprobes at one
-//! place. A program that handles SIGTRAP may have written it itself, though, and would not get it any more.
+//! place. A program that handles SIGTRAP may have written it itself, though, and would not get it any more. The breakpoint is a uprobe's where a process
+//! that does not handle SIGTRAP has the same one.
 
 use super::allocator::{Allocator, Function};
 use super::hazard::is_go;
@@ -15,6 +16,8 @@ use super::mappings::{self, Backing, Mapping};
 use super::patched::Patched;
 use super::process;
 use iced_x86::{Decoder, DecoderOptions};
+use rustc_hash::FxHashMap;
+use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -25,6 +28,8 @@ const MIN_BYTES: usize = 16;
 const INSTRUCTION_BYTES: usize = 15;
 /// `int3`.
 const BREAKPOINT: u8 = 0xcc;
+/// Other processes that are asked whether they have the same breakpoint, at most.
+const MAX_WITNESSES: usize = 16;
 /// The bit of SIGTRAP in `SigCgt` of `/proc/PID/status`.
 const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
 
@@ -37,6 +42,8 @@ pub enum Found {
     Other,
     /// Nothing of that file.
     Unmapped,
+    /// Not known: the process is exiting, or has just unmapped it.
+    Unreadable,
 }
 
 /// The code of a process.
@@ -46,6 +53,8 @@ pub struct Code {
     memory: File,
     /// Executable mappings of files.
     mapped: Vec<Mapping>,
+    /// Processes that map the same file and do not handle SIGTRAP, by the file's inode.
+    witnesses: RefCell<FxHashMap<u64, Vec<Code>>>,
 }
 
 /// Instructions of a file: offsets of the first one, and of the one that is probed.
@@ -64,7 +73,7 @@ impl Code {
         let memory = File::open(format!("/proc/{pid}/mem"))?;
         let is_code = |of: &&Mapping| of.executable && matches!(of.backing, Backing::File(_));
         let mapped = mappings.iter().filter(is_code).cloned().collect();
-        Ok(Code { pid, memory, mapped })
+        Ok(Code { pid, memory, mapped, witnesses: RefCell::default() })
     }
 
     /// What is there of an allocator's function; `is_ours`: a breakpoint there may be our own.
@@ -84,22 +93,55 @@ impl Code {
         for mapping in self.mapped.iter().filter(|of| may_hold(of, inode, path, span.from)) {
             let address = mapping.start + (span.from - mapping.offset);
             let mut memory = vec![0; code.len()];
-            // The process is exiting, or has just unmapped it.
-            let Ok(length) = self.memory.read_at(&mut memory, address) else { continue };
+            let length = self.memory.read_at(&mut memory, address).unwrap_or(0);
+            if length == 0 {
+                found = if found == Found::Unmapped { Found::Unreadable } else { found };
+                continue;
+            }
             // Behind the last mapped page there is no code.
             let difference = difference(&code[..length], &memory[..length], displacement);
             let is_same = match difference {
                 Difference::None => true,
-                Difference::Breakpoints => is_ours || !handles_breakpoints(self.pid),
+                Difference::Breakpoints => {
+                    is_ours
+                        || !handles_breakpoints(self.pid)
+                        || self.is_uprobe(inode, path, span.from, &memory[..length])
+                }
                 Difference::Other => false,
             };
             if is_same {
                 found = Found::Same;
+            } else if !self.has_still(mapping) {
+                found = Found::Unreadable;
             } else if self.is_same_file(mapping, span.from, &code) {
                 return Found::Other;
             }
         }
         found
+    }
+
+    /// Whether another process, which writes no breakpoints itself, has the same ones: these `bytes` at that offset of the file.
+    fn is_uprobe(&self, inode: u64, path: &str, offset: u64, bytes: &[u8]) -> bool {
+        let mut known = self.witnesses.borrow_mut();
+        let known = known.entry(inode).or_insert_with(|| witnesses(self.pid, inode, path));
+        known.iter().any(|code| code.has(inode, path, offset, bytes))
+    }
+
+    /// Whether these `bytes` are in memory where that offset of the file is mapped.
+    fn has(&self, inode: u64, path: &str, offset: u64, bytes: &[u8]) -> bool {
+        self.mapped.iter().filter(|of| may_hold(of, inode, path, offset)).any(|mapping| {
+            let mut there = vec![0; bytes.len()];
+            let address = mapping.start + (offset - mapping.offset);
+            self.memory.read_exact_at(&mut there, address).is_ok() && there == bytes
+        })
+    }
+
+    /// Whether the process still has the mapping: what was read may belong to a program that it has become since.
+    fn has_still(&self, mapping: &Mapping) -> bool {
+        let now = mappings::executable(self.pid).unwrap_or_default();
+        now.iter().any(|of| {
+            (of.start, of.offset, of.inode) == (mapping.start, mapping.offset, mapping.inode)
+        })
     }
 
     /// Whether the mapped file has this code as well, and is not another one of the same name or number.
@@ -120,6 +162,18 @@ pub fn patched_anywhere(allocator: &Allocator) -> Vec<Patched> {
         Patched::find(pid, allocator, |of| code.find(allocator, of, false) == Found::Other)
     });
     patched.collect()
+}
+
+/// Processes but this one that map the file and do not handle SIGTRAP: this program first, which writes no breakpoints.
+fn witnesses(pid: u32, inode: u64, path: &str) -> Vec<Code> {
+    let others = process::pids().into_iter().filter(|other| *other != pid);
+    let all = std::iter::once(std::process::id()).chain(others);
+    let codes = all.filter_map(|pid| {
+        let mapped = mappings::executable(pid)?;
+        let has = mapped.iter().any(|of| is_file(of, inode, path)) && !handles_breakpoints(pid);
+        has.then(|| Code::open(pid, &mapped).ok()).flatten()
+    });
+    codes.take(MAX_WITNESSES).collect()
 }
 
 /// Whether the mapping may be one of that file: containers show it under other numbers.
@@ -271,5 +325,17 @@ mod tests {
         assert_eq!(code.find(&allocator, &place(offset), false), Found::Same);
         // Headers, which are not executable.
         assert_eq!(code.find(&allocator, &place(0), false), Found::Unmapped);
+        // Mappings of a program that the process is no more: another file's code is there.
+        let other = mapped.iter().find(|it| it.inode != of.inode && it.inode != 0).unwrap();
+        let mut past = of.clone();
+        (past.start, past.end) = (other.start, other.start + (of.end - of.start));
+        let code = Code::open(std::process::id(), &[past]).unwrap();
+        let early = place(of.offset);
+        assert_eq!(code.find(&allocator, &early, false), Found::Unreadable);
+        // Nothing is there.
+        let mut gone = of.clone();
+        (gone.start, gone.end) = (0x1000, 0x1000 + (of.end - of.start));
+        let code = Code::open(std::process::id(), &[gone]).unwrap();
+        assert_eq!(code.find(&allocator, &early, false), Found::Unreadable);
     }
 }

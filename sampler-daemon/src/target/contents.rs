@@ -276,6 +276,12 @@ impl Contents {
 }
 
 impl Contents {
+    /// Whether what it allocates is not all seen.
+    pub(super) fn has_unseen_allocations(&self) -> bool {
+        let Contents { gap, unnamed, inlined, skipped, .. } = self;
+        gap.is_some() || !unnamed.is_empty() || !inlined.is_empty() || !skipped.is_empty()
+    }
+
     /// Whether nothing of it may be probed, since that could kill it.
     pub(super) fn is_left_alone(&self) -> bool {
         matches!(self.gap, Some(Gap::Moves(_) | Gap::Program))

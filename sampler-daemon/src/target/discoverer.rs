@@ -132,6 +132,7 @@ impl Discoverer {
             unopened.retain(|(mapping, _)| now.contains(mapping));
         }
         let not_searched = |(_, error)| format!("{error}: not searched");
+        discovery.has_unseen_allocations |= !unopened.is_empty();
         discovery.blind.extend(unopened.into_iter().map(not_searched));
         self.leave_movable(&opened, &mut discovery);
         for of in moved {
@@ -252,6 +253,7 @@ impl Discoverer {
             let of = || InForce { name: SAMPLER.to_owned(), path: path.to_owned() };
             return usdt.defines_malloc.then(of);
         }
+        discovery.has_unseen_allocations |= contents.has_unseen_allocations();
         discovery.blind.extend(contents.blind(path));
         let known = discovery.allocators.iter().any(|a| a.identity == version.identity);
         if !contents.probed().is_empty() && !known {

@@ -32,6 +32,8 @@ pub struct Discovery {
     pub allocators: Vec<Allocator>,
     /// What cannot be seen in it, and why, one line each.
     pub blind: Vec<String>,
+    /// Some of its allocations are among that.
+    pub has_unseen_allocations: bool,
     /// Files that sample their allocations by themselves; their own malloc family is not among the allocators.
     pub samplers: Vec<SelfSampler>,
     /// One of these is the process's own `malloc`: what it allocates through other files' is what that one has asked them for.
@@ -111,6 +113,7 @@ impl Discovery {
             of.functions.retain(|function| is_code(function.probed()));
             if of.functions.len() < functions {
                 self.blind.push(line.clone());
+                self.has_unseen_allocations = true;
             }
         }
         self.allocators.retain(|of| !of.functions.is_empty());
@@ -119,6 +122,7 @@ impl Discovery {
     /// Leaves out the allocators in these executables, whose code the code of another file may move.
     pub(super) fn leave_programs(&mut self, programs: &[String], mover: &str) {
         self.allocators.retain(|of| !programs.contains(&of.path));
+        self.has_unseen_allocations |= !programs.is_empty();
         let line = |path| format!("{path}{MAY_MOVE} (by code of {mover}){WOULD_KILL}");
         self.blind.extend(programs.iter().map(line));
     }

@@ -4,6 +4,9 @@ use super::elf::Elf;
 use super::program::Program;
 use std::fs::{self, File};
 
+/// The kernel since which return probes match shadow stacks.
+const WITH_SHADOW_STACKS: (u32, u32) = (6, 11);
+
 /// Why a process is not probed. Each message is one line with its remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Hazard {
@@ -70,7 +73,7 @@ fn judge_shared(
     if filters_kill {
         return Some(SharedHazard::Seccomp);
     }
-    (user_shadow_stacks && kernel < (6, 11)).then_some(SharedHazard::ShadowStack)
+    (user_shadow_stacks && kernel < WITH_SHADOW_STACKS).then_some(SharedHazard::ShadowStack)
 }
 
 /// Whether a seccomp filter kills its process at a return probe.
@@ -100,13 +103,15 @@ struct Facts {
 /// What would harm process `pid`, if anything; `returns_pass` as for [`check_shared`]. What cannot be read does not count: the
 /// process is gone, or attaching fails for the same reason.
 pub fn check(pid: u32, returns_pass: fn() -> bool) -> Option<Hazard> {
-    let status = threads(pid);
     let kernel = kernel();
-    let has_filter = status.iter().any(|status| has_filter(status));
+    let filters_kill = filters_kill(kernel, returns_pass);
+    let shadow_stacks_kill = kernel < WITH_SHADOW_STACKS;
+    // There may be thousands of threads: they are read only where it matters.
+    let status = if filters_kill || shadow_stacks_kill { threads(pid) } else { Vec::new() };
     judge(Facts {
         kernel,
-        deadly_filter: has_filter && filters_kill(kernel, returns_pass),
-        shadow_stack: status.iter().any(|status| is_shadowed(status)),
+        deadly_filter: filters_kill && status.iter().any(|status| has_filter(status)),
+        shadow_stack: shadow_stacks_kill && status.iter().any(|status| is_shadowed(status)),
         go: is_go(pid),
     })
 }
@@ -118,7 +123,7 @@ fn judge(facts: Facts) -> Option<Hazard> {
     if facts.deadly_filter {
         return Some(Hazard::Seccomp);
     }
-    (facts.shadow_stack && facts.kernel < (6, 11)).then_some(Hazard::ShadowStack)
+    (facts.shadow_stack && facts.kernel < WITH_SHADOW_STACKS).then_some(Hazard::ShadowStack)
 }
 
 /// Whether a return probe makes a system call in the thread, on this kernel.

@@ -65,6 +65,11 @@ impl Patched {
         self.has(&[Role::Free, Role::Realloc])
     }
 
+    /// Whether allocations go unseen without them.
+    pub fn leaves_allocations(&self) -> bool {
+        self.functions.iter().any(|of| of.role != Role::Free && !of.role.is_mapping())
+    }
+
     /// Whether mappings end unseen without them.
     fn leaves_mappings(&self) -> bool {
         self.has(&[Role::Unmap, Role::Remap])
@@ -129,7 +134,7 @@ mod tests {
         ]);
         let (rest, patched) = left(&glibc, "malloc");
         assert_eq!(rest, ["free", "mmap", "munmap"]);
-        assert!(!patched.leaves_blocks());
+        assert!(!patched.leaves_blocks() && patched.leaves_allocations());
         assert_eq!(
             patched.line(7),
             "/lib/x.so: malloc: the code in memory differs from the file \
@@ -137,6 +142,7 @@ mod tests {
         );
         let (rest, patched) = left(&glibc, "free");
         assert_eq!(rest, ["malloc", "mmap", "munmap"]);
+        assert!(!patched.leaves_allocations());
         assert!(patched.leaves_blocks() && patched.line(7).ends_with("shown as 0"));
         assert!(patched.line(8).starts_with("/lib/x.so: free: in pid 7, which shares"));
         assert_eq!(left(&glibc, "mmap").0, ["malloc", "free", "munmap"]);

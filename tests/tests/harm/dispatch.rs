@@ -2,7 +2,8 @@
 
 use crate::refusal;
 use anyhow::{Context, Result, ensure};
-use sampler_tests::{Daemon, Profile, Truth, Workload, wait};
+use sampler_tests::pid_namespace::{PidNamespace, child_of, innermost_pid};
+use sampler_tests::{Daemon, Profile, Truth, Workload, build, child, wait};
 
 const SOURCE: &str = "dispatched.c";
 /// Every allocation is sampled.
@@ -86,6 +87,34 @@ fn other_probes_are_refused() -> Result<()> {
     }
     finish(&mut workload)?;
     workload.exit()
+}
+
+/// A daemon in a pid namespace knows it by its number there, and refuses links that a process elsewhere would share.
+#[test]
+fn so_they_are_in_a_pid_namespace() -> Result<()> {
+    let namespace = PidNamespace::start()?;
+    let program = build::compile(SOURCE, &[])?;
+    let mut outside = Workload::start(SOURCE, &["before"])?;
+    let directory = tempfile::tempdir()?;
+    let socket = format!("unix:{}", directory.path().join("socket").display());
+    let refused = |arguments: &[&str]| -> Result<String> {
+        let mut daemon = namespace.command(build::program("samplerd")?);
+        daemon.args(["--listen", &socket, "--probe-engine", "multi"]).args(arguments);
+        let finished = child::finish(&mut daemon)?;
+        ensure!(finished.code() == 1, "{}: {}", finished.code(), finished.stderr);
+        Ok(finished.stderr)
+    };
+    let said = refused(&["--all"])?;
+    ensure!(said.contains("a process of another pid namespace: a return probe"), "{said}");
+    let mut inside = Workload::spawn(SOURCE, namespace.command(program).arg("before"))?;
+    let pid = innermost_pid(child_of(inside.pid())?)?.to_string();
+    let said = refused(&["--pid", &pid])?;
+    ensure!(said.contains(&format!("pid {pid}: a return probe would kill it")), "{said}");
+    for workload in [&mut outside, &mut inside] {
+        finish(workload)?;
+        workload.exit()?;
+    }
+    Ok(())
 }
 
 /// Another process's session link asks for the returns of every process that runs into its probes.

@@ -17,23 +17,45 @@ const KILLS_IN_WINDOWS: u32 = 6;
 const STAYS: Duration = Duration::from_secs(10);
 
 /// A program with a C library that no other process has, in which a probe that stays is seen.
-struct Target {
+pub(super) struct Target {
     libc: OwnLibc,
     program: Child,
 }
 
 impl Target {
     /// `manner` says how it allocates (`workloads/budget.c`).
-    fn start(manner: &str) -> Result<Target> {
-        let libc = OwnLibc::copy()?;
-        let mut command = libc.command(&build::compile("budget.c", &[])?);
-        let mut program = Child::start("budget", command.arg(manner))?;
-        ensure!(program.line()? == "ready", "no ready line");
+    pub(super) fn start(manner: &str) -> Result<Target> {
+        Target::start_with(OwnLibc::copy()?, manner)
+    }
+
+    pub(super) fn start_with(libc: OwnLibc, manner: &str) -> Result<Target> {
+        let program = Target::program(&libc, manner)?;
         Ok(Target { libc, program })
     }
 
+    /// Another program with the same library.
+    pub(super) fn another(&self) -> Result<Child> {
+        Target::program(&self.libc, "idle")
+    }
+
+    /// Ends the program; its library stays.
+    pub(super) fn end(self) -> OwnLibc {
+        self.libc
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.program.pid()
+    }
+
+    fn program(libc: &OwnLibc, manner: &str) -> Result<Child> {
+        let mut command = libc.command(&build::compile("budget.c", &[])?);
+        let mut program = Child::start("budget", command.arg(manner))?;
+        ensure!(program.line()? == "ready", "no ready line");
+        Ok(program)
+    }
+
     fn probes(&self) -> Result<usize> {
-        breakpoints::changed(self.program.pid(), &self.libc.path()?)
+        breakpoints::changed(self.pid(), &self.libc.path()?)
     }
 
     fn until_probed(&self) -> Result<()> {
@@ -41,44 +63,54 @@ impl Target {
     }
 
     /// Waits until no probe is left.
-    fn until_clean(&self, when: &str) -> Result<()> {
+    pub(super) fn until_clean(&self, when: &str) -> Result<()> {
         let look = || Ok((self.probes()? == 0).then_some(()));
         wait::until_deadline(&format!("the probes to go: {when}"), STAYS, look)
     }
 }
 
 /// Processes whose parent is this one.
-fn children(pid: u32) -> Result<Vec<u32>> {
+pub(super) fn children(pid: u32) -> Result<Vec<u32>> {
     let path = format!("/proc/{pid}/task/{pid}/children");
     let list = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
     list.split_ascii_whitespace().map(|pid| pid.parse().context("parse a pid")).collect()
 }
 
-/// Whether a thread of a process waits in close(2), or in bpf(2) for a link.
-fn changes_probes(pid: u32) -> bool {
+/// Whether a thread of a process is in close(2), or in bpf(2) or perf_event_open(2) for a link.
+pub(super) fn changes_probes(pid: u32) -> bool {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let mut calls = threads.filter_map(|of| fs::read_to_string(of.path().join("syscall")).ok());
-    calls.any(|call| call.starts_with("3 ") || call.starts_with("321 0x1c "))
+    calls.any(|call| ["3 ", "321 0x1c ", "298 "].iter().any(|of| call.starts_with(of)))
 }
 
 /// Waits until samplerd or a child of it makes or closes links, without a pause: it takes a few milliseconds.
 fn until_probes_change(daemon: &Daemon) -> Result<()> {
+    ensure!(
+        do_probes_change(daemon, wait::DEADLINE)?,
+        "no link is made or closed: {}",
+        daemon.log()
+    );
+    Ok(())
+}
+
+/// Whether that begins within this time.
+pub(super) fn do_probes_change(daemon: &Daemon, within: Duration) -> Result<bool> {
     let mut all = children(daemon.pid())?;
     all.push(daemon.pid());
     let start = Instant::now();
     while !all.iter().any(|pid| changes_probes(*pid)) {
-        if start.elapsed() > wait::DEADLINE {
-            bail!("no link is made or closed: {}", daemon.log());
+        if start.elapsed() > within {
+            return Ok(false);
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 #[test]
 fn a_kill_while_probes_are_taken_off_leaves_none() -> Result<()> {
     let target = Target::start("idle")?;
     for number in 0..KILLS_AT_THE_END {
-        let mut daemon = Daemon::start(&[target.program.pid()], &[])?;
+        let mut daemon = Daemon::start(&[target.pid()], &[])?;
         ensure!(target.probes()? > 0, "nothing is probed: {}", daemon.log());
         daemon.child().signal(SIGTERM)?;
         until_probes_change(&daemon)?;
@@ -93,7 +125,7 @@ fn a_kill_while_probes_are_taken_off_leaves_none() -> Result<()> {
 fn a_kill_in_a_window_leaves_none() -> Result<()> {
     let target = Target::start("steady")?;
     for number in 0..KILLS_IN_WINDOWS {
-        let daemon = Daemon::start(&[target.program.pid()], &["--windows", "50%"])?;
+        let daemon = Daemon::start(&[target.pid()], &["--windows", "50%"])?;
         target.until_probed()?;
         until_probes_change(&daemon)?;
         drop(daemon);
@@ -107,7 +139,7 @@ fn a_kill_in_a_window_leaves_none() -> Result<()> {
 fn a_kill_while_it_samples_leaves_none_on_every_engine() -> Result<()> {
     let target = Target::start("idle")?;
     for engine in ["session", "multi", "perf"] {
-        let daemon = Daemon::start(&[target.program.pid()], &["--probe-engine", engine])?;
+        let daemon = Daemon::start(&[target.pid()], &["--probe-engine", engine])?;
         ensure!(target.probes()? > 0, "nothing is probed: {}", daemon.log());
         drop(daemon);
         target.until_clean(engine)?;
@@ -119,7 +151,7 @@ fn a_kill_while_it_samples_leaves_none_on_every_engine() -> Result<()> {
 #[test]
 fn a_guardian_that_is_killed_takes_the_probes_with_it() -> Result<()> {
     let target = Target::start("idle")?;
-    let mut daemon = Daemon::start(&[target.program.pid()], &[])?;
+    let mut daemon = Daemon::start(&[target.pid()], &[])?;
     let guardians = children(daemon.pid())?;
     let [guardian] = guardians[..] else { bail!("children of samplerd: {guardians:?}") };
     kill(guardian, SIGTERM)?;

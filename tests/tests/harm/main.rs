@@ -3,6 +3,7 @@
 mod bystanders;
 mod dispatch;
 mod killed;
+mod kills;
 mod moved;
 mod patched;
 

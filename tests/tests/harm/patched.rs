@@ -1,7 +1,7 @@
 //! Programs whose code in memory differs from its file.
 
 use anyhow::{Context, Result, ensure};
-use sampler_tests::child::finish;
+use sampler_tests::child::{Child, finish};
 use sampler_tests::{Daemon, Profile, Truth, Workload, build, wait};
 use std::process::Command;
 
@@ -214,4 +214,30 @@ fn an_unpatched_program_is_seen_whole() -> Result<()> {
     second.stop()?;
     daemon.stop()?;
     workload.exit()
+}
+
+/// A shell with `trap` handles SIGTRAP, as every interactive one does: whether a breakpoint in it is its own cannot be seen in it alone.
+#[test]
+fn another_daemons_probes_are_no_patch() -> Result<()> {
+    let mut shell = Command::new("sh");
+    let mut shell = Child::start("sh", shell.args(["-c", "trap : TRAP; echo ready; read line"]))?;
+    ensure!(shell.line()? == "ready", "no ready line");
+    let sparse = ["--all", "--interval", "16KiB"];
+    let first = Daemon::start(&[], &sparse)?;
+    let second = Daemon::start(&[], &sparse)?;
+    let mut workload = program("none", "near", "before")?;
+    workload.go()?;
+    let truth = workload.truth()?.function("holds")?.alloc;
+    for daemon in [&first, &second] {
+        let said = daemon.log();
+        ensure!(!said.contains("differs from the file"), "{said}");
+        let listed = daemon.json("ps")?;
+        let mut processes = listed["processes"].as_array().context("no processes")?.iter();
+        let its = processes.find(|of| of["pid"] == workload.pid()).context("it is not listed")?;
+        let seen = its["exact"]["alloc_space"].as_u64().context("no total")?;
+        ensure!(seen >= truth.bytes, "{seen} bytes of {}: {said}", truth.bytes);
+    }
+    shell.close_stdin();
+    second.stop()?;
+    first.stop()
 }

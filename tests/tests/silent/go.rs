@@ -149,3 +149,37 @@ fn a_child_of_a_tree() -> Result<()> {
     }
     Ok(())
 }
+
+/// A shell that becomes one: what it called before is counted, and what comes after is not.
+#[test]
+fn a_profiled_process_that_becomes_one() -> Result<()> {
+    let program = build::compile_go(PROGRAMS[1])?.display().to_string();
+    for processes in [1, 5] {
+        let mut shells = (0..processes)
+            .map(|_| {
+                let mut shell = Command::new("sh");
+                Child::start("sh", shell.args(["-c", "read go; exec \"$0\"", &program]))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let pids: Vec<u32> = shells.iter().map(Child::pid).collect();
+        let daemon = Daemon::start(&pids, &[])?;
+        let shell = &mut shells[0];
+        shell.send("go")?;
+        let line = shell.line()?;
+        ensure!(line == "waiting", "{line}");
+        allocate(shell)?;
+        let pid = shell.pid().to_string();
+        let notes = || -> Result<Value> {
+            Ok(daemon.profile("alloc", &["--pid", &pid])?.json["notes"].clone())
+        };
+        wait::until("the reason", || Ok(says(&notes()?, REASON).then_some(())))?;
+        for whose in [&["--pid", &pid][..], &[]] {
+            let said =
+                daemon.sampler(&[&["profile"], whose].concat())?.success("sampler profile")?;
+            let said = flat(&String::from_utf8_lossy(&said.stdout));
+            ensure!(!said.contains("all counted"), "{processes}: {said}");
+        }
+        daemon.stop()?;
+    }
+    Ok(())
+}

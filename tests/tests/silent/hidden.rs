@@ -203,3 +203,24 @@ fn memory_that_no_block_explains_is_a_number() -> Result<()> {
     ensure!(unexplained("malloc")? == [false; 3], "said of what is held");
     Ok(())
 }
+
+/// What comes from a cache in its callers is not seen: what is counted is not all.
+#[test]
+fn a_part_is_not_said_to_be_all() -> Result<()> {
+    let library = build::compile("fastpath.c", &["-shared", "-fPIC"])?;
+    let host = build::compile("fastpath.c", &["-DHOST"])?;
+    let library = library.to_str().context("a path that is text")?;
+    let mut workload = Workload::start_program(&host, &[library])?;
+    let daemon = Daemon::start(&[workload.pid()], EVERYTHING)?;
+    workload.go()?;
+    let truth = workload.truth()?.total().alloc;
+    let profile = daemon.profile("alloc", &[])?;
+    let seen = profile.exact_objects;
+    ensure!(seen > 0 && seen < truth.objects, "{seen} of {}", truth.objects);
+    let text = daemon.sampler(&["profile"])?.success("sampler profile")?.stdout;
+    let text = String::from_utf8_lossy(&text);
+    ensure!(text.contains("at least: some are not seen"), "{text}");
+    ensure!(text.contains("is inlined into its callers"), "{text}");
+    workload.exit()?;
+    daemon.stop()
+}

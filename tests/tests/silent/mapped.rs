@@ -1,6 +1,7 @@
 //! Memory that a program maps by itself, where malloc maps as well, at rates at which stacks are not copied.
 
 use anyhow::{Context, Result, ensure};
+use sampler_tests::child::kill;
 use sampler_tests::{Daemon, Profile, Truth, Workload};
 
 /// The profile of what a workload has mapped, the truth, and the sums in `ps`.
@@ -77,4 +78,30 @@ fn what_may_be_either_is_in_the_upper_end() -> Result<()> {
     let lost = profile.stacks_of("[lost stacks]").next().context("no lost stacks")?;
     ensure!(lost.quantities.alloc_space.low < lost.quantities.alloc_space.high, "{lost:?}");
     Ok(())
+}
+
+/// The daemon is stopped, and the ring takes a part of the calls only: what is lost may be as much as nobody knows, and an end of what is held.
+#[test]
+fn lost_calls_leave_no_upper_end() -> Result<()> {
+    let mut workload = Workload::start("mapped.c", &["flood", "20000"])?;
+    let daemon = Daemon::start(&[workload.pid()], &["--ring", "1MiB"])?;
+    kill(daemon.pid(), libc::SIGSTOP)?;
+    workload.go()?;
+    let truth = workload.truth();
+    kill(daemon.pid(), libc::SIGCONT)?;
+    let truth = truth?;
+    let profile = daemon.profile("mapped", &[])?;
+    ensure!(daemon.outcome("mapping_ring_full")? > 0, "no call was lost");
+    holds(&profile, &truth)?;
+    let of = profile.totals;
+    ensure!(of.alloc_space.low > 0.0, "{:?}", of.alloc_space);
+    for of in [of.alloc_space, of.alloc_objects, of.inuse_space, of.inuse_objects] {
+        ensure!(of.high == f64::INFINITY, "{of:?}");
+    }
+    ensure!(of.inuse_space.low == 0.0, "{:?}", of.inuse_space);
+    let text = daemon.sampler(&["profile", "--kind", "mapped"])?.success("sampler profile")?;
+    let text = String::from_utf8_lossy(&text.stdout);
+    ensure!(!text.contains("all counted") && text.contains("some are not seen"), "{text}");
+    workload.exit()?;
+    daemon.stop()
 }

@@ -53,6 +53,8 @@ struct ReferenceObject<'a> {
     clusters: Vec<ClustersObject>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     held_unknown: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    allocations_unseen: bool,
 }
 
 /// The windows of a process.
@@ -119,10 +121,17 @@ pub(super) fn row<S: Serializer>(row: &Row, serializer: S) -> Result<S::Ok, S::E
 /// The reference of a profile.
 pub(super) fn reference<S: Serializer>(of: &Profile, serializer: S) -> Result<S::Ok, S::Error> {
     let Profile { pids, reference, .. } = of;
-    let Reference { interval_bytes, held_unknown, .. } = *reference;
+    let Reference { interval_bytes, held_unknown, allocations_unseen, .. } = *reference;
     let clusters = reference.clusters.iter().map(clusters_object).collect();
-    ReferenceObject { pids, interval_bytes, strata: reference, clusters, held_unknown }
-        .serialize(serializer)
+    ReferenceObject {
+        pids,
+        interval_bytes,
+        strata: reference,
+        clusters,
+        held_unknown,
+        allocations_unseen,
+    }
+    .serialize(serializer)
 }
 
 fn clusters_object((process, of): (&u32, &Clusters)) -> ClustersObject {

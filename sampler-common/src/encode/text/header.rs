@@ -157,12 +157,16 @@ fn exact(profile: &Profile) -> String {
         Some(Exact { alloc_objects: 0, .. }) if profile.kind != Kind::Mapped => {
             format!("{}: no allocation was seen", layout::right("0 B", 8))
         }
-        Some(exact) => format!(
-            "{} in {} {}, all counted",
-            layout::right(&human_bytes(exact.alloc_space as f64), 8),
-            grouped(exact.alloc_objects),
-            if profile.kind == Kind::Mapped { "calls" } else { "allocations" },
-        ),
+        Some(exact) => {
+            let is_partial = profile.reference.allocations_unseen;
+            format!(
+                "{} in {} {}, {}",
+                layout::right(&human_bytes(exact.alloc_space as f64), 8),
+                grouped(exact.alloc_objects),
+                if profile.kind == Kind::Mapped { "calls" } else { "allocations" },
+                if is_partial { "at least: some are not seen" } else { "all counted" },
+            )
+        }
         None if profile.strategies.contains(&Strategy::External) => match profile.samples {
             0 => "not known: no sample has come".to_owned(),
             _ => "not known: a process samples by itself".to_owned(),
@@ -187,7 +191,11 @@ fn sampled(profile: &Profile) -> String {
         Kind::Alloc => String::new(),
         Kind::Mapped => {
             let time = human_duration(Duration::from_nanos(profile.duration_ns));
-            return format!("nothing: every call in {time} is counted");
+            let whose = match profile.reference.allocations_unseen {
+                true => "every call that was seen",
+                false => "every call",
+            };
+            return format!("nothing: {whose} in {time} is counted");
         }
         Kind::Live | Kind::Peak => {
             format!(" ({} held)", grouped(profile.totals.inuse_space.moments.samples))

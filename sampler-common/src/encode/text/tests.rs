@@ -86,6 +86,16 @@ fn what_nobody_knows_is_not_said_to_be_nothing() {
     assert!(!said.contains("all counted"), "{said}");
 }
 
+#[test]
+fn exact_totals_of_a_part_are_not_said_to_be_all() {
+    let mut profile = fixture::profile(Kind::Alloc);
+    assert!(text(&profile, 80, false).contains(" allocations, all counted"));
+    profile.reference.allocations_unseen = true;
+    let said = text(&profile, 80, false);
+    assert!(said.contains(" allocations, at least: some are not seen\n"), "{said}");
+    assert!(!said.contains("all counted"), "{said}");
+}
+
 /// What windows have not met may be anything; of no objects it is told how many there may be.
 #[test]
 fn nothing_has_its_interval_too() {

@@ -31,7 +31,9 @@ pub(super) fn quantity(of: &v1::Quantity, confidence: Confidence) -> Result<Quan
     let value = number("value", of.value)?;
     let low = number("low", of.low)?;
     let high = match method {
-        Method::Stride | Method::Weighted | Method::Clusters => unbounded("high", of.high)?,
+        Method::Stride | Method::Weighted | Method::Clusters | Method::Exact => {
+            unbounded("high", of.high)?
+        }
         _ => number("high", of.high)?,
     };
     let slack = TOLERANCE * value.max(1.0);

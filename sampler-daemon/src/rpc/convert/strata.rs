@@ -35,6 +35,7 @@ pub(super) fn reference_to_wire(reference: &Reference, pids: &[u32]) -> v1::Refe
         interval_bytes: reference.interval_bytes,
         clusters: clusters::reference_to_wire(reference),
         held_unknown: reference.held_unknown,
+        allocations_unseen: reference.allocations_unseen,
     }
 }
 
@@ -106,6 +107,7 @@ pub(super) fn reference(of: Option<v1::Reference>) -> Result<(Vec<u32>, Referenc
     let mut reference = Reference {
         interval_bytes: unbounded("interval_bytes", of.interval_bytes)?,
         held_unknown: of.held_unknown,
+        allocations_unseen: of.allocations_unseen,
         ..Reference::default()
     };
     let strata = each(of.strata, "stratum", |totals| {

@@ -87,6 +87,7 @@ fn sound() -> v1::Profile {
                 ..v1::Clusters::default()
             }],
             held_unknown: true,
+            allocations_unseen: true,
         }),
         ..v1::Profile::default()
     }

@@ -48,6 +48,8 @@ pub(super) struct ReferenceObject {
     pub(super) clusters: Vec<ClustersObject>,
     #[serde(default)]
     held_unknown: bool,
+    #[serde(default)]
+    allocations_unseen: bool,
 }
 
 #[derive(Deserialize)]
@@ -175,8 +177,9 @@ pub(super) fn reference(
         let interval_bytes = interval_bytes as f64;
         return Ok((vec![], Reference { interval_bytes, ..Reference::default() }));
     };
-    let ReferenceObject { interval_bytes, held_unknown, .. } = of;
-    let mut reference = Reference { interval_bytes, held_unknown, ..Reference::default() };
+    let ReferenceObject { interval_bytes, held_unknown, allocations_unseen, .. } = of;
+    let mut reference =
+        Reference { interval_bytes, held_unknown, allocations_unseen, ..Reference::default() };
     for totals in &of.strata {
         let (at, sampled) =
             stratum(&totals.sampled).map_err(|error| format!("reference: {error}"))?;

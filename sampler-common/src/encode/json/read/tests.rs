@@ -50,6 +50,7 @@ fn epochs_come_back() {
 fn what_is_not_known_comes_back() {
     let mut profile = fixture::profile(Kind::Alloc);
     profile.reference.held_unknown = true;
+    profile.reference.allocations_unseen = true;
     let text = written(&profile);
     let back = read(&text).unwrap();
     assert_eq!((written(&back), &back.reference), (text, &profile.reference));

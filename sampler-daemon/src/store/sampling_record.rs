@@ -1,0 +1,334 @@
+//! How a process is sampled: what was asked for, what has been learned, what is in force, and what was in force ever.
+
+use super::Braking;
+use super::sampling::Sampling;
+use sampler_common::limits::CLASSES;
+use sampler_common::pressure::Raised;
+use sampler_common::sampling::rate::MAX_INTERVAL_BYTES;
+use sampler_common::sampling::{Design, Rate, Strategy, implied_interval};
+use std::time::SystemTime;
+
+/// Mean bytes between samples of processes that sample by themselves, unless they are told otherwise (jemalloc, tcmalloc, OpenTelemetry's
+/// design document 00003).
+const USUAL_INTERVAL_BYTES: f64 = 524_288.0;
+
+/// A design for every size class.
+pub type Designs = [Design; CLASSES];
+
+/// How a process is sampled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SamplingRecord {
+    /// What was asked for.
+    pub asked: Sampling,
+    /// The interval before back-pressure: as asked for, or as the wanted samples per second need it.
+    pub wanted_bytes: u64,
+    /// How often back-pressure has doubled the interval.
+    pub pressure: u32,
+    /// Bernoulli: mean size of the first calls; fixed from then on.
+    pub learned_bytes: Option<f64>,
+    /// Mean bytes between samples in force.
+    pub interval_bytes: f64,
+    /// The designs in force.
+    pub designs: Designs,
+    /// Most objects and bytes of each size class that went unseen per unit of hazard, at any design that was in force.
+    pub unseen: [(f64, f64); CLASSES],
+    /// The largest interval that was in force, bytes.
+    pub largest_interval_bytes: f64,
+    /// Every strategy that was asked for.
+    pub strategies: Vec<Strategy>,
+    /// The process samples some allocations by itself: exact totals do not cover these.
+    pub samples_itself: bool,
+    /// Ours take no samples: they would count what the process samples by itself a second time.
+    pub is_silent: bool,
+    /// Largest mean bytes between samples that the process's own samples speak of; 0 while there are none.
+    pub own_interval_bytes: f64,
+    /// How far back-pressure has raised the interval, beside `pressure`.
+    pub raised: Raised,
+    /// When it was raised from nothing for the last time.
+    pub raised_since: Option<SystemTime>,
+    /// Whether the kernel side samples rarer just now than the designs say, because the ring fills.
+    pub is_braked: bool,
+    /// How often it has raised an interval for that.
+    pub braked: u64,
+    /// When and how far it was.
+    pub braking: Braking,
+    /// Mean bytes between samples of our own library in the process, where there is one, and the largest that it had; 0 otherwise.
+    pub library_bytes: (f64, f64),
+    /// It has sent more samples of its own than it is believed: some were refused, so that nothing says how much there was.
+    pub is_flooded: bool,
+    /// How far it has raised its interval by itself.
+    pub library_raised: Raised,
+}
+
+impl SamplingRecord {
+    /// From the start. The request is in the strategy's domain ([`Sampling::check`]).
+    pub fn new(asked: Sampling) -> SamplingRecord {
+        let mut record = SamplingRecord {
+            asked,
+            wanted_bytes: asked.interval_bytes,
+            pressure: 0,
+            learned_bytes: None,
+            interval_bytes: 1.0,
+            designs: [Design::NEVER; CLASSES],
+            unseen: [(0.0, 0.0); CLASSES],
+            largest_interval_bytes: 1.0,
+            strategies: Vec::new(),
+            samples_itself: false,
+            is_silent: false,
+            own_interval_bytes: 0.0,
+            raised: Raised::default(),
+            raised_since: None,
+            is_braked: false,
+            braked: 0,
+            braking: Braking::default(),
+            library_bytes: (0.0, 0.0),
+            is_flooded: false,
+            library_raised: Raised::default(),
+        };
+        record.ask(asked);
+        record
+    }
+
+    /// Somebody asks for something else: what was learned is forgotten, and back-pressure starts anew.
+    pub fn ask(&mut self, asked: Sampling) {
+        self.asked = asked;
+        self.wanted_bytes = asked.interval_bytes;
+        self.pressure = 0;
+        self.raised = Raised::default();
+        self.learned_bytes = None;
+        if !self.is_silent && !self.strategies.contains(&asked.strategy) {
+            self.strategies.push(asked.strategy);
+        }
+        self.refresh();
+    }
+
+    /// The interval with back-pressure, bytes.
+    pub fn interval(&self) -> u64 {
+        self.under_pressure(self.wanted_bytes)
+    }
+
+    fn under_pressure(&self, interval: u64) -> u64 {
+        let factor = f64::from(self.pressure.min(32)).exp2() * self.raised.factor();
+        ((interval as f64 * factor).round() as u64).min(MAX_INTERVAL_BYTES)
+    }
+
+    /// The kernel side has braked to this level of [`sampler_common::sampling::brake`], and had not until `since_ns`.
+    pub fn note_brake(&mut self, level: u32, since_ns: u64) {
+        let braked = self.designs.map(|design| design.braked(level));
+        let factors =
+            self.designs.iter().zip(&braked).map(|(of, by)| by.interval() / of.interval());
+        // Of what samples nothing it is no number.
+        let factor = factors.fold(1.0, f64::max);
+        self.braking.raise(since_ns, factor);
+        self.largest_interval_bytes = self.largest_interval_bytes.max(self.interval_bytes * factor);
+        self.note_designs(braked);
+    }
+
+    /// Makes the designs anew of what is known; those that learn per class are set by [`SamplingRecord::set`].
+    pub fn refresh(&mut self) {
+        let interval = self.interval();
+        let design = match (self.asked.strategy, self.asked.one_in, self.learned_bytes) {
+            (Strategy::Bernoulli, Some(calls), _) => {
+                Rate::from_interval(self.under_pressure(calls))
+                    .map(|rate| Design::new(Strategy::Bernoulli, rate))
+            }
+            // Nothing is known of the sizes yet.
+            (Strategy::Bernoulli, None, None) => {
+                Design::from_interval(Strategy::Geometric, interval, 1.0)
+            }
+            (strategy, _, learned) => {
+                Design::from_interval(strategy, interval, learned.unwrap_or(1.0))
+            }
+        };
+        self.set([design.unwrap_or(Design::NEVER); CLASSES]);
+    }
+
+    /// Adds how another process was sampled: what can have gone unseen in either.
+    pub fn absorb(&mut self, other: &SamplingRecord) {
+        self.interval_bytes = self.interval_bytes.max(other.interval_bytes);
+        self.largest_interval_bytes = self.largest_interval_bytes.max(other.largest_interval_bytes);
+        for (unseen, (objects, bytes)) in self.unseen.iter_mut().zip(other.unseen) {
+            *unseen = (unseen.0.max(objects), unseen.1.max(bytes));
+        }
+        self.samples_itself |= other.samples_itself;
+        self.own_interval_bytes = self.own_interval_bytes.max(other.own_interval_bytes);
+        self.library_bytes.1 = self.library_bytes.1.max(other.library_bytes.1);
+        self.is_flooded |= other.is_flooded;
+        for strategy in &other.strategies {
+            if !self.strategies.contains(strategy) {
+                self.strategies.push(*strategy);
+            }
+        }
+    }
+
+    /// Whether ours take no samples from now on.
+    pub fn be_silent(&mut self, is_silent: bool) {
+        self.is_silent = is_silent;
+        self.refresh();
+    }
+
+    /// Ours never take samples: nothing has been sampled by the designs that were made so far.
+    pub fn begin_silent(&mut self) {
+        self.strategies.clear();
+        self.unseen = [(0.0, 0.0); CLASSES];
+        self.largest_interval_bytes = 1.0;
+        self.will_take_itself();
+        self.be_silent(true);
+    }
+
+    /// The process may sample allocations by itself from now on.
+    pub fn will_take_itself(&mut self) {
+        self.samples_itself = true;
+        if !self.strategies.contains(&Strategy::External) {
+            self.strategies.push(Strategy::External);
+        }
+    }
+
+    /// The process has taken a sample by itself, of `size` bytes that stand for `weighted`.
+    pub fn took_itself(&mut self, size: u64, weighted: u64) {
+        self.will_take_itself();
+        let interval = implied_interval(size, weighted).unwrap_or(1.0);
+        self.own_interval_bytes = self.own_interval_bytes.max(interval);
+        // Weights are whole numbers: of a sample that was all but certain the weight says nothing. What a library says of itself is exact, and may be old.
+        if self.library_bytes.1 > 0.0
+            && weighted / 2 >= size
+            && interval > self.library_bytes.1 * 1.25
+        {
+            self.library_bytes.1 = interval;
+        }
+    }
+
+    /// Whether nothing has been heard of what samples in the process: neither a sample, nor from our own library.
+    pub fn is_unheard(&self) -> bool {
+        self.own_interval_bytes <= 0.0 && self.library_bytes.1 <= 0.0
+    }
+
+    /// Our own library in the process samples once in so many bytes, of which the second is the most that it has had, and has raised its interval so far.
+    pub fn set_library(&mut self, (interval_bytes, largest): (f64, f64), raised: Raised) {
+        self.library_bytes = (interval_bytes, self.library_bytes.1.max(largest));
+        // Another samplerd, and another program, count anew.
+        let raises = raised.raises.max(self.library_raised.raises);
+        self.library_raised = Raised { raises, ..raised };
+    }
+
+    /// How far the interval is raised for a limit of samples: by our own library, by the daemon, or by the one that has raised it further.
+    pub fn raised_for_limits(&self) -> Raised {
+        let is_librarys = self.strategies == [Strategy::External] && self.library_bytes.1 > 0.0;
+        let further =
+            self.library_raised.factor() > self.raised.factor() || self.raised.raises == 0;
+        if is_librarys || further { self.library_raised } else { self.raised }
+    }
+
+    /// Mean bytes between samples to show: ours, or where we take none the process's own.
+    pub fn shown_interval(&self) -> f64 {
+        if self.strategies == [Strategy::External] {
+            if self.library_bytes.0 > 0.0 { self.library_bytes.0 } else { self.guessed_interval() }
+        } else {
+            self.interval_bytes
+        }
+    }
+
+    /// The largest mean interval that was in force, bytes: ours, or the process's own.
+    pub fn largest_interval(&self) -> f64 {
+        match self.samples_itself {
+            true => self.largest_interval_bytes.max(self.guessed_interval()),
+            false => self.largest_interval_bytes,
+        }
+    }
+
+    /// Most objects and bytes of a size class that went unseen per unit of hazard, by our sampling and by the process's own, which
+    /// passes what a geometric countdown with its interval would.
+    pub fn passes(&self, class: usize) -> (f64, f64) {
+        if self.is_flooded {
+            return (f64::INFINITY, f64::INFINITY);
+        }
+        let (objects, bytes) = self.unseen[class];
+        if !self.samples_itself {
+            return (objects, bytes);
+        }
+        let whole = (self.guessed_interval() as u64).clamp(1, MAX_INTERVAL_BYTES);
+        let design = Design::from_interval(Strategy::Geometric, whole, 1.0);
+        let own = design.unwrap_or(Design::NEVER).unseen(class);
+        (objects.max(own.0), bytes.max(own.1))
+    }
+
+    /// The process's own interval; while there is no sample that speaks of it, the usual one.
+    fn guessed_interval(&self) -> f64 {
+        if self.library_bytes.1 > 0.0 {
+            return self.library_bytes.1;
+        }
+        if self.own_interval_bytes > 0.0 { self.own_interval_bytes } else { USUAL_INTERVAL_BYTES }
+    }
+
+    /// Other designs come into force.
+    pub fn set(&mut self, designs: Designs) {
+        if self.is_silent {
+            self.designs = [Design::NEVER; CLASSES];
+            return;
+        }
+        self.designs = designs;
+        self.interval_bytes = self.interval() as f64;
+        self.largest_interval_bytes = self.largest_interval_bytes.max(self.interval_bytes);
+        self.note_designs(designs);
+    }
+
+    /// These were in force.
+    fn note_designs(&mut self, designs: Designs) {
+        for (class, (unseen, design)) in self.unseen.iter_mut().zip(designs).enumerate() {
+            let (objects, bytes) = design.unseen(class);
+            *unseen = (unseen.0.max(objects), unseen.1.max(bytes));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_process_samples_by_itself_passes_at_its_own_interval() {
+        let mut record = SamplingRecord::new(Sampling::geometric(64));
+        let ours = record.passes(3);
+        record.took_itself(16, 4104); // 4 KiB between samples
+        assert!((record.own_interval_bytes / 4096.0 - 1.0).abs() < 1e-3, "{record:?}");
+        assert!(record.passes(3).0 > 50.0 * ours.0);
+        assert_eq!(record.strategies, [Strategy::Geometric, Strategy::External]);
+        assert_eq!(record.shown_interval(), 64.0);
+        // Ours stop, whatever is asked for meanwhile, and go on.
+        record.be_silent(true);
+        record.ask(Sampling::geometric(1));
+        assert_eq!(record.designs, [Design::NEVER; CLASSES]);
+        record.be_silent(false);
+        assert_eq!(record.designs[3].inclusion(1), Some(1.0));
+        let mut other = SamplingRecord::new(Sampling::geometric(1));
+        other.begin_silent();
+        assert_eq!(
+            (&other.strategies[..], other.shown_interval()),
+            (&[Strategy::External][..], 524_288.0)
+        );
+        other.took_itself(100, 100);
+        assert_eq!(other.shown_interval(), 1.0);
+        assert!(
+            Sampling { strategy: Strategy::External, ..Sampling::geometric(1) }.check().is_err()
+        );
+    }
+
+    #[test]
+    fn bernoulli_learns_and_pressure_halves() {
+        let asked = Sampling { strategy: Strategy::Bernoulli, ..Sampling::geometric(4096) };
+        let mut record = SamplingRecord::new(asked);
+        assert_eq!(record.designs[3].strategy(), Some(Strategy::Geometric), "until it has learned");
+        record.learned_bytes = Some(64.0);
+        record.refresh();
+        assert!((record.designs[3].inclusion(9).unwrap() - 1.0 / 64.0).abs() < 1e-9);
+        record.pressure += 1;
+        record.refresh();
+        assert!((record.designs[3].inclusion(9).unwrap() - 1.0 / 128.0).abs() < 1e-9);
+        assert_eq!((record.interval_bytes, record.largest_interval_bytes), (8192.0, 8192.0));
+        record.ask(Sampling::geometric(1));
+        assert_eq!((record.interval_bytes, record.pressure), (1.0, 0));
+        assert_eq!(record.strategies, [Strategy::Bernoulli, Strategy::Geometric]);
+        // What was in force before still bounds what went unseen.
+        assert!(record.unseen[1].0 > 100.0);
+    }
+}
