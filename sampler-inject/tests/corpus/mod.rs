@@ -1,0 +1,118 @@
+//! The corpus: functions of allocators as Debian's packages have them.
+
+#![allow(clippy::unwrap_used, reason = "a corpus that cannot be read fails every test")]
+
+use sampler_inject::prologue::{Code, Function};
+
+const CORPUS: &str = include_str!("../../corpus/prologues.txt");
+
+/// Where the libraries lie in the tests: far enough from both ends of the address space.
+pub(crate) const BASE: u64 = 0x7f00_0000_0000;
+
+/// One library of the corpus.
+pub(crate) struct Library {
+    /// Package, version, file and build id.
+    pub(crate) head: &'static str,
+    pub(crate) functions: Vec<Entry>,
+}
+
+/// One function of the corpus.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    /// In the file's address space.
+    pub(crate) address: u64,
+    pub(crate) names: Vec<&'static str>,
+    /// Offsets at which an instruction begins, as objdump has it.
+    pub(crate) starts: Vec<usize>,
+    /// Offsets near the entry to which jumps lead, as objdump has it.
+    pub(crate) entered: Vec<u64>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// All libraries.
+pub(crate) fn libraries() -> Vec<Library> {
+    let mut libraries: Vec<Library> = Vec::new();
+    for line in CORPUS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        match line.strip_prefix("library ") {
+            Some(head) => libraries.push(Library { head, functions: Vec::new() }),
+            None => libraries.last_mut().unwrap().functions.push(Entry::parse(line)),
+        }
+    }
+    libraries
+}
+
+impl Entry {
+    fn parse(line: &'static str) -> Entry {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let [address, _size, names, lengths, entered, bytes] = fields[..] else { panic!("{line}") };
+        Entry {
+            address: u64::from_str_radix(address, 16).unwrap(),
+            names: names.split(',').collect(),
+            starts: starts(lengths),
+            entered: entered.split(',').filter_map(|offset| offset.parse().ok()).collect(),
+            bytes: (0..bytes.len())
+                .step_by(2)
+                .map(|at| u8::from_str_radix(&bytes[at..at + 2], 16).unwrap())
+                .collect(),
+        }
+    }
+
+    /// Where the function lies in the tests.
+    pub(crate) fn entry(&self) -> u64 {
+        BASE + self.address
+    }
+
+    /// The function as the injector sees it. What the corpus does not have of its bytes is in [`Entry::jumps`].
+    pub(crate) fn function(&self) -> Function<'_> {
+        Function {
+            entry: self.entry(),
+            bytes: &self.bytes,
+            is_whole: true,
+            arguments: arguments(self.names[0]),
+            is_free: self.is_free(),
+        }
+    }
+
+    pub(crate) fn is_free(&self) -> bool {
+        self.names[0] == "free" || self.names[0].starts_with("_Zd")
+    }
+
+    /// Jumps from elsewhere in the library to the beginning of the function: distances, each at an address of its own.
+    pub(crate) fn jumps(&self) -> Vec<(u64, [u8; 4])> {
+        let jump = |(number, offset): (usize, &u64)| {
+            let address = self.entry() + 0x10_0000 + 16 * number as u64;
+            let distance = (self.entry() + offset).wrapping_sub(address + 4) as i32;
+            (address, distance.to_le_bytes())
+        };
+        self.entered.iter().enumerate().map(jump).collect()
+    }
+}
+
+/// Code that consists of these jumps.
+pub(crate) fn elsewhere(jumps: &[(u64, [u8; 4])]) -> Vec<Code<'_>> {
+    jumps.iter().map(|(address, bytes)| Code { address: *address, bytes }).collect()
+}
+
+fn starts(lengths: &str) -> Vec<usize> {
+    let mut at = 0;
+    let mut starts = vec![0];
+    for digit in lengths.chars() {
+        at += digit.to_digit(16).unwrap() as usize;
+        starts.push(at);
+    }
+    starts
+}
+
+/// Integer arguments by name. Operators that delete carry what their callers know of the block, which nobody looks at.
+fn arguments(name: &str) -> u8 {
+    match name {
+        "malloc" | "free" | "valloc" | "pvalloc" => 1,
+        "calloc" | "realloc" | "memalign" | "aligned_alloc" => 2,
+        "posix_memalign" => 3,
+        "_Znwm" | "_Znam" | "_ZdlPv" | "_ZdaPv" => 1,
+        _ if name.contains("St11align_val_tRKSt9nothrow_t") => 3,
+        _ if name.starts_with("_ZdlPvmSt") || name.starts_with("_ZdaPvmSt") => 3,
+        _ if name.starts_with("_Z") => 2,
+        _ => panic!("{name}"),
+    }
+}
