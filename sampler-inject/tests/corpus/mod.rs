@@ -1,6 +1,7 @@
 //! The corpus: functions of allocators as Debian's packages have them.
 
 #![allow(clippy::unwrap_used, reason = "a corpus that cannot be read fails every test")]
+#![allow(dead_code, reason = "each test looks at a part of it")]
 
 use sampler_inject::prologue::{Code, Function};
 
