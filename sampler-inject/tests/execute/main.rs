@@ -21,7 +21,7 @@ use sampler_inject::prologue::{Place, places_with};
 use step::End;
 
 /// Calls of each function with each place and each combination of breakpoints.
-const CALLS: usize = 6;
+const CALLS: usize = 3;
 
 /// SplitMix64: the same numbers in every run.
 fn random(state: &mut u64) -> u64 {
