@@ -198,3 +198,29 @@ fn every_word_of_the_data_is_the_kernels() {
         }
     }
 }
+
+/// Edges of 32 bits, with the other operand in X. A distance of 32 and more is one that the kernel refuses as a constant only.
+#[test]
+fn arithmetic_and_comparisons_have_the_kernels_edges() {
+    let operations = OPERATIONS.iter().chain(&SHIFTS).map(|operation| BPF_ALU | operation);
+    let comparisons = COMPARISONS.iter().map(|comparison| BPF_JMP | comparison);
+    let codes: Vec<u32> = operations.chain(comparisons).collect();
+    for code in codes {
+        for a in [0, 1, 32, 0x8000_0000, u32::MAX] {
+            for x in [0, 1, 31, 32, 33, 0x8000_0000, u32::MAX] {
+                let body = [
+                    instruction(BPF_LD | BPF_IMM, 0, 0, a),
+                    instruction(BPF_LDX | BPF_W | BPF_IMM, 0, 0, x),
+                    // Arithmetic has no jumps: both of its fields are ignored.
+                    instruction(code | BPF_X, 1, 0, 0),
+                    instruction(BPF_ALU | libc::BPF_ADD | BPF_K, 0, 0, 0x10_0100),
+                ];
+                for shift in [0, 12, 20] {
+                    // Negation has one operand.
+                    let is_binary = code != BPF_ALU | libc::BPF_NEG;
+                    assert_eq!(compare(&around(&body, shift), [0; 6]).is_ok(), is_binary);
+                }
+            }
+        }
+    }
+}
