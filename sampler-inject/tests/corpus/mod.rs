@@ -65,8 +65,13 @@ impl Entry {
 
     /// The function as the injector sees it. What the corpus does not have of its bytes is in [`Entry::jumps`].
     pub(crate) fn function(&self) -> Function<'_> {
+        self.function_at(BASE)
+    }
+
+    /// The function with its library somewhere else.
+    pub(crate) fn function_at(&self, base: u64) -> Function<'_> {
         Function {
-            entry: self.entry(),
+            entry: base + self.address,
             bytes: &self.bytes,
             is_whole: true,
             arguments: arguments(self.names[0]),
@@ -80,9 +85,15 @@ impl Entry {
 
     /// Jumps from elsewhere in the library to the beginning of the function: distances, each at an address of its own.
     pub(crate) fn jumps(&self) -> Vec<(u64, [u8; 4])> {
+        self.jumps_at(BASE)
+    }
+
+    /// The same with the library somewhere else.
+    pub(crate) fn jumps_at(&self, base: u64) -> Vec<(u64, [u8; 4])> {
+        let entry = base + self.address;
         let jump = |(number, offset): (usize, &u64)| {
-            let address = self.entry() + 0x10_0000 + 16 * number as u64;
-            let distance = (self.entry() + offset).wrapping_sub(address + 4) as i32;
+            let address = entry + 0x10_0000 + 16 * number as u64;
+            let distance = (entry + offset).wrapping_sub(address + 4) as i32;
             (address, distance.to_le_bytes())
         };
         self.entered.iter().enumerate().map(jump).collect()
@@ -116,4 +127,13 @@ fn arguments(name: &str) -> u8 {
         _ if name.starts_with("_Z") => 2,
         _ => panic!("{name}"),
     }
+}
+
+/// SplitMix64: the same numbers in every run.
+pub(crate) fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut mixed = *state;
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
 }

@@ -16,21 +16,12 @@ mod step;
 use std::sync::Mutex;
 
 use bench::{Bench, IMAGE};
-use corpus::{elsewhere, libraries};
+use corpus::{elsewhere, libraries, random};
 use sampler_inject::prologue::{Place, places_with};
 use step::End;
 
 /// Calls of each function with each place and each combination of breakpoints.
 const CALLS: usize = 3;
-
-/// SplitMix64: the same numbers in every run.
-fn random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut mixed = *state;
-    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ mixed >> 31
-}
 
 /// What the tests did.
 #[derive(Debug, Default)]
