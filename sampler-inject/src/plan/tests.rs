@@ -11,7 +11,8 @@ const STORE: &[u8] = &[0x48, 0x89, 0x37, 0xc3, 0x00, 0x00, 0x00, 0x00, 0x00, 0x0
 const NEIGHBOUR: &[u8] = &[0x48, 0x89, 0x3f, 0xc3, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00];
 
 fn candidate(entry: u64, bytes: &[u8]) -> Candidate<'_> {
-    let function = Function { entry, bytes, is_whole: true, arguments: 2, is_free: false };
+    let function =
+        Function { entry, bytes, size: Some(bytes.len() as u64), arguments: 2, is_free: false };
     Candidate { function, places: places(&function) }
 }
 

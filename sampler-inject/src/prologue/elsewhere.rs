@@ -12,12 +12,13 @@ const REACH_BYTES: u64 = 16 * 15;
 /// The function's own jumps to its entry count: registers that carry no argument may be in use there.
 /// Another function's jump to the entry is a call like any other.
 pub(super) fn first_entered(function: &Function, elsewhere: &[Code]) -> u64 {
-    let own = Code { address: function.entry, bytes: function.bytes };
-    let own_targets = decoded_targets(function).chain(distances(own));
-    let other_targets = elsewhere.iter().flat_map(|code| distances(*code));
-    let inside = |target: &u64| is_inside(function, *target);
-    let from_outside = other_targets.filter(|target| inside(target) && *target != function.entry);
-    own_targets.filter(inside).chain(from_outside).min().unwrap_or(u64::MAX)
+    let (bytes, _) = function.own();
+    let own = Code { address: function.entry, bytes };
+    let anywhere = distances(own).chain(elsewhere.iter().flat_map(|code| distances(*code)));
+    // A call of the function looks the same.
+    let behind_entry = anywhere.filter(|target| *target != function.entry);
+    let targets = decoded_targets(own).chain(behind_entry);
+    targets.filter(|target| is_inside(function, *target)).min().unwrap_or(u64::MAX)
 }
 
 fn is_inside(function: &Function, target: u64) -> bool {
@@ -25,8 +26,8 @@ fn is_inside(function: &Function, target: u64) -> bool {
 }
 
 /// Targets of the branches that are found by decoding from the entry on.
-fn decoded_targets<'f>(function: &Function<'f>) -> impl Iterator<Item = u64> + 'f {
-    let mut decoder = Decoder::with_ip(64, function.bytes, function.entry, DecoderOptions::NONE);
+fn decoded_targets<'c>(code: Code<'c>) -> impl Iterator<Item = u64> + 'c {
+    let mut decoder = Decoder::with_ip(64, code.bytes, code.address, DecoderOptions::NONE);
     std::iter::from_fn(move || decoder.can_decode().then(|| decoder.decode())).filter_map(target)
 }
 

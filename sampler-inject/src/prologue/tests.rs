@@ -11,7 +11,7 @@ fn free_is_hooked_at_its_entry_behind_its_rex_prefix_and_behind_its_null_check()
     let function = Function {
         entry: 0x7f00_0000_0000,
         bytes: FREE,
-        is_whole: true,
+        size: Some(FREE.len() as u64),
         arguments: 1,
         is_free: true,
     };

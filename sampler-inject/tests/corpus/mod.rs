@@ -22,6 +22,7 @@ pub(crate) struct Library {
 pub(crate) struct Entry {
     /// In the file's address space.
     pub(crate) address: u64,
+    pub(crate) size: u64,
     pub(crate) names: Vec<&'static str>,
     /// Offsets at which an instruction begins, as objdump has it.
     pub(crate) starts: Vec<usize>,
@@ -45,9 +46,10 @@ pub(crate) fn libraries() -> Vec<Library> {
 impl Entry {
     fn parse(line: &'static str) -> Entry {
         let fields: Vec<&str> = line.split(' ').collect();
-        let [address, _size, names, lengths, entered, bytes] = fields[..] else { panic!("{line}") };
+        let [address, size, names, lengths, entered, bytes] = fields[..] else { panic!("{line}") };
         Entry {
             address: u64::from_str_radix(address, 16).unwrap(),
+            size: size.parse().unwrap(),
             names: names.split(',').collect(),
             starts: starts(lengths),
             entered: entered.split(',').filter_map(|offset| offset.parse().ok()).collect(),
@@ -73,7 +75,8 @@ impl Entry {
         Function {
             entry: base + self.address,
             bytes: &self.bytes,
-            is_whole: true,
+            // Its other jumps are in `jumps`.
+            size: Some(self.size.min(self.bytes.len() as u64)),
             arguments: arguments(self.names[0]),
             is_free: self.is_free(),
         }
