@@ -86,25 +86,28 @@ impl Entry {
         self.names[0] == "free" || self.names[0].starts_with("_Zd")
     }
 
-    /// Jumps from elsewhere in the library to the beginning of the function: distances, each at an address of its own.
-    pub(crate) fn jumps(&self) -> Vec<(u64, [u8; 4])> {
+    /// Jumps from elsewhere in the library to the beginning of the function, each at an address of its own.
+    pub(crate) fn jumps(&self) -> Vec<(u64, [u8; 6])> {
         self.jumps_at(BASE)
     }
 
     /// The same with the library somewhere else.
-    pub(crate) fn jumps_at(&self, base: u64) -> Vec<(u64, [u8; 4])> {
+    pub(crate) fn jumps_at(&self, base: u64) -> Vec<(u64, [u8; 6])> {
         let entry = base + self.address;
         let jump = |(number, offset): (usize, &u64)| {
             let address = entry + 0x10_0000 + 16 * number as u64;
-            let distance = (entry + offset).wrapping_sub(address + 4) as i32;
-            (address, distance.to_le_bytes())
+            let distance = (entry + offset).wrapping_sub(address + 6) as i32;
+            let [b0, b1, b2, b3] = distance.to_le_bytes();
+            // Conditional and unconditional ones in turn.
+            let opcode = if number % 2 == 0 { [0x0f, 0x84] } else { [0x90, 0xe9] };
+            (address, [opcode[0], opcode[1], b0, b1, b2, b3])
         };
         self.entered.iter().enumerate().map(jump).collect()
     }
 }
 
 /// Code that consists of these jumps.
-pub(crate) fn elsewhere(jumps: &[(u64, [u8; 4])]) -> Vec<Code<'_>> {
+pub(crate) fn elsewhere(jumps: &[(u64, [u8; 6])]) -> Vec<Code<'_>> {
     jumps.iter().map(|(address, bytes)| Code { address: *address, bytes }).collect()
 }
 
