@@ -17,6 +17,7 @@
 //! The caller finds the functions, maps memory at the landings and writes the byte.
 
 mod code;
+mod conditions;
 mod elsewhere;
 mod landings;
 mod places;

@@ -283,6 +283,16 @@ impl<'f> Bench<'f> {
         self.run(&registers, &inside)
     }
 
+    /// Whether a call with these registers frees nothing, or cannot succeed.
+    pub(crate) fn may_be_missed(&self, registers: &Registers) -> bool {
+        let first = registers[libc::REG_RDI as usize];
+        let second = registers[libc::REG_RSI as usize];
+        let product = (first as u64).checked_mul(second as u64);
+        let is_no_block = self.function.is_free && (first == 0 || first & 15 != 0);
+        let is_too_much = product.is_none_or(|product| product >= 1 << 63);
+        is_no_block || first < 0 || self.function.arguments == 2 && is_too_much
+    }
+
     /// Whether all that a function finds at its entry is as it was.
     pub(crate) fn is_like_a_call(&self, outcome: &Outcome, registers: &Registers) -> bool {
         let arguments = &ARGUMENTS[..usize::from(self.function.arguments)];

@@ -30,7 +30,7 @@ struct Counts {
     /// Places where this process has something itself.
     occupied: usize,
     calls: usize,
-    /// Calls that left by the check for null before the hook.
+    /// Calls that left before the hook, since they free nothing or cannot succeed.
     left_before: usize,
     /// Calls that fault without the hook as well: made-up arguments are no pointers.
     faults: usize,
@@ -138,6 +138,7 @@ fn call(name: &str, bench: &mut Bench, foreign: &[u64], state: &mut u64, counts:
     assert_eq!(hooked.end, End::Left, "{name}");
     if hooked.next() != IMAGE {
         counts.left_before += 1;
+        assert!(bench.may_be_missed(&registers), "{name}: {registers:x?}");
         assert_eq!(hooked.next(), expected.next(), "{name}");
         return;
     }
