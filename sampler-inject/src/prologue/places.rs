@@ -82,7 +82,7 @@ fn place(
         return None;
     }
     let patch = function.entry.checked_add(at as u64)?;
-    let boundaries = boundaries(bytes, start, at + 1);
+    let boundaries = boundaries(bytes, start, at + 1)?;
     let undo = walk.undo().to_vec();
     let landings = landings(patch, following, boundaries, super::code::length(&undo))?;
     let resume = instruction.next_ip();
