@@ -46,6 +46,8 @@ pub(crate) struct Bench<'f> {
     place: &'f Place,
     pages: Pages,
     original: Range<u64>,
+    /// Words that the instructions find relative to themselves, by address.
+    operands: Vec<(u64, u64)>,
     /// Copies of instructions for breakpoints, by the instruction's address.
     copies: HashMap<u64, u64>,
     copied: Range<u64>,
@@ -57,25 +59,26 @@ pub(crate) struct Seen {
     end: End,
     registers: Vec<i64>,
     flags: i64,
-    /// A hash.
-    stack: u64,
+    /// A hash of the stack and of the data.
+    memory: u64,
 }
 
-/// A run from the entry: where it ended, and with which registers and stack.
+/// A run from the entry: where it ended, and with which registers and memory.
 pub(crate) struct Outcome {
     pub(crate) end: End,
     pub(crate) registers: Registers,
-    stack: Vec<u8>,
+    memory: Vec<u8>,
 }
 
 impl<'f> Bench<'f> {
-    /// Maps everything; `None`: this test process has something where it should lie.
+    /// Maps everything; `None`: this test process has something where it should lie, or data are too far away.
     pub(crate) fn new(function: Function<'f>, place: &'f Place) -> Option<Bench<'f>> {
         let mut bench = Bench {
             function,
             place,
             pages: Pages::new(),
             original: 0..0,
+            operands: Vec::new(),
             copies: HashMap::new(),
             copied: 0..0,
         };
@@ -88,9 +91,7 @@ impl<'f> Bench<'f> {
         if !is_there {
             return None;
         }
-        bench.map_original();
-        bench.map_copies();
-        Some(bench)
+        (bench.map_original() && bench.map_copies()).then_some(bench)
     }
 
     fn instructions(&self) -> Vec<Instruction> {
@@ -113,7 +114,7 @@ impl<'f> Bench<'f> {
             let is_there = self.pages.map(address..address + 8);
             let is_text = address.abs_diff(self.function.entry) < PAGE;
             if is_there && !is_text {
-                self.pages.write(address, &word.to_le_bytes());
+                self.operands.push((address, word));
             }
             is_there
         })
@@ -153,20 +154,21 @@ impl<'f> Bench<'f> {
         (page..page + PAGE).step_by(8).find(is_free)
     }
 
-    fn map_original(&mut self) {
+    fn map_original(&mut self) -> bool {
         let entry = self.function.entry;
         let far = (1..).map(|number| (entry / PAGE + 0x1000 * number) * PAGE);
         let page = far
             .take(16)
             .find(|page| !self.pages.contains(*page) && self.pages.map(*page..*page + 1));
         let address = page.unwrap() + 0x123;
-        let code = original(self.place, &self.function, address).unwrap();
+        let Ok(code) = original(self.place, &self.function, address) else { return false };
         self.pages.write(address, &code);
         self.original = address..address + code.len() as u64;
+        true
     }
 
     /// Copies of the instructions up to the hooked one. Each ends with a jump back.
-    fn map_copies(&mut self) {
+    fn map_copies(&mut self) -> bool {
         let start = self.function.entry / PAGE * PAGE + COPIES_BEHIND;
         self.copied = start..start + PAGE;
         assert!(self.pages.map(self.copied.clone()));
@@ -182,11 +184,13 @@ impl<'f> Bench<'f> {
                 );
             }
             let block = InstructionBlock::new(&both, address);
-            let code = BlockEncoder::encode(64, block, BlockEncoderOptions::NONE).unwrap();
+            let encoded = BlockEncoder::encode(64, block, BlockEncoderOptions::NONE);
+            let Ok(code) = encoded else { return false };
             assert!(code.code_buffer.len() <= 64);
             self.pages.write(address, &code.code_buffer);
             self.copies.insert(instruction.ip(), address);
         }
+        true
     }
 
     /// Addresses of the instructions up to the hooked one.
@@ -242,10 +246,15 @@ impl<'f> Bench<'f> {
     fn run(&mut self, registers: &Registers, inside: &[Range<u64>]) -> Outcome {
         let fill = [0xa5; (STACK.end - STACK.start) as usize];
         self.pages.write(STACK.start, &fill);
+        self.pages.write(DATA, &[0x5a; 2 * PAGE as usize]);
+        for (address, word) in self.operands.clone() {
+            self.pages.write(address, &word.to_le_bytes());
+        }
         let mut registers = *registers;
         let end = run(&mut registers, inside, &self.copies);
-        let stack = self.pages.read(STACK.start, fill.len());
-        Outcome { end, registers, stack }
+        let mut memory = self.pages.read(STACK.start, fill.len());
+        memory.extend(self.pages.read(DATA, 2 * PAGE as usize));
+        Outcome { end, registers, memory }
     }
 
     /// Runs the function's own bytes, until they come behind the hooked instruction.
@@ -310,13 +319,13 @@ impl Outcome {
 
     /// All that the rest of the function sees.
     pub(crate) fn seen(&self) -> Seen {
-        let mut stack = DefaultHasher::new();
-        self.stack.hash(&mut stack);
+        let mut memory = DefaultHasher::new();
+        self.memory.hash(&mut memory);
         Seen {
             end: self.end,
             registers: self.registers[..=libc::REG_RIP as usize].to_vec(),
             flags: self.registers[libc::REG_EFL as usize] & FLAGS,
-            stack: stack.finish(),
+            memory: memory.finish(),
         }
     }
 }
