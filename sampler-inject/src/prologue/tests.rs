@@ -48,6 +48,8 @@ fn nothing_but_free_is_hooked_behind_a_null_check() {
     assert!(passes(&[0x48, 0x89, 0xf8, 0x48, 0x85, 0xc0, 0x74, 0x20], 1, true));
     // Only half of it: test edi, edi.
     assert!(!passes(&[0x85, 0xff, 0x74, 0x20], 1, true));
+    // Another value: push rdi; mov rdi, rsi; test rdi, rdi.
+    assert!(!passes(&[0x57, 0x48, 0x89, 0xf7, 0x48, 0x85, 0xff, 0x74, 0x20], 1, true));
     // The other branch: jne.
     assert!(!passes(&[0x48, 0x85, 0xff, 0x75, 0x20], 1, true));
 }
@@ -103,6 +105,8 @@ fn only_what_can_be_undone_is_passed() {
     assert!(!passes(&[0x0f, 0x05], 1, false));
     assert!(!passes(&[0xf3, 0xa4], 0, false));
     assert!(!passes(&[0x58], 1, false));
+    // push rsp
+    assert!(!passes(&[0x54], 1, false));
 }
 
 #[test]

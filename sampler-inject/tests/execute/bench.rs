@@ -19,6 +19,7 @@ pub(crate) const IMAGE: u64 = 0x1234_5670_0000;
 const DATA: u64 = 0x1234_0000_0000;
 /// The stack that the code runs on.
 const STACK: Range<u64> = 0x1235_0000_0000..0x1235_0000_1000;
+const STACK_BYTES: usize = (STACK.end - STACK.start) as usize;
 /// Where the copies lie that stand for the kernel's: as near to the function as its own data.
 const COPIES_BEHIND: u64 = 0x300_0000;
 /// A word of thread-local memory that every thread has: `fs:-64`.
@@ -198,8 +199,9 @@ impl<'f> Bench<'f> {
         self.instructions().iter().map(Instruction::ip).collect()
     }
 
-    /// Writes the function's text, with the hook and with breakpoints.
-    fn write_text(&mut self, is_hooked: bool, breakpoints: &[u64]) {
+    /// Writes the function's text, with the hook and with breakpoints, and all that a call finds.
+    fn prepare(&mut self, is_hooked: bool, breakpoints: &[u64]) {
+        self.reset();
         let mut text = self.function.bytes.to_vec();
         let entry = self.function.entry;
         if is_hooked {
@@ -243,29 +245,32 @@ impl<'f> Bench<'f> {
         other
     }
 
-    fn run(&mut self, registers: &Registers, inside: &[Range<u64>]) -> Outcome {
-        let fill = [0xa5; (STACK.end - STACK.start) as usize];
-        self.pages.write(STACK.start, &fill);
+    /// Puts stack and data as they are before a call.
+    fn reset(&mut self) {
+        self.pages.write(STACK.start, &[0xa5; STACK_BYTES]);
         self.pages.write(DATA, &[0x5a; 2 * PAGE as usize]);
         for (address, word) in self.operands.clone() {
             self.pages.write(address, &word.to_le_bytes());
         }
+    }
+
+    fn run(&mut self, registers: &Registers, inside: &[Range<u64>]) -> Outcome {
         let mut registers = *registers;
         let end = run(&mut registers, inside, &self.copies);
-        let mut memory = self.pages.read(STACK.start, fill.len());
+        let mut memory = self.pages.read(STACK.start, STACK_BYTES);
         memory.extend(self.pages.read(DATA, 2 * PAGE as usize));
         Outcome { end, registers, memory }
     }
 
     /// Runs the function's own bytes, until they come behind the hooked instruction.
     pub(crate) fn run_unhooked(&mut self, registers: &Registers, breakpoints: &[u64]) -> Outcome {
-        self.write_text(false, breakpoints);
+        self.prepare(false, breakpoints);
         self.run_in_place(registers)
     }
 
     /// As [`Bench::run_unhooked`] with the hook in its place, and a breakpoint over it.
     pub(crate) fn run_covered(&mut self, registers: &Registers, breakpoints: &[u64]) -> Outcome {
-        self.write_text(true, breakpoints);
+        self.prepare(true, breakpoints);
         self.run_in_place(registers)
     }
 
@@ -277,14 +282,14 @@ impl<'f> Bench<'f> {
 
     /// Runs the hooked function, until it comes into the image or leaves by another way.
     pub(crate) fn run_hooked(&mut self, registers: &Registers, breakpoints: &[u64]) -> Outcome {
-        self.write_text(true, breakpoints);
+        self.prepare(true, breakpoints);
         let length = trampoline_length(self.place);
         let mut inside = vec![self.function.entry..self.place.patch + 1, self.copied.clone()];
         inside.extend(self.place.landings.iter().map(|landing| *landing..*landing + length));
         self.run(registers, &inside)
     }
 
-    /// Runs what stands for the function, until it is back in the function.
+    /// Runs what stands for the function, until it is back in the function. It finds the memory that the last run has left.
     pub(crate) fn run_original(&mut self, registers: &Registers) -> Outcome {
         let mut registers = *registers;
         registers[libc::REG_RIP as usize] = self.original.start as i64;

@@ -128,7 +128,7 @@ fn a_breakpoint_over_the_hook_leaves_the_function_as_it_was() {
 
 /// Instructions by their opcodes, with operands as they come.
 fn instruction() -> impl Strategy<Value = Vec<u8>> {
-    const OPCODES: [&[u8]; 40] = [
+    const OPCODES: [&[u8]; 41] = [
         &[0x01],
         &[0x03],
         &[0x09],
@@ -145,6 +145,7 @@ fn instruction() -> impl Strategy<Value = Vec<u8>> {
         &[0x3b],
         &[0x50],
         &[0x53],
+        &[0x54],
         &[0x55],
         &[0x56],
         &[0x57],
