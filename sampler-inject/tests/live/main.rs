@@ -91,7 +91,7 @@ fn in_child() {
         compare(families, &calls, &hooks.take_out(), &mut counts);
     }
     println!("{DONE} {} functions, {counts:?}", families.len());
-    assert!(counts.hooked > counts.disturbed + counts.occupied, "{counts:?}");
+    assert!(counts.hooked > counts.disturbed, "{counts:?}");
 }
 
 /// Hooks by what became of them.
