@@ -78,6 +78,16 @@ const RULES: &[Rule] = &[
         allowed: &["sampler-preload/src/pages.rs"],
     },
     Rule {
+        why: "what decides where a process is hooked is pure, so that it can be tested offline",
+        words: &["unsafe", "std::fs", "std::process", "std::io", "File", "ptrace", "Instant"],
+        searched: &[
+            "sampler-inject/src/filter",
+            "sampler-inject/src/plan",
+            "sampler-inject/src/prologue",
+        ],
+        allowed: &[],
+    },
+    Rule {
         why: "the mathematics does no I/O and has no clock",
         words: &[
             "std::fs",
