@@ -57,6 +57,7 @@ const RULES: &[Rule] = &[
             "sampler-preload/src/first.rs",
             "sampler-preload/src/float.rs",
             "sampler-preload/src/fork.rs",
+            "sampler-preload/src/inject.rs",
             "sampler-preload/src/inside.rs",
             "sampler-preload/src/load.rs",
             "sampler-preload/src/new.rs",
