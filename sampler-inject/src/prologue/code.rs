@@ -1,0 +1,105 @@
+//! The machine code around a hook: its trampolines, and the function as it was.
+
+use iced_x86::{
+    BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, Encoder, FlowControl,
+    IcedError, Instruction, InstructionBlock, MemoryOperand, Register,
+};
+
+use super::{Function, Place, Undo};
+
+/// `jmp [rip + slot]`.
+const JUMP_THROUGH_SLOT_BYTES: u64 = 6;
+
+/// Why machine code cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Something that the code refers to is more than 2 GiB away, or cannot be encoded.
+    #[error("code for the hook at {patch:#x} cannot be made at {address:#x}: {reason}")]
+    Encode {
+        /// The hook's byte.
+        patch: u64,
+        /// Where the code should have been.
+        address: u64,
+        /// What the encoder says.
+        reason: IcedError,
+    },
+    /// The function is not the one that the place was found in.
+    #[error("the hook at {patch:#x} does not belong to the function at {entry:#x}")]
+    Foreign {
+        /// The hook's byte.
+        patch: u64,
+        /// The function.
+        entry: u64,
+    },
+}
+
+/// Machine code of a trampoline of `place` at `address`: it undoes what ran in place and jumps through the 8-byte pointer at `slot`.
+///
+/// # Errors
+/// If `slot` is more than 2 GiB away.
+pub fn trampoline(place: &Place, address: u64, slot: u64) -> Result<Vec<u8>, Error> {
+    let encode = || -> Result<Vec<u8>, IcedError> {
+        let mut encoder = Encoder::new(64);
+        let mut next = address;
+        for instruction in undoing(&place.undo)? {
+            next += encoder.encode(&instruction, next)? as u64;
+        }
+        let through = MemoryOperand::with_base_displ(Register::RIP, slot as i64);
+        encoder.encode(&Instruction::with1(Code::Jmp_rm64, through)?, next)?;
+        Ok(encoder.take_buffer())
+    };
+    encode().map_err(|reason| Error::Encode { patch: place.patch, address, reason })
+}
+
+/// Bytes of each trampoline of `place`.
+pub fn trampoline_length(place: &Place) -> u64 {
+    length(&place.undo)
+}
+
+/// Bytes of a trampoline that undoes so much.
+pub(super) fn length(undo: &[Undo]) -> u64 {
+    let mut encoder = Encoder::new(64);
+    let pops: usize = undoing(undo)
+        .unwrap_or_default()
+        .iter()
+        .map(|instruction| encoder.encode(instruction, 0).unwrap_or_default())
+        .sum();
+    pops as u64 + JUMP_THROUGH_SLOT_BYTES
+}
+
+/// Machine code at `address` that stands for the function as it was: its instructions up to the hooked one, then a jump behind
+/// that. A call of it is a call of the function without the hook.
+///
+/// # Errors
+/// If data that the instructions refer to is more than 2 GiB away from `address`, or `function` is not the place's.
+pub fn original(place: &Place, function: &Function, address: u64) -> Result<Vec<u8>, Error> {
+    let mut decoder = Decoder::with_ip(64, function.bytes, function.entry, DecoderOptions::NONE);
+    let mut instructions: Vec<Instruction> = (0..=place.depth).map(|_| decoder.decode()).collect();
+    let last = instructions.last().copied().unwrap_or_default();
+    if last.next_ip() != place.resume || instructions.iter().any(Instruction::is_invalid) {
+        return Err(Error::Foreign { patch: place.patch, entry: function.entry });
+    }
+    let error = |reason| Error::Encode { patch: place.patch, address, reason };
+    if matches!(last.flow_control(), FlowControl::Next | FlowControl::ConditionalBranch) {
+        instructions
+            .push(Instruction::with_branch(Code::Jmp_rel32_64, place.resume).map_err(error)?);
+    }
+    let block = InstructionBlock::new(&instructions, address);
+    BlockEncoder::encode(64, block, BlockEncoderOptions::NONE)
+        .map(|encoded| encoded.code_buffer)
+        .map_err(error)
+}
+
+/// Instructions that undo, last done first.
+fn undoing(undo: &[Undo]) -> Result<Vec<Instruction>, IcedError> {
+    undo.iter()
+        .rev()
+        .map(|done| match *done {
+            Undo::Pop(register) => Instruction::with1(Code::Pop_r64, register),
+            Undo::Release(bytes) => {
+                let behind = MemoryOperand::with_base_displ(Register::RSP, i64::from(bytes));
+                Instruction::with2(Code::Lea_r64_m, Register::RSP, behind)
+            }
+        })
+        .collect()
+}

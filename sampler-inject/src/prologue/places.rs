@@ -1,0 +1,99 @@
+//! The places of a function in order of preference: its entry, then each instruction behind what can be undone.
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+
+use super::elsewhere::first_entered;
+use super::landings::{boundaries, landings};
+use super::walk::Walk;
+use super::{Code, Function, Place};
+
+/// Instructions at which a place may lie, from the entry on.
+const MAX_INSTRUCTIONS: usize = 16;
+/// The distance of a jump.
+const DISTANCE_BYTES: usize = 4;
+/// `jmp rel32`.
+const JUMP: u8 = 0xe9;
+
+/// Places of a function whose jumps from outside are unknown. [`places_with`] also looks at other code.
+pub fn places(function: &Function) -> Vec<Place> {
+    places_with(function, &[])
+}
+
+/// Places of a function, the best one first. A place is left out if a jump of the function or of `elsewhere` leads to it, or to
+/// an instruction between the entry and it.
+///
+/// `elsewhere` is best the whole executable segment around the function: compilers move unlikely parts of a function far away from it.
+pub fn places_with(function: &Function, elsewhere: &[Code]) -> Vec<Place> {
+    let entered = first_entered(function, elsewhere);
+    let mut decoder = Decoder::with_ip(64, function.bytes, function.entry, DecoderOptions::NONE);
+    let mut walk = Walk::new(function);
+    let mut found = Vec::new();
+    for depth in 0..MAX_INSTRUCTIONS {
+        let start = decoder.position();
+        let instruction = decoder.decode();
+        let is_known = depth == 0 || function.is_whole;
+        if instruction.is_invalid() || !is_known || instruction.ip() >= entered {
+            break;
+        }
+        if can_be_copied(&instruction) {
+            let at = |has_prefix| place(function, &walk, &instruction, start, depth, has_prefix);
+            found.extend(at(false));
+            found.extend(at(true));
+        }
+        if !walk.pass(&instruction) {
+            break;
+        }
+    }
+    found
+}
+
+/// Whether a copy of the instruction at another address does the same. A call would leave another return address.
+fn can_be_copied(instruction: &Instruction) -> bool {
+    matches!(
+        instruction.flow_control(),
+        FlowControl::Next
+            | FlowControl::ConditionalBranch
+            | FlowControl::UnconditionalBranch
+            | FlowControl::IndirectBranch
+            | FlowControl::Return
+    )
+}
+
+/// The place at one instruction, or behind its REX prefix, if that byte can become a jump.
+fn place(
+    function: &Function,
+    walk: &Walk,
+    instruction: &Instruction,
+    start: usize,
+    depth: usize,
+    has_prefix: bool,
+) -> Option<Place> {
+    let bytes = function.bytes;
+    if has_prefix && !matches!(bytes.get(start)?, 0x40..=0x4f) {
+        return None;
+    }
+    let at = start + usize::from(has_prefix);
+    let original = *bytes.get(at)?;
+    let following: [u8; DISTANCE_BYTES] =
+        bytes.get(at + 1..at + 1 + DISTANCE_BYTES)?.try_into().ok()?;
+    // A jump that stands there already would not be changed.
+    if original == JUMP {
+        return None;
+    }
+    let patch = function.entry.checked_add(at as u64)?;
+    let boundaries = boundaries(bytes, start, at + 1);
+    let undo = walk.undo().to_vec();
+    let landings = landings(patch, following, boundaries, super::code::length(&undo))?;
+    let resume = instruction.next_ip();
+    Some(Place {
+        patch,
+        original,
+        following,
+        boundaries,
+        landings,
+        resume,
+        has_prefix,
+        depth,
+        undo,
+    })
+}
