@@ -14,7 +14,7 @@
 
 use crate::kernel::{self, Change, RESTART_BY_BLOCK, RESTARTS, Tid};
 use crate::memory::Memory;
-use crate::stop::{mend, wait_for};
+use crate::stop::{mend, stop_thread, wait_for};
 use anyhow::{Context, Result, bail, ensure};
 use iced_x86::IcedError;
 use iced_x86::code_asm::*;
@@ -27,8 +27,7 @@ pub const CODE_SEGMENT: u64 = 0x33;
 pub const MAGIC: [u8; 8] = *b"SMPLSTUB";
 /// Bytes that the stub may take.
 pub const STUB_BYTES: u64 = 1024;
-/// How long a thread is waited for that is to stop, and for a call.
-const PATIENCE: Duration = Duration::from_millis(20);
+/// How long a call may take, and the way to the stop behind it.
 const CALL_PATIENCE: Duration = Duration::from_millis(500);
 /// Bytes below the stack pointer that belong to the function (System V ABI), and a few for the stub.
 const RED_ZONE_BYTES: u64 = 128;
@@ -215,19 +214,7 @@ impl Thread {
     /// # Errors
     /// If it does not stop in time, or not where it can be borrowed; it goes on then.
     pub fn stop(tid: Tid, memory: &Memory) -> Result<Thread> {
-        kernel::seize(tid).with_context(|| format!("trace thread {tid}"))?;
-        kernel::interrupt(tid).with_context(|| format!("stop thread {tid}"))?;
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            match wait_for(tid, deadline)? {
-                Some(Change::Interrupted) => break,
-                Some(Change::Signal(signal)) => kernel::resume(tid, signal)?,
-                Some(Change::Syscall) => kernel::resume(tid, 0)?,
-                Some(Change::Gone) => bail!("thread {tid} has ended"),
-                None => bail!("thread {tid} does not stop within {} ms", PATIENCE.as_millis()),
-            }
-        }
-        mend(tid);
+        stop_thread(tid)?;
         let registers = kernel::registers(tid)?;
         let thread = Thread { tid, registers };
         if let Err(error) = can_be_borrowed(tid, &registers, memory) {

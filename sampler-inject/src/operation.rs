@@ -25,10 +25,11 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-/// Another thread of the target may map what was free a moment ago, and a stop may come too late: then all is done again.
-const TRIES: u32 = 5;
-/// Between two tries.
+/// Another thread of the target may map what was free a moment ago, and on a busy machine a stop may come too late: then all is done again.
+const TRIES: u32 = 14;
+/// Between the first two tries; from one try to the next it doubles.
 const PAUSE: Duration = Duration::from_millis(20);
+const MAX_PAUSE: Duration = Duration::from_millis(500);
 /// `MFD_EXEC` (Linux 6.3): the file may be mapped as code, whatever `vm.memfd_noexec` says of files without it.
 const MFD_EXEC: u64 = 0x10;
 /// As long as every plausible one: what a filter is asked with before the file is there.
@@ -200,16 +201,16 @@ pub fn inject(pid: i32, library: &Path, rate: Rate) -> Result<Report> {
 
 /// Tries again what another thread, or the scheduler, got in the way of.
 fn retried(mut operation: impl FnMut() -> Result<Report>) -> Result<Report> {
-    let mut tries = 0;
-    loop {
-        tries += 1;
+    let mut pause = PAUSE;
+    for _ in 1..TRIES {
         match operation() {
-            Err(error) if tries < TRIES && is_worth_another_try(&error) => {
-                std::thread::sleep(PAUSE);
-            }
+            Err(error) if is_worth_another_try(&error) => {}
             result => return result,
         }
+        std::thread::sleep(pause);
+        pause = MAX_PAUSE.min(2 * pause);
     }
+    operation()
 }
 
 /// A place that was taken in between.

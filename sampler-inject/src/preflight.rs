@@ -5,9 +5,9 @@ use crate::calls::{self, Call, Place};
 use crate::filter::{self, Verdict};
 use crate::image::{THREAD_BYTES, THREAD_OFFSET};
 use crate::kernel::{self, Tid};
-use crate::maps::{Maps, PAGE};
+use crate::maps::{Mapping, Maps, PAGE};
 use crate::memory::Memory;
-use crate::record::Left;
+use crate::record::{self, Left};
 use crate::stop::{self, Stopped};
 use crate::target::{Loaded, Target};
 use anyhow::{Context, Result};
@@ -125,8 +125,12 @@ pub fn check(pid: i32) -> Result<Checked> {
     let lock = lock(pid)?;
     let memory = Memory::open(pid).map_err(|error| Refusal::NoRight { error })?;
     check_class(pid)?;
-    let maps = Maps::read(pid)?;
+    let mut maps = Maps::read(pid)?;
     let left = Left::find(pid, &maps, &memory)?;
+    // What will be unmapped before anything is mapped is free.
+    let is_left =
+        |of: &Mapping| left.ranges.iter().any(|(start, end)| *start <= of.start && of.end <= *end);
+    maps.all.retain(|mapping| !is_left(mapping));
     Ok(Checked { target: Target { pid, memory, maps }, left, _lock: lock })
 }
 
@@ -198,7 +202,7 @@ pub fn check_files(target: &Target) -> Result<Allocator> {
 fn check_libc(target: &Target, files: &[Loaded]) -> Result<()> {
     let libc = files.iter().find(|file| file.symbols.contains_key("gnu_get_libc_version"));
     let Some(libc) = libc else {
-        let is_musl = |of: &crate::maps::Mapping| of.file_name().starts_with("ld-musl");
+        let is_musl = |of: &Mapping| of.file_name().starts_with("ld-musl");
         let found = if target.maps.all.iter().any(is_musl) {
             "musl"
         } else {
@@ -296,7 +300,8 @@ fn name(nr: i64) -> &'static str {
 /// # Errors
 /// If there is none.
 pub fn find_stub(target: &Target, stopped: &Stopped) -> Result<Place> {
-    for mapping in target.maps.all.iter().filter(|of| of.is_executable && of.inode != 0) {
+    let is_file = |of: &&Mapping| of.is_executable && of.inode != 0 && !record::is_of_image(of);
+    for mapping in target.maps.all.iter().filter(is_file) {
         let address = (mapping.end - calls::STUB_BYTES) & !15;
         let Ok(bytes) = target.memory.read(address, calls::STUB_BYTES as usize) else { continue };
         let place = Place::at(address)?;
@@ -311,7 +316,7 @@ pub fn find_stub(target: &Target, stopped: &Stopped) -> Result<Place> {
 }
 
 /// Whether no segment of the file has the address: what is there is only there because pages are mapped whole.
-fn is_behind_code(target: &Target, mapping: &crate::maps::Mapping, address: u64) -> bool {
+fn is_behind_code(target: &Target, mapping: &Mapping, address: u64) -> bool {
     let segments = || {
         let file = crate::elf::File64::new(target.maps.open(mapping)?)?;
         file.segments()

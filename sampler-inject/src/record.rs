@@ -169,7 +169,9 @@ impl Left {
     }
 }
 
-fn is_of_image(mapping: &Mapping) -> bool {
+/// Whether a mapping is of an image, finished or not.
+#[must_use]
+pub fn is_of_image(mapping: &Mapping) -> bool {
     mapping.name == SHOWN
 }
 

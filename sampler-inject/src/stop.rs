@@ -292,6 +292,29 @@ fn is_woken(registers: &libc::user_regs_struct) -> bool {
         && RESTARTABLE.contains(&call)
 }
 
+/// Stops one thread.
+///
+/// # Errors
+/// If it does not stop in time: it goes on as soon as it stands.
+pub(crate) fn stop_thread(tid: Tid) -> Result<(), Error> {
+    kernel::seize(tid).map_err(|source| Error::Untraceable { tid, source })?;
+    let start = Instant::now();
+    let mut one =
+        Stopping { pid: tid, waiting: HashSet::from([tid]), stopped: Vec::new(), since: None };
+    let done = match kernel::interrupt(tid) {
+        Ok(()) => one.wait(start + PATIENCE),
+        Err(_) => Err(Error::Gone),
+    };
+    match done {
+        Ok(()) if one.stopped.is_empty() => Err(Error::Gone),
+        Ok(()) => Ok(()),
+        Err(error) => {
+            one.back_out();
+            Err(error)
+        }
+    }
+}
+
 /// Waits for one thread only.
 ///
 /// # Errors
