@@ -3,7 +3,7 @@
 use crate::elf::Segment;
 use crate::maps::Maps;
 use crate::preflight::Refusal;
-use crate::prologue::Function;
+use crate::prologue::{Code, Function};
 use crate::target::{Loaded, Target};
 use anyhow::Result;
 
@@ -24,13 +24,14 @@ pub const FAMILY: [(&str, u8); 12] = [
     ("pvalloc", 1),
     ("malloc", 1),
 ];
-/// Without these there is no hook at all: ends would be missed.
-pub const NEEDED: [&str; 6] =
-    ["free", "cfree", "free_sized", "free_aligned_sized", "realloc", "malloc"];
+/// Without these there is no hook at all: ends would be missed. Not `cfree`: since glibc 2.26 no program can be linked with it.
+pub const NEEDED: [&str; 5] = ["free", "free_sized", "free_aligned_sized", "realloc", "malloc"];
 /// These call no other function of the family by an exported name, in the allocators that [`KNOWN`] names.
 const PLAIN: [&str; 3] = ["malloc", "free", "calloc"];
 /// Names that stand for allocators whose calls are known: glibc, jemalloc, tcmalloc, mimalloc.
 const KNOWN: [&str; 4] = ["gnu_get_libc_version", "mallctl", "tc_malloc", "mi_malloc"];
+/// Jumps from one function to another, at most.
+const MAX_JUMPS: u32 = 4;
 /// Bytes of a function that are compared with the file.
 const COMPARED_BYTES: usize = 48;
 /// `int3`, as debuggers and uprobes write it.
@@ -90,7 +91,7 @@ impl Allocator {
         let malloc = file.symbols["malloc"];
         let (segment, _) = file.file.code(malloc.address)?;
         let code_address = file.base.wrapping_add(segment.address);
-        let functions = functions(&file, &segment);
+        let functions = functions(target, &file, &segment)?;
         let allocator = Allocator { file, code_address, segment, functions };
         allocator.compare(target)?;
         Ok(allocator)
@@ -127,18 +128,53 @@ impl Allocator {
     }
 }
 
-fn functions(file: &Loaded, segment: &Segment) -> Vec<Found> {
+fn functions(target: &Target, file: &Loaded, segment: &Segment) -> Result<Vec<Found>> {
+    let code = file.file.bytes(segment.offset, segment.file_bytes)?;
+    let code = Code { address: file.base.wrapping_add(segment.address), bytes: code };
     let is_known = KNOWN.iter().any(|name| file.symbols.contains_key(*name));
     let mut found: Vec<Found> = Vec::new();
     for (name, arguments) in FAMILY {
         let Some(symbol) = file.symbols.get(name) else { continue };
-        let entry = file.base.wrapping_add(symbol.address);
-        let is_inside = symbol.address.wrapping_sub(segment.address) < segment.file_bytes;
+        let entry = follow(target, code, file.base.wrapping_add(symbol.address));
+        let address = entry.wrapping_sub(file.base);
+        let is_inside = address.wrapping_sub(segment.address) < segment.file_bytes;
         if !is_inside || found.iter().any(|of| of.entry == entry) {
             continue;
         }
+        // Under this name or another one.
+        let named = file.symbols.values().find(|of| of.address == address);
+        let bytes = named.map_or(0, |of| of.bytes);
         let is_marked = !(is_known && PLAIN.contains(&name));
-        found.push(Found { name, entry, bytes: symbol.bytes, arguments, is_marked });
+        found.push(Found { name, entry, bytes, arguments, is_marked });
     }
-    found
+    Ok(found)
+}
+
+/// Where a function leads that is only a jump to another one, perhaps through the procedure linkage table: mimalloc's `posix_memalign` is `mi_posix_memalign`.
+fn follow(target: &Target, code: Code, entry: u64) -> u64 {
+    let bytes_at = |at: u64| -> Option<[u8; 6]> {
+        let from = usize::try_from(at.checked_sub(code.address)?).ok()?;
+        code.bytes.get(from..from + 6)?.try_into().ok()
+    };
+    let mut at = entry;
+    for _ in 0..MAX_JUMPS {
+        at = match bytes_at(at) {
+            // jmp rel32
+            Some([0xe9, a, b, c, d, _]) => jump(at + 5, [a, b, c, d]),
+            // jmp [rip + rel32]
+            Some([0xff, 0x25, a, b, c, d]) => {
+                match target.memory.word(jump(at + 6, [a, b, c, d])) {
+                    Ok(to) => to,
+                    Err(_) => return entry,
+                }
+            }
+            Some(_) => return at,
+            None => return entry,
+        };
+    }
+    entry
+}
+
+fn jump(next: u64, distance: [u8; 4]) -> u64 {
+    next.wrapping_add_signed(i64::from(i32::from_le_bytes(distance)))
 }

@@ -236,19 +236,42 @@ pub fn dispatches_syscalls(tid: Tid) -> Option<bool> {
     Some(config.mode != 0)
 }
 
-/// What became of a thread (−1: of any); `None`: nothing yet.
+/// What became of a thread (−1: of any); `None`: nothing for a moment.
+///
+/// It sleeps in the kernel, so that the thread finds a processor; a timer's signal ends that.
 ///
 /// # Errors
 /// If this process traces no such thread.
-pub fn poll(tid: Tid) -> io::Result<Option<(Tid, Change)>> {
+pub fn wait(tid: Tid) -> io::Result<Option<(Tid, Change)>> {
+    static TICKS: std::sync::Once = std::sync::Once::new();
+    TICKS.call_once(start_ticks);
     let mut status = 0;
     // SAFETY: stores a number.
-    let found = unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::WNOHANG) };
+    let found = unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL) };
     match found {
-        -1 => Err(io::Error::last_os_error()),
-        0 => Ok(None),
+        -1 => match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::Interrupted => Ok(None),
+            error => Err(error),
+        },
         tid => Ok(Some((tid, change(status)))),
     }
+}
+
+/// Microseconds between two ticks: deadlines are looked at so often.
+const TICK_US: i64 = 1000;
+
+/// From now on a signal interrupts this process again and again.
+fn start_ticks() {
+    extern "C" fn tick(_: i32) {}
+    // SAFETY: plain numbers, for which zeros are valid.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = tick as *const () as usize;
+    // SAFETY: reads the structure; the handler does nothing. Without SA_RESTART, so that waits end.
+    unsafe { libc::sigaction(libc::SIGALRM, &raw const action, null_mut()) };
+    let every = libc::timeval { tv_sec: 0, tv_usec: TICK_US };
+    let timer = libc::itimerval { it_interval: every, it_value: every };
+    // SAFETY: reads the structure.
+    unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, null_mut()) };
 }
 
 fn change(status: i32) -> Change {
@@ -269,12 +292,6 @@ pub fn set_urgent(is_urgent: bool) {
     let parameter = libc::sched_param { sched_priority: i32::from(is_urgent) };
     // SAFETY: reads the structure.
     unsafe { libc::sched_setscheduler(0, policy, &raw const parameter) };
-}
-
-/// Short sleeps end when they are over, not 50 µs later.
-pub fn sleep_exactly() {
-    // SAFETY: takes numbers.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0) };
 }
 
 #[cfg(test)]

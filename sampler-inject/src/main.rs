@@ -5,7 +5,7 @@
 use clap::{Args, Parser, Subcommand};
 use sampler_common::sampling::Rate;
 use sampler_inject::preflight::Refusal;
-use sampler_inject::{kernel, operation, steps};
+use sampler_inject::{operation, steps};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -65,7 +65,6 @@ fn main() -> ExitCode {
     if let Some(steps) = command.die_after {
         steps::die_after(steps);
     }
-    kernel::sleep_exactly();
     // Who is short of memory must not kill this process in the middle.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
     match run(command.verb) {

@@ -14,9 +14,6 @@ use std::time::{Duration, Instant};
 pub const PATIENCE: Duration = Duration::from_millis(15);
 /// How long a thread that has not stopped in time is waited for, while the others run on: it must not find an `EINTR` either.
 const PATIENCE_WITH_LAST: Duration = Duration::from_secs(1);
-/// Between two looks: first at once, then with a pause.
-const SPINS: u32 = 64;
-const PAUSE: Duration = Duration::from_micros(20);
 
 /// `io_pgetevents`
 const IO_PGETEVENTS: i64 = 333;
@@ -167,33 +164,28 @@ impl Stopping {
 
     /// Waits until all that were interrupted stand.
     fn wait(&mut self, deadline: Instant) -> Result<(), Error> {
-        let mut spins = 0;
         while let Some(&tid) = self.waiting.iter().next() {
-            if self.collect() {
-                continue;
-            }
             if Instant::now() > deadline {
                 return Err(Error::Late { tid });
             }
-            spins += 1;
-            pause(spins);
+            self.collect();
         }
         Ok(())
     }
 
-    /// Takes what the kernel has to tell; whether there was anything.
-    fn collect(&mut self) -> bool {
-        let (tid, change) = match kernel::poll(-1) {
+    /// Takes what the kernel has to tell, if there is anything soon.
+    fn collect(&mut self) {
+        let (tid, change) = match kernel::wait(-1) {
             Ok(Some(found)) => found,
             Ok(None) => {
                 // The first thread, if it has ended, is reported with the last one only.
                 self.waiting.retain(|tid| !is_ending(*tid));
-                return false;
+                return;
             }
             Err(_) => {
                 // None of them is there any more.
                 self.waiting.clear();
-                return true;
+                return;
             }
         };
         match change {
@@ -214,13 +206,11 @@ impl Stopping {
                 let _ = kernel::resume(tid, 0);
             }
         }
-        true
     }
 
     /// Lets all go on, and waits for the last ones: as soon as one stands it goes on.
     fn back_out(&mut self) {
         let deadline = Instant::now() + PATIENCE_WITH_LAST;
-        let mut spins = 0;
         loop {
             for tid in self.stopped.drain(..) {
                 let _ = kernel::detach(tid, 0);
@@ -228,10 +218,7 @@ impl Stopping {
             if self.waiting.is_empty() || Instant::now() > deadline {
                 return;
             }
-            if !self.collect() {
-                spins += 1;
-                pause(spins);
-            }
+            self.collect();
         }
     }
 }
@@ -264,15 +251,6 @@ pub fn threads(pid: i32) -> Vec<Tid> {
     let name =
         |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().into_string().ok();
     entries.filter_map(name).filter_map(|name| name.parse().ok()).collect()
-}
-
-/// A short while, longer from the 64th time on.
-pub(crate) fn pause(times: u32) {
-    if times < SPINS {
-        std::thread::yield_now();
-    } else {
-        std::thread::sleep(PAUSE);
-    }
 }
 
 /// Sees to it that a stopped thread does not find an `EINTR` of ours.
@@ -320,15 +298,12 @@ pub(crate) fn stop_thread(tid: Tid) -> Result<(), Error> {
 /// # Errors
 /// If it is not ours.
 pub(crate) fn wait_for(tid: Tid, deadline: Instant) -> Result<Option<Change>> {
-    let mut spins = 0;
     loop {
-        if let Some((_, change)) = kernel::poll(tid).with_context(|| format!("wait for {tid}"))? {
+        if let Some((_, change)) = kernel::wait(tid).with_context(|| format!("wait for {tid}"))? {
             return Ok(Some(change));
         }
         if Instant::now() > deadline {
             return Ok(None);
         }
-        spins += 1;
-        pause(spins);
     }
 }

@@ -16,6 +16,7 @@ static const char *const names[KINDS] = {
     "epoll_wait", "semtimedop", "recv", "sigtimedwait", "nanosleep", "poll", "read", "msgrcv",
 };
 static volatile unsigned long interrupted[KINDS];
+static volatile int ends;
 static int queue, set;
 
 static long wait_once(int kind, int socket, int pipe) {
@@ -45,6 +46,7 @@ static void *waiter(void *of) {
     setsockopt(sockets[0], SOL_SOCKET, SO_RCVTIMEO, &hour, sizeof hour);
     for (;;)
         if (wait_once(kind, sockets[0], pipes[0]) < 0 && errno == EINTR) interrupted[kind]++;
+        else if (ends) pause();
         else _exit(5);
     return NULL;
 }
@@ -70,6 +72,7 @@ int main(void) {
         say("}");
         send_line();
     }
+    ends = 1;
     msgctl(queue, IPC_RMID, NULL), semctl(set, 0, IPC_RMID);
     _exit(0);
 }

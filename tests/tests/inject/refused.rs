@@ -34,7 +34,12 @@ fn what_is_no_process_of_programs() -> Result<()> {
 
 #[test]
 fn programs_of_other_kinds() -> Result<()> {
-    let silent = build::compile("noalloc32.c", &["-m32", "-static", "-nostdlib"])?;
+    let directory = tempfile::tempdir()?;
+    let silent = directory.path().join("noalloc32");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-m32", "-static", "-nostdlib", "-o"]).arg(&silent);
+    compiler.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/workloads/noalloc32.c"));
+    finish(&mut compiler)?.success("cc")?;
     let mut child = Child::start("noalloc32.c", &mut Command::new(silent))?;
     refused("inject", child.pid(), "32 bits")?;
     child.close_stdin();
