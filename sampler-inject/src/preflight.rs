@@ -202,7 +202,7 @@ pub fn check_files(target: &Target) -> Result<Allocator> {
 fn check_libc(target: &Target, files: &[Loaded]) -> Result<()> {
     let libc = files.iter().find(|file| file.symbols.contains_key("gnu_get_libc_version"));
     let Some(libc) = libc else {
-        let is_musl = |of: &Mapping| of.file_name().starts_with("ld-musl");
+        let is_musl = |of: &Mapping| of.name.contains("musl");
         let found = if target.maps.all.iter().any(is_musl) {
             "musl"
         } else {
