@@ -42,8 +42,27 @@ const RULES: &[Rule] = &[
     Rule {
         why: "unsafe code is only at the kernel's boundary",
         words: &["unsafe"],
-        searched: &["sampler-common", "sampler-daemon", "tests", "xtask/src"],
-        allowed: &["sampler-daemon/src/bpf"],
+        searched: &["sampler-common", "sampler-daemon", "sampler-inject", "tests", "xtask/src"],
+        allowed: &["sampler-daemon/src/bpf", "sampler-inject/src/kernel.rs"],
+    },
+    Rule {
+        why: "only the injector stops and changes other processes, and it asks the kernel in one place",
+        words: &["ptrace", "SYS_ptrace", "PTRACE_SEIZE"],
+        searched: &[
+            "sampler-common/src",
+            "sampler-daemon/src",
+            "sampler-inject/src",
+            "sampler-preload/src",
+            "tests/src",
+            "xtask/src",
+        ],
+        allowed: &["sampler-inject/src/kernel.rs"],
+    },
+    Rule {
+        why: "what is found of places and filters is pure: it reads no file and asks no kernel",
+        words: &["std::fs", "File", "Memory", "kernel::", "procfs", "rustix"],
+        searched: &["sampler-inject/src/prologue", "sampler-inject/src/filter"],
+        allowed: &[],
     },
     Rule {
         why: "the preloaded library's table, filter and arithmetic need none",
