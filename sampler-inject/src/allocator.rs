@@ -61,7 +61,7 @@ impl Found {
         Function {
             entry: self.entry,
             bytes: &code[from..code.len().min(from + length)],
-            is_whole: self.bytes != 0,
+            size: (self.bytes != 0).then_some(self.bytes),
             arguments: self.arguments,
             is_free: self.name == "free" || self.name == "cfree",
         }

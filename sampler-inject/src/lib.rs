@@ -3,7 +3,8 @@
 //! One operation is one short-lived process ([`operation`], the binary `sampler-inject`): ptrace ends with it, so that whatever goes wrong ends with it,
 //! too. Every prefix of an operation leaves the target unharmed.
 //!
-//! [`prologue`] (which byte of a function becomes a jump, and the code around it) and [`filter`] (what a seccomp program says to a call) are pure.
+//! [`prologue`] (which byte of a function becomes a jump, and the code around it), [`plan`] (places whose landings are free, and the pages there) and [`filter`]
+//! (what a seccomp program says to a call) are pure.
 //! [`target`], [`maps`] and [`elf`] read. [`memory`], [`calls`], [`stop`] and [`hook`] change the target.
 
 pub mod allocator;
@@ -17,6 +18,7 @@ pub mod layout;
 pub mod maps;
 pub mod memory;
 pub mod operation;
+pub mod plan;
 pub mod preflight;
 pub mod prologue;
 pub mod record;

@@ -1,9 +1,10 @@
 /* A program that checks its heap while something is put into it and taken out again.
  *
- * injected THREADS [busy | profiled | words | strict | deny | allow | moved]…: so many threads allocate, move and free blocks whose contents they check. At each line it says how many
+ * injected THREADS [busy | churn | profiled | words | strict | deny | allow | moved]…: so many threads allocate, move and free blocks whose contents they check. At each line it says how many
  * blocks it has had, `{"blocks":N}`; at `exit` it ends with 0 if everything was right.
  *
  *   busy      the first thread allocates as well, and looks for lines in between
+ *   churn     threads, children and programs in children come and go
  *   profiled  SIGPROF comes every millisecond of processor time, to a handler that looks at the signal mask
  *   words     it uses the thread-local words of glibc that nobody uses
  *   strict    seccomp's strict mode; deny, allow: a filter without memfd_create, or one that lets everything through
@@ -16,12 +17,14 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 
 enum { BLOCKS = 512, LARGEST = 6000 };
 
@@ -79,6 +82,41 @@ static void *worker(void *seed) {
     unsigned state = (unsigned)(uintptr_t)seed;
     while (!ends) step(all, &state);
     for (int i = 0; i < BLOCKS; i++) free(all[i].at);
+    return NULL;
+}
+
+static void *brief(void *seed) {
+    struct block all[BLOCKS] = {{0}};
+    unsigned state = (unsigned)(uintptr_t)seed;
+    for (int i = 0; i < 300; i++) step(all, &state);
+    for (int i = 0; i < BLOCKS; i++) free(all[i].at);
+    return NULL;
+}
+
+static void expect_success(pid_t child) {
+    int status = -1;
+    check(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+}
+
+/* Threads, forked children that allocate, and programs that are spawned as libc does it: by a child that shares the memory. */
+static void *churn(void *unused) {
+    extern char **environ;
+    char *const program[] = {"/bin/true", NULL};
+    (void)unused;
+    for (long round = 0; !ends; round++) {
+        pthread_t threads[4];
+        for (long i = 0; i < 4; i++) pthread_create(&threads[i], NULL, brief, (void *)(round + i));
+        for (long i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+        pid_t child = fork();
+        if (child == 0) {
+            unsigned long before = wrong;
+            brief((void *)round);
+            _exit(wrong != before);
+        }
+        expect_success(child);
+        check(posix_spawn(&child, program[0], NULL, NULL, program, environ) == 0);
+        expect_success(child);
+    }
     return NULL;
 }
 
@@ -150,6 +188,7 @@ int main(int argc, char **argv) {
     if (is_asked(argc, argv, "deny")) filter(SYS_memfd_create);
     pthread_sigmask(SIG_SETMASK, NULL, &usual_mask);
     for (long i = 0; i < count; i++) pthread_create(&threads[i], NULL, worker, (void *)(i + 1));
+    if (is_asked(argc, argv, "churn")) pthread_create(&threads[count++], NULL, churn, NULL);
     if (is_asked(argc, argv, "profiled")) profile();
     say("waiting");
     send_line();

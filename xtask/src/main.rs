@@ -11,6 +11,7 @@ mod licences;
 mod linker;
 mod packages;
 mod preload;
+mod prologues;
 mod simulate;
 mod stamp;
 mod step;
@@ -73,6 +74,8 @@ enum Verb {
         #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..))]
         runs: u32,
     },
+    /// Collect the beginnings of allocators' functions from Debian's packages (fetches 60 MB)
+    Prologues,
     /// Measure
     #[command(subcommand)]
     Bench(Bench),
@@ -166,6 +169,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Verb::Simulate { seed, runs } => simulate::run(&workspace, seed, runs),
         Verb::Demo => demo::run(&workspace),
         Verb::BuildPreload => preload::build(&workspace).map(drop),
+        Verb::Prologues => prologues::collect(&workspace),
         Verb::Bench(bench) => {
             let (benchmark, arguments) = bench.parts();
             bench::run(&workspace, benchmark, arguments)

@@ -59,12 +59,6 @@ const RULES: &[Rule] = &[
         allowed: &["sampler-inject/src/kernel.rs"],
     },
     Rule {
-        why: "what is found of places and filters is pure: it reads no file and asks no kernel",
-        words: &["std::fs", "File", "Memory", "kernel::", "procfs", "rustix"],
-        searched: &["sampler-inject/src/prologue", "sampler-inject/src/filter"],
-        allowed: &[],
-    },
-    Rule {
         why: "the preloaded library's table, filter and arithmetic need none",
         words: &["unsafe"],
         searched: &["sampler-preload/src"],
@@ -96,6 +90,16 @@ const RULES: &[Rule] = &[
         words: &["libc::", "std::fs", "std::env", "std::sync::Mutex", "syscall"],
         searched: &["sampler-preload/src"],
         allowed: &["sampler-preload/src/pages.rs"],
+    },
+    Rule {
+        why: "what decides where a process is hooked is pure, so that it can be tested offline",
+        words: &["unsafe", "std::fs", "std::process", "std::io", "File", "ptrace", "Instant"],
+        searched: &[
+            "sampler-inject/src/filter",
+            "sampler-inject/src/plan",
+            "sampler-inject/src/prologue",
+        ],
+        allowed: &[],
     },
     Rule {
         why: "the mathematics does no I/O and has no clock",

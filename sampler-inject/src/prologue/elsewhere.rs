@@ -12,12 +12,13 @@ const REACH_BYTES: u64 = 16 * 15;
 /// The function's own jumps to its entry count: registers that carry no argument may be in use there.
 /// Another function's jump to the entry is a call like any other.
 pub(super) fn first_entered(function: &Function, elsewhere: &[Code]) -> u64 {
-    let own = Code { address: function.entry, bytes: function.bytes };
-    let own_targets = decoded_targets(function).chain(distances(own));
-    let other_targets = elsewhere.iter().flat_map(|code| distances(*code));
-    let inside = |target: &u64| is_inside(function, *target);
-    let from_outside = other_targets.filter(|target| inside(target) && *target != function.entry);
-    own_targets.filter(inside).chain(from_outside).min().unwrap_or(u64::MAX)
+    let (bytes, _) = function.own();
+    let own = Code { address: function.entry, bytes };
+    let anywhere = distances(own).chain(elsewhere.iter().flat_map(|code| distances(*code)));
+    // A jump of another function to the entry is a call, and data may look like one.
+    let behind_entry = anywhere.filter(|target| *target != function.entry);
+    let targets = decoded_targets(own).chain(behind_entry);
+    targets.filter(|target| is_inside(function, *target)).min().unwrap_or(u64::MAX)
 }
 
 fn is_inside(function: &Function, target: u64) -> bool {
@@ -25,8 +26,8 @@ fn is_inside(function: &Function, target: u64) -> bool {
 }
 
 /// Targets of the branches that are found by decoding from the entry on.
-fn decoded_targets<'f>(function: &Function<'f>) -> impl Iterator<Item = u64> + 'f {
-    let mut decoder = Decoder::with_ip(64, function.bytes, function.entry, DecoderOptions::NONE);
+fn decoded_targets<'c>(code: Code<'c>) -> impl Iterator<Item = u64> + 'c {
+    let mut decoder = Decoder::with_ip(64, code.bytes, code.address, DecoderOptions::NONE);
     std::iter::from_fn(move || decoder.can_decode().then(|| decoder.decode())).filter_map(target)
 }
 
@@ -39,12 +40,14 @@ fn target(instruction: Instruction) -> Option<u64> {
     (is_jump && is_near).then(|| instruction.near_branch_target())
 }
 
-/// Where each four bytes of the code lead if they are the distance of a jump. Code and data need not be told apart for that.
+/// Where each four bytes lead that stand behind the opcode of a jump with such a distance: `E9`, or `0F 80` to `0F 8F`. Instructions need not be
+/// told apart from data for that. A jump with a distance of one byte does not leave its function.
 fn distances(code: Code) -> impl Iterator<Item = u64> {
-    code.bytes.windows(4).enumerate().map(move |(at, window)| {
-        let mut distance = [0; 4];
-        distance.copy_from_slice(window);
-        let next = code.address.wrapping_add(at as u64 + 4);
-        next.wrapping_add_signed(i64::from(i32::from_le_bytes(distance)))
+    code.bytes.windows(6).enumerate().filter_map(move |(at, window)| {
+        let (opcode, distance) = window.split_at(2);
+        let is_jump = opcode[1] == 0xe9 || opcode[0] == 0x0f && opcode[1] & 0xf0 == 0x80;
+        let distance = i32::from_le_bytes(distance.try_into().ok()?);
+        let next = code.address.wrapping_add(at as u64 + 6);
+        is_jump.then(|| next.wrapping_add_signed(i64::from(distance)))
     })
 }

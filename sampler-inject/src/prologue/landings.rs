@@ -11,11 +11,14 @@ const LOWEST: u64 = 0x1_0000;
 /// From here on nothing can be mapped: 47 bits less the guard page.
 const HIGHEST: u64 = 0x7fff_ffff_f000;
 
+/// Linux (6.18) makes a call of this instruction where a uprobe is on it: it writes five bytes.
+const WRITTEN_WHOLE: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
+
 /// Which of the four bytes from `window` on begin an instruction: bit 0 stands for the first. `start` is where the hooked instruction
-/// begins.
+/// begins. `None`: another tool may change these bytes in other ways than by an `int3`.
 ///
 /// Behind an instruction that ends the straight line every byte counts: data, padding or another function may follow.
-pub(super) fn boundaries(bytes: &[u8], start: usize, window: usize) -> u8 {
+pub(super) fn boundaries(bytes: &[u8], start: usize, window: usize) -> Option<u8> {
     let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
     let mut found = 0;
     let mut next = start;
@@ -26,6 +29,9 @@ pub(super) fn boundaries(bytes: &[u8], start: usize, window: usize) -> u8 {
         }
         if position >= window {
             found |= 1 << (position - window);
+            if bytes.get(position..).is_some_and(|bytes| bytes.starts_with(&WRITTEN_WHOLE)) {
+                return None;
+            }
         }
         if is_straight && decoder.set_position(position).is_ok() {
             let instruction = decoder.decode();
@@ -33,7 +39,7 @@ pub(super) fn boundaries(bytes: &[u8], start: usize, window: usize) -> u8 {
             next = position + instruction.len().max(1);
         }
     }
-    found
+    Some(found)
 }
 
 fn goes_on(flow: FlowControl) -> bool {

@@ -17,6 +17,7 @@
 //! The caller finds the functions, maps memory at the landings and writes the byte.
 
 mod code;
+mod conditions;
 mod elsewhere;
 mod landings;
 mod places;
@@ -32,14 +33,25 @@ pub struct Function<'a> {
     pub entry: u64,
     /// Its bytes as the file has them: at least 48 where there are as many. They may go on behind its end.
     pub bytes: &'a [u8],
-    /// Whether `bytes` hold the whole function. Otherwise a branch to a place behind the entry could go unseen, and only the entry is a
-    /// place.
-    pub is_whole: bool,
+    /// Its size as its symbol has it. A jump to a place behind the entry could go unseen if the size is unknown, or if `bytes`
+    /// hold less: then only the entry is a place.
+    pub size: Option<u64>,
     /// Integer arguments: 1 for malloc and free; 2 for calloc, realloc, memalign and aligned_alloc; 3 for
     /// posix_memalign.
     pub arguments: u8,
     /// Whether a call with a null pointer does nothing, so that such calls may be missed.
     pub is_free: bool,
+}
+
+impl<'a> Function<'a> {
+    /// The bytes that are the function's own, and whether they are all.
+    fn own(&self) -> (&'a [u8], bool) {
+        let size = self.size.and_then(|size| usize::try_from(size).ok());
+        match size.and_then(|size| self.bytes.get(..size)) {
+            Some(own) => (own, true),
+            None => (self.bytes, false),
+        }
+    }
 }
 
 /// Further code of the target as its file has it. Its jumps may lead into a function.

@@ -25,13 +25,14 @@ pub fn places(function: &Function) -> Vec<Place> {
 /// `elsewhere` is best the whole executable segment around the function: compilers move unlikely parts of a function far away from it.
 pub fn places_with(function: &Function, elsewhere: &[Code]) -> Vec<Place> {
     let entered = first_entered(function, elsewhere);
+    let (_, is_whole) = function.own();
     let mut decoder = Decoder::with_ip(64, function.bytes, function.entry, DecoderOptions::NONE);
     let mut walk = Walk::new(function);
     let mut found = Vec::new();
     for depth in 0..MAX_INSTRUCTIONS {
         let start = decoder.position();
         let instruction = decoder.decode();
-        let is_known = depth == 0 || function.is_whole;
+        let is_known = depth == 0 || is_whole;
         if instruction.is_invalid() || !is_known || instruction.ip() >= entered {
             break;
         }
@@ -81,7 +82,7 @@ fn place(
         return None;
     }
     let patch = function.entry.checked_add(at as u64)?;
-    let boundaries = boundaries(bytes, start, at + 1);
+    let boundaries = boundaries(bytes, start, at + 1)?;
     let undo = walk.undo().to_vec();
     let landings = landings(patch, following, boundaries, super::code::length(&undo))?;
     let resume = instruction.next_ip();

@@ -1,4 +1,8 @@
+use proptest::prelude::*;
+
 use super::*;
+
+const ENTRY: u64 = 0x7f00_0000_0000;
 
 /// free of glibc 2.36.
 const FREE: &[u8] = &[
@@ -6,16 +10,243 @@ const FREE: &[u8] = &[
     0x8b, 0x1d, 0x4e, 0xf4, 0x14, 0x00, 0x64, 0x8b, 0x2b, 0x90, 0x90, 0x90, 0x90, 0x90,
 ];
 
+/// Bytes behind a function that reach nowhere near it.
+const PADDING: [u8; 16] = [0x90; 16];
+
+fn function(bytes: &[u8], arguments: u8, is_free: bool) -> Function<'_> {
+    Function { entry: ENTRY, bytes, size: Some(bytes.len() as u64), arguments, is_free }
+}
+
+fn offsets(bytes: &[u8], arguments: u8, is_free: bool) -> Vec<u64> {
+    let bytes = [bytes, &PADDING].concat();
+    let function = function(&bytes, arguments, is_free);
+    places(&function).iter().map(|place| place.patch - ENTRY).collect()
+}
+
+/// Whether a place lies at the first byte behind `bytes`.
+fn passes(bytes: &[u8], arguments: u8, is_free: bool) -> bool {
+    // mov byte [rdi], 7: five bytes would be needed for the next place, and it is not passed.
+    let whole = [bytes, &[0xc6, 0x07, 0x07, 0x12, 0x34, 0x56]].concat();
+    offsets(&whole, arguments, is_free).contains(&(bytes.len() as u64))
+}
+
 #[test]
 fn free_is_hooked_at_its_entry_behind_its_rex_prefix_and_behind_its_null_check() {
-    let function = Function {
-        entry: 0x7f00_0000_0000,
-        bytes: FREE,
-        is_whole: true,
-        arguments: 1,
-        is_free: true,
+    assert_eq!(offsets(FREE, 1, true)[..4], [0, 1, 3, 9]);
+}
+
+#[test]
+fn nothing_but_free_is_hooked_behind_a_null_check() {
+    let checked = [0x48, 0x85, 0xff, 0x74, 0x20];
+    assert!(passes(&checked, 1, true));
+    assert!(!passes(&checked, 2, false));
+    // The flags are no longer those of the check: xor eax, eax.
+    assert!(!passes(&[0x48, 0x85, 0xff, 0x31, 0xc0, 0x74, 0x20], 1, true));
+    // They are: mov rax, rdi.
+    assert!(passes(&[0x48, 0x85, 0xff, 0x48, 0x89, 0xf8, 0x74, 0x20], 1, true));
+    // A copy of the pointer is checked: mov rax, rdi; test rax, rax.
+    assert!(passes(&[0x48, 0x89, 0xf8, 0x48, 0x85, 0xc0, 0x74, 0x20], 1, true));
+    // Only half of it: test edi, edi.
+    assert!(!passes(&[0x85, 0xff, 0x74, 0x20], 1, true));
+    // Another value: push rdi; mov rdi, rsi; test rdi, rdi.
+    assert!(!passes(&[0x57, 0x48, 0x89, 0xf7, 0x48, 0x85, 0xff, 0x74, 0x20], 1, true));
+    // The other branch: jne.
+    assert!(!passes(&[0x48, 0x85, 0xff, 0x75, 0x20], 1, true));
+}
+
+#[test]
+fn an_impossible_size_need_not_be_seen() {
+    // test rdi, rdi; js
+    assert!(passes(&[0x48, 0x85, 0xff, 0x78, 0x20], 1, false));
+    // test edi, edi; js: 2 GiB are possible.
+    assert!(!passes(&[0x85, 0xff, 0x78, 0x20], 1, false));
+    // mov rax, rdi; mul rsi; jo
+    let product = [0x48, 0x89, 0xf8, 0x48, 0xf7, 0xe6, 0x70, 0x20];
+    assert!(passes(&product, 2, false));
+    // The third argument would be lost in rdx, and of one argument rsi is none.
+    assert!(!passes(&product, 3, false));
+    assert!(!passes(&product, 1, false));
+    // mov rax, rdi; mul rdi; jo
+    assert!(!passes(&[0x48, 0x89, 0xf8, 0x48, 0xf7, 0xe7, 0x70, 0x20], 2, false));
+}
+
+#[test]
+fn a_pointer_that_is_none_need_not_be_seen() {
+    // test dil, 15; jne
+    assert!(passes(&[0x40, 0xf6, 0xc7, 0x0f, 0x75, 0x20], 1, true));
+    // test dil, 31; jne
+    assert!(!passes(&[0x40, 0xf6, 0xc7, 0x1f, 0x75, 0x20], 1, true));
+    assert!(!passes(&[0x40, 0xf6, 0xc7, 0x0f, 0x75, 0x20], 1, false));
+}
+
+#[test]
+fn only_what_can_be_undone_is_passed() {
+    // push rbx; mov rbx, rdi
+    assert!(passes(&[0x53, 0x48, 0x89, 0xfb], 1, false));
+    // mov rbx, rdi, which is to be kept
+    assert!(!passes(&[0x48, 0x89, 0xfb], 1, false));
+    // mov rdi, rsi: an argument is lost
+    assert!(!passes(&[0x48, 0x89, 0xf7], 1, false));
+    // mov rsi, rdi: an argument of calloc, but none of malloc
+    assert!(passes(&[0x48, 0x89, 0xfe], 1, false));
+    assert!(!passes(&[0x48, 0x89, 0xfe], 2, false));
+    // push rdi; mov rdi, rsi
+    assert!(passes(&[0x57, 0x48, 0x89, 0xf7], 2, false));
+    // sub rsp, 24, and add rsp, -24
+    assert!(passes(&[0x48, 0x83, 0xec, 0x18], 1, false));
+    assert!(passes(&[0x48, 0x83, 0xc4, 0xe8], 1, false));
+    // add rsp, 24; and rsp, -16
+    assert!(!passes(&[0x48, 0x83, 0xc4, 0x18], 1, false));
+    assert!(!passes(&[0x48, 0x83, 0xe4, 0xf0], 1, false));
+    // mov [rdi], rsi; lock inc dword [rax]; call; syscall; rep movsb; pop rax
+    assert!(!passes(&[0x48, 0x89, 0x37], 2, false));
+    assert!(!passes(&[0xf0, 0xff, 0x00], 1, false));
+    assert!(!passes(&[0xe8, 0x00, 0x10, 0x00, 0x00], 1, false));
+    assert!(!passes(&[0x0f, 0x05], 1, false));
+    assert!(!passes(&[0xf3, 0xa4], 0, false));
+    assert!(!passes(&[0x58], 1, false));
+    // push rsp
+    assert!(!passes(&[0x54], 1, false));
+}
+
+#[test]
+fn no_call_is_hooked_and_no_jump_that_stands_there_already() {
+    assert!(offsets(&[0xe8, 0x00, 0x10, 0x00, 0x00], 1, false).is_empty());
+    assert!(offsets(&[0xe9, 0x00, 0x10, 0x00, 0x00], 1, false).is_empty());
+    // jmp rel8
+    assert_eq!(offsets(&[0xeb, 0x20], 1, false), [0]);
+}
+
+/// The loop of the second function begins behind its first instruction, that of the third at the entry.
+#[test]
+fn no_place_lies_at_or_behind_what_a_jump_leads_to() {
+    // push rbx; mov rax, rcx; mov rcx, rax; jmp …
+    let with_jump = |back: u8| [0x53, 0x48, 0x89, 0xc8, 0x48, 0x89, 0xc1, 0x75, back];
+    assert_eq!(offsets(&with_jump(0x10), 1, false), [0, 1, 2, 4, 5, 7]);
+    assert_eq!(offsets(&with_jump(0xf8), 1, false), [0]);
+    assert!(offsets(&with_jump(0xf7), 1, false).is_empty());
+}
+
+#[test]
+fn jumps_from_elsewhere_are_seen() {
+    let bytes = [&[0x53, 0x48, 0x89, 0xc8, 0x48, 0x89, 0xc1, 0xc3], &PADDING[..]].concat();
+    let function = function(&bytes, 1, false);
+    let with = |target: u64, opcode: [u8; 2]| {
+        let address = ENTRY + 0x12_3456;
+        let distance = target.wrapping_sub(address + 6) as i32;
+        let code = [&opcode[..], &distance.to_le_bytes()].concat();
+        let places = places_with(&function, &[Code { address, bytes: &code }]);
+        places.iter().map(|place| place.patch - ENTRY).collect::<Vec<u64>>()
     };
-    let offsets: Vec<u64> =
-        places(&function).iter().map(|place| place.patch - function.entry).collect();
-    assert_eq!(offsets[..4], [0, 1, 3, 9]);
+    assert_eq!(with(ENTRY + 1, [0x90, 0xe9]), [0]);
+    assert_eq!(with(ENTRY + 4, [0x0f, 0x8f]), [0, 1, 2]);
+    // A call by another function, and what is no jump.
+    assert_eq!(
+        with(ENTRY, [0x90, 0xe9]),
+        places(&function).iter().map(|of| of.patch - ENTRY).collect::<Vec<_>>()
+    );
+    assert_eq!(with(ENTRY + 1, [0x0f, 0x7f]).len(), places(&function).len());
+}
+
+#[test]
+fn only_the_entry_is_a_place_of_a_function_that_is_not_known_whole() {
+    let whole = function(FREE, 1, true);
+    for size in [None, Some(FREE.len() as u64 + 1)] {
+        let found = places(&Function { size, ..whole });
+        assert_eq!(found.iter().map(|of| of.patch - ENTRY).collect::<Vec<_>>(), [0, 1]);
+    }
+}
+
+/// Linux writes all of a five-byte nop when a uprobe is put on it.
+#[test]
+fn no_distance_reaches_into_a_five_byte_nop() {
+    let nop = [0x0f, 0x1f, 0x44, 0x00, 0x00];
+    assert!(offsets(&[&[0x53], &nop[..]].concat(), 1, false).iter().all(|at| *at != 0));
+    assert!(offsets(&[&[0x48, 0x85, 0xff], &nop[..]].concat(), 1, false).iter().all(|at| *at > 1));
+    let far = [&[0x48, 0x81, 0xff, 0x00, 0x10, 0x00, 0x00], &nop[..]].concat();
+    assert!(offsets(&far, 1, false).contains(&0));
+}
+
+#[test]
+fn landings_below_the_first_mappable_address_are_no_places() {
+    // cmp rdi, rax; nop …: the plain distance is negative, that behind the prefix as well.
+    let bytes = [0x48, 0x39, 0xc7, 0x90, 0x90, 0x90, 0x90, 0x90];
+    let low = Function { entry: 0x40_1000, ..function(&bytes, 1, false) };
+    assert!(places(&low).iter().all(|of| of.landings.iter().all(|at| *at < 1 << 47)));
+    assert!(places(&low).len() < places(&function(&bytes, 1, false)).len());
+}
+
+/// Of the jump's own bytes in memory: where it leads.
+fn jump_target(place: &Place, distance: [u8; 4]) -> u64 {
+    let mut code = vec![0xe9];
+    code.extend(distance);
+    let mut decoder =
+        iced_x86::Decoder::with_ip(64, &code, place.patch, iced_x86::DecoderOptions::NONE);
+    decoder.decode().near_branch_target()
+}
+
+proptest! {
+    /// Any bytes at all: no panic, and every promise of a place holds.
+    #[test]
+    fn places_of_any_bytes_keep_their_promises(
+        bytes in prop::collection::vec(any::<u8>(), 0..80),
+        size in prop::option::of(0..100_u64),
+        arguments in 0..=3_u8,
+        is_free: bool,
+        entry in prop_oneof![Just(ENTRY), 0x40_0000..0x1000_0000_u64, Just(0x7fff_ffff_e000), any::<u64>()],
+    ) {
+        let function = Function { entry, bytes: &bytes, size, arguments, is_free };
+        for place in places(&function) {
+            let at = (place.patch - entry) as usize;
+            prop_assert_eq!(bytes[at], place.original);
+            prop_assert_ne!(place.original, 0xe9);
+            prop_assert_eq!(&bytes[at + 1..at + 5], place.following.as_slice());
+            prop_assert_eq!(place.landings[0], jump_target(&place, place.following));
+            for subset in 0..16_u8 {
+                let mut distance = place.following;
+                for bit in (0..4).filter(|bit| subset & place.boundaries & 1 << bit != 0) {
+                    distance[bit] = 0xcc;
+                }
+                prop_assert!(place.landings.contains(&jump_target(&place, distance)));
+            }
+            for landing in &place.landings {
+                prop_assert!(*landing >= 0x1_0000 && *landing < 1 << 47);
+                let code = trampoline(&place, *landing, *landing & !0xfff).unwrap();
+                prop_assert_eq!(code.len() as u64, trampoline_length(&place));
+            }
+        }
+    }
+
+    /// Instructions that programs begin with, in any order: the stack is where it was, behind each place.
+    #[test]
+    fn trampolines_put_the_stack_back(parts in prop::collection::vec(0..6_usize, 1..12)) {
+        const PARTS: [&[u8]; 6] = [
+            &[0x55],
+            &[0x41, 0x56],
+            &[0x48, 0x83, 0xec, 0x18],
+            &[0x48, 0x81, 0xec, 0x98, 0x01, 0x00, 0x00],
+            &[0x48, 0x8d, 0x47, 0x17],
+            &[0x48, 0x83, 0xff, 0x20],
+        ];
+        let bytes = [&parts.iter().flat_map(|part| PARTS[*part]).copied().collect::<Vec<u8>>()[..], &PADDING].concat();
+        for place in places(&function(&bytes, 1, false)) {
+            let code = trampoline(&place, place.landings[0], place.landings[0] & !0xfff).unwrap();
+            let before = &bytes[..(place.patch - ENTRY) as usize];
+            prop_assert_eq!(stack_growth(before) + stack_growth(&code), 0);
+        }
+    }
+}
+
+/// By how many bytes code makes the stack longer, by iced's own account.
+fn stack_growth(code: &[u8]) -> i64 {
+    let growth = |instruction: iced_x86::Instruction| match instruction.code() {
+        iced_x86::Code::Sub_rm64_imm8 | iced_x86::Code::Sub_rm64_imm32 => {
+            instruction.immediate(1) as i64
+        }
+        iced_x86::Code::Lea_r64_m if instruction.op0_register() == iced_x86::Register::RSP => {
+            -(instruction.memory_displacement64() as i64)
+        }
+        _ => -i64::from(instruction.stack_pointer_increment()),
+    };
+    iced_x86::Decoder::new(64, code, iced_x86::DecoderOptions::NONE).iter().map(growth).sum()
 }

@@ -1,10 +1,13 @@
 //! Which instructions may run before the hook: those that a trampoline can undo, or whose traces nobody looks at.
+//!
+//! Branches may be passed as well if no call takes them that has to be seen: a call that frees nothing, or one that cannot
+//! succeed. [`Conditions`] knows them.
 
 use iced_x86::{
     Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
-    RflagsBits,
 };
 
+use super::conditions::Conditions;
 use super::{Function, Undo};
 
 /// The straight line from the entry, and what of it has to be undone.
@@ -12,9 +15,7 @@ pub(super) struct Walk {
     /// Registers whose value at the entry nobody needs, or that will be restored.
     free: Vec<Register>,
     undo: Vec<Undo>,
-    is_free: bool,
-    /// Whether the zero flag says that the first argument is null.
-    has_tested_null: bool,
+    conditions: Conditions,
     facts: InstructionInfoFactory,
 }
 
@@ -30,8 +31,7 @@ impl Walk {
         Walk {
             free: SCRATCH.iter().chain(unused).copied().collect(),
             undo: Vec::new(),
-            is_free: function.is_free,
-            has_tested_null: false,
+            conditions: Conditions::new(function),
             facts: InstructionInfoFactory::new(),
         }
     }
@@ -43,16 +43,19 @@ impl Walk {
 
     /// Goes past an instruction; `false`: a hook must not lie behind it.
     pub(super) fn pass(&mut self, instruction: &Instruction) -> bool {
-        match instruction.code() {
-            Code::Push_r64 => self.pass_push(instruction.op0_register()),
-            Code::Je_rel8_64 | Code::Je_rel32_64 => self.is_free && self.has_tested_null,
-            _ if grows_stack(instruction).is_some() => {
-                self.undo.extend(grows_stack(instruction).map(Undo::Release));
-                self.has_tested_null = false;
+        let is_passed = match (instruction.code(), grows_stack(instruction)) {
+            (Code::Push_r64, _) => self.pass_push(instruction.op0_register()),
+            (_, Some(bytes)) => {
+                self.undo.push(Undo::Release(bytes));
                 true
             }
-            _ => self.pass_plain(instruction),
-        }
+            _ if instruction.flow_control() == FlowControl::ConditionalBranch => {
+                self.conditions.falls_through(instruction)
+            }
+            _ => is_known(instruction) && self.leaves_no_trace(instruction),
+        };
+        self.conditions.follow(instruction, &mut self.facts);
+        is_passed
     }
 
     fn pass_push(&mut self, register: Register) -> bool {
@@ -61,18 +64,7 @@ impl Walk {
         register != Register::RSP
     }
 
-    /// An instruction that writes no memory and only registers that are free.
-    fn pass_plain(&mut self, instruction: &Instruction) -> bool {
-        if tests_first_argument(instruction) {
-            self.has_tested_null = true;
-            return true;
-        }
-        if instruction.rflags_modified() & RflagsBits::ZF != 0 {
-            self.has_tested_null = false;
-        }
-        is_known(instruction) && self.leaves_no_trace(instruction)
-    }
-
+    /// Whether an instruction writes no memory and only registers that are free.
     fn leaves_no_trace(&mut self, instruction: &Instruction) -> bool {
         let info = self.facts.info(instruction);
         let mut registers = info.used_registers().iter();
@@ -95,18 +87,6 @@ fn grows_stack(instruction: &Instruction) -> Option<i32> {
     let is_stack =
         instruction.op0_kind() == OpKind::Register && instruction.op0_register() == Register::RSP;
     i32::try_from(bytes).ok().filter(|bytes| is_stack && *bytes > 0)
-}
-
-fn tests_first_argument(instruction: &Instruction) -> bool {
-    let is_first = |operand| {
-        instruction.op_kind(operand) == OpKind::Register
-            && instruction.op_register(operand) == Register::RDI
-    };
-    match instruction.code() {
-        Code::Test_rm64_r64 => is_first(0) && is_first(1),
-        Code::Cmp_rm64_imm8 => is_first(0) && instruction.immediate(1) == 0,
-        _ => false,
-    }
 }
 
 /// Instructions that do nothing but compute: what is not listed is not passed.
@@ -139,6 +119,7 @@ fn is_known(instruction: &Instruction) -> bool {
                 | Neg
                 | Inc
                 | Dec
+                | Mul
                 | Imul
                 | Bt
                 | Bsf
@@ -148,15 +129,15 @@ fn is_known(instruction: &Instruction) -> bool {
                 | Cdq
                 | Cqo
                 | Cdqe
+                | Seto
+                | Sete
+                | Setne
                 | Nop
                 | Endbr64
         )
 }
 
-fn is_write(access: OpAccess) -> bool {
-    match access {
-        OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess => false,
-        // Everything else writes or might.
-        _ => true,
-    }
+/// Whether an access writes, or might.
+pub(super) fn is_write(access: OpAccess) -> bool {
+    !matches!(access, OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess)
 }

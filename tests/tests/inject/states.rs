@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::build;
-use sampler_tests::child::Child;
+use sampler_tests::child::{Child, kill};
 use sampler_tests::inject::{self, Subject, figure};
 use std::process::Command;
 
@@ -15,6 +15,58 @@ fn threads_that_compute_and_take_signals() -> Result<()> {
         inject::eject(program.pid())?;
         program.is_well()?;
     }
+    program.end()
+}
+
+/// Threads that begin and end, forked children that allocate under the hooks of their parent, and programs that are spawned.
+#[test]
+fn threads_and_children_that_come_and_go() -> Result<()> {
+    let mut program = Subject::start("injected.c", &["2", "churn"])?;
+    for _ in 0..20 {
+        inject::inject(program.pid(), 4096)?;
+        program.is_well()?;
+        inject::eject(program.pid())?;
+        program.is_well()?;
+    }
+    program.end()
+}
+
+/// SIGSTOP at any moment: an operation is done, or refused, or has failed for that reason. Afterwards it can be done.
+#[test]
+fn stopped_in_the_middle() -> Result<()> {
+    let mut program = Subject::start("injected.c", &["2", "profiled"])?;
+    let pid = program.pid();
+    let ends = AtomicBool::new(false);
+    let done = std::thread::scope(|scope| -> Result<u32> {
+        scope.spawn(|| {
+            for round in (0..7).cycle() {
+                if ends.load(Ordering::Relaxed) {
+                    break;
+                }
+                let _ = kill(pid, 19);
+                wait::pass(Duration::from_millis(round));
+                let _ = kill(pid, 18);
+                wait::pass(Duration::from_millis(3 * round));
+            }
+        });
+        let mut done = 0;
+        for _ in 0..30 {
+            for verb in ["inject", "eject"] {
+                let finished = inject::run(verb, pid, &[])?;
+                let line = String::from_utf8_lossy(&finished.stdout).into_owned();
+                let is_why = line.contains("stopped") || line.contains("nothing of ours");
+                ensure!(finished.code() == 0 || is_why, "{verb}: {line}{}", finished.stderr);
+                done += u32::from(finished.code() == 0);
+            }
+        }
+        ends.store(true, Ordering::Relaxed);
+        Ok(done)
+    })?;
+    ensure!(done > 0, "it was never done");
+    program.is_well()?;
+    inject::inject(pid, 4096)?;
+    inject::eject(pid)?;
+    program.is_well()?;
     program.end()
 }
 

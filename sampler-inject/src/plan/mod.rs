@@ -1,0 +1,155 @@
+//! Which place of each function is hooked, and what is mapped for it.
+//!
+//! A place needs memory at each of its landings. [`plan`] takes the first place of each function whose landings are free, or lie on pages that another
+//! hook needs anyway. [`Plan::contents`] makes the contents of those pages: trampolines, the pointers that they jump through, and the
+//! functions as they were. A page is never written once it is mapped.
+//!
+//! The caller reads the target's mappings, maps the pages (`MAP_FIXED_NOREPLACE`) and plans again if one of them is taken meanwhile.
+
+mod layout;
+mod room;
+
+use crate::prologue::{Error, Function, Place, original, trampoline, trampoline_length};
+
+pub use layout::{Layout, PAGE_BYTES};
+use room::Room;
+
+/// Fills what no code needs: `int3`.
+const FILL: u8 = 0xcc;
+/// Bytes of a pointer that a trampoline jumps through.
+const SLOT_BYTES: u64 = 8;
+/// Copies of instructions are as long elsewhere, but for this much: a far branch takes more bytes than a near one.
+const SLACK_BYTES: u64 = 32;
+
+/// A function that is to be hooked, and its places in order of preference.
+#[derive(Clone, Debug)]
+pub struct Candidate<'a> {
+    /// The function.
+    pub function: Function<'a>,
+    /// Where it can be hooked.
+    pub places: Vec<Place>,
+}
+
+/// One hook of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hook {
+    /// Which of the candidates it is for.
+    pub candidate: usize,
+    /// Where the byte is, and where it leads.
+    pub place: Place,
+    /// For each landing: where the pointer of its trampoline lies.
+    pub slots: Vec<u64>,
+    /// Where the function as it was begins.
+    pub original: u64,
+    /// The machine code there.
+    code: Vec<u8>,
+}
+
+/// What is hooked, and what has to be mapped for that.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// In the order of the candidates.
+    pub hooks: Vec<Hook>,
+    /// Candidates without a place whose landings are all free.
+    pub unplaced: Vec<usize>,
+    /// Addresses of the pages that have to be mapped, in ascending order.
+    pub pages: Vec<u64>,
+}
+
+/// A page to map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Where.
+    pub address: u64,
+    /// [`PAGE_BYTES`] bytes, to be mapped readable and executable.
+    pub bytes: Vec<u8>,
+}
+
+/// Chooses a place for each candidate, the first that can be had.
+pub fn plan(candidates: &[Candidate], layout: &Layout) -> Plan {
+    let mut plan = Plan::default();
+    let mut room = Room::new(layout);
+    for (candidate, of) in candidates.iter().enumerate() {
+        let hook = of.places.iter().find_map(|place| {
+            let is_apart = plan.hooks.iter().all(|other| are_apart(&other.place, place));
+            is_apart.then(|| hook(candidate, &of.function, place, &mut room)).flatten()
+        });
+        match hook {
+            Some(hook) => plan.hooks.push(hook),
+            None => plan.unplaced.push(candidate),
+        }
+    }
+    plan.pages = room.pages();
+    plan
+}
+
+/// Whether no byte of one place's jump is the other's byte. Two names of one function are one place.
+fn are_apart(one: &Place, other: &Place) -> bool {
+    one.patch.abs_diff(other.patch) > 4
+}
+
+/// A hook at `place`; `None`, and nothing taken of `room`: one of its landings is not free.
+fn hook(candidate: usize, function: &Function, place: &Place, room: &mut Room) -> Option<Hook> {
+    let mut trial = room.clone();
+    let length = trampoline_length(place);
+    for landing in &place.landings {
+        trial.take(*landing..*landing + length)?;
+    }
+    let slots = place
+        .landings
+        .iter()
+        .map(|landing| trial.take_on_page(*landing, SLOT_BYTES))
+        .collect::<Option<Vec<u64>>>()?;
+    let (original, code) = copy(function, place, &mut trial)?;
+    *room = trial;
+    Some(Hook { candidate, place: place.clone(), slots, original, code })
+}
+
+/// The function as it was, on one of the pages of the landings.
+fn copy(function: &Function, place: &Place, room: &mut Room) -> Option<(u64, Vec<u8>)> {
+    place.landings.iter().find_map(|landing| {
+        let length = original(place, function, *landing).ok()?.len() as u64 + SLACK_BYTES;
+        let mut trial = room.clone();
+        let address = trial.take_on_page(*landing, length)?;
+        let code = original(place, function, address).ok()?;
+        (code.len() as u64 <= length).then(|| {
+            *room = trial;
+            (address, code)
+        })
+    })
+}
+
+impl Plan {
+    /// The pages with their contents. `target` says for each candidate where its trampolines lead.
+    ///
+    /// # Errors
+    /// If a trampoline cannot be encoded. No plan has such a trampoline: its pointer lies on its own page.
+    pub fn contents(&self, target: impl Fn(usize) -> u64) -> Result<Vec<Page>, Error> {
+        let fill =
+            |address: &u64| Page { address: *address, bytes: vec![FILL; PAGE_BYTES as usize] };
+        let mut pages: Vec<Page> = self.pages.iter().map(fill).collect();
+        for hook in &self.hooks {
+            write(&mut pages, hook.original, &hook.code);
+            for (landing, slot) in hook.place.landings.iter().zip(&hook.slots) {
+                write(&mut pages, *landing, &trampoline(&hook.place, *landing, *slot)?);
+                write(&mut pages, *slot, &target(hook.candidate).to_le_bytes());
+            }
+        }
+        Ok(pages)
+    }
+}
+
+/// Writes bytes that may lie on two pages.
+fn write(pages: &mut [Page], address: u64, bytes: &[u8]) {
+    for (at, byte) in (address..).zip(bytes) {
+        let page = at - at % PAGE_BYTES;
+        if let Ok(index) = pages.binary_search_by_key(&page, |page| page.address)
+            && let Some(place) = pages[index].bytes.get_mut((at - page) as usize)
+        {
+            *place = *byte;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

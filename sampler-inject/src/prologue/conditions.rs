@@ -1,0 +1,143 @@
+//! Branches that no call takes which has to be seen.
+//!
+//! ```text
+//! free:            pointer == 0            nothing is freed
+//! free:            pointer & 15 != 0       no block begins there: every allocator aligns blocks to 8 at least, and one that tests
+//!                                          four bits to 16
+//! any:             first argument < 0      no size and no address is as large (2^63 and more)
+//! calloc:          count * size overflows  no block is as large
+//! calloc:          count * size < 0        nor that
+//! ```
+
+use std::collections::HashMap;
+
+use iced_x86::{
+    Code, ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register,
+};
+
+use super::Function;
+use super::walk::is_write;
+
+/// The bits of a pointer that are zero for every block of an allocator that tests them.
+const MAX_ALIGNMENT_MASK: u64 = 15;
+
+/// What a register holds, as far as it is of the call's arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Value {
+    First,
+    Second,
+    /// First by second argument, but for an overflow.
+    Product,
+}
+
+/// What the flags say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flags {
+    Unknown,
+    /// As after a comparison of the value with zero.
+    Compared(Value),
+    /// As after a test of the lowest bits of the first argument.
+    LowBits,
+    /// Whether the product overflows.
+    Overflow,
+}
+
+/// What is known of registers and flags on the straight line from the entry.
+pub(super) struct Conditions {
+    is_free: bool,
+    values: HashMap<Register, Value>,
+    flags: Flags,
+}
+
+impl Conditions {
+    pub(super) fn new(function: &Function) -> Conditions {
+        let mut values = HashMap::from([(Register::RDI, Value::First)]);
+        if function.arguments >= 2 {
+            values.insert(Register::RSI, Value::Second);
+        }
+        Conditions { is_free: function.is_free, values, flags: Flags::Unknown }
+    }
+
+    /// Whether every call that has to be seen goes on behind this branch.
+    pub(super) fn falls_through(&self, branch: &Instruction) -> bool {
+        match (branch.condition_code(), self.flags) {
+            (ConditionCode::e, Flags::Compared(Value::First))
+            | (ConditionCode::ne, Flags::LowBits) => self.is_free,
+            (ConditionCode::s, Flags::Compared(Value::First | Value::Product))
+            | (ConditionCode::o, Flags::Overflow) => true,
+            _ => false,
+        }
+    }
+
+    /// Takes in what an instruction does.
+    pub(super) fn follow(&mut self, instruction: &Instruction, facts: &mut InstructionInfoFactory) {
+        let flags = self.flags_after(instruction);
+        let moved = self.moved(instruction);
+        for used in facts.info(instruction).used_registers() {
+            if is_write(used.access()) {
+                self.values.remove(&used.register().full_register());
+            }
+        }
+        self.values.extend(moved);
+        self.flags = flags;
+    }
+
+    fn value(&self, instruction: &Instruction, operand: u32) -> Option<Value> {
+        let is_register = instruction.op_kind(operand) == OpKind::Register;
+        let register = is_register.then(|| instruction.op_register(operand))?;
+        self.values.get(&register).copied()
+    }
+
+    /// The register that holds a known value afterwards, which it did not before.
+    fn moved(&self, instruction: &Instruction) -> Option<(Register, Value)> {
+        match instruction.code() {
+            Code::Mov_r64_rm64 | Code::Mov_rm64_r64 => {
+                let value = self.value(instruction, 1)?;
+                let is_register = instruction.op0_kind() == OpKind::Register;
+                is_register.then(|| (instruction.op0_register(), value))
+            }
+            Code::Mul_rm64 => {
+                self.is_product(instruction).then_some((Register::RAX, Value::Product))
+            }
+            _ => None,
+        }
+    }
+
+    fn is_product(&self, multiplication: &Instruction) -> bool {
+        let factors = (self.values.get(&Register::RAX), self.value(multiplication, 0));
+        matches!(
+            factors,
+            (Some(Value::First), Some(Value::Second)) | (Some(Value::Second), Some(Value::First))
+        )
+    }
+
+    fn flags_after(&self, instruction: &Instruction) -> Flags {
+        if instruction.rflags_modified() == 0 {
+            return self.flags;
+        }
+        match instruction.code() {
+            Code::Test_rm64_r64 if instruction.op0_register() == instruction.op1_register() => {
+                self.value(instruction, 0).map_or(Flags::Unknown, Flags::Compared)
+            }
+            Code::Cmp_rm64_imm8 if instruction.immediate(1) == 0 => {
+                self.value(instruction, 0).map_or(Flags::Unknown, Flags::Compared)
+            }
+            Code::Mul_rm64 if self.is_product(instruction) => Flags::Overflow,
+            _ if self.tests_low_bits(instruction) => Flags::LowBits,
+            _ => Flags::Unknown,
+        }
+    }
+
+    fn tests_low_bits(&self, instruction: &Instruction) -> bool {
+        let is_test = instruction.mnemonic() == Mnemonic::Test
+            && instruction.op0_kind() == OpKind::Register
+            && instruction.op1_kind() != OpKind::Register;
+        let register = instruction.op0_register();
+        // The second byte of a register has other bits of it.
+        let is_low = !matches!(register, Register::AH | Register::BH | Register::CH | Register::DH);
+        is_test
+            && is_low
+            && self.values.get(&register.full_register()) == Some(&Value::First)
+            && instruction.immediate(1) <= MAX_ALIGNMENT_MASK
+    }
+}

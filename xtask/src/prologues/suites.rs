@@ -1,0 +1,100 @@
+//! Packages of Debian's suites, fetched into a folder of their own: the machine's packages and lists stay as they are.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::step;
+
+const ARCHIVE: &str = "http://deb.debian.org/debian";
+const SECURITY: &str = "http://deb.debian.org/debian-security";
+const SUITES: [(&str, &str); 8] = [
+    (ARCHIVE, "bullseye"),
+    (SECURITY, "bullseye-security"),
+    (ARCHIVE, "bookworm"),
+    (SECURITY, "bookworm-security"),
+    (ARCHIVE, "trixie"),
+    (ARCHIVE, "forky"),
+    (ARCHIVE, "sid"),
+    (ARCHIVE, "experimental"),
+];
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// A folder with lists of all suites.
+pub(super) struct Suites {
+    folder: PathBuf,
+}
+
+impl Suites {
+    /// Makes the folder and reads the lists.
+    pub(super) fn open(folder: &Path) -> Result<Suites> {
+        for part in ["state/lists/partial", "cache/archives/partial", "packages"] {
+            fs::create_dir_all(folder.join(part)).context("make a folder for packages")?;
+        }
+        let suites = Suites { folder: folder.to_owned() };
+        let sources: String = SUITES
+            .iter()
+            .map(|(archive, suite)| format!("deb [signed-by={KEYRING}] {archive} {suite} main\n"))
+            .collect();
+        fs::write(folder.join("sources.list"), sources)?;
+        fs::write(folder.join("status"), "")?;
+        fs::write(folder.join("apt.conf"), suites.configuration())?;
+        step::run(
+            "lists of Debian's suites",
+            suites.apt("apt-get").arg("--quiet=2").arg("update"),
+        )?;
+        Ok(suites)
+    }
+
+    fn configuration(&self) -> String {
+        let at = |part: &str| self.folder.join(part).display().to_string();
+        format!(
+            "Dir::State \"{}\";\nDir::State::status \"{}\";\nDir::Cache \"{}\";\n\
+             Dir::Etc::sourcelist \"{}\";\nDir::Etc::sourceparts \"/dev/null\";\n\
+             APT::Architecture \"amd64\";\nAPT::Architectures {{ \"amd64\"; }};\n\
+             APT::Sandbox::User \"root\";\n",
+            at("state"),
+            at("status"),
+            at("cache"),
+            at("sources.list"),
+        )
+    }
+
+    fn apt(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.env("APT_CONFIG", self.folder.join("apt.conf"));
+        command
+    }
+
+    /// The versions that the suites have of a package.
+    pub(super) fn versions(&self, package: &str) -> Result<Vec<String>> {
+        let table = step::output(self.apt("apt-cache").args(["madison", package]))?;
+        let version = |line: &str| line.split('|').nth(1).map(|version| version.trim().to_owned());
+        let mut versions: Vec<String> = table.lines().filter_map(version).collect();
+        versions.sort_unstable();
+        versions.dedup();
+        Ok(versions)
+    }
+
+    /// Fetches and unpacks a package; returns the folder.
+    pub(super) fn unpack(&self, package: &str, version: &str) -> Result<PathBuf> {
+        let folder = self.folder.join("packages").join(format!("{package}={version}"));
+        let unpacked = folder.join("unpacked");
+        if unpacked.is_dir() {
+            return Ok(unpacked);
+        }
+        fs::create_dir_all(&folder).context("make a folder for a package")?;
+        let name = format!("{package}={version}");
+        let mut download = self.apt("apt-get");
+        download.args(["--quiet=2", "download", &name]).current_dir(&folder);
+        step::run(&format!("fetch {name}"), &mut download)?;
+        let archive = fs::read_dir(&folder)?
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
+            .with_context(|| format!("find the archive of {name}"))?;
+        step::output(Command::new("dpkg-deb").arg("-x").arg(archive).arg(&unpacked))?;
+        Ok(unpacked)
+    }
+}
