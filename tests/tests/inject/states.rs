@@ -1,10 +1,12 @@
 //! States that a process may be in when somebody comes to inject it.
 
 use anyhow::{Context, Result, ensure};
-use sampler_tests::build;
 use sampler_tests::child::{Child, kill};
 use sampler_tests::inject::{self, Subject, figure};
+use sampler_tests::{build, wait};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 #[test]
 fn threads_that_compute_and_take_signals() -> Result<()> {
@@ -31,6 +33,19 @@ fn threads_and_children_that_come_and_go() -> Result<()> {
     program.end()
 }
 
+/// How many of an injection and an ejection were done; the others were kept from it by a stop.
+fn done_or_stopped(pid: u32) -> Result<u32> {
+    let mut done = 0;
+    for verb in ["inject", "eject"] {
+        let finished = inject::run(verb, pid, &[])?;
+        let line = String::from_utf8_lossy(&finished.stdout).into_owned();
+        let is_why = line.contains("stopped") || line.contains("nothing of ours");
+        ensure!(finished.code() == 0 || is_why, "{verb}: {line}{}", finished.stderr);
+        done += u32::from(finished.code() == 0);
+    }
+    Ok(done)
+}
+
 /// SIGSTOP at any moment: an operation is done, or refused, or has failed for that reason. Afterwards it can be done.
 #[test]
 fn stopped_in_the_middle() -> Result<()> {
@@ -49,18 +64,9 @@ fn stopped_in_the_middle() -> Result<()> {
                 wait::pass(Duration::from_millis(3 * round));
             }
         });
-        let mut done = 0;
-        for _ in 0..30 {
-            for verb in ["inject", "eject"] {
-                let finished = inject::run(verb, pid, &[])?;
-                let line = String::from_utf8_lossy(&finished.stdout).into_owned();
-                let is_why = line.contains("stopped") || line.contains("nothing of ours");
-                ensure!(finished.code() == 0 || is_why, "{verb}: {line}{}", finished.stderr);
-                done += u32::from(finished.code() == 0);
-            }
-        }
+        let done = (0..30).map(|_| done_or_stopped(pid)).sum();
         ends.store(true, Ordering::Relaxed);
-        Ok(done)
+        done
     })?;
     ensure!(done > 0, "it was never done");
     program.is_well()?;
