@@ -11,9 +11,9 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU64};
 
 /// From the kernel's random bytes for this program image, 0 before the first call.
-static SEED: AtomicU64 = AtomicU64::new(0);
+pub(crate) static SEED: AtomicU64 = AtomicU64::new(0);
 /// The allocator behind us has been found.
-static IS_DONE: AtomicBool = AtomicBool::new(false);
+pub(crate) static IS_DONE: AtomicBool = AtomicBool::new(false);
 /// Seeds given out.
 static GIVEN: AtomicU64 = AtomicU64::new(1);
 
@@ -61,7 +61,12 @@ pub(crate) fn note_fork() {
 
 /// In the child.
 pub(crate) fn note_forked() {
-    SEED.store(mixed(seed()) | 1, Relaxed);
+    note_child(0);
+}
+
+/// In a child that is told from its siblings by `random` only.
+pub(crate) fn note_child(random: u64) {
+    SEED.store(mixed(seed() ^ random) | 1, Relaxed);
 }
 
 pub(crate) unsafe extern "C" fn malloc(size: usize) -> *mut c_void {

@@ -3,11 +3,34 @@
 //!
 //! The table and the filter stay as they are: the child has the parent's blocks, and tells their ends as any other. Nothing needs to be
 //! repaired, since nobody holds a lock.
+//!
+//! A library that was injected into a running process is not told of forks by libc. It has a page that the kernel empties in every child, and looks there
+//! whenever a request may be sampled. Such a child has the parent's countdown to its first sample, and numbers of its own from then on.
 
+use crate::clock;
 use crate::next::weak;
-use crate::thread::{Countdown, Dice};
+use crate::thread::{Countdown, Dice, mixed};
+use core::arch::asm;
 use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use sampler_common::sampling::Cell as _;
+
+/// Bit of [`INJECTED`].
+const HAS_RDRAND: u64 = 2;
+/// A processor may have no random number ready; one that has none after so many tries is broken (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, 7.3.17).
+const RDRAND_TRIES: u32 = 10;
+
+/// Written by the loader of an injected library ([`crate::inject`]), 0 in any other.
+pub(crate) static INJECTED: AtomicU64 = AtomicU64::new(0);
+
+/// A word on a page of its own: 1 in the process that the loader has filled, 0 in its children.
+#[repr(C, align(4096))]
+pub(crate) struct Mark {
+    pub(crate) word: AtomicU64,
+}
+
+/// The one mark.
+pub(crate) static MARK: Mark = Mark { word: AtomicU64::new(0) };
 
 type Hook = unsafe extern "C" fn();
 type Register =
@@ -42,4 +65,68 @@ unsafe extern "C" fn child() {
     crate::settings::SETTINGS.note_forked();
     Dice::reseed();
     Countdown.swap(0);
+}
+
+/// In an injected library: whether this process is a child by now.
+#[inline(always)]
+pub(crate) fn look() {
+    if INJECTED.load(Relaxed) != 0 && MARK.word.load(Relaxed) == 0 {
+        note_injected_child();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn note_injected_child() {
+    // Of several threads more than one may come here: each draws numbers that nobody has.
+    crate::boot::note_child(random());
+    crate::settings::SETTINGS.note_forked();
+    Dice::reseed();
+    MARK.word.store(1, Relaxed);
+}
+
+/// A number that siblings do not share. Not the time-stamp counter: a process may have forbidden itself to read it.
+fn random() -> u64 {
+    let time = mixed(clock::now_ns().unwrap_or(0));
+    if INJECTED.load(Relaxed) & HAS_RDRAND == 0 {
+        return time;
+    }
+    (0..RDRAND_TRIES).find_map(|_| rdrand()).unwrap_or(time)
+}
+
+fn rdrand() -> Option<u64> {
+    let number: u64;
+    let is_valid: u8;
+    // SAFETY: writes two registers; the loader has looked whether this processor has the instruction.
+    unsafe {
+        asm!("rdrand {}", "setc {}", out(reg) number, out(reg_byte) is_valid, options(nomem, nostack));
+    }
+    (is_valid != 0).then_some(number)
+}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::thread::Dice;
+    use sampler_common::sampling::Random as _;
+
+    /// Two children of one parent, as the kernel leaves them: the same words, but an empty mark.
+    #[test]
+    fn injected_children_draw_numbers_of_their_own() {
+        let has_rdrand = std::arch::is_x86_feature_detected!("rdrand");
+        INJECTED.store(1 | if has_rdrand { HAS_RDRAND } else { 0 }, Relaxed);
+        let draws = [(), ()].map(|()| {
+            MARK.word.store(0, Relaxed);
+            // What both have of the parent.
+            crate::boot::SEED.store(7, Relaxed);
+            look();
+            assert_eq!(MARK.word.load(Relaxed), 1);
+            let seed = crate::boot::SEED.load(Relaxed);
+            look();
+            assert_eq!(crate::boot::SEED.load(Relaxed), seed, "it is a child only once");
+            (seed, Dice.next())
+        });
+        INJECTED.store(0, Relaxed);
+        assert_ne!(draws[0].0, draws[1].0);
+        assert_ne!(draws[0].1, draws[1].1);
+    }
 }

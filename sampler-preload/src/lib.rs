@@ -26,6 +26,7 @@ pub mod filter;
 mod first;
 mod float;
 pub mod fork;
+pub mod inject;
 mod inside;
 pub mod interval;
 mod limit;

@@ -4,8 +4,9 @@
 //! forwards a call has to ask whether it has. From then on it leads to the function behind us, or to a trampoline that leaves a mark for the time of
 //! the call (`inside.rs`): whoever forwards a call jumps there, and need not know which.
 
+use crate::inject::Function;
 use crate::next::{Files, Found};
-use crate::settings::Settings;
+use crate::settings::{SETTINGS, Settings};
 use crate::thread::marked;
 use crate::{boot, first};
 use core::arch::naked_asm;
@@ -45,10 +46,10 @@ pub struct Real;
 /// The one there is.
 pub const REAL: Real = Real;
 
-/// Pointers to some of its functions, which are at `$at`; those behind trampolines at `$marked`.
+/// Pointers to some of its functions, which are at `$at` (as a constant expression `$words`); those behind trampolines at `$marked`.
 macro_rules! functions {
     (
-        $(#[$of:meta])* $set:ident at $at:expr, $marked:ident, $trampolines:ident, $take:ident;
+        $(#[$of:meta])* $set:ident at $at:expr, $words:expr, $marked:ident, $trampolines:ident, $take:ident, $functions:ident;
         $($(#[$doc:meta])* $name:ident: $kind:ty = $symbol:literal, $first:path, $without:path;)*
     ) => {
         $(#[$of])*
@@ -84,6 +85,14 @@ macro_rules! functions {
             })*
         }
 
+        /// What a loader fills in.
+        pub(crate) const $functions: [Function; [$(stringify!($name)),*].len()] = [$(Function::new(
+            stringify!($name),
+            &raw const $words.$name,
+            &raw const $marked.$name,
+            $trampolines::$name,
+        )),*];
+
         /// Where the trampolines go on to.
         static $marked: $set = $set { $($name: AtomicPtr::new(null_mut()),)* };
 
@@ -110,7 +119,7 @@ macro_rules! functions {
 
 functions! {
     /// Pointers to what is called most: in [`Settings`], beside the rate.
-    Usual at Settings::here().usual, USUAL_MARKED, usual_trampolines, take_usual;
+    Usual at Settings::here().usual, SETTINGS.usual, USUAL_MARKED, usual_trampolines, take_usual, USUAL_FUNCTIONS;
     /// malloc
     malloc: Sized = c"malloc", boot::malloc, nothing_sized;
     /// free
@@ -126,7 +135,7 @@ static RARE: Rare = Rare::first();
 
 functions! {
     /// Pointers to the others.
-    Rare at RARE, RARE_MARKED, rare_trampolines, take_rare;
+    Rare at RARE, RARE, RARE_MARKED, rare_trampolines, take_rare, RARE_FUNCTIONS;
     /// `posix_memalign`
     posix_memalign: Storing = c"posix_memalign", boot::posix_memalign, nothing_stored;
     /// `aligned_alloc`

@@ -5,7 +5,7 @@ use crate::inside::is_inside;
 use crate::settings::{SETTINGS, Settings};
 use crate::table::{Entered, Move, Table};
 use crate::thread::{Charged, Countdown, Dice};
-use crate::{boot, pages, probes, weight};
+use crate::{boot, fork, pages, probes, weight};
 use core::sync::atomic::Ordering::Relaxed;
 use sampler_common::sampling::rate::HAZARD_CERTAIN;
 use sampler_common::sampling::{Cell, Random as _, Rate, Trial, draw, trial};
@@ -14,7 +14,7 @@ use sampler_common::wire::Unusual;
 /// Where sampled blocks may be.
 pub(crate) static FILTER: Filter = Filter::new();
 /// Where they are.
-static TABLE: Table = Table::new();
+pub(crate) static TABLE: Table = Table::new();
 
 /// Has both take as little memory as they need.
 pub(crate) fn settle() {
@@ -41,6 +41,7 @@ pub(crate) fn charge_at(rate: u64, size: usize) -> Option<Charged> {
 
 /// Whether a request of `size` bytes is to be told, and the rate that it was charged with.
 pub(crate) fn decide(size: usize, charged: Charged) -> Option<Rate> {
+    fork::look();
     if SETTINGS.rate() == Rate::NEVER {
         boot::boot();
     }

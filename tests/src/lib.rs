@@ -13,6 +13,7 @@ pub mod daemon;
 pub mod docs;
 pub mod exposition;
 pub mod http;
+pub mod inject;
 pub mod machine;
 pub mod own_libc;
 pub mod pid_namespace;

@@ -42,8 +42,21 @@ const RULES: &[Rule] = &[
     Rule {
         why: "unsafe code is only at the kernel's boundary",
         words: &["unsafe"],
-        searched: &["sampler-common", "sampler-daemon", "tests", "xtask/src"],
-        allowed: &["sampler-daemon/src/bpf"],
+        searched: &["sampler-common", "sampler-daemon", "sampler-inject", "tests", "xtask/src"],
+        allowed: &["sampler-daemon/src/bpf", "sampler-inject/src/kernel.rs"],
+    },
+    Rule {
+        why: "only the injector stops and changes other processes, and it asks the kernel in one place",
+        words: &["ptrace", "SYS_ptrace", "PTRACE_SEIZE"],
+        searched: &[
+            "sampler-common/src",
+            "sampler-daemon/src",
+            "sampler-inject/src",
+            "sampler-preload/src",
+            "tests/src",
+            "xtask/src",
+        ],
+        allowed: &["sampler-inject/src/kernel.rs"],
     },
     Rule {
         why: "the preloaded library's table, filter and arithmetic need none",
@@ -57,6 +70,7 @@ const RULES: &[Rule] = &[
             "sampler-preload/src/first.rs",
             "sampler-preload/src/float.rs",
             "sampler-preload/src/fork.rs",
+            "sampler-preload/src/inject.rs",
             "sampler-preload/src/inside.rs",
             "sampler-preload/src/load.rs",
             "sampler-preload/src/new.rs",

@@ -1,0 +1,431 @@
+//! A thread of the target makes a few system calls for us, and would find its way back without us.
+//!
+//! The borrowed thread runs a stub that lies in the unused end of a mapped file's code. The stub makes the calls of a table, then restores the thread's signal
+//! mask, registers and flags from its own data, and jumps to where the thread was. While the injector lives the stub never comes to that end: the injector stops
+//! the thread behind the last call and sets its registers, so that the kernel itself restarts what was interrupted. If the injector dies, the stub ends by
+//! itself.
+//!
+//! Order matters. The registers lead to the stub before the signals are blocked, and the signals are unblocked before the registers lead home: a thread that
+//! is let go between any two steps is in the stub, which restores both.
+//!
+//! ```text
+//! stub:   magic | table: call, end | name | code | signal mask | where the thread was
+//! ```
+
+use crate::kernel::{self, Change, RESTART_BY_BLOCK, RESTARTS, Tid};
+use crate::memory::Memory;
+use crate::stop::{mend, stop_thread, wait_for};
+use anyhow::{Context, Result, bail, ensure};
+use iced_x86::IcedError;
+use iced_x86::code_asm::*;
+use libc::user_regs_struct;
+use std::time::{Duration, Instant};
+
+/// `__USER_CS`: 64-bit code.
+pub const CODE_SEGMENT: u64 = 0x33;
+/// "SMPLSTUB": whoever finds it where zeros should be has found what a dead injector left.
+pub const MAGIC: [u8; 8] = *b"SMPLSTUB";
+/// Bytes that the stub may take.
+pub const STUB_BYTES: u64 = 1024;
+/// How long a call may take, and the way to the stop behind it.
+const CALL_PATIENCE: Duration = Duration::from_millis(500);
+/// Bytes below the stack pointer that belong to the function (System V ABI), and a few for the stub.
+const RED_ZONE_BYTES: u64 = 128;
+const STACK_BYTES: u64 = 64;
+
+// Offsets in the stub.
+const TABLE: u64 = 8;
+const NAME: u64 = TABLE + 2 * CALL_BYTES;
+const NAME_BYTES: usize = 48;
+const CODE: u64 = NAME + NAME_BYTES as u64;
+/// Words of [`home_words`].
+const REGISTERS: usize = 18;
+/// A call: its number and six arguments.
+const CALL_BYTES: u64 = 56;
+/// In the place of a number: the table ends.
+const END: u64 = u64::MAX;
+/// Larger results are errors.
+const LAST_ERROR: i32 = -4095;
+
+/// A system call.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// Its number.
+    pub nr: i64,
+    /// Its arguments.
+    pub args: [u64; 6],
+}
+
+impl Call {
+    fn bytes(&self) -> [u8; CALL_BYTES as usize] {
+        let mut bytes = [0; CALL_BYTES as usize];
+        let words = std::iter::once(self.nr as u64).chain(self.args);
+        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+/// A place for the stub.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Its address.
+    pub address: u64,
+    /// Behind the `syscall` instruction of the table: what a seccomp program sees.
+    pub syscall_ip: u64,
+    /// Behind the one that restores the signal mask.
+    pub mask_ip: u64,
+    mask: u64,
+}
+
+impl Place {
+    /// The stub at an address.
+    ///
+    /// # Errors
+    /// If it cannot be encoded.
+    pub fn at(address: u64) -> Result<Place> {
+        Ok(code(address, &[0; REGISTERS], 0)?.1)
+    }
+
+    /// The call that the stub makes at its end.
+    #[must_use]
+    pub fn last_call(&self) -> Call {
+        let args = [libc::SIG_SETMASK as u64, self.mask, 0, 8, 0, 0];
+        Call { nr: libc::SYS_rt_sigprocmask, args }
+    }
+
+    /// Where a text for a call lies.
+    #[must_use]
+    pub fn name(&self) -> u64 {
+        self.address + NAME
+    }
+
+    /// Whether an address is in the stub.
+    #[must_use]
+    pub fn has(&self, address: u64) -> bool {
+        (self.address..self.address + STUB_BYTES).contains(&address)
+    }
+}
+
+/// Machine code and data of the stub that lies at `stub`.
+fn code(stub: u64, home: &[u64; REGISTERS], mask: u64) -> Result<(Vec<u8>, Place)> {
+    assemble(stub, home, mask).context("assemble the stub")
+}
+
+/// Registers in the order of [`home_words`].
+const RESTORED: [AsmRegister64; 15] =
+    [rax, rbx, rcx, rdx, rsi, rdi, rbp, r8, r9, r10, r11, r12, r13, r14, r15];
+
+fn assemble(stub: u64, home: &[u64; REGISTERS], mask: u64) -> Result<(Vec<u8>, Place), IcedError> {
+    let mut a = CodeAssembler::new(64)?;
+    let [mut next, mut leave, mut called, mut unmasked, mut mask_word] =
+        [(); 5].map(|()| a.create_label());
+    let mut words = [(); REGISTERS].map(|()| a.create_label());
+    a.set_label(&mut next)?;
+    a.mov(rax, qword_ptr(r12))?;
+    a.test(rax, rax)?;
+    a.js(leave)?;
+    for (register, at) in [(rdi, 8), (rsi, 16), (rdx, 24), (r10, 32), (r8, 40), (r9, 48)] {
+        a.mov(register, qword_ptr(r12 + at))?;
+    }
+    a.add(r12, CALL_BYTES as i32)?;
+    a.syscall()?;
+    a.set_label(&mut called)?;
+    a.cmp(rax, LAST_ERROR)?;
+    a.jb(next)?;
+    a.set_label(&mut leave)?;
+    a.mov(eax, libc::SYS_rt_sigprocmask as i32)?;
+    a.mov(edi, libc::SIG_SETMASK)?;
+    a.lea(rsi, qword_ptr(mask_word))?;
+    a.xor(edx, edx)?;
+    a.mov(r10d, 8)?;
+    a.syscall()?;
+    a.set_label(&mut unmasked)?;
+    // The stack pointer stands below the red zone: a handler may run at any of these instructions.
+    a.push(qword_ptr(words[0]))?;
+    a.popfq()?;
+    for (register, word) in RESTORED.into_iter().zip(&words[1..]) {
+        a.mov(register, qword_ptr(*word))?;
+    }
+    a.mov(rsp, qword_ptr(words[16]))?;
+    a.jmp(qword_ptr(words[17]))?;
+    a.set_label(&mut mask_word)?;
+    a.dq(&[mask])?;
+    for (label, word) in words.iter_mut().zip(home) {
+        a.set_label(label)?;
+        a.dq(&[*word])?;
+    }
+    let options = iced_x86::BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS;
+    let result = a.assemble_options(stub + CODE, options)?;
+    let place = Place {
+        address: stub,
+        syscall_ip: result.label_ip(&called)?,
+        mask_ip: result.label_ip(&unmasked)?,
+        mask: result.label_ip(&mask_word)?,
+    };
+    Ok((result.inner.code_buffer, place))
+}
+
+/// Flags, fifteen registers in the order of [`RESTORED`], stack pointer and instruction pointer of a thread that goes on by itself.
+///
+/// A system call that the kernel would restart is made again, as the kernel does it (arch/x86/kernel/signal.c, `arch_do_signal_or_restart`).
+fn home_words(home: &user_regs_struct) -> [u64; REGISTERS] {
+    let (mut result, mut next) = (home.rax, home.rip);
+    if (home.orig_rax as i64) >= 0 && RESTARTS.contains(&(result as i64)) {
+        let is_by_block = result as i64 == RESTART_BY_BLOCK;
+        result = if is_by_block { libc::SYS_restart_syscall as u64 } else { home.orig_rax };
+        // The length of `syscall`.
+        next -= 2;
+    }
+    let r = home;
+    [
+        r.eflags, result, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.r8, r.r9, r.r10, r.r11,
+        r.r12, r.r13, r.r14, r.r15, r.rsp, next,
+    ]
+}
+
+/// The whole stub.
+fn stub(place: Place, home: &user_regs_struct, mask: u64, name: &str) -> Result<Vec<u8>> {
+    let (code, _) = code(place.address, &home_words(home), mask)?;
+    let mut bytes = MAGIC.to_vec();
+    let end = Call { nr: END as i64, args: [0; 6] };
+    bytes.extend(end.bytes());
+    bytes.extend(end.bytes());
+    ensure!(name.len() < NAME_BYTES, "the name {name} is too long");
+    bytes.extend(name.bytes());
+    bytes.resize(CODE as usize, 0);
+    bytes.extend(code);
+    ensure!(bytes.len() as u64 <= STUB_BYTES, "the stub has {} bytes", bytes.len());
+    Ok(bytes)
+}
+
+/// A thread that is stopped, and may be borrowed.
+#[derive(Debug)]
+pub struct Thread {
+    /// Its number.
+    pub tid: Tid,
+    registers: user_regs_struct,
+}
+
+impl Thread {
+    /// Stops a thread.
+    ///
+    /// # Errors
+    /// If it does not stop in time, or not where it can be borrowed; it goes on then.
+    pub fn stop(tid: Tid, memory: &Memory) -> Result<Thread> {
+        stop_thread(tid)?;
+        let registers = kernel::registers(tid)?;
+        let thread = Thread { tid, registers };
+        if let Err(error) = can_be_borrowed(tid, &registers, memory) {
+            thread.release();
+            return Err(error);
+        }
+        Ok(thread)
+    }
+
+    /// Lets it go on.
+    pub fn release(self) {
+        let _ = kernel::detach(self.tid, 0);
+    }
+}
+
+/// Whether a stopped thread stands where it can be taken away and brought back.
+fn can_be_borrowed(tid: Tid, registers: &user_regs_struct, memory: &Memory) -> Result<()> {
+    ensure!(registers.cs == CODE_SEGMENT, "thread {tid} runs 32-bit code");
+    let below = registers.rsp.saturating_sub(RED_ZONE_BYTES + STACK_BYTES) & !15;
+    memory.word(below).with_context(|| format!("thread {tid} has no stack"))?;
+    let rseq = kernel::rseq_address(tid).unwrap_or(0);
+    if rseq != 0 {
+        // `struct rseq`: two CPU numbers, then the address of `struct rseq_cs`: version, flags, start, length.
+        let section = memory.word(rseq + 8)?;
+        if section != 0 {
+            let [start, length] = [memory.word(section + 8)?, memory.word(section + 16)?];
+            let is_inside = registers.rip.wrapping_sub(start) < length;
+            ensure!(!is_inside, "thread {tid} is in a restartable sequence");
+        }
+    }
+    Ok(())
+}
+
+/// Where a borrowed thread stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// In a stop from which the kernel restarts what the registers say.
+    AtStop,
+    /// Behind a call of the table.
+    BehindCall,
+    /// It runs, or is in a call.
+    Away,
+    /// It is not ours any more.
+    LetGo,
+}
+
+/// A thread in the stub.
+#[derive(Debug)]
+pub struct Borrowed<'m> {
+    tid: Tid,
+    memory: &'m Memory,
+    place: Place,
+    home: user_regs_struct,
+    mask: u64,
+    state: State,
+    since: Instant,
+}
+
+impl<'m> Borrowed<'m> {
+    /// Leads a stopped thread to the stub at `place`.
+    ///
+    /// # Errors
+    /// If something cannot be written; the thread goes on as it was then.
+    pub fn take(thread: Thread, place: Place, name: &str, memory: &'m Memory) -> Result<Self> {
+        let (tid, home) = (thread.tid, thread.registers);
+        let mut borrowed = Borrowed {
+            tid,
+            memory,
+            place,
+            home,
+            mask: 0,
+            state: State::AtStop,
+            since: Instant::now(),
+        };
+        match borrowed.enter(name) {
+            Ok(()) => Ok(borrowed),
+            Err(error) => {
+                borrowed.go_home();
+                Err(error)
+            }
+        }
+    }
+
+    fn enter(&mut self, name: &str) -> Result<()> {
+        self.mask = kernel::blocked_signals(self.tid)?;
+        let stub = stub(self.place, &self.home, self.mask, name)?;
+        self.memory.write(self.place.address, &stub)?;
+        let mut registers = self.home;
+        registers.rip = self.place.address + CODE;
+        registers.r12 = self.place.address + TABLE;
+        registers.rsp = (self.home.rsp - RED_ZONE_BYTES) & !15;
+        // No system call is to be restarted: that is for the way home.
+        registers.orig_rax = u64::MAX;
+        // No direction, no single step.
+        registers.eflags = 0x202;
+        kernel::set_registers(self.tid, &registers)?;
+        kernel::set_blocked_signals(self.tid, u64::MAX)?;
+        kernel::suspend_seccomp(self.tid);
+        Ok(())
+    }
+
+    /// Which thread it is.
+    #[must_use]
+    pub fn tid(&self) -> Tid {
+        self.tid
+    }
+
+    /// Has it make a call. What the call returned, also if that is an error.
+    ///
+    /// # Errors
+    /// If the thread was stopped or killed by somebody else, or the call takes too long. It has to be given back then.
+    pub fn call(&mut self, call: Call) -> Result<i64> {
+        let table = self.place.address + TABLE;
+        if self.state == State::BehindCall {
+            // Whoever is let go here finds the end of the table.
+            let mut registers = kernel::registers(self.tid)?;
+            ensure!(registers.r12 == table + CALL_BYTES, "thread {} is elsewhere", self.tid);
+            registers.r12 = table;
+            self.memory.write(table, &call.bytes())?;
+            kernel::set_registers(self.tid, &registers)?;
+        } else {
+            self.memory.write(table, &call.bytes())?;
+        }
+        for _ in ["entry", "exit"] {
+            kernel::resume_to_syscall(self.tid)?;
+            self.state = State::Away;
+            self.wait_for_syscall(call)?;
+        }
+        self.state = State::BehindCall;
+        Ok(kernel::registers(self.tid)?.rax as i64)
+    }
+
+    /// All signals are blocked but SIGKILL and SIGSTOP. Where it would be stopped by SIGSTOP is as good a place to go home from as any.
+    fn wait_for_syscall(&mut self, call: Call) -> Result<()> {
+        match wait_for(self.tid, Instant::now() + CALL_PATIENCE)? {
+            Some(Change::Syscall) => Ok(()),
+            Some(Change::Signal(signal)) => {
+                self.set_home(signal);
+                bail!("the process is stopped by signal {signal}")
+            }
+            Some(Change::Interrupted) => {
+                self.state = State::AtStop;
+                bail!("the process is stopped by a signal")
+            }
+            Some(Change::Gone) => {
+                self.state = State::LetGo;
+                bail!("thread {} has ended", self.tid)
+            }
+            None => bail!("call {} takes too long", call.nr),
+        }
+    }
+
+    /// Sends it home, and takes the stub away; how long it was away.
+    #[must_use = "the figure is for the report"]
+    pub fn give_back(mut self) -> Duration {
+        self.go_home();
+        self.since.elapsed()
+    }
+
+    fn go_home(&mut self) {
+        if matches!(self.state, State::BehindCall | State::Away) {
+            self.stop_in_stub();
+        }
+        // Otherwise it is let go when this process ends, and finds the way by itself.
+        if self.state == State::AtStop {
+            self.set_home(0);
+        }
+    }
+
+    /// Has it stop where registers may be set so that the kernel restarts a call.
+    fn stop_in_stub(&mut self) {
+        let mut interrupted = kernel::interrupt(self.tid);
+        if self.state == State::BehindCall {
+            interrupted = interrupted.and_then(|()| kernel::resume(self.tid, 0));
+        }
+        self.state = State::Away;
+        let deadline = Instant::now() + CALL_PATIENCE;
+        let change = interrupted.ok().and_then(|()| wait_for(self.tid, deadline).ok().flatten());
+        let is_in_stub =
+            || kernel::registers(self.tid).is_ok_and(|registers| self.place.has(registers.rip));
+        match change {
+            Some(Change::Interrupted) if is_in_stub() => self.state = State::AtStop,
+            Some(Change::Signal(signal)) if is_in_stub() => self.set_home(signal),
+            // The stub has led it home.
+            Some(Change::Interrupted) => {
+                mend(self.tid);
+                let _ = kernel::detach(self.tid, 0);
+                self.state = State::LetGo;
+            }
+            Some(Change::Signal(signal)) => {
+                let _ = kernel::detach(self.tid, signal);
+                self.state = State::LetGo;
+            }
+            _ => {}
+        }
+    }
+
+    /// Signals first: until the registers are set it is in the stub, which restores both. The stub is taken away when nobody is in it.
+    fn set_home(&mut self, signal: i32) {
+        let done = kernel::set_blocked_signals(self.tid, self.mask)
+            .and_then(|()| kernel::set_registers(self.tid, &self.home))
+            .and_then(|()| kernel::detach(self.tid, signal));
+        self.state = State::LetGo;
+        if done.is_ok() {
+            let _ = self.memory.write(self.place.address, &[0; STUB_BYTES as usize]);
+        }
+    }
+}
+
+impl Drop for Borrowed<'_> {
+    fn drop(&mut self) {
+        self.go_home();
+    }
+}

@@ -1,0 +1,101 @@
+//! Which place each function of the target's allocator gets: [`crate::plan`] for what is mapped there.
+
+use crate::allocator::{Allocator, Found};
+use crate::hook;
+use crate::maps::Maps;
+use crate::plan::{self, Candidate};
+use crate::preflight::Refusal;
+use crate::prologue::{self, Code, Place};
+use crate::record::Hook;
+use crate::target::Target;
+use anyhow::Result;
+
+/// A hook that has its place.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    /// What is written.
+    pub hook: Hook,
+    /// Where the function begins that is the one without the hook.
+    pub original: u64,
+    /// Which function it is.
+    pub function: Found,
+}
+
+/// Hooks and pages.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// Hooks in the order in which they are put in.
+    pub hooks: Vec<Placed>,
+    /// Functions that have no place.
+    pub without: Vec<&'static str>,
+    /// Pages: address, content.
+    pub pages: Vec<(u64, Vec<u8>)>,
+}
+
+/// Finds places for all functions. `reserved`: where the image will be. `entry`: the address in the image that a function's calls go to.
+///
+/// # Errors
+/// If a function has none that has to be hooked.
+pub fn layout(
+    target: &Target,
+    allocator: &Allocator,
+    reserved: (u64, u64),
+    entry: impl Fn(&str) -> Option<u64>,
+) -> Result<Layout> {
+    let code = allocator.code()?;
+    let elsewhere = [Code { address: allocator.code_address, bytes: code }];
+    let has_entry = |found: &&Found| entry(found.name).is_some();
+    let functions: Vec<&Found> = allocator.functions.iter().filter(has_entry).collect();
+    let candidate = |found: &&Found| {
+        let function = found.function(allocator.code_address, code);
+        let mut places = prologue::places_with(&function, &elsewhere);
+        places.retain(|place| is_as_in_file(target, place));
+        Candidate { function, places }
+    };
+    let candidates: Vec<Candidate> = functions.iter().map(candidate).collect();
+    let plan = plan::plan(&candidates, &free(&target.maps, reserved));
+    let without: Vec<&'static str> = plan.unplaced.iter().map(|at| functions[*at].name).collect();
+    let needed = without.iter().find(|name| crate::allocator::NEEDED.contains(name));
+    if let Some(function) = needed.copied() {
+        return Err(Refusal::NoPlace { function }.into());
+    }
+    let pages = plan.contents(|at| entry(functions[at].name).unwrap_or(0))?;
+    let placed = |of: &plan::Hook| {
+        let function = functions[of.candidate].clone();
+        let hook = Hook { name: function.name.to_owned(), ..hook_at(&of.place) };
+        Placed { hook, original: of.original, function }
+    };
+    Ok(Layout {
+        hooks: plan.hooks.iter().map(placed).collect(),
+        without,
+        pages: pages.into_iter().map(|page| (page.address, page.bytes)).collect(),
+    })
+}
+
+/// What is free, but for where the image will be.
+fn free(maps: &Maps, (start, end): (u64, u64)) -> plan::Layout {
+    // Gaps leave room to what grows; what is between them is taken.
+    let mut taken = Vec::new();
+    let mut from = 0;
+    for (gap, gap_end) in maps.gaps() {
+        taken.push(from..gap);
+        from = gap_end;
+    }
+    taken.extend([from..u64::MAX, start..end]);
+    plan::Layout::new(taken, None, None, 0)
+}
+
+/// Whether the target's code is the file's there.
+fn is_as_in_file(target: &Target, place: &Place) -> bool {
+    hook::state(&target.memory, &hook_at(place)).is_ok_and(|state| state == hook::State::Out)
+}
+
+fn hook_at(place: &Place) -> Hook {
+    Hook {
+        name: String::new(),
+        patch: place.patch,
+        original: place.original,
+        following: place.following,
+        boundaries: place.boundaries,
+    }
+}

@@ -1,0 +1,94 @@
+//! `sampler-inject`: one operation on one process, and one line of what came of it.
+//!
+//! Exit code 0: done. 1: the process is left alone, for the reason that the line says. 2: something went wrong.
+
+use clap::{Args, Parser, Subcommand};
+use sampler_common::sampling::Rate;
+use sampler_inject::preflight::Refusal;
+use sampler_inject::{operation, steps};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Puts the in-process sampler into a running process, and takes it out.
+#[derive(Parser)]
+#[command(version)]
+struct Command {
+    #[command(subcommand)]
+    verb: Verb,
+    /// Kill this process after so many steps: for tests.
+    #[arg(long, hide = true, global = true)]
+    die_after: Option<u64>,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Put the sampler in
+    Inject {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        library: Library,
+        /// Mean bytes between samples
+        #[arg(long, default_value_t = 512 << 10)]
+        interval: u64,
+    },
+    /// Take it out
+    Eject {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Say whether it can be put in
+    Preflight {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        library: Library,
+    },
+}
+
+#[derive(Args)]
+struct Target {
+    /// The process
+    #[arg(long)]
+    pid: i32,
+}
+
+#[derive(Args)]
+struct Library {
+    /// The sampler's library (libsampler_preload.so)
+    #[arg(long)]
+    library: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let command = Command::parse();
+    if let Some(steps) = command.die_after {
+        steps::die_after(steps);
+    }
+    // Who is short of memory must not kill this process in the middle.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
+    match run(command.verb) {
+        Ok(report) => {
+            println!("{report}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            let is_refusal = error.downcast_ref::<Refusal>().is_some();
+            let what = if is_refusal { "refused" } else { "failed" };
+            println!("{what}: {error:#}");
+            ExitCode::from(if is_refusal { 1 } else { 2 })
+        }
+    }
+}
+
+fn run(verb: Verb) -> anyhow::Result<operation::Report> {
+    match verb {
+        Verb::Inject { target, library, interval } => {
+            let rate = Rate::from_interval(interval)
+                .ok_or_else(|| anyhow::anyhow!("no rate for an interval of {interval} bytes"))?;
+            operation::inject(target.pid, &library.library, rate)
+        }
+        Verb::Eject { target } => operation::eject(target.pid),
+        Verb::Preflight { target, library } => operation::preflight(target.pid, &library.library),
+    }
+}

@@ -1,0 +1,192 @@
+//! What is mapped where in the target, and where nothing is.
+
+use anyhow::{Context, Result};
+use procfs::process::{MMPermissions, MMapPath, Process};
+use std::fs::File;
+use std::path::Path;
+
+/// Bytes of a page.
+pub const PAGE: u64 = 4096;
+/// Below it the kernel maps nothing (`vm.mmap_min_addr` of every distribution).
+const LOWEST: u64 = 0x1_0000;
+/// From here on nothing can be mapped: 47 bits less the guard page.
+const HIGHEST: u64 = 0x7fff_ffff_f000;
+/// Left free above the heap, which grows there.
+const HEAP_ROOM: u64 = 1 << 30;
+/// Left free below the stack, which grows there, unless its limit is larger.
+const STACK_ROOM: u64 = 128 << 20;
+/// A larger limit is none.
+const MAX_STACK_ROOM: u64 = 1 << 30;
+/// Left free below the first thread's stack limit and around other growing stacks (`stack_guard_gap`).
+const STACK_GUARD: u64 = 1 << 20;
+
+/// One mapping.
+#[derive(Clone, Debug)]
+pub struct Mapping {
+    /// Its first address.
+    pub start: u64,
+    /// Behind its last one.
+    pub end: u64,
+    /// Where it begins in its file.
+    pub offset: u64,
+    /// Of its file; 0: it has none.
+    pub inode: u64,
+    /// Device of its file.
+    pub device: (i32, i32),
+    /// Code.
+    pub is_executable: bool,
+    /// Writable.
+    pub is_writable: bool,
+    /// Path of the file as the kernel shows it, or what it is (`[heap]`).
+    pub name: String,
+}
+
+impl Mapping {
+    /// Whether it has an address.
+    #[must_use]
+    pub fn has(&self, address: u64) -> bool {
+        (self.start..self.end).contains(&address)
+    }
+
+    /// Whether both are of one file.
+    #[must_use]
+    pub fn is_of_file_of(&self, other: &Mapping) -> bool {
+        self.inode != 0 && self.inode == other.inode && self.device == other.device
+    }
+
+    /// Its file's own name.
+    #[must_use]
+    pub fn file_name(&self) -> &str {
+        let path = self.name.strip_suffix(" (deleted)").unwrap_or(&self.name);
+        path.rsplit('/').next().unwrap_or(path)
+    }
+}
+
+/// All mappings of a process, lowest first.
+#[derive(Clone, Debug)]
+pub struct Maps {
+    pid: i32,
+    /// The mappings.
+    pub all: Vec<Mapping>,
+    stack_room: u64,
+}
+
+impl Maps {
+    /// Those of now.
+    ///
+    /// # Errors
+    /// If /proc does not say.
+    pub fn read(pid: i32) -> Result<Maps> {
+        let process = Process::new(pid).with_context(|| format!("open /proc/{pid}"))?;
+        let maps = process.maps().with_context(|| format!("read /proc/{pid}/maps"))?;
+        let limits = process.limits().with_context(|| format!("read /proc/{pid}/limits"))?;
+        let stack = match limits.max_stack_size.soft_limit {
+            procfs::process::LimitValue::Value(bytes) => bytes,
+            procfs::process::LimitValue::Unlimited => MAX_STACK_ROOM,
+        };
+        let all = maps.into_iter().map(mapping).collect();
+        Ok(Maps { pid, all, stack_room: stack.clamp(STACK_ROOM, MAX_STACK_ROOM) })
+    }
+
+    /// The mapping at an address.
+    #[must_use]
+    pub fn at(&self, address: u64) -> Option<&Mapping> {
+        let index = self.all.partition_point(|mapping| mapping.end <= address);
+        self.all.get(index).filter(|mapping| mapping.has(address))
+    }
+
+    /// Opens the file of a mapping: the very one, also if it was deleted or lies in another mount namespace.
+    ///
+    /// # Errors
+    /// If this process may not.
+    pub fn open(&self, mapping: &Mapping) -> Result<File> {
+        let pid = self.pid;
+        let exact = format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end);
+        if let Ok(file) = File::open(exact) {
+            return Ok(file);
+        }
+        let path = Path::new("/proc").join(pid.to_string()).join("root");
+        let path = path.join(mapping.name.trim_start_matches('/'));
+        File::open(&path).with_context(|| format!("open {}", path.display()))
+    }
+
+    /// Where nothing is mapped and nothing grows to, lowest first.
+    #[must_use]
+    pub fn gaps(&self) -> Vec<(u64, u64)> {
+        let mut taken: Vec<(u64, u64)> = self.all.iter().map(|of| self.with_room(of)).collect();
+        taken.sort_unstable();
+        let mut gaps = Vec::new();
+        let mut free_from = LOWEST;
+        for (start, end) in taken {
+            if start > free_from {
+                gaps.push((free_from, start.min(HIGHEST)));
+            }
+            free_from = free_from.max(end);
+        }
+        if free_from < HIGHEST {
+            gaps.push((free_from, HIGHEST));
+        }
+        gaps
+    }
+
+    fn with_room(&self, mapping: &Mapping) -> (u64, u64) {
+        match mapping.name.as_str() {
+            "[heap]" => (mapping.start, mapping.end.saturating_add(HEAP_ROOM)),
+            "[stack]" => {
+                let lowest = mapping.end.saturating_sub(self.stack_room + STACK_GUARD);
+                (lowest.min(mapping.start), mapping.end)
+            }
+            // A heap that has not begun yet does so above the program.
+            name if mapping.is_writable && self.is_program(name) => {
+                (mapping.start, mapping.end.saturating_add(HEAP_ROOM))
+            }
+            _ => (mapping.start, mapping.end),
+        }
+    }
+
+    /// Whether a mapping of this name is of the lowest file, as the program is.
+    fn is_program(&self, name: &str) -> bool {
+        self.all.first().is_some_and(|first| first.inode != 0 && first.name == name)
+    }
+}
+
+fn mapping(of: procfs::process::MemoryMap) -> Mapping {
+    let name = match of.pathname {
+        MMapPath::Path(path) => path.to_string_lossy().into_owned(),
+        MMapPath::Heap => "[heap]".to_owned(),
+        MMapPath::Stack => "[stack]".to_owned(),
+        MMapPath::Vdso => "[vdso]".to_owned(),
+        _ => String::new(),
+    };
+    Mapping {
+        start: of.address.0,
+        end: of.address.1,
+        offset: of.offset,
+        inode: of.inode,
+        device: of.dev,
+        is_executable: of.perms.contains(MMPermissions::EXECUTE),
+        is_writable: of.perms.contains(MMPermissions::WRITE),
+        name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_free_and_leave_room_to_what_grows() {
+        let maps = Maps::read(std::process::id().cast_signed()).unwrap();
+        let gaps = maps.gaps();
+        assert!(!gaps.is_empty());
+        for (start, end) in gaps {
+            assert!(start < end);
+            for mapping in &maps.all {
+                assert!(mapping.end <= start || mapping.start >= end, "{mapping:?}");
+                if mapping.name == "[stack]" {
+                    assert!(end + STACK_ROOM <= mapping.end || start >= mapping.end);
+                }
+            }
+        }
+    }
+}

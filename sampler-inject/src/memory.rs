@@ -1,0 +1,87 @@
+//! The target's memory: one handle for the whole operation.
+//!
+//! The handle belongs to the program image that was there when it was opened. After an `execve` it reads and writes nothing, so that nothing ever
+//! reaches another program.
+
+use crate::kernel::{self, Tid};
+use crate::steps;
+use anyhow::{Context, Result, ensure};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+
+/// Memory of one process.
+#[derive(Debug)]
+pub struct Memory {
+    file: File,
+}
+
+impl Memory {
+    /// That of a process.
+    ///
+    /// # Errors
+    /// If this process may not write there.
+    pub fn open(pid: i32) -> std::io::Result<Memory> {
+        let file = OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem"))?;
+        Ok(Memory { file })
+    }
+
+    /// Reads so many bytes.
+    ///
+    /// # Errors
+    /// If they are not mapped, or the program image is gone.
+    pub fn read(&self, address: u64, bytes: usize) -> Result<Vec<u8>> {
+        let mut buffer = vec![0; bytes];
+        self.file
+            .read_exact_at(&mut buffer, address)
+            .with_context(|| format!("read {bytes} bytes at {address:#x}"))?;
+        Ok(buffer)
+    }
+
+    /// Reads so many bytes.
+    ///
+    /// # Errors
+    /// As of [`Memory::read`].
+    pub fn array<const BYTES: usize>(&self, address: u64) -> Result<[u8; BYTES]> {
+        let mut buffer = [0; BYTES];
+        self.file
+            .read_exact_at(&mut buffer, address)
+            .with_context(|| format!("read {BYTES} bytes at {address:#x}"))?;
+        Ok(buffer)
+    }
+
+    /// Reads a word.
+    ///
+    /// # Errors
+    /// As of [`Memory::read`].
+    pub fn word(&self, address: u64) -> Result<u64> {
+        Ok(u64::from_le_bytes(self.array(address)?))
+    }
+
+    /// Writes all of it in one system call.
+    ///
+    /// # Errors
+    /// As of [`Memory::read`], or if the kernel does not let this process write to read-only memory.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        let written = self.file.write_at(bytes, address);
+        steps::step();
+        let written =
+            written.with_context(|| format!("write {} bytes at {address:#x}", bytes.len()))?;
+        ensure!(written == bytes.len(), "only {written} bytes were written at {address:#x}");
+        Ok(())
+    }
+
+    /// Writes one byte of code, while this thread is stopped by us.
+    ///
+    /// The kernel may forbid writing to read-only memory through this handle (`proc_mem.force_override=never`), but not by ptrace.
+    ///
+    /// # Errors
+    /// As of [`Memory::write`].
+    pub fn write_code(&self, tid: Tid, address: u64, byte: u8) -> Result<()> {
+        let Err(error) = self.write(address, &[byte]) else { return Ok(()) };
+        let start = address & !7;
+        let mut word = kernel::peek(tid, start).map_err(|_| error)?.to_le_bytes();
+        word[(address - start) as usize] = byte;
+        kernel::poke(tid, start, u64::from_le_bytes(word))
+            .with_context(|| format!("write the byte at {address:#x}"))
+    }
+}

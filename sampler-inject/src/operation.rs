@@ -1,0 +1,439 @@
+//! The three operations, step by step: look, put in, take out.
+//!
+//! ```text
+//! put in:    look → plan → one borrowed thread maps the image → relocations, words, record, magic → all threads stand: bytes
+//! again:     look → tables emptied, rates → all threads stand: bytes
+//! take out:  look → all threads stand: bytes put back
+//! ```
+
+use crate::allocator::Allocator;
+use crate::calls::{Borrowed, Call, Place, Thread};
+use crate::hook;
+use crate::image::{Image, Values};
+use crate::kernel;
+use crate::layout::{self, Layout};
+use crate::maps::{Maps, PAGE};
+use crate::preflight::{self, Checked, Refusal};
+use crate::record::{self, Hook, Record};
+use crate::stop;
+use crate::target::Target;
+use anyhow::{Context, Result, bail, ensure};
+use sampler_common::sampling::Rate;
+use std::fmt::{self, Display};
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+/// Another thread of the target may map what was free a moment ago, and on a busy machine a stop may come too late: then all is done again.
+const TRIES: u32 = 14;
+/// Between the first two tries; from one try to the next it doubles.
+const PAUSE: Duration = Duration::from_millis(20);
+const MAX_PAUSE: Duration = Duration::from_millis(500);
+/// `MFD_EXEC` (Linux 6.3): the file may be mapped as code, whatever `vm.memfd_noexec` says of files without it.
+const MFD_EXEC: u64 = 0x10;
+/// As long as every plausible one: what a filter is asked with before the file is there.
+const PLAUSIBLE_DESCRIPTOR: u64 = 3;
+
+/// What was done: one line.
+#[derive(Debug, Default)]
+pub struct Report {
+    verb: &'static str,
+    pid: i32,
+    base: u64,
+    hooks: Vec<Hook>,
+    without: Vec<String>,
+    borrowed: Option<Duration>,
+    stopped: Option<Duration>,
+    threads: usize,
+}
+
+impl Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} pid={} image={:#x}", self.verb, self.pid, self.base)?;
+        if let Some(time) = self.borrowed {
+            write!(f, " borrowed_us={}", time.as_micros())?;
+        }
+        if let Some(time) = self.stopped {
+            write!(f, " stopped_us={} threads={}", time.as_micros(), self.threads)?;
+        }
+        write!(f, " steps={} bytes=", crate::steps::done())?;
+        for (at, hook) in self.hooks.iter().enumerate() {
+            let comma = if at == 0 { "" } else { "," };
+            let Hook { name, patch, original, .. } = hook;
+            write!(f, "{comma}{name}@{patch:#x}:{original:02x}")?;
+        }
+        if !self.without.is_empty() {
+            write!(f, " without={}", self.without.join(","))?;
+        }
+        Ok(())
+    }
+}
+
+/// What is to be put in where.
+struct Plan {
+    image: Image,
+    base: u64,
+    layout: Layout,
+}
+
+impl Plan {
+    fn make(target: &Target, library: &Path) -> Result<Plan> {
+        let allocator = preflight::check_files(target)?;
+        let image = Image::read(library)?;
+        let base = image.place(&target.maps).ok_or(Refusal::NoRoom)?;
+        let layout = Plan::layout(target, &allocator, &image, base)?;
+        Ok(Plan { image, base, layout })
+    }
+
+    fn layout(target: &Target, allocator: &Allocator, image: &Image, base: u64) -> Result<Layout> {
+        let reserved = (base, base + image.bytes());
+        layout::layout(target, allocator, reserved, |name| image.entry(base, name))
+    }
+
+    /// What the borrowed thread is to call, as far as it is known beforehand.
+    fn calls(&self, checked: &Checked, place: Place) -> Vec<Call> {
+        let mapped = self.image.calls(self.base, &self.layout, PLAUSIBLE_DESCRIPTOR);
+        let mut calls = clean_calls(checked);
+        calls.push(create_call(place, MFD_EXEC));
+        calls.extend(mapped.into_iter().map(|(call, _)| call));
+        calls
+            .push(Call { nr: libc::SYS_munmap, args: [self.base, self.image.bytes(), 0, 0, 0, 0] });
+        calls
+    }
+
+    fn record(&self) -> Record {
+        Record {
+            base: self.base,
+            bytes: self.image.bytes(),
+            rates: self.image.rates(self.base),
+            areas: self.image.areas(self.base),
+            hooks: self.layout.hooks.iter().map(|placed| placed.hook.clone()).collect(),
+        }
+    }
+}
+
+fn create_call(place: Place, flags: u64) -> Call {
+    let flags = u64::from(libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) | flags;
+    Call { nr: libc::SYS_memfd_create, args: [place.name(), flags, 0, 0, 0, 0] }
+}
+
+/// Calls that take away what a dead injector left.
+fn clean_calls(checked: &Checked) -> Vec<Call> {
+    let left = &checked.left;
+    let unmap = |(start, end): &(u64, u64)| Call {
+        nr: libc::SYS_munmap,
+        args: [*start, end - start, 0, 0, 0, 0],
+    };
+    let close = |file: &i32| Call { nr: libc::SYS_close, args: [*file as u64, 0, 0, 0, 0, 0] };
+    left.ranges.iter().map(unmap).chain(left.descriptors.iter().map(close)).collect()
+}
+
+/// Says whether a process can be injected: nothing is changed, its threads stand for a moment.
+///
+/// # Errors
+/// A [`Refusal`], or what went wrong.
+pub fn preflight(pid: i32, library: &Path) -> Result<Report> {
+    let checked = preflight::check(pid)?;
+    let mut report = Report { verb: "can be injected", pid, ..Report::default() };
+    if let Some(record) = &checked.left.record {
+        preflight::look_at_threads(&checked)?;
+        (report.base, report.hooks) = (record.base, record.hooks.clone());
+        return Ok(report);
+    }
+    let plan = Plan::make(&checked.target, library)?;
+    let place = preflight::look_at_threads(&checked)?;
+    let thread = thread(&checked, place, &plan)?;
+    thread.release();
+    note_layout(&mut report, &plan);
+    Ok(report)
+}
+
+fn note_layout(report: &mut Report, plan: &Plan) {
+    report.base = plan.base;
+    report.hooks = plan.layout.hooks.iter().map(|placed| placed.hook.clone()).collect();
+    report.without = plan.layout.without.iter().map(|name| (*name).to_owned()).collect();
+}
+
+/// Stops a thread that may make the calls.
+fn thread(checked: &Checked, place: Place, plan: &Plan) -> Result<Thread> {
+    let target = &checked.target;
+    let calls = plan.calls(checked, place);
+    let mut last = anyhow::anyhow!(Refusal::Ended);
+    for tid in stop::threads(target.pid) {
+        let thread = match Thread::stop(tid, &target.memory) {
+            Ok(thread) => thread,
+            Err(error) => {
+                last = error;
+                continue;
+            }
+        };
+        match preflight::check_filters(tid, place, &calls) {
+            Ok(()) => return Ok(thread),
+            Err(error) => {
+                thread.release();
+                last = error;
+            }
+        }
+    }
+    Err(last)
+}
+
+/// Puts the sampler in.
+///
+/// # Errors
+/// A [`Refusal`], or what went wrong; the target runs on as before.
+pub fn inject(pid: i32, library: &Path, rate: Rate) -> Result<Report> {
+    retried(|| {
+        let checked = preflight::check(pid)?;
+        let mut report = Report { verb: "injected", pid, ..Report::default() };
+        let record = match checked.left.record.clone() {
+            Some(record) => {
+                renew(&checked.target, &record, rate)?;
+                record
+            }
+            None => deliver(&checked, library, rate, &mut report)?,
+        };
+        put_hooks_in(&checked, &record, &mut report)?;
+        Ok(report)
+    })
+}
+
+/// Tries again what another thread, or the scheduler, got in the way of.
+fn retried(mut operation: impl FnMut() -> Result<Report>) -> Result<Report> {
+    let mut pause = PAUSE;
+    for _ in 1..TRIES {
+        match operation() {
+            Err(error) if is_worth_another_try(&error) => {}
+            result => return result,
+        }
+        std::thread::sleep(pause);
+        pause = MAX_PAUSE.min(2 * pause);
+    }
+    operation()
+}
+
+/// A place that was taken in between.
+#[derive(Debug, thiserror::Error)]
+#[error("system call {nr} of thread {tid} returned {result}")]
+struct CallFailed {
+    nr: i64,
+    tid: kernel::Tid,
+    result: i64,
+}
+
+fn is_worth_another_try(error: &anyhow::Error) -> bool {
+    let is_taken = error
+        .downcast_ref::<CallFailed>()
+        .is_some_and(|failed| failed.result == -i64::from(libc::EEXIST));
+    is_taken || matches!(error.downcast_ref(), Some(stop::Error::Late { .. }))
+}
+
+/// Maps the image, fills it, and writes the record; nothing leads there yet.
+fn deliver(checked: &Checked, library: &Path, rate: Rate, report: &mut Report) -> Result<Record> {
+    let target = &checked.target;
+    let plan = Plan::make(target, library)?;
+    let place = preflight::look_at_threads(checked)?;
+    kernel::set_urgent(true);
+    let borrowed = thread(checked, place, &plan)
+        .and_then(|thread| Borrowed::take(thread, place, record::NAME, &target.memory));
+    let delivered = borrowed.and_then(|mut borrowed| {
+        let mapped = map_image(checked, &plan, place, &mut borrowed);
+        report.borrowed = Some(borrowed.give_back());
+        mapped
+    });
+    kernel::set_urgent(false);
+    delivered?;
+    let values = Values {
+        rate: rate.raw(),
+        clock: target.clock(),
+        seed: random()?,
+        has_rdrand: std::arch::is_x86_feature_detected!("rdrand"),
+    };
+    for (address, bytes) in plan.image.writes(plan.base, &plan.layout, values)? {
+        target.memory.write(address, &bytes)?;
+    }
+    let record = plan.record();
+    let page = plan.base + plan.image.bytes() - PAGE;
+    target.memory.write(page, &record.page())?;
+    target.memory.write(page, &Record::magic())?;
+    note_layout(report, &plan);
+    Ok(record)
+}
+
+fn random() -> Result<u64> {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .context("get random bytes")?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// What the borrowed thread does: clean up, make the file, map it. What it has mapped goes again if it fails.
+fn map_image(checked: &Checked, plan: &Plan, place: Place, thread: &mut Borrowed) -> Result<()> {
+    let pid = checked.target.pid;
+    // The program that we have looked at, and not another one since.
+    let maps = Maps::read(pid)?;
+    let libc = checked.target.maps.at(plan.layout.hooks[0].function.entry);
+    let is_same = libc.is_some_and(|of| maps.at(of.start).is_some_and(|now| now.is_of_file_of(of)));
+    ensure!(is_same, Refusal::Ended);
+    for call in clean_calls(checked) {
+        checked_call(thread, call, 0)?;
+    }
+    let file = create(thread, place)?;
+    let mapped = fill(pid, file, plan).and_then(|()| {
+        let calls = plan.image.calls(plan.base, &plan.layout, file);
+        let asked: Vec<Call> = calls.iter().map(|(call, _)| *call).collect();
+        preflight::check_filters(thread.tid(), place, &asked)?;
+        map_all(thread, &calls)
+    });
+    if mapped.is_err() {
+        let _ = thread.call(Call { nr: libc::SYS_close, args: [file, 0, 0, 0, 0, 0] });
+    }
+    mapped
+}
+
+fn create(thread: &mut Borrowed, place: Place) -> Result<u64> {
+    let call = create_call(place, MFD_EXEC);
+    let mut result = thread.call(call)?;
+    if result == -i64::from(libc::EINVAL) {
+        result = thread.call(create_call(place, 0))?;
+    }
+    let failed = CallFailed { nr: call.nr, tid: thread.tid(), result };
+    u64::try_from(result).map_err(|_| failed.into())
+}
+
+/// Writes the file, and sees to it that nobody ever changes it.
+fn fill(pid: i32, file: u64, plan: &Plan) -> Result<()> {
+    let path = format!("/proc/{pid}/fd/{file}");
+    let open = OpenOptions::new().read(true).write(true).open(&path);
+    let open = open.with_context(|| format!("open {path}"))?;
+    open.write_all_at(&plan.image.content(&plan.layout), 0).context("write the image")?;
+    crate::steps::step();
+    let seals = rustix::fs::SealFlags::SHRINK
+        | rustix::fs::SealFlags::GROW
+        | rustix::fs::SealFlags::WRITE
+        | rustix::fs::SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&open, seals).context("seal the image")?;
+    crate::steps::step();
+    Ok(())
+}
+
+fn map_all(thread: &mut Borrowed, calls: &[(Call, u64)]) -> Result<()> {
+    for (at, (call, expected)) in calls.iter().enumerate() {
+        let Err(error) = checked_call(thread, *call, *expected) else { continue };
+        for (call, _) in &calls[..at] {
+            if call.nr == libc::SYS_mmap {
+                let [address, bytes, ..] = call.args;
+                let args = [address, bytes, 0, 0, 0, 0];
+                let _ = thread.call(Call { nr: libc::SYS_munmap, args });
+            }
+        }
+        return Err(error);
+    }
+    Ok(())
+}
+
+fn checked_call(thread: &mut Borrowed, call: Call, expected: u64) -> Result<()> {
+    let result = thread.call(call)?;
+    if result as u64 == expected {
+        return Ok(());
+    }
+    bail!(CallFailed { nr: call.nr, tid: thread.tid(), result })
+}
+
+/// An image that is there already gets empty tables and the rate. Hooks that are in see to it that tables are right as they are.
+fn renew(target: &Target, record: &Record, rate: Rate) -> Result<()> {
+    for hook in &record.hooks {
+        if hook::state(&target.memory, hook)? == hook::State::In {
+            return write_rates(target, record, rate);
+        }
+    }
+    for (start, bytes) in record.areas {
+        empty(target, start, bytes)?;
+    }
+    write_rates(target, record, rate)
+}
+
+fn write_rates(target: &Target, record: &Record, rate: Rate) -> Result<()> {
+    // What is asked for first: the library puts that into force by itself.
+    for address in record.rates.iter().rev() {
+        target.memory.write(*address, &rate.raw().to_le_bytes())?;
+    }
+    Ok(())
+}
+
+/// Zeros, page by page: pages that hold nothing are not written, so that they take no memory.
+fn empty(target: &Target, start: u64, bytes: u64) -> Result<()> {
+    let mut at = start;
+    while at < start + bytes {
+        let next = (at + 1).next_multiple_of(PAGE).min(start + bytes);
+        let page = target.memory.read(at, (next - at) as usize)?;
+        if page.iter().any(|byte| *byte != 0) {
+            target.memory.write(at, &vec![0; page.len()])?;
+        }
+        at = next;
+    }
+    Ok(())
+}
+
+fn put_hooks_in(checked: &Checked, record: &Record, report: &mut Report) -> Result<()> {
+    let target = &checked.target;
+    let has_image = checked.left.record.is_some();
+    kernel::set_urgent(true);
+    let done = stop::stop(target.pid).map_err(anyhow::Error::from).and_then(|stopped| {
+        preflight::check_threads(target, &stopped, has_image)?;
+        let tid = stopped.threads()[0];
+        let are_in: Vec<Hook> =
+            hook::put_in(&target.memory, tid, &record.hooks)?.into_iter().cloned().collect();
+        let is_whole = are_in.len() == record.hooks.len();
+        if !is_whole && needs_more(record, &are_in) {
+            hook::take_out(&target.memory, tid, &record.hooks)?;
+        }
+        report.threads = stopped.threads().len();
+        report.stopped = Some(stopped.release());
+        Ok(are_in)
+    });
+    kernel::set_urgent(false);
+    let are_in = done?;
+    let is_missing = |hook: &&Hook| !are_in.contains(hook);
+    for hook in record.hooks.iter().filter(is_missing) {
+        report.without.push(hook.name.clone());
+        if crate::allocator::NEEDED.contains(&hook.name.as_str()) {
+            bail!("{}: another tool has changed its code since it was injected", hook.name);
+        }
+    }
+    (report.base, report.hooks) = (record.base, are_in);
+    Ok(())
+}
+
+fn needs_more(record: &Record, are_in: &[Hook]) -> bool {
+    let is_needed = |hook: &&Hook| crate::allocator::NEEDED.contains(&hook.name.as_str());
+    record.hooks.iter().filter(is_needed).any(|hook| !are_in.contains(hook))
+}
+
+/// Takes the sampler out: the bytes are put back, the image stays where it is.
+///
+/// # Errors
+/// A [`Refusal`], or what went wrong.
+pub fn eject(pid: i32) -> Result<Report> {
+    retried(|| {
+        let checked = preflight::check(pid)?;
+        let target = &checked.target;
+        let record = checked.left.record.as_ref().ok_or(Refusal::NothingInjected)?;
+        let mut report = Report { verb: "ejected", pid, base: record.base, ..Report::default() };
+        kernel::set_urgent(true);
+        let done = stop::stop(pid).map_err(anyhow::Error::from).and_then(|stopped| {
+            let tid = stopped.threads()[0];
+            let foreign = hook::take_out(&target.memory, tid, &record.hooks)?;
+            report.without = foreign.iter().map(|hook| hook.name.clone()).collect();
+            report.threads = stopped.threads().len();
+            report.stopped = Some(stopped.release());
+            Ok(())
+        });
+        kernel::set_urgent(false);
+        done?;
+        let is_out = |hook: &&Hook| !report.without.contains(&hook.name);
+        report.hooks = record.hooks.iter().filter(is_out).cloned().collect();
+        Ok(report)
+    })
+}

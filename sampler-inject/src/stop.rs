@@ -1,0 +1,309 @@
+//! All threads of a process are stopped for a moment, and see nothing of it.
+//!
+//! A thread that waits in a system call is woken by a stop. Most calls go on by themselves then; some return `EINTR`, although no signal was there. Before such
+//! a thread goes on, its result is replaced by the one that has the kernel make the call again, or return `EINTR` if a handler did run meanwhile.
+//!
+//! The stop is bounded: whoever has not stopped in time makes all others go on, and nothing is done.
+
+use crate::kernel::{self, Change, RESTART_UNLESS_HANDLED, Tid};
+use anyhow::{Context, Result};
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+/// How long threads may stand until all do.
+pub const PATIENCE: Duration = Duration::from_millis(15);
+/// How long a thread that has not stopped in time is waited for, while the others run on: it must not find an `EINTR` either.
+const PATIENCE_WITH_LAST: Duration = Duration::from_secs(1);
+
+/// `io_pgetevents`
+const IO_PGETEVENTS: i64 = 333;
+
+/// System calls that return `EINTR` for a stop and can be made again: a wait with a timeout begins its timeout anew.
+///
+/// Not `close`, which has closed the file by then, and not `connect`, `io_uring_enter`, whose first half is done.
+const RESTARTABLE: [i64; 31] = [
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_poll,
+    libc::SYS_ppoll,
+    libc::SYS_select,
+    libc::SYS_pselect6,
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_rt_sigsuspend,
+    libc::SYS_pause,
+    libc::SYS_futex,
+    libc::SYS_io_getevents,
+    IO_PGETEVENTS,
+    libc::SYS_mq_timedsend,
+    libc::SYS_mq_timedreceive,
+    libc::SYS_wait4,
+];
+
+/// Why a process could not be stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A thread did not stop in time.
+    #[error(
+        "thread {tid} does not stop within {} ms (it waits for a vfork child, a disk or a network file system; try again later)",
+        PATIENCE.as_millis()
+    )]
+    Late {
+        /// Which one.
+        tid: Tid,
+    },
+    /// A thread cannot be traced.
+    #[error("thread {tid} cannot be traced: {source}")]
+    Untraceable {
+        /// Which one.
+        tid: Tid,
+        /// What the kernel says.
+        source: std::io::Error,
+    },
+    /// The process has ended.
+    #[error("it has ended")]
+    Gone,
+}
+
+/// A process whose threads all stand. They go on when this is dropped.
+#[derive(Debug)]
+pub struct Stopped {
+    threads: Vec<Tid>,
+    since: Instant,
+}
+
+impl Stopped {
+    /// Its threads.
+    #[must_use]
+    pub fn threads(&self) -> &[Tid] {
+        &self.threads
+    }
+
+    /// Lets them go on; how long they stood.
+    #[must_use = "the figure is for the report"]
+    pub fn release(mut self) -> Duration {
+        self.let_go();
+        self.since.elapsed()
+    }
+
+    fn let_go(&mut self) {
+        for tid in self.threads.drain(..) {
+            // An error means that the thread was killed.
+            let _ = kernel::detach(tid, 0);
+        }
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}
+
+/// Stops all threads of a process.
+///
+/// # Errors
+/// If one of them does not stop in time, or cannot be traced.
+pub fn stop(pid: i32) -> Result<Stopped, Error> {
+    let mut stopping = Stopping { pid, waiting: HashSet::new(), stopped: Vec::new(), since: None };
+    match stopping.all() {
+        Ok(()) => Ok(Stopped {
+            since: stopping.since.unwrap_or_else(Instant::now),
+            threads: std::mem::take(&mut stopping.stopped),
+        }),
+        Err(error) => {
+            stopping.back_out();
+            Err(error)
+        }
+    }
+}
+
+struct Stopping {
+    pid: i32,
+    /// Attached and interrupted, not stopped yet.
+    waiting: HashSet<Tid>,
+    stopped: Vec<Tid>,
+    since: Option<Instant>,
+}
+
+impl Stopping {
+    fn all(&mut self) -> Result<(), Error> {
+        let mut known = HashSet::new();
+        loop {
+            let new: Vec<Tid> =
+                threads(self.pid).into_iter().filter(|tid| known.insert(*tid)).collect();
+            if new.is_empty() {
+                // Whoever makes threads stands by now.
+                return if self.stopped.is_empty() { Err(Error::Gone) } else { Ok(()) };
+            }
+            let attached = attach(&new)?;
+            self.since.get_or_insert_with(Instant::now);
+            for tid in attached {
+                if kernel::interrupt(tid).is_ok() {
+                    self.waiting.insert(tid);
+                }
+            }
+            self.wait(self.since.unwrap_or_else(Instant::now) + PATIENCE)?;
+        }
+    }
+
+    /// Waits until all that were interrupted stand.
+    fn wait(&mut self, deadline: Instant) -> Result<(), Error> {
+        while let Some(&tid) = self.waiting.iter().next() {
+            if Instant::now() > deadline {
+                return Err(Error::Late { tid });
+            }
+            self.collect();
+        }
+        Ok(())
+    }
+
+    /// Takes what the kernel has to tell, if there is anything soon.
+    fn collect(&mut self) {
+        let (tid, change) = match kernel::wait(-1) {
+            Ok(Some(found)) => found,
+            Ok(None) => {
+                // The first thread, if it has ended, is reported with the last one only.
+                self.waiting.retain(|tid| !is_ending(*tid));
+                return;
+            }
+            Err(_) => {
+                // None of them is there any more.
+                self.waiting.clear();
+                return;
+            }
+        };
+        match change {
+            Change::Interrupted => {
+                mend(tid);
+                self.waiting.remove(&tid);
+                self.stopped.push(tid);
+            }
+            Change::Gone => {
+                self.waiting.remove(&tid);
+                self.stopped.retain(|of| *of != tid);
+            }
+            Change::Signal(signal) => {
+                // It is delivered, and the stop comes right behind it.
+                let _ = kernel::resume(tid, signal);
+            }
+            Change::Syscall => {
+                let _ = kernel::resume(tid, 0);
+            }
+        }
+    }
+
+    /// Lets all go on, and waits for the last ones: as soon as one stands it goes on.
+    fn back_out(&mut self) {
+        let deadline = Instant::now() + PATIENCE_WITH_LAST;
+        loop {
+            for tid in self.stopped.drain(..) {
+                let _ = kernel::detach(tid, 0);
+            }
+            if self.waiting.is_empty() || Instant::now() > deadline {
+                return;
+            }
+            self.collect();
+        }
+    }
+}
+
+/// Attaches to threads; to those that have not ended meanwhile.
+fn attach(threads: &[Tid]) -> Result<Vec<Tid>, Error> {
+    let mut attached = Vec::with_capacity(threads.len());
+    for &tid in threads {
+        match kernel::seize(tid) {
+            Ok(()) => attached.push(tid),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+            // What the kernel answers of a thread that is about to end.
+            Err(_) if is_ending(tid) => {}
+            Err(source) => return Err(Error::Untraceable { tid, source }),
+        }
+    }
+    Ok(attached)
+}
+
+fn is_ending(tid: Tid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{tid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").map_or("X", |(_, rest)| rest);
+    state.starts_with(['X', 'Z'])
+}
+
+/// Threads of a process, the first one first.
+#[must_use]
+pub fn threads(pid: i32) -> Vec<Tid> {
+    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let name =
+        |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().into_string().ok();
+    entries.filter_map(name).filter_map(|name| name.parse().ok()).collect()
+}
+
+/// Sees to it that a stopped thread does not find an `EINTR` of ours.
+pub(crate) fn mend(tid: Tid) {
+    let Ok(mut registers) = kernel::registers(tid) else { return };
+    if is_woken(&registers) {
+        registers.rax = RESTART_UNLESS_HANDLED as u64;
+        let _ = kernel::set_registers(tid, &registers);
+    }
+}
+
+/// Whether a call is about to return `EINTR` that can be made again.
+fn is_woken(registers: &libc::user_regs_struct) -> bool {
+    let call = registers.orig_rax as i64;
+    registers.rax as i64 == -i64::from(libc::EINTR)
+        && registers.cs == crate::calls::CODE_SEGMENT
+        && RESTARTABLE.contains(&call)
+}
+
+/// Stops one thread.
+///
+/// # Errors
+/// If it does not stop in time: it goes on as soon as it stands.
+pub(crate) fn stop_thread(tid: Tid) -> Result<(), Error> {
+    kernel::seize(tid).map_err(|source| Error::Untraceable { tid, source })?;
+    let start = Instant::now();
+    let mut one =
+        Stopping { pid: tid, waiting: HashSet::from([tid]), stopped: Vec::new(), since: None };
+    let done = match kernel::interrupt(tid) {
+        Ok(()) => one.wait(start + PATIENCE),
+        Err(_) => Err(Error::Gone),
+    };
+    match done {
+        Ok(()) if one.stopped.is_empty() => Err(Error::Gone),
+        Ok(()) => Ok(()),
+        Err(error) => {
+            one.back_out();
+            Err(error)
+        }
+    }
+}
+
+/// Waits for one thread only.
+///
+/// # Errors
+/// If it is not ours.
+pub(crate) fn wait_for(tid: Tid, deadline: Instant) -> Result<Option<Change>> {
+    loop {
+        if let Some((_, change)) = kernel::wait(tid).with_context(|| format!("wait for {tid}"))? {
+            return Ok(Some(change));
+        }
+        if Instant::now() > deadline {
+            return Ok(None);
+        }
+    }
+}

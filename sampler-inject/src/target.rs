@@ -1,0 +1,117 @@
+//! The target as it is found: its memory, its mappings, the files that its loader lists, and its allocator.
+//!
+//! Reference: `struct r_debug` and `struct link_map` of link.h.
+
+use crate::elf::{File64, Symbol};
+use crate::maps::{Mapping, Maps};
+use crate::memory::Memory;
+use anyhow::{Context, Result};
+use std::collections::HashMap;
+
+/// Files in the loader's list, at most.
+const MAX_FILES: usize = 4096;
+/// Offsets in `struct r_debug`.
+const DEBUG_MAP: u64 = 8;
+/// Offsets in `struct link_map`.
+const MAP_DYNAMIC: u64 = 16;
+const MAP_NEXT: u64 = 24;
+/// `AT_SYSINFO_EHDR`
+const AT_VDSO: u64 = 33;
+
+/// A file that the loader has mapped.
+pub struct Loaded {
+    /// What its addresses begin with in memory.
+    pub base: u64,
+    /// One of its mappings.
+    pub mapping: Mapping,
+    /// The file.
+    pub file: File64,
+    /// What it defines.
+    pub symbols: HashMap<String, Symbol>,
+}
+
+impl Loaded {
+    /// Its name without folders.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.mapping.file_name()
+    }
+}
+
+/// A process.
+pub struct Target {
+    /// Its number.
+    pub pid: i32,
+    /// Its memory.
+    pub memory: Memory,
+    /// Its mappings.
+    pub maps: Maps,
+}
+
+impl Target {
+    /// Files in link order: the program, what is preloaded, what these need. Empty: there is no loader as glibc has it.
+    ///
+    /// # Errors
+    /// If memory or a file cannot be read.
+    pub fn files(&self) -> Result<Vec<Loaded>> {
+        let Some(debug) = self.loader_list()? else { return Ok(Vec::new()) };
+        let mut entry = self.memory.word(debug + DEBUG_MAP)?;
+        let mut files = Vec::new();
+        while entry != 0 && files.len() < MAX_FILES {
+            let base = self.memory.word(entry)?;
+            let dynamic = self.memory.word(entry + MAP_DYNAMIC)?;
+            if let Some(mapping) = self.maps.at(dynamic).filter(|mapping| mapping.inode != 0) {
+                files.push(self.loaded(base, mapping)?);
+            }
+            entry = self.memory.word(entry + MAP_NEXT)?;
+        }
+        Ok(files)
+    }
+
+    fn loaded(&self, base: u64, mapping: &Mapping) -> Result<Loaded> {
+        let read = || -> Result<Loaded> {
+            let file = File64::new(self.maps.open(mapping)?)?;
+            let symbols = file.symbols()?;
+            Ok(Loaded { base, mapping: mapping.clone(), file, symbols })
+        };
+        read().with_context(|| mapping.name.clone())
+    }
+
+    /// Where the loader has `_r_debug`.
+    fn loader_list(&self) -> Result<Option<u64>> {
+        let is_loader = |of: &&Mapping| of.is_executable && of.file_name().starts_with("ld-");
+        for mapping in self.maps.all.iter().filter(is_loader) {
+            let file = File64::new(self.maps.open(mapping)?)?;
+            let segments = file.segments()?;
+            let code =
+                segments.iter().find(|of| of.is_code() && of.offset & !4095 == mapping.offset);
+            let (Some(code), Some(symbol)) = (code, file.symbols()?.get("_r_debug").copied())
+            else {
+                continue;
+            };
+            let base = mapping.start.wrapping_sub(code.address & !4095);
+            return Ok(Some(base.wrapping_add(symbol.address)));
+        }
+        Ok(None)
+    }
+
+    /// `__vdso_clock_gettime`; 0: there is none.
+    #[must_use]
+    pub fn clock(&self) -> u64 {
+        self.find_clock().unwrap_or(0)
+    }
+
+    fn find_clock(&self) -> Option<u64> {
+        let auxiliary = std::fs::read(format!("/proc/{}/auxv", self.pid)).ok()?;
+        let word = |bytes: &[u8]| Some(u64::from_le_bytes(bytes.try_into().ok()?));
+        let entry = auxiliary.chunks_exact(16).find(|of| word(&of[..8]) == Some(AT_VDSO))?;
+        let start = word(&entry[8..])?;
+        let mapping = self.maps.at(start)?;
+        let image = self.memory.read(start, (mapping.end - mapping.start) as usize).ok()?;
+        use object::{Object as _, ObjectSymbol as _};
+        let file = object::read::elf::ElfFile64::<object::Endianness>::parse(&*image).ok()?;
+        let mut symbols = file.dynamic_symbols();
+        let symbol = symbols.find(|of| of.name() == Ok("__vdso_clock_gettime"))?;
+        Some(start.wrapping_add(symbol.address()))
+    }
+}

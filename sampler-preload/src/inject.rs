@@ -1,0 +1,150 @@
+//! The words that a loader fills when it maps this library into a running process (`sampler-inject`).
+//!
+//! No code of this library runs then: no constructor, no [`crate::boot`], no `dlsym`, no `pthread_atfork`. The loader applies the relocations, gives the thread-local words an
+//! offset in every thread that is zero there, and fills the words of [`WORDS`] before any call can arrive. All weak symbols may stay 0.
+//!
+//! A process in which the loader has filled nothing (`LD_PRELOAD`) never looks at these words, but at one of them: whether it was injected.
+
+use crate::boot::{IS_DONE, SEED};
+use crate::fork::{INJECTED, MARK};
+use crate::real::{RARE_FUNCTIONS, USUAL_FUNCTIONS};
+use crate::sample::{FILTER, TABLE};
+use crate::settings::SETTINGS;
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
+
+/// "SMPLINJ1": the layout of [`Words`].
+pub const MAGIC: u64 = u64::from_le_bytes(*b"SMPLINJ1");
+
+/// Bytes of a function's name, with zeros behind it.
+pub const NAME_BYTES: usize = 24;
+
+/// One function of the malloc family. The loader finds the function that a hook leads to by the same name among the library's dynamic symbols.
+#[repr(C)]
+pub struct Function {
+    name: [u8; NAME_BYTES],
+    /// Where calls go on to: the allocator's own function, or `trampoline`.
+    next: *const AtomicPtr<c_void>,
+    /// Where `trampoline` goes on to: the allocator's own function, if that may call another function of the family.
+    marked: *const AtomicPtr<c_void>,
+    /// A function that leaves a mark and calls what `marked` leads to ([`crate::inside`]).
+    trampoline: unsafe extern "C" fn(),
+}
+
+impl Function {
+    pub(crate) const fn new(
+        name: &str,
+        next: *const AtomicPtr<c_void>,
+        marked: *const AtomicPtr<c_void>,
+        trampoline: unsafe extern "C" fn(),
+    ) -> Function {
+        let mut padded = [0; NAME_BYTES];
+        let mut at = 0;
+        while at < name.len() {
+            padded[at] = name.as_bytes()[at];
+            at += 1;
+        }
+        Function { name: padded, next, marked, trampoline }
+    }
+}
+
+/// Memory of this library.
+#[repr(C)]
+pub struct Area {
+    start: *const c_void,
+    bytes: u64,
+}
+
+/// All words, and what else a loader has to know.
+#[repr(C)]
+pub struct Words {
+    magic: u64,
+    /// Bytes of this structure.
+    bytes: u64,
+    /// The rate in force and the rate that was asked for, raw units of [`sampler_common::sampling::Rate`]: both the same.
+    rate: *const AtomicU64,
+    asked: *const AtomicU64,
+    /// `__vdso_clock_gettime`, or 0.
+    clock: *const AtomicPtr<c_void>,
+    /// A random number that is not 0.
+    seed: *const AtomicU64,
+    /// 1, a byte: nobody looks for an allocator.
+    is_done: *const AtomicBool,
+    /// Bits: 1 (injected), and 2 if the processor has `rdrand`.
+    injected: *const AtomicU64,
+    /// 1. On a page of its own, which a forked child must get as zeros (`MADV_WIPEONFORK`).
+    mark: *const AtomicU64,
+    /// What has to be zero before the first call: the filter and the table of held samples.
+    areas: [Area; 2],
+    usual: [Function; USUAL_FUNCTIONS.len()],
+    rare: [Function; RARE_FUNCTIONS.len()],
+}
+
+// SAFETY: addresses, which nobody changes.
+unsafe impl Sync for Words {}
+
+/// The one table.
+#[cfg_attr(feature = "library", used, unsafe(export_name = "sampler_preload_words"))]
+pub static WORDS: Words = Words {
+    magic: MAGIC,
+    bytes: size_of::<Words>() as u64,
+    rate: &raw const SETTINGS.rate,
+    asked: &raw const SETTINGS.asked,
+    clock: &raw const SETTINGS.clock,
+    seed: &raw const SEED,
+    is_done: &raw const IS_DONE,
+    injected: &raw const INJECTED,
+    mark: &raw const MARK.word,
+    areas: [
+        Area { start: (&raw const FILTER).cast(), bytes: size_of_val(&FILTER) as u64 },
+        Area { start: (&raw const TABLE).cast(), bytes: size_of_val(&TABLE) as u64 },
+    ],
+    usual: USUAL_FUNCTIONS,
+    rare: RARE_FUNCTIONS,
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::real::REAL;
+    use core::sync::atomic::Ordering::Relaxed;
+    use std::collections::HashSet;
+
+    fn functions() -> impl Iterator<Item = &'static Function> {
+        WORDS.usual.iter().chain(&WORDS.rare)
+    }
+
+    fn name(function: &Function) -> &str {
+        std::str::from_utf8(&function.name).unwrap().trim_end_matches('\0')
+    }
+
+    #[test]
+    fn every_function_has_words_of_its_own() {
+        let words = functions()
+            .flat_map(|of| [of.next as usize, of.marked as usize, of.trampoline as usize]);
+        assert_eq!(words.collect::<HashSet<_>>().len(), 3 * functions().count());
+        let names: HashSet<&str> = functions().map(name).collect();
+        assert!(names.len() == functions().count() && names.contains("free_aligned_sized"));
+    }
+
+    /// What a loader writes there is what the library calls.
+    #[test]
+    fn a_filled_word_is_where_calls_go() {
+        unsafe extern "C" fn theirs(_: usize) -> *mut c_void {
+            core::ptr::null_mut()
+        }
+        let pvalloc = functions().find(|function| name(function) == "pvalloc").unwrap();
+        // SAFETY: a static of this library.
+        let next = unsafe { &*pvalloc.next };
+        let before = next.swap(theirs as crate::real::Sized as *mut c_void, Relaxed);
+        let now = REAL.pvalloc() as usize;
+        next.store(before, Relaxed);
+        assert_eq!(now, theirs as *const () as usize);
+    }
+
+    #[test]
+    fn the_mark_is_alone_on_its_page() {
+        let start = WORDS.mark as usize;
+        assert_eq!((start % 4096, size_of::<crate::fork::Mark>()), (0, 4096));
+    }
+}

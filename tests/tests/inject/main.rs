@@ -1,0 +1,8 @@
+//! The sampler goes into running programs and out again; they must not notice.
+
+mod cycles;
+mod killed;
+mod refused;
+mod states;
+mod truth;
+mod waits;

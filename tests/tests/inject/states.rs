@@ -1,0 +1,125 @@
+//! States that a process may be in when somebody comes to inject it.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::child::{Child, kill};
+use sampler_tests::inject::{self, Subject, figure};
+use sampler_tests::{build, wait};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+#[test]
+fn threads_that_compute_and_take_signals() -> Result<()> {
+    let mut program = Subject::start("injected.c", &["4", "busy", "profiled"])?;
+    for _ in 0..20 {
+        inject::inject(program.pid(), 4096)?;
+        program.is_well()?;
+        inject::eject(program.pid())?;
+        program.is_well()?;
+    }
+    program.end()
+}
+
+/// Threads that begin and end, forked children that allocate under the hooks of their parent, and programs that are spawned.
+#[test]
+fn threads_and_children_that_come_and_go() -> Result<()> {
+    let mut program = Subject::start("injected.c", &["2", "churn"])?;
+    for _ in 0..20 {
+        inject::inject(program.pid(), 4096)?;
+        program.is_well()?;
+        inject::eject(program.pid())?;
+        program.is_well()?;
+    }
+    program.end()
+}
+
+/// How many of an injection and an ejection were done; the others were kept from it by a stop.
+fn done_or_stopped(pid: u32) -> Result<u32> {
+    let mut done = 0;
+    for verb in ["inject", "eject"] {
+        let finished = inject::run(verb, pid, &[])?;
+        let line = String::from_utf8_lossy(&finished.stdout).into_owned();
+        let is_why = line.contains("stopped") || line.contains("nothing of ours");
+        ensure!(finished.code() == 0 || is_why, "{verb}: {line}{}", finished.stderr);
+        done += u32::from(finished.code() == 0);
+    }
+    Ok(done)
+}
+
+/// SIGSTOP at any moment: an operation is done, or refused, or has failed for that reason. Afterwards it can be done.
+#[test]
+fn stopped_in_the_middle() -> Result<()> {
+    let mut program = Subject::start("injected.c", &["2", "profiled"])?;
+    let pid = program.pid();
+    let ends = AtomicBool::new(false);
+    let done = std::thread::scope(|scope| -> Result<u32> {
+        scope.spawn(|| {
+            for round in (0..7).cycle() {
+                if ends.load(Ordering::Relaxed) {
+                    break;
+                }
+                let _ = kill(pid, 19);
+                wait::pass(Duration::from_millis(round));
+                let _ = kill(pid, 18);
+                wait::pass(Duration::from_millis(3 * round));
+            }
+        });
+        let done = (0..30).map(|_| done_or_stopped(pid)).sum();
+        ends.store(true, Ordering::Relaxed);
+        done
+    })?;
+    ensure!(done > 0, "it was never done");
+    program.is_well()?;
+    inject::inject(pid, 4096)?;
+    inject::eject(pid)?;
+    program.is_well()?;
+    program.end()
+}
+
+/// An image that is there is used again: nothing is mapped a second time.
+#[test]
+fn an_image_is_used_again() -> Result<()> {
+    let mut program = Subject::start("injected.c", &["2"])?;
+    let first = inject::inject(program.pid(), 4096)?;
+    let remains = inject::remains(program.pid())?;
+    ensure!(remains.0 > 6 && remains.1 == 0, "{remains:?}");
+    // Also where it is in still.
+    let again = inject::inject(program.pid(), 4096)?;
+    ensure!(figure(&again, "steps")? < figure(&first, "steps")?, "{first}{again}");
+    inject::eject(program.pid())?;
+    inject::eject(program.pid()).context("a second time")?;
+    inject::inject(program.pid(), 4096)?;
+    ensure!(inject::remains(program.pid())? == remains, "it has grown");
+    program.is_well()?;
+    program.end()
+}
+
+/// One of several at once does it, and the others say so.
+#[test]
+fn several_at_once() -> Result<()> {
+    let mut program = Subject::start("injected.c", &["2"])?;
+    let pid = program.pid().to_string();
+    for verb in ["inject", "eject", "inject"] {
+        let start = || {
+            let mut command = Command::new(build::program("sampler-inject")?);
+            command.args([verb, "--pid", &pid]);
+            if verb == "inject" {
+                command.arg("--library").arg(sampler_tests::preload::library()?);
+            }
+            Child::start("sampler-inject", &mut command)
+        };
+        let mut all = (0..4).map(|_| start()).collect::<Result<Vec<Child>>>()?;
+        let mut done = 0;
+        for child in &mut all {
+            let line = child.line()?;
+            let is_busy = line.contains("another injector is at it") || line.contains("traces it");
+            let code = child.wait()?.code();
+            ensure!(code == Some(0) || code == Some(1) && is_busy, "{code:?}: {line}");
+            done += usize::from(code == Some(0));
+        }
+        ensure!(done > 0, "{verb}: nobody did it");
+        program.is_well()?;
+    }
+    inject::eject(program.pid())?;
+    program.end()
+}

@@ -1,0 +1,36 @@
+//! A thread that waits in a system call sees nothing of a stop.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::child::finish;
+use sampler_tests::inject::{self, Subject};
+use std::process::Command;
+
+/// Stops of all threads, two in each round.
+const ROUNDS: u32 = 50;
+
+#[test]
+fn eight_kinds_of_waiting_see_no_eintr() -> Result<()> {
+    let mut program = Subject::start("waits.c", &[])?;
+    for round in 0..ROUNDS {
+        inject::inject(program.pid(), 512 << 10).with_context(|| format!("round {round}"))?;
+        inject::eject(program.pid()).with_context(|| format!("round {round}"))?;
+    }
+    let answer = program.answer()?;
+    let counts = answer.as_object().context("counts")?;
+    ensure!(counts.len() == 8, "{answer}");
+    ensure!(counts.values().all(|count| *count == 0), "{answer}");
+    program.end()
+}
+
+/// The program counts what a debugger does to it: otherwise the test above would show nothing.
+#[test]
+fn a_debugger_is_seen() -> Result<()> {
+    let mut program = Subject::start("waits.c", &[])?;
+    let pid = program.pid().to_string();
+    finish(Command::new("gdb").args(["-p", &pid, "-batch", "-ex", "detach"]))?.success("gdb")?;
+    let answer = program.answer()?;
+    for kind in ["epoll_wait", "semtimedop", "recv", "sigtimedwait"] {
+        ensure!(answer[kind].as_u64() > Some(0), "{kind}: {answer}");
+    }
+    program.end()
+}
