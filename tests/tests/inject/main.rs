@@ -1,6 +1,7 @@
 //! The sampler goes into running programs and out again; they must not notice.
 
 mod cycles;
+mod daemon;
 mod killed;
 mod refused;
 mod states;

@@ -1,6 +1,7 @@
 //! The command line of samplerd.
 
 use crate::http::Http;
+use crate::inject::AtEnd;
 use crate::manual::{self, Manual};
 use crate::web::Web;
 use clap::error::ErrorKind;
@@ -111,6 +112,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SHARE", allow_hyphen_values = true, value_parser = Budget::parse,
           conflicts_with_all = ["keep_held", "interval", "strategy", "one_in", "samples_per_second"])]
     pub(crate) windows: Option<Budget>,
+
+    /// Put the in-process sampler into the running processes (`--pid`), and take it out at the end: about 1 %, and what is held is
+    /// known; without a restart, and without probes on malloc. `--inject=leave` leaves it in
+    #[arg(long, value_name = "AT-END", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "eject",
+          conflicts_with_all = ["all", "follow", "windows", "no_usdt", "samplers_only"], requires = "pids")]
+    pub(crate) inject: Option<AtEnd>,
 
     /// Refused: names --windows
     #[arg(long, hide = true, num_args = 0..=1)]
@@ -249,6 +256,11 @@ impl From<StrategyName> for Strategy {
 }
 
 impl Args {
+    /// Whether only files are probed that sample their allocations by themselves. An injected process is such a one: no allocation has two sources.
+    pub(crate) fn probes_samplers_only(&self) -> bool {
+        self.samplers_only || self.inject.is_some()
+    }
+
     /// The command line of this process; prints what is wrong with it and exits with 2.
     pub(crate) fn from_command_line() -> Args {
         let args = Args::parse();

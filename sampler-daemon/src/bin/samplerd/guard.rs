@@ -13,7 +13,7 @@ use sampler_daemon::target::hazard::{self, SharedHazard};
 /// One line with what was asked for, why not, and what can be done.
 pub(crate) fn check(args: &Args, reach: Reach) -> anyhow::Result<()> {
     // Processes that sample by themselves are probed at entries only.
-    if reach == Reach::Listed || args.samplers_only {
+    if reach == Reach::Listed || args.probes_samplers_only() {
         return Ok(());
     }
     match hazard::check_shared(returns_pass) {

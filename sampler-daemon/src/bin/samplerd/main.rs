@@ -3,6 +3,7 @@
 mod args;
 mod guard;
 mod http;
+mod inject;
 mod manual;
 mod run;
 mod web;

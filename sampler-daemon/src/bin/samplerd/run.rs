@@ -3,6 +3,7 @@
 use crate::args::{Args, Unwind};
 use crate::guard;
 use crate::http::Bound;
+use crate::inject::{AtEnd, Injected};
 use crate::web;
 use anyhow::{Context as _, anyhow};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -91,7 +92,7 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
         limits: args.limits(),
         windows: args.windows,
         at_exit: if args.keep_held { AtExit::Keep } else { AtExit::Forget },
-        samplers_only: args.samplers_only,
+        samplers_only: args.probes_samplers_only(),
     };
     let listener = Listener::bind(&args.listen).await.map_err(|error| anyhow!(error))?;
     let http = Bound::new(&args.http).await.map_err(|error| anyhow!(error))?;
@@ -99,6 +100,11 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
     let address = listener.address().context("ask for the listener's address")?;
     let mut orphaned = Box::pin(orphaned(args.until_stdin_closes));
     let names = Names::start().context("start the symbolizer")?;
+    let interval_bytes = args.sampling().interval_bytes;
+    let put_in = |_| Injected::put_in(&args.pids, interval_bytes);
+    // When it is dropped, last, the sampler is taken out.
+    let injected = args.inject.map(put_in).transpose()?;
+    let at_end = args.inject.unwrap_or_default();
     let attacher = guardian.attacher();
     let attach = tokio::task::spawn_blocking(move || {
         pipeline::start(config, attacher, processes, &args.probe_files)
@@ -130,6 +136,11 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
         worker.join()
     })
     .await?;
+    if let Some(injected) = injected
+        && at_end == AtEnd::Leave
+    {
+        injected.leave();
+    }
     result.and(ended)
 }
 
@@ -223,6 +234,11 @@ fn settings(args: &Args, reach: Reach, namespace: PidNamespace) -> anyhow::Resul
             engine
         }
     };
+    if args.inject.is_some() && engine == ProbeEngine::Perf {
+        anyhow::bail!(
+            "--inject: perf probes do not reach the sampler in a process (it takes Linux 6.10; leave --inject out)"
+        );
+    }
     if args.samplers_only && engine == ProbeEngine::Perf {
         anyhow::bail!(
             "--samplers-only: perf probes do not reach what samples by itself, so that nothing would be seen (it takes Linux 6.10; leave it out, or run without --preload)"

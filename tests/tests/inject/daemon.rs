@@ -1,0 +1,89 @@
+//! `samplerd --inject` puts the sampler in, profiles, and takes it out.
+
+use anyhow::{Result, ensure};
+use sampler_tests::daemon::samplerd;
+use sampler_tests::inject::Subject;
+use sampler_tests::{Daemon, Workload, build};
+use std::fs;
+use std::process::Command;
+
+/// Bounds that a right estimate leaves once in ten million times.
+const CONFIDENCE: &str = "0.9999999";
+/// Mean bytes between samples: about 8,700 samples in a run.
+const INTERVAL: &str = "80KiB";
+
+fn workload(seed: u64) -> Result<Workload> {
+    Workload::start("truth.c", &[&seed.to_string(), "1", "81920"])
+}
+
+/// Whether `truth` of a run lies in the intervals of a profile.
+fn is_right(daemon: &Daemon, workload: &mut Workload) -> Result<()> {
+    workload.go()?;
+    let truth = workload.truth()?.total();
+    let profile = daemon.profile("alloc", &["--confidence", CONFIDENCE])?;
+    let of = &profile.totals;
+    for (what, low, high, bytes) in [
+        ("allocated", of.alloc_space.low, of.alloc_space.high, truth.alloc.bytes),
+        ("held", of.inuse_space.low, of.inuse_space.high, truth.live.bytes),
+    ] {
+        println!("{what}: {low:.4e} … {high:.4e}, in truth {bytes}");
+        let bytes = bytes as f64;
+        ensure!(low > 0.0 && (low..=high).contains(&bytes), "{what}: {bytes}: {low} … {high}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_running_process_is_profiled_and_left_as_it_was() -> Result<()> {
+    let mut workload = workload(1)?;
+    let daemon = Daemon::start(
+        &[workload.pid()],
+        &["--inject", "--interval", INTERVAL, "--ring", "256MiB"],
+    )?;
+    is_right(&daemon, &mut workload)?;
+    let log = daemon.log();
+    ensure!(log.contains("the sampler is in") && log.contains("malloc@"), "{log}");
+    daemon.stop()?;
+    // Of what is no longer hooked another samplerd sees nothing.
+    let daemon = Daemon::start(&[workload.pid()], &["--samplers-only"])?;
+    let profile = daemon.profile("alloc", &[])?;
+    ensure!(profile.totals.alloc_space.value == 0.0, "{}", profile.folded());
+    daemon.stop()?;
+    workload.exit()
+}
+
+#[test]
+fn it_can_be_left_in_and_is_adopted() -> Result<()> {
+    let mut workload = workload(2)?;
+    let pid = workload.pid();
+    Daemon::start(&[pid], &["--inject=leave"])?.stop()?;
+    ensure!(sampler_tests::inject::remains(pid)?.0 > 0, "nothing was left in");
+    let daemon = Daemon::start(&[pid], &["--inject", "--interval", INTERVAL, "--ring", "256MiB"])?;
+    is_right(&daemon, &mut workload)?;
+    daemon.stop()?;
+    workload.exit()
+}
+
+#[test]
+fn a_refused_process_is_one_line_and_others_are_left_as_they_were() -> Result<()> {
+    let good = workload(3)?;
+    let program = build::compile("family.c", &["-static"])?;
+    let still = Subject::spawn("family.c", &mut Command::new(program))?;
+    let (good_pid, pid) = (good.pid().to_string(), still.pid().to_string());
+    let finished = samplerd(&["--pid", &good_pid, "--pid", &pid, "--inject"])?;
+    let last = finished.stderr.lines().last().unwrap_or_default().to_owned();
+    ensure!(finished.code() == 1, "{} {}", finished.code(), finished.stderr);
+    ensure!(last.contains(&format!("pid {pid}")) && last.contains("--windows"), "{last}");
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    ensure!(!maps.contains("otel_memory"), "the static program was changed");
+    Ok(())
+}
+
+#[test]
+fn it_is_for_given_processes_only() -> Result<()> {
+    for with in [["--all", "--inject"], ["--inject", "--windows=1%"]] {
+        let finished = samplerd(&with)?;
+        ensure!(finished.code() == 2, "{with:?}: {}", finished.code());
+    }
+    Ok(())
+}
