@@ -46,13 +46,17 @@ pub fn layout(
     let elsewhere = [Code { address: allocator.code_address, bytes: code }];
     let has_entry = |found: &&Found| entry(found.name).is_some();
     let functions: Vec<&Found> = allocator.functions.iter().filter(has_entry).collect();
-    let candidate = |found: &&Found| {
+    let candidate = |found: &&Found| -> Result<Candidate> {
         let function = found.function(allocator.code_address, code);
-        let mut places = prologue::places_with(&function, &elsewhere);
-        places.retain(|place| is_as_in_file(target, place));
-        Candidate { function, places }
+        let mut places = Vec::new();
+        for place in prologue::places_with(&function, &elsewhere) {
+            if hook::state(&target.memory, &hook_at(&place))? == hook::State::Out {
+                places.push(place);
+            }
+        }
+        Ok(Candidate { function, places })
     };
-    let candidates: Vec<Candidate> = functions.iter().map(candidate).collect();
+    let candidates = functions.iter().map(candidate).collect::<Result<Vec<Candidate>>>()?;
     let plan = plan::plan(&candidates, &free(&target.maps, reserved));
     let without: Vec<&'static str> = plan.unplaced.iter().map(|at| functions[*at].name).collect();
     let needed = without.iter().find(|name| crate::allocator::NEEDED.contains(name));
@@ -83,11 +87,6 @@ fn free(maps: &Maps, (start, end): (u64, u64)) -> plan::Layout {
     }
     taken.extend([from..u64::MAX, start..end]);
     plan::Layout::new(taken, None, None, 0)
-}
-
-/// Whether the target's code is the file's there.
-fn is_as_in_file(target: &Target, place: &Place) -> bool {
-    hook::state(&target.memory, &hook_at(place)).is_ok_and(|state| state == hook::State::Out)
 }
 
 fn hook_at(place: &Place) -> Hook {

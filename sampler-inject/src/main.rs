@@ -5,7 +5,7 @@
 use clap::{Args, Parser, Subcommand};
 use sampler_common::sampling::Rate;
 use sampler_inject::preflight::Refusal;
-use sampler_inject::{operation, steps};
+use sampler_inject::{operation, steps, stop};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -73,7 +73,8 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            let is_refusal = error.downcast_ref::<Refusal>().is_some();
+            let is_late = matches!(error.downcast_ref(), Some(stop::Error::Late { .. }));
+            let is_refusal = is_late || error.downcast_ref::<Refusal>().is_some();
             let what = if is_refusal { "refused" } else { "failed" };
             println!("{what}: {error:#}");
             ExitCode::from(if is_refusal { 1 } else { 2 })

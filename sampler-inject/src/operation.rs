@@ -26,10 +26,10 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Another thread of the target may map what was free a moment ago, and on a busy machine a stop may come too late: then all is done again.
-const TRIES: u32 = 14;
+const TRIES: u32 = 50;
 /// Between the first two tries; from one try to the next it doubles.
 const PAUSE: Duration = Duration::from_millis(20);
-const MAX_PAUSE: Duration = Duration::from_millis(500);
+const MAX_PAUSE: Duration = Duration::from_millis(300);
 /// `MFD_EXEC` (Linux 6.3): the file may be mapped as code, whatever `vm.memfd_noexec` says of files without it.
 const MFD_EXEC: u64 = 0x10;
 /// As long as every plausible one: what a filter is asked with before the file is there.
@@ -134,6 +134,10 @@ fn clean_calls(checked: &Checked) -> Vec<Call> {
 /// # Errors
 /// A [`Refusal`], or what went wrong.
 pub fn preflight(pid: i32, library: &Path) -> Result<Report> {
+    retried(|| look(pid, library))
+}
+
+fn look(pid: i32, library: &Path) -> Result<Report> {
     let checked = preflight::check(pid)?;
     let mut report = Report { verb: "can be injected", pid, ..Report::default() };
     if let Some(record) = &checked.left.record {

@@ -31,6 +31,10 @@ pub enum Refusal {
     Not64Bits,
     #[error("process {tracer} traces it (a debugger or strace: end that first)")]
     Traced { tracer: i32 },
+    #[error(
+        "it does not stop: a thread waits for a vfork child, a disk or a network file system (try again later)"
+    )]
+    Unstoppable,
     #[error("it is stopped (let it go on first: kill -CONT)")]
     Halted,
     #[error("it has ended, or its first thread has")]
@@ -148,6 +152,10 @@ fn check_state(pid: i32) -> Result<()> {
     };
     match () {
         () if status.tgid != pid => Err(Refusal::NoProcess.into()),
+        // A try before this one: the thread has not stopped to this moment, and cannot be let go.
+        () if status.tracerpid.cast_unsigned() == std::process::id() => {
+            Err(Refusal::Unstoppable.into())
+        }
         () if status.tracerpid != 0 => Err(Refusal::Traced { tracer: status.tracerpid }.into()),
         () if matches!(state, 'T' | 't') => Err(Refusal::Halted.into()),
         () if matches!(state, 'Z' | 'X') => Err(Refusal::Ended.into()),
@@ -339,9 +347,13 @@ fn is_in_use(place: Place, stopped: &Stopped) -> bool {
 /// # Errors
 /// A [`Refusal`], or what went wrong.
 pub fn look_at_threads(checked: &Checked) -> Result<Place> {
-    let stopped = stop::stop(checked.target.pid)?;
-    check_threads(&checked.target, &stopped, checked.left.record.is_some())?;
-    find_stub(&checked.target, &stopped)
+    kernel::set_urgent(true);
+    let found = stop::stop(checked.target.pid).map_err(anyhow::Error::from).and_then(|stopped| {
+        check_threads(&checked.target, &stopped, checked.left.record.is_some())?;
+        find_stub(&checked.target, &stopped)
+    });
+    kernel::set_urgent(false);
+    found
 }
 
 #[cfg(test)]

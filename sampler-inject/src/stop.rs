@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 /// How long threads may stand until all do.
-pub const PATIENCE: Duration = Duration::from_millis(15);
+pub const PATIENCE: Duration = Duration::from_millis(18);
 /// How long a thread that has not stopped in time is waited for, while the others run on: it must not find an `EINTR` either.
 const PATIENCE_WITH_LAST: Duration = Duration::from_secs(1);
 
