@@ -23,8 +23,8 @@ fn are_diverted(task: u64) -> bool {
     work.is_none_or(|work| work & settings::diverting_work() != 0)
 }
 
-/// `struct bpf_iter__task`, one thread at a time: writes the process id of each whose system calls do not reach the kernel,
-/// as the daemon knows it, and 0 for those that its namespace does not have.
+/// `struct bpf_iter__task`, one thread at a time: writes the process id of each whose system calls do not reach the kernel, as the daemon knows it.
+/// The kernel lists threads of the daemon's pid namespace only.
 #[inline(always)]
 pub fn list(context: *mut c_void) {
     let context = context.cast::<u64>();
@@ -35,8 +35,7 @@ pub fn list(context: *mut c_void) {
     if task == 0 || !are_diverted(task) {
         return;
     }
-    // A probe in a file that processes share would harm one of another namespace, too.
-    let process: u32 = pid::of_process(task).unwrap_or(0);
+    let Some(process) = pid::of_process(task) else { return };
     // SAFETY: the first word of the context is `struct bpf_iter_meta`, whose first member is the file.
     let file = unsafe { **context.cast::<*const *mut aya_ebpf::bindings::seq_file>() };
     // SAFETY: four bytes of this stack. A full file is written again from this thread on.

@@ -9,7 +9,7 @@ use std::io::Read as _;
 
 const NAME: &str = "diverted_tasks";
 
-/// Process ids in samplerd's namespace, as of now; 0 for processes that it does not have.
+/// Process ids in samplerd's pid namespace, as of now; the kernel lists no others.
 pub(super) fn list(ebpf: &mut Ebpf) -> anyhow::Result<FxHashSet<u32>> {
     let program = ebpf.program_mut(NAME);
     let program = program.with_context(|| format!("program {NAME} is not in the eBPF object"))?;

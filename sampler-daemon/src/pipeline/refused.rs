@@ -21,8 +21,9 @@ use std::time::{Duration, Instant, SystemTime};
 const MAX_RUNNING: usize = 4096;
 /// For so long a list of processes in which no return may be probed is used again: it is made by a walk over all threads of the machine.
 const DIVERTED_AGE: Duration = Duration::from_millis(50);
-/// Stands for a process that samplerd's pid namespace does not have.
-const ELSEWHERE: u32 = 0;
+/// Said where links that processes share reach more of them than the kernel lists.
+const ELSEWHERE: &str = "outside samplerd's pid namespace no process is known: one with Syscall User Dispatch would be killed by a return probe in a file \
+     that it shares (use session probes, Linux 6.13, or the host's pid namespace)";
 /// Said of what a process was before it became harmful.
 const BECAME: &str = "not profiled any more";
 
@@ -44,9 +45,7 @@ impl Worker {
     /// Processes in which no return may be probed, where that is not decided call by call. Session probes decide it, but only the process's
     /// own: to another process's session link on the same file the kernel answers that every return is wanted.
     pub(super) fn diverted(&mut self) -> FxHashSet<u32> {
-        let decides = self.kernel.engine() == ProbeEngine::Session;
-        let is_alone = !self.has_own_links() || !self.config.settings.shares;
-        if decides && is_alone || !hazard::returns_make_calls() {
+        if !self.are_returns_undecided() {
             return FxHashSet::default();
         }
         match &self.refused.diverted {
@@ -65,15 +64,22 @@ impl Worker {
         }
     }
 
-    /// Refuses links that processes share where these would kill one, be it in another pid namespace.
+    /// Whether a return probe can kill a process, and is not decided on call by call.
+    fn are_returns_undecided(&self) -> bool {
+        let decides = self.kernel.engine() == ProbeEngine::Session;
+        let is_alone = !self.has_own_links() || !self.config.settings.shares;
+        !(decides && is_alone) && hazard::returns_make_calls()
+    }
+
+    /// Refuses links that processes share where these would kill one that is known.
     pub(super) fn refuse_diverted(&mut self) -> anyhow::Result<()> {
-        if self.has_own_links() {
+        if self.has_own_links() || !self.are_returns_undecided() {
             return Ok(());
         }
-        match self.diverted().iter().max() {
-            Some(&ELSEWHERE) => {
-                anyhow::bail!("a process of another pid namespace: {}", Hazard::Diverted)
-            }
+        if self.config.settings.pid_namespace.is_some() {
+            tracing::warn!("{ELSEWHERE}");
+        }
+        match self.diverted().iter().min() {
             Some(pid) => anyhow::bail!("pid {pid}: {}", Hazard::Diverted),
             None => Ok(()),
         }
