@@ -429,3 +429,84 @@ impl Drop for Borrowed<'_> {
         self.go_home();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STUB: u64 = 0x7f00_1234_5800;
+    const SYSCALL: [u8; 2] = [0x0f, 0x05];
+
+    fn thread(result: u64, call: i64) -> user_regs_struct {
+        // Every other register tells its place.
+        user_regs_struct {
+            r15: 115,
+            r14: 114,
+            r13: 113,
+            r12: 112,
+            rbp: 105,
+            rbx: 103,
+            r11: 111,
+            r10: 110,
+            r9: 109,
+            r8: 108,
+            rax: result,
+            rcx: 101,
+            rdx: 102,
+            rsi: 104,
+            rdi: 106,
+            orig_rax: call as u64,
+            rip: 0x40_1000,
+            cs: CODE_SEGMENT,
+            eflags: 0x246,
+            rsp: 0x7ffc_0000,
+            ss: 0,
+            fs_base: 0,
+            gs_base: 0,
+            ds: 0,
+            es: 0,
+            fs: 0,
+            gs: 0,
+        }
+    }
+
+    #[test]
+    fn filters_are_asked_with_the_stubs_own_addresses() {
+        let place = Place::at(STUB).unwrap();
+        let bytes = stub(place, &thread(7, -1), 5, "name").unwrap();
+        for ip in [place.syscall_ip, place.mask_ip] {
+            let at = (ip - STUB) as usize;
+            assert_eq!(bytes[at - 2..at], SYSCALL);
+        }
+        let mask = (place.last_call().args[1] - STUB) as usize;
+        assert_eq!(bytes[mask..mask + 8], 5u64.to_le_bytes());
+        assert_eq!(&bytes[NAME as usize..NAME as usize + 5], b"name\0");
+        // The table ends at once: a thread that nobody gives a call goes home.
+        assert_eq!(bytes[TABLE as usize..TABLE as usize + 8], END.to_le_bytes());
+        assert!(
+            bytes.len() as u64 <= STUB_BYTES && place.has(STUB) && !place.has(STUB + STUB_BYTES)
+        );
+    }
+
+    #[test]
+    fn a_thread_that_computes_goes_on_where_it_was() {
+        let words = home_words(&thread(7, -1));
+        assert_eq!(words[0], 0x246);
+        assert_eq!(words[1], 7);
+        assert_eq!(words[16..], [0x7ffc_0000, 0x40_1000]);
+    }
+
+    /// What the kernel would do with the results that only a tracer sees.
+    #[test]
+    fn interrupted_calls_are_made_again() {
+        let interrupted = |result: i64| home_words(&thread(result as u64, libc::SYS_futex));
+        for result in [-512, -513, -514] {
+            let words = interrupted(result);
+            assert_eq!([words[1], words[17]], [libc::SYS_futex as u64, 0x40_1000 - 2], "{result}");
+        }
+        let words = interrupted(RESTART_BY_BLOCK);
+        assert_eq!([words[1], words[17]], [libc::SYS_restart_syscall as u64, 0x40_1000 - 2]);
+        let words = interrupted(-4);
+        assert_eq!([words[1], words[17]], [-4i64 as u64, 0x40_1000]);
+    }
+}

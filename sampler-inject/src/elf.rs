@@ -11,7 +11,7 @@ use object::{
 use std::collections::HashMap;
 use std::fs::File;
 
-/// Bytes of code that are read, at most: larger segments are not searched for jumps.
+/// Bytes of code, or of a whole file, that are read at most.
 const MAX_SEGMENT_BYTES: u64 = 256 << 20;
 
 /// A function among the dynamic symbols.
@@ -148,6 +148,7 @@ impl File64 {
     /// If it cannot be read.
     pub fn all(&self) -> Result<&[u8]> {
         let bytes = (&self.cache).len().map_err(|()| anyhow::anyhow!("read the length"))?;
+        ensure!(bytes <= MAX_SEGMENT_BYTES, "{bytes} bytes");
         self.bytes(0, bytes)
     }
 

@@ -18,10 +18,12 @@ use crate::record::{self, Hook, Record};
 use crate::stop;
 use crate::target::Target;
 use anyhow::{Context, Result, bail, ensure};
+use rustix::fs::SealFlags;
 use sampler_common::sampling::Rate;
 use std::fmt::{self, Display};
 use std::fs::OpenOptions;
-use std::os::unix::fs::FileExt as _;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -307,17 +309,19 @@ fn create(thread: &mut Borrowed, place: Place) -> Result<u64> {
 }
 
 /// Writes the file, and sees to it that nobody ever changes it.
-fn fill(pid: i32, file: u64, plan: &Plan) -> Result<()> {
-    let path = format!("/proc/{pid}/fd/{file}");
-    let open = OpenOptions::new().read(true).write(true).open(&path);
-    let open = open.with_context(|| format!("open {path}"))?;
-    open.write_all_at(&plan.image.content(&plan.layout), 0).context("write the image")?;
+fn fill(pid: i32, descriptor: u64, plan: &Plan) -> Result<()> {
+    let path = format!("/proc/{pid}/fd/{descriptor}");
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path);
+    let file = file.with_context(|| format!("open {path}"))?;
+    // Another thread may have put a file of its own choice there, which this process could write to and it could not.
+    let own = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    let has_no_seals = rustix::fs::fcntl_get_seals(&file).is_ok_and(|seals| seals.is_empty());
+    ensure!(has_no_seals && own == Path::new(record::SHOWN), "{path} is not the image's file");
+    file.write_all_at(&plan.image.content(&plan.layout), 0).context("write the image")?;
     crate::steps::step();
-    let seals = rustix::fs::SealFlags::SHRINK
-        | rustix::fs::SealFlags::GROW
-        | rustix::fs::SealFlags::WRITE
-        | rustix::fs::SealFlags::SEAL;
-    rustix::fs::fcntl_add_seals(&open, seals).context("seal the image")?;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&file, seals).context("seal the image")?;
     crate::steps::step();
     Ok(())
 }

@@ -10,7 +10,7 @@ use anyhow::{Result, ensure};
 /// Name of the image's memory file.
 pub const NAME: &str = "otel_memory-sampler";
 /// As the kernel shows it.
-const SHOWN: &str = "/memfd:otel_memory-sampler (deleted)";
+pub const SHOWN: &str = "/memfd:otel_memory-sampler (deleted)";
 /// "SMPLREC1": the layout of [`Record::bytes`].
 const MAGIC: u64 = u64::from_le_bytes(*b"SMPLREC1");
 /// Words before the hooks.
@@ -90,6 +90,15 @@ impl Record {
         MAGIC.to_le_bytes()
     }
 
+    /// Whether what it speaks of lies in the image. The record is the target's own memory, and may say anything.
+    fn is_sound(&self) -> bool {
+        let is_inside = |start: u64, bytes: u64| {
+            start >= self.base && bytes <= self.bytes && start - self.base <= self.bytes - bytes
+        };
+        let rates = self.rates.iter().all(|rate| is_inside(*rate, 8));
+        rates && self.areas.iter().all(|(start, bytes)| is_inside(*start, *bytes))
+    }
+
     /// Reads the record at an address; `None`: there is none.
     fn read(memory: &Memory, address: u64) -> Option<Record> {
         let page: [u8; PAGE as usize] = memory.array(address).ok()?;
@@ -152,7 +161,9 @@ impl Left {
         if let Some(record) = record {
             let end = record.base.wrapping_add(record.bytes);
             let is_ours = |at: u64| maps.at(at).is_some_and(is_of_image);
-            ensure!(is_ours(record.base) && is_ours(end - 1), "the record of the image is broken");
+            let is_sound =
+                is_ours(record.base) && is_ours(end.wrapping_sub(1)) && record.is_sound();
+            ensure!(is_sound, "the record of the image is broken");
             return Ok(Left {
                 record: Some(record),
                 descriptors: descriptors(pid),
@@ -235,6 +246,15 @@ mod tests {
         assert_eq!(Record::parse(&page), None, "without magic");
         page[..8].copy_from_slice(&Record::magic());
         assert_eq!(Record::parse(&page), Some(record()));
+        assert!(!record().is_sound(), "its areas are elsewhere");
+        let base = record().base;
+        let inside = Record {
+            rates: [base, base + 8],
+            areas: [(base, 4), (base + 4, 0x2f_fffc)],
+            ..record()
+        };
+        assert!(inside.is_sound());
+        assert!(!Record { areas: [(base, 4), (base + 4, 0x2f_fffd)], ..inside }.is_sound());
         page[8 * 9..8 * 10].copy_from_slice(&(MAX_HOOKS as u64 + 1).to_le_bytes());
         assert_eq!(Record::parse(&page), None, "more hooks than fit");
     }

@@ -15,6 +15,8 @@ const DEBUG_MAP: u64 = 8;
 /// Offsets in `struct link_map`.
 const MAP_DYNAMIC: u64 = 16;
 const MAP_NEXT: u64 = 24;
+/// Bytes of the vDSO, at most.
+const MAX_VDSO_BYTES: u64 = 1 << 20;
 /// `AT_SYSINFO_EHDR`
 const AT_VDSO: u64 = 33;
 
@@ -107,7 +109,8 @@ impl Target {
         let entry = auxiliary.chunks_exact(16).find(|of| word(&of[..8]) == Some(AT_VDSO))?;
         let start = word(&entry[8..])?;
         let mapping = self.maps.at(start)?;
-        let image = self.memory.read(start, (mapping.end - mapping.start) as usize).ok()?;
+        let bytes = (mapping.end - mapping.start).min(MAX_VDSO_BYTES);
+        let image = self.memory.read(start, bytes as usize).ok()?;
         use object::{Object as _, ObjectSymbol as _};
         let file = object::read::elf::ElfFile64::<object::Endianness>::parse(&*image).ok()?;
         let mut symbols = file.dynamic_symbols();

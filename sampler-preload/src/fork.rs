@@ -4,7 +4,7 @@
 //! The table and the filter stay as they are: the child has the parent's blocks, and tells their ends as any other. Nothing needs to be
 //! repaired, since nobody holds a lock.
 //!
-//! A library that was injected into a running process is not told of forks by libc. It has a page that the kernel empties in every child, and looks there
+//! A library that was injected into a running process gets no call from libc at a fork. It has a page that the kernel empties in every child, and looks there
 //! whenever a request may be sampled. Such a child has the parent's countdown to its first sample, and numbers of its own from then on.
 
 use crate::clock;

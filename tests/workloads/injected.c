@@ -172,7 +172,7 @@ static int is_told_to_end(int is_busy) {
     struct pollfd in = {0, POLLIN, 0};
     while (is_busy && poll(&in, 1, 0) == 0)
         for (int i = 0; i < 100; i++) step(all, &state);
-    /* Whoever gets an EINTR without a handler is told of it. */
+    /* Without a handler there may be no EINTR. */
     ssize_t n = read(0, line, sizeof line - 1);
     check(n > 0);
     return n <= 0 || strncmp(line, "exit", 4) == 0;

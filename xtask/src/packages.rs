@@ -92,7 +92,7 @@ pub(crate) const TOOLS: [Need; 14] = [
 ];
 
 /// What the tests take besides.
-const TEST: [Need; 27] = [
+const TEST: [Need; 28] = [
     need("bindfs", "/usr/bin/bindfs", "a file system of a user"),
     need("bpftrace", "/usr/bin/bpftrace", "a consumer of the otel_memory contract"),
     need("binutils", "nm", "symbols for the tools that open profiles"),
@@ -136,6 +136,7 @@ const TEST: [Need; 27] = [
     need("redis-server", "/usr/bin/redis-server", "a program to profile"),
     need("redis-tools", "/usr/bin/redis-benchmark", "lets redis-server work"),
     need("sqlite3", "/usr/bin/sqlite3", "a program to profile"),
+    need("strace", "/usr/bin/strace", "traces a program that must not be touched then"),
 ];
 
 /// Everything that `cargo xtask test` takes.

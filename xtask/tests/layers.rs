@@ -42,7 +42,7 @@ const RULES: &[Rule] = &[
     Rule {
         why: "unsafe code is only at the kernel's boundary",
         words: &["unsafe"],
-        searched: &["sampler-common", "sampler-daemon", "sampler-inject", "tests", "xtask/src"],
+        searched: &["sampler-common", "sampler-daemon", "sampler-inject/src", "tests", "xtask/src"],
         allowed: &["sampler-daemon/src/bpf", "sampler-inject/src/kernel.rs"],
     },
     Rule {

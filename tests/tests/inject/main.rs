@@ -1,5 +1,6 @@
 //! The sampler goes into running programs and out again; they must not notice.
 
+mod company;
 mod cycles;
 mod daemon;
 mod killed;
