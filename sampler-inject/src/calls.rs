@@ -330,6 +330,9 @@ impl<'m> Borrowed<'m> {
         self.mask = kernel::blocked_signals(self.tid)?;
         let stub = stub(self.place, &self.home, self.mask, name)?;
         self.memory.write(self.place.address, &stub)?;
+        // The thread's memory is what we have written to: it has not become another program since.
+        let found = kernel::peek(self.tid, self.place.address)?;
+        ensure!(found == u64::from_le_bytes(MAGIC), "the process has begun another program");
         let mut registers = self.home;
         registers.rip = self.place.wait_start;
         registers.rsp = (self.home.rsp - RED_ZONE_BYTES - STACK_BYTES) & !15;

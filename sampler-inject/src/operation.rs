@@ -12,7 +12,7 @@ use crate::hook;
 use crate::image::{Image, Values};
 use crate::kernel;
 use crate::layout::{self, Layout};
-use crate::maps::{Maps, PAGE};
+use crate::maps::PAGE;
 use crate::preflight::{self, Checked, Refusal};
 use crate::record::{self, Hook, Record};
 use crate::stop;
@@ -77,6 +77,8 @@ struct Plan {
     image: Image,
     base: u64,
     layout: Layout,
+    /// What the memory file will hold.
+    content: Vec<u8>,
 }
 
 impl Plan {
@@ -85,7 +87,8 @@ impl Plan {
         let image = Image::read(library)?;
         let base = image.place(&target.maps).ok_or(Refusal::NoRoom)?;
         let layout = Plan::layout(target, &allocator, &image, base)?;
-        Ok(Plan { image, base, layout })
+        let content = image.content(&layout);
+        Ok(Plan { image, base, layout, content })
     }
 
     fn layout(target: &Target, allocator: &Allocator, image: &Image, base: u64) -> Result<Layout> {
@@ -278,18 +281,12 @@ fn random() -> Result<u64> {
 
 /// What the borrowed thread does: clean up, make the file, map it. What it has mapped goes again if it fails.
 fn map_image(checked: &Checked, plan: &Plan, place: Place, thread: &mut Borrowed) -> Result<()> {
-    let pid = checked.target.pid;
-    // The program that we have looked at, and not another one since.
-    let maps = Maps::read(pid)?;
-    let libc = checked.target.maps.at(plan.layout.hooks[0].function.entry);
-    let is_same = libc.is_some_and(|of| maps.at(of.start).is_some_and(|now| now.is_of_file_of(of)));
-    ensure!(is_same, Refusal::Ended);
     let clean = clean_calls(checked);
     if !clean.is_empty() {
         all_made(thread, &clean)?;
     }
     let file = create(thread, place)?;
-    let mapped = fill(pid, file, plan).and_then(|()| {
+    let mapped = fill(checked.target.pid, file, plan).and_then(|()| {
         let calls = plan.image.calls(plan.base, &plan.layout, file);
         preflight::check_filters(thread.tid(), place, &calls)?;
         map_all(thread, &calls)
@@ -321,7 +318,7 @@ fn fill(pid: i32, descriptor: u64, plan: &Plan) -> Result<()> {
     let own = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
     let has_no_seals = rustix::fs::fcntl_get_seals(&file).is_ok_and(|seals| seals.is_empty());
     ensure!(has_no_seals && own == Path::new(record::SHOWN), "{path} is not the image's file");
-    file.write_all_at(&plan.image.content(&plan.layout), 0).context("write the image")?;
+    file.write_all_at(&plan.content, 0).context("write the image")?;
     crate::steps::step();
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(&file, seals).context("seal the image")?;
