@@ -1,15 +1,18 @@
 //! A thread of the target makes a few system calls for us, and would find its way back without us.
 //!
-//! The borrowed thread runs a stub that lies in the unused end of a mapped file's code. The stub makes the calls of a table, then restores the thread's signal
-//! mask, registers and flags from its own data, and jumps to where the thread was. While the injector lives the stub never comes to that end: the injector stops
-//! the thread behind the last call and sets its registers, so that the kernel itself restarts what was interrupted. If the injector dies, the stub ends by
-//! itself.
+//! The borrowed thread runs a stub that lies in the unused end of a mapped file's code. The stub makes the calls of a table up to the first that fails, waits a moment,
+//! restores the thread's signal mask, registers and flags from its own data, and jumps to where the thread was. While the injector lives the stub never comes to that end:
+//! the injector stops the thread where it waits and sets its registers, so that the kernel itself restarts what was interrupted. If the injector dies, the stub ends
+//! by itself.
+//!
+//! The table lies on the thread's stack, below what belongs to the function that was interrupted.
 //!
 //! Order matters. The registers lead to the stub before the signals are blocked, and the signals are unblocked before the registers lead home: a thread that
 //! is let go between any two steps is in the stub, which restores both.
 //!
 //! ```text
-//! stub:   magic | table: call, end | name | code | signal mask | where the thread was
+//! stub:   magic | name | code | time to wait | signal mask | where the thread was
+//! stack:  … the function's own | red zone | table: call, call …, end
 //! ```
 
 use crate::kernel::{self, Change, RESTART_BY_BLOCK, RESTARTS, Tid};
@@ -29,13 +32,18 @@ pub const MAGIC: [u8; 8] = *b"SMPLSTUB";
 pub const STUB_BYTES: u64 = 1024;
 /// How long a call may take, and the way to the stop behind it.
 const CALL_PATIENCE: Duration = Duration::from_millis(500);
-/// Bytes below the stack pointer that belong to the function (System V ABI), and a few for the stub.
+/// How long the stub waits to be stopped, nanoseconds: longer than the injector ever takes to come, unless it is dead.
+const WAIT_NS: u64 = 100_000_000;
+/// Calls of one table.
+pub const MAX_CALLS: usize = 60;
+/// Bytes below the stack pointer that belong to the function (System V ABI), and those that the table takes.
 const RED_ZONE_BYTES: u64 = 128;
-const STACK_BYTES: u64 = 64;
+const STACK_BYTES: u64 = (MAX_CALLS as u64 + 1) * CALL_BYTES;
+/// Between two looks at a thread that makes its calls.
+const PAUSE: Duration = Duration::from_micros(20);
 
 // Offsets in the stub.
-const TABLE: u64 = 8;
-const NAME: u64 = TABLE + 2 * CALL_BYTES;
+const NAME: u64 = 8;
 const NAME_BYTES: usize = 48;
 const CODE: u64 = NAME + NAME_BYTES as u64;
 /// Words of [`home_words`].
@@ -74,9 +82,14 @@ pub struct Place {
     pub address: u64,
     /// Behind the `syscall` instruction of the table: what a seccomp program sees.
     pub syscall_ip: u64,
+    /// Behind the one that waits.
+    wait_ip: u64,
     /// Behind the one that restores the signal mask.
-    pub mask_ip: u64,
+    mask_ip: u64,
+    wait: u64,
     mask: u64,
+    /// Where the stub begins to wait.
+    wait_start: u64,
 }
 
 impl Place {
@@ -88,11 +101,15 @@ impl Place {
         Ok(code(address, &[0; REGISTERS], 0)?.1)
     }
 
-    /// The call that the stub makes at its end.
+    /// The calls that the stub makes at its end, and the addresses behind their instructions.
     #[must_use]
-    pub fn last_call(&self) -> Call {
-        let args = [libc::SIG_SETMASK as u64, self.mask, 0, 8, 0, 0];
-        Call { nr: libc::SYS_rt_sigprocmask, args }
+    pub fn own_calls(&self) -> [(Call, u64); 2] {
+        let wait = [0, 0, self.wait, 0, 8, 0];
+        let mask = [libc::SIG_SETMASK as u64, self.mask, 0, 8, 0, 0];
+        [
+            (Call { nr: libc::SYS_ppoll, args: wait }, self.wait_ip),
+            (Call { nr: libc::SYS_rt_sigprocmask, args: mask }, self.mask_ip),
+        ]
     }
 
     /// Where a text for a call lies.
@@ -119,22 +136,32 @@ const RESTORED: [AsmRegister64; 15] =
 
 fn assemble(stub: u64, home: &[u64; REGISTERS], mask: u64) -> Result<(Vec<u8>, Place), IcedError> {
     let mut a = CodeAssembler::new(64)?;
-    let [mut next, mut leave, mut called, mut unmasked, mut mask_word] =
-        [(); 5].map(|()| a.create_label());
+    let [mut next, mut wait, mut called, mut waited, mut unmasked, mut wait_time, mut mask_word] =
+        [(); 7].map(|()| a.create_label());
     let mut words = [(); REGISTERS].map(|()| a.create_label());
     a.set_label(&mut next)?;
     a.mov(rax, qword_ptr(r12))?;
     a.test(rax, rax)?;
-    a.js(leave)?;
+    a.js(wait)?;
     for (register, at) in [(rdi, 8), (rsi, 16), (rdx, 24), (r10, 32), (r8, 40), (r9, 48)] {
         a.mov(register, qword_ptr(r12 + at))?;
     }
     a.add(r12, CALL_BYTES as i32)?;
     a.syscall()?;
     a.set_label(&mut called)?;
+    a.mov(r13, rax)?;
     a.cmp(rax, LAST_ERROR)?;
     a.jb(next)?;
-    a.set_label(&mut leave)?;
+    a.set_label(&mut wait)?;
+    // Not nanosleep: that would overwrite what the kernel remembers of a call that it is to restart.
+    a.mov(eax, libc::SYS_ppoll as i32)?;
+    a.xor(edi, edi)?;
+    a.xor(esi, esi)?;
+    a.lea(rdx, qword_ptr(wait_time))?;
+    a.xor(r10d, r10d)?;
+    a.mov(r8d, 8)?;
+    a.syscall()?;
+    a.set_label(&mut waited)?;
     a.mov(eax, libc::SYS_rt_sigprocmask as i32)?;
     a.mov(edi, libc::SIG_SETMASK)?;
     a.lea(rsi, qword_ptr(mask_word))?;
@@ -150,6 +177,8 @@ fn assemble(stub: u64, home: &[u64; REGISTERS], mask: u64) -> Result<(Vec<u8>, P
     }
     a.mov(rsp, qword_ptr(words[16]))?;
     a.jmp(qword_ptr(words[17]))?;
+    a.set_label(&mut wait_time)?;
+    a.dq(&[0, WAIT_NS])?;
     a.set_label(&mut mask_word)?;
     a.dq(&[mask])?;
     for (label, word) in words.iter_mut().zip(home) {
@@ -161,8 +190,11 @@ fn assemble(stub: u64, home: &[u64; REGISTERS], mask: u64) -> Result<(Vec<u8>, P
     let place = Place {
         address: stub,
         syscall_ip: result.label_ip(&called)?,
+        wait_ip: result.label_ip(&waited)?,
         mask_ip: result.label_ip(&unmasked)?,
+        wait: result.label_ip(&wait_time)?,
         mask: result.label_ip(&mask_word)?,
+        wait_start: result.label_ip(&wait)?,
     };
     Ok((result.inner.code_buffer, place))
 }
@@ -189,9 +221,6 @@ fn home_words(home: &user_regs_struct) -> [u64; REGISTERS] {
 fn stub(place: Place, home: &user_regs_struct, mask: u64, name: &str) -> Result<Vec<u8>> {
     let (code, _) = code(place.address, &home_words(home), mask)?;
     let mut bytes = MAGIC.to_vec();
-    let end = Call { nr: END as i64, args: [0; 6] };
-    bytes.extend(end.bytes());
-    bytes.extend(end.bytes());
     ensure!(name.len() < NAME_BYTES, "the name {name} is too long");
     bytes.extend(name.bytes());
     bytes.resize(CODE as usize, 0);
@@ -234,7 +263,8 @@ impl Thread {
 fn can_be_borrowed(tid: Tid, registers: &user_regs_struct, memory: &Memory) -> Result<()> {
     ensure!(registers.cs == CODE_SEGMENT, "thread {tid} runs 32-bit code");
     let below = registers.rsp.saturating_sub(RED_ZONE_BYTES + STACK_BYTES) & !15;
-    memory.word(below).with_context(|| format!("thread {tid} has no stack"))?;
+    let bytes = (registers.rsp - below) as usize;
+    memory.read(below, bytes).with_context(|| format!("thread {tid} has no stack"))?;
     let rseq = kernel::rseq_address(tid).unwrap_or(0);
     if rseq != 0 {
         // `struct rseq`: two CPU numbers, then the address of `struct rseq_cs`: version, flags, start, length.
@@ -253,9 +283,7 @@ fn can_be_borrowed(tid: Tid, registers: &user_regs_struct, memory: &Memory) -> R
 enum State {
     /// In a stop from which the kernel restarts what the registers say.
     AtStop,
-    /// Behind a call of the table.
-    BehindCall,
-    /// It runs, or is in a call.
+    /// It makes its calls, or waits.
     Away,
     /// It is not ours any more.
     LetGo,
@@ -302,10 +330,12 @@ impl<'m> Borrowed<'m> {
         self.mask = kernel::blocked_signals(self.tid)?;
         let stub = stub(self.place, &self.home, self.mask, name)?;
         self.memory.write(self.place.address, &stub)?;
+        // The thread's memory is what we have written to: it has not become another program since.
+        let found = kernel::peek(self.tid, self.place.address)?;
+        ensure!(found == u64::from_le_bytes(MAGIC), "the process has begun another program");
         let mut registers = self.home;
-        registers.rip = self.place.address + CODE;
-        registers.r12 = self.place.address + TABLE;
-        registers.rsp = (self.home.rsp - RED_ZONE_BYTES) & !15;
+        registers.rip = self.place.wait_start;
+        registers.rsp = (self.home.rsp - RED_ZONE_BYTES - STACK_BYTES) & !15;
         // No system call is to be restarted: that is for the way home.
         registers.orig_rax = u64::MAX;
         // No direction, no single step.
@@ -322,48 +352,59 @@ impl<'m> Borrowed<'m> {
         self.tid
     }
 
-    /// Has it make a call. What the call returned, also if that is an error.
+    /// Has it make calls up to the first that fails: how many it has made, and what the last one returned.
     ///
     /// # Errors
-    /// If the thread was stopped or killed by somebody else, or the call takes too long. It has to be given back then.
-    pub fn call(&mut self, call: Call) -> Result<i64> {
-        let table = self.place.address + TABLE;
-        if self.state == State::BehindCall {
-            // Whoever is let go here finds the end of the table.
-            let mut registers = kernel::registers(self.tid)?;
-            ensure!(registers.r12 == table + CALL_BYTES, "thread {} is elsewhere", self.tid);
-            registers.r12 = table;
-            self.memory.write(table, &call.bytes())?;
-            kernel::set_registers(self.tid, &registers)?;
-        } else {
-            self.memory.write(table, &call.bytes())?;
-        }
-        for _ in ["entry", "exit"] {
-            kernel::resume_to_syscall(self.tid)?;
-            self.state = State::Away;
-            self.wait_for_syscall(call)?;
-        }
-        self.state = State::BehindCall;
-        Ok(kernel::registers(self.tid)?.rax as i64)
+    /// If the thread was stopped or killed by somebody else, or the calls take too long. It has to be given back then.
+    pub fn run(&mut self, calls: &[Call]) -> Result<(usize, i64)> {
+        ensure!(self.state == State::AtStop, "thread {} is elsewhere", self.tid);
+        let end = Call { nr: END as i64, args: [0; 6] };
+        let table: Vec<u8> = calls.iter().chain([&end]).flat_map(Call::bytes).collect();
+        ensure!(table.len() as u64 <= STACK_BYTES, "{} calls at once", calls.len());
+        let mut registers = kernel::registers(self.tid)?;
+        self.memory.write(registers.rsp, &table)?;
+        let start = registers.rsp;
+        (registers.r12, registers.r13) = (start, 0);
+        registers.rip = self.place.address + CODE;
+        registers.orig_rax = u64::MAX;
+        kernel::set_registers(self.tid, &registers)?;
+        kernel::resume(self.tid, 0)?;
+        self.state = State::Away;
+        self.wait_until_done()?;
+        self.stop_in_stub();
+        ensure!(self.state == State::AtStop, "thread {} has gone home by itself", self.tid);
+        let registers = kernel::registers(self.tid)?;
+        let made = registers.r12.wrapping_sub(start) / CALL_BYTES;
+        Ok((made as usize, registers.r13 as i64))
     }
 
-    /// All signals are blocked but SIGKILL and SIGSTOP. Where it would be stopped by SIGSTOP is as good a place to go home from as any.
-    fn wait_for_syscall(&mut self, call: Call) -> Result<()> {
-        match wait_for(self.tid, Instant::now() + CALL_PATIENCE)? {
-            Some(Change::Syscall) => Ok(()),
-            Some(Change::Signal(signal)) => {
-                self.set_home(signal);
-                bail!("the process is stopped by signal {signal}")
+    /// Until it waits behind its calls. All signals are blocked but SIGKILL and SIGSTOP; where it would be stopped by SIGSTOP is as good a place to go home
+    /// from as any.
+    fn wait_until_done(&mut self) -> Result<()> {
+        let path = format!("/proc/{}/syscall", self.tid);
+        let waits = format!("{} 0x0 0x0 {:#x} ", libc::SYS_ppoll, self.place.wait);
+        let deadline = Instant::now() + CALL_PATIENCE;
+        loop {
+            match kernel::poll(self.tid)? {
+                None => {}
+                Some(Change::Signal(signal)) => {
+                    self.set_home(signal);
+                    bail!("the process is stopped by signal {signal}")
+                }
+                Some(Change::Gone) => {
+                    self.state = State::LetGo;
+                    bail!("thread {} has ended", self.tid)
+                }
+                Some(Change::Interrupted | Change::Syscall) => {
+                    self.state = State::AtStop;
+                    bail!("the process is stopped by a signal")
+                }
             }
-            Some(Change::Interrupted) => {
-                self.state = State::AtStop;
-                bail!("the process is stopped by a signal")
+            if std::fs::read_to_string(&path).is_ok_and(|call| call.starts_with(&waits)) {
+                return Ok(());
             }
-            Some(Change::Gone) => {
-                self.state = State::LetGo;
-                bail!("thread {} has ended", self.tid)
-            }
-            None => bail!("call {} takes too long", call.nr),
+            ensure!(Instant::now() < deadline, "the calls of thread {} take too long", self.tid);
+            std::thread::sleep(PAUSE);
         }
     }
 
@@ -375,7 +416,7 @@ impl<'m> Borrowed<'m> {
     }
 
     fn go_home(&mut self) {
-        if matches!(self.state, State::BehindCall | State::Away) {
+        if self.state == State::Away {
             self.stop_in_stub();
         }
         // Otherwise it is let go when this process ends, and finds the way by itself.
@@ -386,11 +427,7 @@ impl<'m> Borrowed<'m> {
 
     /// Has it stop where registers may be set so that the kernel restarts a call.
     fn stop_in_stub(&mut self) {
-        let mut interrupted = kernel::interrupt(self.tid);
-        if self.state == State::BehindCall {
-            interrupted = interrupted.and_then(|()| kernel::resume(self.tid, 0));
-        }
-        self.state = State::Away;
+        let interrupted = kernel::interrupt(self.tid);
         let deadline = Instant::now() + CALL_PATIENCE;
         let change = interrupted.ok().and_then(|()| wait_for(self.tid, deadline).ok().flatten());
         let is_in_stub =
@@ -474,15 +511,14 @@ mod tests {
     fn filters_are_asked_with_the_stubs_own_addresses() {
         let place = Place::at(STUB).unwrap();
         let bytes = stub(place, &thread(7, -1), 5, "name").unwrap();
-        for ip in [place.syscall_ip, place.mask_ip] {
+        let [(_, wait_ip), (last, mask_ip)] = place.own_calls();
+        for ip in [place.syscall_ip, wait_ip, mask_ip] {
             let at = (ip - STUB) as usize;
             assert_eq!(bytes[at - 2..at], SYSCALL);
         }
-        let mask = (place.last_call().args[1] - STUB) as usize;
+        let mask = (last.args[1] - STUB) as usize;
         assert_eq!(bytes[mask..mask + 8], 5u64.to_le_bytes());
         assert_eq!(&bytes[NAME as usize..NAME as usize + 5], b"name\0");
-        // The table ends at once: a thread that nobody gives a call goes home.
-        assert_eq!(bytes[TABLE as usize..TABLE as usize + 8], END.to_le_bytes());
         assert!(
             bytes.len() as u64 <= STUB_BYTES && place.has(STUB) && !place.has(STUB + STUB_BYTES)
         );

@@ -132,9 +132,9 @@ impl Image {
         (self.content.len() as u64).next_multiple_of(PAGE)
     }
 
-    /// Calls that map it, with what each has to return: the first has to return the file.
+    /// Calls that map it, and close the file.
     #[must_use]
-    pub fn calls(&self, base: u64, layout: &Layout, file: u64) -> Vec<(Call, u64)> {
+    pub fn calls(&self, base: u64, layout: &Layout, file: u64) -> Vec<Call> {
         let bytes = self.bytes();
         let record = self.pages_offset() + PAGE * layout.pages.len() as u64;
         let mut calls = vec![map(base, bytes, libc::PROT_NONE, Fixed::New, file, 0)];
@@ -147,11 +147,11 @@ impl Image {
             let offset = self.pages_offset() + PAGE * at;
             calls.push(map(*address, PAGE, READ_EXECUTE, Fixed::New, file, offset));
         }
-        calls.push((Call { nr: libc::SYS_close, args: [file, 0, 0, 0, 0, 0] }, 0));
+        calls.push(Call { nr: libc::SYS_close, args: [file, 0, 0, 0, 0, 0] });
         calls
     }
 
-    fn map_segment(&self, base: u64, of: &Segment, file: u64, calls: &mut Vec<(Call, u64)>) {
+    fn map_segment(&self, base: u64, of: &Segment, file: u64, calls: &mut Vec<Call>) {
         let start = of.address & !(PAGE - 1);
         let file_end = (of.address + of.file_bytes).next_multiple_of(PAGE);
         let offset = of.offset & !(PAGE - 1);
@@ -256,14 +256,7 @@ enum Fixed {
     Anonymous,
 }
 
-fn map(
-    address: u64,
-    bytes: u64,
-    protection: i32,
-    fixed: Fixed,
-    file: u64,
-    offset: u64,
-) -> (Call, u64) {
+fn map(address: u64, bytes: u64, protection: i32, fixed: Fixed, file: u64, offset: u64) -> Call {
     let flags = libc::MAP_PRIVATE
         | match fixed {
             Fixed::New => libc::MAP_FIXED_NOREPLACE,
@@ -271,11 +264,11 @@ fn map(
             Fixed::Anonymous => libc::MAP_FIXED | libc::MAP_ANONYMOUS,
         };
     let args = [address, bytes, protection as u64, flags as u64, file, offset];
-    (Call { nr: libc::SYS_mmap, args }, address)
+    Call { nr: libc::SYS_mmap, args }
 }
 
-fn advise(address: u64, bytes: u64, advice: i32) -> (Call, u64) {
-    (Call { nr: libc::SYS_madvise, args: [address, bytes, advice as u64, 0, 0, 0] }, 0)
+fn advise(address: u64, bytes: u64, advice: i32) -> Call {
+    Call { nr: libc::SYS_madvise, args: [address, bytes, advice as u64, 0, 0, 0] }
 }
 
 /// Writes into the part that has an address, or beside all parts: memory without a file.

@@ -115,14 +115,6 @@ pub fn resume(tid: Tid, signal: i32) -> io::Result<()> {
     act(libc::PTRACE_CONT, tid, signal as usize)
 }
 
-/// Lets a stopped thread run to the entry or the exit of a system call.
-///
-/// # Errors
-/// If the kernel refuses.
-pub fn resume_to_syscall(tid: Tid) -> io::Result<()> {
-    act(libc::PTRACE_SYSCALL, tid, 0)
-}
-
 /// Lets go of a stopped thread, with a signal (0: none).
 ///
 /// # Errors
@@ -254,6 +246,21 @@ pub fn wait(tid: Tid) -> io::Result<Option<(Tid, Change)>> {
             error => Err(error),
         },
         tid => Ok(Some((tid, change(status)))),
+    }
+}
+
+/// What became of a thread by now; `None`: nothing.
+///
+/// # Errors
+/// If this process does not trace it.
+pub fn poll(tid: Tid) -> io::Result<Option<Change>> {
+    let mut status = 0;
+    // SAFETY: stores a number.
+    let found = unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::WNOHANG) };
+    match found {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(None),
+        _ => Ok(Some(change(status))),
     }
 }
 

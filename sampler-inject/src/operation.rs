@@ -7,12 +7,12 @@
 //! ```
 
 use crate::allocator::Allocator;
-use crate::calls::{Borrowed, Call, Place, Thread};
+use crate::calls::{Borrowed, Call, MAX_CALLS, Place, Thread};
 use crate::hook;
 use crate::image::{Image, Values};
 use crate::kernel;
 use crate::layout::{self, Layout};
-use crate::maps::{Maps, PAGE};
+use crate::maps::PAGE;
 use crate::preflight::{self, Checked, Refusal};
 use crate::record::{self, Hook, Record};
 use crate::stop;
@@ -77,6 +77,8 @@ struct Plan {
     image: Image,
     base: u64,
     layout: Layout,
+    /// What the memory file will hold.
+    content: Vec<u8>,
 }
 
 impl Plan {
@@ -85,7 +87,8 @@ impl Plan {
         let image = Image::read(library)?;
         let base = image.place(&target.maps).ok_or(Refusal::NoRoom)?;
         let layout = Plan::layout(target, &allocator, &image, base)?;
-        Ok(Plan { image, base, layout })
+        let content = image.content(&layout);
+        Ok(Plan { image, base, layout, content })
     }
 
     fn layout(target: &Target, allocator: &Allocator, image: &Image, base: u64) -> Result<Layout> {
@@ -98,7 +101,7 @@ impl Plan {
         let mapped = self.image.calls(self.base, &self.layout, PLAUSIBLE_DESCRIPTOR);
         let mut calls = clean_calls(checked);
         calls.push(create_call(place, MFD_EXEC));
-        calls.extend(mapped.into_iter().map(|(call, _)| call));
+        calls.extend(mapped);
         calls
             .push(Call { nr: libc::SYS_munmap, args: [self.base, self.image.bytes(), 0, 0, 0, 0] });
         calls
@@ -226,6 +229,8 @@ struct CallFailed {
     nr: i64,
     tid: kernel::Tid,
     result: i64,
+    /// Calls that were made before it.
+    before: usize,
 }
 
 fn is_worth_another_try(error: &anyhow::Error) -> bool {
@@ -276,35 +281,30 @@ fn random() -> Result<u64> {
 
 /// What the borrowed thread does: clean up, make the file, map it. What it has mapped goes again if it fails.
 fn map_image(checked: &Checked, plan: &Plan, place: Place, thread: &mut Borrowed) -> Result<()> {
-    let pid = checked.target.pid;
-    // The program that we have looked at, and not another one since.
-    let maps = Maps::read(pid)?;
-    let libc = checked.target.maps.at(plan.layout.hooks[0].function.entry);
-    let is_same = libc.is_some_and(|of| maps.at(of.start).is_some_and(|now| now.is_of_file_of(of)));
-    ensure!(is_same, Refusal::Ended);
-    for call in clean_calls(checked) {
-        checked_call(thread, call, 0)?;
+    let clean = clean_calls(checked);
+    if !clean.is_empty() {
+        all_made(thread, &clean)?;
     }
     let file = create(thread, place)?;
-    let mapped = fill(pid, file, plan).and_then(|()| {
+    let mapped = fill(checked.target.pid, file, plan).and_then(|()| {
         let calls = plan.image.calls(plan.base, &plan.layout, file);
-        let asked: Vec<Call> = calls.iter().map(|(call, _)| *call).collect();
-        preflight::check_filters(thread.tid(), place, &asked)?;
+        preflight::check_filters(thread.tid(), place, &calls)?;
         map_all(thread, &calls)
     });
     if mapped.is_err() {
-        let _ = thread.call(Call { nr: libc::SYS_close, args: [file, 0, 0, 0, 0, 0] });
+        let _ = thread.run(&[Call { nr: libc::SYS_close, args: [file, 0, 0, 0, 0, 0] }]);
     }
     mapped
 }
 
+/// Makes the memory file: its number.
 fn create(thread: &mut Borrowed, place: Place) -> Result<u64> {
     let call = create_call(place, MFD_EXEC);
-    let mut result = thread.call(call)?;
+    let (_, mut result) = thread.run(&[call])?;
     if result == -i64::from(libc::EINVAL) {
-        result = thread.call(create_call(place, 0))?;
+        (_, result) = thread.run(&[create_call(place, 0)])?;
     }
-    let failed = CallFailed { nr: call.nr, tid: thread.tid(), result };
+    let failed = CallFailed { nr: call.nr, tid: thread.tid(), result, before: 0 };
     u64::try_from(result).map_err(|_| failed.into())
 }
 
@@ -318,7 +318,7 @@ fn fill(pid: i32, descriptor: u64, plan: &Plan) -> Result<()> {
     let own = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
     let has_no_seals = rustix::fs::fcntl_get_seals(&file).is_ok_and(|seals| seals.is_empty());
     ensure!(has_no_seals && own == Path::new(record::SHOWN), "{path} is not the image's file");
-    file.write_all_at(&plan.image.content(&plan.layout), 0).context("write the image")?;
+    file.write_all_at(&plan.content, 0).context("write the image")?;
     crate::steps::step();
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(&file, seals).context("seal the image")?;
@@ -326,27 +326,39 @@ fn fill(pid: i32, descriptor: u64, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-fn map_all(thread: &mut Borrowed, calls: &[(Call, u64)]) -> Result<()> {
-    for (at, (call, expected)) in calls.iter().enumerate() {
-        let Err(error) = checked_call(thread, *call, *expected) else { continue };
-        for (call, _) in &calls[..at] {
-            if call.nr == libc::SYS_mmap {
-                let [address, bytes, ..] = call.args;
-                let args = [address, bytes, 0, 0, 0, 0];
-                let _ = thread.call(Call { nr: libc::SYS_munmap, args });
-            }
+/// Maps all, or nothing.
+fn map_all(thread: &mut Borrowed, calls: &[Call]) -> Result<()> {
+    let Err(error) = all_made(thread, calls) else { return Ok(()) };
+    let failed = error.downcast_ref::<CallFailed>().map_or(0, |failed| failed.before);
+    let unmap = |call: &Call| {
+        let [address, bytes, ..] = call.args;
+        Call { nr: libc::SYS_munmap, args: [address, bytes, 0, 0, 0, 0] }
+    };
+    let is_map = |call: &&Call| call.nr == libc::SYS_mmap;
+    let undo: Vec<Call> = calls[..failed].iter().filter(is_map).map(unmap).collect();
+    if !undo.is_empty() {
+        let _ = thread.run(&undo);
+    }
+    Err(error)
+}
+
+/// Has the thread make calls, none of which may fail.
+fn all_made(thread: &mut Borrowed, calls: &[Call]) -> Result<()> {
+    let mut before = 0;
+    for part in calls.chunks(MAX_CALLS) {
+        let (made, result) = thread.run(part)?;
+        if made != part.len() || is_error(result) {
+            before += made.saturating_sub(1);
+            let nr = calls.get(before).map_or(0, |call| call.nr);
+            bail!(CallFailed { nr, tid: thread.tid(), result, before });
         }
-        return Err(error);
+        before += part.len();
     }
     Ok(())
 }
 
-fn checked_call(thread: &mut Borrowed, call: Call, expected: u64) -> Result<()> {
-    let result = thread.call(call)?;
-    if result as u64 == expected {
-        return Ok(());
-    }
-    bail!(CallFailed { nr: call.nr, tid: thread.tid(), result })
+fn is_error(result: i64) -> bool {
+    (-4095..0).contains(&result)
 }
 
 /// An image that is there already gets empty tables and the rate. Hooks that are in see to it that tables are right as they are.

@@ -275,7 +275,7 @@ pub fn check_filters(tid: Tid, place: Place, calls: &[Call]) -> Result<()> {
     let programs =
         kernel::seccomp_programs(tid).map_err(|error| Refusal::UnreadableSeccomp { error })?;
     let of_table = calls.iter().map(|call| (*call, place.syscall_ip));
-    for (call, ip) in of_table.chain([(place.last_call(), place.mask_ip)]) {
+    for (call, ip) in of_table.chain(place.own_calls()) {
         let asked = filter::Call { nr: call.nr as u64, args: call.args, ip };
         let verdict = filter::evaluate_all(programs.iter().map(Vec::as_slice), &asked)?;
         if verdict != Verdict::Allow {
@@ -298,6 +298,7 @@ fn name(nr: i64) -> &'static str {
         libc::SYS_munmap => "munmap",
         libc::SYS_madvise => "madvise",
         libc::SYS_close => "close",
+        libc::SYS_ppoll => "ppoll",
         libc::SYS_rt_sigprocmask => "rt_sigprocmask",
         _ => "?",
     }
