@@ -9,7 +9,7 @@ use aya::programs::PerfEvent;
 use sampler_common::windows::{Budget, Clock};
 use sampler_common::wire::{Gate, PROBE_ADDRESSES, WindowState};
 use std::mem::offset_of;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
@@ -20,15 +20,18 @@ const CPUS_PERIOD: Duration = Duration::from_secs(1);
 pub struct WindowGates {
     memory: SharedMemory,
     clock: Clock,
-    timers: CpuTimers,
+    /// The program of a tick.
+    program: OwnedFd,
+    /// Ticking; `None` before the first process has a slot.
+    timers: Option<CpuTimers>,
     next_cpus: Instant,
 }
 
 impl WindowGates {
-    /// Maps the memory, and starts a timer on every CPU.
+    /// Maps the memory, and loads the program of a tick.
     ///
     /// # Errors
-    /// If perf_event_open(2) refuses.
+    /// If the kernel refuses the program.
     pub(super) fn start(
         ebpf: &mut Ebpf,
         map: BorrowedFd<'_>,
@@ -38,24 +41,32 @@ impl WindowGates {
         const PAGE: usize = 4096;
         let bytes = (slots as usize * size_of::<WindowState>()).div_ceil(PAGE) * PAGE;
         let memory = SharedMemory::map(map, bytes, 0, true).context("map WINDOWS")?;
-        let program = load(ebpf)?;
+        let program = load(ebpf)?.try_clone_to_owned().context("duplicate a descriptor")?;
         let clock = Clock::new(budget);
         tracing::debug!(?clock, "the clock of windows");
-        let timers = CpuTimers::new(program, clock.period_ns)?;
-        Ok(WindowGates { memory, clock, timers, next_cpus: Instant::now() + CPUS_PERIOD })
+        Ok(WindowGates { memory, clock, program, timers: None, next_cpus: Instant::now() })
+    }
+
+    /// Starts a timer on every CPU. A tick may take a slot for the process that it finds, so there have to be slots.
+    ///
+    /// # Errors
+    /// If perf_event_open(2) refuses.
+    pub fn begin(&mut self) -> anyhow::Result<()> {
+        self.timers = Some(CpuTimers::new(self.program.as_fd(), self.clock.period_ns)?);
+        Ok(())
     }
 
     /// Makes timers on CPUs that have come; a CPU that was away has lost its timer.
     pub fn follow_cpus(&mut self) {
-        if Instant::now() < self.next_cpus {
+        let Some(timers) = self.timers.as_mut().filter(|_| Instant::now() >= self.next_cpus) else {
             return;
-        }
+        };
         self.next_cpus = Instant::now() + CPUS_PERIOD;
-        let ended = self.timers.ended();
+        let ended = timers.ended();
         if !ended.is_empty() {
             tracing::debug!(?ended, "timers of CPUs have ended and are made again");
         }
-        if let Err(error) = self.timers.follow(&ended) {
+        if let Err(error) = timers.follow(&ended) {
             tracing::warn!("{error:#}");
         }
     }

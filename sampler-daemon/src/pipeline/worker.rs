@@ -189,6 +189,9 @@ pub fn start(
         worker.offer_slots()?;
         worker.survey_for(Duration::MAX);
     }
+    if let Some(gates) = &mut worker.kernel.windows {
+        gates.begin()?;
+    }
     worker.starting_ns = worker.used_ns();
     let thread = WorkerThread::spawn(move || worker.run()).context("start the worker thread")?;
     Ok((profiler, thread))

@@ -133,7 +133,8 @@ fn a_child_of_a_tree() -> Result<()> {
         let program = build::compile_go(source)?.display().to_string();
         let mut shell =
             Child::start("sh", Command::new("sh").args(["-c", "read go; \"$0\"; true", &program]))?;
-        let daemon = Daemon::start(&[shell.pid()], &["--follow"])?;
+        // A sample of the forked shell, before it becomes the program, would be right; at this interval there is none.
+        let daemon = Daemon::start(&[shell.pid()], &["--follow", "--interval", "1GiB"])?;
         shell.send("go")?;
         let line = shell.line()?;
         ensure!(line == "waiting", "{line}");

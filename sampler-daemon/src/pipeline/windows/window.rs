@@ -91,6 +91,8 @@ impl Worker {
             return self.skip_window(slot);
         }
         let attach_ns = self.attaching_ns().saturating_sub(before);
+        // Records of a window that was given up are not of this one.
+        self.drain();
         let (Some(cycle), Some(gates)) = (self.cycles.get_mut(&slot), &self.kernel.windows) else {
             return;
         };
