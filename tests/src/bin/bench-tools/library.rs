@@ -2,7 +2,7 @@
 //! costs that only forwards malloc and free, what this one costs while nobody listens, and what somebody adds to that who listens and does nothing: two traps for
 //! a sample and its end, which every listener of `otel_memory` causes.
 //!
-//! A few percent are less than what a machine drifts by within a minute: programs with and without it take turns, as in [`crate::budget`]. Nor are two
+//! A few percent are less than what a machine drifts by within a minute: programs with and without it take turns, as in [`crate::windows`]. Nor are two
 //! processes of a program equally fast, by where things lie in their memory: each is started some times, laid out at random. A fixed layout
 //! ([`Layout::Fixed`]) would not make them alike, since a library and its variable move what lies beside them: all pairs would only have the same luck.
 //! Who listens comes and goes in one process, so that what they add is known better than what the library costs.
