@@ -11,6 +11,7 @@ use crate::bpf::ProbeEngine;
 use crate::bpf::filtered::returns_pass;
 use crate::store::{ClassTotals, ProcessId, ProcessRecord};
 use crate::target::hazard::{self, Hazard};
+use crate::target::mappings;
 use crate::target::process::Process;
 use rustc_hash::{FxHashMap, FxHashSet};
 use sampler_common::counters::Outcome;
@@ -87,15 +88,16 @@ impl Worker {
 
     /// What would harm process `pid`; of one that is gone, as far as events have told of its program.
     pub(super) fn hazard_of(&mut self, pid: u32) -> Option<Hazard> {
-        match Process::open_running(pid) {
-            Ok(_) => self.hazard(pid),
-            Err(_) => self.past_hazard(pid),
-        }
+        // It may end while it is looked at: then nothing is found in it.
+        let present = Process::open_running(pid).ok().and_then(|_| self.hazard(pid));
+        present.or_else(|| self.past_hazard(pid))
     }
 
     /// What would have harmed the last process that had `pid`; none where one has it now.
     fn past_hazard(&mut self, pid: u32) -> Option<Hazard> {
-        if Process::open_running(pid).is_ok() {
+        // One that is just ending has a number, and no program any more.
+        let has_program = || mappings::executable(pid).is_some_and(|mapped| !mapped.is_empty());
+        if Process::open_running(pid).is_ok() && has_program() {
             return None;
         }
         let image = self.ingest.history.at(pid, u64::MAX)?;

@@ -113,8 +113,8 @@ pub(crate) struct Args {
           conflicts_with_all = ["keep_held", "interval", "strategy", "one_in", "samples_per_second"])]
     pub(crate) windows: Option<Budget>,
 
-    /// Put the in-process sampler into the running processes (`--pid`), and take it out at the end: about 1 %, and what is held is
-    /// known; without a restart, and without probes on malloc. `--inject=leave` leaves it in
+    /// Put the in-process sampler into the running processes (`--pid`), and take it out at the end: what is held is known, and no
+    /// call traps; without a restart, and without probes on malloc. `--inject=leave` leaves it in
     #[arg(long, value_name = "AT-END", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "eject",
           conflicts_with_all = ["all", "follow", "windows", "no_usdt", "samplers_only"], requires = "pids")]
     pub(crate) inject: Option<AtEnd>,

@@ -164,7 +164,7 @@ async fn orphaned(asked: bool) {
 }
 
 /// The flag had another meaning, and will have one again.
-const NO_MAX_OVERHEAD: &str = "--max-overhead: no share can be set yet (give --inject, which costs about 1 % and knows what is held, or --windows 1% where a process cannot be injected)";
+const NO_MAX_OVERHEAD: &str = "--max-overhead: no share can be set yet (give --inject, which knows what is held and traps no call, or --windows 1% where a process cannot be injected)";
 
 /// Processes that may have links of their own.
 pub(crate) const FEW: usize = 4;
