@@ -13,6 +13,7 @@ use crate::maps::{Maps, PAGE};
 use anyhow::{Context, Result, ensure};
 use std::collections::HashMap;
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
 
 /// Thread-local memory of the image, from the thread pointer on: `tcbhead_t.__glibc_unused2` of glibc since 2.23, zero in every thread.
@@ -103,7 +104,8 @@ impl Image {
     #[must_use]
     pub fn place(&self, maps: &Maps) -> Option<u64> {
         let bytes = self.bytes();
-        let (start, end) = maps.gaps().into_iter().max_by_key(|(start, end)| end - start)?;
+        let layout = maps.layout();
+        let Range { start, end } = layout.gaps().max_by_key(|gap| gap.end - gap.start)?;
         let distance = DISTANCE.min((end - start) / 2);
         let base = end.checked_sub(distance + bytes)? & !(PAGE - 1);
         (base >= start).then_some(base)

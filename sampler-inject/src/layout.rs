@@ -2,7 +2,6 @@
 
 use crate::allocator::{Allocator, Found};
 use crate::hook;
-use crate::maps::Maps;
 use crate::plan::{self, Candidate};
 use crate::preflight::Refusal;
 use crate::prologue::{self, Code, Place};
@@ -57,7 +56,7 @@ pub fn layout(
         Ok(Candidate { function, places })
     };
     let candidates = functions.iter().map(candidate).collect::<Result<Vec<Candidate>>>()?;
-    let plan = plan::plan(&candidates, &free(&target.maps, reserved));
+    let plan = plan::plan(&candidates, &target.maps.layout().with(reserved.0..reserved.1));
     let without: Vec<&'static str> = plan.unplaced.iter().map(|at| functions[*at].name).collect();
     let needed = without.iter().find(|name| crate::allocator::NEEDED.contains(name));
     if let Some(function) = needed.copied() {
@@ -74,19 +73,6 @@ pub fn layout(
         without,
         pages: pages.into_iter().map(|page| (page.address, page.bytes)).collect(),
     })
-}
-
-/// What is free, but for where the image will be.
-fn free(maps: &Maps, (start, end): (u64, u64)) -> plan::Layout {
-    // Gaps leave room to what grows; what is between them is taken.
-    let mut taken = Vec::new();
-    let mut from = 0;
-    for (gap, gap_end) in maps.gaps() {
-        taken.push(from..gap);
-        from = gap_end;
-    }
-    taken.extend([from..u64::MAX, start..end]);
-    plan::Layout::new(taken, None, None, 0)
 }
 
 fn hook_at(place: &Place) -> Hook {

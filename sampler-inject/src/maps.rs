@@ -1,5 +1,6 @@
 //! What is mapped where in the target, and where nothing is.
 
+use crate::plan::{HEAP_GROWTH_BYTES, Layout};
 use anyhow::{Context, Result};
 use procfs::process::{MMPermissions, MMapPath, Process};
 use std::fs::File;
@@ -11,15 +12,6 @@ pub const PAGE: u64 = 4096;
 const LOWEST: u64 = 0x1_0000;
 /// From here on nothing can be mapped: 47 bits less the guard page.
 const HIGHEST: u64 = 0x7fff_ffff_f000;
-/// Left free above the heap, which grows there.
-const HEAP_ROOM: u64 = 1 << 30;
-/// Left free below the stack, which grows there, unless its limit is larger.
-const STACK_ROOM: u64 = 128 << 20;
-/// A larger limit is none.
-const MAX_STACK_ROOM: u64 = 1 << 30;
-/// Left free below the first thread's stack limit and around other growing stacks (`stack_guard_gap`).
-const STACK_GUARD: u64 = 1 << 20;
-
 /// One mapping.
 #[derive(Clone, Debug)]
 pub struct Mapping {
@@ -68,7 +60,8 @@ pub struct Maps {
     pid: i32,
     /// The mappings.
     pub all: Vec<Mapping>,
-    stack_room: u64,
+    /// Soft limit of the main thread's stack, bytes.
+    stack_limit: u64,
 }
 
 impl Maps {
@@ -82,10 +75,10 @@ impl Maps {
         let limits = process.limits().with_context(|| format!("read /proc/{pid}/limits"))?;
         let stack = match limits.max_stack_size.soft_limit {
             procfs::process::LimitValue::Value(bytes) => bytes,
-            procfs::process::LimitValue::Unlimited => MAX_STACK_ROOM,
+            procfs::process::LimitValue::Unlimited => u64::MAX,
         };
         let all = maps.into_iter().map(mapping).collect();
-        Ok(Maps { pid, all, stack_room: stack.clamp(STACK_ROOM, MAX_STACK_ROOM) })
+        Ok(Maps { pid, all, stack_limit: stack })
     }
 
     /// The mapping at an address.
@@ -110,38 +103,17 @@ impl Maps {
         File::open(&path).with_context(|| format!("open {}", path.display()))
     }
 
-    /// Where nothing is mapped and nothing grows to, lowest first.
+    /// What is free: where nothing is mapped, and nothing grows to.
     #[must_use]
-    pub fn gaps(&self) -> Vec<(u64, u64)> {
-        let mut taken: Vec<(u64, u64)> = self.all.iter().map(|of| self.with_room(of)).collect();
-        taken.sort_unstable();
-        let mut gaps = Vec::new();
-        let mut free_from = LOWEST;
-        for (start, end) in taken {
-            if start > free_from {
-                gaps.push((free_from, start.min(HIGHEST)));
-            }
-            free_from = free_from.max(end);
-        }
-        if free_from < HIGHEST {
-            gaps.push((free_from, HIGHEST));
-        }
-        gaps
-    }
-
-    fn with_room(&self, mapping: &Mapping) -> (u64, u64) {
-        match mapping.name.as_str() {
-            "[heap]" => (mapping.start, mapping.end.saturating_add(HEAP_ROOM)),
-            "[stack]" => {
-                let lowest = mapping.end.saturating_sub(self.stack_room + STACK_GUARD);
-                (lowest.min(mapping.start), mapping.end)
-            }
-            // A heap that has not begun yet does so above the program.
-            name if mapping.is_writable && self.is_program(name) => {
-                (mapping.start, mapping.end.saturating_add(HEAP_ROOM))
-            }
-            _ => (mapping.start, mapping.end),
-        }
+    pub fn layout(&self) -> Layout {
+        let range = |of: &Mapping| of.start..of.end;
+        let named = |name: &str| self.all.iter().find(|of| of.name == name).map(range);
+        // A heap that has not begun yet does so above the program.
+        let programs = self.all.iter().filter(|of| of.is_writable && self.is_program(&of.name));
+        let heaps = programs.map(|of| of.start..of.end.saturating_add(HEAP_GROWTH_BYTES));
+        let ends = [0..LOWEST, HIGHEST..u64::MAX];
+        let mapped = self.all.iter().map(range).chain(heaps).chain(ends);
+        Layout::new(mapped, named("[heap]"), named("[stack]"), self.stack_limit)
     }
 
     /// Whether a mapping of this name is of the lowest file, as the program is.
@@ -173,13 +145,17 @@ fn mapping(of: procfs::process::MemoryMap) -> Mapping {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ops::Range;
+
+    /// Left free below the stack at least.
+    const STACK_ROOM: u64 = 128 << 20;
 
     #[test]
     fn gaps_are_free_and_leave_room_to_what_grows() {
         let maps = Maps::read(std::process::id().cast_signed()).unwrap();
-        let gaps = maps.gaps();
+        let gaps: Vec<_> = maps.layout().gaps().collect();
         assert!(!gaps.is_empty());
-        for (start, end) in gaps {
+        for Range { start, end } in gaps {
             assert!(start < end);
             for mapping in &maps.all {
                 assert!(mapping.end <= start || mapping.start >= end, "{mapping:?}");

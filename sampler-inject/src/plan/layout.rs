@@ -11,7 +11,7 @@ const MIN_STACK_BYTES: u64 = 128 << 20;
 /// More than that is kept for no stack: an unlimited one may be larger than all that is free.
 const MAX_STACK_BYTES: u64 = 1 << 30;
 /// Kept for `brk` behind the heap. glibc maps memory elsewhere if the heap cannot grow.
-const HEAP_GROWTH_BYTES: u64 = 1 << 30;
+pub const HEAP_GROWTH_BYTES: u64 = 1 << 30;
 
 /// The mappings of the target.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +40,19 @@ impl Layout {
         }
         taken.sort_unstable_by_key(|range| range.start);
         Layout { taken: merged(taken) }
+    }
+
+    /// The same with another range in use.
+    #[must_use]
+    pub fn with(mut self, range: Range<u64>) -> Layout {
+        self.taken.push(range);
+        self.taken.sort_unstable_by_key(|range| range.start);
+        Layout { taken: merged(self.taken) }
+    }
+
+    /// Ranges between the first and the last taken one that are free, in ascending order.
+    pub fn gaps(&self) -> impl Iterator<Item = Range<u64>> {
+        self.taken.windows(2).map(|pair| pair[0].end..pair[1].start)
     }
 
     /// Whether nothing of the target lies in `range`, and nothing will grow into it.

@@ -11,7 +11,7 @@ mod room;
 
 use crate::prologue::{Error, Function, Place, original, trampoline, trampoline_length};
 
-pub use layout::{Layout, PAGE_BYTES};
+pub use layout::{HEAP_GROWTH_BYTES, Layout, PAGE_BYTES};
 use room::Room;
 
 /// Fills what no code needs: `int3`.
