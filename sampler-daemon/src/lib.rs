@@ -7,6 +7,7 @@
 
 pub mod bpf;
 pub mod http;
+pub mod installed;
 pub mod manual;
 pub mod pid_namespace;
 pub mod pipeline;

@@ -2,15 +2,14 @@
 //!
 //! Each operation is a child process of its own (`sampler-inject`), so that whatever goes wrong ends with it. samplerd itself traces nobody.
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Result, anyhow};
+use sampler_daemon::installed;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The program of an operation, and the library that it puts in.
 const HELPER: &str = "sampler-inject";
 const LIBRARY: &str = "libsampler_preload.so";
-/// Places of both, from the directory of samplerd: beside it, or installed as libraries are.
-const PLACES: [&str; 3] = ["", "../lib", "../lib/sampler"];
 
 /// What becomes of the sampler in the processes when samplerd ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -98,13 +97,9 @@ fn run(command: &mut Command) -> Result<String, String> {
 
 /// A file that is installed with samplerd.
 fn find(name: &str) -> Result<PathBuf> {
-    let own = std::env::current_exe().context("find samplerd's own file")?;
-    let directory = own.parent().context("samplerd has no directory")?;
-    let mut candidates = PLACES.iter().map(|place| directory.join(place).join(name));
-    let Some(path) = candidates.find(|path| path.is_file()) else {
-        bail!(
+    installed::find(name).ok_or_else(|| {
+        anyhow!(
             "--inject: {name} is not beside samplerd (cargo build --release --bins and cargo xtask build-preload make both)"
-        );
-    };
-    path.canonicalize().with_context(|| format!("--inject: {}", path.display()))
+        )
+    })
 }

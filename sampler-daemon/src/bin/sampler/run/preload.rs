@@ -3,14 +3,13 @@
 use super::args::{RunVerb, StartVerb};
 use super::program::Environment;
 use anyhow::{Result, anyhow, ensure};
+use sampler_daemon::installed;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Name of the library's file.
 const NAME: &str = "libsampler_preload.so";
-/// Where it is, seen from the directory of this program: beside it, or installed as libraries are.
-const PLACES: [&str; 3] = ["", "../lib", "../lib/sampler"];
 
 /// The loader's variable. Names in it stand in the order of their search.
 const PRELOAD: &str = "LD_PRELOAD";
@@ -58,12 +57,7 @@ pub(super) fn check(verb: &StartVerb) -> Result<()> {
 }
 
 fn find() -> Result<PathBuf> {
-    let own = std::env::current_exe().ok();
-    let directory = own.as_deref().and_then(Path::parent);
-    let candidates =
-        directory.into_iter().flat_map(|of| PLACES.map(|place| of.join(place).join(NAME)));
-    let found = candidates.filter_map(|path| path.canonicalize().ok()).find(|path| path.is_file());
-    let path = found.ok_or_else(|| {
+    let path = installed::find(NAME).ok_or_else(|| {
         anyhow!(
             "--preload: {NAME} is not beside this program (cargo xtask build-preload builds it)"
         )
