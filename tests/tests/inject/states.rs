@@ -8,9 +8,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-#[test]
-fn threads_that_compute_and_take_signals() -> Result<()> {
-    let mut program = Subject::start("injected.c", &["4", "busy", "profiled"])?;
+/// The sampler goes in and out twenty times.
+fn is_well_in_cycles(mut program: Subject) -> Result<()> {
     for _ in 0..20 {
         inject::inject(program.pid(), 4096)?;
         program.is_well()?;
@@ -20,17 +19,17 @@ fn threads_that_compute_and_take_signals() -> Result<()> {
     program.end()
 }
 
+#[test]
+fn threads_that_compute_and_take_signals() -> Result<()> {
+    let program = Subject::start("injected.c", &["4", "busy", "profiled"])?;
+    is_well_in_cycles(program)
+}
+
 /// Threads that begin and end, forked children that allocate under the hooks of their parent, and programs that are spawned.
 #[test]
 fn threads_and_children_that_come_and_go() -> Result<()> {
-    let mut program = Subject::start("injected.c", &["2", "churn"])?;
-    for _ in 0..20 {
-        inject::inject(program.pid(), 4096)?;
-        program.is_well()?;
-        inject::eject(program.pid())?;
-        program.is_well()?;
-    }
-    program.end()
+    let program = Subject::start("injected.c", &["2", "churn"])?;
+    is_well_in_cycles(program)
 }
 
 /// How many of an injection and an ejection were done; the others were kept from it by a stop.

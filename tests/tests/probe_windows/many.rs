@@ -1,14 +1,14 @@
 //! `--windows` with `--all` and `--follow`: many processes, each in windows of its own, most of them too short to have eight.
 
+use crate::compare::interval;
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::Child;
+use sampler_tests::windowed::SURE;
 use sampler_tests::{Daemon, build, wait};
 use serde_json::Value;
 use std::process::Command;
 use std::time::Duration;
 
-/// Confidence of intervals that a right implementation leaves less than once in a million runs.
-const SURE: &str = "0.999999";
 /// How long the processes may take, most of it on a machine that does other things.
 const LONG: Duration = Duration::from_secs(240);
 
@@ -34,13 +34,6 @@ fn profile(daemon: &Daemon, arguments: &[&str]) -> Result<Value> {
     let arguments = [&["profile", "--format", "json", "--confidence", SURE], arguments].concat();
     let finished = daemon.sampler(&arguments)?.success("sampler profile")?;
     Ok(serde_json::from_slice(&finished.stdout)?)
-}
-
-/// The interval of a quantity: value, low, high (infinite: it has none).
-fn interval(of: &Value) -> Result<[f64; 3]> {
-    let number = |key: &str| of[key].as_f64();
-    let (value, low) = (number("value").context("value")?, number("low").context("low")?);
-    Ok([value, low, number("high").unwrap_or(f64::INFINITY)])
 }
 
 /// Processes of few windows have no interval, and neither has their sum; its value is an unbiased estimate, of many processes within a factor of two.
