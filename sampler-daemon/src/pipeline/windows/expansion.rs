@@ -38,7 +38,8 @@ impl Worker {
         of.iter().filter_map(|id| Some((*id, self.expansion(*id)?))).collect()
     }
 
-    fn expansion(&self, id: ProcessId) -> Option<Expansion> {
+    /// The expansion of a process; `None`: its clock has not ticked, or no window was planned.
+    pub(super) fn expansion(&self, id: ProcessId) -> Option<Expansion> {
         let groups = self.ingest.window_samples.groups(id);
         let tail = self.slot_of(id).map_or(0.0, |slot| self.tail(slot));
         let length = groups.map_or(0.0, Groups::length) + tail;

@@ -117,7 +117,7 @@ impl Worker {
         let mut coverage = Coverage::default();
         for id in &gathered.processes {
             let (groups, ticks) = (self.ingest.window_samples.groups(*id), self.ticks_of(*id));
-            match self.expansions(&[*id]).is_empty() {
+            match self.expansion(*id).is_none() {
                 true => coverage.add_unplanned(ticks),
                 false => coverage.add(groups, ticks, self.next_window_ns(*id)),
             }
