@@ -80,9 +80,6 @@ pub const PRELOADED_PER_SECOND: u64 = 1_000;
 /// `start_stack`, but for those of old dynamic linkers that were started as programs themselves: these take their own arguments away first.
 pub const ABOVE_FIRST_STACK: u64 = 256;
 
-/// Threads of a process with a budget of which it is looked what they have read and written. Of one with more that is not known, and tells nothing.
-pub const MAX_TRAFFIC_THREADS: u32 = 64;
-
 /// Different places that arguments of USDT probes are in, altogether. At the bound the probes of a further file are not used, and a line says so.
 pub const MAX_SITES: u32 = 1024;
 

@@ -172,12 +172,6 @@ impl Left {
         }
         Ok(Left { record: None, ranges: ranges(maps), descriptors: descriptors(pid) })
     }
-
-    /// Whether there is nothing to be cleaned up.
-    #[must_use]
-    pub fn is_clean(&self) -> bool {
-        self.ranges.is_empty() && self.descriptors.is_empty()
-    }
 }
 
 /// Whether a mapping is of an image, finished or not.

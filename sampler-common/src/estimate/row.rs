@@ -66,15 +66,6 @@ impl Row {
         }
     }
 
-    /// Multiplies what was allocated in a process: its samples stand for so much more.
-    pub fn extend_process(&mut self, process: u32, factor: f64) {
-        for (stratum, moments) in &mut self.strata {
-            if stratum.process == process {
-                *moments = moments.extended(factor);
-            }
-        }
-    }
-
     /// What it has in groups of windows of a process: bytes and objects by group.
     pub fn clusters_of(&self, process: u32) -> impl Iterator<Item = (u16, &[f64; 2])> {
         let of_process = self.clusters.iter().filter(move |((of, _), _)| *of == process);

@@ -147,11 +147,6 @@ fn threads(pid: u32) -> Vec<String> {
     threads.filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok()).collect()
 }
 
-/// Whether a thread of process `pid` has a user shadow stack.
-pub fn has_shadow_stack(pid: u32) -> bool {
-    threads(pid).iter().any(|status| is_shadowed(status))
-}
-
 fn field<'a>(status: &'a str, name: &str) -> &'a str {
     let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     value.unwrap_or_default().trim()
