@@ -1,6 +1,7 @@
 //! What is known of some processes at one moment: their rows in strata, and what estimates are made against.
 
 use super::clock::Clocks;
+use super::command::Command;
 use super::scope::Scope;
 use super::windows::Expansions;
 use super::worker::Worker;
@@ -35,36 +36,49 @@ pub(super) struct Gathered {
 }
 
 impl Worker {
-    /// Everything that returned before the call.
-    pub(super) fn gather_all(&mut self, processes: Vec<ProcessId>) -> Gathered {
-        self.catch_up();
+    /// Everything that returned before the worker has last caught up.
+    pub(super) fn gather_all(&self, processes: Vec<ProcessId>) -> Gathered {
         self.gather_now(processes, Kind::Alloc, &Scope::ALL, None)
     }
 
-    /// What of everything that returned before the call is asked for.
+    /// What of everything that returned before the worker has last caught up is asked for.
     ///
     /// # Errors
     /// One line, if there is no such window.
     pub(super) fn gather(
-        &mut self,
+        &self,
         processes: Vec<ProcessId>,
         kind: Kind,
         scope: &Scope,
     ) -> Result<Gathered, String> {
-        self.catch_up();
         let Some(asked) = scope.window else {
             return Ok(self.gather_now(processes, kind, scope, None));
         };
-        self.observe();
         self.check_end(asked, &processes)?;
         let window = self.window(asked, self.clock.now())?;
         Ok(self.gather_now(processes, kind, scope, Some(&window)))
+    }
+
+    /// Reads what the answer to a question is made of: everything that returned before the question came.
+    pub(super) fn catch_up_for(&mut self, question: &Command) {
+        self.catch_up();
+        let has_window = match question {
+            Command::Profile(request, _) => request.scope.window.is_some(),
+            Command::History(..) => true,
+            _ => false,
+        };
+        if has_window {
+            self.observe();
+        }
     }
 
     /// Reads everything that returned before the call.
     pub(super) fn catch_up(&mut self) {
         self.settle();
         self.repair();
+        // After the samples: a rate is published before the first sample of that rate.
+        self.note_unseen();
+        self.hear_libraries();
         // Unwinding what had piled up took its time. What has come meanwhile is little: behind it samples and exact
         // totals are of the same moment.
         self.drain();

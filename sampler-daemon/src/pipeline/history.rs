@@ -42,14 +42,9 @@ impl HistoryWindow {
 }
 
 impl Worker {
-    pub(super) fn history(
-        &mut self,
-        request: &HistoryRequest,
-    ) -> Result<Vec<HistoryWindow>, String> {
+    pub(super) fn history(&self, request: &HistoryRequest) -> Result<Vec<HistoryWindow>, String> {
         let chosen = self.chosen(&request.selector)?;
         self.config.offer().whole("a history")?;
-        self.catch_up();
-        self.observe();
         let clocks = self.clock.now();
         let since_ns = clocks.now_ns.saturating_sub(request.span_ns);
         let most = (MOST_LOOKS / self.kernel.live.len().max(1)) as usize;

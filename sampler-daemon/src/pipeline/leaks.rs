@@ -56,7 +56,7 @@ type ByStack = FxHashMap<(ProcessId, StackId), Blocks>;
 type Rows = FxHashMap<(ProcessId, StackId), Row>;
 
 impl Worker {
-    pub(super) fn leaks(&mut self, request: LeaksRequest) -> Result<RawLeaks, String> {
+    pub(super) fn leaks(&self, request: LeaksRequest) -> Result<RawLeaks, String> {
         self.config.offer().frees("leaks")?;
         let mut chosen = self.chosen(&request.selector)?;
         if !chosen.is_empty() {
@@ -70,7 +70,6 @@ impl Worker {
         }
         // Points of a stride have no variance.
         self.strategies(&chosen, Some(Estimator::Weighted))?;
-        self.catch_up();
         let clocks = self.clock.now();
         let over_ns = request.over_ns.unwrap_or_else(|| self.duration_ns(&chosen) / 2);
         let mut since_ns = clocks.now_ns.saturating_sub(over_ns);

@@ -41,12 +41,11 @@ pub struct RawLifetimes {
 }
 
 impl Worker {
-    pub(super) fn lifetimes(&mut self, request: LifetimesRequest) -> Result<RawLifetimes, String> {
+    pub(super) fn lifetimes(&self, request: LifetimesRequest) -> Result<RawLifetimes, String> {
         self.config.offer().frees("lifetimes")?;
         let chosen = self.chosen(&request.selector)?;
         // Points of a stride have no variance.
         self.strategies(&chosen, Some(Estimator::Weighted))?;
-        self.catch_up();
         let clocks = self.clock.now();
         let asked = |process: ProcessId| chosen.contains(&process);
         let lives = self.ingest.lifetimes.by_stack(&self.ingest.live, clocks.now_ns, asked);

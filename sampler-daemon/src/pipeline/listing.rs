@@ -118,8 +118,7 @@ pub struct GroupReport {
 }
 
 impl Worker {
-    pub(super) fn listing(&mut self, request: &ListRequest) -> Result<Listing, String> {
-        self.note_unseen();
+    pub(super) fn listing(&self, request: &ListRequest) -> Result<Listing, String> {
         let chosen = self.chosen(&request.selector)?;
         let gathered = self.gather_all(chosen);
         let usable = self.usable(&gathered.processes);

@@ -21,7 +21,7 @@ impl Worker {
 
     /// The profile of kind mapped.
     pub(super) fn mapped_profile(
-        &mut self,
+        &self,
         request: ProfileRequest,
         chosen: Vec<ProcessId>,
     ) -> Result<RawProfile, String> {

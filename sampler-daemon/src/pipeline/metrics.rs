@@ -56,7 +56,7 @@ impl Worker {
         self.ring_fill.add(self.ring_waiting_bytes * 1_000_000 / ring_bytes);
     }
 
-    pub(super) fn metrics(&mut self) -> MetricsReport {
+    pub(super) fn metrics(&self) -> MetricsReport {
         let status = self.status();
         let slots: FxHashMap<ProcessId, u32> =
             self.ingest.sources.iter().map(|(slot, source)| (source.process, *slot)).collect();

@@ -20,27 +20,32 @@ impl Worker {
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => {
                     return ControlFlow::Break(());
                 }
-                Ok(command) => self.answer(command),
+                Ok(Command::SetSampling { selector, change, reply }) => {
+                    self.catch_up();
+                    drop(reply.send(self.set_sampling(&selector, &change)));
+                }
+                Ok(command) => {
+                    self.catch_up_for(&command);
+                    self.answer(command);
+                }
                 Err(TryRecvError::Empty) => return ControlFlow::Continue(false),
             }
         }
         ControlFlow::Continue(true)
     }
 
-    fn answer(&mut self, command: Command) {
+    /// Answers a question from what is known. It only reads: what a question needs has been read by [`Worker::catch_up_for`].
+    fn answer(&self, command: Command) {
         // An asker who has gone away needs no answer.
         match command {
             Command::Status(reply) => drop(reply.send(Ok(self.status()))),
             Command::Processes(request, reply) => drop(reply.send(self.listing(&request))),
-            Command::SetSampling { selector, change, reply } => {
-                drop(reply.send(self.set_sampling(&selector, &change)));
-            }
             Command::Profile(request, reply) => drop(reply.send(self.profile(request))),
             Command::History(request, reply) => drop(reply.send(self.history(&request))),
             Command::Lifetimes(request, reply) => drop(reply.send(self.lifetimes(request))),
             Command::Leaks(request, reply) => drop(reply.send(self.leaks(request))),
             Command::Metrics(reply) => drop(reply.send(Ok(self.metrics()))),
-            Command::Stop => {}
+            Command::SetSampling { .. } | Command::Stop => {}
         }
     }
 
@@ -78,8 +83,7 @@ impl Worker {
     }
 
     /// Slots of the processes that run and that a selector chooses, by pid.
-    fn chosen_running(&mut self, selector: &Selector) -> Result<FxHashMap<u32, u32>, String> {
-        self.settle();
+    fn chosen_running(&self, selector: &Selector) -> Result<FxHashMap<u32, u32>, String> {
         let running: FxHashMap<u32, u32> =
             self.attached.iter().map(|(slot, attached)| (attached.pid, *slot)).collect();
         for criterion in &selector.criteria {

@@ -102,9 +102,7 @@ impl Worker {
         Ok(strategies)
     }
 
-    pub(super) fn profile(&mut self, request: ProfileRequest) -> Result<RawProfile, String> {
-        self.note_unseen();
-        self.hear_libraries();
+    pub(super) fn profile(&self, request: ProfileRequest) -> Result<RawProfile, String> {
         let chosen = self.chosen(&request.selector)?;
         let offer = self.config.offer();
         offer.kind(request.kind)?;

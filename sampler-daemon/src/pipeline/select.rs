@@ -8,8 +8,7 @@ impl Worker {
     ///
     /// # Errors
     /// One line, if a pid that it names is not profiled, or if it chooses none.
-    pub(super) fn chosen(&mut self, selector: &Selector) -> Result<Vec<ProcessId>, String> {
-        self.settle();
+    pub(super) fn chosen(&self, selector: &Selector) -> Result<Vec<ProcessId>, String> {
         let records = || self.ingest.processes.iter().filter(|(_, record)| !record.excluded);
         for criterion in &selector.criteria {
             if let Criterion::Pid(pid) = criterion

@@ -113,10 +113,7 @@ impl StatusReport {
 }
 
 impl Worker {
-    pub(super) fn status(&mut self) -> StatusReport {
-        self.settle();
-        self.note_unseen();
-        self.hear_libraries();
+    pub(super) fn status(&self) -> StatusReport {
         let kernel = self.kernel_totals();
         let mut outcomes = self.ingest.outcomes.clone();
         for outcome in &Outcome::ALL[..KERNEL_OUTCOMES] {
