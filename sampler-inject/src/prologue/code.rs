@@ -67,15 +67,19 @@ pub(super) fn length(undo: &[Undo]) -> u64 {
     pops as u64 + JUMP_THROUGH_SLOT_BYTES
 }
 
-/// Machine code at `address` that stands for the function as it was: its instructions up to the hooked one, then a jump behind
-/// that. A call of it is a call of the function without the hook.
+/// Machine code at `address` that stands for the function as it was: its instructions up to the place's `resume`, then a jump
+/// there. A call of it is a call of the function without the hook.
 ///
 /// # Errors
 /// If data that the instructions refer to is more than 2 GiB away from `address`, or `function` is not the place's.
 pub fn original(place: &Place, function: &Function, address: u64) -> Result<Vec<u8>, Error> {
     let mut decoder = Decoder::with_ip(64, function.bytes, function.entry, DecoderOptions::NONE);
-    let mut instructions: Vec<Instruction> = (0..=place.depth).map(|_| decoder.decode()).collect();
-    let last = instructions.last().copied().unwrap_or_default();
+    let mut instructions = Vec::new();
+    let mut last = Instruction::default();
+    while decoder.ip() < place.resume && decoder.can_decode() {
+        last = decoder.decode();
+        instructions.push(last);
+    }
     if last.next_ip() != place.resume || instructions.iter().any(Instruction::is_invalid) {
         return Err(Error::Foreign { patch: place.patch, entry: function.entry });
     }

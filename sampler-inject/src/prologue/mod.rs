@@ -76,7 +76,7 @@ pub struct Place {
     pub boundaries: u8,
     /// Where the jump leads: for the file's bytes first, then for every combination of `int3` at the boundaries. All have to be mapped.
     pub landings: Vec<u64>,
-    /// The first address that is executed in place again.
+    /// The first address that is executed in place again: behind the bytes that the jump covers, where these can be copied.
     pub resume: u64,
     /// Whether the byte stands behind a REX prefix.
     pub has_prefix: bool,

@@ -85,7 +85,7 @@ fn place(
     let boundaries = boundaries(bytes, start, at + 1)?;
     let undo = walk.undo().to_vec();
     let landings = landings(patch, following, boundaries, super::code::length(&undo))?;
-    let resume = instruction.next_ip();
+    let resume = resume(function, instruction, patch + 1 + DISTANCE_BYTES as u64);
     Some(Place {
         patch,
         original,
@@ -97,4 +97,29 @@ fn place(
         depth,
         undo,
     })
+}
+
+/// Behind the instruction, and behind those that go on before `end`, the jump's, as far as they can be copied.
+///
+/// The processor finds a jump by the address of its last byte. It takes code that runs across that byte in place for the jump, at each call, which costs far more
+/// than the copy.
+fn resume(function: &Function, instruction: &Instruction, end: u64) -> u64 {
+    let mut decoder = Decoder::with_ip(64, function.bytes, function.entry, DecoderOptions::NONE);
+    let mut last = *instruction;
+    let goes_on = |last: &Instruction| {
+        matches!(last.flow_control(), FlowControl::Next | FlowControl::ConditionalBranch)
+    };
+    while last.next_ip() < end && goes_on(&last) {
+        let position = (last.next_ip() - function.entry) as usize;
+        if decoder.set_position(position).is_err() {
+            break;
+        }
+        decoder.set_ip(last.next_ip());
+        let next = decoder.decode();
+        if next.is_invalid() || !can_be_copied(&next) {
+            break;
+        }
+        last = next;
+    }
+    last.next_ip()
 }

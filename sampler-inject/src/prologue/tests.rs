@@ -1,3 +1,4 @@
+use iced_x86::{Decoder, DecoderOptions};
 use proptest::prelude::*;
 
 use super::*;
@@ -249,4 +250,17 @@ fn stack_growth(code: &[u8]) -> i64 {
         _ => -i64::from(instruction.stack_pointer_increment()),
     };
     iced_x86::Decoder::new(64, code, iced_x86::DecoderOptions::NONE).iter().map(growth).sum()
+}
+
+/// A jump over bytes that are run in place would be predicted there.
+#[test]
+fn what_the_jump_covers_is_not_run_in_place() {
+    let of = function(FREE, 1, true);
+    let place = &places(&of)[0];
+    let address = ENTRY - 0x1_0000;
+    let code = original(place, &of, address).unwrap();
+    let mut decoder = Decoder::with_ip(64, &code, address, DecoderOptions::NONE);
+    let last = std::iter::from_fn(|| decoder.can_decode().then(|| decoder.decode())).last();
+    let back = last.unwrap().near_branch_target();
+    assert!(back >= place.patch + 5, "{back:#x} of {:#x}", place.patch);
 }
