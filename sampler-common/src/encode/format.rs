@@ -129,4 +129,21 @@ mod tests {
         }
         assert_eq!(Format::parse("html"), None);
     }
+
+    #[test]
+    fn the_documents_list_every_format() {
+        let text = include_str!("../../../docs/formats.md");
+        let sections = text.lines().filter_map(|line| line.strip_prefix("## "));
+        let formats = sections.filter_map(|title| {
+            let (name, rest) = title.split_once(" (`")?;
+            let is_its = rest.starts_with(&format!("--format {name}"))
+                || rest.starts_with(&format!("sampler profile --{name}"));
+            is_its.then_some(name)
+        });
+        let mut listed: Vec<&str> = formats.collect();
+        let mut known = Format::ALL.map(Format::name).to_vec();
+        listed.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(listed, known);
+    }
 }
