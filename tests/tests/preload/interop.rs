@@ -31,12 +31,11 @@ struct Bpftrace {
 impl Bpftrace {
     fn start(workload: &Workload) -> Result<Bpftrace> {
         let library = preload::library()?.display().to_string();
-        // `@x = @x + v` is no atomic step, and a program may be interrupted in it: each thread has its own sums.
         let script = format!(
             "BEGIN {{ printf(\"ready\\n\"); }}
-             usdt:{library}:otel_memory:alloc {{ @alloc[tid] = @alloc[tid] + arg2; @live[arg0] = arg2; }}
-             usdt:{library}:otel_memory:free {{ @freed[tid] = @freed[tid] + @live[arg0]; delete(@live[arg0]); }}
-             END {{ clear(@live); print(@alloc); print(@freed); printf(\"end\\n\"); clear(@alloc); clear(@freed); }}"
+             usdt:{library}:otel_memory:alloc {{ @alloc = @alloc + arg2; @live[arg0] = arg2; }}
+             usdt:{library}:otel_memory:free {{ @freed = @freed + @live[arg0]; delete(@live[arg0]); }}
+             END {{ printf(\"sums %lu %lu\\n\", @alloc, @freed); clear(@live); clear(@alloc); clear(@freed); }}"
         );
         let mut command = Command::new("bpftrace");
         command.env("BPFTRACE_MAX_MAP_KEYS", "100000").env("BPFTRACE_MAX_PROBES", "1024");
@@ -57,27 +56,17 @@ impl Bpftrace {
             if line.starts_with(beginning) {
                 return Ok(line);
             }
-            self.said.push_str(&line);
-            self.said.push('\n');
+            self.said += &line;
         }
     }
 
     /// Bytes allocated and freed, as the samples stand for them.
     fn sums(mut self) -> Result<(f64, f64)> {
         self.child.signal(2)?;
-        self.said.clear();
-        self.line("end")?;
-        let sum = |map: &str| -> Result<f64> {
-            let values = self.said.lines().filter(|line| line.starts_with(map));
-            let values: Result<Vec<u64>, _> = values
-                .filter_map(|line| line.rsplit_once("]: "))
-                .map(|(_, value)| value.parse())
-                .collect();
-            let values = values.with_context(|| self.said.clone())?;
-            ensure!(!values.is_empty(), "no sums of {map} in {:?}", self.said);
-            Ok(values.iter().sum::<u64>() as f64)
-        };
-        Ok((sum("@alloc[")?, sum("@freed[")?))
+        let line = self.line("sums ")?;
+        let numbers: Vec<f64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+        let [allocated, freed] = numbers[..] else { anyhow::bail!("{line:?}") };
+        Ok((allocated, freed))
     }
 }
 
