@@ -104,17 +104,14 @@ fn place(
 /// The processor finds a jump by the address of its last byte. It takes code that runs across that byte in place for the jump, at each call, which costs far more
 /// than the copy.
 fn resume(function: &Function, instruction: &Instruction, end: u64) -> u64 {
-    let mut decoder = Decoder::with_ip(64, function.bytes, function.entry, DecoderOptions::NONE);
+    let next_ip = instruction.next_ip();
+    let behind = function.bytes.get((next_ip - function.entry) as usize..).unwrap_or_default();
+    let mut decoder = Decoder::with_ip(64, behind, next_ip, DecoderOptions::NONE);
     let mut last = *instruction;
     let goes_on = |last: &Instruction| {
         matches!(last.flow_control(), FlowControl::Next | FlowControl::ConditionalBranch)
     };
     while last.next_ip() < end && goes_on(&last) {
-        let position = (last.next_ip() - function.entry) as usize;
-        if decoder.set_position(position).is_err() {
-            break;
-        }
-        decoder.set_ip(last.next_ip());
         let next = decoder.decode();
         if next.is_invalid() || !can_be_copied(&next) {
             break;
