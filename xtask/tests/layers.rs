@@ -59,12 +59,6 @@ const RULES: &[Rule] = &[
         allowed: &["sampler-inject/src/kernel.rs"],
     },
     Rule {
-        why: "an answer to a question writes into no process: only the library's own room does",
-        words: &["set_rate", "set_period", "begin_raises"],
-        searched: &["sampler-daemon/src/pipeline"],
-        allowed: &["sampler-daemon/src/pipeline/library.rs"],
-    },
-    Rule {
         why: "the preloaded library's table, filter and arithmetic need none",
         words: &["unsafe"],
         searched: &["sampler-preload/src"],

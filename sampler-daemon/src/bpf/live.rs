@@ -66,7 +66,7 @@ impl LiveSet {
     ///
     /// Another sample that has come to the same address stays: a free of it must not find it missing. Should
     /// it come between the look and the taking, it is put back.
-    pub fn remove(&self, key: &LiveKey, sample: u64) -> io::Result<bool> {
+    pub fn remove(&mut self, key: &LiveKey, sample: u64) -> io::Result<bool> {
         let map = self.map.fd().as_fd();
         let there = sys::look_up::<_, LiveEntry>(map, key)?;
         if there.is_none_or(|entry| entry.sample != sample) {

@@ -21,7 +21,7 @@ impl LostCells {
     }
 
     /// Takes the cells of a slot out, each as it is in that moment: a sample that is lost meanwhile is in it, or in the next one.
-    pub fn take_slot(&self, slot: u32) -> io::Result<Vec<(LostKey, LostCell)>> {
+    pub fn take_slot(&mut self, slot: u32) -> io::Result<Vec<(LostKey, LostCell)>> {
         let mut taken = Vec::new();
         for (key, _) in self.read()?.into_iter().filter(|(key, _)| key.slot == slot) {
             let cell = sys::take(self.0.fd().as_fd(), &key)?;

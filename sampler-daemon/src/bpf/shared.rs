@@ -41,7 +41,7 @@ impl ProcessSlots {
     }
 
     /// The designs of all size classes, from the next call on.
-    pub fn set_designs(&self, slot: u32, designs: &[Design; CLASSES]) {
+    pub fn set_designs(&mut self, slot: u32, designs: &[Design; CLASSES]) {
         // First what is wanted: whoever brakes meanwhile looks again.
         for field in [offset_of!(ProcessConfig, wanted), offset_of!(ProcessConfig, designs)] {
             for (class, design) in designs.iter().enumerate() {
@@ -51,7 +51,7 @@ impl ProcessSlots {
     }
 
     /// Lets the brake of the slot go.
-    pub fn release_brake(&self, slot: u32) {
+    pub fn release_brake(&mut self, slot: u32) {
         for class in 0..CLASSES {
             let wanted = self.word(slot, offset_of!(ProcessConfig, wanted) + class * 8);
             let in_force = self.word(slot, offset_of!(ProcessConfig, designs) + class * 8);
@@ -60,7 +60,7 @@ impl ProcessSlots {
     }
 
     /// The highest level of the slot's brake since the last question, or since it was made ready.
-    pub fn take_brake_level(&self, slot: u32) -> u32 {
+    pub fn take_brake_level(&mut self, slot: u32) -> u32 {
         let levels = self.word(slot, offset_of!(ProcessConfig, levels)).swap(0, SeqCst);
         levels.checked_ilog2().unwrap_or(0)
     }
@@ -71,7 +71,7 @@ impl ProcessSlots {
     }
 
     /// Whether no block of the slot enters the live set: the ends of some would not be seen.
-    pub fn set_holds_nothing(&self, slot: u32, holds_nothing: bool) {
+    pub fn set_holds_nothing(&mut self, slot: u32, holds_nothing: bool) {
         let field = offset_of!(ProcessConfig, holds_nothing);
         self.word(slot, field).store(u64::from(holds_nothing), SeqCst);
     }
@@ -124,7 +124,7 @@ impl ProcessSlots {
     }
 
     /// Starts or ends a use of the slot: what still comes from before is stale. Returns the new generation.
-    pub fn renew(&self, slot: u32) -> u32 {
+    pub fn renew(&mut self, slot: u32) -> u32 {
         self.word(slot, offset_of!(ProcessConfig, levels)).store(0, SeqCst);
         self.word(slot, offset_of!(ProcessConfig, braked)).store(0, SeqCst);
         let offset = Self::offset(slot, offset_of!(ProcessConfig, generation));
@@ -326,16 +326,18 @@ mod tests {
     fn what_was_before_a_use_of_a_slot_is_none_of_it() {
         let memory = memfd_create(c"slots", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&memory, pages(4 * size_of::<ProcessConfig>()) as u64).unwrap();
-        let slots = ProcessSlots::map(memory.as_fd(), 4).unwrap();
-        let is_of_now = |slot, generation| slots.is_of_now(Space { slot, generation });
+        let mut slots = ProcessSlots::map(memory.as_fd(), 4).unwrap();
+        let is_of_now =
+            |slots: &ProcessSlots, slot, generation| slots.is_of_now(Space { slot, generation });
         let first = slots.renew(2);
         // Its programs come one after the other.
-        assert!(is_of_now(2, first) && is_of_now(2, first + 3));
+        assert!(is_of_now(&slots, 2, first) && is_of_now(&slots, 2, first + 3));
         // It ends; then the slot is made ready for another.
         slots.renew(2);
         let second = slots.renew(2);
-        assert!(!is_of_now(2, first) && !is_of_now(2, second - 1) && is_of_now(2, second));
+        assert!(!is_of_now(&slots, 2, first) && !is_of_now(&slots, 2, second - 1));
+        assert!(is_of_now(&slots, 2, second));
         assert_eq!((slots.generation(2), slots.generation(1)), (second, 0));
-        assert!(!is_of_now(4, 7), "there is no such slot");
+        assert!(!is_of_now(&slots, 4, 7), "there is no such slot");
     }
 }

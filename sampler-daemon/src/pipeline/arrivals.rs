@@ -24,11 +24,11 @@ impl Worker {
     }
 
     /// Slots that nobody has sample as processes do by default by now.
-    pub(super) fn ready_vacant(&self) {
+    pub(super) fn ready_vacant(&mut self) {
         let designs = SamplingRecord::new(self.config.sampling).designs;
-        let vacant =
-            (0..self.config.settings.slots).filter(|slot| !self.attached.contains_key(slot));
-        vacant.for_each(|slot| self.kernel.slots.set_designs(slot, &designs));
+        let Worker { attached, kernel, config, .. } = self;
+        let vacant = (0..config.settings.slots).filter(|slot| !attached.contains_key(slot));
+        vacant.for_each(|slot| kernel.slots.set_designs(slot, &designs));
     }
 
     /// A process has taken a slot: looks at it while it is there.

@@ -18,8 +18,8 @@ pub(super) struct Closing {
 }
 
 /// Closes links, and waits until they are gone.
-pub(super) fn close_and_wait(links: Vec<Link>) {
-    links.iter().rev().for_each(Link::let_go);
+pub(super) fn close_and_wait(mut links: Vec<Link>) {
+    links.iter_mut().rev().for_each(Link::let_go);
     links.iter().for_each(|link| link.wait(&AtomicU64::default()));
 }
 
@@ -35,8 +35,8 @@ impl Worker {
     }
 
     /// Closes links, and adds the CPU time that it takes to `spent_ns`.
-    pub(super) fn close_counting(&mut self, links: Vec<Link>, spent_ns: &Arc<AtomicU64>) {
-        links.iter().rev().for_each(Link::let_go);
+    pub(super) fn close_counting(&mut self, mut links: Vec<Link>, spent_ns: &Arc<AtomicU64>) {
+        links.iter_mut().rev().for_each(Link::let_go);
         let closing =
             links.into_iter().map(|link| Closing { link, spent_ns: Arc::clone(spent_ns) });
         self.closing.extend(closing);

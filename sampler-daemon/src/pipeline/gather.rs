@@ -1,7 +1,6 @@
 //! What is known of some processes at one moment: their rows in strata, and what estimates are made against.
 
 use super::clock::Clocks;
-use super::command::Command;
 use super::scope::Scope;
 use super::windows::Expansions;
 use super::worker::Worker;
@@ -36,12 +35,7 @@ pub(super) struct Gathered {
 }
 
 impl Worker {
-    /// Everything that returned before the worker has last caught up.
-    pub(super) fn gather_all(&self, processes: Vec<ProcessId>) -> Gathered {
-        self.gather_now(processes, Kind::Alloc, &Scope::ALL, None)
-    }
-
-    /// What of everything that returned before the worker has last caught up is asked for.
+    /// What is asked for of everything that returned before the worker last caught up.
     ///
     /// # Errors
     /// One line, if there is no such window.
@@ -59,33 +53,7 @@ impl Worker {
         Ok(self.gather_now(processes, kind, scope, Some(&window)))
     }
 
-    /// Reads what the answer to a question is made of: everything that returned before the question came.
-    pub(super) fn catch_up_for(&mut self, question: &Command) {
-        self.catch_up();
-        let has_window = match question {
-            Command::Profile(request, _) => request.scope.window.is_some(),
-            Command::History(..) => true,
-            _ => false,
-        };
-        if has_window {
-            self.observe();
-        }
-    }
-
-    /// Reads everything that returned before the call.
-    pub(super) fn catch_up(&mut self) {
-        self.settle();
-        self.repair();
-        // After the samples: a rate is published before the first sample of that rate.
-        self.note_unseen();
-        self.hear_libraries();
-        // Unwinding what had piled up took its time. What has come meanwhile is little: behind it samples and exact
-        // totals are of the same moment.
-        self.drain();
-        self.note_floods();
-    }
-
-    /// The same, without reading anything new.
+    /// What is known now, in a time window that is known already.
     pub(super) fn gather_now(
         &self,
         processes: Vec<ProcessId>,

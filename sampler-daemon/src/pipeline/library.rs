@@ -43,10 +43,10 @@ impl Worker {
         let has_own = own.clone().next().is_some();
         // Of several copies all but one say that they only pass calls on, and are none.
         let found = own.find_map(|(library, of)| library.block(pid, &of.allocator.path).ok());
-        let library = found.filter(|_| !known).map(|block| Library {
+        let library = found.filter(|_| !known).map(|mut block| Library {
+            seen: self.begin_listening(slot, &mut block),
             block,
             generation,
-            seen: self.begin_listening(slot, &block),
             limited_ns: 0,
         });
         if let Some(source) = self.ingest.sources.get_mut(&slot)
@@ -61,9 +61,9 @@ impl Worker {
     }
 
     /// A process that allocates no more has paid what it owes, and does not know it before its next sample.
-    pub(super) fn restore_library(&self, slot: u32) {
-        let Some(source) = self.ingest.sources.get(&slot) else { return };
-        let Some(library) = &source.library else { return };
+    pub(super) fn restore_library(&mut self, slot: u32) {
+        let Some(source) = self.ingest.sources.get_mut(&slot) else { return };
+        let Some(library) = &mut source.library else { return };
         let Ok(state) = library.block.read() else { return };
         let Some(asked) = state.asked.filter(|asked| state.rate.is_some_and(|rate| rate < *asked))
         else {
@@ -124,7 +124,7 @@ impl Worker {
     }
 
     /// Of a process that ran before anybody listened here, what was counted by then is not ours; how many nobody heard.
-    fn begin_listening(&self, slot: u32, block: &Block) -> u64 {
+    fn begin_listening(&mut self, slot: u32, block: &mut Block) -> u64 {
         let Some(source) = self.ingest.sources.get(&slot) else { return 0 };
         let started = self.ingest.processes.get(source.process).origin.started;
         let own_start = SystemTime::now().checked_sub(self.started.elapsed());
@@ -140,8 +140,8 @@ impl Worker {
 
     /// Has it sample as is asked for, if it is there.
     pub(super) fn instruct_library(&mut self, slot: u32, interval_bytes: u64) {
-        let Some(source) = self.ingest.sources.get(&slot) else { return };
-        let Some(library) = &source.library else { return };
+        let Some(source) = self.ingest.sources.get_mut(&slot) else { return };
+        let Some(library) = &mut source.library else { return };
         let Some(rate) = Rate::from_interval(interval_bytes) else { return };
         if let Err(error) = library.block.set_rate(rate) {
             tracing::warn!(pid = source.pid, "set the interval: {error}");

@@ -3,6 +3,7 @@
 use super::command::ProcessReport;
 use super::cost::Unread;
 use super::gather::Gathered;
+use super::scope::Scope;
 use super::usable::Usable;
 use super::worker::Worker;
 use crate::store::{ProcessId, ProcessRecord, SamplingRecord, Selector};
@@ -10,7 +11,7 @@ use crate::target::memory::{self, Memory};
 use rustc_hash::FxHashMap;
 use sampler_common::cost::Report;
 use sampler_common::estimate::{Confidence, Reference, Row};
-use sampler_common::profile::Exact;
+use sampler_common::profile::{Exact, Kind};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
@@ -120,7 +121,7 @@ pub struct GroupReport {
 impl Worker {
     pub(super) fn listing(&self, request: &ListRequest) -> Result<Listing, String> {
         let chosen = self.chosen(&request.selector)?;
-        let gathered = self.gather_all(chosen);
+        let gathered = self.gather_now(chosen, Kind::Alloc, &Scope::ALL, None);
         let usable = self.usable(&gathered.processes);
         let mapped = self.mapped_totals();
         let mut listing = Listing { time_ns: gathered.clocks.now_ns, ..Listing::default() };

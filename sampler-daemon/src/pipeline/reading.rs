@@ -1,6 +1,7 @@
 //! Records are taken from the ring, behind what happened before them.
 
 use super::clock::monotonic_ns;
+use super::command::Command;
 use super::worker::{BATCH, Worker};
 use crate::bpf::Kernel;
 use crate::bpf::ring::Record;
@@ -49,6 +50,32 @@ impl Worker {
     pub(super) fn settle(&mut self) {
         self.drain();
         self.handle_events();
+    }
+
+    /// Reads what the answer to a question is made of: everything that returned before the question came.
+    pub(super) fn catch_up_for(&mut self, question: &Command) {
+        self.catch_up();
+        let has_window = match question {
+            Command::Profile(request, _) => request.scope.window.is_some(),
+            Command::History(..) => true,
+            _ => false,
+        };
+        if has_window {
+            self.observe();
+        }
+    }
+
+    /// Reads everything that returned before the call.
+    pub(super) fn catch_up(&mut self) {
+        self.settle();
+        self.repair();
+        // After the samples: a rate is published before the first sample of that rate.
+        self.note_unseen();
+        self.hear_libraries();
+        // Unwinding what had piled up took its time. What has come meanwhile is little: behind it samples and exact
+        // totals are of the same moment.
+        self.drain();
+        self.note_floods();
     }
 
     /// As [`Worker::settle`], but leaves the events for later.

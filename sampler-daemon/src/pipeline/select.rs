@@ -4,7 +4,7 @@ use super::worker::Worker;
 use crate::store::{Criterion, ProcessId, Selector};
 
 impl Worker {
-    /// The processes that a selector chooses, in the order in which they came: those among them whose coming was still in the ring.
+    /// The processes that a selector chooses, in the order in which they came.
     ///
     /// # Errors
     /// One line, if a pid that it names is not profiled, or if it chooses none.

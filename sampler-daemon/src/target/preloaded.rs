@@ -67,7 +67,7 @@ impl Preloaded {
 }
 
 /// The block in a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Block {
     pid: u32,
     address: u64,
@@ -103,7 +103,7 @@ impl Block {
     ///
     /// # Errors
     /// As [`Block::read`].
-    pub fn set_rate(&self, rate: Rate) -> io::Result<()> {
+    pub fn set_rate(&mut self, rate: Rate) -> io::Result<()> {
         const { assert!(ASKED == RATE + 1) };
         self.write(RATE, &[rate.raw(); 2])
     }
@@ -112,7 +112,7 @@ impl Block {
     ///
     /// # Errors
     /// As [`Block::read`].
-    pub fn set_period(&self, period_ns: u64) -> io::Result<()> {
+    pub fn set_period(&mut self, period_ns: u64) -> io::Result<()> {
         self.write(PERIOD, &[period_ns])
     }
 
@@ -120,7 +120,7 @@ impl Block {
     ///
     /// # Errors
     /// As [`Block::read`].
-    pub fn begin_raises(&self) -> io::Result<()> {
+    pub fn begin_raises(&mut self) -> io::Result<()> {
         const { assert!(RAISES == LOWEST + 1) };
         self.write(LOWEST, &[u64::MAX, 0])
     }

@@ -173,7 +173,7 @@ impl<'a> Batches<'a> {
     }
 
     /// Whether every call is sampled from now on, or practically none: with a hazard of 2⁻⁴⁸ per byte.
-    fn sample(&self, kernel: &Kernel, all: bool) {
+    fn sample(&self, kernel: &mut Kernel, all: bool) {
         let rate = if all { Rate::ALWAYS } else { Rate::from_raw(1) };
         let design = Design::new(Strategy::Geometric, rate);
         kernel.slots.set_designs(self.slot, &[design; CLASSES]);
