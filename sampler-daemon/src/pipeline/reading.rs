@@ -17,7 +17,10 @@ impl Worker {
         self.take_events();
         let read = self.read_records(most, until);
         if self.kernel.ring.has_read(until) {
-            self.ingest.forget_images(begin_ns);
+            // What a file that waits turns out to be may be asked of a process that has ended.
+            if !self.happenings.files().is_waiting() {
+                self.ingest.forget_images(begin_ns);
+            }
             self.ingest.known.forget_gone(begin_ns);
         }
         read

@@ -11,7 +11,6 @@ use crate::bpf::ProbeEngine;
 use crate::bpf::filtered::returns_pass;
 use crate::store::{ClassTotals, ProcessId, ProcessRecord};
 use crate::target::hazard::{self, Hazard};
-use crate::target::mappings;
 use crate::target::process::Process;
 use rustc_hash::{FxHashMap, FxHashSet};
 use sampler_common::counters::Outcome;
@@ -96,8 +95,7 @@ impl Worker {
     /// What would have harmed the last process that had `pid`; none where one has it now.
     fn past_hazard(&mut self, pid: u32) -> Option<Hazard> {
         // One that is just ending has a number, and no program any more.
-        let has_program = || mappings::executable(pid).is_some_and(|mapped| !mapped.is_empty());
-        if Process::open_running(pid).is_ok() && has_program() {
+        if Process::open_running(pid).is_ok() && hazard::has_program(pid) {
             return None;
         }
         let image = self.ingest.history.at(pid, u64::MAX)?;

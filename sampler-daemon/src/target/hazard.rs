@@ -160,6 +160,12 @@ fn is_shadowed(status: &str) -> bool {
     field(status, "x86_Thread_features").split_whitespace().any(|feature| feature == "shstk")
 }
 
+/// Whether the first thread of process `pid` has a program. While a process ends its first thread has none any more, though other
+/// threads may still have one for a moment: then [`check`] finds nothing.
+pub fn has_program(pid: u32) -> bool {
+    fs::read_link(format!("/proc/{pid}/exe")).is_ok()
+}
+
 /// Whether process `pid` runs a program that Go's linker made.
 pub(super) fn is_go(pid: u32) -> bool {
     match File::open(format!("/proc/{pid}/exe")) {
