@@ -105,3 +105,20 @@ fn is_accurate(directory: &Path, covered: &mut Covered) -> Result<Result<(), Str
     let holds = 10 * held >= 8 * places;
     Ok(if holds { Ok(()) } else { Err(format!("{held} of {places}: {document}")) })
 }
+
+#[test]
+fn an_injected_program_is_compared_in_each_state() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let arguments = ["--only", "inject", "--workloads", "perl", "--inject-seconds", "1.6"];
+    bench(directory.path(), "1", &arguments)?;
+    let document = read(&directory.path().join("inject.json"))?;
+    let run = &document["runs"][0];
+    for (state, is_sampled) in
+        [("native", false), ("unheard", false), ("default", true), ("unlimited", true)]
+    {
+        let figure = |name: &str| run[state][name].as_f64().context("no figure");
+        let (slowdown, rate) = (figure("slowdown")?, figure("samples_per_second")?);
+        ensure!(slowdown > 0.0 && (rate > 0.0) == is_sampled, "{state}: {document}");
+    }
+    Ok(())
+}

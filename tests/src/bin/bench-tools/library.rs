@@ -190,7 +190,7 @@ fn listen(program: &ComparisonProgram, pid: u32) -> Result<Attached> {
 }
 
 /// The mean, and an error of it of which 1.96 make 95 %.
-fn mean(of: &[f64]) -> (f64, f64) {
+pub(crate) fn mean(of: &[f64]) -> (f64, f64) {
     let n = of.len() as f64;
     let mean = of.iter().sum::<f64>() / n;
     let squares: f64 = of.iter().map(|one| (one - mean).powi(2)).sum();

@@ -12,6 +12,7 @@ mod figure;
 mod goals;
 mod growth;
 mod headers;
+mod injected;
 mod kind;
 mod layout;
 mod library;
@@ -66,7 +67,10 @@ struct Args {
     /// listener that does nothing, and with samplerd
     #[arg(long, default_value_t = 30.0, value_parser = seconds)]
     library_seconds: f64,
-    /// Only these parts: slowdown, windows, library, accuracy, growth
+    /// CPU seconds of each program with the sampler injected, for each of the states that it is compared in
+    #[arg(long, default_value_t = 30.0, value_parser = seconds)]
+    inject_seconds: f64,
+    /// Only these parts: slowdown, windows, library, inject, accuracy, growth
     #[arg(long, value_delimiter = ',', value_parser = Part::named)]
     only: Vec<Part>,
     /// Of the random order
@@ -95,6 +99,8 @@ enum Part {
     Windows,
     /// Programs with the library that samples inside them.
     Library,
+    /// Programs with the same sampler injected.
+    Inject,
     /// Figures against exact ones.
     Accuracy,
     /// Cost against what grows.
@@ -102,17 +108,20 @@ enum Part {
 }
 
 impl Part {
-    const ALL: [Part; 5] =
-        [Part::Slowdown, Part::Windows, Part::Library, Part::Accuracy, Part::Growth];
+    const ALL: [Part; 6] =
+        [Part::Slowdown, Part::Windows, Part::Library, Part::Inject, Part::Accuracy, Part::Growth];
 
     fn named(name: &str) -> Result<Part> {
         match name {
             "slowdown" => Ok(Part::Slowdown),
             "windows" => Ok(Part::Windows),
             "library" => Ok(Part::Library),
+            "inject" => Ok(Part::Inject),
             "accuracy" => Ok(Part::Accuracy),
             "growth" => Ok(Part::Growth),
-            _ => bail!("no part {name:?} (there are slowdown, windows, library, accuracy, growth)"),
+            _ => bail!(
+                "no part {name:?} (there are slowdown, windows, library, inject, accuracy, growth)"
+            ),
         }
     }
 }
@@ -162,6 +171,11 @@ fn main() -> Result<()> {
                 let seconds = args.library_seconds;
                 let all = library::measure(&workloads, seconds, args.seed, &scratch);
                 output.library(&all, seconds)?;
+            }
+            Part::Inject => {
+                let seconds = args.inject_seconds;
+                let all = injected::measure(&workloads, seconds, args.seed, &scratch);
+                output.injected(&all, seconds)?;
             }
             Part::Accuracy => output.accuracy(&accuracy::measure(&workloads, plan, &scratch))?,
             Part::Growth => output.growth(&growth::measure(plan, &scratch))?,

@@ -2,6 +2,7 @@
 
 use crate::accuracy::Accuracy;
 use crate::growth::{self, Point};
+use crate::injected::{self, Injected};
 use crate::library::{self, Sampled};
 use crate::repetitions::{Plan, Row};
 use crate::windows::{self, Windowed};
@@ -85,6 +86,17 @@ impl Output {
         self.json("library", &self.described("runs", library::json(all)))?;
         let options = format!("--only library --library-seconds {seconds}");
         self.section_of("library", &library::markdown(all), &options)
+    }
+
+    /// Programs with the sampler injected.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub(crate) fn injected(&self, all: &[Injected], seconds: f64) -> Result<()> {
+        print!("{}", injected::text(all));
+        self.json("inject", &self.described("runs", injected::json(all)))?;
+        let options = format!("--only inject --inject-seconds {seconds}");
+        self.section_of("inject", &injected::markdown(all), &options)
     }
 
     /// Figures against exact ones.

@@ -1,0 +1,218 @@
+//! The in-process sampler in a running process (`samplerd --inject`): what it costs while samplerd listens and follows frees, and while nobody listens.
+//!
+//! Two processes of a program take turns, as in [`crate::library`]. One of them is injected and ejected several times. The
+//! same two processes without an injection say how equal they are.
+
+use crate::attached::Attached;
+use crate::layout::Layout;
+use crate::library::mean;
+use crate::pair::{Pair, slowdown_text};
+use crate::scratch::Scratch;
+use crate::toolbox::ours;
+use crate::workload::Workload;
+use anyhow::Result;
+use fastrand::Rng;
+use sampler_common::limits::PRELOADED_PER_SECOND;
+use sampler_common::units::grouped;
+use sampler_tests::inject;
+use sampler_tests::progress::Progress;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+/// Most that an injection may slow a program down by.
+const MAX_SLOWDOWN: f64 = 1.02;
+/// Pairs of processes of a program.
+const PAIRS: u32 = 8;
+const INTERVAL_BYTES: u64 = 512 << 10;
+
+/// What is in the process of a pair that is not always alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing: what is measured is the difference of two equal processes.
+    Native,
+    /// The sampler, and nobody listens.
+    Unheard,
+    /// The sampler, and samplerd without a limit of samples.
+    Unlimited,
+    /// The sampler, and samplerd with the limit of samples that it has by default.
+    Default,
+}
+
+impl State {
+    const ALL: [State; 4] = [State::Native, State::Unheard, State::Unlimited, State::Default];
+
+    /// Puts a process into this state.
+    fn enter(self, pid: u32) -> Result<Attached> {
+        // A process that takes turns with another runs for a half of a second, and gets a half of the samples.
+        let half = (PRELOADED_PER_SECOND / 2).to_string();
+        match self {
+            State::Native => Ok(Attached::Nothing),
+            State::Unheard => inject::inject(pid, INTERVAL_BYTES).map(|_| Attached::Nothing),
+            State::Unlimited => ours(pid, &["--inject"]),
+            State::Default => ours(
+                pid,
+                &[
+                    "--inject",
+                    "--max-samples-per-second",
+                    "25000",
+                    "--max-samples-per-process",
+                    &half,
+                ],
+            ),
+        }
+    }
+
+    /// Takes out of the process what [`State::enter`] has put in.
+    fn leave(self, pid: u32, attached: Attached) -> Result<()> {
+        attached.detach()?;
+        match self {
+            State::Unheard => inject::eject(pid).map(drop),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A program with the sampler injected.
+#[derive(Clone, Debug)]
+pub(crate) struct Injected {
+    workload: Workload,
+    /// CPU time of a round by that of a round of the process beside it, with its standard error, by state.
+    slowdowns: [(f64, f64); 4],
+    /// Samples in a second of the program's CPU time, by state.
+    rates: [f64; 4],
+}
+
+impl Injected {
+    fn slowdown(&self, state: State) -> (f64, f64) {
+        self.slowdowns[state as usize]
+    }
+
+    fn verdict(&self) -> &'static str {
+        match self.workload {
+            // Nothing but malloc and free is no program.
+            Workload::Pairs | Workload::PairsTwo => "",
+            _ if self.slowdown(State::Default).0 <= MAX_SLOWDOWN => "met",
+            _ => "missed",
+        }
+    }
+
+    fn cells(&self) -> [String; 6] {
+        let text = |state| slowdown_text(self.slowdown(state));
+        let rate = |state: State| grouped(self.rates[state as usize].round() as u64);
+        [
+            text(State::Native),
+            text(State::Unheard),
+            text(State::Default),
+            rate(State::Default),
+            text(State::Unlimited),
+            rate(State::Unlimited),
+        ]
+    }
+}
+
+/// Runs every workload for so many seconds of CPU time in each state. A workload that fails is named and left out.
+pub(crate) fn measure(
+    workloads: &[Workload],
+    seconds: f64,
+    seed: u64,
+    scratch: &Scratch,
+) -> Vec<Injected> {
+    let mut random = Rng::with_seed(seed);
+    let progress = Progress::of("inject", workloads.len());
+    let mut all = Vec::new();
+    for workload in workloads {
+        match run(*workload, seconds, &mut random, scratch) {
+            Ok(of) => all.push(of),
+            Err(error) => progress.say(format_args!("{}: {error:#}", workload.name())),
+        }
+        progress.done();
+    }
+    all
+}
+
+fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) -> Result<Injected> {
+    let each_s = seconds / f64::from(PAIRS);
+    let mut slowdowns = [const { Vec::new() }; 4];
+    let [mut cpu_s, mut samples] = [[0.0; 4]; 2];
+    for _ in 0..PAIRS {
+        let start = || Pair::start(workload, each_s, Layout::Random, &[], None, scratch);
+        let mut pair = start()?;
+        let mut states = State::ALL;
+        random.shuffle(&mut states);
+        for state in states {
+            if pair.is_once() && state != states[0] {
+                // Its round was its last.
+                pair = start()?;
+            }
+            pair.attached = state.enter(pair.pid())?;
+            let before = pair.attached.samples()?.taken;
+            let turned = pair.run(each_s, random)?;
+            slowdowns[state as usize].push(turned.slowdown().0);
+            samples[state as usize] += pair.attached.samples()?.taken - before;
+            cpu_s[state as usize] += turned.cpu_s();
+            let attached = std::mem::replace(&mut pair.attached, Attached::Nothing);
+            if pair.is_once() {
+                // It has ended, and everything with it.
+                attached.detach()?;
+            } else {
+                state.leave(pair.pid(), attached)?;
+            }
+        }
+    }
+    Ok(Injected {
+        workload,
+        slowdowns: slowdowns.map(|of| mean(&of)),
+        rates: State::ALL.map(|of| samples[of as usize] / cpu_s[of as usize]),
+    })
+}
+
+/// As a table for the terminal.
+pub(crate) fn text(all: &[Injected]) -> String {
+    let mut out = format!(
+        "\ninjected sampler at 512 KiB: CPU time by that of a process beside it (95 %);\n\
+         nothing injected, nobody listens, samplerd, samplerd without a limit of\n\
+         samples; goal of the third ≤ {MAX_SLOWDOWN}\n"
+    );
+    for of in all {
+        let [native, unheard, default, _, unlimited, _] = of.cells();
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            out,
+            "{:<10}{native:<15}{unheard:<15}{default:<15}{unlimited:<15}{}",
+            of.workload.name(),
+            of.verdict()
+        );
+    }
+    out
+}
+
+/// As JSON: a list of programs.
+pub(crate) fn json(all: &[Injected]) -> Value {
+    let state = |of: &Injected, state: State| {
+        let (slowdown, error) = of.slowdown(state);
+        json!({
+            "slowdown": slowdown, "slowdown_error": error,
+            "samples_per_second": of.rates[state as usize],
+        })
+    };
+    let one = |of: &Injected| {
+        json!({
+            "workload": of.workload.name(), "native": state(of, State::Native),
+            "unheard": state(of, State::Unheard), "default": state(of, State::Default),
+            "unlimited": state(of, State::Unlimited),
+        })
+    };
+    all.iter().map(one).collect()
+}
+
+/// As Markdown.
+pub(crate) fn markdown(all: &[Injected]) -> String {
+    let mut out = "|  | nothing injected | nobody listens | samplerd | samples a second | without a limit of samples | samples a second | goal |\n\
+                   | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n"
+        .to_owned();
+    for of in all {
+        let cells = of.cells().join(" | ");
+        let _ = writeln!(out, "| {} | {cells} | {} |", of.workload.name(), of.verdict());
+    }
+    out
+}
