@@ -1,19 +1,21 @@
 //! `/debug/pprof/…`, by the tool that fetches it, and by clients that go away.
 
 use super::{Served, ticking};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use sampler_tests::{Workload, http, wait};
 use std::fs;
+use std::net::SocketAddr;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
-/// Runs `go tool pprof` on a URL of the daemon.
-fn go(served: &Served, arguments: &[&str], path: &str) -> Result<String> {
+/// Runs `go tool pprof` on a URL of the daemon at this address.
+fn go(daemon: SocketAddr, arguments: &[&str], path: &str) -> Result<String> {
     let directory = tempfile::tempdir()?;
     let output = Command::new("go")
         .args(["tool", "pprof"])
         .args(arguments)
-        .arg(format!("http://{}{path}", served.address))
+        .arg(format!("http://{daemon}{path}"))
         // It keeps what it has fetched.
         .env("PPROF_TMPDIR", directory.path())
         .output()
@@ -28,15 +30,16 @@ fn go_tool_pprof_fetches_profiles() -> Result<()> {
     let mut workload = Workload::edge(&["realloc"])?;
     let mut other = Workload::edge(&["realloc"])?;
     let served = Served::start(&[workload.pid(), other.pid()], &["--interval", "1"])?;
+    let address = served.address;
     workload.go()?;
     let truth = workload.truth()?.total();
     let pid = workload.pid();
     let path = format!("/debug/pprof/heap?pid={pid}");
-    let top = go(&served, &["-top", "-unit=B"], &path)?;
+    let top = go(address, &["-top", "-unit=B"], &path)?;
     ensure!(top.contains("Type: inuse_space"), "{top}");
     ensure!(top.contains(&format!("of {}B total", truth.live.bytes)), "{truth:?}: {top}");
     ensure!(top.contains("realloc_moves"), "{top}");
-    let top = go(&served, &["-top", "-unit=B"], &format!("/debug/pprof/allocs?pid={pid}"))?;
+    let top = go(address, &["-top", "-unit=B"], &format!("/debug/pprof/allocs?pid={pid}"))?;
     ensure!(top.contains("Type: alloc_space"), "{top}");
     ensure!(top.contains(&format!("of {}B total", truth.alloc.bytes)), "{truth:?}: {top}");
     let file = served.page(&path)?;
@@ -48,37 +51,60 @@ fn go_tool_pprof_fetches_profiles() -> Result<()> {
     // By name there are both.
     let comm = served.daemon.json("ps")?["processes"][0]["comm"].as_str().map(str::to_owned);
     let path = format!("/debug/pprof/allocs?comm={}", comm.context("no comm")?);
-    let top = go(&served, &["-top", "-unit=B"], &path)?;
+    let top = go(address, &["-top", "-unit=B"], &path)?;
     ensure!(top.contains(&format!("of {}B total", 2 * truth.alloc.bytes)), "{truth:?}: {top}");
     other.exit()?;
     served.daemon.stop()
 }
 
-/// A difference is what came in between: bracketed by counts before and after.
+/// A difference is what came in between. Both its ends are quiet: a call that is under way is counted, and sampled when it returns.
 #[test]
 fn seconds_ask_for_a_difference() -> Result<()> {
-    let (_workload, served) = ticking()?;
-    let allocations = || served.metrics()?.value("sampler_allocations_total", &[]);
-    wait::until("something before", || Ok((allocations()? > 300.0).then_some(())))?;
-    // A program that has to wait may allocate nothing for a second.
-    let (comments, objects) = wait::until("a second with allocations", || {
-        let (start, before) = (Instant::now(), allocations()?);
-        let comments = go(&served, &["-comments"], "/debug/pprof/allocs?seconds=1")?;
-        let (took, after) = (start.elapsed(), allocations()?);
-        ensure!(took >= Duration::from_secs(1), "it took {took:?}");
-        let exact = comments.lines().find_map(|line| line.strip_prefix("exact in the window: "));
-        let objects = exact.and_then(|line| line.split(' ').next()).context("no exact totals")?;
-        let objects: f64 = objects.parse()?;
-        ensure!(objects <= after - before, "{objects} in {before} to {after}");
-        Ok((objects > 0.0).then_some((comments, objects)))
+    let mut programs =
+        (0..5).map(|_| Workload::edge(&["realloc"])).collect::<Result<Vec<_>>>()?;
+    let pids: Vec<u32> = programs.iter().map(Workload::pid).collect();
+    let served = Served::start(&pids, &["--interval", "1"])?;
+    let address = served.address;
+    let profiles = || {
+        let labels = [("question", "profile")];
+        served.metrics()?.value("sampler_answer_duration_seconds_count", &labels)
+    };
+    // Its allocations came before, and are in no difference.
+    programs[0].go()?;
+    programs[0].truth()?;
+    let (comments, truth) = thread::scope(|scope| {
+        for program in &mut programs[1..] {
+            let (start, before) = (Instant::now(), profiles()?);
+            let path = "/debug/pprof/allocs?seconds=2";
+            let difference = scope.spawn(move || go(address, &["-comments"], path));
+            wait::until("the first profile", || Ok((profiles()? > before).then_some(())))?;
+            program.go()?;
+            let truth = program.truth()?.total();
+            // Else a program that had to wait for a CPU was too late, perhaps in part.
+            let is_between = profiles()? == before + 1.0;
+            let comments = difference.join().map_err(|_| anyhow!("go panicked"))??;
+            ensure!(start.elapsed() >= Duration::from_secs(2), "{:?}", start.elapsed());
+            if is_between {
+                return Ok((comments, truth));
+            }
+        }
+        bail!("no program allocated within 2 seconds")
     })?;
+    let exact =
+        format!("exact in the window: {} objects, {} bytes", truth.alloc.objects, truth.alloc.bytes);
     // Every one was sampled, and has its interval.
-    let total =
-        format!("total alloc_objects: {objects} objects, 95% interval {objects} to {objects}");
-    ensure!(comments.contains(&total), "{total} is not in {comments}");
-    // Each is freed at once.
-    let held = comments.lines().find(|line| line.starts_with("total inuse_objects: "));
-    ensure!(held.is_some(), "{comments}");
+    let all = [
+        ("alloc_objects", truth.alloc.objects, "objects"),
+        ("alloc_space", truth.alloc.bytes, "bytes"),
+        ("inuse_objects", truth.live.objects, "objects"),
+        ("inuse_space", truth.live.bytes, "bytes"),
+    ];
+    let totals = all.map(|(kind, value, unit)| {
+        format!("total {kind}: {value} {unit}, 95% interval {value} to {value}")
+    });
+    for line in [&[exact][..], &totals].concat() {
+        ensure!(comments.lines().any(|of| of == line), "{line} is not in {comments}");
+    }
     served.daemon.stop()
 }
 
