@@ -2,12 +2,13 @@
 //! `sampler`.
 //!
 //! Arrows only point down: [`rpc`] (the only module that sees protocol types) and beside it [`http`] ask [`pipeline`] and
-//! [`store`] (stateful; neither protocol nor kernel types), which use [`bpf`], [`target`], [`unwind`]
-//! and [`symbolize`] (the only modules that touch the kernel, /proc and files).
+//! [`store`] (stateful; neither protocol nor kernel types), which use [`links`] (the only module that attaches), [`bpf`], [`target`],
+//! [`unwind`] and [`symbolize`] (the only modules that touch the kernel, /proc and files).
 
 pub mod bpf;
 pub mod http;
 pub mod installed;
+pub mod links;
 pub mod manual;
 pub mod pid_namespace;
 pub mod pipeline;

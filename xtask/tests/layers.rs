@@ -40,6 +40,18 @@ const RULES: &[Rule] = &[
         allowed: &["sampler-daemon/src/bpf"],
     },
     Rule {
+        why: "only the table of links attaches and detaches",
+        words: &["Points", "UsdtPoint", "let_go"],
+        searched: &["sampler-daemon/src"],
+        allowed: &["sampler-daemon/src/bpf", "sampler-daemon/src/links"],
+    },
+    Rule {
+        why: "a layer names no layer above it",
+        words: &["pipeline::", "store::", "rpc::", "http::"],
+        searched: &["sampler-daemon/src/links"],
+        allowed: &[],
+    },
+    Rule {
         why: "unsafe code is only at the kernel's boundary",
         words: &["unsafe"],
         searched: &["sampler-common", "sampler-daemon", "sampler-inject/src", "tests", "xtask/src"],

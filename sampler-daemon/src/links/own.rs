@@ -1,9 +1,7 @@
-//! Links that a process has of its own, by the file that they are in.
+//! Links of one process, by the file that they are in.
 
+use super::FileId;
 use crate::bpf::Link;
-
-/// A file: its device and inode.
-pub(super) type FileId = (u64, u64);
 
 /// The links of one process, in the order in which they were attached.
 pub(super) struct OwnLinks<T = Link>(Vec<(Option<FileId>, T)>);

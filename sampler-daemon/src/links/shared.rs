@@ -1,21 +1,19 @@
 //! Links that processes share: one for each file with an allocator.
 
-use super::attach::points;
-use super::config::Reach;
-use super::patched::relink;
-use super::worker::Worker;
+use super::FileId;
+use super::points::{Owner, attach, attach_sampler, reattach};
 use crate::bpf::{Kernel, Link, Settings, pages};
 use crate::target::allocator::Allocator;
 use crate::target::code_in_memory;
+use crate::target::discovery::SelfSampler;
 use crate::target::patched::Patched;
 use anyhow::ensure;
 use rustc_hash::{FxHashMap, FxHashSet};
-use sampler_common::wire::SHARED;
 
 /// Identities that a file is remembered by besides its own, at most: beyond, each look at it compares it with all others.
 const MAX_ALSO: usize = 256;
 /// Files with links, at most: each link costs kernel memory and an update of every process that maps the file.
-pub(super) const MAX_FILES: usize = 1024;
+pub const MAX_FILES: usize = 1024;
 
 /// The links of one file.
 struct Shared {
@@ -23,7 +21,7 @@ struct Shared {
     /// What was attached to.
     allocator: Allocator,
     /// Its other identities: overlay mounts show it under devices of their own.
-    also: Vec<(u64, u64)>,
+    also: Vec<FileId>,
     /// Surveys that found no process with the file.
     unused: u32,
     /// Functions that are not probed, and why.
@@ -34,8 +32,8 @@ struct Shared {
 
 /// The links, by device and inode.
 #[derive(Default)]
-pub(super) struct SharedLinks {
-    files: FxHashMap<(u64, u64), Shared>,
+pub struct SharedLinks {
+    files: FxHashMap<FileId, Shared>,
 }
 
 impl SharedLinks {
@@ -52,13 +50,33 @@ impl SharedLinks {
         }
         ensure!(self.files.len() < MAX_FILES, "already probing {MAX_FILES} files, the most");
         let (allocator, left_out) = intact(allocator);
-        let links = kernel.attach(&allocator.file, None, &points(&allocator, SHARED, settings))?;
+        let links = attach(kernel, &allocator, Owner::All, settings)?;
         self.enter(allocator, links, left_out);
         Ok(())
     }
 
+    /// As [`SharedLinks::attach`], for a file that samples by itself.
+    pub(super) fn attach_sampler(
+        &mut self,
+        kernel: &mut Kernel,
+        sampler: &SelfSampler,
+        settings: &Settings,
+    ) -> anyhow::Result<()> {
+        let allocator = &sampler.allocator;
+        if self.has(allocator) {
+            return Ok(());
+        }
+        let (intact, left_out) = intact(allocator);
+        let links = match left_out.is_empty() {
+            true => attach_sampler(kernel, sampler, Owner::All, settings)?,
+            false => Vec::new(),
+        };
+        self.enter(intact, links, left_out);
+        Ok(())
+    }
+
     /// A file has these links now.
-    pub(super) fn enter(&mut self, allocator: Allocator, links: Vec<Link>, left_out: Vec<Patched>) {
+    fn enter(&mut self, allocator: Allocator, links: Vec<Link>, left_out: Vec<Patched>) {
         tracing::info!(path = allocator.path, "probing {} for all", allocator.name);
         let identity = allocator.identity;
         let shared =
@@ -82,12 +100,12 @@ impl SharedLinks {
         tracing::warn!("no longer probed in any process: {}", patched.line(patched.pid));
         patched.clone().add_to(&mut file.left_out);
         let old = std::mem::take(&mut file.links);
-        file.links = relink(kernel, &file.allocator, None, SHARED, settings, old)?;
+        file.links = reattach(kernel, &file.allocator, Owner::All, settings, old)?;
         Ok(true)
     }
 
     /// Functions of a file that are not probed in any process since they are patched in one.
-    pub(super) fn left_out(&self, allocator: &Allocator) -> &[Patched] {
+    pub fn left_out(&self, allocator: &Allocator) -> &[Patched] {
         let is_its = |it: &&Shared| {
             let identity = allocator.identity;
             it.allocator.identity == identity || it.also.contains(&identity)
@@ -96,12 +114,12 @@ impl SharedLinks {
     }
 
     /// Whether an allocating function is not probed in any process since it is patched in one.
-    pub(super) fn leaves_allocations(&self) -> bool {
+    pub fn leaves_allocations(&self) -> bool {
         let left_out = self.files.values().flat_map(|file| &file.left_out);
         left_out.into_iter().any(Patched::leaves_allocations)
     }
 
-    fn file_mut(&mut self, identity: (u64, u64)) -> Option<&mut Shared> {
+    fn file_mut(&mut self, identity: FileId) -> Option<&mut Shared> {
         if self.files.contains_key(&identity) {
             return self.files.get_mut(&identity);
         }
@@ -109,7 +127,7 @@ impl SharedLinks {
     }
 
     /// Whether a file has its links, be it under another identity: with more of them each call would count twice.
-    pub(super) fn has(&mut self, allocator: &Allocator) -> bool {
+    fn has(&mut self, allocator: &Allocator) -> bool {
         if self.mapped(allocator.identity) {
             return true;
         }
@@ -127,22 +145,22 @@ impl SharedLinks {
     }
 
     /// What is attached to.
-    pub(super) fn allocators(&self) -> impl Iterator<Item = &Allocator> {
+    pub fn allocators(&self) -> impl Iterator<Item = &Allocator> {
         self.files.values().map(|shared| &shared.allocator)
     }
 
     /// Somebody has mapped a file; whether it has links.
-    pub(super) fn mapped(&mut self, identity: (u64, u64)) -> bool {
+    pub fn mapped(&mut self, identity: FileId) -> bool {
         self.file_mut(identity).map(|file| (file.unused, file.is_awaited) = (0, false)).is_some()
     }
 
     /// A file that nobody has keeps its links until somebody has had it.
-    pub(super) fn await_mapping(&mut self, identity: (u64, u64)) {
+    pub fn await_mapping(&mut self, identity: FileId) {
         self.files.entry(identity).and_modify(|file| file.is_awaited = true);
     }
 
     /// Files that no process had at the last two surveys, this one included.
-    pub(super) fn unused(&mut self, met: &FxHashSet<(u64, u64)>) -> Vec<(u64, u64)> {
+    pub fn unused(&mut self, met: &FxHashSet<FileId>) -> Vec<FileId> {
         for (identity, file) in &mut self.files {
             // The numbers of a mount that is gone may be given to another.
             file.also.retain(|it| met.contains(it));
@@ -155,26 +173,26 @@ impl SharedLinks {
     }
 
     /// Whether there are files that the last survey did not meet.
-    pub(super) fn has_unmet(&self) -> bool {
+    pub fn has_unmet(&self) -> bool {
         self.files.values().any(|file| file.unused > 0)
     }
 
     /// Files that are not among these, under none of their identities.
-    fn besides(&self, kept: &FxHashSet<(u64, u64)>) -> Vec<(u64, u64)> {
-        let is_kept = |(identity, file): &(&(u64, u64), &Shared)| {
+    pub(super) fn besides(&self, kept: &FxHashSet<FileId>) -> Vec<FileId> {
+        let is_kept = |(identity, file): &(&FileId, &Shared)| {
             kept.contains(*identity) || file.also.iter().any(|it| kept.contains(it))
         };
         self.files.iter().filter(|it| !is_kept(it)).map(|(identity, _)| *identity).collect()
     }
 
     /// Takes the links of these files out, to be closed.
-    pub(super) fn remove(&mut self, files: &[(u64, u64)]) -> Vec<Link> {
+    pub(super) fn remove(&mut self, files: &[FileId]) -> Vec<Link> {
         let removed = files.iter().filter_map(|identity| self.files.remove(identity));
         removed.flat_map(|file| file.links).collect()
     }
 
     /// Files with links.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.files.len()
     }
 
@@ -185,7 +203,7 @@ impl SharedLinks {
 }
 
 /// An allocator without the functions that are patched in any process that maps its file now, and these.
-pub(super) fn intact(allocator: &Allocator) -> (Allocator, Vec<Patched>) {
+fn intact(allocator: &Allocator) -> (Allocator, Vec<Patched>) {
     let patched = code_in_memory::patched_anywhere(allocator);
     let mut intact = allocator.clone();
     for of in &patched {
@@ -193,20 +211,6 @@ pub(super) fn intact(allocator: &Allocator) -> (Allocator, Vec<Patched>) {
         of.leave_out(&mut intact);
     }
     (intact, patched)
-}
-
-impl Worker {
-    /// Closes the links in files that none of the listed processes has any more. (Where processes come by themselves a survey does.)
-    pub(super) fn close_left(&mut self) {
-        if self.config.reach != Reach::Shared {
-            return;
-        }
-        let sources = self.ingest.sources.values();
-        let kept = sources.flat_map(|of| of.allocators.iter().map(|of| of.identity)).collect();
-        let left = self.shared.besides(&kept);
-        let links = self.shared.remove(&left);
-        self.close(links);
-    }
 }
 
 /// Whether a probe in the one is a probe in the other.

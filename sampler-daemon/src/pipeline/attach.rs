@@ -2,21 +2,18 @@
 
 use super::config::Reach;
 use super::facts;
-use super::own_links::OwnLinks;
 use super::sampling::Learning;
 use super::source::Source;
 use super::worker::Worker;
+use crate::bpf::ProbeEngine;
 use crate::bpf::totals::SlotTotals;
-use crate::bpf::{Points, ProbeEngine, Settings};
 use crate::store::{ProcessRecord, SamplingRecord};
-use crate::target::allocator::Allocator;
 use crate::target::discovery::Discovery;
 use crate::target::hazard::Hazard;
 use crate::target::looked::Looked;
 use crate::target::mappings;
 use crate::target::patched::Patched;
 use crate::target::process::Process;
-use sampler_common::wire::{Cookie, Role};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,8 +28,6 @@ pub(super) struct Attached {
     pub(super) pid: u32,
     /// `None`: it was gone before it could be opened.
     pub(super) process: Option<Process>,
-    /// Its own; where processes share links it has none.
-    pub(super) links: OwnLinks,
     /// Of the slot when the links were made; see [`crate::bpf::shared::ProcessSlots::leader_changes`].
     pub(super) leader_changes: u32,
     pub(super) next_look: Instant,
@@ -140,7 +135,6 @@ impl Worker {
         Attached {
             pid,
             process,
-            links: OwnLinks::default(),
             leader_changes: self.kernel.slots.leader_changes(slot),
             next_look: Instant::now() + SWEEP,
             look_period: SWEEP,
@@ -185,20 +179,12 @@ impl Worker {
             if source.allocators.iter().any(|known| known.identity == allocator.identity) {
                 continue;
             }
-            let settings = &self.config.settings;
-            if self.config.windows.is_some() {
-                // In a window that is open a new allocator is probed at once, else from the next window on.
-                if !attached.links.is_empty() {
-                    let points = points(&allocator, slot, settings);
-                    let links = self.kernel.attach(&allocator.file, Some(source.pid), &points)?;
-                    attached.links.add(allocator.identity, links);
-                }
-            } else if is_own {
-                let points = points(&allocator, slot, settings);
-                let links = self.kernel.attach(&allocator.file, Some(source.pid), &points)?;
-                attached.links.add(allocator.identity, links);
-            } else {
-                self.shared.attach(&mut self.kernel, &allocator, settings)?;
+            // In a window that is open a new allocator is probed at once, else from the next window on.
+            let is_later = self.config.windows.is_some() && !self.links.has_own(slot);
+            match is_own {
+                true if is_later => {}
+                true => self.links.attach_own(&mut self.kernel, slot, source.pid, &allocator)?,
+                false => self.links.attach_shared(&mut self.kernel, &allocator)?,
             }
             if is_own {
                 tracing::info!(
@@ -251,35 +237,4 @@ impl Attached {
     fn has_lost_main_thread(&self) -> bool {
         self.process.as_ref().is_some_and(Process::has_lost_main_thread)
     }
-}
-
-/// What to attach to for the process of a slot, or for all that share a link.
-pub(super) fn points(allocator: &Allocator, slot: u32, settings: &Settings) -> Points {
-    let mut points = Points::default();
-    let mut functions: Vec<_> = allocator.functions.iter().collect();
-    // Probes appear one after another: what can end a block comes first, and what is called most often last.
-    functions.sort_by_key(|function| {
-        let place = match function.role {
-            Role::Realloc | Role::Unmap | Role::Remap => 0,
-            Role::Malloc => 2,
-            _ => 1,
-        };
-        (place, function.offset)
-    });
-    for function in functions {
-        let offset = function.probed();
-        if function.role.is_mapping() && !settings.mappings {
-            continue;
-        }
-        let cookie = Cookie::shaped(slot, function.role, function.shape);
-        let point = (offset, cookie.placed(function.placement.emulated).0);
-        match function.role {
-            Role::Free if settings.track_live => points.freeing.push(point),
-            Role::Free => {}
-            // Its return must not be probed.
-            Role::New => points.entering.push(point),
-            _ => points.allocating.push(point),
-        }
-    }
-    points
 }

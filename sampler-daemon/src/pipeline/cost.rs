@@ -110,7 +110,7 @@ impl Worker {
     pub(super) fn close_costly_links(&mut self) {
         if self.engine() == ProbeEngine::Perf {
             let links = self.prices.take_links();
-            self.close(links);
+            self.links.close(links);
         }
     }
 

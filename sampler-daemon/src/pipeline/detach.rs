@@ -8,6 +8,7 @@ use super::totals::by_class;
 use super::worker::Worker;
 use crate::target::discovery::NONE_MAPPED;
 use sampler_common::wire::Role;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 impl Worker {
@@ -103,9 +104,9 @@ impl Worker {
         self.leaving.retain(|of| *of != slot);
         self.kernel.slots.renew(slot);
         self.pressure.forget(slot);
-        if let Some(mut attached) = self.attached.remove(&slot) {
+        if let Some(attached) = self.attached.remove(&slot) {
             self.kernel.targets.vacate(attached.pid, slot);
-            self.close(attached.links.take());
+            self.links.detach_own(slot, &Arc::default());
         }
         self.close_left();
         if self.is_open()

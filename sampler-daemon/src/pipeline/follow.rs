@@ -9,6 +9,7 @@ use crate::target::discovery::Discovery;
 use crate::target::{looked, mappings};
 use rustc_hash::FxHashSet;
 use sampler_common::counters::Outcome;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// After `execve` the new image's libraries appear within moments: look soon, then ever more rarely.
@@ -82,7 +83,7 @@ impl Worker {
         }
         attached.leader_changes = changes;
         let pid = attached.pid;
-        if attached.links.is_empty() {
+        if !self.links.has_own(slot) {
             // A link that processes share does not know them by their threads.
             return;
         }
@@ -130,13 +131,22 @@ impl Worker {
     fn unprobe(&mut self, slot: u32) {
         let Some(attached) = self.attached.get_mut(&slot) else { return };
         attached.looked.forget();
-        let links = attached.links.take();
-        self.close(links);
+        self.links.detach_own(slot, &Arc::default());
         if let Some(source) = self.ingest.sources.get_mut(&slot) {
             source.allocators.clear();
             self.ingest.processes.get_mut(source.process).allocators.clear();
         }
         self.close_left();
+    }
+
+    /// Closes the links in files that none of the listed processes has any more. (Where processes come by themselves a survey does.)
+    pub(super) fn close_left(&mut self) {
+        if self.config.reach != Reach::Shared {
+            return;
+        }
+        let sources = self.ingest.sources.values();
+        let kept = sources.flat_map(|of| of.allocators.iter().map(|of| of.identity)).collect();
+        self.links.detach_besides(&kept);
     }
 
     /// What a new program image has not mapped when it has settled is not looked for in it any more, and not probed: a process that goes on
@@ -159,8 +169,7 @@ impl Worker {
         source.allocators.retain(|of| discovery.has(of.identity));
         let record = self.ingest.processes.get_mut(source.process);
         record.allocators = source.allocators.iter().map(Allocator::title).collect();
-        let links = attached.links.take_unmapped(|file| discovery.has(file));
-        self.close(links);
+        self.links.detach_unmapped(slot, |file| discovery.has(file));
         self.close_left();
     }
 
@@ -175,7 +184,7 @@ impl Worker {
 
     /// Looks for new allocators where it is time to, and for an `execve` whose event was lost.
     pub(super) fn look_after_processes(&mut self) {
-        self.look_at_closing();
+        self.links.forget_closed();
         let now = Instant::now();
         let longest = self.longest_look();
         let due: Vec<u32> = self

@@ -76,7 +76,7 @@ impl Worker {
             reference: Reference {
                 held_unknown: self.is_held_unknown(),
                 // Whoever it was that has called such a function may never have been looked at.
-                allocations_unseen: self.shared.leaves_allocations(),
+                allocations_unseen: self.links.shared.leaves_allocations(),
                 ..Reference::default()
             },
             exact: Some(Exact::default()).filter(|_| scope.sizes.cuts_no_class()),

@@ -164,7 +164,7 @@ impl Worker {
         let known = self.happenings.files.mapped(pid, parent, mapping, generation);
         let is_allocator = !known.is_empty();
         for known in known {
-            self.shared.mapped(known.identity);
+            self.links.shared.mapped(known.identity);
         }
         if is_allocator {
             self.look_soon(pid);

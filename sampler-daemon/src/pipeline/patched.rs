@@ -4,10 +4,7 @@
 //! at once. The kernel leaves a patch alone when it takes a probe out, but while the probe is registered it writes the breakpoint again over whatever is there as soon as
 //! mappings of the file merge. A link that processes share loses the function for all of them.
 
-use super::attach::points;
-use super::closing::close_and_wait;
 use super::worker::Worker;
-use crate::bpf::{Kernel, Link, Points, Settings};
 use crate::target::allocator::{Allocator, Function};
 use crate::target::code_in_memory::{Code, Found};
 use crate::target::discovery::Discovery;
@@ -38,7 +35,8 @@ impl Worker {
     fn is_probed(&self, pid: u32, allocator: &Allocator, function: &Function) -> bool {
         let sources = self.ingest.sources.values().filter(|of| of.pid == pid);
         let own = sources.flat_map(|of| &of.allocators);
-        self.shared
+        self.links
+            .shared
             .allocators()
             .chain(own)
             .filter(|of| of.identity == allocator.identity)
@@ -51,9 +49,8 @@ impl Worker {
         if self.has_own_links() {
             return;
         }
-        let Worker { shared, kernel, config, .. } = self;
         for of in patched {
-            match shared.leave_out(kernel, of, &config.settings) {
+            match self.links.leave_out(&mut self.kernel, of) {
                 Ok(false) => {}
                 // Whoever maps the file is to be told.
                 Ok(true) => self.attached.values_mut().for_each(|of| of.look_at_all_again()),
@@ -88,7 +85,7 @@ impl Worker {
         found.iter().for_each(|(patched, _)| patched.clone().add_to(&mut attached.patched));
         attached.look_at_all_again();
         if self.config.windows.is_some() {
-            let is_open = !attached.links.is_empty();
+            let is_open = self.links.has_own(slot);
             if is_open {
                 self.skip_window(slot);
             }
@@ -96,7 +93,12 @@ impl Worker {
         }
         for (patched, allocator) in found {
             match self.has_own_links() {
-                true => self.relink(slot, &allocator),
+                true => {
+                    let again = self.links.reattach_own(&mut self.kernel, slot, pid, &allocator);
+                    if let Err(error) = again {
+                        tracing::warn!(pid, path = allocator.path, "{error:#}");
+                    }
+                }
                 false => self.leave_out_for_all(&[patched]),
             }
         }
@@ -111,17 +113,6 @@ impl Worker {
         mappings.is_some_and(|mappings| self.leave_newly_patched(slot, &mappings))
     }
 
-    /// Links of a process's own, to what is left of an allocator.
-    fn relink(&mut self, slot: u32, allocator: &Allocator) {
-        let Some(attached) = self.attached.get_mut(&slot) else { return };
-        let old = attached.links.take_of(allocator.identity);
-        let pid = Some(attached.pid);
-        match relink(&mut self.kernel, allocator, pid, slot, &self.config.settings, old) {
-            Ok(links) => attached.links.add(allocator.identity, links),
-            Err(error) => tracing::warn!(pid, path = allocator.path, "{error:#}"),
-        }
-    }
-
     /// Says of a process which functions are left alone, and holds none of its blocks if some would end unseen.
     pub(super) fn report_patched(&mut self, slot: u32) {
         let (Some(source), Some(attached)) =
@@ -130,7 +121,7 @@ impl Worker {
             return;
         };
         let pid = source.pid;
-        let of_others = source.allocators.iter().flat_map(|of| self.shared.left_out(of));
+        let of_others = source.allocators.iter().flat_map(|of| self.links.shared.left_out(of));
         let all: Vec<&Patched> =
             attached.patched.iter().chain(of_others.filter(|of| of.pid != pid)).collect();
         let lines: Vec<String> = all.iter().map(|of| of.line(pid)).collect();
@@ -170,24 +161,4 @@ impl Worker {
         self.drain();
         self.reconcile();
     }
-}
-
-/// Attaches to what is left of an allocator, in place of links that are closed. Frees are probed all the time: twice harms nothing.
-/// Everything else is probed by the old links or by the new ones, or it would count twice.
-pub(super) fn relink(
-    kernel: &mut Kernel,
-    allocator: &Allocator,
-    pid: Option<u32>,
-    slot: u32,
-    settings: &Settings,
-    old: Vec<Link>,
-) -> anyhow::Result<Vec<Link>> {
-    let rest = points(allocator, slot, settings);
-    let frees = Points { freeing: rest.freeing.clone(), ..Points::default() };
-    let freeing = kernel.attach(&allocator.file, pid, &frees);
-    close_and_wait(old);
-    let mut links = freeing?;
-    let rest = Points { freeing: Vec::new(), ..rest };
-    links.extend(kernel.attach(&allocator.file, pid, &rest)?);
-    Ok(links)
 }

@@ -220,7 +220,7 @@ impl Worker {
     fn probe_name(&self, frame: Frame) -> Option<&String> {
         self.ingest.probe_names.get(&frame).or_else(|| {
             let path = &self.ingest.modules.get(frame.module).path;
-            self.shared.allocators().find_map(|of| of.probed_at(path, frame.offset))
+            self.links.shared.allocators().find_map(|of| of.probed_at(path, frame.offset))
         })
     }
 

@@ -7,10 +7,10 @@ use super::coverage::{Blind, MAX_LOOKED_AT};
 use super::exclude::Exclusion;
 use super::happenings::EventCounts;
 use super::latency::Histogram;
-use super::shared;
 use super::unexplained::{self, Compared};
 use super::worker::Worker;
 use crate::bpf::{ProbeEngine, Settings};
+use crate::links;
 use crate::store::{MAX_GROUPS, ProcessId, lifetimes, process, rows, stacks};
 use crate::target::allocator::Function;
 use crate::target::memory;
@@ -155,7 +155,7 @@ impl Worker {
                 ("mapped", mapped as u64, mapped_bound as u64),
                 ("modules", modules as u64, module_bound as u64),
                 ("mappings", mappings as u64, mapping_bound as u64),
-                ("probed files", self.shared.len() as u64, shared::MAX_FILES as u64),
+                ("probed files", self.links.shared.len() as u64, links::MAX_FILES as u64),
                 ("looked_at", self.coverage.len() as u64, MAX_LOOKED_AT as u64),
                 ("slots", self.attached.len() as u64, u64::from(self.config.settings.slots)),
                 ("targets", self.kernel.targets.all().len() as u64, u64::from(MAX_TARGETS)),
@@ -206,7 +206,9 @@ impl Worker {
             source.allocators.iter().map(move |allocator| (Some((*slot, source.pid)), allocator))
         });
         // Links that processes share are there without any.
-        for (of, allocator) in own.chain(self.shared.allocators().map(|shared| (None, shared))) {
+        for (of, allocator) in
+            own.chain(self.links.shared.allocators().map(|shared| (None, shared)))
+        {
             for function in &allocator.functions {
                 let frees = matches!(function.role, Role::Free | Role::OtelFree);
                 if frees && !self.config.settings.track_live

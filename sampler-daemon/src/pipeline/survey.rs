@@ -136,15 +136,14 @@ impl Worker {
         if self.has_own_links() {
             return;
         }
-        let Worker { shared, kernel, config, .. } = self;
-        let settings = &config.settings;
+        let Worker { links, kernel, .. } = self;
         for sampler in &found.samplers {
-            if let Err(error) = shared.attach_sampler(kernel, sampler, settings.track_live) {
+            if let Err(error) = links.attach_shared_sampler(kernel, sampler) {
                 tracing::warn!(pid, path = sampler.allocator.path, "{error:#}");
             }
         }
         for allocator in &found.allocators {
-            if let Err(error) = shared.attach(kernel, allocator, settings) {
+            if let Err(error) = links.attach_shared(kernel, allocator) {
                 tracing::warn!(pid, path = allocator.path, "{error:#}");
             }
         }
@@ -153,11 +152,10 @@ impl Worker {
 
     /// Closes links on files of which nobody has code mapped.
     fn close_unmapped(&mut self, met: &FxHashSet<(u64, u64)>) {
-        let unused = self.shared.unused(met);
-        let links = self.shared.remove(&unused);
-        self.close(links);
+        let unused = self.links.shared.unused(met);
+        self.links.detach_shared(&unused);
         // The next round closes what this one was the first not to meet: others pay for it, if it is a tree that has it no more.
-        if self.is_tree() && self.shared.has_unmet() {
+        if self.is_tree() && self.links.shared.has_unmet() {
             self.survey.look_round_soon();
         }
         // Whoever maps them again is to be seen again.

@@ -156,15 +156,12 @@ impl Worker {
             if self.has_own_links() {
                 break;
             }
-            let settings = &self.config.settings;
-            self.shared.attach(&mut self.kernel, &allocator, settings).with_context(what)?;
-            self.shared.await_mapping(allocator.identity);
+            self.links.attach_shared(&mut self.kernel, &allocator).with_context(what)?;
+            self.links.shared.await_mapping(allocator.identity);
         }
-        let track_live = self.config.settings.track_live;
         for sampler in &discovery.samplers {
-            let attached = self.shared.attach_sampler(&mut self.kernel, sampler, track_live);
-            attached.with_context(what)?;
-            self.shared.await_mapping(sampler.allocator.identity);
+            self.links.attach_shared_sampler(&mut self.kernel, sampler).with_context(what)?;
+            self.links.shared.await_mapping(sampler.allocator.identity);
         }
         Ok(())
     }

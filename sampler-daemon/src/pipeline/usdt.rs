@@ -7,14 +7,11 @@
 
 use super::config::Reach;
 use super::facts;
-use super::shared::{SharedLinks, intact};
 use super::source::Source;
 use super::worker::Worker;
-use crate::bpf::{Kernel, Link, UsdtPoint};
 use crate::store::{ProcessRecord, SamplingRecord};
-use crate::target::discovery::{Discovery, SelfSampler};
+use crate::target::discovery::Discovery;
 use crate::target::process::Process;
-use sampler_common::wire::{Role, SHARED};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -28,7 +25,6 @@ impl Worker {
         self.be_silent(slot, discovery.is_sampled);
         self.meet_library(slot, discovery);
         let Some(source) = self.ingest.sources.get_mut(&slot) else { return Ok(()) };
-        let Some(attached) = self.attached.get_mut(&slot) else { return Ok(()) };
         let record = self.ingest.processes.get_mut(source.process);
         for sampler in std::mem::take(&mut discovery.samplers) {
             Arc::make_mut(&mut record.sampling).will_take_itself();
@@ -36,13 +32,10 @@ impl Worker {
             if source.allocators.iter().any(|known| known.identity == identity) {
                 continue;
             }
-            let track_live = self.config.settings.track_live;
-            if self.config.reach == Reach::Listed {
-                let pid = Some(source.pid);
-                let links = attach(&mut self.kernel, &sampler, pid, slot, track_live)?;
-                attached.links.add(identity, links);
-            } else {
-                self.shared.attach_sampler(&mut self.kernel, &sampler, track_live)?;
+            let Worker { links, kernel, .. } = self;
+            match self.config.reach {
+                Reach::Listed => links.attach_own_sampler(kernel, slot, source.pid, &sampler)?,
+                _ => links.attach_shared_sampler(kernel, &sampler)?,
             }
             let path = &sampler.allocator.path;
             tracing::info!(pid = source.pid, path, "samples by itself (otel_memory)");
@@ -98,47 +91,4 @@ impl Worker {
             self.kernel.slots.set_designs(slot, &sampling.designs);
         }
     }
-}
-
-impl SharedLinks {
-    /// As [`SharedLinks::attach`], for a file that samples by itself.
-    pub(super) fn attach_sampler(
-        &mut self,
-        kernel: &mut Kernel,
-        sampler: &SelfSampler,
-        track_live: bool,
-    ) -> anyhow::Result<()> {
-        let allocator = &sampler.allocator;
-        if self.has(allocator) {
-            return Ok(());
-        }
-        let (intact, left_out) = intact(allocator);
-        let links = match left_out.is_empty() {
-            true => attach(kernel, sampler, None, SHARED, track_live)?,
-            false => Vec::new(),
-        };
-        self.enter(intact, links, left_out);
-        Ok(())
-    }
-}
-
-fn attach(
-    kernel: &mut Kernel,
-    sampler: &SelfSampler,
-    pid: Option<u32>,
-    slot: u32,
-    track_live: bool,
-) -> anyhow::Result<Vec<Link>> {
-    let Some(programs) = &mut kernel.usdt else { return Ok(Vec::new()) };
-    let probes = sampler.usdt.probes.iter().filter(|of| track_live || of.role != Role::OtelFree);
-    let points: Vec<UsdtPoint> = probes
-        .map(|probe| UsdtPoint {
-            role: probe.role,
-            offset: probe.offset,
-            semaphore: probe.semaphore,
-            site: probe.site,
-            is_in_library: sampler.preloaded.is_some(),
-        })
-        .collect();
-    programs.attach(&sampler.allocator.file, pid, slot, &points)
 }

@@ -2,7 +2,6 @@
 
 use super::attach::Attached;
 use super::clock::{Clock, monotonic_ns};
-use super::closing::Closing;
 use super::command::{Command, Profiler, QUEUE};
 use super::config::{Config, Reach};
 use super::cost::Prices;
@@ -13,7 +12,6 @@ use super::ingest::{Event, Ingest};
 use super::latency::{Answers, Histogram};
 use super::pressure::BackPressure;
 use super::refused::Refused;
-use super::shared::SharedLinks;
 use super::source::SampleEvent;
 use super::stale::Stale;
 use super::survey::Survey;
@@ -21,6 +19,7 @@ use super::thread::WorkerThread;
 use super::tree::Tree;
 use super::windows::Cycle;
 use crate::bpf::{Attacher, Kernel, ProbeEngine};
+use crate::links::LinkTable;
 use crate::target::discoverer::Discoverer;
 use crate::target::process::Process;
 use anyhow::{Context as _, bail};
@@ -55,7 +54,7 @@ pub(super) struct Worker {
     pub(super) kernel: Kernel,
     pub(super) ingest: Ingest,
     pub(super) attached: FxHashMap<u32, Attached>,
-    pub(super) shared: SharedLinks,
+    pub(super) links: LinkTable,
     pub(super) survey: Survey,
     pub(super) stale: Stale,
     pub(super) discoverer: Discoverer,
@@ -72,8 +71,6 @@ pub(super) struct Worker {
     /// Losses that the last reconciliation has repaired.
     pub(super) reconciled_losses: u64,
     pub(super) last_reconciled: Instant,
-    /// Links being closed: each takes the kernel some 35 ms.
-    pub(super) closing: Vec<Closing>,
     /// Samples that slow `StreamSamples` clients have missed.
     pub(super) lagged: Arc<AtomicU64>,
     pub(super) commands: mpsc::Receiver<Command>,
@@ -134,9 +131,9 @@ pub fn start(
     let mut worker = Worker {
         kernel,
         ingest: Ingest::new(samples, config.sampling, monotonic_ns(), config.samplers_only),
+        links: LinkTable::new(config.settings),
         config,
         attached: FxHashMap::default(),
-        shared: SharedLinks::default(),
         survey: Survey::default(),
         stale: Stale::default(),
         discoverer,
@@ -148,7 +145,6 @@ pub fn start(
         observed_losses: 0,
         reconciled_losses: 0,
         last_reconciled: Instant::now(),
-        closing: Vec::new(),
         lagged,
         commands,
         wake,
@@ -304,16 +300,10 @@ impl Worker {
     }
 
     fn shut_down(&mut self) {
-        let slots: Vec<u32> = self.attached.keys().copied().collect();
-        for slot in slots {
-            if let Some(mut attached) = self.attached.remove(&slot) {
-                self.close(attached.links.take());
-            }
-        }
-        let links = self.shared.take();
-        self.close(links);
+        self.attached.clear();
+        self.links.detach_all();
         let links = self.prices.take_links();
-        self.close(links);
-        self.wait_for_closing();
+        self.links.close(links);
+        self.links.wait_for_closing();
     }
 }

@@ -60,8 +60,7 @@ fn go_tool_pprof_fetches_profiles() -> Result<()> {
 /// A difference is what came in between. Both its ends are quiet: a call that is under way is counted, and sampled when it returns.
 #[test]
 fn seconds_ask_for_a_difference() -> Result<()> {
-    let mut programs =
-        (0..5).map(|_| Workload::edge(&["realloc"])).collect::<Result<Vec<_>>>()?;
+    let mut programs = (0..5).map(|_| Workload::edge(&["realloc"])).collect::<Result<Vec<_>>>()?;
     let pids: Vec<u32> = programs.iter().map(Workload::pid).collect();
     let served = Served::start(&pids, &["--interval", "1"])?;
     let address = served.address;
@@ -90,8 +89,10 @@ fn seconds_ask_for_a_difference() -> Result<()> {
         }
         bail!("no program allocated within 2 seconds")
     })?;
-    let exact =
-        format!("exact in the window: {} objects, {} bytes", truth.alloc.objects, truth.alloc.bytes);
+    let exact = format!(
+        "exact in the window: {} objects, {} bytes",
+        truth.alloc.objects, truth.alloc.bytes
+    );
     // Every one was sampled, and has its interval.
     let all = [
         ("alloc_objects", truth.alloc.objects, "objects"),

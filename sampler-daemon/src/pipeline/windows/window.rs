@@ -1,9 +1,8 @@
 //! One window of a process: its probes are attached and detached, and what was seen in between is added.
 
 use super::Cycle;
-use crate::bpf::Settings;
 use crate::bpf::totals::SlotTotals;
-use crate::pipeline::attach::points;
+use crate::pipeline::clock::thread_ns;
 use crate::pipeline::worker::Worker;
 use crate::store::{ProcessId, StackId};
 use sampler_common::cost::Work;
@@ -105,20 +104,16 @@ impl Worker {
         cycle.attached_in((cycle.lead + gates.ticks(slot)).saturating_sub(cycle.open_at));
     }
 
-    /// Attaches to the known allocators of a process; frees are not probed.
+    /// Attaches to the known allocators of a process.
     fn attach_for_window(&mut self, slot: u32) -> anyhow::Result<()> {
-        let Worker { kernel, ingest, attached, config, .. } = self;
-        let (Some(source), Some(attached)) = (ingest.sources.get(&slot), attached.get_mut(&slot))
-        else {
-            return Ok(());
-        };
-        let settings = Settings { track_live: false, ..config.settings };
-        for allocator in &source.allocators {
-            let points = points(allocator, slot, &settings);
-            let links = kernel.attach(&allocator.file, Some(source.pid), &points)?;
-            attached.links.add_for_window(links);
-        }
-        Ok(())
+        let Worker { links, kernel, ingest, .. } = self;
+        let Some(source) = ingest.sources.get(&slot) else { return Ok(()) };
+        links.attach_for_window(kernel, slot, source.pid, &source.allocators)
+    }
+
+    /// CPU time of this thread and of the guardian, which attaches for it.
+    fn attaching_ns(&self) -> u64 {
+        thread_ns() + self.kernel.attacher().spent_ns()
     }
 
     /// What the kernel side has counted of a process.
@@ -130,11 +125,8 @@ impl Worker {
 
     /// Detaches the probes until the next window.
     pub(super) fn detach_after_window(&mut self, slot: u32) {
-        let Some(attached) = self.attached.get_mut(&slot) else { return };
-        let links = attached.links.take();
-        let Some(cycle) = self.cycles.get(&slot) else { return self.close(links) };
-        let spent_ns = Arc::clone(&cycle.detach_ns);
-        self.close_counting(links, &spent_ns);
+        let spent_ns = self.cycles.get(&slot).map(|cycle| Arc::clone(&cycle.detach_ns));
+        self.links.detach_own(slot, &spent_ns.unwrap_or_default());
     }
 
     /// The window of a process is over: it stands for its stratum, and the next one is planned.

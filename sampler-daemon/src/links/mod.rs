@@ -1,0 +1,186 @@
+//! Every link of a uprobe or a USDT probe is in the one table here, and nothing else attaches or detaches one.
+//!
+//! A link belongs to one process, or to all processes that map its file: the kernel counts calls of the processes that have a slot. In
+//! `--windows` a process has links only while its window is open.
+
+mod closing;
+mod own;
+mod points;
+mod shared;
+
+pub use shared::{MAX_FILES, SharedLinks};
+
+use crate::bpf::{Kernel, Link, Settings};
+use crate::target::allocator::Allocator;
+use crate::target::discovery::SelfSampler;
+use crate::target::patched::Patched;
+use closing::ClosingLinks;
+use own::OwnLinks;
+use points::{Owner, attach, attach_sampler, reattach};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// A file: its device and inode.
+pub type FileId = (u64, u64);
+
+/// All links of the daemon, but for those of its own functions that prices are measured with.
+pub struct LinkTable {
+    settings: Settings,
+    /// By slot.
+    own: FxHashMap<u32, OwnLinks>,
+    /// Links that processes share.
+    pub shared: SharedLinks,
+    closing: ClosingLinks,
+}
+
+impl LinkTable {
+    /// No links.
+    pub fn new(settings: Settings) -> LinkTable {
+        LinkTable {
+            settings,
+            own: FxHashMap::default(),
+            shared: SharedLinks::default(),
+            closing: ClosingLinks::default(),
+        }
+    }
+
+    /// Attaches to an allocator in the process of a slot.
+    pub fn attach_own(
+        &mut self,
+        kernel: &mut Kernel,
+        slot: u32,
+        pid: u32,
+        allocator: &Allocator,
+    ) -> anyhow::Result<()> {
+        let links = attach(kernel, allocator, Owner::Process { pid, slot }, &self.settings)?;
+        self.own.entry(slot).or_default().add(allocator.identity, links);
+        Ok(())
+    }
+
+    /// The same for a file that samples by itself.
+    pub fn attach_own_sampler(
+        &mut self,
+        kernel: &mut Kernel,
+        slot: u32,
+        pid: u32,
+        sampler: &SelfSampler,
+    ) -> anyhow::Result<()> {
+        let owner = Owner::Process { pid, slot };
+        let links = attach_sampler(kernel, sampler, owner, &self.settings)?;
+        self.own.entry(slot).or_default().add(sampler.allocator.identity, links);
+        Ok(())
+    }
+
+    /// Attaches to the allocators of a process until its window is over; frees are not probed.
+    pub fn attach_for_window(
+        &mut self,
+        kernel: &mut Kernel,
+        slot: u32,
+        pid: u32,
+        allocators: &[Allocator],
+    ) -> anyhow::Result<()> {
+        let settings = Settings { track_live: false, ..self.settings };
+        let own = self.own.entry(slot).or_default();
+        for allocator in allocators {
+            let owner = Owner::Process { pid, slot };
+            own.add_for_window(attach(kernel, allocator, owner, &settings)?);
+        }
+        Ok(())
+    }
+
+    /// Attaches to what is left of an allocator of a process, in place of its links there.
+    pub fn reattach_own(
+        &mut self,
+        kernel: &mut Kernel,
+        slot: u32,
+        pid: u32,
+        allocator: &Allocator,
+    ) -> anyhow::Result<()> {
+        let own = self.own.entry(slot).or_default();
+        let old = own.take_of(allocator.identity);
+        let owner = Owner::Process { pid, slot };
+        let links = reattach(kernel, allocator, owner, &self.settings, old)?;
+        own.add(allocator.identity, links);
+        Ok(())
+    }
+
+    /// Whether the process of a slot has links of its own.
+    pub fn has_own(&self, slot: u32) -> bool {
+        self.own.get(&slot).is_some_and(|own| !own.is_empty())
+    }
+
+    /// Detaches all links of the process of a slot; CPU time that closing them takes is added to `spent_ns`.
+    pub fn detach_own(&mut self, slot: u32, spent_ns: &Arc<AtomicU64>) {
+        if let Some(mut own) = self.own.remove(&slot) {
+            self.closing.let_go(own.take(), spent_ns);
+        }
+    }
+
+    /// Detaches the links of the process of a slot in files that it has not mapped.
+    pub fn detach_unmapped(&mut self, slot: u32, is_mapped: impl Fn(FileId) -> bool) {
+        if let Some(own) = self.own.get_mut(&slot) {
+            let links = own.take_unmapped(is_mapped);
+            self.close(links);
+        }
+    }
+
+    /// Attaches to an allocator in all processes that map its file, unless that is done already.
+    pub fn attach_shared(
+        &mut self,
+        kernel: &mut Kernel,
+        allocator: &Allocator,
+    ) -> anyhow::Result<()> {
+        self.shared.attach(kernel, allocator, &self.settings)
+    }
+
+    /// The same for a file that samples by itself.
+    pub fn attach_shared_sampler(
+        &mut self,
+        kernel: &mut Kernel,
+        sampler: &SelfSampler,
+    ) -> anyhow::Result<()> {
+        self.shared.attach_sampler(kernel, sampler, &self.settings)
+    }
+
+    /// Takes functions that are patched in a process out of the links of their file, if they are in; whether they were.
+    pub fn leave_out(&mut self, kernel: &mut Kernel, patched: &Patched) -> anyhow::Result<bool> {
+        self.shared.leave_out(kernel, patched, &self.settings)
+    }
+
+    /// Detaches the links that processes share in these files.
+    pub fn detach_shared(&mut self, files: &[FileId]) {
+        let links = self.shared.remove(files);
+        self.close(links);
+    }
+
+    /// Detaches the links that processes share in all other files.
+    pub fn detach_besides(&mut self, kept: &FxHashSet<FileId>) {
+        self.detach_shared(&self.shared.besides(kept));
+    }
+
+    /// Detaches all links.
+    pub fn detach_all(&mut self) {
+        let own = std::mem::take(&mut self.own);
+        for mut own in own.into_values() {
+            self.close(own.take());
+        }
+        let shared = self.shared.take();
+        self.close(shared);
+    }
+
+    /// Closes links that are not of the table.
+    pub fn close(&mut self, links: Vec<Link>) {
+        self.closing.let_go(links, &Arc::default());
+    }
+
+    /// Forgets links that are closed by now.
+    pub fn forget_closed(&mut self) {
+        self.closing.forget_closed();
+    }
+
+    /// Waits until all links that have been let go are closed.
+    pub fn wait_for_closing(&mut self) {
+        self.closing.wait();
+    }
+}
