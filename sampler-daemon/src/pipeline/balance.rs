@@ -36,7 +36,7 @@ const UNRECORDED: [Outcome; 7] = [
 
 impl Worker {
     /// Regular upkeep.
-    pub(super) fn balance(&mut self) {
+    pub(super) fn maintain_store(&mut self) {
         if self.kernel.live.len() * 100 >= u64::from(self.kernel.live.bound()) * THIN_AT_PERCENT {
             self.thin();
         }

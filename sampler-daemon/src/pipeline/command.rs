@@ -1,15 +1,15 @@
 //! What can be asked of the worker thread, and the handle to ask it.
 
-use super::history::{HistoryRequest, HistoryWindow};
 use super::latency::Answers;
-use super::leaks::{LeaksRequest, RawLeaks};
-use super::lifetimes::{LifetimesRequest, RawLifetimes};
-use super::listing::{ListRequest, Listing, Sums};
-use super::metrics::MetricsReport;
-use super::raw::RawProfile;
-use super::scope::Scope;
+use super::report::history::{HistoryRequest, HistoryWindow};
+use super::report::leaks::{LeaksRequest, RawLeaks};
+use super::report::lifetimes::{LifetimesRequest, RawLifetimes};
+use super::report::listing::{ListRequest, Listing, Sums};
+use super::report::metrics::MetricsReport;
+use super::report::raw::RawProfile;
+use super::report::scope::Scope;
+use super::report::status::StatusReport;
 use super::source::SampleEvent;
-use super::status::StatusReport;
 use crate::store::mapped::ProcessTotals;
 use crate::store::{ProcessId, ProcessRecord, Sampling, SamplingRecord, Selector};
 use rustix::fd::OwnedFd;

@@ -115,7 +115,7 @@ impl Worker {
     }
 
     /// Measures the prices again, where it is time to.
-    pub(super) fn look_at_prices(&mut self) {
+    pub(super) fn measure_due_prices(&mut self) {
         let due = self.prices.next_look;
         // While a window is open better nothing else is done; where one always is, a look has to be.
         let begins = if self.is_between_windows() { due } else { due + self.prices.longest };

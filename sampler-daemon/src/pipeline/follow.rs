@@ -183,7 +183,7 @@ impl Worker {
     }
 
     /// Looks for new allocators where it is time to, and for an `execve` whose event was lost.
-    pub(super) fn look_after_processes(&mut self) {
+    pub(super) fn look_at_due_processes(&mut self) {
         self.links.forget_closed();
         let now = Instant::now();
         let longest = self.longest_look();

@@ -107,7 +107,7 @@ fn expected(charged: Design, now: Design, size: u64) -> f64 {
 
 impl Worker {
     /// A turn of the controller, if it is time.
-    pub(super) fn press_back(&mut self) {
+    pub(super) fn control_pressure(&mut self) {
         let ring = &self.kernel.ring;
         // Time passes with what has been read: a worker that comes late reads more at once.
         let now_ns = match ring.has_read(ring.produced()) {

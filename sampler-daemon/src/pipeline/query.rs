@@ -34,21 +34,6 @@ impl Worker {
         ControlFlow::Continue(true)
     }
 
-    /// Answers a question from what is known. It only reads: what a question needs has been read by [`Worker::catch_up_for`].
-    fn answer(&self, command: Command) {
-        // An asker who has gone away needs no answer.
-        match command {
-            Command::Status(reply) => drop(reply.send(Ok(self.status()))),
-            Command::Processes(request, reply) => drop(reply.send(self.listing(&request))),
-            Command::Profile(request, reply) => drop(reply.send(self.profile(request))),
-            Command::History(request, reply) => drop(reply.send(self.history(&request))),
-            Command::Lifetimes(request, reply) => drop(reply.send(self.lifetimes(request))),
-            Command::Leaks(request, reply) => drop(reply.send(self.leaks(request))),
-            Command::Metrics(reply) => drop(reply.send(Ok(self.metrics()))),
-            Command::SetSampling { .. } | Command::Stop => {}
-        }
-    }
-
     /// All or nothing: a change that one of the processes cannot have is refused for all.
     fn set_sampling(
         &mut self,

@@ -2,7 +2,8 @@
 
 use super::clock::monotonic_ns;
 use super::command::Command;
-use super::worker::{BATCH, Worker};
+use super::event_loop::BATCH;
+use super::worker::Worker;
 use crate::bpf::Kernel;
 use crate::bpf::ring::Record;
 use std::time::{Duration, Instant};
@@ -10,6 +11,13 @@ use std::time::{Duration, Instant};
 /// How long a question waits for a record that is just being written, and none behind it can be read.
 const SETTLE: Duration = Duration::from_millis(100);
 impl Worker {
+    /// Counts a look at the ring: how full it is.
+    pub(super) fn note_ring_fill(&mut self) {
+        let ring_bytes = u64::from(self.config.settings.ring_bytes).max(1);
+        self.ring_waiting_bytes = self.kernel.ring.waiting();
+        self.ring_fill.add(self.ring_waiting_bytes * 1_000_000 / ring_bytes);
+    }
+
     /// Reads up to `most` records of those that are there, and first what happened before them.
     pub(super) fn read(&mut self, most: usize) -> usize {
         let begin_ns = monotonic_ns();

@@ -119,7 +119,7 @@ impl Worker {
     }
 
     /// Learns from the exact totals and the live set where a strategy wants it.
-    pub(super) fn learn(&mut self) {
+    pub(super) fn adapt_sampling(&mut self) {
         // Of many processes each turn is dear, and nobody waits for it.
         if self.attached.len() > FEW && self.learned.elapsed() < LEARN_PERIOD {
             return;

@@ -174,7 +174,7 @@ impl Worker {
     }
 
     /// Looks for the allocators of new program images.
-    pub(super) fn look_at_expected(&mut self) {
+    pub(super) fn look_at_new_images(&mut self) {
         for pid in self.tree.due() {
             self.look_at(pid);
         }

@@ -3,12 +3,12 @@
 use super::attach::Attached;
 use super::clock::{Clock, monotonic_ns};
 use super::command::{Command, Profiler, QUEUE};
-use super::config::{Config, Reach};
+use super::config::Config;
 use super::cost::Prices;
 use super::coverage::Coverage;
 use super::exclude::Excluded;
 use super::happenings::Happenings;
-use super::ingest::{Event, Ingest};
+use super::ingest::Ingest;
 use super::latency::{Answers, Histogram};
 use super::pressure::BackPressure;
 use super::refused::Refused;
@@ -22,30 +22,16 @@ use crate::bpf::{Attacher, Kernel, ProbeEngine};
 use crate::links::LinkTable;
 use crate::target::discoverer::Discoverer;
 use crate::target::process::Process;
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use rustc_hash::FxHashMap;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
-use std::ops::ControlFlow;
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::broadcast;
 
-/// Records read between two looks at commands and processes.
-pub(super) const BATCH: usize = 1024;
-/// Place of the eventfd among what is waited for.
-const WAKE: usize = 1;
-/// The same of what hangs up when the guardian ends.
-const GUARDIAN: usize = 2;
-/// How long records may wait in the ring when few arrive (many wake the worker).
-const PERIOD: Duration = Duration::from_millis(100);
-/// The same where processes come and go: what is known of a short one must be read soon.
-const OPEN_PERIOD: Duration = Duration::from_millis(20);
-/// Said when nothing can be seen any more.
-const NO_GUARDIAN: &str = "the probe guardian has ended, and every probe with it: nothing is profiled any more (start samplerd again)";
 /// Samples kept for a slow `StreamSamples` client.
 const STREAM_BACKLOG: usize = 16 * 1024;
 
@@ -74,7 +60,7 @@ pub(super) struct Worker {
     /// Samples that slow `StreamSamples` clients have missed.
     pub(super) lagged: Arc<AtomicU64>,
     pub(super) commands: mpsc::Receiver<Command>,
-    wake: Arc<OwnedFd>,
+    pub(super) wake: Arc<OwnedFd>,
     pub(super) happenings: Happenings,
     pub(super) coverage: Coverage,
     pub(super) excluded: Excluded,
@@ -96,7 +82,7 @@ pub(super) struct Worker {
     pub(super) ring_waiting_bytes: u64,
     pub(super) answers: Arc<Answers>,
     /// The guardian has ended, and every link with it.
-    is_unguarded: bool,
+    pub(super) is_unguarded: bool,
 }
 
 /// Loads the program, attaches it to `processes` and to the allocators in `files`, and starts the worker. On an error nothing is left.
@@ -193,117 +179,8 @@ pub fn start(
     Ok((profiler, thread))
 }
 
-/// Lets this thread run as soon as there is something to do: while it waits for a CPU, programs go on paying for probes that are to go.
-fn hurry() {
-    const FIRST: i32 = -15;
-    let me = rustix::thread::gettid();
-    if let Err(error) = rustix::process::setpriority_process(Some(me), FIRST) {
-        tracing::warn!("run ahead of others: {error}");
-    }
-}
-
 impl Worker {
     pub(super) fn engine(&self) -> ProbeEngine {
         self.kernel.engine()
-    }
-
-    fn run(mut self) -> anyhow::Result<()> {
-        if self.config.windows.is_some() {
-            hurry();
-        }
-        let mut are_more = false;
-        loop {
-            let exited = self.wait(are_more);
-            if self.is_unguarded {
-                self.shut_down();
-                bail!("{NO_GUARDIAN}");
-            }
-            self.turn_windows();
-            self.look_at_ring();
-            self.read(BATCH);
-            self.press_back();
-            self.handle_events();
-            self.detach_gone(&exited);
-            are_more = match self.answer_some() {
-                ControlFlow::Continue(are_more) => are_more,
-                ControlFlow::Break(()) => {
-                    self.shut_down();
-                    return Ok(());
-                }
-            };
-            self.look_after_processes();
-            self.survey();
-            self.look_at_expected();
-            self.balance();
-            self.learn();
-            self.look_at_prices();
-            self.kernel.flush_log();
-        }
-    }
-
-    /// Waits for records, questions, exits or the period's end, or only looks if there are questions left; slots whose process has exited.
-    fn wait(&mut self, are_questions: bool) -> Vec<u32> {
-        let mut descriptors = vec![
-            PollFd::new(&self.kernel.ring, PollFlags::IN),
-            PollFd::new(&*self.wake, PollFlags::IN),
-        ];
-        // Nothing is read from it: it only hangs up.
-        let guardian = self.kernel.attacher().guardian();
-        descriptors.extend(guardian.map(|it| PollFd::from_borrowed_fd(it, PollFlags::empty())));
-        let watched = self.watched();
-        descriptors.extend(watched.iter().filter_map(|slot| {
-            let pidfd = self.attached.get(slot)?.process.as_ref()?.pidfd.as_fd();
-            Some(PollFd::from_borrowed_fd(pidfd, PollFlags::IN))
-        }));
-        let mut period = if self.is_open() { OPEN_PERIOD } else { PERIOD };
-        match self.happenings.pause() {
-            Some(pause) => period = pause.min(period),
-            None => {
-                let events = self.happenings.descriptors();
-                descriptors.extend(events.map(|it| PollFd::from_borrowed_fd(it, PollFlags::IN)));
-            }
-        }
-        if are_questions {
-            period = Duration::ZERO;
-        }
-        let timeout = Timespec { tv_sec: 0, tv_nsec: period.as_nanos() as i64 };
-        // An interrupted wait is a short one.
-        let _ = poll(&mut descriptors, Some(&timeout));
-        if !descriptors[WAKE].revents().is_empty() {
-            let mut counter = [0u8; 8];
-            let _ = rustix::io::read(&*self.wake, &mut counter);
-        }
-        self.is_unguarded = guardian.is_some() && !descriptors[GUARDIAN].revents().is_empty();
-        self.gone(&watched)
-    }
-
-    /// Slots of those that may end now; of many processes only those whose first thread is going.
-    fn watched(&self) -> Vec<u32> {
-        match self.config.reach {
-            Reach::Listed => self.slots(),
-            _ => self.leaving.clone(),
-        }
-    }
-
-    pub(super) fn handle_events(&mut self) {
-        for event in std::mem::take(&mut self.ingest.events) {
-            match event {
-                Event::Exec { slot, generation } => self.image_replaced(slot, generation),
-                Event::ExpectedExec { pid } => self.expected_exec(pid),
-                // What does so may be our library, which is to hear of its limit before it has sent thousands.
-                Event::SamplesItself { slot } => self.look_again(slot),
-                Event::LiveHigh => self.thin(),
-                Event::Appeared { slot } => self.appeared(slot),
-                Event::Leaving { slot } => self.watch_end(slot),
-            }
-        }
-    }
-
-    fn shut_down(&mut self) {
-        self.attached.clear();
-        self.links.detach_all();
-        let links = self.prices.take_links();
-        self.links.close(links);
-        self.links.wait_for_closing();
     }
 }

@@ -1,6 +1,6 @@
 //! What was seen in windows, expanded to all progress of a process.
 
-use crate::pipeline::gather::Gathered;
+use crate::pipeline::report::gather::Gathered;
 use crate::pipeline::worker::Worker;
 use crate::store::ProcessId;
 use rustc_hash::FxHashMap;
@@ -39,7 +39,7 @@ impl Worker {
     }
 
     /// The expansion of a process; `None`: its clock has not ticked, or no window was planned.
-    pub(super) fn expansion(&self, id: ProcessId) -> Option<Expansion> {
+    pub(in crate::pipeline) fn expansion(&self, id: ProcessId) -> Option<Expansion> {
         let groups = self.ingest.window_samples.groups(id);
         let tail = self.slot_of(id).map_or(0.0, |slot| self.tail(slot));
         let length = groups.map_or(0.0, Groups::length) + tail;

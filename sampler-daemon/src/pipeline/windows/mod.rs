@@ -8,7 +8,6 @@
 //! ```
 
 mod expansion;
-mod notes;
 mod window;
 
 pub(super) use expansion::Expansions;
@@ -85,7 +84,7 @@ impl Worker {
     }
 
     /// Opens the windows that are due, and ends those that are over.
-    pub(super) fn turn_windows(&mut self) {
+    pub(super) fn open_and_end_windows(&mut self) {
         self.end_windows();
         for slot in self.slots_with(Gate::Due) {
             self.open_window(slot);
@@ -234,7 +233,7 @@ impl Worker {
     }
 
     /// CPU time that a running process needs for one more window, nanoseconds.
-    fn next_window_ns(&self, id: ProcessId) -> Option<f64> {
+    pub(in crate::pipeline) fn next_window_ns(&self, id: ProcessId) -> Option<f64> {
         Some(self.cycles.get(&self.slot_of(id)?)?.planner.period_ns())
     }
 

@@ -1,9 +1,9 @@
 //! Puts names to a raw profile, and intervals to its moments.
 
-use super::beside;
 use super::names::Names;
 use super::order::ordered;
 use super::raw::{RawFrame, RawProfile};
+use super::rss;
 use super::{summed, unexplained};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Estimator, Row, everything, unsampled};
@@ -37,7 +37,7 @@ pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
     });
     let (totals, lost) = (quantities(&totals), lost.collect());
     let mut notes = raw.notes;
-    notes.extend(beside::note(raw.running, &totals.inuse_space.estimate).await);
+    notes.extend(rss::note(raw.running, &totals.inuse_space.estimate).await);
     let unexplained = tokio::task::spawn_blocking(move || unexplained::line(&raw.compared)).await;
     notes.extend(unexplained.ok().flatten());
     let cost = tokio::task::spawn_blocking(|| raw.cost.read()).await.ok();

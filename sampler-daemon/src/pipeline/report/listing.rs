@@ -1,11 +1,11 @@
 //! The processes, or groups of them, with their numbers.
 
-use super::command::ProcessReport;
-use super::cost::Unread;
 use super::gather::Gathered;
 use super::scope::Scope;
 use super::usable::Usable;
-use super::worker::Worker;
+use crate::pipeline::command::ProcessReport;
+use crate::pipeline::cost::Unread;
+use crate::pipeline::worker::Worker;
 use crate::store::{ProcessId, ProcessRecord, SamplingRecord, Selector};
 use crate::target::memory::{self, Memory};
 use rustc_hash::FxHashMap;
@@ -224,7 +224,7 @@ impl Sums {
 
 impl Listing {
     /// Reads memory and CPU time of the processes that run: `/proc` takes its time, so this is away from the worker's thread.
-    pub(super) fn read_memory(&mut self) {
+    pub(in crate::pipeline) fn read_memory(&mut self) {
         self.processes.iter_mut().for_each(|process| process.sums.read_memory());
         self.groups.iter_mut().for_each(|group| group.sums.read_memory());
     }

@@ -1,6 +1,6 @@
 //! Which processes a question is about.
 
-use super::worker::Worker;
+use crate::pipeline::worker::Worker;
 use crate::store::{Criterion, ProcessId, Selector};
 
 impl Worker {

@@ -1,7 +1,7 @@
 //! What a daemon started this way can tell, and why it does not tell the rest: one place for refusals and for what is offered.
 
-use super::config::Config;
 use crate::bpf::Settings;
+use crate::pipeline::config::Config;
 use sampler_common::profile::Kind;
 use sampler_common::windows::Budget;
 

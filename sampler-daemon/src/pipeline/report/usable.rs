@@ -1,6 +1,6 @@
 //! How much larger than requested the blocks are that live samples stand for. Known of glibc's allocator only.
 
-use super::worker::Worker;
+use crate::pipeline::worker::Worker;
 use crate::store::ProcessId;
 use crate::target::usable::Blocks;
 use rustc_hash::{FxHashMap, FxHashSet};

@@ -3,7 +3,7 @@
 //! Each is what a profile of that window has for its totals: its borders are those of time slots, so that nothing is in two of them.
 
 use super::scope::Scope;
-use super::worker::Worker;
+use crate::pipeline::worker::Worker;
 use crate::store::Selector;
 use sampler_common::estimate::{Confidence, Estimator, Reference, everything};
 use sampler_common::profile::{Kind, Quantities, Window};

@@ -1,16 +1,16 @@
 //! What the daemon says of itself.
 
-use super::clock;
-use super::command::SamplingReport;
-use super::cost::{PricesReport, Unread};
-use super::coverage::{Blind, MAX_LOOKED_AT};
-use super::exclude::Exclusion;
-use super::happenings::EventCounts;
-use super::latency::Histogram;
 use super::unexplained::{self, Compared};
-use super::worker::Worker;
 use crate::bpf::{ProbeEngine, Settings};
 use crate::links;
+use crate::pipeline::clock;
+use crate::pipeline::command::SamplingReport;
+use crate::pipeline::cost::{PricesReport, Unread};
+use crate::pipeline::coverage::{Blind, MAX_LOOKED_AT};
+use crate::pipeline::exclude::Exclusion;
+use crate::pipeline::happenings::EventCounts;
+use crate::pipeline::latency::Histogram;
+use crate::pipeline::worker::Worker;
 use crate::store::{MAX_GROUPS, ProcessId, lifetimes, process, rows, stacks};
 use crate::target::allocator::Function;
 use crate::target::memory;
@@ -104,7 +104,7 @@ pub struct StatusReport {
 
 impl StatusReport {
     /// Reads the CPU time of the processes and the daemon's memory, away from the worker's thread.
-    pub(super) fn read_processor(mut self) -> StatusReport {
+    pub(in crate::pipeline) fn read_processor(mut self) -> StatusReport {
         self.rss_bytes = memory::own_rss_bytes();
         self.cost = std::mem::take(&mut self.unread).read();
         self.blind.extend(unexplained::line(&std::mem::take(&mut self.compared)));
@@ -185,7 +185,7 @@ impl Worker {
     }
 
     /// How every running process is sampled, by pid.
-    pub(super) fn samplings(&self) -> Vec<SamplingReport> {
+    pub(in crate::pipeline) fn samplings(&self) -> Vec<SamplingReport> {
         let mut samplings: Vec<SamplingReport> = self
             .ingest
             .sources

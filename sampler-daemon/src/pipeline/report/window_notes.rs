@@ -1,6 +1,6 @@
 //! The notes on windows in a profile.
 
-use crate::pipeline::gather::Gathered;
+use super::gather::Gathered;
 use crate::pipeline::worker::Worker;
 use sampler_common::estimate::{Cluster, MIN_WINDOWS, PROBE_EFFECT_NS};
 use sampler_common::units;

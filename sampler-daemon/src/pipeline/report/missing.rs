@@ -1,7 +1,7 @@
 //! What a profile says of stacks of which frames are, or may be, missing: which part of its bytes have them.
 
 use super::gather::Gathered;
-use super::worker::Worker;
+use crate::pipeline::worker::Worker;
 use crate::store::stacks::{Note, StackFrame};
 use sampler_common::estimate::Row;
 use sampler_common::profile::Kind;

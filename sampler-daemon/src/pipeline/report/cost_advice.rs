@@ -1,8 +1,8 @@
 //! What would make profiling cost less, said where it costs much.
 
-use super::command::ProfileRequest;
-use super::cost::Unread;
-use super::worker::Worker;
+use crate::pipeline::command::ProfileRequest;
+use crate::pipeline::cost::Unread;
+use crate::pipeline::worker::Worker;
 use crate::store::ProcessId;
 use sampler_common::cost::{Program, Range, plus_minus};
 use sampler_common::profile::Kind;

@@ -1,6 +1,6 @@
 //! What a profile says of intervals that back-pressure has raised: how far, when, and why.
 
-use super::clock::Clocks;
+use crate::pipeline::clock::Clocks;
 use crate::store::SamplingRecord;
 use sampler_common::units::utc;
 use std::time::UNIX_EPOCH;
@@ -43,8 +43,8 @@ fn by_the_ring(of: &SamplingRecord, clocks: Clocks) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::clock::Clock;
     use super::*;
+    use crate::pipeline::clock::Clock;
     use crate::store::Sampling;
     use std::time::Duration;
 

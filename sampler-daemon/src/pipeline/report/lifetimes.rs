@@ -3,7 +3,7 @@
 use super::names::Names;
 use super::profile::located;
 use super::raw::RawFrame;
-use super::worker::Worker;
+use crate::pipeline::worker::Worker;
 use crate::store::lifetimes::BUCKET_WIDTH;
 use crate::store::{Life, ProcessId, Selector, StackId};
 use rustc_hash::FxHashMap;

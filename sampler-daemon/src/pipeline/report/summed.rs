@@ -49,7 +49,7 @@ mod tests {
     use sampler_common::encode::text::Text;
 
     fn profile() -> Profile {
-        let text = include_str!("../../../sampler-common/src/encode/golden/alloc.json");
+        let text = include_str!("../../../../sampler-common/src/encode/golden/alloc.json");
         sampler_common::encode::json::read(text).expect("a profile")
     }
 

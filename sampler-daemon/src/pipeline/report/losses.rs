@@ -1,9 +1,9 @@
 //! What was lost on the way to a profile, and what limits the meaning of its numbers.
 
-use super::coverage::{Blind, grouped};
 use super::gather::Gathered;
 use super::raised::raised_notes;
-use super::worker::Worker;
+use crate::pipeline::coverage::{Blind, grouped};
+use crate::pipeline::worker::Worker;
 use crate::store::{ProcessId, ProcessRecord};
 use sampler_common::counters::Outcome;
 use sampler_common::estimate::{Estimator, Row};

@@ -1,9 +1,9 @@
 //! The memory of processes beside what a profile says that they hold.
 
-use super::command::ProfileRequest;
 use super::scope::Scope;
 use super::usable::Usable;
-use super::worker::Worker;
+use crate::pipeline::command::ProfileRequest;
+use crate::pipeline::worker::Worker;
 use crate::store::ProcessId;
 use crate::target::memory::{self, Memory};
 use sampler_common::encode::text::plus_minus;
@@ -14,7 +14,7 @@ use sampler_common::units::human_bytes;
 
 impl Worker {
     /// Pid and start of a running process.
-    pub(super) fn running(&self, id: ProcessId) -> Option<(u32, u64)> {
+    pub(in crate::pipeline) fn running(&self, id: ProcessId) -> Option<(u32, u64)> {
         let process = self.attached.get(&self.slot_of(id)?)?.process.as_ref()?;
         Some((process.pid, process.start_ticks))
     }

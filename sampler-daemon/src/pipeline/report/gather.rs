@@ -1,9 +1,9 @@
 //! What is known of some processes at one moment: their rows in strata, and what estimates are made against.
 
-use super::clock::Clocks;
 use super::scope::Scope;
-use super::windows::Expansions;
-use super::worker::Worker;
+use crate::pipeline::clock::Clocks;
+use crate::pipeline::windows::Expansions;
+use crate::pipeline::worker::Worker;
 use crate::store::windows::Window;
 use crate::store::{ClassTotals, LiveSample, ProcessId, ProcessRecord, SizeLimits, StackId};
 use rustc_hash::FxHashMap;
@@ -13,15 +13,15 @@ use sampler_common::profile::{self, Exact, Kind};
 use sampler_common::sampling;
 
 /// Some processes at one moment.
-pub(super) struct Gathered {
+pub(in crate::pipeline) struct Gathered {
     /// The processes; their place here is that in [`Stratum::process`].
-    pub(super) processes: Vec<ProcessId>,
+    pub(in crate::pipeline) processes: Vec<ProcessId>,
     /// Every row, samples without a stack under [`StackId::LOST`].
-    pub(super) rows: FxHashMap<(ProcessId, StackId), Row>,
+    pub(in crate::pipeline) rows: FxHashMap<(ProcessId, StackId), Row>,
     /// The samples whose record was lost, part of `rows`.
     pub(super) lost: Row,
     /// Sums over all rows, and exact totals.
-    pub(super) reference: Reference,
+    pub(in crate::pipeline) reference: Reference,
     /// Exact totals over all size classes; `None` where limits of sizes cut one of them.
     pub(super) exact: Option<Exact>,
     /// Processes whose exact totals could not be read.

@@ -2,7 +2,7 @@
 //! no rows.
 
 use super::status::StatusReport;
-use super::worker::Worker;
+use crate::pipeline::worker::Worker;
 use crate::store::ProcessId;
 use rustc_hash::FxHashMap;
 use sampler_common::cost::Work;
@@ -43,19 +43,12 @@ pub struct MetricsReport {
 
 impl MetricsReport {
     /// Reads CPU times, away from the worker's thread.
-    pub(super) fn read_processor(self) -> MetricsReport {
+    pub(in crate::pipeline) fn read_processor(self) -> MetricsReport {
         MetricsReport { status: self.status.read_processor(), ..self }
     }
 }
 
 impl Worker {
-    /// Counts a look at the ring: how full it is.
-    pub(super) fn look_at_ring(&mut self) {
-        let ring_bytes = u64::from(self.config.settings.ring_bytes).max(1);
-        self.ring_waiting_bytes = self.kernel.ring.waiting();
-        self.ring_fill.add(self.ring_waiting_bytes * 1_000_000 / ring_bytes);
-    }
-
     pub(super) fn metrics(&self) -> MetricsReport {
         let status = self.status();
         let slots: FxHashMap<ProcessId, u32> =

@@ -4,7 +4,7 @@
 //! − the upper end of what it holds. Blocks from before the attach that are freed make that smaller. It is told where it is more than
 //! what allocators add to blocks.
 
-use super::worker::Worker;
+use crate::pipeline::worker::Worker;
 use crate::store::ProcessId;
 use crate::target::memory;
 use rustc_hash::FxHashMap;

@@ -1,8 +1,8 @@
 //! Which part of what was seen a profile is of: a window of time, ages, sizes.
 
-use super::clock::Clocks;
 use super::gather::Gathered;
-use super::worker::Worker;
+use crate::pipeline::clock::Clocks;
+use crate::pipeline::worker::Worker;
 use crate::store::{ProcessId, SizeCell, SizeLimits, Windows, windows::Window};
 use sampler_common::estimate::Estimator;
 use sampler_common::profile::{self, Kind};

@@ -1,9 +1,9 @@
 //! The profile of kind mapped: what programs have mapped themselves, all counted.
 
-use super::command::ProfileRequest;
 use super::gather::Gathered;
 use super::raw::RawProfile;
-use super::worker::Worker;
+use crate::pipeline::command::ProfileRequest;
+use crate::pipeline::worker::Worker;
 use crate::store::mapped::{Origin, ProcessTotals};
 use crate::store::{ProcessId, windows::Window};
 use rustc_hash::FxHashMap;
@@ -152,7 +152,7 @@ fn counted(
     processes: Vec<ProcessId>,
     rows: FxHashMap<(ProcessId, crate::store::StackId), Row>,
     window: Option<&Window<'_>>,
-    clocks: super::clock::Clocks,
+    clocks: crate::pipeline::clock::Clocks,
 ) -> Gathered {
     let mut reference = Reference { interval_bytes: 1.0, ..Reference::default() };
     rows.values().for_each(|row| reference.add(row));

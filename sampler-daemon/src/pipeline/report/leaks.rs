@@ -1,11 +1,11 @@
 //! Growth: from the live set and what went to ranked stacks with names.
 
-use super::clock::Clocks;
 use super::names::Names;
 use super::profile::located;
 use super::raw::RawFrame;
 use super::scope::Scope;
-use super::worker::Worker;
+use crate::pipeline::clock::Clocks;
+use crate::pipeline::worker::Worker;
 use crate::store::windows::Window;
 use crate::store::{ProcessId, Selector, StackId};
 use rustc_hash::FxHashMap;

@@ -1,13 +1,13 @@
 //! A profile without names: made on the worker's thread from the store and the kernel's totals.
 
-use super::command::ProfileRequest;
-use super::cost::Unread;
 use super::gather::Gathered;
 use super::losses::RawLoss;
 use super::order::leave_out;
 use super::scope::Scope;
 use super::unexplained::Compared;
-use super::worker::Worker;
+use crate::pipeline::command::ProfileRequest;
+use crate::pipeline::cost::Unread;
+use crate::pipeline::worker::Worker;
 use crate::store::stacks::StackFrame;
 use crate::store::{ProcessId, SamplingRecord, StackId};
 use crate::unwind::{Frame, Module};

@@ -1,0 +1,47 @@
+//! Answers to questions. They only read: whatever acts needs the worker mutably, which no method of this room has.
+
+pub(in crate::pipeline) mod capabilities;
+pub(in crate::pipeline) mod cost_advice;
+pub(in crate::pipeline) mod gather;
+pub(in crate::pipeline) mod gather_epochs;
+pub(in crate::pipeline) mod history;
+pub(in crate::pipeline) mod leaks;
+pub(in crate::pipeline) mod lifetimes;
+pub(in crate::pipeline) mod listing;
+pub(in crate::pipeline) mod losses;
+pub(in crate::pipeline) mod mapped_profile;
+pub(in crate::pipeline) mod metrics;
+pub(in crate::pipeline) mod missing;
+pub(in crate::pipeline) mod names;
+pub(in crate::pipeline) mod order;
+pub(in crate::pipeline) mod profile;
+pub(in crate::pipeline) mod raised;
+pub(in crate::pipeline) mod raw;
+pub(in crate::pipeline) mod rss;
+pub(in crate::pipeline) mod scope;
+pub(in crate::pipeline) mod select;
+pub(in crate::pipeline) mod status;
+pub(in crate::pipeline) mod summed;
+pub(in crate::pipeline) mod unexplained;
+pub(in crate::pipeline) mod usable;
+pub(in crate::pipeline) mod window_notes;
+
+use super::command::Command;
+use super::worker::Worker;
+
+impl Worker {
+    /// Answers a question from what is known. It only reads: what a question needs has been read by [`Worker::catch_up_for`].
+    pub(super) fn answer(&self, command: Command) {
+        // An asker who has gone away needs no answer.
+        match command {
+            Command::Status(reply) => drop(reply.send(Ok(self.status()))),
+            Command::Processes(request, reply) => drop(reply.send(self.listing(&request))),
+            Command::Profile(request, reply) => drop(reply.send(self.profile(request))),
+            Command::History(request, reply) => drop(reply.send(self.history(&request))),
+            Command::Lifetimes(request, reply) => drop(reply.send(self.lifetimes(request))),
+            Command::Leaks(request, reply) => drop(reply.send(self.leaks(request))),
+            Command::Metrics(reply) => drop(reply.send(Ok(self.metrics()))),
+            Command::SetSampling { .. } | Command::Stop => {}
+        }
+    }
+}
