@@ -178,7 +178,7 @@ pub(crate) fn text(all: &[Injected]) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(
             out,
-            "{:<10}{native:<15}{unheard:<15}{default:<15}{unlimited:<15}{}",
+            "{:<16}{native:<15}{unheard:<15}{default:<15}{unlimited:<15}{}",
             of.workload.name(),
             of.verdict()
         );
