@@ -192,7 +192,7 @@ impl SharedLinks {
     }
 
     /// Files with links.
-    pub fn len(&self) -> usize {
+    pub fn file_count(&self) -> usize {
         self.files.len()
     }
 
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(unused, [c]);
         assert!(links.has_unmet());
         links.remove(&unused);
-        assert_eq!(links.len(), 2);
+        assert_eq!(links.file_count(), 2);
         // A is asked for before anybody has it; when somebody has had it it is as any other.
         links.await_mapping(a);
         (0..3).for_each(|_| assert!(!links.unused(&FxHashSet::default()).contains(&a)));

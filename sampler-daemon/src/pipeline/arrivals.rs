@@ -15,7 +15,7 @@ impl Worker {
     /// Offers all slots that nobody has.
     pub(super) fn offer_slots(&mut self) -> anyhow::Result<()> {
         for slot in 0..self.config.settings.slots {
-            if !self.attached.contains_key(&slot) {
+            if !self.ingest.table.is_attached(slot) {
                 self.make_ready(slot)?;
                 self.kernel.targets.offer(slot)?;
             }
@@ -26,22 +26,24 @@ impl Worker {
     /// Slots that nobody has sample as processes do by default by now.
     pub(super) fn ready_vacant(&mut self) {
         let designs = SamplingRecord::new(self.config.sampling).designs;
-        let Worker { attached, kernel, config, .. } = self;
-        let vacant = (0..config.settings.slots).filter(|slot| !attached.contains_key(slot));
+        let Worker { ingest, kernel, config, .. } = self;
+        let vacant = (0..config.settings.slots).filter(|slot| !ingest.table.is_attached(*slot));
         vacant.for_each(|slot| kernel.slots.set_designs(slot, &designs));
     }
 
     /// A process has taken a slot: looks at it while it is there.
     pub(super) fn appeared(&mut self, slot: u32) {
-        let Some(source) = self.ingest.sources.get(&slot) else { return };
-        let (pid, id) = (source.pid, source.process);
+        let Some(profiled) = self.ingest.table.get(slot) else { return };
+        let (pid, id) = (profiled.pid, profiled.id);
         let process = Process::open_running(pid).ok();
-        let attached = self.new_attached(slot, pid, process);
+        let attached = self.new_attached(slot, process);
         if let Some(process) = &attached.process {
             facts::read(self.ingest.processes.get_mut(id), process);
         }
         let is_there = attached.process.is_some();
-        self.attached.insert(slot, attached);
+        if let Some(profiled) = self.ingest.table.get_mut(slot) {
+            profiled.attached = Some(attached);
+        }
         if !is_there {
             self.watch_end(slot);
         }
@@ -76,21 +78,21 @@ impl Worker {
 
     /// A process was gone before it could be looked at: what events have told of it.
     fn remember_gone(&mut self, slot: u32) {
-        let Some(source) = self.ingest.sources.get_mut(&slot) else { return };
-        let Some(image) = self.ingest.history.at(source.pid, u64::MAX) else { return };
-        let record = self.ingest.processes.get_mut(source.process);
+        let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
+        let Some(image) = self.ingest.history.at(profiled.pid, u64::MAX) else { return };
+        let record = self.ingest.processes.get_mut(profiled.id);
         record.exe = image.exe().unwrap_or_default().to_owned();
         for allocator in self.happenings.files().allocators(&image.mappings) {
             record.allocators.push(allocator.title());
-            source.allocators.push(allocator);
+            profiled.allocators.push(allocator);
         }
     }
 
     /// From now on nothing of the process in this slot is seen. Links that processes share stay in it all the same: it pays for them, and with multi and
     /// perf probes each of its returns is probed. Where that can kill there are no such links ([`crate::target::hazard::check_shared`]).
     pub(super) fn exclude(&mut self, slot: u32) {
-        let Some(source) = self.ingest.sources.get(&slot) else { return };
-        let pid = source.pid;
+        let Some(profiled) = self.ingest.table.get(slot) else { return };
+        let pid = profiled.pid;
         if let Err(error) = self.kernel.targets.exclude(pid) {
             tracing::warn!(pid, "{error:#}");
         }
@@ -98,14 +100,14 @@ impl Worker {
 
     /// The process in this slot may end any moment, or has ended.
     pub(super) fn watch_end(&mut self, slot: u32) {
-        if self.attached.contains_key(&slot) && !self.leaving.contains(&slot) {
+        if self.ingest.table.is_attached(slot) && !self.leaving.contains(&slot) {
             self.leaving.push(slot);
         }
     }
 
     /// Slots of all processes.
     pub(super) fn slots(&self) -> Vec<u32> {
-        self.attached.keys().copied().collect()
+        self.ingest.table.attached_slots()
     }
 
     /// Slots of processes that are gone, among these.
@@ -114,7 +116,7 @@ impl Worker {
         let mut descriptors = Vec::new();
         let mut open = Vec::new();
         for slot in slots {
-            let Some(attached) = self.attached.get(slot) else { continue };
+            let Some(attached) = self.ingest.table.attached(*slot) else { continue };
             match &attached.process {
                 Some(process) => {
                     descriptors

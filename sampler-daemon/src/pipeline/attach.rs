@@ -2,8 +2,8 @@
 
 use super::config::Reach;
 use super::facts;
+use super::process::ProfiledProcess;
 use super::sampling::Learning;
-use super::source::Source;
 use super::worker::Worker;
 use crate::bpf::ProbeEngine;
 use crate::bpf::totals::SlotTotals;
@@ -23,9 +23,8 @@ pub(super) const SWEEP: Duration = Duration::from_secs(1);
 const LOST_MAIN_THREAD: &str =
     "the main thread has ended: perf probes follow it, what other threads do since is not seen";
 
-/// A process in a kernel slot.
+/// What looks at a process know.
 pub(super) struct Attached {
-    pub(super) pid: u32,
     /// `None`: it was gone before it could be opened.
     pub(super) process: Option<Process>,
     /// Of the slot when the links were made; see [`crate::bpf::shared::ProcessSlots::leader_changes`].
@@ -72,11 +71,11 @@ impl Worker {
     /// Attaches to a process.
     pub(super) fn attach(&mut self, process: Process) -> Result<(), AttachError> {
         let pid = process.pid;
-        if self.attached.values().any(|attached| attached.pid == pid) {
+        if self.ingest.table.attached_slot(pid).is_some() {
             return Err(AttachError::Twice(pid));
         }
         let slot = (0..self.config.settings.slots)
-            .find(|slot| !self.attached.contains_key(slot))
+            .find(|slot| !self.ingest.table.is_attached(*slot))
             .ok_or(AttachError::TooMany(pid, self.config.settings.slots))?;
         if let Some(hazard) = self.hazard(pid) {
             return Err(AttachError::Harmful(pid, hazard));
@@ -106,10 +105,11 @@ impl Worker {
         let other = |error: anyhow::Error| AttachError::Other(pid, format!("{error:#}"));
         let generation = self.make_ready(slot).map_err(other)?;
         self.kernel.targets.enter(pid, slot).map_err(other)?;
-        self.ingest.sources.insert(slot, Source::new(id, pid, generation));
-        self.attached.insert(slot, self.new_attached(slot, pid, Some(process)));
+        let mut profiled = ProfiledProcess::new(id, pid, generation);
+        profiled.attached = Some(self.new_attached(slot, Some(process)));
+        self.ingest.table.insert(slot, profiled);
         if let Err(error) = self.probe(slot, discovery) {
-            let gone = self.attached.get(&slot).is_some_and(|a| !a.is_running());
+            let gone = self.ingest.table.attached(slot).is_some_and(|a| !a.is_running());
             self.release(slot);
             return Err(if gone { AttachError::Exited(pid) } else { other(error) });
         }
@@ -131,9 +131,8 @@ impl Worker {
         Ok(generation)
     }
 
-    pub(super) fn new_attached(&self, slot: u32, pid: u32, process: Option<Process>) -> Attached {
+    pub(super) fn new_attached(&self, slot: u32, process: Option<Process>) -> Attached {
         Attached {
-            pid,
             process,
             leader_changes: self.kernel.slots.leader_changes(slot),
             next_look: Instant::now() + SWEEP,
@@ -159,9 +158,9 @@ impl Worker {
         let patched = std::mem::take(&mut discovery.patched);
         self.probe_samplers(slot, &mut discovery)?;
         let is_own = self.has_own_links();
-        let Some(source) = self.ingest.sources.get_mut(&slot) else { return Ok(()) };
-        let Some(attached) = self.attached.get_mut(&slot) else { return Ok(()) };
-        let record = self.ingest.processes.get_mut(source.process);
+        let Some(profiled) = self.ingest.table.get_mut(slot) else { return Ok(()) };
+        let Some(attached) = &mut profiled.attached else { return Ok(()) };
+        let record = self.ingest.processes.get_mut(profiled.id);
         record.blind = discovery.blind;
         record.has_unseen_allocations |= discovery.has_unseen_allocations;
         patched.iter().for_each(|of| of.clone().add_to(&mut attached.patched));
@@ -174,41 +173,41 @@ impl Worker {
             record.blind.push(LOST_MAIN_THREAD.to_owned());
             record.has_unseen_allocations = true;
         }
-        let known = source.allocators.len();
+        let known = profiled.allocators.len();
         for allocator in discovery.allocators {
-            if source.allocators.iter().any(|known| known.identity == allocator.identity) {
+            if profiled.allocators.iter().any(|known| known.identity == allocator.identity) {
                 continue;
             }
             // In a window that is open a new allocator is probed at once, else from the next window on.
             let is_later = self.config.windows.is_some() && !self.links.has_own(slot);
             match is_own {
                 true if is_later => {}
-                true => self.links.attach_own(&mut self.kernel, slot, source.pid, &allocator)?,
+                true => self.links.attach_own(&mut self.kernel, slot, profiled.pid, &allocator)?,
                 false => self.links.attach_shared(&mut self.kernel, &allocator)?,
             }
             if is_own {
                 tracing::info!(
-                    pid = source.pid,
+                    pid = profiled.pid,
                     path = allocator.path,
                     "probing {}",
                     allocator.name
                 );
             }
             record.allocators.push(allocator.title());
-            source.allocators.push(allocator);
+            profiled.allocators.push(allocator);
         }
-        let any = !source.allocators.is_empty();
-        if source.allocators.len() > known {
+        let any = !profiled.allocators.is_empty();
+        if profiled.allocators.len() > known {
             // It may have been patched between the comparison and the probes.
             attached.next_look = Instant::now();
         }
         // Of a window that is open; the next one looks anyway.
-        if source.allocators.len() > known {
+        if profiled.allocators.len() > known {
             self.set_probe_addresses(slot);
         }
         // A process without an allocator needs no windows.
         if let Some(budget) = self.config.windows.filter(|_| any)
-            && !self.cycles.contains_key(&slot)
+            && self.ingest.table.cycle(slot).is_none()
         {
             self.begin_windows(slot, budget);
         }

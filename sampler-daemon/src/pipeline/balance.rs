@@ -227,14 +227,14 @@ fn adopt(ingest: &mut Ingest, key: &LiveKey, entry: &LiveEntry) {
     if ingest.live.contains(entry.sample) {
         return;
     }
-    let Some(source) = ingest.sources.get(&key.space.slot) else { return };
-    if key.space.generation != source.generation {
+    let Some(profiled) = ingest.table.get(key.space.slot) else { return };
+    if key.space.generation != profiled.generation {
         return;
     }
     ingest.live.insert(
         entry.sample,
         LiveSample {
-            process: source.process,
+            process: profiled.id,
             space: key.space,
             stack: StackId::LOST,
             sample: Sample {

@@ -134,11 +134,12 @@ impl Worker {
 
     /// Remembers how much CPU time the process in a slot has used.
     pub(super) fn look_at_processor(&mut self, slot: u32) {
-        let Some(source) = self.ingest.sources.get(&slot) else { return };
-        let Some(process) = self.attached.get(&slot).and_then(|of| of.process.as_ref()) else {
+        let Some(profiled) = self.ingest.table.get(slot) else { return };
+        let Some(process) = self.ingest.table.attached(slot).and_then(|of| of.process.as_ref())
+        else {
             return;
         };
-        facts::look(self.ingest.processes.get_mut(source.process), process);
+        facts::look(self.ingest.processes.get_mut(profiled.id), process);
     }
 
     /// What profiling has cost these processes since they were attached, together.

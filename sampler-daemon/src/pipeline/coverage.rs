@@ -76,7 +76,7 @@ impl Worker {
     /// Files of which a probe is slow.
     pub(super) fn slow_probes(&self) -> Vec<String> {
         let mut slow: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for allocator in self.ingest.sources.values().flat_map(|source| &source.allocators) {
+        for allocator in self.ingest.table.values().flat_map(|profiled| &profiled.allocators) {
             let names = slow.entry(&allocator.path).or_default();
             for function in allocator.functions.iter().filter(|of| !of.placement.emulated) {
                 let name = function.symbols.first().map_or("", String::as_str);

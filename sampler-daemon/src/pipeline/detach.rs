@@ -30,7 +30,7 @@ impl Worker {
         for slot in slots {
             self.end_open_window(*slot);
             self.keep_last(*slot);
-            let process = self.ingest.sources.get(slot).map(|source| source.process);
+            let process = self.ingest.table.id_of(*slot);
             if let Some(process) = process {
                 self.ingest.end_mappings(process);
             }
@@ -47,14 +47,14 @@ impl Worker {
     fn keep_last(&mut self, slot: u32) {
         self.note_unseen_of(slot);
         self.note_flood_of(slot);
-        let Some(source) = self.ingest.sources.get(&slot) else { return };
-        let (id, pid) = (source.process, source.pid);
+        let Some(profiled) = self.ingest.table.get(slot) else { return };
+        let (id, pid) = (profiled.id, profiled.pid);
         // Its last program had not mapped one yet when it was looked at: that says nothing.
-        if self.attached.get(&slot).is_some_and(|attached| attached.look_period < SETTLED) {
+        if self.ingest.table.attached(slot).is_some_and(|attached| attached.look_period < SETTLED) {
             self.ingest.processes.get_mut(id).blind.retain(|line| line != NONE_MAPPED);
         }
         let work = self.work_of_slot(slot);
-        if let Some(process) = self.attached.get(&slot).and_then(|of| of.process.as_ref()) {
+        if let Some(process) = self.ingest.table.attached(slot).and_then(|of| of.process.as_ref()) {
             facts::look(self.ingest.processes.get_mut(id), process);
         }
         self.ingest.processes.get_mut(id).spending.work = work;
@@ -95,19 +95,19 @@ impl Worker {
 
     /// A process leaves its slot, which is offered to others. Nothing is done of a slot that nobody has: offered twice, it would be two processes'.
     pub(super) fn release(&mut self, slot: u32) {
-        if !self.attached.contains_key(&slot) {
+        if !self.ingest.table.is_attached(slot) {
             return;
         }
         self.end_cycle(slot);
-        self.ingest.sources.remove(&slot);
+        let pid = self.ingest.table.take(slot).map(|profiled| profiled.pid);
         self.ingest.known.end(slot);
         self.leaving.retain(|of| *of != slot);
         self.kernel.slots.renew(slot);
         self.pressure.forget(slot);
-        if let Some(attached) = self.attached.remove(&slot) {
-            self.kernel.targets.vacate(attached.pid, slot);
-            self.links.detach_own(slot, &Arc::default());
+        if let Some(pid) = pid {
+            self.kernel.targets.vacate(pid, slot);
         }
+        self.links.detach_own(slot, &Arc::default());
         self.close_left();
         if self.is_open()
             && let Err(error) = self.make_ready(slot).and_then(|_| self.kernel.targets.offer(slot))

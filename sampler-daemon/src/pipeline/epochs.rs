@@ -82,7 +82,7 @@ impl Worker {
 
     /// The brake of the process in `slot` has been let go: what comes now is sampled at its designs again. False if it is on again.
     pub(super) fn end_brake(&mut self, slot: u32) -> bool {
-        let Some(process) = self.ingest.sources.get(&slot).map(|source| source.process) else {
+        let Some(process) = self.ingest.table.id_of(slot) else {
             return true;
         };
         let totals = match self.kernel.totals.read(slot) {
@@ -105,8 +105,8 @@ impl Worker {
 
     /// What the process in `slot` holds is thinned to the rates in force.
     pub(super) fn note_thinned(&mut self, slot: u32) {
-        let Some(source) = self.ingest.sources.get(&slot) else { return };
-        let record = self.ingest.processes.get_mut(source.process);
+        let Some(profiled) = self.ingest.table.get(slot) else { return };
+        let record = self.ingest.processes.get_mut(profiled.id);
         let now = rates(&record.sampling.designs);
         record.epochs().note_thinned(&now);
     }

@@ -86,7 +86,7 @@ impl Worker {
         descriptors.extend(guardian.map(|it| PollFd::from_borrowed_fd(it, PollFlags::empty())));
         let watched = self.watched();
         descriptors.extend(watched.iter().filter_map(|slot| {
-            let pidfd = self.attached.get(slot)?.process.as_ref()?.pidfd.as_fd();
+            let pidfd = self.ingest.table.attached(*slot)?.process.as_ref()?.pidfd.as_fd();
             Some(PollFd::from_borrowed_fd(pidfd, PollFlags::IN))
         }));
         let mut period = if self.is_open() { OPEN_PERIOD } else { PERIOD };
@@ -134,7 +134,6 @@ impl Worker {
     }
 
     fn shut_down(&mut self) {
-        self.attached.clear();
         self.links.detach_all();
         let links = self.prices.take_links();
         self.links.close(links);

@@ -4,7 +4,6 @@
 //! more than its pid and command name until it has been looked at: what was sampled before is dropped, and counted. A process that becomes
 //! an excluded one by `execve` ends there; what it was before stays. One that is excluded comes anew with every `execve`.
 
-use super::attach::Attached;
 use super::facts::Facts;
 use super::worker::Worker;
 use crate::store::{Criterion, Who};
@@ -90,8 +89,7 @@ impl Worker {
             self.excluded.pids.remove(&pid);
             return false;
         };
-        let slot = self.attached.iter().find(|(_, attached)| attached.pid == pid);
-        match slot.map(|(slot, _)| *slot) {
+        match self.ingest.table.attached_slot(pid) {
             Some(slot) => self.leave(slot, by),
             None => self.shut_out(pid, by),
         }
@@ -105,8 +103,8 @@ impl Worker {
 
     /// Whether the process that has just taken a slot is excluded, so that it has lost it again.
     pub(super) fn is_turned_away(&mut self, slot: u32) -> bool {
-        let Some(source) = self.ingest.sources.get(&slot) else { return false };
-        let (id, has_been) = (source.process, source.has_exec());
+        let Some(profiled) = self.ingest.table.get(slot) else { return false };
+        let (id, has_been) = (profiled.id, profiled.has_exec());
         let Some(by) = self.excluded.by(self.ingest.processes.get(id).who()) else { return false };
         if has_been {
             self.leave(slot, by);
@@ -119,19 +117,22 @@ impl Worker {
 
     /// The process in `slot` runs an excluded program now: it is treated as if it had ended.
     pub(super) fn has_become_excluded(&mut self, slot: u32) -> bool {
-        let Some(source) = self.ingest.sources.get(&slot) else { return false };
-        let facts = Facts::of(source.pid);
-        let Some(by) = self.excluded.by(facts.who(source.pid)) else { return false };
+        let Some(profiled) = self.ingest.table.get(slot) else { return false };
+        let facts = Facts::of(profiled.pid);
+        let Some(by) = self.excluded.by(facts.who(profiled.pid)) else { return false };
         self.leave(slot, by);
         true
     }
 
     /// A process without a slot has a new image: if it was excluded it is expected now.
     pub(super) fn expected_exec(&mut self, pid: u32) {
-        let has_been = |(slot, attached): &(&u32, &Attached)| {
-            attached.pid == pid && !self.kernel.targets.has(pid, **slot)
-        };
-        match self.attached.iter().find(has_been).map(|(slot, _)| *slot) {
+        let is_outside = |slot| !self.kernel.targets.has(pid, slot);
+        let has_been = self
+            .ingest
+            .table
+            .all_attached()
+            .find(|(slot, of, _)| of.pid == pid && is_outside(*slot));
+        match has_been.map(|(slot, ..)| slot) {
             // Where nobody takes a slot by himself it stays as it is.
             Some(slot) if !self.is_open() => self.exclude(slot),
             _ => self.tree.note_exec(pid),
@@ -139,8 +140,8 @@ impl Worker {
     }
 
     fn leave(&mut self, slot: u32, by: usize) {
-        let Some(source) = self.ingest.sources.get(&slot) else { return };
-        let pid = source.pid;
+        let Some(profiled) = self.ingest.table.get(slot) else { return };
+        let pid = profiled.pid;
         self.detach_exited(&[slot]);
         // Should it have taken another slot meanwhile, it appears there, and is turned away again.
         self.shut_out(pid, by);

@@ -25,26 +25,26 @@ impl Worker {
     /// `execve`: the old image's blocks are gone, its probes follow by themselves, and the new image
     /// may have other allocators.
     pub(super) fn image_replaced(&mut self, slot: u32, generation: u32) {
-        let Some(source) = self.ingest.sources.get_mut(&slot) else { return };
-        if generation < source.generation {
+        let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
+        if generation < profiled.generation {
             // Overtaken: a newer image has sent records already, and its blocks are held.
             return;
         }
-        if generation > source.generation {
-            source.generation = generation;
-            source.image = None;
+        if generation > profiled.generation {
+            profiled.generation = generation;
+            profiled.image = None;
         }
         if self.has_become_excluded(slot) {
             return;
         }
         self.cut_window(slot);
-        let Some(source) = self.ingest.sources.get(&slot) else { return };
-        self.ingest.mapped.of_image(source.process, generation);
-        let record = self.ingest.processes.get_mut(source.process);
-        record.images = generation - source.first_generation + 1;
+        let Some(profiled) = self.ingest.table.get(slot) else { return };
+        self.ingest.mapped.of_image(profiled.id, generation);
+        let record = self.ingest.processes.get_mut(profiled.id);
+        record.images = generation - profiled.first_generation + 1;
         // What was blind in the old one; the next look says what is in this.
         record.blind.clear();
-        if let Some(attached) = self.attached.get_mut(&slot) {
+        if let Some(attached) = self.ingest.table.attached_mut(slot) {
             if let Some(process) = &attached.process {
                 facts::read(record, process);
             }
@@ -67,7 +67,7 @@ impl Worker {
 
     /// Looks at a process again soon.
     pub(super) fn look_again(&mut self, slot: u32) {
-        if let Some(attached) = self.attached.get_mut(&slot) {
+        if let Some(attached) = self.ingest.table.attached_mut(slot) {
             attached.look_period = FIRST_LOOK;
             attached.next_look = Instant::now() + FIRST_LOOK;
         }
@@ -77,33 +77,35 @@ impl Worker {
     /// wait for the old one. They are dropped, and the next look makes new ones.
     fn renew_links(&mut self, slot: u32) {
         let changes = self.kernel.slots.leader_changes(slot);
-        let Some(attached) = self.attached.get_mut(&slot) else { return };
+        let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
+        let Some(attached) = &mut profiled.attached else { return };
         if attached.leader_changes == changes {
             return;
         }
         attached.leader_changes = changes;
-        let pid = attached.pid;
+        let pid = profiled.pid;
         if !self.links.has_own(slot) {
             // A link that processes share does not know them by their threads.
             return;
         }
         self.unprobe(slot);
-        if let Some(source) = self.ingest.sources.get(&slot) {
-            self.ingest.processes.get_mut(source.process).has_unseen_allocations = true;
+        if let Some(profiled) = self.ingest.table.get(slot) {
+            self.ingest.processes.get_mut(profiled.id).has_unseen_allocations = true;
         }
         tracing::warn!(pid, "a thread replaced the program: its first allocations are not seen");
     }
 
     /// Takes the probes off a new image that they could harm; whether the process has lost its slot by that.
     fn spare_harmed(&mut self, slot: u32) -> bool {
-        let Some(pid) = self.attached.get(&slot).map(|attached| attached.pid) else { return false };
+        let Some(profiled) = self.ingest.table.get(slot) else { return false };
+        let pid = profiled.pid;
         if self.is_open() {
             let hazard = self.hazard_of(pid);
             hazard.into_iter().for_each(|hazard| self.refuse(pid, hazard));
             return hazard.is_some();
         }
         let hazard = self.hazard(pid);
-        if let Some(attached) = self.attached.get_mut(&slot) {
+        if let Some(attached) = self.ingest.table.attached_mut(slot) {
             attached.hazard = hazard;
         }
         let Some(hazard) = hazard else { return false };
@@ -111,8 +113,8 @@ impl Worker {
         if self.config.reach != Reach::Listed {
             self.exclude(slot);
         }
-        if let Some(source) = self.ingest.sources.get(&slot) {
-            let record = self.ingest.processes.get_mut(source.process);
+        if let Some(profiled) = self.ingest.table.get(slot) {
+            let record = self.ingest.processes.get_mut(profiled.id);
             record.blind = vec![hazard.to_string()];
             record.has_unseen_allocations = true;
         }
@@ -129,13 +131,13 @@ impl Worker {
 
     /// Takes the probes off a process that stays in its slot.
     fn unprobe(&mut self, slot: u32) {
-        let Some(attached) = self.attached.get_mut(&slot) else { return };
-        attached.looked.forget();
-        self.links.detach_own(slot, &Arc::default());
-        if let Some(source) = self.ingest.sources.get_mut(&slot) {
-            source.allocators.clear();
-            self.ingest.processes.get_mut(source.process).allocators.clear();
+        let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
+        if let Some(attached) = &mut profiled.attached {
+            attached.looked.forget();
         }
+        profiled.allocators.clear();
+        self.ingest.processes.get_mut(profiled.id).allocators.clear();
+        self.links.detach_own(slot, &Arc::default());
         self.close_left();
     }
 
@@ -144,8 +146,8 @@ impl Worker {
         if self.config.reach != Reach::Shared {
             return;
         }
-        let sources = self.ingest.sources.values();
-        let kept = sources.flat_map(|of| of.allocators.iter().map(|of| of.identity)).collect();
+        let all = self.ingest.table.values();
+        let kept = all.flat_map(|of| of.allocators.iter().map(|of| of.identity)).collect();
         self.links.detach_besides(&kept);
     }
 
@@ -153,22 +155,19 @@ impl Worker {
     /// executing others would gather the files of all of them. Before that the same file may come again any moment.
     fn leave_unmapped(&mut self, slot: u32, discovery: &Discovery) {
         let generation = self.kernel.slots.generation(slot);
-        let (Some(source), Some(attached)) =
-            (self.ingest.sources.get_mut(&slot), self.attached.get_mut(&slot))
-        else {
-            return;
-        };
+        let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
+        let Some(attached) = &mut profiled.attached else { return };
         // Of an image that is newer than the last event nothing has been seen.
         if !attached.has_new_image
             || attached.look_period < SETTLED
-            || generation != source.generation
+            || generation != profiled.generation
         {
             return;
         }
         attached.has_new_image = false;
-        source.allocators.retain(|of| discovery.has(of.identity));
-        let record = self.ingest.processes.get_mut(source.process);
-        record.allocators = source.allocators.iter().map(Allocator::title).collect();
+        profiled.allocators.retain(|of| discovery.has(of.identity));
+        let record = self.ingest.processes.get_mut(profiled.id);
+        record.allocators = profiled.allocators.iter().map(Allocator::title).collect();
         self.links.detach_unmapped(slot, |file| discovery.has(file));
         self.close_left();
     }
@@ -188,18 +187,19 @@ impl Worker {
         let now = Instant::now();
         let longest = self.longest_look();
         let due: Vec<u32> = self
-            .attached
-            .iter()
-            .filter(|(_, attached)| attached.next_look <= now)
-            .map(|(slot, _)| *slot)
+            .ingest
+            .table
+            .all_attached()
+            .filter(|(.., attached)| attached.next_look <= now)
+            .map(|(slot, ..)| slot)
             .collect();
         // A process cannot be spared links that it shares.
         let may_spare = !due.is_empty() && self.has_own_links();
         let diverted = if may_spare { self.diverted() } else { FxHashSet::default() };
         for slot in due {
             let generation = self.kernel.slots.generation(slot);
-            let Some(source) = self.ingest.sources.get(&slot) else { continue };
-            let (pid, known) = (source.pid, source.generation);
+            let Some(profiled) = self.ingest.table.get(slot) else { continue };
+            let (pid, known) = (profiled.pid, profiled.generation);
             if generation != known {
                 self.image_replaced(slot, generation);
             }
@@ -208,11 +208,11 @@ impl Worker {
             }
             self.look_at_processor(slot);
             self.restore_library(slot);
-            if let Some(attached) = self.attached.get_mut(&slot) {
+            if let Some(attached) = self.ingest.table.attached_mut(slot) {
                 attached.look_period = (attached.look_period * 2).min(longest);
                 attached.next_look = now + attached.look_period;
             }
-            if self.attached.get(&slot).is_some_and(|attached| attached.hazard.is_none()) {
+            if self.ingest.table.attached(slot).is_some_and(|attached| attached.hazard.is_none()) {
                 self.look_for_allocators(slot, pid);
             }
         }
@@ -224,7 +224,7 @@ impl Worker {
         let Ok(mappings) = mappings::read_some(pid) else { return };
         self.leave_newly_patched(slot, &mappings);
         let files = looked::files(&mappings);
-        let Some(attached) = self.attached.get(&slot) else { return };
+        let Some(attached) = self.ingest.table.attached(slot) else { return };
         if !attached.has_new_image && attached.looked.is_known(&files) {
             return;
         }
@@ -236,7 +236,9 @@ impl Worker {
         if let Err(error) = &probed {
             tracing::warn!(pid, "{error:#}");
         }
-        if let Some(attached) = self.attached.get_mut(&slot).filter(|_| is_all && probed.is_ok()) {
+        if let Some(attached) =
+            self.ingest.table.attached_mut(slot).filter(|_| is_all && probed.is_ok())
+        {
             attached.looked.note(files);
         }
     }

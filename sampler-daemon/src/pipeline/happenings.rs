@@ -173,7 +173,7 @@ impl Worker {
 
     /// A process has an allocator more than is known of it.
     fn look_soon(&mut self, pid: u32) {
-        for attached in self.attached.values_mut().filter(|attached| attached.pid == pid) {
+        for (_, attached) in self.ingest.table.all_attached_mut().filter(|(of, _)| *of == pid) {
             attached.next_look = Instant::now();
         }
     }

@@ -4,7 +4,7 @@
 //! Else they are read from `/proc`, which shows what is there now.
 
 use super::ingest::Ingest;
-use super::source::Source;
+use super::process::ProfiledProcess;
 use crate::unwind::Image;
 use rustc_hash::FxHashSet;
 
@@ -12,27 +12,27 @@ impl Ingest {
     /// Reads the mappings of the process in `slot` before it can exit, unless events have told them. If that fails the next sample
     /// tries again.
     pub(super) fn open_image(&mut self, slot: u32) {
-        if let Some(source) = self.sources.get_mut(&slot)
-            && source.image.is_none()
-            && self.history.at(source.pid, u64::MAX).is_none()
+        if let Some(profiled) = self.table.get_mut(slot)
+            && profiled.image.is_none()
+            && self.history.at(profiled.pid, u64::MAX).is_none()
         {
-            source.image = Image::open(source.pid, &mut self.modules).ok();
+            profiled.image = Image::open(profiled.pid, &mut self.modules).ok();
         }
     }
 
     /// The image of a source that a record of this time and generation belongs to.
     pub(super) fn image<'a>(
         &mut self,
-        source: &'a mut Source,
+        profiled: &'a mut ProfiledProcess,
         generation: u32,
         time_ns: u64,
     ) -> Option<&'a mut Image> {
-        let pid = source.pid;
+        let pid = profiled.pid;
         let past = self.history.at(pid, time_ns);
-        if generation != source.generation {
+        if generation != profiled.generation {
             // The process has become another program meanwhile: what `/proc` shows would give wrong names.
             let past = past?;
-            let kept = source.earlier.take().filter(|(of, _)| *of == generation);
+            let kept = profiled.earlier.take().filter(|(of, _)| *of == generation);
             let mut image = match kept {
                 Some((_, image)) => image,
                 None => Image::of_past(pid, past, &mut self.modules),
@@ -41,24 +41,24 @@ impl Ingest {
                 image = Image::of_past(pid, past, &mut self.modules);
             }
             image.sampled_at(time_ns);
-            return Some(&mut source.earlier.insert((generation, image)).1);
+            return Some(&mut profiled.earlier.insert((generation, image)).1);
         }
-        match (&mut source.image, past) {
+        match (&mut profiled.image, past) {
             (Some(image), Some(past)) => {
                 if !image.follow(past, &mut self.modules) {
-                    source.image = None;
+                    profiled.image = None;
                 }
             }
             (Some(image), None) => image.not_told(),
             (None, _) => {}
         }
-        if source.image.is_none() {
-            source.image = match past {
+        if profiled.image.is_none() {
+            profiled.image = match past {
                 Some(past) => Some(Image::of_past(pid, past, &mut self.modules)),
                 None => Image::open(pid, &mut self.modules).ok(),
             };
         }
-        let image = source.image.as_mut()?;
+        let image = profiled.image.as_mut()?;
         image.sampled_at(time_ns);
         Some(image)
     }
@@ -66,7 +66,8 @@ impl Ingest {
     /// Forgets images that ended before `time_ns`: all records from before have been read.
     pub(super) fn forget_images(&mut self, time_ns: u64) {
         if self.history.has_ends() {
-            let attached: FxHashSet<u32> = self.sources.values().map(|source| source.pid).collect();
+            let attached: FxHashSet<u32> =
+                self.table.values().map(|profiled| profiled.pid).collect();
             self.history.forget_ended(time_ns, |pid| attached.contains(&pid));
         }
     }

@@ -3,7 +3,8 @@
 use super::known::KnownStacks;
 use super::mapped::Insides;
 use super::pressure::Arrivals;
-use super::source::{SampleEvent, Source};
+use super::process::{ProcessTable, ProfiledProcess};
+use super::source::SampleEvent;
 use super::taken::{Taken, ending};
 use crate::bpf::ring::Record;
 use crate::store::stacks::StackFrame;
@@ -44,7 +45,7 @@ pub(super) enum Event {
 
 /// The store with what records need to get there.
 pub(super) struct Ingest {
-    pub(super) sources: FxHashMap<u32, Source>,
+    pub(super) table: ProcessTable,
     pub(super) processes: Processes,
     pub(super) stacks: Stacks,
     pub(super) rows: Rows,
@@ -86,7 +87,7 @@ impl Ingest {
         is_silent: bool,
     ) -> Ingest {
         Ingest {
-            sources: FxHashMap::default(),
+            table: ProcessTable::default(),
             processes: Processes::default(),
             stacks: Stacks::default(),
             rows: Rows::default(),
@@ -143,13 +144,13 @@ impl Ingest {
 
     /// A process has taken a slot by itself: what is known of it until the worker has looked.
     pub(super) fn newcomer(&mut self, space: Space, pid: u32, comm: String) {
-        if self.sources.contains_key(&space.slot) {
+        if self.table.contains(space.slot) {
             return;
         }
         let mut record = ProcessRecord::new(pid, self.default_sampling());
         record.comm = comm;
         let process = self.processes.insert(record);
-        self.sources.insert(space.slot, Source::new(process, pid, space.generation));
+        self.table.insert(space.slot, ProfiledProcess::new(process, pid, space.generation));
         self.events.push(Event::Appeared { slot: space.slot });
     }
 
@@ -183,8 +184,8 @@ impl Ingest {
 
     fn free(&mut self, record: &FreeRecord) {
         self.records += 1;
-        if let Some(source) = self.sources.get(&record.space.slot) {
-            self.processes.get_mut(source.process).spending.records += 1;
+        if let Some(profiled) = self.table.get(record.space.slot) {
+            self.processes.get_mut(profiled.id).spending.records += 1;
         }
         match self.live.remove(record.sample) {
             Some(live) => {
@@ -198,13 +199,13 @@ impl Ingest {
     }
 
     fn allocation(&mut self, record: &AllocationRecord, taken: Taken<'_>) {
-        let Some(mut source) = self.source(record.space) else {
+        let Some(mut profiled) = self.source(record.space) else {
             self.outcomes.add(Outcome::UnknownProcess, 1);
             return;
         };
         if record.hits == 0 || record.sample == 0 {
             self.outcomes.add(Outcome::Malformed, 1);
-            self.sources.insert(record.space.slot, source);
+            self.table.put_back(record.space.slot, profiled);
             return;
         }
         self.records += 1;
@@ -212,31 +213,31 @@ impl Ingest {
             Taken::Known(id) => self.known.named(id).map_or(0, |known| known.cost_bytes),
             Taken::Snapshot(_) | Taken::Frames(_) => record.stack_bytes,
         };
-        self.processes.get_mut(source.process).spending.read_sample(stack_bytes);
+        self.processes.get_mut(profiled.id).spending.read_sample(stack_bytes);
         let design = Design::from_word(record.design);
         if design.is_external() {
-            if source.samples_itself() {
+            if profiled.samples_itself() {
                 self.events.push(Event::SamplesItself { slot: record.space.slot });
             }
-            let sampling = &mut self.processes.get_mut(source.process).sampling;
+            let sampling = &mut self.processes.get_mut(profiled.id).sampling;
             Arc::make_mut(sampling).took_itself(record.size, design.weighted_bytes());
         }
-        let sampling = &self.processes.get(source.process).sampling;
-        let limited_ns = source.library.as_ref().map(|library| library.limited_ns);
+        let sampling = &self.processes.get(profiled.id).sampling;
+        let limited_ns = profiled.library.as_ref().map(|library| library.limited_ns);
         self.arrivals.note(record, sampling, limited_ns);
         let known = match taken {
-            Taken::Known(id) => self.known_stack(&mut source, record, id),
+            Taken::Known(id) => self.known_stack(&mut profiled, record, id),
             Taken::Snapshot(_) | Taken::Frames(_) => None,
         };
         let end = match known {
             Some(_) => UnwindEnd::Complete,
-            None => self.walk(&mut source, record, taken),
+            None => self.walk(&mut profiled, record, taken),
         };
         // The leaf of a USDT is the function that it lies in.
         if record.role != Role::OtelAlloc as u32
             && let Some(function) = self.frames.first()
         {
-            self.name_probe(&source, *function);
+            self.name_probe(&profiled, *function);
         }
         let (outcome, note) = ending(end);
         self.outcomes.add(outcome, 1);
@@ -245,18 +246,18 @@ impl Ingest {
             tail: record.size.checked_sub(record.offset),
             ..Sample::new(record.size, design)
         };
-        self.publish(&source, record, &sample, outcome.name());
-        let process = source.process;
-        let current = record.space.generation == source.generation;
+        self.publish(&profiled, record, &sample, outcome.name());
+        let process = profiled.id;
+        let current = record.space.generation == profiled.generation;
         let stack = known.unwrap_or_else(|| {
             let code = self.frames.iter().map(|frame| StackFrame::Code(*frame));
             let stack = self.stacks.intern(code.chain(note.map(StackFrame::Note)));
             stack.unwrap_or(StackId::TABLE_FULL)
         });
         if current && known.is_none() {
-            self.offer(&source, record, taken, end, stack);
+            self.offer(&profiled, record, taken, end, stack);
         }
-        self.sources.insert(record.space.slot, source);
+        self.table.put_back(record.space.slot, profiled);
         if self.window_samples.is_on {
             if !self.window_samples.push(process, stack, sample) {
                 self.outcomes.add(Outcome::WindowCut, 1);
@@ -281,28 +282,28 @@ impl Ingest {
     }
 
     /// The process of an address space, taken out of the table while its image is used.
-    pub(super) fn source(&mut self, space: Space) -> Option<Source> {
-        let source = self.sources.get(&space.slot)?;
-        if space.generation < source.first_generation {
+    pub(super) fn source(&mut self, space: Space) -> Option<Box<ProfiledProcess>> {
+        let profiled = self.table.get(space.slot)?;
+        if space.generation < profiled.first_generation {
             return None;
         }
-        let mut source = self.sources.remove(&space.slot)?;
-        if space.generation > source.generation {
+        let mut profiled = self.table.take(space.slot)?;
+        if space.generation > profiled.generation {
             // The event of its `execve` comes behind, or was lost.
             self.events.push(Event::Exec { slot: space.slot, generation: space.generation });
-            source.generation = space.generation;
-            source.image = None;
+            profiled.generation = space.generation;
+            profiled.image = None;
         }
-        Some(source)
+        Some(profiled)
     }
 
     /// Remembers the usual name of a probed function: a library has several for one address.
-    pub(super) fn name_probe(&mut self, source: &Source, frame: Frame) {
+    pub(super) fn name_probe(&mut self, profiled: &ProfiledProcess, frame: Frame) {
         if self.probe_names.contains_key(&frame) {
             return;
         }
         let path = &self.modules.get(frame.module).path;
-        let mut allocators = source.allocators.iter();
+        let mut allocators = profiled.allocators.iter();
         if let Some(name) = allocators.find_map(|of| of.probed_at(path, frame.offset)) {
             self.probe_names.insert(frame, name.clone());
         }
@@ -310,7 +311,7 @@ impl Ingest {
 
     fn publish(
         &self,
-        source: &Source,
+        profiled: &ProfiledProcess,
         record: &AllocationRecord,
         sample: &Sample,
         unwind: &'static str,
@@ -323,15 +324,14 @@ impl Ingest {
             .iter()
             .map(|frame| (Arc::clone(self.modules.get(frame.module)), frame.offset))
             .collect();
-        let process = self.processes.get(source.process);
+        let process = self.processes.get(profiled.id);
         // Nobody listening any more is no loss.
         let _ = self.samples.send(Arc::new(SampleEvent {
-            pid: source.pid,
+            pid: profiled.pid,
             tid: record.tid,
             time_ns: record.time_ns,
             size: record.size,
-            inclusion: sample.inclusion().unwrap_or(0.0)
-                * self.window_samples.kappa(source.process),
+            inclusion: sample.inclusion().unwrap_or(0.0) * self.window_samples.kappa(profiled.id),
             offset: record.offset,
             frames,
             unwind,

@@ -36,9 +36,9 @@ pub(super) struct Library {
 impl Worker {
     /// Looks for it in a process.
     pub(super) fn meet_library(&mut self, slot: u32, discovery: &Discovery) {
-        let Some(source) = self.ingest.sources.get(&slot) else { return };
-        let (pid, generation) = (source.pid, source.generation);
-        let known = source.library.as_ref().is_some_and(|of| of.generation == generation);
+        let Some(profiled) = self.ingest.table.get(slot) else { return };
+        let (pid, generation) = (profiled.pid, profiled.generation);
+        let known = profiled.library.as_ref().is_some_and(|of| of.generation == generation);
         let mut own = discovery.samplers.iter().filter_map(|of| Some((of.preloaded?, of)));
         let has_own = own.clone().next().is_some();
         // Of several copies all but one say that they only pass calls on, and are none.
@@ -49,10 +49,10 @@ impl Worker {
             generation,
             limited_ns: 0,
         });
-        if let Some(source) = self.ingest.sources.get_mut(&slot)
+        if let Some(profiled) = self.ingest.table.get_mut(slot)
             && !(known && has_own)
         {
-            source.library = library;
+            profiled.library = library;
         }
         if !known {
             self.limit_library(slot);
@@ -62,8 +62,8 @@ impl Worker {
 
     /// A process that allocates no more has paid what it owes, and does not know it before its next sample.
     pub(super) fn restore_library(&mut self, slot: u32) {
-        let Some(source) = self.ingest.sources.get_mut(&slot) else { return };
-        let Some(library) = &mut source.library else { return };
+        let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
+        let Some(library) = &mut profiled.library else { return };
         let Ok(state) = library.block.read() else { return };
         let Some(asked) = state.asked.filter(|asked| state.rate.is_some_and(|rate| rate < *asked))
         else {
@@ -72,7 +72,7 @@ impl Worker {
         if state.until_ns < monotonic_ns()
             && let Err(error) = library.block.set_rate(asked)
         {
-            tracing::debug!(pid = source.pid, "restore the interval: {error}");
+            tracing::debug!(pid = profiled.pid, "restore the interval: {error}");
         }
     }
 
@@ -82,14 +82,14 @@ impl Worker {
             true => Cause::Daemon,
             false => Cause::Process,
         };
-        let Some(source) = self.ingest.sources.get_mut(&slot) else { return };
-        let Some(library) = &mut source.library else { return };
+        let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
+        let Some(library) = &mut profiled.library else { return };
         let state = match library.block.read() {
             Ok(state) => state,
             Err(error) => {
                 // It leaves sampling to another copy: which one, the next look shows. One that is gone says nothing.
                 if error.kind() == io::ErrorKind::InvalidData {
-                    source.library = None;
+                    profiled.library = None;
                 }
                 return;
             }
@@ -100,7 +100,7 @@ impl Worker {
         let Some(rate) = state.rate else { return };
         let told = (rate.interval_bytes(), state.lowest.unwrap_or(rate).interval_bytes());
         let raised = raised(&state, cause);
-        let sampling = &mut self.ingest.processes.get_mut(source.process).sampling;
+        let sampling = &mut self.ingest.processes.get_mut(profiled.id).sampling;
         if sampling.library_bytes.0 == told.0
             && sampling.library_bytes.1 >= told.1
             && sampling.library_raised == raised
@@ -116,8 +116,8 @@ impl Worker {
 
     /// Hears all of them.
     pub(super) fn hear_libraries(&mut self) {
-        let sources = self.ingest.sources.iter();
-        let with = sources.filter(|(_, of)| of.library.is_some()).map(|(slot, _)| *slot);
+        let all = self.ingest.table.iter();
+        let with = all.filter(|(_, of)| of.library.is_some()).map(|(slot, _)| slot);
         for slot in with.collect::<Vec<_>>() {
             self.hear_library(slot);
         }
@@ -125,26 +125,26 @@ impl Worker {
 
     /// Of a process that ran before anybody listened here, what was counted by then is not ours; how many nobody heard.
     fn begin_listening(&mut self, slot: u32, block: &mut Block) -> u64 {
-        let Some(source) = self.ingest.sources.get(&slot) else { return 0 };
-        let started = self.ingest.processes.get(source.process).origin.started;
+        let Some(profiled) = self.ingest.table.get(slot) else { return 0 };
+        let started = self.ingest.processes.get(profiled.id).origin.started;
         let own_start = SystemTime::now().checked_sub(self.started.elapsed());
         let is_older = started.zip(own_start).is_some_and(|(process, own)| process < own);
-        if source.has_exec() || !(self.config.reach == Reach::Listed || is_older) {
+        if profiled.has_exec() || !(self.config.reach == Reach::Listed || is_older) {
             return 0;
         }
         if let Err(error) = block.begin_raises() {
-            tracing::debug!(pid = source.pid, "begin to listen: {error}");
+            tracing::debug!(pid = profiled.pid, "begin to listen: {error}");
         }
         block.read().map_or(0, |state| state.unheard)
     }
 
     /// Has it sample as is asked for, if it is there.
     pub(super) fn instruct_library(&mut self, slot: u32, interval_bytes: u64) {
-        let Some(source) = self.ingest.sources.get_mut(&slot) else { return };
-        let Some(library) = &mut source.library else { return };
+        let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
+        let Some(library) = &mut profiled.library else { return };
         let Some(rate) = Rate::from_interval(interval_bytes) else { return };
         if let Err(error) = library.block.set_rate(rate) {
-            tracing::warn!(pid = source.pid, "set the interval: {error}");
+            tracing::warn!(pid = profiled.pid, "set the interval: {error}");
         }
         self.limit_library(slot);
         self.hear_library(slot);
@@ -153,15 +153,15 @@ impl Worker {
     /// Has it keep the limit of its process, or less by as much as the limit of all wants.
     pub(super) fn limit_library(&mut self, slot: u32) {
         let factor = self.pressure.factor(slot);
-        let Some(source) = self.ingest.sources.get_mut(&slot) else { return };
-        let Some(library) = &mut source.library else { return };
+        let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
+        let Some(library) = &mut profiled.library else { return };
         let limits = self.config.limits;
         let limit = limits.of_library().min(SHARE_OF_ALL * limits.daemon);
         let period_ns = (factor * 1e9 / limit) as u64;
         library.limited_ns = monotonic_ns();
         if let Err(error) = library.block.set_period(period_ns.clamp(1, MAX_PERIOD_NS)) {
             // Most likely the process has just ended.
-            tracing::debug!(pid = source.pid, "limit its samples: {error}");
+            tracing::debug!(pid = profiled.pid, "limit its samples: {error}");
         }
     }
 }

@@ -21,7 +21,7 @@
 //! mapped over.
 
 use super::ingest::Ingest;
-use super::source::Source;
+use super::process::ProfiledProcess;
 use super::taken::ending;
 use crate::store::mapped::{Origin, Piece, Remap};
 use crate::store::stacks::StackFrame;
@@ -66,26 +66,26 @@ impl Ingest {
         let Some(call) = record.what() else {
             return self.outcomes.add(Outcome::Malformed, 1);
         };
-        let Some(mut source) = self.source(record.space) else {
+        let Some(mut profiled) = self.source(record.space) else {
             return self.outcomes.add(Outcome::UnknownProcess, 1);
         };
-        let process = source.process;
+        let process = profiled.id;
         self.records += 1;
         self.processes.get_mut(process).spending.read_mapping(record.stack_bytes);
         if self.mapped.of_image(process, record.space.generation) {
-            self.mapping_of(&mut source, call, record, stack);
+            self.mapping_of(&mut profiled, call, record, stack);
         }
-        self.sources.insert(record.space.slot, source);
+        self.table.put_back(record.space.slot, profiled);
     }
 
     fn mapping_of(
         &mut self,
-        source: &mut Source,
+        profiled: &mut ProfiledProcess,
         call: MappingCall,
         record: &MappingRecord,
         stack: &[u8],
     ) {
-        let (process, tid) = (source.process, record.tid);
+        let (process, tid) = (profiled.id, record.tid);
         let remap = Remap {
             old: record.old_address,
             old_length: record.old_length,
@@ -95,7 +95,7 @@ impl Ingest {
         match call {
             MappingCall::Map => {
                 let is_anonymous = record.flags & MAP_ANONYMOUS != 0;
-                let piece = is_anonymous.then(|| self.piece(source, record, stack));
+                let piece = is_anonymous.then(|| self.piece(profiled, record, stack));
                 self.mapped.map(process, tid, record.address, mapped_bytes(record), piece);
             }
             MappingCall::UnmapBegins => {
@@ -107,7 +107,7 @@ impl Ingest {
                 self.mapped.remap_ends(process, tid, remap, new, record.time_ns);
             }
             MappingCall::Break => {
-                let piece = self.piece(source, record, stack);
+                let piece = self.piece(profiled, record, stack);
                 let ends = [record.old_address, record.address];
                 self.mapped.break_moves(process, tid, ends, piece);
             }
@@ -115,20 +115,25 @@ impl Ingest {
     }
 
     /// What an allocating call has mapped; its size is the store's to say.
-    fn piece(&mut self, source: &mut Source, record: &MappingRecord, stack: &[u8]) -> Piece {
-        let (stack, origin) = self.caller(source, record, stack);
-        let (process, time_ns) = (source.process, record.time_ns);
+    fn piece(
+        &mut self,
+        profiled: &mut ProfiledProcess,
+        record: &MappingRecord,
+        stack: &[u8],
+    ) -> Piece {
+        let (stack, origin) = self.caller(profiled, record, stack);
+        let (process, time_ns) = (profiled.id, record.time_ns);
         Piece { process, stack, origin, size: 0, held: 0, time_ns }
     }
 
     /// The stack of a call, and whose it is.
     fn caller(
         &mut self,
-        source: &mut Source,
+        profiled: &mut ProfiledProcess,
         record: &MappingRecord,
         stack: &[u8],
     ) -> (StackId, Origin) {
-        let end = self.unwound(source, record, stack);
+        let end = self.unwound(profiled, record, stack);
         let frames = std::mem::take(&mut self.frames);
         let known = match end {
             // Nothing is known of the caller.
@@ -179,16 +184,21 @@ impl Ingest {
     }
 
     /// Fills `frames`, the function that was called first.
-    fn unwound(&mut self, source: &mut Source, record: &MappingRecord, stack: &[u8]) -> UnwindEnd {
+    fn unwound(
+        &mut self,
+        profiled: &mut ProfiledProcess,
+        record: &MappingRecord,
+        stack: &[u8],
+    ) -> UnwindEnd {
         self.frames.clear();
         let (generation, time_ns) = (record.space.generation, record.time_ns);
-        let Some(image) = self.image(source, generation, time_ns) else {
+        let Some(image) = self.image(profiled, generation, time_ns) else {
             return UnwindEnd::NoMapping;
         };
         let function = image.resolve(&mut self.modules, record.function);
-        self.name_probe(source, function);
+        self.name_probe(profiled, function);
         self.frames.push(function);
-        let Some(image) = self.image(source, generation, time_ns) else {
+        let Some(image) = self.image(profiled, generation, time_ns) else {
             return UnwindEnd::NoMapping;
         };
         let registers = Registers { ip: record.ip, sp: record.sp, bp: record.bp };

@@ -28,6 +28,7 @@ mod mapped;
 mod observe;
 mod patched;
 mod pressure;
+mod process;
 mod query;
 mod reading;
 mod refused;

@@ -30,10 +30,10 @@ impl Worker {
     pub(super) fn observe(&mut self) -> SlotTotals {
         let totals: Vec<(u32, ProcessId, SlotTotals)> = self
             .ingest
-            .sources
+            .table
             .iter()
-            .filter_map(|(slot, source)| match self.kernel.totals.read(*slot) {
-                Ok(totals) => Some((*slot, source.process, totals)),
+            .filter_map(|(slot, profiled)| match self.kernel.totals.read(slot) {
+                Ok(totals) => Some((slot, profiled.id, totals)),
                 Err(error) => {
                     tracing::warn!("{error:#}");
                     None

@@ -33,7 +33,7 @@ impl Worker {
 
     /// Whether a function of a process has a probe of ours.
     fn is_probed(&self, pid: u32, allocator: &Allocator, function: &Function) -> bool {
-        let sources = self.ingest.sources.values().filter(|of| of.pid == pid);
+        let sources = self.ingest.table.values().filter(|of| of.pid == pid);
         let own = sources.flat_map(|of| &of.allocators);
         self.links
             .shared
@@ -53,7 +53,10 @@ impl Worker {
             match self.links.leave_out(&mut self.kernel, of) {
                 Ok(false) => {}
                 // Whoever maps the file is to be told.
-                Ok(true) => self.attached.values_mut().for_each(|of| of.look_at_all_again()),
+                Ok(true) => {
+                    let all = self.ingest.table.all_attached_mut();
+                    all.for_each(|(_, of)| of.look_at_all_again());
+                }
                 Err(error) => tracing::warn!(pid = of.pid, path = of.path, "{error:#}"),
             }
         }
@@ -61,18 +64,15 @@ impl Worker {
 
     /// Takes the probes out of functions that the process in this slot has patched since they were attached; whether a window is given up for it.
     pub(super) fn leave_newly_patched(&mut self, slot: u32, mappings: &[Mapping]) -> bool {
-        let (Some(source), Some(attached)) =
-            (self.ingest.sources.get_mut(&slot), self.attached.get_mut(&slot))
-        else {
-            return false;
-        };
-        let pid = source.pid;
+        let Some(profiled) = self.ingest.table.get_mut(slot) else { return false };
+        let Some(attached) = &mut profiled.attached else { return false };
+        let pid = profiled.pid;
         let Ok(code) = Code::open(pid, mappings) else { return false };
         let is_patched = |allocator: &Allocator, function: &Function| {
             code.find(allocator, function, true) == Found::Other
         };
         let mut found = Vec::new();
-        for allocator in &mut source.allocators {
+        for allocator in &mut profiled.allocators {
             if let Some(patched) = Patched::find(pid, allocator, |of| is_patched(allocator, of)) {
                 tracing::warn!(pid, "no longer probed: {}", patched.line(pid));
                 patched.leave_out(allocator);
@@ -107,7 +107,7 @@ impl Worker {
 
     /// The same before a window.
     pub(super) fn leave_patched_before_window(&mut self, slot: u32) -> bool {
-        let pid = self.ingest.sources.get(&slot).map(|source| source.pid);
+        let pid = self.ingest.table.get(slot).map(|profiled| profiled.pid);
         // One that cannot be read is exiting.
         let mappings = pid.and_then(|pid| mappings::read_some(pid).ok());
         mappings.is_some_and(|mappings| self.leave_newly_patched(slot, &mappings))
@@ -115,18 +115,15 @@ impl Worker {
 
     /// Says of a process which functions are left alone, and holds none of its blocks if some would end unseen.
     pub(super) fn report_patched(&mut self, slot: u32) {
-        let (Some(source), Some(attached)) =
-            (self.ingest.sources.get(&slot), self.attached.get(&slot))
-        else {
-            return;
-        };
-        let pid = source.pid;
-        let of_others = source.allocators.iter().flat_map(|of| self.links.shared.left_out(of));
+        let Some(profiled) = self.ingest.table.get(slot) else { return };
+        let Some(attached) = &profiled.attached else { return };
+        let pid = profiled.pid;
+        let of_others = profiled.allocators.iter().flat_map(|of| self.links.shared.left_out(of));
         let all: Vec<&Patched> =
             attached.patched.iter().chain(of_others.filter(|of| of.pid != pid)).collect();
         let lines: Vec<String> = all.iter().map(|of| of.line(pid)).collect();
         let leaves_blocks = all.iter().any(|of| of.leaves_blocks());
-        let record = self.ingest.processes.get_mut(source.process);
+        let record = self.ingest.processes.get_mut(profiled.id);
         record.has_unseen_allocations |= all.iter().any(|of| of.leaves_allocations());
         let blind = &mut record.blind;
         for line in lines {

@@ -121,8 +121,8 @@ impl Worker {
         self.pressure.before_ns = std::mem::replace(&mut self.pressure.turned_ns, now_ns);
         let arrived = std::mem::take(&mut self.ingest.arrivals.expected);
         for (slot, expected) in &arrived {
-            let source = self.ingest.sources.get(slot);
-            let is_library = source.is_some_and(|source| source.library.is_some());
+            let profiled = self.ingest.table.get(*slot);
+            let is_library = profiled.is_some_and(|profiled| profiled.library.is_some());
             self.pressure.control.take(*slot, *expected, is_library);
         }
         for slot in self.pressure.control.turn(elapsed_ns as f64 / 1e9, now_ns) {
@@ -177,7 +177,7 @@ impl Worker {
     /// Notes how far the kernel side has braked the process in `slot`; the highest level since the last look.
     pub(super) fn note_brake(&mut self, slot: u32) -> u32 {
         let level = self.kernel.slots.take_brake_level(slot);
-        let process = self.ingest.sources.get(&slot).map(|source| source.process);
+        let process = self.ingest.table.id_of(slot);
         if let Some(process) = process.filter(|_| level > 0) {
             self.note_level(slot, process, level);
         }
@@ -185,8 +185,8 @@ impl Worker {
     }
 
     fn record_brake(&mut self, slot: u32, change: impl FnOnce(&mut SamplingRecord)) {
-        if let Some(source) = self.ingest.sources.get(&slot) {
-            let sampling = &mut self.ingest.processes.get_mut(source.process).sampling;
+        if let Some(profiled) = self.ingest.table.get(slot) {
+            let sampling = &mut self.ingest.processes.get_mut(profiled.id).sampling;
             change(std::sync::Arc::make_mut(sampling));
         }
     }

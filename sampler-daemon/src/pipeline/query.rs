@@ -70,7 +70,7 @@ impl Worker {
     /// Slots of the processes that run and that a selector chooses, by pid.
     fn chosen_running(&self, selector: &Selector) -> Result<FxHashMap<u32, u32>, String> {
         let running: FxHashMap<u32, u32> =
-            self.attached.iter().map(|(slot, attached)| (attached.pid, *slot)).collect();
+            self.ingest.table.all_attached().map(|(slot, of, _)| (of.pid, slot)).collect();
         for criterion in &selector.criteria {
             if let Criterion::Pid(pid) = criterion
                 && !running.contains_key(pid)
@@ -79,8 +79,8 @@ impl Worker {
             }
         }
         let is_chosen = |slot: &u32| {
-            let source = self.ingest.sources.get(slot);
-            source.is_some_and(|of| selector.matches(self.ingest.processes.get(of.process).who()))
+            let profiled = self.ingest.table.get(*slot);
+            profiled.is_some_and(|of| selector.matches(self.ingest.processes.get(of.id).who()))
         };
         let chosen: FxHashMap<u32, u32> =
             running.into_iter().filter(|(_, slot)| is_chosen(slot)).collect();

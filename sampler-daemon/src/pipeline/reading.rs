@@ -41,7 +41,7 @@ impl Worker {
             // The record of a process's coming was lost: it is known by its slot, if that is its own still.
             if let Some(space) = record.space()
                 && !matches!(record, Record::Appeared(_))
-                && !ingest.sources.contains_key(&space.slot)
+                && !ingest.table.contains(space.slot)
                 && slots.is_of_now(space)
                 && let Some(pid) = targets.pid_of(space.slot)
             {

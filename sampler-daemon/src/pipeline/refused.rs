@@ -114,8 +114,7 @@ impl Worker {
 
     /// Process `pid` is not profiled from now on.
     pub(super) fn refuse(&mut self, pid: u32, hazard: Hazard) {
-        let slot = self.attached.iter().find(|(_, attached)| attached.pid == pid);
-        if let Some(slot) = slot.map(|(slot, _)| *slot) {
+        if let Some(slot) = self.ingest.table.attached_slot(pid) {
             self.end_harmed(slot, hazard);
         }
         if let Err(error) = self.kernel.targets.exclude(pid) {
@@ -177,10 +176,10 @@ impl Worker {
 
     /// Whether the process in this slot, which is gone, turns out to have been one that is not profiled.
     pub(super) fn is_refused_late(&mut self, slot: u32) -> bool {
-        let Some(source) = self.ingest.sources.get(&slot).filter(|_| self.is_open()) else {
+        let Some(profiled) = self.ingest.table.get(slot).filter(|_| self.is_open()) else {
             return false;
         };
-        let (pid, id, has_been) = (source.pid, source.process, source.has_exec());
+        let (pid, id, has_been) = (profiled.pid, profiled.id, profiled.has_exec());
         let Some(hazard) = self.past_hazard(pid) else { return false };
         if !has_been {
             self.drop_seen(id);
@@ -191,8 +190,8 @@ impl Worker {
 
     /// The process in this slot has become one that probes could harm.
     fn end_harmed(&mut self, slot: u32, hazard: Hazard) {
-        let Some(source) = self.ingest.sources.get(&slot) else { return };
-        let id = source.process;
+        let Some(profiled) = self.ingest.table.get(slot) else { return };
+        let id = profiled.id;
         self.detach_exited(&[slot]);
         let record = self.ingest.processes.get_mut(id);
         let totals = record.final_totals.as_ref();

@@ -80,15 +80,15 @@ impl Worker {
     /// Forgets what was learned of the process in `slot`.
     pub(super) fn start_learning(&mut self, slot: u32) {
         let totals = self.kernel.totals.read(slot);
-        if let (Some(attached), Ok(totals)) = (self.attached.get_mut(&slot), totals) {
+        if let (Some(attached), Ok(totals)) = (self.ingest.table.attached_mut(slot), totals) {
             *attached.learning = Learning::new(totals);
         }
     }
 
     /// Changes the record of the process in `slot`, and puts its designs into force.
     pub(super) fn change_sampling(&mut self, slot: u32, change: impl FnOnce(&mut SamplingRecord)) {
-        let Some(source) = self.ingest.sources.get(&slot) else { return };
-        let process = source.process;
+        let Some(profiled) = self.ingest.table.get(slot) else { return };
+        let process = profiled.id;
         let record = Arc::make_mut(&mut self.ingest.processes.get_mut(process).sampling);
         let (before, unseen) = (record.designs, record.unseen);
         change(record);
@@ -114,18 +114,18 @@ impl Worker {
 
     /// How the process in `slot` is sampled.
     pub(super) fn sampling_of(&self, slot: u32) -> Option<&SamplingRecord> {
-        let source = self.ingest.sources.get(&slot)?;
-        Some(&self.ingest.processes.get(source.process).sampling)
+        let profiled = self.ingest.table.get(slot)?;
+        Some(&self.ingest.processes.get(profiled.id).sampling)
     }
 
     /// Learns from the exact totals and the live set where a strategy wants it.
     pub(super) fn adapt_sampling(&mut self) {
         // Of many processes each turn is dear, and nobody waits for it.
-        if self.attached.len() > FEW && self.learned.elapsed() < LEARN_PERIOD {
+        if self.ingest.table.all_attached().count() > FEW && self.learned.elapsed() < LEARN_PERIOD {
             return;
         }
         self.learned = Instant::now();
-        let slots: Vec<u32> = self.attached.keys().copied().collect();
+        let slots: Vec<u32> = self.ingest.table.attached_slots();
         for slot in slots {
             let Some(record) = self.sampling_of(slot) else { continue };
             let asked = record.asked;
@@ -140,7 +140,7 @@ impl Worker {
             let due = |attached: &super::attach::Attached| {
                 attached.learning.turn.elapsed() >= RELEARN_PERIOD
             };
-            if follows && self.attached.get(&slot).is_some_and(due) {
+            if follows && self.ingest.table.attached(slot).is_some_and(due) {
                 self.relearn(slot, &asked);
             }
         }
@@ -148,7 +148,7 @@ impl Worker {
 
     /// The mean size of the first calls, once there are enough.
     fn learn_mean(&mut self, slot: u32) {
-        let Some(attached) = self.attached.get(&slot) else { return };
+        let Some(attached) = self.ingest.table.attached(slot) else { return };
         let Ok(now) = self.kernel.totals.read(slot) else { return };
         let calls = now.all_objects() - attached.learning.start.all_objects();
         if calls < LEARNING_CALLS {
@@ -164,7 +164,7 @@ impl Worker {
     fn relearn(&mut self, slot: u32, asked: &Sampling) {
         let Ok(now) = self.kernel.totals.read(slot) else { return };
         let live = self.live_objects(slot);
-        let Some(attached) = self.attached.get_mut(&slot) else { return };
+        let Some(attached) = self.ingest.table.attached_mut(slot) else { return };
         attached.learning.take_in(now, &live);
         let learning = &attached.learning;
         if let Some(samples) = asked.samples_per_second {
@@ -192,8 +192,8 @@ impl Worker {
     /// Estimated live objects of the process in `slot` by size class.
     fn live_objects(&self, slot: u32) -> [f64; CLASSES] {
         let mut objects = [0.0; CLASSES];
-        let Some(source) = self.ingest.sources.get(&slot) else { return objects };
-        for (_, live) in self.ingest.live.iter().filter(|(_, of)| of.process == source.process) {
+        let Some(profiled) = self.ingest.table.get(slot) else { return objects };
+        for (_, live) in self.ingest.live.iter().filter(|(_, of)| of.process == profiled.id) {
             if let Some(inclusion) = live.sample.inclusion().filter(|of| *of > 0.0) {
                 objects[sampling::class(live.sample.size)] += 1.0 / inclusion;
             }
@@ -203,7 +203,7 @@ impl Worker {
 
     /// Rates by size class for the least variance of live bytes.
     fn adapt(&mut self, slot: u32) {
-        let Some(attached) = self.attached.get(&slot) else { return };
+        let Some(attached) = self.ingest.table.attached(slot) else { return };
         let learning = &attached.learning;
         let uses = std::array::from_fn(|class| sampling::ClassUse {
             objects: learning.classes[class].0,

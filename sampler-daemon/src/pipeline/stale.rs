@@ -57,7 +57,7 @@ impl Worker {
             .all()
             .into_iter()
             .filter(|(_, slot)| *slot < self.config.settings.slots)
-            .filter(|(_, slot)| !self.ingest.sources.contains_key(slot))
+            .filter(|(_, slot)| !self.ingest.table.contains(*slot))
             .collect();
         if missed.is_empty() {
             return;
@@ -65,7 +65,7 @@ impl Worker {
         // Most have come just now, and say so.
         self.settle();
         for (pid, slot) in missed {
-            if !self.ingest.sources.contains_key(&slot) && self.kernel.targets.has(pid, slot) {
+            if !self.ingest.table.contains(slot) && self.kernel.targets.has(pid, slot) {
                 let generation = self.kernel.slots.generation(slot);
                 self.ingest.newcomer(Space { slot, generation }, pid, UNKNOWN.to_owned());
             }

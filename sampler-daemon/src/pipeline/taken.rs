@@ -2,7 +2,7 @@
 
 use super::ingest::Ingest;
 use super::known::Unwound;
-use super::source::Source;
+use super::process::ProfiledProcess;
 use crate::store::StackId;
 use crate::store::stacks::{Note, StackFrame};
 use crate::unwind::{Address, Frame, ModuleId, ModuleKind, Registers, StackMemory, UnwindEnd};
@@ -27,12 +27,12 @@ impl Ingest {
     /// Fills `frames`, the probed function first.
     pub(super) fn walk(
         &mut self,
-        source: &mut Source,
+        profiled: &mut ProfiledProcess,
         record: &AllocationRecord,
         taken: Taken<'_>,
     ) -> UnwindEnd {
         self.frames.clear();
-        let Some(image) = self.image(source, record.space.generation, record.time_ns) else {
+        let Some(image) = self.image(profiled, record.space.generation, record.time_ns) else {
             self.frames.push(Frame { module: ModuleId::UNKNOWN, offset: record.function });
             return UnwindEnd::NoMapping;
         };
@@ -73,15 +73,15 @@ impl Ingest {
     /// The stack that a record names by its id, and fills `frames`; `None` if the process has mapped other code meanwhile.
     pub(super) fn known_stack(
         &mut self,
-        source: &mut Source,
+        profiled: &mut ProfiledProcess,
         record: &AllocationRecord,
         id: u64,
     ) -> Option<StackId> {
         self.outcomes.add(Outcome::StackKnown, 1);
-        let image = self.image(source, record.space.generation, record.time_ns)?;
+        let image = self.image(profiled, record.space.generation, record.time_ns)?;
         image.keep_fresh(&mut self.modules);
         let view = image.view();
-        if record.space.generation == source.generation {
+        if record.space.generation == profiled.generation {
             self.known.see(record.space, view);
         }
         let stack = self.known.get(id).filter(|known| known.view == view)?.stack;
@@ -94,13 +94,13 @@ impl Ingest {
     /// A stack has been unwound: if it is whole it may be known from now on.
     pub(super) fn offer(
         &mut self,
-        source: &Source,
+        profiled: &ProfiledProcess,
         record: &AllocationRecord,
         taken: Taken<'_>,
         end: UnwindEnd,
         stack: StackId,
     ) {
-        let Some(image) = &source.image else { return };
+        let Some(image) = &profiled.image else { return };
         let AllocationRecord { space, function, ip, sp, bp, stack_bytes, .. } = *record;
         self.known.see(space, image.view());
         let Taken::Snapshot(_) = taken else { return };

@@ -15,14 +15,14 @@ impl Worker {
         if self.ingest.processes.get(id).exited.is_some() {
             return None;
         }
-        self.ingest.sources.iter().find(|(_, source)| source.process == id).map(|(slot, _)| *slot)
+        self.ingest.table.iter().find(|(_, profiled)| profiled.id == id).map(|(slot, _)| slot)
     }
 
     /// Totals of all slots, vacant ones included.
     pub(super) fn kernel_totals(&self) -> SlotTotals {
         let mut sum = self.retired;
-        for slot in self.attached.keys() {
-            match self.kernel.totals.read(*slot) {
+        for (slot, ..) in self.ingest.table.all_attached() {
+            match self.kernel.totals.read(slot) {
                 Ok(totals) => sum.add(&totals),
                 Err(error) => tracing::warn!("{error:#}"),
             }

@@ -9,20 +9,20 @@ use std::sync::Arc;
 impl Worker {
     /// Says so of every process that has called such a function.
     pub(super) fn note_unseen(&mut self) {
-        let slots: Vec<u32> = self.ingest.sources.keys().copied().collect();
+        let slots: Vec<u32> = self.ingest.table.slots();
         slots.into_iter().for_each(|slot| self.note_unseen_of(slot));
     }
 
     /// Marks every process that has sent more samples of its own than it is believed.
     pub(super) fn note_floods(&mut self) {
-        let slots: Vec<u32> = self.ingest.sources.keys().copied().collect();
+        let slots: Vec<u32> = self.ingest.table.slots();
         slots.into_iter().for_each(|slot| self.note_flood_of(slot));
     }
 
     /// As [`Worker::note_floods`], of one process.
     pub(super) fn note_flood_of(&mut self, slot: u32) {
-        let Some(source) = self.ingest.sources.get(&slot) else { return };
-        let sampling = &mut self.ingest.processes.get_mut(source.process).sampling;
+        let Some(profiled) = self.ingest.table.get(slot) else { return };
+        let sampling = &mut self.ingest.processes.get_mut(profiled.id).sampling;
         if !sampling.samples_itself || sampling.is_flooded {
             return;
         }
@@ -39,17 +39,17 @@ impl Worker {
         if self.kernel.hits.read(slot, Role::New).iter().all(Counted::is_zero) {
             return;
         }
-        let Some(source) = self.ingest.sources.get(&slot) else { return };
+        let Some(profiled) = self.ingest.table.get(slot) else { return };
         let throwing = |allocator: &&crate::target::allocator::Allocator| {
             allocator.functions.iter().any(|function| function.role == Role::New)
         };
-        let Some(allocator) = source.allocators.iter().find(throwing) else { return };
+        let Some(allocator) = profiled.allocators.iter().find(throwing) else { return };
         let line = format!(
             "{}: operator new may throw, so that its return must not be probed: \
              what it allocates is counted, and not seen to be held",
             allocator.path
         );
-        let blind = &mut self.ingest.processes.get_mut(source.process).blind;
+        let blind = &mut self.ingest.processes.get_mut(profiled.id).blind;
         if !blind.contains(&line) {
             blind.push(line);
         }

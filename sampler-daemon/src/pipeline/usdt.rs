@@ -7,7 +7,7 @@
 
 use super::config::Reach;
 use super::facts;
-use super::source::Source;
+use super::process::ProfiledProcess;
 use super::worker::Worker;
 use crate::store::{ProcessRecord, SamplingRecord};
 use crate::target::discovery::Discovery;
@@ -24,23 +24,23 @@ impl Worker {
     ) -> anyhow::Result<()> {
         self.be_silent(slot, discovery.is_sampled);
         self.meet_library(slot, discovery);
-        let Some(source) = self.ingest.sources.get_mut(&slot) else { return Ok(()) };
-        let record = self.ingest.processes.get_mut(source.process);
+        let Some(profiled) = self.ingest.table.get_mut(slot) else { return Ok(()) };
+        let record = self.ingest.processes.get_mut(profiled.id);
         for sampler in std::mem::take(&mut discovery.samplers) {
             Arc::make_mut(&mut record.sampling).will_take_itself();
             let identity = sampler.allocator.identity;
-            if source.allocators.iter().any(|known| known.identity == identity) {
+            if profiled.allocators.iter().any(|known| known.identity == identity) {
                 continue;
             }
             let Worker { links, kernel, .. } = self;
             match self.config.reach {
-                Reach::Listed => links.attach_own_sampler(kernel, slot, source.pid, &sampler)?,
+                Reach::Listed => links.attach_own_sampler(kernel, slot, profiled.pid, &sampler)?,
                 _ => links.attach_shared_sampler(kernel, &sampler)?,
             }
             let path = &sampler.allocator.path;
-            tracing::info!(pid = source.pid, path, "samples by itself (otel_memory)");
+            tracing::info!(pid = profiled.pid, path, "samples by itself (otel_memory)");
             record.allocators.push(sampler.allocator.title());
-            source.allocators.push(sampler.allocator);
+            profiled.allocators.push(sampler.allocator);
         }
         Ok(())
     }
@@ -48,7 +48,7 @@ impl Worker {
     /// Gives a process that samples everything by itself its slot before it allocates, where it can: what it samples until the daemon looks
     /// would count twice.
     pub(super) fn take_in_silent(&mut self, pid: u32) {
-        if self.attached.values().any(|attached| attached.pid == pid) {
+        if self.ingest.table.attached_slot(pid).is_some() {
             return;
         }
         let Ok(process) = Process::open(pid) else { return };
@@ -73,18 +73,19 @@ impl Worker {
         let mut record = ProcessRecord::new(pid, Arc::new(sampling));
         facts::read(&mut record, &process);
         let id = self.ingest.processes.insert(record);
-        self.ingest.sources.insert(slot, Source::new(id, pid, generation));
-        let mut attached = self.new_attached(slot, pid, Some(process));
+        let mut profiled = ProfiledProcess::new(id, pid, generation);
+        let mut attached = self.new_attached(slot, Some(process));
         // The probes are found as those of all others are.
         attached.next_look = Instant::now();
-        self.attached.insert(slot, attached);
+        profiled.attached = Some(attached);
+        self.ingest.table.insert(slot, profiled);
         Ok(())
     }
 
     /// Whether our own probes take no samples of the process in this slot.
     fn be_silent(&mut self, slot: u32, is_silent: bool) {
-        let Some(source) = self.ingest.sources.get(&slot) else { return };
-        let sampling = &mut self.ingest.processes.get_mut(source.process).sampling;
+        let Some(profiled) = self.ingest.table.get(slot) else { return };
+        let sampling = &mut self.ingest.processes.get_mut(profiled.id).sampling;
         if sampling.is_silent != is_silent {
             let sampling = Arc::make_mut(sampling);
             sampling.be_silent(is_silent);

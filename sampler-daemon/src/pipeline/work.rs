@@ -45,11 +45,11 @@ impl Worker {
         for role in ROLES {
             self.add_hits(&mut work, &[slot], role);
         }
-        let Some(source) = self.ingest.sources.get(&slot) else { return work };
+        let Some(profiled) = self.ingest.table.get(slot) else { return work };
         match self.kernel.totals.read(slot) {
             Ok(totals) => {
                 let sent = totals.outcome(Outcome::Sampled);
-                let spending = &self.ingest.processes.get(source.process).spending;
+                let spending = &self.ingest.processes.get(profiled.id).spending;
                 work.sampled(sent, spending.stack_bytes_of(sent));
                 work.ended(totals.outcome(Outcome::Freed));
                 work.returned(returned(
@@ -98,8 +98,9 @@ impl Worker {
 
     /// How the functions of a role are placed whose calls are counted by their records alone.
     fn placed(&self, slots: &[u32], role: Role) -> Option<Placed> {
-        let sources = slots.iter().filter_map(|slot| self.ingest.sources.get(slot));
-        let functions = sources.flat_map(|source| &source.allocators).flat_map(|of| &of.functions);
+        let sources = slots.iter().filter_map(|slot| self.ingest.table.get(*slot));
+        let functions =
+            sources.flat_map(|profiled| &profiled.allocators).flat_map(|of| &of.functions);
         let of_role = functions.filter(|function| function.role == role);
         Placed::of(of_role.map(|function| function.placement.emulated))
     }

@@ -1,6 +1,5 @@
 //! The worker: reads the ring, answers questions, looks after the processes.
 
-use super::attach::Attached;
 use super::clock::{Clock, monotonic_ns};
 use super::command::{Command, Profiler, QUEUE};
 use super::config::Config;
@@ -17,13 +16,11 @@ use super::stale::Stale;
 use super::survey::Survey;
 use super::thread::WorkerThread;
 use super::tree::Tree;
-use super::windows::Cycle;
 use crate::bpf::{Attacher, Kernel, ProbeEngine};
 use crate::links::LinkTable;
 use crate::target::discoverer::Discoverer;
 use crate::target::process::Process;
 use anyhow::Context as _;
-use rustc_hash::FxHashMap;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
 use std::path::PathBuf;
@@ -39,7 +36,6 @@ pub(super) struct Worker {
     pub(super) config: Config,
     pub(super) kernel: Kernel,
     pub(super) ingest: Ingest,
-    pub(super) attached: FxHashMap<u32, Attached>,
     pub(super) links: LinkTable,
     pub(super) survey: Survey,
     pub(super) stale: Stale,
@@ -72,8 +68,6 @@ pub(super) struct Worker {
     /// Slots of processes that may end any moment: where there are many, only these are watched.
     pub(super) leaving: Vec<u32>,
     pub(super) pressure: BackPressure,
-    /// Windows of processes, by slot.
-    pub(super) cycles: FxHashMap<u32, Cycle>,
     /// From an allocation to its sample in the store.
     pub(super) delays: Histogram,
     /// How full the ring was when it was looked at.
@@ -119,7 +113,6 @@ pub fn start(
         ingest: Ingest::new(samples, config.sampling, monotonic_ns(), config.samplers_only),
         links: LinkTable::new(config.settings),
         config,
-        attached: FxHashMap::default(),
         survey: Survey::default(),
         stale: Stale::default(),
         discoverer,
@@ -143,7 +136,6 @@ pub fn start(
         prices,
         leaving: Vec::new(),
         pressure,
-        cycles: FxHashMap::default(),
         delays: Histogram::of_times(),
         ring_fill: Histogram::of_shares(),
         ring_waiting_bytes: 0,

@@ -52,7 +52,7 @@ impl Worker {
     pub(super) fn metrics(&self) -> MetricsReport {
         let status = self.status();
         let slots: FxHashMap<ProcessId, u32> =
-            self.ingest.sources.iter().map(|(slot, source)| (source.process, *slot)).collect();
+            self.ingest.table.iter().map(|(slot, profiled)| (profiled.id, slot)).collect();
         let all = self.ingest.processes.iter().filter(|(_, record)| !record.excluded);
         let processes = all.map(|(id, record)| {
             let slot = slots.get(&id).copied().filter(|_| record.exited.is_none());

@@ -15,7 +15,7 @@ use sampler_common::units::human_bytes;
 impl Worker {
     /// Pid and start of a running process.
     pub(in crate::pipeline) fn running(&self, id: ProcessId) -> Option<(u32, u64)> {
-        let process = self.attached.get(&self.slot_of(id)?)?.process.as_ref()?;
+        let process = self.ingest.table.attached(self.slot_of(id)?)?.process.as_ref()?;
         Some((process.pid, process.start_ticks))
     }
 

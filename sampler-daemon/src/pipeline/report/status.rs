@@ -155,9 +155,13 @@ impl Worker {
                 ("mapped", mapped as u64, mapped_bound as u64),
                 ("modules", modules as u64, module_bound as u64),
                 ("mappings", mappings as u64, mapping_bound as u64),
-                ("probed files", self.links.shared.len() as u64, links::MAX_FILES as u64),
+                ("probed files", self.links.shared.file_count() as u64, links::MAX_FILES as u64),
                 ("looked_at", self.coverage.len() as u64, MAX_LOOKED_AT as u64),
-                ("slots", self.attached.len() as u64, u64::from(self.config.settings.slots)),
+                (
+                    "slots",
+                    self.ingest.table.all_attached().count() as u64,
+                    u64::from(self.config.settings.slots),
+                ),
                 ("targets", self.kernel.targets.all().len() as u64, u64::from(MAX_TARGETS)),
                 ("pending", self.kernel.pending.len(), u64::from(MAX_PENDING)),
                 ("exited", exited as u64, process::MAX_EXITED as u64),
@@ -188,11 +192,11 @@ impl Worker {
     pub(in crate::pipeline) fn samplings(&self) -> Vec<SamplingReport> {
         let mut samplings: Vec<SamplingReport> = self
             .ingest
-            .sources
+            .table
             .values()
-            .map(|source| {
-                let record = self.ingest.processes.get(source.process);
-                SamplingReport::new(source.pid, &record.sampling)
+            .map(|profiled| {
+                let record = self.ingest.processes.get(profiled.id);
+                SamplingReport::new(profiled.pid, &record.sampling)
             })
             .collect();
         samplings.sort_unstable_by_key(|of| of.pid);
@@ -202,8 +206,8 @@ impl Worker {
     fn probes(&self) -> Vec<ProbeReport> {
         // With the slots of their processes.
         let mut probes: Vec<(ProbeReport, Vec<u32>)> = Vec::new();
-        let own = self.ingest.sources.iter().flat_map(|(slot, source)| {
-            source.allocators.iter().map(move |allocator| (Some((*slot, source.pid)), allocator))
+        let own = self.ingest.table.iter().flat_map(|(slot, profiled)| {
+            profiled.allocators.iter().map(move |allocator| (Some((slot, profiled.pid)), allocator))
         });
         // Links that processes share are there without any.
         for (of, allocator) in

@@ -32,10 +32,10 @@ impl Worker {
         let mut found: FxHashMap<ProcessId, Usable> = FxHashMap::default();
         let mut memories = FxHashMap::default();
         let asked: FxHashSet<&ProcessId> = processes.iter().collect();
-        for (slot, source) in &self.ingest.sources {
-            let is_glibc = source.allocators.iter().all(|allocator| allocator.name == "glibc");
-            if is_glibc && !source.allocators.is_empty() && asked.contains(&source.process) {
-                memories.extend(Blocks::open(source.pid).ok().map(|memory| (*slot, memory)));
+        for (slot, profiled) in self.ingest.table.iter() {
+            let is_glibc = profiled.allocators.iter().all(|allocator| allocator.name == "glibc");
+            if is_glibc && !profiled.allocators.is_empty() && asked.contains(&profiled.id) {
+                memories.extend(Blocks::open(profiled.pid).ok().map(|memory| (slot, memory)));
             }
         }
         if memories.is_empty() {

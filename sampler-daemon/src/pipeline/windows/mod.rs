@@ -78,7 +78,9 @@ impl Worker {
             detached_ns: 0,
             fixed_ns: 0.0,
         };
-        self.cycles.insert(slot, cycle);
+        if let Some(profiled) = self.ingest.table.get_mut(slot) {
+            profiled.cycle = Some(cycle);
+        }
         self.set_probe_addresses(slot);
         self.await_window(slot);
     }
@@ -106,18 +108,24 @@ impl Worker {
 
     fn slots_with(&self, gate: Gate) -> Vec<u32> {
         let Some(gates) = &self.kernel.windows else { return Vec::new() };
-        self.cycles.keys().filter(|slot| gates.gate(**slot) == gate).copied().collect()
+        self.with_windows().filter(|slot| gates.gate(*slot) == gate).collect()
     }
 
     /// Whether no window is open or about to open.
     pub(super) fn is_between_windows(&self) -> bool {
         let Some(gates) = &self.kernel.windows else { return true };
-        self.cycles.keys().all(|slot| gates.gate(*slot) == Gate::Waiting)
+        self.with_windows().all(|slot| gates.gate(slot) == Gate::Waiting)
+    }
+
+    /// Slots of processes that have windows.
+    fn with_windows(&self) -> impl Iterator<Item = u32> {
+        self.ingest.table.iter().filter(|(_, of)| of.cycle.is_some()).map(|(slot, _)| slot)
     }
 
     /// Waits for the clock to come to the planned window.
     fn await_window(&mut self, slot: u32) {
-        let (Some(gates), Some(cycle)) = (&self.kernel.windows, self.cycles.get_mut(&slot)) else {
+        let (Some(gates), Some(cycle)) = (&self.kernel.windows, self.ingest.table.cycle_mut(slot))
+        else {
             return;
         };
         cycle.open_at = cycle.began + cycle.window.offset;
@@ -129,7 +137,8 @@ impl Worker {
     /// Plans the next window; its stratum begins where the last one ends.
     fn plan_window(&mut self, slot: u32) {
         let ledger = self.ledger(slot);
-        let (Some(cycle), Some(gates)) = (self.cycles.get_mut(&slot), &self.kernel.windows) else {
+        let (Some(cycle), Some(gates)) = (self.ingest.table.cycle_mut(slot), &self.kernel.windows)
+        else {
             return;
         };
         // Where the daemon was late, the ticks since then belong to no stratum.
@@ -140,24 +149,26 @@ impl Worker {
 
     /// Gives a window up: its samples count for nothing, and are counted as such.
     pub(super) fn skip_window(&mut self, slot: u32) {
-        if !self.cycles.contains_key(&slot) {
+        if self.ingest.table.cycle(slot).is_none() {
             return;
         }
         if let Some(gates) = &self.kernel.windows {
             gates.shut(slot);
         }
-        if let Some(id) = self.process_of(slot) {
+        if let Some(id) = self.ingest.table.id_of(slot) {
             self.take_lost(slot, id);
             self.ingest.cut_window(id);
         }
         let now = self.kernel.totals.read(slot).map(|totals| self.reading(slot, totals));
-        if let (Some(cycle), Ok(now)) = (self.cycles.get_mut(&slot), now) {
+        if let (Some(cycle), Ok(now)) = (self.ingest.table.cycle_mut(slot), now) {
             // The cost of the window is charged all the same, to the next one.
             cycle.last = now.with_work_of(&cycle.last);
         }
         self.detach_after_window(slot);
         // Its stratum stands for nothing: the next one begins now.
-        if let (Some(cycle), Some(gates)) = (self.cycles.get_mut(&slot), &self.kernel.windows) {
+        if let (Some(cycle), Some(gates)) =
+            (self.ingest.table.cycle_mut(slot), &self.kernel.windows)
+        {
             cycle.began = gates.ticks(slot);
             cycle.window.length = 0;
         }
@@ -173,8 +184,8 @@ impl Worker {
 
     /// A process without an allocator allocates nothing that could be seen in its window.
     fn pass_window(&mut self, slot: u32) {
-        let Some(id) = self.process_of(slot) else { return };
-        if let Some(Cycle { window, .. }) = self.cycles.get(&slot) {
+        let Some(id) = self.ingest.table.id_of(slot) else { return };
+        if let Some(Cycle { window, .. }) = self.ingest.table.cycle(slot) {
             let empty = Group { length: window.length as f64, ..Group::default() };
             self.ingest.window_samples.groups_mut(id).add(&empty, window.kappa());
         }
@@ -184,7 +195,8 @@ impl Worker {
     /// The process of a slot has exited, or is about to: a window that is open ends.
     pub(super) fn end_open_window(&mut self, slot: u32) {
         let Some(gates) = &self.kernel.windows else { return };
-        if self.cycles.contains_key(&slot) && matches!(gates.gate(slot), Gate::Open | Gate::Over) {
+        let has_windows = self.ingest.table.cycle(slot).is_some();
+        if has_windows && matches!(gates.gate(slot), Gate::Open | Gate::Over) {
             gates.shut(slot);
             self.end_window(slot);
         }
@@ -193,8 +205,10 @@ impl Worker {
     /// The process of a slot has exited: a window that waits never comes.
     pub(super) fn end_cycle(&mut self, slot: u32) {
         let tail = self.tail(slot);
-        self.cycles.remove(&slot);
-        let (Some(gates), Some(id)) = (&self.kernel.windows, self.process_of(slot)) else {
+        if let Some(profiled) = self.ingest.table.get_mut(slot) {
+            profiled.cycle = None;
+        }
+        let (Some(gates), Some(id)) = (&self.kernel.windows, self.ingest.table.id_of(slot)) else {
             return;
         };
         let ticks = gates.ticks(slot);
@@ -207,7 +221,8 @@ impl Worker {
 
     /// Ticks of the present stratum until now; negative if the last stratum has not ended yet.
     fn tail(&self, slot: u32) -> f64 {
-        let (Some(gates), Some(cycle)) = (&self.kernel.windows, self.cycles.get(&slot)) else {
+        let (Some(gates), Some(cycle)) = (&self.kernel.windows, self.ingest.table.cycle(slot))
+        else {
             return 0.0;
         };
         gates.ticks(slot) as f64 - cycle.began as f64
@@ -215,14 +230,15 @@ impl Worker {
 
     /// What a process has done and paid.
     fn ledger(&self, slot: u32) -> Ledger {
-        let (Some(cycle), Some(gates)) = (self.cycles.get(&slot), &self.kernel.windows) else {
+        let (Some(cycle), Some(gates)) = (self.ingest.table.cycle(slot), &self.kernel.windows)
+        else {
             return Ledger::default();
         };
         let probes_ns = self.prices.charge(&self.work_of_slot(slot)).map_or(0.0, |spent| spent.ns);
         let ticks = gates.ticks(slot);
-        let process = self.attached.get(&slot).and_then(|of| of.process.as_ref());
+        let process = self.ingest.table.attached(slot).and_then(|of| of.process.as_ref());
         let now = process.and_then(|of| processor::processor_ns(of.pid, of.start_ticks));
-        let id = self.process_of(slot);
+        let id = self.ingest.table.id_of(slot);
         let before = id.and_then(|id| self.ingest.processes.get(id).spending.processor_before_ns);
         let used = now.zip(before).map_or(0.0, |(now, before)| now.saturating_sub(before) as f64);
         Ledger {
@@ -234,7 +250,7 @@ impl Worker {
 
     /// CPU time that a running process needs for one more window, nanoseconds.
     pub(in crate::pipeline) fn next_window_ns(&self, id: ProcessId) -> Option<f64> {
-        Some(self.cycles.get(&self.slot_of(id)?)?.planner.period_ns())
+        Some(self.ingest.table.cycle(self.slot_of(id)?)?.planner.period_ns())
     }
 
     /// Sets the interval of the windows to come.
@@ -249,19 +265,15 @@ impl Worker {
 
     /// Tells the clock where the probes of a process are.
     pub(super) fn set_probe_addresses(&self, slot: u32) {
-        let (Some(gates), Some(source)) = (&self.kernel.windows, self.ingest.sources.get(&slot))
+        let (Some(gates), Some(profiled)) = (&self.kernel.windows, self.ingest.table.get(slot))
         else {
             return;
         };
-        gates.set_probes(slot, &probe_addresses::of_process(source.pid, &source.allocators));
+        gates.set_probes(slot, &probe_addresses::of_process(profiled.pid, &profiled.allocators));
     }
 
     /// The timer of windows; `None` without windows.
     pub(super) fn window_clock(&self) -> Option<Clock> {
         self.kernel.windows.as_ref().map(WindowGates::clock)
-    }
-
-    fn process_of(&self, slot: u32) -> Option<ProcessId> {
-        self.ingest.sources.get(&slot).map(|source| source.process)
     }
 }

@@ -72,11 +72,11 @@ impl Worker {
         if self.leave_patched_before_window(slot) {
             return;
         }
-        let Some(source) = self.ingest.sources.get(&slot) else { return };
-        let (id, pid) = (source.process, source.pid);
-        if source.allocators.is_empty() {
+        let Some(profiled) = self.ingest.table.get(slot) else { return };
+        let (id, pid) = (profiled.id, profiled.pid);
+        if profiled.allocators.is_empty() {
             // Of a new image none is known yet: what it allocates is not seen, which does not mean that it allocates nothing.
-            let is_new = self.attached.get(&slot).is_some_and(|of| of.has_new_image);
+            let is_new = self.ingest.table.attached(slot).is_some_and(|of| of.has_new_image);
             return if is_new { self.skip_window(slot) } else { self.pass_window(slot) };
         }
         self.set_probe_addresses(slot);
@@ -84,7 +84,7 @@ impl Worker {
         self.forget_calls(slot);
         let before = self.attaching_ns();
         if let Err(error) = self.attach_for_window(slot) {
-            if self.attached.get(&slot).is_some_and(|of| of.is_running()) {
+            if self.ingest.table.attached(slot).is_some_and(|of| of.is_running()) {
                 tracing::warn!(pid, "{error:#}");
             }
             return self.skip_window(slot);
@@ -92,7 +92,8 @@ impl Worker {
         let attach_ns = self.attaching_ns().saturating_sub(before);
         // Records of a window that was given up are not of this one.
         self.drain();
-        let (Some(cycle), Some(gates)) = (self.cycles.get_mut(&slot), &self.kernel.windows) else {
+        let (Some(cycle), Some(gates)) = (self.ingest.table.cycle_mut(slot), &self.kernel.windows)
+        else {
             return;
         };
         cycle.attach_ns += attach_ns;
@@ -107,8 +108,8 @@ impl Worker {
     /// Attaches to the known allocators of a process.
     fn attach_for_window(&mut self, slot: u32) -> anyhow::Result<()> {
         let Worker { links, kernel, ingest, .. } = self;
-        let Some(source) = ingest.sources.get(&slot) else { return Ok(()) };
-        links.attach_for_window(kernel, slot, source.pid, &source.allocators)
+        let Some(profiled) = ingest.table.get(slot) else { return Ok(()) };
+        links.attach_for_window(kernel, slot, profiled.pid, &profiled.allocators)
     }
 
     /// CPU time of this thread and of the guardian, which attaches for it.
@@ -125,13 +126,13 @@ impl Worker {
 
     /// Detaches the probes until the next window.
     pub(super) fn detach_after_window(&mut self, slot: u32) {
-        let spent_ns = self.cycles.get(&slot).map(|cycle| Arc::clone(&cycle.detach_ns));
+        let spent_ns = self.ingest.table.cycle(slot).map(|cycle| Arc::clone(&cycle.detach_ns));
         self.links.detach_own(slot, &spent_ns.unwrap_or_default());
     }
 
     /// The window of a process is over: it stands for its stratum, and the next one is planned.
     pub(super) fn end_window(&mut self, slot: u32) {
-        let Some(id) = self.process_of(slot) else { return };
+        let Some(id) = self.ingest.table.id_of(slot) else { return };
         let totals = match self.kernel.totals.read(slot) {
             Ok(totals) => totals,
             Err(error) => {
@@ -142,7 +143,8 @@ impl Worker {
         let now = self.reading(slot, totals);
         self.take_lost(slot, id);
         let samples = self.ingest.window_samples.take_open(id);
-        let (Some(cycle), Some(gates)) = (self.cycles.get_mut(&slot), &self.kernel.windows) else {
+        let (Some(cycle), Some(gates)) = (self.ingest.table.cycle_mut(slot), &self.kernel.windows)
+        else {
             return;
         };
         let spent = self.prices.charge(&now.work.since(&cycle.last.work));
