@@ -4,6 +4,7 @@ use super::config::Reach;
 use super::facts;
 use super::process::ProfiledProcess;
 use super::sampling::Learning;
+use super::schedule::LookTimer;
 use super::worker::Worker;
 use crate::bpf::ProbeEngine;
 use crate::bpf::totals::SlotTotals;
@@ -15,10 +16,7 @@ use crate::target::mappings;
 use crate::target::patched::Patched;
 use crate::target::process::Process;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-/// How often mappings are looked at for allocators that came by `dlopen`.
-pub(super) const SWEEP: Duration = Duration::from_secs(1);
 /// Said in `status`.
 const LOST_MAIN_THREAD: &str =
     "the main thread has ended: perf probes follow it, what other threads do since is not seen";
@@ -29,8 +27,7 @@ pub(super) struct Attached {
     pub(super) process: Option<Process>,
     /// Of the slot when the links were made; see [`crate::bpf::shared::ProcessSlots::leader_changes`].
     pub(super) leader_changes: u32,
-    pub(super) next_look: Instant,
-    pub(super) look_period: Duration,
+    pub(super) timer: LookTimer,
     /// With what it was looked at.
     pub(super) looked: Looked,
     /// It runs a new program image, of which it is not known yet what stays mapped.
@@ -135,8 +132,7 @@ impl Worker {
         Attached {
             process,
             leader_changes: self.kernel.slots.leader_changes(slot),
-            next_look: Instant::now() + SWEEP,
-            look_period: SWEEP,
+            timer: LookTimer::sweep(),
             looked: Looked::default(),
             has_new_image: false,
             hazard: None,
@@ -199,7 +195,7 @@ impl Worker {
         let any = !profiled.allocators.is_empty();
         if profiled.allocators.len() > known {
             // It may have been patched between the comparison and the probes.
-            attached.next_look = Instant::now();
+            attached.timer.look_now();
         }
         // Of a window that is open; the next one looks anyway.
         if profiled.allocators.len() > known {
@@ -230,7 +226,7 @@ impl Attached {
     /// The next look, which is soon, is to find out everything.
     pub(super) fn look_at_all_again(&mut self) {
         self.looked.forget();
-        self.next_look = Instant::now();
+        self.timer.look_now();
     }
 
     fn has_lost_main_thread(&self) -> bool {

@@ -2,7 +2,6 @@
 
 use super::bounds;
 use super::facts;
-use super::follow::SETTLED;
 use super::observe::has_lost;
 use super::totals::by_class;
 use super::worker::Worker;
@@ -50,7 +49,7 @@ impl Worker {
         let Some(profiled) = self.ingest.table.get(slot) else { return };
         let (id, pid) = (profiled.id, profiled.pid);
         // Its last program had not mapped one yet when it was looked at: that says nothing.
-        if self.ingest.table.attached(slot).is_some_and(|attached| attached.look_period < SETTLED) {
+        if self.ingest.table.attached(slot).is_some_and(|attached| !attached.timer.has_settled()) {
             self.ingest.processes.get_mut(id).blind.retain(|line| line != NONE_MAPPED);
         }
         let work = self.work_of_slot(slot);

@@ -1,8 +1,8 @@
 //! What becomes of an attached process: a new program image, a new allocator.
 
-use super::attach::SWEEP;
 use super::config::Reach;
 use super::facts;
+use super::schedule::{NEW_IMAGE_WAIT, longest_wait};
 use super::worker::Worker;
 use crate::target::allocator::Allocator;
 use crate::target::discovery::Discovery;
@@ -10,16 +10,7 @@ use crate::target::{looked, mappings};
 use rustc_hash::FxHashSet;
 use sampler_common::counters::Outcome;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// After `execve` the new image's libraries appear within moments: look soon, then ever more rarely.
-const FIRST_LOOK: Duration = Duration::from_millis(2);
-/// An image in which no allocator was found for so long has none.
-pub(super) const SETTLED: Duration = Duration::from_millis(64);
-/// How often mappings are looked at where there are many given ones: a look takes some 0.1 ms.
-const SHARED_SWEEP: Duration = Duration::from_secs(5);
-/// How often mappings are looked at where processes come by themselves, without events of new mappings and with them.
-const OPEN_SWEEP: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
+use std::time::Instant;
 
 impl Worker {
     /// `execve`: the old image's blocks are gone, its probes follow by themselves, and the new image
@@ -49,12 +40,10 @@ impl Worker {
                 facts::read(record, process);
             }
             // Where events tell of new mappings they say when to look.
-            let first = if self.happenings.are_told() { SWEEP } else { FIRST_LOOK };
-            attached.look_period = first;
             attached.has_new_image = true;
             attached.patched.clear();
             attached.looked.forget();
-            attached.next_look = attached.next_look.min(Instant::now() + first);
+            attached.timer.begin_image(self.happenings.are_told());
         }
         self.kernel.slots.set_holds_nothing(slot, false);
         self.renew_links(slot);
@@ -68,8 +57,7 @@ impl Worker {
     /// Looks at a process again soon.
     pub(super) fn look_again(&mut self, slot: u32) {
         if let Some(attached) = self.ingest.table.attached_mut(slot) {
-            attached.look_period = FIRST_LOOK;
-            attached.next_look = Instant::now() + FIRST_LOOK;
+            attached.timer.look_after(NEW_IMAGE_WAIT);
         }
     }
 
@@ -159,7 +147,7 @@ impl Worker {
         let Some(attached) = &mut profiled.attached else { return };
         // Of an image that is newer than the last event nothing has been seen.
         if !attached.has_new_image
-            || attached.look_period < SETTLED
+            || !attached.timer.has_settled()
             || generation != profiled.generation
         {
             return;
@@ -172,25 +160,16 @@ impl Worker {
         self.close_left();
     }
 
-    /// The longest time between two looks at the mappings of a process.
-    fn longest_look(&self) -> Duration {
-        match self.config.reach {
-            Reach::Listed => SWEEP,
-            Reach::Shared => SHARED_SWEEP,
-            _ => OPEN_SWEEP[usize::from(self.happenings.are_told())],
-        }
-    }
-
     /// Looks for new allocators where it is time to, and for an `execve` whose event was lost.
     pub(super) fn look_at_due_processes(&mut self) {
         self.links.forget_closed();
         let now = Instant::now();
-        let longest = self.longest_look();
+        let longest = longest_wait(self.config.reach, self.happenings.are_told());
         let due: Vec<u32> = self
             .ingest
             .table
             .all_attached()
-            .filter(|(.., attached)| attached.next_look <= now)
+            .filter(|(.., attached)| attached.timer.is_due(now))
             .map(|(slot, ..)| slot)
             .collect();
         // A process cannot be spared links that it shares.
@@ -209,8 +188,7 @@ impl Worker {
             self.look_at_processor(slot);
             self.restore_library(slot);
             if let Some(attached) = self.ingest.table.attached_mut(slot) {
-                attached.look_period = (attached.look_period * 2).min(longest);
-                attached.next_look = now + attached.look_period;
+                attached.timer.looked(now, longest);
             }
             if self.ingest.table.attached(slot).is_some_and(|attached| attached.hazard.is_none()) {
                 self.look_for_allocators(slot, pid);

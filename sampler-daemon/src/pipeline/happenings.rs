@@ -147,7 +147,7 @@ impl Worker {
                 // Nobody knows which: images are read from `/proc` from now on, and a survey finds new allocators.
                 self.happenings.lost += count;
                 history.clear();
-                self.survey.repair();
+                self.survey.timer.repair();
             }
         }
     }
@@ -174,7 +174,7 @@ impl Worker {
     /// A process has an allocator more than is known of it.
     fn look_soon(&mut self, pid: u32) {
         for (_, attached) in self.ingest.table.all_attached_mut().filter(|(of, _)| *of == pid) {
-            attached.next_look = Instant::now();
+            attached.timer.look_now();
         }
     }
 

@@ -34,6 +34,7 @@ mod reading;
 mod refused;
 mod report;
 mod sampling;
+mod schedule;
 mod source;
 mod stale;
 mod survey;

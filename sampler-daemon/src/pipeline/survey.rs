@@ -2,6 +2,7 @@
 //!
 //! Where the kernel tells of new mappings this is a repair, and rare; else it is how allocators are found.
 
+use super::schedule::SurveyTimer;
 use super::worker::Worker;
 use crate::target::discovery::Discovery;
 use crate::target::mappings;
@@ -9,19 +10,13 @@ use crate::target::process::pids;
 use rustc_hash::FxHashSet;
 use std::time::{Duration, Instant};
 
-/// How often new processes are looked for, without events and with them.
-const PERIOD: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
-/// How often every process is looked at again.
-const ROUND: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
 /// Longest time that is spent on it at once: samples wait meanwhile.
 const TURN: Duration = Duration::from_millis(5);
 
 /// What has been looked at.
 #[derive(Default)]
 pub(super) struct Survey {
-    began: Option<Instant>,
-    next: Option<Instant>,
-    next_round: Option<Instant>,
+    pub(super) timer: SurveyTimer,
     known: FxHashSet<u32>,
     /// Processes that are still to be looked at.
     waiting: Vec<u32>,
@@ -30,21 +25,9 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    /// Everything is looked at again, soon.
-    pub(super) fn repair(&mut self) {
-        self.next = self.began.map(|began| began + PERIOD[0]);
-        self.next_round = None;
-    }
-
-    /// Every process is looked at again before long.
-    pub(super) fn look_round_soon(&mut self) {
-        let soon = Instant::now() + ROUND[0];
-        self.next_round = self.next_round.map(|next| next.min(soon));
-    }
-
     /// Not before the last one has ended.
     fn is_due(&self, now: Instant) -> bool {
-        self.waiting.is_empty() && self.next.is_none_or(|next| next <= now)
+        self.waiting.is_empty() && self.timer.is_due(now)
     }
 }
 
@@ -76,9 +59,7 @@ impl Worker {
     }
 
     fn begin_survey(&mut self, now: Instant) {
-        let told = usize::from(self.happenings.are_told());
-        self.survey.began = Some(now);
-        self.survey.next = Some(now + PERIOD[told]);
+        let is_round = self.survey.timer.begin(now, self.happenings.are_told());
         let gone = self.gone(&self.slots());
         self.detach_gone(&gone);
         self.look_at_refused();
@@ -88,9 +69,7 @@ impl Worker {
         self.note_members(&pids);
         self.coverage.retain(|pid| pids.contains(&pid));
         self.excluded.retain(|pid| pids.contains(&pid));
-        let is_round = self.survey.next_round.is_none_or(|next| next <= now);
         if is_round {
-            self.survey.next_round = Some(now + ROUND[told]);
             self.survey.round = Some(FxHashSet::default());
             self.survey.waiting = pids.iter().copied().collect();
         } else {
@@ -156,28 +135,9 @@ impl Worker {
         self.links.detach_shared(&unused);
         // The next round closes what this one was the first not to meet: others pay for it, if it is a tree that has it no more.
         if self.is_tree() && self.links.shared.has_unmet() {
-            self.survey.look_round_soon();
+            self.survey.timer.look_round_soon();
         }
         // Whoever maps them again is to be seen again.
         self.happenings.files().keep(|allocator| !unused.contains(&allocator.identity));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_repair_comes_soon_but_not_all_the_time() {
-        let now = Instant::now();
-        let mut survey = Survey { next_round: Some(now + ROUND[1]), ..Survey::default() };
-        assert!(survey.is_due(now));
-        (survey.began, survey.next) = (Some(now), Some(now + PERIOD[1]));
-        assert!(!survey.is_due(now + PERIOD[0]));
-        survey.repair();
-        assert!(survey.next_round.is_none());
-        assert!(!survey.is_due(now) && survey.is_due(now + PERIOD[0]));
-        survey.waiting.push(1);
-        assert!(!survey.is_due(now + PERIOD[0]));
     }
 }

@@ -4,6 +4,7 @@
 //! missed; this is about descendants that were there before, and about new program images whose allocator nobody has called yet.
 
 use super::config::Reach;
+use super::schedule::LookTimer;
 use super::worker::Worker;
 use crate::bpf::events::{Happening, ProcessEvent};
 use crate::target::process::{Process, children};
@@ -12,10 +13,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// After `execve` the new image's libraries appear within moments: looked for at once, then ever more rarely.
-const FIRST_LOOK: Duration = Duration::from_millis(1);
-/// From here on the survey goes on looking.
-const LAST_LOOK: Duration = Duration::from_millis(500);
 /// Processes that are looked at soon, at most; the survey finds what is missed.
 const MAX_LOOKS: usize = 4096;
 
@@ -23,22 +20,16 @@ const MAX_LOOKS: usize = 4096;
 #[derive(Default)]
 pub(super) struct Tree {
     /// Processes without a slot that have a new program image.
-    looks: FxHashMap<u32, Look>,
+    looks: FxHashMap<u32, LookTimer>,
     /// Processes of the tree whose exit no event has told: the kernel side forgets one at once, and what it did before is told later.
     members: FxHashSet<u32>,
-}
-
-/// When to look, and how long to wait after that.
-struct Look {
-    next: Instant,
-    period: Duration,
 }
 
 impl Tree {
     /// A process that has no slot yet has replaced its program image.
     pub(super) fn note_exec(&mut self, pid: u32) {
         if self.looks.len() < MAX_LOOKS || self.looks.contains_key(&pid) {
-            self.looks.insert(pid, Look { next: Instant::now(), period: FIRST_LOOK });
+            self.looks.insert(pid, LookTimer::expected());
         }
     }
 
@@ -69,13 +60,13 @@ impl Tree {
     fn due(&mut self) -> Vec<u32> {
         let now = Instant::now();
         let mut due = Vec::new();
-        self.looks.retain(|pid, look| {
-            if look.next > now {
+        self.looks.retain(|pid, timer| {
+            if !timer.is_due(now) {
                 return true;
             }
             due.push(*pid);
-            *look = Look { next: now + look.period, period: look.period * 2 };
-            look.period <= LAST_LOOK
+            timer.looked(now, Duration::MAX);
+            !timer.is_left_to_survey()
         });
         due
     }
@@ -92,7 +83,7 @@ impl Worker {
         let Worker { tree, kernel, survey, .. } = self;
         let concerns = tree.takes(event, |pid| kernel.targets.knows(pid));
         if concerns && matches!(event.what, Happening::Exec | Happening::LeaderExited) {
-            survey.look_round_soon();
+            survey.timer.look_round_soon();
         }
         concerns
     }
@@ -211,7 +202,7 @@ mod tests {
         while !tree.looks.is_empty() {
             looks += tree.due().len();
             // As if the time had come.
-            tree.looks.values_mut().for_each(|look| look.next = Instant::now());
+            tree.looks.values_mut().for_each(|timer| timer.look_now());
         }
         // At 0, 1, 3, … 255 ms.
         assert_eq!(looks, 9);

@@ -13,7 +13,6 @@ use crate::store::{ProcessRecord, SamplingRecord};
 use crate::target::discovery::Discovery;
 use crate::target::process::Process;
 use std::sync::Arc;
-use std::time::Instant;
 
 impl Worker {
     /// Attaches to the files of a process that sample by themselves and are not probed yet.
@@ -76,7 +75,7 @@ impl Worker {
         let mut profiled = ProfiledProcess::new(id, pid, generation);
         let mut attached = self.new_attached(slot, Some(process));
         // The probes are found as those of all others are.
-        attached.next_look = Instant::now();
+        attached.timer.look_now();
         profiled.attached = Some(attached);
         self.ingest.table.insert(slot, profiled);
         Ok(())
