@@ -65,7 +65,6 @@ fn compare(command: &[&str], stops: usize) -> bool {
     let _running = Running(child);
     let deadline = std::time::Instant::now() + Duration::from_secs(120);
     let mut modules = Modules::default();
-    let mut image: Option<Image> = None;
     let mut compared = 0;
     while compared < stops {
         assert!(std::time::Instant::now() < deadline, "{command:?}: only {compared} stops");
@@ -74,7 +73,8 @@ fn compare(command: &[&str], stops: usize) -> bool {
         if stop.counters.len() < 4 {
             continue;
         }
-        let image = image.get_or_insert_with(|| Image::open(pid, &mut modules).unwrap());
+        // A program that has just started goes on mapping its libraries.
+        let mut image = Image::open(pid, &mut modules).unwrap();
         let stack = StackMemory { start: stop.registers.sp, bytes: &stop.stack, hijacked: None };
         let mut frames = Vec::new();
         let end = image.unwind(&mut modules, stop.registers, stack, &mut frames);
