@@ -103,6 +103,8 @@ impl Worker {
         self.leaving.retain(|of| *of != slot);
         self.kernel.slots.renew(slot);
         self.pressure.forget(slot);
+        // What it has sent says nothing of whoever has the slot next.
+        self.ingest.arrivals.forget(slot);
         if let Some(pid) = pid {
             self.kernel.targets.vacate(pid, slot);
         }

@@ -71,6 +71,11 @@ impl BackPressure {
 }
 
 impl Arrivals {
+    /// The process of this slot is gone.
+    pub(super) fn forget(&mut self, slot: u32) {
+        self.expected.remove(&slot);
+    }
+
     /// A sample has come of a process that is sampled so. It may have our library in it, which was told its limit at a time: what it
     /// sent before says nothing of that limit.
     pub(super) fn note(
@@ -176,9 +181,10 @@ impl Worker {
 
     /// Notes how far the kernel side has braked the process in `slot`; the highest level since the last look.
     pub(super) fn note_brake(&mut self, slot: u32) -> u32 {
+        // The level of a process that has taken a slot waits until the record of its coming is read.
+        let Some(process) = self.ingest.table.id_of(slot) else { return 0 };
         let level = self.kernel.slots.take_brake_level(slot);
-        let process = self.ingest.table.id_of(slot);
-        if let Some(process) = process.filter(|_| level > 0) {
+        if level > 0 {
             self.note_level(slot, process, level);
         }
         level
