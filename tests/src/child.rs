@@ -128,6 +128,8 @@ pub fn kill(pid: u32, signal: i32) -> Result<()> {
 /// What a finished command said.
 #[derive(Debug)]
 pub struct Finished {
+    /// Process id that it had.
+    pub pid: u32,
     /// How it ended.
     pub status: ExitStatus,
     /// Its output.
@@ -182,5 +184,5 @@ pub fn finish(command: &mut Command) -> Result<Finished> {
     let (stdout, stderr) = (joined(out)?, joined(err)?);
     let stderr = String::from_utf8_lossy(&stderr).into_owned();
     let status = status.with_context(|| format!("it said: {stderr}"))?;
-    Ok(Finished { status, stdout, stderr })
+    Ok(Finished { pid: process.id(), status, stdout, stderr })
 }
