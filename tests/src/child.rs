@@ -155,6 +155,11 @@ impl Finished {
 
 /// Runs a command to its end, killing it after [`wait::DEADLINE`].
 pub fn finish(command: &mut Command) -> Result<Finished> {
+    finish_within(command, wait::DEADLINE)
+}
+
+/// [`finish`] with another deadline.
+pub fn finish_within(command: &mut Command, deadline: Duration) -> Result<Finished> {
     let name = format!("{command:?}");
     let mut process = command
         .stdin(Stdio::null())
@@ -172,7 +177,8 @@ pub fn finish(command: &mut Command) -> Result<Finished> {
         let mut bytes = Vec::new();
         stderr.read_to_end(&mut bytes).map(|_| bytes)
     });
-    let status = wait::until(&format!("the end of {name}"), || Ok(process.try_wait()?));
+    let end = format!("the end of {name}");
+    let status = wait::until_deadline(&end, deadline, || Ok(process.try_wait()?));
     if status.is_err() {
         let _ = process.kill();
         let _ = process.wait();
