@@ -183,6 +183,8 @@ fn a_program_of_its_own_run() -> Result<()> {
         ensure!(said.contains("functions") && !said.contains("error"), "{said}");
         // It is looked at now and then, and may not end before.
         wait::until("the patch to be seen", || {
+            let ended = run.ended()?;
+            ensure!(ended.is_none(), "sampler run ended before: {ended:?}");
             let status = sampler(&["--connect", &socket, "status", "--json"])?.success("status")?;
             named_in(&serde_json::from_slice(&status.stdout)?, function)
         })?;
