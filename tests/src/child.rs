@@ -128,6 +128,8 @@ pub fn kill(pid: u32, signal: i32) -> Result<()> {
 /// What a finished command said.
 #[derive(Debug)]
 pub struct Finished {
+    /// Process id that it had.
+    pub pid: u32,
     /// How it ended.
     pub status: ExitStatus,
     /// Its output.
@@ -153,6 +155,11 @@ impl Finished {
 
 /// Runs a command to its end, killing it after [`wait::DEADLINE`].
 pub fn finish(command: &mut Command) -> Result<Finished> {
+    finish_within(command, wait::DEADLINE)
+}
+
+/// [`finish`] with another deadline.
+pub fn finish_within(command: &mut Command, deadline: Duration) -> Result<Finished> {
     let name = format!("{command:?}");
     let mut process = command
         .stdin(Stdio::null())
@@ -170,7 +177,8 @@ pub fn finish(command: &mut Command) -> Result<Finished> {
         let mut bytes = Vec::new();
         stderr.read_to_end(&mut bytes).map(|_| bytes)
     });
-    let status = wait::until(&format!("the end of {name}"), || Ok(process.try_wait()?));
+    let end = format!("the end of {name}");
+    let status = wait::until_deadline(&end, deadline, || Ok(process.try_wait()?));
     if status.is_err() {
         let _ = process.kill();
         let _ = process.wait();
@@ -182,5 +190,5 @@ pub fn finish(command: &mut Command) -> Result<Finished> {
     let (stdout, stderr) = (joined(out)?, joined(err)?);
     let stderr = String::from_utf8_lossy(&stderr).into_owned();
     let status = status.with_context(|| format!("it said: {stderr}"))?;
-    Ok(Finished { status, stdout, stderr })
+    Ok(Finished { pid: process.id(), status, stdout, stderr })
 }

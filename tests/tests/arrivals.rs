@@ -14,8 +14,11 @@ use tempfile::TempDir;
 /// Blocks that one step of `brief.c` allocates, and their size.
 const STEP: (u64, u64) = (100, 40960);
 
+/// Room for all samples of all processes of the machine, however late the daemon reads them.
+const ROOM: [&str; 3] = ["--all", "--ring", "256MiB"];
+
 fn all() -> Result<Daemon> {
-    Daemon::start(&[], &["--all"])
+    Daemon::start(&[], &ROOM)
 }
 
 /// The profile of these processes.
@@ -25,9 +28,9 @@ fn profile_of(daemon: &Daemon, pids: &[u32]) -> Result<Profile> {
     daemon.profile("alloc", &arguments)
 }
 
-/// As [`all`], with so many samples that the blocks of a single process have some: each of these is ten intervals long.
+/// As [`all`], with so many samples that the blocks of a single process have some: about 46. Others have as many for what they allocate.
 fn all_closely() -> Result<Daemon> {
-    Daemon::start(&[], &["--all", "--interval", "4096"])
+    Daemon::start(&[], &[&ROOM[..], &["--interval", "64KiB"]].concat())
 }
 
 fn brief(step: u32) -> Result<PathBuf> {
@@ -106,8 +109,8 @@ fn a_chain_of_programs_is_told_apart() -> Result<()> {
     for step in 1..=4 {
         let (of_step, of) = samples(&profile, &format!("step_{step}"));
         println!("{of_step} of {of} samples in program {step}");
-        // A quarter of 640: 5 standard deviations.
-        ensure!((95..=225).contains(&of_step), "{}", profile.folded());
+        // 2,000 blocks, each sampled with 1 − e^(−40/512): 150 ± 12, by less than six deviations but once in some hundred million times.
+        ensure!((80..=221).contains(&of_step), "{}", profile.folded());
         named += of_step;
     }
     ensure!(named * 100 >= profile.samples * 99, "{named}: {}", profile.folded());
@@ -170,8 +173,13 @@ fn a_deleted_program_has_names() -> Result<()> {
 
 /// Whether one of three attempts takes less than `most_ns`: a machine may pause in the others.
 fn is_fast(most_ns: u64, attempt: impl Fn() -> Result<u64>) -> Result<()> {
+    is_fast_enough(|| Ok((attempt()?, most_ns)))
+}
+
+/// The same of attempts that say what they took, and how much they may.
+fn is_fast_enough(attempt: impl Fn() -> Result<(u64, u64)>) -> Result<()> {
     again::until("what is to be fast", 3, || {
-        let taken_ns = attempt()?;
+        let (taken_ns, most_ns) = attempt()?;
         let is_fast = taken_ns < most_ns;
         Ok(if is_fast { Ok(()) } else { Err(format!("{taken_ns} ns of at most {most_ns}")) })
     })
@@ -232,31 +240,50 @@ fn discovery(daemon: &Daemon, program: &str) -> Result<(u64, u64)> {
         .split_whitespace()
         .map(|time| time.parse().context("a time"))
         .collect::<Result<_>>()?;
-    let seen = profile_of(daemon, &[pid])?.exact_objects;
+    // Of one that ended before it had a probe nothing is known.
+    let listed = daemon.json("ps")?;
+    let mut listed = listed["processes"].as_array().into_iter().flatten();
+    let found = listed.find(|of| of["pid"] == pid);
+    let seen = found.and_then(|of| of["exact"]["alloc_objects"].as_u64()).unwrap_or(0);
     let missed = BLOCKS.saturating_sub(seen);
     drop(directory);
     let first = times.get(missed as usize / TOLD);
     Ok((first.map_or(u64::MAX, |first| first.saturating_sub(start)), missed))
 }
 
+/// How long a client takes to start, ask and be answered: on a machine on which others work all of that waits for a CPU, as all does between the start of a program and its
+/// first probe.
+fn question_ns(daemon: &Daemon) -> Result<u64> {
+    let start = now_ns();
+    events(daemon, "read")?;
+    Ok(now_ns() - start)
+}
+
 #[test]
 fn a_new_static_program_is_probed_soon() -> Result<()> {
+    const RUNS: usize = 15;
+    /// By looking once a second it would take ten times as long.
+    const MOST_NS: u64 = 50_000_000;
     let program = build::compile("brief.c", &["-DSTEADY", "-static"])?;
     let daemon = all()?;
-    is_fast(50_000_000, || {
-        let mut found = (0..15)
+    is_fast_enough(|| {
+        let mut found = (0..RUNS)
             .map(|_| discovery(&daemon, &program.display().to_string()))
             .collect::<Result<Vec<_>>>()?;
         found.sort_unstable();
+        let mut questions = (0..RUNS).map(|_| question_ns(&daemon)).collect::<Result<Vec<_>>>()?;
+        questions.sort_unstable();
+        let question = questions[RUNS / 2];
         let (median, missed) = found[found.len() / 2];
         let (worst, _) = found[found.len() - 1];
         println!(
-            "first probe {:.1} ms after the start of a new program (median of {}, worst {:.1} ms), {missed} allocations of one in 20 µs missed",
+            "first probe {:.1} ms after the start of a new program (median of {}, worst {:.1} ms), {missed} allocations of one in 20 µs missed; a question takes {:.1} ms",
             median as f64 / 1e6,
             found.len(),
             worst as f64 / 1e6,
+            question as f64 / 1e6,
         );
-        Ok(median)
+        Ok((median, MOST_NS.max(4 * question)))
     })?;
     daemon.stop()
 }

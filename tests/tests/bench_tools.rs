@@ -2,20 +2,24 @@
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::again;
-use sampler_tests::child::finish;
+use sampler_tests::child::finish_within;
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// One repetition measures whatever else runs meanwhile, too: so often it is run at most.
 const TRIES: usize = 5;
+
+/// Its runs may take so long, most of it on a machine that does other things.
+const LONG: Duration = Duration::from_secs(240);
 
 /// Runs the benchmark once, for so many seconds each; its files are in `directory` then.
 fn bench(directory: &Path, seconds: &str, arguments: &[&str]) -> Result<()> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bench-tools"));
     command.args(["--seconds", seconds, "--repetitions", "1", "--output"]).arg(directory);
-    finish(command.args(arguments))?.success("bench tools").map(drop)
+    finish_within(command.args(arguments), LONG)?.success("bench tools").map(drop)
 }
 
 fn read(path: &Path) -> Result<Value> {

@@ -7,8 +7,8 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// Sparse enough for a machine on which others work, dense enough for the workload.
-const ALL: &[&str] = &["--all", "--interval", "16KiB"];
+/// Sparse enough for a machine on which others work, dense enough for the workload; with room for all samples, however late the daemon reads them.
+const ALL: &[&str] = &["--all", "--interval", "16KiB", "--ring", "256MiB"];
 
 fn everyone() -> Result<Daemon> {
     Daemon::start(&[], ALL)

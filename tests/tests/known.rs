@@ -127,6 +127,19 @@ fn stacks_below_the_preloaded_library_are_known() -> Result<()> {
     daemon.stop()
 }
 
+/// A few calls by the library that is there, which may be taken for known ones of another; a few that tell what they are; and many, which are known then, however
+/// late samplerd reads by itself.
+fn calls_of_a_library(workload: &mut Workload, daemon: &Daemon) -> Result<Profile> {
+    let mut some = || {
+        workload.go()?;
+        workload.at_mark()?;
+        daemon.profile("alloc", &[])
+    };
+    some()?;
+    some()?;
+    some()
+}
+
 /// What lies at an address is another library's code, with frames of the same sizes; only the time tells.
 #[test]
 fn code_that_takes_the_place_of_other_code_is_not_taken_for_it() -> Result<()> {
@@ -138,23 +151,19 @@ fn code_that_takes_the_place_of_other_code_is_not_taken_for_it() -> Result<()> {
     let calls = |profile: &Profile| {
         ["plugin_one", "plugin_two"].map(|name| profile.row(name).alloc_objects.sum as u64)
     };
-    workload.go()?;
-    workload.at_mark()?;
-    let profile = daemon.profile("alloc", &[])?;
+    let profile = calls_of_a_library(&mut workload, &daemon)?;
     ensure!(calls(&profile) == [5000, 0], "{}", profile.folded());
     let known = daemon.outcome("stack_known")?;
-    ensure!(known > 2500, "{known} of the stacks were known");
+    ensure!(known > 4500, "{known} of the stacks were known");
     // The other one takes its place.
     workload.go()?;
     workload.at_mark()?;
     // The mappings are looked at every second; until then every sample is at what was there.
     wait::pass(REREAD);
-    workload.go()?;
-    workload.at_mark()?;
-    let profile = daemon.profile("alloc", &[])?;
+    let profile = calls_of_a_library(&mut workload, &daemon)?;
     ensure!(calls(&profile) == [5000, 5000], "{}", profile.folded());
     let after = daemon.outcome("stack_known")?;
-    ensure!(after > known + 2500, "{after} of the stacks were known, after {known}");
+    ensure!(after > known + 4500, "{after} of the stacks were known, after {known}");
     workload.exit()?;
     daemon.stop()
 }

@@ -41,7 +41,8 @@ fn counts(directory: &Path) -> Result<Counts> {
 
 /// Runs `command` under a daemon on everything; every process's exact totals are those counted, and stacks are whole.
 fn agrees(command: &mut Command, names: &[&str]) -> Result<()> {
-    let daemon = Daemon::start(&[], &["--all", "--interval", "64KiB"])?;
+    // Room for all samples of all processes, however late the daemon reads them.
+    let daemon = Daemon::start(&[], &["--all", "--interval", "64KiB", "--ring", "256MiB"])?;
     let counts = counted(command)?;
     let listed = daemon.json("ps")?;
     let processes = listed["processes"].as_array().context("no processes")?;

@@ -9,8 +9,10 @@ use sampler_tests::{Daemon, Profile, Truth, Workload, build};
 use serde_json::Value;
 use std::process::Command;
 
+/// Room for all samples, however late the daemon reads them.
+const ROOM: &[&str] = &["--ring", "256MiB"];
 /// Our own probes sample everything.
-const EVERYTHING: &[&str] = &["--interval", "1"];
+const EVERYTHING: &[&str] = &["--interval", "1", "--ring", "256MiB"];
 
 fn library(source: &str) -> Result<String> {
     let path = build::compile(source, &["-shared", "-fPIC"])?;
@@ -97,7 +99,7 @@ fn a_library_that_is_loaded_later() -> Result<()> {
 #[test]
 fn intervals_are_those_of_the_weights() -> Result<()> {
     let mut workload = workload("early", "plain")?;
-    let daemon = Daemon::start(&[workload.pid()], &[])?;
+    let daemon = Daemon::start(&[workload.pid()], ROOM)?;
     workload.go()?;
     workload.truth()?;
     let profile = daemon.profile("alloc", &[])?;
@@ -161,9 +163,8 @@ fn values_that_cannot_be_are_refused_and_counted() -> Result<()> {
 fn a_flood_is_cut_and_counted_and_starves_nobody() -> Result<()> {
     let mut flood = workload("early", "flood")?;
     let mut quiet = Workload::edge(&["keep", "1000"])?;
-    // Room for all of it: what is lost in the ring is neither among the samples nor in the flood.
-    let arguments = [EVERYTHING, &["--ring", "256MiB"]].concat();
-    let daemon = Daemon::start(&[flood.pid(), quiet.pid()], &arguments)?;
+    // What is lost in the ring is neither among the samples nor in the flood.
+    let daemon = Daemon::start(&[flood.pid(), quiet.pid()], EVERYTHING)?;
     flood.go()?;
     let sent = flood.truth()?.function("flood")?.alloc.objects;
     quiet.go()?;
@@ -192,7 +193,7 @@ fn shimmed() -> Result<Workload> {
 fn beside_each_other(all: bool) -> Result<()> {
     let (mut shimmed, mut plain) = (shimmed()?, Workload::edge(&["keep", "1000"])?);
     let daemon = match all {
-        true => Daemon::start(&[], &["--all", "--interval", "16KiB"])?,
+        true => Daemon::start(&[], &[&["--all", "--interval", "16KiB"], ROOM].concat())?,
         false => Daemon::start(&[shimmed.pid(), plain.pid()], EVERYTHING)?,
     };
     shimmed.go()?;

@@ -1,9 +1,9 @@
-/* swapped ONE OTHER: loads a library, waits for a line, allocates by it, waits again, and does the same with another library in its place, by the
- * same calls. */
+/* swapped ONE OTHER: loads a library, waits for a line, allocates by it a few times, after another line a few times more, and after another one many
+ * times, waits again, and does the same with another library in its place, by the same calls. */
 #include "protocol.h"
 #include <dlfcn.h>
 
-enum { CALLS = 5000 };
+enum { FEW = 100, CALLS = 5000 };
 
 /* Where the function lies that allocates. */
 DISTINCT void *load_and_run(const char *path, int is_seen) {
@@ -15,6 +15,7 @@ DISTINCT void *load_and_run(const char *path, int is_seen) {
     if (!run) return NULL;
     if (is_seen) await_go();
     for (int i = 0; is_seen && i < CALLS; i++) {
+        if (i == FEW || i == 2 * FEW) await_go();
         wide[i % sizeof wide] = (char)i;
         free(run(100));
     }

@@ -5,7 +5,20 @@ use crate::trial::TRIES;
 use anyhow::{Context, Result, ensure};
 use sampler_daemon::bpf::calibrate;
 use sampler_tests::{Daemon, Workload, again, wait};
-use serde_json::Value;
+
+/// CPU time that measuring prices took so far: more, whenever they are measured again.
+fn taken(daemon: &Daemon) -> Result<f64> {
+    number(&daemon.status()?["prices"]["taken_ns"], "taken_ns")
+}
+
+/// Answers between which prices were not measured again, so that their costs can be compared.
+fn at_one_price<T>(daemon: &Daemon, mut ask: impl FnMut() -> Result<T>) -> Result<T> {
+    wait::until("answers at one price", || {
+        let before = taken(daemon)?;
+        let answers = ask()?;
+        Ok((taken(daemon)? == before).then_some(answers))
+    })
+}
 
 /// Counts by role, each hit once: the cost of each probe, and all of them are the cost of the process.
 #[test]
@@ -13,7 +26,8 @@ fn every_role_is_charged() -> Result<()> {
     let mut workload = Workload::start("cost.c", &[])?;
     let daemon = Daemon::start(&[workload.pid()], &["--interval", "4GiB"])?;
     block(&mut workload, "mix", 2_000)?;
-    let status = daemon.status()?;
+    let (status, cost) =
+        at_one_price(&daemon, || Ok((daemon.status()?, cost(&daemon, workload.pid())?)))?;
     let mut sum = 0.0;
     for (symbol, calls) in
         [("calloc", 2_000.0), ("realloc", 2_000.0), ("posix_memalign", 2_000.0), ("free", 4_000.0)]
@@ -27,7 +41,6 @@ fn every_role_is_charged() -> Result<()> {
         ensure!((spent / (hit * calls) - 1.0).abs() < 1e-6, "{probe}");
         sum += spent;
     }
-    let cost = cost(&daemon, workload.pid())?;
     let (spent, ..) = range(&cost["spent_ns"], "spent_ns")?;
     ensure!(spent >= 0.999 * sum && spent < 1.2 * sum, "{spent} is not {sum}: {cost}");
     ensure!(cost["unpriced"] == 0 && cost["why"].is_null(), "{cost}");
@@ -45,7 +58,7 @@ fn charged() -> Result<Result<(Workload, Daemon), String>> {
     let mut workload = Workload::start("cost.c", &[])?;
     let daemon = Daemon::start(&[workload.pid()], &["--interval", "64KiB"])?;
     // Later looks take time, too.
-    let taken = number(&daemon.status()?["prices"]["taken_ns"], "taken")?;
+    let taken = taken(&daemon)?;
     let mut truly_used = 0.0;
     while truly_used < USED_NS {
         truly_used += block(&mut workload, "pairs", 20_000)?;
@@ -68,11 +81,10 @@ fn charged() -> Result<Result<(Workload, Daemon), String>> {
     Ok(if fits { Ok((workload, daemon)) } else { Err(format!("taken {taken} ns, {cost}")) })
 }
 
-/// Everything that shows a profile or a process shows what it costs; after the exit, too.
+/// Everything that shows a profile or a process shows what it costs.
 #[test]
 fn the_cost_is_everywhere() -> Result<()> {
     let (mut workload, daemon) = again::until("the cost of calls", TRIES, charged)?;
-    let pid = workload.pid();
     let profile = daemon.profile("alloc", &[])?;
     let cost_of_profile = &profile.json["cost"];
     let for_samples = number(&cost_of_profile["daemon_ns"], "daemon_ns")?;
@@ -89,7 +101,8 @@ fn the_cost_is_everywhere() -> Result<()> {
         let (_, low, high) = range(&profile.json["cost"]["spent_ns"], level)?;
         Ok(high - low)
     };
-    ensure!(width("0.99")? > 2.0 * width("0.5")?, "the interval knows no confidence");
+    let [wide, narrow] = at_one_price(&daemon, || Ok([width("0.99")?, width("0.5")?]))?;
+    ensure!(wide > 2.0 * narrow, "the interval knows no confidence");
     for (verb, words) in [
         (&["profile"][..], "of CPU time in probes"),
         (&["profile", "--format", "jeprof"], "# cost: "),
@@ -105,17 +118,36 @@ fn the_cost_is_everywhere() -> Result<()> {
     }
     let status = daemon.status()?;
     ensure!(number(&status["daemon_processor_ns"], "daemon")? > 1e6, "{status}");
-    let before = cost(&daemon, pid)?;
     workload.child().close_stdin();
     workload.wait()?;
-    let after = wait::until("the exit", || {
-        let listed = daemon.json("ps")?;
-        let exited = listed["processes"][0]["state"] == "exited";
-        Ok(exited.then(|| listed["processes"][0]["cost"].clone()))
-    })?;
-    let [before, after] = [&before, &after].map(|cost| range(&cost["spent_ns"], "spent_ns"));
-    ensure!(after?.0 >= 0.95 * before?.0, "the cost of an exited process is forgotten");
     daemon.stop()
+}
+
+#[test]
+fn the_cost_of_an_exited_process_is_not_forgotten() -> Result<()> {
+    again::until("an exit at one price", TRIES, || {
+        let mut workload = Workload::start("cost.c", &[])?;
+        let daemon = Daemon::start(&[workload.pid()], &["--interval", "64KiB"])?;
+        block(&mut workload, "pairs", 20_000)?;
+        let begin = taken(&daemon)?;
+        let before = cost(&daemon, workload.pid())?;
+        workload.child().close_stdin();
+        workload.wait()?;
+        let after = wait::until("the exit", || {
+            let listed = daemon.json("ps")?;
+            let exited = listed["processes"][0]["state"] == "exited";
+            Ok(exited.then(|| listed["processes"][0]["cost"].clone()))
+        })?;
+        let end = taken(&daemon)?;
+        daemon.stop()?;
+        let [before, after] = [&before, &after].map(|cost| range(&cost["spent_ns"], "spent_ns"));
+        let (before, after) = (before?.0, after?.0);
+        if begin != end {
+            return Ok(Err("prices were measured in between".to_owned()));
+        }
+        ensure!(after >= 0.95 * before, "{after} ns of {before}");
+        Ok(Ok(()))
+    })
 }
 
 /// The hits of the calibration are nobody's: nothing is counted before a process has done anything, and not when prices are looked at again.
@@ -131,12 +163,12 @@ fn the_calibration_is_in_no_count() -> Result<()> {
 fn nothing_is_counted(what: &str, arguments: &[&str], again: bool) -> Result<()> {
     let workload = Workload::start("cost.c", &[])?;
     let daemon = Daemon::start(&[workload.pid()], arguments)?;
-    let taken = |status: &Value| number(&status["prices"]["taken_ns"], "taken_ns");
-    let first = taken(&daemon.status()?)?;
+    let first = taken(&daemon)?;
     if again {
-        wait::until("prices to be looked at again", || {
-            Ok((taken(&daemon.status()?)? > first).then_some(()))
-        })?;
+        wait::until(
+            "prices to be looked at again",
+            || Ok((taken(&daemon)? > first).then_some(())),
+        )?;
     }
     let status = daemon.status()?;
     let counted = status["outcomes"].as_object().context("no outcomes")?.iter();

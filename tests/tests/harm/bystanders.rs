@@ -45,9 +45,15 @@ impl Mount<'_> {
         Ok(Mount(directory))
     }
 
-    /// Takes it away; fails while a file of it is held.
+    /// Takes it away, which fails as long as a file of it is held. Whoever looks at processes has one of theirs open for a moment, and so has one that is still ending.
     fn end(self) -> Result<()> {
-        finish(Command::new("umount").arg(self.0))?.success("umount").map(drop)
+        let mut last = String::new();
+        let ended = wait::until("that no file of the mount is held", || {
+            let finished = finish(Command::new("umount").arg(self.0))?;
+            last.clone_from(&finished.stderr);
+            Ok((finished.code() == 0).then_some(()))
+        });
+        ended.context(last)
     }
 }
 

@@ -1,8 +1,10 @@
 //! Programs whose code in memory differs from its file.
 
 use anyhow::{Context, Result, ensure};
-use sampler_tests::child::{Child, finish};
+use sampler_tests::child::Child;
+use sampler_tests::daemon::sampler;
 use sampler_tests::{Daemon, Profile, Truth, Workload, build, wait};
+use serde_json::Value;
 use std::process::Command;
 
 /// Every allocation is sampled: what is held is known to the byte.
@@ -15,7 +17,10 @@ fn program(function: &str, way: &str, when: &str) -> Result<Workload> {
 
 /// What `status` says of the function, if anything.
 fn named(daemon: &Daemon, function: &str) -> Result<Option<String>> {
-    let status = daemon.status()?;
+    named_in(&daemon.status()?, function)
+}
+
+fn named_in(status: &Value, function: &str) -> Result<Option<String>> {
     let lines = status["blind"].as_array().context("status has no blind")?;
     let mut lines = lines.iter().filter_map(|line| line.as_str());
     let is_it = |line: &&str| {
@@ -165,14 +170,27 @@ fn in_a_tree() -> Result<()> {
 fn a_program_of_its_own_run() -> Result<()> {
     let program = build::compile("patched.c", &[])?.display().to_string();
     for function in ["malloc", "munmap", "free"] {
-        let script = format!("(echo; sleep 3; echo) | exec {program} {function} far before");
         let directory = tempfile::tempdir()?;
         let file = directory.path().join("profile").display().to_string();
         let mut command = Command::new(build::program("sampler")?);
-        command.args(["run", "--json", "-o", &file, "--", "sh", "-c", &script]);
-        let finished = finish(&mut command)?.success("sampler run")?;
-        let said = String::from_utf8_lossy(&finished.stdout);
+        let socket = format!("unix:{}", directory.path().join("socket").display());
+        command.args(["run", "--json", "-o", &file, "--listen", &socket]);
+        command.args(["--", &program, function, "far", "before"]);
+        let mut run = Child::start("sampler run", &mut command)?;
+        ensure!(run.line()? == "waiting", "the program must say that it waits");
+        run.send("go")?;
+        let said = run.line()?;
         ensure!(said.contains("functions") && !said.contains("error"), "{said}");
+        // It is looked at now and then, and may not end before.
+        wait::until("the patch to be seen", || {
+            let ended = run.ended()?;
+            ensure!(ended.is_none(), "sampler run ended before: {ended:?}");
+            let status = sampler(&["--connect", &socket, "status", "--json"])?.success("status")?;
+            named_in(&serde_json::from_slice(&status.stdout)?, function)
+        })?;
+        run.send("exit")?;
+        let status = run.wait()?;
+        ensure!(status.success(), "sampler run ended with {status}");
         let profile = Profile::parse(&std::fs::read(&file)?)?;
         let notes = profile.json["notes"].to_string();
         ensure!(notes.contains(&format!("{function}: ")), "{notes}");

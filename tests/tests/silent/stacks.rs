@@ -1,6 +1,7 @@
 //! Stacks without a search table, and stacks that are cut short.
 
 use anyhow::{Context, Result, ensure};
+use sampler_tests::child::kill;
 use sampler_tests::{Daemon, Profile, Workload, build, usage};
 
 /// Every allocation is a sample.
@@ -110,8 +111,12 @@ fn a_stack_by_frame_pointers_is_not_proven_whole() -> Result<()> {
 fn bytes_of_code_that_is_gone_are_said() -> Result<()> {
     let mut workload = Workload::start("generated.c", &["brief"])?;
     let daemon = Daemon::start(&[workload.pid()], ALL)?;
+    // It is not to look while the code is there.
+    kill(daemon.pid(), libc::SIGSTOP)?;
     workload.go()?;
-    workload.truth()?;
+    let truth = workload.truth();
+    kill(daemon.pid(), libc::SIGCONT)?;
+    truth?;
     let profile = daemon.profile("alloc", &[])?;
     ensure!(daemon.outcome("no_mapping")? > 0, "{}", daemon.status()?["outcomes"]);
     let notes = profile.json["notes"].to_string();

@@ -47,11 +47,11 @@ fn is_gone(pid: u32) -> bool {
     !Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// Directories of runs.
-fn directories() -> Result<Vec<String>> {
-    let names = fs::read_dir("/run").context("list /run")?.flatten();
-    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    Ok(names.filter(|name| name.starts_with("sampler-run.")).collect())
+/// Whether there is a directory of the run with this pid. Others may be running as well.
+fn has_directory(run: u32) -> Result<bool> {
+    let mut names = fs::read_dir("/run").context("list /run")?.flatten();
+    let beginning = format!("sampler-run.{run}.");
+    Ok(names.any(|entry| entry.file_name().to_string_lossy().starts_with(&beginning)))
 }
 
 /// Runs the workload built with `flags`; what it said, and the profile.
@@ -60,7 +60,7 @@ fn tree(flags: &[&str], arguments: &[&str]) -> Result<(Truth, Profile)> {
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("profile").display().to_string();
     let given = [&["--json", "-o", &file, "--", &program], arguments].concat();
-    let Finished { status, stdout, stderr } = finish(&mut run(&given)?)?;
+    let Finished { status, stdout, stderr, .. } = finish(&mut run(&given)?)?;
     ensure!(status.success(), "{status}: {stderr}");
     let mut truth = Truth::new();
     String::from_utf8(stdout)?.lines().try_for_each(|line| add(&mut truth, line))?;
@@ -118,7 +118,6 @@ fn what_was_held_at_the_end_is_reported() -> Result<()> {
 
 #[test]
 fn a_program_ends_as_it_would_have() -> Result<()> {
-    let before = directories()?;
     for (command, code) in [
         (&["true"][..], 0),
         (&["sh", "-c", "exit 3"], 3),
@@ -130,6 +129,7 @@ fn a_program_ends_as_it_would_have() -> Result<()> {
         let said = &finished.stderr;
         ensure!(finished.code() == code, "{command:?}: {} is not {code}: {said}", finished.code());
         ensure!(finished.stdout.is_empty(), "{command:?}: wrote to the standard output");
+        ensure!(!has_directory(finished.pid)?, "{command:?}: left its directory behind");
         match code {
             126 | 127 => {
                 ensure!(said.lines().count() == 1, "{command:?}: more than a line: {said}")
@@ -137,7 +137,6 @@ fn a_program_ends_as_it_would_have() -> Result<()> {
             _ => ensure!(said.contains("allocated"), "{command:?}: no profile: {said}"),
         }
     }
-    ensure!(directories()? == before, "left behind: {:?}", directories()?);
     Ok(())
 }
 
@@ -230,7 +229,7 @@ fn signalled(signal: i32, send: impl Fn(&Child) -> Result<()>) -> Result<()> {
     ensure!(status.code() == Some(128 + signal), "{status}: {said}");
     ensure!(said.contains("allocated"), "no profile: {said}");
     ensure!(is_gone(program) && is_gone(daemon), "left behind");
-    ensure!(!directories()?.iter().any(|name| name.contains(&format!(".{}.", sampler.pid()))));
+    ensure!(!has_directory(sampler.pid())?, "left its directory behind");
     Ok(())
 }
 
@@ -246,6 +245,6 @@ fn a_killed_run_leaves_no_daemon() -> Result<()> {
     let unharmed = !is_gone(program);
     sampler_tests::child::kill(program, 9)?;
     ensure!(unharmed, "the program was harmed");
-    ensure!(!directories()?.iter().any(|name| name.contains(&format!(".{}.", sampler.pid()))));
+    ensure!(!has_directory(sampler.pid())?, "left its directory behind");
     Ok(())
 }

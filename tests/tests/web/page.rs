@@ -7,7 +7,7 @@ use sampler_common::estimate::Row;
 use sampler_common::units::grouped;
 use sampler_tests::browser::keys;
 use sampler_tests::profile::Quantity;
-use sampler_tests::{Profile, Workload};
+use sampler_tests::{Profile, Workload, wait};
 
 /// Rare enough that intervals are wide.
 const INTERVAL: &str = "4096";
@@ -152,7 +152,7 @@ fn windows_are_compared_and_profiles_downloaded() -> Result<()> {
     page.press("a")?;
     page.press("d")?;
     let rows = "return document.querySelector('#difference tbody tr')?.dataset.value";
-    sampler_tests::wait::until("a difference", || {
+    wait::until("a difference", || {
         page.press("r")?;
         drawn(&page)?;
         Ok(page.run(rows)?.is_string().then_some(()))
@@ -168,9 +168,13 @@ fn windows_are_compared_and_profiles_downloaded() -> Result<()> {
     let since = "return document.querySelector('#total').textContent";
     let text = page.run(since)?;
     ensure!(text.as_str().is_some_and(|text| text.contains("allocated from")), "{text}");
-    let history = served.json("/api/history")?;
+    // The first of three was over a second ago: nothing comes into it any more.
+    let history = wait::until("a history", || {
+        let history = served.json("/api/history")?;
+        let slots = history["slots"].as_array().context("no slots")?;
+        Ok((slots.len() >= 3).then_some(history))
+    })?;
     let slots = history["slots"].as_array().context("no slots")?;
-    ensure!(slots.len() >= 2, "{slots:?}");
     let side = |key: &str, at: usize| slots[at][key].as_u64().context("no time");
     // A window of the chart is what a profile of that window says.
     let (since, until) = (side("start_unix_ns", 0)?, side("end_unix_ns", 0)?);
