@@ -170,7 +170,7 @@ fn last_pid() -> Result<u32> {
 
 #[test]
 fn a_folded_process_is_refused_in_one_line() -> Result<()> {
-    let mut workload = Workload::start("churn.c", &["2000", "2700"])?;
+    let mut workload = Workload::start("churn.c", &["1000", "3600"])?;
     let daemon = Daemon::start(&[], &["--all", "--ring", "1MiB"])?;
     // Pids rise from process to process, and begin anew behind the last: some of these were the first, and are folded at last.
     let last: u32 = fs::read_to_string("/proc/sys/kernel/pid_max")?.trim().parse()?;
