@@ -9,13 +9,12 @@ use crate::library::mean;
 use crate::pair::{Pair, slowdown_text};
 use crate::scratch::Scratch;
 use crate::toolbox::ours;
-use crate::workload::Workload;
+use crate::workload::{self, Workload};
 use anyhow::Result;
 use fastrand::Rng;
 use sampler_common::limits::PRELOADED_PER_SECOND;
 use sampler_common::units::grouped;
 use sampler_tests::inject;
-use sampler_tests::progress::Progress;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -118,16 +117,7 @@ pub(crate) fn measure(
     scratch: &Scratch,
 ) -> Vec<Injected> {
     let mut random = Rng::with_seed(seed);
-    let progress = Progress::of("inject", workloads.len());
-    let mut all = Vec::new();
-    for workload in workloads {
-        match run(*workload, seconds, &mut random, scratch) {
-            Ok(of) => all.push(of),
-            Err(error) => progress.say(format_args!("{}: {error:#}", workload.name())),
-        }
-        progress.done();
-    }
-    all
+    workload::each(workloads, "inject", |of| run(of, seconds, &mut random, scratch))
 }
 
 fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) -> Result<Injected> {

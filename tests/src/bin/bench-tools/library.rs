@@ -13,7 +13,7 @@ use crate::pair::{Pair, slowdown_text};
 use crate::scratch::Scratch;
 use crate::tool::{Ours, Tool};
 use crate::toolbox::ours;
-use crate::workload::Workload;
+use crate::workload::{self, Workload};
 use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
 use sampler_common::limits::PRELOADED_PER_SECOND;
@@ -21,7 +21,6 @@ use sampler_common::units::grouped;
 use sampler_daemon::bpf::bench::{Comparison, ComparisonProgram, Hook};
 use sampler_daemon::target::usdt::Usdt;
 use sampler_tests::build;
-use sampler_tests::progress::Progress;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -105,16 +104,7 @@ pub(crate) fn measure(
     scratch: &Scratch,
 ) -> Vec<Sampled> {
     let mut random = Rng::with_seed(seed);
-    let progress = Progress::of("library", workloads.len());
-    let mut all = Vec::new();
-    for workload in workloads {
-        match run(*workload, seconds, &mut random, scratch) {
-            Ok(of) => all.push(of),
-            Err(error) => progress.say(format_args!("{}: {error:#}", workload.name())),
-        }
-        progress.done();
-    }
-    all
+    workload::each(workloads, "library", |of| run(of, seconds, &mut random, scratch))
 }
 
 fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) -> Result<Sampled> {

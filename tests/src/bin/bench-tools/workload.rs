@@ -3,6 +3,7 @@
 use crate::scratch::Variable;
 use anyhow::{Context, Result, bail};
 use sampler_tests::build;
+use sampler_tests::progress::Progress;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -27,6 +28,24 @@ pub(crate) enum Workload {
     Redis,
     /// The C++ compiler proper.
     Compiler,
+}
+
+/// Measures each workload of a part of the benchmark, with a bar. A workload that fails is named and left out.
+pub(crate) fn each<T>(
+    workloads: &[Workload],
+    part: &'static str,
+    mut measure: impl FnMut(Workload) -> Result<T>,
+) -> Vec<T> {
+    let progress = Progress::of(part, workloads.len());
+    let mut all = Vec::new();
+    for workload in workloads {
+        match measure(*workload) {
+            Ok(of) => all.push(of),
+            Err(error) => progress.say(format_args!("{}: {error:#}", workload.name())),
+        }
+        progress.done();
+    }
+    all
 }
 
 /// How a program is told to work, and how it says that it is done.
