@@ -90,7 +90,7 @@ impl LookTimer {
         self.next = now + self.wait;
     }
 
-    /// Whether the survey has looked at an expected process from here on.
+    /// Whether an expected process has been looked at so often that only the survey goes on looking.
     pub(super) fn is_left_to_survey(&self) -> bool {
         self.wait > EXPECTED_LAST_WAIT
     }
