@@ -28,6 +28,8 @@ pub mod pressure;
 pub mod profile;
 pub mod sampling;
 #[cfg(feature = "std")]
+pub mod source;
+#[cfg(feature = "std")]
 pub mod units;
 #[cfg(feature = "std")]
 pub mod windows;

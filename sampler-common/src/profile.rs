@@ -12,6 +12,7 @@ use crate::estimate::{
     Confidence, Estimate, Estimator, Moments, Reference, Row, RowMoments, of_row,
 };
 use crate::sampling::Strategy;
+use crate::source::SourceGroup;
 use std::iter::Sum;
 use std::ops::Range;
 
@@ -222,6 +223,8 @@ pub struct Profile {
     pub estimator: Estimator,
     /// Every strategy that its processes were ever sampled with.
     pub strategies: Vec<Strategy>,
+    /// Where the samples of its processes come from.
+    pub sources: Vec<SourceGroup>,
     /// Pid of each process that the strata of rows name.
     pub pids: Vec<u32>,
     /// Sums over every stack and lost stack, before any cut to the top stacks, and exact totals, by stratum.

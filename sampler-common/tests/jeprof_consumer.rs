@@ -69,6 +69,7 @@ fn profile(stacks: usize, malloc: u64) -> Profile {
         interval_bytes: INTERVAL_BYTES,
         estimator: Estimator::Weighted,
         strategies: vec![Strategy::Geometric],
+        sources: vec![],
         pids: vec![7],
         totals: make(&reference.row()),
         window: None,

@@ -40,6 +40,7 @@ fn profile(kind: Kind) -> Profile {
         interval_bytes: INTERVAL_BYTES,
         estimator: Estimator::Weighted,
         strategies: vec![Strategy::Geometric],
+        sources: vec![],
         pids: vec![7],
         totals: make(&reference.row()),
         window: None,

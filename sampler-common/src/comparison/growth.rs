@@ -59,6 +59,7 @@ pub fn growth(before: &Profile, after: &Profile) -> Profile {
         stacks,
         notes,
         strategies: after.strategies.clone(),
+        sources: after.sources.clone(),
         pids: after.pids.clone(),
         reference: after.reference.clone(),
         functions: None,

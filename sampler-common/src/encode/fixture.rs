@@ -13,6 +13,7 @@ use crate::profile::{
     Exact, Kind, Line, Location, Lost, Mapping, Profile, Quantities, Quantity, Stack,
 };
 use crate::sampling::{Design, Strategy, class};
+use crate::source::{SampleSource, SourceGroup};
 use std::path::Path;
 
 pub(crate) const INTERVAL_BYTES: u64 = 512 << 10;
@@ -180,6 +181,7 @@ fn profile_of(
         interval_bytes: INTERVAL_BYTES,
         estimator: Estimator::Weighted,
         strategies: vec![Strategy::Geometric],
+        sources: SourceGroup::of([([SampleSource::Uprobes].into_iter().collect(), 2)]),
         pids: vec![4121, 4122],
         reference: reference(&stacks),
         totals,

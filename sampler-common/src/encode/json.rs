@@ -13,6 +13,7 @@ pub use read::{ReadError, read};
 use super::Encode;
 use crate::estimate::{Method, Moments, Row};
 use crate::profile::{Exact, Profile, Quantities, Quantity, Stack};
+use crate::source::{SampleSource, SourceGroup};
 use serde::Serialize;
 use serde::ser::Serializer;
 use std::io::{self, Write};
@@ -46,6 +47,7 @@ pub fn head(profile: &Profile) -> Head<'_> {
         }),
         estimator: profile.estimator_name(),
         strategy: profile.strategy_names(),
+        sources: sources(&profile.sources),
         totals: (&profile.totals).into(),
         exact: profile.exact.map(Into::into),
         samples: profile.samples,
@@ -54,6 +56,22 @@ pub fn head(profile: &Profile) -> Head<'_> {
         notes: &profile.notes,
         cost: profile.cost.as_ref().map(cost::CostObject::from),
     }
+}
+
+/// Processes by where their samples come from, as the json format has them under `sources`.
+pub fn sources(groups: &[SourceGroup]) -> Vec<SourcesObject> {
+    let object = |of: &SourceGroup| SourcesObject {
+        sources: of.sources.iter().map(SampleSource::name).collect(),
+        processes: of.processes,
+    };
+    groups.iter().map(object).collect()
+}
+
+/// Processes that have the same sources, see [`sources()`].
+#[derive(Serialize)]
+pub struct SourcesObject {
+    sources: Vec<&'static str>,
+    processes: u64,
 }
 
 #[derive(Serialize)]
@@ -77,6 +95,7 @@ pub struct Head<'a> {
     window: Option<WindowObject>,
     estimator: &'static str,
     strategy: String,
+    sources: Vec<SourcesObject>,
     totals: QuantitiesObject,
     exact: Option<ExactObject>,
     samples: u64,

@@ -153,7 +153,7 @@ impl Worker {
         self.ingest.open_image(slot);
         let patched = std::mem::take(&mut discovery.patched);
         self.probe_samplers(slot, &mut discovery)?;
-        let is_own = self.has_own_links();
+        let (is_own, probed_by) = (self.has_own_links(), self.ingest.probed_by());
         let Some(profiled) = self.ingest.table.get_mut(slot) else { return Ok(()) };
         let Some(attached) = &mut profiled.attached else { return Ok(()) };
         let record = self.ingest.processes.get_mut(profiled.id);
@@ -189,6 +189,7 @@ impl Worker {
                     allocator.name
                 );
             }
+            record.sources.insert(probed_by);
             record.allocators.push(allocator.title());
             profiled.allocators.push(allocator);
         }

@@ -19,6 +19,7 @@ use sampler_common::estimate::{Confidence, Estimator};
 use sampler_common::pressure::Raised;
 use sampler_common::profile::Kind;
 use sampler_common::sampling::Strategy;
+use sampler_common::source::SampleSources;
 use sampler_common::units;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
@@ -97,6 +98,8 @@ pub struct SamplingReport {
     pub pressure: PressureReport,
     /// By our own library, which does as it is told.
     pub preloaded: bool,
+    /// Where its samples come from.
+    pub sources: SampleSources,
 }
 
 /// How far the interval of a process is raised, and was.
@@ -128,7 +131,8 @@ impl PressureReport {
 
 impl SamplingReport {
     /// Of a process.
-    pub fn new(pid: u32, record: &SamplingRecord) -> SamplingReport {
+    pub fn new(process: &ProcessRecord) -> SamplingReport {
+        let (pid, record) = (process.pid, &*process.sampling);
         let design = record.designs[0];
         let is_bernoulli = design.strategy() == Some(Strategy::Bernoulli);
         SamplingReport {
@@ -140,6 +144,7 @@ impl SamplingReport {
             is_silent: record.is_silent,
             pressure: PressureReport::new(record),
             preloaded: record.library_bytes.0 > 0.0,
+            sources: process.sources(),
         }
     }
 }

@@ -17,6 +17,7 @@ use rustc_hash::FxHashMap;
 use sampler_common::counters::Outcome;
 use sampler_common::estimate::Sample;
 use sampler_common::sampling::Design;
+use sampler_common::source::SampleSource;
 use sampler_common::wire::{AllocationRecord, FreeRecord, Role, Space};
 use std::sync::Arc;
 use tokio::sync::broadcast;
@@ -221,6 +222,9 @@ impl Ingest {
             }
             let sampling = &mut self.processes.get_mut(profiled.id).sampling;
             Arc::make_mut(sampling).took_itself(record.size, design.weighted_bytes());
+        } else {
+            let probed_by = self.probed_by();
+            self.processes.get_mut(profiled.id).sources.insert(probed_by);
         }
         let sampling = &self.processes.get(profiled.id).sampling;
         let limited_ns = profiled.library.as_ref().map(|library| library.limited_ns);
@@ -279,6 +283,11 @@ impl Ingest {
             let sample = Sample { kept: halved(record.live - 1), ..sample };
             self.live.insert(record.sample, LiveSample { process, space, stack, sample, time_ns });
         }
+    }
+
+    /// What samples come from that our own probes on allocators take.
+    pub(super) fn probed_by(&self) -> SampleSource {
+        if self.window_samples.is_on { SampleSource::Windows } else { SampleSource::Uprobes }
     }
 
     /// The process of an address space, taken out of the table while its image is used.

@@ -27,6 +27,7 @@ impl Worker {
         let record = self.ingest.processes.get_mut(profiled.id);
         for sampler in std::mem::take(&mut discovery.samplers) {
             Arc::make_mut(&mut record.sampling).will_take_itself();
+            record.sources.insert(sampler.source());
             let identity = sampler.allocator.identity;
             if profiled.allocators.iter().any(|known| known.identity == identity) {
                 continue;

@@ -9,6 +9,7 @@ mod from_wire;
 mod leaks;
 mod lifetimes;
 mod number;
+pub mod sources;
 mod strata;
 mod to_wire;
 

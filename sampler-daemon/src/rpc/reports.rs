@@ -1,6 +1,6 @@
 //! The worker's reports in the protocol's form.
 
-use super::convert::cost;
+use super::convert::{cost, sources};
 use super::{convert, histograms, v1};
 use crate::pipeline::{
     Blind, Exclusion, GroupReport, PressureReport, ProbeReport, ProcessReport, SamplingReport,
@@ -32,6 +32,7 @@ pub(super) fn sampling(report: &SamplingReport) -> v1::ProcessInterval {
         samples_itself: report.samples_itself,
         pressure: pressure(&report.pressure),
         preloaded: report.preloaded,
+        sources: sources::to_wire(report.sources),
     }
 }
 
@@ -191,7 +192,7 @@ pub(super) fn process(report: &ProcessReport) -> v1::Process {
         free_calls: report.free_calls.map(count),
         folded: record.folded,
         bounds: outcomes(&report.bounds),
-        sampling: Some(sampling(&SamplingReport::new(record.pid, &record.sampling))),
+        sampling: Some(sampling(&SamplingReport::new(record))),
         cgroup: record.origin.cgroup.clone(),
         container: record.origin.container.clone(),
         started_unix_ns: record.origin.started.map_or(0, unix_ns),
@@ -211,6 +212,7 @@ pub(super) fn group(report: &GroupReport) -> v1::ProcessGroup {
         samples: report.sums.samples,
         memory: memory(&report.sums),
         newest_unix_ns: unix_ns(report.newest),
+        sources: sources::groups_to_wire(&report.sources),
         cost: Some(cost::to_wire(&report.sums.cost)),
     }
 }

@@ -142,6 +142,7 @@ impl ProcessRecord {
         if let (Some(sum), Some(totals)) = (&mut self.final_totals, &other.final_totals) {
             sum.add(totals);
         }
+        self.sources.extend(other.sources());
         self.has_unseen_allocations |= other.has_unseen_allocations || other.final_totals.is_none();
         self.final_free_calls.add(&other.final_free_calls);
         self.spending.absorb(&other.spending);

@@ -11,6 +11,7 @@ use sampler_common::counting::Counted;
 use sampler_common::estimate::{RowMoments, Unseen};
 use sampler_common::limits::CLASSES;
 use sampler_common::profile::Exact;
+use sampler_common::source::{SampleSource, SampleSources};
 use sampler_common::units::grouped;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -108,6 +109,8 @@ pub struct ProcessRecord {
     pub anonymous_bytes: Option<u64>,
     /// What it allocated at each rate; `None` if its rate never changed.
     pub epochs: Option<Box<Epochs>>,
+    /// Where samples of it come from, since attach. See [`ProcessRecord::sources`].
+    pub sources: SampleSources,
 }
 
 impl ProcessRecord {
@@ -136,6 +139,7 @@ impl ProcessRecord {
             spending: Spending::default(),
             anonymous_bytes: None,
             epochs: None,
+            sources: SampleSources::NONE,
         }
     }
 
@@ -148,6 +152,16 @@ impl ProcessRecord {
     /// As [`ProcessRecord::epochs`], where what was counted so far was sampled at `rates`.
     pub fn epochs_from(&mut self, rates: &Rates) -> &mut Epochs {
         self.epochs.get_or_insert_with(|| Box::new(Epochs::new(rates)))
+    }
+
+    /// Where its samples come from. Of a process that was gone before it was looked at nobody knows which sampler was in it: they came by the
+    /// contract that all samplers keep.
+    pub fn sources(&self) -> SampleSources {
+        let mut sources = self.sources;
+        if sources.is_empty() && self.sampling.own_interval_bytes > 0.0 {
+            sources.insert(SampleSource::OtelMemory);
+        }
+        sources
     }
 
     /// What people call it: `pid 17`, or `make × 3,120 exited`.

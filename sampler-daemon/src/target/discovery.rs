@@ -4,6 +4,7 @@ use super::allocator::{Allocator, Function};
 use super::patched::Patched;
 use super::preloaded::Preloaded;
 use super::usdt::Usdt;
+use sampler_common::source::SampleSource;
 use std::sync::Arc;
 
 /// Most lines about what cannot be seen in one process.
@@ -55,6 +56,20 @@ pub struct SelfSampler {
     pub usdt: Arc<Usdt>,
     /// Its settings, if it is our own library.
     pub preloaded: Option<Preloaded>,
+}
+
+/// Path of the injected image in a process: a memory file, named by `sampler-inject`.
+const INJECTED: &str = "/memfd:otel_memory-sampler";
+
+impl SelfSampler {
+    /// Which source its samples are.
+    pub fn source(&self) -> SampleSource {
+        match &self.preloaded {
+            Some(_) if self.allocator.path == INJECTED => SampleSource::Injected,
+            Some(_) => SampleSource::Preloaded,
+            None => SampleSource::OtelMemory,
+        }
+    }
 }
 
 /// The allocator whose `malloc` a process uses.

@@ -45,6 +45,7 @@ pub(crate) fn answer(request: &ListProcessesRequest, first: Process) -> ListProc
         samples: processes,
         memory: (running > 0).then_some(Memory { rss_bytes: 1 << 30, ..Memory::default() }),
         newest_unix_ns: processes,
+        sources: vec![],
         cost: None,
     };
     let groups = match (request.group_by.as_str(), request.fold_exited) {

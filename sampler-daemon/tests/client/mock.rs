@@ -212,6 +212,7 @@ impl Sampler for Fixed {
             samples_per_second,
             samples_itself: false,
             preloaded: false,
+            sources: vec![],
             pressure: None,
         });
         Ok(Response::new(SetSamplingResponse { intervals: intervals.collect() }))

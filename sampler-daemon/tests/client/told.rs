@@ -51,6 +51,7 @@ pub(crate) fn profile(asked: &Asked) -> Profile {
         interval_bytes: INTERVAL_BYTES,
         estimator,
         strategies: vec![strategy],
+        sources: vec![],
         pids: vec![PID],
         totals: make(&reference.row()),
         exact: Some(Exact { alloc_objects: 2_000, alloc_space: 180_000_000 }),

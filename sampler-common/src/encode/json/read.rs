@@ -16,6 +16,7 @@ use super::cost::CostObject;
 use crate::estimate::{Confidence, Estimator};
 use crate::profile::{Exact, Kind, Lost, Mapping, Profile, Stack, Window};
 use crate::sampling::Strategy;
+use crate::source::{SampleSource, SampleSources, SourceGroup};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -44,6 +45,8 @@ struct ProfileObject {
     estimator: Option<String>,
     #[serde(default)]
     strategy: String,
+    #[serde(default)]
+    sources: Vec<SourcesObject>,
     window: Option<WindowObject>,
     totals: QuantitiesObject,
     exact: Option<ExactObject>,
@@ -62,6 +65,12 @@ struct ProfileObject {
 struct WindowObject {
     start_unix_ns: u64,
     end_unix_ns: u64,
+}
+
+#[derive(Deserialize)]
+struct SourcesObject {
+    sources: Vec<String>,
+    processes: u64,
 }
 
 #[derive(Deserialize)]
@@ -115,6 +124,7 @@ fn profile(of: ProfileObject) -> Result<Profile, String> {
             .and_then(|name| Estimator::from_name(&name))
             .unwrap_or(Estimator::Weighted),
         strategies: strategies.collect::<Result<_, String>>()?,
+        sources: of.sources.iter().map(source_group).collect::<Result<_, String>>()?,
         pids,
         totals: quantities(&of.totals, confidence).map_err(|error| format!("totals: {error}"))?,
         window: of
@@ -138,6 +148,14 @@ fn profile(of: ProfileObject) -> Result<Profile, String> {
             .map_err(|error| format!("cost: {error}"))?,
         reference,
     })
+}
+
+fn source_group(of: &SourcesObject) -> Result<SourceGroup, String> {
+    let each = of.sources.iter().map(|name| {
+        SampleSource::from_name(name).ok_or_else(|| format!("source {name:?} is unknown"))
+    });
+    let sources = each.collect::<Result<SampleSources, String>>()?;
+    Ok(SourceGroup { sources, processes: of.processes })
 }
 
 fn lost((outcome, value): (String, Value), confidence: Confidence) -> Result<Lost, String> {

@@ -5,6 +5,7 @@ use crate::encode::name;
 use crate::estimate::{Estimate, Estimator, Method};
 use crate::profile::{Exact, Kind, Lost, Profile, Quantity, Window};
 use crate::sampling::Strategy;
+use crate::source::SourceGroup;
 use crate::units::{grouped, human_bytes, human_count, human_duration, utc};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -37,6 +38,9 @@ pub(super) fn write(profile: &Profile, page: Page, out: &mut dyn Write) -> io::R
     let main = bytes_of(profile.kind);
     for (label, text) in rows {
         paragraph(label, &text, label == main, page, out)?;
+    }
+    if !profile.sources.is_empty() {
+        paragraph("source", &SourceGroup::text(&profile.sources), false, page, out)?;
     }
     if let Some(method) = method(profile) {
         paragraph("method", &method, false, page, out)?;

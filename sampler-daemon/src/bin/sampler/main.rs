@@ -17,6 +17,7 @@ mod progress;
 mod ps;
 mod run;
 mod set;
+mod source;
 mod status;
 mod top;
 mod watch;

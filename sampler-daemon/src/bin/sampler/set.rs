@@ -6,7 +6,7 @@ use crate::output;
 use anyhow::Result;
 use sampler_common::encode::name::shown;
 use sampler_common::units::exact_bytes;
-use sampler_daemon::rpc::v1::{ProcessInterval, SetSamplingRequest};
+use sampler_daemon::rpc::v1::{ProcessInterval, SampleSource, SetSamplingRequest};
 use serde_json::json;
 
 pub(crate) async fn run(address: &Address, verb: SetVerb, json: bool) -> Result<()> {
@@ -37,7 +37,9 @@ pub(crate) async fn run(address: &Address, verb: SetVerb, json: bool) -> Result<
 pub(crate) fn sentence(of: &ProcessInterval) -> String {
     if of.preloaded {
         let interval = exact_bytes(of.interval_bytes);
-        return format!("one sample per {interval}, by the preloaded library");
+        let is_injected = of.sources.contains(&SampleSource::Injected.into());
+        let library = if is_injected { "injected" } else { "preloaded" };
+        return format!("one sample per {interval}, by the {library} library");
     }
     if of.strategy == "external" {
         return "samples by itself (otel_memory), whatever is asked for".to_owned();
@@ -73,6 +75,8 @@ mod tests {
         assert!(sentence(&of).ends_with("whatever is asked for"));
         let of = ProcessInterval { preloaded: true, ..of };
         assert_eq!(sentence(&of), "one sample per 4KiB, by the preloaded library");
+        let of = ProcessInterval { sources: vec![SampleSource::Injected.into()], ..of };
+        assert_eq!(sentence(&of), "one sample per 4KiB, by the injected library");
     }
 
     #[test]
@@ -89,6 +93,7 @@ mod tests {
                 samples_itself: false,
                 pressure: None,
                 preloaded: false,
+                sources: vec![],
             })
         };
         assert_eq!(of("geometric", 0.0, 0.0), "one sample per 512KiB");

@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use sampler_common::cost::Report;
 use sampler_common::estimate::{Confidence, Reference, Row};
 use sampler_common::profile::{Exact, Kind};
+use sampler_common::source::SourceGroup;
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
@@ -114,6 +115,8 @@ pub struct GroupReport {
     pub pids: Vec<u32>,
     /// When the newest was attached.
     pub newest: SystemTime,
+    /// Where their samples come from.
+    pub sources: Vec<SourceGroup>,
     /// Their numbers.
     pub sums: Sums,
 }
@@ -175,12 +178,14 @@ impl Worker {
             of.iter().map(|index| self.ingest.processes.get(gathered.processes[*index as usize]));
         let mut newest: Vec<_> = records.clone().map(|of| (of.attached, of.pid)).collect();
         newest.sort_unstable_by(|a, b| b.cmp(a));
+        let sources = records.clone().map(|of| (of.sources(), of.folded.max(1)));
         GroupReport {
             key,
             processes: records.clone().map(|record| record.folded.max(1)).sum(),
             running: records.filter(|record| record.exited.is_none()).count() as u64,
             pids: newest.iter().map(|(_, pid)| *pid).filter(|pid| *pid > 0).take(TOLD).collect(),
             newest: newest.first().map_or(SystemTime::UNIX_EPOCH, |(attached, _)| *attached),
+            sources: SourceGroup::of(sources),
             sums: self.sums(gathered, usable, of),
         }
     }

@@ -42,6 +42,7 @@ impl Worker {
         let mut profile = RawProfile {
             estimator: Estimator::Exact,
             strategies: Vec::new(),
+            sources: self.sources_of_mappings(&gathered.processes),
             time: SystemTime::now(),
             duration_ns: window
                 .map_or_else(|| self.duration_ns(&gathered.processes), |of| of.length_ns()),

@@ -143,6 +143,7 @@ mod tests {
             },
             estimator: Estimator::Weighted,
             strategies: vec![Strategy::Geometric],
+            sources: Vec::new(),
             time: SystemTime::UNIX_EPOCH,
             duration_ns: 0,
             window: None,

@@ -61,6 +61,7 @@ pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
         interval_bytes: units::whole_interval(raw.interval_bytes),
         estimator: raw.estimator,
         strategies: raw.strategies,
+        sources: raw.sources,
         pids: raw.pids,
         totals,
         exact: raw.exact,

@@ -15,6 +15,7 @@ use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Estimator, Reference, Row, RowMoments};
 use sampler_common::profile::{Exact, Kind, Window};
 use sampler_common::sampling::Strategy;
+use sampler_common::source::{SampleSource, SampleSources, SourceGroup};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -47,6 +48,8 @@ pub struct RawProfile {
     pub estimator: Estimator,
     /// Every strategy that the processes were ever sampled with.
     pub strategies: Vec<Strategy>,
+    /// Where the samples of the processes come from.
+    pub sources: Vec<SourceGroup>,
     /// Time of the answer.
     pub time: SystemTime,
     /// How long the queried processes have been sampled, or how long the window is, nanoseconds.
@@ -144,6 +147,7 @@ impl Worker {
         let mut profile = RawProfile {
             estimator,
             strategies,
+            sources: self.sources_of(&gathered.processes),
             time: SystemTime::now(),
             duration_ns: window
                 .map_or_else(|| self.duration_ns(&gathered.processes), |of| of.length_ns()),
@@ -222,6 +226,19 @@ impl Worker {
             let path = &self.ingest.modules.get(frame.module).path;
             self.links.shared.allocators().find_map(|of| of.probed_at(path, frame.offset))
         })
+    }
+
+    /// Where the samples of processes come from.
+    pub(super) fn sources_of(&self, processes: &[ProcessId]) -> Vec<SourceGroup> {
+        let records = processes.iter().map(|id| self.ingest.processes.get(*id));
+        SourceGroup::of(records.map(|of| (of.sources(), of.folded.max(1))))
+    }
+
+    /// The same of calls that map memory, which nothing but uprobes sees.
+    pub(super) fn sources_of_mappings(&self, processes: &[ProcessId]) -> Vec<SourceGroup> {
+        let records = processes.iter().map(|id| self.ingest.processes.get(*id));
+        let only = |of: SampleSources| of.only(SampleSource::Uprobes);
+        SourceGroup::of(records.map(|of| (only(of.sources()), of.folded.max(1))))
     }
 
     pub(super) fn pids_of(&self, processes: &[ProcessId]) -> Vec<u32> {

@@ -196,7 +196,7 @@ impl Worker {
             .values()
             .map(|profiled| {
                 let record = self.ingest.processes.get(profiled.id);
-                SamplingReport::new(profiled.pid, &record.sampling)
+                SamplingReport::new(record)
             })
             .collect();
         samplings.sort_unstable_by_key(|of| of.pid);

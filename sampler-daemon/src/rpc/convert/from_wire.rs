@@ -2,7 +2,7 @@
 
 use super::cost;
 use super::number::{number, quantity};
-use super::strata;
+use super::{sources, strata};
 use crate::rpc::v1;
 use sampler_common::estimate::{Confidence, Estimator, Reference};
 use sampler_common::profile::{
@@ -65,6 +65,7 @@ pub fn from_wire(profile: v1::Profile) -> Result<Profile, String> {
         interval_bytes: profile.interval_bytes,
         estimator,
         strategies,
+        sources: sources::groups_from_wire(&profile.sources)?,
         pids,
         reference,
         totals,

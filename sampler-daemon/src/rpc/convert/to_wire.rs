@@ -1,6 +1,6 @@
 //! To the protocol.
 
-use super::{clusters, cost, strata};
+use super::{clusters, cost, sources, strata};
 use crate::rpc::v1;
 use sampler_common::estimate::{Moments, Trials};
 use sampler_common::profile::{
@@ -40,6 +40,7 @@ pub fn to_wire(profile: &Profile) -> v1::Profile {
         notes: profile.notes.clone(),
         estimator: profile.estimator_name().to_owned(),
         strategy: profile.strategy_names(),
+        sources: sources::groups_to_wire(&profile.sources),
         cost: profile.cost.as_ref().map(cost::to_wire),
         functions,
         reference: Some(strata::reference_to_wire(&profile.reference, &profile.pids)),

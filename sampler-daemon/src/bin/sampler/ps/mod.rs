@@ -8,11 +8,12 @@ mod text;
 use crate::args::PsVerb;
 use crate::connect::{self, Address};
 use crate::status::cost;
-use crate::{output, page};
+use crate::{output, page, source};
 use anyhow::Result;
 pub(crate) use blind::blind;
 use entry::{Entry, sorted};
 use sampler_common::encode::json;
+use sampler_common::encode::name::shown;
 use sampler_common::estimate::Confidence;
 use sampler_common::profile::Quantities;
 use sampler_daemon::rpc::convert::quantities_from_wire;
@@ -41,7 +42,8 @@ pub(crate) async fn run(address: &Address, verb: PsVerb, json: bool) -> Result<(
         let mut list = json!({ "processes": processes });
         if let Some(by) = verb.by {
             list["by"] = by.name().into();
-            list["groups"] = groups.iter().map(|(of, totals)| group(of, totals)).collect();
+            let groups = groups.iter().map(|(of, totals)| group(address, of, totals));
+            list["groups"] = groups.collect::<Result<Value>>()?;
         }
         return output::print(format!("{list}\n").as_bytes());
     }
@@ -51,7 +53,9 @@ pub(crate) async fn run(address: &Address, verb: PsVerb, json: bool) -> Result<(
         sorted(list.into_iter().map(|(of, totals)| Entry::of_process(of, totals)), verb.sort)
     };
     let of_groups = groups.iter().map(|(of, totals)| Entry::of_group(of, totals));
+    let sources = processes.iter().filter_map(|(of, _)| Some((of.sampling.as_ref()?, called(of))));
     let page = text::Listing {
+        sources: source::text(address, sources)?,
         by: verb.by,
         running: of_processes(running),
         exited: of_processes(exited),
@@ -61,6 +65,14 @@ pub(crate) async fn run(address: &Address, verb: PsVerb, json: bool) -> Result<(
         blind: blind(processes.iter().map(|(process, _)| process)),
     };
     output::print(page.text(page::width()).as_bytes())
+}
+
+/// A process by its command and its pid.
+fn called(process: &Process) -> String {
+    match process.folded {
+        0 => format!("{} {}", shown(&process.comm), process.pid),
+        folded => format!("{} × {folded}", shown(&process.comm)),
+    }
 }
 
 /// Totals of each, checked.
@@ -90,6 +102,7 @@ fn object(process: &Process, totals: &Option<Quantities>) -> Value {
         "interval_bytes": process.interval_bytes,
         "exact": process.exact.as_ref().map(|of| exact(Some(of))),
         "samples_itself": process.samples_itself,
+        "sources": process.sampling.as_ref().map(source::names),
         "totals": totals.as_ref().map(json::quantities),
         "samples": process.samples,
         "mappings": process.mappings.as_ref().map(mappings),
@@ -108,8 +121,8 @@ fn object(process: &Process, totals: &Option<Quantities>) -> Value {
     })
 }
 
-fn group(of: &ProcessGroup, totals: &Option<Quantities>) -> Value {
-    json!({
+fn group(address: &Address, of: &ProcessGroup, totals: &Option<Quantities>) -> Result<Value> {
+    Ok(json!({
         "key": of.key,
         "processes": of.processes,
         "running": of.running,
@@ -119,8 +132,9 @@ fn group(of: &ProcessGroup, totals: &Option<Quantities>) -> Value {
         "samples": of.samples,
         "memory": of.memory.as_ref().map(memory),
         "newest_unix_ns": of.newest_unix_ns,
+        "sources": source::groups(address, of)?,
         "cost": cost::object(of.cost.as_ref()),
-    })
+    }))
 }
 
 fn mappings(of: &Mappings) -> Value {

@@ -21,6 +21,8 @@ pub(super) struct Listing {
     pub(super) running: Vec<Entry>,
     pub(super) exited: Vec<Entry>,
     pub(super) groups: Vec<Entry>,
+    /// Where the samples of which process come from.
+    pub(super) sources: String,
     /// What profiling costs whom.
     pub(super) costs: Vec<String>,
     pub(super) blind: Vec<String>,
@@ -30,7 +32,7 @@ pub(super) struct Listing {
 
 impl Listing {
     pub(super) fn text(&self, width: usize) -> String {
-        let Listing { by, running, exited, groups, costs, blind, raised } = self;
+        let Listing { by, running, exited, groups, sources, costs, blind, raised } = self;
         if running.is_empty() && exited.is_empty() && groups.is_empty() {
             return "no process is profiled\n".to_owned();
         }
@@ -56,6 +58,9 @@ impl Listing {
             let count = grouped(count);
             out += &format!("exited: {count} {processes}, by command (--exited lists each)\n");
             out.extend(groups.iter().map(|entry| line(entry, width)));
+        }
+        if !sources.is_empty() {
+            out += &paragraph("source:", sources, width);
         }
         costs.iter().for_each(|cost| out += &paragraph("cost:", cost, width));
         raised.iter().for_each(|line| out += &paragraph("raised:", &shown(line), width));
@@ -149,6 +154,7 @@ mod tests {
             running: vec![entry(4_194_304, &long)],
             exited: vec![entry(1, "x")],
             groups: vec![entry(9_999_999, &long), entry(2, "")],
+            sources: "uprobes: x 1, ".repeat(20),
             costs: vec!["pid 1: much".repeat(20)],
             blind: vec![long.clone()],
             raised: vec![long.clone()],
@@ -170,6 +176,7 @@ mod tests {
             running: vec![],
             exited: vec![],
             groups: vec![],
+            sources: String::new(),
             costs: vec![],
             blind: vec![],
             raised: vec![],

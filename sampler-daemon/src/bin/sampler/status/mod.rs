@@ -7,7 +7,7 @@ mod text;
 mod times;
 
 use crate::connect::{self, Address};
-use crate::{output, page};
+use crate::{output, page, source};
 use anyhow::Result;
 pub(crate) use pressure::raised;
 use sampler_daemon::rpc::v1::{
@@ -20,8 +20,13 @@ pub(crate) async fn run(address: &Address, json: bool) -> Result<()> {
     let answer = client.status(StatusRequest {}).await;
     let status = answer.map_err(|status| connect::failed(address, &status))?.into_inner();
     cost::report(address, status.cost.as_ref())?;
-    let contents =
-        if json { format!("{}\n", object(&status)) } else { text::table(&status, page::width()) };
+    let sources = status.intervals.iter().map(|of| (of, of.pid.to_string()));
+    let sources = source::text(address, sources)?;
+    let contents = if json {
+        format!("{}\n", object(&status))
+    } else {
+        text::table(&status, &sources, page::width())
+    };
     output::print(contents.as_bytes())
 }
 
@@ -92,6 +97,7 @@ pub(crate) fn sampling(of: &ProcessInterval) -> Value {
         "samples_per_second": some(of.samples_per_second),
         "samples_itself": of.samples_itself,
         "preloaded": of.preloaded,
+        "sources": source::names(of),
         "pressure": of.pressure.as_ref().map(pressure::object),
     })
 }

@@ -22,8 +22,8 @@ const MIN_WIDTH: usize = 72;
 /// Processes named for one way of sampling; more are counted.
 const PIDS: usize = 8;
 
-/// The whole status, at most `width` columns (72 at least).
-pub(super) fn table(status: &StatusResponse, width: usize) -> String {
+/// The whole status, at most `width` columns (72 at least). `sources`: where the samples of which process come from.
+pub(super) fn table(status: &StatusResponse, sources: &str, width: usize) -> String {
     let mut page = Page { width: width.max(MIN_WIDTH), out: String::new() };
     page.line(&format!(
         "samplerd {}, pid {}, up {}",
@@ -35,6 +35,7 @@ pub(super) fn table(status: &StatusResponse, width: usize) -> String {
     page.paragraph("live set", &live_set(status));
     page.paragraph("ring", &human_bytes(status.ring_bytes as f64));
     page.paragraph("sampling", &intervals(status));
+    page.paragraph("source", sources);
     page.paragraph("cost", &cost::text(status));
     page.paragraph("prices", &cost::prices(status));
     page.paragraph("daemon", &cost::daemon(status));
@@ -259,7 +260,7 @@ mod tests {
         let alloc = || of("otel_memory:alloc", "otel_alloc");
         let free = || of("otel_memory:free", "otel_free");
         let probes = vec![alloc(), alloc(), alloc(), free()];
-        let text = table(&StatusResponse { probes, ..StatusResponse::default() }, 100);
+        let text = table(&StatusResponse { probes, ..StatusResponse::default() }, "", 100);
         let lines: Vec<&str> = text.lines().filter(|line| line.contains("emulated")).collect();
         assert_eq!(lines.len(), 2, "{text}");
         assert!(lines[0].contains("×3") && !lines[1].contains("×"), "{text}");
@@ -267,7 +268,7 @@ mod tests {
 
     #[test]
     fn an_empty_status_is_short_and_any_status_fits() {
-        assert!(table(&StatusResponse::default(), 80).lines().count() < 8);
+        assert!(table(&StatusResponse::default(), "", 80).lines().count() < 8);
         let long = "wörd\u{1b}[2J ".repeat(40);
         let status = StatusResponse {
             version: long.clone(),
@@ -284,7 +285,7 @@ mod tests {
             ..StatusResponse::default()
         };
         for width in [0, 60, 80] {
-            let text = table(&status, width);
+            let text = table(&status, "uprobes: 1", width);
             assert!(text.lines().all(|line| columns(line) <= width.max(MIN_WIDTH)), "{text}");
             assert!(!text.contains('\u{1b}'));
         }

@@ -13,6 +13,7 @@ use sampler_common::profile::{
     Quantity, Stack, Window,
 };
 use sampler_common::sampling;
+use sampler_common::source::{SampleSource, SourceGroup};
 
 const NUMBER: std::ops::Range<f64> = 0.0..1e18;
 
@@ -211,6 +212,7 @@ pub(super) fn profile() -> impl Strategy<Value = Profile> {
                 } else {
                     vec![sampling::Strategy::Adaptive]
                 },
+                sources: SourceGroup::of([(SampleSource::ALL.into_iter().collect(), samples)]),
                 pids: vec![5, 6],
                 reference: reference(&stacks, (exact, interval)),
                 totals,

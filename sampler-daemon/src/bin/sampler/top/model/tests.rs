@@ -114,6 +114,7 @@ pub(in crate::top) fn detail(asked: Asked) -> Answer {
         interval_bytes: INTERVAL,
         estimator: Estimator::default(),
         strategies: vec![Strategy::Geometric],
+        sources: vec![],
         pids: vec![PID],
         totals: make(&reference.row()),
         exact: None,
