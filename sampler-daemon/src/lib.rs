@@ -7,6 +7,7 @@
 
 pub mod bpf;
 pub mod http;
+pub mod injector;
 pub mod installed;
 pub mod links;
 pub mod manual;

@@ -37,6 +37,13 @@ enum Verb {
         #[command(flatten)]
         target: Target,
     },
+    /// Say what speaks against it, by reading alone: no thread is stopped
+    Examine {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        library: Library,
+    },
     /// Say whether it can be put in
     Preflight {
         #[command(flatten)]
@@ -90,6 +97,7 @@ fn run(verb: Verb) -> anyhow::Result<operation::Report> {
             operation::inject(target.pid, &library.library, rate)
         }
         Verb::Eject { target } => operation::eject(target.pid),
+        Verb::Examine { target, library } => operation::examine(target.pid, &library.library),
         Verb::Preflight { target, library } => operation::preflight(target.pid, &library.library),
     }
 }

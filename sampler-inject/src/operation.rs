@@ -164,6 +164,21 @@ fn note_layout(report: &mut Report, plan: &Plan) {
     report.without = plan.layout.without.iter().map(|name| (*name).to_owned()).collect();
 }
 
+/// Says what speaks against an injection, as far as reading shows it. The process is not touched: no thread is stopped, so that neither the words of its
+/// threads nor its seccomp filters are known.
+///
+/// # Errors
+/// A [`Refusal`], or what went wrong.
+pub fn examine(pid: i32, library: &Path) -> Result<Report> {
+    let (target, left) = preflight::examine(pid)?;
+    let mut report = Report { verb: "nothing speaks against it", pid, ..Report::default() };
+    match left.record {
+        Some(record) => (report.base, report.hooks) = (record.base, record.hooks),
+        None => note_layout(&mut report, &Plan::make(&target, library)?),
+    }
+    Ok(report)
+}
+
 /// Stops a thread that may make the calls.
 fn thread(checked: &Checked, place: Place, plan: &Plan) -> Result<Thread> {
     let target = &checked.target;

@@ -127,6 +127,20 @@ pub struct Checked {
 pub fn check(pid: i32) -> Result<Checked> {
     check_state(pid)?;
     let lock = lock(pid)?;
+    let (target, left) = read(pid)?;
+    Ok(Checked { target, left, _lock: lock })
+}
+
+/// Looks at a process by reading alone: it is neither stopped nor locked against other injectors.
+///
+/// # Errors
+/// A [`Refusal`], or what went wrong.
+pub fn examine(pid: i32) -> Result<(Target, Left)> {
+    check_state(pid)?;
+    read(pid)
+}
+
+fn read(pid: i32) -> Result<(Target, Left)> {
     let memory = Memory::open(pid).map_err(|error| Refusal::NoRight { error })?;
     check_class(pid)?;
     let mut maps = Maps::read(pid)?;
@@ -135,7 +149,7 @@ pub fn check(pid: i32) -> Result<Checked> {
     let is_left =
         |of: &Mapping| left.ranges.iter().any(|(start, end)| *start <= of.start && of.end <= *end);
     maps.all.retain(|mapping| !is_left(mapping));
-    Ok(Checked { target: Target { pid, memory, maps }, left, _lock: lock })
+    Ok((Target { pid, memory, maps }, left))
 }
 
 fn check_state(pid: i32) -> Result<()> {

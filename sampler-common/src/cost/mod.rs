@@ -14,6 +14,7 @@
 //!
 //! No clock and no probe here: `samplerd` measures, and counts.
 
+mod forecast;
 mod line;
 mod measured;
 mod report;
@@ -22,6 +23,7 @@ mod spent;
 mod tariff;
 mod work;
 
+pub use forecast::{Forecast, Injection};
 pub use line::Line;
 pub use measured::Measured;
 pub use report::{Report, percent, plus_minus};

@@ -71,6 +71,7 @@ impl Worker {
             self.maintain_store();
             self.adapt_sampling();
             self.measure_due_prices();
+            self.make_forecasts();
             self.kernel.flush_log();
         }
     }

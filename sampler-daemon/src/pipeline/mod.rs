@@ -16,6 +16,7 @@ mod event_loop;
 mod exclude;
 mod facts;
 mod follow;
+mod forecast;
 mod happenings;
 mod held;
 mod hits;

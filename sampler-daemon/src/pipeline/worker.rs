@@ -6,6 +6,7 @@ use super::config::Config;
 use super::cost::Prices;
 use super::coverage::Coverage;
 use super::exclude::Excluded;
+use super::forecast::Forecasts;
 use super::happenings::Happenings;
 use super::ingest::Ingest;
 use super::latency::{Answers, Histogram};
@@ -65,6 +66,7 @@ pub(super) struct Worker {
     pub(super) learned: Instant,
     pub(super) tree: Tree,
     pub(super) prices: Prices,
+    pub(super) forecasts: Forecasts,
     /// Slots of processes that may end any moment: where there are many, only these are watched.
     pub(super) leaving: Vec<u32>,
     pub(super) pressure: BackPressure,
@@ -105,6 +107,8 @@ pub fn start(
     let discoverer = Discoverer::new(config.settings.uses_usdt(), config.allocators)
         .samplers_only(config.samplers_only)
         .executables(config.executables);
+    let pids = processes.iter().map(|process| process.pid).collect();
+    let forecasts = Forecasts::begin(&config, pids).context("start a thread")?;
     let mut kernel = Kernel::load(&config.settings, attacher)?;
     let prices = Prices::measure(&mut kernel, &config);
     let pressure = BackPressure::new(config.limits);
@@ -134,6 +138,7 @@ pub fn start(
         learned: Instant::now(),
         tree: Tree::default(),
         prices,
+        forecasts,
         leaving: Vec::new(),
         pressure,
         delays: Histogram::of_times(),
@@ -166,6 +171,7 @@ pub fn start(
     if let Some(gates) = &mut worker.kernel.windows {
         gates.begin()?;
     }
+    worker.begin_forecasts();
     worker.starting_ns = worker.used_ns();
     let thread = WorkerThread::spawn(move || worker.run()).context("start the worker thread")?;
     Ok((profiler, thread))

@@ -5,6 +5,7 @@
 
 mod clusters;
 pub mod cost;
+pub mod forecast;
 mod from_wire;
 mod leaks;
 mod lifetimes;

@@ -1,6 +1,6 @@
 //! The worker's reports in the protocol's form.
 
-use super::convert::{cost, sources};
+use super::convert::{cost, forecast, sources};
 use super::{convert, histograms, v1};
 use crate::pipeline::{
     Blind, Exclusion, GroupReport, PressureReport, ProbeReport, ProcessReport, SamplingReport,
@@ -86,6 +86,7 @@ pub(super) fn status(report: StatusReport) -> v1::StatusResponse {
         excluded: report.excluded.into_iter().map(exclusion).collect(),
         unseen_calls: report.unseen_calls,
         prices: Some(cost::prices(&report.prices)),
+        forecasts: report.forecasts.iter().map(|(pid, of)| forecast::to_wire(*pid, of)).collect(),
         cost: Some(cost::to_wire(&report.cost)),
         daemon_processor_ns: report.processor_ns,
         daemon_starting_ns: report.starting_ns,

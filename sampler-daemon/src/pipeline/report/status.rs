@@ -15,7 +15,7 @@ use crate::store::{MAX_GROUPS, ProcessId, lifetimes, process, rows, stacks};
 use crate::target::allocator::Function;
 use crate::target::memory;
 use crate::unwind::Counts;
-use sampler_common::cost::{Measured, Placed, Range, Report};
+use sampler_common::cost::{Forecast, Measured, Placed, Range, Report};
 use sampler_common::counters::{KERNEL_OUTCOMES, Outcome};
 use sampler_common::counting::Count;
 use sampler_common::estimate::Confidence;
@@ -78,6 +78,8 @@ pub struct StatusReport {
     pub unseen_calls: u64,
     /// What probes cost here.
     pub prices: PricesReport,
+    /// What uprobes will cost processes, by pid.
+    pub forecasts: Vec<(u32, Forecast)>,
     /// What profiling has cost all processes together.
     pub cost: Report,
     /// The same, while CPU times have yet to be read.
@@ -175,6 +177,7 @@ impl Worker {
             limits: self.config.limits,
             excluded: self.excluded.report(),
             prices: self.prices.report(),
+            forecasts: self.forecasts(),
             cost: Report::default(),
             unread: self.costs(&all, Confidence::DEFAULT),
             compared: self.compared(&all),

@@ -2,12 +2,13 @@
 
 use crate::connect::{self, Address};
 use anyhow::Result;
-use sampler_common::cost::{Range, Report, plus_minus};
+use sampler_common::cost::{Forecast, Injection, Range, Report, plus_minus};
 use sampler_common::encode::json;
 use sampler_common::encode::name::shown;
 use sampler_common::units::human_cpu_time;
 use sampler_daemon::rpc::convert::cost::from_wire;
-use sampler_daemon::rpc::v1::{Cost, Interval, Prices, StatusResponse};
+use sampler_daemon::rpc::convert::forecast;
+use sampler_daemon::rpc::v1::{Cost, CostForecast, Interval, Prices, StatusResponse};
 use serde_json::{Value, json};
 
 /// A cost from the daemon, checked.
@@ -25,6 +26,33 @@ pub(crate) fn object(of: Option<&Cost>) -> Value {
 pub(super) fn text(status: &StatusResponse) -> String {
     let report = status.cost.clone().and_then(|of| from_wire(of).ok());
     report.map_or(String::new(), |report| shown(&report.text()).into_owned())
+}
+
+/// What uprobes will cost processes: a line for each. A forecast that makes no sense is left out.
+pub(super) fn forecasts(status: &StatusResponse) -> Vec<String> {
+    let each = status.forecasts.iter().filter_map(|of| forecast::from_wire(of).ok());
+    each.map(|(pid, of)| shown(&format!("pid {pid}: {}", of.text())).into_owned()).collect()
+}
+
+/// A forecast as json has it; `null` if it makes no sense.
+pub(super) fn forecast(of: &CostForecast) -> Value {
+    let Ok((pid, Forecast { seconds, hits_per_second, injection, .. })) = forecast::from_wire(of)
+    else {
+        return Value::Null;
+    };
+    let (inject, why) = match injection {
+        Injection::Possible => ("possible", None),
+        Injection::Refused(why) => ("refused", Some(why)),
+        Injection::Unknown(why) => ("unknown", Some(why)),
+    };
+    json!({
+        "pid": pid,
+        "seconds": seconds,
+        "hits_per_second": hits_per_second,
+        "spent_ns_per_second": of.spent_ns_per_second.as_ref().map(interval),
+        "inject": inject,
+        "why": why,
+    })
 }
 
 /// What the daemon uses itself, and what of it went into its start and into measuring prices.

@@ -64,6 +64,7 @@ fn object(status: &StatusResponse) -> Value {
         "excluded_calls": status.excluded_calls,
         "unseen_calls": status.unseen_calls,
         "cost": cost::object(status.cost.as_ref()),
+        "forecasts": status.forecasts.iter().map(cost::forecast).collect::<Vec<_>>(),
         "prices": status.prices.as_ref().map(cost::prices_object),
         "daemon_processor_ns": status.daemon_processor_ns,
         "daemon_starting_ns": status.daemon_starting_ns,

@@ -37,6 +37,7 @@ pub(super) fn table(status: &StatusResponse, sources: &str, width: usize) -> Str
     page.paragraph("sampling", &intervals(status));
     page.paragraph("source", sources);
     page.paragraph("cost", &cost::text(status));
+    cost::forecasts(status).iter().for_each(|line| page.paragraph("forecast", line));
     page.paragraph("prices", &cost::prices(status));
     page.paragraph("daemon", &cost::daemon(status));
     if status.windows > 0.0 {

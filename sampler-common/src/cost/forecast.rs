@@ -1,0 +1,73 @@
+//! What uprobes will cost a process, by what they did in its first moments.
+
+use super::{Range, plus_minus};
+use crate::units::{grouped, human_cpu_time};
+
+/// What an injected sampler costs a program (docs/benchmarks.md).
+const INJECTED: &str = "about 1 %";
+
+/// Whether the in-process sampler could be put into a process instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Injection {
+    /// Nothing that was read speaks against it.
+    Possible,
+    /// It would be refused, for this reason.
+    Refused(String),
+    /// It was not looked at, for this reason.
+    Unknown(String),
+}
+
+/// What uprobes will go on to cost a process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Forecast {
+    /// Seconds of wall time that were watched.
+    pub seconds: f64,
+    /// Probe hits in a second of these.
+    pub hits_per_second: f64,
+    /// CPU time in probes in such a second, nanoseconds; `None`: there are no prices.
+    pub spent_ns: Option<Range>,
+    /// What would cost less.
+    pub injection: Injection,
+}
+
+impl Forecast {
+    /// In one line.
+    pub fn text(&self) -> String {
+        let hits = grouped(self.hits_per_second.round() as u64);
+        let cost = match &self.spent_ns {
+            Some(spent) => {
+                format!("take {}{} of its CPU time", human_cpu_time(spent.value), plus_minus(spent))
+            }
+            None => "have no price".to_owned(),
+        };
+        let instead = match &self.injection {
+            Injection::Possible => format!("--inject would cost {INJECTED}"),
+            Injection::Refused(why) => format!("--inject cannot be used: {why}"),
+            Injection::Unknown(why) => format!("whether --inject can be used is not known: {why}"),
+        };
+        format!("{hits} probe hits each second {cost} (as in its first second); {instead}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_for_every_case() {
+        let mut forecast = Forecast {
+            seconds: 1.02,
+            hits_per_second: 812_345.4,
+            spent_ns: Range::checked(4.12e8, 4.0e8, 4.24e8).ok(),
+            injection: Injection::Possible,
+        };
+        assert_eq!(
+            forecast.text(),
+            "812,345 probe hits each second take 412 ms ±3% of its CPU time (as in its first second); --inject would cost about 1 %"
+        );
+        forecast.spent_ns = None;
+        forecast.injection = Injection::Refused("its libc is musl".into());
+        let text = forecast.text();
+        assert!(text.contains(" have no price ") && text.ends_with("be used: its libc is musl"));
+    }
+}
