@@ -116,6 +116,8 @@ outcomes! {
     EndedByExec = "ended_by_exec",
     /// Live samples ended by the exit of their process.
     EndedByExit = "ended_by_exit",
+    /// Live samples of a process whose injected sampler was taken out: nothing reports their ends any more.
+    Orphaned = "orphaned",
     /// Live samples whose free record was lost, removed by reconciling with the live set.
     Reconciled = "reconciled",
     /// Mapped ranges that found the table of ranges full: what is still mapped is a lower bound.

@@ -18,6 +18,8 @@ pub mod encode;
 #[cfg(feature = "std")]
 pub mod estimate;
 #[cfg(feature = "std")]
+pub mod injected;
+#[cfg(feature = "std")]
 pub mod leaks;
 #[cfg(feature = "std")]
 pub mod lifetimes;

@@ -7,42 +7,15 @@ use crate::kernel::Tid;
 use crate::memory::Memory;
 use crate::record::Hook;
 use anyhow::Result;
-
-/// `jmp rel32`
-const JUMP: u8 = 0xe9;
-/// `int3`
-const BREAKPOINT: u8 = 0xcc;
-
-/// What stands where a hook belongs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
-    /// The file's bytes.
-    Out,
-    /// The hook.
-    In,
-    /// Something else.
-    Foreign,
-}
+pub use sampler_common::injected::HookState as State;
+use sampler_common::injected::JUMP;
 
 /// What stands there.
 ///
 /// # Errors
 /// If the code cannot be read.
 pub fn state(memory: &Memory, hook: &Hook) -> Result<State> {
-    let [byte, following @ ..] = memory.array::<5>(hook.patch)?;
-    Ok(judge(hook, byte, following))
-}
-
-fn judge(hook: &Hook, byte: u8, following: [u8; 4]) -> State {
-    let is_expected = |at: usize| {
-        let may_be_breakpoint = hook.boundaries & 1 << at != 0;
-        following[at] == hook.following[at] || may_be_breakpoint && following[at] == BREAKPOINT
-    };
-    match (0..4).all(is_expected) {
-        true if byte == hook.original => State::Out,
-        true if byte == JUMP => State::In,
-        _ => State::Foreign,
-    }
+    Ok(hook.state(memory.array(hook.patch)?))
 }
 
 /// Puts hooks in, in their order. Those that are in now.
@@ -76,28 +49,4 @@ pub fn take_out<'h>(memory: &Memory, tid: Tid, hooks: &'h [Hook]) -> Result<Vec<
         }
     }
     Ok(foreign)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_stands_there() {
-        let following = [0x54, 0x55, 0x48, 0x83];
-        let hook = Hook {
-            name: "malloc".to_owned(),
-            patch: 0,
-            original: 0x41,
-            following,
-            // The first and the third begin an instruction.
-            boundaries: 0b101,
-        };
-        assert_eq!(judge(&hook, 0x41, following), State::Out);
-        assert_eq!(judge(&hook, JUMP, following), State::In);
-        assert_eq!(judge(&hook, BREAKPOINT, following), State::Foreign);
-        assert_eq!(judge(&hook, JUMP, [BREAKPOINT, 0x55, BREAKPOINT, 0x83]), State::In);
-        assert_eq!(judge(&hook, JUMP, [0x54, BREAKPOINT, 0x48, 0x83]), State::Foreign);
-        assert_eq!(judge(&hook, 0x41, [0x54, 0x55, 0x48, 0x84]), State::Foreign);
-    }
 }

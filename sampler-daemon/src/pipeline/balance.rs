@@ -179,10 +179,19 @@ impl Worker {
         generation: Option<u32>,
         outcome: Outcome,
     ) -> Vec<LiveSample> {
-        let ended = self.ingest.live.remove_where(|_, live| {
+        self.end_blocks_where(outcome, |live| {
             slots.contains(&live.space.slot)
                 && generation.is_none_or(|current| live.space.generation < current)
-        });
+        })
+    }
+
+    /// The same of those for which `ends` holds.
+    pub(super) fn end_blocks_where(
+        &mut self,
+        outcome: Outcome,
+        ends: impl Fn(&LiveSample) -> bool,
+    ) -> Vec<LiveSample> {
+        let ended = self.ingest.live.remove_where(|_, live| ends(live));
         self.ingest.outcomes.add(outcome, ended.len() as u64);
         let now_ns = monotonic_ns();
         ended.iter().for_each(|live| self.ingest.windows.went(live, now_ns));

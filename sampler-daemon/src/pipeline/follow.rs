@@ -187,6 +187,7 @@ impl Worker {
             }
             self.look_at_processor(slot);
             self.restore_library(slot);
+            self.look_at_hooks(slot);
             if let Some(attached) = self.ingest.table.attached_mut(slot) {
                 attached.timer.looked(now, longest);
             }

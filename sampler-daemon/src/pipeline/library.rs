@@ -7,6 +7,7 @@
 
 use super::clock::monotonic_ns;
 use super::config::Reach;
+use super::injected::InjectedImage;
 use super::worker::Worker;
 use crate::target::discovery::Discovery;
 use crate::target::preloaded::{Block, State};
@@ -14,6 +15,7 @@ use sampler_common::counters::Outcome;
 use sampler_common::pressure::{Cause, Raised};
 use sampler_common::sampling::Rate;
 use sampler_common::sampling::token_bucket::MAX_PERIOD_NS;
+use sampler_common::source::SampleSource;
 use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -25,7 +27,9 @@ const SHARE_OF_ALL: f64 = 0.5;
 /// The library in a program image.
 pub(super) struct Library {
     block: Block,
-    /// The image.
+    /// The injected image that it is; `None`: it was preloaded.
+    pub(super) injected: Option<InjectedImage>,
+    /// The program image.
     generation: u32,
     /// How many of the unheard are among the outcomes already.
     seen: u64,
@@ -42,8 +46,13 @@ impl Worker {
         let mut own = discovery.samplers.iter().filter_map(|of| Some((of.preloaded?, of)));
         let has_own = own.clone().next().is_some();
         // Of several copies all but one say that they only pass calls on, and are none.
-        let found = own.find_map(|(library, of)| library.block(pid, &of.allocator.path).ok());
-        let library = found.filter(|_| !known).map(|mut block| Library {
+        let found = own.find_map(|(library, of)| {
+            Some((library.block(pid, &of.allocator.path).ok()?, of.source()))
+        });
+        let library = found.filter(|_| !known).map(|(mut block, source)| Library {
+            injected: (source == SampleSource::Injected)
+                .then(|| InjectedImage::find(pid))
+                .flatten(),
             seen: self.begin_listening(slot, &mut block),
             block,
             generation,
@@ -58,6 +67,7 @@ impl Worker {
             self.limit_library(slot);
         }
         self.hear_library(slot);
+        self.look_at_hooks(slot);
     }
 
     /// A process that allocates no more has paid what it owes, and does not know it before its next sample.
@@ -120,6 +130,7 @@ impl Worker {
         let with = all.filter(|(_, of)| of.library.is_some()).map(|(slot, _)| slot);
         for slot in with.collect::<Vec<_>>() {
             self.hear_library(slot);
+            self.look_at_hooks(slot);
         }
     }
 

@@ -22,6 +22,7 @@ mod held;
 mod hits;
 mod images;
 mod ingest;
+mod injected;
 mod known;
 mod latency;
 mod library;

@@ -8,8 +8,10 @@ use super::worker::Worker;
 use crate::target::allocator::{Allocator, Function};
 use crate::target::code_in_memory::{Code, Found};
 use crate::target::discovery::Discovery;
+use crate::target::injected::Image;
 use crate::target::mappings::{self, Mapping};
 use crate::target::patched::Patched;
+use sampler_common::wire::{LiveEntry, LiveKey};
 use std::io;
 
 impl Worker {
@@ -20,6 +22,9 @@ impl Worker {
         mappings: &[Mapping],
     ) -> io::Result<Discovery> {
         let mut discovery = self.discoverer.discover_among(pid, mappings)?;
+        if Image::find(pid, mappings).and_then(|image| image.is_hooked()) == Some(true) {
+            discovery.prefer_injected();
+        }
         // Of a process whose memory cannot be read nothing is known; to attach to it fails as well.
         if let Ok(code) = Code::open(pid, mappings) {
             discovery.leave_patched(pid, |allocator, function| {
@@ -145,9 +150,18 @@ impl Worker {
     /// From now on no block of a process is held, and what is held is forgotten.
     fn hold_nothing(&mut self, slot: u32) {
         self.kernel.slots.set_holds_nothing(slot, true);
+        self.forget_live(slot, |_| true);
+        self.drain();
+        self.reconcile();
+    }
+
+    /// Takes what a process holds out of the live set, where `is` holds.
+    pub(super) fn forget_live(&mut self, slot: u32, is: impl Fn(&LiveEntry) -> bool) {
         match self.kernel.live.entries() {
             Ok(entries) => {
-                for (key, entry) in entries.iter().filter(|(key, _)| key.space.slot == slot) {
+                let of_slot =
+                    |(key, entry): &&(LiveKey, LiveEntry)| key.space.slot == slot && is(entry);
+                for (key, entry) in entries.iter().filter(of_slot) {
                     if let Err(error) = self.kernel.live.remove(key, entry.sample) {
                         tracing::warn!("take out of the live set: {error}");
                     }
@@ -155,7 +169,5 @@ impl Worker {
             }
             Err(error) => tracing::warn!("read the live set: {error}"),
         }
-        self.drain();
-        self.reconcile();
     }
 }

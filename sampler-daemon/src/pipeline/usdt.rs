@@ -12,6 +12,7 @@ use super::worker::Worker;
 use crate::store::{ProcessRecord, SamplingRecord};
 use crate::target::discovery::Discovery;
 use crate::target::process::Process;
+use sampler_common::source::SampleSource;
 use std::sync::Arc;
 
 impl Worker {
@@ -27,7 +28,10 @@ impl Worker {
         let record = self.ingest.processes.get_mut(profiled.id);
         for sampler in std::mem::take(&mut discovery.samplers) {
             Arc::make_mut(&mut record.sampling).will_take_itself();
-            record.sources.insert(sampler.source());
+            // Of an injected one it is seen by its hooks whether it samples.
+            if sampler.source() != SampleSource::Injected {
+                record.sources.insert(sampler.source());
+            }
             let identity = sampler.allocator.identity;
             if profiled.allocators.iter().any(|known| known.identity == identity) {
                 continue;

@@ -6,7 +6,7 @@
 //!
 //! Bound: [`MAX_GROUPS`] programs; beyond it the one that was quiet longest is added to those without a name.
 
-use super::process::{Origin, ProcessRecord};
+use super::process::{Origin, Orphaned, ProcessRecord};
 use super::{Epochs, ProcessId, SizeCell, Spending};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{RowMoments, Unseen};
@@ -143,6 +143,11 @@ impl ProcessRecord {
             sum.add(totals);
         }
         self.sources.extend(other.sources());
+        if let Some(orphaned) = other.orphaned {
+            let sum = self.orphaned.get_or_insert_with(|| Orphaned::new(orphaned.since));
+            sum.since = sum.since.min(orphaned.since);
+            sum.moments.add(&orphaned.moments);
+        }
         self.has_unseen_allocations |= other.has_unseen_allocations || other.final_totals.is_none();
         self.final_free_calls.add(&other.final_free_calls);
         self.spending.absorb(&other.spending);

@@ -29,7 +29,9 @@ pub use live::{LiveSample, LiveSamples};
 pub use mapped::Mapped;
 pub use outcomes::Outcomes;
 pub use peak::{Peak, Peaks};
-pub use process::{ClassTotals, LostMoments, Origin, ProcessId, ProcessRecord, Processes};
+pub use process::{
+    ClassTotals, LostMoments, Origin, Orphaned, ProcessId, ProcessRecord, Processes,
+};
 pub use rows::{RowKey, Rows};
 pub use sampling::Sampling;
 pub use sampling_record::{Designs, SamplingRecord};

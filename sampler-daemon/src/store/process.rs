@@ -111,6 +111,24 @@ pub struct ProcessRecord {
     pub epochs: Option<Box<Epochs>>,
     /// Where samples of it come from, since attach. See [`ProcessRecord::sources`].
     pub sources: SampleSources,
+    /// Blocks that it held when its sampler was taken out.
+    pub orphaned: Option<Orphaned>,
+}
+
+/// Blocks that a process held when they could not be followed any more.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Orphaned {
+    /// Since when, at the earliest.
+    pub since: SystemTime,
+    /// What was held.
+    pub moments: RowMoments,
+}
+
+impl Orphaned {
+    /// None yet.
+    pub fn new(since: SystemTime) -> Orphaned {
+        Orphaned { since, moments: RowMoments::default() }
+    }
 }
 
 impl ProcessRecord {
@@ -140,6 +158,7 @@ impl ProcessRecord {
             anonymous_bytes: None,
             epochs: None,
             sources: SampleSources::NONE,
+            orphaned: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! What was found in a process, and what that means for what is probed in it.
 
 use super::allocator::{Allocator, Function};
+use super::injected;
 use super::patched::Patched;
 use super::preloaded::Preloaded;
 use super::usdt::Usdt;
@@ -58,14 +59,11 @@ pub struct SelfSampler {
     pub preloaded: Option<Preloaded>,
 }
 
-/// Path of the injected image in a process: a memory file, named by `sampler-inject`.
-const INJECTED: &str = "/memfd:otel_memory-sampler";
-
 impl SelfSampler {
     /// Which source its samples are.
     pub fn source(&self) -> SampleSource {
         match &self.preloaded {
-            Some(_) if self.allocator.path == INJECTED => SampleSource::Injected,
+            Some(_) if self.allocator.path == injected::PATH => SampleSource::Injected,
             Some(_) => SampleSource::Preloaded,
             None => SampleSource::OtelMemory,
         }
@@ -101,6 +99,12 @@ impl Discovery {
         if self.is_sampled {
             self.leave_allocators();
         }
+    }
+
+    /// The hooks of an injected image are in: what its `malloc` gives out is sampled by that image, and is not probed as well.
+    pub fn prefer_injected(&mut self) {
+        self.is_sampled = true;
+        self.leave_allocators();
     }
 
     /// Leaves alone what is patched in the process.

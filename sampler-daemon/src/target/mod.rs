@@ -15,6 +15,7 @@ mod families;
 mod family;
 pub mod hazard;
 mod in_force;
+pub mod injected;
 pub mod inside;
 pub mod looked;
 pub mod mappings;

@@ -4,6 +4,7 @@ mod company;
 mod cycles;
 mod daemon;
 mod killed;
+mod orphaned;
 mod refused;
 mod states;
 mod truth;

@@ -116,6 +116,11 @@ impl Worker {
         }
         notes.extend(self.held_notes());
         let record = |id| self.ingest.processes.get(id);
+        let orphaned = self.orphaned(&gathered.processes);
+        notes.extend(few(orphaned.iter().map(|(id, line)| {
+            let of = record(*id);
+            (of.pid, of.comm.as_str(), line.as_str())
+        })));
         let processes = || gathered.processes.iter().map(|id| record(*id));
         let flooded = format!(
             "sent more than {EXTERNAL_PER_SECOND} samples of its own a second: what is told of it is a lower bound, and no interval has an upper end (usdt_flood in sampler status)"

@@ -1,0 +1,197 @@
+//! The record of an injection: what was put into a process, on a page of the injected image.
+//!
+//! `sampler-inject` writes it, and takes out by it what was put in; samplerd reads by it whether the hooks are in. It lies in the memory of the
+//! process, which may say anything: whoever reads it believes nothing but its form.
+
+/// Name of the image's memory file.
+pub const IMAGE: &str = "otel_memory-sampler";
+/// Bytes of the record's page.
+const PAGE_BYTES: usize = 4096;
+/// `jmp rel32`: the byte of a hook.
+pub const JUMP: u8 = 0xe9;
+/// `int3`, as other tools write it.
+const BREAKPOINT: u8 = 0xcc;
+/// "SMPLREC1": the layout of [`Record::bytes`].
+const MAGIC: u64 = u64::from_le_bytes(*b"SMPLREC1");
+/// Words before the hooks.
+const HEAD_WORDS: usize = 10;
+/// Bytes of a hook: address, byte, four bytes behind it, boundaries, name.
+const HOOK_BYTES: usize = 40;
+const NAME_BYTES: usize = 24;
+/// Hooks that fit.
+pub const MAX_HOOKS: usize = (PAGE_BYTES - HEAD_WORDS * 8) / HOOK_BYTES;
+
+/// A hook as it is, or can be, put in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hook {
+    /// Name of the function.
+    pub name: String,
+    /// Address of the byte that becomes `E9`.
+    pub patch: u64,
+    /// The byte as the file has it.
+    pub original: u8,
+    /// The four bytes behind it as the file has them.
+    pub following: [u8; 4],
+    /// Which of them begin an instruction: there may be other tools' breakpoints.
+    pub boundaries: u8,
+}
+
+/// What was injected.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// First address of the image.
+    pub base: u64,
+    /// Bytes of it.
+    pub bytes: u64,
+    /// Where the rate in force, and the rate that was asked for, are written.
+    pub rates: [u64; 2],
+    /// What has to be zero when hooks are put in again: address, bytes.
+    pub areas: [(u64, u64); 2],
+    /// The hooks in the order in which they are put in.
+    pub hooks: Vec<Hook>,
+}
+
+impl Record {
+    /// The page without its magic.
+    #[must_use]
+    pub fn page(&self) -> Vec<u8> {
+        let [(filter, filter_bytes), (table, table_bytes)] = self.areas;
+        let words = [
+            0,
+            self.base,
+            self.bytes,
+            self.rates[0],
+            self.rates[1],
+            filter,
+            filter_bytes,
+            table,
+            table_bytes,
+            self.hooks.len() as u64,
+        ];
+        let mut page: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        for hook in &self.hooks {
+            page.extend(hook.patch.to_le_bytes());
+            page.push(hook.original);
+            page.extend(hook.following);
+            page.push(hook.boundaries);
+            page.extend([0; 2]);
+            let mut name = [0; NAME_BYTES];
+            for (place, byte) in name.iter_mut().zip(hook.name.bytes()) {
+                *place = byte;
+            }
+            page.extend(name);
+        }
+        page
+    }
+
+    /// What makes it valid, at the page's beginning.
+    #[must_use]
+    pub fn magic() -> [u8; 8] {
+        MAGIC.to_le_bytes()
+    }
+
+    /// Reads a page; `None`: it holds none.
+    #[must_use]
+    pub fn parse(page: &[u8]) -> Option<Record> {
+        let word = |at: usize| {
+            let bytes = page.get(8 * at..8 * at + 8)?;
+            Some(u64::from_le_bytes(bytes.try_into().ok()?))
+        };
+        if word(0)? != MAGIC {
+            return None;
+        }
+        let count = usize::try_from(word(9)?).ok().filter(|count| *count <= MAX_HOOKS)?;
+        let hooks = page.get(8 * HEAD_WORDS..)?.chunks_exact(HOOK_BYTES).take(count);
+        Some(Record {
+            base: word(1)?,
+            bytes: word(2)?,
+            rates: [word(3)?, word(4)?],
+            areas: [(word(5)?, word(6)?), (word(7)?, word(8)?)],
+            hooks: hooks.map(hook).collect::<Option<_>>()?,
+        })
+    }
+}
+
+fn hook(bytes: &[u8]) -> Option<Hook> {
+    let name = bytes.get(16..)?;
+    let length = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    Some(Hook {
+        patch: u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?),
+        original: *bytes.get(8)?,
+        following: bytes.get(9..13)?.try_into().ok()?,
+        boundaries: *bytes.get(13)?,
+        name: String::from_utf8_lossy(&name[..length]).into_owned(),
+    })
+}
+
+/// What stands where a hook belongs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HookState {
+    /// The file's bytes.
+    Out,
+    /// The hook.
+    In,
+    /// Something else.
+    Foreign,
+}
+
+impl Hook {
+    /// What five bytes at its place are: the file's, the hook, or another tool's. Breakpoints may stand at the beginning of instructions.
+    #[must_use]
+    pub fn state(&self, [byte, following @ ..]: [u8; 5]) -> HookState {
+        let is_expected = |at: usize| {
+            let may_be_breakpoint = self.boundaries & 1 << at != 0;
+            following[at] == self.following[at] || may_be_breakpoint && following[at] == BREAKPOINT
+        };
+        match (0..4).all(is_expected) {
+            true if byte == self.original => HookState::Out,
+            true if byte == JUMP => HookState::In,
+            _ => HookState::Foreign,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FOLLOWING: [u8; 4] = [0x54, 0x55, 0x48, 0x83];
+
+    /// The first and the third of the bytes behind it begin an instruction.
+    fn hook(name: &str, patch: u64) -> Hook {
+        let name = name.to_owned();
+        Hook { name, patch, original: 0x41, following: FOLLOWING, boundaries: 0b101 }
+    }
+
+    fn state(byte: u8, [a, b, c, d]: [u8; 4]) -> HookState {
+        hook("malloc", 0).state([byte, a, b, c, d])
+    }
+
+    #[test]
+    fn what_stands_at_a_hook() {
+        assert_eq!(state(0x41, FOLLOWING), HookState::Out);
+        assert_eq!(state(JUMP, FOLLOWING), HookState::In);
+        assert_eq!(state(BREAKPOINT, FOLLOWING), HookState::Foreign);
+        assert_eq!(state(JUMP, [BREAKPOINT, 0x55, BREAKPOINT, 0x83]), HookState::In);
+        assert_eq!(state(JUMP, [0x54, BREAKPOINT, 0x48, 0x83]), HookState::Foreign);
+        assert_eq!(state(0x41, [0x54, 0x55, 0x48, 0x84]), HookState::Foreign);
+    }
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let record = Record {
+            base: 0x7f00_0000_0000,
+            bytes: 0x30_0000,
+            rates: [1, 2],
+            areas: [(3, 4), (5, 6)],
+            hooks: vec![hook("free", 77), hook("free_aligned_sized", 78), hook("malloc", 79)],
+        };
+        let mut page = record.page();
+        page.resize(PAGE_BYTES, 0);
+        assert_eq!(Record::parse(&page), None, "without magic");
+        page[..8].copy_from_slice(&Record::magic());
+        assert_eq!(Record::parse(&page), Some(record));
+        page[8 * 9..8 * 10].copy_from_slice(&(MAX_HOOKS as u64 + 1).to_le_bytes());
+        assert_eq!(Record::parse(&page), None, "more hooks than fit");
+    }
+}

@@ -1,0 +1,69 @@
+//! The sampler is taken out of a process while samplerd listens: what the process held then is not said to be held.
+
+use anyhow::{Result, ensure};
+use sampler_tests::inject;
+use sampler_tests::{Daemon, Workload, wait};
+
+/// Lines of `status` and notes of a profile that say this.
+fn says(daemon: &Daemon, what: &str) -> Result<(bool, bool)> {
+    let status = daemon.status()?["blind"].to_string().contains(what);
+    let notes = daemon.profile("live", &[])?.json["notes"].to_string().contains(what);
+    Ok((status, notes))
+}
+
+#[test]
+fn what_was_held_when_it_was_taken_out_is_orphaned() -> Result<()> {
+    let mut workload = Workload::start("truth.c", &["5", "1", "81920"])?;
+    let pid = workload.pid();
+    let daemon = Daemon::start(&[pid], &["--inject", "--interval", "80KiB"])?;
+    workload.go()?;
+    workload.truth()?;
+    let before = daemon.profile("live", &[])?;
+    let held = before.totals.inuse_space;
+    ensure!(held.value > 0.0 && held.moments.samples > 100, "{}", before.folded());
+    ensure!(says(&daemon, "taken out")? == (false, false), "{}", daemon.log());
+    // As another samplerd does at its end.
+    inject::eject(pid)?;
+    let after = daemon.profile("live", &[])?;
+    ensure!(after.totals.inuse_space.value == 0.0, "still said to be held: {}", after.folded());
+    // What was allocated stays.
+    let allocated = |profile: &sampler_tests::Profile| profile.totals.alloc_space.value;
+    ensure!(allocated(&after) >= allocated(&before), "{}", after.folded());
+    let notes = after.json["notes"].to_string();
+    ensure!(notes.contains("cannot be followed any more"), "{notes}");
+    ensure!(notes.contains(" samples, "), "{notes}");
+    ensure!(says(&daemon, "has been taken out")? == (true, true), "{notes}");
+    ensure!(daemon.outcome("orphaned")? == held.moments.samples, "{}", daemon.status()?);
+    // The next one begins with nothing held, and the first one goes on with it.
+    inject::inject(pid, 80 << 10)?;
+    wait::until("the new hooks", || Ok((!says(&daemon, "has been taken out")?.0).then_some(())))?;
+    let again = daemon.profile("live", &[])?;
+    ensure!(again.totals.inuse_space.moments.samples < held.moments.samples, "{}", again.folded());
+    ensure!(again.json["notes"].to_string().contains("cannot be followed"), "{}", again.json);
+    workload.exit()?;
+    daemon.stop()
+}
+
+/// A process that is injected is not probed as well, and one whose sampler is out is probed as if it had none.
+#[test]
+fn no_allocation_has_two_sources() -> Result<()> {
+    for (is_in, source) in [(true, "injected"), (false, "uprobes")] {
+        let mut workload = Workload::edge(&["keep", "1000"])?;
+        inject::inject(workload.pid(), 1)?;
+        if !is_in {
+            inject::eject(workload.pid())?;
+        }
+        let daemon = Daemon::start(&[workload.pid()], &["--interval", "1"])?;
+        workload.go()?;
+        let truth = workload.truth()?.total();
+        let profile = daemon.profile("alloc", &[])?;
+        let (told, kept) = (profile.row("many_kept"), truth.alloc.bytes as f64);
+        ensure!(told.alloc_space.sum == kept, "{source}: {kept}: {}", profile.folded());
+        ensure!(told.inuse_space.sum == truth.live.bytes as f64, "{source}: {}", profile.folded());
+        let sources = profile.json["sources"][0]["sources"].to_string();
+        ensure!(sources == format!("[{source:?}]"), "{sources}: {}", daemon.log());
+        workload.exit()?;
+        daemon.stop()?;
+    }
+    Ok(())
+}
