@@ -1,18 +1,28 @@
 //! Runs `sampler-inject`: one short-lived process for each operation, so that whatever goes wrong ends with it. samplerd itself traces nobody.
 
 use crate::installed;
+use crate::target::injected;
+use crate::target::mappings::{self, Backing};
+use crate::target::process::pids;
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The program of an operation, and the library that it puts in.
 const HELPER: &str = "sampler-inject";
 const LIBRARY: &str = "libsampler_preload.so";
 
-/// The installed program and the library.
+/// Device and inode of an image's memory file: a process and all that it forks have the same.
+type ImageFile = ((i32, i32), u64);
+
+/// The installed program and the library. Its clones know of each other's injections.
 #[derive(Clone, Debug)]
 pub struct Injector {
     helper: PathBuf,
     library: PathBuf,
+    /// Images that were put in.
+    images: Arc<Mutex<HashSet<ImageFile>>>,
 }
 
 impl Injector {
@@ -26,7 +36,7 @@ impl Injector {
                 format!("{name} is not beside samplerd (cargo build --release --bins and cargo xtask build-preload make both)")
             })
         };
-        Ok(Injector { helper: find(HELPER)?, library: find(LIBRARY)? })
+        Ok(Injector { helper: find(HELPER)?, library: find(LIBRARY)?, images: Arc::default() })
     }
 
     /// Puts the sampler into a process; what was done, in one line.
@@ -36,15 +46,40 @@ impl Injector {
     pub fn inject(&self, pid: u32, interval_bytes: u64) -> Result<String, String> {
         let mut command = self.command("inject", pid);
         command.arg("--library").arg(&self.library);
-        run(command.args(["--interval", &interval_bytes.to_string()]))
+        let done = run(command.args(["--interval", &interval_bytes.to_string()]))?;
+        let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
+        images.extend(image_file(pid));
+        Ok(done)
     }
 
-    /// Takes it out.
-    ///
-    /// # Errors
-    /// As of [`Injector::inject`].
-    pub fn eject(&self, pid: u32) -> Result<String, String> {
-        run(&mut self.command("eject", pid))
+    /// Takes the images out again that were put in, also of processes that were forked since. What becomes of each is logged.
+    pub fn eject_all(&self) {
+        let images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut done = HashSet::new();
+        // One that was forked meanwhile is found by the next look.
+        while !images.is_empty() {
+            let has_image = |pid: &u32| image_file(*pid).is_some_and(|file| images.contains(&file));
+            let mut found = pids();
+            found.retain(|pid| !done.contains(pid) && has_image(pid));
+            if found.is_empty() {
+                return;
+            }
+            found.iter().for_each(|pid| self.eject(*pid));
+            done.extend(found);
+        }
+    }
+
+    fn eject(&self, pid: u32) {
+        match run(&mut self.command("eject", pid)) {
+            Ok(line) => tracing::info!(pid, "the sampler is out: {line}"),
+            Err(_) if image_file(pid).is_none() => {}
+            Err(why) => {
+                tracing::warn!(
+                    pid,
+                    "the sampler stays in, and sleeps: {why} (sampler-inject eject --pid {pid})"
+                );
+            }
+        }
     }
 
     /// Looks by reading alone whether it could be put in: the process is not touched.
@@ -60,6 +95,13 @@ impl Injector {
         command.args([verb, "--pid", &pid.to_string()]);
         command
     }
+}
+
+/// The memory file of the image in a process; `None`: it has none, or has ended.
+fn image_file(pid: u32) -> Option<ImageFile> {
+    let mappings = mappings::read_some(pid).ok()?;
+    let is_image = |of: &&mappings::Mapping| matches!(&of.backing, Backing::File(path) if path == injected::PATH);
+    mappings.iter().find(is_image).map(|of| (of.device, of.inode))
 }
 
 /// Runs an operation; its line.

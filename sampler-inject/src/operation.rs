@@ -25,13 +25,16 @@ use std::fs::OpenOptions;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Another thread of the target may map what was free a moment ago, and on a busy machine a stop may come too late: then all is done again.
 const TRIES: u32 = 50;
 /// Between the first two tries; from one try to the next it doubles.
 const PAUSE: Duration = Duration::from_millis(20);
 const MAX_PAUSE: Duration = Duration::from_millis(300);
+/// How long a loader may be at work, and the time between two looks at it: what a program allocates before it is injected is missed.
+const LOADING: Duration = Duration::from_secs(5);
+const LOADING_PAUSE: Duration = Duration::from_millis(1);
 /// `MFD_EXEC` (Linux 6.3): the file may be mapped as code, whatever `vm.memfd_noexec` says of files without it.
 const MFD_EXEC: u64 = 0x10;
 /// As long as every plausible one: what a filter is asked with before the file is there.
@@ -223,18 +226,26 @@ pub fn inject(pid: i32, library: &Path, rate: Rate) -> Result<Report> {
     })
 }
 
-/// Tries again what another thread, or the scheduler, got in the way of.
+/// Tries again what another thread, the loader, or the scheduler got in the way of.
 fn retried(mut operation: impl FnMut() -> Result<Report>) -> Result<Report> {
-    let mut pause = PAUSE;
-    for _ in 1..TRIES {
-        match operation() {
-            Err(error) if is_worth_another_try(&error) => {}
-            result => return result,
+    let loaded_by = Instant::now() + LOADING;
+    let (mut pause, mut tries) = (PAUSE, 1);
+    loop {
+        let error = match operation() {
+            Err(error) => error,
+            done => return done,
+        };
+        let is_loading = matches!(error.downcast_ref(), Some(Refusal::Loading));
+        if is_loading && Instant::now() < loaded_by {
+            std::thread::sleep(LOADING_PAUSE);
+            continue;
+        }
+        if tries == TRIES || !is_worth_another_try(&error) {
+            return Err(error);
         }
         std::thread::sleep(pause);
-        pause = MAX_PAUSE.min(2 * pause);
+        (pause, tries) = (MAX_PAUSE.min(2 * pause), tries + 1);
     }
-    operation()
 }
 
 /// A place that was taken in between.

@@ -35,6 +35,8 @@ pub enum Refusal {
         "it does not stop: a thread waits for a vfork child, a disk or a network file system (try again later)"
     )]
     Unstoppable,
+    #[error("its loader is at work: it starts, or opens a library (try again)")]
+    Loading,
     #[error("it is stopped (let it go on first: kill -CONT)")]
     Halted,
     #[error("it has ended, or its first thread has")]
@@ -201,6 +203,9 @@ fn check_class(pid: i32) -> Result<()> {
 /// # Errors
 /// A [`Refusal`], or what went wrong.
 pub fn check_files(target: &Target) -> Result<Allocator> {
+    if target.is_loading()? {
+        return Err(Refusal::Loading.into());
+    }
     for mapping in &target.maps.all {
         let name = mapping.file_name();
         if INSTRUMENTS.iter().any(|with| name.starts_with(with)) {

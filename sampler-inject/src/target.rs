@@ -12,6 +12,7 @@ use std::collections::HashMap;
 const MAX_FILES: usize = 4096;
 /// Offsets in `struct r_debug`.
 const DEBUG_MAP: u64 = 8;
+const DEBUG_STATE: u64 = 24;
 /// Offsets in `struct link_map`.
 const MAP_DYNAMIC: u64 = 16;
 const MAP_NEXT: u64 = 24;
@@ -68,6 +69,18 @@ impl Target {
             entry = self.memory.word(entry + MAP_NEXT)?;
         }
         Ok(files)
+    }
+
+    /// Whether the loader is at work: the program starts, or opens a library. What is mapped then is not all that there will be, and not relocated.
+    ///
+    /// # Errors
+    /// If memory or a file cannot be read.
+    pub fn is_loading(&self) -> Result<bool> {
+        let Some(debug) = self.loader_list()? else { return Ok(false) };
+        let version = u32::from_le_bytes(self.memory.array(debug)?);
+        let state = u32::from_le_bytes(self.memory.array(debug + DEBUG_STATE)?);
+        // The version is set when the list begins; the state is RT_CONSISTENT (0) when all of it is relocated.
+        Ok(version == 0 || state != 0)
     }
 
     fn loaded(&self, base: u64, mapping: &Mapping) -> Result<Loaded> {

@@ -2,6 +2,7 @@
 
 use super::exclude::Exclusion;
 use super::held::AtExit;
+use super::injections::Injecting;
 use crate::bpf::Settings;
 use crate::store::Sampling;
 use crate::target::moving::Executables;
@@ -43,6 +44,10 @@ pub struct Config {
     pub limits: Limits,
     /// The budget of windows; `None`: processes are probed all the time.
     pub windows: Option<Budget>,
+    /// The share of its CPU time that the samples of an injected process may cost it; `None`: [`Config::limits`] alone hold.
+    pub max_overhead: Option<Budget>,
     /// Whether only files are probed that sample their allocations by themselves.
     pub samplers_only: bool,
+    /// Whether the in-process sampler is put into processes that come by themselves, and how.
+    pub injecting: Option<Injecting>,
 }

@@ -66,6 +66,7 @@ impl Worker {
             };
             // What may wait for a turn, each by its own time.
             self.look_at_due_processes();
+            self.look_at_injected();
             self.survey();
             self.look_at_new_images();
             self.maintain_store();
@@ -135,6 +136,9 @@ impl Worker {
     }
 
     fn shut_down(&mut self) {
+        if let Some(injections) = self.injections.take() {
+            injections.finish();
+        }
         self.links.detach_all();
         let links = self.prices.take_links();
         self.links.close(links);

@@ -35,6 +35,8 @@ impl Worker {
         record.images = generation - profiled.first_generation + 1;
         // What was blind in the old one; the next look says what is in this.
         record.blind.clear();
+        // What it allocates before it is injected, or ends, is not seen.
+        record.has_unseen_allocations |= self.injections.is_some();
         if let Some(attached) = self.ingest.table.attached_mut(slot) {
             if let Some(process) = &attached.process {
                 facts::read(record, process);
@@ -188,6 +190,7 @@ impl Worker {
             self.look_at_processor(slot);
             self.restore_library(slot);
             self.look_at_hooks(slot);
+            self.keep_budget(slot);
             if let Some(attached) = self.ingest.table.attached_mut(slot) {
                 attached.timer.looked(now, longest);
             }

@@ -8,6 +8,7 @@
 use super::clock::monotonic_ns;
 use super::config::Reach;
 use super::injected::InjectedImage;
+use super::overhead::CpusInUse;
 use super::worker::Worker;
 use crate::target::discovery::Discovery;
 use crate::target::preloaded::{Block, State};
@@ -31,6 +32,8 @@ pub(super) struct Library {
     pub(super) injected: Option<InjectedImage>,
     /// The program image.
     generation: u32,
+    /// What it uses of the machine, with `--max-overhead`.
+    pub(super) cpus: Option<CpusInUse>,
     /// How many of the unheard are among the outcomes already.
     seen: u64,
     /// When it was last told a limit, by the monotonic clock.
@@ -56,6 +59,7 @@ impl Worker {
             seen: self.begin_listening(slot, &mut block),
             block,
             generation,
+            cpus: None,
             limited_ns: 0,
         });
         if let Some(profiled) = self.ingest.table.get_mut(slot)
@@ -164,10 +168,11 @@ impl Worker {
     /// Has it keep the limit of its process, or less by as much as the limit of all wants.
     pub(super) fn limit_library(&mut self, slot: u32) {
         let factor = self.pressure.factor(slot);
+        let affordable = self.affordable_per_second(slot);
         let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
         let Some(library) = &mut profiled.library else { return };
         let limits = self.config.limits;
-        let limit = limits.of_library().min(SHARE_OF_ALL * limits.daemon);
+        let limit = limits.of_library().min(SHARE_OF_ALL * limits.daemon).min(affordable);
         let period_ns = (factor * 1e9 / limit) as u64;
         library.limited_ns = monotonic_ns();
         if let Err(error) = library.block.set_period(period_ns.clamp(1, MAX_PERIOD_NS)) {

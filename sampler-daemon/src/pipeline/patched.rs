@@ -25,6 +25,7 @@ impl Worker {
         if Image::find(pid, mappings).and_then(|image| image.is_hooked()) == Some(true) {
             discovery.prefer_injected();
         }
+        self.request_injection(pid, mappings, &mut discovery);
         // Of a process whose memory cannot be read nothing is known; to attach to it fails as well.
         if let Ok(code) = Code::open(pid, mappings) {
             discovery.leave_patched(pid, |allocator, function| {

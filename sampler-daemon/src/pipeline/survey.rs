@@ -69,6 +69,9 @@ impl Worker {
         self.note_members(&pids);
         self.coverage.retain(|pid| pids.contains(&pid));
         self.excluded.retain(|pid| pids.contains(&pid));
+        if let Some(injections) = &mut self.injections {
+            injections.retain(|pid| pids.contains(&pid));
+        }
         if is_round {
             self.survey.round = Some(FxHashSet::default());
             self.survey.waiting = pids.iter().copied().collect();

@@ -7,6 +7,7 @@ use super::config::Reach;
 use super::schedule::LookTimer;
 use super::worker::Worker;
 use crate::bpf::events::{Happening, ProcessEvent};
+use crate::target::mappings;
 use crate::target::process::{Process, children};
 use anyhow::Context as _;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -167,6 +168,12 @@ impl Worker {
     /// Looks for the allocators of new program images.
     pub(super) fn look_at_new_images(&mut self) {
         for pid in self.tree.due() {
+            if let Some(injections) = &mut self.injections
+                && mappings::read_some(pid).is_err()
+            {
+                injections.note_missed(pid);
+                continue;
+            }
             self.look_at(pid);
         }
     }

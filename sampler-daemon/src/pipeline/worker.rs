@@ -9,6 +9,7 @@ use super::exclude::Excluded;
 use super::forecast::Forecasts;
 use super::happenings::Happenings;
 use super::ingest::Ingest;
+use super::injections::Injections;
 use super::latency::{Answers, Histogram};
 use super::pressure::BackPressure;
 use super::refused::Refused;
@@ -67,6 +68,8 @@ pub(super) struct Worker {
     pub(super) tree: Tree,
     pub(super) prices: Prices,
     pub(super) forecasts: Forecasts,
+    /// Of processes that come by themselves, with `--inject`.
+    pub(super) injections: Option<Injections>,
     /// Slots of processes that may end any moment: where there are many, only these are watched.
     pub(super) leaving: Vec<u32>,
     pub(super) pressure: BackPressure,
@@ -109,6 +112,8 @@ pub fn start(
         .executables(config.executables);
     let pids = processes.iter().map(|process| process.pid).collect();
     let forecasts = Forecasts::begin(&config, pids).context("start a thread")?;
+    let start = |injecting| Injections::start(injecting, Arc::clone(&wake));
+    let injections = config.injecting.clone().map(start).transpose().context("start a thread")?;
     let mut kernel = Kernel::load(&config.settings, attacher)?;
     let prices = Prices::measure(&mut kernel, &config);
     let pressure = BackPressure::new(config.limits);
@@ -139,6 +144,7 @@ pub fn start(
         tree: Tree::default(),
         prices,
         forecasts,
+        injections,
         leaving: Vec::new(),
         pressure,
         delays: Histogram::of_times(),

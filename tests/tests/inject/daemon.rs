@@ -17,7 +17,7 @@ fn workload(seed: u64) -> Result<Workload> {
 }
 
 /// Whether `truth` of a run lies in the intervals of a profile.
-fn is_right(daemon: &Daemon, workload: &mut Workload) -> Result<()> {
+pub(crate) fn is_right(daemon: &Daemon, workload: &mut Workload) -> Result<()> {
     workload.go()?;
     let truth = workload.truth()?.total();
     let profile = daemon.profile("alloc", &["--confidence", CONFIDENCE])?;
@@ -80,10 +80,20 @@ fn a_refused_process_is_one_line_and_others_are_left_as_they_were() -> Result<()
 }
 
 #[test]
-fn it_is_for_given_processes_only() -> Result<()> {
-    for with in [["--all", "--inject"], ["--inject", "--windows=1%"]] {
-        let finished = samplerd(&with)?;
+fn what_is_unclear_is_refused() -> Result<()> {
+    let own = std::process::id().to_string();
+    for (with, expected) in [
+        (["--all", "--inject"].as_slice(), "--inject-only"),
+        (&["--all", "--max-overhead", "1%"], "--inject-only"),
+        (&["--pid", &own, "--inject", "--windows=1%"], "--windows"),
+        (&["--pid", &own, "--inject", "--inject-only", "comm:a"], "--follow"),
+        (&["--all", "--inject-only", "comm:a"], "--inject)"),
+        (&["--pid", &own, "--max-overhead", "1"], "as 1%"),
+        (&["--pid", &own, "--max-overhead", "0%"], "above 0%"),
+    ] {
+        let finished = samplerd(with)?;
         ensure!(finished.code() == 2, "{with:?}: {}", finished.code());
+        ensure!(finished.stderr.contains(expected), "{with:?}: {}", finished.stderr);
     }
     Ok(())
 }

@@ -3,8 +3,10 @@
 mod company;
 mod cycles;
 mod daemon;
+mod follow;
 mod killed;
 mod orphaned;
+mod overhead;
 mod refused;
 mod states;
 mod truth;

@@ -18,6 +18,11 @@ use sampler_daemon::store::{Criterion, Sampling};
 use sampler_daemon::target::moving::Executables;
 use std::path::PathBuf;
 
+/// Mean bytes between samples, unless they are given.
+const DEFAULT_INTERVAL_BYTES: u64 = 512 << 10;
+/// The same with `--max-overhead`: the least, from which the interval rises as the budget wants.
+const BUDGET_INTERVAL_BYTES: u64 = 64 << 10;
+
 /// Profiles which code allocates the memory of running processes, and which of it is still held.
 ///
 /// Attaches to the malloc family of the processes, samples allocations, and serves their profile, with a
@@ -63,10 +68,10 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) until_stdin_closes: bool,
 
-    /// Mean bytes between samples, 1 to 4GiB; smaller is more exact and costs more
-    #[arg(long, value_name = "SIZE", default_value = "512KiB", allow_hyphen_values = true,
+    /// Mean bytes between samples, 1 to 4GiB; smaller is more exact and costs more [default: 512KiB; with --max-overhead 64KiB]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true,
           value_parser = |text: &str| units::parse_interval(text))]
-    pub(crate) interval: u64,
+    pub(crate) interval: Option<u64>,
 
     /// How it is decided which allocations are sampled
     #[arg(long, value_enum, default_value_t = StrategyName::Geometric)]
@@ -113,15 +118,20 @@ pub(crate) struct Args {
           conflicts_with_all = ["keep_held", "interval", "strategy", "one_in", "samples_per_second"])]
     pub(crate) windows: Option<Budget>,
 
-    /// Put the in-process sampler into the running processes (`--pid`), and take it out at the end: what is held is known, and no
-    /// call traps; without a restart, and without probes on malloc. `--inject=leave` leaves it in
+    /// Put the in-process sampler into the running processes, and take it out at the end: what is held is known, and no
+    /// call traps; without a restart, and without probes on malloc. With --follow also into what they start. `--inject=leave` leaves it in
     #[arg(long, value_name = "AT-END", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "eject",
-          conflicts_with_all = ["all", "follow", "windows", "no_usdt", "samplers_only"], requires = "pids")]
+          conflicts_with_all = ["windows", "no_usdt", "samplers_only"])]
     pub(crate) inject: Option<AtEnd>,
 
-    /// Refused: names --windows
-    #[arg(long, hide = true, num_args = 0..=1)]
-    pub(crate) max_overhead: Option<Option<String>>,
+    /// With --inject and --all or --follow: into these processes only (repeatable; as --exclude). With --all it must be given
+    #[arg(long, value_name = "WHICH", value_parser = Criterion::parse)]
+    pub(crate) inject_only: Vec<Criterion>,
+
+    /// Inject (--inject), and take no more samples than this share of each process's CPU time pays for (1%): the interval follows
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true, value_parser = Budget::parse,
+          conflicts_with_all = ["windows", "no_usdt", "samplers_only", "max_samples_per_process", "samples_per_second"])]
+    pub(crate) max_overhead: Option<Budget>,
 
     /// Most live samples held; the interval grows before there are more
     #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_LIVE, allow_negative_numbers = true,
@@ -258,7 +268,12 @@ impl From<StrategyName> for Strategy {
 impl Args {
     /// Whether only files are probed that sample their allocations by themselves. An injected process is such a one: no allocation has two sources.
     pub(crate) fn probes_samplers_only(&self) -> bool {
-        self.samplers_only || self.inject.is_some()
+        self.samplers_only || self.at_end().is_some()
+    }
+
+    /// What becomes of injected samplers at the end; `None`: nothing is injected.
+    pub(crate) fn at_end(&self) -> Option<AtEnd> {
+        self.inject.or(self.max_overhead.map(|_| AtEnd::default()))
     }
 
     /// The command line of this process; prints what is wrong with it and exits with 2.
@@ -278,6 +293,9 @@ impl Args {
             let error = "--probe-file is for processes to come (add --all or --follow)";
             Args::command().error(ErrorKind::MissingRequiredArgument, error).exit();
         }
+        if let Some(error) = args.unclear_injection() {
+            Args::command().error(ErrorKind::ArgumentConflict, error).exit();
+        }
         if let Err(error) = args.http.place() {
             Args::command().error(ErrorKind::ValueValidation, error).exit();
         }
@@ -293,6 +311,23 @@ impl Args {
             Args::command().error(ErrorKind::ArgumentConflict, error).exit();
         }
         args
+    }
+
+    /// Why it is not clear which processes are to be injected.
+    fn unclear_injection(&self) -> Option<&'static str> {
+        let injects = self.at_end().is_some();
+        match () {
+            () if injects && self.all && self.inject_only.is_empty() => Some(
+                "--all --inject: nobody injects a whole machine by accident (add --inject-only comm:NAME, exe:PATH or cgroup:GROUP)",
+            ),
+            () if !self.inject_only.is_empty() && !injects => {
+                Some("--inject-only: nothing is injected (add --inject)")
+            }
+            () if !self.inject_only.is_empty() && !self.comes_and_goes() => Some(
+                "--inject-only chooses among processes that nobody names (add --all or --follow, or leave it out)",
+            ),
+            () => None,
+        }
     }
 
     /// Whether processes are profiled that nobody has named.
@@ -317,6 +352,8 @@ impl Args {
         let process = of_each.unwrap_or(f64::INFINITY);
         // Who wants all samples of all processes wants them of these, too.
         let library = match of_each {
+            // The budget says how many.
+            None if self.max_overhead.is_some() => f64::INFINITY,
             None if daemon.is_finite() => PRELOADED_PER_SECOND as f64,
             _ => process,
         };
@@ -327,7 +364,10 @@ impl Args {
     pub(crate) fn sampling(&self) -> Sampling {
         Sampling {
             strategy: self.strategy.into(),
-            interval_bytes: self.interval,
+            interval_bytes: self.interval.unwrap_or(match self.max_overhead {
+                None => DEFAULT_INTERVAL_BYTES,
+                Some(_) => BUDGET_INTERVAL_BYTES,
+            }),
             one_in: self.one_in,
             samples_per_second: self.samples_per_second,
         }

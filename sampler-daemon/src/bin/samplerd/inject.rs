@@ -1,8 +1,9 @@
 //! `--inject`: the in-process sampler goes into the running processes, and out again at the end.
 
+use crate::args::Args;
 use anyhow::{Result, anyhow};
 use sampler_daemon::injector::Injector;
-use std::path::Path;
+use sampler_daemon::pipeline::Injecting;
 
 /// What becomes of the sampler in the processes when samplerd ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -17,45 +18,42 @@ pub(crate) enum AtEnd {
 /// Processes with the sampler in them. Dropping it takes the sampler out.
 pub(crate) struct Injected {
     injector: Injector,
-    pids: Vec<u32>,
+    at_end: AtEnd,
 }
 
 impl Injected {
-    /// Puts the sampler into every one of the processes.
+    /// Puts the sampler into every one of the given processes. With processes that come by themselves, those that are refused are left
+    /// alone: they are listed as blind.
     ///
     /// # Errors
     /// One line, if a process is refused; nothing is left in the others.
-    pub(crate) fn put_in(pids: &[u32], interval_bytes: u64) -> Result<Injected> {
+    pub(crate) fn put_in(args: &Args, at_end: AtEnd) -> Result<Injected> {
         let injector = Injector::find().map_err(|error| anyhow!("--inject: {error}"))?;
-        let mut injected = Injected { injector, pids: Vec::new() };
-        for pid in pids {
-            let done = injected.injector.inject(*pid, interval_bytes);
-            let line = done.map_err(|why| refusal(*pid, &why))?;
-            tracing::info!(pid, "the sampler is in: {line}");
-            injected.pids.push(*pid);
+        let injected = Injected { injector, at_end };
+        for pid in &args.pids {
+            match injected.injector.inject(*pid, args.sampling().interval_bytes) {
+                Ok(line) => tracing::info!(pid, "the sampler is in: {line}"),
+                Err(why) if args.follow => tracing::warn!(pid, "--inject: {why}"),
+                Err(why) => return Err(refusal(*pid, &why)),
+            }
         }
         Ok(injected)
     }
 
-    /// The sampler stays in the processes.
-    pub(crate) fn leave(mut self) {
-        self.pids.clear();
+    /// How processes are injected that come by themselves.
+    pub(crate) fn for_those_to_come(&self, args: &Args) -> Injecting {
+        Injecting {
+            injector: self.injector.clone(),
+            interval_bytes: args.sampling().interval_bytes,
+            only: args.inject_only.clone(),
+        }
     }
 }
 
 impl Drop for Injected {
     fn drop(&mut self) {
-        for pid in &self.pids {
-            match self.injector.eject(*pid) {
-                Ok(line) => tracing::info!(pid, "the sampler is out: {line}"),
-                Err(_) if !Path::new(&format!("/proc/{pid}")).exists() => {}
-                Err(why) => {
-                    tracing::warn!(
-                        pid,
-                        "the sampler stays in, and sleeps: {why} (sampler-inject eject --pid {pid})"
-                    );
-                }
-            }
+        if self.at_end == AtEnd::Eject {
+            self.injector.eject_all();
         }
     }
 }

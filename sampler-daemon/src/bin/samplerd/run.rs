@@ -3,7 +3,7 @@
 use crate::args::{Args, Unwind};
 use crate::guard;
 use crate::http::Bound;
-use crate::inject::{AtEnd, Injected};
+use crate::inject::Injected;
 use crate::web;
 use anyhow::{Context as _, anyhow};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -68,9 +68,6 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("catch SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("catch SIGTERM")?;
     let namespace = PidNamespace::of_daemon()?;
-    if args.max_overhead.is_some() {
-        return Err(anyhow!(NO_MAX_OVERHEAD));
-    }
     if let Some(pid) = repeated(&args.pids) {
         return Err(anyhow!("--pid {pid}: given twice (give each process once)"));
     }
@@ -82,7 +79,7 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
         Some(path) => Spec::read(path).map_err(|error| anyhow!(error))?,
         None => &spec::EMPTY,
     };
-    let config = Config {
+    let mut config = Config {
         reach,
         settings: settings(&args, reach, namespace)?,
         sampling: args.sampling(),
@@ -93,6 +90,8 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
         windows: args.windows,
         at_exit: if args.keep_held { AtExit::Keep } else { AtExit::Forget },
         samplers_only: args.probes_samplers_only(),
+        max_overhead: args.max_overhead,
+        injecting: None,
     };
     let listener = Listener::bind(&args.listen).await.map_err(|error| anyhow!(error))?;
     let http = Bound::new(&args.http).await.map_err(|error| anyhow!(error))?;
@@ -100,11 +99,11 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
     let address = listener.address().context("ask for the listener's address")?;
     let mut orphaned = Box::pin(orphaned(args.until_stdin_closes));
     let names = Names::start().context("start the symbolizer")?;
-    let interval_bytes = args.sampling().interval_bytes;
-    let put_in = |_| Injected::put_in(&args.pids, interval_bytes);
     // When it is dropped, last, the sampler is taken out.
-    let injected = args.inject.map(put_in).transpose()?;
-    let at_end = args.inject.unwrap_or_default();
+    let injected = args.at_end().map(|at_end| Injected::put_in(&args, at_end)).transpose()?;
+    if matches!(reach, Reach::Everyone | Reach::Tree) {
+        config.injecting = injected.as_ref().map(|of| of.for_those_to_come(&args));
+    }
     let attacher = guardian.attacher();
     let attach = tokio::task::spawn_blocking(move || {
         pipeline::start(config, attacher, processes, &args.probe_files)
@@ -136,11 +135,7 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
         worker.join()
     })
     .await?;
-    if let Some(injected) = injected
-        && at_end == AtEnd::Leave
-    {
-        injected.leave();
-    }
+    drop(injected);
     result.and(ended)
 }
 
@@ -162,9 +157,6 @@ async fn orphaned(asked: bool) {
         std::future::pending().await
     }
 }
-
-/// The flag had another meaning, and will have one again.
-const NO_MAX_OVERHEAD: &str = "--max-overhead: no share can be set yet (give --inject, which knows what is held and traps no call, or --windows 1% where a process cannot be injected)";
 
 /// Processes that may have links of their own.
 pub(crate) const FEW: usize = 4;
@@ -234,7 +226,7 @@ fn settings(args: &Args, reach: Reach, namespace: PidNamespace) -> anyhow::Resul
             engine
         }
     };
-    if args.inject.is_some() && engine == ProbeEngine::Perf {
+    if args.at_end().is_some() && engine == ProbeEngine::Perf {
         anyhow::bail!(
             "--inject: perf probes do not reach the sampler in a process (it takes Linux 6.10; leave --inject out)"
         );

@@ -1,5 +1,6 @@
 //! What the daemon says of itself.
 
+use super::super::injections::Injections;
 use super::unexplained::{self, Compared};
 use crate::bpf::{ProbeEngine, Settings};
 use crate::links;
@@ -285,6 +286,7 @@ impl Worker {
         let mut blind: Vec<String> = self.blind_processes().iter().map(Blind::line).collect();
         blind.extend(self.slow_probes());
         blind.extend(self.tree_limits());
+        blind.extend(self.injections.as_ref().and_then(Injections::limits));
         blind.extend(self.patched_limits());
         blind.extend(self.module_limits());
         blind.push("blocks allocated before the attach are unknown, not zero".into());

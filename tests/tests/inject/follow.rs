@@ -1,0 +1,136 @@
+//! `--inject` with processes that come by themselves: `--follow`, and `--all --inject-only`.
+
+use crate::daemon::is_right;
+use anyhow::{Context, Result, ensure};
+use sampler_tests::{Daemon, Workload, build, inject, wait};
+use std::fs;
+use std::path::Path;
+
+/// A shell that starts `program` when it is sent a line, and ends after it.
+const STARTS: &str = "echo waiting; read line; \"$@\"; exit 0";
+
+/// Pid of the process in `ps` that has this command name, once the sampler is in it.
+fn injected(daemon: &Daemon, comm: &str) -> Result<u64> {
+    wait::until("the sampler in the new process", || {
+        let listed = daemon.json("ps")?;
+        let all = listed["processes"].as_array().context("ps has no processes")?;
+        let is_it = |of: &&serde_json::Value| {
+            of["comm"] == comm && of["sources"].to_string().contains("injected")
+        };
+        Ok(all.iter().find(is_it).and_then(|of| of["pid"].as_u64()))
+    })
+}
+
+/// A copy of a workload's program under a name of its own.
+fn program(directory: &Path, name: &str) -> Result<String> {
+    let path = directory.join(name);
+    fs::copy(build::compile("truth.c", &[])?, &path).context("copy the program")?;
+    Ok(path.display().to_string())
+}
+
+/// Starts `program` from a shell, and compares its profile with its truth once it is injected.
+fn is_right_once_started(daemon: Daemon, mut shell: Workload, comm: &str) -> Result<()> {
+    shell.go()?;
+    shell.at_mark()?;
+    let pid = u32::try_from(injected(&daemon, comm)?)?;
+    is_right(&daemon, &mut shell)?;
+    daemon.stop()?;
+    // The sampler was taken out of it, too.
+    let daemon = Daemon::start(&[pid], &["--samplers-only"])?;
+    let blind = daemon.status()?["blind"].to_string();
+    ensure!(blind.contains("has been taken out"), "{blind}");
+    daemon.stop()?;
+    shell.exit()
+}
+
+#[test]
+fn what_a_process_starts_is_injected() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let program = program(directory.path(), "started")?;
+    let shell = Workload::start_program(
+        "/bin/sh".as_ref(),
+        &["-c", STARTS, "sh", &program, "7", "1", "81920"],
+    )?;
+    let options = ["--inject", "--follow", "--interval", "80KiB", "--ring", "256MiB"];
+    let daemon = Daemon::start(&[shell.pid()], &options)?;
+    is_right_once_started(daemon, shell, "started")
+}
+
+#[test]
+fn chosen_processes_of_the_machine_are_injected() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let program = program(directory.path(), "chosen")?;
+    let shell = Workload::start_program(
+        "/bin/sh".as_ref(),
+        &["-c", STARTS, "sh", &program, "8", "1", "81920"],
+    )?;
+    let only = ["--all", "--inject", "--inject-only", "comm:chosen"];
+    let daemon =
+        Daemon::start(&[], &[&only[..], &["--interval", "80KiB", "--ring", "256MiB"]].concat())?;
+    let own = fs::read_to_string("/proc/self/maps")?;
+    ensure!(!own.contains("otel_memory-sampler"), "a process was injected that was not chosen");
+    let (mappings, _) = inject::remains(shell.pid())?;
+    ensure!(mappings == 0, "the shell was injected");
+    is_right_once_started(daemon, shell, "chosen")
+}
+
+/// Every allocation of what is forked is seen. What ends before it can be injected is counted.
+#[test]
+fn a_tree_is_injected_as_far_as_it_can_be() -> Result<()> {
+    let mut tree = Workload::start("tree.c", &["wait"])?;
+    let daemon = Daemon::start(&[tree.pid()], &["--inject", "--follow", "--interval", "1"])?;
+    tree.go()?;
+    let mut objects = Vec::new();
+    loop {
+        let line = tree.child().line()?;
+        if line == "end" {
+            break;
+        }
+        let mut words = line.split(' ').skip(1);
+        objects.push(words.next().context("no objects")?.parse::<u64>()?);
+    }
+    ensure!(objects.len() >= 9, "{objects:?}");
+    let profile = daemon.profile("alloc", &[])?;
+    let seen = profile.totals.alloc_objects.value;
+    // 13, 15 and 16 are of programs that end at once.
+    let forked: u64 = objects.iter().filter(|of| ![13, 15, 16].contains(*of)).sum();
+    let all: u64 = objects.iter().sum();
+    println!("{seen} of {objects:?}");
+    ensure!(
+        (forked as f64..=all as f64).contains(&seen),
+        "{seen} of {objects:?}: {}",
+        daemon.log()
+    );
+    let blind = daemon.status()?["blind"].to_string();
+    ensure!(
+        seen == all as f64 || blind.contains("ended before the sampler was in them"),
+        "{seen} of {objects:?}: {blind}"
+    );
+    tree.exit()?;
+    daemon.stop()
+}
+
+/// A program that cannot be injected is listed, and the others are profiled.
+#[test]
+fn a_refused_process_of_a_tree_is_blind() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("static");
+    fs::copy(build::compile("truth.c", &["-static"])?, &path).context("copy the program")?;
+    let path = path.display().to_string();
+    let mut shell = Workload::start_program(
+        "/bin/sh".as_ref(),
+        &["-c", STARTS, "sh", &path, "9", "1", "81920"],
+    )?;
+    let daemon = Daemon::start(&[shell.pid()], &["--inject", "--follow"])?;
+    shell.go()?;
+    shell.at_mark()?;
+    wait::until("the refusal", || {
+        let blind = daemon.status()?["blind"].to_string();
+        Ok(blind.contains("static program").then_some(()))
+    })?;
+    ensure!(daemon.log().contains("not injected: its libc is not glibc"), "{}", daemon.log());
+    daemon.stop()?;
+    shell.go()?;
+    shell.truth()?;
+    shell.exit()
+}
