@@ -5,7 +5,7 @@ use crate::target::injected;
 use crate::target::mappings::{self, Backing};
 use crate::target::process::pids;
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -37,6 +37,11 @@ impl Injector {
             })
         };
         Ok(Injector { helper: find(HELPER)?, library: find(LIBRARY)?, images: Arc::default() })
+    }
+
+    /// The program that does it.
+    pub fn program(&self) -> &Path {
+        &self.helper
     }
 
     /// Puts the sampler into a process; what was done, in one line.

@@ -30,6 +30,12 @@ impl Exclusion {
         ]
     }
 
+    /// What puts the sampler into others: a child of samplerd, which is no part of a tree.
+    pub fn injector(program: &Path) -> Exclusion {
+        let criterion = Criterion::Exe(program.display().to_string());
+        Exclusion { criterion, reason: "samplerd's injector" }
+    }
+
     /// What is better left alone.
     pub fn defaults() -> Vec<Exclusion> {
         let reason = "init: the machine would go down with it";

@@ -103,7 +103,7 @@ impl Injections {
     pub(super) fn limits(&self) -> Option<String> {
         let missed = units::grouped(self.missed);
         (self.missed > 0).then(|| {
-            format!("{missed} processes ended before the sampler was in them: nothing is seen of these (--inject)")
+            format!("processes that ended before the sampler was in them: {missed}; nothing is seen of these (--inject)")
         })
     }
 
@@ -136,7 +136,7 @@ impl Worker {
         mappings: &[Mapping],
         discovery: &mut Discovery,
     ) {
-        if self.injections.is_none() || !discovery.samplers.is_empty() || self.is_spared(pid) {
+        if self.injections.is_none() || !discovery.samplers.is_empty() || self.is_excluded(pid) {
             return;
         }
         let Some(injections) = &mut self.injections else { return };

@@ -169,6 +169,7 @@ impl Worker {
     pub(super) fn look_at_new_images(&mut self) {
         for pid in self.tree.due() {
             if let Some(injections) = &mut self.injections
+                && !self.excluded.has(pid)
                 && mappings::read_some(pid).is_err()
             {
                 injections.note_missed(pid);

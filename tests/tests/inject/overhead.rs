@@ -27,7 +27,7 @@ fn samples_cost_what_they_may() -> Result<()> {
     ensure!(share >= 0.003, "{spent} of {used} ns: {}", daemon.json("ps")?);
     let profile = daemon.profile("live", &[])?;
     let notes = profile.json["notes"].to_string();
-    ensure!(notes.contains("raised"), "{notes}");
+    ensure!(notes.contains("sampled more rarely"), "{notes}");
     workload.end()?;
     daemon.stop()
 }

@@ -11,7 +11,7 @@ use sampler_common::limits::{MAX_OPEN_PROCESSES, MAX_PROCESSES, MAX_SLOTS};
 use sampler_daemon::bpf::btf::TaskOffsets;
 use sampler_daemon::bpf::{Guardian, ProbeEngine, Settings, preflight};
 use sampler_daemon::pid_namespace::PidNamespace;
-use sampler_daemon::pipeline::{self, AtExit, Config, Names, Reach};
+use sampler_daemon::pipeline::{self, AtExit, Config, Exclusion, Names, Reach};
 use sampler_daemon::rpc::listen::Listener;
 use sampler_daemon::rpc::serve;
 use sampler_daemon::target::process::Process;
@@ -103,6 +103,9 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
     let injected = args.at_end().map(|at_end| Injected::put_in(&args, at_end)).transpose()?;
     if matches!(reach, Reach::Everyone | Reach::Tree) {
         config.injecting = injected.as_ref().map(|of| of.for_those_to_come(&args));
+        let injector =
+            config.injecting.as_ref().map(|of| Exclusion::injector(of.injector.program()));
+        config.exclude.extend(injector);
     }
     let attacher = guardian.attacher();
     let attach = tokio::task::spawn_blocking(move || {
