@@ -11,6 +11,7 @@ use crate::cost::Report;
 use crate::estimate::{
     Confidence, Estimate, Estimator, Moments, Reference, Row, RowMoments, of_row,
 };
+use crate::note::Note;
 use crate::sampling::Strategy;
 use std::iter::Sum;
 use std::ops::Range;
@@ -245,7 +246,7 @@ pub struct Profile {
     /// Functions over every stack, before any cut to the top stacks, where these were asked for; else `stacks` has what makes them.
     pub functions: Option<Functions>,
     /// Whatever limits what the numbers mean ("live bytes are a lower bound since …").
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
     /// What profiling has cost its processes since they were attached, whatever window is asked for; `None`: read from a file of before.
     pub cost: Option<Report>,
 }

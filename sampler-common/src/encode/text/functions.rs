@@ -5,8 +5,8 @@
 //! never from their intervals.
 
 use super::short::short;
-use super::{Frame, Page, layout, own_frame, plural, plus_minus, samples, share};
-use crate::estimate::Row;
+use super::{Frame, Page, layout, own_frame, plural, samples, share};
+use crate::estimate::{Row, plus_minus};
 use crate::profile::{FunctionSum, Functions, Profile, Quantity};
 use crate::units::{grouped, human_bytes};
 use std::borrow::Cow;

@@ -1,8 +1,9 @@
 //! The largest stacks, leaf first.
 
 use super::short::short;
-use super::{Frame, Page, bytes_of, layout, leaf_first, plural, plus_minus, share};
+use super::{Frame, Page, bytes_of, layout, leaf_first, plural, share};
 use crate::encode::NO_STACK;
+use crate::estimate::plus_minus;
 use crate::profile::{Profile, Stack};
 use crate::units::{grouped, human_bytes};
 use std::io::{self, Write};

@@ -11,6 +11,7 @@ use crate::store::{ProcessId, Selector, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Confidence, Estimator, Reference, Row};
 use sampler_common::leaks::{Blocks, Leak, Leaks, Ranking};
+use sampler_common::note::Note;
 use sampler_common::profile::{Kind, Line, Location};
 use sampler_common::units::{human_duration, utc};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -248,6 +249,6 @@ pub async fn assemble_leaks(mut raw: RawLeaks, names: &Names) -> Result<Leaks, S
         most_missed: ranking.most_missed,
         stacks: stacks.collect(),
         stacks_total: raw.stacks.len() as u64,
-        notes: raw.notes,
+        notes: raw.notes.into_iter().map(Note::from).collect(),
     })
 }

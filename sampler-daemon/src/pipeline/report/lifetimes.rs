@@ -9,6 +9,7 @@ use crate::store::{Life, ProcessId, Selector, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Confidence, Estimator};
 use sampler_common::lifetimes::{Lifetime, Lifetimes, Stack};
+use sampler_common::note::Note;
 
 /// Lifetimes that somebody wants.
 #[derive(Clone, Debug)]
@@ -113,6 +114,6 @@ pub async fn assemble_lifetimes(raw: RawLifetimes, names: &Names) -> Lifetimes {
         stacks: stacks.collect(),
         stacks_total: raw.rows_total as u64,
         total: lifetime(raw.total),
-        notes: raw.notes,
+        notes: raw.notes.into_iter().map(Note::from).collect(),
     }
 }

@@ -7,6 +7,7 @@ use super::rss;
 use super::{summed, unexplained};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Estimator, Row, everything, unsampled};
+use sampler_common::note::Note;
 use sampler_common::profile::{Line, Location, Lost, Mapping, Profile, Quantities, Stack};
 use sampler_common::units;
 use std::ops::Range;
@@ -71,7 +72,7 @@ pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
         stacks: stacks.collect(),
         stacks_total: rows_total as u64,
         functions: None,
-        notes,
+        notes: notes.into_iter().map(Note::from).collect(),
         reference: raw.reference,
         cost,
     };

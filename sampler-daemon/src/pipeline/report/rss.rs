@@ -6,7 +6,7 @@ use crate::pipeline::command::ProfileRequest;
 use crate::pipeline::worker::Worker;
 use crate::store::ProcessId;
 use crate::target::memory::{self, Memory};
-use sampler_common::encode::text::plus_minus;
+use sampler_common::estimate::plus_minus;
 use sampler_common::estimate::ratio::Ratio;
 use sampler_common::estimate::{Confidence, Estimate};
 use sampler_common::profile::Kind;
