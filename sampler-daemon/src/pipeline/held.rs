@@ -2,6 +2,7 @@
 
 use super::worker::Worker;
 use sampler_common::counters::Outcome;
+use sampler_common::note::{Loss, Note, Part};
 
 /// What becomes of the blocks that a process holds when it exits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,18 +26,10 @@ impl Worker {
         }
     }
 
-    /// What is to be said of blocks held at exit.
-    pub(super) fn held_notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
-        if self.config.at_exit == AtExit::Keep {
-            notes.push("held numbers include what exited processes held to the end".to_owned());
-        }
-        let left_out = self.ingest.live.left_out();
-        if left_out > 0 {
-            notes.push(format!(
-                "what was held at exit is a lower bound: {left_out} samples found no room (give a larger interval)"
-            ));
-        }
-        notes
+    /// The notes on blocks held at exit.
+    pub(super) fn held_notes(&self) -> impl Iterator<Item = Note> {
+        let keeps = self.config.at_exit == AtExit::Keep;
+        let kept = keeps.then_some(Note::Part(Part::HeldAtExit));
+        kept.into_iter().chain(Note::counted(self.ingest.live.left_out(), Loss::LeftAtExit))
     }
 }

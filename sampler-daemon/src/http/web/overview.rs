@@ -14,9 +14,9 @@ pub(super) fn overview(status: &StatusReport, listing: &Listing) -> Value {
     let settings = &status.settings;
     let processes = listing.processes.iter().map(process);
     let groups = listing.groups.iter().map(group);
-    let blind = status.coverage.iter().map(|of| match of.processes {
-        1 => shown(&of.why).into_owned(),
-        n => format!("{} ({n} processes)", shown(&of.why)),
+    let blind = status.coverage.iter().map(|of| match of.count {
+        1 => shown(&of.reason.to_string()).into_owned(),
+        n => format!("{} ({n} processes)", shown(&of.reason.to_string())),
     });
     let blind: Vec<String> =
         status.blind.iter().map(|of| shown(of).into_owned()).chain(blind).collect();

@@ -7,7 +7,6 @@ use super::rss;
 use super::{summed, unexplained};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Estimator, Row, everything, unsampled};
-use sampler_common::note::Note;
 use sampler_common::profile::{Line, Location, Lost, Mapping, Profile, Quantities, Stack};
 use sampler_common::units;
 use std::ops::Range;
@@ -38,8 +37,8 @@ pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
     });
     let (totals, lost) = (quantities(&totals), lost.collect());
     let mut notes = raw.notes;
-    notes.extend(rss::note(raw.running, &totals.inuse_space.estimate).await);
-    let unexplained = tokio::task::spawn_blocking(move || unexplained::line(&raw.compared)).await;
+    notes.extend(rss::note(raw.running, totals.inuse_space.estimate).await);
+    let unexplained = tokio::task::spawn_blocking(move || unexplained::note(&raw.compared)).await;
     notes.extend(unexplained.ok().flatten());
     let cost = tokio::task::spawn_blocking(|| raw.cost.read()).await.ok();
     let only_sums = functions > 0 && raw.estimator == Estimator::Weighted;
@@ -72,7 +71,7 @@ pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
         stacks: stacks.collect(),
         stacks_total: rows_total as u64,
         functions: None,
-        notes: notes.into_iter().map(Note::from).collect(),
+        notes,
         reference: raw.reference,
         cost,
     };
