@@ -2,6 +2,7 @@
 //!
 //! Who finds a limit says which it is; the sentence is made where a profile is shown or sent.
 
+mod blind;
 mod growth;
 mod loss;
 mod mapped;
@@ -10,6 +11,7 @@ mod part;
 mod processes;
 mod windows;
 
+pub use blind::Blind;
 pub use growth::Growth;
 pub use loss::Loss;
 pub use mapped::Mapped;

@@ -3,7 +3,7 @@
 use super::worker::Worker;
 use crate::target::discovery::Discovery;
 use rustc_hash::FxHashMap;
-use sampler_common::note::{Processes, Reason};
+use sampler_common::note::{Blind, Processes, Reason};
 use sampler_common::wire::Role;
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ const NAMED: usize = 16;
 /// What was found out about processes that nobody need have called an allocator in.
 #[derive(Default)]
 pub(super) struct Coverage {
-    blind: FxHashMap<u32, Vec<String>>,
+    blind: FxHashMap<u32, Vec<Blind>>,
 }
 
 /// A reason that holds of a process.
@@ -28,28 +28,20 @@ pub(super) struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    /// Why parts of a process are not seen. A line is `/PATH: WHY` or `WHY`.
-    pub(super) fn blind(
-        pid: u32,
-        comm: &'a str,
-        lines: &'a [String],
-    ) -> impl Iterator<Item = Case<'a>> {
-        lines.iter().map(move |line| {
-            let parts = line.split_once(": ").filter(|(place, _)| place.starts_with('/'));
-            let (place, why) = parts.unwrap_or(("", line));
-            Case { pid, comm, place, reason: Reason::Blind(why.to_owned()) }
-        })
+    /// Why a part of a process is not seen.
+    pub(super) fn blind(pid: u32, comm: &'a str, Blind { place, why }: &'a Blind) -> Case<'a> {
+        Case { pid, comm, place, reason: Reason::Blind(why.clone()) }
     }
 }
 
 impl Coverage {
     /// Keeps what discovery says of a process.
     pub(super) fn look(&mut self, pid: u32, discovery: &Discovery) {
-        let lines = &discovery.blind;
-        if lines.is_empty() {
+        let blind = &discovery.blind;
+        if blind.is_empty() {
             self.blind.remove(&pid);
         } else if self.blind.len() < MAX_LOOKED_AT || self.blind.contains_key(&pid) {
-            self.blind.insert(pid, lines.clone());
+            self.blind.insert(pid, blind.clone());
         }
     }
 
@@ -67,17 +59,21 @@ impl Coverage {
 impl Worker {
     /// What is blind in running processes: those that are profiled, and those that were only looked at.
     pub(super) fn blind_processes(&self) -> Vec<Processes> {
-        let mut known: FxHashMap<u32, (String, Vec<String>)> = FxHashMap::default();
-        for (pid, lines) in &self.coverage.blind {
-            known.insert(*pid, (crate::target::process::comm(*pid), lines.clone()));
+        let mut known: FxHashMap<u32, (String, Vec<Blind>)> = FxHashMap::default();
+        for (pid, blind) in &self.coverage.blind {
+            known.insert(*pid, (crate::target::process::comm(*pid), blind.clone()));
         }
         let running = self.ingest.processes.iter().map(|(_, record)| record);
         for record in running.filter(|record| record.exited.is_none() && !record.excluded) {
-            let (comm, lines) = known.entry(record.pid).or_default();
+            let (comm, blind) = known.entry(record.pid).or_default();
             comm.clone_from(&record.comm);
-            lines.clone_from(&record.blind);
+            blind.clone_from(&record.blind);
         }
-        grouped(known.iter().flat_map(|(pid, (comm, lines))| Case::blind(*pid, comm, lines)))
+        grouped(
+            known.iter().flat_map(|(pid, (comm, blind))| {
+                blind.iter().map(|of| Case::blind(*pid, comm, of))
+            }),
+        )
     }
 
     /// Files of which a probe is slow.
@@ -128,21 +124,18 @@ mod tests {
     #[test]
     fn one_line_for_each_reason() {
         let lines = [
-            (9, "b", "/bin/b: static and stripped"),
-            (7, "a", "/bin/a: static and stripped"),
-            (5, "py", "arenas"),
-            (4, "", "arenas"),
-            (3, "py", "arenas"),
-            (2, "py", "arenas"),
-            (8, "c", "/lib/x.so: unknown"),
-            (8, "c", "/lib/y.so: unknown"),
+            (9, "b", Blind::at("/bin/b", "static and stripped")),
+            (7, "a", Blind::at("/bin/a", "static and stripped")),
+            (5, "py", "arenas".into()),
+            (4, "", "arenas".into()),
+            (3, "py", "arenas".into()),
+            (2, "py", "arenas".into()),
+            (8, "c", Blind::at("/lib/x.so", "unknown")),
+            (8, "c", Blind::at("/lib/y.so", "unknown")),
         ];
-        let told = |lines: &[(u32, &str, &str)]| {
-            let lines: Vec<_> =
-                lines.iter().map(|(pid, comm, line)| (*pid, *comm, [(*line).to_owned()])).collect();
-            let all =
-                grouped(lines.iter().flat_map(|(pid, comm, line)| Case::blind(*pid, comm, line)));
-            all.iter().map(Processes::to_string).collect::<Vec<_>>()
+        let told = |lines: &[(u32, &str, Blind)]| {
+            let cases = lines.iter().map(|(pid, comm, blind)| Case::blind(*pid, comm, blind));
+            grouped(cases).iter().map(Processes::to_string).collect::<Vec<_>>()
         };
         assert_eq!(
             told(&lines),
@@ -152,9 +145,9 @@ mod tests {
                 "pid 8: unknown"
             ]
         );
-        let same = [(1, "x", "/l: why"), (2, "y", "/l: why")];
+        let why = || Blind::at("/l", "why");
+        let same = [(1, "x", why()), (2, "y", why())];
         assert_eq!(told(&same), ["2 processes (x 1, y 2): /l: why"]);
-        assert_eq!(told(&[(6, "x", "/l: why: because")]), ["pid 6: /l: why: because"]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::target::memory::Memory;
 use sampler_common::counters::Outcome;
 use sampler_common::counting::Count;
 use sampler_common::estimate::{Confidence, Estimator};
-use sampler_common::note::Processes;
+use sampler_common::note::{Blind, Processes};
 use sampler_common::pressure::Cause;
 use sampler_common::profile::{Exact, Quantities};
 use sampler_common::sampling::Strategy;
@@ -187,7 +187,7 @@ pub(super) fn process(report: &ProcessReport) -> v1::Process {
         samples: report.sums.samples,
         allocators: record.allocators.clone(),
         allocator_in_force: record.in_force.clone(),
-        blind: record.blind.clone(),
+        blind: record.blind.iter().map(Blind::to_string).collect(),
         mappings: report.mappings.map(mappings),
         free_calls: report.free_calls.map(count),
         folded: record.folded,

@@ -71,7 +71,7 @@ fn process(of: &ProcessReport) -> Value {
     value["running"] = json!(record.exited.is_none());
     value["folded"] = json!(record.folded);
     value["interval_bytes"] = json!(units::whole_interval(record.sampling.shown_interval()));
-    value["blind"] = record.blind.iter().map(|of| shown(of)).collect();
+    value["blind"] = record.blind.iter().map(|of| shown(&of.to_string()).into_owned()).collect();
     value
 }
 

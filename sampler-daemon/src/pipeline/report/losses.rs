@@ -104,8 +104,11 @@ impl Worker {
         })));
         // The whole of a process before parts of others.
         for refused in [true, false] {
-            let blind = processes().filter(|of| of.refused == refused);
-            notes.extend(few(blind.flat_map(|of| Case::blind(of.pid, &of.comm, &of.blind))));
+            let records = processes().filter(|of| of.refused == refused);
+            let blind = records.flat_map(|record| {
+                record.blind.iter().map(|of| Case::blind(record.pid, &record.comm, of))
+            });
+            notes.extend(few(blind));
         }
         // Of the others it is known why.
         let uncalled = gathered.uncalled.iter().map(record).filter(|of| of.blind.is_empty());
