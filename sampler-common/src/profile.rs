@@ -2,10 +2,14 @@
 //!
 //! Pure data. The daemon makes it, the protocol carries it, [`crate::encode`] writes it.
 
+mod allocator;
+mod frame;
 mod functions;
 mod merged;
 
-pub use functions::{FunctionSum, Functions};
+pub(crate) use allocator::is_entry;
+pub use frame::{Frame, leaf_first, own_frame};
+pub use functions::{Function, FunctionSum, Functions, functions, summed};
 
 use crate::cost::Report;
 use crate::estimate::{

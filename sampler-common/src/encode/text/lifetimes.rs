@@ -1,11 +1,11 @@
 //! Lifetimes as a table for people: a line for each stack, named by its first function that is no allocator.
 
-use super::allocator::is_entry;
 use super::layout::{end, right, wrapped};
 use super::samples;
 use crate::encode::name;
 use crate::estimate::{Median, Share, plus_minus};
 use crate::lifetimes::{Lifetime, Lifetimes, Stack};
+use crate::profile::is_entry;
 use crate::units::{human_bytes, human_duration};
 use std::time::Duration;
 
