@@ -23,8 +23,15 @@ impl fmt::Display for Growth {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Growth::DaemonTime => f.write_str("samplerd has been there for no longer than this"),
-            Growth::FromAttach => f.write_str("what was there before the attach is unknown, and that it went: all that is held counts as growth (wait, and ask for a shorter --over)"),
-            Growth::AfterAttach(ns) => write!(f, "blocks from before the attach are unknown: what is held for longer than {} and then freed still counts as growth", human_duration(Duration::from_nanos(*ns))),
+            Growth::FromAttach => write!(
+                f,
+                "what was there before the attach is unknown, and that it went: all that is held counts as growth (wait, and ask for a shorter --over)"
+            ),
+            Growth::AfterAttach(ns) => write!(
+                f,
+                "blocks from before the attach are unknown: what is held for longer than {} and then freed still counts as growth",
+                human_duration(Duration::from_nanos(*ns))
+            ),
             Growth::FreedUnseen(samples) => write!(
                 f,
                 "{samples} samples were freed unseen since attach; they count as freed when that was noticed (raise --ring)"

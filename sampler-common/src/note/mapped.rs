@@ -23,9 +23,19 @@ pub enum Mapped {
 impl fmt::Display for Mapped {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Mapped::WholePages => f.write_str("whole pages as they were asked for: address space that is only reserved counts as much as memory in use"),
-            Mapped::SinceAttach => f.write_str("what was mapped before the attach is unknown, not zero, and so is what is mapped past the C library"),
-            Mapped::MaybeAllocators(calls) => write!(f, "{} calls may be an allocator's, since too little of their stacks is known: lower ends are without them, values and upper ends with them", grouped(*calls)),
+            Mapped::WholePages => write!(
+                f,
+                "whole pages as they were asked for: address space that is only reserved counts as much as memory in use"
+            ),
+            Mapped::SinceAttach => write!(
+                f,
+                "what was mapped before the attach is unknown, not zero, and so is what is mapped past the C library"
+            ),
+            Mapped::MaybeAllocators(calls) => write!(
+                f,
+                "{} calls may be an allocator's, since too little of their stacks is known: lower ends are without them, values and upper ends with them",
+                grouped(*calls)
+            ),
             Mapped::RingFull(calls) => write!(
                 f,
                 "{} calls found no room in the ring: what was mapped is a lower bound, and what is held is not known (raise --ring)",

@@ -9,6 +9,7 @@ mod mapped;
 mod memory;
 mod part;
 mod processes;
+mod reason;
 mod windows;
 
 pub use blind::Blind;
@@ -17,7 +18,8 @@ pub use loss::Loss;
 pub use mapped::Mapped;
 pub use memory::Memory;
 pub use part::Part;
-pub use processes::{Processes, Reason};
+pub use processes::Processes;
+pub use reason::Reason;
 pub use windows::Windows;
 
 use crate::cost::{self, Range};

@@ -27,12 +27,22 @@ pub enum Part {
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Part::Window => f.write_str("held numbers are of the window's own allocations: what was allocated before the window is not in them (growth: sampler leaks)"),
+            Part::Window => write!(
+                f,
+                "held numbers are of the window's own allocations: what was allocated before the window is not in them (growth: sampler leaks)"
+            ),
             Part::Sizes(smallest, largest) => write!(f, "{} only", size_range(*smallest, *largest)),
-            Part::Ages(least, most) => write!(f, "held numbers are of blocks held for {}", ages(*least, *most)),
-            Part::HeldAtExit => f.write_str("held numbers include what exited processes held to the end"),
+            Part::Ages(least, most) => {
+                write!(f, "held numbers are of blocks held for {}", ages(*least, *most))
+            }
+            Part::HeldAtExit => {
+                write!(f, "held numbers include what exited processes held to the end")
+            }
             Part::OwnPeaks(peaks) => own_peaks(peaks, f),
-            Part::Difference => f.write_str("a difference: what was allocated in the window, and by how much more is held than before it"),
+            Part::Difference => write!(
+                f,
+                "a difference: what was allocated in the window, and by how much more is held than before it"
+            ),
         }
     }
 }
