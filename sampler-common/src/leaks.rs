@@ -7,6 +7,7 @@ use crate::estimate::{
     Confidence, Estimate, Estimator, Growth, Median, Reference, Row, Share, Step, Survival,
     Turnover, Weights, growth, of_row,
 };
+use crate::note::Note;
 use crate::profile::Line;
 
 /// What the sampled blocks of a stack did in a time.
@@ -150,7 +151,7 @@ pub struct Leaks {
     /// Stacks of which a sample came or went, before the cut to the top ones: as many bounds hold at once.
     pub stacks_total: u64,
     /// Whatever limits what the numbers mean.
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
 }
 
 impl Leaks {

@@ -25,6 +25,8 @@ pub mod leaks;
 pub mod lifetimes;
 pub mod limits;
 #[cfg(feature = "std")]
+pub mod note;
+#[cfg(feature = "std")]
 pub mod pressure;
 #[cfg(feature = "std")]
 pub mod profile;

@@ -3,6 +3,7 @@
 //! Pure data, as [`crate::profile`] is. Shares and medians are of bytes: see [`crate::estimate::survival`].
 
 use crate::estimate::{Confidence, Estimate, Median, Moments, Share, Step, Survival, weighted};
+use crate::note::Note;
 
 /// A millisecond: what is freed within it is a temporary that might have been on the stack.
 pub const SHORT_NS: f64 = 1e6;
@@ -84,5 +85,5 @@ pub struct Lifetimes {
     /// How many stacks there were before the cut to the top ones.
     pub stacks_total: u64,
     /// Whatever limits what the numbers mean.
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
 }

@@ -2,15 +2,20 @@
 //!
 //! Pure data. The daemon makes it, the protocol carries it, [`crate::encode`] writes it.
 
+mod allocator;
+mod frame;
 mod functions;
 mod merged;
 
-pub use functions::{FunctionSum, Functions};
+pub(crate) use allocator::is_entry;
+pub use frame::{Frame, leaf_first, own_frame};
+pub use functions::{Function, FunctionSum, Functions, functions, summed};
 
 use crate::cost::Report;
 use crate::estimate::{
     Confidence, Estimate, Estimator, Moments, Reference, Row, RowMoments, of_row,
 };
+use crate::note::Note;
 use crate::sampling::Strategy;
 use crate::source::SourceGroup;
 use std::iter::Sum;
@@ -248,7 +253,7 @@ pub struct Profile {
     /// Functions over every stack, before any cut to the top stacks, where these were asked for; else `stacks` has what makes them.
     pub functions: Option<Functions>,
     /// Whatever limits what the numbers mean ("live bytes are a lower bound since …").
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
     /// What profiling has cost its processes since they were attached, whatever window is asked for; `None`: read from a file of before.
     pub cost: Option<Report>,
 }

@@ -1,8 +1,7 @@
 //! `sampler top` in a real terminal, against a real samplerd: what it shows, what keys do, and that the terminal is left as it was.
 
 use anyhow::{Context, Result, ensure};
-use sampler_common::encode::text::plus_minus;
-use sampler_common::estimate::{Confidence, Estimate, Method};
+use sampler_common::estimate::{Confidence, Estimate, Method, plus_minus};
 use sampler_common::units::human_bytes;
 use sampler_tests::child::{finish, kill};
 use sampler_tests::terminal::Terminal;

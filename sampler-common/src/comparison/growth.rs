@@ -2,6 +2,7 @@
 
 use super::grown;
 use crate::estimate::{Difference, Estimate, Moments, Row, Side, difference};
+use crate::note::{Note, Part};
 use crate::profile::{Line, Location, Mapping, Profile, Quantities, Quantity, Stack, Window};
 use std::collections::HashMap;
 
@@ -41,10 +42,7 @@ pub fn growth(before: &Profile, after: &Profile) -> Profile {
         of.samples = of.samples.saturating_sub(earlier.map_or(0, |earlier| earlier.samples));
         (of.alloc_space, of.alloc_objects) = (None, None);
     }
-    let mut notes = vec![
-        "a difference: what was allocated in the window, and by how much more is held than before it"
-            .to_owned(),
-    ];
+    let mut notes = vec![Note::Part(Part::Difference)];
     notes.extend(after.notes.iter().cloned());
     Profile {
         duration_ns: window.length_ns(),

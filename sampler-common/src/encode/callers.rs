@@ -1,9 +1,9 @@
 //! A stack on one line: `leaf ← caller ← …`.
 
-use super::text::allocator::is_entry;
 use super::text::layout::{columns, middle};
 use super::text::short::short;
 use super::{NO_STACK, name};
+use crate::profile::is_entry;
 
 /// Shortest room in which a name still says something.
 const LEAST_NAME: usize = 12;

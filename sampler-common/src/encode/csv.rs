@@ -35,7 +35,7 @@ impl Encode for Csv {
             row("cost", "", blank(4), &cost.text(), out)?;
         }
         for note in &profile.notes {
-            row("note", "", blank(4), note, out)?;
+            row("note", "", blank(4), &note.to_string(), out)?;
         }
         let at: Vec<String> = profile.locations.iter().map(frames_of).collect();
         let mut frames = String::new();

@@ -1,7 +1,6 @@
 //! An estimate with its interval in a few words, for formats that have room for a text only.
 
-use super::text::plus_minus;
-use crate::estimate::Estimate;
+use crate::estimate::{Estimate, plus_minus};
 use crate::units::{human_bytes, human_count};
 
 /// `607 MiB ±6% (572 MiB … 642 MiB)`.

@@ -12,6 +12,7 @@ pub use read::{ReadError, read};
 
 use super::Encode;
 use crate::estimate::{Method, Moments, Row};
+use crate::note::Note;
 use crate::profile::{Exact, Profile, Quantities, Quantity, Stack};
 use crate::source::{SampleSource, SourceGroup};
 use serde::Serialize;
@@ -102,7 +103,7 @@ pub struct Head<'a> {
     #[serde(serialize_with = "lost")]
     lost: &'a Profile,
     stacks_total: u64,
-    notes: &'a [String],
+    notes: &'a [Note],
     cost: Option<cost::CostObject>,
 }
 

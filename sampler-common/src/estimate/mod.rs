@@ -119,3 +119,19 @@ impl Estimate {
         self.high.is_finite()
     }
 }
+
+/// `±12%`: the larger distance to an end of the interval. Beyond 999 % the number says nothing more. `none` where
+/// there is no interval.
+pub fn plus_minus(estimate: &Estimate) -> String {
+    if !estimate.has_interval() {
+        return "none".to_owned();
+    }
+    let half = (estimate.high - estimate.value).max(estimate.value - estimate.low);
+    let percent = 100.0 * half / estimate.value;
+    match percent {
+        _ if estimate.value <= 0.0 => String::new(),
+        p if p < 0.95 => format!("±{p:.1}%"),
+        p if p <= 999.0 => format!("±{p:.0}%"),
+        _ => ">999%".to_owned(),
+    }
+}

@@ -59,6 +59,16 @@ pub fn short_bytes(bytes: u64) -> String {
     if is_short { exact } else { human_bytes(bytes as f64).replace(' ', "") }
 }
 
+/// `sizes from 513B to 8KiB`, by the limits that there are.
+pub fn size_range(smallest: Option<u64>, largest: Option<u64>) -> String {
+    match (smallest.map(exact_bytes), largest.map(exact_bytes)) {
+        (None, None) => "all sizes".to_owned(),
+        (Some(low), None) => format!("sizes from {low} up"),
+        (None, Some(high)) => format!("sizes up to {high}"),
+        (Some(low), Some(high)) => format!("sizes from {low} to {high}"),
+    }
+}
+
 /// An exact count with its thousands set apart: `8,512,345`.
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();

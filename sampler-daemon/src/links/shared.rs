@@ -97,7 +97,7 @@ impl SharedLinks {
         if file.allocator.functions.len() == probed {
             return Ok(false);
         }
-        tracing::warn!("no longer probed in any process: {}", patched.line(patched.pid));
+        tracing::warn!("no longer probed in any process: {}", patched.blind(patched.pid));
         patched.clone().add_to(&mut file.left_out);
         let old = std::mem::take(&mut file.links);
         file.links = reattach(kernel, &file.allocator, Owner::All, settings, old)?;
@@ -207,7 +207,7 @@ fn intact(allocator: &Allocator) -> (Allocator, Vec<Patched>) {
     let patched = code_in_memory::patched_anywhere(allocator);
     let mut intact = allocator.clone();
     for of in &patched {
-        tracing::warn!("not probed in any process: {}", of.line(of.pid));
+        tracing::warn!("not probed in any process: {}", of.blind(of.pid));
         of.leave_out(&mut intact);
     }
     (intact, patched)

@@ -15,6 +15,7 @@ use crate::target::looked::Looked;
 use crate::target::mappings;
 use crate::target::patched::Patched;
 use crate::target::process::Process;
+use sampler_common::note::Blind;
 use std::sync::Arc;
 
 /// Said in `status`.
@@ -83,7 +84,10 @@ impl Worker {
         if has_none {
             let why = match discovery.blind.is_empty() {
                 true => "none is mapped".to_owned(),
-                false => discovery.blind.join("; "),
+                false => {
+                    let lines: Vec<String> = discovery.blind.iter().map(Blind::to_string).collect();
+                    lines.join("; ")
+                }
             };
             if !self.is_tree() {
                 return Err(AttachError::NoAllocator(pid, why));
@@ -166,7 +170,7 @@ impl Worker {
         // The kernel's filter of perf events compares with the memory of that very thread, which has
         // none any more: it takes the probes away.
         if is_own && self.kernel.engine() == ProbeEngine::Perf && attached.has_lost_main_thread() {
-            record.blind.push(LOST_MAIN_THREAD.to_owned());
+            record.blind.push(LOST_MAIN_THREAD.into());
             record.has_unseen_allocations = true;
         }
         let known = profiled.allocators.len();

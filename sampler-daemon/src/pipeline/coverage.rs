@@ -3,6 +3,7 @@
 use super::worker::Worker;
 use crate::target::discovery::Discovery;
 use rustc_hash::FxHashMap;
+use sampler_common::note::{Blind, Processes, Reason};
 use sampler_common::wire::Role;
 use std::collections::BTreeMap;
 
@@ -10,36 +11,37 @@ use std::collections::BTreeMap;
 pub(super) const MAX_LOOKED_AT: usize = 32 * 1024;
 /// Processes named for one reason; more are counted.
 const NAMED: usize = 16;
-/// Of these so many in a line of text.
-const IN_TEXT: usize = 3;
 
 /// What was found out about processes that nobody need have called an allocator in.
 #[derive(Default)]
 pub(super) struct Coverage {
-    blind: FxHashMap<u32, Vec<String>>,
+    blind: FxHashMap<u32, Vec<Blind>>,
 }
 
-/// Why something is not seen, and in whom.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Blind {
-    /// Why.
-    pub why: String,
-    /// In how many processes.
-    pub processes: u64,
-    /// Pid and command name of some.
-    pub examples: Vec<(u32, String)>,
-    /// The file, where it is one and the same in all.
-    pub place: String,
+/// A reason that holds of a process.
+pub(super) struct Case<'a> {
+    pub(super) pid: u32,
+    pub(super) comm: &'a str,
+    /// The file that it holds for; empty: all of the process.
+    pub(super) place: &'a str,
+    pub(super) reason: Reason,
+}
+
+impl<'a> Case<'a> {
+    /// Why a part of a process is not seen.
+    pub(super) fn blind(pid: u32, comm: &'a str, Blind { place, why }: &'a Blind) -> Case<'a> {
+        Case { pid, comm, place, reason: Reason::Blind(why.clone()) }
+    }
 }
 
 impl Coverage {
     /// Keeps what discovery says of a process.
     pub(super) fn look(&mut self, pid: u32, discovery: &Discovery) {
-        let lines = &discovery.blind;
-        if lines.is_empty() {
+        let blind = &discovery.blind;
+        if blind.is_empty() {
             self.blind.remove(&pid);
         } else if self.blind.len() < MAX_LOOKED_AT || self.blind.contains_key(&pid) {
-            self.blind.insert(pid, lines.clone());
+            self.blind.insert(pid, blind.clone());
         }
     }
 
@@ -56,21 +58,22 @@ impl Coverage {
 
 impl Worker {
     /// What is blind in running processes: those that are profiled, and those that were only looked at.
-    pub(super) fn blind_processes(&self) -> Vec<Blind> {
-        let mut known: FxHashMap<u32, (String, Vec<String>)> = FxHashMap::default();
-        for (pid, lines) in &self.coverage.blind {
-            known.insert(*pid, (crate::target::process::comm(*pid), lines.clone()));
+    pub(super) fn blind_processes(&self) -> Vec<Processes> {
+        let mut known: FxHashMap<u32, (String, Vec<Blind>)> = FxHashMap::default();
+        for (pid, blind) in &self.coverage.blind {
+            known.insert(*pid, (crate::target::process::comm(*pid), blind.clone()));
         }
         let running = self.ingest.processes.iter().map(|(_, record)| record);
         for record in running.filter(|record| record.exited.is_none() && !record.excluded) {
-            let (comm, lines) = known.entry(record.pid).or_default();
+            let (comm, blind) = known.entry(record.pid).or_default();
             comm.clone_from(&record.comm);
-            lines.clone_from(&record.blind);
+            blind.clone_from(&record.blind);
         }
-        let lines = known.iter().flat_map(|(pid, (comm, lines))| {
-            lines.iter().map(move |line| (*pid, comm.as_str(), line.as_str()))
-        });
-        grouped(lines)
+        grouped(
+            known.iter().flat_map(|(pid, (comm, blind))| {
+                blind.iter().map(|of| Case::blind(*pid, comm, of))
+            }),
+        )
     }
 
     /// Files of which a probe is slow.
@@ -94,51 +97,24 @@ impl Worker {
     }
 }
 
-/// Lines of processes (pid, command name, line) by reason, that of most processes first. A line is `/PATH: WHY` or `WHY`.
-pub(super) fn grouped<'a>(lines: impl Iterator<Item = (u32, &'a str, &'a str)>) -> Vec<Blind> {
-    let mut reasons: BTreeMap<&str, Vec<(u32, &str, &str)>> = BTreeMap::new();
-    for (pid, comm, line) in lines {
-        let parts = line.split_once(": ").filter(|(place, _)| place.starts_with('/'));
-        let (place, why) = parts.unwrap_or(("", line));
-        reasons.entry(why).or_default().push((pid, comm, place));
+/// Processes by reason, the reason of most processes first.
+pub(super) fn grouped<'a>(all: impl Iterator<Item = Case<'a>>) -> Vec<Processes> {
+    let mut reasons: BTreeMap<Reason, Vec<(u32, &str, &str)>> = BTreeMap::new();
+    for Case { pid, comm, place, reason } in all {
+        reasons.entry(reason).or_default().push((pid, comm, place));
     }
-    let mut all: Vec<Blind> = reasons
-        .into_iter()
-        .map(|(why, mut whom)| {
-            whom.sort_unstable();
-            let place = whom[0].2;
-            let place = if whom.iter().all(|of| of.2 == place) { place } else { "" };
-            // A process has several files of one kind; it counts once.
-            whom.dedup_by_key(|of| of.0);
-            let examples = whom.iter().take(NAMED).map(|of| (of.0, of.1.to_owned()));
-            Blind {
-                why: why.to_owned(),
-                processes: whom.len() as u64,
-                examples: examples.collect(),
-                place: place.to_owned(),
-            }
-        })
-        .collect();
-    all.sort_by_key(|of| std::cmp::Reverse(of.processes));
-    all
-}
-
-impl Blind {
-    /// One line: whom it is about, where, and why.
-    pub(super) fn line(&self) -> String {
-        let Blind { why, processes, examples, place } = self;
-        let named = |(pid, comm): &(u32, String)| match comm.as_str() {
-            "" => pid.to_string(),
-            comm => format!("{comm} {pid}"),
-        };
-        let named: Vec<String> = examples.iter().take(IN_TEXT).map(named).collect();
-        let more = if *processes > named.len() as u64 { ", …" } else { "" };
-        let place = if place.is_empty() { String::new() } else { format!("{place}: ") };
-        match (processes, examples.first()) {
-            (1, Some((pid, _))) => format!("pid {pid}: {place}{why}"),
-            _ => format!("{processes} processes ({}{more}): {place}{why}", named.join(", ")),
-        }
-    }
+    let processes = reasons.into_iter().map(|(reason, mut whom)| {
+        whom.sort_unstable();
+        let place = whom[0].2;
+        let place = if whom.iter().all(|of| of.2 == place) { place } else { "" };
+        // A process has several files of one kind; it counts once.
+        whom.dedup_by_key(|of| of.0);
+        let examples = whom.iter().take(NAMED).map(|of| (of.0, of.1.to_owned())).collect();
+        Processes { reason, count: whom.len() as u64, examples, place: place.to_owned() }
+    });
+    let mut processes: Vec<Processes> = processes.collect();
+    processes.sort_by_key(|of| std::cmp::Reverse(of.count));
+    processes
 }
 
 #[cfg(test)]
@@ -148,31 +124,30 @@ mod tests {
     #[test]
     fn one_line_for_each_reason() {
         let lines = [
-            (9, "b", "/bin/b: static and stripped"),
-            (7, "a", "/bin/a: static and stripped"),
-            (5, "py", "arenas"),
-            (4, "", "arenas"),
-            (3, "py", "arenas"),
-            (2, "py", "arenas"),
-            (8, "c", "/lib/x.so: unknown"),
-            (8, "c", "/lib/y.so: unknown"),
+            (9, "b", Blind::at("/bin/b", "static and stripped")),
+            (7, "a", Blind::at("/bin/a", "static and stripped")),
+            (5, "py", "arenas".into()),
+            (4, "", "arenas".into()),
+            (3, "py", "arenas".into()),
+            (2, "py", "arenas".into()),
+            (8, "c", Blind::at("/lib/x.so", "unknown")),
+            (8, "c", Blind::at("/lib/y.so", "unknown")),
         ];
-        let all = grouped(lines.into_iter());
-        let told: Vec<String> = all.iter().map(Blind::line).collect();
+        let told = |lines: &[(u32, &str, Blind)]| {
+            let cases = lines.iter().map(|(pid, comm, blind)| Case::blind(*pid, comm, blind));
+            grouped(cases).iter().map(Processes::to_string).collect::<Vec<_>>()
+        };
         assert_eq!(
-            told,
+            told(&lines),
             [
                 "4 processes (py 2, py 3, 4, …): arenas",
                 "2 processes (a 7, b 9): static and stripped",
                 "pid 8: unknown"
             ]
         );
-        let same = grouped([(1, "x", "/l: why"), (2, "y", "/l: why")].into_iter());
-        assert_eq!(same[0].line(), "2 processes (x 1, y 2): /l: why");
-        assert_eq!(
-            grouped([(6, "x", "/l: why: because")].into_iter())[0].line(),
-            "pid 6: /l: why: because"
-        );
+        let why = || Blind::at("/l", "why");
+        let same = [(1, "x", why()), (2, "y", why())];
+        assert_eq!(told(&same), ["2 processes (x 1, y 2): /l: why"]);
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Worker {
         let (id, pid) = (profiled.id, profiled.pid);
         // Its last program had not mapped one yet when it was looked at: that says nothing.
         if self.ingest.table.attached(slot).is_some_and(|attached| !attached.timer.has_settled()) {
-            self.ingest.processes.get_mut(id).blind.retain(|line| line != NONE_MAPPED);
+            self.ingest.processes.get_mut(id).blind.retain(|of| of.why != NONE_MAPPED);
         }
         let work = self.work_of_slot(slot);
         if let Some(process) = self.ingest.table.attached(slot).and_then(|of| of.process.as_ref()) {

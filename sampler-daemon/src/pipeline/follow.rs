@@ -105,7 +105,7 @@ impl Worker {
         }
         if let Some(profiled) = self.ingest.table.get(slot) {
             let record = self.ingest.processes.get_mut(profiled.id);
-            record.blind = vec![hazard.to_string()];
+            record.blind = vec![hazard.to_string().into()];
             record.has_unseen_allocations = true;
         }
         match self.has_own_links() {

@@ -1,11 +1,11 @@
 //! What a process still held when it exited: gone with it, or kept for those who look for leaks.
 
+use super::report::leaks::unix_ns;
 use super::worker::Worker;
-use crate::store::{Orphaned, ProcessId};
+use crate::store::{Orphaned, ProcessRecord};
 use sampler_common::counters::Outcome;
 use sampler_common::estimate::{Confidence, weighted};
-use sampler_common::units;
-use std::time::SystemTime;
+use sampler_common::note::{Loss, Note, Part, Reason};
 
 /// What becomes of the blocks that a process holds when it exits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,39 +29,24 @@ impl Worker {
         }
     }
 
-    /// What is to be said of blocks of these processes that cannot be followed any more; each with the process.
-    pub(super) fn orphaned(&self, processes: &[ProcessId]) -> Vec<(ProcessId, String)> {
-        let line = |id: &ProcessId| {
-            let record = self.ingest.processes.get(*id);
-            let Orphaned { since, moments } = record.orphaned?;
-            let interval_bytes = record.sampling.largest_interval();
-            let held = weighted(&moments.inuse_space, interval_bytes, Confidence::DEFAULT);
-            let ago = SystemTime::now().duration_since(since).unwrap_or_default();
-            let line = format!(
-                "its sampler was taken out {} ago: {} ({} … {}) that it held then, {} samples, cannot be followed any more, and do not count as held",
-                units::human_duration(ago),
-                units::human_bytes(held.value),
-                units::human_bytes(held.low),
-                units::human_bytes(held.high),
-                units::grouped(moments.inuse_space.samples),
-            );
-            Some((*id, line))
-        };
-        processes.iter().filter_map(line).collect()
+    /// What is known of blocks of a process that cannot be followed any more.
+    pub(super) fn orphaned(record: &ProcessRecord) -> Option<Reason> {
+        let Orphaned { since, moments } = record.orphaned?;
+        let interval_bytes = record.sampling.largest_interval();
+        let held = weighted(&moments.inuse_space, interval_bytes, Confidence::DEFAULT);
+        Some(Reason::Orphaned {
+            since_unix_ms: unix_ns(since) / 1_000_000,
+            bytes: held.value as u64,
+            low_bytes: held.low as u64,
+            high_bytes: held.high as u64,
+            samples: moments.inuse_space.samples,
+        })
     }
 
-    /// What is to be said of blocks held at exit.
-    pub(super) fn held_notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
-        if self.config.at_exit == AtExit::Keep {
-            notes.push("held numbers include what exited processes held to the end".to_owned());
-        }
-        let left_out = self.ingest.live.left_out();
-        if left_out > 0 {
-            notes.push(format!(
-                "what was held at exit is a lower bound: {left_out} samples found no room (give a larger interval)"
-            ));
-        }
-        notes
+    /// The notes on blocks held at exit.
+    pub(super) fn held_notes(&self) -> impl Iterator<Item = Note> {
+        let keeps = self.config.at_exit == AtExit::Keep;
+        let kept = keeps.then_some(Note::Part(Part::HeldAtExit));
+        kept.into_iter().chain(Note::counted(self.ingest.live.left_out(), Loss::LeftAtExit))
     }
 }

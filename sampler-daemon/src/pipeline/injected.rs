@@ -46,14 +46,14 @@ impl Worker {
         let record = self.ingest.processes.get_mut(id);
         if is_hooked {
             record.sources.insert(SampleSource::Injected);
-            record.blind.retain(|line| line != TAKEN_OUT);
+            record.blind.retain(|of| of.why != TAKEN_OUT);
             return;
         }
         // Probes of its own see what the sampler does not any more.
         if !record.sources.contains(SampleSource::Uprobes)
-            && !record.blind.iter().any(|line| line == TAKEN_OUT)
+            && !record.blind.iter().any(|of| of.why == TAKEN_OUT)
         {
-            record.blind.push(TAKEN_OUT.to_owned());
+            record.blind.push(TAKEN_OUT.into());
             record.has_unseen_allocations = true;
         }
         if was_hooked == Some(true) {

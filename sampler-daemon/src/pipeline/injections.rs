@@ -144,11 +144,11 @@ impl Worker {
             let facts = Facts::of(pid);
             let who = facts.who(pid);
             if !injections.only.iter().any(|criterion| criterion.matches(who)) {
-                discovery.blind = vec!["not chosen by --inject-only".to_owned()];
+                discovery.blind = vec!["not chosen by --inject-only".into()];
                 return;
             }
         }
-        discovery.blind = vec![injections.request(pid, program_image(mappings))];
+        discovery.blind = vec![injections.request(pid, program_image(mappings)).into()];
         discovery.has_unseen_allocations = true;
     }
 

@@ -59,7 +59,6 @@ pub use command::{
 };
 pub use config::{Config, Reach};
 pub use cost::{PricesReport, Unread};
-pub use coverage::Blind;
 pub use exclude::Exclusion;
 pub use happenings::EventCounts;
 pub use held::AtExit;

@@ -11,6 +11,7 @@ use crate::target::discovery::Discovery;
 use crate::target::injected::Image;
 use crate::target::mappings::{self, Mapping};
 use crate::target::patched::Patched;
+use sampler_common::note::Blind;
 use sampler_common::wire::{LiveEntry, LiveKey};
 use std::io;
 
@@ -80,7 +81,7 @@ impl Worker {
         let mut found = Vec::new();
         for allocator in &mut profiled.allocators {
             if let Some(patched) = Patched::find(pid, allocator, |of| is_patched(allocator, of)) {
-                tracing::warn!(pid, "no longer probed: {}", patched.line(pid));
+                tracing::warn!(pid, "no longer probed: {}", patched.blind(pid));
                 patched.leave_out(allocator);
                 found.push((patched, allocator.clone()));
             }
@@ -127,14 +128,13 @@ impl Worker {
         let of_others = profiled.allocators.iter().flat_map(|of| self.links.shared.left_out(of));
         let all: Vec<&Patched> =
             attached.patched.iter().chain(of_others.filter(|of| of.pid != pid)).collect();
-        let lines: Vec<String> = all.iter().map(|of| of.line(pid)).collect();
+        let patched: Vec<Blind> = all.iter().map(|of| of.blind(pid)).collect();
         let leaves_blocks = all.iter().any(|of| of.leaves_blocks());
         let record = self.ingest.processes.get_mut(profiled.id);
         record.has_unseen_allocations |= all.iter().any(|of| of.leaves_allocations());
-        let blind = &mut record.blind;
-        for line in lines {
-            if !blind.contains(&line) {
-                blind.push(line);
+        for of in patched {
+            if !record.blind.contains(&of) {
+                record.blind.push(of);
             }
         }
         if leaves_blocks && !self.kernel.slots.holds_nothing(slot) {

@@ -127,7 +127,7 @@ impl Worker {
         }
         let mut record = ProcessRecord::new(pid, self.ingest.default_sampling());
         record.refused = true;
-        record.blind = vec![hazard.to_string()];
+        record.blind = vec![hazard.to_string().into()];
         record.final_totals = Some(Box::new(ClassTotals::default()));
         match &process {
             Some(process) => facts::read(&mut record, process),
@@ -201,7 +201,7 @@ impl Worker {
             // Calls of the new program may be among them, and not all of these.
             record.final_totals = None;
         }
-        record.blind.push(format!("{BECAME}: {hazard}"));
+        record.blind.push(format!("{BECAME}: {hazard}").into());
     }
 
     fn end_record(&mut self, id: ProcessId) {

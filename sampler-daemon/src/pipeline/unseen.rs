@@ -3,8 +3,13 @@
 use super::worker::Worker;
 use sampler_common::counters::Outcome;
 use sampler_common::counting::Counted;
+use sampler_common::note::Blind;
 use sampler_common::wire::Role;
 use std::sync::Arc;
+
+/// What is said of a file with such functions.
+const MAY_THROW: &str = "operator new may throw, so that its return must not be probed: \
+     what it allocates is counted, and not seen to be held";
 
 impl Worker {
     /// Says so of every process that has called such a function.
@@ -44,14 +49,10 @@ impl Worker {
             allocator.functions.iter().any(|function| function.role == Role::New)
         };
         let Some(allocator) = profiled.allocators.iter().find(throwing) else { return };
-        let line = format!(
-            "{}: operator new may throw, so that its return must not be probed: \
-             what it allocates is counted, and not seen to be held",
-            allocator.path
-        );
+        let new = Blind::at(&allocator.path, MAY_THROW);
         let blind = &mut self.ingest.processes.get_mut(profiled.id).blind;
-        if !blind.contains(&line) {
-            blind.push(line);
+        if !blind.contains(&new) {
+            blind.push(new);
         }
     }
 }

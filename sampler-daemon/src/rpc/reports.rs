@@ -3,7 +3,7 @@
 use super::convert::{cost, forecast, sources};
 use super::{convert, histograms, v1};
 use crate::pipeline::{
-    Blind, Exclusion, GroupReport, PressureReport, ProbeReport, ProcessReport, SamplingReport,
+    Exclusion, GroupReport, PressureReport, ProbeReport, ProcessReport, SamplingReport,
     StatusReport, Sums,
 };
 use crate::store::mapped::{ProcessTotals, Totals};
@@ -11,6 +11,7 @@ use crate::target::memory::Memory;
 use sampler_common::counters::Outcome;
 use sampler_common::counting::Count;
 use sampler_common::estimate::{Confidence, Estimator};
+use sampler_common::note::{Blind, Processes};
 use sampler_common::pressure::Cause;
 use sampler_common::profile::{Exact, Quantities};
 use sampler_common::sampling::Strategy;
@@ -103,9 +104,9 @@ fn finite(limit: f64) -> f64 {
     if limit.is_finite() { limit } else { 0.0 }
 }
 
-fn blind(of: Blind) -> v1::Blind {
+fn blind(of: Processes) -> v1::Blind {
     let (pids, comms) = of.examples.into_iter().unzip();
-    v1::Blind { why: of.why, processes: of.processes, pids, comms, place: of.place }
+    v1::Blind { why: of.reason.to_string(), processes: of.count, pids, comms, place: of.place }
 }
 
 fn exclusion((of, processes): (Exclusion, u64)) -> v1::Exclusion {
@@ -188,7 +189,7 @@ pub(super) fn process(report: &ProcessReport) -> v1::Process {
         samples: report.sums.samples,
         allocators: record.allocators.clone(),
         allocator_in_force: record.in_force.clone(),
-        blind: record.blind.clone(),
+        blind: record.blind.iter().map(Blind::to_string).collect(),
         mappings: report.mappings.map(mappings),
         free_calls: report.free_calls.map(count),
         folded: record.folded,

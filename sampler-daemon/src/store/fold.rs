@@ -190,7 +190,7 @@ impl ProcessRecord {
 }
 
 /// Adds the names that are not there.
-fn join(names: &mut Vec<String>, others: Vec<String>) {
+fn join<T: PartialEq>(names: &mut Vec<T>, others: Vec<T>) {
     for name in others {
         if names.len() < MAX_NAMES && !names.contains(&name) {
             names.push(name);

@@ -10,6 +10,7 @@ use sampler_common::counters::Outcome;
 use sampler_common::counting::Counted;
 use sampler_common::estimate::{RowMoments, Unseen};
 use sampler_common::limits::CLASSES;
+use sampler_common::note::Blind;
 use sampler_common::profile::Exact;
 use sampler_common::source::{SampleSource, SampleSources};
 use sampler_common::units::grouped;
@@ -88,7 +89,7 @@ pub struct ProcessRecord {
     /// Allocators found.
     pub allocators: Vec<String>,
     /// What cannot be seen in it.
-    pub blind: Vec<String>,
+    pub blind: Vec<Blind>,
     /// Where it belongs.
     pub origin: Origin,
     /// Some of its allocations are known to go unseen, now or before.

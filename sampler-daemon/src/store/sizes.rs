@@ -5,7 +5,7 @@
 
 use sampler_common::limits::CLASSES;
 use sampler_common::sampling::{class, class_bounds, size_bucket, size_bucket_bounds};
-use sampler_common::units::exact_bytes;
+use sampler_common::units::{exact_bytes, size_range};
 
 /// Sizes that rows do not tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -92,14 +92,8 @@ impl SizeLimits {
 
 impl std::fmt::Display for SizeLimits {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.ends() {
-            (None, None) => f.write_str("all sizes"),
-            (Some(low), None) => write!(f, "sizes from {} up", exact_bytes(low)),
-            (None, Some(high)) => write!(f, "sizes up to {}", exact_bytes(high)),
-            (Some(low), Some(high)) => {
-                write!(f, "sizes from {} to {}", exact_bytes(low), exact_bytes(high))
-            }
-        }
+        let (low, high) = self.ends();
+        f.write_str(&size_range(low, high))
     }
 }
 

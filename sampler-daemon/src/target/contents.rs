@@ -12,6 +12,7 @@ use super::probes::Probes;
 use super::spec::Spec;
 use super::symbols::Symbol;
 use super::usdt::Usdt;
+use sampler_common::note::Blind;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
@@ -244,34 +245,35 @@ impl Contents {
         Ok(())
     }
 
-    /// What cannot be seen because of this file, one line each.
-    pub(super) fn blind(&self, path: &str) -> Vec<String> {
+    /// What cannot be seen because of this file at `path`.
+    pub(super) fn blind(&self, path: &str) -> Vec<Blind> {
         let unseen = "allocations that it serves are not seen";
         let gap = self.gap.as_ref().map(|gap| match gap {
-            Gap::Unknown => format!(
-                "{path}: its malloc is not an allocator we know: {unseen} (--allocator-spec)"
-            ),
-            Gap::Hidden { mark, name } => format!("{path}: contains {name} ({mark}): {unseen}"),
+            Gap::Unknown => {
+                format!("its malloc is not an allocator we know: {unseen} (--allocator-spec)")
+            }
+            Gap::Hidden { mark, name } => format!("contains {name} ({mark}): {unseen}"),
             Gap::StrippedStatic => {
-                format!("{path}: static and stripped, its malloc cannot be found: {unseen}")
+                format!("static and stripped, its malloc cannot be found: {unseen}")
             }
             Gap::StaticWithout => {
-                format!("{path}: static and without malloc: what it allocates is not seen")
+                "static and without malloc: what it allocates is not seen".to_owned()
             }
-            Gap::Moves(at) => format!("{path}{MAY_MOVE} (its code at {at:#x}){WOULD_KILL}"),
-            Gap::Program => format!(
-                "{path}: its allocator is in the executable: {unseen} (--probe-executables none)"
-            ),
-            Gap::Unreadable(why) => format!("{path}: {why}: not searched"),
+            Gap::Moves(at) => format!("{MAY_MOVE} (its code at {at:#x}){WOULD_KILL}"),
+            Gap::Program => {
+                format!("its allocator is in the executable: {unseen} (--probe-executables none)")
+            }
+            Gap::Unreadable(why) => format!("{why}: not searched"),
         });
         let unnamed = self.unnamed.iter().map(|name| {
-            format!("{path}: contains {name}, its functions have no symbols: {unseen} (use a file that is not stripped)")
+            format!("contains {name}, its functions have no symbols: {unseen} (use a file that is not stripped)")
         });
         let inlined = self.inlined.iter().map(|name| {
-            format!("{path}: {name} is inlined into its callers: small blocks (to 14 KiB) are seen in part only, and their frees")
+            format!("{name} is inlined into its callers: small blocks (to 14 KiB) are seen in part only, and their frees")
         });
-        let skipped = self.skipped.iter().map(|why| format!("{path}: {why}: not probed"));
-        gap.into_iter().chain(unnamed).chain(inlined).chain(skipped).collect()
+        let skipped = self.skipped.iter().map(|why| format!("{why}: not probed"));
+        let all = gap.into_iter().chain(unnamed).chain(inlined).chain(skipped);
+        all.map(|why| Blind::at(path, why)).collect()
     }
 }
 

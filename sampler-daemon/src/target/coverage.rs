@@ -2,6 +2,7 @@
 //! themselves, so that no `malloc` is ever asked for it.
 
 use super::program;
+use sampler_common::note::Blind;
 use std::fs;
 
 /// A runtime with a heap of its own.
@@ -48,20 +49,16 @@ const PYTHON: &str = "Python's objects up to 512 bytes live in arenas that it ma
 const THIRTY_TWO_BIT: &str = "a 32-bit process: only 64-bit ones can be probed";
 
 /// Completes what cannot be seen in process `pid`, of which code is mapped from files at `paths`.
-pub(super) fn complete<'a>(
-    pid: u32,
-    paths: impl Iterator<Item = &'a str>,
-    blind: &mut Vec<String>,
-) {
+pub(super) fn complete<'a>(pid: u32, paths: impl Iterator<Item = &'a str>, blind: &mut Vec<Blind>) {
     let paths: Vec<&str> = paths.collect();
     // Of every file that could not be read or holds no malloc there is a line already, for one and the same reason.
     if !blind.is_empty() && program::is_32_bit(pid).unwrap_or(false) {
-        *blind = vec![THIRTY_TWO_BIT.to_owned()];
+        *blind = vec![THIRTY_TWO_BIT.into()];
         return;
     }
-    blind.extend(runtimes(&paths).map(str::to_owned));
+    blind.extend(runtimes(&paths).map(Blind::from));
     if is_python(&paths) && !has_plain_python_malloc(pid) {
-        blind.push(PYTHON.to_owned());
+        blind.push(PYTHON.into());
     }
 }
 
@@ -124,8 +121,8 @@ mod tests {
     #[test]
     fn this_process_is_none_of_them() {
         let own = std::env::current_exe().unwrap();
-        let mut blind = vec!["something else".to_owned()];
+        let mut blind = vec!["something else".into()];
         complete(std::process::id(), [own.to_str().unwrap()].into_iter(), &mut blind);
-        assert_eq!(blind, ["something else"]);
+        assert_eq!(blind, ["something else".into()]);
     }
 }

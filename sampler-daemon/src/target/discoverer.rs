@@ -16,6 +16,7 @@ use super::moving::{self, Executables};
 use super::preloaded::Preloaded;
 use super::spec::{self, Spec};
 use super::usdt::Usdt;
+use sampler_common::note::Blind;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
@@ -131,7 +132,7 @@ impl Discoverer {
             let now = mappings::read_some(pid)?;
             unopened.retain(|(mapping, _)| now.contains(mapping));
         }
-        let not_searched = |(_, error)| format!("{error}: not searched");
+        let not_searched = |(_, error)| Blind::from(format!("{error}: not searched"));
         discovery.has_unseen_allocations |= !unopened.is_empty();
         discovery.blind.extend(unopened.into_iter().map(not_searched));
         self.leave_movable(&opened, &mut discovery);
@@ -157,7 +158,7 @@ impl Discoverer {
         }
         let has_none = discovery.allocators.is_empty() && discovery.samplers.is_empty();
         if has_none && discovery.blind.is_empty() {
-            discovery.blind.push(NONE_MAPPED.to_owned());
+            discovery.blind.push(NONE_MAPPED.into());
         }
         discovery.shorten();
         Ok(discovery)
@@ -239,7 +240,7 @@ impl Discoverer {
         let (version, contents) = match read {
             Ok(read) => read,
             Err(error) => {
-                discovery.blind.push(format!("{path}: {error}: not searched"));
+                discovery.blind.push(Blind::at(path, format!("{error}: not searched")));
                 return None;
             }
         };
@@ -292,8 +293,8 @@ impl Discoverer {
             }
         };
         if let Some(why) = &usdt.refused {
-            let line = format!("{path}: its otel_memory probes are not used: {why}");
-            discovery.blind.push(line);
+            let why = format!("its otel_memory probes are not used: {why}");
+            discovery.blind.push(Blind::at(path, why));
         }
         if usdt.probes.is_empty() {
             return None;

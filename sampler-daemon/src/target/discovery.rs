@@ -5,6 +5,7 @@ use super::injected;
 use super::patched::Patched;
 use super::preloaded::Preloaded;
 use super::usdt::Usdt;
+use sampler_common::note::Blind;
 use sampler_common::source::SampleSource;
 use std::sync::Arc;
 
@@ -19,13 +20,13 @@ const NOT_PRELOADED: &str = "does not sample by itself (--samplers-only): none o
      library does not enter static and setuid programs";
 
 /// What is said of an allocator that programs call by other names than `malloc`, where a library samples `malloc`.
-const PAST_MALLOC: &str = ": is called past malloc, which the preloaded library samples: what it gives out is not seen (start the program without that library, or samplerd with --no-usdt)";
+const PAST_MALLOC: &str = "is called past malloc, which the preloaded library samples: what it gives out is not seen (start the program without that library, or samplerd with --no-usdt)";
 
 /// What is said of a program that would move its probes with its code ([`super::moving`]).
-pub(super) const MAY_MOVE: &str = ": may move its code to anonymous memory";
+pub(super) const MAY_MOVE: &str = "may move its code to anonymous memory";
 pub(super) const WOULD_KILL: &str = ", where a probe would kill it: allocations that it serves are not seen (--probe-executables all: at that risk)";
 const MOVED: &str =
-    ": has moved its code to anonymous memory: allocations that it serves are not seen";
+    "has moved its code to anonymous memory: allocations that it serves are not seen";
 
 /// What was found in a process.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +34,7 @@ pub struct Discovery {
     /// Allocators that can be probed.
     pub allocators: Vec<Allocator>,
     /// What cannot be seen in it, and why, one line each.
-    pub blind: Vec<String>,
+    pub blind: Vec<Blind>,
     /// Some of its allocations are among that.
     pub has_unseen_allocations: bool,
     /// Files that sample their allocations by themselves; their own malloc family is not among the allocators.
@@ -118,20 +119,20 @@ impl Discovery {
         }
         self.allocators.retain(|of| !of.functions.is_empty());
         self.samplers.retain(|of| !of.allocator.functions.is_empty());
-        self.blind.splice(0..0, self.patched.iter().map(|of| of.line(pid)));
+        self.blind.splice(0..0, self.patched.iter().map(|of| of.blind(pid)));
     }
 
     /// Leaves out what of the allocators in the file at this path is not in its code any more, which the process has moved.
     pub(super) fn leave_moved(&mut self, path: &str, is_code: impl Fn(u64) -> bool) {
-        let line = format!("{path}{MOVED}");
+        let moved = Blind::at(path, MOVED);
         // Of what it may do it is known by now.
-        let may = format!("{path}{MAY_MOVE}");
-        self.blind.iter_mut().filter(|of| of.starts_with(&may)).for_each(|of| *of = line.clone());
+        let may = |of: &&mut Blind| of.place == path && of.why.starts_with(MAY_MOVE);
+        self.blind.iter_mut().filter(may).for_each(|of| *of = moved.clone());
         for of in self.allocators.iter_mut().filter(|of| of.path == path) {
             let functions = of.functions.len();
             of.functions.retain(|function| is_code(function.probed()));
             if of.functions.len() < functions {
-                self.blind.push(line.clone());
+                self.blind.push(moved.clone());
                 self.has_unseen_allocations = true;
             }
         }
@@ -142,21 +143,21 @@ impl Discovery {
     pub(super) fn leave_programs(&mut self, programs: &[String], mover: &str) {
         self.allocators.retain(|of| !programs.contains(&of.path));
         self.has_unseen_allocations |= !programs.is_empty();
-        let line = |path| format!("{path}{MAY_MOVE} (by code of {mover}){WOULD_KILL}");
-        self.blind.extend(programs.iter().map(line));
+        let why = format!("{MAY_MOVE} (by code of {mover}){WOULD_KILL}");
+        self.blind.extend(programs.iter().map(|path| Blind::at(path, why.as_str())));
     }
 
     /// Says which of the allocators that are not probed are not behind `malloc` either.
     fn leave_allocators(&mut self) {
         let past = self.allocators.drain(..).filter(|of| !of.is_malloc());
-        self.blind.extend(past.map(|of| format!("{}{PAST_MALLOC}", of.title())));
+        self.blind.extend(past.map(|of| Blind::from(format!("{}: {PAST_MALLOC}", of.title()))));
     }
 
     /// Leaves nothing but files that sample by themselves. A process without is not seen, whatever else could not be.
     pub(super) fn only_samplers(&mut self) {
         self.leave_allocators();
         if self.samplers.is_empty() {
-            self.blind = vec![NOT_PRELOADED.to_owned()];
+            self.blind = vec![NOT_PRELOADED.into()];
         }
     }
 
@@ -171,7 +172,7 @@ impl Discovery {
     pub(super) fn shorten(&mut self) {
         if let Some(more) = self.blind.len().checked_sub(BLIND_LINES).filter(|&more| more > 0) {
             self.blind.truncate(BLIND_LINES);
-            self.blind.push(format!("and {more} more files"));
+            self.blind.push(format!("and {more} more files").into());
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Functions that are left alone since their code in memory is not their file's, and what is not known without them.
 
 use super::allocator::{Allocator, Function};
+use sampler_common::note::Blind;
 use sampler_common::wire::Role;
 
 /// Why they are not probed.
@@ -80,7 +81,7 @@ impl Patched {
     }
 
     /// What is said of it in process `pid`, which may have only a link in common with the one that is patched.
-    pub fn line(&self, pid: u32) -> String {
+    pub fn blind(&self, pid: u32) -> Blind {
         let names = self.functions.iter().filter_map(|of| of.symbols.first());
         let names: Vec<&str> = names.map(String::as_str).collect();
         let whose = match self.pid == pid {
@@ -89,7 +90,8 @@ impl Patched {
         };
         let held = if self.leaves_blocks() { HELD_UNKNOWN } else { "" };
         let mapped = if self.leaves_mappings() { MAPPED_UNKNOWN } else { "" };
-        format!("{}: {}: {whose}{DIFFERS}{held}{mapped}", self.path, names.join(", "))
+        let why = format!("{}: {whose}{DIFFERS}{held}{mapped}", names.join(", "));
+        Blind::at(&self.path, why)
     }
 }
 
@@ -136,19 +138,21 @@ mod tests {
         assert_eq!(rest, ["free", "mmap", "munmap"]);
         assert!(!patched.leaves_blocks() && patched.leaves_allocations());
         assert_eq!(
-            patched.line(7),
+            patched.blind(7).to_string(),
             "/lib/x.so: malloc: the code in memory differs from the file \
              (patched by the program or another tool): not probed"
         );
         let (rest, patched) = left(&glibc, "free");
         assert_eq!(rest, ["malloc", "mmap", "munmap"]);
         assert!(!patched.leaves_allocations());
-        assert!(patched.leaves_blocks() && patched.line(7).ends_with("shown as 0"));
-        assert!(patched.line(8).starts_with("/lib/x.so: free: in pid 7, which shares"));
+        assert!(patched.leaves_blocks() && patched.blind(7).why.ends_with("shown as 0"));
+        assert!(
+            patched.blind(8).to_string().starts_with("/lib/x.so: free: in pid 7, which shares")
+        );
         assert_eq!(left(&glibc, "mmap").0, ["malloc", "free", "munmap"]);
         let (rest, patched) = left(&glibc, "munmap");
         assert_eq!(rest, ["malloc", "free"]);
-        assert!(patched.line(7).contains("kind mapped is not known"));
+        assert!(patched.blind(7).why.contains("kind mapped is not known"));
         assert_eq!(Patched::find(7, &glibc, |_| false), None);
     }
 
@@ -160,7 +164,10 @@ mod tests {
             left(&glibc, name).1.add_to(&mut all);
         }
         assert_eq!(all.len(), 1);
-        assert!(all[0].line(7).starts_with("/lib/x.so: malloc, free: the code"), "{all:?}");
+        assert!(
+            all[0].blind(7).to_string().starts_with("/lib/x.so: malloc, free: the code"),
+            "{all:?}"
+        );
     }
 
     #[test]

@@ -1,10 +1,9 @@
 //! The profiles that the mock serves.
 
 use crate::mock::{PID, STRIDE_PID};
-use sampler_common::encode::text::functions::summed;
 use sampler_common::estimate::{Confidence, Estimator, Reference, Row, Sample, Stratum};
 use sampler_common::profile::{
-    Exact, Kind, Line, Location, Lost, Mapping, Profile, Quantities, Stack,
+    Exact, Kind, Line, Location, Lost, Mapping, Profile, Quantities, Stack, summed,
 };
 use sampler_common::sampling::{Design, Strategy, class};
 use sampler_daemon::rpc::convert::to_wire;

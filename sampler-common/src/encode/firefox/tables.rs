@@ -1,11 +1,10 @@
 //! The tables that all threads share, column by column. Every string is in one table; stacks are a tree, each with its caller.
 
 use super::super::functions::functions;
-use super::super::text::allocator::is_entry;
 use super::super::trie::Trie;
 use super::super::{NO_STACK, name};
 use super::MARKER;
-use crate::profile::Profile;
+use crate::profile::{Profile, is_entry};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::HashMap;

@@ -14,6 +14,7 @@ use self::quantity::{QuantitiesObject, QuantityObject, quantities, quantity};
 use self::strata::{ClusterSum, ExactObject, ReferenceObject, StratumObject, reference, row};
 use super::cost::CostObject;
 use crate::estimate::{Confidence, Estimator};
+use crate::note::Note;
 use crate::profile::{Exact, Kind, Lost, Mapping, Profile, Stack, Window};
 use crate::sampling::Strategy;
 use crate::source::{SampleSource, SampleSources, SourceGroup};
@@ -140,7 +141,7 @@ fn profile(of: ProfileObject) -> Result<Profile, String> {
         stacks_total: of.stacks_total.max(stacks.len() as u64),
         functions: None,
         stacks,
-        notes: of.notes,
+        notes: of.notes.into_iter().map(Note::from).collect(),
         cost: of
             .cost
             .map(CostObject::report)

@@ -4,9 +4,8 @@ use crate::encode::callers::callers;
 use crate::encode::comparison::text::{paragraph, percent, signed};
 use crate::encode::name;
 use crate::encode::text::layout::{columns, end};
-use crate::encode::text::plus_minus;
 use crate::encode::text::short::short;
-use crate::estimate::{Growth, Median, Share};
+use crate::estimate::{Growth, Median, Share, plus_minus};
 use crate::leaks::{Grown, Leak, Leaks};
 use crate::profile::Line;
 use crate::units::{grouped, human_bytes, human_duration};
@@ -37,7 +36,7 @@ pub fn text(of: &Leaks, width: usize, rows: usize) -> String {
     out += &paragraph("growing", &verdict(of), width);
     out += &paragraph("missed", &missed(of), width);
     for note in &of.notes {
-        out += &paragraph("note", &name::shown(note), width);
+        out += &paragraph("note", &name::shown(&note.to_string()), width);
     }
     let shown = match of.growing {
         0 => rows.min(CANDIDATES),

@@ -148,7 +148,7 @@ fn header(profile: &profile::Profile) -> Vec<KeyValue> {
     }
     header.extend(profile.cost.iter().map(|cost| text("sampler.cost", &cost.text())));
     for (index, note) in profile.notes.iter().enumerate() {
-        header.push(text(&format!("sampler.note.{index}"), note));
+        header.push(text(&format!("sampler.note.{index}"), &note.to_string()));
     }
     header
 }

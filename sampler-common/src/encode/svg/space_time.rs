@@ -45,7 +45,7 @@ fn head(of: &Lifetimes, tree: &Sums<Moments>) -> Vec<String> {
         ),
     ];
     for note in &of.notes {
-        let parts = wrapped(&name::shown(note), COLUMNS - 10);
+        let parts = wrapped(&name::shown(&note.to_string()), COLUMNS - 10);
         lines.extend(parts.iter().map(|part| format!("note      {part}")));
     }
     let cut = of.stacks_total.saturating_sub(of.stacks.len() as u64);

@@ -1,8 +1,8 @@
 //! The lines above the tables: what the profile is about and its totals.
 
-use super::{Page, bytes_of, layout, plural, plus_minus};
+use super::{Page, bytes_of, layout, plural};
 use crate::encode::name;
-use crate::estimate::{Estimate, Estimator, Method};
+use crate::estimate::{Estimate, Estimator, Method, plus_minus};
 use crate::profile::{Exact, Kind, Lost, Profile, Quantity, Window};
 use crate::sampling::Strategy;
 use crate::source::SourceGroup;
@@ -54,7 +54,7 @@ pub(super) fn write(profile: &Profile, page: Page, out: &mut dyn Write) -> io::R
         paragraph("cost", &name::shown(&cost.text()), false, page, out)?;
     }
     for note in &profile.notes {
-        paragraph("note", &name::shown(note), false, page, out)?;
+        paragraph("note", &name::shown(&note.to_string()), false, page, out)?;
     }
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! Lifetimes as a table for people: a line for each stack, named by its first function that is no allocator.
 
-use super::allocator::is_entry;
 use super::layout::{end, right, wrapped};
-use super::{plus_minus, samples};
+use super::samples;
 use crate::encode::name;
-use crate::estimate::{Median, Share};
+use crate::estimate::{Median, Share, plus_minus};
 use crate::lifetimes::{Lifetime, Lifetimes, Stack};
+use crate::profile::is_entry;
 use crate::units::{human_bytes, human_duration};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub fn lifetimes(of: &Lifetimes, width: usize) -> String {
     let percent = (of.confidence.level() * 1e9).round() / 1e7;
     let mut out = format!("How long memory is held, ± at {percent}%\n");
     for note in &of.notes {
-        let lines = wrapped(&format!("note: {}", name::shown(note)), width);
+        let lines = wrapped(&format!("note: {}", name::shown(&note.to_string())), width);
         out.extend(lines.iter().map(|line| format!("{line}\n")));
     }
     let heads = ["BYTES×S", "±", "MEDIAN", "≤1ms", "≤1s", "SAMPLES", "HELD"];

@@ -4,7 +4,6 @@
 //! stacks. `±` is the larger distance from the estimate to an end of its interval, in percent of the
 //! estimate. A function's numbers are made from the summed rows of its stacks, never from their bounds.
 
-pub(super) mod allocator;
 pub mod functions;
 mod header;
 pub mod layout;
@@ -13,8 +12,7 @@ pub mod short;
 mod stacks;
 
 use super::{Encode, name};
-use crate::estimate::Estimate;
-use crate::profile::{Kind, Line, Profile, Stack};
+use crate::profile::{Frame, Kind, Profile};
 use crate::units::{grouped, human_count};
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -78,13 +76,6 @@ impl Page {
     }
 }
 
-/// A frame with the file that it lies in.
-#[derive(Clone, Copy)]
-pub struct Frame<'a> {
-    pub(super) line: &'a Line,
-    pub(super) module: &'a str,
-}
-
 impl<'a> Frame<'a> {
     /// The function; of `path+0xoffset` the path without directories.
     pub fn name(self) -> Cow<'a, str> {
@@ -119,44 +110,6 @@ impl<'a> Frame<'a> {
 
 fn base_name(path: &str) -> &str {
     path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path)
-}
-
-/// Frames of a stack, leaf first, inlined ones included.
-pub fn leaf_first<'a>(profile: &'a Profile, stack: &'a Stack) -> impl Iterator<Item = Frame<'a>> {
-    stack.locations.iter().flat_map(|index| {
-        let location = &profile.locations[*index as usize];
-        let module = profile.mappings[location.mapping as usize].path.as_str();
-        location.lines.iter().map(move |line| Frame { line, module })
-    })
-}
-
-/// Which of the frames of a stack, leaf first, its bytes are attributed to: the first that is no allocator's entry point. A stack
-/// of nothing but entries belongs to the outermost of them.
-pub fn own_frame(profile: &Profile, stack: &Stack) -> usize {
-    let (mut own, mut frames) = (None, 0usize);
-    for frame in leaf_first(profile, stack) {
-        if own.is_none() && !allocator::is_entry(&frame.line.function) {
-            own = Some(frames);
-        }
-        frames += 1;
-    }
-    own.unwrap_or(frames.saturating_sub(1))
-}
-
-/// `±12%`: the larger distance to an end of the interval. Beyond 999 % the number says nothing more. `none` where
-/// there is no interval.
-pub fn plus_minus(estimate: &Estimate) -> String {
-    if !estimate.has_interval() {
-        return "none".to_owned();
-    }
-    let half = (estimate.high - estimate.value).max(estimate.value - estimate.low);
-    let percent = 100.0 * half / estimate.value;
-    match percent {
-        _ if estimate.value <= 0.0 => String::new(),
-        p if p < 0.95 => format!("±{p:.1}%"),
-        p if p <= 999.0 => format!("±{p:.0}%"),
-        _ => ">999%".to_owned(),
-    }
 }
 
 /// Share of a total, at most five columns.

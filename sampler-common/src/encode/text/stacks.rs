@@ -1,9 +1,10 @@
 //! The largest stacks, leaf first.
 
 use super::short::short;
-use super::{Frame, Page, bytes_of, layout, leaf_first, plural, plus_minus, share};
+use super::{Page, bytes_of, layout, plural, share};
 use crate::encode::NO_STACK;
-use crate::profile::{Profile, Stack};
+use crate::estimate::plus_minus;
+use crate::profile::{Frame, Profile, Stack, leaf_first};
 use crate::units::{grouped, human_bytes};
 use std::io::{self, Write};
 

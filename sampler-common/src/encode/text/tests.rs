@@ -1,5 +1,6 @@
 use super::super::fixture;
 use super::*;
+use crate::estimate::plus_minus;
 
 fn text(profile: &Profile, width: usize, color: bool) -> String {
     let format = Text { width, color, rows: 20, stacks: 5 };

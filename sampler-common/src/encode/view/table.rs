@@ -2,10 +2,9 @@
 
 use super::Number;
 use crate::encode::name;
-use crate::encode::text::functions::{Function, functions};
 use crate::encode::tree::Measure;
 use crate::estimate::Row;
-use crate::profile::Profile;
+use crate::profile::{Function, Profile, functions};
 use serde::Serialize;
 use std::io::{self, Write};
 

@@ -14,9 +14,9 @@ pub(super) fn overview(status: &StatusReport, listing: &Listing) -> Value {
     let settings = &status.settings;
     let processes = listing.processes.iter().map(process);
     let groups = listing.groups.iter().map(group);
-    let blind = status.coverage.iter().map(|of| match of.processes {
-        1 => shown(&of.why).into_owned(),
-        n => format!("{} ({n} processes)", shown(&of.why)),
+    let blind = status.coverage.iter().map(|of| match of.count {
+        1 => shown(&of.reason.to_string()).into_owned(),
+        n => format!("{} ({n} processes)", shown(&of.reason.to_string())),
     });
     let blind: Vec<String> =
         status.blind.iter().map(|of| shown(of).into_owned()).chain(blind).collect();
@@ -71,7 +71,7 @@ fn process(of: &ProcessReport) -> Value {
     value["running"] = json!(record.exited.is_none());
     value["folded"] = json!(record.folded);
     value["interval_bytes"] = json!(units::whole_interval(record.sampling.shown_interval()));
-    value["blind"] = record.blind.iter().map(|of| shown(of)).collect();
+    value["blind"] = record.blind.iter().map(|of| shown(&of.to_string()).into_owned()).collect();
     value
 }
 

@@ -4,9 +4,9 @@ use crate::pipeline::command::ProfileRequest;
 use crate::pipeline::cost::Unread;
 use crate::pipeline::worker::Worker;
 use crate::store::ProcessId;
-use sampler_common::cost::{Program, Range, plus_minus};
+use sampler_common::cost::{Program, Range};
+use sampler_common::note::Note;
 use sampler_common::profile::Kind;
-use sampler_common::units::human_cpu_time;
 
 /// Share of a CPU below which nobody need think of it.
 const WORTH_A_WORD: f64 = 0.05;
@@ -19,22 +19,19 @@ impl Worker {
         of: &[ProcessId],
         cost: &Unread,
         request: &ProfileRequest,
-    ) -> Option<String> {
+    ) -> Option<Note> {
         // With a budget the cost is bounded, and what frees are probed is its own affair.
         if request.kind != Kind::Alloc || self.config.windows.is_some() {
             return None;
         }
         let frees = self.prices.charge(&cost.work_of(Program::Free))?.range(request.confidence);
-        note(&frees, &cost.spent_ns()?, self.duration_ns(of) as f64)
+        let is_told = is_told(&frees, &cost.spent_ns()?, self.duration_ns(of) as f64);
+        is_told.then_some(Note::Frees(frees))
     }
 }
 
-fn note(frees: &Range, all: &Range, duration_ns: f64) -> Option<String> {
-    let is_most = frees.value > all.value / 2.0;
-    (is_most && frees.value > WORTH_A_WORD * duration_ns).then(|| {
-        let (time, error) = (human_cpu_time(frees.value), plus_minus(frees));
-        format!("{time}{error} of the cost is of frees (samplerd --no-live probes none)")
-    })
+fn is_told(frees: &Range, all: &Range, duration_ns: f64) -> bool {
+    frees.value > all.value / 2.0 && frees.value > WORTH_A_WORD * duration_ns
 }
 
 #[cfg(test)]
@@ -44,9 +41,8 @@ mod tests {
     #[test]
     fn it_is_said_where_it_matters() {
         let range = |value: f64| Range { value, low: 0.9 * value, high: 1.1 * value };
-        let text = note(&range(9e9), &range(10e9), 60e9).unwrap();
-        assert_eq!(text, "9.00 s ±10% of the cost is of frees (samplerd --no-live probes none)");
-        assert_eq!(note(&range(4e9), &range(10e9), 60e9), None, "allocating costs more");
-        assert_eq!(note(&range(9e6), &range(10e6), 60e9), None, "a trifle");
+        assert!(is_told(&range(9e9), &range(10e9), 60e9));
+        assert!(!is_told(&range(4e9), &range(10e9), 60e9), "allocating costs more");
+        assert!(!is_told(&range(9e6), &range(10e6), 60e9), "a trifle");
     }
 }

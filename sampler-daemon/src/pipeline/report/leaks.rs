@@ -11,8 +11,9 @@ use crate::store::{ProcessId, Selector, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Confidence, Estimator, Reference, Row};
 use sampler_common::leaks::{Blocks, Leak, Leaks, Ranking};
+use sampler_common::note::{Growth, Note};
 use sampler_common::profile::{Kind, Line, Location};
-use sampler_common::units::{human_duration, utc};
+use sampler_common::units::utc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A process that is attached to so soon after its start has hardly a block from before.
@@ -49,7 +50,7 @@ pub struct RawLeaks {
     /// Frames.
     pub frames: Vec<RawFrame>,
     /// Limits of what the numbers mean.
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
 }
 
 type ByStack = FxHashMap<(ProcessId, StackId), Blocks>;
@@ -88,7 +89,7 @@ impl Worker {
         };
         let mut notes = self.leak_notes(&chosen, window[0], clocks);
         if over_ns > window[1] - window[0] + Duration::from_secs(1).as_nanos() as u64 {
-            notes.insert(0, "samplerd has been there for no longer than this".to_owned());
+            notes.insert(0, Note::Growth(Growth::DaemonTime));
         }
         let held = self.gather_now(chosen, Kind::Live, &Scope::ALL, None);
         let mut raw = RawLeaks {
@@ -169,41 +170,27 @@ impl Worker {
     }
 
     /// What may be taken for growth and is none, or the other way round.
-    fn leak_notes(&self, chosen: &[ProcessId], start_ns: u64, clocks: Clocks) -> Vec<String> {
+    fn leak_notes(&self, chosen: &[ProcessId], start_ns: u64, clocks: Clocks) -> Vec<Note> {
         let mut notes = Vec::new();
         let ran_before = chosen.iter().map(|id| self.ingest.processes.get(*id)).filter(|record| {
             record.origin.started.is_none_or(|started| started + BORN < record.attached)
         });
         let attached = ran_before.map(|record| clocks.at_unix(unix_ns(record.attached))).max();
         // Attaching takes a moment, and slots of time begin before.
-        match attached.map(|attached| start_ns.saturating_sub(attached)) {
-            None => {}
-            Some(seen_ns) if seen_ns < 1_000_000_000 => notes.push(
-                "what was there before the attach is unknown, and that it went: all that is held counts as growth (wait, and ask for a shorter --over)".into(),
-            ),
-            Some(seen_ns) => notes.push(format!(
-                "blocks from before the attach are unknown: what is held for longer than {} and then freed still counts as growth",
-                human_duration(Duration::from_nanos(seen_ns))
-            )),
-        }
+        let seen_ns = attached.map(|attached| start_ns.saturating_sub(attached));
+        notes.extend(seen_ns.map(|seen_ns| match seen_ns < 1_000_000_000 {
+            true => Growth::FromAttach,
+            false => Growth::AfterAttach(seen_ns),
+        }));
         let unseen = self.ingest.lifetimes.unseen_of(|process| chosen.contains(&process));
-        if unseen > 0 {
-            notes.push(format!(
-                "{unseen} samples were freed unseen since attach; they count as freed when that was noticed (raise --ring)"
-            ));
-        }
-        notes.extend(self.raised(chosen));
-        if let Some(since) = self.live_incomplete {
-            notes.push(format!(
-                "growth is a lower bound since {}: the live set was full (raise --max-live)",
-                utc(unix_ns(since))
-            ));
-        }
-        notes
+        notes.extend((unseen > 0).then_some(Growth::FreedUnseen(unseen)));
+        let full = self.live_incomplete.map(|since| Growth::LiveFull(unix_ns(since)));
+        let notes = notes.into_iter().map(Note::Growth).chain(self.raised(chosen));
+        notes.chain(full.map(Note::Growth)).collect()
     }
 }
 
-fn unix_ns(time: SystemTime) -> u64 {
+pub(in crate::pipeline) fn unix_ns(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 

@@ -9,6 +9,7 @@ use crate::store::{Life, ProcessId, Selector, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Confidence, Estimator};
 use sampler_common::lifetimes::{Lifetime, Lifetimes, Stack};
+use sampler_common::note::{Loss, Note};
 
 /// Lifetimes that somebody wants.
 #[derive(Clone, Debug)]
@@ -37,7 +38,7 @@ pub struct RawLifetimes {
     /// Frames.
     pub frames: Vec<RawFrame>,
     /// Limits of what the numbers mean.
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
 }
 
 impl Worker {
@@ -51,13 +52,8 @@ impl Worker {
         let lives = self.ingest.lifetimes.by_stack(&self.ingest.live, clocks.now_ns, asked);
         let mut total = Life::default();
         lives.values().for_each(|life| total.add(life));
-        let mut notes = Vec::new();
         let unseen = self.ingest.lifetimes.unseen_of(asked);
-        if unseen > 0 {
-            notes.push(format!(
-                "{unseen} samples were freed unseen and are left out (raise --ring)"
-            ));
-        }
+        let notes = Note::counted(unseen, Loss::FreedUntimed).into_iter().collect();
         let mut raw = RawLifetimes {
             time_unix_ns: clocks.to_unix(clocks.now_ns),
             total,

@@ -1,47 +1,42 @@
 //! What was lost on the way to a profile, and what limits the meaning of its numbers.
 
 use super::gather::Gathered;
-use super::raised::raised_notes;
-use crate::pipeline::coverage::{Blind, grouped};
+use super::leaks::unix_ns;
+use super::raised::raised;
+use crate::pipeline::coverage::{Case, grouped};
 use crate::pipeline::worker::Worker;
 use crate::store::{ProcessId, ProcessRecord};
 use sampler_common::counters::Outcome;
 use sampler_common::estimate::{Estimator, Row};
-use sampler_common::limits::EXTERNAL_PER_SECOND;
-use sampler_common::units;
+use sampler_common::note::{Loss, Note, Reason};
 
 /// Samples that ended as a loss, with their rows where these are known.
 pub type RawLoss = (Outcome, u64, Option<Row>);
 
-/// Notes about processes; the kinds behind them are counted.
+/// Notes about processes; the reasons behind them are counted.
 const MOST_NOTES: usize = 4;
-const SAMPLES_ITSELF: &str = "samples by itself (otel_memory); exact totals are not known";
-const UNHEARD: &str = "nothing has been heard of a library that samples in it: it has sampled nothing, or the library is not in it (it does not \
-     enter static and setuid programs)";
-const UNCALLED: &str = "it called no function that is probed: it allocated nothing, or in ways that are not seen (as static programs without symbols do)";
-const INEXACT: &str = "its exact totals are not known, so it is weighted, not calibrated";
 
-/// What is to be said of processes, each reason once and not too many.
-fn few<'a>(lines: impl Iterator<Item = (u32, &'a str, &'a str)>) -> Vec<String> {
-    let reasons = grouped(lines);
-    let mut notes: Vec<String> = reasons.iter().take(MOST_NOTES).map(Blind::line).collect();
-    if let Some(more) = reasons.len().checked_sub(MOST_NOTES).filter(|more| *more > 0) {
-        notes.push(format!("and {more} more reasons why something is not seen (see: sampler ps)"));
-    }
-    notes
+/// Notes on processes, each reason once and not too many.
+fn few<'a>(cases: impl Iterator<Item = Case<'a>>) -> Vec<Note> {
+    let reasons = grouped(cases);
+    let more = reasons.len().checked_sub(MOST_NOTES).filter(|more| *more > 0);
+    let notes = reasons.into_iter().take(MOST_NOTES).map(Note::Processes);
+    notes.chain(more.map(Note::MoreReasons)).collect()
+}
+
+/// A reason that holds of a process whatever its files are.
+fn of(record: &ProcessRecord, reason: Reason) -> Case<'_> {
+    Case { pid: record.pid, comm: &record.comm, place: "", reason }
 }
 
 impl Worker {
     /// Of which processes back-pressure has raised the interval, how far and when.
-    pub(super) fn raised(&self, processes: &[ProcessId]) -> Vec<String> {
+    pub(super) fn raised(&self, processes: &[ProcessId]) -> Vec<Note> {
         let clocks = self.clock.now();
         let records = processes.iter().map(|id| self.ingest.processes.get(*id));
-        let raised = records.flat_map(|of| {
-            let lines = raised_notes(&of.sampling, clocks).into_iter();
-            lines.map(move |line| (of.pid, of.comm.as_str(), line))
-        });
-        let raised: Vec<_> = raised.collect();
-        few(raised.iter().map(|(pid, comm, line)| (*pid, *comm, line.as_str())))
+        few(records.flat_map(|record| {
+            raised(&record.sampling, clocks).map(move |reason| of(record, reason))
+        }))
     }
 
     /// Losses, those in the ring of the gathered processes only.
@@ -68,89 +63,58 @@ impl Worker {
         gathered: &Gathered,
         losses: &[RawLoss],
         estimator: Estimator,
-    ) -> Vec<String> {
+    ) -> Vec<Note> {
+        let kernel = self.kernel_totals();
+        let has_live = self.config.settings.track_live;
+        let of_live = |outcome| if has_live { kernel.outcome(outcome) } else { 0 };
         let mut notes = Vec::new();
         if losses.iter().any(|(outcome, ..)| *outcome == Outcome::LostCellsFull) {
-            notes.push("allocated totals are a lower bound: lost samples could not be kept".into());
+            notes.push(Note::Loss(Loss::LostCells));
         }
-        let untold = self.kernel_totals().outcome(Outcome::LibraryFull);
-        if untold > 0 {
-            notes.push(format!(
-                "held numbers are a lower bound: {} samples of preloaded processes found no room there (library_full in sampler status)",
-                units::grouped(untold)
-            ));
-        }
-        let unfollowed = self.kernel_totals().outcome(Outcome::PendingFull);
-        if self.config.settings.track_live && unfollowed > 0 {
-            notes.push(format!(
-                "held numbers are a lower bound: {} sampled calls could not be followed to their end (pending_full in sampler status)",
-                units::grouped(unfollowed)
-            ));
-        }
-        let unreturned = self.kernel_totals().outcome(Outcome::ReturnUnprobed);
-        if self.config.settings.track_live && unreturned > 0 {
-            notes.push(format!(
-                "held numbers are a lower bound: {} sampled calls of threads with Syscall User Dispatch were seen at their entry only (return_unprobed in sampler status)",
-                units::grouped(unreturned)
-            ));
-        }
+        notes.extend(Note::counted(kernel.outcome(Outcome::LibraryFull), Loss::LibraryFull));
+        notes.extend(Note::counted(of_live(Outcome::PendingFull), Loss::PendingFull));
+        notes.extend(Note::counted(of_live(Outcome::ReturnUnprobed), Loss::ReturnUnprobed));
         if let Some(since) = self.live_incomplete {
-            let seconds = since
-                .duration_since(std::time::SystemTime::UNIX_EPOCH)
-                .map_or(0, |duration| duration.as_secs());
-            notes.push(format!(
-                "live numbers are a lower bound since Unix time {seconds}: the live set was full (raise --max-live)"
-            ));
+            notes.push(Note::Loss(Loss::LiveFull(unix_ns(since))));
         }
-        if !self.config.settings.track_live && self.config.windows.is_none() {
-            notes.push(
-                "what is held is not known, and told as 0: frees are not probed (--no-live)".into(),
-            );
+        if !has_live && self.config.windows.is_none() {
+            notes.push(Note::Loss(Loss::FreesUnprobed));
         }
-        let unseen = self.kernel.state().unseen_calls();
-        if unseen > 0 {
-            notes.push(format!(
-                "a lower bound: {} calls of further processes found no slot free (raise --max-processes)",
-                units::grouped(unseen)
-            ));
-        }
+        notes.extend(Note::counted(self.kernel.state().unseen_calls(), Loss::NoSlot));
         notes.extend(self.held_notes());
-        let record = |id| self.ingest.processes.get(id);
-        let orphaned = self.orphaned(&gathered.processes);
-        notes.extend(few(orphaned.iter().map(|(id, line)| {
-            let of = record(*id);
-            (of.pid, of.comm.as_str(), line.as_str())
-        })));
-        let processes = || gathered.processes.iter().map(|id| record(*id));
-        let flooded = format!(
-            "sent more than {EXTERNAL_PER_SECOND} samples of its own a second: what is told of it is a lower bound, and no interval has an upper end (usdt_flood in sampler status)"
-        );
-        notes.extend(few(processes()
-            .filter(|of| of.sampling.is_flooded)
-            .map(|of| (of.pid, of.comm.as_str(), flooded.as_str()))));
+        self.add_reasons(&mut notes, gathered, estimator);
+        notes
+    }
+
+    /// What holds of single processes.
+    fn add_reasons(&self, notes: &mut Vec<Note>, gathered: &Gathered, estimator: Estimator) {
+        let record = |id: &ProcessId| self.ingest.processes.get(*id);
+        let processes = || gathered.processes.iter().map(record);
+        let orphaned = processes().filter_map(|record| Some(of(record, Worker::orphaned(record)?)));
+        notes.extend(few(orphaned));
+        let flooded = processes().filter(|of| of.sampling.is_flooded);
+        notes.extend(few(flooded.map(|record| of(record, Reason::Flooded))));
         notes.extend(self.raised(&gathered.processes));
         if estimator == Estimator::Calibrated {
-            let inexact = gathered.inexact.iter().map(|id| record(*id));
-            notes.extend(few(inexact.map(|of| (of.pid, of.comm.as_str(), INEXACT))));
+            let inexact = gathered.inexact.iter().map(record);
+            notes.extend(few(inexact.map(|record| of(record, Reason::Inexact))));
         }
         let itself = processes().filter(|of| of.sampling.samples_itself);
-        let line = |of: &ProcessRecord| match of.sampling.is_unheard() {
-            true => UNHEARD,
-            false => SAMPLES_ITSELF,
-        };
-        notes.extend(few(itself.map(|of| (of.pid, of.comm.as_str(), line(of)))));
+        notes.extend(few(itself.map(|record| match record.sampling.is_unheard() {
+            true => of(record, Reason::Unheard),
+            false => of(record, Reason::SamplesItself),
+        })));
         // The whole of a process before parts of others.
         for refused in [true, false] {
-            let lines = processes().filter(|of| of.refused == refused).flat_map(|of| {
-                of.blind.iter().map(|line| (of.pid, of.comm.as_str(), line.as_str()))
+            let records = processes().filter(|of| of.refused == refused);
+            let blind = records.flat_map(|record| {
+                record.blind.iter().map(|of| Case::blind(record.pid, &record.comm, of))
             });
-            notes.extend(few(lines));
+            notes.extend(few(blind));
         }
         // Of the others it is known why.
-        let uncalled = gathered.uncalled.iter().map(|id| record(*id));
-        let uncalled = uncalled.filter(|of| of.blind.is_empty());
-        notes.extend(few(uncalled.map(|of| (of.pid, of.comm.as_str(), UNCALLED))));
-        notes
+        let uncalled = gathered.uncalled.iter().map(record).filter(|of| of.blind.is_empty());
+        notes.extend(few(uncalled.map(|record| of(record, Reason::Uncalled))));
     }
 }
 
@@ -160,13 +124,12 @@ mod tests {
 
     #[test]
     fn notes_stay_few() {
-        let reasons: Vec<String> = (0..9).map(|reason| format!("reason {reason}")).collect();
-        let lines = (0..600).map(|pid| (pid, "cc1", reasons[pid as usize % 9].as_str()));
-        let notes = few(lines);
-        assert_eq!(notes.len(), MOST_NOTES + 1);
-        assert_eq!(notes[0], "67 processes (cc1 0, cc1 9, cc1 18, …): reason 0");
-        assert!(notes[4].starts_with("and 5 more reasons"), "{}", notes[4]);
-        assert_eq!(few([(7, "x", INEXACT)].into_iter()), [format!("pid 7: {INEXACT}")]);
+        let reason = |pid: u32| Reason::Blind(format!("reason {}", pid % 9));
+        let reasons = (0..600).map(|pid| Case { pid, comm: "cc1", place: "", reason: reason(pid) });
+        let notes = few(reasons);
+        let Note::Processes(first) = &notes[0] else { panic!("{:?}", notes[0]) };
+        assert_eq!((&first.reason, first.count), (&reason(0), 67));
+        assert_eq!(notes[MOST_NOTES..], [Note::MoreReasons(5)]);
         assert!(few(std::iter::empty()).is_empty());
     }
 }

@@ -9,8 +9,9 @@ use crate::store::{ProcessId, windows::Window};
 use rustc_hash::FxHashMap;
 use sampler_common::counters::Outcome;
 use sampler_common::estimate::{Estimator, Moments, Reference, Row, RowMoments, Stratum};
+use sampler_common::note::{Mapped, Note};
 use sampler_common::profile::{self, Exact};
-use sampler_common::{sampling, units};
+use sampler_common::sampling;
 use std::time::SystemTime;
 
 impl Worker {
@@ -116,35 +117,20 @@ impl Worker {
     }
 
     /// `calls`: all that are in the profile.
-    fn mapped_notes(&self, request: &ProfileRequest, lost: u64, calls: &Moments) -> Vec<String> {
-        let mapped = &self.ingest.mapped;
-        let mut notes = vec![
-            "whole pages as they were asked for: address space that is only reserved counts as much as memory in use".to_owned(),
-            "what was mapped before the attach is unknown, not zero, and so is what is mapped past the C library".to_owned(),
-        ];
-        if calls.sum > calls.own {
-            notes.push(format!(
-                "{} calls may be an allocator's, since too little of their stacks is known: lower ends are without them, values and upper ends with them",
-                units::grouped((calls.sum - calls.own) as u64)
-            ));
-        }
-        if lost > 0 {
-            notes.push(format!(
-                "{} calls found no room in the ring: what was mapped is a lower bound, and what is held is not known (raise --ring)",
-                units::grouped(lost)
-            ));
-        }
+    fn mapped_notes(&self, request: &ProfileRequest, lost: u64, calls: &Moments) -> Vec<Note> {
+        let unsure = Mapped::MaybeAllocators((calls.sum - calls.own) as u64);
         let unreturned = self.kernel_totals().outcome(Outcome::ReturnUnprobed);
-        if unreturned > 0 {
-            notes.push(format!(
-                "a lower bound: of threads with Syscall User Dispatch no mapping is seen ({unreturned} return_unprobed in sampler status)"
-            ));
-        }
-        if mapped.incomplete() {
-            notes.push("what is held is a lower bound: the table of ranges was full".into());
-        }
-        notes.extend(request.scope.notes(request.kind));
-        notes
+        let is_full = self.ingest.mapped.incomplete();
+        let notes = [
+            Some(Mapped::WholePages),
+            Some(Mapped::SinceAttach),
+            (calls.sum > calls.own).then_some(unsure),
+            (lost > 0).then_some(Mapped::RingFull(lost)),
+            (unreturned > 0).then_some(Mapped::ReturnUnprobed(unreturned)),
+            is_full.then_some(Mapped::TableFull),
+        ];
+        let notes = notes.into_iter().flatten().map(Note::Mapped);
+        notes.chain(request.scope.notes(request.kind)).collect()
     }
 }
 

@@ -2,42 +2,38 @@
 
 use super::gather::Gathered;
 use crate::pipeline::worker::Worker;
-use crate::store::stacks::{Note, StackFrame};
+use crate::store::stacks::{self, StackFrame};
 use sampler_common::estimate::Row;
+use sampler_common::note::{Loss, Note};
 use sampler_common::profile::Kind;
 
 /// Smaller parts are not worth a line.
 const MIN_SHARE: f64 = 0.01;
 
-/// What stands at the root of such a stack, and what is said of them.
-const LINES: [(Note, &str); 2] = [
-    (
-        Note::Unmapped,
-        "have stacks through code that was unmapped before samplerd could look at it: [unmapped code]",
-    ),
-    (
-        Note::Guessed,
-        "have stacks through code without unwind information: frames may be missing (Java keeps frame pointers with -XX:+PreserveFramePointer)",
-    ),
-];
+/// What stands at the root of such a stack.
+const ROOTS: [stacks::Note; 2] = [stacks::Note::Unmapped, stacks::Note::Guessed];
 
 impl Worker {
-    /// Lines on the stacks of these rows.
-    pub(super) fn missing_notes(&self, gathered: &Gathered, kind: Kind) -> Vec<String> {
+    /// Notes on the stacks of these rows.
+    pub(super) fn missing_notes(
+        &self,
+        gathered: &Gathered,
+        kind: Kind,
+    ) -> impl Iterator<Item = Note> + use<> {
         let stacks = &self.ingest.stacks;
-        let (mut total, mut parts) = (0.0, [0.0; LINES.len()]);
+        let (mut total, mut parts) = (0.0, [0.0; ROOTS.len()]);
         for ((_, stack), row) in &gathered.rows {
             let bytes = bytes(row, kind);
             total += bytes;
             let root = stacks.get(*stack).last().map(|number| stacks.frame(*number));
-            for ((note, _), part) in LINES.iter().zip(&mut parts) {
+            for (note, part) in ROOTS.iter().zip(&mut parts) {
                 *part += if root == Some(StackFrame::Note(*note)) { bytes } else { 0.0 };
             }
         }
-        let lines = LINES.iter().zip(parts).filter(|(_, part)| *part > MIN_SHARE * total);
-        lines
-            .map(|((_, line), part)| format!("{:.0} % of bytes {line}", part / total * 100.0))
-            .collect()
+        let shares = parts.map(|part| (part > MIN_SHARE * total).then_some(part / total));
+        let [unmapped, guessed] = shares;
+        let unmapped = unmapped.map(Loss::UnmappedCode);
+        unmapped.into_iter().chain(guessed.map(Loss::GuessedFrames)).map(Note::Loss)
     }
 }
 

@@ -37,8 +37,8 @@ pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
     });
     let (totals, lost) = (quantities(&totals), lost.collect());
     let mut notes = raw.notes;
-    notes.extend(rss::note(raw.running, &totals.inuse_space.estimate).await);
-    let unexplained = tokio::task::spawn_blocking(move || unexplained::line(&raw.compared)).await;
+    notes.extend(rss::note(raw.running, totals.inuse_space.estimate).await);
+    let unexplained = tokio::task::spawn_blocking(move || unexplained::note(&raw.compared)).await;
     notes.extend(unexplained.ok().flatten());
     let cost = tokio::task::spawn_blocking(|| raw.cost.read()).await.ok();
     let only_sums = functions > 0 && raw.estimator == Estimator::Weighted;

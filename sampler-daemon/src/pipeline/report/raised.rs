@@ -1,44 +1,33 @@
-//! What a profile says of intervals that back-pressure has raised: how far, when, and why.
+//! Intervals that back-pressure has raised: how far, when, and why.
 
 use crate::pipeline::clock::Clocks;
 use crate::store::SamplingRecord;
-use sampler_common::units::utc;
+use sampler_common::note::Reason;
 use std::time::UNIX_EPOCH;
 
-/// One line each for the limits of samples and for the ring, where these have raised the interval.
-pub(super) fn raised_notes(of: &SamplingRecord, clocks: Clocks) -> Vec<String> {
-    by_limits(of).into_iter().chain(by_the_ring(of, clocks)).collect()
+/// The reasons: one each for the limits of samples and for the ring, where these have raised the interval.
+pub(super) fn raised(of: &SamplingRecord, clocks: Clocks) -> impl Iterator<Item = Reason> {
+    by_limits(of).into_iter().chain(by_the_ring(of, clocks))
 }
 
-fn by_limits(of: &SamplingRecord) -> Option<String> {
+fn by_limits(of: &SamplingRecord) -> Option<Reason> {
     if of.raised_for_limits().raises == 0 {
         return None;
     }
     // The preloaded library raises its interval by itself, and does not say when.
     let since = of.raised_since.and_then(|since| since.duration_since(UNIX_EPOCH).ok());
-    let since = since.map_or(String::new(), |since| {
-        format!(", the last time from {}", utc(since.as_nanos() as u64))
-    });
-    Some(format!(
-        "at times sampled more rarely than that{since}: more samples came than may (a limit of samples; sampler status has the interval)"
-    ))
+    Some(Reason::RaisedByLimit(since.map(|since| since.as_millis() as u64)))
 }
 
-fn by_the_ring(of: &SamplingRecord, clocks: Clocks) -> Option<String> {
+fn by_the_ring(of: &SamplingRecord, clocks: Clocks) -> Option<Reason> {
     let braking = of.braking;
-    if braking.times == 0 {
-        return None;
-    }
-    let from = utc(clocks.to_unix(braking.from_ns));
-    let until = braking.until_ns.map_or("now".to_owned(), |until| utc(clocks.to_unix(until)));
-    let last = match braking.times {
-        1 => String::new(),
-        times => format!(" (the last of {times} times)"),
-    };
-    Some(format!(
-        "interval raised up to {:.0}-fold from {from} to {until}{last}: samplerd did not read its ring in time; stacks that found no room in it are [lost stacks]",
-        braking.factor
-    ))
+    let unix_ms = |ns| clocks.to_unix(ns) / 1_000_000;
+    (braking.times > 0).then(|| Reason::RaisedByRing {
+        factor: braking.factor.round_ties_even() as u64,
+        from_unix_ms: unix_ms(braking.from_ns),
+        until_unix_ms: braking.until_ns.map(unix_ms),
+        times: braking.times,
+    })
 }
 
 #[cfg(test)]
@@ -49,25 +38,25 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_raise_is_named_with_its_time_and_cause() {
+    fn a_raise_has_its_time_and_cause() {
         let clocks = Clock::default().now();
+        let reasons = |of: &SamplingRecord| raised(of, clocks).collect::<Vec<_>>();
         let mut record = SamplingRecord::new(Sampling::geometric(64 << 10));
-        assert!(raised_notes(&record, clocks).is_empty());
+        assert_eq!(reasons(&record), []);
         record.note_brake(30, clocks.now_ns);
-        let [line] = &raised_notes(&record, clocks)[..] else { panic!("one line") };
-        let from = utc(clocks.to_unix(clocks.now_ns));
-        let begins = format!("interval raised up to 8-fold from {from} to now: ");
-        assert!(line.starts_with(&begins), "{line}");
+        let from_unix_ms = clocks.to_unix(clocks.now_ns) / 1_000_000;
+        let ring = |until_unix_ms, times| Reason::RaisedByRing {
+            factor: 8,
+            from_unix_ms,
+            until_unix_ms,
+            times,
+        };
+        assert_eq!(reasons(&record), [ring(None, 1)]);
         record.braking.end(clocks.now_ns);
+        assert_eq!(reasons(&record), [ring(Some(from_unix_ms), 1)]);
         record.note_brake(1, clocks.now_ns);
-        let line = raised_notes(&record, clocks).remove(0);
-        assert!(line.contains("to now (the last of 2 times): "), "{line}");
         (record.raised.raises, record.raised_since) =
             (1, Some(UNIX_EPOCH + Duration::from_secs(1)));
-        let line = raised_notes(&record, clocks).remove(0);
-        assert!(
-            line.contains("the last time from 1970-01-01") && line.contains("a limit of samples"),
-            "{line}"
-        );
+        assert_eq!(reasons(&record), [Reason::RaisedByLimit(Some(1000)), ring(None, 2)]);
     }
 }

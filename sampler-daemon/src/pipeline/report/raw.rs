@@ -13,6 +13,7 @@ use crate::store::{ProcessId, SamplingRecord, StackId};
 use crate::unwind::{Frame, Module};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Estimator, Reference, Row, RowMoments};
+use sampler_common::note::Note;
 use sampler_common::profile::{Exact, Kind, Window};
 use sampler_common::sampling::Strategy;
 use sampler_common::source::{SampleSource, SampleSources, SourceGroup};
@@ -75,7 +76,7 @@ pub struct RawProfile {
     /// Losses.
     pub lost: Vec<RawLoss>,
     /// Limits of what the numbers mean.
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
     /// Pid and start of the running processes, where their memory is to be set beside what is held.
     pub running: Vec<(u32, u64)>,
     /// Those whose memory is to be compared with what they hold.

@@ -5,15 +5,10 @@ use crate::pipeline::clock::Clocks;
 use crate::pipeline::worker::Worker;
 use crate::store::{ProcessId, SizeCell, SizeLimits, Windows, windows::Window};
 use sampler_common::estimate::Estimator;
+use sampler_common::note::{Loss, Note, Part};
 use sampler_common::profile::{self, Kind};
 use sampler_common::units::{human_duration, utc};
 use std::time::{Duration, UNIX_EPOCH};
-
-/// Processes that are named with their times.
-const FEW: usize = 4;
-
-/// What is held in a profile of a window.
-const OF_THE_WINDOW: &str = "held numbers are of the window's own allocations: what was allocated before the window is not in them (growth: sampler leaks)";
 
 /// A window of time that somebody asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,23 +107,19 @@ impl Scope {
         self.sizes.has(SizeCell::of(size))
     }
 
-    /// The limits that were really applied, in words.
-    pub(super) fn notes(&self, kind: Kind) -> Vec<String> {
+    /// The limits that were really applied.
+    pub(super) fn notes(&self, kind: Kind) -> Vec<Note> {
         let mut notes = Vec::new();
         if self.window.is_some() && matches!(kind, Kind::Live | Kind::Mapped) {
-            notes.push(OF_THE_WINDOW.to_owned());
+            notes.push(Note::Part(Part::Window));
         }
         if self.sizes != SizeLimits::ALL {
-            notes.push(format!("{} only", self.sizes));
+            let (smallest, largest) = self.sizes.ends();
+            notes.push(Note::Part(Part::Sizes(smallest, largest)));
         }
-        let ages = (self.min_age_ns.map(duration), self.max_age_ns.map(duration));
-        let held = "held numbers are of blocks held for";
-        notes.extend(match ages {
-            (None, None) => None,
-            (Some(min), None) => Some(format!("{held} {min} or longer")),
-            (None, Some(max)) => Some(format!("{held} {max} at most")),
-            (Some(min), Some(max)) => Some(format!("{held} {min} to {max}")),
-        });
+        if self.has_ages() {
+            notes.push(Note::Part(Part::Ages(self.min_age_ns, self.max_age_ns)));
+        }
         notes
     }
 }
@@ -182,37 +173,18 @@ impl Worker {
         })
     }
 
-    /// What is to be said of peaks.
-    pub(super) fn peak_notes(&self, gathered: &Gathered) -> Vec<String> {
+    /// The notes on peaks.
+    pub(super) fn peak_notes(&self, gathered: &Gathered) -> Vec<Note> {
         let peaks = self.ingest.live.peaks();
-        let each = gathered
-            .processes
-            .iter()
-            .filter_map(|id| Some((self.ingest.processes.get(*id).label(), peaks.get(*id)?)));
-        let each: Vec<_> = each.collect();
-        let mut notes = Vec::new();
-        if each.len() > FEW {
-            let times = each.iter().map(|(_, peak)| gathered.clocks.to_unix(peak.time_ns));
-            let [first, last] = [times.clone().min(), times.max()].map(|of| utc(of.unwrap_or(0)));
-            let count = each.len();
-            notes.push(format!("each of {count} processes at its own peak: {first} to {last}"));
-        } else if each.len() > 1 {
-            let times = each.iter().map(|(label, peak)| {
-                format!("{label} at {}", utc(gathered.clocks.to_unix(peak.time_ns)))
-            });
-            let times: Vec<String> = times.collect();
-            notes.push(format!("each process at its own peak: {}", times.join(", ")));
-        }
-        let forgotten: Vec<&str> =
-            each.iter().filter(|(_, peak)| peak.forgotten).map(|(of, _)| of.as_str()).collect();
-        let whom = match forgotten.as_slice() {
-            [] => return notes,
-            [label] => (*label).to_owned(),
-            many => format!("{} processes", many.len()),
-        };
-        notes
-            .push(format!("{whom}: peak is a lower bound, what has been freed since is forgotten"));
-        notes
+        let label = |id: &ProcessId| self.ingest.processes.get(*id).label();
+        let each = || gathered.processes.iter().filter_map(|id| Some((id, peaks.get(*id)?)));
+        let times = each().map(|(id, peak)| (label(id), gathered.clocks.to_unix(peak.time_ns)));
+        let times: Vec<(String, u64)> = times.collect();
+        let forgotten = each().filter(|(_, peak)| peak.forgotten).map(|(id, _)| label(id));
+        let forgotten: Vec<String> = forgotten.collect();
+        let own = (times.len() > 1).then_some(Note::Part(Part::OwnPeaks(times)));
+        let bound = (!forgotten.is_empty()).then_some(Note::Loss(Loss::Peak(forgotten)));
+        own.into_iter().chain(bound).collect()
     }
 }
 
@@ -245,17 +217,17 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_said_as_they_are_applied() {
+    fn limits_are_noted_as_they_are_applied() {
         let sizes = SizeLimits::outward(None, Some(1000)).unwrap();
         let min_age_ns = Some(90_000_000_000);
         let scope = Scope { sizes, min_age_ns, ..Scope::ALL };
-        let held = "held numbers are of blocks held for 1 m 30 s or longer";
-        assert_eq!(scope.notes(Kind::Live), ["sizes up to 1007B only", held]);
+        let limits = [Part::Sizes(None, Some(1007)), Part::Ages(min_age_ns, None)];
+        assert_eq!(scope.notes(Kind::Live), limits.map(Note::Part));
         assert!(scope.has_size(1007) && !scope.has_size(1008));
         assert!(scope.has_age(90_000_000_000) && !scope.has_age(89_999_999_999));
-        assert_eq!(Scope::ALL.notes(Kind::Live), [""; 0]);
+        assert_eq!(Scope::ALL.notes(Kind::Live), []);
         let last = Scope { window: Some(AskedWindow::Last(1)), ..Scope::ALL };
-        assert_eq!(last.notes(Kind::Live), [OF_THE_WINDOW]);
-        assert_eq!(last.notes(Kind::Alloc), [""; 0]);
+        assert_eq!(last.notes(Kind::Live), [Note::Part(Part::Window)]);
+        assert_eq!(last.notes(Kind::Alloc), []);
     }
 }

@@ -7,7 +7,7 @@ use crate::links;
 use crate::pipeline::clock;
 use crate::pipeline::command::SamplingReport;
 use crate::pipeline::cost::{PricesReport, Unread};
-use crate::pipeline::coverage::{Blind, MAX_LOOKED_AT};
+use crate::pipeline::coverage::MAX_LOOKED_AT;
 use crate::pipeline::exclude::Exclusion;
 use crate::pipeline::happenings::EventCounts;
 use crate::pipeline::latency::Histogram;
@@ -21,6 +21,7 @@ use sampler_common::counters::{KERNEL_OUTCOMES, Outcome};
 use sampler_common::counting::Count;
 use sampler_common::estimate::Confidence;
 use sampler_common::limits::{MAX_PENDING, MAX_TARGETS};
+use sampler_common::note::Processes;
 use sampler_common::pressure::Limits;
 use sampler_common::units;
 use sampler_common::wire::Role;
@@ -70,7 +71,7 @@ pub struct StatusReport {
     /// What the kernel told of processes.
     pub process_events: Option<EventCounts>,
     /// What cannot be seen in processes, by reason.
-    pub coverage: Vec<Blind>,
+    pub coverage: Vec<Processes>,
     /// Calls of excluded processes on links that they share.
     pub excluded_calls: u64,
     /// What is excluded, with the number of running processes that it concerns.
@@ -110,7 +111,8 @@ impl StatusReport {
     pub(in crate::pipeline) fn read_processor(mut self) -> StatusReport {
         self.rss_bytes = memory::own_rss_bytes();
         self.cost = std::mem::take(&mut self.unread).read();
-        self.blind.extend(unexplained::line(&std::mem::take(&mut self.compared)));
+        let unexplained = unexplained::note(&std::mem::take(&mut self.compared));
+        self.blind.extend(unexplained.map(|note| note.to_string()));
         self
     }
 }
@@ -283,7 +285,8 @@ impl Worker {
     }
 
     fn blind(&self) -> Vec<String> {
-        let mut blind: Vec<String> = self.blind_processes().iter().map(Blind::line).collect();
+        let mut blind: Vec<String> =
+            self.blind_processes().iter().map(Processes::to_string).collect();
         blind.extend(self.slow_probes());
         blind.extend(self.tree_limits());
         blind.extend(self.injections.as_ref().and_then(Injections::limits));

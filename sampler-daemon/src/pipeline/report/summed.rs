@@ -2,9 +2,8 @@
 //! of a hundred thousand stacks is a few lines.
 
 use super::order::used;
-use sampler_common::encode::text::functions::summed;
 use sampler_common::estimate::{Confidence, Estimate, Method, Moments, Row, RowMoments};
-use sampler_common::profile::{Profile, Quantities, Quantity};
+use sampler_common::profile::{Profile, Quantities, Quantity, summed};
 
 /// What functions need of a row: estimates without their intervals, which of weighted samples are sums. There are a hundred thousand rows, and none of these is told.
 pub(super) fn sums(row: &Row, confidence: Confidence) -> Quantities {

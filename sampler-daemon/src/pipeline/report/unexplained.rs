@@ -9,17 +9,12 @@ use crate::store::ProcessId;
 use crate::target::memory;
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Confidence, RowMoments, weighted};
-use sampler_common::units::human_bytes;
+use sampler_common::note::{Memory, Note};
 
 /// Less than this is not told, bytes: stacks of threads, tables of allocators, data of libraries.
 const MIN_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
 /// Part of what is held that headers, alignment and size classes may add to it.
 const MAX_OVERHEAD: f64 = 0.5;
-/// Processes named in a line; more are counted.
-const NAMED: usize = 3;
-/// Why there can be such memory.
-const WHY: &str = "of anonymous memory since the attach is in no block known to be held: an allocator that is not seen, \
-     memory mapped past malloc (--kind mapped), stacks, or freed blocks that an allocator keeps";
 
 /// A process whose memory is to be compared with what it holds.
 #[derive(Clone, Debug)]
@@ -68,30 +63,15 @@ impl Compared {
     }
 }
 
-/// One line about all that have such memory; `/proc` takes its time, so this is away from the worker's thread.
-pub(super) fn line(compared: &[Compared]) -> Option<String> {
+/// All that have such memory, the most first; `/proc` takes its time, so this is away from the worker's thread.
+pub(super) fn note(compared: &[Compared]) -> Option<Note> {
     let read = compared.iter().filter_map(|of| {
         let now_bytes = memory::anonymous_bytes(of.pid, of.start_ticks)?;
-        Some((of, of.unexplained_bytes(now_bytes)?))
+        Some((of.pid, of.comm.clone(), of.unexplained_bytes(now_bytes)?))
     });
-    text(read.collect())
-}
-
-fn text(mut found: Vec<(&Compared, f64)>) -> Option<String> {
-    found.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let total = human_bytes(found.iter().map(|(_, bytes)| bytes).sum());
-    match found.as_slice() {
-        [] => None,
-        [(one, _)] => Some(format!("pid {} ({}): {total} {WHY}", one.pid, one.comm)),
-        many => {
-            let named = many.iter().take(NAMED);
-            let named =
-                named.map(|(of, bytes)| format!("{} {}: {}", of.comm, of.pid, human_bytes(*bytes)));
-            let more = if many.len() > NAMED { ", …" } else { "" };
-            let named: Vec<String> = named.collect();
-            Some(format!("{} processes ({}{more}): {total} {WHY}", many.len(), named.join(", ")))
-        }
-    }
+    let mut found: Vec<(u32, String, f64)> = read.collect();
+    found.sort_by(|a, b| b.2.total_cmp(&a.2));
+    (!found.is_empty()).then_some(Note::Memory(Memory::Unexplained(found)))
 }
 
 #[cfg(test)]
@@ -116,22 +96,5 @@ mod tests {
         assert_eq!(nothing_held.unexplained_bytes(94 * MIB), Some((64 * MIB) as f64));
         let no_interval = Compared { held_bytes: f64::INFINITY, ..nothing_held };
         assert_eq!(no_interval.unexplained_bytes(94 * MIB), None);
-    }
-
-    #[test]
-    fn the_most_is_told_first() {
-        let all: Vec<Compared> = (1..=4).map(|pid| process(pid, 0, 0)).collect();
-        let found =
-            |number: usize| all.iter().take(number).map(|of| (of, f64::from(of.pid) * MIB as f64));
-        assert_eq!(text(Vec::new()), None);
-        let one = text(found(1).collect()).unwrap_or_default();
-        assert!(one.starts_with("pid 1 (p1): 1.00 MiB of anonymous memory"), "{one}");
-        let many = text(found(4).collect()).unwrap_or_default();
-        assert!(
-            many.starts_with(
-                "4 processes (p4 4: 4.00 MiB, p3 3: 3.00 MiB, p2 2: 2.00 MiB, …): 10.0 MiB of"
-            ),
-            "{many}"
-        );
     }
 }

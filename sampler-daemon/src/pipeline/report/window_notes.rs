@@ -2,10 +2,9 @@
 
 use super::gather::Gathered;
 use crate::pipeline::worker::Worker;
-use sampler_common::estimate::{Cluster, MIN_WINDOWS, PROBE_EFFECT_NS};
-use sampler_common::units;
-use sampler_common::windows::Groups;
-use std::time::Duration;
+use sampler_common::estimate::{Cluster, MIN_WINDOWS};
+use sampler_common::note::{Note, Windows};
+use sampler_common::windows::{Budget, Groups};
 
 /// The windows of the processes of a profile.
 #[derive(Default)]
@@ -51,55 +50,25 @@ impl Coverage {
     }
 
     /// The notes, where a tick is so many nanoseconds of a program's own time.
-    fn notes(&self, budget: &str, tick_ns: f64) -> Vec<String> {
-        let time = |ns: f64| units::human_duration(Duration::from_nanos(ns as u64));
-        let windows = units::grouped(u64::from(self.windows));
-        let plural = if self.windows == 1 { "" } else { "s" };
-        let mut notes = vec![format!(
-            "--windows {budget}: probed in {windows} window{plural}, {} of {} of the programs' own time",
-            time(self.seen * tick_ns),
-            time(self.all as f64 * tick_ns)
-        )];
-        if self.windows >= MIN_WINDOWS {
-            notes.push(format!(
-                "code that takes less than {:.1} % of that time may be in no window, and in no interval",
-                100.0 * may_be_missed(self.windows)
-            ));
-        }
-        if self.windows >= MIN_WINDOWS && self.cluster.traps > 0.0 {
-            let effect = self.cluster.effect();
-            notes.push(match effect.is_finite() {
-                true => format!(
-                    "upper ends allow for {PROBE_EFFECT_NS:.0} ns that a trap may add to the program's own time: as a mean × {effect:.2}"
-                ),
-                false => format!(
-                    "no upper end: there is a trap in every {PROBE_EFFECT_NS:.0} ns or less of the program's own time, and a trap may add that much"
-                ),
-            });
-        }
-        let (few, ticks) = self.few;
-        if few > 0 {
-            let who = if few == 1 { "1 process has" } else { &*format!("{few} processes have") };
-            let of = time(ticks as f64 * tick_ns);
-            let until = match self.missing {
-                Some((missing, ns)) => {
-                    format!("the {missing} missing ones take about {} of CPU time", time(ns))
-                }
-                None => "it has exited (give a larger share)".to_owned(),
-            };
-            notes.push(format!(
-                "no interval where {who} fewer than {MIN_WINDOWS} windows ({of} of that time): {until}"
-            ));
-        }
-        let (unplanned, ticks) = self.unplanned;
-        if ticks > 0 {
-            let who = if unplanned == 1 { "process" } else { "processes" };
-            notes.push(format!(
-                "a lower bound: {unplanned} {who} with {} of that time exited before a window was planned, and are in no number",
-                time(ticks as f64 * tick_ns)
-            ));
-        }
-        notes
+    fn notes(&self, budget: Budget, tick_ns: f64) -> Vec<Note> {
+        let own_ns = |ticks: u64| ticks as f64 * tick_ns;
+        let times = [self.seen * tick_ns, own_ns(self.all)];
+        let is_enough = self.windows >= MIN_WINDOWS;
+        let (few, few_ticks) = self.few;
+        let (unplanned, unplanned_ticks) = self.unplanned;
+        let notes = [
+            Some(Windows::Probed(budget, self.windows, times)),
+            is_enough.then(|| Windows::MayMiss(may_be_missed(self.windows))),
+            (is_enough && self.cluster.traps > 0.0)
+                .then(|| Windows::ProbeEffect(self.cluster.effect())),
+            (few > 0).then(|| Windows::TooFew {
+                processes: few,
+                own_ns: own_ns(few_ticks),
+                missing: self.missing,
+            }),
+            (unplanned_ticks > 0).then(|| Windows::Unplanned(unplanned, own_ns(unplanned_ticks))),
+        ];
+        notes.into_iter().flatten().map(Note::Windows).collect()
     }
 }
 
@@ -110,7 +79,7 @@ fn may_be_missed(windows: u32) -> f64 {
 
 impl Worker {
     /// The notes on windows.
-    pub(in crate::pipeline) fn window_notes(&self, gathered: &Gathered) -> Vec<String> {
+    pub(in crate::pipeline) fn window_notes(&self, gathered: &Gathered) -> Vec<Note> {
         let (Some(budget), Some(clock)) = (self.config.windows, self.window_clock()) else {
             return Vec::new();
         };
@@ -122,7 +91,7 @@ impl Worker {
                 false => coverage.add(groups, ticks, self.next_window_ns(*id)),
             }
         }
-        coverage.notes(&budget.to_string(), clock.own_ns())
+        coverage.notes(budget, clock.own_ns())
     }
 }
 
@@ -140,23 +109,22 @@ mod tests {
     }
 
     #[test]
-    fn too_few_windows_are_said() {
+    fn too_few_windows_are_noted() {
+        let notes = |of: &Coverage| of.notes(Budget::parse("1%").unwrap(), 1e7);
         let mut coverage = Coverage::default();
         coverage.add(Some(&groups(8)), 800, Some(1e9));
-        let [covered, missed] = &coverage.notes("1 %", 1e7)[..] else { panic!("two notes") };
-        assert_eq!(
-            covered,
-            "--windows 1 %: probed in 8 windows, 80 ms of 8.0 s of the programs' own time"
-        );
-        assert!(missed.contains("less than 31.2 %"), "{missed}");
+        let budget = Budget::parse("1%").unwrap();
+        let probed = Windows::Probed(budget, 8, [8e7, 8e9]);
+        let missed = Windows::MayMiss(may_be_missed(8));
+        assert_eq!(notes(&coverage), [probed, missed].map(Note::Windows));
         coverage.add(Some(&groups(3)), 300, Some(1e9));
         coverage.add(None, 100, Some(0.25e9));
-        let notes = coverage.notes("1 %", 1e7);
-        let expected = "no interval where 2 processes have fewer than 8 windows (4.0 s of that time): the 5 missing ones take about 5.0 s of CPU time";
-        assert_eq!(notes[2], expected);
+        let few = Windows::TooFew { processes: 2, own_ns: 4e9, missing: Some((5, 5e9)) };
+        assert_eq!(notes(&coverage)[2], Note::Windows(few));
         let mut gone = Coverage::default();
         gone.add(None, 100, None);
-        assert!(gone.notes("1 %", 1e7)[1].contains("1 process has fewer than 8 windows (1.0 s"));
+        let few = Windows::TooFew { processes: 1, own_ns: 1e9, missing: None };
+        assert_eq!(notes(&gone)[1], Note::Windows(few));
     }
 
     #[test]

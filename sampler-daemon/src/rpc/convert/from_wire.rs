@@ -5,6 +5,7 @@ use super::number::{number, quantity};
 use super::{sources, strata};
 use crate::rpc::v1;
 use sampler_common::estimate::{Confidence, Estimator, Reference};
+use sampler_common::note::Note;
 use sampler_common::profile::{
     Exact, FunctionSum, Functions, Kind, Line, Location, Lost, Mapping, POINTS, Profile,
     Quantities, Quantity, Stack, Window,
@@ -78,7 +79,7 @@ pub fn from_wire(profile: v1::Profile) -> Result<Profile, String> {
         stacks,
         stacks_total: profile.stacks_total,
         functions,
-        notes: profile.notes,
+        notes: profile.notes.into_iter().map(Note::from).collect(),
         cost: profile.cost.map(cost::from_wire).transpose().within("cost")?,
     })
 }

@@ -5,6 +5,7 @@ use super::number::number;
 use crate::rpc::v1;
 use sampler_common::estimate::{Confidence, Estimate, Growth, Median, Method, Share};
 use sampler_common::leaks::{Grown, Leak, Leaks};
+use sampler_common::note::Note;
 use sampler_common::profile::Line;
 
 /// The protocol's form of growth.
@@ -24,7 +25,7 @@ pub fn leaks_to_wire(of: &Leaks) -> v1::Leaks {
         most_missed: of.most_missed,
         stacks: stacks.collect(),
         stacks_total: of.stacks_total,
-        notes: of.notes.clone(),
+        notes: of.notes.iter().map(Note::to_string).collect(),
     }
 }
 
@@ -65,7 +66,7 @@ pub fn leaks_from_wire(of: v1::Leaks) -> Result<Leaks, String> {
         most_missed: number("most_missed", of.most_missed)?,
         stacks,
         stacks_total: of.stacks_total,
-        notes: of.notes,
+        notes: of.notes.into_iter().map(Note::from).collect(),
     })
 }
 

@@ -6,6 +6,7 @@ use super::to_wire::moments_to_wire;
 use crate::rpc::v1;
 use sampler_common::estimate::{Confidence, Estimate, Median, Method, Share};
 use sampler_common::lifetimes::{Lifetime, Lifetimes, Stack};
+use sampler_common::note::Note;
 
 /// The protocol's form of lifetimes.
 pub fn lifetimes_to_wire(of: &Lifetimes) -> v1::Lifetimes {
@@ -20,7 +21,7 @@ pub fn lifetimes_to_wire(of: &Lifetimes) -> v1::Lifetimes {
         total: Some(to_wire(&of.total)),
         stacks: stacks.collect(),
         stacks_total: of.stacks_total,
-        notes: of.notes.clone(),
+        notes: of.notes.iter().map(Note::to_string).collect(),
     }
 }
 
@@ -57,7 +58,7 @@ pub fn lifetimes_from_wire(of: v1::Lifetimes) -> Result<Lifetimes, String> {
         total: from_wire(of.total, confidence).within("total")?,
         stacks,
         stacks_total: of.stacks_total,
-        notes: of.notes,
+        notes: of.notes.into_iter().map(Note::from).collect(),
     })
 }
 

@@ -3,6 +3,7 @@
 use super::{clusters, cost, sources, strata};
 use crate::rpc::v1;
 use sampler_common::estimate::{Moments, Trials};
+use sampler_common::note::Note;
 use sampler_common::profile::{
     Exact, FunctionSum, Functions, Kind, Location, Lost, Profile, Quantities, Quantity, Stack,
 };
@@ -37,7 +38,7 @@ pub fn to_wire(profile: &Profile) -> v1::Profile {
         locations,
         stacks: profile.stacks.iter().map(stack).collect(),
         stacks_total: profile.stacks_total,
-        notes: profile.notes.clone(),
+        notes: profile.notes.iter().map(Note::to_string).collect(),
         estimator: profile.estimator_name().to_owned(),
         strategy: profile.strategy_names(),
         sources: sources::groups_to_wire(&profile.sources),

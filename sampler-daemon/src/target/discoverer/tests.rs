@@ -169,8 +169,8 @@ fn a_stripped_static_program_is_blind() {
     let discovery = discover(child.pid());
     assert!(discovery.allocators.is_empty());
     assert_eq!(discovery.blind.len(), 1, "{discovery:?}");
-    let line = &discovery.blind[0];
-    assert!(line.starts_with(&*program.to_string_lossy()) && line.contains("stripped"), "{line}");
+    let Blind { place, why } = &discovery.blind[0];
+    assert!(*place == program.to_string_lossy() && why.contains("stripped"), "{place}: {why}");
 }
 
 #[test]
@@ -187,8 +187,8 @@ fn an_interposer_is_named_beside_glibc() {
     let discovery = discover(child.pid());
     only(&discovery);
     assert_eq!(discovery.blind.len(), 1, "{discovery:?}");
-    let line = &discovery.blind[0];
-    assert!(line.starts_with(&*program.to_string_lossy()) && line.contains("not seen"), "{line}");
+    let Blind { place, why } = &discovery.blind[0];
+    assert!(*place == program.to_string_lossy() && why.contains("not seen"), "{place}: {why}");
 }
 
 #[test]
@@ -260,9 +260,9 @@ fn a_process_that_is_gone_is_an_error() {
 
 #[test]
 fn there_are_not_too_many_lines() {
-    let blind = (0..BLIND_LINES + 3).map(|line| line.to_string()).collect();
+    let blind = (0..BLIND_LINES + 3).map(|line| line.to_string().into()).collect();
     let mut discovery = Discovery { blind, ..Discovery::default() };
     discovery.shorten();
     assert_eq!(discovery.blind.len(), BLIND_LINES + 1);
-    assert_eq!(discovery.blind[BLIND_LINES], "and 3 more files");
+    assert_eq!(discovery.blind[BLIND_LINES].why, "and 3 more files");
 }

@@ -118,7 +118,7 @@ proptest! {
         name in ".{0,20}",
     ) {
         let mut profile = fixture::profile(Kind::Live);
-        profile.notes = vec![name];
+        profile.notes = vec![name.into()];
         profile.samples = samples;
         for (stack, numbers) in profile.stacks.iter_mut().zip(numbers.chunks(3)) {
             let space = &mut stack.quantities.alloc_space;

@@ -5,7 +5,7 @@ use crate::args::By;
 use sampler_common::cost::percent;
 use sampler_common::encode::name::shown;
 use sampler_common::encode::text::layout::{end, middle, right, wrapped};
-use sampler_common::encode::text::plus_minus;
+use sampler_common::estimate::plus_minus;
 use sampler_common::units::{grouped, human_bytes, human_count, short_bytes};
 
 /// Columns of the numbers that stand before the name; the last two are of processes only.

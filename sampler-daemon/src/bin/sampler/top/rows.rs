@@ -1,11 +1,9 @@
 //! Functions and stacks of a profile as lines of a list.
 
 use super::data::Detail;
-use sampler_common::encode::text::functions::functions;
 use sampler_common::encode::text::layout::columns;
-use sampler_common::encode::text::{leaf_first, own_frame};
 use sampler_common::estimate::{Estimate, Row};
-use sampler_common::profile::Profile;
+use sampler_common::profile::{self, Profile, functions, leaf_first, own_frame};
 
 /// Callers in the line of a stack; a line has no room for more.
 const MOST_CALLERS: usize = 16;
@@ -36,7 +34,7 @@ pub(super) struct Functions(pub(super) Vec<Function>);
 
 impl Functions {
     pub(super) fn of(profile: &Profile) -> Functions {
-        let function = |of: sampler_common::encode::text::functions::Function| Function {
+        let function = |of: profile::Function| Function {
             name: of.name().into_owned(),
             place: of.place(),
             own: of.own().unwrap_or(0.0),

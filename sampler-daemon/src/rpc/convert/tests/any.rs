@@ -8,6 +8,7 @@ use sampler_common::estimate::{
     Cluster, Clusters, Confidence, Epoch, Estimate, Estimator, Method, Moments, Reference, Row,
     RowMoments, Stratum, StratumTotals, Trials, Unseen,
 };
+use sampler_common::note::Note;
 use sampler_common::profile::{
     Exact, FunctionSum, Functions, Kind, Line, Location, Lost, Mapping, Profile, Quantities,
     Quantity, Stack, Window,
@@ -180,7 +181,8 @@ pub(super) fn profile() -> impl Strategy<Value = Profile> {
         build_id,
         code,
     });
-    let tables = (vec(mapping, MAPPINGS), locations(), stacks(), vec(".{0,8}", 0..3));
+    let tables =
+        (vec(mapping, MAPPINGS), locations(), stacks(), vec(".{0,8}".prop_map(Note::from), 0..3));
     let made = (0..3usize, any::<bool>(), [any::<u64>(), any::<u64>()], NUMBER);
     (any::<bool>(), numbers, made, quantities(), lost(), tables).prop_map(
         |(live, numbers, made, totals, lost, (mappings, locations, stacks, notes))| {

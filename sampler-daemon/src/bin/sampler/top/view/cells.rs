@@ -7,8 +7,8 @@ use crate::top::rows::{self, Function};
 use sampler_common::cost::{percent, plus_minus as cost_error};
 use sampler_common::encode::text::layout::{columns, end, left, middle, right};
 use sampler_common::encode::text::short::short;
-use sampler_common::encode::text::{plus_minus, samples, share};
-use sampler_common::estimate::Estimate;
+use sampler_common::encode::text::{samples, share};
+use sampler_common::estimate::{Estimate, plus_minus};
 use sampler_common::units::{human_bytes, human_count, short_bytes};
 
 /// Where a number is not known.

@@ -31,7 +31,7 @@ const PREFIXES: [&str; 10] =
 const PRELOADED: &str = "__sampler_preload_";
 
 /// Whether a function is an allocator's entry point: a C one, or an `operator new` of any kind.
-pub(in crate::encode) fn is_entry(function: &str) -> bool {
+pub(crate) fn is_entry(function: &str) -> bool {
     // `malloc@@GLIBC_2.2.5`
     let name = function.split('@').next().unwrap_or(function);
     if let Some(rest) = name.strip_prefix("operator new") {

@@ -1,0 +1,100 @@
+//! What was lost or not seen: numbers are lower bounds, or not known.
+
+use crate::units::grouped;
+use std::fmt::{self, Formatter};
+
+/// What was lost or not seen.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Loss {
+    /// Lost samples of which not even the sizes could be kept.
+    LostCells,
+    /// So many samples of preloaded processes found no room there.
+    LibraryFull(u64),
+    /// So many sampled calls could not be followed to their end.
+    PendingFull(u64),
+    /// Of so many sampled calls only the entry was seen.
+    ReturnUnprobed(u64),
+    /// The live set was full: since when, nanoseconds since the Unix epoch.
+    LiveFull(u64),
+    /// Frees are not probed.
+    FreesUnprobed,
+    /// So many calls of further processes found no slot free.
+    NoSlot(u64),
+    /// So many samples that were held at exit found no room.
+    LeftAtExit(u64),
+    /// So many samples are in no lifetime.
+    FreedUntimed(u64),
+    /// Of these processes a part of the peak is forgotten.
+    Peak(Vec<String>),
+    /// The share of bytes that have stacks through unmapped code.
+    UnmappedCode(f64),
+    /// The share of bytes that have stacks through code without unwind information.
+    GuessedFrames(f64),
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let held = "held numbers are a lower bound";
+        match self {
+            Loss::LostCells => {
+                f.write_str("allocated totals are a lower bound: lost samples could not be kept")
+            }
+            Loss::LibraryFull(samples) => write!(
+                f,
+                "{held}: {} samples of preloaded processes found no room there (library_full in sampler status)",
+                grouped(*samples)
+            ),
+            Loss::PendingFull(calls) => write!(
+                f,
+                "{held}: {} sampled calls could not be followed to their end (pending_full in sampler status)",
+                grouped(*calls)
+            ),
+            Loss::ReturnUnprobed(calls) => write!(
+                f,
+                "{held}: {} sampled calls of threads with Syscall User Dispatch were seen at their entry only (return_unprobed in sampler status)",
+                grouped(*calls)
+            ),
+            Loss::LiveFull(since_ns) => write!(
+                f,
+                "live numbers are a lower bound since Unix time {}: the live set was full (raise --max-live)",
+                since_ns / 1_000_000_000
+            ),
+            Loss::FreesUnprobed => f.write_str(
+                "what is held is not known, and told as 0: frees are not probed (--no-live)",
+            ),
+            Loss::NoSlot(calls) => write!(
+                f,
+                "a lower bound: {} calls of further processes found no slot free (raise --max-processes)",
+                grouped(*calls)
+            ),
+            Loss::LeftAtExit(samples) => write!(
+                f,
+                "what was held at exit is a lower bound: {samples} samples found no room (give a larger interval)"
+            ),
+            Loss::FreedUntimed(samples) => {
+                write!(f, "{samples} samples were freed unseen and are left out (raise --ring)")
+            }
+            Loss::Peak(processes) => match processes.as_slice() {
+                [one] => write!(
+                    f,
+                    "{one}: peak is a lower bound, what has been freed since is forgotten"
+                ),
+                many => write!(
+                    f,
+                    "{} processes: peak is a lower bound, what has been freed since is forgotten",
+                    many.len()
+                ),
+            },
+            Loss::UnmappedCode(share) => write!(
+                f,
+                "{:.0} % of bytes have stacks through code that was unmapped before samplerd could look at it: [unmapped code]",
+                100.0 * share
+            ),
+            Loss::GuessedFrames(share) => write!(
+                f,
+                "{:.0} % of bytes have stacks through code without unwind information: frames may be missing (Java keeps frame pointers with -XX:+PreserveFramePointer)",
+                100.0 * share
+            ),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What limits the meaning of numbers: data, of which [`Display`](fmt::Display) makes one sentence each.
+//!
+//! Who finds a limit says which it is; the sentence is made where a profile is shown or sent.
+
+mod blind;
+mod growth;
+mod loss;
+mod mapped;
+mod memory;
+mod part;
+mod processes;
+mod reason;
+mod windows;
+
+pub use blind::Blind;
+pub use growth::Growth;
+pub use loss::Loss;
+pub use mapped::Mapped;
+pub use memory::Memory;
+pub use part::Part;
+pub use processes::Processes;
+pub use reason::Reason;
+pub use windows::Windows;
+
+use crate::cost::{self, Range};
+use crate::units::human_cpu_time;
+use serde::{Serialize, Serializer};
+use std::fmt::{self, Formatter};
+
+/// What limits the meaning of numbers, or explains them.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Note {
+    /// Something was lost or not seen.
+    Loss(Loss),
+    /// The numbers are of a part of what happened.
+    Part(Part),
+    /// The numbers are of mapped memory.
+    Mapped(Mapped),
+    /// The numbers are of growth.
+    Growth(Growth),
+    /// Something holds of some processes.
+    Processes(Processes),
+    /// So many reasons why something is not seen are left out.
+    MoreReasons(usize),
+    /// Allocations were seen in windows only.
+    Windows(Windows),
+    /// Memory of processes is compared with what they hold.
+    Memory(Memory),
+    /// Most of the cost is of frees: their CPU time, nanoseconds.
+    Frees(Range),
+    /// The sentence of a note that was read from a file or from the protocol.
+    Text(String),
+}
+
+impl Note {
+    /// The loss, if anything was counted.
+    pub fn counted(count: u64, loss: fn(u64) -> Loss) -> Option<Note> {
+        (count > 0).then(|| Note::Loss(loss(count)))
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Note::Loss(of) => of.fmt(f),
+            Note::Part(of) => of.fmt(f),
+            Note::Mapped(of) => of.fmt(f),
+            Note::Growth(of) => of.fmt(f),
+            Note::Processes(of) => of.fmt(f),
+            Note::MoreReasons(more) => {
+                write!(f, "and {more} more reasons why something is not seen (see: sampler ps)")
+            }
+            Note::Windows(of) => of.fmt(f),
+            Note::Memory(of) => of.fmt(f),
+            Note::Frees(spent) => {
+                let (time, error) = (human_cpu_time(spent.value), cost::plus_minus(spent));
+                write!(f, "{time}{error} of the cost is of frees (samplerd --no-live probes none)")
+            }
+            Note::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl<T: Into<String>> From<T> for Note {
+    fn from(text: T) -> Note {
+        Note::Text(text.into())
+    }
+}
+
+/// The sentence.
+impl Serialize for Note {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cost_of_frees_has_its_interval() {
+        let note = Note::Frees(Range { value: 9e9, low: 8.1e9, high: 9.9e9 });
+        let text = "9.00 s ±10% of the cost is of frees (samplerd --no-live probes none)";
+        assert_eq!(note.to_string(), text);
+        assert_eq!(serde_json::to_value(note).unwrap(), text);
+    }
+}
