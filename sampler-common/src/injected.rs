@@ -11,13 +11,13 @@ const PAGE_BYTES: usize = 4096;
 pub const JUMP: u8 = 0xe9;
 /// `int3`, as other tools write it.
 const BREAKPOINT: u8 = 0xcc;
-/// "SMPLREC1": the layout of [`Record::bytes`].
-const MAGIC: u64 = u64::from_le_bytes(*b"SMPLREC1");
+/// "SMPLREC2": the layout of [`Record::bytes`].
+const MAGIC: u64 = u64::from_le_bytes(*b"SMPLREC2");
 /// Words before the hooks.
 const HEAD_WORDS: usize = 10;
 /// Bytes of a hook: address, byte, four bytes behind it, boundaries, name.
-const HOOK_BYTES: usize = 40;
-const NAME_BYTES: usize = 24;
+const HOOK_BYTES: usize = 56;
+const NAME_BYTES: usize = 40;
 /// Hooks that fit.
 pub const MAX_HOOKS: usize = (PAGE_BYTES - HEAD_WORDS * 8) / HOOK_BYTES;
 

@@ -152,6 +152,31 @@ impl File64 {
         self.bytes(0, bytes)
     }
 
+    /// Words that get the address of a function by its name, at the latest when it is called first: the word's address, the name.
+    ///
+    /// # Errors
+    /// If the file is broken.
+    pub fn functions_by_name(&self) -> Result<HashMap<u64, String>> {
+        let file = self.parse()?;
+        let (Some(relocations), Some(symbols)) =
+            (file.dynamic_relocations(), file.dynamic_symbol_table())
+        else {
+            return Ok(HashMap::new());
+        };
+        let named = relocations.filter_map(|(address, relocation)| {
+            let object::RelocationTarget::Symbol(index) = relocation.target() else { return None };
+            let is_function = matches!(
+                relocation.flags(),
+                object::RelocationFlags::Elf {
+                    r_type: elf::R_X86_64_JUMP_SLOT | elf::R_X86_64_GLOB_DAT
+                }
+            );
+            let name = symbols.symbol_by_index(index).ok()?.name().ok()?;
+            is_function.then(|| (address, name.to_owned()))
+        });
+        Ok(named.collect())
+    }
+
     /// Dynamic relocations: the word's address, what it becomes.
     ///
     /// # Errors

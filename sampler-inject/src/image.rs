@@ -20,13 +20,13 @@ use std::path::Path;
 pub const THREAD_OFFSET: u64 = 0x80;
 /// Bytes of it that the library uses.
 pub const THREAD_BYTES: usize = 24;
-/// "SMPLINJ1": the layout of the words.
-const WORDS_MAGIC: u64 = u64::from_le_bytes(*b"SMPLINJ1");
+/// "SMPLINJ2": the layout of the words.
+const WORDS_MAGIC: u64 = u64::from_le_bytes(*b"SMPLINJ2");
 /// Words before the functions.
 const HEAD_WORDS: u64 = 13;
 /// A function of the table: its name, three words.
 const FUNCTION_BYTES: u64 = FUNCTION_NAME_BYTES + 3 * 8;
-const FUNCTION_NAME_BYTES: u64 = 24;
+const FUNCTION_NAME_BYTES: u64 = 40;
 /// The image lies so far below the memory that it is near to, where mappings of the program's own seldom come.
 const DISTANCE: u64 = 8 << 30;
 

@@ -1,6 +1,6 @@
 //! Which place each function of the target's allocator gets: [`crate::plan`] for what is mapped there.
 
-use crate::allocator::{Allocator, Found};
+use crate::allocator::{self, Allocator, Found};
 use crate::hook;
 use crate::plan::{self, Candidate};
 use crate::preflight::Refusal;
@@ -57,11 +57,11 @@ pub fn layout(
     };
     let candidates = functions.iter().map(candidate).collect::<Result<Vec<Candidate>>>()?;
     let plan = plan::plan(&candidates, &target.maps.layout().with(reserved.0..reserved.1));
-    let without: Vec<&'static str> = plan.unplaced.iter().map(|at| functions[*at].name).collect();
-    let needed = without.iter().find(|name| crate::allocator::NEEDED.contains(name));
-    if let Some(function) = needed.copied() {
-        return Err(Refusal::NoPlace { function }.into());
+    let unplaced = || plan.unplaced.iter().map(|at| functions[*at]);
+    if let Some(needed) = unplaced().find(|function| allocator::is_needed(function.name)) {
+        return Err(Refusal::NoPlace { function: needed.name }.into());
     }
+    let without = unplaced().map(|function| function.name).collect();
     let pages = plan.contents(|at| entry(functions[at].name).unwrap_or(0))?;
     let placed = |of: &plan::Hook| {
         let function = functions[of.candidate].clone();

@@ -6,7 +6,7 @@
 //! take out:  look → all threads stand: bytes put back
 //! ```
 
-use crate::allocator::Allocator;
+use crate::allocator::{self, Allocator};
 use crate::calls::{Borrowed, Call, MAX_CALLS, Place, Thread};
 use crate::hook;
 use crate::image::{Image, Values};
@@ -444,7 +444,7 @@ fn put_hooks_in(checked: &Checked, record: &Record, report: &mut Report) -> Resu
     let is_missing = |hook: &&Hook| !are_in.contains(hook);
     for hook in record.hooks.iter().filter(is_missing) {
         report.without.push(hook.name.clone());
-        if crate::allocator::NEEDED.contains(&hook.name.as_str()) {
+        if allocator::is_needed(&hook.name) {
             bail!("{}: another tool has changed its code since it was injected", hook.name);
         }
     }
@@ -453,7 +453,7 @@ fn put_hooks_in(checked: &Checked, record: &Record, report: &mut Report) -> Resu
 }
 
 fn needs_more(record: &Record, are_in: &[Hook]) -> bool {
-    let is_needed = |hook: &&Hook| crate::allocator::NEEDED.contains(&hook.name.as_str());
+    let is_needed = |hook: &&Hook| allocator::is_needed(&hook.name);
     record.hooks.iter().filter(is_needed).any(|hook| !are_in.contains(hook))
 }
 

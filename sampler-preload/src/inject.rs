@@ -7,19 +7,20 @@
 
 use crate::boot::{IS_DONE, SEED};
 use crate::fork::{INJECTED, MARK};
+use crate::operators::OPERATORS;
 use crate::real::{RARE_FUNCTIONS, USUAL_FUNCTIONS};
 use crate::sample::{FILTER, TABLE};
 use crate::settings::SETTINGS;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 
-/// "SMPLINJ1": the layout of [`Words`].
-pub const MAGIC: u64 = u64::from_le_bytes(*b"SMPLINJ1");
+/// "SMPLINJ2": the layout of [`Words`].
+pub const MAGIC: u64 = u64::from_le_bytes(*b"SMPLINJ2");
 
 /// Bytes of a function's name, with zeros behind it.
-pub const NAME_BYTES: usize = 24;
+pub const NAME_BYTES: usize = 40;
 
-/// One function of the malloc family. The loader finds the function that a hook leads to by the same name among the library's dynamic symbols.
+/// One function of the malloc family, or an operator of C++. The loader finds the function that a hook leads to by the same name among the library's dynamic symbols.
 #[repr(C)]
 pub struct Function {
     name: [u8; NAME_BYTES],
@@ -27,7 +28,7 @@ pub struct Function {
     next: *const AtomicPtr<c_void>,
     /// Where `trampoline` goes on to: the allocator's own function, if that may call another function of the family.
     marked: *const AtomicPtr<c_void>,
-    /// A function that leaves a mark and calls what `marked` leads to ([`crate::inside`]).
+    /// A function that leaves a mark and calls what `marked` leads to ([`crate::inside`]); of an operator: what samples it before `marked`.
     trampoline: unsafe extern "C" fn(),
 }
 
@@ -78,6 +79,7 @@ pub struct Words {
     areas: [Area; 2],
     usual: [Function; USUAL_FUNCTIONS.len()],
     rare: [Function; RARE_FUNCTIONS.len()],
+    operators: [Function; OPERATORS.len()],
 }
 
 // SAFETY: addresses, which nobody changes.
@@ -101,6 +103,7 @@ pub static WORDS: Words = Words {
     ],
     usual: USUAL_FUNCTIONS,
     rare: RARE_FUNCTIONS,
+    operators: OPERATORS,
 };
 
 #[cfg(test)]
@@ -111,7 +114,7 @@ mod tests {
     use std::collections::HashSet;
 
     fn functions() -> impl Iterator<Item = &'static Function> {
-        WORDS.usual.iter().chain(&WORDS.rare)
+        WORDS.usual.iter().chain(&WORDS.rare).chain(&WORDS.operators)
     }
 
     fn name(function: &Function) -> &str {

@@ -7,6 +7,7 @@
 use crate::first;
 use crate::next::Files;
 use crate::operators::Operator;
+use crate::real::REAL;
 use crate::sample::{self, FILTER, charge, decide};
 use crate::thread::{Charged, marked};
 use core::arch::naked_asm;
@@ -88,6 +89,168 @@ unsafe extern "C" fn decide_new(size: usize, charged: Charged) -> u64 {
 #[cfg_attr(feature = "library", unsafe(export_name = "__sampler_preload_new_told"))]
 unsafe extern "C" fn told(block: usize, size: usize, rate: u64) {
     sample::begin(block, size, Rate::from_raw(rate));
+}
+
+/// What an injected `operator new` does, of which `$way` is the way: [`charge`], and a jump to the one behind us. Where that may be sampled, `$slow`.
+///
+/// The unwinder of the process does not know this library then, and an exception that found a frame of ours would end the process. So there never is one.
+macro_rules! new_injected_with {
+    ($way:ident, $slow:path) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            "mov rax, qword ptr [rip + {settings} + {rate}]",
+            "test rdi, rdi",
+            "jle 2f",
+            "imul rax, rdi",
+            "cmovo rax, qword ptr [rip + {settings} + {certain}]",
+            "mov r8, qword ptr [rip + sampler_preload_thread@GOTTPOFF]",
+            "add qword ptr fs:[r8], rax",
+            "jge 3f",
+            "jmp qword ptr [rip + {way} + {next}]",
+            "2:",
+            "mov ecx, {not}",
+            "jmp 4f",
+            "3:",
+            // The carry: whether it ends.
+            "sbb ecx, ecx",
+            "neg ecx",
+            "4:",
+            "lea r9, [rip + {way} + {next}]",
+            "jmp {slow}",
+            ".cfi_endproc",
+            settings = sym crate::settings::SETTINGS,
+            rate = const core::mem::offset_of!(crate::settings::Settings, rate),
+            certain = const core::mem::offset_of!(crate::settings::Settings, certain),
+            way = sym $way,
+            next = const crate::operators::NEXT,
+            not = const crate::thread::Charged::Not as u64,
+            slow = sym $slow,
+        )
+    };
+}
+macro_rules! new_injected {
+    ($way:ident) => {
+        crate::new::new_injected_with!($way, crate::new::sampled_injected)
+    };
+}
+macro_rules! new_aligned_injected {
+    ($way:ident) => {
+        crate::new::new_injected_with!($way, crate::new::sampled_aligned_injected)
+    };
+}
+/// What an injected `operator delete` does: a look into the filter, as `free`'s, and a jump to the one behind us.
+macro_rules! delete_injected {
+    ($way:ident) => {
+        core::arch::naked_asm!(
+            ".cfi_startproc",
+            "imul eax, edi, {factor}",
+            "shr eax, {shift}",
+            "lea rcx, [rip + {filter}]",
+            "lea r9, [rip + {way} + {next}]",
+            "cmp byte ptr [rcx + rax], 0",
+            "jne {slow}",
+            "jmp qword ptr [r9]",
+            ".cfi_endproc",
+            factor = const crate::filter::FACTOR,
+            shift = const crate::filter::SHIFT,
+            filter = sym crate::sample::FILTER,
+            way = sym $way,
+            next = const crate::operators::NEXT,
+            slow = sym crate::new::ended_injected,
+        )
+    };
+}
+pub(crate) use {delete_injected, new_aligned_injected, new_injected, new_injected_with};
+
+/// Calls `$function` with the first two words and `rcx`. A block that it returns is returned; else the call goes on to the operator at `r9`, as it came.
+macro_rules! before_the_operator {
+    ($(#[$doc:meta])* $name:ident, $export:literal, $function:path) => {
+        $(#[$doc])*
+        #[unsafe(naked)]
+        #[cfg_attr(feature = "library", unsafe(export_name = $export))]
+        pub(crate) unsafe extern "C" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                "push rdi",
+                ".cfi_adjust_cfa_offset 8",
+                "push rsi",
+                ".cfi_adjust_cfa_offset 8",
+                "push rdx",
+                ".cfi_adjust_cfa_offset 8",
+                "push r9",
+                ".cfi_adjust_cfa_offset 8",
+                "sub rsp, 8",
+                ".cfi_adjust_cfa_offset 8",
+                "mov rdx, rcx",
+                "call {function}",
+                "add rsp, 8",
+                ".cfi_adjust_cfa_offset -8",
+                "pop r9",
+                ".cfi_adjust_cfa_offset -8",
+                "pop rdx",
+                ".cfi_adjust_cfa_offset -8",
+                "pop rsi",
+                ".cfi_adjust_cfa_offset -8",
+                "pop rdi",
+                ".cfi_adjust_cfa_offset -8",
+                "test rax, rax",
+                "jne 2f",
+                "jmp qword ptr [r9]",
+                "2:",
+                "ret",
+                ".cfi_endproc",
+                function = sym $function,
+            )
+        }
+    };
+}
+
+before_the_operator! {
+    /// An injected `operator new` that may have to be told: its memory is `malloc`'s, as it is in every allocator that is injected so.
+    sampled_injected, "__sampler_preload_new_injected", block_of_malloc
+}
+before_the_operator! {
+    /// The same of one with an alignment.
+    sampled_aligned_injected, "__sampler_preload_new_aligned_injected", block_of_aligned_alloc
+}
+before_the_operator! {
+    /// An injected `operator delete` whose block may be a sampled one.
+    ended_injected, "__sampler_preload_delete_injected", end_of_block
+}
+
+/// A sampled block; null: the request is not sampled, or the operator has to find out what is to be done without memory.
+#[cfg_attr(feature = "library", unsafe(export_name = "__sampler_preload_new_of_malloc"))]
+unsafe extern "C" fn block_of_malloc(size: usize, _: usize, charged: Charged) -> *mut c_void {
+    // SAFETY: it has no conditions.
+    sampled_block(size, charged, || unsafe { REAL.malloc()(size) })
+}
+
+#[cfg_attr(feature = "library", unsafe(export_name = "__sampler_preload_new_of_aligned_alloc"))]
+unsafe extern "C" fn block_of_aligned_alloc(
+    size: usize,
+    alignment: usize,
+    charged: Charged,
+) -> *mut c_void {
+    // SAFETY: the operator's caller answers for the alignment.
+    sampled_block(size, charged, || unsafe { REAL.aligned_alloc()(alignment, size) })
+}
+
+#[inline(always)]
+fn sampled_block(
+    size: usize,
+    charged: Charged,
+    allocate: impl FnOnce() -> *mut c_void,
+) -> *mut c_void {
+    let Some(rate) = decide(size, charged) else { return core::ptr::null_mut() };
+    let block = allocate();
+    // Without a block it is said that the call has failed: who knows what the operator will do.
+    sample::begin(block as usize, size, rate);
+    block
+}
+
+unsafe extern "C" fn end_of_block(block: usize) -> *mut c_void {
+    end(block);
+    core::ptr::null_mut()
 }
 
 /// An `operator delete` of an allocator of its own, `next`.

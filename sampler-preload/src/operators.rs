@@ -7,10 +7,12 @@
 //! Which of these it is, is decided once: a block must not come from one allocator and go to another because something was loaded in between.
 
 use crate::boot::boot;
+use crate::inject::Function;
 use crate::new;
 use crate::next::{Files, Found};
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_void};
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 /// Any of them: up to three words, as many as the largest has.
@@ -59,9 +61,12 @@ const fn named(text: &'static str) -> &'static CStr {
     }
 }
 
-/// `EXPORTED = its way, what is done where it is sampled, what is done without one behind us`
+/// Offset of a way's second word.
+pub(crate) const NEXT: usize = offset_of!(Way, next);
+
+/// `EXPORTED = its way, what is done where it is sampled, what is done without one behind us, what is done where it is injected`
 macro_rules! operators {
-    ($($exported:ident = $way:ident, $sampled:path, $without:path;)*) => {
+    ($($exported:ident = $way:ident, $sampled:path, $without:path, $injected:ident;)*) => {
         $(
             static $way: Way = Way::new({
                 unsafe extern "C" fn begin(first: usize, second: usize, third: usize) -> *mut c_void {
@@ -85,6 +90,15 @@ macro_rules! operators {
             }
         )*
 
+        /// What a loader fills in. Each operator leads to what is done where it is injected, and that to the one behind us.
+        pub(crate) const OPERATORS: [Function; [$(stringify!($exported)),*].len()] = [$({
+            #[unsafe(naked)]
+            unsafe extern "C" fn injected() {
+                new::$injected!($way)
+            }
+            Function::new(stringify!($exported), &raw const $way.to, &raw const $way.next, injected)
+        }),*];
+
         /// Takes what is behind us.
         pub(crate) fn take(files: &Files) {
             // Most processes have none, and need not be asked for each.
@@ -106,24 +120,24 @@ macro_rules! operators {
 }
 
 operators! {
-    _Znwm = NEW, new::sampled, new::of_malloc;
-    _Znam = NEW_ARRAY, new::sampled, new::of_malloc;
-    _ZnwmRKSt9nothrow_t = NEW_NOTHROW, new::sampled, new::of_malloc;
-    _ZnamRKSt9nothrow_t = NEW_ARRAY_NOTHROW, new::sampled, new::of_malloc;
-    _ZnwmSt11align_val_t = NEW_ALIGNED, new::sampled, new::of_memalign;
-    _ZnamSt11align_val_t = NEW_ARRAY_ALIGNED, new::sampled, new::of_memalign;
-    _ZnwmSt11align_val_tRKSt9nothrow_t = NEW_ALIGNED_NOTHROW, new::sampled, new::of_memalign;
-    _ZnamSt11align_val_tRKSt9nothrow_t = NEW_ARRAY_ALIGNED_NOTHROW, new::sampled, new::of_memalign;
-    _ZdlPv = DELETE, new::ended, new::of_free;
-    _ZdaPv = DELETE_ARRAY, new::ended, new::of_free;
-    _ZdlPvm = DELETE_SIZED, new::ended, new::of_free;
-    _ZdaPvm = DELETE_ARRAY_SIZED, new::ended, new::of_free;
-    _ZdlPvRKSt9nothrow_t = DELETE_NOTHROW, new::ended, new::of_free;
-    _ZdaPvRKSt9nothrow_t = DELETE_ARRAY_NOTHROW, new::ended, new::of_free;
-    _ZdlPvSt11align_val_t = DELETE_ALIGNED, new::ended, new::of_free;
-    _ZdaPvSt11align_val_t = DELETE_ARRAY_ALIGNED, new::ended, new::of_free;
-    _ZdlPvmSt11align_val_t = DELETE_SIZED_ALIGNED, new::ended, new::of_free;
-    _ZdaPvmSt11align_val_t = DELETE_ARRAY_SIZED_ALIGNED, new::ended, new::of_free;
-    _ZdlPvSt11align_val_tRKSt9nothrow_t = DELETE_ALIGNED_NOTHROW, new::ended, new::of_free;
-    _ZdaPvSt11align_val_tRKSt9nothrow_t = DELETE_ARRAY_ALIGNED_NOTHROW, new::ended, new::of_free;
+    _Znwm = NEW, new::sampled, new::of_malloc, new_injected;
+    _Znam = NEW_ARRAY, new::sampled, new::of_malloc, new_injected;
+    _ZnwmRKSt9nothrow_t = NEW_NOTHROW, new::sampled, new::of_malloc, new_injected;
+    _ZnamRKSt9nothrow_t = NEW_ARRAY_NOTHROW, new::sampled, new::of_malloc, new_injected;
+    _ZnwmSt11align_val_t = NEW_ALIGNED, new::sampled, new::of_memalign, new_aligned_injected;
+    _ZnamSt11align_val_t = NEW_ARRAY_ALIGNED, new::sampled, new::of_memalign, new_aligned_injected;
+    _ZnwmSt11align_val_tRKSt9nothrow_t = NEW_ALIGNED_NOTHROW, new::sampled, new::of_memalign, new_aligned_injected;
+    _ZnamSt11align_val_tRKSt9nothrow_t = NEW_ARRAY_ALIGNED_NOTHROW, new::sampled, new::of_memalign, new_aligned_injected;
+    _ZdlPv = DELETE, new::ended, new::of_free, delete_injected;
+    _ZdaPv = DELETE_ARRAY, new::ended, new::of_free, delete_injected;
+    _ZdlPvm = DELETE_SIZED, new::ended, new::of_free, delete_injected;
+    _ZdaPvm = DELETE_ARRAY_SIZED, new::ended, new::of_free, delete_injected;
+    _ZdlPvRKSt9nothrow_t = DELETE_NOTHROW, new::ended, new::of_free, delete_injected;
+    _ZdaPvRKSt9nothrow_t = DELETE_ARRAY_NOTHROW, new::ended, new::of_free, delete_injected;
+    _ZdlPvSt11align_val_t = DELETE_ALIGNED, new::ended, new::of_free, delete_injected;
+    _ZdaPvSt11align_val_t = DELETE_ARRAY_ALIGNED, new::ended, new::of_free, delete_injected;
+    _ZdlPvmSt11align_val_t = DELETE_SIZED_ALIGNED, new::ended, new::of_free, delete_injected;
+    _ZdaPvmSt11align_val_t = DELETE_ARRAY_SIZED_ALIGNED, new::ended, new::of_free, delete_injected;
+    _ZdlPvSt11align_val_tRKSt9nothrow_t = DELETE_ALIGNED_NOTHROW, new::ended, new::of_free, delete_injected;
+    _ZdaPvSt11align_val_tRKSt9nothrow_t = DELETE_ARRAY_ALIGNED_NOTHROW, new::ended, new::of_free, delete_injected;
 }

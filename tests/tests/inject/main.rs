@@ -5,6 +5,7 @@ mod cycles;
 mod daemon;
 mod follow;
 mod killed;
+mod operators;
 mod orphaned;
 mod overhead;
 mod refused;

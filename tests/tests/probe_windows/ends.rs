@@ -111,19 +111,6 @@ fn a_process_that_stops_execs_or_exits_in_a_window_harms_nothing() -> Result<()>
 }
 
 #[test]
-fn the_flag_of_before_names_its_successor() -> Result<()> {
-    let program = Program::start(&["steady", "600"])?;
-    let pid = program.pid().to_string();
-    for flag in ["--max-overhead=1%", "--max-overhead"] {
-        let finished = sampler_tests::daemon::samplerd(&["--pid", &pid, flag])?;
-        ensure!(finished.code() == 1, "{flag}: {} {}", finished.code(), finished.stderr);
-        ensure!(finished.stderr.lines().count() == 1, "{flag}: {}", finished.stderr);
-        ensure!(finished.stderr.contains("--windows 1%"), "{flag}: {}", finished.stderr);
-    }
-    Ok(())
-}
-
-#[test]
 fn budgets_that_are_none() -> Result<()> {
     let program = Program::start(&["steady", "600"])?;
     let pid = program.pid().to_string();

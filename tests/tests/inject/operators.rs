@@ -1,0 +1,70 @@
+//! C++'s operators of allocators that have their own: every allocation and every end is seen, and exceptions pass.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::{Daemon, Workload, build, preload};
+use std::process::Command;
+
+/// Every allocation is sampled.
+const EVERYTHING: [&str; 5] =
+    ["--inject", "--interval", "1", "--max-samples-per-second", "unlimited"];
+
+/// A program in front of an allocator; `None`: glibc's, with libstdc++'s operators.
+fn behind(source: &str, allocator: Option<&str>) -> Result<Command> {
+    let mut command = Command::new(build::compile(source, &["-std=c++17"])?);
+    if let Some(name) = allocator {
+        command.env("LD_PRELOAD", preload::debian(name)?);
+    }
+    Ok(command)
+}
+
+fn allocators() -> impl Iterator<Item = Option<&'static str>> {
+    [None].into_iter().chain(preload::ALLOCATORS.iter().copied().map(Some))
+}
+
+#[test]
+fn what_they_allocate_is_seen_once_and_to_its_end() -> Result<()> {
+    for allocator in allocators() {
+        let mut workload =
+            Workload::spawn("operators.cpp", &mut behind("operators.cpp", allocator)?)?;
+        let daemon = Daemon::start(&[workload.pid()], &EVERYTHING)?;
+        workload.go()?;
+        let truth = workload.truth()?;
+        let profile = daemon.profile("alloc", &[])?;
+        for of in &truth.functions {
+            let (name, row) = (&of.name, profile.row(&of.name));
+            let seen = (row.alloc_space.sum, row.inuse_space.sum);
+            let expected = (of.alloc.bytes as f64, of.live.bytes as f64);
+            ensure!(
+                seen == expected,
+                "{allocator:?} {name}: {seen:?} is not {expected:?}: {}",
+                daemon.log()
+            );
+        }
+        workload.exit()?;
+        daemon.stop()?;
+    }
+    Ok(())
+}
+
+/// `operator new` fails and throws, and its handler throws, while the sampler is in.
+#[test]
+fn exceptions_pass() -> Result<()> {
+    // Debian's mimalloc is built as C: its operator new ends the program itself.
+    for allocator in allocators().filter(|of| !of.is_some_and(|name| name.contains("mimalloc"))) {
+        let mut command = behind("newfail.cpp", allocator)?;
+        let mut workload = Workload::spawn("newfail.cpp", command.arg("larger"))?;
+        let daemon = Daemon::start(&[workload.pid()], &EVERYTHING)?;
+        workload.go()?;
+        workload.truth().with_context(|| format!("{allocator:?}"))?;
+        let profile = daemon.profile("alloc", &[])?;
+        let is_seen = |stack: &sampler_tests::profile::Stack| {
+            stack.contains("main") && stack.quantities.alloc_space.value == 1234.0
+        };
+        ensure!(profile.stacks.iter().any(is_seen), "{allocator:?}: {}", profile.folded());
+        workload.child().send("exit")?;
+        ensure!(workload.child().line()? == "survived", "{allocator:?}");
+        ensure!(workload.wait()?.success(), "{allocator:?}: it ended badly");
+        daemon.stop()?;
+    }
+    Ok(())
+}
