@@ -69,6 +69,7 @@ impl Worker {
         }
         if !known {
             self.limit_library(slot);
+            self.keep_budget(slot);
         }
         self.hear_library(slot);
         self.look_at_hooks(slot);
