@@ -145,7 +145,7 @@ impl Kernel {
         let known = KnownStacks::map(data(&tags)?.fd().as_fd(), data(&stacks)?.fd().as_fd())
             .context("map KNOWN")?;
         let map_state = || State::map(data(&state)?.fd().as_fd()).context("map STATE");
-        let (state, state_again) = (map_state()?, map_state()?);
+        let (mut state, state_again) = (map_state()?, map_state()?);
         let map_slots = || {
             let mapped = ProcessSlots::map(data(&slots)?.fd().as_fd(), settings.all_slots());
             mapped.context("map PROCESSES")
@@ -200,7 +200,7 @@ impl Kernel {
 
     /// Attaches to `points` of `file` in process `pid`, or in every process that maps it; on an error nothing stays attached.
     pub fn attach(
-        &self,
+        &mut self,
         file: &File,
         pid: Option<u32>,
         points: &Points,
@@ -325,7 +325,8 @@ fn start_clocks(
     budget: Budget,
 ) -> anyhow::Result<WindowGates> {
     let map = ebpf.take_map("WINDOWS").context("map WINDOWS is not in the eBPF object")?;
-    let gates = WindowGates::start(ebpf, data(&map)?.fd().as_fd(), settings.all_slots(), budget)?;
+    let mut gates =
+        WindowGates::start(ebpf, data(&map)?.fd().as_fd(), settings.all_slots(), budget)?;
     // The daemon's own functions are probed for their prices.
     gates.open(settings.slots);
     Ok(gates)

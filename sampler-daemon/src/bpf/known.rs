@@ -30,13 +30,13 @@ impl KnownStacks {
     }
 
     /// Makes the entry at `index` vacant.
-    pub fn clear(&self, index: u32) {
+    pub fn clear(&mut self, index: u32) {
         self.tags.atomic_u64(index as usize * 8).store(0, SeqCst);
         self.store(index, offset_of!(KnownStack, id), 0);
     }
 
     /// The entry at `index` is this stack from now on. Whoever is comparing it meanwhile sees that its id has gone.
-    pub fn put(&self, index: u32, tag: u64, stack: &KnownStack) {
+    pub fn put(&mut self, index: u32, tag: u64, stack: &KnownStack) {
         self.clear(index);
         let KnownCall { space, function, ip, sp } = stack.call;
         for (field, value) in [

@@ -89,7 +89,7 @@ impl LiveSet {
     }
 
     /// The entry is in no counter any more.
-    fn forget(&self, key: &LiveKey, taken: &LiveEntry) {
+    fn forget(&mut self, key: &LiveKey, taken: &LiveEntry) {
         if taken.is_filtered() {
             self.filter.leave(key.pointer, key.space.slot);
         }

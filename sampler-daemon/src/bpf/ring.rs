@@ -146,7 +146,8 @@ macro_rules! u64_at {
     };
 }
 
-fn parse(bytes: &[u8]) -> Record<'_> {
+/// Checks one record.
+pub(crate) fn parse(bytes: &[u8]) -> Record<'_> {
     parse_checked(bytes).unwrap_or(Record::Malformed)
 }
 

@@ -165,7 +165,7 @@ impl Filter {
     }
 
     /// A block of `slot` at `pointer` has left the live set.
-    pub fn leave(&self, pointer: u64, slot: u32) {
+    pub fn leave(&mut self, pointer: u64, slot: u32) {
         for (level, shift) in
             [(&self.front, wire::FILTER_FRONT_SHIFT), (&self.back, self.back_shift)]
         {
@@ -208,7 +208,7 @@ impl State {
     }
 
     /// Lets every process have `entries` of the live set before it has to make room for others.
-    pub fn set_live_share(&self, entries: u64) {
+    pub fn set_live_share(&mut self, entries: u64) {
         self.0.atomic_u64(offset_of!(KernelState, live_share)).store(entries, SeqCst);
     }
 
@@ -223,7 +223,7 @@ impl State {
     }
 
     /// Entries that the daemon has taken out of the live set.
-    pub fn subtract_live(&self, entries: u64) {
+    pub fn subtract_live(&mut self, entries: u64) {
         self.0.atomic_u64(offset_of!(KernelState, live)).fetch_sub(entries, SeqCst);
     }
 }

@@ -81,7 +81,7 @@ impl WindowGates {
     }
 
     /// Prepares a slot for another process.
-    pub fn reset(&self, slot: u32) {
+    pub fn reset(&mut self, slot: u32) {
         let fields = (0..size_of::<WindowState>()).step_by(8);
         fields.for_each(|field| self.word(slot, field).store(0, SeqCst));
     }
@@ -97,23 +97,23 @@ impl WindowGates {
     }
 
     /// Ends a window, or forgets a planned one.
-    pub fn shut(&self, slot: u32) {
+    pub fn shut(&mut self, slot: u32) {
         self.set_gate(slot, Gate::Shut);
     }
 
     /// Opens the gate of a slot for good: the slot of the calibration.
-    pub fn open(&self, slot: u32) {
+    pub fn open(&mut self, slot: u32) {
         self.set_gate(slot, Gate::Open);
     }
 
     /// Plans a window: the daemon is woken at the tick `due`.
-    pub fn wait_for(&self, slot: u32, due: u64) {
+    pub fn wait_for(&mut self, slot: u32, due: u64) {
         self.word(slot, offset_of!(WindowState, due)).store(due, SeqCst);
         self.set_gate(slot, Gate::Waiting);
     }
 
     /// The probes are attached: a window of so many ticks opens at the tick `open_at`.
-    pub fn ready(&self, slot: u32, open_at: u64, ticks: u64) {
+    pub fn ready(&mut self, slot: u32, open_at: u64, ticks: u64) {
         self.word(slot, offset_of!(WindowState, open_at)).store(open_at, SeqCst);
         self.word(slot, offset_of!(WindowState, left)).store(ticks, SeqCst);
         self.set_gate(slot, Gate::Ready);
@@ -126,7 +126,7 @@ impl WindowGates {
     }
 
     /// Sets the addresses of the probes: ticks there are not counted.
-    pub fn set_probes(&self, slot: u32, addresses: &[u64]) {
+    pub fn set_probes(&mut self, slot: u32, addresses: &[u64]) {
         for at in 0..PROBE_ADDRESSES {
             let address = addresses.get(at).copied().unwrap_or(0);
             self.word(slot, offset_of!(WindowState, probes) + at * 8).store(address, SeqCst);

@@ -126,7 +126,7 @@ impl Worker {
         self.kernel.slots.set_designs(slot, &sampling.designs);
         self.kernel.totals.reset(slot)?;
         self.kernel.hits.reset(slot);
-        if let Some(gates) = &self.kernel.windows {
+        if let Some(gates) = &mut self.kernel.windows {
             gates.reset(slot);
         }
         Ok(generation)

@@ -212,7 +212,7 @@ impl KnownStacks {
     }
 
     /// Tells the kernel side what has changed.
-    pub(super) fn tell(&mut self, kernel: &bpf::known::KnownStacks) {
+    pub(super) fn tell(&mut self, kernel: &mut bpf::known::KnownStacks) {
         if self.changes.is_empty() {
             return;
         }

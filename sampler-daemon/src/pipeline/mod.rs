@@ -35,6 +35,8 @@ mod pressure;
 mod process;
 mod query;
 mod reading;
+#[cfg(test)]
+mod recorded;
 mod refused;
 mod report;
 mod sampling;

@@ -124,7 +124,8 @@ impl Worker {
 
     /// Waits for the clock to come to the planned window.
     fn await_window(&mut self, slot: u32) {
-        let (Some(gates), Some(cycle)) = (&self.kernel.windows, self.ingest.table.cycle_mut(slot))
+        let (Some(gates), Some(cycle)) =
+            (&mut self.kernel.windows, self.ingest.table.cycle_mut(slot))
         else {
             return;
         };
@@ -152,7 +153,7 @@ impl Worker {
         if self.ingest.table.cycle(slot).is_none() {
             return;
         }
-        if let Some(gates) = &self.kernel.windows {
+        if let Some(gates) = &mut self.kernel.windows {
             gates.shut(slot);
         }
         if let Some(id) = self.ingest.table.id_of(slot) {
@@ -194,7 +195,7 @@ impl Worker {
 
     /// The process of a slot has exited, or is about to: a window that is open ends.
     pub(super) fn end_open_window(&mut self, slot: u32) {
-        let Some(gates) = &self.kernel.windows else { return };
+        let Some(gates) = &mut self.kernel.windows else { return };
         let has_windows = self.ingest.table.cycle(slot).is_some();
         if has_windows && matches!(gates.gate(slot), Gate::Open | Gate::Over) {
             gates.shut(slot);
@@ -208,7 +209,8 @@ impl Worker {
         if let Some(profiled) = self.ingest.table.get_mut(slot) {
             profiled.cycle = None;
         }
-        let (Some(gates), Some(id)) = (&self.kernel.windows, self.ingest.table.id_of(slot)) else {
+        let (Some(gates), Some(id)) = (&mut self.kernel.windows, self.ingest.table.id_of(slot))
+        else {
             return;
         };
         let ticks = gates.ticks(slot);
@@ -264,8 +266,8 @@ impl Worker {
     }
 
     /// Tells the clock where the probes of a process are.
-    pub(super) fn set_probe_addresses(&self, slot: u32) {
-        let (Some(gates), Some(profiled)) = (&self.kernel.windows, self.ingest.table.get(slot))
+    pub(super) fn set_probe_addresses(&mut self, slot: u32) {
+        let (Some(gates), Some(profiled)) = (&mut self.kernel.windows, self.ingest.table.get(slot))
         else {
             return;
         };

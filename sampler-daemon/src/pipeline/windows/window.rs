@@ -92,7 +92,8 @@ impl Worker {
         let attach_ns = self.attaching_ns().saturating_sub(before);
         // Records of a window that was given up are not of this one.
         self.drain();
-        let (Some(cycle), Some(gates)) = (self.ingest.table.cycle_mut(slot), &self.kernel.windows)
+        let (Some(cycle), Some(gates)) =
+            (self.ingest.table.cycle_mut(slot), &mut self.kernel.windows)
         else {
             return;
         };
