@@ -66,8 +66,8 @@ mod tests {
             "812,345 probe hits each second take 412 ms ±3% of its CPU time (as in its first second); --inject would cost about 1 %"
         );
         forecast.spent_ns = None;
-        forecast.injection = Injection::Refused("its libc is musl".into());
+        forecast.injection = Injection::Refused("it runs under musl".into());
         let text = forecast.text();
-        assert!(text.contains(" have no price ") && text.ends_with("be used: its libc is musl"));
+        assert!(text.contains(" have no price ") && text.ends_with("be used: it runs under musl"));
     }
 }

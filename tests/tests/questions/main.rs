@@ -16,8 +16,8 @@ use std::collections::BTreeSet;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-/// Questions to each daemon over gRPC; pages over HTTP come on top.
-const QUESTIONS: usize = 500;
+/// Questions over gRPC about the whole machine, which take longer, and about given processes. Pages over HTTP come on top.
+const QUESTIONS: [usize; 2] = [300, 700];
 /// Questions between two changes of the machine.
 const ROUND: usize = 40;
 /// Arguments of both daemons. The live set has room for so few samples that it is thinned.
@@ -35,9 +35,9 @@ fn connected(address: &str) -> Result<(tokio::runtime::Runtime, Client)> {
     Ok((runtime, client))
 }
 
-/// Asks [`QUESTIONS`] over gRPC, each kind in its turn, and sends a message to both channels every [`ROUND`]. Returns how many of them the
+/// Asks `count` questions over gRPC, each kind in its turn, and sends a message to both channels every [`ROUND`]. Returns how many of them the
 /// worker answers.
-fn ask_over_grpc(address: &str, after_round: [Sender<()>; 2]) -> Result<u64> {
+fn ask_over_grpc(address: &str, count: usize, after_round: [Sender<()>; 2]) -> Result<u64> {
     let (runtime, client) = connected(address)?;
     let questions = questions();
     let asked: BTreeSet<&str> = questions.iter().map(|of| of.method).chain([SETTER]).collect();
@@ -45,7 +45,7 @@ fn ask_over_grpc(address: &str, after_round: [Sender<()>; 2]) -> Result<u64> {
     let known: BTreeSet<&str> = known.iter().map(String::as_str).collect();
     ensure!(asked == known, "the test asks {asked:?}, and the service has {known:?}");
     let mut answered = 0;
-    for (number, question) in questions.iter().cycle().take(QUESTIONS).enumerate() {
+    for (number, question) in questions.iter().cycle().take(count).enumerate() {
         if number % ROUND == 0 {
             // A thread that has failed receives nothing more; its error is returned when it is joined.
             after_round.iter().for_each(|of| of.send(()).unwrap_or_default());
@@ -58,7 +58,7 @@ fn ask_over_grpc(address: &str, after_round: [Sender<()>; 2]) -> Result<u64> {
 }
 
 /// The system calls of a daemon while it is asked and the machine changes.
-fn calls_of(mut daemon: Daemon, mut machine: Machine) -> Result<Calls> {
+fn calls_of(mut daemon: Daemon, mut machine: Machine, count: usize) -> Result<Calls> {
     let pages = Pages::read(&mut || daemon.child().line())?;
     machine.begin()?;
     let trace = Trace::start(&daemon)?;
@@ -74,7 +74,7 @@ fn calls_of(mut daemon: Daemon, mut machine: Machine) -> Result<Calls> {
             anyhow::Ok(())
         });
         let fetching = scope.spawn(move || fetches.iter().try_for_each(|()| pages.ask_all()));
-        let answered = ask_over_grpc(address, [change, fetch]);
+        let answered = ask_over_grpc(address, count, [change, fetch]);
         for thread in [changing, fetching] {
             thread.join().expect("a thread has panicked")?;
         }
@@ -110,7 +110,7 @@ fn are_done_between(calls: &Calls, actions: &[Action]) -> Result<()> {
 fn questions_about_a_whole_machine_only_read() -> Result<()> {
     let machine = Machine::start()?;
     let daemon = Daemon::start(&[], &[&["--all"], ARGUMENTS].concat())?;
-    let calls = calls_of(daemon, machine)?;
+    let calls = calls_of(daemon, machine, QUESTIONS[0])?;
     calls.check_answers_only_read()?;
     are_done_between(&calls, &[UPDATE, THIN, WRITE, REQUEST, LINK])
 }
@@ -119,7 +119,7 @@ fn questions_about_a_whole_machine_only_read() -> Result<()> {
 fn questions_about_given_processes_only_read() -> Result<()> {
     let machine = Machine::start()?;
     let daemon = Daemon::start(&machine.pids(), ARGUMENTS)?;
-    let calls = calls_of(daemon, machine)?;
+    let calls = calls_of(daemon, machine, QUESTIONS[1])?;
     calls.check_answers_only_read()?;
     are_done_between(&calls, &[THIN, WRITE, REQUEST, LINK, LET_GO])
 }
