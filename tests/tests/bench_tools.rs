@@ -118,7 +118,7 @@ fn an_injected_program_is_compared_in_each_state() -> Result<()> {
     let document = read(&directory.path().join("inject.json"))?;
     let run = &document["runs"][0];
     for (state, is_sampled) in
-        [("native", false), ("unheard", false), ("default", true), ("unlimited", true)]
+        [("native", false), ("unheard", false), ("default", true), ("budget", true)]
     {
         let figure = |name: &str| run[state][name].as_f64().context("no figure");
         let (slowdown, rate) = (figure("slowdown")?, figure("samples_per_second")?);
