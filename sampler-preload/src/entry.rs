@@ -8,7 +8,6 @@ use crate::real::REAL;
 use crate::sample::{self, FILTER, charge, decide};
 use crate::settings::{SETTINGS, Settings};
 use crate::thread::Charged;
-use core::arch::naked_asm;
 use core::ffi::{c_int, c_void};
 use core::mem::offset_of;
 
@@ -86,11 +85,11 @@ fn both(count: usize, size: usize) -> Option<usize> {
     count.checked_mul(size)
 }
 
-/// [`charge`], and a jump through the pointer at `next` of `settings`: nine instructions in a line of cache, of which the compiler would make eleven. To `slow` goes
-/// what [`charge`] says, if that is not `None`.
+/// [`charge`], and a jump through the pointer at `next` of `to`: nine instructions in a line of cache, of which the compiler would make eleven. To `slow` goes
+/// what [`charge`] says in the register `charged`, if that is not `None`, behind the instructions `before` it.
 macro_rules! charged {
-    ($settings:path, $next:expr, $slow:path) => {
-        naked_asm!(
+    ($settings:path, $to:path, $next:expr, $slow:path, $charged:literal $(, $before:literal)*) => {
+        core::arch::naked_asm!(
             ".cfi_startproc",
             "mov rax, qword ptr [rip + {settings} + {rate}]",
             "test rdi, rdi",
@@ -101,25 +100,29 @@ macro_rules! charged {
             "mov rcx, qword ptr [rip + sampler_preload_thread@GOTTPOFF]",
             "add qword ptr fs:[rcx], rax",
             "jge 3f",
-            "jmp qword ptr [rip + {settings} + {next}]",
+            "jmp qword ptr [rip + {to} + {next}]",
             "2:",
-            "mov esi, {not}",
-            "jmp {slow}",
+            concat!("mov ", $charged, ", {not}"),
+            "jmp 4f",
             "3:",
             // The carry: whether it ends.
-            "sbb esi, esi",
-            "neg esi",
+            concat!("sbb ", $charged, ", ", $charged),
+            concat!("neg ", $charged),
+            "4:",
+            $($before,)*
             "jmp {slow}",
             ".cfi_endproc",
             settings = sym $settings,
-            rate = const offset_of!(Settings, rate),
-            certain = const offset_of!(Settings, certain),
+            rate = const core::mem::offset_of!(crate::settings::Settings, rate),
+            certain = const core::mem::offset_of!(crate::settings::Settings, certain),
+            to = sym $to,
             next = const $next,
-            not = const Charged::Not as u64,
+            not = const crate::thread::Charged::Not as u64,
             slow = sym $slow,
         )
     };
 }
+pub(crate) use charged;
 
 const _: () = assert!(Charged::Idle as u64 == 0 && Charged::Ends as u64 == 1);
 
@@ -130,7 +133,7 @@ const _: () = assert!(Charged::Idle as u64 == 0 && Charged::Ends as u64 == 1);
 #[unsafe(naked)]
 #[cfg_attr(feature = "library", unsafe(no_mangle), unsafe(link_section = ".text.hot.malloc"))]
 pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
-    charged!(SETTINGS, offset_of!(Settings, usual.malloc), malloc_sampled)
+    charged!(SETTINGS, SETTINGS, offset_of!(Settings, usual.malloc), malloc_sampled, "esi")
 }
 
 sampled! { malloc, malloc_sampled, "__sampler_preload_malloc", (size), whole(size) }
@@ -282,7 +285,7 @@ mod tests {
 
     #[unsafe(naked)]
     unsafe extern "C" fn charging(size: usize) -> *mut c_void {
-        charged!(THEIRS, offset_of!(Settings, usual.malloc), told)
+        charged!(THEIRS, THEIRS, offset_of!(Settings, usual.malloc), told, "esi")
     }
 
     /// What was said of a request, and what is left then.

@@ -96,35 +96,13 @@ unsafe extern "C" fn told(block: usize, size: usize, rate: u64) {
 /// The unwinder of the process does not know this library then, and an exception that found a frame of ours would end the process. So there never is one.
 macro_rules! new_injected_with {
     ($way:ident, $slow:path) => {
-        core::arch::naked_asm!(
-            ".cfi_startproc",
-            "mov rax, qword ptr [rip + {settings} + {rate}]",
-            "test rdi, rdi",
-            "jle 2f",
-            "imul rax, rdi",
-            "cmovo rax, qword ptr [rip + {settings} + {certain}]",
-            "mov r8, qword ptr [rip + sampler_preload_thread@GOTTPOFF]",
-            "add qword ptr fs:[r8], rax",
-            "jge 3f",
-            "jmp qword ptr [rip + {way} + {next}]",
-            "2:",
-            "mov ecx, {not}",
-            "jmp 4f",
-            "3:",
-            // The carry: whether it ends.
-            "sbb ecx, ecx",
-            "neg ecx",
-            "4:",
-            "lea r9, [rip + {way} + {next}]",
-            "jmp {slow}",
-            ".cfi_endproc",
-            settings = sym crate::settings::SETTINGS,
-            rate = const core::mem::offset_of!(crate::settings::Settings, rate),
-            certain = const core::mem::offset_of!(crate::settings::Settings, certain),
-            way = sym $way,
-            next = const crate::operators::NEXT,
-            not = const crate::thread::Charged::Not as u64,
-            slow = sym $slow,
+        crate::entry::charged!(
+            crate::settings::SETTINGS,
+            $way,
+            crate::operators::NEXT,
+            $slow,
+            "ecx",
+            "lea r9, [rip + {to} + {next}]"
         )
     };
 }
