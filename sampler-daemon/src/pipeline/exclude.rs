@@ -56,7 +56,8 @@ impl Excluded {
         Excluded { exclusions, pids: FxHashMap::default() }
     }
 
-    fn by(&self, who: Who<'_>) -> Option<usize> {
+    /// The place in the list of the exclusion that a process meets.
+    pub(super) fn by(&self, who: Who<'_>) -> Option<usize> {
         self.exclusions.iter().position(|of| of.criterion.matches(who))
     }
 

@@ -136,17 +136,19 @@ impl Worker {
         mappings: &[Mapping],
         discovery: &mut Discovery,
     ) {
-        if self.injections.is_none() || !discovery.samplers.is_empty() || self.is_excluded(pid) {
+        let Some(injections) = &mut self.injections else { return };
+        if !discovery.samplers.is_empty() {
             return;
         }
-        let Some(injections) = &mut self.injections else { return };
-        if !injections.only.is_empty() {
-            let facts = Facts::of(pid);
-            let who = facts.who(pid);
-            if !injections.only.iter().any(|criterion| criterion.matches(who)) {
-                discovery.blind = vec!["not chosen by --inject-only".into()];
-                return;
-            }
+        let facts = Facts::of(pid);
+        let who = facts.who(pid);
+        if self.excluded.by(who).is_some() {
+            return;
+        }
+        let mut only = injections.only.iter();
+        if !injections.only.is_empty() && !only.any(|criterion| criterion.matches(who)) {
+            discovery.blind = vec!["not chosen by --inject-only".into()];
+            return;
         }
         discovery.blind = vec![injections.request(pid, program_image(mappings)).into()];
         discovery.has_unseen_allocations = true;

@@ -18,11 +18,12 @@ fn listed(daemon: &Daemon, comm: &str) -> Result<u32> {
     Ok(u32::try_from(of["pid"].as_u64().context("no pid")?)?)
 }
 
-/// A copy of a workload's program under a name of its own.
-fn program(directory: &Path, name: &str) -> Result<String> {
+/// A shell that will start a copy of `truth.c` in `directory` under this name.
+fn shell(directory: &Path, name: &str, flags: &[&str], seed: &str) -> Result<Workload> {
     let path = directory.join(name);
-    fs::copy(build::compile("truth.c", &[])?, &path).context("copy the program")?;
-    Ok(path.display().to_string())
+    fs::copy(build::compile("truth.c", flags)?, &path).context("copy the program")?;
+    let path = path.display().to_string();
+    Workload::start_program("/bin/sh".as_ref(), &["-c", STARTS, "sh", &path, seed, "1", "81920"])
 }
 
 /// Has the shell start its program, and compares the profile with the program's truth once the sampler is in it; `injected` processes have it by then.
@@ -52,11 +53,7 @@ fn is_right_once_started(
 #[test]
 fn what_a_process_starts_is_injected() -> Result<()> {
     let directory = tempfile::tempdir()?;
-    let program = program(directory.path(), "started")?;
-    let shell = Workload::start_program(
-        "/bin/sh".as_ref(),
-        &["-c", STARTS, "sh", &program, "7", "1", "81920"],
-    )?;
+    let shell = shell(directory.path(), "started", &[], "7")?;
     let options = ["--inject", "--follow", "--interval", "80KiB", "--ring", "256MiB"];
     let daemon = Daemon::start(&[shell.pid()], &options)?;
     is_right_once_started(daemon, shell, "started", 2)
@@ -65,11 +62,7 @@ fn what_a_process_starts_is_injected() -> Result<()> {
 #[test]
 fn chosen_processes_of_the_machine_are_injected() -> Result<()> {
     let directory = tempfile::tempdir()?;
-    let program = program(directory.path(), "chosen")?;
-    let shell = Workload::start_program(
-        "/bin/sh".as_ref(),
-        &["-c", STARTS, "sh", &program, "8", "1", "81920"],
-    )?;
+    let shell = shell(directory.path(), "chosen", &[], "8")?;
     let only = ["--all", "--inject", "--inject-only", "comm:chosen"];
     let daemon =
         Daemon::start(&[], &[&only[..], &["--interval", "80KiB", "--ring", "256MiB"]].concat())?;
@@ -121,13 +114,7 @@ fn a_tree_is_injected_as_far_as_it_can_be() -> Result<()> {
 #[test]
 fn a_refused_process_of_a_tree_is_blind() -> Result<()> {
     let directory = tempfile::tempdir()?;
-    let path = directory.path().join("static");
-    fs::copy(build::compile("truth.c", &["-static"])?, &path).context("copy the program")?;
-    let path = path.display().to_string();
-    let mut shell = Workload::start_program(
-        "/bin/sh".as_ref(),
-        &["-c", STARTS, "sh", &path, "9", "1", "81920"],
-    )?;
+    let mut shell = shell(directory.path(), "static", &["-static"], "9")?;
     let daemon = Daemon::start(&[shell.pid()], &["--inject", "--follow"])?;
     shell.go()?;
     shell.at_mark()?;
