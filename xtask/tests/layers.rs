@@ -153,7 +153,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         why: "HTTP stays at the edge",
-        words: &["hyper", "http_body_util", "percent_encoding"],
+        words: &["axum", "hyper", "percent_encoding"],
         searched: PROGRAMS,
         allowed: &["sampler-daemon/src/http"],
     },
