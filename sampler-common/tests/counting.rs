@@ -2,16 +2,16 @@
 //! the ones that are wrong get wrong.
 
 mod common;
+#[path = "common/counters.rs"]
+mod counters;
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
 
 use common::{SplitMix, deviations};
+use counters::{ExchangeFirst, FullWord, Interlocked, Line, Racing, Sharded};
 use proptest::prelude::*;
-use sampler_common::counting::{
-    Counter, ExchangeFirst, Interlocked, Line, MAX_AMOUNT, Racing, SATURATED, Scalable, Sharded,
-    Switch, Word, Worker,
-};
+use sampler_common::counting::{Counter, MAX_AMOUNT, SATURATED, Scalable, Switch, Word, Worker};
 use sampler_common::estimate::Confidence;
 
 fn worker(seed: u64) -> Worker<SplitMix> {
@@ -201,12 +201,14 @@ impl Word for Stale {
         self.seen.get()
     }
 
-    fn store(&self, value: u64) {
-        self.value.set(value);
-    }
-
     fn add(&self, amount: u64) {
         self.value.set(self.value.get() + amount);
+    }
+}
+
+impl FullWord for Stale {
+    fn store(&self, value: u64) {
+        self.value.set(value);
     }
 
     fn exchange(&self, expected: u64, new: u64) -> bool {

@@ -28,19 +28,8 @@ impl Word for MapWord {
     }
 
     #[inline(always)]
-    fn store(&self, value: u64) {
-        // SAFETY: as in `load`.
-        unsafe { core::ptr::write_volatile(self.0, value) };
-    }
-
-    #[inline(always)]
     fn add(&self, amount: u64) {
         atomic::add(self.0, amount);
-    }
-
-    #[inline(always)]
-    fn exchange(&self, expected: u64, new: u64) -> bool {
-        atomic::exchange(self.0, expected, new)
     }
 }
 

@@ -24,7 +24,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         why: "protobuf is for the protocol and for file formats that are made of it",
-        words: &["prost"],
+        words: &["prost", "sampler_messages"],
         searched: PROGRAMS,
         allowed: &[
             "sampler-daemon/src/rpc",
@@ -153,7 +153,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         why: "HTTP stays at the edge",
-        words: &["hyper", "http_body_util", "percent_encoding"],
+        words: &["axum", "hyper", "percent_encoding"],
         searched: PROGRAMS,
         allowed: &["sampler-daemon/src/http"],
     },

@@ -1,9 +1,8 @@
 //! Points in time as people write and read them: UTC, as in RFC 3339.
-//!
-//! Civil dates from days and back: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", for days after the epoch.
 
 use super::parse::{UnitError, parse_duration};
-use std::time::Duration;
+use humantime::{format_rfc3339_millis, parse_rfc3339_weak};
+use std::time::{Duration, UNIX_EPOCH};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// 2001-09-09: a smaller bare number is a duration whose unit was forgotten.
@@ -55,19 +54,7 @@ pub fn parse_time(text: &str) -> Result<Time, UnitError> {
 
 /// `2026-11-20T13:07:37.250Z`: to the millisecond.
 pub fn utc(unix_ns: u64) -> String {
-    let seconds = unix_ns / SECOND_NS;
-    let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3600, second % 3600 / 60, second % 60);
-    let millis = unix_ns % SECOND_NS / 1_000_000;
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+    format_rfc3339_millis(UNIX_EPOCH + Duration::from_nanos(unix_ns)).to_string()
 }
 
 /// Seconds since the epoch and the digits of a fraction.
@@ -79,44 +66,14 @@ fn at(seconds: u64, fraction: &str) -> Option<Time> {
 
 /// RFC 3339 in UTC.
 fn civil(text: &str) -> Option<Time> {
-    let text = text.strip_suffix(['Z', 'z'])?;
-    let (date, time) = text.split_once(['T', 't', ' '])?;
-    let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
-    if fraction.is_empty() || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+    let text = text.to_ascii_uppercase();
+    // Without its Z it may be the time of anywhere. A point without digits behind it is a slip.
+    if !text.ends_with('Z') || text.ends_with(".Z") {
         return None;
     }
-    let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
-    let [hour, minute, second] = numbers(time, ':', [2, 2, 2])?;
-    let in_month = match month {
-        2 => 28 + u64::from(year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)),
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => return None,
-    };
-    if year < 1970 || !(1..=in_month).contains(&day) || hour > 23 || minute > 59 || second > 60 {
-        return None;
-    }
-    let year = year - u64::from(month <= 2);
-    let (era, year_of_era) = (year / 400, year % 400);
-    let shifted = if month > 2 { month - 3 } else { month + 9 };
-    let day_of_year = (153 * shifted + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    let days = era * 146_097 + day_of_era - 719_468;
-    at(days * 86_400 + hour * 3600 + minute * 60 + second, fraction)
-}
-
-/// Three numbers of so many digits.
-fn numbers(text: &str, separator: char, digits: [usize; 3]) -> Option<[u64; 3]> {
-    let mut out = [0; 3];
-    let mut parts = text.split(separator);
-    for (number, digits) in out.iter_mut().zip(digits) {
-        let part = parts.next()?;
-        if part.len() != digits || !part.bytes().all(|byte| byte.is_ascii_digit()) {
-            return None;
-        }
-        *number = part.parse().ok()?;
-    }
-    parts.next().is_none().then_some(out)
+    let time = parse_rfc3339_weak(&text).ok()?;
+    let since = time.duration_since(UNIX_EPOCH).ok()?;
+    Some(Time::At(u64::try_from(since.as_nanos()).ok()?))
 }
 
 #[cfg(test)]

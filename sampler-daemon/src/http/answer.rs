@@ -1,21 +1,18 @@
 //! Answers, and the lines that say why there is none.
 
 use crate::pipeline::Stopped;
-use http_body_util::Full;
-use hyper::body::Bytes;
-use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, HeaderValue, RETRY_AFTER,
+use axum::http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER,
     X_CONTENT_TYPE_OPTIONS,
 };
-use hyper::{Response, StatusCode};
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
 
-/// An answer as it is sent.
-pub(super) type Answer = Response<Full<Bytes>>;
+/// The type of files and downloads.
+pub(super) const BINARY: &str = "application/octet-stream";
 
-const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
-/// The version of the Prometheus text format.
-const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-const BINARY: HeaderValue = HeaderValue::from_static("application/octet-stream");
+/// What a page answers.
+pub(super) type Answer = Result<Response, Problem>;
 
 /// Why there is no answer: a status, and one line without its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,23 +32,14 @@ impl Problem {
     }
 
     /// It should have been answered.
-    pub(super) fn broken(line: impl Into<String>) -> Problem {
-        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, line)
+    pub(super) fn broken(error: impl ToString) -> Problem {
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
     }
 
-    /// Its answer.
-    pub(super) fn answer(&self) -> Answer {
-        let mut answer = plain(self.status, TEXT, format!("{}\n", self.line));
-        match self.status {
-            StatusCode::METHOD_NOT_ALLOWED => {
-                answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-            }
-            StatusCode::SERVICE_UNAVAILABLE => {
-                answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-            }
-            _ => {}
-        }
-        answer
+    /// There is no such page; `known` names those that there are.
+    pub(super) fn no_page(uri: &Uri, known: &str) -> Problem {
+        let path = super::escape::shown(uri.path());
+        Problem::new(StatusCode::NOT_FOUND, format!("{path}: no such page (there {known})"))
     }
 }
 
@@ -61,37 +49,29 @@ impl From<Stopped> for Problem {
     }
 }
 
-/// Text for people.
-pub(super) fn text(body: impl Into<Bytes>) -> Answer {
-    plain(StatusCode::OK, TEXT, body)
-}
-
-/// Metrics.
-pub(super) fn metrics(body: impl Into<Bytes>) -> Answer {
-    plain(StatusCode::OK, METRICS, body)
-}
-
-/// A page, or a part of one.
-pub(super) fn of_type(kind: &'static str, body: impl Into<Bytes>) -> Answer {
-    plain(StatusCode::OK, HeaderValue::from_static(kind), body)
-}
-
-/// A file.
-pub(super) fn file(name: &'static str, body: impl Into<Bytes>) -> Answer {
-    let mut answer = plain(StatusCode::OK, BINARY, body);
-    let disposition = format!("attachment; filename=\"{name}.pb.gz\"");
-    if let Ok(disposition) = HeaderValue::from_str(&disposition) {
-        answer.headers_mut().insert(CONTENT_DISPOSITION, disposition);
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut answer = (self.status, format!("{}\n", self.line)).into_response();
+        let more = match self.status {
+            StatusCode::METHOD_NOT_ALLOWED => (ALLOW, "GET, HEAD"),
+            StatusCode::SERVICE_UNAVAILABLE => (RETRY_AFTER, "1"),
+            _ => return answer,
+        };
+        answer.headers_mut().insert(more.0, HeaderValue::from_static(more.1));
+        answer
     }
-    answer
 }
 
-fn plain(status: StatusCode, kind: HeaderValue, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()));
-    *answer.status_mut() = status;
-    let headers = answer.headers_mut();
-    headers.insert(CONTENT_TYPE, kind);
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+/// An answer of a media type.
+pub(super) fn of_type(kind: &'static str, body: impl IntoResponse) -> Response {
+    ([(CONTENT_TYPE, kind)], body).into_response()
+}
+
+/// Sets what every answer of a server carries, besides what none of ours goes without.
+pub(super) fn with_headers(mut answer: Response, more: &[(HeaderName, &'static str)]) -> Response {
+    let all = [(X_CONTENT_TYPE_OPTIONS, "nosniff"), (CACHE_CONTROL, "no-store")];
+    for (name, value) in all.iter().chain(more) {
+        answer.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
     answer
 }

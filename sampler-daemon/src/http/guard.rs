@@ -6,10 +6,17 @@
 
 use super::answer::Problem;
 use super::escape::shown;
-use hyper::header::HOST;
-use hyper::http::request::Parts;
-use hyper::{Method, StatusCode};
+use axum::extract::{Request, State};
+use axum::http::header::HOST;
+use axum::http::{Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::Response;
 use std::net::IpAddr;
+use std::sync::Arc;
+
+/// The address that a request came to.
+#[derive(Clone, Copy)]
+pub(super) struct Local(pub(super) IpAddr);
 
 /// By which names requests may ask.
 #[derive(Clone, Debug)]
@@ -33,21 +40,31 @@ impl Guard {
         Guard { names: Vec::new(), remedy: "use its address" }
     }
 
-    /// Checks a request that came to `local`.
-    pub(super) fn check(&self, request: &Parts, local: IpAddr) -> Result<(), Problem> {
-        if request.method != Method::GET && request.method != Method::HEAD {
-            let method = shown(request.method.as_str());
+    /// Lets a request on that passes [`Guard::check`]; a layer of every server.
+    pub(super) async fn admit(
+        State(guard): State<Arc<Guard>>,
+        request: Request,
+        next: Next,
+    ) -> Result<Response, Problem> {
+        guard.check(&request)?;
+        Ok(next.run(request).await)
+    }
+
+    fn check<B>(&self, request: &axum::http::Request<B>) -> Result<(), Problem> {
+        if request.method() != Method::GET && request.method() != Method::HEAD {
+            let method = shown(request.method().as_str());
             let line = format!("method {method}: nothing is changed here (use GET)");
             return Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, line));
         }
-        let mut hosts = request.headers.get_all(HOST).iter();
+        let mut hosts = request.headers().get_all(HOST).iter();
         let host = match (hosts.next(), hosts.next()) {
             (Some(host), None) => host.to_str().unwrap_or_default(),
             (None, _) => return Err(Problem::bad("no Host (send one, as HTTP/1.1 asks for)")),
             _ => return Err(Problem::bad("more than one Host (send one)")),
         };
         // A request for a proxy names the host a second time.
-        let named = request.uri.authority().map(|authority| authority.as_str());
+        let named = request.uri().authority().map(|authority| authority.as_str());
+        let local = request.extensions().get::<Local>();
         for name in [Some(host), named].into_iter().flatten() {
             if !self.knows(name, local) {
                 let line =
@@ -58,11 +75,12 @@ impl Guard {
         Ok(())
     }
 
-    fn knows(&self, host: &str, local: IpAddr) -> bool {
+    fn knows(&self, host: &str, local: Option<&Local>) -> bool {
         let Some(name) = without_port(host) else { return false };
         if let Ok(ip) = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
             // Nobody can point an address elsewhere.
-            return ip.is_loopback() || ip.to_canonical() == local.to_canonical();
+            let is_local = |local: &Local| ip.to_canonical() == local.0.to_canonical();
+            return ip.is_loopback() || local.is_some_and(is_local);
         }
         let name = name.trim_end_matches('.').to_ascii_lowercase();
         name == "localhost" || self.names.contains(&name)
@@ -86,16 +104,17 @@ fn without_port(host: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hyper::Request;
+    use axum::http::Request;
 
     fn status(method: &str, uri: &str, hosts: &[&str]) -> Option<u16> {
         let mut request = Request::builder().method(method).uri(uri);
         for host in hosts {
             request = request.header(HOST, *host);
         }
-        let (parts, ()) = request.body(()).unwrap().into_parts();
+        let local = Local(IpAddr::from([10, 0, 0, 5]));
+        let request = request.extension(local).body(()).unwrap();
         let guard = Guard::new(&["Build-7.example".to_owned()]);
-        let problem = guard.check(&parts, IpAddr::from([10, 0, 0, 5])).err()?;
+        let problem = guard.check(&request).err()?;
         assert!(!problem.line.contains('\n') && problem.line.len() < 200, "{}", problem.line);
         Some(problem.status.as_u16())
     }

@@ -1,10 +1,12 @@
 //! `/debug/pprof/heap` and `/debug/pprof/allocs`: profiles in the format of pprof, as Go's `net/http/pprof` serves them.
 
-use super::answer::{Answer, Problem, file};
+use super::answer::{Answer, BINARY, Problem};
 use super::query::Query;
 use crate::pipeline::{Names, ProfileRequest, Profiler, Scope, assemble};
 use crate::store::Selector;
-use hyper::StatusCode;
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use axum::response::IntoResponse as _;
 use sampler_common::comparison::growth;
 use sampler_common::encode::{Encode as _, pprof::Pprof};
 use sampler_common::estimate::Confidence;
@@ -31,14 +33,14 @@ impl Profiles {
     }
 
     /// The profile that a URL asks for, as a file.
-    pub(super) async fn answer(&self, kind: Kind, query: Query) -> Result<Answer, Problem> {
+    pub(super) async fn answer(&self, kind: Kind, query: Query) -> Answer {
         let Ok(_place) = self.places.try_acquire() else {
             let line = format!("{AT_ONCE} profiles are being made already (try again later)");
             return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, line));
         };
         let limit = MAKING + query.over.unwrap_or_default();
         match timeout(limit, self.encoded(kind, query)).await {
-            Ok(Ok(contents)) => Ok(file(name(kind), contents)),
+            Ok(Ok(contents)) => file(kind, contents),
             Ok(Err(problem)) => Err(problem),
             Err(_) => {
                 let line = format!("not made within {} s (try a pid)", limit.as_secs());
@@ -66,9 +68,7 @@ impl Profiles {
             let mut contents = Vec::new();
             Pprof.encode(&profile, &mut contents).map(|()| contents)
         });
-        let failed = |error: String| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error);
-        let encoded = encoding.await.map_err(|error| failed(error.to_string()))?;
-        encoded.map_err(|error| failed(error.to_string()))
+        encoding.await.map_err(Problem::broken)?.map_err(Problem::broken)
     }
 
     /// Everything since attach.
@@ -89,10 +89,11 @@ impl Profiles {
     }
 }
 
-/// What the profile of a kind is called in URLs.
-pub(super) fn name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Alloc => "allocs",
-        Kind::Live | Kind::Peak | Kind::Mapped => "heap",
-    }
+/// The file of a kind, as URLs name it.
+pub(super) fn file(kind: Kind, contents: Vec<u8>) -> Answer {
+    let disposition = match kind {
+        Kind::Alloc => "attachment; filename=\"allocs.pb.gz\"",
+        Kind::Live | Kind::Peak | Kind::Mapped => "attachment; filename=\"heap.pb.gz\"",
+    };
+    Ok(([(CONTENT_TYPE, BINARY), (CONTENT_DISPOSITION, disposition)], contents).into_response())
 }

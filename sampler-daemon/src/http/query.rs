@@ -3,11 +3,13 @@
 use super::answer::Problem;
 use super::escape::shown;
 use crate::store::{Criterion, Selector};
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
 use percent_encoding::percent_decode_str;
 use std::time::Duration;
 
 /// Longest time that a difference is taken over, seconds.
-const MOST_SECONDS: u64 = 600;
+pub(super) const MOST_SECONDS: u64 = 600;
 
 /// Which profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,6 +48,14 @@ impl Query {
             }
         }
         Ok(query)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Query {
+    type Rejection = Problem;
+
+    async fn from_request_parts(request: &mut Parts, _: &S) -> Result<Query, Problem> {
+        Query::parse(request.uri.query().unwrap_or_default())
     }
 }
 

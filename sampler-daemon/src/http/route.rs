@@ -1,19 +1,22 @@
-//! Which page is asked for.
+//! Metrics and profiles: which page is where.
 
-use super::answer::{self, Answer, Problem};
-use super::escape::shown;
+use super::answer::{Answer, Problem, of_type, with_headers};
 use super::guard::Guard;
 use super::listen::Place;
 use super::metrics::Metrics;
-use super::pprof::{MAKING, Profiles};
-use super::query::Query;
-use super::serve::Site;
+use super::pprof::{MAKING, Profiles, file};
+use super::query::{MOST_SECONDS, Query};
 use crate::pipeline::{Names, Profiler};
-use hyper::http::request::Parts;
-use hyper::{Method, StatusCode};
+use axum::Router;
+use axum::extract::State;
+use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::{from_fn_with_state, map_response};
+use axum::response::Response;
+use axum::routing::get;
 use sampler_common::profile::Kind;
-use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// What there is, for people.
 const INDEX: &str = "\
@@ -29,95 +32,84 @@ exe= and cgroup= (repeatable), for example:
   go tool pprof -top 'http://ADDRESS/debug/pprof/heap?seconds=30&comm=redis*'
 ";
 
-/// How long an answer without a wait of its own may take.
+/// How long an answer may take.
+pub(super) const LONGEST: Duration = MAKING.saturating_add(Duration::from_secs(MOST_SECONDS));
+/// How long metrics may take.
 const QUICK: Duration = Duration::from_secs(10);
+/// The version of the Prometheus text format.
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Metrics and profiles.
-pub(super) struct HttpSite {
-    guard: Guard,
-    metrics: Metrics,
-    profiles: Profiles,
-}
-
-/// What a request asks for.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Page {
-    Index,
-    Metrics,
-    Profile(Kind, Query),
-}
-
-impl HttpSite {
-    pub(super) fn new(place: &Place, profiler: Profiler, names: Names) -> HttpSite {
-        HttpSite {
-            guard: Guard::new(&place.names),
-            metrics: Metrics::new(profiler.clone()),
-            profiles: Profiles::new(profiler, names),
-        }
-    }
-}
-
-impl Site for HttpSite {
-    type Page = Page;
-
-    fn page(&self, request: &Parts, local: IpAddr) -> Result<Page, Problem> {
-        self.guard.check(request, local)?;
-        page(request.uri.path(), request.uri.query().unwrap_or_default())
-    }
-
-    fn limit(&self, page: &Page) -> Duration {
-        match page {
-            Page::Index | Page::Metrics => QUICK,
-            Page::Profile(_, query) => MAKING + query.over.unwrap_or_default(),
-        }
-    }
-
-    async fn answer(&self, page: Page, method: &Method) -> Result<Answer, Problem> {
-        match page {
-            // Nobody reads it.
-            Page::Profile(kind, _) if method == Method::HEAD => {
-                Ok(answer::file(super::pprof::name(kind), Vec::new()))
-            }
-            Page::Index => Ok(answer::text(INDEX)),
-            Page::Metrics => Ok(answer::metrics(self.metrics.page().await?)),
-            Page::Profile(kind, query) => self.profiles.answer(kind, query).await,
-        }
-    }
-}
-
-fn page(path: &str, query: &str) -> Result<Page, Problem> {
-    Ok(match path {
-        "/" | "/debug/pprof/" | "/debug/pprof" => Page::Index,
+/// The pages for those who ask by a name of `place`.
+pub(super) fn router(place: &Place, profiler: Profiler, names: Names) -> Router {
+    let guard = Arc::new(Guard::new(&place.names));
+    let profiles = Arc::new(Profiles::new(profiler.clone(), names));
+    let heap = |state, method, query| profile(state, method, Kind::Live, query);
+    let allocs = |state, method, query| profile(state, method, Kind::Alloc, query);
+    Router::new()
+        .route("/debug/pprof/heap", get(heap))
+        .route("/debug/pprof/allocs", get(allocs))
+        .with_state(profiles)
         // What scrapers add by themselves is no question of ours.
-        "/metrics" => Page::Metrics,
-        "/debug/pprof/heap" => Page::Profile(Kind::Live, Query::parse(query)?),
-        "/debug/pprof/allocs" => Page::Profile(Kind::Alloc, Query::parse(query)?),
-        _ => {
-            let line = format!(
-                "{}: no such page (there are /metrics, /debug/pprof/heap and /debug/pprof/allocs)",
-                shown(path)
-            );
-            return Err(Problem::new(StatusCode::NOT_FOUND, line));
-        }
-    })
+        .route("/metrics", get(metrics))
+        .with_state(Arc::new(Metrics::new(profiler)))
+        .route("/", get(INDEX))
+        .route("/debug/pprof", get(INDEX))
+        .route("/debug/pprof/", get(INDEX))
+        .fallback(no_page)
+        .layer(from_fn_with_state(guard, Guard::admit))
+        .layer(map_response(finished))
+}
+
+async fn metrics(State(metrics): State<Arc<Metrics>>) -> Answer {
+    let late = |_| Problem::new(StatusCode::GATEWAY_TIMEOUT, "not made in time (try again later)");
+    let page = timeout(QUICK, metrics.page()).await.map_err(late)??;
+    Ok(of_type(METRICS, page))
+}
+
+async fn profile(
+    State(profiles): State<Arc<Profiles>>,
+    method: Method,
+    kind: Kind,
+    query: Query,
+) -> Answer {
+    match method {
+        // Nobody reads it.
+        Method::HEAD => file(kind, Vec::new()),
+        _ => profiles.answer(kind, query).await,
+    }
+}
+
+async fn finished(answer: Response) -> Response {
+    with_headers(answer, &[])
+}
+
+async fn no_page(uri: Uri) -> Problem {
+    Problem::no_page(&uri, "are /metrics, /debug/pprof/heap and /debug/pprof/allocs")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::body::Body;
+    use axum::http::Request;
+    use tower::ServiceExt as _;
 
-    #[test]
-    fn pages() {
-        assert_eq!(page("/", ""), Ok(Page::Index));
-        assert_eq!(page("/metrics", "collect[]=x"), Ok(Page::Metrics));
-        let Ok(Page::Profile(Kind::Live, query)) = page("/debug/pprof/heap", "seconds=5") else {
-            panic!("heap is live");
-        };
-        assert_eq!(query.over, Some(Duration::from_secs(5)));
-        assert!(matches!(page("/debug/pprof/allocs", ""), Ok(Page::Profile(Kind::Alloc, _))));
-        assert_eq!(page("/debug/pprof/heap", "seconds=x").unwrap_err().status, 400);
-        for path in ["/debug/pprof/profile", "/metrics/", "//metrics", "/../etc/passwd", "*", ""] {
-            assert_eq!(page(path, "").unwrap_err().status, 404, "{path}");
+    /// What each page answers while the daemon is shutting down: 503 is one that asked the worker.
+    #[tokio::test]
+    async fn pages() {
+        let place = Place::new("127.0.0.1:0".parse().unwrap(), Vec::new(), false).unwrap();
+        let router = router(&place, Profiler::stopped(), Names::start().unwrap());
+        for (status, paths) in [
+            (200, &["/", "/debug/pprof", "/debug/pprof/"][..]),
+            (400, &["/debug/pprof/heap?seconds=x"]),
+            (503, &["/metrics?collect[]=x", "/debug/pprof/heap?seconds=5", "/debug/pprof/allocs"]),
+            (404, &["/debug/pprof/profile", "/metrics/", "//metrics", "/../etc/passwd", "*"]),
+        ] {
+            for path in paths {
+                let request = Request::get(*path).header("Host", "localhost");
+                let answer = router.clone().oneshot(request.body(Body::empty()).unwrap()).await;
+                assert_eq!(answer.unwrap().status(), status, "{path}");
+            }
         }
         assert!(INDEX.lines().all(|line| line.chars().count() <= 80));
     }

@@ -1,23 +1,21 @@
 //! The server: bounded connections, each for one request, each with a deadline.
 
-use super::answer::{Answer, Problem};
 use super::listen::Place;
-use super::route::HttpSite;
+use super::{guard, route};
 use crate::pipeline::{Names, Profiler};
+use axum::Router;
+use hyper::Request;
 use hyper::body::Incoming;
-use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use std::convert::Infallible;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
+use tower::ServiceExt as _;
 
 /// Connections at a time; further ones wait to be accepted.
 const MOST_CONNECTIONS: usize = 64;
@@ -28,38 +26,14 @@ const MOST_HEAD_BYTES: usize = 16 << 10;
 /// After an accept that failed, of too many open files for example.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Everything that is served at one address.
-pub(super) trait Site: Send + Sync + 'static {
-    /// What a request asks for.
-    type Page: Send;
-
-    /// The page of a request that came to `local`.
-    fn page(&self, request: &Parts, local: IpAddr) -> Result<Self::Page, Problem>;
-
-    /// How long it may take.
-    fn limit(&self, page: &Self::Page) -> Duration;
-
-    /// Its answer.
-    fn answer(
-        &self,
-        page: Self::Page,
-        method: &Method,
-    ) -> impl Future<Output = Result<Answer, Problem>> + Send;
-
-    /// What every answer needs besides.
-    fn finish(&self, answer: Answer) -> Answer {
-        answer
-    }
-}
-
 /// Serves metrics and profiles for ever; what is open when this is dropped is cut.
 pub async fn serve(listener: TcpListener, place: Place, profiler: Profiler, names: Names) {
-    serve_site(listener, HttpSite::new(&place, profiler, names)).await;
+    let router = route::router(&place, profiler, names);
+    serve_router(listener, router, route::LONGEST).await;
 }
 
-/// Serves for ever; what is open when this is dropped is cut.
-pub(super) async fn serve_site(listener: TcpListener, site: impl Site) {
-    let site = Arc::new(site);
+/// Serves for ever pages of which each takes at most `longest`; what is open when this is dropped is cut.
+pub(super) async fn serve_router(listener: TcpListener, router: Router, longest: Duration) {
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
@@ -68,9 +42,9 @@ pub(super) async fn serve_site(listener: TcpListener, site: impl Site) {
         while connections.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, _)) => {
-                let site = Arc::clone(&site);
+                let router = router.clone();
                 connections.spawn(async move {
-                    connection(stream, site).await;
+                    connection(stream, router, longest).await;
                     drop(permit);
                 });
             }
@@ -83,12 +57,19 @@ pub(super) async fn serve_site(listener: TcpListener, site: impl Site) {
 }
 
 /// One request and its answer. A client that goes away ends it, whatever it has asked for: nothing runs on its behalf any more.
-async fn connection(stream: TcpStream, site: Arc<impl Site>) {
+async fn connection(stream: TcpStream, router: Router, longest: Duration) {
     let Ok(local) = stream.local_addr() else { return };
     let (extend, deadline) = watch::channel(Instant::now() + TRANSFER);
-    let service = service_fn(|request| {
-        let (site, extend) = (Arc::clone(&site), extend.clone());
-        async move { Ok::<_, Infallible>(answer(request, &*site, local.ip(), &extend).await) }
+    let service = service_fn(|mut request: Request<Incoming>| {
+        let (router, extend) = (router.clone(), extend.clone());
+        request.extensions_mut().insert(guard::Local(local.ip()));
+        async move {
+            // The connection is there to see.
+            let _ = extend.send(Instant::now() + longest + TRANSFER);
+            let answer = router.oneshot(request).await;
+            let _ = extend.send(Instant::now() + TRANSFER);
+            answer
+        }
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(TRANSFER);
@@ -101,25 +82,6 @@ async fn connection(stream: TcpStream, site: Arc<impl Site>) {
         _ = connection => {}
         () = passed(deadline) => {}
     }
-}
-
-async fn answer(
-    request: Request<Incoming>,
-    site: &impl Site,
-    local: IpAddr,
-    extend: &watch::Sender<Instant>,
-) -> Answer {
-    let (request, _body) = request.into_parts();
-    let answer = match site.page(&request, local) {
-        Ok(page) => {
-            // The connection is there to see.
-            let _ = extend.send(Instant::now() + site.limit(&page) + TRANSFER);
-            site.answer(page, &request.method).await
-        }
-        Err(problem) => Err(problem),
-    };
-    let _ = extend.send(Instant::now() + TRANSFER);
-    site.finish(answer.unwrap_or_else(|problem: Problem| problem.answer()))
 }
 
 /// Completes when the deadline has passed, which may be moved meanwhile.

@@ -197,6 +197,19 @@ pub struct Profiler {
 }
 
 impl Profiler {
+    /// One of a worker that has stopped: every question is answered so.
+    #[cfg(test)]
+    pub(crate) fn stopped() -> Profiler {
+        let wake = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
+        Profiler {
+            commands: mpsc::sync_channel(0).0,
+            wake: Arc::new(wake),
+            samples: broadcast::channel(1).0,
+            lagged: Arc::default(),
+            answers: Arc::default(),
+        }
+    }
+
     async fn ask<T: Send + 'static>(
         &self,
         question: &'static str,

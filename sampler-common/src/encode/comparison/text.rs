@@ -5,14 +5,14 @@
 use crate::comparison::{About, ComparedStack, Comparison, FALSE_DISCOVERY_RATE, Relation};
 use crate::encode::callers::callers;
 use crate::encode::name;
-use crate::encode::text::layout::{left, right, wrapped};
+use crate::encode::text::layout::{paragraph, right};
 use crate::estimate::Difference;
 use crate::profile::Kind;
 use crate::units::{grouped, human_bytes, human_count, human_duration};
 use std::time::Duration;
 
 /// Columns of the labels.
-const LABEL: usize = 10;
+pub(in crate::encode) const LABEL: usize = 10;
 /// Narrower pages are written as this.
 const MIN_WIDTH: usize = 76;
 /// Columns of `A B difference interval p`, each.
@@ -55,7 +55,7 @@ fn heading(of: &Comparison, width: usize) -> String {
     let per = if of.per_second { " a second" } else { "" };
     let mut out = format!("Memory {what}{per}: B − A\n");
     for (label, side) in ["A", "B"].into_iter().zip(&of.sides) {
-        out += &paragraph(label, &about(side), width);
+        out += &paragraph(label, &about(side), LABEL, width);
     }
     let totals = |of: &Difference, show: fn(f64) -> String| {
         let ends = [of.low, of.high].map(|end| signed(end, show));
@@ -68,12 +68,12 @@ fn heading(of: &Comparison, width: usize) -> String {
             ends[1]
         )
     };
-    out += &paragraph("bytes", &totals(&of.space, human_bytes), width);
-    out += &paragraph("objects", &totals(&of.objects, human_count), width);
-    out += &paragraph("changes", &changes(of), width);
+    out += &paragraph("bytes", &totals(&of.space, human_bytes), LABEL, width);
+    out += &paragraph("objects", &totals(&of.objects, human_count), LABEL, width);
+    out += &paragraph("changes", &changes(of), LABEL, width);
     if of.relation == Relation::Shared {
         let note = "blocks that are in both count as independent: intervals are too wide, never too narrow";
-        out += &paragraph("note", note, width);
+        out += &paragraph("note", note, LABEL, width);
     }
     let [a, b] = of.sides.each_ref().map(|side| side.duration_ns().max(1) as f64);
     if of.kind == Kind::Alloc
@@ -82,7 +82,7 @@ fn heading(of: &Comparison, width: usize) -> String {
         && (a / b - 1.0).abs() > 0.01
     {
         let note = "A and B differ in length, and totals are compared as they are (--per-second compares rates)";
-        out += &paragraph("note", note, width);
+        out += &paragraph("note", note, LABEL, width);
     }
     out
 }
@@ -152,14 +152,4 @@ fn chance(p: f64) -> String {
 /// `95`, `99.9`.
 pub(in crate::encode) fn percent(level: f64) -> f64 {
     (level * 1e9).round() / 1e7
-}
-
-/// A label and its text, broken into lines.
-pub(in crate::encode) fn paragraph(label: &str, text: &str, width: usize) -> String {
-    let mut out = String::new();
-    for (index, part) in wrapped(text, width - LABEL).iter().enumerate() {
-        let label = if index == 0 { label } else { "" };
-        out += &format!("{}{part}\n", left(label, LABEL));
-    }
-    out
 }

@@ -1,9 +1,9 @@
 //! What people read of growth in a terminal: a verdict first, then the stacks, the first of them in full.
 
 use crate::encode::callers::callers;
-use crate::encode::comparison::text::{paragraph, percent, signed};
+use crate::encode::comparison::text::{LABEL, percent, signed};
 use crate::encode::name;
-use crate::encode::text::layout::{columns, end};
+use crate::encode::text::layout::{columns, end, paragraph};
 use crate::encode::text::short::short;
 use crate::estimate::{Growth, Median, Share, plus_minus};
 use crate::leaks::{Grown, Leak, Leaks};
@@ -32,11 +32,11 @@ pub fn text(of: &Leaks, width: usize, rows: usize) -> String {
         bytes(of.total.growth.low),
         bytes(of.total.growth.high),
     );
-    out += &paragraph("all", &all, width);
-    out += &paragraph("growing", &verdict(of), width);
-    out += &paragraph("missed", &missed(of), width);
+    out += &paragraph("all", &all, LABEL, width);
+    out += &paragraph("growing", &verdict(of), LABEL, width);
+    out += &paragraph("missed", &missed(of), LABEL, width);
     for note in &of.notes {
-        out += &paragraph("note", &name::shown(&note.to_string()), width);
+        out += &paragraph("note", &name::shown(&note.to_string()), LABEL, width);
     }
     let shown = match of.growing {
         0 => rows.min(CANDIDATES),

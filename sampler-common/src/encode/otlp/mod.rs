@@ -3,8 +3,10 @@
 //! A process is a resource, a quantity a profile. A sample's interval stands in its attributes, which nothing adds up; what the profile is about
 //! stands in those of the scope.
 
-pub mod message;
 mod tables;
+
+/// The messages of the file.
+pub use sampler_messages::otlp as message;
 
 use super::Encode;
 use super::pprof::SAMPLE_TYPES;
@@ -12,7 +14,7 @@ use crate::estimate::Estimate;
 use crate::profile::{self, Kind, Quantities, Quantity};
 use message::{
     AnyValue, KeyValue, Profile, ProfilesData, Resource, ResourceProfiles, Sample, Scope,
-    ScopeProfiles, Value, ValueType,
+    ScopeProfiles, ValueType, any_value::Value,
 };
 use prost::Message;
 use std::io::{self, Write};
@@ -34,7 +36,7 @@ pub fn message(profile: &profile::Profile) -> ProfilesData {
     let each = processes(profile).into_iter().map(|(pid, rows)| {
         let profiles = order(profile.kind)
             .map(|quantity| one_profile(profile, quantity, &rows, &stacks, &mut tables));
-        let process = attribute("process.pid", Value::Int(i64::from(pid)));
+        let process = attribute("process.pid", Value::IntValue(i64::from(pid)));
         let scope = Scope { name: "sampler".into(), attributes: header.clone() };
         ResourceProfiles {
             resource: (pid != 0).then(|| Resource { attributes: vec![process] }),
@@ -107,11 +109,15 @@ fn sample(estimate: &Estimate, unit: &str, stack: i32, tables: &mut Tables) -> O
         return None;
     }
     let mut attributes =
-        vec![tables.attribute("sampler.low", Value::Int(low.floor() as i64), unit)];
+        vec![tables.attribute("sampler.low", Value::IntValue(low.floor() as i64), unit)];
     if high.is_finite() {
-        attributes.push(tables.attribute("sampler.high", Value::Int(high.ceil() as i64), unit));
+        attributes.push(tables.attribute(
+            "sampler.high",
+            Value::IntValue(high.ceil() as i64),
+            unit,
+        ));
     }
-    attributes.push(tables.attribute("sampler.samples", Value::Int(samples as i64), ""));
+    attributes.push(tables.attribute("sampler.samples", Value::IntValue(samples as i64), ""));
     Some(Sample { stack_index: stack, attribute_indices: attributes, values: vec![value] })
 }
 
@@ -121,9 +127,9 @@ fn attribute(key: &str, value: Value) -> KeyValue {
 
 /// What the profile is about: how it was made, totals, losses, cost, notes.
 fn header(profile: &profile::Profile) -> Vec<KeyValue> {
-    let text = |key: &str, text: &str| attribute(key, Value::Text(text.into()));
-    let number = |key: String, number: f64| attribute(&key, Value::Double(number));
-    let count = |key: &str, count: u64| attribute(key, Value::Int(count as i64));
+    let text = |key: &str, text: &str| attribute(key, Value::StringValue(text.into()));
+    let number = |key: String, number: f64| attribute(&key, Value::DoubleValue(number));
+    let count = |key: &str, count: u64| attribute(key, Value::IntValue(count as i64));
     let mut header = vec![
         text("sampler.kind", profile.kind.name()),
         text("sampler.estimator", profile.estimator_name()),

@@ -3,7 +3,8 @@
 use super::super::NO_STACK;
 use super::super::address::Space;
 use super::message::{
-    AnyValue, Dictionary, Function, KeyValueAndUnit, Line, Link, Location, Mapping, Stack, Value,
+    AnyValue, Dictionary, Function, KeyValueAndUnit, Line, Link, Location, Mapping, Stack,
+    any_value::Value,
 };
 use crate::profile::{self, Profile};
 use std::collections::HashMap;
@@ -80,9 +81,9 @@ impl Tables {
     pub(super) fn attribute(&mut self, key: &str, value: Value, unit: &str) -> i32 {
         let (key_strindex, unit_strindex) = (self.string(key), self.string(unit));
         let known = match &value {
-            Value::Text(text) => Known::Text(self.string(text)),
-            Value::Int(number) => Known::Int(*number),
-            Value::Double(number) => Known::Double(number.to_bits()),
+            Value::StringValue(text) => Known::Text(self.string(text)),
+            Value::IntValue(number) => Known::Int(*number),
+            Value::DoubleValue(number) => Known::Double(number.to_bits()),
         };
         *self.attribute_indices.entry((key_strindex, known, unit_strindex)).or_insert_with(|| {
             let value = Some(AnyValue { value: Some(value) });
@@ -96,7 +97,7 @@ impl Tables {
         for (index, mapping) in profile.mappings.iter().enumerate() {
             let range = space.range(index);
             let id = Some(mapping.build_id.clone()).filter(|id| !id.is_empty());
-            let id = id.map(|id| self.attribute(BUILD_ID, Value::Text(id), ""));
+            let id = id.map(|id| self.attribute(BUILD_ID, Value::StringValue(id), ""));
             let filename_strindex = self.string(&mapping.path);
             self.mappings.push(Mapping {
                 memory_start: range.start,
@@ -106,7 +107,7 @@ impl Tables {
                 attribute_indices: id.into_iter().collect(),
             });
         }
-        let native = self.attribute(FRAME_TYPE, Value::Text("native".into()), "");
+        let native = self.attribute(FRAME_TYPE, Value::StringValue("native".into()), "");
         for location in &profile.locations {
             let lines = location.lines.iter().map(|line| self.line(line)).collect();
             self.locations.push(Location {

@@ -10,9 +10,9 @@ fn decoded(profile: &profile::Profile) -> ProfilesData {
 
 fn shown(value: &Option<AnyValue>) -> String {
     match value.as_ref().and_then(|value| value.value.as_ref()) {
-        Some(Value::Text(text)) => text.clone(),
-        Some(Value::Int(number)) => number.to_string(),
-        Some(Value::Double(number)) => number.to_string(),
+        Some(Value::StringValue(text)) => text.clone(),
+        Some(Value::IntValue(number)) => number.to_string(),
+        Some(Value::DoubleValue(number)) => number.to_string(),
         None => String::new(),
     }
 }

@@ -5,7 +5,9 @@
 //! An instant on a track of its own says what the profile is about; time 0 is when sampling began.
 
 mod interned;
-pub mod message;
+
+/// The messages of the file.
+pub use sampler_messages::perfetto as message;
 
 use super::pprof::comments;
 use super::{Encode, name};
@@ -114,7 +116,7 @@ fn heaps(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         for heap in [Heap::Estimates, Heap::Low, Heap::High] {
             for part in stacks.chunks(PER_PACKET) {
                 let each = part.iter().map(|index| sample(profile, heap, *index));
-                let samples: Vec<HeapSample> = each.filter(HeapSample::is_some).collect();
+                let samples: Vec<HeapSample> = each.filter(is_some).collect();
                 if samples.is_empty() {
                     continue;
                 }
@@ -212,11 +214,9 @@ fn ends(
     }
 }
 
-impl HeapSample {
-    /// Whether it says anything: what rounds to nothing is left out.
-    fn is_some(&self) -> bool {
-        self.self_allocated + self.alloc_count + self.self_max() + self.self_max_count > 0
-    }
+/// Whether a sample says anything: what rounds to nothing is left out.
+fn is_some(of: &HeapSample) -> bool {
+    of.self_allocated + of.alloc_count + of.self_max() + of.self_max_count > 0
 }
 
 #[cfg(test)]

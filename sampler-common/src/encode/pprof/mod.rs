@@ -3,8 +3,10 @@
 //! It has no room for intervals; the totals' are in its comments (`pprof -comments`). Values are
 //! estimates rounded to integers.
 
-pub mod message;
 mod tables;
+
+/// The messages of the file.
+pub use sampler_messages::pprof as message;
 
 use super::address::Space;
 use super::{Encode, NO_STACK};

@@ -88,6 +88,17 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// Columns that a text behind a label gets at least.
+const MIN_TEXT: usize = 20;
+
+/// A label in `label_width` columns and its text, wrapped under itself to `width`.
+pub fn paragraph(label: &str, text: &str, label_width: usize, width: usize) -> String {
+    let lines = wrapped(text, width.saturating_sub(label_width).max(MIN_TEXT));
+    let labels = std::iter::once(label).chain(std::iter::repeat(""));
+    let line = |(label, line): (&str, &String)| format!("{}{line}\n", left(label, label_width));
+    labels.zip(&lines).map(line).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

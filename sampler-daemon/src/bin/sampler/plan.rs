@@ -7,7 +7,7 @@ use crate::args::PlanVerb;
 use crate::connect::Address;
 use crate::{output, page};
 use anyhow::Result;
-use sampler_common::encode::text::layout::wrapped;
+use sampler_common::encode::text::layout::paragraph;
 use sampler_common::estimate::plan::bytes_seen;
 use sampler_common::estimate::{Confidence, DomainError, Edges, Estimate, Plan, failed_trials};
 use sampler_common::units::{exact_bytes, grouped, human_bytes, human_count};
@@ -105,25 +105,30 @@ fn text(verb: &PlanVerb, figures: &Figures, width: usize) -> String {
         .as_ref()
         .map_or("small allocations".to_owned(), |size| format!("allocations of {size}"));
     let plan_line = format!("one sample per {interval}, {bytes} in {pieces}");
-    let mut out = paragraph("plan", &plan_line, width);
-    out += &paragraph("samples", &format!("{} expected", number(plan.expected_samples())), width);
+    let mut out = paragraph("plan", &plan_line, LABEL, width);
+    out += &paragraph(
+        "samples",
+        &format!("{} expected", number(plan.expected_samples())),
+        LABEL,
+        width,
+    );
     let mut seen = format!("{} chance of at least one sample", percent(plan.hit_probability()));
     if let Some(size) = size {
         let once = percent(plan.allocation_hit_probability());
         seen += &format!("; {once} for one allocation of {size}");
     }
-    out += &paragraph("seen", &seen, width);
+    out += &paragraph("seen", &seen, LABEL, width);
     let error = format!(
         "±{} on average, ±{} if seen; standard deviation {}",
         percent(plan.relative_error()),
         percent(plan.relative_error_if_seen()),
         percent(plan.relative_deviation()),
     );
-    out += &paragraph("error", &error, width);
+    out += &paragraph("error", &error, LABEL, width);
     let coverage = coverage.map(|(probability, bytes)| {
         format!("{} {}", percent(probability), human_bytes(bytes as f64))
     });
-    out += &paragraph("seen from", &coverage.join(", "), width);
+    out += &paragraph("seen from", &coverage.join(", "), LABEL, width);
     if let Some(of) = failed_trials {
         out += &trials(verb, of, width);
     }
@@ -140,18 +145,8 @@ fn trials(verb: &PlanVerb, of: &Estimate, width: usize) -> String {
         grouped(of.samples),
         percent(of.confidence.level()),
     );
-    paragraph("trials", &line, width) + &paragraph("", &format!("{tail} of them tail bytes"), width)
-}
-
-/// A label and its text, broken into lines.
-fn paragraph(label: &str, text: &str, width: usize) -> String {
-    let mut out = String::new();
-    let mut label = label;
-    for line in wrapped(text, width.saturating_sub(LABEL).max(20)) {
-        out += &format!("{label:LABEL$}{line}\n");
-        label = "";
-    }
-    out
+    paragraph("trials", &line, LABEL, width)
+        + &paragraph("", &format!("{tail} of them tail bytes"), LABEL, width)
 }
 
 /// Three digits that matter, also below 1.

@@ -3,7 +3,6 @@
 //! The eBPF program asks for it to know how much of a stack there is. The calibration's stack is no thread's: while samples are calibrated, it is
 //! said to be the first one, so that their price is that of other programs' stacks.
 
-use procfs::process::Process;
 use rustix::process::{VirtualMemoryMapAddress, set_virtual_memory_map_address};
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -17,8 +16,7 @@ impl FirstStack {
     /// The stack that begins at `begin` is the first. `None` where the kernel does not let us say so (without `CAP_SYS_RESOURCE`): the ends of stacks are then
     /// looked for, and samples are taken for a microsecond dearer than they are.
     pub(super) fn beginning_at(begin: NonNull<u8>) -> Option<FirstStack> {
-        let before = Process::myself().ok()?.stat().ok()?.startstack;
-        let before = NonNull::new(std::ptr::without_provenance_mut(usize::try_from(before).ok()?))?;
+        let before = NonNull::new(std::ptr::without_provenance_mut(start_stack()?))?;
         set(begin.cast()).then_some(FirstStack { before })
     }
 }
@@ -27,6 +25,12 @@ impl Drop for FirstStack {
     fn drop(&mut self) {
         set(self.before);
     }
+}
+
+/// Field 28 of `/proc/PID/stat`, `startstack` (proc_pid_stat(5)). The name before it may contain anything.
+fn start_stack() -> Option<usize> {
+    let stat = String::from_utf8_lossy(&std::fs::read("/proc/self/stat").ok()?).into_owned();
+    stat.rsplit_once(") ")?.1.split_ascii_whitespace().nth(25)?.parse().ok()
 }
 
 /// Whether the kernel agreed.

@@ -12,7 +12,6 @@ mod processes;
 use super::answer::Problem;
 use crate::pipeline::Profiler;
 pub(super) use daemon::LOSSES;
-use hyper::StatusCode;
 use ledger::Ledger;
 use page::Page;
 use tokio::sync::Mutex;
@@ -31,9 +30,7 @@ impl Metrics {
 
     pub(super) async fn page(&self) -> Result<String, Problem> {
         let mut ledger = self.ledger.lock().await;
-        let report = self.profiler.metrics().await?;
-        let report =
-            report.map_err(|line| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, line))?;
+        let report = self.profiler.metrics().await?.map_err(Problem::broken)?;
         let accounts = ledger.enter(&report);
         let mut page = Page::default();
         daemon::write(&report, &mut page);

@@ -1,12 +1,12 @@
 //! What the page asks for.
 
-use super::files::{File, file};
 use crate::http::answer::Problem;
 use crate::http::escape::shown;
 use crate::http::query::{criterion, pairs};
 use crate::pipeline::{AskedWindow, HistoryRequest, ProfileRequest, Scope};
 use crate::store::Selector;
-use hyper::StatusCode;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
 use sampler_common::encode::Measure;
 use sampler_common::estimate::Confidence;
 use sampler_common::profile::Kind;
@@ -14,30 +14,9 @@ use sampler_common::profile::Kind;
 /// How far back a history goes if nobody says.
 const DEFAULT_SECONDS: u64 = 120;
 
-/// A question.
-#[derive(Debug)]
-pub(super) enum Asked {
-    /// A file of the page.
-    File(&'static File),
-    /// The daemon and its processes.
-    Overview,
-    /// A new profile, drawn.
-    Graph(ProfileRequest, Measure),
-    /// Functions of a profile that was drawn.
-    Table(u64, Measure),
-    /// What a search finds in it.
-    Matches(u64, Measure, String),
-    /// All of it, in a format.
-    Download(u64, String),
-    /// What was allocated when.
-    History(HistoryRequest, Measure),
-    /// What changed from one window to another.
-    Difference(Box<[ProfileRequest; 2]>),
-}
-
 /// What stands behind the `?`.
-#[derive(Default)]
-struct Values {
+#[derive(Debug, Default)]
+pub(super) struct Asked {
     kind: Option<Kind>,
     measure: Option<Measure>,
     selector: Selector,
@@ -47,61 +26,21 @@ struct Values {
     snapshot: Option<u64>,
     /// Seconds of history.
     seconds: Option<u64>,
-    format: String,
-    text: String,
+    pub(super) format: String,
+    pub(super) text: String,
+}
+
+impl<S: Sync> FromRequestParts<S> for Asked {
+    type Rejection = Problem;
+
+    async fn from_request_parts(request: &mut Parts, _: &S) -> Result<Asked, Problem> {
+        Asked::parse(request.uri.query().unwrap_or_default())
+    }
 }
 
 impl Asked {
-    /// By its path and what stands behind the `?`.
-    pub(super) fn parse(path: &str, query: &str) -> Result<Asked, Problem> {
-        if let Some(file) = file(path) {
-            return Ok(Asked::File(file));
-        }
-        let values = || Values::parse(query);
-        Ok(match path {
-            "/api/overview" => Asked::Overview,
-            "/api/graph" => {
-                let values = values()?;
-                Asked::Graph(values.profile(0), values.measure())
-            }
-            "/api/table" => {
-                let values = values()?;
-                Asked::Table(values.snapshot()?, values.measure())
-            }
-            "/api/matches" => {
-                let values = values()?;
-                Asked::Matches(values.snapshot()?, values.measure(), values.text)
-            }
-            "/api/download" => {
-                let values = values()?;
-                Asked::Download(values.snapshot()?, values.format)
-            }
-            "/api/history" => {
-                let values = values()?;
-                let seconds = values.seconds.unwrap_or(DEFAULT_SECONDS);
-                let (measure, span_ns) = (values.measure(), seconds.saturating_mul(1_000_000_000));
-                Asked::History(HistoryRequest { selector: values.selector, span_ns }, measure)
-            }
-            "/api/difference" => {
-                let values = values()?;
-                Asked::Difference(Box::new([values.profile(0), values.profile(1)]))
-            }
-            _ => {
-                let line = format!("{}: no such page (there is /)", shown(path));
-                return Err(Problem::new(StatusCode::NOT_FOUND, line));
-            }
-        })
-    }
-
-    /// Whether it tells nothing of what is profiled.
-    pub(super) fn is_public(&self) -> bool {
-        matches!(self, Asked::File(_))
-    }
-}
-
-impl Values {
-    fn parse(query: &str) -> Result<Values, Problem> {
-        let mut values = Values::default();
+    fn parse(query: &str) -> Result<Asked, Problem> {
+        let mut values = Asked::default();
         for pair in pairs(query) {
             let (key, value) = pair?;
             let number = || {
@@ -139,16 +78,21 @@ impl Values {
         Ok(values)
     }
 
-    fn measure(&self) -> Measure {
+    pub(super) fn measure(&self) -> Measure {
         self.measure.unwrap_or(Measure::Space)
     }
 
-    fn snapshot(&self) -> Result<u64, Problem> {
+    pub(super) fn snapshot(&self) -> Result<u64, Problem> {
         self.snapshot.ok_or_else(|| Problem::bad("no snapshot (give the number that a graph has)"))
     }
 
+    pub(super) fn history(self) -> HistoryRequest {
+        let seconds = self.seconds.unwrap_or(DEFAULT_SECONDS);
+        HistoryRequest { selector: self.selector, span_ns: seconds.saturating_mul(1_000_000_000) }
+    }
+
     /// A profile of a window; of everything where none is given.
-    fn profile(&self, side: usize) -> ProfileRequest {
+    pub(super) fn profile(&self, side: usize) -> ProfileRequest {
         let window = match (self.since[side], self.until[side]) {
             (None, None) => None,
             (since, until) => Some(AskedWindow::Between(since, until)),
@@ -175,40 +119,33 @@ mod tests {
 
     #[test]
     fn questions() {
-        let graph = Asked::parse("/api/graph", "kind=alloc&measure=objects&pid=7&since=5&until=9");
-        let Ok(Asked::Graph(request, Measure::Objects)) = graph else { panic!("{graph:?}") };
+        let graph = Asked::parse("kind=alloc&measure=objects&pid=7&since=5&until=9").unwrap();
+        assert_eq!(graph.measure(), Measure::Objects);
+        let request = graph.profile(0);
         assert_eq!((request.kind, request.top), (Kind::Alloc, 0));
         assert_eq!(request.selector.to_string(), "pid:7");
         assert_eq!(request.scope.window, Some(AskedWindow::Between(Some(5), Some(9))));
-        let Ok(Asked::Matches(3, Measure::Space, text)) =
-            Asked::parse("/api/matches", "snapshot=3&q=%3Cscript%3E%26")
-        else {
-            panic!("a search");
-        };
-        assert_eq!(text, "<script>&");
-        assert!(Asked::parse("/", "").unwrap().is_public());
-        assert!(!Asked::parse("/api/overview", "").unwrap().is_public());
+        let search = Asked::parse("snapshot=3&q=%3Cscript%3E%26").unwrap();
+        assert_eq!((search.snapshot(), search.measure()), (Ok(3), Measure::Space));
+        assert_eq!(search.text, "<script>&");
     }
 
     #[test]
     fn what_makes_no_sense_is_named_in_a_line() {
-        for (path, query) in [
-            ("/api/graph", "kind=x"),
-            ("/api/graph", "measure=bytes"),
-            ("/api/graph", "pid=0"),
-            ("/api/graph", "since=-1"),
-            ("/api/graph", "top=3"),
-            ("/api/table", ""),
-            ("/api/table", "snapshot=x"),
-            ("/api/matches", "q=%ff"),
-            ("/api/graph", "%0a=1"),
+        for query in [
+            "kind=x",
+            "measure=bytes",
+            "pid=0",
+            "since=-1",
+            "top=3",
+            "snapshot=x",
+            "q=%ff",
+            "%0a=1",
         ] {
-            let problem = Asked::parse(path, query).unwrap_err();
-            assert_eq!(problem.status.as_u16(), 400, "{path}?{query}");
+            let problem = Asked::parse(query).unwrap_err();
+            assert_eq!(problem.status.as_u16(), 400, "{query}");
             assert!(!problem.line.contains('\n'), "{}", problem.line);
         }
-        for path in ["/api", "/api/", "//", "/../x", "/index.html", "/static/app.js", "*", ""] {
-            assert_eq!(Asked::parse(path, "").unwrap_err().status.as_u16(), 404, "{path}");
-        }
+        assert_eq!(Asked::parse("").unwrap().snapshot().unwrap_err().status.as_u16(), 400);
     }
 }

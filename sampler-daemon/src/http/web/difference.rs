@@ -26,7 +26,7 @@ pub(super) async fn difference(
         made[early] = profiles.make(again).await?;
     }
     let comparing = tokio::task::spawn_blocking(move || compared(&made));
-    comparing.await.map_err(|error| Problem::broken(error.to_string()))?
+    comparing.await.map_err(Problem::broken)?
 }
 
 fn compared([a, b]: &[Profile; 2]) -> Result<Vec<u8>, Problem> {
@@ -44,7 +44,7 @@ fn compared([a, b]: &[Profile; 2]) -> Result<Vec<u8>, Problem> {
     comparison.stacks.truncate(MOST_STACKS);
     let mut object = object(&comparison);
     object["stacks_total"] = stacks.into();
-    serde_json::to_vec(&object).map_err(|error| Problem::broken(error.to_string()))
+    serde_json::to_vec(&object).map_err(Problem::broken)
 }
 
 /// Without an end it reaches until now, which no other begins behind.

@@ -1,15 +1,17 @@
 //! The page's own files.
 
-use crate::http::answer::{Answer, of_type};
-use hyper::header::{CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY};
+use crate::http::answer::with_headers;
+use axum::Router;
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, REFERRER_POLICY};
+use axum::response::Response;
+use axum::routing::get;
 
 /// What the page may do: nothing but load and ask from where it came.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
     img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// A file.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct File {
+struct File {
     path: &'static str,
     kind: &'static str,
     contents: &'static str,
@@ -43,29 +45,22 @@ const FILES: &[File] = files! {
     "/tree.js" SCRIPT "tree.js",
 };
 
-/// The file of a path.
-pub(super) fn file(path: &str) -> Option<&'static File> {
-    FILES.iter().find(|file| file.path == path)
-}
-
-impl File {
-    pub(super) fn answer(&self) -> Answer {
-        of_type(self.kind, self.contents)
-    }
+/// Adds the files to a router.
+pub(super) fn with_files<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
+    FILES.iter().fold(router, |router, file| {
+        router.route(file.path, get(([(CONTENT_TYPE, file.kind)], file.contents)))
+    })
 }
 
 /// Adds what every answer of the page carries.
-pub(super) fn guarded(mut answer: Answer) -> Answer {
-    let headers = answer.headers_mut();
-    for (name, value) in [
+pub(super) async fn guarded(answer: Response) -> Response {
+    let more = [
         (CONTENT_SECURITY_POLICY, POLICY),
         (REFERRER_POLICY, "no-referrer"),
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    answer
+    ];
+    with_headers(answer, &more)
 }
 
 #[cfg(test)]
@@ -78,7 +73,7 @@ mod tests {
         for File { path, contents, kind } in FILES {
             let quoted = contents.split(['"', '\'']).skip(1).step_by(2);
             for name in quoted.filter(|text| text.starts_with("./") && !text.contains(' ')) {
-                assert!(file(&name[1..]).is_some(), "{path} names {name}");
+                assert!(FILES.iter().any(|file| file.path == &name[1..]), "{path} names {name}");
             }
             // Elsewhere, or what the policy forbids.
             for wrong in [

@@ -22,7 +22,7 @@ pub(super) fn json(history: &[HistoryWindow], measure: Measure) -> Result<Vec<u8
     let slots: Vec<Value> = slots.collect();
     let object =
         json!({ "measure": measure.name(), "confidence": confidence.level(), "slots": slots });
-    serde_json::to_vec(&object).map_err(|error| Problem::broken(error.to_string()))
+    serde_json::to_vec(&object).map_err(Problem::broken)
 }
 
 fn number(of: &Estimate) -> Value {

@@ -20,12 +20,11 @@ mod token;
 pub use place::WebPlace;
 pub use token::Token;
 
-use super::serve::serve_site;
+use super::serve::serve_router;
 use crate::pipeline::{Names, Profiler};
-use site::WebSite;
 use tokio::net::TcpListener;
 
 /// Serves for ever; what is open when this is dropped is cut.
 pub async fn serve(listener: TcpListener, token: Token, profiler: Profiler, names: Names) {
-    serve_site(listener, WebSite::new(token, profiler, names)).await;
+    serve_router(listener, site::router(token, profiler, names), site::MAKING).await;
 }

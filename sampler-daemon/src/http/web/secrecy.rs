@@ -3,14 +3,32 @@
 use super::token::Token;
 use crate::http::answer::Problem;
 use crate::http::escape::shown;
-use hyper::StatusCode;
-use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
-use hyper::http::request::Parts;
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::Next;
+use axum::response::Response;
+
+/// A layer that lets requests on that come from pages of ours, or from no page.
+pub(super) async fn from_ours(request: Request, next: Next) -> Result<Response, Problem> {
+    check_origin(request.headers())?;
+    Ok(next.run(request).await)
+}
+
+/// A layer that lets requests on that have the token.
+pub(super) async fn with_token(
+    State(token): State<Token>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    check_token(request.headers(), &token)?;
+    Ok(next.run(request).await)
+}
 
 /// Checks where a request comes from, as far as it says so: `Origin` is written by browsers, and pages cannot change it.
-pub(super) fn check_origin(request: &Parts) -> Result<(), Problem> {
-    let host = request.headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    for origin in request.headers.get_all(ORIGIN) {
+fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    for origin in headers.get_all(ORIGIN) {
         let origin = origin.to_str().unwrap_or_default();
         let is_ours =
             origin.strip_prefix("http://").is_some_and(|of| of.eq_ignore_ascii_case(host));
@@ -24,8 +42,8 @@ pub(super) fn check_origin(request: &Parts) -> Result<(), Problem> {
 }
 
 /// Checks that it has the token, once, as `Authorization: Bearer TOKEN`.
-pub(super) fn check_token(request: &Parts, token: &Token) -> Result<(), Problem> {
-    let mut given = request.headers.get_all(AUTHORIZATION).iter();
+fn check_token(headers: &HeaderMap, token: &Token) -> Result<(), Problem> {
+    let mut given = headers.get_all(AUTHORIZATION).iter();
     let line = match (given.next(), given.next()) {
         (Some(given), None) => {
             let given = given.to_str().ok().and_then(|given| given.strip_prefix("Bearer "));
@@ -43,14 +61,14 @@ pub(super) fn check_token(request: &Parts, token: &Token) -> Result<(), Problem>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hyper::Request;
+    use axum::http::Request;
 
-    fn request(headers: &[(&str, &str)]) -> Parts {
+    fn request(headers: &[(&str, &str)]) -> HeaderMap {
         let mut request = Request::builder().uri("/api/overview").header(HOST, "127.0.0.1:8080");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        request.body(()).unwrap().into_parts().0
+        request.body(()).unwrap().into_parts().0.headers
     }
 
     #[test]

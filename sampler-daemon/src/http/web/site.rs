@@ -2,27 +2,28 @@
 
 use super::asked::Asked;
 use super::difference::difference;
-use super::files::guarded;
+use super::files::{guarded, with_files};
 use super::history::json as history_json;
-use super::overview::overview;
-use super::secrecy::{check_origin, check_token};
+use super::overview::overview as overview_json;
+use super::secrecy::{from_ours, with_token};
 use super::snapshots::Snapshots;
 use super::token::Token;
-use crate::http::answer::{Answer, Problem, of_type};
+use crate::http::answer::{Answer, BINARY, Problem, of_type};
 use crate::http::escape::shown;
 use crate::http::guard::Guard;
-use crate::http::serve::Site;
 use crate::pipeline::{ListRequest, Names, ProfileRequest, Profiler, assemble};
-use hyper::http::request::Parts;
-use hyper::{Method, StatusCode};
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
+use axum::routing::get;
 use sampler_common::encode::text::Text;
-use sampler_common::encode::{Format, Measure, view};
+use sampler_common::encode::{Format, view};
 use sampler_common::profile::Profile;
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tower::limit::GlobalConcurrencyLimitLayer;
 
 /// Frames that are drawn; those with least are left out, and counted.
 const MOST_FRAMES: usize = 20_000;
@@ -31,17 +32,14 @@ const MOST_FUNCTIONS: usize = 1000;
 /// Profiles and files made at a time; further askers wait.
 const AT_ONCE: usize = 4;
 /// How long an answer may take.
-const MAKING: Duration = Duration::from_secs(60);
+pub(super) const MAKING: Duration = Duration::from_secs(60);
 
 const JSON: &str = "application/json";
 
-/// Everything of the page.
-pub(super) struct WebSite {
-    guard: Guard,
-    token: Token,
+/// What answers are made of.
+struct WebSite {
     profiles: Profiles,
     snapshots: Snapshots,
-    places: Semaphore,
 }
 
 /// Makes profiles, as the API does.
@@ -59,118 +57,105 @@ impl Profiles {
 }
 
 impl WebSite {
-    pub(super) fn new(token: Token, profiler: Profiler, names: Names) -> WebSite {
-        WebSite {
-            guard: Guard::by_address(),
-            token,
-            profiles: Profiles { profiler, names },
-            snapshots: Snapshots::default(),
-            places: Semaphore::new(AT_ONCE),
-        }
-    }
-
-    async fn overview(&self) -> Result<Vec<u8>, Problem> {
-        let profiler = &self.profiles.profiler;
-        let status = profiler.status().await?.map_err(Problem::broken)?;
-        let request = ListRequest { fold_exited: true, ..ListRequest::default() };
-        let listing = profiler.processes(request).await?.map_err(Problem::broken)?;
-        serde_json::to_vec(&overview(&status, &listing))
-            .map_err(|error| Problem::broken(error.to_string()))
-    }
-
-    async fn graph(&self, request: ProfileRequest, measure: Measure) -> Result<Vec<u8>, Problem> {
-        let profile = Arc::new(self.profiles.make(request).await?);
-        let number = self.snapshots.keep(Arc::clone(&profile));
-        written(move |out| {
-            out.extend_from_slice(format!("{{\"snapshot\":{number},\"graph\":").as_bytes());
-            view::graph(&profile, measure, MOST_FRAMES, out)?;
-            out.push(b'}');
-            Ok(())
-        })
-        .await
-    }
-
     fn snapshot(&self, number: u64) -> Result<Arc<Profile>, Problem> {
         self.snapshots.get(number).ok_or_else(|| {
             let line = format!("snapshot {number}: gone, there are newer ones (refresh)");
             Problem::new(StatusCode::GONE, line)
         })
     }
-
-    async fn download(&self, number: u64, format: &str) -> Result<Vec<u8>, Problem> {
-        let profile = self.snapshot(number)?;
-        let Some(format) = Format::parse(format) else {
-            return Err(Problem::bad(format!("format {}: is none", shown(format))));
-        };
-        written(move |out| format.encoder(FILE_TABLE).encode(&profile, out)).await
-    }
 }
 
-impl Site for WebSite {
-    type Page = Asked;
+type Site = State<Arc<WebSite>>;
 
-    fn page(&self, request: &Parts, local: IpAddr) -> Result<Asked, Problem> {
-        self.guard.check(request, local)?;
-        check_origin(request)?;
-        let asked = Asked::parse(request.uri.path(), request.uri.query().unwrap_or_default());
-        if !asked.as_ref().is_ok_and(Asked::is_public) {
-            // Who has none is told nothing else.
-            check_token(request, &self.token)?;
-        }
-        asked
-    }
+/// The page's files for everybody, and the rest for who has the token.
+pub(super) fn router(token: Token, profiler: Profiler, names: Names) -> Router {
+    let profiles = Profiles { profiler, names };
+    let site = Arc::new(WebSite { profiles, snapshots: Snapshots::default() });
+    let router = Router::new()
+        .route("/api/overview", get(overview))
+        .route("/api/graph", get(graph))
+        .route("/api/table", get(table))
+        .route("/api/matches", get(matches))
+        .route("/api/download", get(download))
+        .route("/api/history", get(history))
+        .route("/api/difference", get(compare))
+        .layer(GlobalConcurrencyLimitLayer::new(AT_ONCE))
+        .fallback(async |uri: Uri| Problem::no_page(&uri, "is /"))
+        // Who has none is told nothing else.
+        .layer(from_fn_with_state(token, with_token));
+    with_files(router)
+        .layer(from_fn(from_ours))
+        .layer(from_fn_with_state(Arc::new(Guard::by_address()), Guard::admit))
+        .layer(map_response(guarded))
+        .with_state(site)
+}
 
-    fn limit(&self, _: &Asked) -> Duration {
-        MAKING
-    }
+async fn overview(State(site): Site) -> Answer {
+    let profiler = &site.profiles.profiler;
+    let status = profiler.status().await?.map_err(Problem::broken)?;
+    let request = ListRequest { fold_exited: true, ..ListRequest::default() };
+    let listing = profiler.processes(request).await?.map_err(Problem::broken)?;
+    let body = serde_json::to_vec(&overview_json(&status, &listing));
+    Ok(of_type(JSON, body.map_err(Problem::broken)?))
+}
 
-    async fn answer(&self, asked: Asked, _: &Method) -> Result<Answer, Problem> {
-        if let Asked::File(file) = asked {
-            return Ok(file.answer());
-        }
-        // Never closed.
-        let _place =
-            self.places.acquire().await.map_err(|error| Problem::broken(error.to_string()))?;
-        let body = match asked {
-            Asked::File(file) => return Ok(file.answer()),
-            Asked::Overview => self.overview().await?,
-            Asked::Graph(request, measure) => self.graph(request, measure).await?,
-            Asked::Table(number, measure) => {
-                let profile = self.snapshot(number)?;
-                written(move |out| view::table(&profile, measure, MOST_FUNCTIONS, out)).await?
-            }
-            Asked::Matches(number, measure, text) => {
-                let profile = self.snapshot(number)?;
-                written(move |out| view::matches(&profile, measure, &text, out)).await?
-            }
-            Asked::History(request, measure) => {
-                let history = self.profiles.profiler.history(request).await?;
-                history_json(&history.map_err(Problem::bad)?, measure)?
-            }
-            Asked::Difference(sides) => difference(&self.profiles, *sides).await?,
-            Asked::Download(number, format) => {
-                let body = self.download(number, &format).await?;
-                return Ok(of_type("application/octet-stream", body));
-            }
-        };
-        Ok(of_type(JSON, body))
-    }
+/// A new profile, drawn.
+async fn graph(State(site): Site, asked: Asked) -> Answer {
+    let profile = Arc::new(site.profiles.make(asked.profile(0)).await?);
+    let number = site.snapshots.keep(Arc::clone(&profile));
+    written(JSON, move |out| {
+        out.extend_from_slice(format!("{{\"snapshot\":{number},\"graph\":").as_bytes());
+        view::graph(&profile, asked.measure(), MOST_FRAMES, out)?;
+        out.push(b'}');
+        Ok(())
+    })
+    .await
+}
 
-    fn finish(&self, answer: Answer) -> Answer {
-        guarded(answer)
-    }
+/// Functions of a profile that was drawn.
+async fn table(State(site): Site, asked: Asked) -> Answer {
+    let profile = site.snapshot(asked.snapshot()?)?;
+    written(JSON, move |out| view::table(&profile, asked.measure(), MOST_FUNCTIONS, out)).await
+}
+
+/// What a search finds in it.
+async fn matches(State(site): Site, asked: Asked) -> Answer {
+    let profile = site.snapshot(asked.snapshot()?)?;
+    written(JSON, move |out| view::matches(&profile, asked.measure(), &asked.text, out)).await
+}
+
+/// All of it, in a format.
+async fn download(State(site): Site, asked: Asked) -> Answer {
+    let profile = site.snapshot(asked.snapshot()?)?;
+    let Some(format) = Format::parse(&asked.format) else {
+        return Err(Problem::bad(format!("format {}: is none", shown(&asked.format))));
+    };
+    written(BINARY, move |out| format.encoder(FILE_TABLE).encode(&profile, out)).await
+}
+
+async fn history(State(site): Site, asked: Asked) -> Answer {
+    let measure = asked.measure();
+    let history = site.profiles.profiler.history(asked.history()).await?;
+    Ok(of_type(JSON, history_json(&history.map_err(Problem::bad)?, measure)?))
+}
+
+/// What changed from one window to another.
+async fn compare(State(site): Site, asked: Asked) -> Answer {
+    let sides = [asked.profile(0), asked.profile(1)];
+    Ok(of_type(JSON, difference(&site.profiles, sides).await?))
 }
 
 /// What `write` writes, away from the threads that serve.
 async fn written(
+    kind: &'static str,
     write: impl FnOnce(&mut Vec<u8>) -> io::Result<()> + Send + 'static,
-) -> Result<Vec<u8>, Problem> {
+) -> Answer {
     let writing = tokio::task::spawn_blocking(move || {
         let mut out = Vec::new();
         write(&mut out).map(|()| out)
     });
-    let written = writing.await.map_err(|error| Problem::broken(error.to_string()))?;
-    written.map_err(|error| Problem::broken(error.to_string()))
+    let written = writing.await.map_err(Problem::broken)?.map_err(Problem::broken)?;
+    Ok(of_type(kind, written))
 }
 
 /// The layout of a table that is saved as a file.
@@ -180,6 +165,9 @@ const FILE_TABLE: Text =
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::body::Body;
+    use axum::http::Request;
+    use tower::ServiceExt as _;
 
     #[test]
     fn the_page_offers_every_format() {
@@ -193,5 +181,32 @@ mod tests {
         offered.sort_unstable();
         known.sort_unstable();
         assert_eq!(offered, known);
+    }
+
+    /// What each page answers while the daemon is shutting down, without the token and with it.
+    #[tokio::test]
+    async fn files_need_no_token() {
+        let token = Token::new().unwrap();
+        let bearer = format!("Bearer {}", token.text());
+        let router = router(token, Profiler::stopped(), Names::start().unwrap());
+        for (without, with, paths) in [
+            (200, 200, &["/", "/app.js"][..]),
+            (403, 503, &["/api/overview", "/api/graph", "/api/history", "/api/difference"]),
+            (403, 400, &["/api/graph?kind=x", "/api/table", "/api/matches?q=x"]),
+            (403, 410, &["/api/download?snapshot=1"]),
+            (403, 404, &["/api", "/api/", "//", "/../x", "/index.html", "/static/app.js", "*"]),
+        ] {
+            for path in paths {
+                for (status, bearer) in [(without, None), (with, Some(&bearer))] {
+                    let mut request = Request::get(*path).header("Host", "127.0.0.1:1");
+                    if let Some(bearer) = bearer {
+                        request = request.header("Authorization", bearer);
+                    }
+                    let request = request.body(Body::empty()).unwrap();
+                    let answer = router.clone().oneshot(request).await.unwrap();
+                    assert_eq!(answer.status(), status, "{path}");
+                }
+            }
+        }
     }
 }

@@ -1,8 +1,7 @@
 //! What is run: a counter, how many threads, how many events.
 
-use sampler_common::counting::{
-    Counter, ExchangeFirst, Interlocked, Line, Racing, Scalable, Sharded, Switch, Worker,
-};
+use crate::counters::{ExchangeFirst, Interlocked, Line, Racing, Sharded};
+use sampler_common::counting::{Counter, Scalable, Switch, Worker};
 use sampler_common::sampling::Random;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::thread;

@@ -7,6 +7,8 @@
 
 mod accuracy;
 mod cases;
+#[path = "../../../../sampler-common/tests/common/counters.rs"]
+mod counters;
 mod figure;
 mod report;
 mod rounds;

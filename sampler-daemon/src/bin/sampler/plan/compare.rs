@@ -1,11 +1,11 @@
 //! `sampler plan --compare`: how far each strategy's variance is from the least there is, at the same number of samples.
 
-use super::{digits, number, paragraph, percent};
+use super::{LABEL, digits, number, percent};
 use crate::args::PlanVerb;
 use crate::connect::{self, Address};
 use crate::{output, page};
 use anyhow::{Result, bail};
-use sampler_common::encode::text::layout::{left, right};
+use sampler_common::encode::text::layout::{left, paragraph, right};
 use sampler_common::estimate::{Strategies, Variances, exponential_error, strategies};
 use sampler_common::limits::CLASSES;
 use sampler_common::profile::Profile;
@@ -169,17 +169,17 @@ fn object(interval: u64, subjects: &[Subject]) -> Value {
 fn text(interval: u64, subjects: &[Subject], width: usize) -> String {
     let mut out = String::new();
     for of in subjects.iter().filter(|of| of.strategy.is_some()) {
-        out += &paragraph("answer", &answer(of), width);
+        out += &paragraph("answer", &answer(of), LABEL, width);
     }
     let plan = format!("as many samples as geometric takes at {}", exact_bytes(interval));
-    out += &paragraph("plan", &plan, width);
+    out += &paragraph("plan", &plan, LABEL, width);
     let (error, size) = exponential_error(interval as f64);
     let exponential = format!(
         "e^(−Z/R) in place of (1−1/R)^Z puts weights {} off at most (Z = {})",
         percent(error),
         human_bytes(size as f64),
     );
-    out += &paragraph("exact", &exponential, width);
+    out += &paragraph("exact", &exponential, LABEL, width);
     out += "\nvariance, times the least there is (1 is best)\n";
     out += &line(["", "", "samples", "allocated", "live"]);
     for of in subjects {

@@ -4,7 +4,7 @@ use super::entry::Entry;
 use crate::args::By;
 use sampler_common::cost::percent;
 use sampler_common::encode::name::shown;
-use sampler_common::encode::text::layout::{end, middle, right, wrapped};
+use sampler_common::encode::text::layout::{end, middle, paragraph, right};
 use sampler_common::estimate::plus_minus;
 use sampler_common::units::{grouped, human_bytes, human_count, short_bytes};
 
@@ -60,25 +60,13 @@ impl Listing {
             out.extend(groups.iter().map(|entry| line(entry, width)));
         }
         if !sources.is_empty() {
-            out += &paragraph("source:", sources, width);
+            out += &paragraph("source:", sources, 8, width);
         }
-        costs.iter().for_each(|cost| out += &paragraph("cost:", cost, width));
-        raised.iter().for_each(|line| out += &paragraph("raised:", &shown(line), width));
-        blind.iter().for_each(|reason| out += &paragraph("blind:", &shown(reason), width));
+        costs.iter().for_each(|cost| out += &paragraph("cost:", cost, 6, width));
+        raised.iter().for_each(|line| out += &paragraph("raised:", &shown(line), 8, width));
+        blind.iter().for_each(|reason| out += &paragraph("blind:", &shown(reason), 7, width));
         out
     }
-}
-
-/// A label and its text, wrapped under itself.
-fn paragraph(label: &str, text: &str, width: usize) -> String {
-    let mut out = String::new();
-    let indent = label.len();
-    for (index, line) in wrapped(text, width.saturating_sub(indent + 1).max(20)).iter().enumerate()
-    {
-        let label = if index == 0 { label } else { "" };
-        out += &format!("{label:indent$} {line}\n");
-    }
-    out
 }
 
 fn line(of: &Entry, width: usize) -> String {

@@ -5,7 +5,7 @@ use super::hits::{Hits, symbol};
 use super::{pressure, times};
 use crate::set::sentence;
 use sampler_common::encode::name::shown;
-use sampler_common::encode::text::layout::{end, left, middle, right, wrapped};
+use sampler_common::encode::text::layout::{end, left, middle, paragraph, right, wrapped};
 use sampler_common::units::{grouped, human_bytes, human_duration};
 use sampler_daemon::rpc::v1::{Probe, StatusResponse};
 use std::collections::BTreeMap;
@@ -171,9 +171,8 @@ impl Page {
         if text.is_empty() {
             return;
         }
-        for (index, line) in wrapped(text, self.width - LABEL).iter().enumerate() {
-            let label = if index == 0 { label } else { "" };
-            self.line(&format!("{}{line}", left(label, LABEL)));
+        for line in paragraph(label, text, LABEL, self.width).lines() {
+            self.line(line);
         }
     }
 
