@@ -19,4 +19,5 @@ mod running;
 pub mod store;
 pub mod symbolize;
 pub mod target;
+pub mod token;
 pub mod unwind;

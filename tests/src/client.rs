@@ -9,6 +9,7 @@ use prost_reflect::{
 use serde_json::Value;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder, Streaming};
 use tonic::codegen::http::uri::PathAndQuery;
+use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
 use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
@@ -31,6 +32,7 @@ pub struct Client {
     channel: Channel,
     pool: DescriptorPool,
     reflection: Reflection,
+    authorization: Option<MetadataValue<Ascii>>,
 }
 
 impl Client {
@@ -42,7 +44,22 @@ impl Client {
         };
         let endpoint = Endpoint::from_shared(uri.clone()).with_context(|| format!("use {uri}"))?;
         let channel = endpoint.connect().await.with_context(|| format!("connect to {uri}"))?;
-        Ok(Client { channel, pool: DescriptorPool::new(), reflection: Reflection::V1 })
+        let (pool, reflection) = (DescriptorPool::new(), Reflection::V1);
+        Ok(Client { channel, pool, reflection, authorization: None })
+    }
+
+    /// The same that sends a token with each request.
+    pub fn with_token(self, token: &str) -> Result<Client> {
+        Ok(Client { authorization: Some(format!("Bearer {token}").parse()?), ..self })
+    }
+
+    /// A request with the token, if there is one.
+    fn request<T>(&self, message: T) -> tonic::Request<T> {
+        let mut request = tonic::Request::new(message);
+        if let Some(authorization) = &self.authorization {
+            request.metadata_mut().insert("authorization", authorization.clone());
+        }
+        request
     }
 
     /// The same that asks another version of reflection.
@@ -89,7 +106,7 @@ impl Client {
         let (path, codec, request) = self.prepare(service, method, request)?;
         let mut grpc = tonic::client::Grpc::new(self.channel.clone());
         grpc.ready().await.context("wait for the connection")?;
-        json(&grpc.unary(tonic::Request::new(request), path, codec).await?.into_inner())
+        json(&grpc.unary(self.request(request), path, codec).await?.into_inner())
     }
 
     /// Calls a method that answers with a stream.
@@ -97,7 +114,7 @@ impl Client {
         let (path, codec, request) = self.prepare(service, method, request)?;
         let mut grpc = tonic::client::Grpc::new(self.channel.clone());
         grpc.ready().await.context("wait for the connection")?;
-        let request = tonic::Request::new(request);
+        let request = self.request(request);
         Ok(Answers(grpc.server_streaming(request, path, codec).await?.into_inner()))
     }
 
@@ -123,13 +140,13 @@ impl Client {
         let channel = self.channel.clone();
         let answer = match self.reflection {
             Reflection::V1 => {
-                let requests = tokio_stream::once(request);
+                let requests = self.request(tokio_stream::once(request));
                 let mut client = ServerReflectionClient::new(channel);
                 client.server_reflection_info(requests).await?.into_inner().message().await?
             }
             Reflection::V1Alpha => {
                 let request = v1alpha::ServerReflectionRequest::decode(&*request.encode_to_vec())?;
-                let requests = tokio_stream::once(request);
+                let requests = self.request(tokio_stream::once(request));
                 let mut client = OldReflectionClient::new(channel);
                 let answers = client.server_reflection_info(requests).await?;
                 let answer = answers.into_inner().message().await?;

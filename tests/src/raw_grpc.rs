@@ -32,13 +32,19 @@ impl RawGrpc {
         Ok(RawGrpc { stream, next_stream: 1 })
     }
 
-    /// Calls a method with an empty message, and returns the message that answers. The header block that names the method and the
-    /// authority is written by `block`.
-    pub fn call(&mut self, block: &[u8]) -> Result<Vec<u8>> {
+    /// Sends a call with an empty message, and reads nothing; answers with the number of its stream.
+    pub fn send(&mut self, block: &[u8]) -> Result<u32> {
         let number = self.next_stream;
         self.next_stream += 2;
         self.stream.write_all(&frame(HEADERS, END_HEADERS, number, block))?;
         self.stream.write_all(&frame(DATA, END_STREAM, number, &[0; 5]))?;
+        Ok(number)
+    }
+
+    /// Calls a method with an empty message, and returns the message that answers. The header block that names the method and the
+    /// authority is written by `block`.
+    pub fn call(&mut self, block: &[u8]) -> Result<Vec<u8>> {
+        let number = self.send(block)?;
         loop {
             let mut header = [0; 9];
             self.stream.read_exact(&mut header).context("read a frame")?;

@@ -118,11 +118,11 @@ fn cell(text: &str) -> String {
     if text.is_empty() { String::new() } else { quoted(&name::shown(text)).into_owned() }
 }
 
-/// A cell of text that has no line breaks. A spreadsheet takes what begins with one of `= + - @` for a formula and runs it: an apostrophe before it makes it
+/// A cell of text that has no line breaks. Semicolons are quoted, because they end a cell where decimals have commas. A spreadsheet takes what begins with one of `= + - @` for a formula and runs it: an apostrophe before it makes it
 /// text again.
 fn quoted(text: &str) -> Cow<'_, str> {
     let formula = text.trim_start().starts_with(['=', '+', '-', '@']);
-    if !formula && !text.bytes().any(|byte| matches!(byte, b'"' | b',')) {
+    if !formula && !text.bytes().any(|byte| matches!(byte, b'"' | b',' | b';')) {
         return Cow::Borrowed(text);
     }
     let apostrophe = if formula { "'" } else { "" };

@@ -15,7 +15,7 @@ fn breaks_line(c: char) -> bool {
 
 /// Characters without a glyph that change how the others are shown.
 fn invisible(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    matches!(c, '\u{ad}' | '\u{61c}' | '\u{e0000}'..='\u{e007f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 fn replaced(
@@ -51,6 +51,7 @@ mod tests {
         assert_eq!(folded("a;b\nc\r\td\u{2028}e\u{1b}f\u{85}g"), "a:b c  d e f g");
         assert_eq!(folded(""), "[unknown]");
         assert_eq!(shown("x\u{202e}y\u{1b}[2Jz;"), "x?y [2Jz;");
+        assert_eq!(shown("a\u{ad}b\u{61c}c\u{e0041}d"), "a?b?c?d");
         assert!(matches!(shown("std::vec<int, A>::f()"), Cow::Borrowed(_)));
     }
 }

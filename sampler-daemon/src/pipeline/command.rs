@@ -172,7 +172,13 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, String>>;
 pub(super) enum Command {
     Status(Reply<StatusReport>),
     Processes(ListRequest, Reply<Listing>),
-    SetSampling { selector: Selector, change: SamplingChange, reply: Reply<Vec<SamplingReport>> },
+    SetSampling {
+        selector: Selector,
+        change: SamplingChange,
+        /// Only processes of this user may be changed.
+        owner: Option<u32>,
+        reply: Reply<Vec<SamplingReport>>,
+    },
     Profile(ProfileRequest, Reply<RawProfile>),
     Lifetimes(LifetimesRequest, Reply<RawLifetimes>),
     History(HistoryRequest, Reply<Vec<HistoryWindow>>),
@@ -277,13 +283,16 @@ impl Profiler {
         with_memory.await.map(Ok).map_err(|_| Stopped)
     }
 
-    /// Changes how the processes that run, and that `selector` chooses, are sampled; what is then in force.
+    /// Changes how the processes that run, and that `selector` chooses, are sampled; what is then in force. With an `owner`, a user id, a selector
+    /// that chooses processes of others is refused.
     pub async fn set_sampling(
         &self,
         selector: Selector,
         change: SamplingChange,
+        owner: Option<u32>,
     ) -> Result<Result<Vec<SamplingReport>, String>, Stopped> {
-        self.ask("set_sampling", |reply| Command::SetSampling { selector, change, reply }).await
+        let command = |reply| Command::SetSampling { selector, change, owner, reply };
+        self.ask("set_sampling", command).await
     }
 
     /// A profile without names; it contains every allocation that returned before the call.

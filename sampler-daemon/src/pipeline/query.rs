@@ -3,6 +3,7 @@
 use super::command::{Command, SamplingChange, SamplingReport};
 use super::worker::Worker;
 use crate::store::{Criterion, Selector};
+use crate::target::process::owner;
 use rustc_hash::FxHashMap;
 use std::ops::ControlFlow;
 use std::sync::mpsc::TryRecvError;
@@ -20,9 +21,9 @@ impl Worker {
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => {
                     return ControlFlow::Break(());
                 }
-                Ok(Command::SetSampling { selector, change, reply }) => {
+                Ok(Command::SetSampling { selector, change, owner, reply }) => {
                     self.catch_up();
-                    drop(reply.send(self.set_sampling(&selector, &change)));
+                    drop(reply.send(self.set_sampling(&selector, &change, owner)));
                 }
                 Ok(command) => {
                     self.catch_up_for(&command);
@@ -39,6 +40,7 @@ impl Worker {
         &mut self,
         selector: &Selector,
         change: &SamplingChange,
+        owner: Option<u32>,
     ) -> Result<Vec<SamplingReport>, String> {
         if let Some(budget) = self.config.windows {
             return Err(format!(
@@ -46,6 +48,9 @@ impl Worker {
             ));
         }
         let chosen = self.chosen_running(selector)?;
+        if let Some(user) = owner {
+            check_owner(user, selector, &chosen)?;
+        }
         let mut changes = Vec::new();
         for slot in chosen.values() {
             let Some(record) = self.sampling_of(*slot) else { continue };
@@ -88,5 +93,21 @@ impl Worker {
             return Err(format!("{selector}: no process that runs is that (see: sampler ps)"));
         }
         Ok(chosen)
+    }
+}
+
+/// Checks that all of the chosen processes belong to a user who is not root.
+fn check_owner(user: u32, selector: &Selector, chosen: &FxHashMap<u32, u32>) -> Result<(), String> {
+    if selector.is_all() {
+        return Err(format!(
+            "user {user} may only change processes of their own (choose them: --pid PID)"
+        ));
+    }
+    let of_others = chosen.keys().filter(|pid| owner(**pid) != Some(user)).min();
+    match of_others {
+        None => Ok(()),
+        Some(pid) => Err(format!(
+            "pid {pid}: is not a process of user {user} (ask as root, or as its owner)"
+        )),
     }
 }

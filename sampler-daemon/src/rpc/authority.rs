@@ -13,7 +13,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
-use tonic::transport::server::{Connected, UdsConnectInfo};
 
 /// `PRI * HTTP/2.0`, and so on: what every connection begins with.
 const PREFACE_BYTES: usize = 24;
@@ -44,13 +43,10 @@ impl LenientStream {
     pub(super) fn new(stream: UnixStream) -> LenientStream {
         LenientStream { stream, authorities: Authorities::default() }
     }
-}
 
-impl Connected for LenientStream {
-    type ConnectInfo = UdsConnectInfo;
-
-    fn connect_info(&self) -> UdsConnectInfo {
-        self.stream.connect_info()
+    /// The connection itself.
+    pub(super) fn get_ref(&self) -> &UnixStream {
+        &self.stream
     }
 }
 

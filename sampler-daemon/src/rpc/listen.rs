@@ -1,8 +1,10 @@
-//! Where the API is served: a Unix socket, or TCP on loopback.
+//! Where the API is served: a Unix socket, or TCP on loopback; and who can connect to the socket.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _,
+};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -81,20 +83,54 @@ pub enum Listener {
     Tcp(TcpListener),
 }
 
-/// A socket in the file system; removed when dropped.
-#[derive(Debug)]
-pub struct SocketFile(PathBuf);
+/// Who can connect to a Unix socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Permission bits; whoever can write to the socket can connect (unix(7)).
+    pub mode: u32,
+    /// Group of the socket; `None`: that of samplerd.
+    pub group: Option<u32>,
+}
 
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        // Gone already is as good.
-        let _ = fs::remove_file(&self.0);
+impl Access {
+    /// Only the user of samplerd.
+    pub const OWNER: Access = Access { mode: 0o600, group: None };
+}
+
+/// A socket in the file system; removed when dropped, unless something else is there by then.
+#[derive(Debug)]
+pub struct SocketFile {
+    path: PathBuf,
+    /// Device and inode.
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    fn new(path: &Path) -> io::Result<SocketFile> {
+        Ok(SocketFile { path: path.to_owned(), identity: identity(path)? })
     }
 }
 
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|found| found == self.identity) {
+            // Gone already is as good.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let metadata = fs::symlink_metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
 impl Listener {
-    /// Binds; the socket is for its owner only. Takes over a socket that nobody listens on any more.
-    pub async fn bind(address: &Address) -> Result<Listener, String> {
+    /// Binds. Takes over a socket that nobody listens on any more.
+    ///
+    /// # Errors
+    /// One line, with the remedy.
+    pub async fn bind(address: &Address, access: Access) -> Result<Listener, String> {
         let failed = |error: io::Error| format!("listen on {address}: {error}");
         match address {
             Address::Tcp(tcp) => {
@@ -107,15 +143,13 @@ impl Listener {
                         }
                         _ => failed(error),
                     })?;
-                tracing::warn!(
-                    "{address}: every user of this machine can read the profiles there, and change how processes are sampled"
-                );
                 Ok(Listener::Tcp(listener))
             }
             Address::Unix(path) => {
                 prepare(path, address)?;
-                let listener = bind_private(path).map_err(failed)?;
-                Ok(Listener::Unix(listener, SocketFile(path.clone())))
+                let listener = bind_private(path, access).map_err(failed)?;
+                let file = SocketFile::new(path).map_err(failed)?;
+                Ok(Listener::Unix(listener, file))
             }
         }
     }
@@ -123,7 +157,7 @@ impl Listener {
     /// The address in force (a TCP port of 0 has become a real one).
     pub fn address(&self) -> io::Result<Address> {
         match self {
-            Listener::Unix(_, SocketFile(path)) => Ok(Address::Unix(path.clone())),
+            Listener::Unix(_, file) => Ok(Address::Unix(file.path.clone())),
             Listener::Tcp(listener) => listener.local_addr().map(Address::Tcp),
         }
     }
@@ -134,7 +168,11 @@ fn prepare(path: &Path, address: &Address) -> Result<(), String> {
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         // Only our own default place is made; a typing error must not make directories.
         if address.to_string() == DEFAULT {
-            fs::create_dir_all(directory)
+            // A mode of its own: whoever can write there can put another socket in its place.
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o755)
+                .create(directory)
                 .map_err(|error| format!("make {}: {error}", directory.display()))?;
         }
         if !directory.is_dir() {
@@ -147,7 +185,6 @@ fn prepare(path: &Path, address: &Address) -> Result<(), String> {
     match fs::symlink_metadata(path) {
         Err(_) => return Ok(()),
         Ok(metadata) => {
-            use std::os::unix::fs::FileTypeExt as _;
             if !metadata.file_type().is_socket() {
                 return Err(format!(
                     "listen on {address}: there is a file that is no socket (give another --listen)"
@@ -165,12 +202,14 @@ fn prepare(path: &Path, address: &Address) -> Result<(), String> {
 
 /// Binds under a name of our own, closes it to others, then gives it its real name: at no moment can
 /// anybody else connect.
-fn bind_private(path: &Path) -> io::Result<UnixListener> {
+fn bind_private(path: &Path, access: Access) -> io::Result<UnixListener> {
     let mut private = path.as_os_str().to_owned();
     private.push(format!(".{}", std::process::id()));
     let private = PathBuf::from(private);
     let listener = UnixListener::bind(&private)?;
-    let named = fs::set_permissions(&private, fs::Permissions::from_mode(0o600))
+    // The owner first, since a change of it may clear mode bits.
+    let named = std::os::unix::fs::lchown(&private, None, access.group)
+        .and_then(|()| fs::set_permissions(&private, fs::Permissions::from_mode(access.mode)))
         .and_then(|()| fs::rename(&private, path));
     if let Err(error) = named {
         let _ = fs::remove_file(&private);
@@ -199,16 +238,31 @@ mod tests {
     async fn a_served_socket_is_refused_and_a_stale_one_taken_over() {
         let directory = tempfile::tempdir().unwrap();
         let address = Address::Unix(directory.path().join("s"));
-        let first = Listener::bind(&address).await.unwrap();
+        let first = Listener::bind(&address, Access::OWNER).await.unwrap();
         let mode = fs::metadata(directory.path().join("s")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        assert!(Listener::bind(&address).await.unwrap_err().contains("another samplerd"));
+        assert!(
+            Listener::bind(&address, Access::OWNER).await.unwrap_err().contains("another samplerd")
+        );
         // A daemon that was killed leaves its socket.
         let Listener::Unix(listener, file) = first else { unreachable!() };
         drop(listener);
         std::mem::forget(file);
-        let second = Listener::bind(&address).await.unwrap();
+        let second = Listener::bind(&address, Access::OWNER).await.unwrap();
         drop(second);
         assert!(!directory.path().join("s").exists());
+    }
+
+    #[tokio::test]
+    async fn only_our_own_socket_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let access = Access { mode: 0o666, group: None };
+        let listener = Listener::bind(&Address::Unix(path.clone()), access).await.unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o666);
+        fs::rename(&path, directory.path().join("ours")).unwrap();
+        fs::write(&path, "of somebody else").unwrap();
+        drop(listener);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "of somebody else");
     }
 }

@@ -9,8 +9,10 @@ pub mod v1 {
 /// The protocol's descriptors, for reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sampler_descriptor.bin"));
 
+mod admission;
 mod authority;
 mod compare;
+mod connection;
 pub mod convert;
 mod histograms;
 pub mod listen;

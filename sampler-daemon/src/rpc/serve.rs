@@ -1,21 +1,33 @@
 //! The server: our service, reflection and health on one listener.
 
+use super::admission::{AdmissionLayer, Places};
 use super::authority::LenientStream;
+use super::connection::connections;
 use super::listen::Listener;
 use super::service::Service;
 use super::v1::sampler_server::SamplerServer;
 use crate::pipeline::{Names, Profiler};
+use crate::token::Token;
 use anyhow::Context as _;
 use std::future::Future;
+use std::time::Duration;
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tonic::transport::Server;
 
-/// Serves until `shutdown` completes; streams that are open then are cut.
+/// A client that answers no HTTP/2 ping for twice this time is gone.
+const PING_PERIOD: Duration = Duration::from_secs(20);
+/// Requests of one connection at a time.
+const MAX_REQUESTS_PER_CONNECTION: u32 = 64;
+/// Most bytes of a request's headers.
+const MAX_HEADER_BYTES: u32 = 16 << 10;
+
+/// Serves until `shutdown` completes; streams that are open then are cut. With a token, only requests that have it are answered.
 pub async fn serve(
     listener: Listener,
     profiler: Profiler,
     names: Names,
+    token: Option<Token>,
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let (health, health_service) = tonic_health::server::health_reporter();
@@ -31,21 +43,27 @@ pub async fn serve(
             )
             .include_reflection_service(false)
     };
+    let places = Places::new();
     let router = Server::builder()
+        .http2_keepalive_interval(Some(PING_PERIOD))
+        .http2_keepalive_timeout(Some(PING_PERIOD))
+        .max_concurrent_streams(MAX_REQUESTS_PER_CONNECTION)
+        .http2_max_header_list_size(MAX_HEADER_BYTES)
+        .layer(AdmissionLayer { places: places.clone(), token })
         .add_service(health_service)
         .add_service(reflection().build_v1().context("build the reflection service")?)
         .add_service(reflection().build_v1alpha().context("build the reflection service")?)
-        .add_service(SamplerServer::new(Service::new(profiler, names)));
+        .add_service(SamplerServer::new(Service::new(profiler, names, places)));
     // Dropping the server cuts open streams; waiting for them would wait for ever.
     let serving = async {
         match listener {
             Listener::Unix(listener, _file) => {
-                let connections = UnixListenerStream::new(listener);
-                let connections = connections.map(|stream| stream.map(LenientStream::new));
-                router.serve_with_incoming(connections).await
+                let accepted = UnixListenerStream::new(listener);
+                let accepted = accepted.map(|stream| stream.map(LenientStream::new));
+                router.serve_with_incoming(connections(accepted)).await
             }
             Listener::Tcp(listener) => {
-                router.serve_with_incoming(TcpListenerStream::new(listener)).await
+                router.serve_with_incoming(connections(TcpListenerStream::new(listener))).await
             }
         }
     };

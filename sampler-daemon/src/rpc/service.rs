@@ -1,5 +1,7 @@
 //! The service `sampler.v1.Sampler`.
 
+use super::admission::Places;
+use super::connection::Client;
 use super::v1::sampler_server::Sampler;
 use super::{compare, convert, plan, reports, select, stream, v1};
 use crate::pipeline::{
@@ -23,11 +25,12 @@ const DEFAULT_PERIOD: Duration = Duration::from_secs(1);
 pub(super) struct Service {
     profiler: Profiler,
     names: Names,
+    pub(super) places: Places,
 }
 
 impl Service {
-    pub(super) fn new(profiler: Profiler, names: Names) -> Service {
-        Service { profiler, names }
+    pub(super) fn new(profiler: Profiler, names: Names, places: Places) -> Service {
+        Service { profiler, names, places }
     }
 
     /// A profile with names.
@@ -42,6 +45,18 @@ pub(super) fn answer<T>(answer: Result<Result<T, String>, Stopped>) -> Result<T,
     answer
         .map_err(|stopped| Status::unavailable(stopped.to_string()))?
         .map_err(Status::invalid_argument)
+}
+
+/// Who asks; the layer in front of the service knows the client of every request.
+fn client<T>(request: &Request<T>) -> Result<Client, Status> {
+    let client = request.extensions().get::<Client>().cloned();
+    client.ok_or_else(|| Status::internal("a request without a connection"))
+}
+
+/// The user whose processes alone the client may change; `None`: root, samplerd's own user and whoever has the token change all.
+fn restricted_to(client: &Client) -> Option<u32> {
+    let own = rustix::process::geteuid().as_raw();
+    client.user.filter(|user| *user != 0 && *user != own)
 }
 
 /// 0 is the default.
@@ -143,10 +158,11 @@ impl Sampler for Service {
         &self,
         wire: Request<v1::SetSamplingRequest>,
     ) -> Result<Response<v1::SetSamplingResponse>, Status> {
+        let owner = restricted_to(&client(&wire)?);
         let wire = wire.into_inner();
         let change = change(&wire).map_err(Status::invalid_argument)?;
         let selector = select::selector(wire.selector, &wire.pids);
-        let set = answer(self.profiler.set_sampling(selector, change).await)?;
+        let set = answer(self.profiler.set_sampling(selector, change, owner).await)?;
         let intervals = set.iter().map(reports::sampling).collect();
         Ok(Response::new(v1::SetSamplingResponse { intervals }))
     }
@@ -196,6 +212,7 @@ impl Sampler for Service {
         &self,
         wire: Request<v1::WatchProfileRequest>,
     ) -> Result<Response<stream::Profiles>, Status> {
+        let client = client(&wire)?;
         let wire = wire.into_inner();
         let period = match wire.period_ms {
             0 => DEFAULT_PERIOD,
@@ -209,7 +226,7 @@ impl Sampler for Service {
             )));
         }
         let request = request(wire.profile.unwrap_or_default())?;
-        Ok(Response::new(stream::profiles(self.clone(), request, period)))
+        Ok(Response::new(stream::profiles(self.clone(), client, request, period)?))
     }
 
     async fn compare(
@@ -236,7 +253,8 @@ impl Sampler for Service {
     ) -> Result<Response<stream::Samples>, Status> {
         let wire = wire.into_inner();
         let selector = select::selector(wire.selector, &wire.pids);
+        let place = self.places.stream()?;
         let samples = stream::samples(self.profiler.clone(), selector, self.names.clone());
-        Ok(Response::new(samples))
+        Ok(Response::new(stream::Samples::new(samples, place)))
     }
 }

@@ -1,29 +1,89 @@
 //! The two streams of the service. Each is fed by a task that ends when its client goes away.
 
+use super::admission::Unread;
+use super::connection::Client;
 use super::service::Service;
 use super::{convert, v1};
 use crate::pipeline::{Names, ProfileRequest, Profiler, SampleEvent};
 use crate::store::Selector;
 use sampler_common::profile::Line;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::sync::{broadcast, mpsc};
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::sync::{OwnedSemaphorePermit, broadcast, mpsc, oneshot};
+use tokio_stream::Stream;
 use tonic::Status;
 
-/// Profiles that wait for a slow client; then the next is made only when one is taken.
-const PROFILE_BACKLOG: usize = 2;
 /// Samples that wait for a slow client; behind them the broadcast drops, and counts, the oldest.
 const SAMPLE_BACKLOG: usize = 1024;
 /// Samples named in one go.
 const BATCH: usize = 256;
 
-pub(super) type Profiles = ReceiverStream<Result<v1::Profile, Status>>;
-pub(super) type Samples = ReceiverStream<Result<v1::Sample, Status>>;
+/// A profile, or why there is none, with what it holds until the client has read it.
+struct Made {
+    profile: Result<v1::Profile, Status>,
+    unread: Option<Unread>,
+    /// Dropped when the client has read the profile.
+    read: oneshot::Sender<()>,
+}
 
-/// A profile every `period`, the first at once.
-pub(super) fn profiles(service: Service, request: ProfileRequest, period: Duration) -> Profiles {
-    let (sender, receiver) = mpsc::channel(PROFILE_BACKLOG);
+/// The answer of `WatchProfile`.
+pub(super) struct Profiles {
+    made: mpsc::Receiver<Made>,
+    /// What the connection has, and has not asked for more since.
+    unread: Option<(Option<Unread>, oneshot::Sender<()>)>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Stream for Profiles {
+    type Item = Result<v1::Profile, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.unread = None;
+        let Some(made) = ready!(self.made.poll_recv(context)) else { return Poll::Ready(None) };
+        let Made { profile, mut unread, read } = made;
+        unread.iter_mut().for_each(Unread::hand_over);
+        self.unread = Some((unread, read));
+        Poll::Ready(Some(profile))
+    }
+}
+
+/// The answer of `StreamSamples`.
+pub(super) struct Samples {
+    samples: mpsc::Receiver<Result<v1::Sample, Status>>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Samples {
+    pub(super) fn new(
+        samples: mpsc::Receiver<Result<v1::Sample, Status>>,
+        place: OwnedSemaphorePermit,
+    ) -> Samples {
+        Samples { samples, _place: place }
+    }
+}
+
+impl Stream for Samples {
+    type Item = Result<v1::Sample, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.samples.poll_recv(context)
+    }
+}
+
+/// A profile every `period`, the first at once. The next one is made when the client has read the last one.
+///
+/// # Errors
+/// If too many streams are open.
+pub(super) fn profiles(
+    service: Service,
+    client: Client,
+    request: ProfileRequest,
+    period: Duration,
+) -> Result<Profiles, Status> {
+    let place = service.places.stream()?;
+    let (sender, made) = mpsc::channel(1);
     tokio::spawn(async move {
         let mut ticks = tokio::time::interval(period);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -32,19 +92,40 @@ pub(super) fn profiles(service: Service, request: ProfileRequest, period: Durati
                 _ = ticks.tick() => {}
                 () = sender.closed() => return,
             }
-            let profile = service.profile(request.clone()).await;
+            let made = make(&service, &client, &request).await;
+            let (profile, unread) = made.map_or_else(
+                |status| (Err(status), None),
+                |(profile, unread)| (Ok(profile), Some(unread)),
+            );
             let failed = profile.is_err();
-            let wire = profile.map(|profile| convert::to_wire(&profile));
-            if sender.send(wire).await.is_err() || failed {
+            let (read, is_read) = oneshot::channel();
+            if sender.send(Made { profile, unread, read }).await.is_err() || failed {
                 return;
             }
+            // Nothing is ever sent: the other end is dropped.
+            let _ = is_read.await;
         }
     });
-    ReceiverStream::new(receiver)
+    Ok(Profiles { made, unread: None, _place: place })
+}
+
+/// One profile, in a place of its own.
+async fn make(
+    service: &Service,
+    client: &Client,
+    request: &ProfileRequest,
+) -> Result<(v1::Profile, Unread), Status> {
+    let place = service.places.large_answer().await?;
+    let profile = service.profile(request.clone()).await?;
+    Ok((convert::to_wire(&profile), Unread::new(client.clone(), place)))
 }
 
 /// Every sample of the processes that `selector` chooses, those to come included.
-pub(super) fn samples(profiler: Profiler, selector: Selector, names: Names) -> Samples {
+pub(super) fn samples(
+    profiler: Profiler,
+    selector: Selector,
+    names: Names,
+) -> mpsc::Receiver<Result<v1::Sample, Status>> {
     let mut events = profiler.subscribe();
     let (sender, receiver) = mpsc::channel(SAMPLE_BACKLOG);
     tokio::spawn(async move {
@@ -84,7 +165,7 @@ pub(super) fn samples(profiler: Profiler, selector: Selector, names: Names) -> S
             }
         }
     });
-    ReceiverStream::new(receiver)
+    receiver
 }
 
 async fn named(batch: Vec<(Arc<SampleEvent>, u64)>, names: &Names) -> Vec<v1::Sample> {

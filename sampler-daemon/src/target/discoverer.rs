@@ -14,6 +14,7 @@ use super::mappings::{self, Backing, Mapping};
 use super::moved;
 use super::moving::{self, Executables};
 use super::preloaded::Preloaded;
+use super::regular_file::open_regular;
 use super::spec::{self, Spec};
 use super::usdt::Usdt;
 use sampler_common::note::Blind;
@@ -180,7 +181,7 @@ impl Discoverer {
     /// # Errors
     /// If it cannot be opened.
     pub fn discover_in(&mut self, path: &Path) -> io::Result<Discovery> {
-        Ok(self.contents_of(Arc::new(File::open(path)?), &path.to_string_lossy()))
+        Ok(self.contents_of(Arc::new(open_regular(path)?), &path.to_string_lossy()))
     }
 
     /// Leaves out allocators in the executable where code of another file may move it.

@@ -33,6 +33,7 @@ mod probes;
 pub mod process;
 pub mod processor;
 mod program;
+mod regular_file;
 pub mod seen;
 pub mod spec;
 mod symbols;

@@ -11,6 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, SystemTime};
 
 /// `PF_KTHREAD` of `include/linux/sched.h`.
@@ -169,6 +170,11 @@ fn parent(pid: u32) -> Option<u32> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);
     stat.rsplit_once(") ")?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// User id of whoever may trace a process: its effective user, or root if the kernel protects it from that user (proc(5), `/proc/PID`).
+pub fn owner(pid: u32) -> Option<u32> {
+    fs::metadata(format!("/proc/{pid}")).ok().map(|of| of.uid())
 }
 
 fn open_pidfd(pid: u32) -> Result<OwnedFd, ProcessError> {

@@ -6,8 +6,8 @@
 mod glob;
 
 use super::family::{Entry, entry};
+use super::regular_file::open_regular;
 use sampler_common::wire::{MAX_ARGUMENTS, NONE, Role, Shape};
-use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
@@ -40,8 +40,8 @@ impl Spec {
     pub fn read(path: &Path) -> Result<&'static Spec, String> {
         let named = |error: String| format!("--allocator-spec {}{error}", path.display());
         let mut text = String::new();
-        let mut file =
-            File::open(path).map_err(|error| named(format!(": {error}")))?.take(MAX_BYTES);
+        let file = open_regular(path).map_err(|error| named(format!(": {error}")))?;
+        let mut file = file.take(MAX_BYTES);
         file.read_to_string(&mut text).map_err(|error| named(format!(": {error}")))?;
         if text.len() as u64 >= MAX_BYTES {
             return Err(named(format!(": larger than {MAX_BYTES} bytes")));

@@ -4,6 +4,7 @@ use anyhow::{Result, anyhow, bail};
 use hyper_util::rt::TokioIo;
 use sampler_daemon::rpc::listen::socket_path;
 use sampler_daemon::rpc::v1::sampler_client::SamplerClient;
+use sampler_daemon::token::TokenFile;
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -12,11 +13,16 @@ use std::str::FromStr;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Status};
+use tonic::{Code, Request, Status};
 
 const DEFAULT: &str = "unix:/run/sampler/samplerd.sock";
 const VARIABLE: &str = "SAMPLER_CONNECT";
+/// Where the token of a samplerd is that listens on TCP.
+const TOKEN_VARIABLE: &str = "SAMPLER_TOKEN_FILE";
 /// A listener that accepts but never answers is given up after about twice this.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -69,14 +75,46 @@ pub(crate) fn address(given: Option<Address>) -> Result<Address> {
     text.parse().map_err(|error| anyhow!("{VARIABLE} is {text:?}: {error}"))
 }
 
+/// A client whose every request has the token, where one is needed.
+pub(crate) type Client = SamplerClient<InterceptedService<Channel, Credentials>>;
+
+/// The token of a samplerd that listens on TCP.
+#[derive(Clone)]
+pub(crate) struct Credentials(Option<MetadataValue<Ascii>>);
+
+impl Interceptor for Credentials {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(token) = &self.0 {
+            request.metadata_mut().insert("authorization", token.clone());
+        }
+        Ok(request)
+    }
+}
+
+impl Credentials {
+    /// Those for an address: a Unix socket needs none.
+    fn of(address: &Address) -> Result<Credentials> {
+        let Address::Tcp(place) = address else { return Ok(Credentials(None)) };
+        let given = std::env::var_os(TOKEN_VARIABLE).filter(|path| !path.is_empty());
+        let port = place.rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or_default();
+        let path = given.map_or_else(|| TokenFile::usual(port), PathBuf::from);
+        let token = TokenFile::read(&path).map_err(|error| anyhow!(error))?;
+        let header = format!("Bearer {token}").parse();
+        header.map(|header| Credentials(Some(header))).map_err(|_| {
+            anyhow!("{}: is no token (give the --token-file of samplerd)", path.display())
+        })
+    }
+}
+
 /// A client of the samplerd that listens at `address`.
-pub(crate) async fn client(address: &Address) -> Result<SamplerClient<Channel>> {
+pub(crate) async fn client(address: &Address) -> Result<Client> {
     let channel = match address {
         Address::Unix(path) => channel(UnixStream::connect(path).await, address).await,
         Address::Tcp(place) => channel(TcpStream::connect(place).await, address).await,
     }?;
     // A profile of many stacks is as large as it is.
-    Ok(SamplerClient::new(channel).max_decoding_message_size(usize::MAX))
+    let client = SamplerClient::with_interceptor(channel, Credentials::of(address)?);
+    Ok(client.max_decoding_message_size(usize::MAX))
 }
 
 /// Connecting comes first, by ourselves: its error is the one that people can act on.

@@ -1,5 +1,6 @@
 //! The command line of samplerd.
 
+use crate::api::Api;
 use crate::http::Http;
 use crate::inject::AtEnd;
 use crate::manual::{self, Manual};
@@ -157,6 +158,9 @@ pub(crate) struct Args {
     pub(crate) listen: listen::Address,
 
     #[command(flatten)]
+    pub(crate) api: Api,
+
+    #[command(flatten)]
     pub(crate) http: Http,
 
     #[command(flatten)]
@@ -294,6 +298,9 @@ impl Args {
             Args::command().error(ErrorKind::MissingRequiredArgument, error).exit();
         }
         if let Some(error) = args.unclear_injection() {
+            Args::command().error(ErrorKind::ArgumentConflict, error).exit();
+        }
+        if let Some(error) = args.api.contradiction(&args.listen) {
             Args::command().error(ErrorKind::ArgumentConflict, error).exit();
         }
         if let Err(error) = args.http.place() {

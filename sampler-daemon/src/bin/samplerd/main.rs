@@ -1,5 +1,6 @@
 //! samplerd: profiles the allocations of running processes and serves the profiles over gRPC.
 
+mod api;
 mod args;
 mod guard;
 mod http;

@@ -64,6 +64,8 @@ fn repeated(pids: &[u32]) -> Option<u32> {
 }
 
 async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
+    // Files and sockets are for samplerd's user, unless a mode is given.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     // Signals are caught before anything is attached, so that none leaves something behind.
     let mut interrupt = signal(SignalKind::interrupt()).context("catch SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("catch SIGTERM")?;
@@ -93,10 +95,13 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
         max_overhead: args.max_overhead,
         injecting: None,
     };
-    let listener = Listener::bind(&args.listen).await.map_err(|error| anyhow!(error))?;
+    let listener =
+        Listener::bind(&args.listen, args.api.access()).await.map_err(|error| anyhow!(error))?;
     let http = Bound::new(&args.http).await.map_err(|error| anyhow!(error))?;
     let web = web::Bound::new(&args.web).await.map_err(|error| anyhow!(error))?;
     let address = listener.address().context("ask for the listener's address")?;
+    // The file is removed when this ends.
+    let (token, _token_file) = args.api.token(&address)?.unzip();
     let mut orphaned = Box::pin(orphaned(args.until_stdin_closes));
     let names = Names::start().context("start the symbolizer")?;
     // When it is dropped, last, the sampler is taken out.
@@ -123,7 +128,7 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
     let _ = writeln!(stdout, "ready {address}").and_then(|()| stdout.flush());
     let _http = http.map(|bound| bound.serve(profiler.clone(), names.clone()));
     let _web = web.map(|bound| bound.serve(profiler.clone(), names.clone()));
-    let result = serve::serve(listener, profiler.clone(), names, async {
+    let result = serve::serve(listener, profiler.clone(), names, token, async {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}

@@ -3,8 +3,9 @@
 use crate::http::Serving;
 use clap::Args as Group;
 use sampler_daemon::http::listen;
-use sampler_daemon::http::web::{Token, WebPlace, serve};
+use sampler_daemon::http::web::{WebPlace, serve};
 use sampler_daemon::pipeline::{Names, Profiler};
+use sampler_daemon::token::Token;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use tokio::net::TcpListener;

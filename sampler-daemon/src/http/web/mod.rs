@@ -15,10 +15,9 @@ mod place;
 mod secrecy;
 mod site;
 mod snapshots;
-mod token;
 
+use crate::token::Token;
 pub use place::WebPlace;
-pub use token::Token;
 
 use super::serve::serve_router;
 use crate::pipeline::{Names, Profiler};

@@ -1,8 +1,8 @@
 //! Who may read: pages of ours, and who has the token.
 
-use super::token::Token;
 use crate::http::answer::Problem;
 use crate::http::escape::shown;
+use crate::token::Token;
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, StatusCode};

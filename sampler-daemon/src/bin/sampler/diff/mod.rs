@@ -5,7 +5,7 @@ mod source;
 pub(crate) use source::Source;
 
 use crate::args::{DiffVerb, unix_ns};
-use crate::connect::{self, Address};
+use crate::connect::{self, Address, Client};
 use crate::{flamegraph, page};
 use anyhow::{Result, ensure};
 use sampler_common::comparison::{Question, compare, parted, rows};
@@ -13,8 +13,7 @@ use sampler_common::encode::comparison::{object, text};
 use sampler_common::encode::svg::difference;
 use sampler_common::profile::{Kind, Profile};
 use sampler_daemon::rpc::convert::from_wire;
-use sampler_daemon::rpc::v1::{self, ProcessSelector, sampler_client::SamplerClient};
-use tonic::transport::Channel;
+use sampler_daemon::rpc::v1::{self, ProcessSelector};
 
 /// Stacks shown where nobody says how many.
 const DEFAULT_ROWS: usize = 10;
@@ -92,7 +91,7 @@ fn narrowed(a: Source, b: Source, to: &ProcessSelector) -> Result<[Source; 2]> {
 /// samplerd, connected to when it is first asked: two files need none.
 struct Daemon {
     connect: Option<Address>,
-    client: Option<(Address, SamplerClient<Channel>)>,
+    client: Option<(Address, Client)>,
 }
 
 impl Daemon {
@@ -126,7 +125,7 @@ impl Daemon {
         Ok(())
     }
 
-    async fn client(&mut self) -> Result<&mut (Address, SamplerClient<Channel>)> {
+    async fn client(&mut self) -> Result<&mut (Address, Client)> {
         if self.client.is_none() {
             let address = connect::address(self.connect.take())?;
             let client = connect::client(&address).await?;

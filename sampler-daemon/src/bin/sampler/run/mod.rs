@@ -14,20 +14,18 @@ mod user;
 
 pub(crate) use args::{RunVerb, StartVerb};
 
-use crate::connect::{self, Address};
+use crate::connect::{self, Address, Client};
 use crate::output;
 use anyhow::{Context as _, Result, anyhow, bail};
 use child::{Held, Program, code};
 use daemon::{Daemon, Private};
 use rustix::process::Signal;
 use sampler_daemon::pid_namespace::PidNamespace;
-use sampler_daemon::rpc::v1::sampler_client::SamplerClient;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 use tokio::signal::unix::{self, SignalKind, signal};
 use tokio::task::spawn_blocking;
-use tonic::transport::Channel;
 use user::User;
 
 pub(crate) async fn run(verb: RunVerb, json: bool) -> Result<ExitCode> {
@@ -69,7 +67,7 @@ pub(crate) async fn run(verb: RunVerb, json: bool) -> Result<ExitCode> {
 /// Somebody to ask for the profile.
 struct Session {
     daemon: Daemon,
-    client: SamplerClient<Channel>,
+    client: Client,
     address: Address,
 }
 

@@ -1,19 +1,17 @@
 //! The profile at the end of a run.
 
 use super::args::RunVerb;
-use crate::connect::{self, Address};
+use crate::connect::{self, Address, Client};
 use crate::encoded::{self, Asked};
 use crate::{output, page, progress};
 use anyhow::{Context as _, Result};
 use sampler_common::encode::Format;
 use sampler_common::profile::Kind;
-use sampler_daemon::rpc::v1::sampler_client::SamplerClient;
 use std::io::Write as _;
-use tonic::transport::Channel;
 
 /// Asks for what `verb` wants and writes it where it is wanted.
 pub(super) async fn write(
-    client: &mut SamplerClient<Channel>,
+    client: &mut Client,
     address: &Address,
     verb: &RunVerb,
     json: bool,

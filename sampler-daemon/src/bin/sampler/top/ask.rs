@@ -2,10 +2,9 @@
 
 use super::data::{Asked, Detail, Look};
 use super::model::{Answer, Question};
-use crate::connect::{self, Address};
+use crate::connect::{self, Address, Client};
 use anyhow::{Context as _, Result};
 use sampler_daemon::rpc::convert::{from_wire, kind_to_wire};
-use sampler_daemon::rpc::v1::sampler_client::SamplerClient;
 use sampler_daemon::rpc::v1::{
     self, GetProfileRequest, ListProcessesRequest, ProcessSelector, StatusRequest,
 };
@@ -13,15 +12,12 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
-use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 /// Between two attempts to find somebody to ask.
 const RETRY: Duration = Duration::from_secs(1);
 /// Least rest after an answer, as a multiple of what it took: a screen is not to keep samplerd busy.
 const REST: u32 = 4;
-
-type Client = SamplerClient<Channel>;
 
 /// Whom to ask, about which processes, how often.
 pub(super) struct Asker {

@@ -1,0 +1,211 @@
+//! Which requests are answered, and how many large ones at a time.
+//!
+//! A profile of all stacks takes up to 100 MB from its assembly until its client has read it. So only a few of them are made at a time, and each keeps its
+//! place until the client has read it. Small answers (status, processes) never wait for large ones.
+
+use super::connection::{Client, Delivery};
+use crate::token::Token;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::http::header::AUTHORIZATION;
+use tonic::codegen::http::{Request, Response};
+use tower::{Layer, Service};
+
+/// Large answers that are made or read at a time.
+const MAX_LARGE_ANSWERS: usize = 2;
+/// Requests for large answers that wait for their turn; further ones are refused.
+const MAX_WAITING: usize = 64;
+/// Streams (`WatchProfile`, `StreamSamples`) at a time; further ones are refused.
+const MAX_STREAMS: usize = 64;
+/// Methods whose answers are large.
+const LARGE: [&str; 4] = ["/GetProfile", "/GetLifetimes", "/GetLeaks", "/Compare"];
+
+/// The places for what takes memory.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    large: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
+}
+
+impl Places {
+    pub(super) fn new() -> Places {
+        Places {
+            large: Arc::new(Semaphore::new(MAX_LARGE_ANSWERS)),
+            waiting: Arc::new(Semaphore::new(MAX_WAITING)),
+            streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+        }
+    }
+
+    /// A place for one large answer, as soon as there is one.
+    ///
+    /// # Errors
+    /// `RESOURCE_EXHAUSTED` if too many wait.
+    pub(super) async fn large_answer(&self) -> Result<OwnedSemaphorePermit, Status> {
+        let waiting = Arc::clone(&self.waiting).try_acquire_owned().map_err(|_| {
+            Status::resource_exhausted(format!(
+                "{MAX_WAITING} profiles are asked for at a time (ask again later)"
+            ))
+        })?;
+        let place = Arc::clone(&self.large).acquire_owned().await;
+        drop(waiting);
+        // The semaphore is never closed.
+        place.map_err(|closed| Status::internal(closed.to_string()))
+    }
+
+    /// A place for a stream.
+    ///
+    /// # Errors
+    /// `RESOURCE_EXHAUSTED` if all are taken.
+    pub(super) fn stream(&self) -> Result<OwnedSemaphorePermit, Status> {
+        Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
+            Status::resource_exhausted(format!(
+                "{MAX_STREAMS} streams are open (end one of them, or ask for single profiles)"
+            ))
+        })
+    }
+}
+
+/// Admits requests: adds [`Admission`] to a server.
+#[derive(Clone)]
+pub(super) struct AdmissionLayer {
+    pub(super) places: Places,
+    /// What a client must know; `None`: whoever can connect may ask.
+    pub(super) token: Option<Token>,
+}
+
+impl<S> Layer<S> for AdmissionLayer {
+    type Service = Admission<S>;
+
+    fn layer(&self, inner: S) -> Admission<S> {
+        Admission { inner, layer: self.clone() }
+    }
+}
+
+/// A service behind the checks of [`AdmissionLayer`].
+#[derive(Clone)]
+pub(super) struct Admission<S> {
+    inner: S,
+    layer: AdmissionLayer,
+}
+
+impl<S> Service<Request<Body>> for Admission<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let waiting = self.inner.clone();
+        // The one that is ready is used; its copy becomes ready later.
+        let mut inner = std::mem::replace(&mut self.inner, waiting);
+        let layer = self.layer.clone();
+        let admitted = layer.admit(&request);
+        let is_large = LARGE.iter().any(|method| request.uri().path().ends_with(method));
+        Box::pin(async move {
+            let client = match admitted {
+                Ok(client) if is_large => client,
+                Ok(_) => return inner.call(request).await,
+                Err(status) => return Ok(status.into_http()),
+            };
+            match layer.places.large_answer().await {
+                Err(status) => Ok(status.into_http()),
+                Ok(place) => {
+                    let response = inner.call(request).await?;
+                    let unread = Unread::new(client, place);
+                    Ok(response.map(|body| Body::new(LargeAnswer { body, unread })))
+                }
+            }
+        })
+    }
+}
+
+impl AdmissionLayer {
+    /// Whose request it is, if it is to be answered.
+    fn admit(&self, request: &Request<Body>) -> Result<Client, Status> {
+        let client = request.extensions().get::<Client>();
+        let client = client.ok_or_else(|| Status::internal("a request without a connection"))?;
+        if let Some(token) = &self.token {
+            check_token(request, token)?;
+        }
+        client.admit();
+        Ok(client.clone())
+    }
+}
+
+/// Checks that a request has the token as `authorization: Bearer TOKEN`.
+fn check_token(request: &Request<Body>, token: &Token) -> Result<(), Status> {
+    let given = request.headers().get(AUTHORIZATION).and_then(|given| given.to_str().ok());
+    match given.and_then(|given| given.strip_prefix("Bearer ")) {
+        Some(given) if token.is(given.trim()) => Ok(()),
+        Some(_) => Err(Status::unauthenticated(
+            "wrong token (give the --token-file of samplerd; each start makes another token)",
+        )),
+        None => Err(Status::unauthenticated(
+            "no token (give the --token-file of samplerd, or send authorization: Bearer TOKEN)",
+        )),
+    }
+}
+
+/// What a large answer holds until the client has read it.
+pub(super) struct Unread {
+    client: Client,
+    place: Option<OwnedSemaphorePermit>,
+    delivery: Option<Delivery>,
+}
+
+impl Unread {
+    /// Of an answer that is made already.
+    pub(super) fn new(client: Client, place: OwnedSemaphorePermit) -> Unread {
+        Unread { client, place: Some(place), delivery: None }
+    }
+
+    /// The answer is handed to the connection.
+    pub(super) fn hand_over(&mut self) {
+        self.delivery = Some(self.client.begin_delivery());
+    }
+}
+
+/// The body of a large answer. The connection asks for the next frame when it has sent most of the last one.
+struct LargeAnswer {
+    body: Body,
+    unread: Unread,
+}
+
+impl tonic::codegen::Body for LargeAnswer {
+    type Data = <Body as tonic::codegen::Body>::Data;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Self::Data>, Status>>> {
+        self.unread.delivery = None;
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        if let Poll::Ready(frame) = &frame {
+            let is_data = |of: &http_body::Frame<Self::Data>| of.is_data();
+            match frame {
+                Some(Ok(frame)) if is_data(frame) => self.unread.hand_over(),
+                // The trailers, or the end: the answer has been read.
+                _ => self.unread.place = None,
+            }
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+}

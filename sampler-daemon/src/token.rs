@@ -1,0 +1,144 @@
+//! The secret of one start of samplerd: whoever knows it may read profiles over TCP.
+
+use rustix::io::Errno;
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::fmt::Write as _;
+use std::fs;
+use std::hint::black_box;
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// 128 random bits.
+const BYTES: usize = 16;
+
+/// What whoever wants to read must know. It is printed nowhere but in the URL at the start: there is no `Debug`.
+#[derive(Clone)]
+pub struct Token(String);
+
+impl Token {
+    /// Another one than ever before, from the kernel.
+    ///
+    /// # Errors
+    /// If the kernel has no randomness.
+    pub fn new() -> Result<Token, Errno> {
+        let mut bytes = [0; BYTES];
+        let mut filled = 0;
+        while filled < BYTES {
+            filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty())?;
+        }
+        let mut text = String::with_capacity(2 * BYTES);
+        for byte in bytes {
+            // Into a string: it cannot fail.
+            let _ = write!(text, "{byte:02x}");
+        }
+        Ok(Token(text))
+    }
+
+    /// As it stands in the URL.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this is it. How long that takes says nothing of where it differs.
+    pub fn is(&self, given: &str) -> bool {
+        let (own, given) = (self.0.as_bytes(), given.as_bytes());
+        let differences = own.iter().zip(given).fold(0, |all, (a, b)| black_box(all | (a ^ b)));
+        own.len() == given.len() && differences == 0
+    }
+}
+
+/// A file with a token, for its owner only; removed when dropped.
+#[derive(Debug)]
+pub struct TokenFile(PathBuf);
+
+impl TokenFile {
+    /// Where the token of a TCP port is if nothing else is said.
+    pub fn usual(port: u16) -> PathBuf {
+        format!("/run/sampler/tcp-{port}.token").into()
+    }
+
+    /// Writes a token. What was there is replaced, and a symbolic link is not followed.
+    ///
+    /// # Errors
+    /// One line, with the remedy.
+    pub fn write(path: &Path, token: &Token) -> Result<TokenFile, String> {
+        let failed = |error| {
+            format!("write the token {}: {error} (give another --token-file)", path.display())
+        };
+        if let Some(directory) = path.parent().filter(|of| *of == Path::new("/run/sampler")) {
+            fs::DirBuilder::new().recursive(true).mode(0o755).create(directory).map_err(failed)?;
+        }
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        let mut options = fs::OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(0o600).open(path);
+        let written = file.and_then(|mut file| writeln!(file, "{}", token.text()));
+        written.map(|()| TokenFile(path.to_owned())).map_err(failed)
+    }
+
+    /// The token in a file.
+    ///
+    /// # Errors
+    /// One line, with the remedy.
+    pub fn read(path: &Path) -> Result<String, String> {
+        let text = fs::read_to_string(path).map_err(|error| {
+            format!(
+                "read the token {}: {error} (give the --token-file of samplerd as SAMPLER_TOKEN_FILE)",
+                path.display()
+            )
+        })?;
+        Ok(text.trim().to_owned())
+    }
+}
+
+impl Drop for TokenFile {
+    fn drop(&mut self) {
+        // Gone already is as good.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_in_a_file_is_for_its_owner() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let (path, other) = (directory.path().join("token"), directory.path().join("other"));
+        fs::write(&other, "as it was").unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        let token = Token::new().unwrap();
+        let file = TokenFile::write(&path, &token).unwrap();
+        assert_eq!(TokenFile::read(&path).unwrap(), token.text());
+        assert_eq!(fs::symlink_metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_to_string(&other).unwrap(), "as it was");
+        drop(file);
+        assert!(TokenFile::read(&path).unwrap_err().contains("SAMPLER_TOKEN_FILE"));
+        let nowhere = directory.path().join("no/token");
+        assert!(TokenFile::write(&nowhere, &token).unwrap_err().contains("--token-file"));
+    }
+
+    #[test]
+    fn only_itself() {
+        let (token, other) = (Token::new().unwrap(), Token::new().unwrap());
+        assert!(token.text().len() == 32 && token.text() != other.text());
+        assert!(token.text().bytes().all(|byte| byte.is_ascii_hexdigit()));
+        assert!(token.is(token.text()) && !token.is(other.text()));
+        let text = token.text();
+        for wrong in ["", &text[..31], &format!("{text}0"), &text.to_uppercase().replace('0', "O")]
+        {
+            // One of digits alone is the same in upper case.
+            assert!(wrong == text || !token.is(wrong), "{wrong:?}");
+        }
+        for at in 0..32 {
+            let mut wrong = text.to_owned().into_bytes();
+            wrong[at] ^= 1;
+            assert!(!token.is(std::str::from_utf8(&wrong).unwrap()));
+        }
+    }
+}

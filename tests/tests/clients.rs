@@ -1,0 +1,209 @@
+//! Clients that mean harm, or have no right to what they ask: the others are served all the while.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::child::{Finished, finish};
+use sampler_tests::client::Client;
+use sampler_tests::raw_grpc::{RawGrpc, header_block};
+use sampler_tests::{Daemon, Workload, build, usage, wait};
+use serde_json::json;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const SERVICE: &str = "sampler.v1.Sampler";
+/// A user without rights.
+const NOBODY: &str = "65534";
+/// A different stack for each number of so many bits.
+const BITS: &str = "14";
+/// Longest time of an answer to `status` while others do harm.
+const STATUS: Duration = Duration::from_secs(1);
+/// Most memory of samplerd meanwhile.
+const MAX_RSS_BYTES: u64 = 256 << 20;
+
+/// A port that was free a moment ago.
+fn port() -> Result<u16> {
+    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// `sampler`, run by a user without rights, against a daemon.
+fn as_nobody(daemon: &Daemon, arguments: &[&str]) -> Result<Finished> {
+    // Whoever runs the tests may have the program where nobody else can look.
+    let directory = tempfile::tempdir()?;
+    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755))?;
+    let program = directory.path().join("sampler");
+    std::fs::copy(build::program("sampler")?, &program)?;
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]).arg(program);
+    finish(command.args(["--connect", &daemon.address]).args(arguments))
+}
+
+/// Lets everybody into the directory of a daemon's socket.
+fn open_directory(daemon: &Daemon) -> Result<()> {
+    let socket = daemon.socket();
+    let directory = socket.parent().context("a socket without a directory")?;
+    Ok(std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755))?)
+}
+
+/// Resident bytes of a daemon without its ring.
+fn resident_bytes(daemon: &Daemon) -> Result<u64> {
+    let (all, ring) = usage::resident(daemon.pid())?;
+    Ok(all - ring)
+}
+
+/// A workload with as many stacks as `BITS` says, and its daemon.
+fn many_stacks(arguments: &[&str]) -> Result<(Workload, Daemon)> {
+    let mut workload = Workload::start("bits.c", &[BITS])?;
+    let arguments = [&["--interval", "1", "--ring", "64MiB"], arguments].concat();
+    let daemon = Daemon::start(&[workload.pid()], &arguments)?;
+    workload.go()?;
+    workload.truth()?;
+    Ok((workload, daemon))
+}
+
+/// `status` answers in time.
+fn is_served(daemon: &Daemon) -> Result<()> {
+    let begun = Instant::now();
+    daemon.status()?;
+    ensure!(begun.elapsed() < STATUS, "status took {:?}", begun.elapsed());
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_api_over_tcp_answers_who_has_the_token() -> Result<()> {
+    let workload = Workload::edge(&["odd"])?;
+    let port = port()?;
+    let daemon = Daemon::start_at(&format!("tcp:127.0.0.1:{port}"), &[workload.pid()], &[])?;
+    let path = format!("/run/sampler/tcp-{port}.token");
+    let mode = std::fs::metadata(&path)?.permissions().mode();
+    ensure!(mode & 0o777 == 0o600, "{path} has mode {mode:o}");
+    // Root finds the token by itself.
+    daemon.status()?;
+    let refused = as_nobody(&daemon, &["status"])?;
+    let line = &refused.stderr;
+    ensure!(refused.status.code() == Some(1), "{line}");
+    ensure!(line.contains(&path) && line.contains("SAMPLER_TOKEN_FILE"), "{line}");
+
+    let mut client = Client::connect(&daemon.address).await?;
+    let error = client.learn(SERVICE).await.err().context("reflection without a token")?;
+    ensure!(format!("{error:#}").contains("no token"), "{error:#}");
+    let token = std::fs::read_to_string(&path)?;
+    let mut wrong = Client::connect(&daemon.address).await?.with_token(&"0".repeat(32))?;
+    let error = wrong.learn(SERVICE).await.err().context("reflection with a wrong token")?;
+    ensure!(format!("{error:#}").contains("wrong token"), "{error:#}");
+    let mut client = client.with_token(token.trim())?;
+    client.learn(SERVICE).await?;
+    client.call(SERVICE, "Status", json!({})).await?;
+    daemon.stop()?;
+    ensure!(!std::path::Path::new(&path).exists(), "{path} is left behind");
+    Ok(())
+}
+
+#[test]
+fn connections_without_a_request_are_closed() -> Result<()> {
+    let workload = Workload::edge(&["odd"])?;
+    let port = port()?;
+    let daemon = Daemon::start_at(&format!("tcp:127.0.0.1:{port}"), &[workload.pid()], &[])?;
+    // More than are served at a time: what comes later waits for these to be closed.
+    let connect = |_| TcpStream::connect(("127.0.0.1", port)).context("connect");
+    let mut idle = (0..400).map(connect).collect::<Result<Vec<_>>>()?;
+    // Every second one speaks HTTP/2, and asks nothing.
+    for stream in idle.iter_mut().step_by(2) {
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")?;
+    }
+    daemon.status()?;
+    for mut stream in idle {
+        stream.set_read_timeout(Some(wait::DEADLINE))?;
+        let mut all = Vec::new();
+        // A reset is as good as an end.
+        if let Err(error) = stream.read_to_end(&mut all) {
+            ensure!(error.kind() == std::io::ErrorKind::ConnectionReset, "still open: {error}");
+        }
+    }
+    daemon.stop()
+}
+
+#[test]
+fn watchers_that_do_not_read_take_little_memory() -> Result<()> {
+    let (mut workload, daemon) = many_stacks(&[])?;
+    let block = header_block("/sampler.v1.Sampler/WatchProfile", (b"\x41", "localhost"))?;
+    let mut clients = Vec::new();
+    for _ in 0..100 {
+        let mut client = RawGrpc::connect(&daemon.socket())?;
+        client.send(&block)?;
+        clients.push(client);
+    }
+    for _ in 0..10 {
+        is_served(&daemon)?;
+        let rss = resident_bytes(&daemon)?;
+        ensure!(rss < MAX_RSS_BYTES, "samplerd has {rss} bytes");
+    }
+    // Those that do not read are dropped, and whoever asks is served.
+    let profile =
+        daemon.profile_where("whole profile", "alloc", &[], |of| !of.stacks.is_empty())?;
+    ensure!(profile.stacks.len() > 10_000, "{} stacks", profile.stacks.len());
+    drop(clients);
+    workload.exit()?;
+    daemon.stop()
+}
+
+#[tokio::test]
+async fn many_profiles_at_a_time_are_made_one_after_another() -> Result<()> {
+    let (mut workload, daemon) = many_stacks(&[])?;
+    let mut client = Client::connect(&daemon.address).await?;
+    client.learn(SERVICE).await?;
+    let client = Arc::new(client);
+    let mut answers = tokio::task::JoinSet::new();
+    for _ in 0..200 {
+        let client = Arc::clone(&client);
+        answers.spawn(async move { client.call(SERVICE, "GetProfile", json!({})).await });
+    }
+    let (mut given, mut refused) = (0, 0);
+    let mut peak = 0;
+    while let Some(answer) = answers.join_next().await {
+        match answer? {
+            Ok(_) => given += 1,
+            Err(error) => {
+                ensure!(format!("{error:#}").contains("ask again later"), "{error:#}");
+                refused += 1;
+            }
+        }
+        peak = peak.max(resident_bytes(&daemon)?);
+    }
+    ensure!(given >= 60 && given + refused == 200, "{given} given, {refused} refused");
+    ensure!(peak < MAX_RSS_BYTES, "samplerd had {peak} bytes");
+    workload.exit()?;
+    daemon.stop()
+}
+
+#[test]
+fn others_see_and_only_owners_change() -> Result<()> {
+    let own = Workload::edge(&["odd"])?;
+    let program = build::compile("edges.c", &[])?;
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]).arg(program);
+    let theirs = Workload::spawn("edges.c as nobody", command.arg("odd"))?;
+    let pids = [own.pid(), theirs.pid()];
+    let private = Daemon::start(&pids, &[])?;
+    open_directory(&private)?;
+    let refused = as_nobody(&private, &["status"])?.stderr;
+    ensure!(refused.contains("permission denied"), "{refused}");
+    private.stop()?;
+
+    let daemon = Daemon::start(&pids, &["--socket-mode", "666"])?;
+    open_directory(&daemon)?;
+    as_nobody(&daemon, &["ps"])?.success("ps as nobody")?;
+    let set =
+        |pid: u32| as_nobody(&daemon, &["set", "--pid", &pid.to_string(), "--interval", "1MiB"]);
+    set(theirs.pid())?.success("set of an own process")?;
+    let refused = set(own.pid())?.stderr;
+    let wanted = format!("pid {}: is not a process of user {NOBODY}", own.pid());
+    ensure!(refused.contains(&wanted), "{refused}");
+    let all = as_nobody(&daemon, &["set", "--interval", "1MiB"])?.stderr;
+    ensure!(all.contains("only change processes of their own"), "{all}");
+    let change = daemon.sampler(&["set", "--interval", "2MiB"])?;
+    change.success("set as root")?;
+    daemon.stop()
+}
