@@ -1,14 +1,18 @@
 /* A program that checks its heap while something is put into it and taken out again.
  *
- * injected THREADS [busy | churn | profiled | words | strict | deny | allow | moved]…: so many threads allocate, move and free blocks whose contents they check. At each line it says how many
+ * injected THREADS [busy | churn | fibers | profiled | saved | words | strict | deny | allow | moved]…: so many threads allocate, move and free blocks whose contents they check. At each line it says how many
  * blocks it has had, `{"blocks":N}`; at `exit` it ends with 0 if everything was right.
  *
  *   busy      the first thread allocates as well, and looks for lines in between
  *   churn     threads, children and programs in children come and go
+ *   fibers    each thread goes from one of many stacks to the next, which lie in blocks of malloc, in the middle of its work
  *   profiled  SIGPROF comes every millisecond of processor time, to a handler that looks at the signal mask
+ *   saved     the handler saves what it has interrupted in a block of malloc, and the thread goes on with that somewhat later
  *   words     it uses the thread-local words of glibc that nobody uses
  *   strict    seccomp's strict mode; deny, allow: a filter without memfd_create, or one that lets everything through
  *   moved     the page that has malloc lies in memory without a file
+ *
+ * Of more than 64 threads each has fewer blocks, and sleeps most of the time.
  */
 #include "protocol.h"
 #include <linux/audit.h>
@@ -25,12 +29,16 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <ucontext.h>
+#include <x86intrin.h>
 
-enum { BLOCKS = 512, LARGEST = 6000 };
+enum { BLOCKS = 512, LARGEST = 6000, THREADS = 512, CROWD = 64, FIBERS = 16, STEPS = 400, STACK = 64 << 10 };
 
 static atomic_ulong blocks, wrong;
 static atomic_int ends;
 static sigset_t usual_mask;
+/* How many of its blocks each thread uses. */
+static unsigned used = BLOCKS;
 
 struct block { unsigned char *at; size_t size; unsigned char mark; };
 
@@ -58,7 +66,7 @@ static void *make(unsigned way, size_t size) {
 
 static void step(struct block *all, unsigned *state) {
     unsigned r = draw(state);
-    struct block *b = &all[(r >> 8) % BLOCKS];
+    struct block *b = &all[(r >> 8) % used];
     size_t size = 1 + (r >> 16) % LARGEST;
     if (b->at && r % 3 == 0) {
         check_block(b);
@@ -77,11 +85,113 @@ static void step(struct block *all, unsigned *state) {
     atomic_fetch_add(&blocks, 1);
 }
 
+static void free_all(struct block *all) {
+    for (int i = 0; i < BLOCKS; i++) free(all[i].at);
+}
+
+/* What a handler has interrupted, as the kernel saves it: it is gone on with from here. */
+struct saved {
+    unsigned char extended[16 << 10] __attribute__((aligned(64)));
+    ucontext_t context;
+    char stack[STACK];
+};
+
+/* The thread's own, a block of malloc; NULL: its contexts are not saved. */
+static __thread struct saved *volatile own_saved;
+
+static void begin_saving(int is_saving) {
+    if (is_saving) own_saved = aligned_alloc(64, sizeof(struct saved));
+}
+
+static void end_saving(void) {
+    struct saved *of = own_saved;
+    own_saved = NULL;
+    free(of);
+}
+
+/* Half a millisecond later the thread goes on with what was interrupted. */
+static void go_on(struct saved *of) {
+    for (uint64_t until = __rdtsc() + 1000000; __rdtsc() < until;) _mm_pause();
+    /* rt_sigreturn */
+    __asm__ volatile("mov %0, %%rsp; mov $15, %%eax; syscall" : : "r"(&of->context) : "memory");
+    __builtin_unreachable();
+}
+
+static void save(ucontext_t *interrupted) {
+    struct saved *of = own_saved;
+    greg_t *registers = interrupted->uc_mcontext.gregs;
+    /* Behind the legacy area stands how much the kernel has saved, if its first word is the magic one. */
+    const uint32_t *extended = (const uint32_t *)((char *)interrupted->uc_mcontext.fpregs + 464);
+    size_t bytes = extended[0] == 0x46505853 ? extended[1] : 512;
+    check(bytes <= sizeof of->extended);
+    memcpy(of->extended, interrupted->uc_mcontext.fpregs, bytes);
+    of->context = *interrupted;
+    of->context.uc_mcontext.fpregs = (fpregset_t)of->extended;
+    registers[REG_RIP] = (greg_t)go_on;
+    registers[REG_RDI] = (greg_t)of;
+    registers[REG_RSP] = (greg_t)(((uintptr_t)of->stack + STACK) & ~(uintptr_t)15) - 8;
+    sigaddset(&interrupted->uc_sigmask, SIGPROF);
+}
+
+struct fiber {
+    ucontext_t context;
+    char *stack;
+    unsigned state;
+    int is_done;
+};
+
+static __thread ucontext_t between;
+static __thread struct fiber *running;
+
+static void fiber(void) {
+    struct block all[BLOCKS] = {{0}};
+    struct fiber *own = running;
+    for (int i = 0; i < STEPS; i++) {
+        step(all, &own->state);
+        if (i % 3 == 0) swapcontext(&own->context, &between);
+    }
+    free_all(all);
+    own->is_done = 1;
+}
+
+static void run_fiber(struct fiber *of, unsigned seed) {
+    if (!of->stack) {
+        of->stack = malloc(STACK), of->state = seed, of->is_done = 0;
+        getcontext(&of->context);
+        of->context.uc_stack = (stack_t){.ss_sp = of->stack, .ss_size = STACK};
+        of->context.uc_link = &between;
+        makecontext(&of->context, fiber, 0);
+    }
+    running = of;
+    swapcontext(&between, &of->context);
+    if (!of->is_done) return;
+    free(of->stack);
+    of->stack = NULL;
+}
+
+static void *fibers(void *seed) {
+    struct fiber *all = calloc(FIBERS, sizeof *all);
+    unsigned state = (unsigned)(uintptr_t)seed;
+    while (!ends)
+        for (int i = 0; i < FIBERS; i++) run_fiber(&all[i], draw(&state));
+    for (int i = 0; i < FIBERS; i++)
+        while (all[i].stack) run_fiber(&all[i], 0);
+    free(all);
+    return NULL;
+}
+
+static int is_saving;
+
 static void *worker(void *seed) {
     struct block all[BLOCKS] = {{0}};
     unsigned state = (unsigned)(uintptr_t)seed;
-    while (!ends) step(all, &state);
-    for (int i = 0; i < BLOCKS; i++) free(all[i].at);
+    begin_saving(is_saving);
+    for (int i = 0; !ends; i++) {
+        step(all, &state);
+        if (used < BLOCKS && i % 50 == 0) usleep(20000);
+    }
+    end_saving();
+    free_all(all);
     return NULL;
 }
 
@@ -89,7 +199,7 @@ static void *brief(void *seed) {
     struct block all[BLOCKS] = {{0}};
     unsigned state = (unsigned)(uintptr_t)seed;
     for (int i = 0; i < 300; i++) step(all, &state);
-    for (int i = 0; i < BLOCKS; i++) free(all[i].at);
+    free_all(all);
     return NULL;
 }
 
@@ -120,17 +230,18 @@ static void *churn(void *unused) {
     return NULL;
 }
 
-static void on_profile(int signal) {
-    (void)signal;
+static void on_profile(int signal, siginfo_t *information, void *interrupted) {
+    (void)signal, (void)information;
     sigset_t now;
     /* Its own signal, and what was blocked before. */
     pthread_sigmask(SIG_SETMASK, NULL, &now);
     for (int of = 1; of < 32; of++)
         if (of != SIGPROF) check(sigismember(&now, of) == sigismember(&usual_mask, of));
+    if (own_saved) save(interrupted);
 }
 
 static void profile(void) {
-    struct sigaction action = {.sa_handler = on_profile, .sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_sigaction = on_profile, .sa_flags = SA_RESTART | SA_SIGINFO};
     sigaction(SIGPROF, &action, NULL);
     struct itimerval every = {{0, 1000}, {0, 1000}};
     setitimer(ITIMER_PROF, &every, NULL);
@@ -179,15 +290,20 @@ static int is_told_to_end(int is_busy) {
 }
 
 int main(int argc, char **argv) {
-    pthread_t threads[64];
+    static pthread_t threads[THREADS];
     int count = argc > 1 ? atoi(argv[1]) : 0;
+    void *(*work)(void *) = is_asked(argc, argv, "fibers") ? fibers : worker;
     int is_busy = is_asked(argc, argv, "busy"), is_strict = is_asked(argc, argv, "strict");
     if (is_asked(argc, argv, "moved")) move();
     if (is_asked(argc, argv, "words")) use_words();
     if (is_asked(argc, argv, "allow")) filter(-1);
     if (is_asked(argc, argv, "deny")) filter(SYS_memfd_create);
     pthread_sigmask(SIG_SETMASK, NULL, &usual_mask);
-    for (long i = 0; i < count; i++) pthread_create(&threads[i], NULL, worker, (void *)(i + 1));
+    if (count >= THREADS) return 2;
+    if (count > CROWD) used = CROWD;
+    is_saving = is_asked(argc, argv, "saved");
+    begin_saving(is_saving);
+    for (long i = 0; i < count; i++) pthread_create(&threads[i], NULL, work, (void *)(i + 1));
     if (is_asked(argc, argv, "churn")) pthread_create(&threads[count++], NULL, churn, NULL);
     if (is_asked(argc, argv, "profiled")) profile();
     say("waiting");

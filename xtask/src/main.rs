@@ -62,6 +62,9 @@ enum Verb {
         /// Print the table of `simulate`, too
         #[arg(long)]
         simulations: bool,
+        /// Run the tests that take long, too, and inject each program 200 times (installs MariaDB and a JDK)
+        #[arg(long)]
+        long: bool,
     },
     /// Set this machine up, start a program and show its live profile (as root)
     Demo,
@@ -163,8 +166,8 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     match arguments.verb {
         Verb::BuildEbpf { force, log } => ebpf::build(&workspace, force, log),
         Verb::Check => check::run(&workspace),
-        Verb::Test { filter, simulations } => {
-            test::run(&workspace, &Selection { filter, simulations })
+        Verb::Test { filter, simulations, long } => {
+            test::run(&workspace, &Selection { filter, simulations, long })
         }
         Verb::Simulate { seed, runs } => simulate::run(&workspace, seed, runs),
         Verb::Demo => demo::run(&workspace),

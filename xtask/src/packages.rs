@@ -92,7 +92,7 @@ pub(crate) const TOOLS: [Need; 14] = [
 ];
 
 /// What the tests take besides.
-const TEST: [Need; 28] = [
+const TEST: [Need; 30] = [
     need("bindfs", "/usr/bin/bindfs", "a file system of a user"),
     need("bpftrace", "/usr/bin/bpftrace", "a consumer of the otel_memory contract"),
     need("binutils", "nm", "symbols for the tools that open profiles"),
@@ -128,9 +128,11 @@ const TEST: [Need; 28] = [
     ),
     need("make", "make", "compiles the jemalloc of a workload"),
     need("mandoc", "mandoc", "checks the manual pages"),
+    need("nginx", "/usr/sbin/nginx", "a program to inject"),
     need("nodejs", "node", "a program that must not change"),
     need("musl-tools", "musl-gcc", "compiles a workload with another libc"),
     need("perl", "/usr/bin/perl", "a program to profile"),
+    need("postgresql", "/usr/lib/postgresql/15/bin/initdb", "a program to inject"),
     need("procps", "kill", "sends signals"),
     need("python3", "/usr/bin/python3", "a program to profile, and a generic client"),
     need("redis-server", "/usr/bin/redis-server", "a program to profile"),
@@ -139,9 +141,16 @@ const TEST: [Need; 28] = [
     need("strace", "/usr/bin/strace", "traces a program that must not be touched then"),
 ];
 
+/// What only `cargo xtask test --long` takes: these are large.
+const LONG: [Need; 2] = [
+    need("mariadb-server", "/usr/sbin/mariadbd", "a program to inject"),
+    need("openjdk-17-jdk-headless", "javac", "a program to inject"),
+];
+
 /// Everything that `cargo xtask test` takes.
-pub(crate) fn all() -> Vec<Need> {
-    [&BUILD[..], &TEST[..]].concat()
+pub(crate) fn all(is_long: bool) -> Vec<Need> {
+    let long = if is_long { &LONG[..] } else { &[] };
+    [&BUILD, &TEST[..], long].concat()
 }
 
 /// Installs what is missing.

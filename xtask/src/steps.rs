@@ -1,5 +1,6 @@
 //! Named steps of a long command: how long each took, and which failed.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -39,10 +40,10 @@ impl Steps {
         self.time(name, || step::run(name, workspace.cargo().args(arguments)))
     }
 
-    /// Runs cargo with these arguments. A failure is kept for [`Steps::verdict`], so that the next step runs all the same.
-    pub(crate) fn cargo_or_note(&mut self, workspace: &Workspace, name: &str, arguments: &[&str]) {
+    /// Runs a command. A failure is kept for [`Steps::verdict`], so that the next step runs all the same.
+    pub(crate) fn run_or_note(&mut self, name: &str, command: &mut Command) {
         let started = Instant::now();
-        if let Err(error) = step::run(name, workspace.cargo().args(arguments)) {
+        if let Err(error) = step::run(name, command) {
             eprintln!("FAILED: {error:#}");
             self.failed.push(name.to_owned());
         }

@@ -12,6 +12,8 @@ use crate::{check, ebpf, packages, preload, simulate};
 
 /// Slowest end-to-end files printed.
 const SLOWEST_PRINTED: usize = 12;
+/// A variable that long tests read (`tests/tests/inject/cycles`): how often the sampler goes in and out.
+const LONG: (&str, &str) = ("SAMPLER_TEST_CYCLES", "200");
 
 /// What to run besides the checks.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +22,8 @@ pub(crate) struct Selection {
     pub(crate) filter: Option<String>,
     /// The table of `cargo xtask simulate`, too.
     pub(crate) simulations: bool,
+    /// The end-to-end tests that are ignored otherwise, too, and more rounds of others.
+    pub(crate) long: bool,
 }
 
 /// Runs everything that is selected.
@@ -31,7 +35,7 @@ pub(crate) fn run(workspace: &Workspace, selection: &Selection) -> Result<()> {
     packages::require_root("the end-to-end tests load eBPF programs", "test")?;
     let filter: Vec<&str> = selection.filter.as_deref().into_iter().collect();
     let mut steps = Steps::default();
-    steps.time("packages", || packages::ensure(&packages::all()))?;
+    steps.time("packages", || packages::ensure(&packages::all(selection.long)))?;
     steps.time("build-ebpf", || ebpf::build(workspace, false, false))?;
     steps.cargo(workspace, "build", &["build", "--release", "--bins"])?;
     steps.time("build-preload", || preload::build(workspace))?;
@@ -46,7 +50,7 @@ pub(crate) fn run(workspace: &Workspace, selection: &Selection) -> Result<()> {
     let build = ["test", "-p", "sampler-tests", "--no-run"];
     steps.cargo(workspace, "build end-to-end tests", &build)?;
     steps.print();
-    end_to_end(workspace, &filter)
+    end_to_end(workspace, selection.long, &filter)
 }
 
 /// The tests of the estimators by simulation.
@@ -66,15 +70,22 @@ fn simulate(workspace: &Workspace, steps: &mut Steps, filter: &[&str]) -> Result
 }
 
 /// One file at a time, and one test at a time: they measure, they share one kernel, and probes on libc reach all of them.
-fn end_to_end(workspace: &Workspace, filter: &[&str]) -> Result<()> {
+fn end_to_end(workspace: &Workspace, is_long: bool, filter: &[&str]) -> Result<()> {
     let files = targets::of(workspace, "sampler-tests").context("list the end-to-end tests")?;
     let mut steps = Steps::default();
     for file in &files {
+        let mut cargo = workspace.cargo();
         let test = format!("--test={}", file.name);
-        let one = ["test", "-p", "sampler-tests", &test, "--", "--test-threads=1"];
-        steps.cargo_or_note(workspace, &file.name, &[&one, filter].concat());
+        cargo.args(["test", "-p", "sampler-tests", &test, "--", "--test-threads=1"]).args(filter);
+        if is_long {
+            cargo.arg("--include-ignored").env(LONG.0, LONG.1);
+        }
+        steps.run_or_note(&file.name, &mut cargo);
     }
     steps.print_slowest(SLOWEST_PRINTED);
     eprintln!("  {:>7.1} s  all {} end-to-end files", steps.total().as_secs_f64(), files.len());
+    if !is_long {
+        eprintln!("  NOT RUN    tests that are said to be ignored above (cargo xtask test --long)");
+    }
     steps.verdict()
 }
