@@ -71,7 +71,8 @@ impl WebSite {
 
     async fn overview(&self) -> Result<Vec<u8>, Problem> {
         let profiler = &self.profiles.profiler;
-        let status = profiler.status().await?.map_err(Problem::broken)?;
+        let mut status = profiler.status().await?.map_err(Problem::broken)?;
+        status.blind.extend(self.profiles.names.limits());
         let request = ListRequest { fold_exited: true, ..ListRequest::default() };
         let listing = profiler.processes(request).await?.map_err(Problem::broken)?;
         serde_json::to_vec(&overview(&status, &listing))
