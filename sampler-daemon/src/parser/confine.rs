@@ -85,6 +85,8 @@ const ALLOWED: &[i64] = &[
 /// If one of those that matter stays: a capability, the right to gain some, or a system call.
 pub(super) fn confine() -> anyhow::Result<()> {
     trap::close_others();
+    // What a terminal sends to samplerd is not for it. It fails for who leads a group, as nobody does who was just started.
+    let _ = rustix::process::setsid();
     let _ = rustix::thread::set_name(NAME);
     // Where memory is short it goes first: samplerd starts another one.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");

@@ -35,7 +35,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wire::{Answer, Request};
 
 /// CPU time for the names of one file, besides [`TIME_PER_OFFSET`]; more than that no honest file was seen to take.
@@ -44,6 +44,8 @@ pub const FILE_TIME: Duration = Duration::from_millis(800);
 const TIME_PER_OFFSET: Duration = Duration::from_micros(200);
 /// CPU time for a file's symbols, after its debug information has failed.
 const SYMBOLS_TIME: Duration = Duration::from_millis(200);
+/// After none could be started, none is tried for so long.
+const START_PAUSE: Duration = Duration::from_secs(5);
 
 /// What a parser calls a file whose own path cannot be said.
 const UNSPEAKABLE: &str = "/file";
@@ -104,6 +106,8 @@ pub struct Parser {
     program: PathBuf,
     child: Option<Child>,
     unread: FxHashMap<ModuleId, Unread>,
+    /// When none could be started.
+    failed: Option<Instant>,
     counts: Arc<Counts>,
 }
 
@@ -111,7 +115,8 @@ impl Parser {
     /// A parser that is `program` with [`VERB`]: samplerd. It is started when it is asked first.
     pub fn of(program: &Path) -> Parser {
         let program = program.to_owned();
-        Parser { program, child: None, unread: FxHashMap::default(), counts: Arc::default() }
+        let (unread, counts) = (FxHashMap::default(), Arc::default());
+        Parser { program, child: None, unread, failed: None, counts }
     }
 
     /// What it meets.
@@ -129,7 +134,7 @@ impl Parser {
         loop {
             let mut child = match self.child.take() {
                 Some(child) => child,
-                None => Child::start(&self.program)?,
+                None => self.start()?,
             };
             let is_fresh = child.is_fresh();
             let failure = match child.ask(request, file, time) {
@@ -146,6 +151,18 @@ impl Parser {
                 return Err(failure);
             }
         }
+    }
+
+    fn start(&mut self) -> Result<Child, Failure> {
+        if self.failed.is_some_and(|at| at.elapsed() < START_PAUSE) {
+            return Err(Failure::Unstarted);
+        }
+        let started = Child::start(&self.program);
+        if started.is_err() {
+            self.failed = Some(Instant::now());
+            self.counts.unstarted.fetch_add(1, Relaxed);
+        }
+        started
     }
 
     /// Remembers what a file did, and says it once.
@@ -190,10 +207,7 @@ impl Reader for Parser {
             request.debug = unread.is_none();
             match self.ask(&request, file, limit + for_offsets) {
                 Ok(answers) => return Some(answers),
-                Err(Failure::Unstarted) => {
-                    self.counts.unstarted.fetch_add(1, Relaxed);
-                    return None;
-                }
+                Err(Failure::Unstarted) => return None,
                 // It had less time than others, because of these.
                 Err(Failure::Late) if unread.is_none() && time < FILE_TIME => return None,
                 Err(failure) if unread.is_none() => self.blame(module, Unread::Debug, failure),
