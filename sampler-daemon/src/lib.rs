@@ -3,7 +3,7 @@
 //!
 //! Arrows only point down: [`rpc`] (the only module that sees protocol types) and beside it [`http`] ask [`pipeline`] and
 //! [`store`] (stateful; neither protocol nor kernel types), which use [`links`] (the only module that attaches), [`bpf`], [`target`],
-//! [`unwind`] and [`symbolize`] (the only modules that touch the kernel, /proc and files).
+//! [`unwind`], [`symbolize`] and [`parser`] (the only modules that touch the kernel, /proc and files).
 
 pub mod bpf;
 pub mod http;
@@ -11,6 +11,7 @@ pub mod injector;
 pub mod installed;
 pub mod links;
 pub mod manual;
+pub mod parser;
 pub mod pid_namespace;
 pub mod pipeline;
 pub mod rpc;

@@ -52,10 +52,33 @@ const RULES: &[Rule] = &[
         allowed: &[],
     },
     Rule {
+        why: "a layer names no layer above it, nor one beside it",
+        words: &["pipeline::", "store::", "rpc::", "http::", "bpf::", "links::"],
+        searched: &["sampler-daemon/src/parser"],
+        allowed: &[],
+    },
+    Rule {
+        why: "names are read from files in one place",
+        words: &["blazesym", "cpp_demangle", "rustc_demangle"],
+        searched: &["sampler-daemon/src"],
+        allowed: &["sampler-daemon/src/symbolize"],
+    },
+    Rule {
+        why: "and by the parser's process alone",
+        words: &["symbolize::elf"],
+        searched: &["sampler-daemon/src"],
+        allowed: &["sampler-daemon/src/parser/serve.rs"],
+    },
+    Rule {
         why: "unsafe code is only at the kernel's boundary",
         words: &["unsafe"],
         searched: &["sampler-common", "sampler-daemon", "sampler-inject/src", "tests", "xtask/src"],
-        allowed: &["sampler-daemon/src/bpf", "sampler-inject/src/kernel.rs"],
+        // A handler of SIGSYS answers the system calls that the parser may not make.
+        allowed: &[
+            "sampler-daemon/src/bpf",
+            "sampler-daemon/src/parser/trap.rs",
+            "sampler-inject/src/kernel.rs",
+        ],
     },
     Rule {
         why: "only the injector stops and changes other processes, and it asks the kernel in one place",

@@ -30,6 +30,8 @@ pub enum Loss {
     UnmappedCode(f64),
     /// The share of bytes that have stacks through code without unwind information.
     GuessedFrames(f64),
+    /// Files of which names or lines could not be read.
+    Unread(Vec<String>),
 }
 
 impl fmt::Display for Loss {
@@ -95,6 +97,13 @@ impl fmt::Display for Loss {
                 "{:.0} % of bytes have stacks through code without unwind information: frames may be missing (Java keeps frame pointers with -XX:+PreserveFramePointer)",
                 100.0 * share
             ),
+            Loss::Unread(files) => {
+                let what = "could not be read for names or lines in the memory and time there is";
+                match files.as_slice() {
+                    [one] => write!(f, "{one} {what}"),
+                    many => write!(f, "{} files {what}", many.len()),
+                }
+            }
         }
     }
 }

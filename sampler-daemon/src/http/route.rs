@@ -98,7 +98,11 @@ mod tests {
     #[tokio::test]
     async fn pages() {
         let place = Place::new("127.0.0.1:0".parse().unwrap(), Vec::new(), false).unwrap();
-        let router = router(&place, Profiler::stopped(), Names::start().unwrap());
+        let router = router(
+            &place,
+            Profiler::stopped(),
+            Names::start(std::path::Path::new("samplerd")).unwrap(),
+        );
         for (status, paths) in [
             (200, &["/", "/debug/pprof", "/debug/pprof/"][..]),
             (400, &["/debug/pprof/heap?seconds=x"]),

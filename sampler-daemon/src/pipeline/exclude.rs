@@ -6,6 +6,7 @@
 
 use super::facts::Facts;
 use super::worker::Worker;
+use crate::parser;
 use crate::store::{Criterion, Who};
 use crate::target::process;
 use rustc_hash::FxHashMap;
@@ -21,12 +22,16 @@ pub struct Exclusion {
 }
 
 impl Exclusion {
-    /// What must not be profiled whatever is asked for: the daemon would see its own work, and its guardian's.
-    pub fn daemon(guardian: u32) -> [Exclusion; 2] {
+    /// What must not be profiled whatever is asked for: the daemon would see its own work, and that of its children.
+    pub fn daemon(guardian: u32) -> [Exclusion; 3] {
         let exclusion = |pid, reason| Exclusion { criterion: Criterion::Pid(pid), reason };
         [
             exclusion(std::process::id(), "samplerd itself"),
             exclusion(guardian, "samplerd's probe guardian"),
+            Exclusion {
+                criterion: Criterion::Comm(parser::VERB.to_owned()),
+                reason: "samplerd's reader of names",
+            },
         ]
     }
 

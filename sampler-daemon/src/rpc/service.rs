@@ -138,7 +138,8 @@ impl Sampler for Service {
         &self,
         _: Request<v1::StatusRequest>,
     ) -> Result<Response<v1::StatusResponse>, Status> {
-        let report = answer(self.profiler.status().await)?;
+        let mut report = answer(self.profiler.status().await)?;
+        report.blind.extend(self.names.limits());
         Ok(Response::new(reports::status(report)))
     }
 

@@ -170,7 +170,7 @@ pub(super) fn samples(
 
 async fn named(batch: Vec<(Arc<SampleEvent>, u64)>, names: &Names) -> Vec<v1::Sample> {
     let frames = batch.iter().flat_map(|(event, _)| event.frames.iter().cloned()).collect();
-    let mut lines = names.look_up(frames).await.into_iter();
+    let mut lines = names.look_up(frames).await.lines.into_iter();
     batch
         .into_iter()
         .map(|(event, missed)| {

@@ -1,21 +1,44 @@
 //! Names as programmers wrote them. blazesym would take any name for a mangled one, and `f` and `w` for C++'s `float` and `wchar_t`.
 
-/// The name of a function: demangled, if it begins as mangled names of Rust and C++ do.
+use cpp_demangle::DemangleOptions;
+use std::fmt::{self, Write};
+
+/// Bytes of a demangled name: two hundred bytes of a mangled one can stand for terabytes.
+const MAX_BYTES: usize = 64 << 10;
+
+/// The name of a function: demangled, if it begins as mangled names of Rust and C++ do. Where that would be longer than [`MAX_BYTES`] the mangled name stays.
 pub(super) fn demangled(name: &str) -> String {
     if !["_Z", "__Z", "_R"].iter().any(|prefix| name.starts_with(prefix)) {
         return name.to_owned();
     }
-    if let Ok(of_rust) = rustc_demangle::try_demangle(name) {
+    let mut bounded = Bounded(String::new());
+    let written = if let Ok(of_rust) = rustc_demangle::try_demangle(name) {
         // Without the hash.
-        return format!("{of_rust:#}");
+        write!(bounded, "{of_rust:#}")
+    } else if let Ok(of_cpp) = cpp_demangle::Symbol::new(name) {
+        of_cpp.structured_demangle(&mut bounded, &DemangleOptions::default())
+    } else {
+        Err(fmt::Error)
+    };
+    written.map_or_else(|_| name.to_owned(), |()| bounded.0)
+}
+
+/// Text up to a length; what is longer is an error, so that who writes it ends.
+struct Bounded(String);
+
+impl Write for Bounded {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > MAX_BYTES {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
     }
-    let of_cpp = cpp_demangle::Symbol::new(name).ok().and_then(|symbol| symbol.demangle().ok());
-    of_cpp.unwrap_or_else(|| name.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::demangled;
+    use super::{MAX_BYTES, demangled};
 
     #[test]
     fn only_mangled_names_are_demangled() {
@@ -29,6 +52,35 @@ mod tests {
             ("_RNvCs1234_7mycrate3foo", "mycrate::foo"),
         ] {
             assert_eq!(demangled(mangled), name);
+        }
+    }
+
+    /// Each parameter is a pair of the one before it: 2^40 names.
+    #[test]
+    fn a_name_that_doubles_with_each_parameter_stays_mangled() {
+        let doubling: String = (0..40)
+            .map(|at: usize| {
+                let of = match at {
+                    0 => "i".to_owned(),
+                    // What was substituted last: two for each parameter, the template and the pair.
+                    _ => format!("S{}_", if at == 1 { "0".to_owned() } else { base36(at - 1) }),
+                };
+                if at == 0 { format!("1pI{of}{of}E") } else { format!("S_I{of}{of}E") }
+            })
+            .collect();
+        let mangled = format!("_Z1f{doubling}");
+        let begin = std::time::Instant::now();
+        assert!(demangled(&mangled).len() <= MAX_BYTES);
+        assert_eq!(demangled(&mangled), mangled, "it was to be too long");
+        assert!(begin.elapsed().as_secs() < 10);
+    }
+
+    /// As the C++ ABI numbers substitutions.
+    fn base36(number: usize) -> String {
+        let digit = |of: usize| char::from(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[of]);
+        match number {
+            0..36 => digit(number).to_string(),
+            _ => format!("{}{}", digit(number / 36), digit(number % 36)),
         }
     }
 }

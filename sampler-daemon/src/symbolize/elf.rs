@@ -1,39 +1,42 @@
-//! Names in ELF files that are held open, through blazesym.
+//! Names in ELF files, through blazesym. In samplerd the parser alone reads them (`crate::parser`).
 
 use super::demangled::demangled;
 use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{CodeInfo, Input, Reason, Sym, Symbolized, Symbolizer};
 use sampler_common::profile::Line;
-use std::fs::File;
-use std::os::fd::AsRawFd as _;
 
-/// Lines of file offsets in `file`, innermost inlined function first; none where nothing is known.
+/// A reader of names that keeps what it has read.
+pub(crate) fn symbolizer() -> Symbolizer {
+    Symbolizer::builder().enable_demangling(false).build()
+}
+
+/// Lines of offsets of the file at `path`, innermost inlined function first; none where nothing is known.
 ///
-/// The file is opened by its descriptor: it may be deleted, and the process gone. Where its debug information
-/// cannot be read, its symbols are used.
-pub(super) fn lines(
+/// Where its debug information cannot be read, or is not wanted, its symbols are used.
+pub(crate) fn lines(
     symbolizer: &Symbolizer,
-    file: &File,
+    path: &str,
     offsets: &[u64],
+    debug: bool,
 ) -> Vec<Option<Vec<Line>>> {
-    let mut found = ask(symbolizer, file, offsets, true);
+    let mut found = ask(symbolizer, path, offsets, debug);
     let failed: Vec<usize> = (0..offsets.len()).filter(|at| found[*at].is_err()).collect();
-    if !failed.is_empty() {
+    if debug && !failed.is_empty() {
         let again: Vec<u64> = failed.iter().map(|at| offsets[*at]).collect();
-        for (at, answer) in failed.into_iter().zip(ask(symbolizer, file, &again, false)) {
+        for (at, answer) in failed.into_iter().zip(ask(symbolizer, path, &again, false)) {
             found[at] = answer;
         }
     }
     found.into_iter().map(|answer| answer.unwrap_or(None)).collect()
 }
 
-/// Debug information was there and could not be read.
+/// What there was could not be read.
 struct Unreadable;
 
 type Answer = Result<Option<Vec<Line>>, Unreadable>;
 
-fn ask(symbolizer: &Symbolizer, file: &File, offsets: &[u64], debug_syms: bool) -> Vec<Answer> {
-    let mut elf = Elf::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
+fn ask(symbolizer: &Symbolizer, path: &str, offsets: &[u64], debug_syms: bool) -> Vec<Answer> {
+    let mut elf = Elf::new(path);
     elf.debug_syms = debug_syms;
     match symbolizer.symbolize(&Source::Elf(elf), Input::FileOffset(offsets)) {
         Ok(answers) if answers.len() == offsets.len() => answers

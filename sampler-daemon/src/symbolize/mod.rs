@@ -1,13 +1,13 @@
 //! Names for frames: functions, files, lines, inlined calls. Lazily, in batches, cached.
 //!
-//! blazesym reads ELF and DWARF (detached debug files included); the vdso, which it would look for in a living process, is read
+//! blazesym reads ELF and DWARF (detached debug files included), in the parser process; the vdso, which it would look for in a living process, is read
 //! here. Generated code has the names that it had when it was sampled ([`crate::unwind::GeneratedCode`]).
 
 mod demangled;
-mod elf;
+pub(crate) mod elf;
 pub mod symbolizer;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod vdso;
 
-pub use symbolizer::Symbolizer;
+pub use symbolizer::{Reader, Symbolizer};

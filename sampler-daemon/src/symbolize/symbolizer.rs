@@ -1,39 +1,76 @@
 //! Symbolizes frames of modules whose process may be gone.
 
-use super::elf;
 use super::vdso::Vdso;
 use crate::unwind::{Module, ModuleId, ModuleKind};
 use rustc_hash::FxHashMap;
 use sampler_common::profile::Line;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-/// Locations remembered; when full, all are forgotten and looked up anew.
+/// Locations remembered, and the bytes of their names; when either is full, all are forgotten and looked up anew.
 const MAX_LOCATIONS: usize = 1 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
-/// A name for the code of one file, however often it is mapped: modules with one build id share it.
-type Unit = u32;
+/// Bytes of the names of one file in one question; those behind are told by their addresses.
+const MAX_FILE_BYTES: usize = 16 << 20;
 
-/// Symbolizes; caches by module (build id where there is one) and offset. Lives on one thread, and serves the
-/// modules of one [`crate::unwind::Modules`].
-pub struct Symbolizer {
-    blazesym: blazesym::symbolize::Symbolizer,
-    units: Units,
-    locations: FxHashMap<(Unit, u64), Arc<[Line]>>,
+/// Time for the names of a file, however many others were slow before it.
+const MIN_TIME: Duration = Duration::from_millis(250);
+
+/// Who reads names from files.
+pub trait Reader {
+    /// Lines of offsets in a module's file, innermost inlined function first; none where nothing is known. It takes some `time` at most;
+    /// `None`: it would have taken longer, or cannot be told now.
+    fn lines(
+        &mut self,
+        module: &Module,
+        file: &File,
+        offsets: &[u64],
+        time: Duration,
+    ) -> Option<Vec<Option<Vec<Line>>>>;
+
+    /// Whether something of a module's file is not read, since it cannot be.
+    fn unread(&self, module: ModuleId) -> bool;
+
+    /// Nobody asks at present.
+    fn rest(&mut self);
+}
+
+/// Symbolizes; caches by module and offset. Lives on one thread, and serves the modules of one [`crate::unwind::Modules`].
+///
+/// A module is one file as it was at one time. Files with one build id are different modules: anybody can write another file's build id into his own.
+pub struct Symbolizer<R> {
+    reader: R,
+    /// For a file, if no other was slow before it.
+    file_time: Duration,
+    locations: FxHashMap<(ModuleId, u64), Arc<[Line]>>,
+    bytes: usize,
     vdsos: FxHashMap<ModuleId, Vdso>,
 }
 
-impl Default for Symbolizer {
-    fn default() -> Symbolizer {
-        Symbolizer {
-            blazesym: blazesym::symbolize::Symbolizer::builder().enable_demangling(false).build(),
-            units: Units::default(),
-            locations: FxHashMap::default(),
-            vdsos: FxHashMap::default(),
-        }
+impl<R: Reader> Symbolizer<R> {
+    /// One that reads files by `reader`, which has `file_time` for each.
+    pub fn new(reader: R, file_time: Duration) -> Symbolizer<R> {
+        let (locations, vdsos) = (FxHashMap::default(), FxHashMap::default());
+        Symbolizer { reader, file_time, locations, bytes: 0, vdsos }
     }
-}
 
-impl Symbolizer {
+    /// Nobody asks at present.
+    pub fn rest(&mut self) {
+        self.reader.rest();
+    }
+
+    /// The files of these frames of which something is not read, since it cannot be.
+    pub fn unread(&self, frames: &[(Arc<Module>, u64)]) -> Vec<String> {
+        let mut modules: Vec<&Arc<Module>> = frames.iter().map(|(module, _)| module).collect();
+        modules.sort_unstable_by_key(|module| module.id);
+        modules.dedup_by_key(|module| module.id);
+        let unread = modules.into_iter().filter(|module| self.reader.unread(module.id));
+        unread.map(|module| module.path.clone()).collect()
+    }
+
     /// Lines of each frame `(module, offset as in crate::unwind::Frame)`, in the order asked: innermost inlined
     /// function first, at least one line each; where nothing is known, the function is `basename+0xoffset`.
     pub fn symbolize(&mut self, frames: &[(Arc<Module>, u64)]) -> Vec<Arc<[Line]>> {
@@ -43,9 +80,8 @@ impl Symbolizer {
             .iter()
             .map(|(module, offset)| match &module.kind {
                 ModuleKind::File(_) => {
-                    let unit = self.units.of(module);
-                    let known = self.locations.get(&(unit, *offset));
-                    // Not there only if one call asks for more than the cache holds.
+                    let known = self.locations.get(&(module.id, *offset));
+                    // Not there if it could not be told now, or if one call asks for more than the cache holds.
                     known.cloned().unwrap_or_else(|| nameless(module, *offset))
                 }
                 ModuleKind::Vdso(bytes) => {
@@ -66,62 +102,60 @@ impl Symbolizer {
 
     /// Asks for all unknown locations of a file in one call: a call costs as much as many addresses.
     fn look_up_files(&mut self, frames: &[(Arc<Module>, u64)]) {
-        let mut missing: FxHashMap<Unit, (&Arc<Module>, Vec<u64>)> = FxHashMap::default();
+        let mut missing: FxHashMap<ModuleId, (&Arc<Module>, Vec<u64>)> = FxHashMap::default();
         for (module, offset) in frames {
-            if let ModuleKind::File(_) = module.kind {
-                let unit = self.units.of(module);
-                if !self.locations.contains_key(&(unit, *offset)) {
-                    missing.entry(unit).or_insert((module, Vec::new())).1.push(*offset);
-                }
+            if let ModuleKind::File(_) = module.kind
+                && !self.locations.contains_key(&(module.id, *offset))
+            {
+                missing.entry(module.id).or_insert((module, Vec::new())).1.push(*offset);
             }
         }
         let wanted: usize = missing.values().map(|(_, offsets)| offsets.len()).sum();
-        if wanted > 0 && self.locations.len() + wanted > MAX_LOCATIONS {
+        let is_full = self.locations.len() + wanted > MAX_LOCATIONS || self.bytes > MAX_BYTES;
+        if wanted > 0 && is_full {
             self.locations.clear();
+            self.bytes = 0;
             if wanted < frames.len() {
                 // What was known is asked for as well.
                 return self.look_up_files(frames);
             }
         }
-        for (unit, (module, mut offsets)) in missing {
-            let ModuleKind::File(file) = &module.kind else { continue };
-            offsets.sort_unstable();
-            offsets.dedup();
-            let answers = elf::lines(&self.blazesym, file, &offsets);
-            for (offset, answer) in offsets.into_iter().zip(answers) {
-                let lines = answer.map_or_else(|| nameless(module, offset), Arc::from);
-                self.locations.insert((unit, offset), lines);
-            }
+        let mut files: Vec<_> = missing.into_values().collect();
+        // Those of root first: nobody else has made them slow.
+        files.sort_by_cached_key(|(module, _)| (!is_of_root(module), module.id));
+        let mut spent = Duration::ZERO;
+        for (module, offsets) in files {
+            let begin = Instant::now();
+            let time = self.file_time.saturating_sub(spent / 2).max(MIN_TIME);
+            self.look_up_file(module, offsets, time);
+            spent += begin.elapsed();
         }
+    }
+
+    fn look_up_file(&mut self, module: &Module, mut offsets: Vec<u64>, time: Duration) {
+        let ModuleKind::File(file) = &module.kind else { return };
+        offsets.sort_unstable();
+        offsets.dedup();
+        let Some(answers) = self.reader.lines(module, file, &offsets, time) else { return };
+        let mut bytes = 0;
+        for (offset, answer) in offsets.into_iter().zip(answers) {
+            bytes += answer.iter().flatten().map(size).sum::<usize>();
+            let answer = answer.filter(|_| bytes <= MAX_FILE_BYTES);
+            let lines = answer.map_or_else(|| nameless(module, offset), Arc::from);
+            self.locations.insert((module.id, offset), lines);
+        }
+        self.bytes += bytes.min(MAX_FILE_BYTES);
     }
 }
 
-/// Numbers for build ids, and for modules that have none.
-#[derive(Default)]
-struct Units {
-    by_module: FxHashMap<ModuleId, Unit>,
-    by_build_id: FxHashMap<String, Unit>,
-    next: Unit,
+/// Bytes of a line's texts.
+fn size(line: &Line) -> usize {
+    line.function.len() + line.file.len()
 }
 
-impl Units {
-    fn of(&mut self, module: &Module) -> Unit {
-        if let Some(unit) = self.by_module.get(&module.id) {
-            return *unit;
-        }
-        let unit = match self.by_build_id.get(&module.build_id) {
-            Some(unit) if !module.build_id.is_empty() => *unit,
-            _ => {
-                self.next += 1;
-                self.next
-            }
-        };
-        self.by_module.insert(module.id, unit);
-        if !module.build_id.is_empty() {
-            self.by_build_id.insert(module.build_id.clone(), unit);
-        }
-        unit
-    }
+fn is_of_root(module: &Module) -> bool {
+    let ModuleKind::File(file) = &module.kind else { return false };
+    file.metadata().is_ok_and(|file| file.uid() == 0)
 }
 
 fn named(name: Option<&Arc<str>>, module: &Module, offset: u64) -> Arc<[Line]> {

@@ -1,11 +1,41 @@
 //! Names of real frames.
 
-use super::Symbolizer;
+use super::{Reader, Symbolizer, elf};
 use crate::unwind::fixture::Fixture;
 use crate::unwind::{GeneratedCode, Image, Module, ModuleId, ModuleKind, Modules};
+use sampler_common::profile::Line;
 use std::fs::File;
+use std::os::fd::AsRawFd as _;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Reads files in this process.
+pub(crate) struct Here(blazesym::symbolize::Symbolizer);
+
+impl Reader for Here {
+    fn lines(
+        &mut self,
+        _: &Module,
+        file: &File,
+        offsets: &[u64],
+        _: Duration,
+    ) -> Option<Vec<Option<Vec<Line>>>> {
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        Some(elf::lines(&self.0, &path, offsets, true))
+    }
+
+    fn unread(&self, _: ModuleId) -> bool {
+        false
+    }
+
+    fn rest(&mut self) {}
+}
+
+/// A symbolizer that needs no other process.
+pub(crate) fn symbolizer() -> Symbolizer<Here> {
+    Symbolizer::new(Here(elf::symbolizer()), Duration::MAX)
+}
 
 fn module(id: u32, path: &str, kind: ModuleKind) -> Arc<Module> {
     Arc::new(Module {
@@ -37,7 +67,7 @@ fn inlined_calls_have_the_lines_of_their_calls() {
     let mut frames = Vec::new();
     image.unwind(&mut modules, fixture.registers(), fixture.stack(), &mut frames);
     let asked = [(Arc::clone(modules.get(frames[1].module)), frames[1].offset)];
-    let mut symbolizer = Symbolizer::default();
+    let mut symbolizer = symbolizer();
     let lines = symbolizer.symbolize(&asked);
     let source = include_str!("../unwind/fixture/stacks.c");
     let names: Vec<&str> = lines[0].iter().map(|line| line.function.as_str()).collect();
@@ -76,7 +106,7 @@ fn cpp_names_are_whole_and_c_names_plain() {
         let offsets = ["_ZN4shop4CartIlE3addElPKc", "plain_name", "w"]
             .map(|symbol| offset_of(&binary, symbol));
         let asked = offsets.map(|offset| (Arc::clone(&names), offset));
-        let lines = Symbolizer::default().symbolize(&asked);
+        let lines = symbolizer().symbolize(&asked);
         assert_eq!(lines[0][0].function, "shop::Cart<long>::add(long, char const*)", "{flags:?}");
         assert_eq!(lines[1][0].function, "plain_name");
         // No `wchar_t`.
@@ -101,7 +131,7 @@ fn the_vdso_has_names() {
         })
         .collect();
     assert!(asked.iter().all(|(module, _)| module.path == "[vdso]" && !module.build_id.is_empty()));
-    let lines = Symbolizer::default().symbolize(&asked);
+    let lines = symbolizer().symbolize(&asked);
     assert!(lines.iter().any(|lines| lines[0].function == "__vdso_clock_gettime"), "{lines:?}");
     assert_eq!(lines[0][0].function, "[vdso]+0x0");
 }
@@ -116,7 +146,7 @@ fn what_is_not_known_has_its_place_for_a_name() {
         (module(3, "/memfd:code", ModuleKind::File(Arc::new(not_elf))), 0x10),
         (module(0, "[unknown]", ModuleKind::Unknown), 0xabc),
     ];
-    let lines = Symbolizer::default().symbolize(&asked);
+    let lines = symbolizer().symbolize(&asked);
     let names: Vec<&str> = lines.iter().map(|lines| lines[0].function.as_str()).collect();
     assert_eq!(names, ["libx.so+0x1234", "[jit 77]+0x7f00", "memfd:code+0x10", "[unknown]+0xabc"]);
 }

@@ -3,7 +3,8 @@
 
 use super::program;
 use sampler_common::note::Blind;
-use std::fs;
+use std::fs::File;
+use std::io::Read as _;
 
 /// A runtime with a heap of its own.
 struct Runtime {
@@ -83,9 +84,16 @@ fn is_python(paths: &[&str]) -> bool {
     names(paths).any(|name| is_named(name, "python") || name.starts_with("libpython"))
 }
 
+/// Bytes of an environment that are read: a process can have one of any size.
+const MAX_ENVIRONMENT_BYTES: u64 = 1 << 20;
+
 /// Whether Python was started with `PYTHONMALLOC=malloc`.
 fn has_plain_python_malloc(pid: u32) -> bool {
-    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let mut environment = Vec::new();
+    if let Ok(file) = File::open(format!("/proc/{pid}/environ")) {
+        // What was read before it failed is known.
+        let _ = file.take(MAX_ENVIRONMENT_BYTES).read_to_end(&mut environment);
+    }
     let mut variables = environment.split(|byte| *byte == 0);
     variables.any(|variable| variable.starts_with(b"PYTHONMALLOC=malloc"))
 }

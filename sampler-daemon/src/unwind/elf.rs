@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 const ENDIAN: LittleEndian = LittleEndian;
 
-/// Bytes of a section that is read for unwinding; the file may claim any size.
-const MAX_SECTION_BYTES: u64 = MAX_UNWIND_BYTES as u64;
+/// Bytes of a section that is read for unwinding; the file may claim any size. Those of web browsers take some twenty MiB.
+const MAX_SECTION_BYTES: u64 = MAX_UNWIND_BYTES as u64 / 4;
 
 /// Bytes of a note segment that is searched for the build id.
 const MAX_NOTE_BYTES: u64 = 64 * 1024;
@@ -29,10 +29,30 @@ const MAX_ENTRY_BYTES: u64 = 64;
 
 type Header = FileHeader64<LittleEndian>;
 
-/// Reads at positions of its own: the file's position is shared by everyone who holds it.
+/// Bytes that are read of a file for its headers: those of the largest programs take some hundred KiB.
+const MAX_HEADER_BYTES: u64 = 8 << 20;
+
+/// Bytes that are read of a file for its sections, their headers and names included.
+const MAX_READ_BYTES: u64 = MAX_SECTION_BYTES + MAX_HEADER_BYTES;
+
+/// Reads at positions of its own: the file's position is shared by everyone who holds it. After so many bytes it fails: a file may claim any number of
+/// tables, each of any size, and [`ReadCache`] keeps what it has read.
 struct Positioned<'a> {
     file: &'a File,
     position: u64,
+    left: u64,
+}
+
+impl Positioned<'_> {
+    fn of(file: &File, max_bytes: u64) -> ReadCache<Positioned<'_>> {
+        ReadCache::new(Positioned { file, position: 0, left: max_bytes })
+    }
+
+    /// Before they are read: memory that is not written to takes none.
+    fn spend(&mut self, bytes: usize) -> Result<(), ()> {
+        self.left = self.left.checked_sub(bytes as u64).ok_or(())?;
+        Ok(())
+    }
 }
 
 impl ReadCacheOps for Positioned<'_> {
@@ -46,12 +66,14 @@ impl ReadCacheOps for Positioned<'_> {
     }
 
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize, ()> {
+        self.spend(buffer.len())?;
         let count = self.file.read_at(buffer, self.position).map_err(drop)?;
         self.position += count as u64;
         Ok(count)
     }
 
     fn read_exact(&mut self, buffer: &mut [u8]) -> Result<(), ()> {
+        self.spend(buffer.len())?;
         self.file.read_exact_at(buffer, self.position).map_err(drop)?;
         self.position += buffer.len() as u64;
         Ok(())
@@ -83,7 +105,7 @@ pub(super) struct Headers {
 impl Headers {
     /// Reads them from a file; none if it is no 64-bit little-endian ELF file.
     pub(super) fn of_file(file: &File) -> Option<Headers> {
-        headers(&ReadCache::new(Positioned { file, position: 0 })).ok()
+        headers(&Positioned::of(file, MAX_HEADER_BYTES)).ok()
     }
 
     /// Reads them from memory.
@@ -169,7 +191,7 @@ pub(super) struct Sections {
 impl Sections {
     /// Reads them from a file; empty if there are none.
     pub(super) fn of_file(file: &File) -> Sections {
-        sections(&ReadCache::new(Positioned { file, position: 0 })).unwrap_or_default()
+        sections(&Positioned::of(file, MAX_READ_BYTES)).unwrap_or_default()
     }
 
     /// Reads them from memory.
@@ -295,4 +317,21 @@ fn eh_frame_pointer(bytes: &[u8], address: u64) -> Option<u64> {
     let (&[1, 0x1b, _, _], rest) = bytes.split_first_chunk::<4>()? else { return None };
     let relative = i32::from_le_bytes(*rest.first_chunk()?);
     address.checked_add(4)?.checked_add_signed(i64::from(relative))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_any_size_is_read_within_bounds() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 40).unwrap();
+        let cache = Positioned::of(&file, MAX_HEADER_BYTES);
+        assert!((&cache).read_bytes_at(0, 1 << 34).is_err());
+        for at in 0..100 {
+            let is_read = (&cache).read_bytes_at(at << 20, 1 << 20).is_ok();
+            assert_eq!(is_read, at < MAX_HEADER_BYTES >> 20, "{at}");
+        }
+    }
 }

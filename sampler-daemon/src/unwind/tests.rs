@@ -2,7 +2,7 @@
 
 use super::fixture::Fixture;
 use super::{Frame, Image, ModuleKind, Modules, StackMemory, UnwindEnd};
-use crate::symbolize::Symbolizer;
+use crate::symbolize::tests::symbolizer;
 use std::sync::Arc;
 
 struct Unwound {
@@ -26,7 +26,7 @@ fn unwind(
 fn functions(modules: &Modules, frames: &[Frame]) -> Vec<String> {
     let asked: Vec<_> =
         frames.iter().map(|it| (Arc::clone(modules.get(it.module)), it.offset)).collect();
-    let lines = Symbolizer::default().symbolize(&asked);
+    let lines = symbolizer().symbolize(&asked);
     lines.iter().flat_map(|lines| lines.iter()).map(|line| line.function.clone()).collect()
 }
 

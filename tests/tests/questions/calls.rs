@@ -33,10 +33,12 @@ pub(crate) enum Caller {
     Answer,
     /// The worker, between answers.
     Loop,
-    /// Another thread of samplerd: it takes questions, makes intervals, or names frames.
+    /// Another thread of samplerd: it takes questions or makes intervals.
     Edge,
     /// The probe guardian.
     Guardian,
+    /// The thread that has frames named: it starts and ends the parser, and hands it files.
+    Names,
 }
 
 /// A system call: its number, and the field of [`script`] that tells reading from writing.
@@ -116,6 +118,9 @@ impl Calls {
             let is_allowed = match caller {
                 Caller::Answer => self.reads(*call),
                 Caller::Edge => !is_change(*call),
+                Caller::Names => {
+                    !is_change(*call) || [libc::SYS_sendmsg, libc::SYS_kill].contains(&call.0)
+                }
                 Caller::Loop | Caller::Guardian => true,
             };
             ensure!(is_allowed, "{caller:?} has made {call:?} {count} times\n{self}");
@@ -204,7 +209,7 @@ tracepoint:syscalls:sys_exit_openat /@answering[tid] && args->ret >= 0/ {{
     @opened[args->ret] = @answers;
 }}
 tracepoint:raw_syscalls:sys_enter /pid == {samplerd} || pid == {guardian}/ {{
-    $who = pid == {guardian} ? 3 : @answering[tid] ? 0 : comm == "worker" ? 1 : 2;
+    $who = pid == {guardian} ? 3 : @answering[tid] ? 0 : comm == "worker" ? 1 : comm == "symbolizer" ? 4 : 2;
     $number = args->id;
     $what = (uint64)0;
     if ($number == {bpf}) {{ $what = args->args[0]; }}
@@ -233,7 +238,7 @@ fn entry(line: &str) -> Option<((Caller, Call), u64)> {
     let (key, count) = line.strip_prefix("@calls[")?.split_once("]: ")?;
     let key: Vec<i64> = key.split(", ").filter_map(|number| number.parse().ok()).collect();
     let [who, number, what] = key[..] else { return None };
-    let callers = [Caller::Answer, Caller::Loop, Caller::Edge, Caller::Guardian];
+    let callers = [Caller::Answer, Caller::Loop, Caller::Edge, Caller::Guardian, Caller::Names];
     let caller = *callers.get(usize::try_from(who).ok()?)?;
     Some(((caller, Call(number, what)), count.parse().ok()?))
 }

@@ -10,6 +10,7 @@ mod run;
 mod web;
 
 use sampler_daemon::bpf::guardian;
+use sampler_daemon::parser;
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -18,11 +19,14 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // It is for samplerd alone, so that no help text names it.
-    let is_guardian = std::env::args_os().nth(1).is_some_and(|verb| verb == guardian::VERB);
-    let result = match is_guardian {
-        true => guardian::serve().map_err(anyhow::Error::from),
-        false => run::run(args::Args::from_command_line()),
+    // The first two are for samplerd alone, so that no help text names them.
+    let verb = std::env::args_os().nth(1).unwrap_or_default();
+    let result = if verb == guardian::VERB {
+        guardian::serve().map_err(anyhow::Error::from)
+    } else if verb == parser::VERB {
+        parser::serve().map_err(anyhow::Error::from)
+    } else {
+        run::run(args::Args::from_command_line())
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -17,6 +17,7 @@ use sampler_daemon::rpc::serve;
 use sampler_daemon::target::process::Process;
 use sampler_daemon::target::spec::{self, Spec};
 use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -103,7 +104,7 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
     // The file is removed when this ends.
     let (token, _token_file) = args.api.token(&address)?.unzip();
     let mut orphaned = Box::pin(orphaned(args.until_stdin_closes));
-    let names = Names::start().context("start the symbolizer")?;
+    let names = Names::start(Path::new("/proc/self/exe")).context("start the symbolizer")?;
     // When it is dropped, last, the sampler is taken out.
     let injected = args.at_end().map(|at_end| Injected::put_in(&args, at_end)).transpose()?;
     if matches!(reach, Reach::Everyone | Reach::Tree) {

@@ -92,7 +92,8 @@ pub(super) fn router(token: Token, profiler: Profiler, names: Names) -> Router {
 
 async fn overview(State(site): Site) -> Answer {
     let profiler = &site.profiles.profiler;
-    let status = profiler.status().await?.map_err(Problem::broken)?;
+    let mut status = profiler.status().await?.map_err(Problem::broken)?;
+    status.blind.extend(site.profiles.names.limits());
     let request = ListRequest { fold_exited: true, ..ListRequest::default() };
     let listing = profiler.processes(request).await?.map_err(Problem::broken)?;
     let body = serde_json::to_vec(&overview_json(&status, &listing));
@@ -188,7 +189,11 @@ mod tests {
     async fn files_need_no_token() {
         let token = Token::new().unwrap();
         let bearer = format!("Bearer {}", token.text());
-        let router = router(token, Profiler::stopped(), Names::start().unwrap());
+        let router = router(
+            token,
+            Profiler::stopped(),
+            Names::start(std::path::Path::new("samplerd")).unwrap(),
+        );
         for (without, with, paths) in [
             (200, 200, &["/", "/app.js"][..]),
             (403, 503, &["/api/overview", "/api/graph", "/api/history", "/api/difference"]),

@@ -1,7 +1,7 @@
 //! Growth: from the live set and what went to ranked stacks with names.
 
 use super::names::Names;
-use super::profile::located;
+use super::profile::{Located, located};
 use super::raw::RawFrame;
 use super::scope::Scope;
 use crate::pipeline::clock::Clocks;
@@ -216,7 +216,8 @@ pub async fn assemble_leaks(mut raw: RawLeaks, names: &Names) -> Result<Leaks, S
             });
         }
     }
-    let (_, locations) = located(&frames, names).await;
+    let Located { locations, note, .. } = located(&frames, names).await;
+    raw.notes.extend(note);
     let lines = |frames: &[u32]| -> Vec<Line> {
         let located = frames.iter().rev().map(|frame| &locations[numbers[frame]]);
         located.flat_map(|Location { lines, .. }| lines.iter().rev().cloned()).collect()

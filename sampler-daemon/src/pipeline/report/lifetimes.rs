@@ -1,7 +1,7 @@
 //! Lifetimes: from the store's life tables to rows with names.
 
 use super::names::Names;
-use super::profile::located;
+use super::profile::{Located, located};
 use super::raw::RawFrame;
 use crate::pipeline::worker::Worker;
 use crate::store::lifetimes::BUCKET_WIDTH;
@@ -87,8 +87,9 @@ impl Worker {
 }
 
 /// The lifetimes that people asked for.
-pub async fn assemble_lifetimes(raw: RawLifetimes, names: &Names) -> Lifetimes {
-    let (_, locations) = located(&raw.frames, names).await;
+pub async fn assemble_lifetimes(mut raw: RawLifetimes, names: &Names) -> Lifetimes {
+    let Located { locations, note, .. } = located(&raw.frames, names).await;
+    raw.notes.extend(note);
     let confidence = raw.request.confidence;
     let lifetime = |life: Life| {
         let counts = (life.freed, life.held);

@@ -1,76 +1,85 @@
 //! The symbolizer's thread: names are looked up beside ingestion, never in its way.
 
+use crate::parser::{Counts, FILE_TIME, Parser};
 use crate::symbolize::Symbolizer;
 use crate::unwind::Module;
 use sampler_common::profile::Line;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::{Arc, mpsc};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Batches that may wait; further askers wait in turn.
 const QUEUE: usize = 16;
 
-/// What `task` makes of it; nothing where that panics, and who comes next begins anew. The files that names are read from are anybody's, and what is wrong with one must not take the names of all.
-fn attempt<S: Default, T: Default>(state: &mut S, task: impl FnOnce(&mut S) -> T) -> T {
-    panic::catch_unwind(AssertUnwindSafe(|| task(state))).unwrap_or_else(|_| {
-        tracing::error!("looking up names failed: some functions are told by their addresses");
-        *state = S::default();
-        T::default()
-    })
-}
+/// Nobody has asked for so long: what was read of files is forgotten, the names are not.
+const REST_AFTER: Duration = Duration::from_secs(30);
 
 type Frames = Vec<(Arc<Module>, u64)>;
-type Answer = Vec<Arc<[Line]>>;
+
+/// Names of frames.
+#[derive(Debug, Default)]
+pub struct Named {
+    /// The lines of each frame, in order; empty if the symbolizer has stopped.
+    pub lines: Vec<Arc<[Line]>>,
+    /// Files of which something could not be read.
+    pub unread: Vec<String>,
+}
 
 /// A handle to the symbolizer; cheap to clone. Its thread ends with the last handle.
 #[derive(Clone)]
 pub struct Names {
-    queue: mpsc::SyncSender<(Frames, oneshot::Sender<Answer>)>,
+    queue: mpsc::SyncSender<(Frames, oneshot::Sender<Named>)>,
+    counts: Arc<Counts>,
 }
 
 impl Names {
-    /// Starts the thread.
-    pub fn start() -> std::io::Result<Names> {
-        let (queue, batches) = mpsc::sync_channel::<(Frames, oneshot::Sender<Answer>)>(QUEUE);
+    /// Starts the thread. It reads files by a parser, which is samplerd's `program` again.
+    ///
+    /// # Errors
+    /// If there can be no thread.
+    pub fn start(program: &Path) -> std::io::Result<Names> {
+        let (queue, batches) = mpsc::sync_channel::<(Frames, oneshot::Sender<Named>)>(QUEUE);
+        let parser = Parser::of(program);
+        let counts = parser.counts();
         std::thread::Builder::new().name("symbolizer".into()).spawn(move || {
-            let mut symbolizer = Symbolizer::default();
-            while let Ok((frames, reply)) = batches.recv() {
-                let answer = attempt(&mut symbolizer, |symbolizer| symbolizer.symbolize(&frames));
+            let mut symbolizer = Symbolizer::new(parser, FILE_TIME);
+            loop {
+                let (frames, reply) = match batches.recv_timeout(REST_AFTER) {
+                    Ok(batch) => batch,
+                    Err(RecvTimeoutError::Timeout) => {
+                        symbolizer.rest();
+                        continue;
+                    }
+                    Err(RecvTimeoutError::Disconnected) => return,
+                };
+                // The vdso and the names of generated code are read here.
+                let named = panic::catch_unwind(AssertUnwindSafe(|| Named {
+                    lines: symbolizer.symbolize(&frames),
+                    unread: symbolizer.unread(&frames),
+                }));
                 // An asker who has gone away needs no answer.
-                let _ = reply.send(answer);
+                let _ = reply.send(named.unwrap_or_default());
             }
         })?;
-        Ok(Names { queue })
+        Ok(Names { queue, counts })
     }
 
-    /// The lines of each frame, in order; empty if the symbolizer has stopped.
-    pub async fn look_up(&self, frames: Frames) -> Answer {
+    /// The names of each frame.
+    pub async fn look_up(&self, frames: Frames) -> Named {
         let (reply, answer) = oneshot::channel();
         let queue = self.queue.clone();
         let sent = tokio::task::spawn_blocking(move || queue.send((frames, reply))).await;
         match sent {
             Ok(Ok(())) => answer.await.unwrap_or_default(),
-            _ => Vec::new(),
+            _ => Named::default(),
         }
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_panics_is_begun_anew() {
-        let mut state = vec![1];
-        assert_eq!(attempt(&mut state, |state| state.len()), 1);
-        let failed: usize = attempt(&mut state, |_| panic!("a file that nobody expected"));
-        assert_eq!((failed, state.len()), (0, 0));
-        assert_eq!(
-            attempt(&mut state, |state| {
-                state.push(2);
-                7
-            }),
-            7
-        );
+    /// What could not be read so far: a line for each reason.
+    pub fn limits(&self) -> Vec<String> {
+        self.counts.limits()
     }
 }

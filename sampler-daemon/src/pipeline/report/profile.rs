@@ -1,12 +1,13 @@
 //! Puts names to a raw profile, and intervals to its moments.
 
-use super::names::Names;
+use super::names::{Named, Names};
 use super::order::ordered;
 use super::raw::{RawFrame, RawProfile};
 use super::rss;
 use super::{summed, unexplained};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Estimator, Row, everything, unsampled};
+use sampler_common::note::{Loss, Note};
 use sampler_common::profile::{Line, Location, Lost, Mapping, Profile, Quantities, Stack};
 use sampler_common::units;
 use std::ops::Range;
@@ -20,7 +21,7 @@ pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
     }
     let unsampled = unsampled(&raw.reference, raw.estimator);
     let rows_total = ordered(&mut raw, &unsampled);
-    let (mappings, locations) = located(&raw.frames, names).await;
+    let Located { mappings, locations, note } = located(&raw.frames, names).await;
     let quantities = |row: &Row| -> Quantities {
         Quantities::of_row(row, &raw.reference, raw.estimator, raw.request.confidence)
     };
@@ -37,6 +38,7 @@ pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
     });
     let (totals, lost) = (quantities(&totals), lost.collect());
     let mut notes = raw.notes;
+    notes.extend(note);
     notes.extend(rss::note(raw.running, totals.inuse_space.estimate).await);
     let unexplained = tokio::task::spawn_blocking(move || unexplained::note(&raw.compared)).await;
     notes.extend(unexplained.ok().flatten());
@@ -82,8 +84,17 @@ pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
     profile
 }
 
-/// Puts names to frames: a location for each.
-pub(super) async fn located(frames: &[RawFrame], names: &Names) -> (Vec<Mapping>, Vec<Location>) {
+/// Frames with names.
+pub(super) struct Located {
+    mappings: Vec<Mapping>,
+    /// One for each frame.
+    pub(super) locations: Vec<Location>,
+    /// What could not be read.
+    pub(super) note: Option<Note>,
+}
+
+/// Puts names to frames.
+pub(super) async fn located(frames: &[RawFrame], names: &Names) -> Located {
     let code = frames
         .iter()
         .filter_map(|frame| match frame {
@@ -91,7 +102,8 @@ pub(super) async fn located(frames: &[RawFrame], names: &Names) -> (Vec<Mapping>
             RawFrame::Note(_) => None,
         })
         .collect();
-    let mut lines = names.look_up(code).await.into_iter();
+    let Named { lines, unread } = names.look_up(code).await;
+    let mut lines = lines.into_iter();
     let mut mappings = Mappings::default();
     let mut locations = Vec::with_capacity(frames.len());
     for frame in frames {
@@ -112,7 +124,8 @@ pub(super) async fn located(frames: &[RawFrame], names: &Names) -> (Vec<Mapping>
             },
         });
     }
-    (mappings.list, locations)
+    let note = (!unread.is_empty()).then_some(Note::Loss(Loss::Unread(unread)));
+    Located { mappings: mappings.list, locations, note }
 }
 
 fn plain(function: String) -> Line {

@@ -2,6 +2,7 @@
 
 use crate::scratch::{Scratch, Variable};
 use anyhow::{Context, Result, ensure};
+use sampler_daemon::parser::{FILE_TIME, Parser};
 use sampler_daemon::symbolize::Symbolizer;
 use sampler_daemon::unwind::{Image, Modules};
 use sampler_tests::build;
@@ -79,18 +80,19 @@ pub(crate) fn since(before: &Bytes, after: &Bytes) -> Bytes {
 pub(crate) struct Names {
     image: Image,
     modules: Modules,
-    symbolizer: Symbolizer,
+    symbolizer: Symbolizer<Parser>,
 }
 
 impl Names {
     /// Reads what `pid` has mapped now.
     ///
     /// # Errors
-    /// If it is gone.
+    /// If it is gone, or samplerd is not built.
     pub(crate) fn of(pid: u32) -> Result<Names> {
         let mut modules = Modules::default();
         let image = Image::open(pid, &mut modules).context("read the program's mappings")?;
-        Ok(Names { image, modules, symbolizer: Symbolizer::default() })
+        let parser = Parser::of(&build::program("samplerd")?);
+        Ok(Names { image, modules, symbolizer: Symbolizer::new(parser, FILE_TIME) })
     }
 
     /// Sums by the function that calls: several return addresses may lie in one.

@@ -1,0 +1,176 @@
+//! One parser process.
+
+use super::serve::VERB;
+use super::wire::{self, Answer, MAX_OFFSETS, Request, Said};
+use super::{files, pair};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::fmt::{self, Formatter};
+use std::fs::{self, File};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::process::{self, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a parser may take to start, or wait for a disk or a CPU, besides its CPU time.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How often its CPU time is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// Files that may be asked for in one request: places where its debug file may be.
+const MAX_ASKED: u32 = 256;
+
+/// Why there are no answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// It could not be started.
+    Unstarted,
+    /// It has ended.
+    Died,
+    /// It has taken too long, and was killed.
+    Late,
+    /// It has said what it may not, and was killed.
+    Wrong,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Failure::Unstarted => "could not be started",
+            Failure::Died => "ended over it",
+            Failure::Late => "took too long over it",
+            Failure::Wrong => "answered wrongly",
+        })
+    }
+}
+
+/// A parser process; dropping it ends it.
+#[derive(Debug)]
+pub(super) struct Child {
+    process: process::Child,
+    socket: OwnedFd,
+    buffer: Vec<u8>,
+    /// Files that it was asked for.
+    requests: u64,
+}
+
+impl Child {
+    /// Starts one: the program again, with [`VERB`].
+    pub(super) fn start(program: &Path) -> Result<Child, Failure> {
+        let unstarted = |why: &dyn fmt::Display| {
+            tracing::error!("start the process that reads names: {why}");
+            Failure::Unstarted
+        };
+        let (socket, its) = pair().map_err(|error| unstarted(&error))?;
+        let mut command = Command::new(program);
+        command.arg(VERB).env_clear().stdin(Stdio::from(its));
+        // An arena would be taken at once, and count as a whole.
+        command.env("MIMALLOC_ARENA_RESERVE", "0");
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let process = command.spawn().map_err(|error| unstarted(&error))?;
+        let mut child = Child { process, socket, buffer: Vec::new(), requests: 0 };
+        // It closes the other end of the socket.
+        drop(command);
+        let until = Deadline::after(PATIENCE, &child);
+        match child.hear(&until) {
+            Ok(Said::Ready) => Ok(child),
+            Ok(Said::Unconfined(why)) => Err(unstarted(&why)),
+            other => Err(unstarted(&format!("{other:?}"))),
+        }
+    }
+
+    /// Whether it has read nothing yet.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.requests == 0
+    }
+
+    /// Asks for the lines of a file's offsets; `time` is CPU time.
+    pub(super) fn ask(
+        &mut self,
+        request: &Request,
+        file: &File,
+        time: Duration,
+    ) -> Result<Vec<Answer>, Failure> {
+        self.requests += 1;
+        let until = Deadline::after(time, self);
+        let mut answers = Vec::with_capacity(request.offsets.len());
+        for offsets in request.offsets.chunks(MAX_OFFSETS) {
+            let part = Request { offsets: offsets.to_vec(), ..request.clone() };
+            wire::send_request(&self.socket, &part).map_err(|_| Failure::Died)?;
+            let wanted = answers.len() + offsets.len();
+            let mut asked = 0;
+            while answers.len() < wanted {
+                match self.hear(&until)? {
+                    Said::Answers(some) if answers.len() + some.len() <= wanted => {
+                        answers.extend(some);
+                    }
+                    Said::Open(path) if asked < MAX_ASKED => {
+                        asked += 1;
+                        self.hand_over(&path, request, file)?;
+                    }
+                    _ => return Err(Failure::Wrong),
+                }
+            }
+        }
+        Ok(answers)
+    }
+
+    fn hand_over(&self, path: &[u8], request: &Request, file: &File) -> Result<(), Failure> {
+        let debug_file;
+        let found = if path == request.path.as_bytes() {
+            Some(file.as_fd())
+        } else {
+            debug_file = files::debug_file(path);
+            debug_file.as_ref().map(|file| file.as_fd())
+        };
+        wire::send_file(&self.socket, found).map_err(|_| Failure::Died)
+    }
+
+    /// What it says next.
+    fn hear(&mut self, until: &Deadline) -> Result<Said, Failure> {
+        loop {
+            if until.is_over(self.process.id()) {
+                return Err(Failure::Late);
+            }
+            let mut descriptors = [PollFd::new(&self.socket, PollFlags::IN)];
+            let look = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
+            match poll(&mut descriptors, Some(&look)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => break,
+                Err(_) => return Err(Failure::Died),
+            }
+        }
+        wire::receive_said(&self.socket, &mut self.buffer).ok_or(Failure::Died)
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // Fails if it has ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// When a parser is late: by its own CPU time, or by the clock where it waits.
+struct Deadline {
+    time: Instant,
+    processor: Duration,
+}
+
+impl Deadline {
+    fn after(time: Duration, child: &Child) -> Deadline {
+        let spent = processor_time(child.process.id()).unwrap_or_default();
+        Deadline { time: Instant::now() + time + PATIENCE, processor: spent + time }
+    }
+
+    fn is_over(&self, pid: u32) -> bool {
+        let is_spent = || processor_time(pid).is_some_and(|spent| spent > self.processor);
+        Instant::now() > self.time || is_spent()
+    }
+}
+
+/// CPU time that a process of one thread has taken.
+fn processor_time(pid: u32) -> Option<Duration> {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+}

@@ -1,0 +1,234 @@
+//! The parser: a process without rights that reads names from files of other processes.
+//!
+//! ELF symbols, DWARF and mangled names are what anybody has written into a file. Whoever reads them may meet a file that was made to crash its reader, to use up its
+//! memory or its time, to overflow its stack, or to take it over. That hits the parser, which has nothing to lose: no user, capability, file system or process of
+//! others, bounded memory, and a socket. samplerd gives it the files as descriptors, and checks what it says:
+//!
+//! ```text
+//!  samplerd ── path, offsets ──▶ parser
+//!           ◀── wants a path ── (the file itself, or a debug file below /usr/lib/debug)
+//!           ─── descriptor, or none ──▶
+//!           ◀── lines of each offset ──
+//! ```
+//!
+//! A parser that dies or is late is killed, and the next request starts another one. A file that did it to a parser that had read nothing else is read by its
+//! symbols only; if that does it again the file has no names for as long as samplerd lives. Other files keep theirs.
+
+mod child;
+mod confine;
+mod files;
+mod serve;
+mod trap;
+mod wire;
+
+pub use serve::{VERB, serve};
+
+use crate::symbolize::Reader;
+use crate::unwind::{Module, ModuleId};
+use child::{Child, Failure};
+use rustc_hash::FxHashMap;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use sampler_common::units;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use wire::{Answer, Request};
+
+/// CPU time for the names of one file, besides [`TIME_PER_OFFSET`]; more than that no honest file was seen to take.
+pub const FILE_TIME: Duration = Duration::from_millis(800);
+/// CPU time for each offset: while its unit is read, one takes some 200 µs.
+const TIME_PER_OFFSET: Duration = Duration::from_micros(200);
+/// CPU time for a file's symbols, after its debug information has failed.
+const SYMBOLS_TIME: Duration = Duration::from_millis(200);
+/// After none could be started, none is tried for so long.
+const START_PAUSE: Duration = Duration::from_secs(5);
+
+/// What a parser calls a file whose own path cannot be said.
+const UNSPEAKABLE: &str = "/file";
+
+/// What was met.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Parsers that died.
+    died: AtomicU64,
+    /// Parsers that were killed, since they were late or said what they may not.
+    killed: AtomicU64,
+    /// Files without debug information because of that.
+    plain: AtomicU64,
+    /// Files without names because of that.
+    nameless: AtomicU64,
+    /// Times that no parser could be started.
+    unstarted: AtomicU64,
+}
+
+impl Counts {
+    /// One line for each that is not 0.
+    pub fn limits(&self) -> Vec<String> {
+        let lines = [
+            (&self.died, "times a file ended the process that reads names (it was started anew)"),
+            (
+                &self.killed,
+                "times a file held up the process that reads names (it was started anew)",
+            ),
+            (
+                &self.plain,
+                "files have no lines and inlined functions: their debug information cannot be read in the memory and time there is",
+            ),
+            (
+                &self.nameless,
+                "files have no names: they cannot be read in the memory and time there is",
+            ),
+            (
+                &self.unstarted,
+                "times the process that reads names could not be started (see the log): functions are told by their addresses",
+            ),
+        ];
+        let counts = lines.into_iter().map(|(count, what)| (count.load(Relaxed), what));
+        let met = counts.filter(|(count, _)| *count > 0);
+        met.map(|(count, what)| format!("{} {what}", units::grouped(count))).collect()
+    }
+}
+
+/// What is not read of a file any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unread {
+    Debug,
+    All,
+}
+
+/// samplerd's side: starts parsers as they are needed.
+#[derive(Debug)]
+pub struct Parser {
+    program: PathBuf,
+    child: Option<Child>,
+    unread: FxHashMap<ModuleId, Unread>,
+    /// When none could be started.
+    failed: Option<Instant>,
+    counts: Arc<Counts>,
+}
+
+impl Parser {
+    /// A parser that is `program` with [`VERB`]: samplerd. It is started when it is asked first.
+    pub fn of(program: &Path) -> Parser {
+        let program = program.to_owned();
+        let (unread, counts) = (FxHashMap::default(), Arc::default());
+        Parser { program, child: None, unread, failed: None, counts }
+    }
+
+    /// What it meets.
+    pub fn counts(&self) -> Arc<Counts> {
+        Arc::clone(&self.counts)
+    }
+
+    /// Asks a parser, and once more another one if it had read other files before.
+    fn ask(
+        &mut self,
+        request: &Request,
+        file: &File,
+        time: Duration,
+    ) -> Result<Vec<Answer>, Failure> {
+        loop {
+            let mut child = match self.child.take() {
+                Some(child) => child,
+                None => self.start()?,
+            };
+            let is_fresh = child.is_fresh();
+            let failure = match child.ask(request, file, time) {
+                Ok(answers) => {
+                    self.child = Some(child);
+                    return Ok(answers);
+                }
+                Err(failure) => failure,
+            };
+            let count =
+                if failure == Failure::Died { &self.counts.died } else { &self.counts.killed };
+            count.fetch_add(1, Relaxed);
+            if is_fresh || failure != Failure::Died {
+                return Err(failure);
+            }
+        }
+    }
+
+    fn start(&mut self) -> Result<Child, Failure> {
+        if self.failed.is_some_and(|at| at.elapsed() < START_PAUSE) {
+            return Err(Failure::Unstarted);
+        }
+        let started = Child::start(&self.program);
+        if started.is_err() {
+            self.failed = Some(Instant::now());
+            self.counts.unstarted.fetch_add(1, Relaxed);
+        }
+        started
+    }
+
+    /// Remembers what a file did, and says it once.
+    fn blame(&mut self, module: &Module, unread: Unread, failure: Failure) {
+        if self.unread.insert(module.id, unread) == Some(unread) {
+            return;
+        }
+        let (count, what) = match unread {
+            Unread::Debug => (&self.counts.plain, "debug information is"),
+            Unread::All => (&self.counts.nameless, "names are"),
+        };
+        count.fetch_add(1, Relaxed);
+        tracing::warn!(
+            "{:?}: its {what} not read any more: the process that reads names {failure}",
+            module.path
+        );
+    }
+}
+
+impl Reader for Parser {
+    fn lines(
+        &mut self,
+        module: &Module,
+        file: &File,
+        offsets: &[u64],
+        time: Duration,
+    ) -> Option<Vec<Answer>> {
+        let path = Some(&module.path).filter(|path| is_speakable(path));
+        let mut request = Request {
+            debug: true,
+            path: path.map_or(UNSPEAKABLE, String::as_str).to_owned(),
+            offsets: offsets.to_vec(),
+        };
+        let for_offsets = TIME_PER_OFFSET * u32::try_from(offsets.len()).unwrap_or(u32::MAX);
+        loop {
+            let unread = self.unread.get(&module.id).copied();
+            let limit = match unread {
+                None => time,
+                Some(Unread::Debug) => time.min(SYMBOLS_TIME),
+                Some(Unread::All) => return Some(vec![None; offsets.len()]),
+            };
+            request.debug = unread.is_none();
+            match self.ask(&request, file, limit + for_offsets) {
+                Ok(answers) => return Some(answers),
+                Err(Failure::Unstarted) => return None,
+                // It had less time than others, because of these.
+                Err(Failure::Late) if unread.is_none() && time < FILE_TIME => return None,
+                Err(failure) if unread.is_none() => self.blame(module, Unread::Debug, failure),
+                Err(failure) => self.blame(module, Unread::All, failure),
+            }
+        }
+    }
+
+    fn unread(&self, module: ModuleId) -> bool {
+        self.unread.contains_key(&module)
+    }
+
+    fn rest(&mut self) {
+        self.child = None;
+    }
+}
+
+fn is_speakable(path: &str) -> bool {
+    path.starts_with('/') && path.len() < wire::MAX_PATH_BYTES && !path.contains('\0')
+}
+
+fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
+}

@@ -1,0 +1,31 @@
+//! The parser's own work.
+
+use super::{confine, wire};
+use crate::symbolize::elf;
+use std::io;
+
+/// The argument by which samplerd's program becomes a parser; its standard input is the socket.
+pub const VERB: &str = "samplerd-parser";
+
+/// Requests after which all that was read is forgotten: each file takes memory and a descriptor.
+const MAX_REQUESTS: usize = 256;
+
+/// Serves until samplerd wants nothing more.
+///
+/// # Errors
+/// If the process cannot give its rights away, or standard input is no such socket.
+pub fn serve() -> io::Result<()> {
+    let socket = io::stdin();
+    if let Err(error) = confine::confine() {
+        return Ok(wire::send_ready(&socket, Some(&format!("{error:#}")))?);
+    }
+    wire::send_ready(&socket, None)?;
+    loop {
+        let symbolizer = elf::symbolizer();
+        for _ in 0..MAX_REQUESTS {
+            let Some(request) = wire::receive_request(&socket)? else { return Ok(()) };
+            let answers = elf::lines(&symbolizer, &request.path, &request.offsets, request.debug);
+            wire::send_answers(&socket, &answers)?;
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! What samplerd and its parser say to each other, one packet each. What the parser says is checked here: its program may be another one by then.
+
+use rustix::io::{Errno, IoSlice, IoSliceMut, retry_on_intr};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recv, recvmsg, send, sendmsg,
+};
+use sampler_common::profile::Line;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Offsets in one request, at most.
+pub(super) const MAX_OFFSETS: usize = 4096;
+/// Bytes of a path, at most: the kernel's own bound.
+pub(super) const MAX_PATH_BYTES: usize = 4096;
+/// Bytes of a name; the rest of a longer one is left out.
+pub(crate) const MAX_NAME_BYTES: usize = 16 << 10;
+/// Functions inlined into one another at one address; those further out are left out.
+const MAX_LINES: usize = 256;
+/// Bytes of all lines of one address; those further out are left out.
+const MAX_ADDRESS_BYTES: usize = 96 << 10;
+/// A packet with so many bytes of answers is sent.
+const FULL_BYTES: usize = 32 << 10;
+/// Bytes of a packet, at most: a socket takes some 200 KiB at a time.
+const MAX_PACKET_BYTES: usize = FULL_BYTES + MAX_ADDRESS_BYTES + 1;
+
+/// The file is there: with its descriptor.
+const FOUND: u8 = b'F';
+/// There is no such file.
+const NOT_FOUND: u8 = b'N';
+/// What the parser's packets begin with.
+const READY: u8 = b'R';
+const UNCONFINED: u8 = b'U';
+const OPEN: u8 = b'O';
+const ANSWERS: u8 = b'A';
+
+/// The lines at one address; none where nothing is known.
+pub(super) type Answer = Option<Vec<Line>>;
+
+/// What the parser is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    /// Whether debug information is read, besides symbols.
+    pub(super) debug: bool,
+    /// What the file is called.
+    pub(super) path: String,
+    /// Of which of its offsets names are wanted.
+    pub(super) offsets: Vec<u64>,
+}
+
+/// What the parser says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// It can be asked.
+    Ready,
+    /// It could not give its rights away, and ends.
+    Unconfined(String),
+    /// It wants a file.
+    Open(Vec<u8>),
+    /// Answers, in the order of the offsets.
+    Answers(Vec<Answer>),
+}
+
+/// Sends a request.
+pub(super) fn send_request(socket: impl AsFd, request: &Request) -> Result<(), Errno> {
+    let mut bytes = vec![u8::from(request.debug)];
+    put(&mut bytes, &request.path);
+    bytes.extend(request.offsets.iter().flat_map(|offset| offset.to_ne_bytes()));
+    send_packet(socket, &bytes)
+}
+
+/// Waits for a request; `None`: there will be none.
+pub(super) fn receive_request(socket: impl AsFd) -> Result<Option<Request>, Errno> {
+    let mut bytes = vec![0; 1 + 4 + MAX_PATH_BYTES + 8 * MAX_OFFSETS];
+    let length = receive_packet(socket, &mut bytes)?;
+    Ok(decode_request(&bytes[..length]))
+}
+
+fn decode_request(bytes: &[u8]) -> Option<Request> {
+    let (debug, mut rest) = bytes.split_first()?;
+    let path = take_text(&mut rest, MAX_PATH_BYTES)?;
+    let (offsets, rest) = rest.as_chunks::<8>();
+    let offsets = offsets.iter().map(|bytes| u64::from_ne_bytes(*bytes)).collect();
+    rest.is_empty().then_some(Request { debug: *debug != 0, path, offsets })
+}
+
+/// Tells that the parser can be asked, or why it cannot.
+pub(super) fn send_ready(socket: impl AsFd, refusal: Option<&str>) -> Result<(), Errno> {
+    let Some(why) = refusal else { return send_packet(socket, &[READY]) };
+    let mut bytes = vec![UNCONFINED];
+    bytes.extend(cut(why, MAX_NAME_BYTES).bytes());
+    send_packet(socket, &bytes)
+}
+
+/// Sends answers, in as few packets as they take.
+pub(super) fn send_answers(socket: impl AsFd, answers: &[Answer]) -> Result<(), Errno> {
+    let mut bytes = vec![ANSWERS];
+    for answer in answers {
+        encode(&mut bytes, answer.as_deref().unwrap_or_default());
+        if bytes.len() >= FULL_BYTES {
+            send_packet(&socket, &bytes)?;
+            bytes.truncate(1);
+        }
+    }
+    if bytes.len() > 1 { send_packet(&socket, &bytes) } else { Ok(()) }
+}
+
+fn encode(bytes: &mut Vec<u8>, lines: &[Line]) {
+    let (start, mut count) = (bytes.len(), 0_u32);
+    bytes.extend(count.to_ne_bytes());
+    for line in lines.iter().take(MAX_LINES) {
+        let end = bytes.len();
+        put(bytes, cut(&line.function, MAX_NAME_BYTES));
+        put(bytes, cut(&line.file, MAX_NAME_BYTES));
+        bytes.extend(line.line.to_ne_bytes());
+        if bytes.len() - start > MAX_ADDRESS_BYTES {
+            bytes.truncate(end);
+            break;
+        }
+        count += 1;
+    }
+    bytes[start..start + 4].copy_from_slice(&count.to_ne_bytes());
+}
+
+/// Waits for what the parser says; `None`: it has ended, or says what it may not.
+pub(super) fn receive_said(socket: impl AsFd, buffer: &mut Vec<u8>) -> Option<Said> {
+    buffer.resize(MAX_PACKET_BYTES, 0);
+    let length = receive_packet(socket, buffer).ok()?;
+    decode_said(&buffer[..length])
+}
+
+fn decode_said(bytes: &[u8]) -> Option<Said> {
+    let (kind, mut rest) = bytes.split_first()?;
+    match *kind {
+        READY => rest.is_empty().then_some(Said::Ready),
+        UNCONFINED => Some(Said::Unconfined(String::from_utf8_lossy(rest).into_owned())),
+        OPEN => (rest.len() < MAX_PATH_BYTES).then(|| Said::Open(rest.to_vec())),
+        ANSWERS => {
+            let mut answers = Vec::new();
+            while !rest.is_empty() {
+                answers.push(decode(&mut rest)?);
+            }
+            Some(Said::Answers(answers))
+        }
+        _ => None,
+    }
+}
+
+fn decode(bytes: &mut &[u8]) -> Option<Answer> {
+    let count = usize::try_from(take_number(bytes)?).ok().filter(|count| *count <= MAX_LINES)?;
+    let mut lines = Vec::new();
+    for _ in 0..count {
+        let function = take_text(bytes, MAX_NAME_BYTES)?;
+        let file = take_text(bytes, MAX_NAME_BYTES)?;
+        lines.push(Line { function, file, line: take_number(bytes)? });
+    }
+    Some(Some(lines).filter(|lines| !lines.is_empty()))
+}
+
+/// Asks for a file by its path. This runs in a signal handler: it takes no memory.
+pub(super) fn ask_for_file(socket: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
+    let kind = [OPEN];
+    let parts = [IoSlice::new(&kind), IoSlice::new(path)];
+    let mut nothing = SendAncillaryBuffer::default();
+    retry_on_intr(|| sendmsg(socket, &parts, &mut nothing, SendFlags::NOSIGNAL))?;
+    let mut said = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(&mut said)];
+    retry_on_intr(|| recvmsg(socket, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC))?;
+    let descriptor = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    descriptor.filter(|_| said == [FOUND]).ok_or(Errno::NOENT)
+}
+
+/// Hands over a file that was asked for, or tells that there is none.
+pub(super) fn send_file(socket: impl AsFd, file: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
+    let Some(file) = file else { return send_packet(socket, &[NOT_FOUND]) };
+    let descriptors = [file];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+    let found = [FOUND];
+    let parts = [IoSlice::new(&found)];
+    retry_on_intr(|| sendmsg(&socket, &parts, &mut ancillary, SendFlags::NOSIGNAL)).map(drop)
+}
+
+fn send_packet(socket: impl AsFd, bytes: &[u8]) -> Result<(), Errno> {
+    retry_on_intr(|| send(&socket, bytes, SendFlags::NOSIGNAL)).map(drop)
+}
+
+/// Bytes of the packet; 0 at the end. One that is longer than the buffer is cut, so that it cannot be decoded.
+fn receive_packet(socket: impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno> {
+    retry_on_intr(|| recv(&socket, &mut *buffer, RecvFlags::empty())).map(|(length, _)| length)
+}
+
+fn put(bytes: &mut Vec<u8>, text: &str) {
+    bytes.extend((text.len() as u32).to_ne_bytes());
+    bytes.extend(text.bytes());
+}
+
+fn take_number(bytes: &mut &[u8]) -> Option<u32> {
+    let (number, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(u32::from_ne_bytes(*number))
+}
+
+fn take_text(bytes: &mut &[u8], max_bytes: usize) -> Option<String> {
+    let length = usize::try_from(take_number(bytes)?).ok().filter(|length| *length <= max_bytes)?;
+    let (text, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    String::from_utf8(text.to_vec()).ok()
+}
+
+/// The beginning of a text, whole characters.
+fn cut(text: &str, max_bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(max_bytes)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn line(function: &str, number: u32) -> Line {
+        Line { function: function.to_owned(), file: "a/b.c".to_owned(), line: number }
+    }
+
+    fn sent(answers: &[Answer]) -> Vec<Answer> {
+        let (ours, its) = super::super::pair().unwrap();
+        let mut received = Vec::new();
+        std::thread::scope(|scope| {
+            scope.spawn(move || send_answers(&its, answers).unwrap());
+            let mut buffer = Vec::new();
+            while let Some(Said::Answers(some)) = receive_said(&ours, &mut buffer) {
+                received.extend(some);
+            }
+        });
+        received
+    }
+
+    #[test]
+    fn answers_arrive_as_they_were_sent() {
+        let answers: Vec<Answer> = (0..5000)
+            .map(|at| (at % 3 > 0).then(|| vec![line(&format!("é{at}"), at), line("outer", 0)]))
+            .collect();
+        assert_eq!(sent(&answers), answers);
+        assert!(sent(&[]).is_empty());
+    }
+
+    #[test]
+    fn long_names_and_many_lines_are_cut() {
+        let long = Some(vec![line(&"é".repeat(MAX_NAME_BYTES), 1)]);
+        let many = Some(vec![line("f", 1); MAX_LINES + 1]);
+        let large = Some(vec![line(&"x".repeat(MAX_NAME_BYTES), 1); 10]);
+        let received = sent(&[long, many, large, None]);
+        let lines = |at: usize| received[at].as_ref().unwrap();
+        assert_eq!(lines(0)[0].function, "é".repeat(MAX_NAME_BYTES / 2));
+        assert_eq!((lines(1).len(), lines(2).len()), (MAX_LINES, 5));
+        assert_eq!(received[3], None);
+    }
+
+    #[test]
+    fn requests_and_files_arrive_as_they_were_sent() {
+        use std::os::unix::fs::MetadataExt as _;
+        let (ours, its) = super::super::pair().unwrap();
+        let request =
+            Request { debug: true, path: "/x/é".to_owned(), offsets: vec![7; MAX_OFFSETS] };
+        send_request(&ours, &request).unwrap();
+        assert_eq!(receive_request(&its).unwrap(), Some(request));
+        let file = std::fs::File::open("/dev/null").unwrap();
+        send_file(&ours, Some(file.as_fd())).unwrap();
+        let received = std::fs::File::from(ask_for_file(its.as_fd(), b"/x").unwrap());
+        assert_eq!(received.metadata().unwrap().rdev(), file.metadata().unwrap().rdev());
+        send_file(&ours, None).unwrap();
+        assert_eq!(ask_for_file(its.as_fd(), b"/y").unwrap_err(), Errno::NOENT);
+        let mut buffer = Vec::new();
+        for path in [b"/x", b"/y"] {
+            assert_eq!(receive_said(&ours, &mut buffer), Some(Said::Open(path.to_vec())));
+        }
+        drop(its);
+        assert_eq!(receive_said(&ours, &mut buffer), None);
+    }
+
+    proptest! {
+        /// Whatever a parser says that is not its program any more: it ends, within the bounds.
+        #[test]
+        fn any_packet_is_decoded_or_refused(kind in prop::sample::select(vec![READY, UNCONFINED, OPEN, ANSWERS, 0]), rest in prop::collection::vec(any::<u8>(), 0..200)) {
+            let bytes = [&[kind], &rest[..]].concat();
+            if let Some(Said::Answers(answers)) = decode_said(&bytes) {
+                prop_assert!(answers.len() <= rest.len() / 4);
+            }
+            let _ = decode_request(&bytes);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Files that were made to harm whoever reads them: samplerd, and the processes beside, are as before.
+
+mod elf;
+
+use anyhow::{Context as _, Result, ensure};
+use elf::Elf;
+use sampler_tests::{Daemon, Profile, Workload, usage};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+/// An honest process's profile comes within.
+const PROFILE: Duration = Duration::from_secs(2);
+/// An answer that needs no names comes within.
+const STATUS: Duration = Duration::from_secs(1);
+/// The end, after SIGTERM.
+const END: Duration = Duration::from_secs(2);
+/// Resident memory of samplerd and its parser, without the ring.
+const MAX_RESIDENT_BYTES: u64 = 256 * MIB;
+
+/// A directory that anybody may read, and a file in it.
+struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    fn new() -> Result<Place> {
+        let directory = tempfile::tempdir()?;
+        fs::set_permissions(directory.path(), Permissions::from_mode(0o755))?;
+        Ok(Place { directory })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+}
+
+/// A process that allocates from code in a file.
+fn foreign(file: &Path) -> Result<Workload> {
+    let file = file.to_str().context("a path")?;
+    Workload::start("foreign.c", &[file])
+}
+
+/// Processes of samplerd that read names.
+fn parser(daemon: &Daemon) -> Result<Option<u32>> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", daemon.pid()))?;
+    for task in tasks.flatten() {
+        let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        for pid in children.split_whitespace() {
+            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            if name.trim() == "samplerd-parser" {
+                return Ok(Some(pid.parse()?));
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn resident(daemon: &Daemon) -> Result<u64> {
+    let (all, ring) = usage::resident(daemon.pid())?;
+    // It may end meanwhile.
+    let parser = parser(daemon)?.and_then(|pid| usage::resident(pid).ok());
+    Ok(all - ring + parser.map_or(0, |(all, _)| all))
+}
+
+/// Profiles a hostile process and an honest one; `during` happens while names are looked up.
+fn survives(file: &Path, during: impl FnOnce(&Daemon) -> Result<()>) -> Result<Daemon> {
+    let (mut hostile, mut honest) = (foreign(file)?, Workload::start("beside.c", &[])?);
+    let daemon = Daemon::start(&[hostile.pid(), honest.pid()], &["--interval", "4KiB"])?;
+    hostile.go()?;
+    honest.go()?;
+    daemon.profile_where(
+        "samples of both",
+        "alloc",
+        &["--pid", &hostile.pid().to_string()],
+        |of| of.samples > 0,
+    )?;
+    during(&daemon)?;
+    for _ in 0..2 {
+        // Of both, so that the hostile file is met.
+        let begin = Instant::now();
+        let profile = daemon.profile("alloc", &[])?;
+        let took = begin.elapsed();
+        ensure!(took < PROFILE, "the profile took {took:?}");
+        for name in ["honest_inner", "honest_outer", "main", "__libc_start_main_impl"] {
+            ensure!(named(&profile, name), "{name} is missing: {}", daemon.log());
+        }
+        let begin = Instant::now();
+        daemon.status()?;
+        ensure!(begin.elapsed() < STATUS, "status took {:?}", begin.elapsed());
+        let resident = resident(&daemon)?;
+        ensure!(resident < MAX_RESIDENT_BYTES, "{} MiB", resident / MIB);
+    }
+    Ok(daemon)
+}
+
+fn ends(daemon: &mut Daemon) -> Result<()> {
+    let begin = Instant::now();
+    daemon.child().signal(libc::SIGTERM)?;
+    let status = daemon.child().wait()?;
+    ensure!(status.success() && begin.elapsed() < END, "{status}, after {:?}", begin.elapsed());
+    Ok(())
+}
+
+/// A file with debug information: functions inlined into one another so deep, and so many rows of lines.
+fn debug(depth: usize, rows: usize) -> Elf {
+    let (abbreviations, info) = elf::inlined(depth);
+    let elf = Elf::default().section(".debug_abbrev", abbreviations).section(".debug_info", info);
+    elf.section(".debug_line", elf::lines(rows)).symbol("hostile_symbol")
+}
+
+/// Profiles a process of one hostile file.
+fn survives_file(elf: Elf) -> Result<Daemon> {
+    let place = Place::new()?;
+    let path = place.path("hostile");
+    elf.write(&path)?;
+    survives(&path, |_| Ok(()))
+}
+
+fn named(profile: &Profile, function: &str) -> bool {
+    profile.stacks_of(function).next().is_some()
+}
+
+fn told(daemon: &Daemon, words: &str) -> Result<()> {
+    let status = daemon.status()?;
+    let blind = status["blind"].as_array().context("blind")?;
+    let is_told = blind.iter().any(|line| line.as_str().is_some_and(|line| line.contains(words)));
+    ensure!(is_told, "{words:?} is not in {blind:?}");
+    Ok(())
+}
+
+#[test]
+fn notes_and_unwind_tables_of_any_size() -> Result<()> {
+    ends(&mut survives_file(Elf::default().notes(6 * GIB))?)?;
+    ends(&mut survives_file(Elf::default().claiming(".eh_frame", 6 * GIB))?)?;
+    ends(&mut survives_file(Elf::default().claiming(".eh_frame", 100 * MIB))?)?;
+    let many = (0..40).fold(Elf::default(), |elf, _| elf.claiming(".eh_frame", 31 * MIB));
+    ends(&mut survives_file(many)?)
+}
+
+#[test]
+fn compressed_sections_that_claim_too_much() -> Result<()> {
+    let (abbreviations, _) = elf::inlined(0);
+    for bits in [48, 63] {
+        let elf = Elf::default().section(".debug_abbrev", abbreviations.clone());
+        let elf = elf.compressed(".debug_info", 1 << bits, &elf::packed_zeros(1 << 20)?);
+        ends(&mut survives_file(elf)?)?;
+    }
+    let size = 600 * MIB as usize;
+    let bomb = Elf::default().section(".debug_abbrev", abbreviations);
+    let bomb = bomb.compressed(".debug_info", size as u64, &elf::packed_zeros(size)?);
+    let mut daemon = survives_file(bomb)?;
+    told(&daemon, "debug information cannot be read")?;
+    ends(&mut daemon)
+}
+
+#[test]
+fn functions_inlined_too_deep() -> Result<()> {
+    let mut daemon = survives_file(debug(50_000, 64))?;
+    told(&daemon, "ended the process that reads names")?;
+    ends(&mut daemon)
+}
+
+#[test]
+fn lines_without_end() -> Result<()> {
+    let mut daemon = survives_file(debug(1, 50_000_000))?;
+    told(&daemon, "debug information cannot be read")?;
+    ends(&mut daemon)
+}
+
+#[test]
+fn a_name_of_a_hundred_gigabytes() -> Result<()> {
+    ends(&mut survives_file(Elf::default().symbol(&elf::doubling(36)))?)
+}
+
+/// A FIFO as a debug file would be waited for; others are not for root to open.
+#[test]
+fn a_debug_link_leads_nowhere_else() -> Result<()> {
+    let place = Place::new()?;
+    let (fifo, path) = (place.path("fifo"), place.path("hostile"));
+    ensure!(Command::new("mkfifo").arg(&fifo).status()?.success(), "mkfifo");
+    for linked in [fifo.to_str().context("a path")?, "/root/../etc/shadow", "fifo"] {
+        let mut link = linked.as_bytes().to_vec();
+        link.resize((link.len() + 1).next_multiple_of(4), 0);
+        link.extend([1, 2, 3, 4]);
+        Elf::default().symbol("linked").section(".gnu_debuglink", link).write(&path)?;
+        let mut daemon = survives(&path, |_| Ok(()))?;
+        let profile = daemon.profile("alloc", &[])?;
+        ensure!(named(&profile, "linked"), "its own symbol is gone");
+        ends(&mut daemon)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_file_that_shrinks_before_it_is_read() -> Result<()> {
+    let place = Place::new()?;
+    let path = place.path("hostile");
+    debug(1, 64).claiming(".debug_str", 64 * MIB).write(&path)?;
+    let shrink = |_: &Daemon| Ok(fs::File::options().write(true).open(&path)?.set_len(0x1800)?);
+    ends(&mut survives(&path, shrink)?)
+}
+
+/// Two files that say to be one.
+#[test]
+fn a_build_id_gives_no_names() -> Result<()> {
+    let place = Place::new()?;
+    let paths = [place.path("first"), place.path("second")];
+    for (path, name) in paths.iter().zip(["name_of_first", "name_of_second"]) {
+        Elf::default().build_id([7; 20]).symbol(name).write(path)?;
+    }
+    let (mut first, mut second) = (foreign(&paths[0])?, foreign(&paths[1])?);
+    let daemon = Daemon::start(&[first.pid(), second.pid()], &["--interval", "4KiB"])?;
+    first.go()?;
+    second.go()?;
+    for (process, own, other) in
+        [(&first, "name_of_first", "name_of_second"), (&second, "name_of_second", "name_of_first")]
+    {
+        let pid = process.pid().to_string();
+        let profile =
+            daemon.profile_where("its samples", "alloc", &["--pid", &pid], |of| of.samples > 0)?;
+        ensure!(named(&profile, own) && !named(&profile, other), "{own}: {}", daemon.log());
+    }
+    Ok(())
+}
