@@ -95,7 +95,7 @@ outcomes! {
     /// A stack unwound to its root.
     UnwindComplete = "unwind_complete",
     /// One of these that was not copied: the kernel side knew it again.
-    StackKnown = "stack_known",
+    StackCacheHit = "stack_cache_hit",
     /// A stack that reached its root through code without unwind information, by its frame pointer: frames may be missing.
     UnwindGuessed = "unwind_guessed",
     /// A stack cut because the snapshot ended.

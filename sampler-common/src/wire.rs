@@ -6,21 +6,18 @@
 
 mod cookie;
 mod filter;
-mod known;
 mod mapping;
 mod memo;
 mod record;
 mod shape;
 mod site;
+mod stack_cache;
 mod windows;
 
 pub use cookie::{Cookie, SHARED};
 pub use filter::{
     FILTER_FRONT_COUNTERS, FILTER_FRONT_LIVE, FILTER_FRONT_SHIFT, FILTER_FULL, FILTER_LINE,
     filter_bit, filter_index, filter_lowered, filter_raised,
-};
-pub use known::{
-    KNOWN_SETS, KNOWN_WAYS, KnownCall, KnownDesk, KnownSpan, KnownStack, known_set, known_tag,
 };
 pub use mapping::{MappingCall, MappingRecord};
 pub use memo::{
@@ -29,6 +26,9 @@ pub use memo::{
 pub use record::{AllocationRecord, EventRecord, FreeRecord, RecordKind};
 pub use shape::{MAX_ARGUMENTS, NONE, Shape};
 pub use site::{Operand, OperandKind, SITE_ARGUMENTS, Site};
+pub use stack_cache::{
+    KNOWN_SETS, KNOWN_WAYS, KnownCall, KnownDesk, KnownSpan, KnownStack, known_set, known_tag,
+};
 pub use windows::{Gate, PROBE_ADDRESSES, RETURN_SHADOW_NS, TRAP_SHADOW_BYTES, WindowState};
 
 use crate::counters::KERNEL_OUTCOMES;

@@ -19,7 +19,7 @@ const SEED: u64 = 20;
 const RUNS: u32 = 200;
 
 /// Most misses of [`RUNS`] at 5 %: more have a probability below 10⁻⁷.
-const MOST_MISSES: u32 = 29;
+const MAX_MISSES: u32 = 29;
 
 fn quantities(of: &RowEstimates) -> [Estimate; 4] {
     [of.alloc_space, of.alloc_objects, of.inuse_space, of.inuse_objects]
@@ -93,8 +93,8 @@ fn rows_cover_whatever_they_did_when_the_rate_changed() {
                     let before = tally.missed_before[quantity];
                     cells += 1;
                     worst = worst.max(missed);
-                    bad_before += u32::from(before > MOST_MISSES);
-                    if missed > MOST_MISSES {
+                    bad_before += u32::from(before > MAX_MISSES);
+                    if missed > MAX_MISSES {
                         let (pair, what) = ((strategy, estimator), NAMES[quantity]);
                         bad.push(format!(
                             "{pair:?}, {name}, {of:?}, {what}: {missed}, before {before}"

@@ -11,7 +11,7 @@ use sampler_common::sampling::Rate;
 const INTERVAL: u64 = 64 << 10;
 const RUNS: u32 = 300;
 /// 5 % of 300 runs are 15; as many as this come by chance once in a million times (binomial).
-const MOST_FALSE: u32 = 38;
+const MAX_FALSE: u32 = 38;
 
 /// A stack in a time: of each size the mean number of blocks that come and stay, and that were there and go.
 struct Stack {
@@ -114,7 +114,7 @@ fn a_steady_program_is_seldom_said_to_leak() {
         "{} steady stacks, {RUNS} runs: {falsely} named one, {missed} missed one",
         program.len()
     );
-    assert!(falsely <= MOST_FALSE && missed <= MOST_FALSE, "{falsely} and {missed} of {RUNS}");
+    assert!(falsely <= MAX_FALSE && missed <= MAX_FALSE, "{falsely} and {missed} of {RUNS}");
 }
 
 /// Whatever is sampled: with every block known the program is no less steady.
@@ -124,7 +124,7 @@ fn large_blocks_are_no_leak_either() {
     let program: Vec<Stack> = (0..50).map(stack).collect();
     let [falsely, missed, _] = counted(&program, 2);
     eprintln!("50 stacks of large blocks: {falsely} named one, {missed} missed one");
-    assert!(falsely <= MOST_FALSE && missed <= MOST_FALSE, "{falsely} and {missed} of {RUNS}");
+    assert!(falsely <= MAX_FALSE && missed <= MAX_FALSE, "{falsely} and {missed} of {RUNS}");
     // Negative control: without what coming and going differ by, chance is taken for growth.
     let mut random = SplitMix(3);
     let naive = (0..RUNS).filter(|_| {
@@ -145,6 +145,6 @@ fn a_leak_is_found_and_its_bounds_are_true() {
     program.push(Stack { size: 300_000, came: 45.0, went: 5.0 });
     let [falsely, missed, found] = counted(&program, 4);
     eprintln!("with two leaks: {falsely} named another, {missed} missed one, {found} found both");
-    assert!(falsely <= MOST_FALSE && missed <= MOST_FALSE, "{falsely} and {missed} of {RUNS}");
+    assert!(falsely <= MAX_FALSE && missed <= MAX_FALSE, "{falsely} and {missed} of {RUNS}");
     assert!(found >= RUNS * 9 / 10, "both found in {found} of {RUNS}");
 }

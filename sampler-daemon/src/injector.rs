@@ -1,9 +1,9 @@
 //! Runs `sampler-inject`: one short-lived process for each operation, so that whatever goes wrong ends with it. samplerd itself traces nobody.
 
+use crate::inspect::injected;
+use crate::inspect::mappings::{self, Backing};
+use crate::inspect::process::pids;
 use crate::installed;
-use crate::target::injected;
-use crate::target::mappings::{self, Backing};
-use crate::target::process::pids;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;

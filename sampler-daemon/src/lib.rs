@@ -8,6 +8,7 @@
 pub mod bpf;
 pub mod http;
 pub mod injector;
+pub mod inspect;
 pub mod installed;
 pub mod links;
 pub mod manual;
@@ -19,6 +20,5 @@ pub mod rpc;
 mod running;
 pub mod store;
 pub mod symbolize;
-pub mod target;
 pub mod token;
 pub mod unwind;

@@ -13,17 +13,17 @@
 #![allow(internal_features)]
 #![feature(core_intrinsics)]
 
-mod allocate;
+mod alloc_entry;
 mod atomic;
 mod brake;
-mod complete;
-mod entering;
+mod alloc_return;
+mod alloc_entry_only;
 mod event;
-mod extent;
+mod stack_bounds;
 mod filter;
 mod fork;
 mod hits;
-mod known;
+mod stack_cache;
 mod live;
 mod mapping;
 mod maps;
@@ -32,10 +32,10 @@ mod otel;
 mod pid;
 mod record;
 mod registers;
-mod release;
+mod free;
 mod returns;
 mod settings;
-mod shaped;
+mod arguments;
 mod snapshot;
 mod target;
 mod window_gate;
@@ -52,9 +52,9 @@ use registers::Call;
 pub extern "C" fn alloc_session(context: *mut c_void) -> u32 {
     let call = Call::new(context);
     if call.is_entry() {
-        return allocate::enter(&call);
+        return alloc_entry::enter(&call);
     }
-    complete::leave(&call);
+    alloc_return::leave(&call);
     0
 }
 
@@ -62,7 +62,7 @@ pub extern "C" fn alloc_session(context: *mut c_void) -> u32 {
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "uprobe")]
 pub extern "C" fn alloc_entry(context: *mut c_void) -> u32 {
-    allocate::enter(&Call::new(context));
+    alloc_entry::enter(&Call::new(context));
     0
 }
 
@@ -70,7 +70,7 @@ pub extern "C" fn alloc_entry(context: *mut c_void) -> u32 {
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "uretprobe")]
 pub extern "C" fn alloc_return(context: *mut c_void) -> u32 {
-    complete::leave(&Call::new(context));
+    alloc_return::leave(&Call::new(context));
     0
 }
 
@@ -78,7 +78,7 @@ pub extern "C" fn alloc_return(context: *mut c_void) -> u32 {
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "uprobe")]
 pub extern "C" fn free_entry(context: *mut c_void) -> u32 {
-    release::enter(&Call::new(context));
+    free::enter(&Call::new(context));
     0
 }
 
@@ -102,7 +102,7 @@ pub extern "C" fn otel_free(context: *mut c_void) -> u32 {
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "uprobe")]
 pub extern "C" fn new_entry(context: *mut c_void) -> u32 {
-    entering::enter(&Call::new(context));
+    alloc_entry_only::enter(&Call::new(context));
     0
 }
 

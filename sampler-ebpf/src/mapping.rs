@@ -4,7 +4,7 @@
 //! call it is, and which of them are an allocator's, the daemon decides from the stack.
 
 use crate::registers::Call;
-use crate::{allocate, atomic, live, maps, record, settings, snapshot};
+use crate::{alloc_entry, atomic, live, maps, record, settings, snapshot};
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use core::mem::MaybeUninit;
@@ -25,8 +25,8 @@ const PAGE_MASK: u64 = 4095;
 #[inline(never)]
 pub fn enter(context: *mut c_void, slot: u32, role: u8) -> u32 {
     let call = Call::new(context);
-    let Some(process) = maps::PROCESSES.get_ptr(slot) else { return allocate::SKIP };
-    let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return allocate::SKIP };
+    let Some(process) = maps::PROCESSES.get_ptr(slot) else { return alloc_entry::SKIP };
+    let Some(totals) = maps::TOTALS.get_ptr_mut(slot) else { return alloc_entry::SKIP };
     // SAFETY: a field of a map value.
     let generation = unsafe { core::ptr::read_volatile(&raw const (*process).generation) };
     let mut pending = Pending {
@@ -43,31 +43,31 @@ pub fn enter(context: *mut c_void, slot: u32, role: u8) -> u32 {
     if role == Role::Unmap as u8 {
         // What fails on its arguments changes nothing.
         if pending.argument & PAGE_MASK == 0 && pending.size != 0 {
-            tell(&call, &pending, MappingCall::UnmapBegins, pending.argument, totals);
+            send_record(&call, &pending, MappingCall::UnmapBegins, pending.argument, totals);
         }
-        return allocate::SKIP;
+        return alloc_entry::SKIP;
     }
     if role == Role::Map as u8 {
         pending.design = call.argument3();
         // A mapping of a file matters only where it replaces something.
         if pending.design & (MAP_ANONYMOUS | MAP_FIXED) == 0 {
-            return allocate::SKIP;
+            return alloc_entry::SKIP;
         }
     } else if role == Role::Remap as u8 {
         pending.offset = pending.size;
         pending.size = call.argument2();
         pending.design = call.argument3();
-        tell(&call, &pending, MappingCall::RemapBegins, 0, totals);
+        send_record(&call, &pending, MappingCall::RemapBegins, 0, totals);
     } else if pending.argument == 0 {
         // A question for the end of the heap.
-        return allocate::SKIP;
+        return alloc_entry::SKIP;
     }
-    if !allocate::entered(&call.pending_key(call.sp()), &pending, totals) {
+    if !alloc_entry::entered(&call.pending_key(call.sp()), &pending, totals) {
         live::count(totals, Outcome::PendingFull);
         live::count(totals, Outcome::MappingRingFull);
-        return allocate::SKIP;
+        return alloc_entry::SKIP;
     }
-    allocate::FOLLOW
+    alloc_entry::FOLLOW
 }
 
 /// A mapping function returns.
@@ -78,12 +78,12 @@ pub fn leave(context: *mut c_void, pending: &Pending) -> u32 {
     let result = call.result();
     let failed = result > MappingRecord::LAST_ADDRESS;
     if pending.role == Role::Remap as u32 {
-        tell(&call, pending, MappingCall::RemapEnds, result, totals);
+        send_record(&call, pending, MappingCall::RemapEnds, result, totals);
     } else if pending.role == Role::Map as u32 && !failed {
-        tell(&call, pending, MappingCall::Map, result, totals);
+        send_record(&call, pending, MappingCall::Map, result, totals);
     } else if pending.role == Role::MoveBreak as u32 && !failed {
         let end = result.wrapping_add(pending.argument);
-        tell(&call, pending, MappingCall::Break, end, totals);
+        send_record(&call, pending, MappingCall::Break, end, totals);
     }
     0
 }
@@ -100,7 +100,7 @@ fn wants_stack(pending: &Pending, call: MappingCall) -> bool {
 
 /// Sends a record, with the stack where it is wanted.
 #[inline(always)]
-fn tell(
+fn send_record(
     call: &Call,
     pending: &Pending,
     what: MappingCall,
@@ -122,7 +122,7 @@ fn tell(
         live::count(totals, Outcome::MappingFlooded);
     }
     let what = what as u32 | if is_flooded { MappingRecord::FLOODED } else { 0 };
-    let told = Told { call, pending, what, time_ns, address, old_address };
+    let told = MappingReport { call, pending, what, time_ns, address, old_address };
     let fills = |tier: usize| snapshot::fills(call.sp(), MAPPING_TIERS[tier]);
     let sent = if !has_stack {
         told.without_stack()
@@ -159,7 +159,7 @@ struct WithStack<const N: usize> {
 
 /// What a record says. It is made where it goes: a copy on the stack would be too much for Linux 6.1, which allows 512 bytes for all
 /// functions that call one another.
-struct Told<'c> {
+struct MappingReport<'c> {
     call: &'c Call,
     pending: &'c Pending,
     /// As in [`MappingRecord::call`].
@@ -169,10 +169,10 @@ struct Told<'c> {
     old_address: u64,
 }
 
-impl Told<'_> {
+impl MappingReport<'_> {
     #[inline(always)]
     fn record(&self, stack_bytes: u32) -> MappingRecord {
-        let Told { call, pending, what, time_ns, address, old_address } = *self;
+        let MappingReport { call, pending, what, time_ns, address, old_address } = *self;
         MappingRecord {
             kind: RecordKind::Mapping as u32,
             stack_bytes,

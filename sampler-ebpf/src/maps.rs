@@ -3,7 +3,7 @@
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, Queue, RingBuf};
 use sampler_common::limits::{
-    DEFAULT_MAX_LIVE, MAX_KNOWN_STACKS, MAX_LOST_CELLS, MAX_PENDING, MAX_PROCESSES, MAX_SITES,
+    DEFAULT_MAX_LIVE, MAX_CACHED_STACKS, MAX_LOST_CELLS, MAX_PENDING, MAX_PROCESSES, MAX_SITES,
     MAX_TARGETS,
 };
 use sampler_common::wire::{
@@ -82,7 +82,7 @@ pub static KNOWN_TAGS: Array<[u64; KNOWN_WAYS as usize]> =
 
 /// Known stacks, set by set.
 #[map]
-pub static KNOWN: Array<KnownStack> = Array::with_max_entries(MAX_KNOWN_STACKS, MMAPABLE);
+pub static KNOWN: Array<KnownStack> = Array::with_max_entries(MAX_CACHED_STACKS, MMAPABLE);
 
 /// Where each CPU reads what it compares with a known stack.
 #[map]

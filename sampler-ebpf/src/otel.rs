@@ -5,7 +5,7 @@
 //! says is not believed where it cannot be, and not more often than a process may say it.
 
 use crate::registers::Call;
-use crate::{atomic, complete, hits, live, maps, release, target};
+use crate::{atomic, alloc_return, hits, live, maps, free, target};
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::{bpf_ktime_get_ns, bpf_probe_read_kernel, bpf_probe_read_user};
 use sampler_common::counters::Outcome;
@@ -62,7 +62,7 @@ pub fn allocated(call: &Call) {
         role: Role::OtelAlloc as u32,
         hits: 1,
     };
-    complete::sample(call, &pending, pointer, time_ns, process, totals);
+    alloc_return::sample(call, &pending, pointer, time_ns, process, totals);
 }
 
 /// `sampler_preload:ended(uint64_t how)`
@@ -89,7 +89,7 @@ pub fn freed(call: &Call) {
     hits::count(slot, cookie.counter());
     match arguments::<1>(call, cookie) {
         // No filter is asked: it is there nearly always.
-        Some([pointer, ..]) => release::end(pointer, slot),
+        Some([pointer, ..]) => free::end(pointer, slot),
         None => {
             if let Some(totals) = maps::TOTALS.get_ptr_mut(slot) {
                 live::count(totals, Outcome::ReadFault);

@@ -1,7 +1,7 @@
 //! What goes to user space: ring records, and what is kept of those that find no room.
 
 use crate::registers::{Call, Frame};
-use crate::{atomic, extent, known, live, maps, pid, settings, snapshot};
+use crate::{atomic, stack_bounds, stack_cache, live, maps, pid, settings, snapshot};
 use aya_ebpf::bindings::{BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP};
 use aya_ebpf::helpers::{
     bpf_get_current_comm, bpf_ktime_get_ns, bpf_probe_read_user, bpf_ringbuf_query,
@@ -100,15 +100,15 @@ pub fn allocated(call: &Call, frame: &Frame, pending: &Pending, sampled: &Sample
             0,
         );
     }
-    if settings::known_stacks() != 0 {
+    if settings::stack_cache() != 0 {
         let (space, function) = (pending.space.word(), pending.function);
-        let id = call.unknown(known::find(space, function, frame.ip, frame.sp, call.bp()));
+        let id = call.unknown(stack_cache::find(space, function, frame.ip, frame.sp, call.bp()));
         if id != 0 {
             let kind = RecordKind::AllocationKnown;
             return emit::<8>(call, frame, pending, sampled, kind, id);
         }
     }
-    let bytes = call.unknown(extent::known(frame.sp, snapshot::largest() as u64));
+    let bytes = call.unknown(stack_bounds::known(frame.sp, snapshot::largest() as u64));
     let kind = RecordKind::AllocationSnapshot;
     match call.unknown(snapshot::tier(frame.sp, bytes)) {
         0 => emit::<{ SNAPSHOT_TIERS[0] }>(call, frame, pending, sampled, kind, bytes),

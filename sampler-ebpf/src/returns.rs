@@ -4,7 +4,7 @@
 //! `arch/x86/kernel/uprobes.c`). Where system calls go to the program itself (`PR_SET_SYSCALL_USER_DISPATCH`) or to its tracer (`PTRACE_SYSEMU`)
 //! the kernel never gets it, and the thread jumps to the address of its block.
 
-use crate::{extent, pid, settings};
+use crate::{stack_bounds, pid, settings};
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::{bpf_get_current_task, bpf_probe_read_kernel, bpf_seq_write};
 
@@ -19,7 +19,7 @@ pub fn would_harm() -> bool {
 /// Whether system calls of a thread do not reach the kernel; also where that cannot be read.
 #[inline(always)]
 fn are_diverted(task: u64) -> bool {
-    let work = extent::member(task, settings::syscall_work());
+    let work = stack_bounds::member(task, settings::syscall_work());
     work.is_none_or(|work| work & settings::diverting_work() != 0)
 }
 

@@ -14,7 +14,7 @@ pub const FRAME_BYTES: usize = MAX_KERNEL_FRAMES * 8;
 const PAGE: usize = 4096;
 
 /// Index of the smallest tier that holds the stack above `sp`, or the largest one allowed; `bytes` of it if that many are
-/// [known](crate::extent::known).
+/// [known](crate::stack_bounds::known).
 #[inline(always)]
 pub fn tier(sp: u64, bytes: u64) -> u64 {
     let largest = settings::largest_tier();

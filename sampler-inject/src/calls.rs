@@ -40,7 +40,7 @@ pub const MAX_CALLS: usize = 60;
 const RED_ZONE_BYTES: u64 = 128;
 const STACK_BYTES: u64 = (MAX_CALLS as u64 + 1) * CALL_BYTES;
 /// Between two looks at a thread that makes its calls.
-const PAUSE: Duration = Duration::from_micros(20);
+const POLL_PERIOD: Duration = Duration::from_micros(20);
 
 // Offsets in the stub.
 const NAME: u64 = 8;
@@ -77,7 +77,7 @@ impl Call {
 
 /// A place for the stub.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct StubPlace {
     /// Its address.
     pub address: u64,
     /// Behind the `syscall` instruction of the table: what a seccomp program sees.
@@ -92,12 +92,12 @@ pub struct Place {
     wait_start: u64,
 }
 
-impl Place {
+impl StubPlace {
     /// The stub at an address.
     ///
     /// # Errors
     /// If it cannot be encoded.
-    pub fn at(address: u64) -> Result<Place> {
+    pub fn at(address: u64) -> Result<StubPlace> {
         Ok(code(address, &[0; REGISTERS], 0)?.1)
     }
 
@@ -126,7 +126,7 @@ impl Place {
 }
 
 /// Machine code and data of the stub that lies at `stub`.
-fn code(stub: u64, home: &[u64; REGISTERS], mask: u64) -> Result<(Vec<u8>, Place)> {
+fn code(stub: u64, home: &[u64; REGISTERS], mask: u64) -> Result<(Vec<u8>, StubPlace)> {
     assemble(stub, home, mask).context("assemble the stub")
 }
 
@@ -134,7 +134,11 @@ fn code(stub: u64, home: &[u64; REGISTERS], mask: u64) -> Result<(Vec<u8>, Place
 const RESTORED: [AsmRegister64; 15] =
     [rax, rbx, rcx, rdx, rsi, rdi, rbp, r8, r9, r10, r11, r12, r13, r14, r15];
 
-fn assemble(stub: u64, home: &[u64; REGISTERS], mask: u64) -> Result<(Vec<u8>, Place), IcedError> {
+fn assemble(
+    stub: u64,
+    home: &[u64; REGISTERS],
+    mask: u64,
+) -> Result<(Vec<u8>, StubPlace), IcedError> {
     let mut a = CodeAssembler::new(64)?;
     let [mut next, mut wait, mut called, mut waited, mut unmasked, mut wait_time, mut mask_word] =
         [(); 7].map(|()| a.create_label());
@@ -187,7 +191,7 @@ fn assemble(stub: u64, home: &[u64; REGISTERS], mask: u64) -> Result<(Vec<u8>, P
     }
     let options = iced_x86::BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS;
     let result = a.assemble_options(stub + CODE, options)?;
-    let place = Place {
+    let place = StubPlace {
         address: stub,
         syscall_ip: result.label_ip(&called)?,
         wait_ip: result.label_ip(&waited)?,
@@ -218,7 +222,7 @@ fn home_words(home: &user_regs_struct) -> [u64; REGISTERS] {
 }
 
 /// The whole stub.
-fn stub(place: Place, home: &user_regs_struct, mask: u64, name: &str) -> Result<Vec<u8>> {
+fn stub(place: StubPlace, home: &user_regs_struct, mask: u64, name: &str) -> Result<Vec<u8>> {
     let (code, _) = code(place.address, &home_words(home), mask)?;
     let mut bytes = MAGIC.to_vec();
     ensure!(name.len() < NAME_BYTES, "the name {name} is too long");
@@ -294,7 +298,7 @@ enum State {
 pub struct Borrowed<'m> {
     tid: Tid,
     memory: &'m Memory,
-    place: Place,
+    place: StubPlace,
     home: user_regs_struct,
     mask: u64,
     state: State,
@@ -306,7 +310,7 @@ impl<'m> Borrowed<'m> {
     ///
     /// # Errors
     /// If something cannot be written; the thread goes on as it was then.
-    pub fn take(thread: Thread, place: Place, name: &str, memory: &'m Memory) -> Result<Self> {
+    pub fn take(thread: Thread, place: StubPlace, name: &str, memory: &'m Memory) -> Result<Self> {
         let (tid, home) = (thread.tid, thread.registers);
         let mut borrowed = Borrowed {
             tid,
@@ -404,7 +408,7 @@ impl<'m> Borrowed<'m> {
                 return Ok(());
             }
             ensure!(Instant::now() < deadline, "the calls of thread {} take too long", self.tid);
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(POLL_PERIOD);
         }
     }
 
@@ -509,7 +513,7 @@ mod tests {
 
     #[test]
     fn filters_are_asked_with_the_stubs_own_addresses() {
-        let place = Place::at(STUB).unwrap();
+        let place = StubPlace::at(STUB).unwrap();
         let bytes = stub(place, &thread(7, -1), 5, "name").unwrap();
         let [(_, wait_ip), (last, mask_ip)] = place.own_calls();
         for ip in [place.syscall_ip, wait_ip, mask_ip] {

@@ -9,7 +9,7 @@
 use crate::calls::Call;
 use crate::elf::{File64, Relocation, Segment, Symbol};
 use crate::layout::Layout;
-use crate::maps::{Maps, PAGE};
+use crate::maps::{Maps, PAGE_BYTES};
 use anyhow::{Context, Result, ensure};
 use std::collections::HashMap;
 use std::fs::File;
@@ -40,7 +40,7 @@ struct FunctionWords {
 
 /// Words of the library that are filled, as addresses in its file.
 #[derive(Clone, Debug)]
-struct Words {
+struct LoaderWords {
     rate: u64,
     asked: u64,
     clock: u64,
@@ -71,7 +71,7 @@ pub struct Image {
     segments: Vec<Segment>,
     relocations: Vec<(u64, Relocation)>,
     symbols: HashMap<String, Symbol>,
-    words: Words,
+    words: LoaderWords,
 }
 
 impl Image {
@@ -97,7 +97,7 @@ impl Image {
     pub fn bytes(&self) -> u64 {
         let end = |segment: &Segment| segment.address + segment.memory_bytes;
         let end = self.segments.iter().map(end).max().unwrap_or(0);
-        end.next_multiple_of(PAGE) + PAGE
+        end.next_multiple_of(PAGE_BYTES) + PAGE_BYTES
     }
 
     /// Where it is put: far from what the program maps, in the largest gap.
@@ -107,7 +107,7 @@ impl Image {
         let layout = maps.layout();
         let Range { start, end } = layout.gaps().max_by_key(|gap| gap.end - gap.start)?;
         let distance = DISTANCE.min((end - start) / 2);
-        let base = end.checked_sub(distance + bytes)? & !(PAGE - 1);
+        let base = end.checked_sub(distance + bytes)? & !(PAGE_BYTES - 1);
         (base >= start).then_some(base)
     }
 
@@ -126,37 +126,37 @@ impl Image {
         for (_, page) in &layout.pages {
             content.extend(page);
         }
-        content.resize(content.len() + PAGE as usize, 0);
+        content.resize(content.len() + PAGE_BYTES as usize, 0);
         content
     }
 
     fn pages_offset(&self) -> u64 {
-        (self.content.len() as u64).next_multiple_of(PAGE)
+        (self.content.len() as u64).next_multiple_of(PAGE_BYTES)
     }
 
     /// Calls that map it, and close the file.
     #[must_use]
     pub fn calls(&self, base: u64, layout: &Layout, file: u64) -> Vec<Call> {
         let bytes = self.bytes();
-        let record = self.pages_offset() + PAGE * layout.pages.len() as u64;
+        let record = self.pages_offset() + PAGE_BYTES * layout.pages.len() as u64;
         let mut calls = vec![map(base, bytes, libc::PROT_NONE, Fixed::New, file, 0)];
         for segment in &self.segments {
             self.map_segment(base, segment, file, &mut calls);
         }
-        let end = base + bytes - PAGE;
-        calls.push(map(end, PAGE, READ_WRITE, Fixed::Ours, file, record));
+        let end = base + bytes - PAGE_BYTES;
+        calls.push(map(end, PAGE_BYTES, READ_WRITE, Fixed::Ours, file, record));
         for ((address, _), at) in layout.pages.iter().zip(0..) {
-            let offset = self.pages_offset() + PAGE * at;
-            calls.push(map(*address, PAGE, READ_EXECUTE, Fixed::New, file, offset));
+            let offset = self.pages_offset() + PAGE_BYTES * at;
+            calls.push(map(*address, PAGE_BYTES, READ_EXECUTE, Fixed::New, file, offset));
         }
         calls.push(Call { nr: libc::SYS_close, args: [file, 0, 0, 0, 0, 0] });
         calls
     }
 
     fn map_segment(&self, base: u64, of: &Segment, file: u64, calls: &mut Vec<Call>) {
-        let start = of.address & !(PAGE - 1);
-        let file_end = (of.address + of.file_bytes).next_multiple_of(PAGE);
-        let offset = of.offset & !(PAGE - 1);
+        let start = of.address & !(PAGE_BYTES - 1);
+        let file_end = (of.address + of.file_bytes).next_multiple_of(PAGE_BYTES);
+        let offset = of.offset & !(PAGE_BYTES - 1);
         let protection = match (of.is_code(), of.is_writable()) {
             (true, _) => READ_EXECUTE,
             (false, true) => READ_WRITE,
@@ -164,13 +164,13 @@ impl Image {
         };
         let length = file_end - start;
         calls.push(map(base + start, length, protection, Fixed::Ours, file, offset));
-        let end = (of.address + of.memory_bytes).next_multiple_of(PAGE);
+        let end = (of.address + of.memory_bytes).next_multiple_of(PAGE_BYTES);
         if end > file_end {
             let [start, length] = [base + file_end, end - file_end];
             calls.push(map(start, length, protection, Fixed::Anonymous, u64::MAX, 0));
             calls.push(advise(start, length, libc::MADV_NOHUGEPAGE));
             if (file_end..end).contains(&self.words.mark) {
-                calls.push(advise(base + self.words.mark, PAGE, libc::MADV_WIPEONFORK));
+                calls.push(advise(base + self.words.mark, PAGE_BYTES, libc::MADV_WIPEONFORK));
             }
         }
     }
@@ -224,7 +224,7 @@ impl Image {
         let part = |segment: &Segment| {
             let from = segment.offset as usize;
             let mut bytes = self.content[from..from + segment.file_bytes as usize].to_vec();
-            let end = (segment.address + segment.file_bytes).next_multiple_of(PAGE);
+            let end = (segment.address + segment.file_bytes).next_multiple_of(PAGE_BYTES);
             bytes.resize((end - segment.address) as usize, 0);
             (segment.address, bytes)
         };
@@ -292,7 +292,7 @@ fn words(
     segments: &[Segment],
     relocations: &[(u64, Relocation)],
     symbols: &HashMap<String, Symbol>,
-) -> Result<Words> {
+) -> Result<LoaderWords> {
     let start = symbols.get("sampler_preload_words").context("it has no words to fill")?.address;
     let bases: HashMap<u64, u64> = relocations
         .iter()
@@ -325,7 +325,7 @@ fn words(
         let of = FunctionWords { next: next?, marked: marked?, trampoline: trampoline? };
         functions.insert(name, of);
     }
-    Ok(Words {
+    Ok(LoaderWords {
         rate: head(2)?,
         asked: head(3)?,
         clock: head(4)?,

@@ -4,7 +4,7 @@ use crate::allocator::{self, Allocator, Found};
 use crate::hook;
 use crate::plan::{self, Candidate};
 use crate::preflight::Refusal;
-use crate::prologue::{self, Code, Place};
+use crate::prologue::{self, Code, HookPlace};
 use crate::record::Hook;
 use crate::target::Target;
 use anyhow::Result;
@@ -75,7 +75,7 @@ pub fn layout(
     })
 }
 
-fn hook_at(place: &Place) -> Hook {
+fn hook_at(place: &HookPlace) -> Hook {
     Hook {
         name: String::new(),
         patch: place.patch,

@@ -7,9 +7,9 @@ use std::fs::File;
 use std::path::Path;
 
 /// Bytes of a page.
-pub const PAGE: u64 = 4096;
+pub const PAGE_BYTES: u64 = 4096;
 /// Below it the kernel maps nothing (`vm.mmap_min_addr` of every distribution).
-const LOWEST: u64 = 0x1_0000;
+const MIN_MAPPED_ADDRESS: u64 = 0x1_0000;
 /// From here on nothing can be mapped: 47 bits less the guard page.
 const HIGHEST: u64 = 0x7fff_ffff_f000;
 /// One mapping.
@@ -111,7 +111,7 @@ impl Maps {
         // A heap that has not begun yet does so above the program.
         let programs = self.all.iter().filter(|of| of.is_writable && self.is_program(&of.name));
         let heaps = programs.map(|of| of.start..of.end.saturating_add(HEAP_GROWTH_BYTES));
-        let ends = [0..LOWEST, HIGHEST..u64::MAX];
+        let ends = [0..MIN_MAPPED_ADDRESS, HIGHEST..u64::MAX];
         let mapped = self.all.iter().map(range).chain(heaps).chain(ends);
         Layout::new(mapped, named("[heap]"), named("[stack]"), self.stack_limit)
     }

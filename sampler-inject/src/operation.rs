@@ -7,12 +7,12 @@
 //! ```
 
 use crate::allocator::{self, Allocator};
-use crate::calls::{Borrowed, Call, MAX_CALLS, Place, Thread};
+use crate::calls::{Borrowed, Call, MAX_CALLS, StubPlace, Thread};
 use crate::hook;
 use crate::image::{Image, Values};
 use crate::kernel;
 use crate::layout::{self, Layout};
-use crate::maps::PAGE;
+use crate::maps::PAGE_BYTES;
 use crate::preflight::{self, Checked, Refusal};
 use crate::record::{self, Hook, Record};
 use crate::stop;
@@ -28,9 +28,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Another thread of the target may map what was free a moment ago, and on a busy machine a stop may come too late: then all is done again.
-const TRIES: u32 = 50;
+const MAX_TRIES: u32 = 50;
 /// Between the first two tries; from one try to the next it doubles.
-const PAUSE: Duration = Duration::from_millis(20);
+const FIRST_RETRY_DELAY: Duration = Duration::from_millis(20);
 const MAX_PAUSE: Duration = Duration::from_millis(300);
 /// How long a loader may be at work, and the time between two looks at it: what a program allocates before it is injected is missed.
 const LOADING: Duration = Duration::from_secs(5);
@@ -100,7 +100,7 @@ impl Plan {
     }
 
     /// What the borrowed thread is to call, as far as it is known beforehand.
-    fn calls(&self, checked: &Checked, place: Place) -> Vec<Call> {
+    fn calls(&self, checked: &Checked, place: StubPlace) -> Vec<Call> {
         let mapped = self.image.calls(self.base, &self.layout, PLAUSIBLE_DESCRIPTOR);
         let mut calls = clean_calls(checked);
         calls.push(create_call(place, MFD_EXEC));
@@ -121,7 +121,7 @@ impl Plan {
     }
 }
 
-fn create_call(place: Place, flags: u64) -> Call {
+fn create_call(place: StubPlace, flags: u64) -> Call {
     let flags = u64::from(libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) | flags;
     Call { nr: libc::SYS_memfd_create, args: [place.name(), flags, 0, 0, 0, 0] }
 }
@@ -183,7 +183,7 @@ pub fn examine(pid: i32, library: &Path) -> Result<Report> {
 }
 
 /// Stops a thread that may make the calls.
-fn thread(checked: &Checked, place: Place, plan: &Plan) -> Result<Thread> {
+fn thread(checked: &Checked, place: StubPlace, plan: &Plan) -> Result<Thread> {
     let target = &checked.target;
     let calls = plan.calls(checked, place);
     let mut last = anyhow::anyhow!(Refusal::Ended);
@@ -229,7 +229,7 @@ pub fn inject(pid: i32, library: &Path, rate: Rate) -> Result<Report> {
 /// Tries again what another thread, the loader, or the scheduler got in the way of.
 fn retried(mut operation: impl FnMut() -> Result<Report>) -> Result<Report> {
     let loaded_by = Instant::now() + LOADING;
-    let (mut pause, mut tries) = (PAUSE, 1);
+    let (mut pause, mut tries) = (FIRST_RETRY_DELAY, 1);
     loop {
         let error = match operation() {
             Err(error) => error,
@@ -240,7 +240,7 @@ fn retried(mut operation: impl FnMut() -> Result<Report>) -> Result<Report> {
             std::thread::sleep(LOADING_PAUSE);
             continue;
         }
-        if tries == TRIES || !is_worth_another_try(&error) {
+        if tries == MAX_TRIES || !is_worth_another_try(&error) {
             return Err(error);
         }
         std::thread::sleep(pause);
@@ -291,7 +291,7 @@ fn deliver(checked: &Checked, library: &Path, rate: Rate, report: &mut Report) -
         target.memory.write(address, &bytes)?;
     }
     let record = plan.record();
-    let page = plan.base + plan.image.bytes() - PAGE;
+    let page = plan.base + plan.image.bytes() - PAGE_BYTES;
     target.memory.write(page, &record.page())?;
     target.memory.write(page, &Record::magic())?;
     note_layout(report, &plan);
@@ -306,7 +306,12 @@ fn random() -> Result<u64> {
 }
 
 /// What the borrowed thread does: clean up, make the file, map it. What it has mapped goes again if it fails.
-fn map_image(checked: &Checked, plan: &Plan, place: Place, thread: &mut Borrowed) -> Result<()> {
+fn map_image(
+    checked: &Checked,
+    plan: &Plan,
+    place: StubPlace,
+    thread: &mut Borrowed,
+) -> Result<()> {
     let clean = clean_calls(checked);
     if !clean.is_empty() {
         all_made(thread, &clean)?;
@@ -324,7 +329,7 @@ fn map_image(checked: &Checked, plan: &Plan, place: Place, thread: &mut Borrowed
 }
 
 /// Makes the memory file: its number.
-fn create(thread: &mut Borrowed, place: Place) -> Result<u64> {
+fn create(thread: &mut Borrowed, place: StubPlace) -> Result<u64> {
     let call = create_call(place, MFD_EXEC);
     let (_, mut result) = thread.run(&[call])?;
     if result == -i64::from(libc::EINVAL) {
@@ -412,7 +417,7 @@ fn write_rates(target: &Target, record: &Record, rate: Rate) -> Result<()> {
 fn empty(target: &Target, start: u64, bytes: u64) -> Result<()> {
     let mut at = start;
     while at < start + bytes {
-        let next = (at + 1).next_multiple_of(PAGE).min(start + bytes);
+        let next = (at + 1).next_multiple_of(PAGE_BYTES).min(start + bytes);
         let page = target.memory.read(at, (next - at) as usize)?;
         if page.iter().any(|byte| *byte != 0) {
             target.memory.write(at, &vec![0; page.len()])?;

@@ -1,11 +1,11 @@
 //! Every reason to leave a process alone, found before anything is touched.
 
 use crate::allocator::Allocator;
-use crate::calls::{self, Call, Place};
+use crate::calls::{self, Call, StubPlace};
 use crate::filter::{self, Verdict};
 use crate::image::{THREAD_BYTES, THREAD_OFFSET};
 use crate::kernel::{self, Tid};
-use crate::maps::{Mapping, Maps, PAGE};
+use crate::maps::{Mapping, Maps, PAGE_BYTES};
 use crate::memory::Memory;
 use crate::record::{self, Left};
 use crate::stop::{self, Stopped};
@@ -287,7 +287,7 @@ pub fn check_threads(target: &Target, stopped: &Stopped, has_image: bool) -> Res
 ///
 /// # Errors
 /// A [`Refusal`].
-pub fn check_filters(tid: Tid, place: Place, calls: &[Call]) -> Result<()> {
+pub fn check_filters(tid: Tid, place: StubPlace, calls: &[Call]) -> Result<()> {
     if !has_filters(tid) {
         return Ok(());
     }
@@ -327,12 +327,12 @@ fn name(nr: i64) -> &'static str {
 ///
 /// # Errors
 /// If there is none.
-pub fn find_stub(target: &Target, stopped: &Stopped) -> Result<Place> {
+pub fn find_stub(target: &Target, stopped: &Stopped) -> Result<StubPlace> {
     let is_file = |of: &&Mapping| of.is_executable && of.inode != 0 && !record::is_of_image(of);
     for mapping in target.maps.all.iter().filter(is_file) {
         let address = (mapping.end - calls::STUB_BYTES) & !15;
         let Ok(bytes) = target.memory.read(address, calls::STUB_BYTES as usize) else { continue };
-        let place = Place::at(address)?;
+        let place = StubPlace::at(address)?;
         let is_empty = bytes.iter().all(|byte| *byte == 0);
         if is_empty && is_behind_code(target, mapping, address)
             || bytes.starts_with(&calls::MAGIC) && !is_in_use(place, stopped)
@@ -350,14 +350,15 @@ fn is_behind_code(target: &Target, mapping: &Mapping, address: u64) -> bool {
         file.segments()
     };
     let Ok(segments) = segments() else { return false };
-    let mut of_mapping = segments.iter().filter(|of| of.offset & !(PAGE - 1) == mapping.offset);
+    let mut of_mapping =
+        segments.iter().filter(|of| of.offset & !(PAGE_BYTES - 1) == mapping.offset);
     of_mapping.any(|of| {
-        let start = mapping.start + (of.address & (PAGE - 1));
+        let start = mapping.start + (of.address & (PAGE_BYTES - 1));
         of.is_code() && start + of.file_bytes <= address
     })
 }
 
-fn is_in_use(place: Place, stopped: &Stopped) -> bool {
+fn is_in_use(place: StubPlace, stopped: &Stopped) -> bool {
     let is_in = |tid: &Tid| kernel::registers(*tid).is_ok_and(|of| place.has(of.rip));
     stopped.threads().iter().any(is_in)
 }
@@ -366,7 +367,7 @@ fn is_in_use(place: Place, stopped: &Stopped) -> bool {
 ///
 /// # Errors
 /// A [`Refusal`], or what went wrong.
-pub fn look_at_threads(checked: &Checked) -> Result<Place> {
+pub fn look_at_threads(checked: &Checked) -> Result<StubPlace> {
     kernel::set_urgent(true);
     let found = stop::stop(checked.target.pid).map_err(anyhow::Error::from).and_then(|stopped| {
         check_threads(&checked.target, &stopped, checked.left.record.is_some())?;

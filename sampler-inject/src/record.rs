@@ -3,7 +3,7 @@
 //! The record lies on a page of the image. Its magic is written last, when everything that it speaks of is there; nothing leads into the image before.
 //! Mappings of the image without such a record are what an injector left that was killed: nobody ever came there, and they may go.
 
-use crate::maps::{Mapping, Maps, PAGE};
+use crate::maps::{Mapping, Maps, PAGE_BYTES};
 use crate::memory::Memory;
 use anyhow::{Result, ensure};
 
@@ -96,7 +96,7 @@ fn is_sound(record: &Record) -> bool {
 
 /// Reads the record at an address; `None`: there is none.
 fn read(memory: &Memory, address: u64) -> Option<Record> {
-    let page: [u8; PAGE as usize] = memory.array(address).ok()?;
+    let page: [u8; PAGE_BYTES as usize] = memory.array(address).ok()?;
     Record::parse(&page)
 }
 

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 /// How long threads may stand until all do.
-pub const PATIENCE: Duration = Duration::from_millis(18);
+pub const MAX_STOP_TIME: Duration = Duration::from_millis(18);
 /// How long a thread that has not stopped in time is waited for, while the others run on: it must not find an `EINTR` either.
 const PATIENCE_WITH_LAST: Duration = Duration::from_secs(1);
 
@@ -61,7 +61,7 @@ pub enum Error {
     /// A thread did not stop in time.
     #[error(
         "thread {tid} does not stop within {} ms (it waits for a vfork child, a disk or a network file system; try again later)",
-        PATIENCE.as_millis()
+        MAX_STOP_TIME.as_millis()
     )]
     Late {
         /// Which one.
@@ -97,11 +97,11 @@ impl Stopped {
     /// Lets them go on; how long they stood.
     #[must_use = "the figure is for the report"]
     pub fn release(mut self) -> Duration {
-        self.let_go();
+        self.release_threads();
         self.since.elapsed()
     }
 
-    fn let_go(&mut self) {
+    fn release_threads(&mut self) {
         for tid in self.threads.drain(..) {
             // An error means that the thread was killed.
             let _ = kernel::detach(tid, 0);
@@ -111,7 +111,7 @@ impl Stopped {
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        self.let_go();
+        self.release_threads();
     }
 }
 
@@ -158,7 +158,7 @@ impl Stopping {
                     self.waiting.insert(tid);
                 }
             }
-            self.wait(self.since.unwrap_or_else(Instant::now) + PATIENCE)?;
+            self.wait(self.since.unwrap_or_else(Instant::now) + MAX_STOP_TIME)?;
         }
     }
 
@@ -280,7 +280,7 @@ pub(crate) fn stop_thread(tid: Tid) -> Result<(), Error> {
     let mut one =
         Stopping { pid: tid, waiting: HashSet::from([tid]), stopped: Vec::new(), since: None };
     let done = match kernel::interrupt(tid) {
-        Ok(()) => one.wait(start + PATIENCE),
+        Ok(()) => one.wait(start + MAX_STOP_TIME),
         Err(_) => Err(Error::Gone),
     };
     match done {

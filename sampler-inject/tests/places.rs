@@ -7,7 +7,7 @@ mod corpus;
 use std::fmt::Write;
 
 use corpus::{Entry, elsewhere, libraries};
-use sampler_inject::prologue::{Place, places_with, trampoline, trampoline_length};
+use sampler_inject::prologue::{HookPlace, places_with, trampoline, trampoline_length};
 
 const EXPECTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/corpus/places.txt");
 const HEAD: &str = "\
@@ -15,12 +15,12 @@ const HEAD: &str = "\
 # ADDRESS NAME OFFSET/LANDINGS …
 ";
 
-fn places(entry: &Entry) -> Vec<Place> {
+fn places(entry: &Entry) -> Vec<HookPlace> {
     let jumps = entry.jumps();
     places_with(&entry.function(), &elsewhere(&jumps))
 }
 
-fn offset(entry: &Entry, place: &Place) -> usize {
+fn offset(entry: &Entry, place: &HookPlace) -> usize {
     (place.patch - entry.entry()) as usize
 }
 
@@ -133,7 +133,7 @@ fn functions_without_a_place_are_jumps() {
     }
 }
 
-fn all() -> Vec<(&'static str, Entry, Place)> {
+fn all() -> Vec<(&'static str, Entry, HookPlace)> {
     let mut all = Vec::new();
     for library in libraries() {
         for entry in library.functions {

@@ -15,7 +15,7 @@ pub(crate) static SEED: AtomicU64 = AtomicU64::new(0);
 /// The allocator behind us has been found.
 pub(crate) static IS_DONE: AtomicBool = AtomicBool::new(false);
 /// Seeds given out.
-static GIVEN: AtomicU64 = AtomicU64::new(1);
+static SEEDS_GIVEN: AtomicU64 = AtomicU64::new(1);
 
 /// Finds and reads everything.
 #[cold]
@@ -51,12 +51,13 @@ pub fn seed() -> u64 {
         // A call that is sampled before any has gone on to the allocator: samplerd has set a rate already.
         boot();
     }
-    SEED.load(Relaxed).wrapping_add(GIVEN.fetch_add(1, Relaxed).wrapping_mul(0xD6E8_FEB8_6659_FD93))
+    SEED.load(Relaxed)
+        .wrapping_add(SEEDS_GIVEN.fetch_add(1, Relaxed).wrapping_mul(0xD6E8_FEB8_6659_FD93))
 }
 
 /// Before a fork: the child will have other numbers than this process, and than its other children.
 pub(crate) fn note_fork() {
-    GIVEN.fetch_add(1, Relaxed);
+    SEEDS_GIVEN.fetch_add(1, Relaxed);
 }
 
 /// In the child.

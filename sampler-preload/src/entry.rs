@@ -30,7 +30,7 @@ core::arch::global_asm!(
 );
 
 /// A larger request fails in every allocator (`PTRDIFF_MAX`).
-const LARGEST: usize = isize::MAX as usize;
+const MAX_REQUEST_BYTES: usize = isize::MAX as usize;
 
 /// An allocation that returns a pointer: `name(parameters) as size of the request`, `slow` in the few other cases.
 macro_rules! allocation {
@@ -224,7 +224,7 @@ unsafe extern "C" fn realloc_sampled(
     charged: Charged,
 ) -> *mut c_void {
     let rate = decide(size, charged);
-    if size > LARGEST {
+    if size > MAX_REQUEST_BYTES {
         if rate.is_some() {
             sample::failed();
         }
@@ -272,7 +272,7 @@ mod tests {
     use sampler_common::sampling::rate::HAZARD_CERTAIN;
     use sampler_common::sampling::{Cell as _, Rate};
 
-    static THEIRS: Settings = Settings::new(Usual::first());
+    static FOREIGN_SETTINGS: Settings = Settings::new(Usual::first());
     const PASSED_ON: usize = 99;
 
     unsafe extern "C" fn passed_on(_: usize) -> *mut c_void {
@@ -285,7 +285,13 @@ mod tests {
 
     #[unsafe(naked)]
     unsafe extern "C" fn charging(size: usize) -> *mut c_void {
-        charged!(THEIRS, THEIRS, offset_of!(Settings, usual.malloc), told, "esi")
+        charged!(
+            FOREIGN_SETTINGS,
+            FOREIGN_SETTINGS,
+            offset_of!(Settings, usual.malloc),
+            told,
+            "esi"
+        )
     }
 
     /// What was said of a request, and what is left then.
@@ -298,11 +304,11 @@ mod tests {
     fn malloc_charges_as_all_do() {
         const SIZES: [usize; 11] =
             [0, 1, 2, 48, 4096, 1 << 18, 1 << 33, 1 << 40, 1 << 62, 1 << 63, usize::MAX];
-        THEIRS.usual.malloc.store(passed_on as Sized as *mut c_void, Relaxed);
+        FOREIGN_SETTINGS.usual.malloc.store(passed_on as Sized as *mut c_void, Relaxed);
         let intervals = [1, 2, 3, 8, 4095, 4096, 1 << 19, 1 << 32];
         let rates = intervals.map(|interval| Rate::from_interval(interval).unwrap().raw());
         for rate in rates.into_iter().chain([0]) {
-            THEIRS.rate.store(rate, Relaxed);
+            FOREIGN_SETTINGS.rate.store(rate, Relaxed);
             for size in SIZES {
                 let hazard = Rate::from_raw(rate).charge(size as u64) as i64;
                 let certain = HAZARD_CERTAIN as i64;

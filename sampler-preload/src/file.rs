@@ -5,7 +5,7 @@
 use core::ffi::{c_char, c_void};
 
 /// Entries of a dynamic section, at most; links of a chain, at most.
-const MOST_STEPS: usize = 1 << 20;
+const MAX_STEPS: usize = 1 << 20;
 
 const DT_NULL: u64 = 0;
 const DT_HASH: u64 = 4;
@@ -54,7 +54,7 @@ impl Tables {
         if map.dynamic.is_null() {
             return None;
         }
-        for step in 0..MOST_STEPS {
+        for step in 0..MAX_STEPS {
             // SAFETY: the file's dynamic section, which ends with DT_NULL.
             let [tag, value] = unsafe { map.dynamic.wrapping_add(step).read() };
             // glibc has written addresses there, others leave what the file says.
@@ -136,7 +136,7 @@ fn by_gnu_hash(tables: &Tables, map: &Map, name: &[u8]) -> Option<*mut c_void> {
     let bucket = 4 + 2 * bloom as usize + (hash % buckets) as usize;
     let chain = 4 + 2 * bloom as usize + buckets as usize;
     let first_index = word(table, bucket);
-    for step in 0..MOST_STEPS as u32 {
+    for step in 0..MAX_STEPS as u32 {
         let index = first_index.wrapping_add(step);
         let at = chain + index.checked_sub(first)? as usize;
         let of = word(table, at);
@@ -165,7 +165,7 @@ fn by_hash(tables: &Tables, map: &Map, name: &[u8]) -> Option<*mut c_void> {
         return None;
     }
     let mut index = word(table, 2 + (hash % buckets) as usize);
-    for _ in 0..MOST_STEPS {
+    for _ in 0..MAX_STEPS {
         if index == 0 {
             return None;
         }

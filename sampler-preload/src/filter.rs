@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn few_others_are_taken_for_sampled_ones() {
+    fn the_filter_has_few_false_positives() {
         let filter = filter();
         // One of 8191 blocks of 64 bytes.
         for n in 0..10_000 {

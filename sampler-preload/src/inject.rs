@@ -14,7 +14,7 @@ use crate::settings::SETTINGS;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 
-/// "SMPLINJ2": the layout of [`Words`].
+/// "SMPLINJ2": the layout of [`LoaderWords`].
 pub const MAGIC: u64 = u64::from_le_bytes(*b"SMPLINJ2");
 
 /// Bytes of a function's name, with zeros behind it.
@@ -58,7 +58,7 @@ pub struct Area {
 
 /// All words, and what else a loader has to know.
 #[repr(C)]
-pub struct Words {
+pub struct LoaderWords {
     magic: u64,
     /// Bytes of this structure.
     bytes: u64,
@@ -83,13 +83,13 @@ pub struct Words {
 }
 
 // SAFETY: addresses, which nobody changes.
-unsafe impl Sync for Words {}
+unsafe impl Sync for LoaderWords {}
 
 /// The one table.
 #[cfg_attr(feature = "library", used, unsafe(export_name = "sampler_preload_words"))]
-pub static WORDS: Words = Words {
+pub static WORDS: LoaderWords = LoaderWords {
     magic: MAGIC,
-    bytes: size_of::<Words>() as u64,
+    bytes: size_of::<LoaderWords>() as u64,
     rate: &raw const SETTINGS.rate,
     asked: &raw const SETTINGS.asked,
     clock: &raw const SETTINGS.clock,

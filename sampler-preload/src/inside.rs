@@ -12,14 +12,14 @@
 use crate::thread::{Mark, marked};
 
 /// Stack that an allocator needs between two functions of its own, bytes. So near, what lies in between is there to be read.
-const NEAR: u64 = 16 << 10;
+const ALLOCATOR_STACK_BYTES: u64 = 16 << 10;
 /// More bytes of code than [`marked`] has.
 const CODE: u64 = 64;
 
 /// Whether this is part of another call of this thread.
 pub(crate) fn is_inside() -> bool {
     let (mark, here) = (Mark::get(), Mark::here());
-    if mark.abs_diff(here) >= NEAR {
+    if mark.abs_diff(here) >= ALLOCATOR_STACK_BYTES {
         // None, or that of another stack.
         return false;
     }

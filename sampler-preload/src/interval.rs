@@ -8,7 +8,7 @@ use sampler_common::sampling::rate::{HAZARD_CERTAIN, HAZARD_ONE, MAX_INTERVAL_BY
 pub const DEFAULT_BYTES: u64 = 512 << 10;
 
 /// Terms of the series of λ: at R = 2 the rest is below 2⁻⁶⁰.
-const TERMS: u32 = 60;
+const SERIES_TERMS: u32 = 60;
 
 /// Bytes of `4096`, `512KiB`, `64k` or `1MiB` (1 … 2^32); whole numbers only. `None`: anything else.
 pub fn parse(text: &[u8]) -> Option<u64> {
@@ -44,7 +44,7 @@ extern "C" fn series(interval_bytes: u64, _: u64, _: u64) -> u64 {
     let chance = 1.0 / interval_bytes as f64;
     // The smallest terms first: p(1 + p(1/2 + p(1/3 + …))).
     let mut sum = 0.0;
-    let mut term = TERMS;
+    let mut term = SERIES_TERMS;
     while term >= 1 {
         sum = 1.0 / f64::from(term) + chance * sum;
         term -= 1;

@@ -12,7 +12,7 @@ use core::ffi::{CStr, c_char, c_void};
 const RTLD_NEXT: usize = usize::MAX;
 const RTLD_DEFAULT: usize = 0;
 /// Files in the list, at most.
-const MOST_FILES: usize = 4096;
+const MAX_FILES: usize = 4096;
 
 #[repr(C)]
 struct Debug {
@@ -172,5 +172,5 @@ fn maps(first: *const Map) -> impl Iterator<Item = &'static Map> {
             Some(map)
         }
     });
-    each.take(MOST_FILES)
+    each.take(MAX_FILES)
 }

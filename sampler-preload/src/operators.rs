@@ -20,16 +20,16 @@ pub(crate) type Operator = unsafe extern "C" fn(usize, usize, usize) -> *mut c_v
 
 /// Where the calls of one of them go.
 #[repr(C)]
-struct Way {
+struct OperatorTarget {
     to: AtomicPtr<c_void>,
     /// The one behind us, if there is one.
     next: AtomicPtr<c_void>,
 }
 
-impl Way {
-    const fn new(begin: Operator) -> Way {
+impl OperatorTarget {
+    const fn new(begin: Operator) -> OperatorTarget {
         let to = AtomicPtr::new(begin as *mut c_void);
-        Way { to, next: AtomicPtr::new(core::ptr::null_mut()) }
+        OperatorTarget { to, next: AtomicPtr::new(core::ptr::null_mut()) }
     }
 
     fn to(&self) -> Operator {
@@ -62,13 +62,13 @@ const fn named(text: &'static str) -> &'static CStr {
 }
 
 /// Offset of a way's second word.
-pub(crate) const NEXT: usize = offset_of!(Way, next);
+pub(crate) const NEXT: usize = offset_of!(OperatorTarget, next);
 
 /// `EXPORTED = its way, what is done where it is sampled, what is done without one behind us, what is done where it is injected`
 macro_rules! operators {
     ($($exported:ident = $way:ident, $sampled:path, $without:path, $injected:ident;)*) => {
         $(
-            static $way: Way = Way::new({
+            static $way: OperatorTarget = OperatorTarget::new({
                 unsafe extern "C" fn begin(first: usize, second: usize, third: usize) -> *mut c_void {
                     boot();
                     // SAFETY: forwards the call.

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_is_taken() {
+    fn madvise_accepts_the_advice() {
         let memory = vec![0u8; 8 << 20];
         let inside = memory.as_ptr() as usize + (2 << 20);
         assert!(!flags(inside).split(' ').any(|flag| flag == "nh"));

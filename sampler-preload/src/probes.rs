@@ -59,7 +59,7 @@ unsafe extern "C" {
 
 /// Whether anybody is told of allocations.
 #[inline(always)]
-pub fn alloc_is_heard() -> bool {
+pub fn alloc_has_listener() -> bool {
     // SAFETY: two bytes of this library, defined above, which the kernel writes whole.
     let semaphore = unsafe { &ALLOC };
     semaphore.load(Relaxed) != 0
@@ -67,7 +67,7 @@ pub fn alloc_is_heard() -> bool {
 
 /// Whether anybody is told of ends.
 #[inline(always)]
-fn free_is_heard() -> bool {
+fn free_has_listener() -> bool {
     // SAFETY: as above.
     let semaphore = unsafe { &FREE };
     semaphore.load(Relaxed) != 0
@@ -88,7 +88,7 @@ pub fn alloc(address: usize, size: u64, weighted: u64) {
 /// The end of a sampled block.
 #[inline(always)]
 pub fn free(address: usize) {
-    if free_is_heard() {
+    if free_has_listener() {
         // SAFETY: an instruction that does nothing.
         unsafe {
             probe!("otel_memory", "free", "8@%rdi", "otel_memory_free_semaphore", in("rdi") address,);

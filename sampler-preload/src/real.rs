@@ -76,9 +76,9 @@ macro_rules! functions {
         fn $take(files: &Files) {
             $({
                 let to = match behind(files, $symbol, &$marked.$name) {
-                    Behind::Nothing => $without as $kind as *mut c_void,
-                    Behind::Plain(function) => function,
-                    Behind::Marked => $trampolines::$name as *mut c_void,
+                    NextDefinition::Nothing => $without as $kind as *mut c_void,
+                    NextDefinition::Plain(function) => function,
+                    NextDefinition::Marked => $trampolines::$name as *mut c_void,
                 };
                 // After what the trampoline reads.
                 $at.$name.store(to, Release);
@@ -163,7 +163,7 @@ impl Real {
 }
 
 /// What is behind us for a name.
-enum Behind {
+enum NextDefinition {
     Nothing,
     /// A function that is called as it is.
     Plain(*mut c_void),
@@ -173,13 +173,13 @@ enum Behind {
 
 /// What is; one that is called with a mark is left at `marked`.
 #[inline(never)]
-fn behind(files: &Files, name: &CStr, marked: &AtomicPtr<c_void>) -> Behind {
+fn behind(files: &Files, name: &CStr, marked: &AtomicPtr<c_void>) -> NextDefinition {
     match files.found(name) {
-        None => Behind::Nothing,
-        Some(found) if calls_nobody(&found) => Behind::Plain(found.function),
+        None => NextDefinition::Nothing,
+        Some(found) if calls_nobody(&found) => NextDefinition::Plain(found.function),
         Some(found) => {
             marked.store(found.function, Relaxed);
-            Behind::Marked
+            NextDefinition::Marked
         }
     }
 }

@@ -53,8 +53,8 @@ pub(crate) fn decide(size: usize, charged: Charged) -> Option<Rate> {
     if !is_hit(rate.charge(size as u64), charged) || is_inside() {
         return None;
     }
-    if !probes::alloc_is_heard() {
-        SETTINGS.unheard.fetch_add(1, Relaxed);
+    if !probes::alloc_has_listener() {
+        SETTINGS.undelivered.fetch_add(1, Relaxed);
         SETTINGS.forget_debt();
         return None;
     }
@@ -75,7 +75,7 @@ fn is_hit(hazard: u64, charged: Charged) -> bool {
         Charged::Idle => 0,
         Charged::Not => Countdown.fetch_sub(hazard as i64),
     };
-    if trial(&Before(before), hazard, &mut Dice) == Trial::Miss {
+    if trial(&ChargedCountdown(before), hazard, &mut Dice) == Trial::Miss {
         return false;
     }
     // What the next request would do otherwise, which would have to come here for it.
@@ -84,9 +84,9 @@ fn is_hit(hazard: u64, charged: Charged) -> bool {
 }
 
 /// A countdown that was charged already, and what it was before.
-struct Before(i64);
+struct ChargedCountdown(i64);
 
-impl Cell for Before {
+impl Cell for ChargedCountdown {
     fn fetch_sub(&self, _: i64) -> i64 {
         self.0
     }

@@ -32,7 +32,7 @@ pub struct Settings {
     /// What a hazard of 2⁶³ or more counts as.
     pub(crate) certain: u64,
     /// Samples of which nobody was told, since nobody listened. All others are told, or how they ended ([`crate::probes`]).
-    pub unheard: AtomicU64,
+    pub undelivered: AtomicU64,
     /// Nanoseconds from one sample to the next at the limit of samples a second ([`crate::limit`]). Written by samplerd alone.
     pub(crate) period_ns: AtomicU64,
     /// The lowest rate that was in force for a limit, or at a fork; `u64::MAX`: there was none. samplerd may begin it anew.
@@ -50,7 +50,7 @@ pub struct Settings {
 #[cfg_attr(feature = "library", unsafe(export_name = "sampler_preload_settings"))]
 pub static SETTINGS: Settings = Settings::new(Usual::first());
 
-const _: () = assert!(size_of::<Settings>() == 128 && offset_of!(Settings, unheard) == 64);
+const _: () = assert!(size_of::<Settings>() == 128 && offset_of!(Settings, undelivered) == 64);
 
 impl Settings {
     /// [`SETTINGS`], but not through the GOT, through which an exported static is reached otherwise (the linker allows that because of -Bsymbolic).
@@ -77,7 +77,7 @@ impl Settings {
             asked: AtomicU64::new(0),
             usual,
             certain: HAZARD_CERTAIN,
-            unheard: AtomicU64::new(0),
+            undelivered: AtomicU64::new(0),
             period_ns: AtomicU64::new(1_000_000_000 / PRELOADED_PER_SECOND),
             lowest: AtomicU64::new(u64::MAX),
             raises: AtomicU64::new(0),
@@ -107,7 +107,7 @@ impl Settings {
 
     /// In a child that was forked: what was counted is the parent's.
     pub(crate) fn note_forked(&self) {
-        self.unheard.store(0, Relaxed);
+        self.undelivered.store(0, Relaxed);
         self.raises.store(0, Relaxed);
         self.lowest.store(self.rate.load(Relaxed), Relaxed);
     }

@@ -7,9 +7,9 @@
 use crate::next::weak;
 
 /// Words on the stack that are looked at, at most: more than the kernel's own bound of arguments.
-const MOST_WORDS: usize = 1 << 22;
+const MAX_WORDS: usize = 1 << 22;
 /// Bytes of a value that are looked at.
-const MOST_BYTES: usize = 32;
+const MAX_BYTES: usize = 32;
 /// `AT_RANDOM` of the auxiliary vector: address of 16 bytes.
 const AT_RANDOM: usize = 25;
 
@@ -44,7 +44,7 @@ pub fn read() -> Start {
     let stack = unsafe { end.read() };
     // SAFETY: the first word is there.
     let arguments = unsafe { stack.read() };
-    if arguments < MOST_WORDS {
+    if arguments < MAX_WORDS {
         let auxiliary = interval(stack, arguments + 2, &mut start);
         random(stack, auxiliary, &mut start);
     }
@@ -53,7 +53,7 @@ pub fn read() -> Start {
 
 /// Looks through the environment at word `from`; the word behind its end.
 fn interval(words: *const usize, from: usize, start: &mut Start) -> usize {
-    for at in from..from + MOST_WORDS {
+    for at in from..from + MAX_WORDS {
         // SAFETY: the list ends with a zero.
         let text = unsafe { words.wrapping_add(at).read() } as *const u8;
         if text.is_null() {
@@ -62,7 +62,7 @@ fn interval(words: *const usize, from: usize, start: &mut Start) -> usize {
         // SAFETY: texts end with a zero, which no byte of the name equals.
         let byte = |at: usize| unsafe { text.wrapping_add(at).read() };
         if NAME.iter().enumerate().all(|(at, of)| byte(at) == *of) {
-            let length = (0..MOST_BYTES).take_while(|at| byte(NAME.len() + at) != 0).count();
+            let length = (0..MAX_BYTES).take_while(|at| byte(NAME.len() + at) != 0).count();
             // SAFETY: so many bytes are there, and the first of several entries counts for libc, too.
             let value =
                 unsafe { core::slice::from_raw_parts(text.wrapping_add(NAME.len()), length) };
@@ -73,7 +73,7 @@ fn interval(words: *const usize, from: usize, start: &mut Start) -> usize {
 }
 
 fn random(words: *const usize, from: usize, start: &mut Start) {
-    for at in (from..from + MOST_WORDS).step_by(2) {
+    for at in (from..from + MAX_WORDS).step_by(2) {
         // SAFETY: the list ends with a key of 0.
         let key = unsafe { words.wrapping_add(at).read() };
         if key == 0 {

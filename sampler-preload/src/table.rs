@@ -1,6 +1,6 @@
 //! The sampled blocks that are held: an exact set of addresses, without locks and without memory of its own making.
 //!
-//! Levels of a growing number of slots, in one array of zeros. A block may lie in `WINDOW` slots of each level, beginning at the
+//! Levels of a growing number of slots, in one array of zeros. A block may lie in `WINDOW_SLOTS` slots of each level, beginning at the
 //! hash of its address; it goes to the first free one of the lowest level. Nothing ever moves, so a block is found where it was
 //! put, and a slot that is given up is free for the next. Lookups look at the windows of all levels that were ever used.
 //!
@@ -22,9 +22,9 @@ static BASES: [usize; LEVELS.len()] = bases();
 /// Slots of all levels.
 const SLOTS: usize = LEVELS[0] + LEVELS[1] + LEVELS[2] + LEVELS[3] + LEVELS[4];
 /// Slots of a level that a block may lie in: two lines of cache.
-const WINDOW: usize = 16;
+const WINDOW_SLOTS: usize = 16;
 /// A thread that says the end of a block needs a microsecond or two; after so many looks it is taken for lost.
-const PATIENCE: u32 = 100_000;
+const MAX_SPINS: u32 = 100_000;
 
 /// Bits of a user address. Above them is the number of a move, and above that the state.
 const ADDRESS: u64 = (1 << 57) - 1;
@@ -100,7 +100,7 @@ impl Table {
     /// Enters the block at `address`.
     pub fn enter(&self, address: usize) -> Entered {
         let held = word(address, State::Held);
-        let mut patience = PATIENCE;
+        let mut patience = MAX_SPINS;
         while let Some((slot, now)) = self.find(address) {
             if state(now) != State::Ending as u64 {
                 if self.exchange(slot, now, held) {
@@ -224,7 +224,7 @@ fn window(address: usize, level: usize) -> impl Iterator<Item = Slot> {
     let hash = (address as u64 >> 3).wrapping_mul(0x9E37_79B9_7F4A_7C15 + 2 * level as u64);
     let first = (hash >> 40) as usize & mask;
     // Up to the slot behind, and not so many: the compiler would write each of them down.
-    let end = (first + WINDOW) & mask;
+    let end = (first + WINDOW_SLOTS) & mask;
     let next = move |slot: &usize| Some((slot + 1) & mask).filter(|slot| *slot != end);
     core::iter::successors(Some(first), next).map(move |slot| Slot(base + slot))
 }

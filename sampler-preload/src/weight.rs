@@ -12,9 +12,9 @@ use sampler_common::sampling::Rate;
 use sampler_common::sampling::rate::{HAZARD_CERTAIN, HAZARD_ONE};
 
 /// Terms of the series below ½: the next one is smaller than 2⁻⁶⁴ of the first.
-const TERMS: u32 = 16;
+const SERIES_TERMS: u32 = 16;
 /// Nearly all samples are of blocks that are small beside the interval: so small that as many do as well.
-const SMALL: f64 = 1.0 / 4096.0;
+const SMALL_HAZARD: f64 = 1.0 / 4096.0;
 const TERMS_OF_SMALL: u32 = 5;
 
 /// Bytes that a sample of `size` bytes at `rate` stands for; `random` decides the rounding. At least `size`.
@@ -45,7 +45,7 @@ fn inclusion(x: f64) -> f64 {
     }
     // x − x²/2! + x³/3! − …
     let mut nested = 1.0;
-    let mut term = if halved < SMALL { TERMS_OF_SMALL } else { TERMS };
+    let mut term = if halved < SMALL_HAZARD { TERMS_OF_SMALL } else { SERIES_TERMS };
     while term >= 2 {
         nested = 1.0 - halved / f64::from(term) * nested;
         term -= 1;

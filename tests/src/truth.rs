@@ -6,7 +6,7 @@ use serde_json::Value;
 /// Sums over a set of allocations that really happened; those after `bytes` are expectations under
 /// sampling at the workload's interval (`workloads/protocol.h` has the formulas).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Sums {
+pub struct TrueSums {
     /// Allocations.
     pub objects: u64,
     /// Requested bytes.
@@ -38,9 +38,9 @@ pub struct Function {
     /// Its name, a frame of every stack that belongs to it.
     pub name: String,
     /// What it allocated.
-    pub alloc: Sums,
+    pub alloc: TrueSums,
     /// What of that is held.
-    pub live: Sums,
+    pub live: TrueSums,
 }
 
 /// All functions of a workload.
@@ -71,8 +71,11 @@ impl Truth {
 
     /// Sum over all functions.
     pub fn total(&self) -> Function {
-        let empty =
-            Function { name: "total".into(), alloc: Sums::default(), live: Sums::default() };
+        let empty = Function {
+            name: "total".into(),
+            alloc: TrueSums::default(),
+            live: TrueSums::default(),
+        };
         self.functions.iter().fold(empty, |mut total, function| {
             total.alloc.add(&function.alloc);
             total.live.add(&function.live);
@@ -81,8 +84,8 @@ impl Truth {
     }
 }
 
-impl Sums {
-    fn add(&mut self, other: &Sums) {
+impl TrueSums {
+    fn add(&mut self, other: &TrueSums) {
         self.objects += other.objects;
         self.bytes += other.bytes;
         self.expected += other.expected;
@@ -107,7 +110,7 @@ fn function(value: &Value) -> Result<Function> {
     Ok(Function { name, alloc, live })
 }
 
-fn sums(value: &Value) -> Result<Sums> {
+fn sums(value: &Value) -> Result<TrueSums> {
     let number = |key: &str| value[key].as_f64().with_context(|| format!("no number {key}"));
     let count = |key: &str| value[key].as_u64().with_context(|| format!("no count {key}"));
     let spread = |of: &str| -> Result<Spread> {
@@ -117,7 +120,7 @@ fn sums(value: &Value) -> Result<Sums> {
             wobble: number(&format!("wobble_{of}"))?,
         })
     };
-    Ok(Sums {
+    Ok(TrueSums {
         objects: count("objects")?,
         bytes: count("bytes")?,
         expected: number("expected")?,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Pause between two looks at a condition.
-const PAUSE: Duration = Duration::from_millis(10);
+const POLL_PERIOD: Duration = Duration::from_millis(10);
 
 /// Asks until `look` gives a value; fails with `what` after [`DEADLINE`].
 pub fn until<T>(what: &str, look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
@@ -28,7 +28,7 @@ pub fn until_deadline<T>(
         if start.elapsed() > deadline {
             bail!("waited {} s in vain for {what}", deadline.as_secs());
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(POLL_PERIOD);
     }
 }
 

@@ -10,9 +10,9 @@ use std::time::Duration;
 const SIGUSR1: i32 = 10;
 
 /// Confidence of intervals that a right implementation leaves less than once in a million runs.
-pub const SURE: &str = "0.999999";
+pub const NEAR_CERTAIN_CONFIDENCE: &str = "0.999999";
 /// How long windows may take to come: most of it on a machine that does other things.
-pub const LONG: Duration = Duration::from_secs(150);
+pub const WINDOWS_DEADLINE: Duration = Duration::from_secs(150);
 
 /// The program.
 pub struct Program(pub Child);

@@ -12,7 +12,7 @@ use tonic_health::pb::health_client::HealthClient;
 const SERVICE: &str = "sampler.v1.Sampler";
 
 /// Between two looks at a condition.
-const PAUSE: Duration = Duration::from_millis(10);
+const POLL_PERIOD: Duration = Duration::from_millis(10);
 
 /// A program that allocates 100 bytes every millisecond, all of them sampled.
 fn ticking(arguments: &[&str]) -> Result<(Workload, Daemon)> {
@@ -164,7 +164,7 @@ async fn the_interval_changes_while_running() -> Result<()> {
             if exact(&after)? > exact(&before)? + 100 {
                 return Ok(after);
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(POLL_PERIOD).await;
         }
     })
     .await?;

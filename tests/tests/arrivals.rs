@@ -92,7 +92,7 @@ fn programs_of_a_millisecond_have_names_and_right_totals() -> Result<()> {
 }
 
 #[test]
-fn a_chain_of_programs_is_told_apart() -> Result<()> {
+fn programs_of_an_exec_chain_are_separate() -> Result<()> {
     const RUNS: u64 = 20;
     let programs = (1..=4).map(brief).collect::<Result<Vec<_>>>()?;
     let daemon = all()?;
@@ -263,7 +263,7 @@ fn question_ns(daemon: &Daemon) -> Result<u64> {
 fn a_new_static_program_is_probed_soon() -> Result<()> {
     const RUNS: usize = 15;
     /// By looking once a second it would take ten times as long.
-    const MOST_NS: u64 = 50_000_000;
+    const MAX_NS: u64 = 50_000_000;
     let program = build::compile("brief.c", &["-DSTEADY", "-static"])?;
     let daemon = all()?;
     is_fast_enough(|| {
@@ -283,7 +283,7 @@ fn a_new_static_program_is_probed_soon() -> Result<()> {
             worst as f64 / 1e6,
             question as f64 / 1e6,
         );
-        Ok((median, MOST_NS.max(4 * question)))
+        Ok((median, MAX_NS.max(4 * question)))
     })?;
     daemon.stop()
 }

@@ -34,7 +34,7 @@ fn tool<'a>(document: &'a Value, name: &str) -> Result<&'a Value> {
 }
 
 #[test]
-fn tools_slow_a_program_down_and_the_rest_is_told() -> Result<()> {
+fn tools_slow_a_program_down_and_the_report_is_complete() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let tools = "again,empty,ours,ours-no-live,heaptrack-of-nobody";
     let refused = bench(directory.path(), "0.2", &["--tools", tools]).err();

@@ -4,7 +4,7 @@
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::profile::Row;
-use sampler_tests::truth::Sums;
+use sampler_tests::truth::TrueSums;
 use sampler_tests::{Daemon, Profile, Truth, Workload, build};
 use serde_json::Value;
 use std::process::Command;
@@ -25,7 +25,7 @@ fn workload(when: &str, case: &str) -> Result<Workload> {
 }
 
 /// Sums of moments as a program states them; the objects are w/s each, which is not always a whole number in binary.
-fn is_as_said(name: &str, row: &Row, alloc: &Sums, live: &Sums) -> Result<()> {
+fn is_as_said(name: &str, row: &Row, alloc: &TrueSums, live: &TrueSums) -> Result<()> {
     for (what, ours, truth) in [
         ("alloc bytes", row.alloc_space.sum, alloc.bytes),
         ("alloc objects", row.alloc_objects.sum, alloc.objects),
@@ -86,7 +86,7 @@ fn plain(when: &str) -> Result<()> {
 }
 
 #[test]
-fn weights_are_taken_as_they_are() -> Result<()> {
+fn foreign_weights_are_unchanged() -> Result<()> {
     plain("early")
 }
 
@@ -119,7 +119,7 @@ fn intervals_are_those_of_the_weights() -> Result<()> {
 }
 
 #[test]
-fn semaphores_are_raised_while_somebody_listens() -> Result<()> {
+fn semaphores_are_raised_while_a_listener_is_attached() -> Result<()> {
     let semaphores = |workload: &mut Workload| -> Result<u64> {
         Ok(workload.truth()?.function("semaphores")?.alloc.objects)
     };

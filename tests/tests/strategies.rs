@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::statistics::{self, Comparison};
-use sampler_tests::truth::{Function, Sums};
+use sampler_tests::truth::{Function, TrueSums};
 use sampler_tests::{Build, Daemon, Profile, Truth, Workload, wait};
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ fn profiles(
     let profiles = profiles.collect::<Result<Vec<_>>>()?;
     workload.exit()?;
     daemon.stop()?;
-    let Sums { objects, bytes, .. } = truth.total().alloc;
+    let TrueSums { objects, bytes, .. } = truth.total().alloc;
     for of in &profiles {
         ensure!(of.exact_space == bytes, "exact bytes {} are not {bytes}", of.exact_space);
         ensure!(of.exact_objects == objects, "exact objects are not {objects}");
@@ -145,7 +145,7 @@ fn bernoulli_is_as_good_as_it_says() -> Result<()> {
         for function in &truth.functions {
             covered(function, &profile)?;
             let moments = profile.row(&function.name).alloc_objects;
-            let Sums { objects, expected, of_objects, .. } = function.alloc;
+            let TrueSums { objects, expected, of_objects, .. } = function.alloc;
             data.push(Comparison {
                 name: function.name.clone(),
                 estimate: moments.sum,

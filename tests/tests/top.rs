@@ -124,7 +124,7 @@ fn what_is_frozen_stands_still() -> Result<()> {
 }
 
 #[test]
-fn a_daemon_that_dies_is_told_and_waited_for() -> Result<()> {
+fn top_reports_a_dead_daemon_and_waits_for_the_next() -> Result<()> {
     let (workload, daemon) = at_rest()?;
     let pid = workload.pid();
     let place = tempfile::tempdir()?;

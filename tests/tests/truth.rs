@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, ensure};
 use sampler_tests::profile::{Row, interval};
 use sampler_tests::statistics::{self, Comparison};
-use sampler_tests::truth::{Function, Sums};
+use sampler_tests::truth::{Function, TrueSums};
 use sampler_tests::{Build, Daemon, Profile, Truth, Workload};
 
 /// Mean bytes between samples.
@@ -17,7 +17,7 @@ const RING: &str = "256MiB";
 const COMPARED: f64 = 30.0;
 
 /// One way of profiling, and how often.
-struct Way {
+struct Method {
     name: &'static str,
     runs: u64,
     build: Build,
@@ -25,17 +25,17 @@ struct Way {
 }
 
 /// 22 runs of 660,000 allocations: 14 million calls.
-const WAYS: &[Way] = &[
-    Way { name: "default", runs: 6, build: Build::Plain, arguments: &[] },
-    Way {
+const WAYS: &[Method] = &[
+    Method { name: "default", runs: 6, build: Build::Plain, arguments: &[] },
+    Method {
         name: "session",
         runs: 4,
         build: Build::Plain,
         arguments: &["--probe-engine", "session"],
     },
-    Way { name: "multi", runs: 4, build: Build::Plain, arguments: &["--probe-engine", "multi"] },
-    Way { name: "perf", runs: 4, build: Build::Plain, arguments: &["--probe-engine", "perf"] },
-    Way { name: "fp", runs: 4, build: Build::FramePointers, arguments: &["--unwind", "fp"] },
+    Method { name: "multi", runs: 4, build: Build::Plain, arguments: &["--probe-engine", "multi"] },
+    Method { name: "perf", runs: 4, build: Build::Plain, arguments: &["--probe-engine", "perf"] },
+    Method { name: "fp", runs: 4, build: Build::FramePointers, arguments: &["--unwind", "fp"] },
 ];
 
 /// Numbers whose intervals are compared: 7 functions and the total, allocated and live, in each run.
@@ -110,7 +110,7 @@ fn profile(build: Build, seed: u64, arguments: &[&str]) -> Result<(Profile, Trut
     Ok((profile, truth))
 }
 
-fn run(way: &Way, seed: u64, data: &mut Data) -> Result<()> {
+fn run(way: &Method, seed: u64, data: &mut Data) -> Result<()> {
     let (profile, truth) = profile(way.build, seed, way.arguments)?;
     exact(&profile, &truth)?;
     ensure!(profile.lost_samples == 0, "samples were lost: {}", profile.json["lost"]);
@@ -181,7 +181,7 @@ fn compare(function: &Function, row: &Row, data: &mut Data) -> Result<()> {
 }
 
 fn exact(profile: &Profile, truth: &Truth) -> Result<()> {
-    let Sums { objects, bytes, .. } = truth.total().alloc;
+    let TrueSums { objects, bytes, .. } = truth.total().alloc;
     ensure!(profile.exact_space == bytes, "exact bytes {} are not {bytes}", profile.exact_space);
     ensure!(
         profile.exact_objects == objects,

@@ -262,7 +262,7 @@ fn compared_by_the_api(phases: &Phases) -> Result<()> {
 }
 
 #[test]
-fn phases_are_told_apart() -> Result<()> {
+fn windows_separate_phases() -> Result<()> {
     let mut phases = phases()?;
     windows_are_phases(&phases)?;
     differences_are_of_phases(&phases)?;

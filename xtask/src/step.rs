@@ -75,13 +75,13 @@ pub(crate) fn isolated(program: &Path) -> Command {
 }
 
 fn kept(name: &OsStr) -> bool {
-    const KEPT: [&str; 5] =
+    const KEPT_VARIABLES: [&str; 5] =
         ["CARGO_HOME", "CARGO_HTTP_", "CARGO_NET_", "CARGO_REGISTR", "CARGO_BUILD_JOBS"];
     // Under Cargo's dynamic library path one compiler would load the other's LLVM.
     const DROPPED: [&str; 4] = ["CARGO", "RUSTC", "RUSTDOC", "LD_LIBRARY_PATH"];
     const DROPPED_WHOLE: [&str; 2] = ["RUSTFLAGS", "RUSTUP_TOOLCHAIN"];
     let Some(name) = name.to_str() else { return true };
-    KEPT.iter().any(|prefix| name.starts_with(prefix))
+    KEPT_VARIABLES.iter().any(|prefix| name.starts_with(prefix))
         || !(DROPPED.iter().any(|prefix| name.starts_with(prefix)) || DROPPED_WHOLE.contains(&name))
 }
 

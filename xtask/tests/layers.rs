@@ -41,7 +41,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         why: "only the table of links attaches and detaches",
-        words: &["Points", "UsdtPoint", "let_go"],
+        words: &["Points", "UsdtPoint", "close_in_order"],
         searched: &["sampler-daemon/src"],
         allowed: &["sampler-daemon/src/bpf", "sampler-daemon/src/links"],
     },
@@ -157,7 +157,7 @@ const RULES: &[Rule] = &[
         allowed: &["sampler-common/src/encode/fixture.rs", "sampler-common/src/encode/large.rs"],
     },
     Rule {
-        why: "files and /proc are read in bpf/, target/, unwind/ and symbolize/",
+        why: "files and /proc are read in bpf/, inspect/, unwind/ and symbolize/",
         words: &["std::fs", "fs::", "File", "procfs", "libc"],
         searched: &["sampler-daemon/src/pipeline", "sampler-daemon/src/store"],
         // A test that unwinds by a file that lies beside it.
@@ -182,7 +182,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         why: "the client knows the protocol and nothing else of the daemon",
-        words: &["bpf::", "pipeline::", "store::", "symbolize::", "target::", "unwind::"],
+        words: &["bpf::", "pipeline::", "store::", "symbolize::", "inspect::", "unwind::"],
         searched: &["sampler-daemon/src/bin/sampler"],
         allowed: &[],
     },

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_met() {
+    fn a_fit_of_exact_points_is_the_line() {
         let points: Vec<_> = [2.0, 7.0, 14.0, 60.0].map(|x| at(x, 900.0 + 25.0 * x, 10.0)).into();
         let line = Line::through(&points).unwrap();
         assert!((line.constant - 900.0).abs() < 1e-6 && (line.slope - 25.0).abs() < 1e-6);

@@ -1,7 +1,7 @@
 //! The price of one event, from batches of them.
 
 /// Fewest batches that a price is made of.
-const LEAST_BATCHES: usize = 5;
+const MIN_BATCHES: usize = 5;
 /// z of a two-sided interval of 95 %, in which the order statistics are taken.
 const Z: f64 = 1.959_963_984_540_054;
 
@@ -23,7 +23,7 @@ impl Measured {
     pub fn of_batches(batches: &[f64]) -> Option<Measured> {
         let mut sorted: Vec<f64> = batches.iter().copied().filter(|ns| ns.is_finite()).collect();
         let n = sorted.len();
-        if n < LEAST_BATCHES {
+        if n < MIN_BATCHES {
             return None;
         }
         sorted.sort_by(f64::total_cmp);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_that_differ_say_so() {
+    fn measurements_that_differ_widen_the_interval() {
         let look = |ns| Measured { ns, variance: 1.0 };
         assert_eq!(Measured::pooled(&[look(500.0)]), Some(look(500.0)));
         let alike = Measured::pooled(&[look(500.0); 4]).unwrap();

@@ -14,7 +14,7 @@
 use super::Measured;
 
 /// Relative standard deviation of looks, before any two were compared, and by how many further looks that counts.
-const BEFORE: (f64, f64) = (0.18, 2.0);
+const PRIOR_SPEED: (f64, f64) = (0.18, 2.0);
 
 /// Speeds at some looks.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +38,7 @@ impl Speed {
         let dearer: Vec<f64> = (0..looks).map(at).collect();
         let n = (looks as f64).max(1.0);
         let off: f64 = dearer.iter().map(|of| (of - 1.0).powi(2)).sum();
-        let (deviation, more) = BEFORE;
+        let (deviation, more) = PRIOR_SPEED;
         let variance = (more * deviation * deviation + off) / (more + n - 1.0);
         Speed { dearer, error: (variance / n).sqrt() }
     }
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn one_look_knows_its_own_moment_only() {
+    fn one_measurement_keeps_the_prior_speed_error() {
         let one = looks(&[550.0]);
         let speed = Speed::of(&[&one]);
         // Both prices of that hour lie in the interval of either.
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_that_agree_narrow_it_and_others_do_not() {
+    fn measurements_that_agree_narrow_the_interval() {
         let calm = Speed::of(&[&looks(&[550.0; 20])]);
         assert!(calm.error < 0.015, "{calm:?}");
         let ns: Vec<f64> = (0..20).map(|at| if at % 2 == 0 { 550.0 } else { 780.0 }).collect();

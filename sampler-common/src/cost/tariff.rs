@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_which_pays_both_in_the_interval() {
+    fn an_unknown_kind_of_hit_has_both_prices_in_its_interval() {
         let mut work = Work::default();
         work.hit(Role::Calloc, Placed::Either, Events::exact(100));
         let range = tariff().charge(&work).range(Confidence::DEFAULT);

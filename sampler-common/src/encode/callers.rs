@@ -6,7 +6,7 @@ use super::{NO_STACK, name};
 use crate::profile::is_entry;
 
 /// Shortest room in which a name still says something.
-const LEAST_NAME: usize = 12;
+const MIN_NAME: usize = 12;
 
 /// The functions of a stack, root first, in `width` columns: from the first that is no entry of an allocator to its callers.
 pub(super) fn callers(frames: &[&str], width: usize) -> String {
@@ -22,7 +22,7 @@ pub(super) fn callers(frames: &[&str], width: usize) -> String {
         let room = width.saturating_sub(taken);
         let room = if index == 0 { room.min(width * 2 / 3) } else { room };
         let frame = name::shown(frame);
-        if room < LEAST_NAME.min(columns(&frame)) {
+        if room < MIN_NAME.min(columns(&frame)) {
             out += " ← …";
             break;
         }

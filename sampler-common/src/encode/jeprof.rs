@@ -34,7 +34,7 @@ use std::io::{self, Write};
 pub const RATE: u64 = 2;
 
 /// Rounds of Newton's iteration; it needs fewer than 10.
-const ROUNDS: usize = 50;
+const MAX_NEWTON_ROUNDS: usize = 50;
 
 /// Writes the `heap_v2` text: a header, a line for each stack with something held or allocated, leaf first, and
 /// the mappings, each with a range of addresses of its own. It has no room for names: the tools look addresses up in the
@@ -148,7 +148,7 @@ fn raw_bytes(n: f64, bytes: f64) -> f64 {
     }
     // x − c·(1 − e^(−x)) is convex and positive at c: Newton's iteration falls to the root.
     let mut x = c;
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_NEWTON_ROUNDS {
         let step = (x + c * (-x).exp_m1()) / (1.0 - c * (-x).exp());
         x -= step;
         if step.abs() <= 1e-15 * x {

@@ -39,7 +39,7 @@ pub(super) struct Frame<'a, S> {
 }
 
 /// The widest frames.
-pub(super) struct Sums<'a, S> {
+pub(super) struct WidestFrames<'a, S> {
     /// Each before what it calls, siblings by name.
     pub(super) frames: Vec<Frame<'a, S>>,
     /// Of all stacks.
@@ -49,13 +49,13 @@ pub(super) struct Sums<'a, S> {
     pub(super) left_out: usize,
 }
 
-impl<'a, S: Sum> Sums<'a, S> {
+impl<'a, S: Sum> WidestFrames<'a, S> {
     /// The tree of at most `frames` frames with most of `width`; stacks have their names root first.
     pub(super) fn of(
         stacks: &'a [(Vec<String>, S)],
         width: impl Fn(&S) -> f64,
         frames: usize,
-    ) -> Sums<'a, S> {
+    ) -> WidestFrames<'a, S> {
         let (functions, ids) = interned(stacks);
         let trie = Trie::of(ids.iter().map(|ids| ids.iter().copied()));
         let (mut nodes, leaves) = weighed(trie, stacks.iter().map(|(_, sum)| width(sum)));
@@ -77,7 +77,7 @@ impl<'a, S: Sum> Sums<'a, S> {
             sum: sums[node].clone(),
         });
         let (total, width) = (sums[ROOT].clone(), nodes[ROOT].value);
-        Sums { frames, total, width, left_out: all - nodes.len() }
+        WidestFrames { frames, total, width, left_out: all - nodes.len() }
     }
 
     /// Callers of the deepest frame, itself included.
@@ -118,7 +118,7 @@ mod tests {
             stack(&["main", "b"], 4.0),
             stack(&["main", "b", "malloc"], 2.0),
         ];
-        let tree = Sums::of(&stacks, |of| of.sum, 100);
+        let tree = WidestFrames::of(&stacks, |of| of.sum, 100);
         let frames: Vec<_> =
             tree.frames.iter().map(|of| (of.name, of.depth, of.start, of.width)).collect();
         assert_eq!(
@@ -133,7 +133,7 @@ mod tests {
         );
         assert!(tree.frames.iter().all(|of| of.sum.sum == of.width));
         assert_eq!((tree.total.samples, tree.depth(), tree.left_out), (4, 3, 0));
-        let few = Sums::of(&stacks, |of| of.sum, 2);
+        let few = WidestFrames::of(&stacks, |of| of.sum, 2);
         assert_eq!((few.frames.len(), few.left_out, few.frames[1].sum), (2, 3, tree.frames[3].sum));
     }
 }

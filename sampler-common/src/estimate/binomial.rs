@@ -56,7 +56,8 @@ impl Binomial {
         }
         let distance = hits - mean;
         let scale = 0.5 * (trials / (TAU * hits) / misses).ln();
-        let correction = stirling_rest(trials) - stirling_rest(hits) - stirling_rest(misses);
+        let correction =
+            stirling_remainder(trials) - stirling_remainder(hits) - stirling_remainder(misses);
         let deviance = mean * excess(distance / mean, hits / mean)
             + mean_misses * excess(-distance / mean_misses, misses / mean_misses);
         scale + correction - deviance
@@ -95,7 +96,7 @@ fn excess(t: f64, one_more: f64) -> f64 {
 }
 
 /// δ(z): what Stirling's formula leaves of ln z!, for z ≥ 1 (DLMF 5.11.1); absolute error 10⁻¹⁴.
-fn stirling_rest(z: f64) -> f64 {
+fn stirling_remainder(z: f64) -> f64 {
     if z < 10.0 {
         return ln_gamma(z + 1.0) - (z + 0.5) * z.ln() + z - 0.5 * TAU.ln();
     }

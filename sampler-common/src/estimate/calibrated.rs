@@ -49,11 +49,11 @@ use super::quantity::Quantity;
 use super::weighted::{bounds, with_room};
 use super::{Confidence, Estimate, Method, Moments, Reference, Row, RowMoments};
 
-pub use self::groups::{LEAST_EXPECTED, LEAST_SAMPLES, MOST_CLASSES};
+pub use self::groups::{MAX_CLASSES, MIN_EXPECTED, MIN_SAMPLES};
 
 /// Sums over a row's groups.
 #[derive(Default)]
-struct Sums {
+struct GroupSums {
     moments: Moments,
     /// Variance that one more event among the other rows would add.
     others: f64,
@@ -68,9 +68,9 @@ struct Sums {
     is_total: bool,
 }
 
-impl Sums {
-    fn of(row: &Row, reference: &Reference, quantity: Quantity) -> Sums {
-        let mut sums = Sums { all: true, is_total: true, ..Sums::default() };
+impl GroupSums {
+    fn of(row: &Row, reference: &Reference, quantity: Quantity) -> GroupSums {
+        let mut sums = GroupSums { all: true, is_total: true, ..GroupSums::default() };
         for process in reference.processes_of(row) {
             match groups(reference, process) {
                 Some(groups) => groups.iter().for_each(|group| sums.add(group, row, quantity)),
@@ -130,7 +130,7 @@ impl Sums {
             return f64::INFINITY;
         }
         let others = others(row, reference);
-        let of_others = Sums::of(&others, reference, quantity);
+        let of_others = GroupSums::of(&others, reference, quantity);
         let room = reference.room(&others, quantity, confidence);
         let (_, high) = bounds(&of_others.moments, &room, confidence.alpha() / 2.0);
         self.exact - high.min(of_others.most)
@@ -152,7 +152,7 @@ pub(super) fn calibrated(
     quantity: Quantity,
     confidence: Confidence,
 ) -> Estimate {
-    let sums = Sums::of(row, reference, quantity);
+    let sums = GroupSums::of(row, reference, quantity);
     let (moments, tail) = (&sums.moments, confidence.alpha() / 2.0);
     let value = moments.sum;
     // Strata without a sample are there for their exact totals only.

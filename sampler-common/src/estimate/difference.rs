@@ -45,7 +45,7 @@ use super::{Confidence, Moments, weighted};
 pub const SMALLEST_P: f64 = 1e-12;
 
 /// Steps of the search for p; it takes about 8.
-const STEPS: usize = 60;
+const MAX_SEARCH_STEPS: usize = 60;
 
 /// Relative error of sums over samples: two that differ by one block differ by its weight to this.
 const ROUNDING: f64 = 1e-9;
@@ -202,7 +202,7 @@ fn p(a: &Side, b: &Side, value: f64) -> f64 {
         return 1.0;
     }
     // Regula falsi with the Illinois rule: the end that stays counts half.
-    for _ in 0..STEPS {
+    for _ in 0..MAX_SEARCH_STEPS {
         let middle = right - at_right * (right - left) / (at_right - at_left);
         let at_middle = beyond(middle);
         if at_middle > 0.0 {
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn one_block_missed_is_no_discovery() {
+    fn one_missed_block_is_not_significant() {
         // Blocks of two intervals: 13 % are missed each; 8 of 8 against 6 of 8 happens.
         let seen = |samples| counted(samples, 1_212_693.0, 0.8647);
         let of = between(&seen(8), &seen(6));

@@ -34,7 +34,7 @@ use super::room::Room;
 use super::{Confidence, Moments, Row, RowMoments, Stratum, StratumTotals};
 
 /// Rates that are this close are one.
-const ALIKE: f64 = 1.0 + 1e-9;
+const SAME_RATE_RATIO: f64 = 1.0 + 1e-9;
 
 /// Most of a size class that goes unseen per unit of hazard ([`crate::sampling::Design::unseen`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -74,7 +74,7 @@ pub struct Epoch {
 impl Epoch {
     /// Whether all of it may have passed a row whose rarest sample is of the rate `rarest`.
     fn passes(&self, quantity: Quantity, rarest: f64) -> bool {
-        quantity.unseen(self).objects > rarest * ALIKE
+        quantity.unseen(self).objects > rarest * SAME_RATE_RATIO
     }
 }
 

@@ -37,7 +37,7 @@ use super::domain::{DomainError, MAX_BYTES, interval};
 
 /// From this many allocations on the rest, which is less than one more, is left out of the mean
 /// absolute error: it changes it by less than 10⁻⁶ of it, and P(K ≥ m) would take long.
-const MANY: u64 = 1 << 20;
+const MAX_SUMMED_ALLOCATIONS: u64 = 1 << 20;
 
 /// Bytes that are allocated in pieces of one size and sampled at one interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -93,7 +93,7 @@ impl Plan {
             return 0.0;
         }
         let of = Binomial { trials: count, hit, miss: self.missed(size) };
-        if rest == 0.0 || count >= MANY as f64 {
+        if rest == 0.0 || count >= MAX_SUMMED_ALLOCATIONS as f64 {
             return deviation(&of, count * hit) / (count * hit);
         }
         let (weight, hit_rest) = (size / hit, self.sampled(rest));

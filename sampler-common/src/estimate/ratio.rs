@@ -15,12 +15,12 @@ use super::Confidence;
 use statrs::distribution::{ContinuousCDF as _, StudentsT};
 
 /// Most bytes that the allocator adds to a request.
-const MOST_WASTED: f64 = 24.0;
+const MAX_WASTED: f64 = 24.0;
 /// Room for what was not seen, at most, as a share of what was requested.
-const MOST_UNSEEN: f64 = 0.05;
+const MAX_UNSEEN: f64 = 0.05;
 
 /// Samples below which the interval is not to be trusted, so that there is none.
-const LEAST_SAMPLES: u64 = 30;
+const MIN_SAMPLES: u64 = 30;
 
 /// Sums over samples, from which the ratio is made. Sums of disjoint sets add.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -74,7 +74,7 @@ impl RatioSums {
 
     /// The ratio, never below `least`; `None` with fewer than 30 samples, where there is nothing below, or where too much may be unseen.
     pub fn ratio(&self, least: f64, confidence: Confidence) -> Option<Ratio> {
-        if self.samples < LEAST_SAMPLES || self.below <= 0.0 {
+        if self.samples < MIN_SAMPLES || self.below <= 0.0 {
             return None;
         }
         let value = self.above / self.below;
@@ -83,8 +83,8 @@ impl RatioSums {
         let variance = (uu - 2.0 * value * us + value * value * ss).max(0.0);
         let deviation = variance.sqrt() / self.below;
         let student = StudentsT::new(0.0, 1.0, (self.samples - 1) as f64).ok()?;
-        let room = MOST_WASTED * self.interval * (2.0 / confidence.alpha()).ln() / self.below;
-        if room > MOST_UNSEEN {
+        let room = MAX_WASTED * self.interval * (2.0 / confidence.alpha()).ln() / self.below;
+        if room > MAX_UNSEEN {
             return None;
         }
         let half = student.inverse_cdf(1.0 - confidence.alpha() / 2.0) * deviation;
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn few_samples_have_no_interval_and_sums_add() {
         let mut sums = RatioSums::default();
-        for _ in 0..LEAST_SAMPLES - 1 {
+        for _ in 0..MIN_SAMPLES - 1 {
             sums.add_sample(24.0, 16.0, 0.5);
         }
         assert_eq!(sums.ratio(1.0, Confidence::DEFAULT), None);
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(twice.ratio(1.0, Confidence::DEFAULT), None, "as much may be unseen");
         // All alike and certain: so is the ratio, however few were seen.
         let mut certain = RatioSums::default();
-        (0..LEAST_SAMPLES).for_each(|_| certain.add_sample(24.0, 16.0, 1.0));
+        (0..MIN_SAMPLES).for_each(|_| certain.add_sample(24.0, 16.0, 1.0));
         let ratio = certain.ratio(1.0, Confidence::DEFAULT).unwrap();
         assert!((ratio.value - 1.5).abs() < 1e-12 && ratio.high - ratio.low < 1e-6, "{ratio:?}");
         let mut nothing = RatioSums::default();

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_told_by_the_same_rules() {
+    fn a_part_of_a_row_has_the_same_estimates() {
         let mut whole =
             Reference { held_unknown: true, allocations_unseen: true, ..Reference::default() };
         for process in 0..3 {

@@ -28,7 +28,7 @@ use crate::limits::CLASSES;
 use crate::sampling::{ClassUse, Strategy, adapt};
 
 /// Rounds of bisection: 2⁻¹⁰⁰ of the first guess is beyond a float.
-const ROUNDS: usize = 100;
+const BISECTION_ROUNDS: usize = 100;
 
 /// What one way to sample leaves.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -149,7 +149,7 @@ fn poisson(classes: &[Class], budget: f64, near: f64) -> Variances {
     };
     // Samples fall as the interval grows; at the cut-off in steps.
     let (mut low, mut high) = (near / 16.0, near * 16.0);
-    for _ in 0..ROUNDS {
+    for _ in 0..BISECTION_ROUNDS {
         let middle = (low * high).sqrt();
         if at(middle).samples > budget { low = middle } else { high = middle }
     }
@@ -163,7 +163,7 @@ fn least(classes: &[Class], budget: f64, wish: impl Fn(&Class) -> f64) -> Varian
     let smallest =
         classes.iter().map(&wish).filter(|wish| *wish > 0.0).fold(f64::INFINITY, f64::min);
     let (mut low, mut high) = (0.0, 1.0 / smallest);
-    for _ in 0..ROUNDS {
+    for _ in 0..BISECTION_ROUNDS {
         let middle = 0.5 * (low + high);
         if cost(middle) > budget { high = middle } else { low = middle }
     }

@@ -37,7 +37,7 @@ use super::difference::ends_of_difference;
 use super::{Confidence, Moments, Sample, Side};
 
 /// In place of π where a sample is an event of a Poisson process: so small that 1 − π is 1.
-const EVENT: f64 = 1e-12;
+const POISSON_INCLUSION: f64 = 1e-12;
 
 /// Blocks that came, or that went, as far as they were sampled. Those of disjoint sets add.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -74,7 +74,7 @@ impl Turnover {
             sum: self.sum,
             variance: self.squares,
             largest: self.largest,
-            largest_inclusion: if seen { EVENT } else { 1.0 },
+            largest_inclusion: if seen { POISSON_INCLUSION } else { 1.0 },
             own: 0.0,
         };
         Side { moments, interval_bytes: unseen_bytes, unseen: unseen_bytes, scale: 1.0 }

@@ -6,7 +6,7 @@ use crate::units::human_bytes;
 use std::fmt::{self, Formatter};
 
 /// Processes named; more are counted.
-const NAMED: usize = 3;
+const MAX_NAMED_PROCESSES: usize = 3;
 /// Why there can be memory in no block that is known to be held.
 const WHY: &str = "of anonymous memory since the attach is in no block known to be held: an allocator that is not seen, \
      memory mapped past malloc (--kind mapped), stacks, or freed blocks that an allocator keeps";
@@ -80,10 +80,10 @@ fn unexplained(processes: &[(u32, String, f64)], f: &mut Formatter<'_>) -> fmt::
     }
     let named = processes
         .iter()
-        .take(NAMED)
+        .take(MAX_NAMED_PROCESSES)
         .map(|(pid, comm, bytes)| format!("{comm} {pid}: {}", human_bytes(*bytes)));
     let named = named.collect::<Vec<_>>().join(", ");
-    let more = if processes.len() > NAMED { ", …" } else { "" };
+    let more = if processes.len() > MAX_NAMED_PROCESSES { ", …" } else { "" };
     write!(f, "{} processes ({named}{more}): {total} {WHY}", processes.len())
 }
 

@@ -5,7 +5,7 @@ use std::fmt::{self, Formatter};
 use std::time::Duration;
 
 /// Processes that are named with their times; more are counted.
-const NAMED: usize = 4;
+const MAX_NAMED_PROCESSES: usize = 4;
 
 /// Which part of what happened numbers are of.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,7 +61,7 @@ fn ages(least: Option<u64>, most: Option<u64>) -> String {
 }
 
 fn own_peaks(peaks: &[(String, u64)], f: &mut Formatter<'_>) -> fmt::Result {
-    if peaks.len() > NAMED {
+    if peaks.len() > MAX_NAMED_PROCESSES {
         let times = peaks.iter().map(|(_, time_ns)| *time_ns);
         let [first, last] = [times.clone().min(), times.max()].map(|of| utc(of.unwrap_or(0)));
         return write!(f, "each of {} processes at its own peak: {first} to {last}", peaks.len());

@@ -4,7 +4,7 @@ use super::Reason;
 use std::fmt::{self, Formatter};
 
 /// Processes named; more are counted.
-const NAMED: usize = 3;
+const MAX_NAMED_PROCESSES: usize = 3;
 
 /// What holds of some processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,8 @@ impl fmt::Display for Processes {
         match (count, examples.first()) {
             (1, Some((pid, _))) => write!(f, "pid {pid}: ")?,
             _ => {
-                let named: Vec<String> = examples.iter().take(NAMED).map(named).collect();
+                let named: Vec<String> =
+                    examples.iter().take(MAX_NAMED_PROCESSES).map(named).collect();
                 let more = if *count > named.len() as u64 { ", …" } else { "" };
                 write!(f, "{count} processes ({}{more}): ", named.join(", "))?;
             }

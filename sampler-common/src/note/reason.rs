@@ -38,7 +38,7 @@ pub enum Reason {
     /// Its exact totals are not known, so that it is not calibrated.
     Inexact,
     /// It is said to sample by itself, and has sent nothing.
-    Unheard,
+    NoReports,
     /// It samples by itself.
     SamplesItself,
     /// It has called no function that is probed.
@@ -90,7 +90,7 @@ impl fmt::Display for Reason {
             Reason::Inexact => {
                 write!(f, "its exact totals are not known, so it is weighted, not calibrated")
             }
-            Reason::Unheard => write!(
+            Reason::NoReports => write!(
                 f,
                 "nothing has been heard of a library that samples in it: it has sampled nothing, or the library is not in it (it does not enter static and setuid programs)"
             ),

@@ -1,9 +1,9 @@
 //! A bucket that fills at a limit.
 
 /// How much a bucket holds, in seconds of its limit.
-const SECONDS: f64 = 0.25;
+const CAPACITY_SECONDS: f64 = 0.25;
 /// The least that a bucket holds: a limit of a few samples a second is not one of bursts.
-const LEAST: f64 = 16.0;
+const MIN_CAPACITY_SAMPLES: f64 = 16.0;
 
 /// What may still be taken.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub(super) struct Bucket {
 
 impl Bucket {
     pub(super) fn new(limit: f64) -> Bucket {
-        let holds = (limit * SECONDS).max(LEAST);
+        let holds = (limit * CAPACITY_SECONDS).max(MIN_CAPACITY_SAMPLES);
         Bucket { limit, holds, rest: holds }
     }
 

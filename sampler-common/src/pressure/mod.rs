@@ -27,11 +27,11 @@ use process::Process;
 use std::collections::BTreeMap;
 
 /// The limit is aimed at from below, by so much.
-const AIM: f64 = 0.75;
+const TARGET_SHARE: f64 = 0.75;
 /// No limit, on a command line.
 const UNLIMITED: &str = "unlimited";
 /// Samples in one turn from which its rate means something.
-const MEANINGFUL: f64 = 30.0;
+const MIN_SAMPLES_FOR_RATE: f64 = 30.0;
 
 /// Most samples in a second; infinite: no limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -124,7 +124,7 @@ impl Pressure {
         let mut changed = Vec::new();
         for (number, process) in &mut self.processes {
             if process.bucket.is_empty()
-                && process.raise(AIM * process.limit(), Cause::Process, now_ns)
+                && process.raise(TARGET_SHARE * process.limit(), Cause::Process, now_ns)
             {
                 changed.push(*number);
             }
@@ -132,7 +132,7 @@ impl Pressure {
         if self.all.is_empty() {
             self.all.forgive();
             let rates: Vec<f64> = self.processes.values().map(Process::rate).collect();
-            let share = share(AIM * self.limits.daemon, rates);
+            let share = share(TARGET_SHARE * self.limits.daemon, rates);
             for (number, process) in &mut self.processes {
                 if process.rate() > share && process.raise(share, Cause::Daemon, now_ns) {
                     changed.push(*number);
@@ -143,11 +143,11 @@ impl Pressure {
     }
 
     fn recover(&mut self, elapsed: f64) -> Vec<u32> {
-        let mut room =
-            AIM * self.limits.daemon - self.processes.values().map(Process::rate).sum::<f64>();
+        let mut room = TARGET_SHARE * self.limits.daemon
+            - self.processes.values().map(Process::rate).sum::<f64>();
         let mut changed = Vec::new();
         for (number, process) in &mut self.processes {
-            if !process.may_recover(elapsed, AIM * process.limit()) {
+            if !process.may_recover(elapsed, TARGET_SHARE * process.limit()) {
                 continue;
             }
             let more = process.more_after_recovery();

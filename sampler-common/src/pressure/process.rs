@@ -1,6 +1,6 @@
 //! One process under back-pressure.
 
-use super::MEANINGFUL;
+use super::MIN_SAMPLES_FOR_RATE;
 use super::bucket::Bucket;
 
 /// Steps in a doubling of the interval.
@@ -8,15 +8,15 @@ const PER_DOUBLING: f64 = 4.0;
 /// A raise of 2^32 is beyond every interval.
 pub const MAX_STEPS: u32 = 128;
 /// The least and the most of one raise.
-const RAISE: std::ops::RangeInclusive<u32> = 2..=24;
+const RAISE_STEPS: std::ops::RangeInclusive<u32> = 2..=24;
 /// What one recovery takes back: √2.
-const RECOVERY: u32 = 2;
+const RECOVERY_STEPS: u32 = 2;
 /// Seconds from one change to a recovery.
-const REST: f64 = 0.25;
+const RECOVERY_PAUSE_SECONDS: f64 = 0.25;
 /// Seconds that rates are smoothed over.
-const MEMORY: f64 = 0.25;
+const SMOOTHING_SECONDS: f64 = 0.25;
 /// Rates below this are none: a process that is not raised and has none is forgotten.
-const NOTHING: f64 = 1e-3;
+const MIN_SAMPLES_PER_SECOND: f64 = 1e-3;
 
 /// Whose limit it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,8 +99,8 @@ impl Process {
     pub(super) fn measure(&mut self, elapsed: f64) {
         self.bucket.fill(elapsed);
         let rate = self.taken / elapsed;
-        self.last = (self.taken >= MEANINGFUL).then_some(rate);
-        let keep = (-elapsed / MEMORY).exp();
+        self.last = (self.taken >= MIN_SAMPLES_FOR_RATE).then_some(rate);
+        let keep = (-elapsed / SMOOTHING_SECONDS).exp();
         self.smoothed = self.smoothed * keep + rate * (1.0 - keep);
         self.taken = 0.0;
     }
@@ -116,7 +116,7 @@ impl Process {
         let over = (self.rate() / wanted).max(1.0);
         let steps = (PER_DOUBLING * over.log2()).ceil() as u32;
         let before = self.raised.steps;
-        let after = (before + steps.clamp(*RAISE.start(), *RAISE.end())).min(MAX_STEPS);
+        let after = (before + steps.clamp(*RAISE_STEPS.start(), *RAISE_STEPS.end())).min(MAX_STEPS);
         if before == after {
             return false;
         }
@@ -132,18 +132,18 @@ impl Process {
     pub(super) fn may_recover(&mut self, elapsed: f64, wanted: f64) -> bool {
         self.rested += elapsed;
         self.raised.steps > 0
-            && self.rested >= REST
+            && self.rested >= RECOVERY_PAUSE_SECONDS
             && self.bucket.is_half_full()
             && self.rate() + self.more_after_recovery() <= wanted
     }
 
     /// Samples a second that a recovery adds.
     pub(super) fn more_after_recovery(&self) -> f64 {
-        self.rate() * ((f64::from(RECOVERY) / PER_DOUBLING).exp2() - 1.0)
+        self.rate() * ((f64::from(RECOVERY_STEPS) / PER_DOUBLING).exp2() - 1.0)
     }
 
     pub(super) fn recover(&mut self) {
-        self.set(self.raised.steps.saturating_sub(RECOVERY));
+        self.set(self.raised.steps.saturating_sub(RECOVERY_STEPS));
     }
 
     fn set(&mut self, steps: u32) {
@@ -156,6 +156,6 @@ impl Process {
 
     /// Nothing is to be remembered.
     pub(super) fn is_idle(&self) -> bool {
-        self.raised.raises == 0 && self.smoothed < NOTHING
+        self.raised.raises == 0 && self.smoothed < MIN_SAMPLES_PER_SECOND
     }
 }

@@ -1,4 +1,4 @@
-use super::{AIM, Cause, Limits, Pressure, share};
+use super::{Cause, Limits, Pressure, TARGET_SHARE, share};
 use crate::limits::LIBRARY_PER_SECOND;
 use proptest::prelude::*;
 
@@ -143,7 +143,7 @@ proptest! {
         // Who has less than any share from the beginning is left alone.
         for program in 0..3 {
             let most = demand.iter().map(|phase| phase[program]).fold(0.0, f64::max);
-            if most < 0.5 * process && most < 0.5 * AIM * daemon / 3.0 {
+            if most < 0.5 * process && most < 0.5 * TARGET_SHARE * daemon / 3.0 {
                 prop_assert_eq!(machine.factor(program as u32), 1.0);
             }
         }

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_one_is_not_braked_beside_loud_ones() {
+    fn a_quiet_process_keeps_its_rate_among_loud_ones() {
         assert_eq!(level(16 << 10, RING / 2, RING), 0);
         assert_eq!(level(0, RING, RING), 0);
         assert_eq!(level(1, RING, RING), MAX_LEVEL);

@@ -81,7 +81,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn weights_are_taken_as_they_are(size in 1u64..1 << 47, more in 0u64..1 << 46) {
+        fn foreign_weights_are_unchanged(size in 1u64..1 << 47, more in 0u64..1 << 46) {
             let weighted = size + more;
             let design = external(size, weighted).unwrap();
             prop_assert_eq!(design.strategy(), Some(Strategy::External));

@@ -6,7 +6,7 @@ pub struct Budget(f64);
 
 impl Budget {
     /// The smallest budget: one window comes in about ten minutes of CPU time.
-    pub const LEAST: f64 = 1e-5;
+    pub const MIN_SHARE: f64 = 1e-5;
 
     /// A budget from `1%`, `0.5 %`.
     ///
@@ -21,7 +21,7 @@ impl Budget {
         if !(percent > 0.0 && percent <= 100.0) {
             return Err("must be above 0% and at most 100%".to_owned());
         }
-        if percent / 100.0 < Budget::LEAST {
+        if percent / 100.0 < Budget::MIN_SHARE {
             return Err("cannot be met: the first interval would take days (give at least 0.001%)"
                 .to_owned());
         }

@@ -33,13 +33,13 @@ const SAMPLES_SHARE: f64 = 0.25;
 /// CPU time of a sample in the process and in the daemon, nanoseconds.
 const SAMPLE_NS: f64 = 12_000.0;
 /// Samples of a window, at least and at most.
-const SAMPLES: (f64, f64) = (8.0, 1000.0);
+const SAMPLES_PER_WINDOW: (f64, f64) = (8.0, 1000.0);
 /// Strata over which an unexpected cost is repaid.
 const REPAID_IN: f64 = 4.0;
 /// Weight that the sums over recent windows keep when a window is added.
-const KEPT: f64 = 0.8;
+const RECENT_WEIGHT: f64 = 0.8;
 /// Growth of a window over the one before, and of the sampling rate, at most.
-const GROWTH: (f64, f64) = (2.0, 4.0);
+const MAX_GROWTH_FACTORS: (f64, f64) = (2.0, 4.0);
 /// CPU time of attaching and detaching before it is measured, nanoseconds.
 const FIRST_FIXED_NS: f64 = 5e6;
 /// CPU time of the hits of a tick before it is measured, by the time of a tick.
@@ -160,15 +160,15 @@ impl Planner {
     pub fn ended(&mut self, cost: &WindowCost) {
         let ticks = cost.ticks.max(1) as f64;
         let hits_ns = (cost.hits_ns - cost.samples as f64 * SAMPLE_NS / 4.0).max(0.0);
-        let keep = |old: f64, new: f64| KEPT * old + new;
+        let keep = |old: f64, new: f64| RECENT_WEIGHT * old + new;
         self.recent = Recent {
             ticks: keep(self.recent.ticks, ticks),
             hits_ns: keep(self.recent.hits_ns, hits_ns),
             bytes: keep(self.recent.bytes, cost.bytes),
         };
-        let weight = if self.windows == 0 { 1.0 } else { 1.0 - KEPT };
+        let weight = if self.windows == 0 { 1.0 } else { 1.0 - RECENT_WEIGHT };
         self.fixed_ns += weight * (cost.fixed_ns - self.fixed_ns);
-        self.max_ticks = GROWTH.0 * ticks;
+        self.max_ticks = MAX_GROWTH_FACTORS.0 * ticks;
         self.windows += 1;
     }
 
@@ -184,7 +184,8 @@ impl Planner {
         let offset = ((room as f64 + 1.0) * random) as u64;
         if self.windows > 0 {
             let wanted = self.recent.bytes / self.recent.ticks * ticks / samples;
-            self.interval = wanted.max(self.interval / GROWTH.1).clamp(1.0, 4_294_967_296.0);
+            self.interval =
+                wanted.max(self.interval / MAX_GROWTH_FACTORS.1).clamp(1.0, 4_294_967_296.0);
         }
         Window {
             length,
@@ -203,7 +204,8 @@ impl Planner {
         let most = self.max_ticks.min(MAX_WINDOW_NS / self.clock.own_ns()).max(1.0);
         let ticks = (HITS_BY_ATTACHING * self.fixed_ns / hits_ns).clamp(1.0, most).floor();
         let before_samples = self.fixed_ns + ticks * hits_ns;
-        let samples = (SAMPLES_SHARE * before_samples / SAMPLE_NS).clamp(SAMPLES.0, SAMPLES.1);
+        let samples = (SAMPLES_SHARE * before_samples / SAMPLE_NS)
+            .clamp(SAMPLES_PER_WINDOW.0, SAMPLES_PER_WINDOW.1);
         (ticks, before_samples + samples * SAMPLE_NS, samples)
     }
 

@@ -6,7 +6,7 @@
 //!
 //! The hits fall into a process slot of their own, which is in no list, and what they send is read and dropped here.
 //!
-//! Bounds: no more than [`MOST`] of CPU time at the start, and a fraction of that for each later look.
+//! Bounds: no more than [`MAX_CPU_TIME`] of CPU time at the start, and a fraction of that for each later look.
 
 mod batch;
 mod points;
@@ -21,9 +21,9 @@ use sampler_common::wire::SHARED;
 use std::time::Duration;
 
 /// CPU time that the calibration takes at most.
-pub const MOST: Duration = Duration::from_millis(100);
+pub const MAX_CPU_TIME: Duration = Duration::from_millis(100);
 /// Pairs of batches of each kind at the start.
-const ROUNDS: usize = 25;
+const INITIAL_ROUNDS: usize = 25;
 /// Pairs in a later look.
 const LATER_ROUNDS: usize = 7;
 /// Looks that are remembered; the first one stays.
@@ -31,7 +31,7 @@ const LOOKS: usize = 32;
 
 /// How processes are probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct ProbeSetup {
     /// Whether they are looked up by pid, as where links are shared.
     pub by_pid: bool,
 }
@@ -42,7 +42,7 @@ pub struct Calibrator {
     /// Empty once they are taken to be closed.
     links: Vec<Link>,
     settings: Settings,
-    way: Way,
+    way: ProbeSetup,
     /// By kind: one price for each look.
     looks: Vec<(Kind, Vec<Measured>)>,
     /// CPU time taken so far.
@@ -54,7 +54,11 @@ impl Calibrator {
     ///
     /// # Errors
     /// Where the kernel refuses a file of executable memory, or the probes in it.
-    pub fn new(kernel: &mut Kernel, settings: &Settings, way: Way) -> anyhow::Result<Calibrator> {
+    pub fn new(
+        kernel: &mut Kernel,
+        settings: &Settings,
+        way: ProbeSetup,
+    ) -> anyhow::Result<Calibrator> {
         let ground = Ground::new().context("make functions to calibrate on")?;
         let slot = kernel.calibration_slot();
         kernel.totals.reset(slot)?;
@@ -78,7 +82,7 @@ impl Calibrator {
     pub fn measure(&mut self, kernel: &mut Kernel) -> anyhow::Result<()> {
         // As of other programs' stacks the kernel knows where this one ends.
         let first_stack = self.ground.as_first_stack();
-        let looked = self.look(kernel, ROUNDS, true);
+        let looked = self.look(kernel, INITIAL_ROUNDS, true);
         drop(first_stack);
         looked
     }
@@ -103,7 +107,7 @@ impl Calibrator {
         let mut batches = Batches::new(&self.ground, &self.settings, slot);
         for round in 0..rounds {
             batches.round(kernel, round, is_first);
-            if cpu_time() - begin >= MOST {
+            if cpu_time() - begin >= MAX_CPU_TIME {
                 break;
             }
         }

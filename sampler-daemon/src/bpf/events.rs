@@ -45,7 +45,7 @@ pub struct NewMapping {
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Happening {
+pub enum EventKind {
     /// Code was mapped, or what was mapped became executable.
     Mapped(NewMapping),
     /// `execve`: the mappings of the new image follow.
@@ -66,7 +66,7 @@ pub struct ProcessEvent {
     /// Process; 0 for lost events.
     pub pid: u32,
     /// What.
-    pub what: Happening,
+    pub what: EventKind,
 }
 
 /// How often it is looked which CPUs there are.
@@ -226,7 +226,7 @@ fn parse(kind: u32, misc: u16, bytes: &[u8]) -> Option<ProcessEvent> {
             let (start, length) = (word(8)?, word(16)?);
             event(
                 half(0)?,
-                Happening::Mapped(NewMapping {
+                EventKind::Mapped(NewMapping {
                     start,
                     end: start.checked_add(length)?,
                     offset: word(24)?,
@@ -237,17 +237,17 @@ fn parse(kind: u32, misc: u16, bytes: &[u8]) -> Option<ProcessEvent> {
                 }),
             )
         }
-        kind::COMM if misc & COMM_EXEC != 0 => event(half(0)?, Happening::Exec),
+        kind::COMM if misc & COMM_EXEC != 0 => event(half(0)?, EventKind::Exec),
         kind::FORK => {
             let (pid, parent) = (half(0)?, half(4)?);
             // A thread otherwise.
-            if pid == parent { None } else { event(pid, Happening::Forked(parent)) }
+            if pid == parent { None } else { event(pid, EventKind::Forked(parent)) }
         }
         kind::EXIT => {
             let (pid, thread) = (half(0)?, half(8)?);
-            if pid == thread { event(pid, Happening::LeaderExited) } else { None }
+            if pid == thread { event(pid, EventKind::LeaderExited) } else { None }
         }
-        kind::LOST => Some(ProcessEvent { time_ns, pid: 0, what: Happening::Lost(word(8)?) }),
+        kind::LOST => Some(ProcessEvent { time_ns, pid: 0, what: EventKind::Lost(word(8)?) }),
         _ => None,
     }
 }
@@ -269,7 +269,7 @@ mod tests {
         let mut mapping = bytes(&[7, 8], &[0x1000, 0x2000, 0x3000], b"", 0);
         mapping.truncate(32);
         mapping.extend(bytes(&[8, 1, 5, 0, 6, 0, 5, 2], &[], b"/usr/lib/a.so\0\0\0", 99));
-        let what = Happening::Mapped(NewMapping {
+        let what = EventKind::Mapped(NewMapping {
             start: 0x1000,
             end: 0x3000,
             offset: 0x3000,
@@ -283,15 +283,15 @@ mod tests {
 
         let fork = |pid, parent| bytes(&[pid, parent, 11, 12], &[98], b"", 98);
         let of = |pid, what| Some(ProcessEvent { time_ns: 98, pid, what });
-        assert_eq!(parse(kind::FORK, 0, &fork(9, 7)), of(9, Happening::Forked(7)));
+        assert_eq!(parse(kind::FORK, 0, &fork(9, 7)), of(9, EventKind::Forked(7)));
         assert_eq!(parse(kind::FORK, 0, &fork(9, 9)), None);
-        assert_eq!(parse(kind::EXIT, 0, &fork(11, 7)), of(11, Happening::LeaderExited));
+        assert_eq!(parse(kind::EXIT, 0, &fork(11, 7)), of(11, EventKind::LeaderExited));
         assert_eq!(parse(kind::EXIT, 0, &fork(9, 7)), None);
 
         let comm = bytes(&[7, 7], &[], b"name\0\0\0\0", 98);
-        assert_eq!(parse(kind::COMM, COMM_EXEC, &comm), of(7, Happening::Exec));
+        assert_eq!(parse(kind::COMM, COMM_EXEC, &comm), of(7, EventKind::Exec));
         assert_eq!(parse(kind::COMM, 0, &comm), None);
-        assert_eq!(parse(kind::LOST, 0, &bytes(&[], &[1, 5], b"", 98)), of(0, Happening::Lost(5)));
+        assert_eq!(parse(kind::LOST, 0, &bytes(&[], &[1, 5], b"", 98)), of(0, EventKind::Lost(5)));
     }
 
     #[test]

@@ -4,7 +4,6 @@ use super::btf::{DivertedCalls, PidOffsets, TaskOffsets};
 use super::diverted;
 use super::engine::ProbeEngine;
 use super::guardian::{Attacher, Link};
-use super::known::KnownStacks;
 use super::link::{Points, Programs};
 use super::live::LiveSet;
 use super::lost::LostCells;
@@ -12,6 +11,7 @@ use super::object::ProgramText;
 use super::pending::PendingCalls;
 use super::ring::Ring;
 use super::shared::{Filter, Hits, ProcessSlots, RingPositions, State};
+use super::stack_cache::StackCache;
 use super::targets::Targets;
 use super::totals::Totals;
 use super::usdt::UsdtPrograms;
@@ -47,7 +47,7 @@ pub struct Settings {
     /// Largest stack snapshot, one of [`SNAPSHOT_TIERS`].
     pub snapshot_bytes: u32,
     /// Whether a stack that is known already is not copied again.
-    pub known_stacks: bool,
+    pub stack_cache: bool,
     /// Probe frees and keep the live set.
     pub track_live: bool,
     /// Bound of the live set.
@@ -91,7 +91,7 @@ pub struct Kernel {
     /// Calls between entry and return.
     pub pending: PendingCalls,
     /// Stacks that are not copied again.
-    pub known: KnownStacks,
+    pub stack_cache: StackCache,
     /// Records from the program.
     pub ring: Ring,
     programs: Programs,
@@ -142,7 +142,7 @@ impl Kernel {
         let filter = Filter::map(data(&front)?.fd().as_fd(), data(&back)?.fd().as_fd(), counters)
             .context("map FILTER")?;
         let (tags, stacks) = (take("KNOWN_TAGS")?, take("KNOWN")?);
-        let known = KnownStacks::map(data(&tags)?.fd().as_fd(), data(&stacks)?.fd().as_fd())
+        let stack_cache = StackCache::map(data(&tags)?.fd().as_fd(), data(&stacks)?.fd().as_fd())
             .context("map KNOWN")?;
         let map_state = || State::map(data(&state)?.fd().as_fd()).context("map STATE");
         let (mut state, state_again) = (map_state()?, map_state()?);
@@ -164,7 +164,7 @@ impl Kernel {
             ),
             lost: LostCells::new(into_data(take("LOST")?)?),
             pending: PendingCalls::new(into_data(take("PENDING")?)?),
-            known,
+            stack_cache,
             ring: Ring::new(ring_map.try_into()?, positions, map_slots()?),
             programs,
             attacher,
@@ -274,7 +274,7 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .btf(None)
         .override_global("FRAME_POINTERS", &frame_pointers, true)
         .override_global("LARGEST_TIER", &largest_tier, true)
-        .override_global("KNOWN_STACKS", &u64::from(settings.known_stacks), true)
+        .override_global("KNOWN_STACKS", &u64::from(settings.stack_cache), true)
         .override_global("TRACK_LIVE", &track_live, true)
         .override_global("FILTER_SHIFT", &filter_shift, true)
         .override_global("LIVE_HIGH", &live_high, true)

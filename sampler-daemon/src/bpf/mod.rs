@@ -11,7 +11,6 @@ pub mod events;
 pub mod filtered;
 pub mod guardian;
 pub mod kernel;
-pub mod known;
 pub mod link;
 pub mod live;
 pub mod lost;
@@ -22,6 +21,7 @@ pub mod preflight;
 mod request;
 pub mod ring;
 pub mod shared;
+pub mod stack_cache;
 #[allow(unsafe_code, reason = "bpf(2) and shared map memory have no safe interface")]
 mod sys;
 pub mod targets;
@@ -30,7 +30,7 @@ pub mod usdt;
 mod verifier;
 pub mod windows;
 
-pub use calibrate::{Calibrator, Way};
+pub use calibrate::{Calibrator, ProbeSetup};
 pub use engine::ProbeEngine;
 pub use guardian::{Attacher, Guardian, Link};
 pub use kernel::{Kernel, Settings};

@@ -88,7 +88,7 @@ impl Targets {
     }
 
     /// A new process may take this slot, which has been made ready.
-    pub fn offer(&mut self, slot: u32) -> anyhow::Result<()> {
+    pub fn add_free_slot(&mut self, slot: u32) -> anyhow::Result<()> {
         self.vacant.push(slot, 0).with_context(|| format!("offer slot {slot} to new processes"))
     }
 }

@@ -1,12 +1,13 @@
 //! What others have sent, in a line of ours.
 
 /// Most characters of it that are shown.
-const MOST: usize = 60;
+const MAX_SHOWN_CHARS: usize = 60;
 
 /// Shows `text` in one line, whatever is in it.
 pub(super) fn shown(text: &str) -> String {
-    let mut shown: String = text.chars().take(MOST).flat_map(char::escape_debug).collect();
-    if text.chars().nth(MOST).is_some() {
+    let mut shown: String =
+        text.chars().take(MAX_SHOWN_CHARS).flat_map(char::escape_debug).collect();
+    if text.chars().nth(MAX_SHOWN_CHARS).is_some() {
         shown.push('…');
     }
     shown

@@ -7,25 +7,29 @@ use tokio::net::TcpListener;
 
 /// Where HTTP is served, and by which names.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct HttpAddress {
     /// The address; port 0 is a free one.
     pub address: SocketAddr,
     /// Host names that requests may name, besides `localhost` and the address that they came to.
     pub names: Vec<String>,
 }
 
-impl Place {
+impl HttpAddress {
     /// Checks it.
     ///
     /// # Errors
     /// One line if others than the users of this machine could reach it, and that was not agreed to.
-    pub fn new(address: SocketAddr, names: Vec<String>, is_open: bool) -> Result<Place, String> {
+    pub fn new(
+        address: SocketAddr,
+        names: Vec<String>,
+        is_open: bool,
+    ) -> Result<HttpAddress, String> {
         if !is_open && !address.ip().is_loopback() {
             return Err(format!(
                 "--http {address}: other machines reach that, and there is no password (give 127.0.0.1:PORT, or add --http-open)"
             ));
         }
-        Ok(Place { address, names })
+        Ok(HttpAddress { address, names })
     }
 
     /// Binds it.
@@ -70,12 +74,12 @@ mod tests {
     #[test]
     fn only_loopback_unless_agreed_to() {
         for address in ["127.0.0.1:0", "127.3.2.1:9464", "[::1]:80"] {
-            assert!(Place::new(parse(address).unwrap(), vec![], false).is_ok(), "{address}");
+            assert!(HttpAddress::new(parse(address).unwrap(), vec![], false).is_ok(), "{address}");
         }
         for address in ["0.0.0.0:9464", "[::]:9464", "10.0.0.1:80"] {
             let address = parse(address).unwrap();
-            assert!(Place::new(address, vec![], false).unwrap_err().contains("--http-open"));
-            assert!(Place::new(address, vec![], true).is_ok());
+            assert!(HttpAddress::new(address, vec![], false).unwrap_err().contains("--http-open"));
+            assert!(HttpAddress::new(address, vec![], true).is_ok());
         }
         for wrong in ["", "9464", ":9464", "localhost:9464", "127.0.0.1", "127.0.0.1:99999"] {
             assert!(parse(wrong).is_err(), "{wrong}");

@@ -9,7 +9,7 @@ use percent_encoding::percent_decode_str;
 use std::time::Duration;
 
 /// Longest time that a difference is taken over, seconds.
-pub(super) const MOST_SECONDS: u64 = 600;
+pub(super) const MAX_SECONDS: u64 = 600;
 
 /// Which profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,9 +87,9 @@ fn decoded(value: &str) -> Result<String, Problem> {
 fn seconds(value: &str) -> Result<Option<Duration>, Problem> {
     match value.parse() {
         Ok(0) => Ok(None),
-        Ok(seconds) if seconds <= MOST_SECONDS => Ok(Some(Duration::from_secs(seconds))),
+        Ok(seconds) if seconds <= MAX_SECONDS => Ok(Some(Duration::from_secs(seconds))),
         _ => Err(Problem::bad(format!(
-            "seconds={}: out of range (give a whole number, 0 to {MOST_SECONDS})",
+            "seconds={}: out of range (give a whole number, 0 to {MAX_SECONDS})",
             shown(value)
         ))),
     }

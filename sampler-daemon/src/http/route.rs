@@ -2,10 +2,10 @@
 
 use super::answer::{Answer, Problem, of_type, with_headers};
 use super::guard::Guard;
-use super::listen::Place;
+use super::listen::HttpAddress;
 use super::metrics::Metrics;
 use super::pprof::{MAKING, Profiles, file};
-use super::query::{MOST_SECONDS, Query};
+use super::query::{MAX_SECONDS, Query};
 use crate::pipeline::{Names, Profiler};
 use axum::Router;
 use axum::extract::State;
@@ -33,14 +33,14 @@ exe= and cgroup= (repeatable), for example:
 ";
 
 /// How long an answer may take.
-pub(super) const LONGEST: Duration = MAKING.saturating_add(Duration::from_secs(MOST_SECONDS));
+pub(super) const LONGEST: Duration = MAKING.saturating_add(Duration::from_secs(MAX_SECONDS));
 /// How long metrics may take.
 const QUICK: Duration = Duration::from_secs(10);
 /// The version of the Prometheus text format.
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The pages for those who ask by a name of `place`.
-pub(super) fn router(place: &Place, profiler: Profiler, names: Names) -> Router {
+pub(super) fn router(place: &HttpAddress, profiler: Profiler, names: Names) -> Router {
     let guard = Arc::new(Guard::new(&place.names));
     let profiles = Arc::new(Profiles::new(profiler.clone(), names));
     let heap = |state, method, query| profile(state, method, Kind::Live, query);
@@ -97,7 +97,7 @@ mod tests {
     /// What each page answers while the daemon is shutting down: 503 is one that asked the worker.
     #[tokio::test]
     async fn pages() {
-        let place = Place::new("127.0.0.1:0".parse().unwrap(), Vec::new(), false).unwrap();
+        let place = HttpAddress::new("127.0.0.1:0".parse().unwrap(), Vec::new(), false).unwrap();
         let router = router(
             &place,
             Profiler::stopped(),

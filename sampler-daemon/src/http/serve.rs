@@ -1,6 +1,6 @@
 //! The server: bounded connections, each for one request, each with a deadline.
 
-use super::listen::Place;
+use super::listen::HttpAddress;
 use super::{guard, route};
 use crate::pipeline::{Names, Profiler};
 use axum::Router;
@@ -18,23 +18,23 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tower::ServiceExt as _;
 
 /// Connections at a time; further ones wait to be accepted.
-const MOST_CONNECTIONS: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 /// How long a client may take to ask, and to take what it is given, besides the time that making it takes.
 const TRANSFER: Duration = Duration::from_secs(10);
 /// Most bytes of a request's head.
-const MOST_HEAD_BYTES: usize = 16 << 10;
+const MAX_HEAD_BYTES: usize = 16 << 10;
 /// After an accept that failed, of too many open files for example.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Serves metrics and profiles for ever; what is open when this is dropped is cut.
-pub async fn serve(listener: TcpListener, place: Place, profiler: Profiler, names: Names) {
+pub async fn serve(listener: TcpListener, place: HttpAddress, profiler: Profiler, names: Names) {
     let router = route::router(&place, profiler, names);
     serve_router(listener, router, route::LONGEST).await;
 }
 
 /// Serves for ever pages of which each takes at most `longest`; what is open when this is dropped is cut.
 pub(super) async fn serve_router(listener: TcpListener, router: Router, longest: Duration) {
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
         // Never closed.
@@ -50,7 +50,7 @@ pub(super) async fn serve_router(listener: TcpListener, router: Router, longest:
             }
             Err(error) => {
                 tracing::warn!("accept an HTTP connection: {error}");
-                sleep(PAUSE).await;
+                sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
@@ -75,7 +75,7 @@ async fn connection(stream: TcpStream, router: Router, longest: Duration) {
     http.timer(TokioTimer::new()).header_read_timeout(TRANSFER);
     let connection = http
         .keep_alive(false)
-        .max_buf_size(MOST_HEAD_BYTES)
+        .max_buf_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
         // A client that breaks off is its own affair.

@@ -21,8 +21,8 @@ pub(super) struct ClosingLinks(Vec<Closing>);
 
 impl ClosingLinks {
     /// Lets links go, and adds the CPU time that closing them takes to `spent_ns`.
-    pub(super) fn let_go(&mut self, mut links: Vec<Link>, spent_ns: &Arc<AtomicU64>) {
-        links.iter_mut().rev().for_each(Link::let_go);
+    pub(super) fn close_in_order(&mut self, mut links: Vec<Link>, spent_ns: &Arc<AtomicU64>) {
+        links.iter_mut().rev().for_each(Link::close_in_order);
         let closing =
             links.into_iter().map(|link| Closing { link, spent_ns: Arc::clone(spent_ns) });
         self.0.extend(closing);
@@ -41,6 +41,6 @@ impl ClosingLinks {
 
 /// Closes links, and waits until they are gone.
 pub(super) fn close_and_wait(mut links: Vec<Link>) {
-    links.iter_mut().rev().for_each(Link::let_go);
+    links.iter_mut().rev().for_each(Link::close_in_order);
     links.iter().for_each(|link| link.wait(&AtomicU64::default()));
 }

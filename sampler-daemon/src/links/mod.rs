@@ -11,9 +11,9 @@ mod shared;
 pub use shared::{MAX_FILES, SharedLinks};
 
 use crate::bpf::{Kernel, Link, Settings};
-use crate::target::allocator::Allocator;
-use crate::target::discovery::SelfSampler;
-use crate::target::patched::Patched;
+use crate::inspect::allocator::Allocator;
+use crate::inspect::discovery::SelfSampler;
+use crate::inspect::patched::Patched;
 use closing::ClosingLinks;
 use own::OwnLinks;
 use points::{Owner, attach, attach_sampler, reattach};
@@ -113,7 +113,7 @@ impl LinkTable {
     /// Detaches all links of the process of a slot; CPU time that closing them takes is added to `spent_ns`.
     pub fn detach_own(&mut self, slot: u32, spent_ns: &Arc<AtomicU64>) {
         if let Some(mut own) = self.own.remove(&slot) {
-            self.closing.let_go(own.take(), spent_ns);
+            self.closing.close_in_order(own.take(), spent_ns);
         }
     }
 
@@ -155,8 +155,8 @@ impl LinkTable {
     }
 
     /// Detaches the links that processes share in all other files.
-    pub fn detach_besides(&mut self, kept: &FxHashSet<FileId>) {
-        self.detach_shared(&self.shared.besides(kept));
+    pub fn detach_others_than(&mut self, kept: &FxHashSet<FileId>) {
+        self.detach_shared(&self.shared.others_than(kept));
     }
 
     /// Detaches all links.
@@ -171,7 +171,7 @@ impl LinkTable {
 
     /// Closes links that are not of the table.
     pub fn close(&mut self, links: Vec<Link>) {
-        self.closing.let_go(links, &Arc::default());
+        self.closing.close_in_order(links, &Arc::default());
     }
 
     /// Forgets links that are closed by now.

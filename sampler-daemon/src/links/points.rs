@@ -2,8 +2,8 @@
 
 use super::closing::close_and_wait;
 use crate::bpf::{Kernel, Link, Points, Settings, UsdtPoint};
-use crate::target::allocator::Allocator;
-use crate::target::discovery::SelfSampler;
+use crate::inspect::allocator::Allocator;
+use crate::inspect::discovery::SelfSampler;
 use sampler_common::wire::{Cookie, Role, SHARED};
 
 /// Whose calls a link is for.

@@ -3,10 +3,10 @@
 use super::FileId;
 use super::points::{Owner, attach, attach_sampler, reattach};
 use crate::bpf::{Kernel, Link, Settings, pages};
-use crate::target::allocator::Allocator;
-use crate::target::code_in_memory;
-use crate::target::discovery::SelfSampler;
-use crate::target::patched::Patched;
+use crate::inspect::allocator::Allocator;
+use crate::inspect::code_in_memory;
+use crate::inspect::discovery::SelfSampler;
+use crate::inspect::patched::Patched;
 use anyhow::ensure;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -173,12 +173,12 @@ impl SharedLinks {
     }
 
     /// Whether there are files that the last survey did not meet.
-    pub fn has_unmet(&self) -> bool {
+    pub fn has_unmapped(&self) -> bool {
         self.files.values().any(|file| file.unused > 0)
     }
 
     /// Files that are not among these, under none of their identities.
-    pub(super) fn besides(&self, kept: &FxHashSet<FileId>) -> Vec<FileId> {
+    pub(super) fn others_than(&self, kept: &FxHashSet<FileId>) -> Vec<FileId> {
         let is_kept = |(identity, file): &(&FileId, &Shared)| {
             kept.contains(*identity) || file.also.iter().any(|it| kept.contains(it))
         };
@@ -243,7 +243,7 @@ mod tests {
         links.mapped(b);
         let unused = links.unused(&[a].into_iter().collect());
         assert_eq!(unused, [c]);
-        assert!(links.has_unmet());
+        assert!(links.has_unmapped());
         links.remove(&unused);
         assert_eq!(links.file_count(), 2);
         // A is asked for before anybody has it; when somebody has had it it is as any other.
@@ -254,7 +254,7 @@ mod tests {
         assert!(links.unused(&FxHashSet::default()).contains(&a));
         // B also goes by another identity.
         links.files.entry(b).and_modify(|file| file.also.push(c));
-        assert_eq!(links.besides(&[c].into_iter().collect()), [a]);
-        assert!(links.besides(&[a, b].into_iter().collect()).is_empty());
+        assert_eq!(links.others_than(&[c].into_iter().collect()), [a]);
+        assert!(links.others_than(&[a, b].into_iter().collect()).is_empty());
     }
 }

@@ -1,10 +1,10 @@
 //! Processes that come by themselves: each takes a slot in the kernel with its first allocation.
 
-use super::config::Reach;
+use super::config::AttachMode;
 use super::facts;
 use super::worker::Worker;
+use crate::inspect::process::Process;
 use crate::store::SamplingRecord;
-use crate::target::process::Process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::AsFd;
 
@@ -13,11 +13,11 @@ const GONE: &str = "gone before it could be looked at: little more than its comm
 
 impl Worker {
     /// Offers all slots that nobody has.
-    pub(super) fn offer_slots(&mut self) -> anyhow::Result<()> {
+    pub(super) fn add_free_slots(&mut self) -> anyhow::Result<()> {
         for slot in 0..self.config.settings.slots {
             if !self.ingest.table.is_attached(slot) {
                 self.make_ready(slot)?;
-                self.kernel.targets.offer(slot)?;
+                self.kernel.targets.add_free_slot(slot)?;
             }
         }
         Ok(())
@@ -47,7 +47,7 @@ impl Worker {
         if !is_there {
             self.watch_end(slot);
         }
-        if self.is_turned_away(slot) {
+        if self.drops_if_excluded(slot) {
             return;
         }
         if let Some(hazard) = self.hazard_of(pid) {
@@ -82,14 +82,14 @@ impl Worker {
         let Some(image) = self.ingest.history.at(profiled.pid, u64::MAX) else { return };
         let record = self.ingest.processes.get_mut(profiled.id);
         record.exe = image.exe().unwrap_or_default().to_owned();
-        for allocator in self.happenings.files().allocators(&image.mappings) {
+        for allocator in self.process_events.files().allocators(&image.mappings) {
             record.allocators.push(allocator.title());
             profiled.allocators.push(allocator);
         }
     }
 
     /// From now on nothing of the process in this slot is seen. Links that processes share stay in it all the same: it pays for them, and with multi and
-    /// perf probes each of its returns is probed. Where that can kill there are no such links ([`crate::target::hazard::check_shared`]).
+    /// perf probes each of its returns is probed. Where that can kill there are no such links ([`crate::inspect::hazard::check_shared`]).
     pub(super) fn exclude(&mut self, slot: u32) {
         let Some(profiled) = self.ingest.table.get(slot) else { return };
         let pid = profiled.pid;
@@ -140,6 +140,6 @@ impl Worker {
 
     /// Whether processes come by themselves.
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.config.reach, Reach::Everyone | Reach::Tree)
+        matches!(self.config.attach_mode, AttachMode::AllProcesses | AttachMode::Descendants)
     }
 }

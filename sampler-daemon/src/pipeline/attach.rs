@@ -1,6 +1,6 @@
 //! A process gets its slot and its probes.
 
-use super::config::Reach;
+use super::config::AttachMode;
 use super::facts;
 use super::process::ProfiledProcess;
 use super::sampling::Learning;
@@ -8,13 +8,13 @@ use super::schedule::LookTimer;
 use super::worker::Worker;
 use crate::bpf::ProbeEngine;
 use crate::bpf::totals::SlotTotals;
+use crate::inspect::discovery::Discovery;
+use crate::inspect::hazard::Hazard;
+use crate::inspect::mappings;
+use crate::inspect::patched::Patched;
+use crate::inspect::process::Process;
+use crate::inspect::unchanged::MappingsFingerprint;
 use crate::store::{ProcessRecord, SamplingRecord};
-use crate::target::discovery::Discovery;
-use crate::target::hazard::Hazard;
-use crate::target::looked::Looked;
-use crate::target::mappings;
-use crate::target::patched::Patched;
-use crate::target::process::Process;
 use sampler_common::note::Blind;
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(super) struct Attached {
     pub(super) leader_changes: u32,
     pub(super) timer: LookTimer,
     /// With what it was looked at.
-    pub(super) looked: Looked,
+    pub(super) looked: MappingsFingerprint,
     /// It runs a new program image, of which it is not known yet what stays mapped.
     pub(super) has_new_image: bool,
     /// Its image must not be probed.
@@ -98,7 +98,7 @@ impl Worker {
         }
         let mut sampling = self.ingest.default_sampling();
         if discovery.is_sampled {
-            Arc::make_mut(&mut sampling).begin_silent();
+            Arc::make_mut(&mut sampling).begin_self_sampled();
         }
         let mut record = ProcessRecord::new(pid, sampling);
         facts::read(&mut record, &process);
@@ -137,7 +137,7 @@ impl Worker {
             process,
             leader_changes: self.kernel.slots.leader_changes(slot),
             timer: LookTimer::sweep(),
-            looked: Looked::default(),
+            looked: MappingsFingerprint::default(),
             has_new_image: false,
             hazard: None,
             patched: Vec::new(),
@@ -219,7 +219,7 @@ impl Worker {
 
     /// Whether each process has links of its own. With windows it has, whoever else there is: nobody is to pay for another's windows.
     pub(super) fn has_own_links(&self) -> bool {
-        self.config.reach == Reach::Listed || self.config.windows.is_some()
+        self.config.attach_mode == AttachMode::Pids || self.config.windows.is_some()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Keeps the daemon's picture of the live set true, and the live set within its bound.
 
 use super::clock::monotonic_ns;
-use super::config::Reach;
+use super::config::AttachMode;
 use super::ingest::{Ingest, halved};
 use super::worker::Worker;
 use crate::bpf::totals::SlotTotals;
@@ -47,14 +47,14 @@ impl Worker {
             && self.last_reconciled.elapsed() >= REPAIR_PERIOD
         {
             self.repair_by(&totals);
-            self.miss_nobody();
+            self.reconcile_missing_slots();
             self.adopt_missed();
         }
     }
 
     /// Notices the end of processes of which the kernel side's event was lost; where there are few, or all, others do.
-    fn miss_nobody(&mut self) {
-        if self.config.reach == Reach::Shared {
+    fn reconcile_missing_slots(&mut self) {
+        if self.config.attach_mode == AttachMode::PidsSharedLinks {
             let gone = self.gone(&self.slots());
             self.detach_gone(&gone);
         }
@@ -262,7 +262,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn who_holds_little_is_spared() {
+    fn a_process_that_holds_little_is_not_thinned() {
         assert_eq!(share_of(600, vec![900]), 600);
         assert_eq!(share_of(600, vec![10, 900, 20]), 570);
         assert_eq!(share_of(600, vec![400, 400, 10]), 295);

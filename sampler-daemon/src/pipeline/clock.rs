@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_told_is_met_again() {
+    fn a_time_converts_back() {
         let clock = Clock::default();
         let told = clock.now().to_unix(12_345);
         for _ in 0..1000 {

@@ -4,7 +4,7 @@ use super::latency::Answers;
 use super::report::history::{HistoryRequest, HistoryWindow};
 use super::report::leaks::{LeaksRequest, RawLeaks};
 use super::report::lifetimes::{LifetimesRequest, RawLifetimes};
-use super::report::listing::{ListRequest, Listing, Sums};
+use super::report::listing::{ListRequest, Listing, ProcessSums};
 use super::report::metrics::MetricsReport;
 use super::report::raw::RawProfile;
 use super::report::scope::Scope;
@@ -93,7 +93,7 @@ pub struct SamplingReport {
     /// It samples some allocations by itself, whatever is asked for.
     pub samples_itself: bool,
     /// All of them.
-    pub is_silent: bool,
+    pub is_self_sampled: bool,
     /// Back-pressure.
     pub pressure: PressureReport,
     /// By our own library, which does as it is told.
@@ -141,7 +141,7 @@ impl SamplingReport {
             interval_bytes: units::whole_interval(record.shown_interval()),
             one_in: is_bernoulli.then(|| design.interval()),
             samples_itself: record.samples_itself,
-            is_silent: record.is_silent,
+            is_self_sampled: record.is_self_sampled,
             pressure: PressureReport::new(record),
             preloaded: record.library_bytes.0 > 0.0,
             sources: process.sources(),
@@ -157,7 +157,7 @@ pub struct ProcessReport {
     /// What is known of it.
     pub record: ProcessRecord,
     /// Its numbers.
-    pub sums: Sums,
+    pub sums: ProcessSums,
     /// Calls of freeing functions; `None` where they are not probed.
     pub free_calls: Option<Count>,
     /// Bounds that it has hit, with how often.

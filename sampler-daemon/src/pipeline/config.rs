@@ -1,33 +1,33 @@
 //! How to profile, as whoever starts the worker says it.
 
 use super::exclude::Exclusion;
-use super::held::AtExit;
+use super::held_at_exit::AtExit;
 use super::injections::Injecting;
 use crate::bpf::Settings;
+use crate::inspect::moving::Executables;
+use crate::inspect::spec::Spec;
 use crate::store::Sampling;
-use crate::target::moving::Executables;
-use crate::target::spec::Spec;
 use sampler_common::pressure::Limits;
 use sampler_common::windows::Budget;
 
 /// Which processes are profiled, and by whose links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum AttachMode {
     /// A few given ones, each by links of its own.
-    Listed,
+    Pids,
     /// Given ones, by links that all share: a link costs everyone who maps its file, so that many must not have one each.
-    Shared,
+    PidsSharedLinks,
     /// All that are not excluded, as they come and go, by links that all share.
-    Everyone,
+    AllProcesses,
     /// Given ones and every process that they fork, and those in turn, by links that all share.
-    Tree,
+    Descendants,
 }
 
 /// How to profile.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Which processes.
-    pub reach: Reach,
+    pub attach_mode: AttachMode,
     /// The eBPF program's constants.
     pub settings: Settings,
     /// How allocations are sampled.

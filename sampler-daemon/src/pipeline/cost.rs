@@ -12,13 +12,13 @@
 //! ```
 
 use super::clock;
-use super::config::{Config, Reach};
+use super::config::{AttachMode, Config};
 use super::facts;
 use super::worker::Worker;
-use crate::bpf::{Calibrator, Kernel, Link, ProbeEngine, Way};
+use crate::bpf::{Calibrator, Kernel, Link, ProbeEngine, ProbeSetup};
+use crate::inspect::allocator::Function;
+use crate::inspect::processor::{RESOLUTION_NS, processor_ns};
 use crate::store::ProcessId;
-use crate::target::allocator::Function;
-use crate::target::processor::{RESOLUTION_NS, processor_ns};
 use sampler_common::cost::{Measured, Placed, Program, Range, Report, Spent, Tariff, Work};
 use sampler_common::estimate::Confidence;
 use sampler_common::windows::Clock;
@@ -53,7 +53,7 @@ pub struct PricesReport {
 
 /// A cost, but for the CPU time of the processes: reading that takes its time, so that the worker leaves it to others.
 #[derive(Clone, Debug, Default)]
-pub struct Unread {
+pub struct UnreadCost {
     /// Everything else.
     report: Report,
     /// What their probes have done.
@@ -69,8 +69,8 @@ pub struct Unread {
 impl Prices {
     /// Measures them; without any, what is wrong is said in the log and in `status`.
     pub(super) fn measure(kernel: &mut Kernel, config: &Config) -> Prices {
-        let by_pid = config.reach != Reach::Listed && config.windows.is_none();
-        let way = Way { by_pid };
+        let by_pid = config.attach_mode != AttachMode::Pids && config.windows.is_none();
+        let way = ProbeSetup { by_pid };
         let measured = Calibrator::new(kernel, &config.settings, way)
             .and_then(|mut calibrator| calibrator.measure(kernel).map(|()| calibrator));
         let (calibrator, why) = match measured {
@@ -143,9 +143,9 @@ impl Worker {
     }
 
     /// What profiling has cost these processes since they were attached, together.
-    pub(super) fn costs(&self, of: &[ProcessId], confidence: Confidence) -> Unread {
+    pub(super) fn costs(&self, of: &[ProcessId], confidence: Confidence) -> UnreadCost {
         let (mut work, mut records) = (Work::default(), 0);
-        let mut unread = Unread { exited_ns: Some(0), ..Unread::default() };
+        let mut unread = UnreadCost { exited_ns: Some(0), ..UnreadCost::default() };
         for id in of {
             work.add(&self.work(*id));
             let record = self.ingest.processes.get(*id);
@@ -212,7 +212,7 @@ impl Worker {
     }
 }
 
-impl Unread {
+impl UnreadCost {
     /// What was spent; `None` where there are no prices.
     pub(super) fn spent_ns(&self) -> Option<Range> {
         self.report.spent_ns
@@ -225,7 +225,7 @@ impl Unread {
 
     /// Reads the CPU time.
     pub(super) fn read(self) -> Report {
-        let Unread { mut report, exited_ns, running, processes, .. } = self;
+        let UnreadCost { mut report, exited_ns, running, processes, .. } = self;
         let each = running.iter().map(|(pid, start, before)| {
             processor_ns(*pid, *start).map(|now| now.saturating_sub(*before))
         });

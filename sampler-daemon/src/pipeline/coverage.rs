@@ -1,7 +1,7 @@
 //! What is blind in the processes of the machine, each reason once.
 
 use super::worker::Worker;
-use crate::target::discovery::Discovery;
+use crate::inspect::discovery::Discovery;
 use rustc_hash::FxHashMap;
 use sampler_common::note::{Blind, Processes, Reason};
 use sampler_common::wire::Role;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Processes remembered at most; of further ones nothing is said.
 pub(super) const MAX_LOOKED_AT: usize = 32 * 1024;
 /// Processes named for one reason; more are counted.
-const NAMED: usize = 16;
+const MAX_NAMED_PROCESSES: usize = 16;
 
 /// What was found out about processes that nobody need have called an allocator in.
 #[derive(Default)]
@@ -61,7 +61,7 @@ impl Worker {
     pub(super) fn blind_processes(&self) -> Vec<Processes> {
         let mut known: FxHashMap<u32, (String, Vec<Blind>)> = FxHashMap::default();
         for (pid, blind) in &self.coverage.blind {
-            known.insert(*pid, (crate::target::process::comm(*pid), blind.clone()));
+            known.insert(*pid, (crate::inspect::process::comm(*pid), blind.clone()));
         }
         let running = self.ingest.processes.iter().map(|(_, record)| record);
         for record in running.filter(|record| record.exited.is_none() && !record.excluded) {
@@ -109,7 +109,8 @@ pub(super) fn grouped<'a>(all: impl Iterator<Item = Case<'a>>) -> Vec<Processes>
         let place = if whom.iter().all(|of| of.2 == place) { place } else { "" };
         // A process has several files of one kind; it counts once.
         whom.dedup_by_key(|of| of.0);
-        let examples = whom.iter().take(NAMED).map(|of| (of.0, of.1.to_owned())).collect();
+        let examples =
+            whom.iter().take(MAX_NAMED_PROCESSES).map(|of| (of.0, of.1.to_owned())).collect();
         Processes { reason, count: whom.len() as u64, examples, place: place.to_owned() }
     });
     let mut processes: Vec<Processes> = processes.collect();
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_looked_at_is_bounded_and_forgotten() {
+    fn inspected_processes_are_bounded_and_forgotten() {
         let mut coverage = Coverage::default();
         let blind = Discovery { blind: vec!["x".into()], ..Discovery::default() };
         for pid in 0..MAX_LOOKED_AT as u32 + 10 {

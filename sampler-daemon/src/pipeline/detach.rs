@@ -5,7 +5,7 @@ use super::facts;
 use super::observe::has_lost;
 use super::totals::by_class;
 use super::worker::Worker;
-use crate::target::discovery::NONE_MAPPED;
+use crate::inspect::discovery::NONE_MAPPED;
 use sampler_common::wire::Role;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -99,7 +99,7 @@ impl Worker {
         }
         self.end_cycle(slot);
         let pid = self.ingest.table.take(slot).map(|profiled| profiled.pid);
-        self.ingest.known.end(slot);
+        self.ingest.stack_cache.end(slot);
         self.leaving.retain(|of| *of != slot);
         self.kernel.slots.renew(slot);
         self.pressure.forget(slot);
@@ -111,7 +111,8 @@ impl Worker {
         self.links.detach_own(slot, &Arc::default());
         self.close_left();
         if self.is_open()
-            && let Err(error) = self.make_ready(slot).and_then(|_| self.kernel.targets.offer(slot))
+            && let Err(error) =
+                self.make_ready(slot).and_then(|_| self.kernel.targets.add_free_slot(slot))
         {
             tracing::warn!("{error:#}");
         }

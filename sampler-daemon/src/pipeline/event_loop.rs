@@ -2,7 +2,7 @@
 //!
 //! The order of a turn's steps matters; each step says why it stands where it stands.
 
-use super::config::Reach;
+use super::config::AttachMode;
 use super::ingest::Event;
 use super::worker::Worker;
 use anyhow::bail;
@@ -18,14 +18,14 @@ const WAKE: usize = 1;
 /// The same of what hangs up when the guardian ends.
 const GUARDIAN: usize = 2;
 /// How long records may wait in the ring when few arrive (many wake the worker).
-const PERIOD: Duration = Duration::from_millis(100);
+const MAX_RECORD_DELAY: Duration = Duration::from_millis(100);
 /// The same where processes come and go: what is known of a short one must be read soon.
 const OPEN_PERIOD: Duration = Duration::from_millis(20);
 /// Said when nothing can be seen any more.
 const NO_GUARDIAN: &str = "the probe guardian has ended, and every probe with it: nothing is profiled any more (start samplerd again)";
 
 /// Lets this thread run as soon as there is something to do: while it waits for a CPU, programs go on paying for probes that are to go.
-fn hurry() {
+fn raise_thread_priority() {
     const FIRST: i32 = -15;
     let me = rustix::thread::gettid();
     if let Err(error) = rustix::process::setpriority_process(Some(me), FIRST) {
@@ -37,7 +37,7 @@ impl Worker {
     /// Turns until it is asked to stop; an error if nothing can be seen any more.
     pub(super) fn run(mut self) -> anyhow::Result<()> {
         if self.config.windows.is_some() {
-            hurry();
+            raise_thread_priority();
         }
         let mut are_more = false;
         loop {
@@ -91,11 +91,11 @@ impl Worker {
             let pidfd = self.ingest.table.attached(*slot)?.process.as_ref()?.pidfd.as_fd();
             Some(PollFd::from_borrowed_fd(pidfd, PollFlags::IN))
         }));
-        let mut period = if self.is_open() { OPEN_PERIOD } else { PERIOD };
-        match self.happenings.pause() {
+        let mut period = if self.is_open() { OPEN_PERIOD } else { MAX_RECORD_DELAY };
+        match self.process_events.pause() {
             Some(pause) => period = pause.min(period),
             None => {
-                let events = self.happenings.descriptors();
+                let events = self.process_events.descriptors();
                 descriptors.extend(events.map(|it| PollFd::from_borrowed_fd(it, PollFlags::IN)));
             }
         }
@@ -115,8 +115,8 @@ impl Worker {
 
     /// Slots of those that may end now; of many processes only those whose first thread is going.
     fn watched(&self) -> Vec<u32> {
-        match self.config.reach {
-            Reach::Listed => self.slots(),
+        match self.config.attach_mode {
+            AttachMode::Pids => self.slots(),
             _ => self.leaving.clone(),
         }
     }

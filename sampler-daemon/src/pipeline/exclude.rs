@@ -6,9 +6,9 @@
 
 use super::facts::Facts;
 use super::worker::Worker;
+use crate::inspect::process;
 use crate::parser;
-use crate::store::{Criterion, Who};
-use crate::target::process;
+use crate::store::{Criterion, ProcessIdentity};
 use rustc_hash::FxHashMap;
 use std::path::Path;
 
@@ -62,7 +62,7 @@ impl Excluded {
     }
 
     /// The place in the list of the exclusion that a process meets.
-    pub(super) fn by(&self, who: Who<'_>) -> Option<usize> {
+    pub(super) fn by(&self, who: ProcessIdentity<'_>) -> Option<usize> {
         self.exclusions.iter().position(|of| of.criterion.matches(who))
     }
 
@@ -90,20 +90,20 @@ impl Worker {
             return;
         }
         for pid in process::pids() {
-            self.is_spared(pid);
+            self.exclude_if_listed(pid);
         }
     }
 
     /// Whether a process is excluded; from now on it has no slot then.
-    pub(super) fn is_spared(&mut self, pid: u32) -> bool {
+    pub(super) fn exclude_if_listed(&mut self, pid: u32) -> bool {
         let facts = Facts::of(pid);
         let Some(by) = self.excluded.by(facts.who(pid)) else {
             self.excluded.pids.remove(&pid);
             return false;
         };
         match self.ingest.table.attached_slot(pid) {
-            Some(slot) => self.leave(slot, by),
-            None => self.shut_out(pid, by),
+            Some(slot) => self.detach_excluded(slot, by),
+            None => self.block_pid(pid, by),
         }
         true
     }
@@ -114,16 +114,16 @@ impl Worker {
     }
 
     /// Whether the process that has just taken a slot is excluded, so that it has lost it again.
-    pub(super) fn is_turned_away(&mut self, slot: u32) -> bool {
+    pub(super) fn drops_if_excluded(&mut self, slot: u32) -> bool {
         let Some(profiled) = self.ingest.table.get(slot) else { return false };
         let (id, has_been) = (profiled.id, profiled.has_exec());
         let Some(by) = self.excluded.by(self.ingest.processes.get(id).who()) else { return false };
         if has_been {
-            self.leave(slot, by);
+            self.detach_excluded(slot, by);
             return true;
         }
         self.drop_seen(id);
-        self.leave(slot, by);
+        self.detach_excluded(slot, by);
         true
     }
 
@@ -132,7 +132,7 @@ impl Worker {
         let Some(profiled) = self.ingest.table.get(slot) else { return false };
         let facts = Facts::of(profiled.pid);
         let Some(by) = self.excluded.by(facts.who(profiled.pid)) else { return false };
-        self.leave(slot, by);
+        self.detach_excluded(slot, by);
         true
     }
 
@@ -151,15 +151,15 @@ impl Worker {
         }
     }
 
-    fn leave(&mut self, slot: u32, by: usize) {
+    fn detach_excluded(&mut self, slot: u32, by: usize) {
         let Some(profiled) = self.ingest.table.get(slot) else { return };
         let pid = profiled.pid;
         self.detach_exited(&[slot]);
         // Should it have taken another slot meanwhile, it appears there, and is turned away again.
-        self.shut_out(pid, by);
+        self.block_pid(pid, by);
     }
 
-    fn shut_out(&mut self, pid: u32, by: usize) {
+    fn block_pid(&mut self, pid: u32, by: usize) {
         self.excluded.pids.insert(pid, by);
         if let Err(error) = self.kernel.targets.exclude(pid) {
             tracing::warn!(pid, "{error:#}");
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_exclusion_that_is_met_counts() {
+    fn the_first_matching_exclusion_applies() {
         let asked = |text: &str| {
             let criterion = Criterion::parse(text).unwrap();
             Exclusion { criterion, reason: "" }
@@ -187,7 +187,8 @@ mod tests {
         exclusions.extend(Exclusion::defaults());
         exclusions.extend([asked("comm:post*"), asked("cgroup:/system.slice")]);
         let mut excluded = Excluded::new(exclusions);
-        let who = |pid, comm, cgroup| Who { pid, comm, cgroup, ..Who::default() };
+        let who =
+            |pid, comm, cgroup| ProcessIdentity { pid, comm, cgroup, ..ProcessIdentity::default() };
         assert_eq!(excluded.by(who(std::process::id(), "x", "/")), Some(0));
         assert_eq!(excluded.by(who(2, "x", "/")), Some(1));
         assert_eq!(excluded.by(who(1, "postgres", "/")), Some(2));

@@ -1,9 +1,9 @@
 //! What is read of a process while it is there, and kept after it has gone.
 
-use crate::store::{ProcessRecord, Who};
-use crate::target::cgroup::{self, Cgroup};
-use crate::target::process::{self, Process};
-use crate::target::{memory, processor};
+use crate::inspect::cgroup::{self, Cgroup};
+use crate::inspect::process::{self, Process};
+use crate::inspect::{memory, processor};
+use crate::store::{ProcessIdentity, ProcessRecord};
 
 /// Who a process is, whoever may have its pid now.
 pub(super) struct Facts {
@@ -18,9 +18,9 @@ impl Facts {
         Facts { comm: process::comm(pid), exe: process::exe(pid), cgroup: cgroup::read(pid) }
     }
 
-    pub(super) fn who(&self, pid: u32) -> Who<'_> {
+    pub(super) fn who(&self, pid: u32) -> ProcessIdentity<'_> {
         let Facts { comm, exe, cgroup } = self;
-        Who { pid, comm, exe, cgroup: &cgroup.path, container: &cgroup.container }
+        ProcessIdentity { pid, comm, exe, cgroup: &cgroup.path, container: &cgroup.container }
     }
 }
 

@@ -1,12 +1,12 @@
 //! What becomes of an attached process: a new program image, a new allocator.
 
-use super::config::Reach;
+use super::config::AttachMode;
 use super::facts;
 use super::schedule::{NEW_IMAGE_WAIT, longest_wait};
 use super::worker::Worker;
-use crate::target::allocator::Allocator;
-use crate::target::discovery::Discovery;
-use crate::target::{looked, mappings};
+use crate::inspect::allocator::Allocator;
+use crate::inspect::discovery::Discovery;
+use crate::inspect::{mappings, unchanged};
 use rustc_hash::FxHashSet;
 use sampler_common::counters::Outcome;
 use std::sync::Arc;
@@ -45,11 +45,11 @@ impl Worker {
             attached.has_new_image = true;
             attached.patched.clear();
             attached.looked.forget();
-            attached.timer.begin_image(self.happenings.are_told());
+            attached.timer.begin_image(self.process_events.is_open());
         }
         self.kernel.slots.set_holds_nothing(slot, false);
         self.renew_links(slot);
-        if self.spare_harmed(slot) {
+        if self.detach_hazardous(slot) {
             return;
         }
         let _ = self.end_blocks(&[slot], Some(generation), Outcome::EndedByExec);
@@ -86,7 +86,7 @@ impl Worker {
     }
 
     /// Takes the probes off a new image that they could harm; whether the process has lost its slot by that.
-    fn spare_harmed(&mut self, slot: u32) -> bool {
+    fn detach_hazardous(&mut self, slot: u32) -> bool {
         let Some(profiled) = self.ingest.table.get(slot) else { return false };
         let pid = profiled.pid;
         if self.is_open() {
@@ -100,7 +100,7 @@ impl Worker {
         }
         let Some(hazard) = hazard else { return false };
         self.unprobe(slot);
-        if self.config.reach != Reach::Listed {
+        if self.config.attach_mode != AttachMode::Pids {
             self.exclude(slot);
         }
         if let Some(profiled) = self.ingest.table.get(slot) {
@@ -133,12 +133,12 @@ impl Worker {
 
     /// Closes the links in files that none of the listed processes has any more. (Where processes come by themselves a survey does.)
     pub(super) fn close_left(&mut self) {
-        if self.config.reach != Reach::Shared {
+        if self.config.attach_mode != AttachMode::PidsSharedLinks {
             return;
         }
         let all = self.ingest.table.values();
         let kept = all.flat_map(|of| of.allocators.iter().map(|of| of.identity)).collect();
-        self.links.detach_besides(&kept);
+        self.links.detach_others_than(&kept);
     }
 
     /// What a new program image has not mapped when it has settled is not looked for in it any more, and not probed: a process that goes on
@@ -166,7 +166,7 @@ impl Worker {
     pub(super) fn look_at_due_processes(&mut self) {
         self.links.forget_closed();
         let now = Instant::now();
-        let longest = longest_wait(self.config.reach, self.happenings.are_told());
+        let longest = longest_wait(self.config.attach_mode, self.process_events.is_open());
         let due: Vec<u32> = self
             .ingest
             .table
@@ -185,10 +185,10 @@ impl Worker {
                 self.image_replaced(slot, generation);
             }
             if diverted.contains(&pid) {
-                self.spare_harmed(slot);
+                self.detach_hazardous(slot);
             }
             self.look_at_processor(slot);
-            self.restore_library(slot);
+            self.restore_library_limit(slot);
             self.look_at_hooks(slot);
             self.keep_budget(slot);
             if let Some(attached) = self.ingest.table.attached_mut(slot) {
@@ -205,7 +205,7 @@ impl Worker {
         // A process that cannot be read now is exiting, or is read at the next look.
         let Ok(mappings) = mappings::read_some(pid) else { return };
         self.leave_newly_patched(slot, &mappings);
-        let files = looked::files(&mappings);
+        let files = unchanged::files(&mappings);
         let Some(attached) = self.ingest.table.attached(slot) else { return };
         if !attached.has_new_image && attached.looked.is_known(&files) {
             return;

@@ -3,7 +3,7 @@
 //! The cost is that of [`super::cost`]: what the probes did in that second, by the prices that were measured here. Whether a process could be
 //! injected is read before anything is probed, by a process of its own ([`crate::injector`]), while the kernel looks at the programs.
 
-use super::config::{Config, Reach};
+use super::config::{AttachMode, Config};
 use super::worker::Worker;
 use crate::bpf::ProbeEngine;
 use crate::injector::Injector;
@@ -46,7 +46,7 @@ pub(super) struct Forecasts {
 impl Forecasts {
     /// Begins to look at the processes that are to be probed; at none where nothing is probed that costs a trap for each call.
     pub(super) fn begin(config: &Config, pids: Vec<u32>) -> io::Result<Forecasts> {
-        let is_plain = matches!(config.reach, Reach::Listed | Reach::Shared)
+        let is_plain = matches!(config.attach_mode, AttachMode::Pids | AttachMode::PidsSharedLinks)
             && config.windows.is_none()
             && !config.samplers_only;
         if !is_plain {

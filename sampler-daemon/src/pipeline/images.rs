@@ -49,7 +49,7 @@ impl Ingest {
                     profiled.image = None;
                 }
             }
-            (Some(image), None) => image.not_told(),
+            (Some(image), None) => image.events_missed(),
             (None, _) => {}
         }
         if profiled.image.is_none() {

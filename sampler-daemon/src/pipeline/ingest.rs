@@ -1,11 +1,11 @@
 //! What a record does to the store. Knows nothing of the kernel side.
 
-use super::known::KnownStacks;
-use super::mapped::Insides;
+use super::captured_stack::{CapturedStack, ending};
+use super::mapped::AllocatorTexts;
 use super::pressure::Arrivals;
 use super::process::{ProcessTable, ProfiledProcess};
 use super::source::SampleEvent;
-use super::taken::{Taken, ending};
+use super::stack_cache::StackCache;
 use crate::bpf::ring::Record;
 use crate::store::stacks::StackFrame;
 use crate::store::{
@@ -63,21 +63,21 @@ pub(super) struct Ingest {
     pub(super) sampling: Sampling,
     pub(super) frames: Vec<Frame>,
     /// Stacks that are not copied again.
-    pub(super) known: KnownStacks,
+    pub(super) stack_cache: StackCache,
     /// Images by what the kernel's events have told.
     pub(super) history: History,
     /// What `sampling` makes of it.
     common: Arc<SamplingRecord>,
     /// What programs map themselves.
     pub(super) mapped: Mapped,
-    pub(super) insides: Insides,
+    pub(super) allocator_texts: AllocatorTexts,
     /// Records of samples and of their ends that were read.
     pub(super) records: u64,
     pub(super) arrivals: Arrivals,
     /// What was sampled in windows.
     pub(super) window_samples: WindowSamples,
     /// Whether ours take no samples of anybody.
-    is_silent: bool,
+    is_self_sampled: bool,
 }
 
 impl Ingest {
@@ -85,7 +85,7 @@ impl Ingest {
         samples: broadcast::Sender<Arc<SampleEvent>>,
         sampling: Sampling,
         now_ns: u64,
-        is_silent: bool,
+        is_self_sampled: bool,
     ) -> Ingest {
         Ingest {
             table: ProcessTable::default(),
@@ -102,24 +102,28 @@ impl Ingest {
             samples,
             sampling,
             frames: Vec::new(),
-            known: KnownStacks::default(),
+            stack_cache: StackCache::default(),
             history: History::default(),
-            common: usual(sampling, is_silent),
+            common: usual(sampling, is_self_sampled),
             mapped: Mapped::new(now_ns),
-            insides: Insides::default(),
+            allocator_texts: AllocatorTexts::default(),
             records: 0,
             arrivals: Arrivals::default(),
             window_samples: WindowSamples::default(),
-            is_silent,
+            is_self_sampled,
         }
     }
 
     /// Takes in one record.
     pub(super) fn record(&mut self, record: Record<'_>) {
         match record {
-            Record::Snapshot(header, stack) => self.allocation(&header, Taken::Snapshot(stack)),
-            Record::Frames(header, addresses) => self.allocation(&header, Taken::Frames(addresses)),
-            Record::Known(header, id) => self.allocation(&header, Taken::Known(id)),
+            Record::Snapshot(header, stack) => {
+                self.allocation(&header, CapturedStack::Snapshot(stack))
+            }
+            Record::Frames(header, addresses) => {
+                self.allocation(&header, CapturedStack::Frames(addresses))
+            }
+            Record::Known(header, id) => self.allocation(&header, CapturedStack::Known(id)),
             Record::Free(free) => self.free(&free),
             Record::Exec(event) => self
                 .events
@@ -158,7 +162,7 @@ impl Ingest {
     /// How processes are sampled by default: one record for all of them, as long as it does not change.
     pub(super) fn default_sampling(&mut self) -> Arc<SamplingRecord> {
         if self.common.asked != self.sampling {
-            self.common = usual(self.sampling, self.is_silent);
+            self.common = usual(self.sampling, self.is_self_sampled);
         }
         Arc::clone(&self.common)
     }
@@ -199,7 +203,7 @@ impl Ingest {
         }
     }
 
-    fn allocation(&mut self, record: &AllocationRecord, taken: Taken<'_>) {
+    fn allocation(&mut self, record: &AllocationRecord, captured: CapturedStack<'_>) {
         let Some(mut profiled) = self.source(record.space) else {
             self.outcomes.add(Outcome::UnknownProcess, 1);
             return;
@@ -210,9 +214,11 @@ impl Ingest {
             return;
         }
         self.records += 1;
-        let stack_bytes = match taken {
-            Taken::Known(id) => self.known.named(id).map_or(0, |known| known.cost_bytes),
-            Taken::Snapshot(_) | Taken::Frames(_) => record.stack_bytes,
+        let stack_bytes = match captured {
+            CapturedStack::Known(id) => {
+                self.stack_cache.named(id).map_or(0, |known| known.cost_bytes)
+            }
+            CapturedStack::Snapshot(_) | CapturedStack::Frames(_) => record.stack_bytes,
         };
         self.processes.get_mut(profiled.id).spending.read_sample(stack_bytes);
         let design = Design::from_word(record.design);
@@ -229,13 +235,13 @@ impl Ingest {
         let sampling = &self.processes.get(profiled.id).sampling;
         let limited_ns = profiled.library.as_ref().map(|library| library.limited_ns);
         self.arrivals.note(record, sampling, limited_ns);
-        let known = match taken {
-            Taken::Known(id) => self.known_stack(&mut profiled, record, id),
-            Taken::Snapshot(_) | Taken::Frames(_) => None,
+        let known = match captured {
+            CapturedStack::Known(id) => self.cached_stack(&mut profiled, record, id),
+            CapturedStack::Snapshot(_) | CapturedStack::Frames(_) => None,
         };
         let end = match known {
             Some(_) => UnwindEnd::Complete,
-            None => self.walk(&mut profiled, record, taken),
+            None => self.walk(&mut profiled, record, captured),
         };
         // The leaf of a USDT is the function that it lies in.
         if record.role != Role::OtelAlloc as u32
@@ -259,7 +265,7 @@ impl Ingest {
             stack.unwrap_or(StackId::TABLE_FULL)
         });
         if current && known.is_none() {
-            self.offer(&profiled, record, taken, end, stack);
+            self.add_to_stack_cache(&profiled, record, captured, end, stack);
         }
         self.table.put_back(record.space.slot, profiled);
         if self.window_samples.is_on {
@@ -351,10 +357,10 @@ impl Ingest {
     }
 }
 /// How processes are sampled that come by themselves; silent ones not by us.
-fn usual(sampling: Sampling, is_silent: bool) -> Arc<SamplingRecord> {
+fn usual(sampling: Sampling, is_self_sampled: bool) -> Arc<SamplingRecord> {
     let mut record = SamplingRecord::new(sampling);
-    if is_silent {
-        record.begin_silent();
+    if is_self_sampled {
+        record.begin_self_sampled();
     }
     Arc::new(record)
 }

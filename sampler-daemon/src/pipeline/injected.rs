@@ -7,9 +7,9 @@
 //! Whether the hooks are in is read from the process at every look at it, and before every answer.
 
 use super::worker::Worker;
+use crate::inspect::injected::Image;
+use crate::inspect::mappings;
 use crate::store::Orphaned;
-use crate::target::injected::Image;
-use crate::target::mappings;
 use sampler_common::counters::Outcome;
 use sampler_common::sampling::Design;
 use sampler_common::source::SampleSource;

@@ -6,9 +6,9 @@
 use super::facts::Facts;
 use super::worker::Worker;
 use crate::injector::Injector;
+use crate::inspect::discovery::Discovery;
+use crate::inspect::mappings::{self, Backing, Mapping};
 use crate::store::Criterion;
-use crate::target::discovery::Discovery;
-use crate::target::mappings::{self, Backing, Mapping};
 use rustc_hash::FxHashMap;
 use sampler_common::units;
 use std::os::fd::OwnedFd;

@@ -3,7 +3,7 @@
 //! # Whose call it is
 //!
 //! The probes on the C library's functions tell every call alike; the stack tells them apart. It is an **allocator's** if one of these frames is allocator code
-//! ([`crate::target::inside`]):
+//! ([`crate::inspect::inside`]):
 //!
 //! - the frames from the leaf on that lie in the file of the function itself: `mmap` and `malloc` are both in the libc, and glibc gets
 //!   its memory by `malloc → sysmalloc → mmap` without leaving it;
@@ -20,13 +20,13 @@
 //! Only anonymous memory is followed. Mapped files are not memory that a program has asked for, but they end what they are
 //! mapped over.
 
+use super::captured_stack::ending;
 use super::ingest::Ingest;
 use super::process::ProfiledProcess;
-use super::taken::ending;
+use crate::inspect::allocator_text::AllocatorText;
 use crate::store::mapped::{Origin, Piece, Remap};
 use crate::store::stacks::StackFrame;
 use crate::store::{ProcessId, StackId};
-use crate::target::inside::AllocatorCode;
 use crate::unwind::{Frame, ModuleId, Registers, StackMemory, UnwindEnd};
 use rustc_hash::FxHashMap;
 use sampler_common::counters::Outcome;
@@ -42,9 +42,9 @@ const USUAL_HUGE_LOG2: u64 = 21;
 
 /// What is known of the code of modules.
 #[derive(Default)]
-pub(super) struct Insides {
+pub(super) struct AllocatorTexts {
     /// Allocator code, read when first asked for.
-    code: FxHashMap<ModuleId, Arc<AllocatorCode>>,
+    code: FxHashMap<ModuleId, Arc<AllocatorText>>,
     /// Whose calls functions of a C library make, by the function's first address, as whole stacks have shown; `None`: of either.
     callers: FxHashMap<(ModuleId, u64), Option<Origin>>,
 }
@@ -174,9 +174,15 @@ impl Ingest {
         };
         let Some(caller) = caller else { return origin.unwrap_or(Origin::Unknown) };
         let Some(origin) = origin else {
-            return self.insides.callers.get(&caller).copied().flatten().unwrap_or(Origin::Unknown);
+            return self
+                .allocator_texts
+                .callers
+                .get(&caller)
+                .copied()
+                .flatten()
+                .unwrap_or(Origin::Unknown);
         };
-        let seen = self.insides.callers.entry(caller).or_insert(Some(origin));
+        let seen = self.allocator_texts.callers.entry(caller).or_insert(Some(origin));
         if *seen != Some(origin) {
             *seen = None;
         }
@@ -208,8 +214,8 @@ impl Ingest {
 
     fn code(&mut self, frame: Frame) -> Code {
         let modules = &self.modules;
-        let code = self.insides.code.entry(frame.module);
-        let code = code.or_insert_with(|| Arc::new(modules.allocator_code(frame.module)));
+        let code = self.allocator_texts.code.entry(frame.module);
+        let code = code.or_insert_with(|| Arc::new(modules.allocator_text(frame.module)));
         if code.whole {
             return Code::Allocator;
         }

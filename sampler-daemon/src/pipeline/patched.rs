@@ -1,16 +1,16 @@
-//! Functions whose code in memory is not their file's ([`crate::target::code_in_memory`]): they are left alone, and named.
+//! Functions whose code in memory is not their file's ([`crate::inspect::code_in_memory`]): they are left alone, and named.
 //!
 //! Before a process is probed each of its functions is compared, and again at each look at it: a program may patch itself later. Then the probe goes
 //! at once. The kernel leaves a patch alone when it takes a probe out, but while the probe is registered it writes the breakpoint again over whatever is there as soon as
 //! mappings of the file merge. A link that processes share loses the function for all of them.
 
 use super::worker::Worker;
-use crate::target::allocator::{Allocator, Function};
-use crate::target::code_in_memory::{Code, Found};
-use crate::target::discovery::Discovery;
-use crate::target::injected::Image;
-use crate::target::mappings::{self, Mapping};
-use crate::target::patched::Patched;
+use crate::inspect::allocator::{Allocator, Function};
+use crate::inspect::code_in_memory::{Code, Found};
+use crate::inspect::discovery::Discovery;
+use crate::inspect::injected::Image;
+use crate::inspect::mappings::{self, Mapping};
+use crate::inspect::patched::Patched;
 use sampler_common::note::Blind;
 use sampler_common::wire::{LiveEntry, LiveKey};
 use std::io;

@@ -3,10 +3,10 @@
 //! What outlives a process, its profile, is in the store (`Ingest::processes`); [`ProfiledProcess::id`] leads there.
 
 use super::attach::Attached;
-use super::library::Library;
+use super::library_settings::Library;
 use super::windows::Cycle;
+use crate::inspect::allocator::Allocator;
 use crate::store::ProcessId;
-use crate::target::allocator::Allocator;
 use crate::unwind::Image;
 use rustc_hash::FxHashMap;
 

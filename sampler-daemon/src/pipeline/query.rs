@@ -2,8 +2,8 @@
 
 use super::command::{Command, SamplingChange, SamplingReport};
 use super::worker::Worker;
+use crate::inspect::process::owner;
 use crate::store::{Criterion, Selector};
-use crate::target::process::owner;
 use rustc_hash::FxHashMap;
 use std::ops::ControlFlow;
 use std::sync::mpsc::TryRecvError;
@@ -67,7 +67,7 @@ impl Worker {
         }
         for (slot, asked) in changes {
             self.ask(slot, asked);
-            self.instruct_library(slot, asked.interval_bytes);
+            self.set_library_interval(slot, asked.interval_bytes);
         }
         Ok(self.samplings().into_iter().filter(|of| chosen.contains_key(&of.pid)).collect())
     }

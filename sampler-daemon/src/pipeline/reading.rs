@@ -26,17 +26,17 @@ impl Worker {
         let read = self.read_records(most, until);
         if self.kernel.ring.has_read(until) {
             // What a file that waits turns out to be may be asked of a process that has ended.
-            if !self.happenings.files().is_waiting() {
+            if !self.process_events.files().is_waiting() {
                 self.ingest.forget_images(begin_ns);
             }
-            self.ingest.known.forget_gone(begin_ns);
+            self.ingest.stack_cache.forget_gone(begin_ns);
         }
         read
     }
 
     fn read_records(&mut self, most: usize, until: u64) -> usize {
         let Worker { kernel, ingest, delays, .. } = self;
-        let Kernel { ring, targets, known, slots, .. } = kernel;
+        let Kernel { ring, targets, stack_cache, slots, .. } = kernel;
         ring.read(most, until, |record| {
             // The record of a process's coming was lost: it is known by its slot, if that is its own still.
             if let Some(space) = record.space()
@@ -50,7 +50,7 @@ impl Worker {
             let sampled_ns = record.sampled_ns();
             ingest.record(record);
             // At once: a stack that is met often is met again before this batch ends.
-            ingest.known.tell(known);
+            ingest.stack_cache.update_kernel(stack_cache);
             if let Some(sampled_ns) = sampled_ns {
                 delays.add(monotonic_ns().saturating_sub(sampled_ns));
             }
@@ -82,7 +82,7 @@ impl Worker {
         self.repair();
         // After the samples: a rate is published before the first sample of that rate.
         self.note_unseen();
-        self.hear_libraries();
+        self.read_library_states();
         // Unwinding what had piled up took its time. What has come meanwhile is little: behind it samples and exact
         // totals are of the same moment.
         self.drain();

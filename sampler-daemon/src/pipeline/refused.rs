@@ -9,9 +9,9 @@ use super::facts;
 use super::worker::Worker;
 use crate::bpf::ProbeEngine;
 use crate::bpf::filtered::returns_pass;
+use crate::inspect::hazard::{self, Hazard};
+use crate::inspect::process::Process;
 use crate::store::{ClassTotals, ProcessId, ProcessRecord};
-use crate::target::hazard::{self, Hazard};
-use crate::target::process::Process;
 use rustc_hash::{FxHashMap, FxHashSet};
 use sampler_common::counters::Outcome;
 use std::path::Path;
@@ -99,14 +99,14 @@ impl Worker {
             return None;
         }
         let image = self.ingest.history.at(pid, u64::MAX)?;
-        self.happenings.files().has_go_program(&image.mappings).then_some(Hazard::Go)
+        self.process_events.files().has_go_program(&image.mappings).then_some(Hazard::Go)
     }
 
     /// Process `pid` has mapped a program that Go's linker made.
     pub(super) fn mapped_go_program(&mut self, pid: u32) {
         // What does not belong to the tree is not looked at.
         let is_ours = !self.is_tree() || self.kernel.targets.knows(pid);
-        if is_ours && !self.is_spared(pid) {
+        if is_ours && !self.exclude_if_listed(pid) {
             let hazard = self.hazard_of(pid);
             hazard.into_iter().for_each(|hazard| self.refuse(pid, hazard));
         }

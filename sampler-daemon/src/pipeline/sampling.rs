@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 pub(super) const LEARNING_CALLS: u64 = 1000;
 /// How often an interval that follows the program, and the rates of an adaptive strategy, are made anew.
 const RELEARN_PERIOD: Duration = Duration::from_secs(1);
-/// How often it is looked whether there is anything to learn where there are more than [`FEW`] processes.
+/// How often it is looked whether there is anything to learn where there are more than [`ALWAYS_LEARNED_PROCESSES`] processes.
 const LEARN_PERIOD: Duration = Duration::from_millis(200);
 /// So many processes are looked at all the time.
-const FEW: usize = 8;
+const ALWAYS_LEARNED_PROCESSES: usize = 8;
 /// Share of what was known that is kept at each turn: a memory of some ten seconds.
-const MEMORY: f64 = 0.9;
+const RECENT_WEIGHT: f64 = 0.9;
 /// An interval is changed when it is off by more than this factor.
 const TOLERANCE: f64 = 1.1;
 
@@ -56,13 +56,14 @@ impl Learning {
     fn take_in(&mut self, now: SlotTotals, live: &[f64; CLASSES]) {
         let seconds = self.turn.elapsed().as_secs_f64();
         self.turn = Instant::now();
-        self.seconds = self.seconds * MEMORY + seconds;
+        self.seconds = self.seconds * RECENT_WEIGHT + seconds;
         let classes = self.classes.iter_mut().zip(&mut self.live).zip(live).enumerate();
         for (class, (((objects, bytes), held), live)) in classes {
             let more = |now: u64, last: u64| now.saturating_sub(last) as f64;
-            *objects = *objects * MEMORY + more(now.objects[class], self.last.objects[class]);
-            *bytes = *bytes * MEMORY + more(now.bytes[class], self.last.bytes[class]);
-            *held = *held * MEMORY + live;
+            *objects =
+                *objects * RECENT_WEIGHT + more(now.objects[class], self.last.objects[class]);
+            *bytes = *bytes * RECENT_WEIGHT + more(now.bytes[class], self.last.bytes[class]);
+            *held = *held * RECENT_WEIGHT + live;
         }
         self.last = now;
     }
@@ -121,7 +122,9 @@ impl Worker {
     /// Learns from the exact totals and the live set where a strategy wants it.
     pub(super) fn adapt_sampling(&mut self) {
         // Of many processes each turn is dear, and nobody waits for it.
-        if self.ingest.table.all_attached().count() > FEW && self.learned.elapsed() < LEARN_PERIOD {
+        if self.ingest.table.all_attached().count() > ALWAYS_LEARNED_PROCESSES
+            && self.learned.elapsed() < LEARN_PERIOD
+        {
             return;
         }
         self.learned = Instant::now();

@@ -2,30 +2,30 @@
 //!
 //! | what | looked at | then |
 //! | --- | --- | --- |
-//! | a process in a slot | [`SWEEP`] after it was attached | after twice as long each time, up to [`longest_wait`] |
-//! | a new program image in a slot | after [`NEW_IMAGE_WAIT`]; with events of mappings after [`SWEEP`] | the same |
+//! | a process in a slot | [`INSPECTION_PERIOD`] after it was attached | after twice as long each time, up to [`longest_wait`] |
+//! | a new program image in a slot | after [`NEW_IMAGE_WAIT`]; with events of mappings after [`INSPECTION_PERIOD`] | the same |
 //! | a process in a slot that has mapped an allocator, has just been probed, or shares links that have changed | at the next turn | as before |
 //! | a process in a slot whose library is new, or whose allocator was not found | after [`NEW_IMAGE_WAIT`] | after twice as long each time |
 //! | an expected process (`--follow`) with a new program image | at once | after 1, 2, 4 … ms, up to [`EXPECTED_LAST_WAIT`]; then the survey has it |
 //! | every process of the machine or the tree that is new | after [`SURVEY`] | the same |
 //! | every process of the machine or the tree | after [`ROUND`] | the same; after [`ROUND`] without events when a process of a tree ends or replaces its program |
-//! | a mapped file | at once, as an event tells of it (`target/seen.rs`) | never again, unless it changes |
+//! | a mapped file | at once, as an event tells of it (`inspect/inspected_files.rs`) | never again, unless it changes |
 //!
 //! Arrays have a period without events of new mappings, and with them: then looks are repairs.
 
-use super::config::Reach;
+use super::config::AttachMode;
 use std::time::{Duration, Instant};
 
 /// How often the mappings of a process are looked at for allocators that came by `dlopen`.
-pub(super) const SWEEP: Duration = Duration::from_secs(1);
+pub(super) const INSPECTION_PERIOD: Duration = Duration::from_secs(1);
 /// The same where there are many given processes: a look takes some 0.1 ms.
-const SHARED_SWEEP: Duration = Duration::from_secs(5);
+const SHARED_INSPECTION_PERIOD: Duration = Duration::from_secs(5);
 /// The same where processes come by themselves.
-const OPEN_SWEEP: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
+const OPEN_INSPECTION_PERIODS: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
 /// After `execve` the new image's libraries appear within moments.
 pub(super) const NEW_IMAGE_WAIT: Duration = Duration::from_millis(2);
 /// An image in which no allocator was found for so long has none.
-const SETTLED: Duration = Duration::from_millis(64);
+const NO_ALLOCATOR_AFTER: Duration = Duration::from_millis(64);
 /// A half of the wait between the first two looks at an expected process.
 const EXPECTED_WAIT: Duration = Duration::from_micros(500);
 /// After a longer wait the survey goes on looking at an expected process.
@@ -36,11 +36,13 @@ const SURVEY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
 const ROUND: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(300)];
 
 /// The longest time between two looks at a process in a slot.
-pub(super) fn longest_wait(reach: Reach, has_events: bool) -> Duration {
-    match reach {
-        Reach::Listed => SWEEP,
-        Reach::Shared => SHARED_SWEEP,
-        Reach::Everyone | Reach::Tree => OPEN_SWEEP[usize::from(has_events)],
+pub(super) fn longest_wait(attach_mode: AttachMode, has_events: bool) -> Duration {
+    match attach_mode {
+        AttachMode::Pids => INSPECTION_PERIOD,
+        AttachMode::PidsSharedLinks => SHARED_INSPECTION_PERIOD,
+        AttachMode::AllProcesses | AttachMode::Descendants => {
+            OPEN_INSPECTION_PERIODS[usize::from(has_events)]
+        }
     }
 }
 
@@ -55,7 +57,7 @@ pub(super) struct LookTimer {
 impl LookTimer {
     /// Of a process in a slot that has just been looked at.
     pub(super) fn sweep() -> LookTimer {
-        LookTimer { next: Instant::now() + SWEEP, wait: SWEEP }
+        LookTimer { next: Instant::now() + INSPECTION_PERIOD, wait: INSPECTION_PERIOD }
     }
 
     /// Of an expected process that has a new program image.
@@ -80,7 +82,7 @@ impl LookTimer {
     /// The process has a new program image; a look that was to come before stays where it is.
     pub(super) fn begin_image(&mut self, has_events: bool) {
         let before = self.next;
-        self.look_after(if has_events { SWEEP } else { NEW_IMAGE_WAIT });
+        self.look_after(if has_events { INSPECTION_PERIOD } else { NEW_IMAGE_WAIT });
         self.next = self.next.min(before);
     }
 
@@ -97,7 +99,7 @@ impl LookTimer {
 
     /// Whether a program image has been there for so long that what it has not mapped it does not need.
     pub(super) fn has_settled(&self) -> bool {
-        self.wait >= SETTLED
+        self.wait >= NO_ALLOCATOR_AFTER
     }
 }
 
@@ -160,7 +162,8 @@ mod tests {
     fn waits_double_up_to_the_longest() {
         let mut timer = LookTimer::sweep();
         timer.begin_image(false);
-        let (now, longest) = (Instant::now() + NEW_IMAGE_WAIT, longest_wait(Reach::Listed, false));
+        let (now, longest) =
+            (Instant::now() + NEW_IMAGE_WAIT, longest_wait(AttachMode::Pids, false));
         assert!(timer.is_due(now) && !timer.has_settled());
         let mut waits = Vec::new();
         while timer.wait < longest {

@@ -1,6 +1,6 @@
 //! What streams of samples show.
 
-use crate::store::{Origin, Who};
+use crate::store::{Origin, ProcessIdentity};
 use crate::unwind::Module;
 use std::sync::Arc;
 
@@ -33,8 +33,8 @@ pub struct SampleEvent {
 
 impl SampleEvent {
     /// Whose sample it is.
-    pub fn who(&self) -> Who<'_> {
-        Who {
+    pub fn who(&self) -> ProcessIdentity<'_> {
+        ProcessIdentity {
             pid: self.pid,
             comm: &self.comm,
             exe: &self.exe,

@@ -4,14 +4,14 @@
 
 use super::schedule::SurveyTimer;
 use super::worker::Worker;
-use crate::target::discovery::Discovery;
-use crate::target::mappings;
-use crate::target::process::pids;
+use crate::inspect::discovery::Discovery;
+use crate::inspect::mappings;
+use crate::inspect::process::pids;
 use rustc_hash::FxHashSet;
 use std::time::{Duration, Instant};
 
 /// Longest time that is spent on it at once: samples wait meanwhile.
-const TURN: Duration = Duration::from_millis(5);
+const MAX_TURN: Duration = Duration::from_millis(5);
 
 /// What has been looked at.
 #[derive(Default)]
@@ -35,7 +35,7 @@ impl Worker {
     /// Looks at processes, where it is time to, for some milliseconds at most.
     pub(super) fn survey(&mut self) {
         if self.is_open() {
-            self.survey_for(TURN);
+            self.survey_for(MAX_TURN);
         }
     }
 
@@ -59,7 +59,7 @@ impl Worker {
     }
 
     fn begin_survey(&mut self, now: Instant) {
-        let is_round = self.survey.timer.begin(now, self.happenings.are_told());
+        let is_round = self.survey.timer.begin(now, self.process_events.is_open());
         let gone = self.gone(&self.slots());
         self.detach_gone(&gone);
         self.look_at_refused();
@@ -84,31 +84,31 @@ impl Worker {
 
     /// Attaches to the allocators of a process.
     pub(super) fn look_at(&mut self, pid: u32) {
-        let is_spared = self.is_spared(pid);
+        let exclude_if_listed = self.exclude_if_listed(pid);
         // What an excluded process of a tree forks is profiled, and has its files.
-        if is_spared && !self.is_tree() {
+        if exclude_if_listed && !self.is_tree() {
             return;
         }
         // A kernel thread has none, and a process that cannot be read is exiting.
         let discovery = self.discover(pid);
-        if !is_spared && let Some(hazard) = self.hazard_of(pid) {
+        if !exclude_if_listed && let Some(hazard) = self.hazard_of(pid) {
             self.refuse(pid, hazard);
             return;
         }
         let Ok(discovery) = discovery else { return };
         self.end_refusal(pid);
-        if self.happenings.are_told() {
-            self.ingest.history.met(pid, || mappings::executable(pid));
+        if self.process_events.is_open() {
+            self.ingest.history.add_running(pid, || mappings::executable(pid));
         }
-        if !is_spared {
+        if !exclude_if_listed {
             self.coverage.look(pid, &discovery);
         }
         // Whatever has a link is met: one that is not is closed in the end.
         if let Some(met) = &mut self.survey.round {
             met.extend(discovery.files().map(|of| of.identity));
         }
-        if discovery.is_sampled && !is_spared {
-            self.take_in_silent(pid);
+        if discovery.is_sampled && !exclude_if_listed {
+            self.admit_self_sampled(pid);
         }
         self.attach_found(pid, &discovery);
     }
@@ -137,10 +137,10 @@ impl Worker {
         let unused = self.links.shared.unused(met);
         self.links.detach_shared(&unused);
         // The next round closes what this one was the first not to meet: others pay for it, if it is a tree that has it no more.
-        if self.is_tree() && self.links.shared.has_unmet() {
+        if self.is_tree() && self.links.shared.has_unmapped() {
             self.survey.timer.look_round_soon();
         }
         // Whoever maps them again is to be seen again.
-        self.happenings.files().keep(|allocator| !unused.contains(&allocator.identity));
+        self.process_events.files().keep(|allocator| !unused.contains(&allocator.identity));
     }
 }

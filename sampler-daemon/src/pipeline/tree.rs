@@ -3,12 +3,12 @@
 //! The kernel side follows forks itself and enters each child as expected before it runs, so that no allocation of it is
 //! missed; this is about descendants that were there before, and about new program images whose allocator nobody has called yet.
 
-use super::config::Reach;
+use super::config::AttachMode;
 use super::schedule::LookTimer;
 use super::worker::Worker;
-use crate::bpf::events::{Happening, ProcessEvent};
-use crate::target::mappings;
-use crate::target::process::{Process, children};
+use crate::bpf::events::{EventKind, ProcessEvent};
+use crate::inspect::mappings;
+use crate::inspect::process::{Process, children};
 use anyhow::Context as _;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::path::Path;
@@ -39,8 +39,8 @@ impl Tree {
         let belongs = |members: &FxHashSet<u32>, pid| members.contains(&pid) || is_known(pid);
         let pid = event.pid;
         match event.what {
-            Happening::Mapped(_) | Happening::Exec => belongs(&self.members, pid),
-            Happening::Forked(parent) => {
+            EventKind::Mapped(_) | EventKind::Exec => belongs(&self.members, pid),
+            EventKind::Forked(parent) => {
                 let belongs = belongs(&self.members, parent);
                 match belongs {
                     true => self.members.insert(pid),
@@ -49,8 +49,8 @@ impl Tree {
                 };
                 belongs
             }
-            Happening::LeaderExited => self.members.remove(&pid) || is_known(pid),
-            Happening::Lost(_) => {
+            EventKind::LeaderExited => self.members.remove(&pid) || is_known(pid),
+            EventKind::Lost(_) => {
                 self.members.clear();
                 true
             }
@@ -76,14 +76,14 @@ impl Tree {
 impl Worker {
     /// Whether it is a tree that is profiled.
     pub(super) fn is_tree(&self) -> bool {
-        self.config.reach == Reach::Tree
+        self.config.attach_mode == AttachMode::Descendants
     }
 
     /// Whether an event concerns the tree. A process that ends or replaces its program may have been the last with a file.
     pub(super) fn concerns_tree(&mut self, event: &ProcessEvent) -> bool {
         let Worker { tree, kernel, survey, .. } = self;
         let concerns = tree.takes(event, |pid| kernel.targets.knows(pid));
-        if concerns && matches!(event.what, Happening::Exec | Happening::LeaderExited) {
+        if concerns && matches!(event.what, EventKind::Exec | EventKind::LeaderExited) {
             survey.timer.look_round_soon();
         }
         concerns
@@ -113,7 +113,7 @@ impl Worker {
                 if self.kernel.targets.knows(pid) {
                     continue;
                 }
-                if !self.is_spared(pid) {
+                if !self.exclude_if_listed(pid) {
                     match self.hazard_of(pid) {
                         Some(hazard) => self.refuse(pid, hazard),
                         None => self.kernel.targets.expect(pid)?,
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_image_is_looked_at_soon_and_then_left_to_the_survey() {
+    fn a_new_image_is_inspected_soon_and_then_by_the_survey() {
         let mut tree = Tree::default();
         tree.note_exec(1);
         let mut looks = 0;
@@ -218,30 +218,30 @@ mod tests {
     }
 
     #[test]
-    fn events_of_the_tree_are_told_from_those_of_others() {
+    fn events_outside_the_tree_are_ignored() {
         let mut tree = Tree::default();
         // The root, which the kernel side knows for as long as it runs.
         let mut takes = |pid, what, known: &[u32]| {
             let event = ProcessEvent { time_ns: 0, pid, what };
             tree.takes(&event, |pid| known.contains(&pid))
         };
-        assert!(takes(1, Happening::Exec, &[1]) && !takes(7, Happening::Exec, &[1]));
+        assert!(takes(1, EventKind::Exec, &[1]) && !takes(7, EventKind::Exec, &[1]));
         // A child that has ended when its events are read, and a child of it.
-        assert!(takes(2, Happening::Forked(1), &[1]));
-        assert!(takes(3, Happening::Forked(2), &[1]));
-        assert!(takes(3, Happening::Exec, &[1]));
-        assert!(takes(3, Happening::LeaderExited, &[1]));
-        assert!(!takes(3, Happening::Exec, &[1]), "another has its number");
-        assert!(takes(2, Happening::Exec, &[1]));
+        assert!(takes(2, EventKind::Forked(1), &[1]));
+        assert!(takes(3, EventKind::Forked(2), &[1]));
+        assert!(takes(3, EventKind::Exec, &[1]));
+        assert!(takes(3, EventKind::LeaderExited, &[1]));
+        assert!(!takes(3, EventKind::Exec, &[1]), "another has its number");
+        assert!(takes(2, EventKind::Exec, &[1]));
         // Somebody else has the other's number.
-        assert!(!takes(2, Happening::Forked(7), &[1]) && !takes(2, Happening::Exec, &[1]));
-        assert!(takes(4, Happening::Forked(1), &[1]));
-        assert!(takes(0, Happening::Lost(1), &[1]));
-        assert!(!takes(4, Happening::Exec, &[1]) && takes(4, Happening::Exec, &[1, 4]));
+        assert!(!takes(2, EventKind::Forked(7), &[1]) && !takes(2, EventKind::Exec, &[1]));
+        assert!(takes(4, EventKind::Forked(1), &[1]));
+        assert!(takes(0, EventKind::Lost(1), &[1]));
+        assert!(!takes(4, EventKind::Exec, &[1]) && takes(4, EventKind::Exec, &[1, 4]));
     }
 
     #[test]
-    fn looks_are_bounded() {
+    fn inspections_are_bounded() {
         let mut tree = Tree::default();
         (0..MAX_LOOKS as u32 + 10).for_each(|pid| tree.note_exec(pid));
         assert_eq!(tree.looks.len(), MAX_LOOKS);

@@ -7,21 +7,21 @@ use super::cost::Prices;
 use super::coverage::Coverage;
 use super::exclude::Excluded;
 use super::forecast::Forecasts;
-use super::happenings::Happenings;
 use super::ingest::Ingest;
 use super::injections::Injections;
 use super::latency::{Answers, Histogram};
 use super::pressure::BackPressure;
+use super::process_events::ProcessEventQueue;
 use super::refused::Refused;
 use super::source::SampleEvent;
-use super::stale::Stale;
+use super::stale_returns::Stale;
 use super::survey::Survey;
 use super::thread::WorkerThread;
 use super::tree::Tree;
 use crate::bpf::{Attacher, Kernel, ProbeEngine};
+use crate::inspect::discoverer::Discoverer;
+use crate::inspect::process::Process;
 use crate::links::LinkTable;
-use crate::target::discoverer::Discoverer;
-use crate::target::process::Process;
 use anyhow::Context as _;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
@@ -59,7 +59,7 @@ pub(super) struct Worker {
     pub(super) lagged: Arc<AtomicU64>,
     pub(super) commands: mpsc::Receiver<Command>,
     pub(super) wake: Arc<OwnedFd>,
-    pub(super) happenings: Happenings,
+    pub(super) process_events: ProcessEventQueue,
     pub(super) coverage: Coverage,
     pub(super) excluded: Excluded,
     pub(super) refused: Refused,
@@ -136,7 +136,7 @@ pub fn start(
         lagged,
         commands,
         wake,
-        happenings: Happenings::default(),
+        process_events: ProcessEventQueue::default(),
         coverage: Coverage::default(),
         excluded,
         refused: Refused::default(),
@@ -153,7 +153,7 @@ pub fn start(
         answers,
         is_unguarded: false,
     };
-    worker.ingest.known.is_on = worker.config.settings.known_stacks;
+    worker.ingest.stack_cache.is_on = worker.config.settings.stack_cache;
     worker.ingest.window_samples.is_on = worker.config.windows.is_some();
     worker.close_costly_links();
     worker.kernel.targets.exclude(std::process::id())?;
@@ -162,16 +162,16 @@ pub fn start(
         worker.probe_file(file)?;
     }
     for process in processes {
-        if worker.is_tree() && worker.is_spared(process.pid) {
+        if worker.is_tree() && worker.exclude_if_listed(process.pid) {
             continue;
         }
         worker.attach(process)?;
     }
     if worker.is_open() {
-        worker.happenings = Happenings::open();
+        worker.process_events = ProcessEventQueue::open();
         worker.exclude_running();
         worker.follow_descendants()?;
-        worker.offer_slots()?;
+        worker.add_free_slots()?;
         worker.survey_for(Duration::MAX);
     }
     if let Some(gates) = &mut worker.kernel.windows {

@@ -2,12 +2,12 @@
 
 use super::convert::{cost, forecast, sources};
 use super::{convert, histograms, v1};
+use crate::inspect::memory::Memory;
 use crate::pipeline::{
-    Exclusion, GroupReport, PressureReport, ProbeReport, ProcessReport, SamplingReport,
-    StatusReport, Sums,
+    Exclusion, GroupReport, PressureReport, ProbeReport, ProcessReport, ProcessSums,
+    SamplingReport, StatusReport,
 };
 use crate::store::mapped::{ProcessTotals, Totals};
-use crate::target::memory::Memory;
 use sampler_common::counters::Outcome;
 use sampler_common::counting::Count;
 use sampler_common::estimate::{Confidence, Estimator};
@@ -24,7 +24,7 @@ pub(super) fn sampling(report: &SamplingReport) -> v1::ProcessInterval {
     v1::ProcessInterval {
         pid: report.pid,
         interval_bytes: report.interval_bytes,
-        strategy: match report.is_silent {
+        strategy: match report.is_self_sampled {
             true => Strategy::External.name().to_owned(),
             false => report.asked.strategy.name().to_owned(),
         },
@@ -223,13 +223,13 @@ fn exact(of: Exact) -> v1::Exact {
     v1::Exact { alloc_objects: of.alloc_objects, alloc_space: of.alloc_space }
 }
 
-fn totals(of: &Sums) -> v1::Quantities {
+fn totals(of: &ProcessSums) -> v1::Quantities {
     let (estimator, confidence) = (Estimator::default(), Confidence::DEFAULT);
     let totals = Quantities::of_row(&of.totals, &of.reference, estimator, confidence);
     convert::quantities_to_wire(&totals)
 }
 
-fn memory(of: &Sums) -> Option<v1::Memory> {
+fn memory(of: &ProcessSums) -> Option<v1::Memory> {
     let Memory { rss_bytes, anonymous_bytes, heap_bytes } = of.memory?;
     // No block is smaller than what was asked for.
     let usable = of.usable.sums.ratio(1.0, Confidence::DEFAULT);

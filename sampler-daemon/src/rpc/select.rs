@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pids_beside_a_selector_are_its_pids() {
+    fn pids_of_a_request_are_merged_into_its_selector() {
         let wire = v1::ProcessSelector {
             pids: vec![2],
             comms: vec!["a".into()],

@@ -18,17 +18,17 @@ pub type Rates = [Unseen; CLASSES];
 pub type Band = u8;
 
 /// The band of rates at which nothing is sampled.
-const NEVER: Band = 63;
+const UNSAMPLED_BAND: Band = 63;
 /// The band of one object per unit of hazard; the first are for classes that are nearly always sampled.
 const ONE: f64 = 8.0;
 
 /// The octave of `unseen`.
 pub fn band(unseen: Unseen) -> Band {
     if unseen.objects == f64::INFINITY {
-        return NEVER;
+        return UNSAMPLED_BAND;
     }
     // Of nothing it is −∞, and ends at 0.
-    (unseen.objects.log2().ceil() + ONE).clamp(0.0, f64::from(NEVER - 1)) as Band
+    (unseen.objects.log2().ceil() + ONE).clamp(0.0, f64::from(UNSAMPLED_BAND - 1)) as Band
 }
 
 /// What goes unseen under `designs`.

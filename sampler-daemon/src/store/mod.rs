@@ -35,7 +35,7 @@ pub use process::{
 pub use rows::{RowKey, Rows};
 pub use sampling::Sampling;
 pub use sampling_record::{Designs, SamplingRecord};
-pub use selector::{Criterion, Selector, Who};
+pub use selector::{Criterion, ProcessIdentity, Selector};
 pub use sizes::{SizeCell, SizeLimits};
 pub use spending::Spending;
 pub use stacks::{StackId, Stacks};

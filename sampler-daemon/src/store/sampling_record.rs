@@ -39,7 +39,7 @@ pub struct SamplingRecord {
     /// The process samples some allocations by itself: exact totals do not cover these.
     pub samples_itself: bool,
     /// Ours take no samples: they would count what the process samples by itself a second time.
-    pub is_silent: bool,
+    pub is_self_sampled: bool,
     /// Largest mean bytes between samples that the process's own samples speak of; 0 while there are none.
     pub own_interval_bytes: f64,
     /// How far back-pressure has raised the interval, beside `pressure`.
@@ -74,7 +74,7 @@ impl SamplingRecord {
             largest_interval_bytes: 1.0,
             strategies: Vec::new(),
             samples_itself: false,
-            is_silent: false,
+            is_self_sampled: false,
             own_interval_bytes: 0.0,
             raised: Raised::default(),
             raised_since: None,
@@ -96,7 +96,7 @@ impl SamplingRecord {
         self.pressure = 0;
         self.raised = Raised::default();
         self.learned_bytes = None;
-        if !self.is_silent && !self.strategies.contains(&asked.strategy) {
+        if !self.is_self_sampled && !self.strategies.contains(&asked.strategy) {
             self.strategies.push(asked.strategy);
         }
         self.refresh();
@@ -162,18 +162,18 @@ impl SamplingRecord {
     }
 
     /// Whether ours take no samples from now on.
-    pub fn be_silent(&mut self, is_silent: bool) {
-        self.is_silent = is_silent;
+    pub fn set_self_sampled(&mut self, is_self_sampled: bool) {
+        self.is_self_sampled = is_self_sampled;
         self.refresh();
     }
 
     /// Ours never take samples: nothing has been sampled by the designs that were made so far.
-    pub fn begin_silent(&mut self) {
+    pub fn begin_self_sampled(&mut self) {
         self.strategies.clear();
         self.unseen = [(0.0, 0.0); CLASSES];
         self.largest_interval_bytes = 1.0;
         self.will_take_itself();
-        self.be_silent(true);
+        self.set_self_sampled(true);
     }
 
     /// The process may sample allocations by itself from now on.
@@ -199,7 +199,7 @@ impl SamplingRecord {
     }
 
     /// Whether nothing has been heard of what samples in the process: neither a sample, nor from our own library.
-    pub fn is_unheard(&self) -> bool {
+    pub fn has_no_reports(&self) -> bool {
         self.own_interval_bytes <= 0.0 && self.library_bytes.1 <= 0.0
     }
 
@@ -262,7 +262,7 @@ impl SamplingRecord {
 
     /// Other designs come into force.
     pub fn set(&mut self, designs: Designs) {
-        if self.is_silent {
+        if self.is_self_sampled {
             self.designs = [Design::NEVER; CLASSES];
             return;
         }
@@ -295,13 +295,13 @@ mod tests {
         assert_eq!(record.strategies, [Strategy::Geometric, Strategy::External]);
         assert_eq!(record.shown_interval(), 64.0);
         // Ours stop, whatever is asked for meanwhile, and go on.
-        record.be_silent(true);
+        record.set_self_sampled(true);
         record.ask(Sampling::geometric(1));
         assert_eq!(record.designs, [Design::NEVER; CLASSES]);
-        record.be_silent(false);
+        record.set_self_sampled(false);
         assert_eq!(record.designs[3].inclusion(1), Some(1.0));
         let mut other = SamplingRecord::new(Sampling::geometric(1));
-        other.begin_silent();
+        other.begin_self_sampled();
         assert_eq!(
             (&other.strategies[..], other.shown_interval()),
             (&[Strategy::External][..], 524_288.0)

@@ -6,7 +6,7 @@ use std::fmt;
 
 /// What a process is known by.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Who<'a> {
+pub struct ProcessIdentity<'a> {
     /// Process id.
     pub pid: u32,
     /// Command name.
@@ -21,8 +21,8 @@ pub struct Who<'a> {
 
 impl ProcessRecord {
     /// What it is known by.
-    pub fn who(&self) -> Who<'_> {
-        Who {
+    pub fn who(&self) -> ProcessIdentity<'_> {
+        ProcessIdentity {
             pid: self.pid,
             comm: &self.comm,
             exe: &self.exe,
@@ -48,7 +48,7 @@ pub enum Criterion {
 
 impl Criterion {
     /// Whether it is met.
-    pub fn matches(&self, who: Who<'_>) -> bool {
+    pub fn matches(&self, who: ProcessIdentity<'_>) -> bool {
         match self {
             Criterion::Pid(pid) => who.pid == *pid,
             Criterion::Comm(pattern) => matches(pattern, who.comm),
@@ -94,7 +94,7 @@ impl fmt::Display for Criterion {
     }
 }
 
-fn in_group(wanted: &str, who: Who<'_>) -> bool {
+fn in_group(wanted: &str, who: ProcessIdentity<'_>) -> bool {
     if wanted.starts_with('/') {
         let wanted = wanted.trim_end_matches('/');
         let rest = who.cgroup.strip_prefix(wanted);
@@ -123,7 +123,7 @@ impl Selector {
     }
 
     /// Whether a process is chosen.
-    pub fn matches(&self, who: Who<'_>) -> bool {
+    pub fn matches(&self, who: ProcessIdentity<'_>) -> bool {
         let kind = std::mem::discriminant::<Criterion>;
         self.criteria.iter().all(|one| {
             let same = self.criteria.iter().filter(|other| kind(other) == kind(one));
@@ -143,7 +143,7 @@ impl fmt::Display for Selector {
 mod tests {
     use super::*;
 
-    const WHO: Who<'_> = Who {
+    const WHO: ProcessIdentity<'_> = ProcessIdentity {
         pid: 7,
         comm: "postgres",
         exe: "/usr/lib/postgresql/15/bin/postgres",
@@ -192,7 +192,7 @@ mod tests {
             assert!(error.contains("comm:NAME") && !error.contains('\n'), "{error}");
         }
         // A process that is in no container is not in every container.
-        let nowhere = Who { container: "", cgroup: "/", ..WHO };
+        let nowhere = ProcessIdentity { container: "", cgroup: "/", ..WHO };
         assert!(!Criterion::Cgroup("0".into()).matches(nowhere));
     }
 

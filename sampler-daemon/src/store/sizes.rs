@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn class_edges_are_met_exactly() {
+    fn class_edges_are_exact() {
         for class in 0..CLASSES {
             let (low, high) = class_bounds(class);
             let limits = limits(low, high);

@@ -7,7 +7,7 @@ use sampler_common::windows::{Groups, MAX_GROUPS};
 use std::collections::BTreeMap;
 
 /// Bytes and objects of a row by group number, each divided by its probability to be seen.
-pub type Sums = BTreeMap<u16, [f64; 2]>;
+pub type GroupTotals = BTreeMap<u16, [f64; 2]>;
 
 /// Samples of an open window, at most; more than a second's at the highest rate that back-pressure allows.
 pub const MAX_OPEN: usize = 64 * 1024;
@@ -27,7 +27,7 @@ pub struct WindowSamples {
     pub is_on: bool,
     open: FxHashMap<ProcessId, Open>,
     groups: FxHashMap<ProcessId, Groups>,
-    rows: FxHashMap<(ProcessId, StackId), Sums>,
+    rows: FxHashMap<(ProcessId, StackId), GroupTotals>,
     /// Ticks of processes that have exited.
     ended: FxHashMap<ProcessId, u64>,
 }
@@ -79,7 +79,7 @@ impl WindowSamples {
     }
 
     /// The sums of stacks by group.
-    pub fn rows(&self) -> impl Iterator<Item = (ProcessId, StackId, &Sums)> {
+    pub fn rows(&self) -> impl Iterator<Item = (ProcessId, StackId, &GroupTotals)> {
         self.rows.iter().map(|((process, stack), sums)| (*process, *stack, sums))
     }
 

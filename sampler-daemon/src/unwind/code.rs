@@ -2,7 +2,7 @@
 
 use super::module::{Frame, ModuleId, ModuleKind};
 use super::modules::Modules;
-use crate::target::inside::AllocatorCode;
+use crate::inspect::allocator_text::AllocatorText;
 use std::os::unix::fs::FileExt as _;
 
 impl Modules {
@@ -15,11 +15,11 @@ impl Modules {
     }
 
     /// What of a module is an allocator's; nothing where it has no file.
-    pub fn allocator_code(&self, id: ModuleId) -> AllocatorCode {
+    pub fn allocator_text(&self, id: ModuleId) -> AllocatorText {
         let module = self.get(id);
         match &module.kind {
-            ModuleKind::File(file) => AllocatorCode::read(file, &module.path),
-            _ => AllocatorCode::default(),
+            ModuleKind::File(file) => AllocatorText::read(file, &module.path),
+            _ => AllocatorText::default(),
         }
     }
 

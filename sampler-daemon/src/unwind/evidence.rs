@@ -58,7 +58,7 @@ impl Evidence {
     }
 
     /// Something had its part that is no word of the stack.
-    pub(crate) fn lack(&mut self) {
+    pub(crate) fn mark_incomplete(&mut self) {
         self.is_lacking = true;
     }
 }

@@ -6,7 +6,7 @@
 
 use super::perf_map::PerfMap;
 use super::rewritten::Contents;
-use crate::target::mappings;
+use crate::inspect::mappings;
 use rustc_hash::FxHashMap;
 use rustix::time::{ClockId, clock_gettime};
 use std::fmt;

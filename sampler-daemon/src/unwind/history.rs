@@ -5,7 +5,7 @@
 //! clock, so that a sample finds the image that was there. What events do not show is `munmap`: a mapping stays until another one
 //! takes its place.
 
-use crate::target::mappings::{Backing, Mapping};
+use crate::inspect::mappings::{Backing, Mapping};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ impl History {
         read: impl FnOnce() -> Option<Vec<Mapping>>,
     ) {
         if self.at(parent, time_ns).is_none() {
-            self.met(parent, read);
+            self.add_running(parent, read);
         }
         let Some(of_parent) = self.at(parent, time_ns) else { return };
         let mappings = Arc::clone(&of_parent.mappings);
@@ -57,7 +57,7 @@ impl History {
     }
 
     /// A process is there of which events may have told nothing: what `read` gives are its mappings, asked for if so.
-    pub fn met(&mut self, pid: u32, read: impl FnOnce() -> Option<Vec<Mapping>>) {
+    pub fn add_running(&mut self, pid: u32, read: impl FnOnce() -> Option<Vec<Mapping>>) {
         if !self.processes.contains_key(&pid)
             && let Some(mappings) = read()
         {

@@ -10,10 +10,10 @@ use super::jit::Jit;
 use super::mapped::{Code, Regions};
 use super::module::{Frame, ModuleId};
 use super::modules::Modules;
-use super::place::{Address, Place, Step, is_entry, signal_return};
+use super::place::{Address, CodePlace, Step, is_entry, signal_return};
 use super::rereads::{Rereads, processor_time};
 use super::snapshot::{Reader, Registers, StackMemory};
-use super::step::{Caller, State, Stuck};
+use super::step::{Caller, State, StepFailed};
 use gimli::UnwindContext;
 use rustc_hash::FxHashMap;
 use sampler_common::limits::MAX_FRAMES;
@@ -49,7 +49,7 @@ pub struct Image {
     /// Names `regions`, among those of all images.
     view: u64,
     evidence: Evidence,
-    places: FxHashMap<Address, Place>,
+    places: FxHashMap<Address, CodePlace>,
     /// A few hundred suffice for any program; they are forgotten together with the places.
     rules: Vec<Rule>,
     rule_indices: FxHashMap<Rule, u32>,
@@ -83,7 +83,7 @@ impl Image {
 
     /// From what events have told of process `pid`, which may be gone.
     pub fn of_past(pid: u32, past: &PastImage, modules: &mut Modules) -> Image {
-        let regions = Regions::default().retold(pid, past, modules);
+        let regions = Regions::default().retraced(pid, past, modules);
         Image::new(pid, Some((past.start_ns, past.version)), regions, modules)
     }
 
@@ -95,7 +95,7 @@ impl Image {
             Some((start_ns, _)) if start_ns != past.start_ns => false,
             Some((_, version)) if version == past.version => true,
             Some((start_ns, _)) => {
-                let regions = self.regions.retold(self.pid, past, modules);
+                let regions = self.regions.retraced(self.pid, past, modules);
                 self.told = Some((start_ns, past.version));
                 self.replace(regions, modules);
                 true
@@ -104,7 +104,7 @@ impl Image {
     }
 
     /// Events tell no more of it: its mappings are read from `/proc` again.
-    pub fn not_told(&mut self) {
+    pub fn events_missed(&mut self) {
         // Of what was told the last part may be missing.
         self.is_doubtful |= self.told.take().is_some();
     }
@@ -203,7 +203,7 @@ impl Image {
         self.evidence = reader.evidence;
         if self.view != view {
             // Its frames are of two views.
-            self.evidence.lack();
+            self.evidence.mark_incomplete();
         }
         end
     }
@@ -234,7 +234,7 @@ impl Image {
                 Step::Guess => {
                     is_guess = true;
                     // It becomes other code, and no event says so.
-                    reader.evidence.lack();
+                    reader.evidence.mark_incomplete();
                 }
                 Step::Rule(_) | Step::Entry | Step::Signal => {}
             }
@@ -247,8 +247,8 @@ impl Image {
                 Ok(Caller::Interrupted(ip)) => Address::Exact(ip),
                 Ok(Caller::None) if is_guess => return UnwindEnd::Guessed,
                 Ok(Caller::None) => return UnwindEnd::Complete,
-                Err(Stuck) if reader.ran_off => return UnwindEnd::Truncated,
-                Err(Stuck) => return UnwindEnd::Failed,
+                Err(StepFailed) if reader.ran_off => return UnwindEnd::Truncated,
+                Err(StepFailed) => return UnwindEnd::Failed,
             };
         }
     }
@@ -267,13 +267,13 @@ impl Image {
     fn step(
         &self,
         modules: &mut Modules,
-        place: Place,
+        place: CodePlace,
         state: &mut State,
         reader: &mut Reader<'_>,
-    ) -> Result<Caller, Stuck> {
+    ) -> Result<Caller, StepFailed> {
         match place.step {
             Step::Rule(index) => {
-                let rule = self.rules.get(index as usize).ok_or(Stuck)?;
+                let rule = self.rules.get(index as usize).ok_or(StepFailed)?;
                 if rule.has_expression() {
                     let cfi = modules.cfi(place.frame.module);
                     state.by_rule(rule, cfi.as_deref(), reader)
@@ -286,12 +286,12 @@ impl Image {
             Step::Entry | Step::FramePointer | Step::Guess => state.by_frame_pointer(reader),
             Step::Return => state.by_return(reader),
             Step::Signal => state.by_signal(reader),
-            Step::Lost => Err(Stuck),
+            Step::Lost => Err(StepFailed),
         }
     }
 
     /// What lies at an address; none if no executable mapping does.
-    fn place(&mut self, modules: &mut Modules, address: Address) -> Option<Place> {
+    fn place(&mut self, modules: &mut Modules, address: Address) -> Option<CodePlace> {
         if let Some(place) = self.places.get(&address) {
             return Some(*place);
         }
@@ -306,17 +306,17 @@ impl Image {
         region.load(modules);
         let unknown = Frame { module: ModuleId::UNKNOWN, offset: lookup };
         let place = match region.code {
-            Code::Trampoline => Place { frame: unknown, step: Step::Lost },
-            Code::Module(ModuleId::UNKNOWN) => Place { frame: unknown, step: Step::Guess },
+            Code::Trampoline => CodePlace { frame: unknown, step: Step::Lost },
+            Code::Module(ModuleId::UNKNOWN) => CodePlace { frame: unknown, step: Step::Guess },
             // Not remembered: its name is that of the time.
             Code::Jit => {
                 let pid = self.pid;
                 let jit = self.jit.get_or_insert_with(|| Jit::of(pid, modules));
                 let frame = jit.frame(modules, lookup, self.sample_ns);
-                return Some(Place { frame, step: Step::Guess });
+                return Some(CodePlace { frame, step: Step::Guess });
             }
             Code::Module(module) => match signal_return(region, module, address, modules) {
-                Some(frame) => Place { frame, step: Step::Signal },
+                Some(frame) => CodePlace { frame, step: Step::Signal },
                 None => {
                     let rule = region.cfi.as_ref().map(|(cfi, slide)| {
                         cfi.rule(lookup.wrapping_add(*slide), &mut self.context)
@@ -329,7 +329,7 @@ impl Image {
                         _ => Step::FramePointer,
                     };
                     let offset = self.regions.find_mut(lookup)?.offset(lookup);
-                    Place { frame: Frame { module, offset }, step }
+                    CodePlace { frame: Frame { module, offset }, step }
                 }
             },
         };
@@ -369,7 +369,7 @@ impl Image {
         if let Some(jit) = &self.jit {
             jit.refresh();
         }
-        self.rereads.told();
+        self.rereads.note_event();
     }
 
     fn reread(&mut self, modules: &mut Modules) {

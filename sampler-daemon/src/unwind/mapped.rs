@@ -5,7 +5,7 @@ use super::history::PastImage;
 use super::module::ModuleId;
 use super::modules::Modules;
 use super::moved::name_moved;
-use crate::target::mappings::{self, Backing, Mapping};
+use crate::inspect::mappings::{self, Backing, Mapping};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -74,7 +74,7 @@ impl Regions {
     }
 
     /// Those that events have told, of a process that may be gone.
-    pub(super) fn retold(&self, pid: u32, past: &PastImage, modules: &mut Modules) -> Regions {
+    pub(super) fn retraced(&self, pid: u32, past: &PastImage, modules: &mut Modules) -> Regions {
         let pids = [pid, past.parent];
         let pids = if past.parent == 0 { &pids[..1] } else { &pids };
         let mut mappings = Vec::clone(&past.mappings);

@@ -6,7 +6,7 @@ use super::elf::{Headers, Sections};
 use super::generated::GeneratedCode;
 use super::mapped::read_own_vdso;
 use super::module::{Module, ModuleId, ModuleKind};
-use crate::target::mappings::{self, Backing, Mapping};
+use crate::inspect::mappings::{self, Backing, Mapping};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -156,7 +156,7 @@ impl Modules {
     }
 
     /// A file that was opened when it was mapped first: soon it may be deleted and its process gone, before a sample asks for it.
-    pub fn offer(&mut self, mapping: &Mapping, file: Arc<File>) {
+    pub fn remember_file(&mut self, mapping: &Mapping, file: Arc<File>) {
         if self.recent.len() >= MAX_RECENT {
             self.recent.pop_front();
         }

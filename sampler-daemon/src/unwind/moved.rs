@@ -3,7 +3,7 @@
 //! Such memory lies inside of what the file's program headers say of its code. It has the file's bytes, names and call frame information.
 
 use super::elf::Headers;
-use crate::target::mappings::{Backing, Mapping};
+use crate::inspect::mappings::{Backing, Mapping};
 
 /// Enters the file in anonymous executable mappings that are its code; mappings are in the order of addresses. `headers` are those of a
 /// mapped file.

@@ -36,7 +36,7 @@ impl Address {
 
 /// What is known of a code address.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct CodePlace {
     pub(super) frame: Frame,
     pub(super) step: Step,
 }

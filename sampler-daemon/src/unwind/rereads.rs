@@ -4,7 +4,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
 /// For an unknown address, in the long run not more often than this.
-const PAUSE: Duration = Duration::from_millis(10);
+const MIN_REREAD_PERIOD: Duration = Duration::from_millis(10);
 
 /// A process with many mappings waits longer, so that reading them for unknown addresses costs 0.5 % of the time.
 const UNKNOWN_COST_FACTOR: u32 = 200;
@@ -44,7 +44,7 @@ impl Rereads {
 
     /// The same so long after the last time.
     fn take(&mut self, since: Duration) -> bool {
-        let pause = PAUSE.max(self.took * UNKNOWN_COST_FACTOR);
+        let pause = MIN_REREAD_PERIOD.max(self.took * UNKNOWN_COST_FACTOR);
         let regained = u32::try_from(since.as_micros() / pause.as_micros()).unwrap_or(u32::MAX);
         self.left = self.left.saturating_add(regained).min(self.at_once());
         let Some(left) = self.left.checked_sub(1) else { return false };
@@ -69,7 +69,7 @@ impl Rereads {
     }
 
     /// What is mapped is known without reading.
-    pub(super) fn told(&mut self) {
+    pub(super) fn note_event(&mut self) {
         self.read_at = Instant::now();
     }
 }

@@ -52,7 +52,7 @@ mod tests {
     use std::io::Write as _;
 
     #[test]
-    fn growth_is_told_from_another_text() {
+    fn a_grown_text_is_distinguished_from_another_text() {
         let mut file = tempfile::tempfile().unwrap();
         let mut contents = Contents::of(&file);
         assert!(contents.go_on(&file));

@@ -74,13 +74,13 @@ impl<'a> Reader<'a> {
 
     /// The eight bytes at an address of the process, which decide something.
     pub(super) fn word(&mut self, address: u64) -> Option<u64> {
-        let value = self.glance(address)?;
+        let value = self.read_unrecorded(address)?;
         self.evidence.word(address, value);
         Some(value)
     }
 
     /// The eight bytes at an address of the process: whoever comes to use them notes it.
-    pub(super) fn glance(&mut self, address: u64) -> Option<u64> {
+    pub(super) fn read_unrecorded(&mut self, address: u64) -> Option<u64> {
         let memory = match &self.memory {
             Memory::Copied(memory) => memory,
             Memory::Words(words) => {
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
             && slot == address
         {
             // The process has something else there.
-            self.evidence.lack();
+            self.evidence.mark_incomplete();
             return Some(true_ip);
         }
         let word = address
@@ -128,15 +128,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_glanced_at_is_not_used() {
+    fn an_unrecorded_read_is_no_evidence() {
         let bytes = [1; 24];
         let mut reader = Reader::new(StackMemory { start: 0x1000, bytes: &bytes, hijacked: None });
         let value = u64::from_le_bytes([1; 8]);
-        assert_eq!(reader.glance(0x1008), Some(value));
+        assert_eq!(reader.read_unrecorded(0x1008), Some(value));
         assert_eq!(reader.word(0x1010), Some(value));
         assert_eq!(reader.evidence.words(), Some(&[(0x1010, value)][..]));
         let words = [(0x1010, value)];
         let mut again = Reader::of_words(&words);
-        assert_eq!((again.word(0x1010), again.glance(0x1008)), (Some(value), None));
+        assert_eq!((again.word(0x1010), again.read_unrecorded(0x1008)), (Some(value), None));
     }
 }

@@ -24,19 +24,19 @@ enum Origin {
 
 /// A register's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(super) struct RegisterValue {
     pub(super) value: u64,
     origin: Origin,
 }
 
-impl Kept {
-    fn noted(value: u64) -> Kept {
-        Kept { value, origin: Origin::Noted }
+impl RegisterValue {
+    fn noted(value: u64) -> RegisterValue {
+        RegisterValue { value, origin: Origin::Noted }
     }
 
-    fn at(address: u64, reader: &mut Reader<'_>) -> Option<Kept> {
-        let value = reader.glance(address)?;
-        Some(Kept { value, origin: Origin::Stack(address) })
+    fn at(address: u64, reader: &mut Reader<'_>) -> Option<RegisterValue> {
+        let value = reader.read_unrecorded(address)?;
+        Some(RegisterValue { value, origin: Origin::Stack(address) })
     }
 
     /// The value, which decides something.
@@ -56,7 +56,7 @@ pub(super) struct State {
     pub(super) ip: u64,
     pub(super) sp: u64,
     /// As in [`CALLEE_SAVED`]; none where the value is not known.
-    pub(super) saved: [Option<Kept>; CALLEE_SAVED.len()],
+    pub(super) saved: [Option<RegisterValue>; CALLEE_SAVED.len()],
 }
 
 /// What a step comes to.
@@ -72,12 +72,12 @@ pub(super) enum Caller {
 
 /// The step cannot be made: memory or a register is not known, or the result makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stuck;
+pub(super) struct StepFailed;
 
 impl State {
     pub(super) fn new(registers: Registers) -> State {
         let mut saved = [None; CALLEE_SAVED.len()];
-        saved[RBP] = Some(Kept { value: registers.bp, origin: Origin::Call });
+        saved[RBP] = Some(RegisterValue { value: registers.bp, origin: Origin::Call });
         State { ip: registers.ip, sp: registers.sp, saved }
     }
 
@@ -103,33 +103,35 @@ impl State {
         rule: &Rule,
         cfi: Option<&Cfi>,
         reader: &mut Reader<'_>,
-    ) -> Result<Caller, Stuck> {
+    ) -> Result<Caller, StepFailed> {
         if rule.ip == Saved::Undefined {
             return Ok(Caller::None);
         }
         let cfa = match rule.cfa {
             Cfa::Offset(register, offset) => {
-                let base = self.get(register, reader).ok_or(Stuck)?;
+                let base = self.get(register, reader).ok_or(StepFailed)?;
                 let cfa = base.wrapping_add_signed(i64::from(offset));
                 // The return address lies between.
                 if cfa <= self.sp {
-                    return Err(Stuck);
+                    return Err(StepFailed);
                 }
                 cfa
             }
-            Cfa::Expression(code) => self.evaluate(code, None, cfi, reader).ok_or(Stuck)?,
+            Cfa::Expression(code) => self.evaluate(code, None, cfi, reader).ok_or(StepFailed)?,
         };
-        let ip = self.saved(rule.ip, Kept::noted(self.ip), cfa, cfi, reader).ok_or(Stuck)?;
+        let ip = self
+            .saved(rule.ip, RegisterValue::noted(self.ip), cfa, cfi, reader)
+            .ok_or(StepFailed)?;
         let ip = ip.used(reader);
         if (cfa, ip) == (self.sp, self.ip) {
-            return Err(Stuck);
+            return Err(StepFailed);
         }
         let mut saved = self.saved;
         for (index, rule) in rule.registers.iter().enumerate() {
             saved[index] = match (rule, self.saved[index]) {
                 (Saved::Same, value) => value,
                 (rule, value) => {
-                    let own = value.unwrap_or(Kept::noted(0));
+                    let own = value.unwrap_or(RegisterValue::noted(0));
                     self.saved(*rule, own, cfa, cfi, reader)
                 }
             };
@@ -138,7 +140,7 @@ impl State {
         Ok(match ip {
             0 => Caller::None,
             _ if rule.signal => {
-                reader.evidence.lack();
+                reader.evidence.mark_incomplete();
                 Caller::Interrupted(ip)
             }
             _ => Caller::Return(ip),
@@ -147,11 +149,14 @@ impl State {
 
     /// Steps as a function that keeps its frame's address in rbp:
     /// CFA = rbp + 16, return address = [CFA − 8], rbp = [CFA − 16].
-    pub(super) fn by_frame_pointer(&mut self, reader: &mut Reader<'_>) -> Result<Caller, Stuck> {
-        let frame = self.saved[RBP].ok_or(Stuck)?.used(reader);
-        let cfa = frame.checked_add(16).filter(|cfa| *cfa > self.sp).ok_or(Stuck)?;
-        let bp = Kept::at(frame, reader).ok_or(Stuck)?;
-        let ip = reader.word(frame + 8).ok_or(Stuck)?;
+    pub(super) fn by_frame_pointer(
+        &mut self,
+        reader: &mut Reader<'_>,
+    ) -> Result<Caller, StepFailed> {
+        let frame = self.saved[RBP].ok_or(StepFailed)?.used(reader);
+        let cfa = frame.checked_add(16).filter(|cfa| *cfa > self.sp).ok_or(StepFailed)?;
+        let bp = RegisterValue::at(frame, reader).ok_or(StepFailed)?;
+        let ip = reader.word(frame + 8).ok_or(StepFailed)?;
         // What else the function saved is not known.
         let mut saved = [None; CALLEE_SAVED.len()];
         saved[RBP] = Some(bp);
@@ -160,26 +165,26 @@ impl State {
     }
 
     /// Steps as a function that has not touched its stack: the return address is on its top.
-    pub(super) fn by_return(&mut self, reader: &mut Reader<'_>) -> Result<Caller, Stuck> {
-        let ip = reader.word(self.sp).ok_or(Stuck)?;
+    pub(super) fn by_return(&mut self, reader: &mut Reader<'_>) -> Result<Caller, StepFailed> {
+        let ip = reader.word(self.sp).ok_or(StepFailed)?;
         (self.ip, self.sp) = (ip, self.sp.wrapping_add(8));
         guessed(ip)
     }
 
     /// Steps from the kernel's signal return code to what the signal interrupted: rsp points at a `ucontext_t`
     /// (offsets of its `mcontext_t` as in the kernel's `struct sigcontext_64`).
-    pub(super) fn by_signal(&mut self, reader: &mut Reader<'_>) -> Result<Caller, Stuck> {
+    pub(super) fn by_signal(&mut self, reader: &mut Reader<'_>) -> Result<Caller, StepFailed> {
         const OFFSETS: [u64; CALLEE_SAVED.len()] = [128, 120, 72, 80, 88, 96];
         let context = self.sp;
-        let mut word = |offset| reader.word(context.wrapping_add(offset)).ok_or(Stuck);
+        let mut word = |offset| reader.word(context.wrapping_add(offset)).ok_or(StepFailed);
         let (sp, ip) = (word(160)?, word(168)?);
         let mut saved = [None; CALLEE_SAVED.len()];
         for (value, offset) in saved.iter_mut().zip(OFFSETS) {
-            *value = Some(Kept::noted(word(offset)?));
+            *value = Some(RegisterValue::noted(word(offset)?));
         }
         *self = State { ip, sp, saved };
         // What the kernel has put there is compared by nobody.
-        reader.evidence.lack();
+        reader.evidence.mark_incomplete();
         reader.moved_to(sp);
         Ok(Caller::Interrupted(ip))
     }
@@ -188,23 +193,27 @@ impl State {
     fn saved(
         &self,
         rule: Saved,
-        own: Kept,
+        own: RegisterValue,
         cfa: u64,
         cfi: Option<&Cfi>,
         reader: &mut Reader<'_>,
-    ) -> Option<Kept> {
+    ) -> Option<RegisterValue> {
         match rule {
             Saved::Undefined => None,
             Saved::Same => Some(own),
-            Saved::At(offset) => Kept::at(cfa.wrapping_add_signed(i64::from(offset)), reader),
-            Saved::Value(offset) => Some(Kept::noted(cfa.wrapping_add_signed(i64::from(offset)))),
-            Saved::In(register) => self.get(register, reader).map(Kept::noted),
+            Saved::At(offset) => {
+                RegisterValue::at(cfa.wrapping_add_signed(i64::from(offset)), reader)
+            }
+            Saved::Value(offset) => {
+                Some(RegisterValue::noted(cfa.wrapping_add_signed(i64::from(offset))))
+            }
+            Saved::In(register) => self.get(register, reader).map(RegisterValue::noted),
             Saved::AtExpression(code) => {
                 let address = self.evaluate(code, Some(cfa), cfi, reader)?;
-                Kept::at(address, reader)
+                RegisterValue::at(address, reader)
             }
             Saved::ValueExpression(code) => {
-                self.evaluate(code, Some(cfa), cfi, reader).map(Kept::noted)
+                self.evaluate(code, Some(cfa), cfi, reader).map(RegisterValue::noted)
             }
         }
     }
@@ -247,8 +256,8 @@ impl State {
 }
 
 /// The caller at a return address that is a guess: a zero, which much of memory is, is no root of a stack.
-fn guessed(ip: u64) -> Result<Caller, Stuck> {
-    if ip == 0 { Err(Stuck) } else { Ok(Caller::Return(ip)) }
+fn guessed(ip: u64) -> Result<Caller, StepFailed> {
+    if ip == 0 { Err(StepFailed) } else { Ok(Caller::Return(ip)) }
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ fn formats_agree() {
 }
 
 #[test]
-fn an_unknown_format_is_told_the_known_ones() {
+fn an_unknown_format_error_lists_the_known_ones() {
     let mock = Mock::unix();
     let ran = sampler(&mock.address, "profile --format gif");
     assert_eq!(ran.code, 2);

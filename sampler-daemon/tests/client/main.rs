@@ -13,7 +13,7 @@ mod mock;
 mod output;
 mod plan;
 mod ps;
-mod told;
+mod recorded;
 
 use mock::{Mock, PID};
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! A samplerd that always gives the same answers, on a Unix socket or a TCP port.
 
-use crate::told::{Asked, INTERVAL_BYTES, answer, cost, profile};
+use crate::recorded::{INTERVAL_BYTES, ProfileQuestion, answer, cost, profile};
 use crate::{leaks, many};
 use sampler_common::estimate::{Confidence, Estimator};
 use sampler_common::profile::Kind;
@@ -170,7 +170,7 @@ impl Sampler for Fixed {
         &self,
         request: Request<ListProcessesRequest>,
     ) -> Result<Response<ListProcessesResponse>, Status> {
-        let profile = profile(&Asked {
+        let profile = profile(&ProfileQuestion {
             kind: Kind::Live,
             strategy: Strategy::Geometric,
             estimator: Estimator::Weighted,

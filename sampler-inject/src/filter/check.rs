@@ -11,9 +11,9 @@ use super::Error;
 use super::run::DATA_BYTES;
 
 /// A set of memory words, one bit each.
-type Words = u16;
-const ALL: Words = Words::MAX;
-const _: () = assert!(BPF_MEMWORDS as u32 == Words::BITS);
+type WordSet = u16;
+const ALL: WordSet = WordSet::MAX;
+const _: () = assert!(BPF_MEMWORDS as u32 == WordSet::BITS);
 
 /// Checks a program as the kernel does before it installs it.
 pub(super) fn check(program: &[sock_filter]) -> Result<(), Error> {
@@ -67,7 +67,7 @@ fn check_memory(program: &[sock_filter]) -> Result<(), Error> {
     // Words that every jump to an instruction has written.
     let mut written = vec![ALL; program.len()];
     // Words that are written on the straight line.
-    let mut words: Words = 0;
+    let mut words: WordSet = 0;
     for (index, instruction) in program.iter().enumerate() {
         words &= written[index];
         match Code::of(instruction) {

@@ -9,7 +9,7 @@
 mod layout;
 mod room;
 
-use crate::prologue::{Error, Function, Place, original, trampoline, trampoline_length};
+use crate::prologue::{Error, Function, HookPlace, original, trampoline, trampoline_length};
 
 pub use layout::{HEAP_GROWTH_BYTES, Layout, PAGE_BYTES};
 use room::Room;
@@ -27,7 +27,7 @@ pub struct Candidate<'a> {
     /// The function.
     pub function: Function<'a>,
     /// Where it can be hooked.
-    pub places: Vec<Place>,
+    pub places: Vec<HookPlace>,
 }
 
 /// One hook of a plan.
@@ -36,7 +36,7 @@ pub struct Hook {
     /// Which of the candidates it is for.
     pub candidate: usize,
     /// Where the byte is, and where it leads.
-    pub place: Place,
+    pub place: HookPlace,
     /// For each landing: where the pointer of its trampoline lies.
     pub slots: Vec<u64>,
     /// Where the function as it was begins.
@@ -84,12 +84,12 @@ pub fn plan(candidates: &[Candidate], layout: &Layout) -> Plan {
 }
 
 /// Whether no byte of one place's jump is the other's byte. Two names of one function are one place.
-fn are_apart(one: &Place, other: &Place) -> bool {
+fn are_apart(one: &HookPlace, other: &HookPlace) -> bool {
     one.patch.abs_diff(other.patch) > 4
 }
 
 /// A hook at `place`; `None`, and nothing taken of `room`: one of its landings is not free.
-fn hook(candidate: usize, function: &Function, place: &Place, room: &mut Room) -> Option<Hook> {
+fn hook(candidate: usize, function: &Function, place: &HookPlace, room: &mut Room) -> Option<Hook> {
     let mut trial = room.clone();
     let length = trampoline_length(place);
     for landing in &place.landings {
@@ -106,7 +106,7 @@ fn hook(candidate: usize, function: &Function, place: &Place, room: &mut Room) -
 }
 
 /// The function as it was, on one of the pages of the landings.
-fn copy(function: &Function, place: &Place, room: &mut Room) -> Option<(u64, Vec<u8>)> {
+fn copy(function: &Function, place: &HookPlace, room: &mut Room) -> Option<(u64, Vec<u8>)> {
     place.landings.iter().find_map(|landing| {
         let length = original(place, function, *landing).ok()?.len() as u64 + SLACK_BYTES;
         let mut trial = room.clone();

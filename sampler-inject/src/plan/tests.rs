@@ -21,7 +21,7 @@ fn layout(mapped: &[std::ops::Range<u64>]) -> Layout {
 }
 
 #[test]
-fn the_first_place_is_taken_when_all_of_it_is_free() {
+fn the_first_place_is_used_when_its_landings_are_free() {
     let of = candidate(BASE + 0x1000, STORE);
     let plan = plan(std::slice::from_ref(&of), &layout(&[LIBRARY]));
     assert_eq!(plan.hooks.len(), 1);
@@ -30,7 +30,7 @@ fn the_first_place_is_taken_when_all_of_it_is_free() {
 }
 
 #[test]
-fn another_place_is_taken_when_one_landing_of_the_first_is_not_free() {
+fn the_second_place_is_used_when_a_landing_of_the_first_is_not_free() {
     let of = candidate(BASE + 0x1000, STORE);
     for landing in &of.places[0].landings {
         let taken = landing - landing % PAGE_BYTES..landing + 1;

@@ -5,7 +5,7 @@ use iced_x86::{
     IcedError, Instruction, InstructionBlock, MemoryOperand, Register,
 };
 
-use super::{Function, Place, Undo};
+use super::{Function, HookPlace, Undo};
 
 /// `jmp [rip + slot]`.
 const JUMP_THROUGH_SLOT_BYTES: u64 = 6;
@@ -37,7 +37,7 @@ pub enum Error {
 ///
 /// # Errors
 /// If `slot` is more than 2 GiB away.
-pub fn trampoline(place: &Place, address: u64, slot: u64) -> Result<Vec<u8>, Error> {
+pub fn trampoline(place: &HookPlace, address: u64, slot: u64) -> Result<Vec<u8>, Error> {
     let encode = || -> Result<Vec<u8>, IcedError> {
         let mut encoder = Encoder::new(64);
         let mut next = address;
@@ -52,7 +52,7 @@ pub fn trampoline(place: &Place, address: u64, slot: u64) -> Result<Vec<u8>, Err
 }
 
 /// Bytes of each trampoline of `place`.
-pub fn trampoline_length(place: &Place) -> u64 {
+pub fn trampoline_length(place: &HookPlace) -> u64 {
     length(&place.undo)
 }
 
@@ -72,7 +72,7 @@ pub(super) fn length(undo: &[Undo]) -> u64 {
 ///
 /// # Errors
 /// If data that the instructions refer to is more than 2 GiB away from `address`, or `function` is not the place's.
-pub fn original(place: &Place, function: &Function, address: u64) -> Result<Vec<u8>, Error> {
+pub fn original(place: &HookPlace, function: &Function, address: u64) -> Result<Vec<u8>, Error> {
     let mut decoder = Decoder::with_ip(64, function.bytes, function.entry, DecoderOptions::NONE);
     let mut instructions = Vec::new();
     let mut last = Instruction::default();

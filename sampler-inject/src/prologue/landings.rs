@@ -7,7 +7,7 @@ const JUMP_LENGTH: u64 = 5;
 /// `int3`.
 const BREAKPOINT: u8 = 0xcc;
 /// Below it the kernel maps nothing (`vm.mmap_min_addr` of every distribution).
-const LOWEST: u64 = 0x1_0000;
+const MIN_MAPPED_ADDRESS: u64 = 0x1_0000;
 /// From here on nothing can be mapped: 47 bits less the guard page.
 const HIGHEST: u64 = 0x7fff_ffff_f000;
 
@@ -68,7 +68,7 @@ pub(super) fn landings(
             found.push(landing);
         }
     }
-    let fits = |landing: &u64| (LOWEST..HIGHEST - length).contains(landing);
+    let fits = |landing: &u64| (MIN_MAPPED_ADDRESS..HIGHEST - length).contains(landing);
     let mut sorted = found.clone();
     sorted.sort_unstable();
     let is_apart = sorted.windows(2).all(|pair| pair[1] - pair[0] >= length);

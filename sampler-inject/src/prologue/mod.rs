@@ -65,7 +65,7 @@ pub struct Code<'a> {
 
 /// A place where one byte becomes `E9`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct HookPlace {
     /// The address of the byte that becomes `E9`.
     pub patch: u64,
     /// That byte as the file has it.

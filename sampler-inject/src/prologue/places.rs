@@ -5,7 +5,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 use super::elsewhere::first_entered;
 use super::landings::{boundaries, landings};
 use super::walk::Walk;
-use super::{Code, Function, Place};
+use super::{Code, Function, HookPlace};
 
 /// Instructions at which a place may lie, from the entry on.
 const MAX_INSTRUCTIONS: usize = 16;
@@ -15,7 +15,7 @@ const DISTANCE_BYTES: usize = 4;
 const JUMP: u8 = 0xe9;
 
 /// Places of a function whose jumps from outside are unknown. [`places_with`] also looks at other code.
-pub fn places(function: &Function) -> Vec<Place> {
+pub fn places(function: &Function) -> Vec<HookPlace> {
     places_with(function, &[])
 }
 
@@ -23,7 +23,7 @@ pub fn places(function: &Function) -> Vec<Place> {
 /// an instruction between the entry and it.
 ///
 /// `elsewhere` is best the whole executable segment around the function: compilers move unlikely parts of a function far away from it.
-pub fn places_with(function: &Function, elsewhere: &[Code]) -> Vec<Place> {
+pub fn places_with(function: &Function, elsewhere: &[Code]) -> Vec<HookPlace> {
     let entered = first_entered(function, elsewhere);
     let (_, is_whole) = function.own();
     let mut decoder = Decoder::with_ip(64, function.bytes, function.entry, DecoderOptions::NONE);
@@ -68,7 +68,7 @@ fn place(
     start: usize,
     depth: usize,
     has_prefix: bool,
-) -> Option<Place> {
+) -> Option<HookPlace> {
     let bytes = function.bytes;
     if has_prefix && !matches!(bytes.get(start)?, 0x40..=0x4f) {
         return None;
@@ -86,7 +86,7 @@ fn place(
     let undo = walk.undo().to_vec();
     let landings = landings(patch, following, boundaries, super::code::length(&undo))?;
     let resume = resume(function, instruction, patch + 1 + DISTANCE_BYTES as u64);
-    Some(Place {
+    Some(HookPlace {
         patch,
         original,
         following,

@@ -178,7 +178,7 @@ fn landings_below_the_first_mappable_address_are_no_places() {
 }
 
 /// Of the jump's own bytes in memory: where it leads.
-fn jump_target(place: &Place, distance: [u8; 4]) -> u64 {
+fn jump_target(place: &HookPlace, distance: [u8; 4]) -> u64 {
     let mut code = vec![0xe9];
     code.extend(distance);
     let mut decoder =

@@ -8,9 +8,9 @@ use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, Instruction,
     InstructionBlock, Register,
 };
-use sampler_inject::prologue::{Function, Place, original, trampoline, trampoline_length};
+use sampler_inject::prologue::{Function, HookPlace, original, trampoline, trampoline_length};
 
-use crate::memory::{PAGE, Pages};
+use crate::memory::{PAGE_BYTES, Pages};
 use crate::step::{End, FLAGS, Registers, run};
 
 /// Where the trampolines lead: nothing lies there, so that a run ends.
@@ -44,7 +44,7 @@ const ARGUMENTS: [i32; 6] =
 /// The function and the hook.
 pub(crate) struct Bench<'f> {
     function: Function<'f>,
-    place: &'f Place,
+    place: &'f HookPlace,
     pages: Pages,
     original: Range<u64>,
     /// Words that the instructions find relative to themselves, by address.
@@ -73,7 +73,7 @@ pub(crate) struct Outcome {
 
 impl<'f> Bench<'f> {
     /// Maps everything; `None`: this test process has something where it should lie, or data are too far away.
-    pub(crate) fn new(function: Function<'f>, place: &'f Place) -> Option<Bench<'f>> {
+    pub(crate) fn new(function: Function<'f>, place: &'f HookPlace) -> Option<Bench<'f>> {
         let mut bench = Bench {
             function,
             place,
@@ -86,7 +86,7 @@ impl<'f> Bench<'f> {
         let text = function.entry..function.entry + function.bytes.len() as u64;
         let is_there = bench.pages.map(text)
             && bench.pages.map(STACK)
-            && bench.pages.map(DATA..DATA + 2 * PAGE)
+            && bench.pages.map(DATA..DATA + 2 * PAGE_BYTES)
             && bench.map_operands()
             && bench.map_trampolines();
         if !is_there {
@@ -109,11 +109,11 @@ impl<'f> Bench<'f> {
             instruction.segment_prefix() == Register::FS
                 && instruction.memory_base() != Register::None
         });
-        let word = if is_thread_local { THREAD_LOCAL } else { DATA + PAGE };
+        let word = if is_thread_local { THREAD_LOCAL } else { DATA + PAGE_BYTES };
         let operands = instructions.iter().filter(|it| it.is_ip_rel_memory_operand());
         operands.map(Instruction::ip_rel_memory_address).all(|address| {
             let is_there = self.pages.map(address..address + 8);
-            let is_text = address.abs_diff(self.function.entry) < PAGE;
+            let is_text = address.abs_diff(self.function.entry) < PAGE_BYTES;
             if is_there && !is_text {
                 self.operands.push((address, word));
             }
@@ -127,7 +127,7 @@ impl<'f> Bench<'f> {
         let mut slots = Vec::new();
         for landing in &self.place.landings {
             for address in [*landing, *landing + length - 1] {
-                let page = address / PAGE * PAGE;
+                let page = address / PAGE_BYTES * PAGE_BYTES;
                 let is_new = !self.pages.contains(page) && self.pages.map(page..page + 1);
                 if !is_new && !own.contains(&page) {
                     return false;
@@ -147,17 +147,17 @@ impl<'f> Bench<'f> {
 
     /// A place for the pointer on the page of a landing, where no trampoline lies.
     fn slot(&self, landing: u64, length: u64) -> Option<u64> {
-        let page = landing / PAGE * PAGE;
+        let page = landing / PAGE_BYTES * PAGE_BYTES;
         let is_free = |slot: &u64| {
             let trampolines = self.place.landings.iter();
             trampolines.clone().all(|at| slot + 8 <= *at || at + length <= *slot)
         };
-        (page..page + PAGE).step_by(8).find(is_free)
+        (page..page + PAGE_BYTES).step_by(8).find(is_free)
     }
 
     fn map_original(&mut self) -> bool {
         let entry = self.function.entry;
-        let far = (1..).map(|number| (entry / PAGE + 0x1000 * number) * PAGE);
+        let far = (1..).map(|number| (entry / PAGE_BYTES + 0x1000 * number) * PAGE_BYTES);
         let page = far
             .take(16)
             .find(|page| !self.pages.contains(*page) && self.pages.map(*page..*page + 1));
@@ -170,8 +170,8 @@ impl<'f> Bench<'f> {
 
     /// Copies of the instructions up to the hooked one. Each ends with a jump back.
     fn map_copies(&mut self) -> bool {
-        let start = self.function.entry / PAGE * PAGE + COPIES_BEHIND;
-        self.copied = start..start + PAGE;
+        let start = self.function.entry / PAGE_BYTES * PAGE_BYTES + COPIES_BEHIND;
+        self.copied = start..start + PAGE_BYTES;
         assert!(self.pages.map(self.copied.clone()));
         for (number, instruction) in self.instructions().into_iter().enumerate() {
             let address = start + 64 * number as u64;
@@ -219,7 +219,7 @@ impl<'f> Bench<'f> {
         for argument in ARGUMENTS {
             registers[argument as usize] = match random() % 4 {
                 0 => (random() % 4096) as i64,
-                1 => (DATA + PAGE + random() % 128 * 16) as i64,
+                1 => (DATA + PAGE_BYTES + random() % 128 * 16) as i64,
                 2 => (random() % 3) as i64,
                 _ => random() as i64 >> (random() % 64),
             };
@@ -248,7 +248,7 @@ impl<'f> Bench<'f> {
     /// Puts stack and data as they are before a call.
     fn reset(&mut self) {
         self.pages.write(STACK.start, &[0xa5; STACK_BYTES]);
-        self.pages.write(DATA, &[0x5a; 2 * PAGE as usize]);
+        self.pages.write(DATA, &[0x5a; 2 * PAGE_BYTES as usize]);
         for (address, word) in self.operands.clone() {
             self.pages.write(address, &word.to_le_bytes());
         }
@@ -258,7 +258,7 @@ impl<'f> Bench<'f> {
         let mut registers = *registers;
         let end = run(&mut registers, inside, &self.copies);
         let mut memory = self.pages.read(STACK.start, STACK_BYTES);
-        memory.extend(self.pages.read(DATA, 2 * PAGE as usize));
+        memory.extend(self.pages.read(DATA, 2 * PAGE_BYTES as usize));
         Outcome { end, registers, memory }
     }
 

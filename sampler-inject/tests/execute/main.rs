@@ -18,7 +18,7 @@ use std::sync::Mutex;
 use bench::{Bench, IMAGE};
 use corpus::{elsewhere, libraries, random};
 use proptest::prelude::*;
-use sampler_inject::prologue::{Function, Place, places_with};
+use sampler_inject::prologue::{Function, HookPlace, places_with};
 use step::End;
 
 /// Calls of each function with each place and each combination of breakpoints.
@@ -41,7 +41,7 @@ struct Counts {
 }
 
 /// Addresses of boundaries within the window.
-fn window(place: &Place) -> Vec<u64> {
+fn window(place: &HookPlace) -> Vec<u64> {
     (0..4).filter(|bit| place.boundaries & 1 << bit != 0).map(|bit| place.patch + 1 + bit).collect()
 }
 
@@ -49,7 +49,7 @@ fn subset(of: &[u64], bits: usize) -> Vec<u64> {
     of.iter().enumerate().filter(|(bit, _)| bits & 1 << bit != 0).map(|(_, at)| *at).collect()
 }
 
-fn for_each_bench(mut test: impl FnMut(&str, &mut Bench, &Place, &mut Counts)) -> Counts {
+fn for_each_bench(mut test: impl FnMut(&str, &mut Bench, &HookPlace, &mut Counts)) -> Counts {
     let _held = ADDRESSES.lock();
     let mut counts = Counts::default();
     for library in libraries() {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// Bytes of a page.
-pub(crate) const PAGE: u64 = 4096;
+pub(crate) const PAGE_BYTES: u64 = 4096;
 
 /// Pages that go away again.
 pub(crate) struct Pages {
@@ -18,12 +18,12 @@ impl Pages {
 
     /// Maps the pages of `range` that are not mapped yet; `false`: something else lies there.
     pub(crate) fn map(&mut self, range: Range<u64>) -> bool {
-        let mut page = range.start / PAGE * PAGE;
+        let mut page = range.start / PAGE_BYTES * PAGE_BYTES;
         while page < range.end {
             if !self.contains(page) && !self.map_page(page) {
                 return false;
             }
-            page += PAGE;
+            page += PAGE_BYTES;
         }
         true
     }
@@ -38,7 +38,7 @@ impl Pages {
         let mapped = unsafe {
             libc::mmap(
                 page as *mut libc::c_void,
-                PAGE as usize,
+                PAGE_BYTES as usize,
                 libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE,
                 -1,
@@ -47,7 +47,7 @@ impl Pages {
         };
         let is_there = mapped as u64 == page;
         if is_there {
-            self.ranges.push(page..page + PAGE);
+            self.ranges.push(page..page + PAGE_BYTES);
         }
         is_there
     }
@@ -69,8 +69,8 @@ impl Pages {
     }
 
     fn check(&self, address: u64, length: usize) {
-        let pages =
-            (address / PAGE..(address + length as u64).div_ceil(PAGE)).map(|page| page * PAGE);
+        let pages = (address / PAGE_BYTES..(address + length as u64).div_ceil(PAGE_BYTES))
+            .map(|page| page * PAGE_BYTES);
         assert!(pages.clone().all(|page| self.contains(page)), "{address:#x} is not mapped");
     }
 }
@@ -79,7 +79,7 @@ impl Drop for Pages {
     fn drop(&mut self) {
         for range in &self.ranges {
             // SAFETY: the page is ours, and nothing refers to it any more.
-            unsafe { libc::munmap(range.start as *mut libc::c_void, PAGE as usize) };
+            unsafe { libc::munmap(range.start as *mut libc::c_void, PAGE_BYTES as usize) };
         }
     }
 }

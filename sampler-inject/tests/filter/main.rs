@@ -150,7 +150,7 @@ proptest! {
 
 /// Each of the 256 codes with four constants, alone.
 #[test]
-fn every_code_is_taken_or_refused_as_by_the_kernel() {
+fn every_filter_is_accepted_or_refused_as_by_the_kernel() {
     let mut taken = 0;
     for code in 0..0x100 {
         for k in [0, 1, 16, 64] {

@@ -74,7 +74,7 @@ fn charged() -> Result<Result<(Workload, Daemon), String>> {
     let (share, ..) = range(&cost["share"], "share")?;
     ensure!(taken > 1e5, "measuring took {taken} ns");
     // It ends with the round in which the time is over, and a round takes less than half of it.
-    let most = 1.5 * calibrate::MOST.as_nanos() as f64;
+    let most = 1.5 * calibrate::MAX_CPU_TIME.as_nanos() as f64;
     // How much of the caches a program empties between two hits is not known: where that counts most, a price is known to ± a half or so.
     let is_narrow = low > 0.2 * spent && high < 2.0 * spent;
     let fits = is_narrow && share > 0.4 && share < 1.7 && taken < most;

@@ -32,7 +32,7 @@ fn told(pid: u32, arguments: &[&str]) -> Result<(Value, String)> {
 
 /// A program that allocates all the time: hits by their price, with an interval.
 #[test]
-fn a_busy_program_is_told_what_it_will_pay() -> Result<()> {
+fn the_cost_forecast_of_a_busy_program_is_right() -> Result<()> {
     let program = build::compile("injected.c", &[])?;
     let mut child = Child::start("injected.c", Command::new(program).args(["1", "busy"]))?;
     ensure!(child.line()? == "waiting", "it does not wait");
@@ -55,7 +55,7 @@ fn a_busy_program_is_told_what_it_will_pay() -> Result<()> {
 
 /// Where an injection would be refused the reason stands in its place.
 #[test]
-fn a_program_that_cannot_be_injected_is_told_why() -> Result<()> {
+fn the_forecast_names_why_a_program_cannot_be_injected() -> Result<()> {
     let program = build::compile("family.c", &["-static"])?;
     let program = Subject::spawn("family.c", &mut Command::new(program))?;
     let (forecast, line) = told(program.pid(), &[])?;

@@ -121,7 +121,7 @@ fn single_stepped_probes_cost_what_it_says() -> Result<()> {
 
 /// A process of which the kernel emulates one malloc and single-steps another one: each hit has its own price, and its own count.
 #[test]
-fn hits_of_one_role_are_told_apart_by_their_price() -> Result<()> {
+fn hits_of_one_role_are_separated_by_price() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let spec = Own::spec(directory.path())?;
     let mut program = Own::start()?;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::profile::Row;
-use sampler_tests::truth::Sums;
+use sampler_tests::truth::TrueSums;
 use sampler_tests::{Daemon, Profile, Truth, Workload};
 
 /// Every allocation is sampled, and has room in the ring however late the daemon reads it.
@@ -66,7 +66,7 @@ impl Case {
     }
 }
 
-pub(super) fn equals(name: &str, row: &Row, alloc: &Sums, live: &Sums) -> Result<()> {
+pub(super) fn equals(name: &str, row: &Row, alloc: &TrueSums, live: &TrueSums) -> Result<()> {
     for (what, ours, truth) in [
         ("alloc bytes", row.alloc_space.sum, alloc.bytes),
         ("alloc objects", row.alloc_objects.sum, alloc.objects),

@@ -114,7 +114,7 @@ fn so_they_are_in_a_pid_namespace() -> Result<()> {
 
 /// Another process's session link asks for the returns of every process that runs into its probes.
 #[test]
-fn a_process_beside_others_is_refused() -> Result<()> {
+fn a_process_with_dispatch_among_others_is_refused() -> Result<()> {
     let mut workload = Workload::start(SOURCE, &["before"])?;
     let mut other = Workload::edge(&["realloc"])?;
     let pids = [workload.pid().to_string(), other.pid().to_string()];

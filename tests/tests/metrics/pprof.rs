@@ -111,7 +111,7 @@ fn seconds_ask_for_a_difference() -> Result<()> {
 
 /// A client that has gone needs nothing any more: its place is free for others, and the daemon ends as always.
 #[test]
-fn who_goes_away_leaves_nothing_behind() -> Result<()> {
+fn a_client_that_disconnects_leaves_nothing() -> Result<()> {
     let (_workload, served) = ticking()?;
     let request =
         format!("GET /debug/pprof/heap?seconds=600 HTTP/1.1\r\nHost: {}\r\n\r\n", served.address);

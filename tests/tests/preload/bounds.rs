@@ -1,7 +1,7 @@
 //! What the library costs a process, and what it does at its bounds.
 
 use anyhow::{Context, Result, ensure};
-use sampler_daemon::target::preloaded::Preloaded;
+use sampler_daemon::inspect::preloaded::Preloaded;
 use sampler_tests::{Daemon, preload};
 use std::fs::{self, File};
 
@@ -81,7 +81,7 @@ fn memory_is_bounded() -> Result<()> {
 /// More live samples than the library can know: each is told as allocated, what is held is said to be a lower bound, and how many it could
 /// not know can be read.
 #[test]
-fn a_full_table_is_told() -> Result<()> {
+fn a_full_table_is_counted() -> Result<()> {
     const BLOCKS: u64 = 400_000;
     let mut workload = preload::workload("edges.c", &["keep", &BLOCKS.to_string()], 1)?;
     let daemon = Daemon::start(&[workload.pid()], &[])?;
@@ -111,7 +111,7 @@ fn a_full_table_is_told() -> Result<()> {
 
 /// Samples that cannot be told are counted, by a probe of their own: the last ones of a process that is killed as well.
 #[test]
-fn what_is_not_told_is_counted() -> Result<()> {
+fn samples_that_were_not_reported_are_counted() -> Result<()> {
     for is_killed in [false, true] {
         let mut workload = preload::workload("edges.c", &["odd"], 1)?;
         let daemon = Daemon::start(&[workload.pid()], &[])?;
@@ -141,7 +141,7 @@ fn what_is_not_told_is_counted() -> Result<()> {
 
 /// Nobody listens: nothing is kept.
 #[test]
-fn nothing_is_kept_for_nobody() -> Result<()> {
+fn blocks_are_not_kept_without_a_listener() -> Result<()> {
     let mut workload = preload::workload("edges.c", &["keep", "10000"], 1)?;
     let before = private_bytes(workload.pid())?;
     workload.go()?;

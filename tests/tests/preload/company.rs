@@ -70,7 +70,7 @@ fn a_heap_past_malloc_is_named() -> Result<()> {
 
 /// Programs that come after samplerd are heard from when they map the library; the survey of all processes would find it ten seconds after the start.
 #[test]
-fn who_comes_later_is_heard_at_once() -> Result<()> {
+fn a_program_that_starts_later_is_sampled_at_once() -> Result<()> {
     const TRIES: usize = 5;
     again::until("samples of who comes later", TRIES, heard_at_once)
 }

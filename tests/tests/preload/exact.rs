@@ -39,7 +39,7 @@ fn judged(workload: &mut Workload, daemon: &Daemon) -> Result<()> {
 }
 
 #[test]
-fn every_call_is_told_once() -> Result<()> {
+fn every_call_is_reported_once() -> Result<()> {
     for case in [&["keep", "1000"][..], &["realloc"], &["aligned"]] {
         let mut workload = preload::workload("edges.c", case, 1)?;
         let daemon = Daemon::start(&[workload.pid()], EVERYTHING)?;
@@ -119,7 +119,7 @@ fn two_copies() -> Result<()> {
 
 /// A process that is sampled from inside, and one by probes, under one daemon: each has its own.
 #[test]
-fn beside_probes() -> Result<()> {
+fn preload_and_probes_count_the_same() -> Result<()> {
     let mut inside = preload::workload("edges.c", &["keep", "1000"], 1)?;
     let mut probed = Workload::edge(&["keep", "1000"])?;
     let daemon = Daemon::start(&[inside.pid(), probed.pid()], EVERYTHING)?;

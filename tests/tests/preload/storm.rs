@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use sampler_common::sampling::Rate;
-use sampler_daemon::target::preloaded::Preloaded;
+use sampler_daemon::inspect::preloaded::Preloaded;
 use sampler_tests::{Daemon, Truth, Workload, preload, wait};
 use serde_json::Value;
 use std::fs::File;
@@ -98,7 +98,7 @@ fn the_interval_rises_and_comes_back() -> Result<()> {
 
 /// By default a process gives some 1 % of a CPU for samples, whatever it allocates.
 #[test]
-fn few_are_taken_by_default() -> Result<()> {
+fn the_default_limit_holds_in_a_storm() -> Result<()> {
     let (mut workload, daemon, during) = storm(&DEFAULT)?;
     let status = daemon.status()?;
     ensure!(status["max_samples_per_preloaded"] == PRELOADED, "{status}");

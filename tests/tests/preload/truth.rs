@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use sampler_tests::profile::interval;
 use sampler_tests::statistics::{self, Comparison};
-use sampler_tests::truth::Sums;
+use sampler_tests::truth::TrueSums;
 use sampler_tests::{Daemon, Profile, Truth, preload};
 
 /// Mean bytes between samples: 8,700 ± 90 in each run, which are told in less than a second, in which a process may send 10,000.
@@ -86,7 +86,7 @@ fn compare(
 }
 
 /// What the workload knows of a comparison.
-fn known(name: String, sums: &Sums) -> Comparison {
+fn known(name: String, sums: &TrueSums) -> Comparison {
     Comparison {
         name,
         estimate: 0.0,
@@ -100,7 +100,7 @@ fn known(name: String, sums: &Sums) -> Comparison {
     }
 }
 
-fn covers(what: &str, low: f64, high: f64, truth: &Sums) -> Result<()> {
+fn covers(what: &str, low: f64, high: f64, truth: &TrueSums) -> Result<()> {
     let truth = truth.bytes as f64;
     ensure!(low <= truth && truth <= high, "{what}: [{low}, {high}] does not cover {truth}");
     Ok(())

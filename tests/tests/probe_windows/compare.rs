@@ -1,14 +1,16 @@
 //! What windows tell, against what a program has counted itself.
 
 use anyhow::{Context, Result, ensure};
-use sampler_tests::windowed::{LONG, Program, SURE, at, profile, windows};
+use sampler_tests::windowed::{
+    NEAR_CERTAIN_CONFIDENCE, Program, WINDOWS_DEADLINE, at, profile, windows,
+};
 use sampler_tests::{Daemon, wait};
 use serde_json::Value;
 
 /// Waits until there were so many windows; the last profile.
 pub(crate) fn after_windows(daemon: &Daemon, least: u64, confidence: &str) -> Result<Value> {
     let mut last = 0;
-    let found = wait::until_deadline("windows", LONG, || {
+    let found = wait::until_deadline("windows", WINDOWS_DEADLINE, || {
         let profile = profile(daemon, confidence)?;
         last = windows(&profile);
         Ok((last >= least).then_some(profile))
@@ -57,9 +59,9 @@ pub(crate) fn is_right(program: &[&str], share: &str, least: u64) -> Result<(Val
     let start = program.truth()?;
     let daemon = Daemon::start(&[program.pid()], &["--windows", share])?;
     let attached = program.truth()?;
-    after_windows(&daemon, least, SURE)?;
+    after_windows(&daemon, least, NEAR_CERTAIN_CONFIDENCE)?;
     let before = program.truth()?;
-    let sure = profile(&daemon, SURE)?;
+    let sure = profile(&daemon, NEAR_CERTAIN_CONFIDENCE)?;
     let after = program.truth()?;
     let usual = profile(&daemon, "0.95")?;
     for (which, quantity) in [(0, "alloc_objects"), (1, "alloc_space")] {

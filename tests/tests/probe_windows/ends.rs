@@ -3,7 +3,9 @@
 use crate::compare::{after_windows, interval};
 use anyhow::{Result, ensure};
 use sampler_tests::child::kill;
-use sampler_tests::windowed::{LONG, Program, SURE, profile, windows};
+use sampler_tests::windowed::{
+    NEAR_CERTAIN_CONFIDENCE, Program, WINDOWS_DEADLINE, profile, windows,
+};
 use sampler_tests::{Daemon, again, breakpoints, wait};
 use std::time::Duration;
 
@@ -23,7 +25,7 @@ fn few_windows_have_no_interval() -> Result<Result<(), String>> {
     let program = Program::start(&["steady", "600"])?;
     let daemon = Daemon::start(&[program.pid()], &["--windows", "0.5%"])?;
     // Some windows, but too few. A program that is stopped gets no further ones while it is asked about.
-    wait::until_deadline("a window with an allocation", LONG, || {
+    wait::until_deadline("a window with an allocation", WINDOWS_DEADLINE, || {
         let profile = profile(&daemon, "0.95")?;
         let [value, ..] = interval(&profile["totals"]["alloc_space"])?;
         Ok((windows(&profile) > 0 && value > 0.0).then_some(()))
@@ -70,30 +72,30 @@ fn what_windows_cannot_know_is_refused() -> Result<()> {
 fn a_process_that_stops_execs_or_exits_in_a_window_harms_nothing() -> Result<()> {
     let mut program = Program::start(&["steady", "3000"])?;
     let daemon = Daemon::start(&[program.pid()], &["--windows", "20%"])?;
-    after_windows(&daemon, 4, SURE)?;
+    after_windows(&daemon, 4, NEAR_CERTAIN_CONFIDENCE)?;
     let sites = breakpoints::sites(&daemon.status()?)?;
     let in_window = |pid: u32| {
-        wait::until_deadline("a window", LONG, || {
+        wait::until_deadline("a window", WINDOWS_DEADLINE, || {
             Ok((breakpoints::standing(pid, &sites)? > 0).then_some(()))
         })
     };
     // Stopped, as by a debugger, for longer than any window.
     in_window(program.pid())?;
     kill(program.pid(), SIGSTOP)?;
-    let then = windows(&profile(&daemon, SURE)?);
+    let then = windows(&profile(&daemon, NEAR_CERTAIN_CONFIDENCE)?);
     wait::pass(Duration::from_millis(500));
     ensure!(
-        windows(&profile(&daemon, SURE)?) <= then + 1,
+        windows(&profile(&daemon, NEAR_CERTAIN_CONFIDENCE)?) <= then + 1,
         "windows of a process that does nothing"
     );
     kill(program.pid(), SIGCONT)?;
-    after_windows(&daemon, then + 4, SURE)?;
+    after_windows(&daemon, then + 4, NEAR_CERTAIN_CONFIDENCE)?;
     // Another program in its place: what was seen before stays.
     in_window(program.pid())?;
     program.0.signal(SIGUSR2)?;
     ensure!(program.0.line()? == "ready", "no ready line after execve");
-    let then = windows(&profile(&daemon, SURE)?);
-    after_windows(&daemon, then + 4, SURE)?;
+    let then = windows(&profile(&daemon, NEAR_CERTAIN_CONFIDENCE)?);
+    after_windows(&daemon, then + 4, NEAR_CERTAIN_CONFIDENCE)?;
     in_window(program.pid())?;
     kill(program.pid(), 9)?;
     program.0.wait()?;
@@ -102,7 +104,7 @@ fn a_process_that_stops_execs_or_exits_in_a_window_harms_nothing() -> Result<()>
         let state = listed["processes"][0]["state"].clone();
         Ok((state == "exited").then_some(listed))
     })?;
-    let profile = profile(&daemon, SURE)?;
+    let profile = profile(&daemon, NEAR_CERTAIN_CONFIDENCE)?;
     ensure!(windows(&profile) >= then + 4, "windows were lost at the exit: {last}");
     let [value, low, high] = interval(&profile["totals"]["alloc_objects"])?;
     // Some dozen windows: at this confidence the lower end may be nothing.

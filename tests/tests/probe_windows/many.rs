@@ -3,14 +3,14 @@
 use crate::compare::interval;
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::Child;
-use sampler_tests::windowed::SURE;
+use sampler_tests::windowed::NEAR_CERTAIN_CONFIDENCE;
 use sampler_tests::{Daemon, build, wait};
 use serde_json::Value;
 use std::process::Command;
 use std::time::Duration;
 
 /// How long the processes may take, most of it on a machine that does other things.
-const LONG: Duration = Duration::from_secs(240);
+const WINDOWS_DEADLINE: Duration = Duration::from_secs(240);
 
 /// A program that starts many short ones.
 struct Crew(Child);
@@ -26,12 +26,14 @@ impl Crew {
     /// Lets it run; what all of its processes have allocated.
     fn run(&mut self) -> Result<Value> {
         self.0.send("go")?;
-        Ok(serde_json::from_str(&self.0.line_within(LONG)?)?)
+        Ok(serde_json::from_str(&self.0.line_within(WINDOWS_DEADLINE)?)?)
     }
 }
 
 fn profile(daemon: &Daemon, arguments: &[&str]) -> Result<Value> {
-    let arguments = [&["profile", "--format", "json", "--confidence", SURE], arguments].concat();
+    let arguments =
+        [&["profile", "--format", "json", "--confidence", NEAR_CERTAIN_CONFIDENCE], arguments]
+            .concat();
     let finished = daemon.sampler(&arguments)?.success("sampler profile")?;
     Ok(serde_json::from_slice(&finished.stdout)?)
 }
@@ -92,7 +94,7 @@ fn only_a_tree_is_seen_where_that_was_asked_for() -> Result<()> {
 }
 
 #[test]
-fn processes_too_short_for_windows_are_told_of() -> Result<()> {
+fn processes_too_short_for_windows_are_reported() -> Result<()> {
     let daemon = Daemon::start(&[], &["--all", "--windows", "1%"])?;
     // Some milliseconds each: hardly one lives to see the first tick behind the one that met it.
     let mut crew = Crew::start(&["fork", "1000", "8", "600"])?;

@@ -2,7 +2,7 @@
 
 use crate::compare::{interval, is_right, share};
 use anyhow::{Context, Result, ensure};
-use sampler_tests::windowed::{LONG, Program, at};
+use sampler_tests::windowed::{Program, WINDOWS_DEADLINE, at};
 use sampler_tests::{Daemon, breakpoints, wait};
 use serde_json::Value;
 
@@ -57,8 +57,8 @@ fn nothing_is_probed_between_windows() -> Result<()> {
     ensure!(!sites.is_empty(), "no probes in status");
     // Between a window and the next the code is as the file has it; in one it is not.
     let standing = || breakpoints::standing(program.pid(), &sites);
-    wait::until_deadline("a window", LONG, || Ok((standing()? > 0).then_some(())))?;
-    wait::until_deadline("no window", LONG, || Ok((standing()? == 0).then_some(())))?;
+    wait::until_deadline("a window", WINDOWS_DEADLINE, || Ok((standing()? > 0).then_some(())))?;
+    wait::until_deadline("no window", WINDOWS_DEADLINE, || Ok((standing()? == 0).then_some(())))?;
     daemon.stop()?;
     ensure!(standing()? == 0, "probes are left");
     Ok(())

@@ -80,7 +80,7 @@ fn burst(mut workload: Workload, interval: u64, limits: &[&str]) -> Result<Quant
 }
 
 #[test]
-fn a_burst_is_told_whole() -> Result<()> {
+fn no_sample_of_a_burst_is_lost() -> Result<()> {
     for interval in [64 << 10, 4 << 10, 256] {
         attached(interval, "0", &DEFAULT).with_context(|| format!("at {interval}"))?;
     }

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use sampler_tests::child::{Child, finish};
 use sampler_tests::daemon::samplerd;
 use sampler_tests::pid_namespace::{PidNamespace, child_of, innermost_pid};
-use sampler_tests::windowed::{self, LONG, SURE, windows};
+use sampler_tests::windowed::{self, NEAR_CERTAIN_CONFIDENCE, WINDOWS_DEADLINE, windows};
 use sampler_tests::{Daemon, Profile, Workload, build, wait};
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -168,8 +168,8 @@ fn windows_are_seen() -> Result<()> {
     ensure!(program.line()? == "ready", "no ready line");
     let pid = innermost_pid(child_of(program.pid())?)?;
     let daemon = Daemon::start_inside(&namespace, &[pid], &["--windows", "20%"])?;
-    wait::until_deadline("windows that have seen something", LONG, || {
-        let profile = windowed::profile(&daemon, SURE)?;
+    wait::until_deadline("windows that have seen something", WINDOWS_DEADLINE, || {
+        let profile = windowed::profile(&daemon, NEAR_CERTAIN_CONFIDENCE)?;
         let seen = profile["totals"]["alloc_objects"]["value"].as_f64().unwrap_or(0.0);
         Ok((windows(&profile) > 0 && seen > 0.0).then_some(()))
     })

@@ -25,8 +25,7 @@ fn now() -> Result<u64> {
 fn stalled(stop: Duration, check: impl Fn(&Daemon, &Truth, [u64; 2]) -> Result<()>) -> Result<()> {
     let mut workload = Workload::start("stalled.c", &["4096", "20", "2000"])?;
     // Whole stacks, so that the ring is filled soon.
-    let arguments =
-        ["--interval", "8192", "--no-known-stacks", "--max-samples-per-second", "25000"];
+    let arguments = ["--interval", "8192", "--no-stack-cache", "--max-samples-per-second", "25000"];
     let mut daemon = Daemon::start(&[workload.pid()], &arguments)?;
     workload.go()?;
     daemon.profile_where("a full queue", "live", &[], |of| of.totals.inuse_space.value > 9e6)?;

@@ -15,7 +15,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const LOADS: usize = 5;
 const MOVEMENTS: usize = 10;
 /// For a picture after a movement of the pointer, milliseconds.
-const MOST_FRAME_MS: f64 = 500.0;
+const MAX_FRAME_MS: f64 = 500.0;
 
 /// Moves the pointer over the graph, and zooms; the longest time until the next picture, milliseconds.
 const MOVE: &str = "
@@ -74,5 +74,5 @@ fn shown(page: &Browser, url: &str) -> Result<Result<f64, String>> {
 /// The longest time until a picture of [`MOVE`], if all of them were quick.
 fn longest(page: &Browser) -> Result<Result<f64, String>> {
     let longest = page.run(MOVE)?.as_f64().context("no time")?;
-    Ok(if longest < MOST_FRAME_MS { Ok(longest) } else { Err(format!("{longest:.0} ms")) })
+    Ok(if longest < MAX_FRAME_MS { Ok(longest) } else { Err(format!("{longest:.0} ms")) })
 }

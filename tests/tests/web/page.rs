@@ -212,7 +212,7 @@ fn windows_are_compared_and_profiles_downloaded() -> Result<()> {
 
 /// With a budget frees are not probed: neither what is held nor a history is offered, and what is allocated comes first.
 #[test]
-fn it_offers_what_samplerd_can_tell() -> Result<()> {
+fn the_page_offers_supported_views_only() -> Result<()> {
     let workload = Workload::edge(&["stacks"])?;
     let served = Served::start(&[workload.pid()], &["--windows", "5%"])?;
     let page = served.page()?;

@@ -15,7 +15,7 @@ fn refused(answer: &http::Answer, status: u16, words: &str) -> Result<()> {
 }
 
 #[test]
-fn without_the_token_nothing_is_told() -> Result<()> {
+fn without_the_token_nothing_is_served() -> Result<()> {
     let workload = Workload::edge(&["odd"])?;
     let served = Served::start(&[workload.pid()], &[])?;
     let bearer = format!("Bearer {}", served.token);

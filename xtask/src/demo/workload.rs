@@ -13,7 +13,7 @@ use crate::workspace::{self, Workspace};
 
 /// One round of sqlite3's work, and how long it rests after it.
 const ROUND: &str = include_str!("../../demo/orders.sql");
-const REST: Duration = Duration::from_millis(30);
+const ROUND_PAUSE: Duration = Duration::from_millis(30);
 
 /// A program that grows until its standard input ends.
 pub(crate) enum Workload {
@@ -74,7 +74,7 @@ impl Workload {
             // Writing fails once the program has ended.
             thread::spawn(move || {
                 while input.write_all(ROUND.as_bytes()).is_ok() {
-                    thread::sleep(REST);
+                    thread::sleep(ROUND_PAUSE);
                 }
             });
         }
@@ -106,7 +106,7 @@ mod tests {
         let workspace = Workspace::locate().unwrap();
         for workload in [Workload::Shipped, Workload::choose()] {
             let (what, mut child) = workload.start(&workspace).unwrap();
-            thread::sleep(REST);
+            thread::sleep(ROUND_PAUSE);
             assert!(child.try_wait().unwrap().is_none(), "{what} ended early");
             if let Workload::Sqlite(_) = workload {
                 // Its input is held by the thread that feeds it.

@@ -8,9 +8,9 @@ use super::instruction::{Effect, Instruction};
 use super::program::Program;
 
 /// Bytes for all frames of a chain of calls (`MAX_BPF_STACK` in `include/linux/filter.h`).
-const MOST: u32 = 512;
+const MAX_STACK_BYTES: u32 = 512;
 /// Frames are rounded up to it (`check_max_stack_depth_subprog` in `kernel/bpf/verifier.c`).
-const UNIT: u32 = 32;
+const STACK_UNIT_BYTES: u32 = 32;
 /// The frame pointer.
 const FRAME: u8 = 10;
 /// `destination += immediate`, all 64 bits.
@@ -29,12 +29,12 @@ pub(crate) fn check(program: &Program) -> Result<u32> {
         }
         let chain = chain(program, index, &mut vec![false; program.functions.len()])?;
         let bytes: u32 = chain.iter().map(|(_, frame)| frame).sum();
-        if bytes > MOST {
+        if bytes > MAX_STACK_BYTES {
             let frames: Vec<String> = chain
                 .iter()
                 .map(|(index, frame)| format!("{} ({frame})", program.functions[*index].name))
                 .collect();
-            bail!("{bytes} bytes of stack, more than {MOST}: {}", frames.join(" → "));
+            bail!("{bytes} bytes of stack, more than {MAX_STACK_BYTES}: {}", frames.join(" → "));
         }
         deepest = deepest.max(bytes);
     }
@@ -57,7 +57,10 @@ fn chain(program: &Program, index: usize, above: &mut [bool]) -> Result<Vec<(usi
         }
     }
     above[index] = false;
-    deepest.insert(0, (index, frame(&function.instructions).max(1).next_multiple_of(UNIT)));
+    deepest.insert(
+        0,
+        (index, frame(&function.instructions).max(1).next_multiple_of(STACK_UNIT_BYTES)),
+    );
     Ok(deepest)
 }
 

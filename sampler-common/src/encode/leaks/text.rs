@@ -14,9 +14,9 @@ use std::time::Duration;
 /// Narrower pages are written as this.
 const MIN_WIDTH: usize = 76;
 /// Stacks shown that are not known to grow, where none is.
-const CANDIDATES: usize = 3;
+const MAX_CANDIDATES: usize = 3;
 /// Frames shown of the first stack, from the leaf.
-const FRAMES: usize = 20;
+const MAX_FRAMES: usize = 20;
 const INDENT: usize = 3;
 
 /// The text in `width` columns, with at most `rows` stacks that grow.
@@ -39,7 +39,7 @@ pub fn text(of: &Leaks, width: usize, rows: usize) -> String {
         out += &paragraph("note", &name::shown(&note.to_string()), LABEL, width);
     }
     let shown = match of.growing {
-        0 => rows.min(CANDIDATES),
+        0 => rows.min(MAX_CANDIDATES),
         growing => rows.min(usize::try_from(growing).unwrap_or(usize::MAX)),
     };
     if of.growing == 0 && !of.stacks.is_empty() && shown > 0 {
@@ -141,7 +141,7 @@ fn age(of: &Grown) -> Option<String> {
 /// Every frame, leaf first.
 fn in_full(frames: &[Line], width: usize) -> String {
     let mut out = String::new();
-    for line in frames.iter().rev().take(FRAMES) {
+    for line in frames.iter().rev().take(MAX_FRAMES) {
         let room = width - 2 * INDENT;
         let place = match (line.file.as_str(), line.line) {
             ("", _) => String::new(),
@@ -157,7 +157,9 @@ fn in_full(frames: &[Line], width: usize) -> String {
     }
     match frames.len() {
         0 => format!("{}{}\n", " ".repeat(2 * INDENT), crate::encode::NO_STACK),
-        n if n > FRAMES => out + &format!("{}… {} more\n", " ".repeat(2 * INDENT), n - FRAMES),
+        n if n > MAX_FRAMES => {
+            out + &format!("{}… {} more\n", " ".repeat(2 * INDENT), n - MAX_FRAMES)
+        }
         _ => out,
     }
 }

@@ -3,7 +3,7 @@
 use super::super::comparison::text as table;
 use super::super::comparison::text::signed;
 use super::super::name;
-use super::super::sums::{Frame, Sums};
+use super::super::sums::{Frame, WidestFrames};
 use super::super::text::short::short;
 use super::super::xml::escaped;
 use super::MAX_FRAMES;
@@ -21,7 +21,7 @@ use std::io::{self, Write};
 pub fn difference(of: &Comparison, rows: &Rows, out: &mut dyn Write) -> io::Result<()> {
     let judge = &rows.judge;
     let larger = |pair: &[Moments; 2]| judge.values(pair).into_iter().fold(0.0, f64::max);
-    let tree = Sums::of(&rows.stacks, larger, MAX_FRAMES);
+    let tree = WidestFrames::of(&rows.stacks, larger, MAX_FRAMES);
     let sums: Vec<([Moments; 2], Difference)> =
         tree.frames.iter().map(|frame| (frame.sum, judge.difference(&frame.sum))).collect();
     let changed = judge.changed(&sums);
@@ -39,7 +39,12 @@ pub fn difference(of: &Comparison, rows: &Rows, out: &mut dyn Write) -> io::Resu
     close(base + 2 * ROW, out)
 }
 
-fn head(of: &Comparison, judge: &Judge, tree: &Sums<[Moments; 2]>, changed: usize) -> Vec<String> {
+fn head(
+    of: &Comparison,
+    judge: &Judge,
+    tree: &WidestFrames<[Moments; 2]>,
+    changed: usize,
+) -> Vec<String> {
     let text = table::text(of, COLUMNS, 0);
     let stacks = |line: &&str| !line.starts_with('…');
     let mut lines: Vec<String> = text.lines().filter(stacks).map(str::to_owned).collect();
@@ -89,7 +94,7 @@ impl Picture {
     fn whole(
         &self,
         of: &Difference,
-        tree: &Sums<[Moments; 2]>,
+        tree: &WidestFrames<[Moments; 2]>,
         out: &mut dyn Write,
     ) -> io::Result<()> {
         let title = format!("all\n{}", self.numbers(of, &tree.total));

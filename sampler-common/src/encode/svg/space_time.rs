@@ -2,7 +2,7 @@
 
 use super::super::interval::byte_seconds;
 use super::super::name;
-use super::super::sums::{Frame, Sums};
+use super::super::sums::{Frame, WidestFrames};
 use super::super::text::layout::wrapped;
 use super::super::text::short::short;
 use super::super::xml::escaped;
@@ -19,7 +19,7 @@ use std::io::{self, Write};
 pub fn space_time(of: &Lifetimes, out: &mut dyn Write) -> io::Result<()> {
     let stacks: Vec<(Vec<String>, Moments)> =
         of.stacks.iter().map(|stack| (stack.frames.clone(), stack.lifetime.moments)).collect();
-    let tree = Sums::of(&stacks, |of| of.sum, MAX_FRAMES);
+    let tree = WidestFrames::of(&stacks, |of| of.sum, MAX_FRAMES);
     let head = head(of, &tree);
     let base = (head.len() + 1 + tree.depth()) * ROW;
     open("byte-seconds", base + 4 * ROW, &head, out)?;
@@ -31,7 +31,7 @@ pub fn space_time(of: &Lifetimes, out: &mut dyn Write) -> io::Result<()> {
     close(base + 2 * ROW, out)
 }
 
-fn head(of: &Lifetimes, tree: &Sums<Moments>) -> Vec<String> {
+fn head(of: &Lifetimes, tree: &WidestFrames<Moments>) -> Vec<String> {
     let level = (of.confidence.level() * 1e9).round() / 1e7;
     let total = &of.total;
     let mut lines = vec![

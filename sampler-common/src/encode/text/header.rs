@@ -25,7 +25,7 @@ pub(super) fn write(profile: &Profile, page: Page, out: &mut dyn Write) -> io::R
     let rows = [
         (
             if profile.kind == Kind::Mapped { "mapped" } else { "allocated" },
-            if unmet(profile) {
+            if without_windows(profile) {
                 "not known: no window has met an allocation".to_owned()
             } else {
                 total(&totals.alloc_space, &totals.alloc_objects)
@@ -151,7 +151,7 @@ fn in_windows(profile: &Profile) -> bool {
 }
 
 /// Whether nothing was met in windows: that tells how rare it is, and not how much it is.
-fn unmet(profile: &Profile) -> bool {
+fn without_windows(profile: &Profile) -> bool {
     let has_interval = profile.totals.alloc_space.estimate.has_interval();
     in_windows(profile) && profile.samples == 0 && !has_interval
 }

@@ -62,7 +62,7 @@ fn nothing_exceeds_the_width_nor_controls_the_terminal() {
 }
 
 #[test]
-fn unusual_methods_are_named() {
+fn methods_other_than_the_default_are_named() {
     let header =
         |profile: &Profile| text(profile, 80, false).split("\n\n").next().unwrap().to_owned();
     let mut profile = fixture::profile(Kind::Alloc);

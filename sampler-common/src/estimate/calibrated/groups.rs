@@ -25,13 +25,13 @@ use super::Quantity;
 use crate::estimate::{Reference, Row, RowMoments, Stratum};
 
 /// A group with fewer samples joins a near one.
-pub const LEAST_SAMPLES: u64 = 5;
+pub const MIN_SAMPLES: u64 = 5;
 
 /// Sampled classes join across at most so many: sizes within 8 times.
-pub const MOST_CLASSES: u8 = 3;
+pub const MAX_CLASSES: u8 = 3;
 
 /// A class without a sample and with fewer to be expected joins none that is further away.
-pub const LEAST_EXPECTED: f64 = std::f64::consts::LN_2;
+pub const MIN_EXPECTED: f64 = std::f64::consts::LN_2;
 
 /// Size classes of a process that are calibrated together.
 #[derive(Clone, Debug, Default)]
@@ -49,7 +49,7 @@ impl Group {
     }
 
     fn is_small(&self) -> bool {
-        self.sampled.alloc_objects.samples < LEAST_SAMPLES
+        self.sampled.alloc_objects.samples < MIN_SAMPLES
     }
 
     /// Whether `next`, of larger sizes, is near enough; one without a sample has nothing else to stand for it.
@@ -57,7 +57,7 @@ impl Group {
         let is_empty = |group: &Group| group.sampled.alloc_objects.samples == 0;
         let edges = (self.strata.last(), next.strata.first());
         let (Some((last, _)), Some((first, _))) = edges else { return true };
-        is_empty(self) || is_empty(next) || last.class.abs_diff(first.class) <= MOST_CLASSES
+        is_empty(self) || is_empty(next) || last.class.abs_diff(first.class) <= MAX_CLASSES
     }
 
     /// What `row` has of it.
@@ -90,8 +90,8 @@ pub(super) fn groups(reference: &Reference, process: u32) -> Option<Vec<Group>> 
     for (stratum, totals) in of_process() {
         let (bytes, objects) = totals.exact?;
         let class = Group { strata: vec![(stratum, (bytes, objects))], sampled: totals.sampled };
-        let near = sampled.iter().any(|of| of.abs_diff(stratum.class) <= MOST_CLASSES);
-        let visible = reference.expected(&stratum, totals) >= LEAST_EXPECTED;
+        let near = sampled.iter().any(|of| of.abs_diff(stratum.class) <= MAX_CLASSES);
+        let visible = reference.expected(&stratum, totals) >= MIN_EXPECTED;
         if near || visible { classes.push(class) } else { unseen.push(class) }
     }
     // Upwards small ones take in what follows; what is still small then is taken in from below.

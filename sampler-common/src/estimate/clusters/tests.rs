@@ -52,14 +52,14 @@ fn too_few_windows_make_no_interval() {
 }
 
 #[test]
-fn windows_that_have_met_nothing_make_none() {
+fn windows_without_samples_have_no_clusters() {
     let reference = reference(&[0.0; 178]);
     let all = space(&everything(&reference, Default::default()), &reference);
     assert!(!all.has_interval() && all.value == 0.0 && all.low == 0.0, "{all:?}");
 }
 
 #[test]
-fn a_row_that_was_met_once_may_be_anything() {
+fn a_row_in_one_window_has_no_upper_end() {
     let reference = reference(&[1000.0; 20]);
     let mut each = [0.0; 20];
     each[3] = 100.0;

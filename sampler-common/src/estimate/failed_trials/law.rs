@@ -8,7 +8,7 @@ use crate::estimate::{Confidence, Estimate, Method, Trials};
 
 /// From here on the series of the incomplete beta function is long, and bounds are those of the gamma distribution, less than
 /// 10⁻⁴ standard deviations off.
-const MANY: f64 = 1e7;
+const MAX_SERIES_SAMPLES: f64 = 1e7;
 
 /// A negative binomial law: failed trials before so many hits.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +64,7 @@ pub(super) fn at_most(failures: u64, samples: f64, interval: f64) -> f64 {
 
 /// The smallest number of failures whose cumulative probability reaches `tail`, or 1 − `tail`.
 ///
-/// A fractional number of samples (for which the series takes about R steps), more than [`MANY`], and more than 2^60 failures have the
+/// A fractional number of samples (for which the series takes about R steps), more than [`MAX_SERIES_SAMPLES`], and more than 2^60 failures have the
 /// bounds of the gamma distribution of the same mean and variance.
 fn failures(samples: f64, interval: f64, tail: f64, side: Tail) -> f64 {
     // Written so that NaN ends here too.
@@ -80,7 +80,7 @@ fn failures(samples: f64, interval: f64, tail: f64, side: Tail) -> f64 {
     let mean = samples * (interval - 1.0);
     let variance = mean * interval;
     let guess = quantile(mean, variance, tail, side);
-    let known = samples.fract() == 0.0 && samples <= MANY;
+    let known = samples.fract() == 0.0 && samples <= MAX_SERIES_SAMPLES;
     if !known || samples * interval > MAX_TRIALS as f64 {
         return guess;
     }

@@ -5,7 +5,7 @@ use statrs::function::erf::erfc_inv;
 
 /// From so many effective samples on the beta distribution is normal to the width of the interval, and statrs' fraction for it
 /// begins to be cut off.
-const MANY: f64 = 5000.0;
+const NORMAL_FROM_SAMPLES: f64 = 5000.0;
 
 /// Halvings of [0, 1] in the search for a quantile.
 const HALVINGS: u32 = 50;
@@ -40,7 +40,7 @@ impl Proportion {
 
     /// The lower end: the smallest true share that has a chance of more than `tail` of this much or more.
     pub(super) fn low(&self, tail: f64) -> f64 {
-        if self.effective > MANY {
+        if self.effective > NORMAL_FROM_SAMPLES {
             return self.wilson(tail, -1.0);
         }
         if self.share <= 0.0 {
@@ -51,7 +51,7 @@ impl Proportion {
 
     /// The upper end: the largest true share that has a chance of more than `tail` of this little or less.
     pub(super) fn high(&self, tail: f64) -> f64 {
-        if self.effective > MANY {
+        if self.effective > NORMAL_FROM_SAMPLES {
             return self.wilson(tail, 1.0);
         }
         if self.share >= 1.0 {
@@ -62,7 +62,7 @@ impl Proportion {
 
     /// Whether [`Proportion::low`] is at most `bound`, in (0, 1).
     pub(super) fn low_is_at_most(&self, bound: f64, tail: f64) -> bool {
-        if self.effective > MANY {
+        if self.effective > NORMAL_FROM_SAMPLES {
             return self.low(tail) <= bound;
         }
         self.lower_tail(bound) >= tail
@@ -70,7 +70,7 @@ impl Proportion {
 
     /// Whether [`Proportion::high`] is below `bound`, in (0, 1).
     pub(super) fn high_is_below(&self, bound: f64, tail: f64) -> bool {
-        if self.effective > MANY {
+        if self.effective > NORMAL_FROM_SAMPLES {
             return self.high(tail) < bound;
         }
         self.upper_tail(bound) > 1.0 - tail
@@ -120,8 +120,8 @@ mod tests {
     #[test]
     fn changes_little_where_samples_become_many() {
         for share in [0.01, 0.3, 0.5, 0.97] {
-            let few = Proportion { share, effective: MANY };
-            let many = Proportion { share, effective: MANY * 1.000_001 };
+            let few = Proportion { share, effective: NORMAL_FROM_SAMPLES };
+            let many = Proportion { share, effective: NORMAL_FROM_SAMPLES * 1.000_001 };
             let width = few.high(0.025) - few.low(0.025);
             assert!((few.low(0.025) - many.low(0.025)).abs() < 0.03 * width);
             assert!((few.high(0.025) - many.high(0.025)).abs() < 0.03 * width);

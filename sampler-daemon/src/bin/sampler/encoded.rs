@@ -29,30 +29,30 @@ pub(crate) fn append(
 
 /// What samplerd is asked for of a profile in a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct RowLimits {
     /// Stacks; `None`: all.
     top: Option<u32>,
     /// Functions, which samplerd sums over every stack.
     functions: u32,
 }
 
-impl Asked {
+impl RowLimits {
     /// `top` functions and stacks of a table, or its usual ones; of another format `top` stacks.
-    pub(crate) fn of(format: Format, top: Option<u32>) -> Asked {
+    pub(crate) fn of(format: Format, top: Option<u32>) -> RowLimits {
         match format {
-            Format::Text => Asked::table(
+            Format::Text => RowLimits::table(
                 top.map_or(Text::DEFAULT_ROWS, |top| top as usize),
                 top.map_or(Text::DEFAULT_STACKS, |top| top as usize),
             ),
-            _ => Asked { top, functions: 0 },
+            _ => RowLimits { top, functions: 0 },
         }
     }
 
     /// So many functions, and stacks.
-    pub(crate) fn table(functions: usize, stacks: usize) -> Asked {
+    pub(crate) fn table(functions: usize, stacks: usize) -> RowLimits {
         // None at all would be all of them.
         let one = |of: usize| u32::try_from(of.max(1)).unwrap_or(u32::MAX);
-        Asked { top: Some(one(stacks)), functions: one(functions) }
+        RowLimits { top: Some(one(stacks)), functions: one(functions) }
     }
 
     /// A request for that, besides what `request` asks for.

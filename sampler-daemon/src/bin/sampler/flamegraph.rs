@@ -56,7 +56,7 @@ async fn drawn(
 
 async fn held(address: &Address, verb: &FlamegraphVerb, contents: &mut Vec<u8>) -> Result<()> {
     let request = GetLifetimesRequest {
-        selector: verb.filter.select.besides_pids(),
+        selector: verb.filter.select.without_pids(),
         pids: verb.filter.select.pids.clone(),
         confidence: verb.filter.confidence.level(),
         top: verb.filter.top.unwrap_or(0),

@@ -15,7 +15,7 @@ const DEFAULT_TOP: u32 = 20;
 pub(crate) async fn run(address: &Address, verb: LifetimesVerb, json_asked: bool) -> Result<()> {
     let default = if json_asked { 0 } else { DEFAULT_TOP };
     let request = GetLifetimesRequest {
-        selector: verb.select.besides_pids(),
+        selector: verb.select.without_pids(),
         pids: verb.select.pids,
         confidence: verb.confidence.level(),
         top: verb.top.unwrap_or(default),

@@ -67,7 +67,7 @@ pub(crate) fn write_file(path: &Path, contents: &[u8]) -> Result<()> {
 fn replace(path: &Path, contents: &[u8], permissions: Option<fs::Permissions>) -> io::Result<()> {
     // The file behind a symbolic link is replaced, not the link.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let (mut file, temporary) = beside(&path)?;
+    let (mut file, temporary) = temporary_file(&path)?;
     let written = file
         .write_all(contents)
         .and_then(|()| permissions.map_or(Ok(()), |of| file.set_permissions(of)))
@@ -81,7 +81,7 @@ fn replace(path: &Path, contents: &[u8], permissions: Option<fs::Permissions>) -
 }
 
 /// A new file in the directory of `path`: only there can it be renamed to `path`.
-fn beside(path: &Path) -> io::Result<(File, PathBuf)> {
+fn temporary_file(path: &Path) -> io::Result<(File, PathBuf)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
     let mut attempt = 0;
     loop {

@@ -2,7 +2,7 @@
 
 use crate::args::ProfileVerb;
 use crate::connect::{self, Address};
-use crate::encoded::{self, Asked};
+use crate::encoded::{self, RowLimits};
 use crate::{output, page, progress};
 use anyhow::{Result, bail};
 
@@ -13,7 +13,7 @@ pub(crate) async fn run(address: &Address, verb: ProfileVerb, json: bool) -> Res
         let name = format.name();
         bail!("{name} is binary and standard output is a terminal (give -o FILE or pipe it)");
     }
-    let asked = Asked::of(format, verb.filter.top);
+    let asked = RowLimits::of(format, verb.filter.top);
     let mut client = connect::client(address).await?;
     let answer = client.get_profile(asked.request(verb.filter.request(None)));
     let answer = progress::waiting(progress::PROFILE, answer).await;

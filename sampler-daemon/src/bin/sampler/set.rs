@@ -16,7 +16,7 @@ pub(crate) async fn run(address: &Address, verb: SetVerb, json: bool) -> Result<
         strategy: verb.strategy.unwrap_or_default(),
         one_in: verb.one_in.unwrap_or(0),
         samples_per_second: verb.samples_per_second.unwrap_or(0.0),
-        selector: verb.select.besides_pids(),
+        selector: verb.select.without_pids(),
     };
     let mut client = connect::client(address).await?;
     let answer = client.set_sampling(request).await;
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_preloaded_library_does_as_it_is_told() {
+    fn set_changes_the_interval_of_the_preloaded_library() {
         let (strategy, interval_bytes) = ("external".to_owned(), 4096);
         let of = ProcessInterval { strategy, interval_bytes, ..ProcessInterval::default() };
         assert!(sentence(&of).ends_with("whatever is asked for"));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Processes named for the same sources; more are counted.
-const NAMED: usize = 8;
+const MAX_NAMED_PROCESSES: usize = 8;
 
 /// The sources of a process as json has them. One that this program does not know is named by its number.
 pub(crate) fn names(of: &ProcessInterval) -> Vec<String> {
@@ -38,7 +38,7 @@ pub(crate) fn text<'a>(
         by_sources.entry(sources).or_default().push(name);
     }
     let each = by_sources.iter().map(|(sources, names)| match names.len() {
-        0..=NAMED => format!("{sources}: {}", names.join(", ")),
+        0..=MAX_NAMED_PROCESSES => format!("{sources}: {}", names.join(", ")),
         n => format!("{sources}: {n} processes"),
     });
     Ok(each.collect::<Vec<_>>().join("; "))
@@ -55,11 +55,11 @@ mod tests {
     }
 
     #[test]
-    fn processes_are_told_by_all_their_sources() {
+    fn processes_are_grouped_by_all_their_sources() {
         use v1::SampleSource::{Preloaded, Uprobes};
         let address: Address = "unix:/nowhere".parse().unwrap();
         let mut all: Vec<ProcessInterval> =
-            (0..NAMED as u32 + 1).map(|pid| interval(pid, &[Uprobes])).collect();
+            (0..MAX_NAMED_PROCESSES as u32 + 1).map(|pid| interval(pid, &[Uprobes])).collect();
         all.push(interval(77, &[Preloaded, Uprobes]));
         let named = |of: &[ProcessInterval]| {
             text(&address, of.iter().map(|of| (of, format!("x {}", of.pid)))).unwrap()

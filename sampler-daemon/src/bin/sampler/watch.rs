@@ -2,7 +2,7 @@
 
 use crate::args::WatchVerb;
 use crate::connect::{self, Address};
-use crate::encoded::Asked;
+use crate::encoded::RowLimits;
 use crate::{output, page};
 use anyhow::{Result, bail};
 use sampler_common::encode::Format;
@@ -16,8 +16,8 @@ const OTHER_LINES: usize = 12;
 
 pub(crate) async fn run(address: &Address, verb: WatchVerb, json: bool) -> Result<()> {
     let asked = match json {
-        true => Asked::of(Format::Json, verb.filter.top),
-        false => Asked::table(table(&verb).rows, 1),
+        true => RowLimits::of(Format::Json, verb.filter.top),
+        false => RowLimits::table(table(&verb).rows, 1),
     };
     let request = WatchProfileRequest {
         profile: Some(asked.request(verb.filter.request(None))),

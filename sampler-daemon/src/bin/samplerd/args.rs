@@ -13,10 +13,10 @@ use sampler_common::sampling::Strategy;
 use sampler_common::units;
 use sampler_common::windows::Budget;
 use sampler_daemon::bpf::ProbeEngine;
+use sampler_daemon::inspect::moving::Executables;
 use sampler_daemon::pipeline::Exclusion;
 use sampler_daemon::rpc::listen;
 use sampler_daemon::store::{Criterion, Sampling};
-use sampler_daemon::target::moving::Executables;
 use std::path::PathBuf;
 
 /// Mean bytes between samples, unless they are given.
@@ -107,7 +107,7 @@ pub(crate) struct Args {
 
     /// Copy the stack of every sample, also where it is known already
     #[arg(long)]
-    pub(crate) no_known_stacks: bool,
+    pub(crate) no_stack_cache: bool,
 
     /// Do not probe frees: half the cost, and nothing is known of live memory
     #[arg(long)]

@@ -2,35 +2,35 @@
 //! from its first instruction on. Who is excluded, or none of those given, is probed as well.
 
 use crate::args::Args;
-use crate::run::FEW;
+use crate::run::MAX_OWN_LINK_PROCESSES;
 use sampler_daemon::bpf::filtered::returns_pass;
-use sampler_daemon::pipeline::Reach;
-use sampler_daemon::target::hazard::{self, SharedHazard};
+use sampler_daemon::inspect::hazard::{self, SharedHazard};
+use sampler_daemon::pipeline::AttachMode;
 
 /// Whether what was asked for can harm nobody.
 ///
 /// # Errors
 /// One line with what was asked for, why not, and what can be done.
-pub(crate) fn check(args: &Args, reach: Reach) -> anyhow::Result<()> {
+pub(crate) fn check(args: &Args, attach_mode: AttachMode) -> anyhow::Result<()> {
     // Processes that sample by themselves are probed at entries only.
-    if reach == Reach::Listed || args.probes_samplers_only() {
+    if attach_mode == AttachMode::Pids || args.probes_samplers_only() {
         return Ok(());
     }
     match hazard::check_shared(returns_pass) {
         None => Ok(()),
-        Some(hazard) => Err(anyhow::anyhow!(refusal(reach, args.pids.len(), hazard))),
+        Some(hazard) => Err(anyhow::anyhow!(refusal(attach_mode, args.pids.len(), hazard))),
     }
 }
 
-fn refusal(reach: Reach, given: usize, hazard: SharedHazard) -> String {
-    let (asked, instead) = match reach {
-        Reach::Everyone => ("--all".to_owned(), "give --pid".to_owned()),
-        Reach::Tree => {
+fn refusal(attach_mode: AttachMode, given: usize, hazard: SharedHazard) -> String {
+    let (asked, instead) = match attach_mode {
+        AttachMode::AllProcesses => ("--all".to_owned(), "give --pid".to_owned()),
+        AttachMode::Descendants => {
             ("--follow".to_owned(), "leave it out; with sampler run: add --preload".to_owned())
         }
-        Reach::Listed | Reach::Shared => (
+        AttachMode::Pids | AttachMode::PidsSharedLinks => (
             format!("{given} processes given with --pid"),
-            format!("give at most {FEW}, or add --windows 1%"),
+            format!("give at most {MAX_OWN_LINK_PROCESSES}, or add --windows 1%"),
         ),
     };
     format!("{asked}: {hazard} ({instead}; needs {})", hazard.needs())
@@ -42,13 +42,17 @@ mod tests {
 
     #[test]
     fn a_refusal_is_one_line_with_what_can_be_done() {
-        for (reach, asked, instead) in [
-            (Reach::Everyone, "--all: ", "(give --pid; "),
-            (Reach::Tree, "--follow: ", "(leave it out; with sampler run: add --preload; "),
-            (Reach::Shared, "7 processes given with --pid: ", "(give at most 4, or "),
+        for (attach_mode, asked, instead) in [
+            (AttachMode::AllProcesses, "--all: ", "(give --pid; "),
+            (
+                AttachMode::Descendants,
+                "--follow: ",
+                "(leave it out; with sampler run: add --preload; ",
+            ),
+            (AttachMode::PidsSharedLinks, "7 processes given with --pid: ", "(give at most 4, or "),
         ] {
             for hazard in [SharedHazard::Seccomp, SharedHazard::ShadowStack] {
-                let line = refusal(reach, 7, hazard);
+                let line = refusal(attach_mode, 7, hazard);
                 assert!(line.starts_with(asked) && line.contains(instead), "{line}");
                 assert!(line.contains("needs Linux 6.1") && !line.contains('\n'), "{line}");
             }

@@ -1,7 +1,7 @@
 //! What the command line says of HTTP, and the start of its server.
 
 use clap::Args as Group;
-use sampler_daemon::http::listen::{self, Place};
+use sampler_daemon::http::listen::{self, HttpAddress};
 use sampler_daemon::http::serve;
 use sampler_daemon::pipeline::{Names, Profiler};
 use std::io::{self, Write as _};
@@ -28,15 +28,15 @@ pub(crate) struct Http {
 
 impl Http {
     /// Where it is to be served; `None`: nowhere.
-    pub(crate) fn place(&self) -> Result<Option<Place>, String> {
-        let place = |address| Place::new(address, self.http_host.clone(), self.http_open);
+    pub(crate) fn place(&self) -> Result<Option<HttpAddress>, String> {
+        let place = |address| HttpAddress::new(address, self.http_host.clone(), self.http_open);
         self.http.map(place).transpose()
     }
 }
 
 /// A server that is bound, and does not answer yet.
 pub(crate) struct Bound {
-    place: Place,
+    place: HttpAddress,
     listener: TcpListener,
 }
 

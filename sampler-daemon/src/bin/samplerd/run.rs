@@ -10,12 +10,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sampler_common::limits::{MAX_OPEN_PROCESSES, MAX_PROCESSES, MAX_SLOTS};
 use sampler_daemon::bpf::btf::TaskOffsets;
 use sampler_daemon::bpf::{Guardian, ProbeEngine, Settings, preflight};
+use sampler_daemon::inspect::process::Process;
+use sampler_daemon::inspect::spec::{self, Spec};
 use sampler_daemon::pid_namespace::PidNamespace;
-use sampler_daemon::pipeline::{self, AtExit, Config, Exclusion, Names, Reach};
+use sampler_daemon::pipeline::{self, AtExit, AttachMode, Config, Exclusion, Names};
 use sampler_daemon::rpc::listen::Listener;
 use sampler_daemon::rpc::serve;
-use sampler_daemon::target::process::Process;
-use sampler_daemon::target::spec::{self, Spec};
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 /// How long open requests may hold up the end.
-const FAREWELL: Duration = Duration::from_secs(2);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let filter = EnvFilter::builder()
@@ -48,7 +48,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         .build()
         .context("start the runtime")?;
     let result = runtime.block_on(profile(args, &guardian));
-    runtime.shutdown_timeout(FAREWELL);
+    runtime.shutdown_timeout(SHUTDOWN_GRACE);
     result
 }
 
@@ -76,15 +76,15 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
     }
     let processes =
         args.pids.iter().map(|pid| Process::open(*pid)).collect::<Result<Vec<_>, _>>()?;
-    let reach = reach(&args);
-    guard::check(&args, reach)?;
+    let attach_mode = attach_mode(&args);
+    guard::check(&args, attach_mode)?;
     let allocators = match &args.allocator_spec {
         Some(path) => Spec::read(path).map_err(|error| anyhow!(error))?,
         None => &spec::EMPTY,
     };
     let mut config = Config {
-        reach,
-        settings: settings(&args, reach, namespace)?,
+        attach_mode,
+        settings: settings(&args, attach_mode, namespace)?,
         sampling: args.sampling(),
         exclude: args.exclusions(guardian.pid()),
         allocators,
@@ -107,7 +107,7 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
     let names = Names::start(Path::new("/proc/self/exe")).context("start the symbolizer")?;
     // When it is dropped, last, the sampler is taken out.
     let injected = args.at_end().map(|at_end| Injected::put_in(&args, at_end)).transpose()?;
-    if matches!(reach, Reach::Everyone | Reach::Tree) {
+    if matches!(attach_mode, AttachMode::AllProcesses | AttachMode::Descendants) {
         config.injecting = injected.as_ref().map(|of| of.for_those_to_come(&args));
         let injector =
             config.injecting.as_ref().map(|of| Exclusion::injector(of.injector.program()));
@@ -168,16 +168,16 @@ async fn orphaned(asked: bool) {
 }
 
 /// Processes that may have links of their own.
-pub(crate) const FEW: usize = 4;
+pub(crate) const MAX_OWN_LINK_PROCESSES: usize = 4;
 
-fn reach(args: &Args) -> Reach {
+fn attach_mode(args: &Args) -> AttachMode {
     match args.pids.len() {
-        _ if args.all => Reach::Everyone,
-        _ if args.follow => Reach::Tree,
+        _ if args.all => AttachMode::AllProcesses,
+        _ if args.follow => AttachMode::Descendants,
         // With windows each process has links of its own.
-        _ if args.windows.is_some() => Reach::Listed,
-        0..=FEW => Reach::Listed,
-        _ => Reach::Shared,
+        _ if args.windows.is_some() => AttachMode::Pids,
+        0..=MAX_OWN_LINK_PROCESSES => AttachMode::Pids,
+        _ => AttachMode::PidsSharedLinks,
     }
 }
 
@@ -195,9 +195,9 @@ fn slots(args: &Args) -> anyhow::Result<u32> {
 }
 
 /// Where the kernel keeps what is read of tasks; forks cannot be followed without.
-fn tasks(reach: Reach) -> anyhow::Result<Option<TaskOffsets>> {
+fn tasks(attach_mode: AttachMode) -> anyhow::Result<Option<TaskOffsets>> {
     let tasks = TaskOffsets::of_kernel();
-    if reach != Reach::Tree {
+    if attach_mode != AttachMode::Descendants {
         return Ok(tasks.ok());
     }
     tasks.map(Some).context(
@@ -221,7 +221,11 @@ fn pid_namespace(
     }
 }
 
-fn settings(args: &Args, reach: Reach, namespace: PidNamespace) -> anyhow::Result<Settings> {
+fn settings(
+    args: &Args,
+    attach_mode: AttachMode,
+    namespace: PidNamespace,
+) -> anyhow::Result<Settings> {
     let engine = match args.probe_engine {
         None => ProbeEngine::detect().context("ask the kernel for its uprobes")?,
         Some(wanted) => {
@@ -245,21 +249,21 @@ fn settings(args: &Args, reach: Reach, namespace: PidNamespace) -> anyhow::Resul
             "--samplers-only: perf probes do not reach what samples by itself, so that nothing would be seen (it takes Linux 6.10; leave it out, or run without --preload)"
         );
     }
-    let tasks = tasks(reach)?;
+    let tasks = tasks(attach_mode)?;
     Ok(Settings {
         engine,
         frame_pointers: args.unwind == Unwind::Fp,
         snapshot_bytes: args.snapshot,
-        known_stacks: !args.no_known_stacks && args.windows.is_none(),
+        stack_cache: !args.no_stack_cache && args.windows.is_none(),
         track_live: !args.no_live && args.windows.is_none(),
         max_live: args.max_live,
         ring_bytes: args.ring,
         slots: slots(args)?,
-        everyone: reach == Reach::Everyone,
-        shares: reach == Reach::Everyone || args.follow || args.pids.len() > 1,
+        everyone: attach_mode == AttachMode::AllProcesses,
+        shares: attach_mode == AttachMode::AllProcesses || args.follow || args.pids.len() > 1,
         usdt: !args.no_usdt && args.windows.is_none(),
         mappings: !args.no_mappings && args.windows.is_none(),
-        follow: reach == Reach::Tree,
+        follow: attach_mode == AttachMode::Descendants,
         pid_namespace: pid_namespace(namespace, tasks)?,
         tasks,
         brake: args.max_samples_per_second.is_finite(),

@@ -27,7 +27,7 @@ const SAMPLED_CALLS: usize = 4;
 const RING_PART: usize = 4;
 
 /// Bytes requested of calls that are not followed.
-const SMALL: u64 = 64;
+const SMALL_REQUEST_BYTES: u64 = 64;
 /// Bytes of stack that samples are taken with: into each tier one that fills it nearly, as stacks do, and a short one.
 const STACKS: [usize; 6] = [1024, 3584, 7168, 14_336, 28_672, 57_344];
 /// Bytes of stack above a call that is not sampled.
@@ -74,7 +74,7 @@ fn touch(data: &[u8]) {
 
 /// A call of a function: its first two arguments.
 #[derive(Clone, Copy)]
-struct Asked(u64, u64);
+struct CallArguments(u64, u64);
 
 impl<'a> Batches<'a> {
     pub(super) fn new(ground: &'a Ground, settings: &'a Settings, slot: u32) -> Batches<'a> {
@@ -91,8 +91,8 @@ impl<'a> Batches<'a> {
             let calls = if stepped { STEPPED_CALLS } else { EMULATED_CALLS };
             // calloc(1, n), malloc(n), free(p), alloc(p, 0, …): of no bytes it is no sample.
             let asked = match program {
-                Program::Shaped => Asked(1, SMALL),
-                _ => Asked(SMALL, 0),
+                Program::Shaped => CallArguments(1, SMALL_REQUEST_BYTES),
+                _ => CallArguments(SMALL_REQUEST_BYTES, 0),
             };
             let batch = |of| self.time(of, NO_STACK, calls, |_| asked);
             let (with, without) = (probed(program, stepped), twin(program, stepped));
@@ -100,8 +100,9 @@ impl<'a> Batches<'a> {
             self.enter(Kind::Hit(program, stepped), pair, calls);
         }
         let malloc = probed(Program::Malloc, false);
-        let batch = |bytes| self.time(malloc, NO_STACK, FOLLOWED_CALLS, |_| Asked(bytes, 0));
-        let pair = in_turn(round, || batch(FOLLOW_BYTES), || batch(SMALL));
+        let batch =
+            |bytes| self.time(malloc, NO_STACK, FOLLOWED_CALLS, |_| CallArguments(bytes, 0));
+        let pair = in_turn(round, || batch(FOLLOW_BYTES), || batch(SMALL_REQUEST_BYTES));
         self.enter(Kind::Returned, pair, FOLLOWED_CALLS);
         if is_first {
             self.disturbed(round);
@@ -121,7 +122,7 @@ impl<'a> Batches<'a> {
                     touch(&self.other_data);
                 }
                 let begin = Instant::now();
-                self.ground.call(of, NO_STACK, [SMALL, 0, BLOCKS]);
+                self.ground.call(of, NO_STACK, [SMALL_REQUEST_BYTES, 0, BLOCKS]);
                 if disturb {
                     touch(&self.other_data);
                 }
@@ -158,14 +159,17 @@ impl<'a> Batches<'a> {
         let block = |index: usize| BLOCKS + 64 * index as u64;
         let other = |index: usize| block(index + SAMPLED_CALLS);
         self.sample(kernel, true);
-        let with = self.time_blocks(malloc, stack, calls, |index| (Asked(SMALL, 0), block(index)));
+        let with = self.time_blocks(malloc, stack, calls, |index| {
+            (CallArguments(SMALL_REQUEST_BYTES, 0), block(index))
+        });
         self.sample(kernel, false);
-        let without =
-            self.time_blocks(malloc, stack, calls, |index| (Asked(FOLLOW_BYTES, 0), other(index)));
+        let without = self.time_blocks(malloc, stack, calls, |index| {
+            (CallArguments(FOLLOW_BYTES, 0), other(index))
+        });
         self.enter(Kind::Sampled(stack), (with, without), calls);
         if self.settings.track_live {
-            let with = self.time(free, NO_STACK, calls, |index| Asked(block(index), 0));
-            let without = self.time(free, NO_STACK, calls, |index| Asked(other(index), 0));
+            let with = self.time(free, NO_STACK, calls, |index| CallArguments(block(index), 0));
+            let without = self.time(free, NO_STACK, calls, |index| CallArguments(other(index), 0));
             self.enter(Kind::Ended, (with, without), calls);
         }
         let until = kernel.ring.produced();
@@ -184,7 +188,7 @@ impl<'a> Batches<'a> {
         of: Function,
         stack: usize,
         calls: usize,
-        asked: impl Fn(usize) -> Asked,
+        asked: impl Fn(usize) -> CallArguments,
     ) -> Duration {
         self.time_blocks(of, stack, calls, |index| (asked(index), BLOCKS))
     }
@@ -195,11 +199,11 @@ impl<'a> Batches<'a> {
         of: Function,
         stack: usize,
         calls: usize,
-        asked: impl Fn(usize) -> (Asked, u64),
+        asked: impl Fn(usize) -> (CallArguments, u64),
     ) -> Duration {
         let begin = cpu_time();
         for index in 0..calls {
-            let (Asked(first, second), returned) = asked(index);
+            let (CallArguments(first, second), returned) = asked(index);
             self.ground.call(of, stack, [first, second, returned]);
         }
         cpu_time() - begin

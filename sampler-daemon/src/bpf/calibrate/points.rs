@@ -1,6 +1,6 @@
 //! Which function has which probe.
 
-use super::{Way, hits};
+use super::{ProbeSetup, hits};
 use crate::bpf::link::Points;
 use crate::bpf::sys::ground::Function;
 use crate::bpf::usdt::UsdtPoint;
@@ -40,7 +40,7 @@ fn role(program: Program) -> Role {
 }
 
 /// Probes on all functions, for the calling process in `slot`.
-pub(super) fn points(slot: u32, track_live: bool, way: Way) -> Points {
+pub(super) fn points(slot: u32, track_live: bool, way: ProbeSetup) -> Points {
     let slot = if way.by_pid { SHARED } else { slot };
     let mut points = Points::default();
     for (program, stepped) in hits(track_live).filter(|(program, _)| !program.is_usdt()) {

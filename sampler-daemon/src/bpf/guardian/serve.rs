@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_wants_any_more_is_closed_and_the_rest_stays() {
+    fn unwanted_links_are_closed_and_others_stay() {
         let (control, ours) = pair().unwrap();
         let (first, client, end) = held();
         let (second, kept, kept_end) = held();

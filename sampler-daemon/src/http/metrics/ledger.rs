@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::SystemTime;
 
 /// Processes with series of their own, at most.
-pub(super) const MOST_NAMED: usize = 50;
+pub(super) const MAX_NAMED: usize = 50;
 
 /// Who a process is, whoever may have its pid later.
 type Key = (u32, SystemTime);
@@ -121,7 +121,7 @@ impl Ledger {
     pub(super) fn enter(&mut self, report: &MetricsReport) -> Accounts {
         let prices = &report.status.prices;
         let tariff = prices.why.is_empty().then_some(&prices.tariff);
-        self.enter_processes(&report.processes, tariff, MOST_NAMED)
+        self.enter_processes(&report.processes, tariff, MAX_NAMED)
     }
 
     fn enter_processes(

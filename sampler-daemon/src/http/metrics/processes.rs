@@ -1,6 +1,6 @@
 //! What concerns processes: their costs, samples and allocations, how they are sampled.
 
-use super::ledger::{Accounts, MOST_NAMED, Shown};
+use super::ledger::{Accounts, MAX_NAMED, Shown};
 use super::page::{Kind, Page};
 use crate::pipeline::{MetricsReport, SamplingReport};
 use sampler_common::cost::Range;
@@ -71,7 +71,7 @@ fn each(name: &str, help: &str, number: Number, accounts: &Accounts, page: &mut 
         return;
     }
     let name = format!("sampler_process_{name}");
-    let help = format!("{help}: the {MOST_NAMED} costliest processes that run, others summed");
+    let help = format!("{help}: the {MAX_NAMED} costliest processes that run, others summed");
     let mut family = page.family(&name, Kind::Counter, &help);
     for process in &accounts.named {
         let pid = process.pid.to_string();

@@ -8,7 +8,7 @@ use sampler_common::encode::comparison::object;
 use sampler_common::profile::Profile;
 
 /// Stacks that are shown.
-const MOST_STACKS: usize = 500;
+const MAX_STACKS: usize = 500;
 
 /// The comparison of two profiles, as `sampler diff --json` has it; the first stacks.
 pub(super) async fn difference(
@@ -41,7 +41,7 @@ fn compared([a, b]: &[Profile; 2]) -> Result<Vec<u8>, Problem> {
     };
     let mut comparison = compare(&question).map_err(|error| Problem::bad(error.to_string()))?;
     let stacks = comparison.stacks.len();
-    comparison.stacks.truncate(MOST_STACKS);
+    comparison.stacks.truncate(MAX_STACKS);
     let mut object = object(&comparison);
     object["stacks_total"] = stacks.into();
     serde_json::to_vec(&object).map_err(Problem::broken)

@@ -38,7 +38,7 @@ const FILES: &[File] = files! {
     "/format.js" SCRIPT "format.js",
     "/head.js" SCRIPT "head.js",
     "/keys.js" SCRIPT "keys.js",
-    "/offered.js" SCRIPT "offered.js",
+    "/unsupported.js" SCRIPT "unsupported.js",
     "/processes.js" SCRIPT "processes.js",
     "/server.js" SCRIPT "server.js",
     "/table.js" SCRIPT "table.js",

@@ -6,11 +6,11 @@
 //!
 //! Numbers are made by the same functions as the API's, of the same answers of the worker.
 
-mod asked;
 mod difference;
 mod files;
 mod history;
 mod overview;
+mod page_request;
 mod place;
 mod secrecy;
 mod site;
@@ -25,5 +25,5 @@ use tokio::net::TcpListener;
 
 /// Serves for ever; what is open when this is dropped is cut.
 pub async fn serve(listener: TcpListener, token: Token, profiler: Profiler, names: Names) {
-    serve_router(listener, site::router(token, profiler, names), site::MAKING).await;
+    serve_router(listener, site::router(token, profiler, names), site::MAX_ANSWER_TIME).await;
 }

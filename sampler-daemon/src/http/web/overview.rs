@@ -1,7 +1,7 @@
 //! What is always in sight: the daemon, what profiling costs, what was lost, and the processes with their numbers.
 
 use crate::http::metrics::LOSSES;
-use crate::pipeline::{GroupReport, Listing, ProcessReport, StatusReport, Sums};
+use crate::pipeline::{GroupReport, Listing, ProcessReport, ProcessSums, StatusReport};
 use sampler_common::encode::json;
 use sampler_common::encode::name::shown;
 use sampler_common::estimate::{Confidence, Estimator};
@@ -25,7 +25,7 @@ pub(super) fn overview(status: &StatusReport, listing: &Listing) -> Value {
         "pid": std::process::id(),
         "uptime_ns": status.uptime.as_nanos() as u64,
         "probe_engine": settings.engine.name(),
-        "withheld": withheld(status),
+        "unsupported": unsupported(status),
         "live_samples": status.live_samples,
         "max_live": settings.max_live,
         "daemon_processor_ns": status.processor_ns,
@@ -41,8 +41,8 @@ pub(super) fn overview(status: &StatusReport, listing: &Listing) -> Value {
 }
 
 /// What is not told, and why, by name.
-fn withheld(status: &StatusReport) -> Value {
-    status.withheld.iter().map(|(name, why)| ((*name).to_owned(), json!(why))).collect()
+fn unsupported(status: &StatusReport) -> Value {
+    status.unsupported.iter().map(|(name, why)| ((*name).to_owned(), json!(why))).collect()
 }
 
 /// What was lost, by reason, as `/metrics` counts it.
@@ -84,7 +84,7 @@ fn group(of: &GroupReport) -> Value {
     value
 }
 
-fn numbers(of: &Sums) -> Value {
+fn numbers(of: &ProcessSums) -> Value {
     // As in `ListProcesses`.
     let (estimator, confidence) = (Estimator::default(), Confidence::DEFAULT);
     let totals = Quantities::of_row(&of.totals, &of.reference, estimator, confidence);

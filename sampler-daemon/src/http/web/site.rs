@@ -1,10 +1,10 @@
 //! The page's answers.
 
-use super::asked::Asked;
 use super::difference::difference;
 use super::files::{guarded, with_files};
 use super::history::json as history_json;
 use super::overview::overview as overview_json;
+use super::page_request::PageRequest;
 use super::secrecy::{from_ours, with_token};
 use super::snapshots::Snapshots;
 use crate::http::answer::{Answer, BINARY, Problem, of_type};
@@ -26,13 +26,13 @@ use std::time::Duration;
 use tower::limit::GlobalConcurrencyLimitLayer;
 
 /// Frames that are drawn; those with least are left out, and counted.
-const MOST_FRAMES: usize = 20_000;
+const MAX_FRAMES: usize = 20_000;
 /// Functions in the table.
-const MOST_FUNCTIONS: usize = 1000;
+const MAX_FUNCTIONS: usize = 1000;
 /// Profiles and files made at a time; further askers wait.
 const AT_ONCE: usize = 4;
 /// How long an answer may take.
-pub(super) const MAKING: Duration = Duration::from_secs(60);
+pub(super) const MAX_ANSWER_TIME: Duration = Duration::from_secs(60);
 
 const JSON: &str = "application/json";
 
@@ -101,12 +101,12 @@ async fn overview(State(site): Site) -> Answer {
 }
 
 /// A new profile, drawn.
-async fn graph(State(site): Site, asked: Asked) -> Answer {
+async fn graph(State(site): Site, asked: PageRequest) -> Answer {
     let profile = Arc::new(site.profiles.make(asked.profile(0)).await?);
     let number = site.snapshots.keep(Arc::clone(&profile));
     written(JSON, move |out| {
         out.extend_from_slice(format!("{{\"snapshot\":{number},\"graph\":").as_bytes());
-        view::graph(&profile, asked.measure(), MOST_FRAMES, out)?;
+        view::graph(&profile, asked.measure(), MAX_FRAMES, out)?;
         out.push(b'}');
         Ok(())
     })
@@ -114,19 +114,19 @@ async fn graph(State(site): Site, asked: Asked) -> Answer {
 }
 
 /// Functions of a profile that was drawn.
-async fn table(State(site): Site, asked: Asked) -> Answer {
+async fn table(State(site): Site, asked: PageRequest) -> Answer {
     let profile = site.snapshot(asked.snapshot()?)?;
-    written(JSON, move |out| view::table(&profile, asked.measure(), MOST_FUNCTIONS, out)).await
+    written(JSON, move |out| view::table(&profile, asked.measure(), MAX_FUNCTIONS, out)).await
 }
 
 /// What a search finds in it.
-async fn matches(State(site): Site, asked: Asked) -> Answer {
+async fn matches(State(site): Site, asked: PageRequest) -> Answer {
     let profile = site.snapshot(asked.snapshot()?)?;
     written(JSON, move |out| view::matches(&profile, asked.measure(), &asked.text, out)).await
 }
 
 /// All of it, in a format.
-async fn download(State(site): Site, asked: Asked) -> Answer {
+async fn download(State(site): Site, asked: PageRequest) -> Answer {
     let profile = site.snapshot(asked.snapshot()?)?;
     let Some(format) = Format::parse(&asked.format) else {
         return Err(Problem::bad(format!("format {}: is none", shown(&asked.format))));
@@ -134,14 +134,14 @@ async fn download(State(site): Site, asked: Asked) -> Answer {
     written(BINARY, move |out| format.encoder(FILE_TABLE).encode(&profile, out)).await
 }
 
-async fn history(State(site): Site, asked: Asked) -> Answer {
+async fn history(State(site): Site, asked: PageRequest) -> Answer {
     let measure = asked.measure();
     let history = site.profiles.profiler.history(asked.history()).await?;
     Ok(of_type(JSON, history_json(&history.map_err(Problem::bad)?, measure)?))
 }
 
 /// What changed from one window to another.
-async fn compare(State(site): Site, asked: Asked) -> Answer {
+async fn compare(State(site): Site, asked: PageRequest) -> Answer {
     let sides = [asked.profile(0), asked.profile(1)];
     Ok(of_type(JSON, difference(&site.profiles, sides).await?))
 }

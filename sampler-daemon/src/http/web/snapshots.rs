@@ -5,18 +5,18 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Most profiles that are kept.
-const MOST: usize = 8;
+const MAX_SNAPSHOTS: usize = 8;
 /// Most stacks in all of them but the newest.
-const MOST_STACKS: usize = 250_000;
+const MAX_STACKS: usize = 250_000;
 
 /// The newest profiles.
 #[derive(Default)]
 pub(super) struct Snapshots {
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptProfile>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct KeptProfile {
     /// Of the next one.
     number: u64,
     /// The newest first.
@@ -33,7 +33,7 @@ impl Snapshots {
         let mut stacks = 0;
         let fits = |(index, (_, of)): (usize, &(u64, Arc<Profile>))| {
             stacks += if index == 0 { 0 } else { of.stacks.len() };
-            index < MOST && stacks <= MOST_STACKS
+            index < MAX_SNAPSHOTS && stacks <= MAX_STACKS
         };
         let fitting = kept.profiles.iter().enumerate().map(fits).take_while(|fits| *fits).count();
         kept.profiles.truncate(fitting);
@@ -63,18 +63,20 @@ mod tests {
     fn the_newest_are_kept() {
         let (snapshots, profile) = (Snapshots::default(), profile());
         let numbers: Vec<u64> =
-            (0..3 * MOST).map(|_| snapshots.keep(Arc::clone(&profile))).collect();
+            (0..3 * MAX_SNAPSHOTS).map(|_| snapshots.keep(Arc::clone(&profile))).collect();
         assert!(numbers.is_sorted_by(|a, b| a < b));
         let kept = numbers.iter().filter(|number| snapshots.get(**number).is_some()).count();
-        assert_eq!(kept, MOST);
-        assert!(snapshots.get(numbers[3 * MOST - 1]).is_some() && snapshots.get(99).is_none());
+        assert_eq!(kept, MAX_SNAPSHOTS);
+        assert!(
+            snapshots.get(numbers[3 * MAX_SNAPSHOTS - 1]).is_some() && snapshots.get(99).is_none()
+        );
     }
 
     #[test]
     fn large_ones_push_others_out() {
         let (snapshots, small) = (Snapshots::default(), profile());
         let mut large = Profile::clone(&small);
-        large.stacks = vec![large.stacks[0].clone(); MOST_STACKS + 1];
+        large.stacks = vec![large.stacks[0].clone(); MAX_STACKS + 1];
         let first = snapshots.keep(small);
         // Larger than all may be together: it is shown all the same.
         let second = snapshots.keep(Arc::new(large));

@@ -9,8 +9,8 @@ mod answer;
 use super::ingest::Ingest;
 use super::process::ProfiledProcess;
 use crate::bpf::ring::{Record, parse};
+use crate::inspect::mappings::{Backing, Mapping};
 use crate::store::{ProcessId, ProcessRecord, Sampling};
-use crate::target::mappings::{Backing, Mapping};
 use sampler_common::sampling::Strategy;
 use serde_json::Value;
 use std::fs;
@@ -74,12 +74,12 @@ fn replayed() -> (Ingest, u64) {
     let (first_ns, last_ns) =
         times.fold((u64::MAX, 0), |(first, last), ns| (first.min(ns), last.max(ns)));
     let mut ingest = Ingest::new(broadcast::channel(1).0, sampling, first_ns, false);
-    ingest.known.is_on = true;
+    ingest.stack_cache.is_on = true;
     for (pid, slot) in run["pids"].as_array().unwrap().iter().zip(0..) {
         let pid = number(pid) as u32;
         let record = ProcessRecord::new(pid, ingest.default_sampling());
         let process = ingest.processes.insert(record);
-        ingest.history.met(pid, || Some(vec![code(&run)]));
+        ingest.history.add_running(pid, || Some(vec![code(&run)]));
         let generation = records()
             .find_map(|bytes| parse(bytes).space().filter(|of| of.slot == slot))
             .unwrap()

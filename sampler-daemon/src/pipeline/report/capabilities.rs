@@ -9,7 +9,7 @@ use sampler_common::windows::Budget;
 const OTHER_KIND: &str = "use kind alloc, or ";
 
 /// What is told.
-pub(super) struct Offer {
+pub(super) struct Capabilities {
     windows: Option<Budget>,
     track_live: bool,
     mappings: bool,
@@ -17,13 +17,13 @@ pub(super) struct Offer {
 
 impl Config {
     /// What a daemon with this configuration can tell.
-    pub(super) fn offer(&self) -> Offer {
+    pub(super) fn capabilities(&self) -> Capabilities {
         let Settings { track_live, mappings, .. } = self.settings;
-        Offer { windows: self.windows, track_live, mappings }
+        Capabilities { windows: self.windows, track_live, mappings }
     }
 }
 
-impl Offer {
+impl Capabilities {
     /// Whether there are profiles of this kind; else why not, in one line.
     pub(super) fn kind(&self, kind: Kind) -> Result<(), String> {
         let what = format!("kind {}", kind.name());
@@ -64,7 +64,7 @@ impl Offer {
     }
 
     /// What is not told, by name, and why.
-    pub(super) fn withheld(&self) -> Vec<(&'static str, String)> {
+    pub(super) fn unsupported(&self) -> Vec<(&'static str, String)> {
         let kinds = [Kind::Live, Kind::Alloc, Kind::Peak, Kind::Mapped];
         let kinds = kinds.into_iter().map(|of| (of.name(), self.kind(of)));
         let all = kinds.chain([("history", self.whole("a history"))]);
@@ -91,28 +91,28 @@ impl Offer {
 mod tests {
     use super::*;
 
-    fn names(offer: Offer) -> Vec<&'static str> {
-        offer.withheld().into_iter().map(|(name, _)| name).collect()
+    fn names(capabilities: Capabilities) -> Vec<&'static str> {
+        capabilities.unsupported().into_iter().map(|(name, _)| name).collect()
     }
 
     #[test]
     fn each_option_takes_what_it_says() {
-        let all = || Offer { windows: None, track_live: true, mappings: true };
+        let all = || Capabilities { windows: None, track_live: true, mappings: true };
         assert!(names(all()).is_empty());
-        assert_eq!(names(Offer { track_live: false, ..all() }), ["live", "peak"]);
-        assert_eq!(names(Offer { mappings: false, ..all() }), ["mapped"]);
+        assert_eq!(names(Capabilities { track_live: false, ..all() }), ["live", "peak"]);
+        assert_eq!(names(Capabilities { mappings: false, ..all() }), ["mapped"]);
         let windows = Budget::parse("1%").ok();
-        assert_eq!(names(Offer { windows, ..all() }), ["live", "peak", "mapped", "history"]);
+        assert_eq!(names(Capabilities { windows, ..all() }), ["live", "peak", "mapped", "history"]);
     }
 
     #[test]
     fn the_reason_is_one_line_with_what_to_do() {
         let windows = Budget::parse("1%").ok();
-        let offers = [
-            Offer { windows, track_live: false, mappings: false },
-            Offer { windows: None, track_live: false, mappings: false },
+        let capabilities = [
+            Capabilities { windows, track_live: false, mappings: false },
+            Capabilities { windows: None, track_live: false, mappings: false },
         ];
-        for (_, why) in offers.iter().flat_map(Offer::withheld) {
+        for (_, why) in capabilities.iter().flat_map(Capabilities::unsupported) {
             assert!(!why.contains('\n') && why.contains("start samplerd without --"), "{why}");
         }
     }

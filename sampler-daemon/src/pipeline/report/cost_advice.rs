@@ -1,7 +1,7 @@
 //! What would make profiling cost less, said where it costs much.
 
 use crate::pipeline::command::ProfileRequest;
-use crate::pipeline::cost::Unread;
+use crate::pipeline::cost::UnreadCost;
 use crate::pipeline::worker::Worker;
 use crate::store::ProcessId;
 use sampler_common::cost::{Program, Range};
@@ -9,7 +9,7 @@ use sampler_common::note::Note;
 use sampler_common::profile::Kind;
 
 /// Share of a CPU below which nobody need think of it.
-const WORTH_A_WORD: f64 = 0.05;
+const MIN_ADVISED_CPU_SHARE: f64 = 0.05;
 
 impl Worker {
     /// That most of the cost is of frees, which a profile of what was allocated does without: a child of a server frees thousands of blocks
@@ -17,7 +17,7 @@ impl Worker {
     pub(super) fn frees_note(
         &self,
         of: &[ProcessId],
-        cost: &Unread,
+        cost: &UnreadCost,
         request: &ProfileRequest,
     ) -> Option<Note> {
         // With a budget the cost is bounded, and what frees are probed is its own affair.
@@ -25,13 +25,13 @@ impl Worker {
             return None;
         }
         let frees = self.prices.charge(&cost.work_of(Program::Free))?.range(request.confidence);
-        let is_told = is_told(&frees, &cost.spent_ns()?, self.duration_ns(of) as f64);
+        let is_told = is_worth_noting(&frees, &cost.spent_ns()?, self.duration_ns(of) as f64);
         is_told.then_some(Note::Frees(frees))
     }
 }
 
-fn is_told(frees: &Range, all: &Range, duration_ns: f64) -> bool {
-    frees.value > all.value / 2.0 && frees.value > WORTH_A_WORD * duration_ns
+fn is_worth_noting(frees: &Range, all: &Range, duration_ns: f64) -> bool {
+    frees.value > all.value / 2.0 && frees.value > MIN_ADVISED_CPU_SHARE * duration_ns
 }
 
 #[cfg(test)]
@@ -41,8 +41,8 @@ mod tests {
     #[test]
     fn it_is_said_where_it_matters() {
         let range = |value: f64| Range { value, low: 0.9 * value, high: 1.1 * value };
-        assert!(is_told(&range(9e9), &range(10e9), 60e9));
-        assert!(!is_told(&range(4e9), &range(10e9), 60e9), "allocating costs more");
-        assert!(!is_told(&range(9e6), &range(10e6), 60e9), "a trifle");
+        assert!(is_worth_noting(&range(9e9), &range(10e9), 60e9));
+        assert!(!is_worth_noting(&range(4e9), &range(10e9), 60e9), "allocating costs more");
+        assert!(!is_worth_noting(&range(9e6), &range(10e6), 60e9), "a trifle");
     }
 }

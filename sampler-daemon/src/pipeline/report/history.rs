@@ -9,11 +9,11 @@ use sampler_common::estimate::{Confidence, Estimator, Reference, everything};
 use sampler_common::profile::{Kind, Quantities, Window};
 
 /// Most windows.
-const MOST: usize = 60;
+const MAX_WINDOWS: usize = 60;
 /// Fewest, however much is held.
-const FEWEST: usize = 8;
+const MIN_WINDOWS: usize = 8;
 /// Live samples looked at for all of them together, about 20 ms.
-const MOST_LOOKS: u64 = 2_000_000;
+const MAX_LOOKS: u64 = 2_000_000;
 
 /// A history that somebody wants.
 #[derive(Clone, Debug)]
@@ -44,12 +44,12 @@ impl HistoryWindow {
 impl Worker {
     pub(super) fn history(&self, request: &HistoryRequest) -> Result<Vec<HistoryWindow>, String> {
         let chosen = self.chosen(&request.selector)?;
-        self.config.offer().whole("a history")?;
+        self.config.capabilities().whole("a history")?;
         let clocks = self.clock.now();
         let since_ns = clocks.now_ns.saturating_sub(request.span_ns);
-        let most = (MOST_LOOKS / self.kernel.live.len().max(1)) as usize;
+        let most = (MAX_LOOKS / self.kernel.live.len().max(1)) as usize;
         let borders = self.ingest.windows.borders(since_ns, clocks.now_ns);
-        let spans = joined(&borders, most.clamp(FEWEST, MOST));
+        let spans = joined(&borders, most.clamp(MIN_WINDOWS, MAX_WINDOWS));
         let windows = spans.into_iter().map(|[start_ns, end_ns]| {
             let window = self.ingest.windows.between(start_ns, end_ns, clocks.now_ns).ok()?;
             let gathered = self.gather_now(chosen.clone(), Kind::Live, &Scope::ALL, Some(&window));

@@ -58,7 +58,7 @@ type Rows = FxHashMap<(ProcessId, StackId), Row>;
 
 impl Worker {
     pub(super) fn leaks(&self, request: LeaksRequest) -> Result<RawLeaks, String> {
-        self.config.offer().frees("leaks")?;
+        self.config.capabilities().frees("leaks")?;
         let mut chosen = self.chosen(&request.selector)?;
         if !chosen.is_empty() {
             chosen.retain(|id| self.ingest.processes.get(*id).exited.is_none());

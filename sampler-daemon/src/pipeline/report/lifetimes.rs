@@ -43,7 +43,7 @@ pub struct RawLifetimes {
 
 impl Worker {
     pub(super) fn lifetimes(&self, request: LifetimesRequest) -> Result<RawLifetimes, String> {
-        self.config.offer().frees("lifetimes")?;
+        self.config.capabilities().frees("lifetimes")?;
         let chosen = self.chosen(&request.selector)?;
         // Points of a stride have no variance.
         self.strategies(&chosen, Some(Estimator::Weighted))?;

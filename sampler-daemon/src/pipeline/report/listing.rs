@@ -3,11 +3,11 @@
 use super::gather::Gathered;
 use super::scope::Scope;
 use super::usable::Usable;
+use crate::inspect::memory::{self, Memory};
 use crate::pipeline::command::ProcessReport;
-use crate::pipeline::cost::Unread;
+use crate::pipeline::cost::UnreadCost;
 use crate::pipeline::worker::Worker;
 use crate::store::{ProcessId, ProcessRecord, SamplingRecord, Selector};
-use crate::target::memory::{self, Memory};
 use rustc_hash::FxHashMap;
 use sampler_common::cost::Report;
 use sampler_common::estimate::{Confidence, Reference, Row};
@@ -19,7 +19,7 @@ use std::time::SystemTime;
 type UsableOf = FxHashMap<ProcessId, Usable>;
 
 /// Pids told of a group.
-const TOLD: usize = 8;
+const MAX_PIDS_PER_GROUP: usize = 8;
 
 /// What processes are put together by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub struct Listing {
 
 /// The numbers of a process, or of some together.
 #[derive(Clone, Debug)]
-pub struct Sums {
+pub struct ProcessSums {
     /// Exact totals; `None` where those of one of them are not known.
     pub exact: Option<Exact>,
     /// All rows together.
@@ -99,7 +99,7 @@ pub struct Sums {
     /// What profiling has cost them.
     pub cost: Report,
     /// The same, while CPU times have yet to be read.
-    pub(super) unread: Unread,
+    pub(super) unread: UnreadCost,
 }
 
 /// Some processes together.
@@ -118,7 +118,7 @@ pub struct GroupReport {
     /// Where their samples come from.
     pub sources: Vec<SourceGroup>,
     /// Their numbers.
-    pub sums: Sums,
+    pub sums: ProcessSums,
 }
 
 impl Worker {
@@ -183,7 +183,12 @@ impl Worker {
             key,
             processes: records.clone().map(|record| record.folded.max(1)).sum(),
             running: records.filter(|record| record.exited.is_none()).count() as u64,
-            pids: newest.iter().map(|(_, pid)| *pid).filter(|pid| *pid > 0).take(TOLD).collect(),
+            pids: newest
+                .iter()
+                .map(|(_, pid)| *pid)
+                .filter(|pid| *pid > 0)
+                .take(MAX_PIDS_PER_GROUP)
+                .collect(),
             newest: newest.first().map_or(SystemTime::UNIX_EPOCH, |(attached, _)| *attached),
             sources: SourceGroup::of(sources),
             sums: self.sums(gathered, usable, of),
@@ -191,7 +196,7 @@ impl Worker {
     }
 
     /// Moments are summed first; intervals are made of the sums.
-    fn sums(&self, gathered: &Gathered, usable_of: &UsableOf, of: &[u32]) -> Sums {
+    fn sums(&self, gathered: &Gathered, usable_of: &UsableOf, of: &[u32]) -> ProcessSums {
         let ids: Vec<ProcessId> = of.iter().map(|of| gathered.processes[*of as usize]).collect();
         let mut usable = Usable::default();
         let mut running = Vec::new();
@@ -208,11 +213,21 @@ impl Worker {
         let samples = totals.total().alloc_objects.samples;
         let unread = self.costs(&ids, Confidence::DEFAULT);
         let cost = Report::default();
-        Sums { exact, totals, reference, samples, running, memory: None, usable, cost, unread }
+        ProcessSums {
+            exact,
+            totals,
+            reference,
+            samples,
+            running,
+            memory: None,
+            usable,
+            cost,
+            unread,
+        }
     }
 }
 
-impl Sums {
+impl ProcessSums {
     /// Bytes allocated, estimated where they are not known exactly.
     fn bytes(&self) -> u64 {
         let estimated = || self.totals.total().alloc_space.sum as u64;

@@ -14,13 +14,13 @@ use sampler_common::note::{Loss, Note, Reason};
 pub type RawLoss = (Outcome, u64, Option<Row>);
 
 /// Notes about processes; the reasons behind them are counted.
-const MOST_NOTES: usize = 4;
+const MAX_NOTES: usize = 4;
 
 /// Notes on processes, each reason once and not too many.
 fn few<'a>(cases: impl Iterator<Item = Case<'a>>) -> Vec<Note> {
     let reasons = grouped(cases);
-    let more = reasons.len().checked_sub(MOST_NOTES).filter(|more| *more > 0);
-    let notes = reasons.into_iter().take(MOST_NOTES).map(Note::Processes);
+    let more = reasons.len().checked_sub(MAX_NOTES).filter(|more| *more > 0);
+    let notes = reasons.into_iter().take(MAX_NOTES).map(Note::Processes);
     notes.chain(more.map(Note::MoreReasons)).collect()
 }
 
@@ -100,8 +100,8 @@ impl Worker {
             notes.extend(few(inexact.map(|record| of(record, Reason::Inexact))));
         }
         let itself = processes().filter(|of| of.sampling.samples_itself);
-        notes.extend(few(itself.map(|record| match record.sampling.is_unheard() {
-            true => of(record, Reason::Unheard),
+        notes.extend(few(itself.map(|record| match record.sampling.has_no_reports() {
+            true => of(record, Reason::NoReports),
             false => of(record, Reason::SamplesItself),
         })));
         // The whole of a process before parts of others.
@@ -129,7 +129,7 @@ mod tests {
         let notes = few(reasons);
         let Note::Processes(first) = &notes[0] else { panic!("{:?}", notes[0]) };
         assert_eq!((&first.reason, first.count), (&reason(0), 67));
-        assert_eq!(notes[MOST_NOTES..], [Note::MoreReasons(5)]);
+        assert_eq!(notes[MAX_NOTES..], [Note::MoreReasons(5)]);
         assert!(few(std::iter::empty()).is_empty());
     }
 }

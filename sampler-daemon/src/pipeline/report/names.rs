@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Batches that may wait; further askers wait in turn.
-const QUEUE: usize = 16;
+const MAX_QUEUED_BATCHES: usize = 16;
 
 /// Nobody has asked for so long: what was read of files is forgotten, the names are not.
 const REST_AFTER: Duration = Duration::from_secs(30);
@@ -41,7 +41,8 @@ impl Names {
     /// # Errors
     /// If there can be no thread.
     pub fn start(program: &Path) -> std::io::Result<Names> {
-        let (queue, batches) = mpsc::sync_channel::<(Frames, oneshot::Sender<Named>)>(QUEUE);
+        let (queue, batches) =
+            mpsc::sync_channel::<(Frames, oneshot::Sender<Named>)>(MAX_QUEUED_BATCHES);
         let parser = Parser::of(program);
         let counts = parser.counts();
         std::thread::Builder::new().name("symbolizer".into()).spawn(move || {

@@ -6,7 +6,7 @@ use super::order::leave_out;
 use super::scope::Scope;
 use super::unexplained::Compared;
 use crate::pipeline::command::ProfileRequest;
-use crate::pipeline::cost::Unread;
+use crate::pipeline::cost::UnreadCost;
 use crate::pipeline::worker::Worker;
 use crate::store::stacks::StackFrame;
 use crate::store::{ProcessId, SamplingRecord, StackId};
@@ -82,7 +82,7 @@ pub struct RawProfile {
     /// Those whose memory is to be compared with what they hold.
     pub compared: Vec<Compared>,
     /// What profiling has cost the processes since they were attached.
-    pub cost: Unread,
+    pub cost: UnreadCost,
 }
 
 impl Worker {
@@ -108,13 +108,13 @@ impl Worker {
 
     pub(super) fn profile(&self, request: ProfileRequest) -> Result<RawProfile, String> {
         let chosen = self.chosen(&request.selector)?;
-        let offer = self.config.offer();
-        offer.kind(request.kind)?;
+        let capabilities = self.config.capabilities();
+        capabilities.kind(request.kind)?;
         if request.kind == Kind::Mapped {
             return self.mapped_profile(request, chosen);
         }
         if request.scope != Scope::ALL {
-            offer.whole("a part of the profile (--last, --since, --until, --min-age, --max-age, --min-size, --max-size)")?;
+            capabilities.whole("a part of the profile (--last, --since, --until, --min-age, --max-age, --min-size, --max-size)")?;
         }
         let strategies = self.strategies(&chosen, request.estimator)?;
         if self.config.windows.is_some()
@@ -141,7 +141,7 @@ impl Worker {
             (Kind::Alloc | Kind::Live, true) => self.compared(&gathered.processes),
             _ => Vec::new(),
         };
-        let running = self.beside(&gathered.processes, &request);
+        let running = self.running_for_rss(&gathered.processes, &request);
         if !running.is_empty() {
             notes.extend(self.usable_note(&gathered.processes, request.confidence));
         }

@@ -2,10 +2,10 @@
 
 use super::scope::Scope;
 use super::usable::Usable;
+use crate::inspect::memory::{self, Memory};
 use crate::pipeline::command::ProfileRequest;
 use crate::pipeline::worker::Worker;
 use crate::store::ProcessId;
-use crate::target::memory::{self, Memory};
 use sampler_common::estimate::{Confidence, Estimate};
 use sampler_common::note::{self, Note};
 use sampler_common::profile::Kind;
@@ -18,7 +18,7 @@ impl Worker {
     }
 
     /// The running ones of `processes`, if all that they hold now is asked for.
-    pub(super) fn beside(
+    pub(super) fn running_for_rss(
         &self,
         processes: &[ProcessId],
         request: &ProfileRequest,

@@ -3,18 +3,18 @@
 use super::super::injections::Injections;
 use super::unexplained::{self, Compared};
 use crate::bpf::{ProbeEngine, Settings};
+use crate::inspect::allocator::Function;
+use crate::inspect::memory;
 use crate::links;
 use crate::pipeline::clock;
 use crate::pipeline::command::SamplingReport;
-use crate::pipeline::cost::{PricesReport, Unread};
+use crate::pipeline::cost::{PricesReport, UnreadCost};
 use crate::pipeline::coverage::MAX_LOOKED_AT;
 use crate::pipeline::exclude::Exclusion;
-use crate::pipeline::happenings::EventCounts;
 use crate::pipeline::latency::Histogram;
+use crate::pipeline::process_events::EventCounts;
 use crate::pipeline::worker::Worker;
 use crate::store::{MAX_GROUPS, ProcessId, lifetimes, process, rows, stacks};
-use crate::target::allocator::Function;
-use crate::target::memory;
 use crate::unwind::Counts;
 use sampler_common::cost::{Forecast, Measured, Placed, Range, Report};
 use sampler_common::counters::{KERNEL_OUTCOMES, Outcome};
@@ -65,7 +65,7 @@ pub struct StatusReport {
     /// What cannot be seen.
     pub blind: Vec<String>,
     /// What is not told: a kind of profile or `history`, and why, in one line.
-    pub withheld: Vec<(&'static str, String)>,
+    pub unsupported: Vec<(&'static str, String)>,
     /// Tables: name, used, bound.
     pub tables: Vec<(&'static str, u64, u64)>,
     /// What the kernel told of processes.
@@ -85,7 +85,7 @@ pub struct StatusReport {
     /// What profiling has cost all processes together.
     pub cost: Report,
     /// The same, while CPU times have yet to be read.
-    pub(super) unread: Unread,
+    pub(super) unread: UnreadCost,
     /// Processes whose memory has yet to be compared with what they hold.
     pub(super) compared: Vec<Compared>,
     /// CPU time of the daemon and of its guardian, nanoseconds.
@@ -134,7 +134,7 @@ impl Worker {
         outcomes.add(Outcome::MappingUnheld, self.ingest.mapped.unheld);
         outcomes.add(Outcome::MappingUnpaired, self.ingest.mapped.unpaired);
         outcomes.add(Outcome::StackTableFull, self.ingest.mapped.rowless);
-        let (known, known_bound) = self.ingest.known.len();
+        let (known, known_bound) = self.ingest.stack_cache.len();
         let (modules, module_bound) = self.ingest.modules.usage();
         let (mappings, mapping_bound) = self.ingest.history.usage();
         let all: Vec<ProcessId> = self.ingest.processes.iter().map(|(id, _)| id).collect();
@@ -146,7 +146,7 @@ impl Worker {
             intervals: self.samplings(),
             probes: self.probes(),
             blind: self.blind(),
-            withheld: self.config.offer().withheld(),
+            unsupported: self.config.capabilities().unsupported(),
             tables: vec![
                 ("live", self.kernel.live.len(), u64::from(self.kernel.live.bound())),
                 ("stacks", stack_count as u64, stacks::MAX_STACKS as u64),
@@ -173,7 +173,7 @@ impl Worker {
                 ("programs", groups as u64, MAX_GROUPS as u64),
                 ("ring", self.ring_waiting_bytes, u64::from(self.config.settings.ring_bytes)),
             ],
-            process_events: self.happenings.counts(&self.ingest.history),
+            process_events: self.process_events.counts(&self.ingest.history),
             coverage: self.blind_processes(),
             excluded_calls: self.kernel.state().excluded_calls(),
             unseen_calls: self.kernel.state().unseen_calls(),
@@ -305,7 +305,7 @@ impl Worker {
                     .into(),
             );
         }
-        if self.is_open() && !self.happenings.are_told() {
+        if self.is_open() && !self.process_events.is_open() {
             blind.push(
                 "the kernel does not tell of new mappings (see the log): programs shorter than a moment have no names"
                     .into(),

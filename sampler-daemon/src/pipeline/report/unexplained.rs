@@ -4,9 +4,9 @@
 //! − the upper end of what it holds. Blocks from before the attach that are freed make that smaller. It is told where it is more than
 //! what allocators add to blocks.
 
+use crate::inspect::memory;
 use crate::pipeline::worker::Worker;
 use crate::store::ProcessId;
-use crate::target::memory;
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Confidence, RowMoments, weighted};
 use sampler_common::note::{Memory, Note};

@@ -1,13 +1,13 @@
 //! How much larger than requested the blocks are that live samples stand for. Known of glibc's allocator only.
 
+use crate::inspect::usable::Blocks;
 use crate::pipeline::worker::Worker;
 use crate::store::ProcessId;
-use crate::target::usable::Blocks;
 use rustc_hash::{FxHashMap, FxHashSet};
 use sampler_common::estimate::ratio::RatioSums;
 
 /// Blocks looked at for one answer, over all its processes.
-const MOST_BLOCKS: usize = 4096;
+const MAX_BLOCKS: usize = 4096;
 
 /// What was found in the headers of live blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -50,7 +50,7 @@ impl Worker {
         };
         let asked = entries.iter().filter(|(key, _)| memories.contains_key(&key.space.slot));
         // Keys are hashed, so that the first ones are no particular ones.
-        for (key, entry) in asked.take(MOST_BLOCKS) {
+        for (key, entry) in asked.take(MAX_BLOCKS) {
             let (Some(live), Some(memory)) =
                 (self.ingest.live.get(entry.sample), memories.get(&key.space.slot))
             else {

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn many_windows_miss_little() {
+    fn the_missed_share_shrinks_with_the_number_of_windows() {
         // The rule of three: about 3/n.
         assert!((may_be_missed(300) - 0.01).abs() < 1e-4, "{}", may_be_missed(300));
     }

@@ -15,8 +15,8 @@ pub(super) use window::Reading;
 
 use super::worker::Worker;
 use crate::bpf::windows::WindowGates;
+use crate::inspect::{probe_addresses, processor};
 use crate::store::{ProcessId, Sampling};
-use crate::target::{probe_addresses, processor};
 use sampler_common::windows::{Budget, Clock, Group, Ledger, Planner, Window};
 use sampler_common::wire::Gate;
 use std::sync::Arc;

@@ -49,7 +49,7 @@ fn what_is_in_doubt_is_of_the_rarer_rate() {
     assert_eq!(shown(&epochs, 7040), [(640, 64, 64), (6400, 1024, 1024)]);
     let never = rates(&[Design::NEVER; CLASSES]);
     epochs.note(&never);
-    assert_eq!((epochs.bands(), band(Unseen::default())), ([NEVER; CLASSES], 0));
+    assert_eq!((epochs.bands(), band(Unseen::default())), ([UNSAMPLED_BAND; CLASSES], 0));
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn a_frame_found_by_the_frame_pointer_depends_on_it() {
 }
 
 #[test]
-fn what_nobody_compares_is_lacking() {
+fn words_outside_the_comparison_make_evidence_incomplete() {
     for scenario in ["signal", "jit", "recursion", "alternate-stack"] {
         let mut stack = Stack::of(scenario);
         let (registers, copy) = (stack.fixture.registers(), stack.fixture.stack().bytes.to_vec());
@@ -113,7 +113,7 @@ fn what_nobody_compares_is_lacking() {
 }
 
 #[test]
-fn a_word_counts_once_and_too_many_tell_nothing() {
+fn a_word_counts_once_and_too_many_are_no_evidence() {
     let mut evidence = Evidence::default();
     for word in 0..KNOWN_WORDS as u64 {
         evidence.word(word * 8, word);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::target::mappings;
+use crate::inspect::mappings;
 use crate::unwind::{Image, ModuleId, ModuleKind, Modules};
 
 fn file(start: u64, end: u64, path: &str) -> Mapping {
@@ -75,11 +75,11 @@ fn a_child_keeps_what_its_parent_had() {
 #[test]
 fn a_process_from_before_is_read_once() {
     let mut history = chain();
-    history.met(2, unread);
-    history.met(9, || None);
+    history.add_running(2, unread);
+    history.add_running(9, || None);
     assert!(history.at(9, 50).is_none());
-    history.met(9, || Some(vec![file(0x1000, 0x2000, "/old")]));
-    history.met(9, unread);
+    history.add_running(9, || Some(vec![file(0x1000, 0x2000, "/old")]));
+    history.add_running(9, unread);
     history.mapped(60, 9, file(0x3000, 0x4000, "/new"));
     assert_eq!(paths(&history, 9, 61), ["/old", "/new"]);
 }
@@ -198,7 +198,7 @@ fn a_process_that_is_gone_is_resolved_as_it_was() {
 }
 
 #[test]
-fn an_image_follows_what_is_told_of_it_and_no_other() {
+fn an_image_follows_its_own_events_only() {
     let mut history = chain();
     let mut modules = Modules::default();
     let mut image = Image::of_past(2, history.at(2, 35).unwrap(), &mut modules);

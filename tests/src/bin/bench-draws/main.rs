@@ -4,16 +4,16 @@
 //! Ways and mixes of sizes run in random order, round by round; times are CPU time of the thread, on sizes
 //! drawn before. What each way samples is set against what it should.
 
+mod draw_methods;
 mod mixes;
 mod report;
-mod ways;
 
 use anyhow::Result;
 use clap::Parser;
+use draw_methods::DrawMethod;
 use mixes::Mix;
 use sampler_tests::machine;
 use std::time::Duration;
-use ways::Way;
 
 /// Measures what sampling decisions cost on this machine.
 #[derive(Parser)]
@@ -35,7 +35,7 @@ struct Args {
 
 /// A way on a mix: nanoseconds of an allocation by round, and samples of all rounds.
 pub(crate) struct Measured {
-    pub(crate) way: Way,
+    pub(crate) way: DrawMethod,
     pub(crate) mix: usize,
     pub(crate) times_ns: Vec<f64>,
     pub(crate) samples: u64,
@@ -43,7 +43,7 @@ pub(crate) struct Measured {
 
 /// Draws of a way: nanoseconds of one, by round.
 pub(crate) struct Drawn {
-    pub(crate) way: Way,
+    pub(crate) way: DrawMethod,
     pub(crate) times_ns: Vec<f64>,
 }
 
@@ -54,9 +54,14 @@ fn main() -> Result<()> {
     let mixes = Mix::all(&mut random);
     let mut cases: Vec<Measured> = Vec::new();
     for mix in 0..mixes.len() {
-        cases.extend(Way::ALL.map(|way| Measured { way, mix, times_ns: Vec::new(), samples: 0 }));
+        cases.extend(DrawMethod::ALL.map(|way| Measured {
+            way,
+            mix,
+            times_ns: Vec::new(),
+            samples: 0,
+        }));
     }
-    let mut draws = Way::ALL.map(|way| Drawn { way, times_ns: Vec::new() });
+    let mut draws = DrawMethod::ALL.map(|way| Drawn { way, times_ns: Vec::new() });
     let mut order: Vec<usize> = (0..cases.len() + draws.len()).collect();
     for _ in 0..args.rounds {
         random.shuffle(&mut order);

@@ -1,7 +1,7 @@
 //! The figures as tables, and as JSON.
 
+use crate::draw_methods::DrawMethod;
 use crate::mixes::Mix;
-use crate::ways::Way;
 use crate::{Drawn, Measured};
 use sampler_tests::machine::Machine;
 use sampler_tests::spread::Spread;
@@ -18,7 +18,7 @@ fn spread(times: &[f64]) -> Spread {
 }
 
 /// Samples expected of one run.
-fn expected(way: Way, mix: &Mix, interval: u64) -> f64 {
+fn expected(way: DrawMethod, mix: &Mix, interval: u64) -> f64 {
     mix.sizes.iter().map(|size| way.inclusion(*size, interval)).sum()
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn text(
             "off by"
         );
         let of_mix = || cases.iter().filter(|of| of.mix == index);
-        let base = of_mix().find(|of| of.way == Way::Integer);
+        let base = of_mix().find(|of| of.way == DrawMethod::Integer);
         for of in of_mix() {
             let time = spread(&of.times_ns);
             let ratio = base.map(|base| {
@@ -77,7 +77,9 @@ pub(crate) fn text(
         }
     }
     line!(out, "\n{:<36}{:>8}{:>8}{:>8}{:>8}", "one draw", "min", "p25", "median", "p75");
-    for of in draws.iter().filter(|of| !matches!(of.way, Way::IntegerAtomic | Way::IntegerPoisson))
+    for of in draws
+        .iter()
+        .filter(|of| !matches!(of.way, DrawMethod::IntegerAtomic | DrawMethod::IntegerPoisson))
     {
         let time = spread(&of.times_ns);
         line!(

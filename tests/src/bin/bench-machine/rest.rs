@@ -7,7 +7,7 @@ use sampler_tests::wait;
 use std::time::{Duration, Instant};
 
 /// Before it is watched: what was to be done at the start is done.
-const SETTLED: Duration = Duration::from_secs(5);
+const SETTLING_TIME: Duration = Duration::from_secs(5);
 
 /// What a daemon uses.
 pub(crate) struct Rest {
@@ -30,7 +30,7 @@ pub(crate) struct Rest {
 pub(crate) fn measure(pids: &[u32], time: Duration) -> Result<Vec<Rest>> {
     let one = |setup: Setup| {
         let daemon = setup.start(pids)?.context("a daemon")?;
-        wait::pass(SETTLED);
+        wait::pass(SETTLING_TIME);
         let (start, before) = (Instant::now(), processor_seconds(daemon.pid())?);
         wait::pass(time);
         let busy = processor_seconds(daemon.pid())? - before;

@@ -4,13 +4,13 @@
 //! Ways run in random order, round by round, and are compared within their round; times are CPU time of the threads.
 
 mod report;
-mod way;
+mod setup;
 
 use anyhow::Result;
 use clap::Parser;
 use sampler_tests::machine;
 use sampler_tests::progress::Progress;
-use way::{Programs, Way};
+use setup::{Programs, Setup};
 
 /// Measures what the preloaded library costs on this machine.
 #[derive(Parser)]
@@ -35,7 +35,7 @@ struct Args {
 
 /// Nanoseconds of a pair by round, of a way on so many threads.
 pub(crate) struct Measured {
-    pub(crate) way: Way,
+    pub(crate) way: Setup,
     pub(crate) threads: u32,
     pub(crate) times_ns: Vec<f64>,
 }
@@ -44,7 +44,7 @@ fn main() -> Result<()> {
     let args = Args::parse();
     let machine = machine::describe()?;
     let programs = Programs::prepare(args.pairs, args.interval)?;
-    let cases = [1, 2].into_iter().flat_map(|threads| Way::ALL.map(|way| (way, threads)));
+    let cases = [1, 2].into_iter().flat_map(|threads| Setup::ALL.map(|way| (way, threads)));
     let mut all: Vec<Measured> =
         cases.map(|(way, threads)| Measured { way, threads, times_ns: Vec::new() }).collect();
     let mut random = fastrand::Rng::with_seed(args.seed);

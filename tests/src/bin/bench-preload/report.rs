@@ -1,7 +1,7 @@
 //! The figures.
 
 use crate::Measured;
-use crate::way::Way;
+use crate::setup::Setup;
 use sampler_tests::machine::Machine;
 use sampler_tests::spread::Spread;
 use serde_json::{Value, json};
@@ -11,14 +11,14 @@ const GOAL_NS: f64 = 1.5;
 
 /// Whether a way on so many threads reaches the goal; of what has none nothing is said.
 fn is_met(of: &Measured, over: Option<&Spread>) -> Option<bool> {
-    let samples = matches!(of.way, Way::Unheard | Way::Heard);
+    let samples = matches!(of.way, Setup::Unheard | Setup::Heard);
     over.filter(|_| samples).map(|over| over.median <= GOAL_NS)
 }
 
 /// Each round's time less that of the forwarding library in the same round.
 fn over_forwarding(all: &[Measured], of: &Measured) -> Option<Spread> {
-    let base = all.iter().find(|it| it.way == Way::Forwarded && it.threads == of.threads)?;
-    if of.way == Way::Forwarded {
+    let base = all.iter().find(|it| it.way == Setup::Forwarded && it.threads == of.threads)?;
+    if of.way == Setup::Forwarded {
         return None;
     }
     Some(Spread::of(of.times_ns.iter().zip(&base.times_ns).map(|(ours, base)| ours - base)))

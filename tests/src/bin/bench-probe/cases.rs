@@ -100,11 +100,11 @@ const fn free(name: &'static str, block: Block, case: &'static FreeCase) -> Case
 
 type FreeCase = ([Setup; 3], [Comparison; 1]);
 
-const FEW: FreeCase = (
+const FEW_LIVE_SAMPLES: FreeCase = (
     [Setup::Nothing, Setup::EmptyFree, Setup::OurFreeFew],
     [Comparison { above: Setup::OurFreeFew, below: Setup::EmptyFree, goal: Goal::AtMost(1.06) }],
 );
-const MANY: FreeCase = (
+const MANY_LIVE_SAMPLES: FreeCase = (
     [Setup::Nothing, Setup::EmptyFree, Setup::OurFreeMany],
     [Comparison { above: Setup::OurFreeMany, below: Setup::EmptyFree, goal: Goal::AtMost(1.15) }],
 );
@@ -121,10 +121,14 @@ pub(crate) const CASES: &[Case] = &[
             goal: Goal::AtMost(1.05),
         }],
     },
-    free("unsampled free, 1,000 live samples, recent blocks", Block::Pairs, &FEW),
-    free("unsampled free, 1,000 live samples, random blocks", Block::Scattered, &FEW),
-    free("unsampled free, 100,000 live samples, recent blocks", Block::Pairs, &MANY),
-    free("unsampled free, 100,000 live samples, random blocks", Block::Scattered, &MANY),
+    free("unsampled free, 1,000 live samples, recent blocks", Block::Pairs, &FEW_LIVE_SAMPLES),
+    free("unsampled free, 1,000 live samples, random blocks", Block::Scattered, &FEW_LIVE_SAMPLES),
+    free("unsampled free, 100,000 live samples, recent blocks", Block::Pairs, &MANY_LIVE_SAMPLES),
+    free(
+        "unsampled free, 100,000 live samples, random blocks",
+        Block::Scattered,
+        &MANY_LIVE_SAMPLES,
+    ),
     Case {
         name: "pair of malloc and free",
         block: Block::Pairs,

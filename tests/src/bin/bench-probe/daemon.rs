@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 /// Samples a second that are aimed at.
 const SAMPLES_PER_SECOND: f64 = 1000.0;
 /// How long processor time is counted.
-const COUNTED: Duration = Duration::from_secs(12);
+const COUNTED_PERIOD: Duration = Duration::from_secs(12);
 /// How long the target's pace is looked at, to choose the interval.
-const LOOK: Duration = Duration::from_secs(2);
+const RATE_PERIOD: Duration = Duration::from_secs(2);
 /// Times that a fresh daemon is asked for its first profile.
 const STARTS: usize = 5;
 
@@ -57,14 +57,14 @@ pub(crate) fn measure() -> Result<Costs> {
     let daemon = Daemon::start(&[target.pid()], &[])?;
     let before = allocated(&daemon)?;
     let start = Instant::now();
-    wait::pass(LOOK);
+    wait::pass(RATE_PERIOD);
     let pace = (allocated(&daemon)?.bytes - before.bytes) / start.elapsed().as_secs_f64();
     let interval_bytes = ((pace / SAMPLES_PER_SECOND) as u64).max(1);
     daemon.sampler(&["set", "--interval", &interval_bytes.to_string()])?.success("sampler set")?;
     let before = allocated(&daemon)?;
     let busy = processor_seconds(daemon.pid())?;
     let start = Instant::now();
-    wait::pass(COUNTED);
+    wait::pass(COUNTED_PERIOD);
     let busy = processor_seconds(daemon.pid())? - busy;
     let seconds = start.elapsed().as_secs_f64();
     let after = allocated(&daemon)?;

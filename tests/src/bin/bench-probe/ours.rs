@@ -7,7 +7,7 @@ use sampler_common::sampling::{Design, Rate, Strategy};
 use sampler_common::wire::{Cookie, Role};
 use sampler_daemon::bpf::btf::TaskOffsets;
 use sampler_daemon::bpf::{Attacher, Kernel, Link, Points, ProbeEngine, Settings};
-use sampler_daemon::target::allocator::Function;
+use sampler_daemon::inspect::allocator::Function;
 
 /// The slot of the target.
 const SLOT: u32 = 0;
@@ -35,7 +35,7 @@ impl Ours {
             engine: ProbeEngine::Session,
             frame_pointers: false,
             snapshot_bytes: 32 << 10,
-            known_stacks: true,
+            stack_cache: true,
             track_live: true,
             max_live: DEFAULT_MAX_LIVE,
             ring_bytes: 16 << 20,

@@ -1,8 +1,8 @@
 //! The process that is measured (`benches/loop.c`), and where its malloc and free are.
 
 use anyhow::{Context, Result, ensure};
-use sampler_daemon::target::allocator::Function;
-use sampler_daemon::target::discoverer::Discoverer;
+use sampler_daemon::inspect::allocator::Function;
+use sampler_daemon::inspect::discoverer::Discoverer;
 use sampler_tests::build;
 use sampler_tests::child::Child;
 use sampler_tests::spread::Spread;

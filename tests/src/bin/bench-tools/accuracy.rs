@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// Most places looked at, and the least share of all bytes that each asks for.
 pub(crate) const TOP: usize = 10;
-pub(crate) const LEAST: f64 = 0.01;
+pub(crate) const MIN_SHARE: f64 = 0.01;
 /// The frame of the counting library that stands two above the caller, see `benches/exact.c`.
 const MARK: &str = "exact_take";
 
@@ -128,7 +128,7 @@ fn compare(
     places.sort_by(|(_, a), (_, b)| b.total_cmp(a));
     places.truncate(TOP);
     let all: f64 = truth.values().sum();
-    places.retain(|(_, bytes)| *bytes >= LEAST * all);
+    places.retain(|(_, bytes)| *bytes >= MIN_SHARE * all);
     let place = |(name, exact): (&String, f64)| {
         let moments = found.get(name).copied().unwrap_or_default();
         let Estimate { value: estimate, low, high, .. } =

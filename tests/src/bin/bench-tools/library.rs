@@ -19,7 +19,7 @@ use fastrand::Rng;
 use sampler_common::limits::PRELOADED_PER_SECOND;
 use sampler_common::units::grouped;
 use sampler_daemon::bpf::bench::{Comparison, ComparisonProgram, Hook};
-use sampler_daemon::target::usdt::Usdt;
+use sampler_daemon::inspect::usdt::Usdt;
 use sampler_tests::build;
 use serde_json::{Value, json};
 use std::fmt::Write as _;

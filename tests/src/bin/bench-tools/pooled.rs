@@ -1,6 +1,6 @@
 //! Accuracy over all repetitions: as text, and as JSON.
 
-use crate::accuracy::{Accuracy, INTERVALS, LEAST, Place, TOP};
+use crate::accuracy::{Accuracy, INTERVALS, MIN_SHARE, Place, TOP};
 use crate::workload::Workload;
 use sampler_tests::spread::Spread;
 use serde_json::{Value, json};
@@ -90,7 +90,7 @@ pub(crate) fn text(all: &[Accuracy]) -> String {
         "\nerror of the callers of malloc that ask for most (at least {:.0} % of all bytes,\n\
          at most {TOP}), against a counting library: median (largest), intervals\n\
          (95 %) that hold the exact bytes, of n samples\n",
-        100.0 * LEAST
+        100.0 * MIN_SHARE
     );
     for summary in summaries(all) {
         for ((interval, _), pooled) in INTERVALS.iter().zip(&summary.by_interval) {

@@ -11,7 +11,7 @@ use crate::workload::Workload;
 use anyhow::{Context, Result, ensure};
 
 /// Seconds that a run may take for each second of CPU time that it is to last: on a busy machine it ends early.
-const PATIENCE: f64 = 4.0;
+const MAX_SECONDS_PER_CPU_SECOND: f64 = 4.0;
 /// Share of the CPU time that goes before.
 const WARM_UP: f64 = 0.1;
 
@@ -85,7 +85,7 @@ fn warm_up(program: &mut Program, seconds: f64) -> Result<()> {
 impl Run {
     fn lacks(&self, seconds: f64) -> bool {
         let Cost { cpu_s, wall_s, rounds } = self.cost;
-        rounds == 0 || (cpu_s < seconds && wall_s < PATIENCE * seconds)
+        rounds == 0 || (cpu_s < seconds && wall_s < MAX_SECONDS_PER_CPU_SECOND * seconds)
     }
 
     /// Rounds of `program` under `tools`.

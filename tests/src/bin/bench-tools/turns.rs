@@ -11,7 +11,7 @@ const BLOCK_S: f64 = 0.1;
 /// A turn of processes that are stopped and continued.
 const TURN: Duration = Duration::from_millis(250);
 /// Seconds that it may take for each second of CPU time: on a busy machine it ends early.
-const PATIENCE: f64 = 6.0;
+const MAX_SECONDS_PER_CPU_SECOND: f64 = 6.0;
 const SIGCONT: i32 = 18;
 const SIGSTOP: i32 = 19;
 
@@ -41,7 +41,7 @@ pub(crate) fn of_rounds(
     random: &mut Rng,
 ) -> Result<Vec<Turn>> {
     let (mut turns, mut used_s, start) = (Vec::new(), 0.0, Instant::now());
-    let patience = Duration::from_secs_f64(PATIENCE * seconds);
+    let patience = Duration::from_secs_f64(MAX_SECONDS_PER_CPU_SECOND * seconds);
     while used_s < seconds && start.elapsed() < patience {
         let turn: Turn = match random.bool() {
             true => [block(one, BLOCK_S)?, block(other, BLOCK_S)?],

@@ -117,7 +117,7 @@ impl Filter {
             max_age_ns: nanoseconds(self.max_age),
             min_size: self.min_size.unwrap_or(0),
             max_size: self.max_size.unwrap_or(0),
-            selector: self.select.besides_pids(),
+            selector: self.select.without_pids(),
             functions: 0,
         }
     }

@@ -25,7 +25,7 @@ pub(crate) struct Select {
 
 impl Select {
     /// What is asked for besides pids.
-    pub(crate) fn besides_pids(&self) -> Option<ProcessSelector> {
+    pub(crate) fn without_pids(&self) -> Option<ProcessSelector> {
         let selector = ProcessSelector { pids: vec![], ..self.selector() };
         (selector != ProcessSelector::default()).then_some(selector)
     }

@@ -5,7 +5,7 @@ use sampler_daemon::rpc::v1::Process;
 use std::collections::BTreeMap;
 
 /// Processes named for one reason; more are counted.
-const NAMED: usize = 3;
+const MAX_NAMED_PROCESSES: usize = 3;
 
 /// One line for each reason.
 pub(crate) fn blind<'a>(processes: impl Iterator<Item = &'a Process>) -> Vec<String> {
@@ -18,9 +18,12 @@ pub(crate) fn blind<'a>(processes: impl Iterator<Item = &'a Process>) -> Vec<Str
     let mut reasons: Vec<_> = reasons.into_iter().collect();
     reasons.sort_by_key(|(_, whom)| std::cmp::Reverse(whom.len()));
     let line = |(why, whom): (&str, Vec<&Process>)| {
-        let named = whom.iter().take(NAMED).map(|of| format!("{} {}", shown(&of.comm), of.pid));
+        let named = whom
+            .iter()
+            .take(MAX_NAMED_PROCESSES)
+            .map(|of| format!("{} {}", shown(&of.comm), of.pid));
         let named: Vec<String> = named.collect();
-        let more = if whom.len() > NAMED { ", …" } else { "" };
+        let more = if whom.len() > MAX_NAMED_PROCESSES { ", …" } else { "" };
         let whom = match whom.len() {
             1 => named.join(""),
             n => format!("{n} processes ({}{more})", named.join(", ")),
@@ -35,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_told_once() {
+    fn a_reason_is_printed_once() {
         let process = |pid, blind: &[&str]| Process {
             pid,
             comm: "cc1".into(),

@@ -8,7 +8,7 @@ use sampler_daemon::rpc::v1::Process;
 use std::cmp::Reverse;
 
 /// Processes that are told of.
-const TOLD: usize = 3;
+const MAX_LISTED_PROCESSES: usize = 3;
 
 /// One line for each of them.
 pub(super) fn costs<'a>(
@@ -27,5 +27,9 @@ pub(super) fn costs<'a>(
         }
     }
     costs.sort();
-    Ok(costs.into_iter().take(TOLD).map(|(_, text)| shown(&text).into_owned()).collect())
+    Ok(costs
+        .into_iter()
+        .take(MAX_LISTED_PROCESSES)
+        .map(|(_, text)| shown(&text).into_owned())
+        .collect())
 }

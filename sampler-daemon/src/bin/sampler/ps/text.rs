@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_window_has_met_is_not_nothing() {
+    fn no_sample_in_windows_is_not_zero() {
         let unmet = line(&Entry { allocated: None, ..entry(7, "x") }, 80);
         assert!(unmet.starts_with("      7         -        -"), "{unmet}");
     }

@@ -16,7 +16,7 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus};
 
 /// How often it is looked whether the copy has ended before it said anything.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+const POLL_PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// The program, or the copy of ourselves that will become it.
 pub(super) struct Program {
@@ -65,7 +65,7 @@ impl Program {
         let mut text = Vec::new();
         while !text.ends_with(&[0, 0]) && text != [0] {
             let mut descriptors = [PollFd::new(&self.told, PollFlags::IN)];
-            let ready = poll(&mut descriptors, Some(&LOOK)).unwrap_or(0);
+            let ready = poll(&mut descriptors, Some(&POLL_PERIOD)).unwrap_or(0);
             if ready > 0 {
                 let mut chunk = [0; 4096];
                 let length = self.told.read(&mut chunk).context("read from the program")?;

@@ -2,7 +2,7 @@
 
 use super::args::RunVerb;
 use crate::connect::{self, Address, Client};
-use crate::encoded::{self, Asked};
+use crate::encoded::{self, RowLimits};
 use crate::{output, page, progress};
 use anyhow::{Context as _, Result};
 use sampler_common::encode::Format;
@@ -17,7 +17,7 @@ pub(super) async fn write(
     json: bool,
 ) -> Result<()> {
     let format = verb.format(json);
-    let asked = Asked::of(format, verb.top);
+    let asked = RowLimits::of(format, verb.top);
     let color = verb.file().is_none() && page::color_on(&std::io::stderr());
     let mut contents = Vec::new();
     for (index, kind) in verb.kinds(json).into_iter().enumerate() {

@@ -44,7 +44,7 @@ pub(crate) fn start(verb: &StartVerb) -> ExitCode {
     // Nobody there any more: nothing is to be run.
     let environment = preload::environment(verb);
     let files = program::files(&path, &environment);
-    if tell(&mut told, &files).is_err() || go.read_exact(&mut [0]).is_err() {
+    if write_files(&mut told, &files).is_err() || go.read_exact(&mut [0]).is_err() {
         return ExitCode::FAILURE;
     }
     let mut program = Command::new(&path);
@@ -64,7 +64,7 @@ fn prepare(verb: &StartVerb) -> Result<(File, File)> {
 }
 
 /// Paths with a NUL behind each, and one more at the end.
-fn tell(told: &mut File, files: &[PathBuf]) -> io::Result<()> {
+fn write_files(told: &mut File, files: &[PathBuf]) -> io::Result<()> {
     let mut text = Vec::new();
     for file in files {
         text.extend_from_slice(file.as_os_str().as_bytes());

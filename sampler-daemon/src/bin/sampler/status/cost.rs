@@ -134,7 +134,7 @@ mod tests {
     use sampler_daemon::rpc::v1::HitPrice;
 
     #[test]
-    fn prices_are_told_with_their_errors() {
+    fn prices_are_printed_with_their_errors() {
         let of =
             |value: f64, half: f64| Some(Interval { value, low: value - half, high: value + half });
         let hit = |program: &str, emulated, ns| HitPrice { program: program.into(), emulated, ns };

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_is_told_once() {
+    fn a_count_is_printed_once() {
         let probes = [
             probe("malloc", "malloc", 8191.0, 0.0),
             probe("malloc", "valloc", 8191.0, 0.0),

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn each_raise_is_told_with_its_reason() {
+    fn each_raise_is_printed_with_its_reason() {
         let quiet = ProcessInterval { pid: 9, ..ProcessInterval::default() };
         let lines = raised([of(1, 1.0, 0, 3), of(2, 2.828, 1, 0), quiet].iter());
         assert_eq!(lines.len(), 2);

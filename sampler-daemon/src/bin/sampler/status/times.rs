@@ -5,7 +5,7 @@ use sampler_daemon::rpc::v1::Histogram;
 use serde_json::{Value, json};
 
 /// The share of values that is told of.
-const MOST: f64 = 0.99;
+const QUANTILE: f64 = 0.99;
 
 /// As json has it: upper bounds with the number of values up to each.
 pub(super) fn object(of: &Histogram) -> Value {
@@ -38,9 +38,9 @@ pub(super) fn text(all: &[Histogram]) -> Option<String> {
     (!each.is_empty()).then(|| format!("{} (99 % of them)", each.join(", ")))
 }
 
-/// The first bound that [`MOST`] values keep; `None`: none.
+/// The first bound that [`QUANTILE`] values keep; `None`: none.
 fn within(of: &Histogram) -> Option<f64> {
-    let enough = of.count as f64 * MOST;
+    let enough = of.count as f64 * QUANTILE;
     let kept = of.bounds.iter().zip(&of.cumulative).find(|(_, count)| **count as f64 >= enough);
     kept.map(|(bound, _)| *bound)
 }

@@ -1,6 +1,6 @@
 //! Asks samplerd, again and again, on behalf of the screen.
 
-use super::data::{Asked, Detail, Look};
+use super::data::{Detail, DetailRequest, Snapshot};
 use super::model::{Answer, Question};
 use crate::connect::{self, Address, Client};
 use anyhow::{Context as _, Result};
@@ -15,9 +15,9 @@ use tokio::time::Instant;
 use tonic::{Code, Status};
 
 /// Between two attempts to find somebody to ask.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_PERIOD: Duration = Duration::from_secs(1);
 /// Least rest after an answer, as a multiple of what it took: a screen is not to keep samplerd busy.
-const REST: u32 = 4;
+const MIN_REST_FACTOR: u32 = 4;
 
 /// Whom to ask, about which processes, how often.
 pub(super) struct Asker {
@@ -37,7 +37,7 @@ enum Failure {
 }
 
 /// The screen is gone.
-struct Gone;
+struct ScreenClosed;
 
 impl Asker {
     /// Asks until nobody listens any more.
@@ -51,35 +51,36 @@ impl Asker {
             let failure = match connected {
                 Ok(client) => match self.ask(client).await {
                     Ok(error) => error,
-                    Err(Gone) => return,
+                    Err(ScreenClosed) => return,
                 },
                 Err(error) => error,
             };
             if self.answers.send(Answer::Lost(format!("{failure:#}"))).await.is_err() {
                 return;
             }
-            tokio::time::sleep(RETRY).await;
+            tokio::time::sleep(RETRY_PERIOD).await;
         }
     }
 
     /// Asks until the connection breaks; why it did.
-    async fn ask(&mut self, mut client: Client) -> Result<anyhow::Error, Gone> {
+    async fn ask(&mut self, mut client: Client) -> Result<anyhow::Error, ScreenClosed> {
         loop {
             let start = Instant::now();
             let mut asked = self.questions.borrow_and_update().process.clone();
             let answer = self.look(&mut client).await;
-            if let Some(error) = self.told(answer, None).await? {
+            if let Some(error) = self.send(answer, None).await? {
                 return Ok(error);
             }
             if let Some(error) = self.detail(&mut client, asked.clone()).await? {
                 return Ok(error);
             }
-            let next = (start + self.period).max(Instant::now() + start.elapsed() * REST);
+            let next =
+                (start + self.period).max(Instant::now() + start.elapsed() * MIN_REST_FACTOR);
             loop {
                 let frozen = self.questions.borrow().frozen;
                 tokio::select! {
                     () = tokio::time::sleep_until(next), if !frozen => break,
-                    changed = self.questions.changed() => changed.map_err(|_| Gone)?,
+                    changed = self.questions.changed() => changed.map_err(|_| ScreenClosed)?,
                 }
                 // Another process is shown at once; the rest has its time.
                 let process = self.questions.borrow_and_update().process.clone();
@@ -97,19 +98,19 @@ impl Asker {
     async fn detail(
         &mut self,
         client: &mut Client,
-        asked: Option<Asked>,
-    ) -> Result<Option<anyhow::Error>, Gone> {
+        asked: Option<DetailRequest>,
+    ) -> Result<Option<anyhow::Error>, ScreenClosed> {
         let Some(asked) = asked else { return Ok(None) };
         let answer = self.profile(client, &asked).await;
-        self.told(answer, Some(asked)).await
+        self.send(answer, Some(asked)).await
     }
 
     /// Hands an answer on; the error of a connection that broke comes back.
-    async fn told(
+    async fn send(
         &self,
         answer: Result<Answer, Failure>,
-        asked: Option<Asked>,
-    ) -> Result<Option<anyhow::Error>, Gone> {
+        asked: Option<DetailRequest>,
+    ) -> Result<Option<anyhow::Error>, ScreenClosed> {
         let answer = match (answer, asked) {
             (Ok(answer), _) => answer,
             (Err(Failure::Refused(error)), Some(asked)) => {
@@ -117,7 +118,7 @@ impl Asker {
             }
             (Err(Failure::Lost(error) | Failure::Refused(error)), _) => return Ok(Some(error)),
         };
-        self.answers.send(answer).await.map_err(|_| Gone)?;
+        self.answers.send(answer).await.map_err(|_| ScreenClosed)?;
         Ok(None)
     }
 
@@ -141,23 +142,23 @@ impl Asker {
         let request = GetProfileRequest {
             kind: v1::Kind::Alloc.into(),
             pids: self.selector.pids.clone(),
-            selector: self.besides_pids(),
+            selector: self.without_pids(),
             top: 1,
             ..GetProfileRequest::default()
         };
         let profile = self.answered(client, request).await?;
-        let look = Look::of(status.into_inner(), list.into_inner(), &profile);
+        let look = Snapshot::of(status.into_inner(), list.into_inner(), &profile);
         let look = connect::check(&self.address, look).map_err(Failure::Lost)?;
-        Ok(Answer::Look(Box::new(look)))
+        Ok(Answer::Snapshot(Box::new(look)))
     }
 
-    fn besides_pids(&self) -> Option<ProcessSelector> {
+    fn without_pids(&self) -> Option<ProcessSelector> {
         let selector = ProcessSelector { pids: vec![], ..self.selector.clone() };
         (selector != ProcessSelector::default()).then_some(selector)
     }
 
     /// The profile of a process; all of it since attach where windows are refused.
-    async fn profile(&self, client: &mut Client, asked: &Asked) -> Result<Answer, Failure> {
+    async fn profile(&self, client: &mut Client, asked: &DetailRequest) -> Result<Answer, Failure> {
         let request = |window: Option<Duration>| GetProfileRequest {
             kind: kind_to_wire(asked.kind).into(),
             pids: vec![asked.pid],

@@ -46,7 +46,7 @@ pub(super) struct Held {
 
 /// Everything at one moment.
 #[derive(Clone, Debug)]
-pub(super) struct Look {
+pub(super) struct Snapshot {
     pub(super) daemon: Daemon,
     /// When exact totals were read, by samplerd's `CLOCK_MONOTONIC`.
     pub(super) time_ns: u64,
@@ -66,7 +66,7 @@ pub(super) struct Look {
 
 /// What is asked of one process.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Asked {
+pub(super) struct DetailRequest {
     pub(super) pid: u32,
     pub(super) attached_unix_ns: u64,
     pub(super) kind: Kind,
@@ -77,7 +77,7 @@ pub(super) struct Asked {
 /// The profile of one process.
 #[derive(Clone, Debug)]
 pub(super) struct Detail {
-    pub(super) asked: Asked,
+    pub(super) asked: DetailRequest,
     pub(super) profile: Profile,
     /// Length of the window, where its numbers are shown by the second.
     pub(super) seconds: Option<f64>,
@@ -86,13 +86,13 @@ pub(super) struct Detail {
     pub(super) functions: Functions,
 }
 
-impl Look {
+impl Snapshot {
     /// From three answers. The profile is of everything, with any number of stacks.
     pub(super) fn of(
         status: v1::StatusResponse,
         list: v1::ListProcessesResponse,
         profile: &Profile,
-    ) -> Result<Look, String> {
+    ) -> Result<Snapshot, String> {
         let mut exact = Exact::default();
         let mut exited = 0;
         let mut processes = Vec::new();
@@ -111,7 +111,7 @@ impl Look {
         let totals = &profile.totals;
         let held =
             Held { bytes: totals.inuse_space.estimate, objects: totals.inuse_objects.estimate };
-        Ok(Look {
+        Ok(Snapshot {
             time_ns: list.time_ns,
             processes,
             exited,
@@ -164,7 +164,7 @@ fn process(of: v1::Process, live_tracking: bool) -> Result<Process, String> {
 
 impl Detail {
     /// From an answer.
-    pub(super) fn of(asked: Asked, profile: Profile, note: Option<String>) -> Detail {
+    pub(super) fn of(asked: DetailRequest, profile: Profile, note: Option<String>) -> Detail {
         let seconds = profile.window.filter(|_| asked.kind == Kind::Alloc).map(|window| {
             // Before it was attached nothing of it was seen.
             let start = window.start_unix_ns.max(asked.attached_unix_ns);

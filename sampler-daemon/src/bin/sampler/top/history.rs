@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 /// Values that are kept: as many as the widest column shows.
-const KEPT: usize = 64;
+const MAX_VALUES: usize = 64;
 /// From nothing to the largest value that is shown.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -14,7 +14,7 @@ pub(super) struct History(VecDeque<f64>);
 impl History {
     /// Adds the latest value.
     pub(super) fn push(&mut self, value: f64) {
-        if self.0.len() == KEPT {
+        if self.0.len() == MAX_VALUES {
             self.0.pop_front();
         }
         self.0.push_back(value);
@@ -46,7 +46,7 @@ mod tests {
         assert_eq!(history.bars(4), " ▁▅█");
         assert_eq!(history.bars(2), "▅█");
         (0..1000).for_each(|_| history.push(7.0));
-        assert_eq!((history.0.len(), history.bars(2)), (KEPT, "██".to_owned()));
+        assert_eq!((history.0.len(), history.bars(2)), (MAX_VALUES, "██".to_owned()));
         history.push(0.0);
         assert_eq!(history.bars(1), "▁", "nothing is the lowest bar, not a division by it");
     }

@@ -6,7 +6,7 @@ use sampler_common::estimate::{Estimate, Row};
 use sampler_common::profile::{self, Profile, functions, leaf_first, own_frame};
 
 /// Callers in the line of a stack; a line has no room for more.
-const MOST_CALLERS: usize = 16;
+const MAX_CALLERS: usize = 16;
 
 /// A function, or a stack by the frames of it.
 pub(super) type Key = Vec<(String, String)>;
@@ -98,7 +98,7 @@ pub(super) fn is_of(profile: &Profile, stack: usize, frames: &Key) -> bool {
 /// What is shown of a stack in one line: where it allocates, and who called that.
 pub(super) fn title(profile: &Profile, index: usize) -> String {
     let stack = &profile.stacks[index];
-    let frames = leaf_first(profile, stack).skip(own_frame(profile, stack)).take(MOST_CALLERS);
+    let frames = leaf_first(profile, stack).skip(own_frame(profile, stack)).take(MAX_CALLERS);
     let mut names: Vec<String> = frames.map(|frame| frame.name().into_owned()).collect();
     // Inlined into itself, or recursive: once is enough here.
     names.dedup();

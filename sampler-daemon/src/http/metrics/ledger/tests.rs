@@ -56,7 +56,7 @@ fn the_costliest_have_series_and_the_rest_is_summed() {
 
 /// Whoever gets or loses a series: what all of them grow by is what the total grows by.
 #[test]
-fn growth_is_told_once() {
+fn growth_is_counted_once() {
     let mut ledger = Ledger::default();
     let mut enter =
         |all: &[ProcessMetrics]| objects(&ledger.enter_processes(all, Some(&tariff(500.0)), 1));
@@ -101,7 +101,7 @@ fn nothing_ever_falls() {
 
 /// Of a process that samples by itself malloc's probes see something else than what it allocates.
 #[test]
-fn what_is_not_all_is_not_told_of_a_process() {
+fn a_process_with_partial_numbers_has_no_series() {
     let itself = ProcessMetrics { is_counted: false, ..process(1, 100) };
     let accounts = Ledger::default().enter_processes(&[itself, process(2, 50)], None, 2);
     assert_eq!([0, 1].map(|of| accounts.named[of].shown.is_counted), [false, true]);

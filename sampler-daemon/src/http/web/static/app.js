@@ -7,7 +7,7 @@ import { Flame } from "./flame.js";
 import * as format from "./format.js";
 import * as head from "./head.js";
 import { keys } from "./keys.js";
-import { first, offer } from "./offered.js";
+import { first, offer } from "./unsupported.js";
 import { Processes } from "./processes.js";
 import { ask, download, Refused } from "./server.js";
 import { Table } from "./table.js";
@@ -108,7 +108,7 @@ function draw({ snapshot, graph }) {
 // Why nothing is to be seen.
 function why({ kind, samples }) {
   if (kind === "mapped") return "No process has mapped memory by itself since attach.";
-  if (samples === 0 && shown.overview?.withheld.history) return "No sample yet. Allocations are seen in short windows only (--windows): wait.";
+  if (samples === 0 && shown.overview?.unsupported.history) return "No sample yet. Allocations are seen in short windows only (--windows): wait.";
   if (samples === 0) return "No sample yet. Allocations smaller than the interval are rarely seen: wait, or choose a smaller one with “sampler set --interval”.";
   return "Nothing of what was sampled is held any more.";
 }

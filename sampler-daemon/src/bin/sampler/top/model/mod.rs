@@ -11,7 +11,7 @@ pub(super) mod tests;
 pub(super) use keys::Outcome;
 pub(super) use page::{Item, List, Page};
 
-use super::data::{Asked, Detail, Look};
+use super::data::{Detail, DetailRequest, Snapshot};
 use super::history::History;
 use rates::Rates;
 use sampler_common::profile::Kind;
@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Lines of the screen that are not the list: three of the head, a title, the names of columns, the keys.
 pub(super) const OTHER_LINES: usize = 6;
 /// Functions whose history is kept.
-const MOST_HISTORIES: usize = 500;
+const MAX_HISTORIES: usize = 500;
 
 /// How far back allocations of a process are looked at; the last is since attach.
 const WINDOWS: [Option<Duration>; 4] = [
@@ -35,7 +35,7 @@ const WINDOWS: [Option<Duration>; 4] = [
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Question {
     /// Of the process that is open.
-    pub(super) process: Option<Asked>,
+    pub(super) process: Option<DetailRequest>,
     /// Nothing again before something changes.
     pub(super) frozen: bool,
 }
@@ -44,11 +44,11 @@ pub(super) struct Question {
 #[derive(Debug)]
 pub(super) enum Answer {
     /// Everything at one moment.
-    Look(Box<Look>),
+    Snapshot(Box<Snapshot>),
     /// The profile of the process that is open.
     Detail(Box<Detail>),
     /// Why there is none.
-    Refused(Asked, String),
+    Refused(DetailRequest, String),
     /// There is nobody to ask.
     Lost(String),
 }
@@ -83,11 +83,11 @@ pub(super) struct Model {
     pub(super) size: (u16, u16),
     /// Time since the start.
     pub(super) now: Duration,
-    pub(super) look: Option<Look>,
+    pub(super) look: Option<Snapshot>,
     pub(super) rates: Rates,
     pub(super) detail: Option<Detail>,
     /// Why there is no profile of what was asked.
-    pub(super) refused: Option<(Asked, String)>,
+    pub(super) refused: Option<(DetailRequest, String)>,
     /// Since when there is nobody to ask, and why.
     pub(super) lost: Option<(Duration, String)>,
     /// When the profile that is shown was asked for.
@@ -139,7 +139,7 @@ impl Model {
 
     /// What is to be asked for what is shown.
     pub(super) fn question(&self) -> Question {
-        let process = self.opened.as_ref().map(|of| Asked {
+        let process = self.opened.as_ref().map(|of| DetailRequest {
             pid: of.pid,
             attached_unix_ns: of.attached_unix_ns,
             kind: self.kind,
@@ -183,7 +183,7 @@ impl Model {
                 let since = self.lost.take().map_or(self.now, |(since, _)| since);
                 self.lost = Some((since, why));
             }
-            Answer::Look(look) => {
+            Answer::Snapshot(look) => {
                 self.lost = None;
                 if !self.frozen {
                     self.rates.look(self.look.as_ref(), &look);
@@ -211,7 +211,7 @@ impl Model {
         let same = self.detail.as_ref().is_some_and(|of| of.asked == detail.asked);
         let mut before = if same { std::mem::take(&mut self.histories) } else { HashMap::new() };
         self.histories = HashMap::new();
-        for function in detail.functions.0.iter().take(MOST_HISTORIES) {
+        for function in detail.functions.0.iter().take(MAX_HISTORIES) {
             let key = (function.name.clone(), function.place.clone());
             let mut history = before.remove(&key).unwrap_or_default();
             history.push(function.total / detail.seconds.unwrap_or(1.0));

@@ -1,6 +1,6 @@
 //! What is allocated in a second: differences of exact totals over the time between the moments at which they were read.
 
-use crate::top::data::Look;
+use crate::top::data::Snapshot;
 use crate::top::history::History;
 use sampler_common::profile::Exact;
 use std::collections::{HashMap, HashSet};
@@ -46,7 +46,7 @@ impl Rates {
     }
 
     /// Goes from one look to the next.
-    pub(super) fn look(&mut self, before: Option<&Look>, now: &Look) {
+    pub(super) fn look(&mut self, before: Option<&Snapshot>, now: &Snapshot) {
         // Another samplerd counts from the beginning.
         let before =
             before.filter(|of| of.daemon.pid == now.daemon.pid && of.time_ns < now.time_ns);

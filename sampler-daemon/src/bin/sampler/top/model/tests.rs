@@ -54,7 +54,7 @@ pub(in crate::top) fn look(seconds: u64, processes: Vec<Process>) -> Answer {
         alloc_space: sum.alloc_space + of.alloc_space,
     });
     let range = |value: f64| Some(Range { value, low: 0.9 * value, high: 1.1 * value });
-    Answer::Look(Box::new(Look {
+    Answer::Snapshot(Box::new(Snapshot {
         daemon: Daemon { version: "0.1.0".into(), pid: 812, uptime: Duration::from_secs(65) },
         time_ns: seconds * SECOND,
         processes,
@@ -77,7 +77,7 @@ pub(in crate::top) fn look(seconds: u64, processes: Vec<Process>) -> Answer {
 }
 
 /// A profile of three functions in two stacks, one with a name that would rewrite the screen.
-pub(in crate::top) fn detail(asked: Asked) -> Answer {
+pub(in crate::top) fn detail(asked: DetailRequest) -> Answer {
     const INTERVAL: u64 = 512 << 10;
     let row = |size, samples| {
         let design = Design::from_interval(Strategy::Geometric, INTERVAL, 1.0).expect("in range");
@@ -199,15 +199,15 @@ fn a_process_that_came_has_allocated_all_of_it_since() {
     // The pid of another process, and one that is not counted.
     let other = Process { attached_unix_ns: 7, ..process(5, "other", 6) };
     let uncounted = Process { exact: None, ..process(6, "own", 6) };
-    let Answer::Look(mut next) = with(vec![other, uncounted]) else { unreachable!() };
+    let Answer::Snapshot(mut next) = with(vec![other, uncounted]) else { unreachable!() };
     next.time_ns = 6 * SECOND;
-    model.answered(Answer::Look(next.clone()));
+    model.answered(Answer::Snapshot(next.clone()));
     assert_eq!(model.rates.of(5).unwrap().rate.unwrap().bytes, f64::from(3 << 20));
     assert_eq!(model.rates.of(6).unwrap().rate, None);
     // Another samplerd has counted since another time.
     next.daemon.pid += 1;
     next.time_ns += SECOND;
-    model.answered(Answer::Look(next));
+    model.answered(Answer::Snapshot(next));
     assert_eq!((model.rates.all.rate, model.rates.of(5).unwrap().rate), (None, None));
 }
 

@@ -3,7 +3,7 @@
 use super::Theme;
 use super::cells::error;
 use super::put;
-use crate::top::data::Look;
+use crate::top::data::Snapshot;
 use crate::top::model::{List, Model};
 use crate::top::rows;
 use ratatui::buffer::Buffer;
@@ -43,7 +43,7 @@ pub(super) fn draw(model: &Model, theme: Theme, buffer: &mut Buffer) {
     put(buffer, 3, title(model, theme));
 }
 
-fn daemon(model: &Model, look: &Look) -> Vec<Span<'static>> {
+fn daemon(model: &Model, look: &Snapshot) -> Vec<Span<'static>> {
     let of = &look.daemon;
     let running = look.processes.len();
     let exited = match look.exited {
@@ -64,7 +64,7 @@ fn daemon(model: &Model, look: &Look) -> Vec<Span<'static>> {
     ))]
 }
 
-fn totals(model: &Model, look: &Look, width: usize, theme: Theme) -> Vec<Span<'static>> {
+fn totals(model: &Model, look: &Snapshot, width: usize, theme: Theme) -> Vec<Span<'static>> {
     let bars = if width >= 120 { HISTORY.1 } else { HISTORY.0 };
     let mut spans = vec![Span::styled("allocated ", theme.dim())];
     match model.rates.all.rate {
@@ -94,7 +94,7 @@ fn with_error(number: String, of: &Estimate) -> String {
     format!("{number} {}", error(of)).trim_end().to_owned()
 }
 
-fn cost(look: &Look, theme: Theme) -> Vec<Span<'static>> {
+fn cost(look: &Snapshot, theme: Theme) -> Vec<Span<'static>> {
     let mut spans = vec![Span::styled("overhead ", theme.dim())];
     let report = look.cost.as_ref();
     let text = match report.and_then(|of| Some((of.share()?, of.spent_ns?))) {

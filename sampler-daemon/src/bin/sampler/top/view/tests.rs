@@ -78,14 +78,14 @@ fn a_stack_in_full() {
 #[test]
 fn nothing_reaches_beyond_or_into_the_terminal() {
     let hostile = "a\u{1b}[31m\r\n\u{9b}2J\u{202e}漢字🦀e\u{301}".repeat(20);
-    let Answer::Look(mut hostile_look) = look(3, vec![process(1, &hostile, 1)]) else {
+    let Answer::Snapshot(mut hostile_look) = look(3, vec![process(1, &hostile, 1)]) else {
         unreachable!()
     };
     hostile_look.daemon.version = hostile.clone();
     hostile_look.lost[0].outcome = hostile.clone();
     let mut models = vec![Model::new(Kind::Live, (0, 0)), three(), opened()];
     let mut model = three();
-    model.answered(Answer::Look(hostile_look));
+    model.answered(Answer::Snapshot(hostile_look));
     models.push(model);
     let mut model = three();
     model.answered(Answer::Lost(hostile.clone()));

@@ -1,0 +1,81 @@
+//! Where the loader puts the addresses of imported functions.
+
+use super::{Elf, ElfError};
+use object::LittleEndian as LE;
+use object::elf::{self, Rela64, SectionHeader64};
+use object::pod;
+use std::collections::HashMap;
+
+/// Most bytes of relocations that are read in one section.
+const RELOCATION_BYTES: u64 = 64 << 20;
+
+/// Relocations against the dynamic symbols.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Relocations {
+    offset: u64,
+    size: u64,
+}
+
+impl Relocations {
+    pub(super) fn find(sections: &[SectionHeader64<LE>]) -> Vec<Relocations> {
+        let tables = sections.iter().filter(|section| section.sh_type.get(LE) == elf::SHT_RELA);
+        tables
+            .map(|of| Relocations { offset: of.sh_offset.get(LE), size: of.sh_size.get(LE) })
+            .collect()
+    }
+}
+
+impl Elf<'_> {
+    /// Addresses of the places that hold the addresses of functions with one of these names, with and without the prefix.
+    ///
+    /// # Errors
+    /// If the file contradicts itself or cannot be read.
+    pub fn imports(
+        &self,
+        prefix: &str,
+        names: &[&'static str],
+    ) -> Result<HashMap<u64, &'static str>, ElfError> {
+        let mut imports = self.imports_behind("", names)?;
+        if !prefix.is_empty() {
+            imports.extend(self.imports_behind(prefix, names)?);
+        }
+        Ok(imports)
+    }
+
+    /// The same of names behind the prefix only.
+    ///
+    /// # Errors
+    /// As [`Elf::imports`].
+    pub(in crate::inspect) fn imports_behind(
+        &self,
+        prefix: &str,
+        names: &[&'static str],
+    ) -> Result<HashMap<u64, &'static str>, ElfError> {
+        let Some(table) = &self.dynamic_symbols else { return Ok(HashMap::new()) };
+        let symbols = table.names(self.file, prefix, names)?;
+        if symbols.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let mut imports = HashMap::new();
+        for of in &self.relocations {
+            // Millions of them are the data of a giant, and hold none of these names' stubs that we could find in time.
+            if of.size > RELOCATION_BYTES {
+                continue;
+            }
+            let bytes = self.bytes(of.offset, of.size, RELOCATION_BYTES, "relocations")?;
+            let count = bytes.len() / size_of::<Rela64<LE>>();
+            let (relocations, _) = pod::slice_from_bytes::<Rela64<LE>>(&bytes, count)
+                .map_err(|()| ElfError::Malformed("relocations"))?;
+            for relocation in relocations {
+                let info = relocation.r_info.get(LE);
+                let kind = info as u32;
+                if (kind == elf::R_X86_64_JUMP_SLOT || kind == elf::R_X86_64_GLOB_DAT)
+                    && let Some(name) = symbols.get(&((info >> 32) as u32))
+                {
+                    imports.insert(relocation.r_offset.get(LE), *name);
+                }
+            }
+        }
+        Ok(imports)
+    }
+}

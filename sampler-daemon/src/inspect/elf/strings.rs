@@ -1,0 +1,75 @@
+//! Strings among a file's constants.
+
+use super::{Elf, ElfError};
+use object::LittleEndian as LE;
+use object::elf::{self, SectionHeader64};
+
+/// Most bytes of constants that are read of a file: some milliseconds.
+const CONSTANT_BYTES: u64 = 16 << 20;
+/// Bytes read at once.
+const CHUNK_BYTES: u64 = 256 << 10;
+/// Longest beginning of a string that can be looked for, in bytes.
+const BEGINNING_BYTES: u64 = 64;
+
+/// A section of constants.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Constants {
+    offset: u64,
+    size: u64,
+}
+
+impl Constants {
+    pub(super) fn find(sections: &[SectionHeader64<LE>]) -> Vec<Constants> {
+        const REQUIRED_FLAGS: u64 = (elf::SHF_ALLOC | elf::SHF_WRITE | elf::SHF_EXECINSTR) as u64;
+        let is_constant = |section: &&SectionHeader64<LE>| {
+            section.sh_type.get(LE) == elf::SHT_PROGBITS
+                && section.sh_flags.get(LE) & REQUIRED_FLAGS == u64::from(elf::SHF_ALLOC)
+        };
+        let all = sections.iter().filter(is_constant);
+        all.map(|of| Constants { offset: of.sh_offset.get(LE), size: of.sh_size.get(LE) }).collect()
+    }
+}
+
+impl Elf<'_> {
+    /// Which of these texts a string begins with that stands among the first [`CONSTANT_BYTES`] of constants, one `bool` for each.
+    ///
+    /// # Errors
+    /// If the file contradicts itself or cannot be read.
+    pub(in crate::inspect) fn strings_begin(&self, texts: &[&str]) -> Result<Vec<bool>, ElfError> {
+        let mut found = vec![false; texts.len()];
+        let mut left = CONSTANT_BYTES;
+        for Constants { offset, size } in &self.constants {
+            let size = left.min(*size);
+            left -= size;
+            let mut at = 0;
+            while at < size {
+                // A string that begins at the end of a chunk is whole in the next one, which begins before it.
+                let start = at.saturating_sub(BEGINNING_BYTES);
+                let bytes = (CHUNK_BYTES + at - start).min(size - start);
+                let chunk =
+                    self.bytes(offset.saturating_add(start), bytes, u64::MAX, "constants")?;
+                for string in chunk.split(|byte| *byte == 0).filter(|string| !string.is_empty()) {
+                    for (text, found) in texts.iter().zip(&mut found) {
+                        *found |= string.starts_with(text.as_bytes());
+                    }
+                }
+                at = start + bytes;
+            }
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    #[test]
+    fn strings_of_this_program_are_found() {
+        let file = File::open("/bin/sh").unwrap();
+        let elf = Elf::read(&file).unwrap();
+        let found = elf.strings_begin(&["/dev/null", "no string begins so"]).unwrap();
+        assert_eq!(found, [true, false]);
+    }
+}

@@ -1,0 +1,109 @@
+//! The malloc family of glibc: what each function does, and which need no probe of their own.
+//!
+//! A function is *through* another one when glibc calls that one for it, so that a probe on it
+//! would count the call twice (malloc/malloc.c, malloc/reallocarray.c, string/strdup.c, …).
+
+use crate::inspect::family::{Entry, entry};
+use crate::inspect::symbols::Symbol;
+use sampler_common::wire::{Role, Shape};
+
+/// How a function of the family is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Coverage {
+    /// By a probe on it.
+    Probe(Role),
+    /// By the probe on the function that it calls.
+    Through(&'static str),
+}
+use Coverage::{Probe, Through};
+
+/// Symbol and coverage, the most usual name of a function before its aliases.
+const FAMILY: &[(&str, Coverage)] = &[
+    ("malloc", Probe(Role::Malloc)),
+    ("__libc_malloc", Probe(Role::Malloc)),
+    ("calloc", Probe(Role::Calloc)),
+    ("__libc_calloc", Probe(Role::Calloc)),
+    ("realloc", Probe(Role::Realloc)),
+    ("__libc_realloc", Probe(Role::Realloc)),
+    ("aligned_alloc", Probe(Role::AlignedAlloc)),
+    ("memalign", Probe(Role::AlignedAlloc)),
+    ("__libc_memalign", Probe(Role::AlignedAlloc)),
+    ("posix_memalign", Probe(Role::PosixMemalign)),
+    ("__posix_memalign", Probe(Role::PosixMemalign)),
+    // One argument, the size; the alignment is the page's.
+    ("valloc", Probe(Role::Malloc)),
+    ("__libc_valloc", Probe(Role::Malloc)),
+    ("pvalloc", Probe(Role::Malloc)),
+    ("__libc_pvalloc", Probe(Role::Malloc)),
+    ("free", Probe(Role::Free)),
+    ("__libc_free", Probe(Role::Free)),
+    // Only old programs can still bind to it.
+    ("cfree", Probe(Role::Free)),
+    // C23. They may call free; the second look-up then misses, which harms nothing.
+    ("free_sized", Probe(Role::Free)),
+    ("free_aligned_sized", Probe(Role::Free)),
+    // Memory that is not malloc's, and malloc's own: which it is, the stack says.
+    ("mmap", Probe(Role::Map)),
+    ("mmap64", Probe(Role::Map)),
+    ("munmap", Probe(Role::Unmap)),
+    ("mremap", Probe(Role::Remap)),
+    ("sbrk", Probe(Role::MoveBreak)),
+    ("reallocarray", Through("realloc")),
+    ("__libc_reallocarray", Through("realloc")),
+    ("strdup", Through("malloc")),
+    ("__strdup", Through("malloc")),
+    ("strndup", Through("malloc")),
+    ("__strndup", Through("malloc")),
+    ("asprintf", Through("malloc")),
+    ("vasprintf", Through("malloc")),
+    ("getline", Through("realloc")),
+    ("getdelim", Through("realloc")),
+];
+
+/// The names to look up: those that get a probe.
+pub(in crate::inspect) fn names() -> impl Iterator<Item = &'static str> {
+    FAMILY.iter().filter(|(_, coverage)| matches!(coverage, Probe(_))).map(|(name, _)| *name)
+}
+
+/// Whether these definitions are those of the dynamic libc: other allocators define `malloc`, but
+/// not the name under which glibc reaches it past an interposer.
+pub(in crate::inspect) fn is_shared(symbols: &[Symbol]) -> bool {
+    define(symbols, &["malloc", "free", "__libc_malloc"])
+}
+
+/// Whether these definitions are those of glibc linked statically: musl has a `__libc_malloc` too,
+/// but no `__libc_memalign`.
+pub(in crate::inspect) fn is_static(symbols: &[Symbol]) -> bool {
+    is_shared(symbols) && define(symbols, &["__libc_memalign"])
+}
+
+fn define(symbols: &[Symbol], names: &[&str]) -> bool {
+    names.iter().all(|name| symbols.iter().any(|symbol| symbol.name == *name))
+}
+
+/// Its functions that get a probe; what one leaves to another is decided by the role's default shape.
+pub(in crate::inspect) fn entries() -> Vec<Entry> {
+    let probed = FAMILY.iter().filter_map(|(name, coverage)| match coverage {
+        Probe(role) => Some(entry(name, *role, Shape::DEFAULT)),
+        Through(_) => None,
+    });
+    probed.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_goes_through_a_function_goes_through_a_probed_one() {
+        for (name, coverage) in FAMILY {
+            if let Through(other) = coverage {
+                assert!(
+                    FAMILY.contains(&(other, Probe(Role::Malloc)))
+                        || FAMILY.contains(&(other, Probe(Role::Realloc))),
+                    "{name}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! musl, shared and static. `calloc` calls `malloc`; `posix_memalign`, `memalign` and `valloc` end in `aligned_alloc`; `realloc` does
+//! everything itself (src/malloc of musl 1.2.3). What the libc allocates for itself by `__libc_malloc` is not the program's.
+
+use crate::inspect::family::Family;
+
+pub(in crate::inspect) const MUSL: Family = Family {
+    name: "musl",
+    marks: &["__libc_malloc_impl", "__malloc_allzerop", "__simple_malloc", "__malloc0"],
+    entries: &[],
+    behind_new: &[],
+};

@@ -1,0 +1,19 @@
+//! rpmalloc: linked into programs, with or without taking malloc's place (rpmalloc.h, malloc.c of rpmalloc 1.4).
+
+use crate::inspect::family::{Family, aligned_at, calloc, free, malloc, posix_memalign, realloc};
+
+pub(in crate::inspect) const RPMALLOC: Family = Family {
+    name: "rpmalloc",
+    marks: &["rpmalloc"],
+    entries: &[
+        malloc("rpmalloc"),
+        malloc("rpzalloc"),
+        calloc("rpcalloc"),
+        realloc("rprealloc"),
+        aligned_at("rpaligned_alloc", 1),
+        aligned_at("rpmemalign", 1),
+        posix_memalign("rpposix_memalign"),
+        free("rpfree"),
+    ],
+    behind_new: &[],
+};

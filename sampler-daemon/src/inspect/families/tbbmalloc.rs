@@ -1,0 +1,26 @@
+//! oneTBB's allocator: `libtbbmalloc.so` has the functions, `libtbbmalloc_proxy.so` takes malloc's place and calls them.
+
+use crate::inspect::family::{Family, aligned_at, calloc, free, malloc, posix_memalign, realloc};
+
+pub(in crate::inspect) const SCALABLE: Family = Family {
+    name: "tbbmalloc",
+    marks: &["scalable_malloc"],
+    entries: &[
+        malloc("scalable_malloc"),
+        calloc("scalable_calloc"),
+        realloc("scalable_realloc"),
+        aligned_at("scalable_aligned_malloc", 0),
+        realloc("scalable_aligned_realloc"),
+        posix_memalign("scalable_posix_memalign"),
+        free("scalable_free"),
+        free("scalable_aligned_free"),
+        // What the proxy calls for blocks that may be another allocator's.
+        realloc("__TBB_malloc_safer_realloc"),
+        realloc("__TBB_malloc_safer_aligned_realloc"),
+        free("__TBB_malloc_safer_free"),
+    ],
+    behind_new: &[],
+};
+
+/// Its functions call those of the other library, so that none of them gets a probe.
+pub(in crate::inspect) const PROXY: Family = Family { marks: &["__TBB_malloc_proxy"], ..SCALABLE };

@@ -1,0 +1,77 @@
+//! tcmalloc. Every function does its own work, `operator new` included, and all have two names or more.
+
+use crate::inspect::family::{
+    Family, aligned_at, calloc, free, malloc, new, posix_memalign, realloc,
+};
+
+/// gperftools, minimal and full: `libtcmalloc*.so`.
+pub(in crate::inspect) const GPERFTOOLS: Family = Family {
+    name: "tcmalloc",
+    marks: &["tc_malloc"],
+    entries: &[
+        malloc("tc_malloc"),
+        malloc("tc_malloc_skip_new_handler"),
+        calloc("tc_calloc"),
+        realloc("tc_realloc"),
+        aligned_at("tc_memalign", 1),
+        posix_memalign("tc_posix_memalign"),
+        malloc("tc_valloc"),
+        malloc("tc_pvalloc"),
+        free("tc_free"),
+        free("tc_cfree"),
+        free("tc_free_sized"),
+        new("tc_new"),
+        new("tc_newarray"),
+        new("tc_new_aligned"),
+        new("tc_newarray_aligned"),
+        malloc("tc_new_nothrow"),
+        malloc("tc_newarray_nothrow"),
+        malloc("tc_new_aligned_nothrow"),
+        malloc("tc_newarray_aligned_nothrow"),
+        free("tc_delete"),
+        free("tc_deletearray"),
+        free("tc_delete_sized"),
+        free("tc_deletearray_sized"),
+        free("tc_delete_nothrow"),
+        free("tc_deletearray_nothrow"),
+        free("tc_delete_aligned"),
+        free("tc_deletearray_aligned"),
+        free("tc_delete_sized_aligned"),
+        free("tc_deletearray_sized_aligned"),
+        free("tc_delete_aligned_nothrow"),
+        free("tc_deletearray_aligned_nothrow"),
+    ],
+    behind_new: &["_ZN8tcmalloc27allocate_full_cpp_throw_oomEm"],
+};
+
+/// github.com/google/tcmalloc, which is linked into programs.
+pub(in crate::inspect) const GOOGLE: Family = Family {
+    name: "tcmalloc",
+    marks: &["TCMallocInternalMalloc"],
+    entries: &[
+        malloc("TCMallocInternalMalloc"),
+        calloc("TCMallocInternalCalloc"),
+        realloc("TCMallocInternalRealloc"),
+        aligned_at("TCMallocInternalMemalign", 1),
+        aligned_at("TCMallocInternalAlignedAlloc", 1),
+        posix_memalign("TCMallocInternalPosixMemalign"),
+        malloc("TCMallocInternalValloc"),
+        malloc("TCMallocInternalPvalloc"),
+        free("TCMallocInternalFree"),
+        free("TCMallocInternalCfree"),
+        free("TCMallocInternalFreeSized"),
+        free("TCMallocInternalFreeAlignedSized"),
+        free("TCMallocInternalSdallocx"),
+        new("TCMallocInternalNew"),
+        new("TCMallocInternalNewArray"),
+        new("TCMallocInternalNewAligned"),
+        new("TCMallocInternalNewArrayAligned"),
+        malloc("TCMallocInternalNewNothrow"),
+        malloc("TCMallocInternalNewArrayNothrow"),
+        free("TCMallocInternalDelete"),
+        free("TCMallocInternalDeleteArray"),
+        free("TCMallocInternalDeleteSized"),
+        free("TCMallocInternalDeleteArraySized"),
+    ],
+    behind_new: &[],
+};

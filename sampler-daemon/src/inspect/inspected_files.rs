@@ -1,0 +1,141 @@
+//! Files of which code was mapped lately: each is looked into once, when an event tells of its first mapping.
+
+use super::allocator::Allocator;
+use super::discoverer::Discoverer;
+use super::discovery::Discovery;
+use super::mappings::{self, Backing, Mapping};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Files remembered; when full, all are forgotten and looked into again.
+const MAX_INSPECTED: usize = 16 * 1024;
+/// Files that wait to be looked into; further ones are left to the survey.
+const MAX_WAITING: usize = 1024;
+/// Longest time that is spent on it at once: samples wait meanwhile.
+const MAX_TURN: Duration = Duration::from_millis(5);
+
+/// A file, also told from those that had its inode number before.
+type Identity = ((i32, i32), u64, u64);
+
+/// A file that has been looked into.
+#[derive(Debug)]
+pub struct Found {
+    /// The process that mapped it.
+    pub pid: u32,
+    /// How it was mapped.
+    pub mapping: Mapping,
+    /// Opened.
+    pub file: Arc<File>,
+    /// What can be probed in it, most often nothing.
+    pub contents: Discovery,
+}
+
+/// The files, and those that wait.
+#[derive(Debug, Default)]
+pub struct InspectedFiles {
+    /// With what can be probed in them.
+    seen: FxHashMap<Identity, Vec<Allocator>>,
+    /// Programs that Go's linker made, among them; by device and inode.
+    go_programs: FxHashSet<((i32, i32), u64)>,
+    waiting: VecDeque<(u32, u32, Identity, Mapping)>,
+    missed: u64,
+}
+
+impl InspectedFiles {
+    /// Whether it need not be looked into: it has been, it waits to be, or it is no file.
+    pub fn has(&self, mapping: &Mapping, generation: u64) -> bool {
+        !matches!(mapping.backing, Backing::File(_))
+            || self.seen.contains_key(&(mapping.device, mapping.inode, generation))
+    }
+
+    /// Process `pid`, a child of `parent` (0: not known), has mapped a file; the generation tells files apart that had one inode
+    /// number. Returns what can be probed in it, if it has been looked into before.
+    pub fn mapped(
+        &mut self,
+        pid: u32,
+        parent: u32,
+        mapping: &Mapping,
+        generation: u64,
+    ) -> &[Allocator] {
+        let identity = (mapping.device, mapping.inode, generation);
+        let is_new = !self.has(mapping, generation);
+        if is_new && self.waiting.len() >= MAX_WAITING {
+            self.missed += 1;
+        } else if is_new {
+            if self.seen.len() >= MAX_INSPECTED {
+                self.seen.clear();
+                self.go_programs.clear();
+            }
+            self.seen.insert(identity, Vec::new());
+            self.waiting.push_back((pid, parent, identity, mapping.clone()));
+        }
+        self.seen.get(&identity).map_or(&[], Vec::as_slice)
+    }
+
+    /// Looks into files that wait, for a few milliseconds at most.
+    pub fn look(&mut self, discoverer: &mut Discoverer) -> Vec<Found> {
+        let mut found = Vec::new();
+        let begin = Instant::now();
+        while begin.elapsed() < MAX_TURN
+            && let Some((pid, parent, identity, mapping)) = self.waiting.pop_front()
+        {
+            let pids = [pid, parent];
+            let pids = if parent == 0 { &pids[..1] } else { &pids };
+            match mappings::open_past(pids, &mapping) {
+                Ok(file) => {
+                    let Backing::File(path) = &mapping.backing else { continue };
+                    let file = Arc::new(file);
+                    let contents = discoverer.contents_of(Arc::clone(&file), path);
+                    self.seen.insert(identity, contents.files().cloned().collect());
+                    let program = (identity.0, identity.1);
+                    match contents.is_go_program {
+                        true => self.go_programs.insert(program),
+                        false => self.go_programs.remove(&program),
+                    };
+                    found.push(Found { pid, mapping, file, contents });
+                }
+                // Devices and the like hold no allocator.
+                Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {}
+                Err(_) => {
+                    // Another process may map it where it can be opened.
+                    self.seen.remove(&identity);
+                    self.missed += 1;
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether files wait.
+    pub fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Files that could not be looked into when they were mapped.
+    pub fn missed(&self) -> u64 {
+        self.missed
+    }
+
+    /// Forgets files with other allocators than those to keep: they are looked into when they are mapped again.
+    pub fn keep(&mut self, keep: impl Fn(&Allocator) -> bool) {
+        self.seen.retain(|_, allocators| allocators.iter().all(&keep));
+    }
+
+    /// Whether one of these mappings is of a program that Go's linker made, as far as files have been looked into.
+    pub fn has_go_program(&self, mappings: &[Mapping]) -> bool {
+        let is_go = |of: &Mapping| self.go_programs.contains(&(of.device, of.inode));
+        mappings.iter().any(is_go)
+    }
+
+    /// The allocators among files that a process has mapped, of those that have been looked into.
+    pub fn allocators(&self, mappings: &[Mapping]) -> Vec<Allocator> {
+        let has = |of: &Identity| {
+            mappings.iter().any(|mapping| (mapping.device, mapping.inode) == (of.0, of.1))
+        };
+        let with = self.seen.iter().filter(|(of, allocators)| !allocators.is_empty() && has(of));
+        with.flat_map(|(_, allocators)| allocators.iter().cloned()).collect()
+    }
+}

@@ -1,0 +1,195 @@
+//! The settings of our own preloaded library in a process: at which interval it samples, and another one; its limit of samples a second; and what nobody has heard of it.
+//!
+//! Reference: `sampler-preload/src/settings.rs`. The library exports the block `sampler_preload_settings`; it begins with a word that says what
+//! it is, and the rate is the next one. It is the target's memory: written only where that word is found, and what is read is a rate
+//! or nothing.
+
+use super::mappings::{self, Backing};
+use object::elf::{FileHeader64, PT_LOAD, SHT_DYNSYM};
+use object::read::elf::{FileHeader as _, ProgramHeader as _, Sym as _};
+use object::{Endianness, ReadCache, ReadRef};
+use sampler_common::sampling::Rate;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Error, ErrorKind};
+use std::os::unix::fs::FileExt as _;
+
+/// The block's symbol.
+const SYMBOL: &[u8] = b"sampler_preload_settings";
+/// Its first word.
+const MAGIC: u64 = u64::from_le_bytes(*b"SMPLPRE6");
+/// Its size, bytes.
+const BLOCK_BYTES: u64 = 128;
+/// Words of it: the rate in force, and behind it the one that was asked for; what nobody heard; nanoseconds for each sample at the limit; the lowest rate for
+/// that, how often there was one, and until when samples are paid.
+const RATE_WORD: usize = 1;
+const WANTED_RATE_WORD: usize = 2;
+const UNDELIVERED_WORD: usize = 8;
+const PERIOD_WORD: usize = 9;
+const LOWEST_RATE_WORD: usize = 10;
+const RAISES_WORD: usize = 11;
+const PAID_UNTIL_WORD: usize = 12;
+
+/// Where a library has the block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preloaded {
+    /// File offset.
+    offset: u64,
+}
+
+impl Preloaded {
+    /// Looks for it in a file; `None` in one that is not our library.
+    pub fn find(file: &File) -> Option<Preloaded> {
+        let data = ReadCache::new(file.try_clone().ok()?);
+        let offset = settings_offset(&data).ok()??;
+        let bytes = data.read_bytes_at(offset, BLOCK_BYTES).ok()?;
+        let word = u64::from_le_bytes(*bytes.first_chunk()?);
+        (word == MAGIC).then_some(Preloaded { offset })
+    }
+
+    /// Finds it in process `pid`, which has the library by `path`.
+    ///
+    /// # Errors
+    /// If the process is gone, or its block is not what it should be.
+    pub fn block(&self, pid: u32, path: &str) -> io::Result<Block> {
+        let mappings = mappings::read(pid)?;
+        let holds = |mapping: &&mappings::Mapping| {
+            let end = mapping.offset + (mapping.end - mapping.start);
+            // The page may be mapped twice: where it lies between code and data. The data come last.
+            mapping.backing == Backing::File(path.to_owned())
+                && (mapping.offset..end).contains(&self.offset)
+        };
+        let last = mappings.iter().rfind(holds);
+        let address = last.map(|mapping| mapping.start + (self.offset - mapping.offset));
+        let missing = || Error::new(ErrorKind::NotFound, format!("{path} is not mapped"));
+        let block = Block { pid, address: address.ok_or_else(missing)? };
+        block.read().map(|_| block)
+    }
+}
+
+/// The block in a process.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Block {
+    pid: u32,
+    address: u64,
+}
+
+/// What is in it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct State {
+    /// The rate in force; `None` while the process has not allocated yet.
+    pub rate: Option<Rate>,
+    /// The rate that was asked for; the one in force is lower while the process keeps its limit by that.
+    pub asked: Option<Rate>,
+    /// The lowest rate that was in force.
+    pub lowest: Option<Rate>,
+    /// How often it was lowered from the one that was asked for.
+    pub raises: u64,
+    /// Until when the samples that were told are paid, nanoseconds of the monotonic clock.
+    pub until_ns: u64,
+    /// Samples of which nobody was told, since the program began or was forked.
+    pub undelivered: u64,
+}
+
+impl Block {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// If the process is gone, or has another program by now.
+    pub fn read(&self) -> io::Result<State> {
+        self.read_in(&File::open(format!("/proc/{}/mem", self.pid))?)
+    }
+
+    /// Asks for another rate, and puts it into force, from some next call on.
+    ///
+    /// # Errors
+    /// As [`Block::read`].
+    pub fn set_rate(&mut self, rate: Rate) -> io::Result<()> {
+        const { assert!(WANTED_RATE_WORD == RATE_WORD + 1) };
+        self.write(RATE_WORD, &[rate.raw(); 2])
+    }
+
+    /// Limits its samples to one in so many nanoseconds.
+    ///
+    /// # Errors
+    /// As [`Block::read`].
+    pub fn set_period(&mut self, period_ns: u64) -> io::Result<()> {
+        self.write(PERIOD_WORD, &[period_ns])
+    }
+
+    /// Begins the lowest rate, and how often there was one, anew.
+    ///
+    /// # Errors
+    /// As [`Block::read`].
+    pub fn begin_raises(&mut self) -> io::Result<()> {
+        const { assert!(RAISES_WORD == LOWEST_RATE_WORD + 1) };
+        self.write(LOWEST_RATE_WORD, &[u64::MAX, 0])
+    }
+
+    fn write(&self, first: usize, words: &[u64]) -> io::Result<()> {
+        let path = format!("/proc/{}/mem", self.pid);
+        let memory = OpenOptions::new().read(true).write(true).open(path)?;
+        self.read_in(&memory)?;
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        memory.write_all_at(&bytes, self.address + 8 * first as u64)
+    }
+
+    fn read_in(&self, memory: &File) -> io::Result<State> {
+        let mut bytes = [0; BLOCK_BYTES as usize];
+        memory.read_exact_at(&mut bytes, self.address)?;
+        let word = |at: usize| {
+            let bytes = bytes.get(at * 8..).and_then(|rest| rest.first_chunk());
+            bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        };
+        if word(0) != MAGIC {
+            let message = format!("pid {}: no settings at {:#x}", self.pid, self.address);
+            return Err(Error::new(ErrorKind::InvalidData, message));
+        }
+        let rate = |rate: Rate| (rate != Rate::NEVER).then_some(rate);
+        let [set, asked] = [word(RATE_WORD), word(WANTED_RATE_WORD)].map(Rate::from_raw);
+        Ok(State {
+            rate: rate(set),
+            asked: rate(asked),
+            // None yet is more than every rate.
+            lowest: rate(set.min(Rate::from_raw(word(LOWEST_RATE_WORD)))),
+            raises: word(RAISES_WORD),
+            until_ns: word(PAID_UNTIL_WORD),
+            undelivered: word(UNDELIVERED_WORD),
+        })
+    }
+}
+
+/// File offset of the symbol.
+fn settings_offset<'data>(data: impl ReadRef<'data>) -> object::Result<Option<u64>> {
+    let header = FileHeader64::<Endianness>::parse(data)?;
+    let endian = header.endian()?;
+    let symbols = header.sections(endian, data)?.symbols(endian, data, SHT_DYNSYM)?;
+    let is_it = |symbol: &&object::elf::Sym64<Endianness>| {
+        symbol.name(endian, symbols.strings()) == Ok(SYMBOL) && !symbol.is_undefined(endian)
+    };
+    let Some(symbol) = symbols.iter().find(is_it) else { return Ok(None) };
+    let address = symbol.st_value(endian);
+    let segments = header.program_headers(endian, data)?;
+    let holds = |segment: &&object::elf::ProgramHeader64<Endianness>| {
+        let start = segment.p_vaddr(endian);
+        segment.p_type(endian) == PT_LOAD
+            && (start..start.saturating_add(segment.p_filesz(endian))).contains(&address)
+    };
+    let segment = segments.iter().find(holds);
+    Ok(segment.map(|of| address - of.p_vaddr(endian) + of.p_offset(endian)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_files_have_none() {
+        assert_eq!(Preloaded::find(&File::open("/proc/self/exe").unwrap()), None);
+        assert_eq!(Preloaded::find(&File::open("/etc/passwd").unwrap()), None);
+        let nowhere = Preloaded { offset: 0 };
+        let program = std::env::current_exe().unwrap().display().to_string();
+        let pid = std::process::id();
+        assert_eq!(nowhere.block(pid, &program).unwrap_err().kind(), ErrorKind::InvalidData);
+        assert_eq!(nowhere.block(pid, "/etc/passwd").unwrap_err().kind(), ErrorKind::NotFound);
+    }
+}

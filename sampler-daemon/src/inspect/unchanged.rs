@@ -1,0 +1,82 @@
+//! Whether a process still has mapped what it had when it was looked at: another look would find the same.
+
+use super::mappings::{Backing, Mapping};
+
+/// Looks that must have found the same files: the loader maps a file a moment before it has it in its list, and its `malloc` is in force.
+const MIN_EQUAL_INSPECTIONS: u32 = 2;
+
+/// The files that a process had mapped to run when it was looked at, and all of which is probed that can be.
+#[derive(Debug, Default)]
+pub struct MappingsFingerprint {
+    files: Vec<Mapping>,
+    times: u32,
+}
+
+impl MappingsFingerprint {
+    /// Whether a look at a process with these files would find what was found before.
+    pub fn is_known(&self, files: &[Mapping]) -> bool {
+        self.times >= MIN_EQUAL_INSPECTIONS && self.files == files
+    }
+
+    /// It has been looked at with these files, and nothing is left to be tried again.
+    pub fn note(&mut self, files: Vec<Mapping>) {
+        self.times = if self.files == files { self.times + 1 } else { 1 };
+        self.files = files;
+    }
+
+    /// The next look is to find out everything.
+    pub fn forget(&mut self) {
+        *self = MappingsFingerprint::default();
+    }
+}
+
+/// Those of a process' mappings that can hold an allocator.
+pub fn files(mappings: &[Mapping]) -> Vec<Mapping> {
+    let may = |of: &&Mapping| of.executable && matches!(of.backing, Backing::File(_));
+    mappings.iter().filter(may).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::mappings::{Backing, Mapping};
+    use super::{MappingsFingerprint, files};
+
+    fn mapping(start: u64, backing: Backing) -> Mapping {
+        let device = (8, 1);
+        Mapping {
+            start,
+            end: start + 0x1000,
+            offset: 0,
+            executable: true,
+            device,
+            inode: 7,
+            backing,
+        }
+    }
+
+    #[test]
+    fn files_are_unchanged_after_two_equal_inspections() {
+        let libc = || vec![mapping(0x1000, Backing::File("/usr/lib/libc.so.6".to_owned()))];
+        let mut looked = MappingsFingerprint::default();
+        assert!(!looked.is_known(&[]));
+        looked.note(libc());
+        assert!(!looked.is_known(&libc()));
+        looked.note(libc());
+        assert!(looked.is_known(&libc()));
+        // Elsewhere is another image.
+        let moved = vec![mapping(0x8000, Backing::File("/usr/lib/libc.so.6".to_owned()))];
+        assert!(!looked.is_known(&moved));
+        looked.note(moved.clone());
+        assert!(!looked.is_known(&moved) && !looked.is_known(&libc()));
+        looked.note(moved.clone());
+        looked.forget();
+        assert!(!looked.is_known(&moved));
+    }
+
+    #[test]
+    fn anonymous_code_causes_no_inspection() {
+        let program = mapping(0x1000, Backing::File("/usr/bin/node".to_owned()));
+        let jit = mapping(0x4000, Backing::Anonymous);
+        assert_eq!(files(&[program.clone(), jit]), [program]);
+    }
+}

@@ -1,0 +1,191 @@
+//! Our own preloaded library in processes: what it says of its interval, and of samples that nobody heard of; and how it is told to sample.
+//!
+//! It keeps a limit of samples a second by itself ([`sampler_common::sampling::token_bucket`]): samplerd says which, when it finds the library and when the
+//! limit of all processes leaves this one less. How its samples end is told by a probe (`sampler-ebpf/src/otel.rs`). What nobody heard it counts itself: that is
+//! read from the process's memory at every look at the process and whenever somebody asks, and counted as the daemon's own outcome. Of a
+//! program that has ended it is what was read last.
+
+use super::clock::monotonic_ns;
+use super::config::AttachMode;
+use super::injected::InjectedImage;
+use super::overhead_budget::CpusInUse;
+use super::worker::Worker;
+use crate::inspect::discovery::Discovery;
+use crate::inspect::preloaded::{Block, State};
+use sampler_common::counters::Outcome;
+use sampler_common::pressure::{Cause, Raised};
+use sampler_common::sampling::Rate;
+use sampler_common::sampling::token_bucket::MAX_PERIOD_NS;
+use sampler_common::source::SampleSource;
+use std::io;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Part of the limit of all processes that one library may send by itself: what its bucket and its first halvings let pass at once
+/// leaves the others something.
+const SHARE_OF_ALL: f64 = 0.5;
+
+/// The library in a program image.
+pub(super) struct Library {
+    block: Block,
+    /// The injected image that it is; `None`: it was preloaded.
+    pub(super) injected: Option<InjectedImage>,
+    /// The program image.
+    generation: u32,
+    /// What it uses of the machine, with `--max-overhead`.
+    pub(super) cpus: Option<CpusInUse>,
+    /// How many of the undelivered are among the outcomes already.
+    seen: u64,
+    /// When it was last told a limit, by the monotonic clock.
+    pub(super) limited_ns: u64,
+}
+
+impl Worker {
+    /// Looks for it in a process.
+    pub(super) fn register_library(&mut self, slot: u32, discovery: &Discovery) {
+        let Some(profiled) = self.ingest.table.get(slot) else { return };
+        let (pid, generation) = (profiled.pid, profiled.generation);
+        let known = profiled.library.as_ref().is_some_and(|of| of.generation == generation);
+        let mut own = discovery.samplers.iter().filter_map(|of| Some((of.preloaded?, of)));
+        let has_own = own.clone().next().is_some();
+        // Of several copies all but one say that they only pass calls on, and are none.
+        let found = own.find_map(|(library, of)| {
+            Some((library.block(pid, &of.allocator.path).ok()?, of.source()))
+        });
+        let library = found.filter(|_| !known).map(|(mut block, source)| Library {
+            injected: (source == SampleSource::Injected)
+                .then(|| InjectedImage::find(pid))
+                .flatten(),
+            seen: self.begin_listening(slot, &mut block),
+            block,
+            generation,
+            cpus: None,
+            limited_ns: 0,
+        });
+        if let Some(profiled) = self.ingest.table.get_mut(slot)
+            && !(known && has_own)
+        {
+            profiled.library = library;
+        }
+        if !known {
+            self.limit_library(slot);
+            self.keep_budget(slot);
+        }
+        self.read_library_state(slot);
+        self.look_at_hooks(slot);
+    }
+
+    /// A process that allocates no more has paid what it owes, and does not know it before its next sample.
+    pub(super) fn restore_library_limit(&mut self, slot: u32) {
+        let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
+        let Some(library) = &mut profiled.library else { return };
+        let Ok(state) = library.block.read() else { return };
+        let Some(asked) = state.asked.filter(|asked| state.rate.is_some_and(|rate| rate < *asked))
+        else {
+            return;
+        };
+        if state.until_ns < monotonic_ns()
+            && let Err(error) = library.block.set_rate(asked)
+        {
+            tracing::debug!(pid = profiled.pid, "restore the interval: {error}");
+        }
+    }
+
+    /// Hears what it says.
+    pub(super) fn read_library_state(&mut self, slot: u32) {
+        let cause = match self.pressure.factor(slot) > 1.0 {
+            true => Cause::Daemon,
+            false => Cause::Process,
+        };
+        let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
+        let Some(library) = &mut profiled.library else { return };
+        let state = match library.block.read() {
+            Ok(state) => state,
+            Err(error) => {
+                // It leaves sampling to another copy: which one, the next look shows. One that is gone says nothing.
+                if error.kind() == io::ErrorKind::InvalidData {
+                    profiled.library = None;
+                }
+                return;
+            }
+        };
+        let more = state.undelivered.saturating_sub(library.seen);
+        self.ingest.outcomes.add(Outcome::LibraryUnheard, more);
+        library.seen = state.undelivered;
+        let Some(rate) = state.rate else { return };
+        let told = (rate.interval_bytes(), state.lowest.unwrap_or(rate).interval_bytes());
+        let raised = raised(&state, cause);
+        let sampling = &mut self.ingest.processes.get_mut(profiled.id).sampling;
+        if sampling.library_bytes.0 == told.0
+            && sampling.library_bytes.1 >= told.1
+            && sampling.library_raised == raised
+        {
+            return;
+        }
+        let sampling = Arc::make_mut(sampling);
+        if raised.raises > sampling.library_raised.raises {
+            sampling.raised_since = Some(SystemTime::now());
+        }
+        sampling.set_library(told, raised);
+    }
+
+    /// Hears all of them.
+    pub(super) fn read_library_states(&mut self) {
+        let all = self.ingest.table.iter();
+        let with = all.filter(|(_, of)| of.library.is_some()).map(|(slot, _)| slot);
+        for slot in with.collect::<Vec<_>>() {
+            self.read_library_state(slot);
+            self.look_at_hooks(slot);
+        }
+    }
+
+    /// Of a process that ran before anybody listened here, what was counted by then is not ours; how many nobody heard.
+    fn begin_listening(&mut self, slot: u32, block: &mut Block) -> u64 {
+        let Some(profiled) = self.ingest.table.get(slot) else { return 0 };
+        let started = self.ingest.processes.get(profiled.id).origin.started;
+        let own_start = SystemTime::now().checked_sub(self.started.elapsed());
+        let is_older = started.zip(own_start).is_some_and(|(process, own)| process < own);
+        if profiled.has_exec() || !(self.config.attach_mode == AttachMode::Pids || is_older) {
+            return 0;
+        }
+        if let Err(error) = block.begin_raises() {
+            tracing::debug!(pid = profiled.pid, "begin to listen: {error}");
+        }
+        block.read().map_or(0, |state| state.undelivered)
+    }
+
+    /// Has it sample as is asked for, if it is there.
+    pub(super) fn set_library_interval(&mut self, slot: u32, interval_bytes: u64) {
+        let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
+        let Some(library) = &mut profiled.library else { return };
+        let Some(rate) = Rate::from_interval(interval_bytes) else { return };
+        if let Err(error) = library.block.set_rate(rate) {
+            tracing::warn!(pid = profiled.pid, "set the interval: {error}");
+        }
+        self.limit_library(slot);
+        self.read_library_state(slot);
+    }
+
+    /// Has it keep the limit of its process, or less by as much as the limit of all wants.
+    pub(super) fn limit_library(&mut self, slot: u32) {
+        let factor = self.pressure.factor(slot);
+        let affordable = self.affordable_per_second(slot);
+        let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
+        let Some(library) = &mut profiled.library else { return };
+        let limits = self.config.limits;
+        let limit = limits.of_library().min(SHARE_OF_ALL * limits.daemon).min(affordable);
+        let period_ns = (factor * 1e9 / limit) as u64;
+        library.limited_ns = monotonic_ns();
+        if let Err(error) = library.block.set_period(period_ns.clamp(1, MAX_PERIOD_NS)) {
+            // Most likely the process has just ended.
+            tracing::debug!(pid = profiled.pid, "limit its samples: {error}");
+        }
+    }
+}
+
+/// How far it has raised its interval.
+fn raised(state: &State, cause: Cause) -> Raised {
+    let factor = |(asked, rate): (Rate, Rate)| rate.interval_bytes() / asked.interval_bytes();
+    let factor = state.asked.zip(state.rate).map_or(1.0, factor);
+    Raised { steps: Raised::steps_of(factor), raises: state.raises, since_ns: 0, cause }
+}

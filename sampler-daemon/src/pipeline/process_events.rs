@@ -1,0 +1,208 @@
+//! What happens to processes, as the kernel tells it: images are kept of it, and allocators are found by it.
+
+use super::clock::monotonic_ns;
+use super::worker::Worker;
+use crate::bpf::events::{EventKind, NewMapping, ProcessEvent, ProcessEvents};
+use crate::inspect::inspected_files::InspectedFiles;
+use crate::inspect::mappings::{self, Mapping};
+use crate::unwind::History;
+use std::time::{Duration, Instant};
+
+/// The worker is not woken for events more often than this: a new process makes some thirty.
+const MIN_WAKE_PERIOD: Duration = Duration::from_millis(3);
+
+/// The events, and what came of them.
+#[derive(Default)]
+pub(super) struct ProcessEventQueue {
+    /// None where processes do not come by themselves, or the kernel refuses.
+    events: Option<ProcessEvents>,
+    /// Later than the last look; in the order of their times among others.
+    waiting: Vec<ProcessEvent>,
+    files: InspectedFiles,
+    last: Option<Instant>,
+    read: u64,
+    lost: u64,
+}
+
+/// Counts for `status`.
+#[derive(Clone, Copy, Debug)]
+pub struct EventCounts {
+    /// Events read.
+    pub read: u64,
+    /// Events that found no room in their buffer.
+    pub lost: u64,
+    /// Program images given up at a bound.
+    pub images_refused: u64,
+    /// Mapped files that could not be looked into at once.
+    pub files_missed: u64,
+}
+
+impl ProcessEventQueue {
+    /// Opens the events. What happens from now on is not missed.
+    pub(super) fn open() -> ProcessEventQueue {
+        match ProcessEvents::open() {
+            Ok(events) => {
+                ProcessEventQueue { events: Some(events), ..ProcessEventQueue::default() }
+            }
+            Err(error) => {
+                tracing::warn!("{error:#}: new allocators are found by looking once a second");
+                ProcessEventQueue::default()
+            }
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.events.is_some()
+    }
+
+    /// None where the kernel is not asked.
+    pub(super) fn counts(&self, history: &History) -> Option<EventCounts> {
+        self.events.as_ref()?;
+        Some(EventCounts {
+            read: self.read,
+            lost: self.lost,
+            images_refused: history.refused(),
+            files_missed: self.files.missed(),
+        })
+    }
+
+    pub(super) fn files(&mut self) -> &mut InspectedFiles {
+        &mut self.files
+    }
+
+    /// How long not to wait for events, if they came just now; files may wait too.
+    pub(super) fn pause(&self) -> Option<Duration> {
+        if self.files.is_waiting() {
+            return Some(Duration::ZERO);
+        }
+        MIN_WAKE_PERIOD.checked_sub(self.last?.elapsed())
+    }
+
+    /// Those to wait for.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = std::os::fd::BorrowedFd<'_>> {
+        self.events.iter().flat_map(ProcessEvents::descriptors)
+    }
+
+    /// Everything that happened before this call, in its order.
+    fn take(&mut self) -> Vec<ProcessEvent> {
+        let Some(events) = &mut self.events else { return Vec::new() };
+        let now_ns = monotonic_ns();
+        let was_full = events.drain(|event| self.waiting.push(event));
+        // After what they had told before they went.
+        let was_deaf = events.follow_cpus();
+        if self.waiting.is_empty() && !was_deaf {
+            return Vec::new();
+        }
+        self.last = Some(Instant::now());
+        // What one CPU had told before, another one may have yet to tell of things earlier than those behind now.
+        self.waiting.sort_by_key(|event| event.time_ns);
+        let later = self.waiting.partition_point(|event| event.time_ns <= now_ns);
+        let later = self.waiting.split_off(later);
+        let mut taken = std::mem::replace(&mut self.waiting, later);
+        self.read += taken.len() as u64;
+        if was_full || was_deaf {
+            // How many, the kernel says later, or never.
+            taken.push(ProcessEvent { time_ns: now_ns, pid: 0, what: EventKind::Lost(0) });
+        }
+        taken
+    }
+}
+
+impl Worker {
+    /// Takes in what happened up to now. Before records are read that were there before: their images are known then.
+    pub(super) fn take_events(&mut self) {
+        for event in self.process_events.take() {
+            self.handle_event(event);
+        }
+        self.look_into_files();
+    }
+
+    fn handle_event(&mut self, event: ProcessEvent) {
+        // Of others nothing is kept, and their files are left alone.
+        if self.is_tree() && !self.concerns_tree(&event) {
+            return;
+        }
+        let ProcessEvent { time_ns, pid, what } = event;
+        let history = &mut self.ingest.history;
+        match what {
+            EventKind::Mapped(new) => {
+                let mapping = mapping(&new);
+                let parent = history.at(pid, time_ns).map_or(0, |image| image.parent);
+                if pid != std::process::id() {
+                    self.file_mapped(pid, parent, &mapping, new.inode_generation);
+                }
+                let is_go =
+                    self.process_events.files.has_go_program(std::slice::from_ref(&mapping));
+                self.ingest.history.mapped(time_ns, pid, mapping);
+                if is_go {
+                    self.mapped_go_program(pid);
+                }
+            }
+            EventKind::Exec => history.replaced(time_ns, pid),
+            EventKind::Forked(parent) => {
+                history.forked(time_ns, pid, parent, || mappings::executable(parent));
+            }
+            EventKind::LeaderExited => {
+                history.exited(time_ns, pid);
+                self.look_at_refused();
+            }
+            EventKind::Lost(count) => {
+                // Nobody knows which: images are read from `/proc` from now on, and a survey finds new allocators.
+                self.process_events.lost += count;
+                history.clear();
+                self.survey.timer.repair();
+            }
+        }
+    }
+
+    /// A process has mapped a file: it is looked into soon, unless the process is excluded, so that nobody needs probes in it. (What an excluded process of a tree
+    /// forks is profiled, and has its files.)
+    fn file_mapped(&mut self, pid: u32, parent: u32, mapping: &Mapping, generation: u64) {
+        if !self.is_tree() {
+            let is_new = !self.process_events.files.has(mapping, generation);
+            if self.excluded.has(pid) || is_new && self.is_excluded(pid) {
+                return;
+            }
+        }
+        let known = self.process_events.files.mapped(pid, parent, mapping, generation);
+        let is_allocator = !known.is_empty();
+        for known in known {
+            self.links.shared.mapped(known.identity);
+        }
+        if is_allocator {
+            self.look_soon(pid);
+        }
+    }
+
+    /// A process has an allocator more than is known of it.
+    fn look_soon(&mut self, pid: u32) {
+        for (_, attached) in self.ingest.table.all_attached_mut().filter(|(of, _)| *of == pid) {
+            attached.timer.look_now();
+        }
+    }
+
+    fn look_into_files(&mut self) {
+        for found in self.process_events.files.look(&mut self.discoverer) {
+            self.attach_found(found.pid, &found.contents);
+            if found.contents.files().next().is_some() {
+                self.look_soon(found.pid);
+            }
+            if found.contents.is_go_program {
+                self.mapped_go_program(found.pid);
+            }
+            self.ingest.modules.remember_file(&found.mapping, found.file);
+        }
+    }
+}
+
+fn mapping(new: &NewMapping) -> Mapping {
+    Mapping {
+        start: new.start,
+        end: new.end,
+        offset: new.offset,
+        executable: true,
+        device: (new.device.0 as i32, new.device.1 as i32),
+        inode: new.inode,
+        backing: mappings::backing_of_event(&new.name, new.inode),
+    }
+}

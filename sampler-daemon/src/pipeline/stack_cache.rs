@@ -1,0 +1,294 @@
+//! Stacks that the kernel side knows again: which, where in its cache, and what each is.
+//!
+//! A stack is told to the kernel when it has been met twice, was unwound to its root, and comparing what that depended on costs less than copying
+//! it. It is taken back when the process maps other code ([`Image::view`](crate::unwind::Image::view)), or ends, or is not met while others of its set are.
+//!
+//! Ids are given once. A record may name one that has just been taken back, so that an id means something until all records from before have been
+//! read.
+
+mod spans;
+
+use super::clock::monotonic_ns;
+use crate::bpf;
+use crate::store::StackId;
+use crate::unwind::Evidence;
+use rustc_hash::FxHashMap;
+use sampler_common::limits::{
+    KNOWN_COPY_BYTES, KNOWN_READ_BYTES, KNOWN_SPAN_BYTES, KNOWN_SPANS, KNOWN_WORD_BYTES,
+    KNOWN_WORDS, MAX_CACHED_STACKS,
+};
+use sampler_common::wire::{
+    KNOWN_WAYS, KnownCall, KnownSpan, KnownStack, Space, known_set, known_tag,
+};
+use spans::Spans;
+use std::collections::VecDeque;
+use std::hash::{Hash as _, Hasher as _};
+
+/// Ids that mean something, at most: those in the kernel's cache, and as many that were taken back. At the bound no further stack is told.
+const MAX_HELD: usize = 2 * MAX_CACHED_STACKS as usize;
+
+/// Stacks of which it is remembered that they were met; when two share a place, the later one has it.
+const RECENT_STACKS: usize = 8192;
+
+/// A program may be held up between its look and its record.
+const HELD_UP_NS: u64 = 1_000_000_000;
+
+/// What the kernel side is to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Change {
+    /// The entry at this index has this tag, and this stack.
+    Put(u32, u64, Box<KnownStack>),
+    /// The entry at this index is vacant.
+    Clear(u32),
+}
+
+/// A known stack.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) stack: StackId,
+    /// The view of its image in which it is that.
+    pub(super) view: u64,
+    /// Address and value of what is compared.
+    pub(super) words: Box<[(u64, u64)]>,
+    call: KnownCall,
+    /// Bytes of stack whose copying costs as much as knowing this one.
+    pub(super) cost_bytes: u32,
+    /// Samples that named it; halved when others want its place.
+    hits: u32,
+}
+
+/// A stack that has been unwound.
+pub(super) struct Unwound<'a> {
+    pub(super) call: KnownCall,
+    pub(super) bp: u64,
+    pub(super) evidence: &'a Evidence,
+    /// Bytes that were copied for it.
+    pub(super) stack_bytes: u32,
+    pub(super) stack: StackId,
+    pub(super) view: u64,
+}
+
+/// The stacks that are known.
+pub(super) struct StackCache {
+    /// Whether the kernel side looks for any.
+    pub(super) is_on: bool,
+    /// Slot and id by index in the kernel's array.
+    entries: Vec<Option<(u32, u64)>>,
+    known: FxHashMap<u64, Known>,
+    /// What each process has mapped: generation and view.
+    views: FxHashMap<u32, (u32, u64)>,
+    met: Vec<u32>,
+    last_id: u64,
+    changes: Vec<Change>,
+    /// Ids that were taken back, and then those with the time when the kernel side was told.
+    leaving: Vec<u64>,
+    gone: VecDeque<(u64, u64)>,
+}
+
+impl Default for StackCache {
+    fn default() -> StackCache {
+        StackCache {
+            is_on: false,
+            entries: vec![None; MAX_CACHED_STACKS as usize],
+            known: FxHashMap::default(),
+            views: FxHashMap::default(),
+            met: vec![0; RECENT_STACKS],
+            last_id: 0,
+            changes: Vec::new(),
+            leaving: Vec::new(),
+            gone: VecDeque::new(),
+        }
+    }
+}
+
+impl StackCache {
+    /// Entries in the kernel's cache, and the bound.
+    pub(super) fn len(&self) -> (usize, usize) {
+        (self.entries.iter().flatten().count(), self.entries.len())
+    }
+
+    /// The stack with this id, which a sample has named.
+    pub(super) fn named(&mut self, id: u64) -> Option<&Known> {
+        let known = self.known.get_mut(&id)?;
+        known.hits = known.hits.saturating_add(1);
+        Some(known)
+    }
+
+    /// The stack with this id.
+    pub(super) fn get(&self, id: u64) -> Option<&Known> {
+        self.known.get(&id)
+    }
+
+    /// What is mapped in an address space: stacks of another view of the slot's process are known no more.
+    pub(super) fn see(&mut self, space: Space, view: u64) {
+        let now = (space.generation, view);
+        if self.views.insert(space.slot, now).is_some_and(|before| before != now) {
+            self.take_back(space.slot);
+        }
+    }
+
+    /// The process has left its slot.
+    pub(super) fn end(&mut self, slot: u32) {
+        if self.views.remove(&slot).is_some() {
+            self.take_back(slot);
+        }
+    }
+
+    fn take_back(&mut self, slot: u32) {
+        for (entry, index) in self.entries.iter_mut().zip(0..) {
+            if let Some((_, id)) = entry.take_if(|(of, _)| *of == slot) {
+                self.leaving.push(id);
+                self.changes.push(Change::Clear(index));
+            }
+        }
+    }
+
+    /// A stack has been unwound to its root: perhaps it is known from now on.
+    pub(super) fn add_unwound(&mut self, unwound: &Unwound<'_>) {
+        let Some(words) = unwound.evidence.words() else { return };
+        if !self.is_on || self.known.len() >= MAX_HELD {
+            return;
+        }
+        let KnownCall { space, function, ip, sp } = unwound.call;
+        let tag = known_tag(space.word(), function, ip, sp);
+        if !self.was_unwound_before(tag, unwound.stack) || self.has(tag, unwound, words) {
+            return;
+        }
+        let Some(places) = places(sp, words) else { return };
+        let Some(spans) = Spans::of(&places) else { return };
+        let cost_bytes = cost_bytes(words.len(), &spans);
+        if cost_bytes > unwound.stack_bytes {
+            return;
+        }
+        let Some(mut wire) = wire(unwound, words, &places, &spans) else { return };
+        let Some(index) = self.room(tag) else { return };
+        self.last_id += 1;
+        wire.id = self.last_id;
+        let replaced = self.entries[index as usize].replace((space.slot, wire.id));
+        self.leaving.extend(replaced.map(|(_, id)| id));
+        let (stack, view, call) = (unwound.stack, unwound.view, unwound.call);
+        let words = words.into();
+        self.known.insert(wire.id, Known { stack, view, words, call, cost_bytes, hits: 0 });
+        self.changes.push(Change::Put(index, tag, wire));
+    }
+
+    /// Whether it was met before; from now on it was.
+    fn was_unwound_before(&mut self, tag: u64, stack: StackId) -> bool {
+        let mut hasher = rustc_hash::FxHasher::default();
+        (tag, stack).hash(&mut hasher);
+        let hash = hasher.finish();
+        // Not 0, which is nobody.
+        let print = (hash >> 32) as u32 | 1;
+        std::mem::replace(&mut self.met[hash as usize % RECENT_STACKS], print) == print
+    }
+
+    /// Whether the kernel side has been told already: its sample was on its way.
+    fn has(&self, tag: u64, unwound: &Unwound<'_>, words: &[(u64, u64)]) -> bool {
+        self.entries[set(tag)].iter().flatten().filter_map(|(_, id)| self.known.get(id)).any(
+            |known| {
+                let Unwound { call, stack, view, .. } = *unwound;
+                (known.call, known.stack, known.view) == (call, stack, view)
+                    && *known.words == *words
+            },
+        )
+    }
+
+    /// The place for one more stack of a set: a vacant one, or that of one that no sample has named since a place was last wanted. If there
+    /// is none all of the set are a little less safe.
+    fn room(&mut self, tag: u64) -> Option<u32> {
+        let set = set(tag);
+        let first = set.start as u32;
+        let StackCache { entries, known, .. } = self;
+        let mut least: Option<(u32, u32)> = None;
+        for (entry, index) in entries[set].iter().zip(first..) {
+            let Some((_, id)) = entry else { return Some(index) };
+            let Some(known) = known.get_mut(id) else { return Some(index) };
+            if least.is_none_or(|(hits, _)| known.hits < hits) {
+                least = Some((known.hits, index));
+            }
+            known.hits /= 2;
+        }
+        least.filter(|(hits, _)| *hits == 0).map(|(_, index)| index)
+    }
+
+    /// Tells the kernel side what has changed.
+    pub(super) fn update_kernel(&mut self, kernel: &mut bpf::stack_cache::StackCache) {
+        if self.changes.is_empty() {
+            return;
+        }
+        for change in self.take_changes(monotonic_ns()) {
+            match change {
+                Change::Put(index, tag, stack) => kernel.put(index, tag, &stack),
+                Change::Clear(index) => kernel.clear(index),
+            }
+        }
+    }
+
+    /// What the kernel side is to be told at `now_ns`, at once.
+    fn take_changes(&mut self, now_ns: u64) -> Vec<Change> {
+        self.gone.extend(self.leaving.drain(..).map(|id| (now_ns, id)));
+        std::mem::take(&mut self.changes)
+    }
+
+    /// All records from before `time_ns` have been read: ids that were taken back earlier mean nothing any more.
+    pub(super) fn forget_gone(&mut self, time_ns: u64) {
+        while let Some((of, id)) = self.gone.front()
+            && of + HELD_UP_NS < time_ns
+        {
+            self.known.remove(id);
+            self.gone.pop_front();
+        }
+    }
+}
+
+/// Bytes of stack whose copying costs as much as to compare so many words.
+fn cost_bytes(words: usize, spans: &Spans) -> u32 {
+    let begun = spans.as_slice().len() as u64 * KNOWN_SPAN_BYTES;
+    let read = spans.words() as u64 * KNOWN_READ_BYTES;
+    let compared = words as u64 * KNOWN_WORD_BYTES;
+    (begun + read + compared).saturating_sub(KNOWN_COPY_BYTES) as u32
+}
+
+/// Indices of the entries of a tag's set.
+fn set(tag: u64) -> std::ops::Range<usize> {
+    let first = (known_set(tag) * KNOWN_WAYS) as usize;
+    first..first + KNOWN_WAYS as usize
+}
+
+/// Where words are, counted in words above the stack pointer; `None` if one lies where the kernel side does not look.
+fn places(sp: u64, words: &[(u64, u64)]) -> Option<Vec<u16>> {
+    let place = |(address, _): &(u64, u64)| {
+        let above = address.checked_sub(sp).filter(|above| above.is_multiple_of(8))?;
+        u16::try_from(above / 8).ok()
+    };
+    words.iter().map(place).collect()
+}
+
+/// As the kernel side has it, without an id.
+fn wire(
+    unwound: &Unwound<'_>,
+    words: &[(u64, u64)],
+    places: &[u16],
+    spans: &Spans,
+) -> Option<Box<KnownStack>> {
+    let mut stack = Box::new(KnownStack {
+        id: 0,
+        call: unwound.call,
+        bp: unwound.bp,
+        bp_mask: if unwound.evidence.uses_bp() { u64::MAX } else { 0 },
+        spans: spans.as_slice().len() as u32,
+        words: words.len() as u32,
+        span: [KnownSpan::default(); KNOWN_SPANS],
+        values: [0; KNOWN_WORDS],
+        places: [0; KNOWN_WORDS],
+    });
+    stack.span[..spans.as_slice().len()].copy_from_slice(spans.as_slice());
+    for (index, (place, (_, value))) in places.iter().zip(words).enumerate() {
+        stack.places[index] = spans.index(*place)?;
+        stack.values[index] = *value;
+    }
+    Some(stack)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,115 @@
+//! Which stretches of a stack are read to compare some words of it.
+
+use sampler_common::limits::{
+    KNOWN_READ_BYTES, KNOWN_READ_WORDS, KNOWN_SPAN_BYTES, KNOWN_SPAN_WORDS, KNOWN_SPANS,
+};
+use sampler_common::wire::KnownSpan;
+
+/// Words whose reading, with what lies around them, costs as much as to begin another stretch.
+const MAX_GAP_WORDS: u16 = (KNOWN_SPAN_BYTES / KNOWN_READ_BYTES) as u16;
+
+/// Stretches that have certain words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Spans {
+    spans: Vec<KnownSpan>,
+}
+
+impl Spans {
+    /// Those that have the words at these places (words above the stack pointer): as cheap as may be, or with what lies between them where these are too many.
+    /// `None` if more would have to be read than there is room for.
+    pub(super) fn of(places: &[u16]) -> Option<Spans> {
+        let mut sorted = places.to_vec();
+        sorted.sort_unstable();
+        let mut near = MAX_GAP_WORDS;
+        loop {
+            let spans = Spans { spans: joined(&sorted, near) };
+            if spans.spans.len() <= KNOWN_SPANS {
+                return (spans.words() <= KNOWN_READ_WORDS).then_some(spans);
+            }
+            if usize::from(near) > KNOWN_SPAN_WORDS {
+                return None;
+            }
+            near *= 2;
+        }
+    }
+
+    /// The stretches.
+    pub(super) fn as_slice(&self) -> &[KnownSpan] {
+        &self.spans
+    }
+
+    /// Words that are read.
+    pub(super) fn words(&self) -> usize {
+        self.spans.iter().map(|span| usize::from(span.words)).sum()
+    }
+
+    /// Where the word at a place is among those that are read.
+    pub(super) fn index(&self, place: u16) -> Option<u16> {
+        let mut before = 0;
+        for span in &self.spans {
+            match place.checked_sub(span.first) {
+                Some(within) if within < span.words => return Some(before + within),
+                _ => before += span.words,
+            }
+        }
+        None
+    }
+}
+
+/// Stretches of at most [`KNOWN_SPAN_WORDS`] that have all places, which are in order: one goes on over fewer than `near` words that nobody wants.
+fn joined(places: &[u16], near: u16) -> Vec<KnownSpan> {
+    let mut spans: Vec<KnownSpan> = Vec::new();
+    for place in places {
+        if let Some(last) = spans.last_mut() {
+            let words = usize::from(place - last.first) + 1;
+            if words <= KNOWN_SPAN_WORDS && words <= usize::from(last.words) + usize::from(near) {
+                last.words = words as u16;
+                continue;
+            }
+        }
+        spans.push(KnownSpan { first: *place, words: 1 });
+    }
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn all_words_are_read_where_they_are_said_to_be(
+            places in proptest::collection::vec(0..3000u16, 1..128)
+        ) {
+            let Some(spans) = Spans::of(&places) else { return Ok(()) };
+            prop_assert!(spans.as_slice().len() <= KNOWN_SPANS && spans.words() <= KNOWN_READ_WORDS);
+            let read: Vec<u16> =
+                spans.as_slice().iter().flat_map(|span| span.first..span.first + span.words).collect();
+            for place in places {
+                prop_assert_eq!(spans.index(place).map(|index| read[usize::from(index)]), Some(place));
+            }
+            for span in spans.as_slice() {
+                prop_assert!((1..=KNOWN_SPAN_WORDS).contains(&usize::from(span.words)));
+            }
+        }
+    }
+
+    #[test]
+    fn words_near_each_other_are_read_at_once() {
+        let spans = |places: &[u16]| Spans::of(places).map(|spans| spans.spans);
+        let span = |first, words| KnownSpan { first, words };
+        assert_eq!(spans(&[7, 3, 30]), Some(vec![span(3, 28)]));
+        assert_eq!(
+            spans(&[3, 3 + MAX_GAP_WORDS, 4 + 2 * MAX_GAP_WORDS]),
+            Some(vec![span(3, MAX_GAP_WORDS + 1), span(4 + 2 * MAX_GAP_WORDS, 1)])
+        );
+        // Twenty far from each other: four of them at once.
+        let far: Vec<u16> = (0..20).map(|place| place * 70).collect();
+        assert_eq!(spans(&far).map(|spans| spans.len()), Some(5));
+        // The room ends.
+        let all: Vec<u16> = (0..128).map(|place| place * 100).collect();
+        assert_eq!(spans(&all), None);
+        assert_eq!(spans(&[0, u16::MAX]), Some(vec![span(0, 1), span(u16::MAX, 1)]));
+    }
+}

@@ -1,0 +1,58 @@
+//! What functions allocate whose return must not be probed: counted, and not seen to be held. And samples that were refused.
+
+use super::worker::Worker;
+use sampler_common::counters::Outcome;
+use sampler_common::counting::Counted;
+use sampler_common::note::Blind;
+use sampler_common::wire::Role;
+use std::sync::Arc;
+
+/// What is said of a file with such functions.
+const MAY_THROW: &str = "operator new may throw, so that its return must not be probed: \
+     what it allocates is counted, and not seen to be held";
+
+impl Worker {
+    /// Says so of every process that has called such a function.
+    pub(super) fn note_unseen(&mut self) {
+        let slots: Vec<u32> = self.ingest.table.slots();
+        slots.into_iter().for_each(|slot| self.note_unseen_of(slot));
+    }
+
+    /// Marks every process that has sent more samples of its own than it is believed.
+    pub(super) fn note_floods(&mut self) {
+        let slots: Vec<u32> = self.ingest.table.slots();
+        slots.into_iter().for_each(|slot| self.note_flood_of(slot));
+    }
+
+    /// As [`Worker::note_floods`], of one process.
+    pub(super) fn note_flood_of(&mut self, slot: u32) {
+        let Some(profiled) = self.ingest.table.get(slot) else { return };
+        let sampling = &mut self.ingest.processes.get_mut(profiled.id).sampling;
+        if !sampling.samples_itself || sampling.is_flooded {
+            return;
+        }
+        match self.kernel.totals.read(slot) {
+            Ok(totals) if totals.outcome(Outcome::UsdtFlood) == 0 => {}
+            Ok(_) => Arc::make_mut(sampling).is_flooded = true,
+            Err(error) => tracing::warn!("{error:#}"),
+        }
+    }
+
+    /// As [`Worker::note_unseen`], of one process.
+    pub(super) fn note_unseen_of(&mut self, slot: u32) {
+        self.note_brake(slot);
+        if self.kernel.hits.read(slot, Role::New).iter().all(Counted::is_zero) {
+            return;
+        }
+        let Some(profiled) = self.ingest.table.get(slot) else { return };
+        let throwing = |allocator: &&crate::inspect::allocator::Allocator| {
+            allocator.functions.iter().any(|function| function.role == Role::New)
+        };
+        let Some(allocator) = profiled.allocators.iter().find(throwing) else { return };
+        let new = Blind::at(&allocator.path, MAY_THROW);
+        let blind = &mut self.ingest.processes.get_mut(profiled.id).blind;
+        if !blind.contains(&new) {
+            blind.push(new);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The ways of running the same pairs.
+
+use anyhow::{Context, Result};
+use sampler_tests::child::finish;
+use sampler_tests::{Daemon, build, preload};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// What is in front of malloc.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Setup {
+    /// Nothing.
+    Native,
+    /// A library that jumps on.
+    Forwarded,
+    /// The sampling library, and nobody listens.
+    Unheard,
+    /// The sampling library under a daemon that listens.
+    Heard,
+}
+
+impl Setup {
+    /// All of them.
+    pub(crate) const ALL: [Setup; 4] =
+        [Setup::Native, Setup::Forwarded, Setup::Unheard, Setup::Heard];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Setup::Native => "native",
+            Setup::Forwarded => "forwarded",
+            Setup::Unheard => "preloaded, nobody listens",
+            Setup::Heard => "preloaded, samplerd attached",
+        }
+    }
+}
+
+/// What is run.
+pub(crate) struct Programs {
+    pairs: u64,
+    interval: u64,
+    program: PathBuf,
+    forward: PathBuf,
+    library: PathBuf,
+}
+
+impl Programs {
+    /// Compiles it.
+    pub(crate) fn prepare(pairs: u64, interval: u64) -> Result<Programs> {
+        build::require_root()?;
+        let program = build::compile_bench("pair.c")?;
+        let forward = build::compile_library("forward.c")?;
+        Ok(Programs { pairs, interval, program, forward, library: preload::library()? })
+    }
+
+    /// Nanoseconds of a pair.
+    pub(crate) fn run(&self, way: Setup, threads: u32) -> Result<f64> {
+        let mut command = Command::new(&self.program);
+        command.args([threads.to_string(), self.pairs.to_string()]);
+        // It ends when this is dropped.
+        let _daemon = (way == Setup::Heard).then(|| self.listen()).transpose()?;
+        match way {
+            Setup::Native => {}
+            Setup::Forwarded => {
+                command.env("LD_PRELOAD", &self.forward);
+            }
+            Setup::Unheard | Setup::Heard => preload::preload(&mut command, self.interval, None)?,
+        }
+        let said = finish(&mut command)?.success(way.name())?.stdout;
+        let said = String::from_utf8(said).context("a number")?;
+        said.trim().parse().with_context(|| format!("no number: {said:?}"))
+    }
+
+    /// A daemon that listens to whoever loads the library and is started from here.
+    fn listen(&self) -> Result<Daemon> {
+        let library = self.library.display().to_string();
+        let arguments = ["--follow", "--samplers-only", "--probe-file", &library];
+        Daemon::start(&[std::process::id()], &arguments)
+    }
+}
