@@ -322,7 +322,6 @@ fn eh_frame_pointer(bytes: &[u8], address: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use object::read::ReadRef as _;
 
     #[test]
     fn a_file_of_any_size_is_read_within_bounds() {
