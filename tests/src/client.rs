@@ -104,7 +104,8 @@ impl Client {
     /// Calls `SERVICE/METHOD` with a request given as JSON; answers with JSON (the protocol's own names).
     pub async fn call(&self, service: &str, method: &str, request: Value) -> Result<Value> {
         let (path, codec, request) = self.prepare(service, method, request)?;
-        let mut grpc = tonic::client::Grpc::new(self.channel.clone());
+        let mut grpc =
+            tonic::client::Grpc::new(self.channel.clone()).max_decoding_message_size(usize::MAX);
         grpc.ready().await.context("wait for the connection")?;
         json(&grpc.unary(self.request(request), path, codec).await?.into_inner())
     }
@@ -112,7 +113,8 @@ impl Client {
     /// Calls a method that answers with a stream.
     pub async fn stream(&self, service: &str, method: &str, request: Value) -> Result<Answers> {
         let (path, codec, request) = self.prepare(service, method, request)?;
-        let mut grpc = tonic::client::Grpc::new(self.channel.clone());
+        let mut grpc =
+            tonic::client::Grpc::new(self.channel.clone()).max_decoding_message_size(usize::MAX);
         grpc.ready().await.context("wait for the connection")?;
         let request = self.request(request);
         Ok(Answers(grpc.server_streaming(request, path, codec).await?.into_inner()))

@@ -1,6 +1,8 @@
 //! Clients that mean harm, or have no right to what they ask: the others are served all the while.
 
 use anyhow::{Context, Result, ensure};
+use sampler_daemon::rpc::v1::sampler_client::SamplerClient;
+use sampler_daemon::rpc::v1::{GetProfileRequest, StatusRequest};
 use sampler_tests::child::{Finished, finish};
 use sampler_tests::client::Client;
 use sampler_tests::raw_grpc::{RawGrpc, header_block};
@@ -10,7 +12,6 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const SERVICE: &str = "sampler.v1.Sampler";
@@ -152,21 +153,27 @@ fn watchers_that_do_not_read_take_little_memory() -> Result<()> {
 #[tokio::test]
 async fn many_profiles_at_a_time_are_made_one_after_another() -> Result<()> {
     let (mut workload, daemon) = many_stacks(&[])?;
-    let mut client = Client::connect(&daemon.address).await?;
-    client.learn(SERVICE).await?;
-    let client = Arc::new(client);
     let mut answers = tokio::task::JoinSet::new();
-    for _ in 0..200 {
-        let client = Arc::clone(&client);
-        answers.spawn(async move { client.call(SERVICE, "GetProfile", json!({})).await });
+    for _ in 0..4 {
+        let channel = Client::connect(&daemon.address).await?.channel();
+        let mut client = SamplerClient::new(channel).max_decoding_message_size(usize::MAX);
+        // With the first answer the client knows how many requests a connection may have.
+        client.status(StatusRequest {}).await?;
+        for _ in 0..50 {
+            let mut client = client.clone();
+            answers.spawn(async move { client.get_profile(GetProfileRequest::default()).await });
+        }
     }
     let (mut given, mut refused) = (0, 0);
     let mut peak = 0;
     while let Some(answer) = answers.join_next().await {
         match answer? {
-            Ok(_) => given += 1,
+            Ok(answer) => {
+                ensure!(answer.get_ref().stacks.len() > 10_000, "an incomplete profile");
+                given += 1;
+            }
             Err(error) => {
-                ensure!(format!("{error:#}").contains("ask again later"), "{error:#}");
+                ensure!(error.message().contains("ask again later"), "{error}");
                 refused += 1;
             }
         }

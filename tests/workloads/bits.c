@@ -10,13 +10,16 @@ DISTINCT void leaf(void) {
 }
 
 DISTINCT void descend(unsigned long number, unsigned bits) {
-    if (bits == 0)
+    if (bits == 0) {
         leaf();
-    else if (number & 1)
+        __asm__ volatile("# a leaf");
+    } else if (number & 1) {
         descend(number >> 1, bits - 1);
-    else
+        __asm__ volatile("# a bit that is set"); /* What differs keeps the compiler from joining both calls. */
+    } else {
         descend(number >> 1, bits - 1);
-    __asm__ volatile("");
+        __asm__ volatile("# a bit that is not set");
+    }
 }
 
 int main(int count, char **arguments) {
