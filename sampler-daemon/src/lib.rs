@@ -2,7 +2,7 @@
 //! `sampler`.
 //!
 //! Arrows only point down: [`rpc`] (the only module that sees protocol types) and beside it [`http`] ask [`pipeline`] and
-//! [`store`] (stateful; neither protocol nor kernel types), which use [`links`] (the only module that attaches), [`bpf`], [`target`],
+//! [`store`] (stateful; neither protocol nor kernel types), which use [`links`] (the only module that attaches), [`bpf`], [`inspect`],
 //! [`unwind`], [`symbolize`] and [`parser`] (the only modules that touch the kernel, /proc and files).
 
 pub mod bpf;

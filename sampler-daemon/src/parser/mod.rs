@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use wire::{Answer, Request};
 
-/// CPU time for the names of one file, besides [`TIME_PER_OFFSET`]; more than that no honest file was seen to take.
+/// CPU time for the names of one file, besides `TIME_PER_OFFSET`; more than that no honest file was seen to take.
 pub const FILE_TIME: Duration = Duration::from_millis(800);
 /// CPU time for each offset: while its unit is read, one takes some 200 µs.
 const TIME_PER_OFFSET: Duration = Duration::from_micros(200);

@@ -172,7 +172,7 @@ impl Worker {
     }
 
     /// Ends the live samples of these slots in the daemon's picture: all, or those of images before `generation`. The live set's own
-    /// entries are stale by then, see [`super::stale`]. Returns them.
+    /// entries are stale by then, see [`super::stale_returns`]. Returns them.
     pub(super) fn end_blocks(
         &mut self,
         slots: &[u32],

@@ -3,7 +3,7 @@
 //! # Whose call it is
 //!
 //! The probes on the C library's functions tell every call alike; the stack tells them apart. It is an **allocator's** if one of these frames is allocator code
-//! ([`crate::inspect::inside`]):
+//! ([`crate::inspect::allocator_text`]):
 //!
 //! - the frames from the leaf on that lie in the file of the function itself: `mmap` and `malloc` are both in the libc, and glibc gets
 //!   its memory by `malloc → sysmalloc → mmap` without leaving it;
