@@ -87,10 +87,23 @@ fn act(what: libc::c_uint, tid: Tid, data: usize) -> io::Result<()> {
 
 /// Attaches to a thread without stopping it.
 ///
+/// A thread that this process traces already stays traced: an attempt that gave up leaves threads that had not stopped by then.
+///
 /// # Errors
 /// If the kernel refuses.
 pub fn seize(tid: Tid) -> io::Result<()> {
-    act(libc::PTRACE_SEIZE, tid, libc::PTRACE_O_TRACESYSGOOD as usize)
+    match act(libc::PTRACE_SEIZE, tid, libc::PTRACE_O_TRACESYSGOOD as usize) {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) && is_traced_by_us(tid) => Ok(()),
+        seized => seized,
+    }
+}
+
+/// Whether this thread traces another one: the kernel names the tracer's thread (proc(5), `TracerPid`).
+fn is_traced_by_us(tid: Tid) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
+    tracer.and_then(|pid| pid.trim().parse().ok())
+        == Some(rustix::thread::gettid().as_raw_nonzero().get())
 }
 
 /// Has the stopped thread's own seccomp filters wait until it is let go. Best effort: this takes a kernel with checkpoint and restore.

@@ -307,3 +307,20 @@ pub(crate) fn wait_for(tid: Tid, deadline: Instant) -> Result<Option<Change>> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_an_earlier_attempt_left_behind_is_stopped() {
+        let mut program = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = i32::try_from(program.id()).unwrap();
+        // An attempt that gave up before the thread had stopped.
+        kernel::seize(pid).unwrap();
+        let stopped = [(); 3].map(|()| stop(pid).map(drop));
+        program.kill().unwrap();
+        program.wait().unwrap();
+        stopped.into_iter().for_each(Result::unwrap);
+    }
+}

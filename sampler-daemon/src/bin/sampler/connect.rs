@@ -97,7 +97,13 @@ impl Credentials {
         let Address::Tcp(place) = address else { return Ok(Credentials(None)) };
         let given = std::env::var_os(TOKEN_VARIABLE).filter(|path| !path.is_empty());
         let port = place.rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or_default();
-        let path = given.map_or_else(|| TokenFile::usual(port), PathBuf::from);
+        // Behind a tunnel the port is another one: samplerd says what is missing.
+        let usual = TokenFile::usual(port);
+        let path = match given {
+            Some(path) => PathBuf::from(path),
+            None if matches!(usual.try_exists(), Ok(false)) => return Ok(Credentials(None)),
+            None => usual,
+        };
         let token = TokenFile::read(&path).map_err(|error| anyhow!(error))?;
         let header = format!("Bearer {token}").parse();
         header.map(|header| Credentials(Some(header))).map_err(|_| {
