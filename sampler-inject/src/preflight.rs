@@ -173,7 +173,9 @@ fn check_state(pid: i32) -> Result<()> {
             Err(Refusal::Unstoppable.into())
         }
         () if status.tracerpid != 0 => Err(Refusal::Traced { tracer: status.tracerpid }.into()),
-        () if matches!(state, 'T' | 't') => Err(Refusal::Halted.into()),
+        // Somebody stopped it by ptrace(2) between both reads: another injector, since the time is short.
+        () if state == 't' => Err(Refusal::Busy.into()),
+        () if state == 'T' => Err(Refusal::Halted.into()),
         () if matches!(state, 'Z' | 'X') => Err(Refusal::Ended.into()),
         () if status.seccomp == Some(1) => Err(Refusal::StrictSeccomp.into()),
         () => Ok(()),

@@ -8,6 +8,7 @@ use sampler_tests::child::{Child, finish};
 use sampler_tests::{Daemon, build, wait};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Part of the symbol of `Worker::answer`; a hash follows it.
@@ -65,6 +66,7 @@ pub(crate) struct Calls {
 impl Trace {
     /// Starts bpftrace, and asks for the status until its return probe has seen an answer.
     pub(crate) fn start(daemon: &Daemon) -> Result<Trace> {
+        mount_tracefs()?;
         let mut command = Command::new("bpftrace");
         command.args(["-B", "line", "-e", &script(daemon)?]).stderr(Stdio::null());
         let child = Child::start("bpftrace", &mut command)?;
@@ -184,6 +186,16 @@ fn is_change(Call(number, what): Call) -> bool {
         libc::SYS_sendmsg => true,
         _ => false,
     }
+}
+
+/// bpftrace finds tracepoints in tracefs, which not every machine mounts.
+fn mount_tracefs() -> Result<()> {
+    let directory = "/sys/kernel/tracing";
+    if !Path::new(directory).join("events").exists() {
+        let arguments = ["-t", "tracefs", "nodev", directory];
+        finish(Command::new("mount").args(arguments))?.success("mount tracefs")?;
+    }
+    Ok(())
 }
 
 /// The script of bpftrace. `$what` is the command of bpf(2), the access mode of openat(2), the descriptor of write(2), and for close(2) whether
