@@ -16,6 +16,7 @@ pub mod parser;
 pub mod pid_namespace;
 pub mod pipeline;
 pub mod rpc;
+mod run_directory;
 #[cfg(test)]
 mod running;
 pub mod store;

@@ -1,12 +1,13 @@
 //! The secret of one start of samplerd: whoever knows it may read profiles over TCP.
 
+use crate::run_directory;
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::fmt::Write as _;
 use std::fs;
 use std::hint::black_box;
 use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// 128 random bits.
@@ -40,12 +41,43 @@ impl Token {
         &self.0
     }
 
+    /// Checks the values of a request's `Authorization` headers, `None` for one that is no text: it must have one, which is `Bearer TOKEN`.
+    ///
+    /// # Errors
+    /// Why the request is not to be answered.
+    pub fn check<'a>(
+        &self,
+        headers: impl IntoIterator<Item = Option<&'a str>>,
+    ) -> Result<(), TokenError> {
+        let mut headers = headers.into_iter();
+        match (headers.next(), headers.next()) {
+            (None, _) => Err(TokenError::Missing),
+            (Some(_), Some(_)) => Err(TokenError::Several),
+            (Some(header), None) => {
+                let given = header.and_then(|header| header.strip_prefix("Bearer "));
+                let is_right = given.is_some_and(|given| self.is(given.trim()));
+                if is_right { Ok(()) } else { Err(TokenError::Wrong) }
+            }
+        }
+    }
+
     /// Whether this is it. How long that takes says nothing of where it differs.
-    pub fn is(&self, given: &str) -> bool {
+    fn is(&self, given: &str) -> bool {
         let (own, given) = (self.0.as_bytes(), given.as_bytes());
         let differences = own.iter().zip(given).fold(0, |all, (a, b)| black_box(all | (a ^ b)));
         own.len() == given.len() && differences == 0
     }
+}
+
+/// Why a request is not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenError {
+    /// It has no token.
+    Missing,
+    /// It has another one, or in another form.
+    Wrong,
+    /// It has more than one.
+    Several,
 }
 
 /// A file with a token, for its owner only; removed when dropped.
@@ -55,7 +87,7 @@ pub struct TokenFile(PathBuf);
 impl TokenFile {
     /// Where the token of a TCP port is if nothing else is said.
     pub fn usual(port: u16) -> PathBuf {
-        format!("/run/sampler/tcp-{port}.token").into()
+        format!("{}/tcp-{port}.token", run_directory::PATH).into()
     }
 
     /// Writes a token. What was there is replaced, and a symbolic link is not followed.
@@ -66,8 +98,8 @@ impl TokenFile {
         let failed = |error| {
             format!("write the token {}: {error} (give another --token-file)", path.display())
         };
-        if let Some(directory) = path.parent().filter(|of| *of == Path::new("/run/sampler")) {
-            fs::DirBuilder::new().recursive(true).mode(0o755).create(directory).map_err(failed)?;
+        if path.parent() == Some(Path::new(run_directory::PATH)) {
+            run_directory::make().map_err(failed)?;
         }
         match fs::remove_file(path) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),

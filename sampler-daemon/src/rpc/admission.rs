@@ -4,7 +4,7 @@
 //! place until the client has read it. Small answers (status, processes) never wait for large ones.
 
 use super::connection::{Client, Delivery};
-use crate::token::Token;
+use crate::token::{Token, TokenError};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -147,16 +147,18 @@ impl AdmissionLayer {
 
 /// Checks that a request has the token as `authorization: Bearer TOKEN`.
 fn check_token(request: &Request<Body>, token: &Token) -> Result<(), Status> {
-    let given = request.headers().get(AUTHORIZATION).and_then(|given| given.to_str().ok());
-    match given.and_then(|given| given.strip_prefix("Bearer ")) {
-        Some(given) if token.is(given.trim()) => Ok(()),
-        Some(_) => Err(Status::unauthenticated(
-            "wrong token (give the --token-file of samplerd; each start makes another token)",
-        )),
-        None => Err(Status::unauthenticated(
-            "no token (give the --token-file of samplerd, or send authorization: Bearer TOKEN)",
-        )),
-    }
+    let given = request.headers().get_all(AUTHORIZATION).iter().map(|given| given.to_str().ok());
+    token.check(given).map_err(|error| {
+        Status::unauthenticated(match error {
+            TokenError::Missing => {
+                "no token (give the --token-file of samplerd, or send authorization: Bearer TOKEN)"
+            }
+            TokenError::Wrong => {
+                "wrong token (give the --token-file of samplerd; each start makes another token)"
+            }
+            TokenError::Several => "more than one token (send one)",
+        })
+    })
 }
 
 /// What a large answer holds until the client has read it.

@@ -1,10 +1,9 @@
 //! Where the API is served: a Unix socket, or TCP on loopback; and who can connect to the socket.
 
+use crate::run_directory;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::{
-    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _,
-};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -168,11 +167,7 @@ fn prepare(path: &Path, address: &Address) -> Result<(), String> {
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         // Only our own default place is made; a typing error must not make directories.
         if address.to_string() == DEFAULT {
-            // A mode of its own: whoever can write there can put another socket in its place.
-            fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o755)
-                .create(directory)
+            run_directory::make()
                 .map_err(|error| format!("make {}: {error}", directory.display()))?;
         }
         if !directory.is_dir() {

@@ -2,7 +2,7 @@
 
 use crate::http::answer::Problem;
 use crate::http::escape::shown;
-use crate::token::Token;
+use crate::token::{Token, TokenError};
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, StatusCode};
@@ -43,19 +43,15 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
 
 /// Checks that it has the token, once, as `Authorization: Bearer TOKEN`.
 fn check_token(headers: &HeaderMap, token: &Token) -> Result<(), Problem> {
-    let mut given = headers.get_all(AUTHORIZATION).iter();
-    let line = match (given.next(), given.next()) {
-        (Some(given), None) => {
-            let given = given.to_str().ok().and_then(|given| given.strip_prefix("Bearer "));
-            match given {
-                Some(given) if token.is(given.trim()) => return Ok(()),
-                _ => "wrong token (open the URL that samplerd printed when it started)",
-            }
-        }
-        (None, _) => "no token (open the URL that samplerd printed when it started)",
-        _ => "more than one token (send one)",
-    };
-    Err(Problem::new(StatusCode::FORBIDDEN, line))
+    let given = headers.get_all(AUTHORIZATION).iter().map(|given| given.to_str().ok());
+    token.check(given).map_err(|error| {
+        let line = match error {
+            TokenError::Missing => "no token (open the URL that samplerd printed when it started)",
+            TokenError::Wrong => "wrong token (open the URL that samplerd printed when it started)",
+            TokenError::Several => "more than one token (send one)",
+        };
+        Problem::new(StatusCode::FORBIDDEN, line)
+    })
 }
 
 #[cfg(test)]
