@@ -5,6 +5,7 @@
 //! [`store`] (stateful; neither protocol nor kernel types), which use [`links`] (the only module that attaches), [`bpf`], [`inspect`],
 //! [`unwind`], [`symbolize`] and [`parser`] (the only modules that touch the kernel, /proc and files).
 
+mod accept;
 pub mod bpf;
 pub mod http;
 pub mod injector;

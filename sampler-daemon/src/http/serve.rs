@@ -2,6 +2,7 @@
 
 use super::listen::HttpAddress;
 use super::{guard, route};
+use crate::accept::bounded;
 use crate::pipeline::{Names, Profiler};
 use axum::Router;
 use hyper::Request;
@@ -9,12 +10,13 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
+use tokio_stream::StreamExt as _;
+use tokio_stream::wrappers::TcpListenerStream;
 use tower::ServiceExt as _;
 
 /// Connections at a time; further ones wait to be accepted.
@@ -23,8 +25,6 @@ const MAX_CONNECTIONS: usize = 64;
 const TRANSFER: Duration = Duration::from_secs(10);
 /// Most bytes of a request's head.
 const MAX_HEAD_BYTES: usize = 16 << 10;
-/// After an accept that failed, of too many open files for example.
-const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Serves metrics and profiles for ever; what is open when this is dropped is cut.
 pub async fn serve(listener: TcpListener, place: HttpAddress, profiler: Profiler, names: Names) {
@@ -34,25 +34,16 @@ pub async fn serve(listener: TcpListener, place: HttpAddress, profiler: Profiler
 
 /// Serves for ever pages of which each takes at most `longest`; what is open when this is dropped is cut.
 pub(super) async fn serve_router(listener: TcpListener, router: Router, longest: Duration) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let accepted = bounded(TcpListenerStream::new(listener), MAX_CONNECTIONS, "an HTTP server");
+    tokio::pin!(accepted);
     let mut connections = JoinSet::new();
-    loop {
-        // Never closed.
-        let Ok(permit) = Arc::clone(&places).acquire_owned().await else { return };
+    while let Some((stream, place)) = accepted.next().await {
         while connections.try_join_next().is_some() {}
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let router = router.clone();
-                connections.spawn(async move {
-                    connection(stream, router, longest).await;
-                    drop(permit);
-                });
-            }
-            Err(error) => {
-                tracing::warn!("accept an HTTP connection: {error}");
-                sleep(ACCEPT_RETRY_DELAY).await;
-            }
-        }
+        let router = router.clone();
+        connections.spawn(async move {
+            connection(stream, router, longest).await;
+            drop(place);
+        });
     }
 }
 

@@ -8,12 +8,6 @@
 //! fields are read (RFC 9113, section 6.2; RFC 7541, section 6). Strings in Huffman code are left alone: the clients that use it
 //! send `localhost`.
 
-use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::UnixStream;
-
 /// `PRI * HTTP/2.0`, and so on: what every connection begins with.
 const PREFACE_BYTES: usize = 24;
 const FRAME_HEADER_BYTES: usize = 9;
@@ -33,56 +27,8 @@ const HUFFMAN: u8 = 0x80;
 /// A string's length that goes on in further bytes.
 const LONG: u8 = 0x7f;
 
-/// A connection to a client whose authorities are rewritten as they are read.
-pub(super) struct LenientStream {
-    stream: UnixStream,
-    authorities: Authorities,
-}
-
-impl LenientStream {
-    pub(super) fn new(stream: UnixStream) -> LenientStream {
-        LenientStream { stream, authorities: Authorities::default() }
-    }
-
-    /// The connection itself.
-    pub(super) fn get_ref(&self) -> &UnixStream {
-        &self.stream
-    }
-}
-
-impl AsyncRead for LenientStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
-        self.authorities.rewrite(&mut buffer.filled_mut()[before..]);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for LenientStream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-}
-
 /// How far the frames of a connection have been read, wherever reads end.
-struct Authorities {
+pub(super) struct Authorities {
     frame: Frame,
     field: Field,
 }
@@ -133,7 +79,7 @@ impl Default for Authorities {
 
 impl Authorities {
     /// Rewrites what the client sends next.
-    fn rewrite(&mut self, mut bytes: &mut [u8]) {
+    pub(super) fn rewrite(&mut self, mut bytes: &mut [u8]) {
         while !bytes.is_empty() {
             let used = match &mut self.frame {
                 Frame::Other { bytes: left, block } => {

@@ -3,22 +3,22 @@
 //! Two kinds of clients are dropped: those whose first request is not admitted in time, and those that do not read an answer. So neither
 //! descriptors nor memory can be held by somebody who only waits.
 
+use super::authority::Authorities;
+use crate::accept::bounded;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::transport::server::Connected;
 
 /// Connections at a time; further clients wait to be accepted.
 const MAX_CONNECTIONS: usize = 256;
-/// Wait after an accept that failed, of too many open files for example.
-const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// Period of the checks of a connection.
 const CHECK_PERIOD: Duration = Duration::from_secs(1);
 /// Longest time from a connection to its first admitted request over TCP, where anybody can connect.
@@ -28,13 +28,16 @@ const UNIX_ADMISSION: Duration = Duration::from_secs(60);
 /// Longest time for which a client may leave an answer unread.
 const DELIVERY: Duration = Duration::from_secs(30);
 
-/// A stream that knows its client.
+/// A kind of stream over which clients come.
 pub(super) trait ClientStream: AsyncRead + AsyncWrite + Send + Unpin + 'static {
     /// Longest time from a connection to its first admitted request.
     const ADMISSION: Duration;
 
     /// Effective user id of the client, where the kernel knows it (`SO_PEERCRED` of unix(7)).
     fn user(&self) -> Option<u32>;
+
+    /// What rewrites the authorities that clients send, where they may be paths.
+    fn authorities() -> Option<Authorities>;
 }
 
 impl ClientStream for TcpStream {
@@ -43,13 +46,21 @@ impl ClientStream for TcpStream {
     fn user(&self) -> Option<u32> {
         None
     }
+
+    fn authorities() -> Option<Authorities> {
+        None
+    }
 }
 
-impl ClientStream for super::authority::LenientStream {
+impl ClientStream for UnixStream {
     const ADMISSION: Duration = UNIX_ADMISSION;
 
     fn user(&self) -> Option<u32> {
-        self.get_ref().peer_cred().ok().map(|of| of.uid())
+        self.peer_cred().ok().map(|of| of.uid())
+    }
+
+    fn authorities() -> Option<Authorities> {
+        Some(Authorities::default())
     }
 }
 
@@ -132,6 +143,7 @@ impl Lease {
 /// A client's connection with its lease and its place among all connections.
 pub(super) struct Connection<S> {
     stream: S,
+    authorities: Option<Authorities>,
     client: Client,
     checks: Interval,
     _place: OwnedSemaphorePermit,
@@ -142,33 +154,16 @@ impl<S: ClientStream> Connection<S> {
         let client = Client { user: stream.user(), lease: Arc::new(Lease::new(S::ADMISSION)) };
         let mut checks = interval(CHECK_PERIOD);
         checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Connection { stream, client, checks, _place: place }
+        Connection { stream, authorities: S::authorities(), client, checks, _place: place }
     }
 }
 
-/// Connections from accepted streams: so many at a time, and a pause after an accept that failed.
+/// Connections from accepted streams, so many at a time.
 pub(super) fn connections<S: ClientStream>(
     accepted: impl Stream<Item = io::Result<S>>,
 ) -> impl Stream<Item = io::Result<Connection<S>>> {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let connections = accepted.then(move |stream| {
-        let places = Arc::clone(&places);
-        async move {
-            match stream {
-                Ok(stream) => {
-                    // The semaphore is never closed.
-                    let place = places.acquire_owned().await.ok()?;
-                    Some(Ok(Connection::new(stream, place)))
-                }
-                Err(error) => {
-                    tracing::warn!("accept a connection to the API: {error}");
-                    sleep(ACCEPT_RETRY).await;
-                    None
-                }
-            }
-        }
-    });
-    connections.filter_map(|connection| connection)
+    let accepted = bounded(accepted, MAX_CONNECTIONS, "the API");
+    accepted.map(|(stream, place)| Ok(Connection::new(stream, place)))
 }
 
 impl<S: ClientStream> Connected for Connection<S> {
@@ -191,7 +186,12 @@ impl<S: ClientStream> AsyncRead for Connection<S> {
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, reason)));
             }
         }
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        if let Some(authorities) = &mut self.authorities {
+            authorities.rewrite(&mut buffer.filled_mut()[before..]);
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -216,8 +216,6 @@ impl<S: ClientStream> AsyncWrite for Connection<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rpc::authority::LenientStream;
-    use tokio::net::UnixStream;
 
     #[test]
     fn only_admitted_clients_stay() {
@@ -245,24 +243,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn connections_beyond_the_bound_wait() {
-        let (ours, theirs): (Vec<_>, Vec<_>) =
-            (0..=MAX_CONNECTIONS).map(|_| UnixStream::pair().unwrap()).unzip();
-        let accepted = ours.into_iter().map(|of| Ok(LenientStream::new(of)));
-        let connections = connections(tokio_stream::iter(accepted));
+    async fn a_unix_socket_says_who_the_client_is() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let connections = connections(tokio_stream::iter([Ok(ours)]));
         tokio::pin!(connections);
-        let mut open = Vec::new();
-        for _ in 0..MAX_CONNECTIONS {
-            open.push(connections.next().await.unwrap().unwrap());
-        }
-        let user = open[0].connect_info().user;
-        assert_eq!(user, Some(rustix::process::geteuid().as_raw()));
-        let next = connections.next();
-        tokio::pin!(next);
-        let soon = tokio::time::timeout(Duration::from_millis(20), &mut next).await;
-        assert!(soon.is_err(), "one more than the bound");
-        open.pop();
-        assert!(next.await.is_some());
-        drop(theirs);
+        let connection = connections.next().await.unwrap().unwrap();
+        let own = rustix::process::geteuid().as_raw();
+        assert_eq!(connection.connect_info().user, Some(own));
     }
 }

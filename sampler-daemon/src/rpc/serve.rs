@@ -1,7 +1,6 @@
 //! The server: our service, reflection and health on one listener.
 
 use super::admission::{AdmissionLayer, Places};
-use super::authority::LenientStream;
 use super::connection::connections;
 use super::listen::Listener;
 use super::service::Service;
@@ -11,7 +10,6 @@ use crate::token::Token;
 use anyhow::Context as _;
 use std::future::Future;
 use std::time::Duration;
-use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tonic::transport::Server;
 
@@ -58,9 +56,7 @@ pub async fn serve(
     let serving = async {
         match listener {
             Listener::Unix(listener, _file) => {
-                let accepted = UnixListenerStream::new(listener);
-                let accepted = accepted.map(|stream| stream.map(LenientStream::new));
-                router.serve_with_incoming(connections(accepted)).await
+                router.serve_with_incoming(connections(UnixListenerStream::new(listener))).await
             }
             Listener::Tcp(listener) => {
                 router.serve_with_incoming(connections(TcpListenerStream::new(listener))).await
