@@ -255,7 +255,7 @@ impl Sampler for Service {
         let wire = wire.into_inner();
         let selector = select::selector(wire.selector, &wire.pids);
         let place = self.places.stream()?;
-        let samples = stream::samples(self.profiler.clone(), selector, self.names.clone());
-        Ok(Response::new(stream::Samples::new(samples, place)))
+        let names = self.names.clone();
+        Ok(Response::new(stream::samples(self.profiler.clone(), selector, names, place)))
     }
 }

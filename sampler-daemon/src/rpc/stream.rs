@@ -1,4 +1,4 @@
-//! The two streams of the service. Each is fed by a task that ends when its client goes away.
+//! The two streams of the service.
 
 use super::admission::Unread;
 use super::connection::Client;
@@ -6,13 +6,15 @@ use super::service::Service;
 use super::{convert, v1};
 use crate::pipeline::{Names, ProfileRequest, Profiler, SampleEvent};
 use crate::store::Selector;
+use futures_util::stream::unfold;
 use sampler_common::profile::Line;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, broadcast, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, broadcast, mpsc};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 /// Samples that wait for a slow client; behind them the broadcast drops, and counts, the oldest.
@@ -20,57 +22,8 @@ const SAMPLE_BACKLOG: usize = 1024;
 /// Samples named in one go.
 const BATCH: usize = 256;
 
-/// A profile, or why there is none, with what it holds until the client has read it.
-struct Made {
-    profile: Result<v1::Profile, Status>,
-    unread: Option<Unread>,
-    /// Dropped when the client has read the profile.
-    read: oneshot::Sender<()>,
-}
-
-/// The answer of `WatchProfile`.
-pub(super) struct Profiles {
-    made: mpsc::Receiver<Made>,
-    /// What the connection has, and has not asked for more since.
-    unread: Option<(Option<Unread>, oneshot::Sender<()>)>,
-    _place: OwnedSemaphorePermit,
-}
-
-impl Stream for Profiles {
-    type Item = Result<v1::Profile, Status>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.unread = None;
-        let Some(made) = ready!(self.made.poll_recv(context)) else { return Poll::Ready(None) };
-        let Made { profile, mut unread, read } = made;
-        unread.iter_mut().for_each(Unread::hand_over);
-        self.unread = Some((unread, read));
-        Poll::Ready(Some(profile))
-    }
-}
-
-/// The answer of `StreamSamples`.
-pub(super) struct Samples {
-    samples: mpsc::Receiver<Result<v1::Sample, Status>>,
-    _place: OwnedSemaphorePermit,
-}
-
-impl Samples {
-    pub(super) fn new(
-        samples: mpsc::Receiver<Result<v1::Sample, Status>>,
-        place: OwnedSemaphorePermit,
-    ) -> Samples {
-        Samples { samples, _place: place }
-    }
-}
-
-impl Stream for Samples {
-    type Item = Result<v1::Sample, Status>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.samples.poll_recv(context)
-    }
-}
+pub(super) type Profiles = Pin<Box<dyn Stream<Item = Result<v1::Profile, Status>> + Send>>;
+pub(super) type Samples = ReceiverStream<Result<v1::Sample, Status>>;
 
 /// A profile every `period`, the first at once. The next one is made when the client has read the last one.
 ///
@@ -83,53 +36,59 @@ pub(super) fn profiles(
     period: Duration,
 ) -> Result<Profiles, Status> {
     let place = service.places.stream()?;
-    let (sender, made) = mpsc::channel(1);
-    tokio::spawn(async move {
-        let mut ticks = tokio::time::interval(period);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                _ = ticks.tick() => {}
-                () = sender.closed() => return,
-            }
-            let made = make(&service, &client, &request).await;
-            let (profile, unread) = made.map_or_else(
-                |status| (Err(status), None),
-                |(profile, unread)| (Ok(profile), Some(unread)),
-            );
-            let failed = profile.is_err();
-            let (read, is_read) = oneshot::channel();
-            if sender.send(Made { profile, unread, read }).await.is_err() || failed {
-                return;
-            }
-            // Nothing is ever sent: the other end is dropped.
-            let _ = is_read.await;
+    let mut ticks = interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (unread, has_failed) = (None, false);
+    let watch = Watch { service, client, request, ticks, unread, has_failed, _place: place };
+    Ok(Box::pin(unfold(watch, Watch::next)))
+}
+
+/// A client that watches.
+struct Watch {
+    service: Service,
+    client: Client,
+    request: ProfileRequest,
+    ticks: Interval,
+    /// The place of the last profile, which the connection has and may not have sent.
+    unread: Option<Unread>,
+    has_failed: bool,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Watch {
+    /// The next profile. The connection asks for it when it has sent most of the last one; a failure is the last answer.
+    async fn next(mut self) -> Option<(Result<v1::Profile, Status>, Watch)> {
+        self.unread = None;
+        if self.has_failed {
+            return None;
         }
-    });
-    Ok(Profiles { made, unread: None, _place: place })
+        self.ticks.tick().await;
+        let profile = self.make().await;
+        self.has_failed = profile.is_err();
+        Some((profile, self))
+    }
+
+    async fn make(&mut self) -> Result<v1::Profile, Status> {
+        let place = self.service.places.large_answer().await?;
+        let profile = self.service.profile(self.request.clone()).await?;
+        let profile = convert::to_wire(&profile);
+        let unread = self.unread.insert(Unread::new(self.client.clone(), place));
+        unread.hand_over();
+        Ok(profile)
+    }
 }
 
-/// One profile, in a place of its own.
-async fn make(
-    service: &Service,
-    client: &Client,
-    request: &ProfileRequest,
-) -> Result<(v1::Profile, Unread), Status> {
-    let place = service.places.large_answer().await?;
-    let profile = service.profile(request.clone()).await?;
-    Ok((convert::to_wire(&profile), Unread::new(client.clone(), place)))
-}
-
-/// Every sample of the processes that `selector` chooses, those to come included.
+/// Every sample of the processes that `selector` chooses, those to come included. A task feeds it, and ends when its client goes away; it has the stream's `place`.
 pub(super) fn samples(
     profiler: Profiler,
     selector: Selector,
     names: Names,
-) -> mpsc::Receiver<Result<v1::Sample, Status>> {
+    place: OwnedSemaphorePermit,
+) -> Samples {
     let mut events = profiler.subscribe();
     let (sender, receiver) = mpsc::channel(SAMPLE_BACKLOG);
     tokio::spawn(async move {
-        let mut missed = 0;
+        let (_place, mut missed) = (place, 0);
         loop {
             let first = tokio::select! {
                 event = events.recv() => event,
@@ -165,7 +124,7 @@ pub(super) fn samples(
             }
         }
     });
-    receiver
+    ReceiverStream::new(receiver)
 }
 
 async fn named(batch: Vec<(Arc<SampleEvent>, u64)>, names: &Names) -> Vec<v1::Sample> {
