@@ -1,7 +1,7 @@
 //! One parser process.
 
 use super::serve::VERB;
-use super::wire::{self, Answer, MAX_OFFSETS, Request, Said};
+use super::wire::{self, Answer, MAX_OFFSETS, Message, Request};
 use super::{files, pair};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// How long a parser may take to start, or wait for a disk or a CPU, besides its CPU time.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How often its CPU time is looked at.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_PERIOD: Duration = Duration::from_millis(20);
 /// Files that may be asked for in one request: places where its debug file may be.
 const MAX_ASKED: u32 = 256;
 
@@ -71,9 +71,9 @@ impl Child {
         // It closes the other end of the socket.
         drop(command);
         let until = Deadline::after(PATIENCE, &child);
-        match child.hear(&until) {
-            Ok(Said::Ready) => Ok(child),
-            Ok(Said::Unconfined(why)) => Err(unstarted(&why)),
+        match child.receive(&until) {
+            Ok(Message::Ready) => Ok(child),
+            Ok(Message::Unconfined(why)) => Err(unstarted(&why)),
             other => Err(unstarted(&format!("{other:?}"))),
         }
     }
@@ -99,11 +99,11 @@ impl Child {
             let wanted = answers.len() + offsets.len();
             let mut asked = 0;
             while answers.len() < wanted {
-                match self.hear(&until)? {
-                    Said::Answers(some) if answers.len() + some.len() <= wanted => {
+                match self.receive(&until)? {
+                    Message::Answers(some) if answers.len() + some.len() <= wanted => {
                         answers.extend(some);
                     }
-                    Said::Open(path) if asked < MAX_ASKED => {
+                    Message::Open(path) if asked < MAX_ASKED => {
                         asked += 1;
                         self.hand_over(&path, request, file)?;
                     }
@@ -125,21 +125,21 @@ impl Child {
         wire::send_file(&self.socket, found).map_err(|_| Failure::Died)
     }
 
-    /// What it says next.
-    fn hear(&mut self, until: &Deadline) -> Result<Said, Failure> {
+    /// Its next message.
+    fn receive(&mut self, until: &Deadline) -> Result<Message, Failure> {
         loop {
             if until.is_over(self.process.id()) {
                 return Err(Failure::Late);
             }
             let mut descriptors = [PollFd::new(&self.socket, PollFlags::IN)];
-            let look = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
+            let look = Timespec { tv_sec: 0, tv_nsec: CHECK_PERIOD.as_nanos() as i64 };
             match poll(&mut descriptors, Some(&look)) {
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => break,
                 Err(_) => return Err(Failure::Died),
             }
         }
-        wire::receive_said(&self.socket, &mut self.buffer).ok_or(Failure::Died)
+        wire::receive_message(&self.socket, &mut self.buffer).ok_or(Failure::Died)
     }
 }
 

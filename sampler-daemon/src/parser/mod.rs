@@ -47,10 +47,10 @@ const SYMBOLS_TIME: Duration = Duration::from_millis(200);
 /// After none could be started, none is tried for so long.
 const START_PAUSE: Duration = Duration::from_secs(5);
 
-/// What a parser calls a file whose own path cannot be said.
-const UNSPEAKABLE: &str = "/file";
+/// What a parser calls a file whose own path cannot be sent.
+const UNNAMED_FILE: &str = "/file";
 
-/// What was met.
+/// What happened to parsers, and to files by them.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Parsers that died.
@@ -84,7 +84,7 @@ impl Counts {
             ),
             (
                 &self.unstarted,
-                "times the process that reads names could not be started (see the log): functions are told by their addresses",
+                "times the process that reads names could not be started (see the log): functions are shown by their addresses",
             ),
         ];
         let counts = lines.into_iter().map(|(count, what)| (count.load(Relaxed), what));
@@ -119,7 +119,7 @@ impl Parser {
         Parser { program, child: None, unread, failed: None, counts }
     }
 
-    /// What it meets.
+    /// What happens to it.
     pub fn counts(&self) -> Arc<Counts> {
         Arc::clone(&self.counts)
     }
@@ -190,10 +190,10 @@ impl Reader for Parser {
         offsets: &[u64],
         time: Duration,
     ) -> Option<Vec<Answer>> {
-        let path = Some(&module.path).filter(|path| is_speakable(path));
+        let path = Some(&module.path).filter(|path| can_be_sent(path));
         let mut request = Request {
             debug: true,
-            path: path.map_or(UNSPEAKABLE, String::as_str).to_owned(),
+            path: path.map_or(UNNAMED_FILE, String::as_str).to_owned(),
             offsets: offsets.to_vec(),
         };
         let for_offsets = TIME_PER_OFFSET * u32::try_from(offsets.len()).unwrap_or(u32::MAX);
@@ -225,7 +225,7 @@ impl Reader for Parser {
     }
 }
 
-fn is_speakable(path: &str) -> bool {
+fn can_be_sent(path: &str) -> bool {
     path.starts_with('/') && path.len() < wire::MAX_PATH_BYTES && !path.contains('\0')
 }
 

@@ -48,9 +48,9 @@ pub(super) struct Request {
     pub(super) offsets: Vec<u64>,
 }
 
-/// What the parser says.
+/// A message of the parser.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum Message {
     /// It can be asked.
     Ready,
     /// It could not give its rights away, and ends.
@@ -123,24 +123,24 @@ fn encode(bytes: &mut Vec<u8>, lines: &[Line]) {
 }
 
 /// Waits for what the parser says; `None`: it has ended, or says what it may not.
-pub(super) fn receive_said(socket: impl AsFd, buffer: &mut Vec<u8>) -> Option<Said> {
+pub(super) fn receive_message(socket: impl AsFd, buffer: &mut Vec<u8>) -> Option<Message> {
     buffer.resize(MAX_PACKET_BYTES, 0);
     let length = receive_packet(socket, buffer).ok()?;
-    decode_said(&buffer[..length])
+    decode_message(&buffer[..length])
 }
 
-fn decode_said(bytes: &[u8]) -> Option<Said> {
+fn decode_message(bytes: &[u8]) -> Option<Message> {
     let (kind, mut rest) = bytes.split_first()?;
     match *kind {
-        READY => rest.is_empty().then_some(Said::Ready),
-        UNCONFINED => Some(Said::Unconfined(String::from_utf8_lossy(rest).into_owned())),
-        OPEN => (rest.len() < MAX_PATH_BYTES).then(|| Said::Open(rest.to_vec())),
+        READY => rest.is_empty().then_some(Message::Ready),
+        UNCONFINED => Some(Message::Unconfined(String::from_utf8_lossy(rest).into_owned())),
+        OPEN => (rest.len() < MAX_PATH_BYTES).then(|| Message::Open(rest.to_vec())),
         ANSWERS => {
             let mut answers = Vec::new();
             while !rest.is_empty() {
                 answers.push(decode(&mut rest)?);
             }
-            Some(Said::Answers(answers))
+            Some(Message::Answers(answers))
         }
         _ => None,
     }
@@ -234,7 +234,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(move || send_answers(&its, answers).unwrap());
             let mut buffer = Vec::new();
-            while let Some(Said::Answers(some)) = receive_said(&ours, &mut buffer) {
+            while let Some(Message::Answers(some)) = receive_message(&ours, &mut buffer) {
                 received.extend(some);
             }
         });
@@ -278,10 +278,10 @@ mod tests {
         assert_eq!(ask_for_file(its.as_fd(), b"/y").unwrap_err(), Errno::NOENT);
         let mut buffer = Vec::new();
         for path in [b"/x", b"/y"] {
-            assert_eq!(receive_said(&ours, &mut buffer), Some(Said::Open(path.to_vec())));
+            assert_eq!(receive_message(&ours, &mut buffer), Some(Message::Open(path.to_vec())));
         }
         drop(its);
-        assert_eq!(receive_said(&ours, &mut buffer), None);
+        assert_eq!(receive_message(&ours, &mut buffer), None);
     }
 
     proptest! {
@@ -289,7 +289,7 @@ mod tests {
         #[test]
         fn any_packet_is_decoded_or_refused(kind in prop::sample::select(vec![READY, UNCONFINED, OPEN, ANSWERS, 0]), rest in prop::collection::vec(any::<u8>(), 0..200)) {
             let bytes = [&[kind], &rest[..]].concat();
-            if let Some(Said::Answers(answers)) = decode_said(&bytes) {
+            if let Some(Message::Answers(answers)) = decode_message(&bytes) {
                 prop_assert!(answers.len() <= rest.len() / 4);
             }
             let _ = decode_request(&bytes);

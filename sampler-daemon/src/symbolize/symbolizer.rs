@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const MAX_LOCATIONS: usize = 1 << 20;
 const MAX_BYTES: usize = 64 << 20;
 
-/// Bytes of the names of one file in one question; those behind are told by their addresses.
+/// Bytes of the names of one file in one question; those behind it are shown by their addresses.
 const MAX_FILE_BYTES: usize = 16 << 20;
 
 /// Time for the names of a file, however many others were slow before it.
@@ -64,11 +64,12 @@ impl<R: Reader> Symbolizer<R> {
 
     /// The files of these frames of which something is not read, since it cannot be.
     pub fn unread(&self, frames: &[(Arc<Module>, u64)]) -> Vec<String> {
-        let mut modules: Vec<&Arc<Module>> = frames.iter().map(|(module, _)| module).collect();
-        modules.sort_unstable_by_key(|module| module.id);
-        modules.dedup_by_key(|module| module.id);
-        let unread = modules.into_iter().filter(|module| self.reader.unread(module.id));
-        unread.map(|module| module.path.clone()).collect()
+        let modules = frames.iter().map(|(module, _)| module);
+        // There are few, among many frames.
+        let mut unread: Vec<_> = modules.filter(|module| self.reader.unread(module.id)).collect();
+        unread.sort_unstable_by_key(|module| module.id);
+        unread.dedup_by_key(|module| module.id);
+        unread.into_iter().map(|module| module.path.clone()).collect()
     }
 
     /// Lines of each frame `(module, offset as in crate::unwind::Frame)`, in the order asked: innermost inlined
