@@ -15,6 +15,7 @@ pub mod exposition;
 pub mod http;
 pub mod inject;
 pub mod machine;
+pub mod nobody;
 pub mod own_libc;
 pub mod pid_namespace;
 pub mod plot;

@@ -4,6 +4,7 @@
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::{Child, Finished, finish};
 use sampler_tests::daemon::{sampler, samplerd};
+use sampler_tests::nobody::PublicCopy;
 use sampler_tests::{Daemon, Workload, build};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -137,14 +138,15 @@ fn without_the_rights() -> Result<()> {
     let workload = Workload::edge(&["odd"])?;
     let pid = workload.pid().to_string();
     // A place where another user can read it.
-    let directory = tempfile::tempdir()?;
-    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))?;
-    let program = directory.path().join("samplerd");
-    fs::copy(build::program("samplerd")?, &program)?;
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+    let copy = PublicCopy::of("samplerd")?;
     let run = |flags: &[&str]| {
         let mut command = Command::new("setpriv");
-        command.args(flags).arg(&program).args(["--pid", &pid, "--listen", "unix:/tmp/x/socket"]);
+        command.args(flags).arg(&copy.program).args([
+            "--pid",
+            &pid,
+            "--listen",
+            "unix:/tmp/x/socket",
+        ]);
         finish(&mut command)
     };
     let nobody = run(&["--reuid=65534", "--regid=65534", "--clear-groups"])?;

@@ -5,18 +5,16 @@ use sampler_daemon::rpc::v1::sampler_client::SamplerClient;
 use sampler_daemon::rpc::v1::{GetProfileRequest, StatusRequest};
 use sampler_tests::child::{Finished, finish};
 use sampler_tests::client::Client;
+use sampler_tests::nobody::{self, NOBODY, PublicCopy};
 use sampler_tests::raw_grpc::{RawGrpc, header_block};
 use sampler_tests::{Daemon, Workload, build, usage, wait};
 use serde_json::json;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 const SERVICE: &str = "sampler.v1.Sampler";
-/// A user without rights.
-const NOBODY: &str = "65534";
 /// A different stack for each number of so many bits.
 const BITS: &str = "14";
 /// Longest time of an answer to `status` while others do harm.
@@ -31,21 +29,14 @@ fn port() -> Result<u16> {
 
 /// `sampler`, run by a user without rights, against a daemon.
 fn as_nobody(daemon: &Daemon, arguments: &[&str]) -> Result<Finished> {
-    // Whoever runs the tests may have the program where nobody else can look.
-    let directory = tempfile::tempdir()?;
-    std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755))?;
-    let program = directory.path().join("sampler");
-    std::fs::copy(build::program("sampler")?, &program)?;
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]).arg(program);
+    let copy = PublicCopy::of("sampler")?;
+    let mut command = nobody::as_nobody(&copy.program);
     finish(command.args(["--connect", &daemon.address]).args(arguments))
 }
 
 /// Lets everybody into the directory of a daemon's socket.
 fn open_directory(daemon: &Daemon) -> Result<()> {
-    let socket = daemon.socket();
-    let directory = socket.parent().context("a socket without a directory")?;
-    Ok(std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755))?)
+    nobody::open_directory(daemon.socket().parent().context("a socket without a directory")?)
 }
 
 /// Resident bytes of a daemon without its ring.
@@ -76,8 +67,12 @@ fn is_served(daemon: &Daemon) -> Result<()> {
 async fn the_api_over_tcp_answers_who_has_the_token() -> Result<()> {
     let workload = Workload::edge(&["odd"])?;
     let port = port()?;
+    // So that samplerd makes it; it stays where another one uses it.
+    let _ = std::fs::remove_dir("/run/sampler");
     let daemon = Daemon::start_at(&format!("tcp:127.0.0.1:{port}"), &[workload.pid()], &[])?;
     let path = format!("/run/sampler/tcp-{port}.token");
+    let directory = std::fs::metadata("/run/sampler")?.permissions().mode();
+    ensure!(directory & 0o777 == 0o755, "/run/sampler has mode {directory:o}");
     let mode = std::fs::metadata(&path)?.permissions().mode();
     ensure!(mode & 0o777 == 0o600, "{path} has mode {mode:o}");
     // Root finds the token by itself.
@@ -189,9 +184,7 @@ async fn many_profiles_at_a_time_are_made_one_after_another() -> Result<()> {
 fn others_see_and_only_owners_change() -> Result<()> {
     let own = Workload::edge(&["odd"])?;
     let program = build::compile("edges.c", &[])?;
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]).arg(program);
-    let theirs = Workload::spawn("edges.c as nobody", command.arg("odd"))?;
+    let theirs = Workload::spawn("edges.c as nobody", nobody::as_nobody(&program).arg("odd"))?;
     let pids = [own.pid(), theirs.pid()];
     let private = Daemon::start(&pids, &[])?;
     open_directory(&private)?;

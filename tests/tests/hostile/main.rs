@@ -126,11 +126,12 @@ fn named(profile: &Profile, function: &str) -> bool {
     profile.stacks_of(function).next().is_some()
 }
 
-fn told(daemon: &Daemon, words: &str) -> Result<()> {
+fn status_says(daemon: &Daemon, line_part: &str) -> Result<()> {
     let status = daemon.status()?;
     let blind = status["blind"].as_array().context("blind")?;
-    let is_told = blind.iter().any(|line| line.as_str().is_some_and(|line| line.contains(words)));
-    ensure!(is_told, "{words:?} is not in {blind:?}");
+    let is_there =
+        blind.iter().any(|line| line.as_str().is_some_and(|line| line.contains(line_part)));
+    ensure!(is_there, "{line_part:?} is not in {blind:?}");
     Ok(())
 }
 
@@ -155,21 +156,21 @@ fn compressed_sections_that_claim_too_much() -> Result<()> {
     let bomb = Elf::default().section(".debug_abbrev", abbreviations);
     let bomb = bomb.compressed(".debug_info", size as u64, &elf::packed_zeros(size)?);
     let mut daemon = survives_file(bomb)?;
-    told(&daemon, "debug information cannot be read")?;
+    status_says(&daemon, "debug information cannot be read")?;
     ends(&mut daemon)
 }
 
 #[test]
 fn functions_inlined_too_deep() -> Result<()> {
     let mut daemon = survives_file(debug(50_000, 64))?;
-    told(&daemon, "ended the process that reads names")?;
+    status_says(&daemon, "ended the process that reads names")?;
     ends(&mut daemon)
 }
 
 #[test]
 fn lines_without_end() -> Result<()> {
     let mut daemon = survives_file(debug(1, 50_000_000))?;
-    told(&daemon, "debug information cannot be read")?;
+    status_says(&daemon, "debug information cannot be read")?;
     ends(&mut daemon)
 }
 

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::{Child, finish};
 use sampler_tests::inject::{self, Subject};
+use sampler_tests::nobody::{PublicCopy, as_nobody};
 use sampler_tests::{Workload, build, preload, wait};
 use std::process::Command;
 
@@ -140,18 +141,9 @@ fn what_was_never_injected() -> Result<()> {
 #[test]
 fn other_users() -> Result<()> {
     let program = Subject::start("injected.c", &["1"])?;
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
-    // The target directory may be closed to others.
-    let directory = tempfile::tempdir()?;
-    let helper = directory.path().join("sampler-inject");
-    std::fs::copy(build::program("sampler-inject")?, &helper)?;
-    std::fs::set_permissions(
-        directory.path(),
-        std::os::unix::fs::PermissionsExt::from_mode(0o755),
-    )?;
-    command.arg(helper).args(["eject", "--pid", &program.pid().to_string()]);
-    let finished = finish(&mut command)?;
+    let helper = PublicCopy::of("sampler-inject")?;
+    let mut command = as_nobody(&helper.program);
+    let finished = finish(command.args(["eject", "--pid", &program.pid().to_string()]))?;
     let line = String::from_utf8_lossy(&finished.stdout).into_owned();
     ensure!(finished.code() == 1 && line.contains("no right"), "{line}{}", finished.stderr);
     program.end()

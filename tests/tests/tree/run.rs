@@ -3,9 +3,9 @@
 use crate::{Truth, add, sum};
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::{Child, Finished, finish};
+use sampler_tests::nobody::PublicCopy;
 use sampler_tests::{Profile, build, wait};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -173,15 +173,14 @@ fn under_sudo_it_runs_as_the_invoking_user() -> Result<()> {
 
 #[test]
 fn what_cannot_run_is_refused_in_one_line() -> Result<()> {
-    // Where another user may read them.
-    let directory = tempfile::tempdir()?;
-    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))?;
-    let copy = directory.path().join("sampler");
-    fs::copy(build::program("sampler")?, &copy)?;
+    let copy = PublicCopy::of("sampler")?;
     let mut command = Command::new("setpriv");
-    command.args(["--reuid", "65534", "--clear-groups"]).arg(&copy).args(["run", "--", "true"]);
+    command
+        .args(["--reuid", "65534", "--clear-groups"])
+        .arg(&copy.program)
+        .args(["run", "--", "true"]);
     let without_daemon = |says: &str| -> Result<Finished> {
-        let mut command = Command::new(&copy);
+        let mut command = Command::new(&copy.program);
         let finished = finish(command.args(["run", "--", "true"]).env("PATH", "/nowhere"))?;
         ensure!(finished.stderr.contains(says), "{}", finished.stderr);
         Ok(finished)

@@ -3,14 +3,13 @@
 use super::{Cycles, children, count};
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::{Child, finish};
+use sampler_tests::nobody::{NOBODY, as_nobody};
 use sampler_tests::wait;
 use std::fs::{self, File};
 use std::os::unix::fs::chown;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// PostgreSQL refuses to run as root.
-const NOBODY: u32 = 65534;
 /// pgbench ends by itself at this signal, and says whether all went well.
 const SIGALRM: i32 = 14;
 const SIGINT: i32 = 2;
@@ -37,6 +36,7 @@ impl Server {
     fn start() -> Result<Server> {
         let programs = programs()?;
         let directory = tempfile::tempdir()?;
+        // PostgreSQL refuses to run as root.
         chown(directory.path(), Some(NOBODY), Some(NOBODY)).context("give the directory away")?;
         let data = directory.path().join("data");
         let mut initdb = as_nobody(&programs.join("initdb"));
@@ -86,13 +86,6 @@ impl Server {
         ensure!(sums.all(|of| of == first), "accounts, tellers, branches, history: {line}");
         transactions.parse().with_context(|| line.clone())
     }
-}
-
-fn as_nobody(program: &Path) -> Command {
-    let mut command = Command::new("setpriv");
-    let id = NOBODY.to_string();
-    command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--"]).arg(program);
-    command
 }
 
 #[test]

@@ -1,0 +1,49 @@
+//! A user without rights, and programs that this user can run.
+
+use crate::build;
+use anyhow::{Context, Result};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// User and group id.
+pub const NOBODY: u32 = 65534;
+
+/// A program as this user runs it.
+pub fn as_nobody(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    let id = NOBODY.to_string();
+    command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--"]).arg(program);
+    command
+}
+
+/// Lets everybody into a directory.
+///
+/// # Errors
+/// If it is not ours.
+pub fn open_directory(directory: &Path) -> Result<()> {
+    fs::set_permissions(directory, Permissions::from_mode(0o755)).context("open a directory")
+}
+
+/// A copy of one of our programs where everybody can look: whoever runs the tests may have it elsewhere.
+pub struct PublicCopy {
+    /// Its path.
+    pub program: PathBuf,
+    _directory: TempDir,
+}
+
+impl PublicCopy {
+    /// Of `samplerd`, `sampler` or `sampler-inject`.
+    ///
+    /// # Errors
+    /// If it is not built.
+    pub fn of(name: &str) -> Result<PublicCopy> {
+        let directory = tempfile::tempdir()?;
+        open_directory(directory.path())?;
+        let program = directory.path().join(name);
+        fs::copy(build::program(name)?, &program).with_context(|| format!("copy {name}"))?;
+        Ok(PublicCopy { program, _directory: directory })
+    }
+}
