@@ -191,13 +191,14 @@ mod tests {
             |pid, comm, cgroup| ProcessIdentity { pid, comm, cgroup, ..ProcessIdentity::default() };
         assert_eq!(excluded.by(who(std::process::id(), "x", "/")), Some(0));
         assert_eq!(excluded.by(who(2, "x", "/")), Some(1));
-        assert_eq!(excluded.by(who(1, "postgres", "/")), Some(2));
-        assert_eq!(excluded.by(who(7, "postgres", "/system.slice/x")), Some(3));
-        assert_eq!(excluded.by(who(7, "redis", "/system.slice/x")), Some(4));
+        assert_eq!(excluded.by(who(7, parser::VERB, "/")), Some(2));
+        assert_eq!(excluded.by(who(1, "postgres", "/")), Some(3));
+        assert_eq!(excluded.by(who(7, "postgres", "/system.slice/x")), Some(4));
+        assert_eq!(excluded.by(who(7, "redis", "/system.slice/x")), Some(5));
         assert_eq!(excluded.by(who(7, "redis", "/user.slice")), None);
-        excluded.pids.extend([(7, 3), (8, 3), (9, 4)]);
+        excluded.pids.extend([(7, 4), (8, 4), (9, 5)]);
         excluded.retain(|pid| pid != 8);
         let counts: Vec<u64> = excluded.report().iter().map(|(_, count)| *count).collect();
-        assert_eq!(counts, [0, 0, 0, 1, 1]);
+        assert_eq!(counts, [0, 0, 0, 0, 1, 1]);
     }
 }
