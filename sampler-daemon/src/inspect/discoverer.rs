@@ -32,6 +32,9 @@ const SEARCHED_LIBRARY_BYTES: u64 = 8 << 20;
 /// What files are called that sample by themselves.
 const SAMPLER: &str = "otel_memory";
 
+/// Allocators of C libraries.
+const LIBCS: [&str; 2] = ["glibc", "musl"];
+
 /// Said of an executable before it is probed.
 const RISK: &str = "its allocator is in the executable: if it moved its code to anonymous memory while it is probed, it would be killed; \
      nothing in it looks as if it did (--probe-executables none: leaves such programs alone)";
@@ -146,8 +149,10 @@ impl Discoverer {
         coverage::complete(pid, paths, &mut discovery.blind);
         discovery.in_force = match in_force::link_order(pid, mappings) {
             Ok(order) if !order.is_empty() => {
-                let first = |path: &String| exporting.iter().find(|of| of.path == *path);
-                order.iter().find_map(first).cloned()
+                let of = |path: &String| exporting.iter().find(|of| of.path == *path);
+                let mut in_order = order.iter().filter_map(of);
+                discovery.behind_malloc = behind_malloc(in_order.clone());
+                in_order.next().cloned()
             }
             // A static program uses its own; a list that cannot be read tells nothing.
             Ok(_) => discovery.only(),
@@ -331,6 +336,15 @@ impl Discoverer {
         self.remembered.insert(version, Arc::clone(&contents));
         Ok(contents)
     }
+}
+
+/// Paths of the files that may serve the process's `malloc`, from those that define it, in link order.
+///
+/// The first file that is no sampler serves it, and may take its memory from the C library.
+fn behind_malloc<'a>(in_order: impl Iterator<Item = &'a InForce>) -> Vec<String> {
+    let allocators = in_order.filter(|of| of.name != SAMPLER).enumerate();
+    let may_serve = |(at, of): &(usize, &InForce)| *at == 0 || LIBCS.contains(&&*of.name);
+    allocators.filter(may_serve).map(|(_, of)| of.path.clone()).collect()
 }
 
 /// This program and the client beside it.

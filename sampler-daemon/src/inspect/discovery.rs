@@ -22,6 +22,9 @@ const NOT_PRELOADED: &str = "does not sample by itself (--samplers-only): none o
 /// What is said of an allocator that programs call by other names than `malloc`, where a library samples `malloc`.
 const PAST_MALLOC: &str = "is called past malloc, which the preloaded library samples: what it gives out is not seen (start the program without that library, or samplerd with --no-usdt)";
 
+/// What is said of an allocator that defines `malloc`, where a sampler samples the `malloc` of another file.
+const OTHER_MALLOC: &str = "is not the malloc that the sampler samples: what the program allocates from it by its address (dlopen, dlsym) is not seen";
+
 /// What is said of a program that would move its probes with its code ([`super::moving`]).
 pub(super) const MAY_MOVE: &str = "may move its code to anonymous memory";
 pub(super) const WOULD_KILL: &str = ", where a probe would kill it: allocations that it serves are not seen (--probe-executables all: at that risk)";
@@ -43,6 +46,8 @@ pub struct Discovery {
     pub is_sampled: bool,
     /// The allocator whose `malloc` the process uses, if that can be told.
     pub in_force: Option<InForce>,
+    /// Paths of the files that may serve that `malloc`; empty if that cannot be told.
+    pub behind_malloc: Vec<String>,
     /// Functions that are not among those of the files above: they are left alone, which is said under `blind`.
     pub patched: Vec<Patched>,
     /// One of the files is a program that Go's linker made.
@@ -147,18 +152,28 @@ impl Discovery {
         self.blind.extend(programs.iter().map(|path| Blind::at(path, why.as_str())));
     }
 
-    /// Says which of the allocators that are not probed are not behind `malloc` either.
+    /// Leaves allocators to the sampler, and says which of them do not serve the `malloc` that it samples.
     fn leave_allocators(&mut self) {
-        let past = self.allocators.drain(..).filter(|of| !of.is_malloc());
-        self.blind.extend(past.map(|of| Blind::from(format!("{}: {PAST_MALLOC}", of.title()))));
+        for of in std::mem::take(&mut self.allocators) {
+            let is_behind = self.behind_malloc.is_empty() || self.behind_malloc.contains(&of.path);
+            let why = match of.is_malloc() {
+                true if is_behind => continue,
+                true => OTHER_MALLOC,
+                false => PAST_MALLOC,
+            };
+            self.has_unseen_allocations |= of.is_malloc();
+            self.blind.push(Blind::from(format!("{}: {why}", of.title())));
+        }
     }
 
     /// Leaves nothing but files that sample by themselves. A process without is not seen, whatever else could not be.
     pub(super) fn only_samplers(&mut self) {
-        self.leave_allocators();
         if self.samplers.is_empty() {
+            self.allocators.clear();
             self.blind = vec![NOT_PRELOADED.into()];
+            return;
         }
+        self.leave_allocators();
     }
 
     /// The allocator of a process that has only one.

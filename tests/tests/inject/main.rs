@@ -5,10 +5,12 @@ mod cycles;
 mod daemon;
 mod follow;
 mod killed;
+mod late;
 mod operators;
 mod orphaned;
 mod overhead;
 mod refused;
+
 mod states;
 mod truth;
 mod waits;
