@@ -43,7 +43,7 @@ fn instructions(libc: &str, function: &str) -> Result<(u64, Vec<u64>)> {
 }
 
 /// A program with a libc of its own, whose breakpoints reach no other process.
-fn start(libc: &OwnLibc, arguments: &[&str]) -> Result<Subject> {
+pub(crate) fn start(libc: &OwnLibc, arguments: &[&str]) -> Result<Subject> {
     let program = build::compile("injected.c", &[])?;
     Subject::spawn("injected.c", libc.command(&program).args(arguments))
 }

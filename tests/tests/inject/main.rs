@@ -10,6 +10,7 @@ mod operators;
 mod orphaned;
 mod overhead;
 mod refused;
+mod samplerd_killed;
 
 mod states;
 mod truth;
