@@ -1,16 +1,20 @@
 //! The API as a generic client sees it, that knows reflection and nothing else.
 
 use anyhow::{Context, Result, ensure};
+use sampler_tests::child::Child;
 use sampler_tests::client::{Answers, Client};
-use sampler_tests::{Daemon, Workload, wait};
+use sampler_tests::{Daemon, Workload, build, wait};
 use serde_json::{Value, json};
 use std::future::Future;
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
 const SERVICE: &str = "sampler.v1.Sampler";
 
+const SIGTERM: i32 = 15;
 /// Between two looks at a condition.
 const POLL_PERIOD: Duration = Duration::from_millis(10);
 
@@ -82,16 +86,65 @@ async fn a_generic_client_reads_a_profile() -> Result<()> {
     daemon.stop()
 }
 
-#[tokio::test]
-async fn health_says_serving() -> Result<()> {
-    let (_workload, daemon) = ticking(&[])?;
+/// What health says of the server and of our service: 1 is serving, 2 is not serving.
+async fn health(daemon: &Daemon) -> Result<[i32; 2]> {
     let client = Client::connect(&daemon.address).await?;
-    for service in ["", SERVICE] {
+    let mut health = HealthClient::new(client.channel());
+    let mut answers = [0; 2];
+    for (answer, service) in answers.iter_mut().zip(["", SERVICE]) {
         let request = HealthCheckRequest { service: service.to_string() };
-        let answer = HealthClient::new(client.channel()).check(request).await?.into_inner();
-        ensure!(answer.status == 1, "{service:?} is {answer:?}");
+        *answer = health.check(request).await?.into_inner().status;
     }
-    daemon.stop()
+    Ok(answers)
+}
+
+async fn is_health(daemon: &Daemon, status: i32) -> Result<()> {
+    let changed = async {
+        while health(daemon).await? != [status; 2] {
+            tokio::time::sleep(POLL_PERIOD).await;
+        }
+        Ok(())
+    };
+    soon("change of health", changed).await
+}
+
+/// Stops the worker thread of samplerd until the program that is returned gets a line.
+fn stop_worker(daemon: &Daemon) -> Result<Child> {
+    let is_worker = |tid: &u32| {
+        let name = std::fs::read_to_string(format!("/proc/{}/task/{tid}/comm", daemon.pid()));
+        name.is_ok_and(|name| name == "worker\n")
+    };
+    let threads = std::fs::read_dir(format!("/proc/{}/task", daemon.pid()))?.flatten();
+    let mut tids = threads.filter_map(|of| of.file_name().to_str()?.parse::<u32>().ok());
+    let tid = tids.find(is_worker).context("samplerd has no worker thread")?;
+    let mut command = Command::new(build::compile("hold.c", &[])?);
+    let mut holder = Child::start("hold.c", command.arg(tid.to_string()))?;
+    ensure!(holder.line()? == "stopped", "the worker thread was not stopped");
+    Ok(holder)
+}
+
+#[tokio::test]
+async fn health_says_whether_the_worker_answers() -> Result<()> {
+    let (workload, mut daemon) = ticking(&[])?;
+    ensure!(health(&daemon).await? == [1; 2], "health says {:?}", health(&daemon).await?);
+    let mut holder = stop_worker(&daemon)?;
+    is_health(&daemon, 2).await?;
+    ensure!(daemon.log().contains("nothing is answered"), "{}", daemon.log());
+    holder.send("go on")?;
+    ensure!(holder.wait()?.success(), "the worker thread was not let go");
+    is_health(&daemon, 1).await?;
+    ensure!(daemon.status()?["samples"].is_number(), "{}", daemon.status()?);
+
+    // SIGTERM ends samplerd all the same, and the guardian takes the probes away.
+    let _holder = stop_worker(&daemon)?;
+    let guardian = daemon.guardian()?;
+    daemon.child().signal(SIGTERM)?;
+    let status = daemon.child().wait()?;
+    ensure!(status.success(), "{status}: {}", daemon.log());
+    ensure!(daemon.log().contains("samplerd ends without it"), "{}", daemon.log());
+    let is_gone = || Ok((!Path::new(&format!("/proc/{guardian}")).exists()).then_some(()));
+    wait::until("the guardian to end", is_gone)?;
+    workload.exit()
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! What can be asked of the worker thread, and the handle to ask it.
 
+use super::heartbeat::Heartbeat;
 use super::latency::Answers;
 use super::report::history::{HistoryRequest, HistoryWindow};
 use super::report::leaks::{LeaksRequest, RawLeaks};
@@ -200,6 +201,7 @@ pub struct Profiler {
     pub(super) samples: broadcast::Sender<Arc<SampleEvent>>,
     pub(super) lagged: Arc<AtomicU64>,
     pub(super) answers: Arc<Answers>,
+    pub(super) heartbeat: Arc<Heartbeat>,
 }
 
 impl Profiler {
@@ -213,7 +215,13 @@ impl Profiler {
             samples: broadcast::channel(1).0,
             lagged: Arc::default(),
             answers: Arc::default(),
+            heartbeat: Arc::default(),
         }
+    }
+
+    /// Whether the worker still turns.
+    pub fn heartbeat(&self) -> &Heartbeat {
+        &self.heartbeat
     }
 
     async fn ask<T: Send + 'static>(

@@ -41,6 +41,7 @@ impl Worker {
         }
         let mut are_more = false;
         loop {
+            self.heartbeat.beat();
             let exited = self.wait(are_more);
             if self.is_unguarded {
                 self.shut_down();
@@ -136,6 +137,7 @@ impl Worker {
     }
 
     fn shut_down(&mut self) {
+        self.heartbeat.end();
         if let Some(injections) = self.injections.take() {
             injections.finish();
         }

@@ -18,6 +18,7 @@ mod exclude;
 mod facts;
 mod follow;
 mod forecast;
+mod heartbeat;
 mod held_at_exit;
 mod hits;
 mod images;
@@ -62,6 +63,7 @@ pub use command::{
 pub use config::{AttachMode, Config};
 pub use cost::{PricesReport, UnreadCost};
 pub use exclude::Exclusion;
+pub use heartbeat::Heartbeat;
 pub use held_at_exit::AtExit;
 pub use injections::Injecting;
 pub use latency::Histogram;

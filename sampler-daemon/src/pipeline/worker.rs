@@ -7,6 +7,7 @@ use super::cost::Prices;
 use super::coverage::Coverage;
 use super::exclude::Excluded;
 use super::forecast::Forecasts;
+use super::heartbeat::Heartbeat;
 use super::ingest::Ingest;
 use super::injections::Injections;
 use super::latency::{Answers, Histogram};
@@ -80,6 +81,7 @@ pub(super) struct Worker {
     /// Bytes that waited in it at the last of these times.
     pub(super) ring_waiting_bytes: u64,
     pub(super) answers: Arc<Answers>,
+    pub(super) heartbeat: Arc<Heartbeat>,
     /// The guardian has ended, and every link with it.
     pub(super) is_unguarded: bool,
 }
@@ -104,8 +106,9 @@ pub fn start(
         samples: samples.clone(),
         lagged: Arc::clone(&lagged),
         answers: Arc::default(),
+        heartbeat: Arc::default(),
     };
-    let answers = Arc::clone(&profiler.answers);
+    let (answers, heartbeat) = (Arc::clone(&profiler.answers), Arc::clone(&profiler.heartbeat));
     let excluded = Excluded::new(config.exclude.clone());
     let discoverer = Discoverer::new(config.settings.uses_usdt(), config.allocators)
         .samplers_only(config.samplers_only)
@@ -151,6 +154,7 @@ pub fn start(
         ring_fill: Histogram::of_shares(),
         ring_waiting_bytes: 0,
         answers,
+        heartbeat,
         is_unguarded: false,
     };
     worker.ingest.stack_cache.is_on = worker.config.settings.stack_cache;

@@ -11,8 +11,13 @@ use anyhow::Context as _;
 use std::future::Future;
 use std::time::Duration;
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
+use tonic::server::NamedService as _;
 use tonic::transport::Server;
+use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
 
+/// How long the worker may be busy with one thing before health says that nothing is served.
+const STALL: Duration = Duration::from_secs(5);
 /// A client that answers no HTTP/2 ping for twice this time is gone.
 const PING_PERIOD: Duration = Duration::from_secs(20);
 /// Requests of one connection at a time.
@@ -29,7 +34,7 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let (health, health_service) = tonic_health::server::health_reporter();
-    health.set_serving::<SamplerServer<Service>>().await;
+    let heartbeat = profiler.clone();
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(super::DESCRIPTORS)
@@ -65,6 +70,27 @@ pub async fn serve(
     };
     tokio::select! {
         result = serving => result.context("serve the API"),
+        () = report_health(health, heartbeat) => Ok(()),
         () = shutdown => Ok(()),
+    }
+}
+
+/// Says for ever whether the worker answers: of our service, and of the server as a whole, which is nothing without it.
+async fn report_health(health: HealthReporter, profiler: Profiler) {
+    let set = async |status| {
+        for service in ["", SamplerServer::<Service>::NAME] {
+            health.set_service_status(service, status).await;
+        }
+    };
+    loop {
+        set(ServingStatus::Serving).await;
+        profiler.heartbeat().stalled(STALL).await;
+        tracing::warn!(
+            "the worker thread has been busy for {} s: nothing is answered",
+            STALL.as_secs()
+        );
+        set(ServingStatus::NotServing).await;
+        profiler.heartbeat().resumed().await;
+        tracing::info!("the worker thread answers again");
     }
 }

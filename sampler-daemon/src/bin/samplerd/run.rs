@@ -13,7 +13,9 @@ use sampler_daemon::bpf::{Guardian, ProbeEngine, Settings, preflight};
 use sampler_daemon::inspect::process::Process;
 use sampler_daemon::inspect::spec::{self, Spec};
 use sampler_daemon::pid_namespace::PidNamespace;
-use sampler_daemon::pipeline::{self, AtExit, AttachMode, Config, Exclusion, Names};
+use sampler_daemon::pipeline::{
+    self, AtExit, AttachMode, Config, Exclusion, Names, Profiler, WorkerThread,
+};
 use sampler_daemon::rpc::listen::Listener;
 use sampler_daemon::rpc::serve;
 use std::io::{IsTerminal as _, Write as _};
@@ -23,7 +25,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 /// How long open requests may hold up the end.
-const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
+const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
+/// How long the worker may be busy with one thing when samplerd is to end.
+const MAX_BUSY_AT_END: Duration = Duration::from_secs(1);
+/// How long the worker may be busy with one thing: beyond that it hangs, and whoever started samplerd has to start another one.
+const MAX_BUSY: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let filter = EnvFilter::builder()
@@ -129,6 +135,7 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
     let _ = writeln!(stdout, "ready {address}").and_then(|()| stdout.flush());
     let _http = http.map(|bound| bound.serve(profiler.clone(), names.clone()));
     let _web = web.map(|bound| bound.serve(profiler.clone(), names.clone()));
+    let mut hangs = false;
     let result = serve::serve(listener, profiler.clone(), names, token, async {
         tokio::select! {
             _ = interrupt.recv() => {}
@@ -136,16 +143,35 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
             () = &mut orphaned => {}
             // A panic, or no guardian any more: nothing is profiled any more, and a server without answers helps nobody.
             () = worker.ended() => {}
+            () = profiler.heartbeat().stalled(MAX_BUSY) => hangs = true,
         }
     })
     .await;
-    let ended = tokio::task::spawn_blocking(move || {
-        profiler.stop();
-        worker.join()
-    })
-    .await?;
+    let ended = end(profiler, worker).await;
     drop(injected);
+    anyhow::ensure!(
+        !hangs,
+        "the worker thread hangs: nothing was answered for {} s (start samplerd again)",
+        MAX_BUSY.as_secs()
+    );
     result.and(ended)
+}
+
+/// Ends the worker. One that hangs is left behind: the guardian detaches everything when samplerd has ended.
+async fn end(profiler: Profiler, worker: WorkerThread) -> anyhow::Result<()> {
+    let stopping = profiler.clone();
+    let ended = tokio::task::spawn_blocking(move || {
+        // Where the queue is full, this waits for the worker.
+        stopping.stop();
+        worker.join()
+    });
+    tokio::select! {
+        ended = ended => ended?,
+        () = profiler.heartbeat().stalled(MAX_BUSY_AT_END) => {
+            tracing::warn!("the worker thread does not end: samplerd ends without it, and the probe guardian detaches everything");
+            Ok(())
+        }
+    }
 }
 
 /// Completes when whoever started this is gone: its end of the standard input closes with it.

@@ -1,0 +1,80 @@
+//! Shows others whether the worker thread still turns.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Time between two looks. A worker without work turns in half of it.
+const PERIOD: Duration = Duration::from_millis(200);
+
+/// Turns of the worker's event loop.
+#[derive(Debug, Default)]
+pub struct Heartbeat {
+    turns: AtomicU64,
+    is_ending: AtomicBool,
+}
+
+impl Heartbeat {
+    /// The worker begins a turn.
+    pub(super) fn beat(&self) {
+        self.turns.fetch_add(1, Relaxed);
+    }
+
+    /// The worker detaches everything, which takes its time.
+    pub(super) fn end(&self) {
+        self.is_ending.store(true, Relaxed);
+    }
+
+    /// Completes when the worker has begun no turn for `limit`, in which this process ran. One that ends does not stall.
+    ///
+    /// Looks are counted, and not seconds: samplerd as a whole may have been stopped meanwhile, and the worker is not to blame.
+    pub async fn stalled(&self, limit: Duration) {
+        let (mut turns, mut waited) = (self.turns.load(Relaxed), Duration::ZERO);
+        while waited < limit {
+            tokio::time::sleep(PERIOD).await;
+            waited += PERIOD;
+            let now = self.turns.load(Relaxed);
+            if now != turns || self.is_ending.load(Relaxed) {
+                (turns, waited) = (now, Duration::ZERO);
+            }
+        }
+    }
+
+    /// Completes when the worker begins its next turn.
+    pub async fn resumed(&self) {
+        let turns = self.turns.load(Relaxed);
+        while self.turns.load(Relaxed) == turns {
+            tokio::time::sleep(PERIOD).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use tokio::time::Instant;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_that_turns_does_not_stall() {
+        let heartbeat = Arc::new(Heartbeat::default());
+        let start = Instant::now();
+        let worker = Arc::clone(&heartbeat);
+        tokio::spawn(async move {
+            for _ in 0..100 {
+                worker.beat();
+                tokio::time::sleep(PERIOD / 2).await;
+            }
+        });
+        heartbeat.stalled(Duration::from_secs(5)).await;
+        let seconds = start.elapsed().as_secs_f64();
+        assert!((14.0..16.0).contains(&seconds), "10 s of turns, and 5 s without: {seconds}");
+        let resumed = tokio::spawn({
+            let heartbeat = Arc::clone(&heartbeat);
+            async move { heartbeat.resumed().await }
+        });
+        tokio::time::sleep(PERIOD * 3).await;
+        assert!(!resumed.is_finished());
+        heartbeat.beat();
+        resumed.await.unwrap();
+    }
+}

@@ -1,0 +1,16 @@
+/* hold TID: stops one thread of another process as a debugger does, says so, and lets it go when a line comes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+int main(int argc, char **argv) {
+    if (argc != 2) return 2;
+    int tid = atoi(argv[1]);
+    if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) || ptrace(PTRACE_INTERRUPT, tid, NULL, NULL)) return 3;
+    if (waitpid(tid, NULL, __WALL) != tid) return 4;
+    puts("stopped");
+    fflush(stdout);
+    getchar();
+    return 0;
+}
