@@ -5,7 +5,8 @@ use crate::pid_namespace::{PidNamespace, child_of};
 use crate::{Profile, build, wait};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
@@ -40,6 +41,14 @@ impl Daemon {
         let command = namespace.command(build::program("samplerd")?);
         let daemon = Daemon::start_in(directory, command, &address, pids, arguments)?;
         Ok(Daemon { process: child_of(daemon.process)?, ..daemon })
+    }
+
+    /// [`Daemon::start`] by a command that ends in the program, as another user or with fewer rights.
+    pub fn start_by(command: Command, pids: &[u32], arguments: &[&str]) -> Result<Daemon> {
+        let directory = tempfile::tempdir().context("make a directory")?;
+        fs::set_permissions(directory.path(), Permissions::from_mode(0o777))?;
+        let address = format!("unix:{}", directory.path().join("socket").display());
+        Daemon::start_in(directory, command, &address, pids, arguments)
     }
 
     /// [`Daemon::start`] on an address of choice.

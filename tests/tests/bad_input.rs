@@ -150,7 +150,7 @@ fn without_the_rights() -> Result<()> {
         finish(&mut command)
     };
     let nobody = run(&["--reuid=65534", "--regid=65534", "--clear-groups"])?;
-    refused("not root", &nobody, 1, &["root"])?;
+    refused("not root", &nobody, 1, &["CAP_BPF", "root"])?;
     // Root by name, without a single capability: nothing of BPF is there.
     let powerless = run(&["--bounding-set=-all", "--inh-caps=-all"])?;
     refused("no capabilities", &powerless, 1, &[])

@@ -139,6 +139,7 @@ const TEST: [Need; 30] = [
     need("redis-tools", "/usr/bin/redis-benchmark", "lets redis-server work"),
     need("sqlite3", "/usr/bin/sqlite3", "a program to profile"),
     need("strace", "/usr/bin/strace", "traces a program that must not be touched then"),
+    need("systemd", "/usr/bin/systemd-analyze", "rates the unit file"),
 ];
 
 /// What only `cargo xtask test --long` takes: these are large.
