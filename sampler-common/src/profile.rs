@@ -270,6 +270,11 @@ impl Profile {
         }
     }
 
+    /// Whether its numbers are of a window only; those of a peak are of all since attach.
+    pub fn is_windowed(&self) -> bool {
+        self.window.is_some() && self.kind != Kind::Peak
+    }
+
     /// The estimator's name; `points` where it is none of the estimators: a process was sampled by stride.
     pub fn estimator_name(&self) -> &'static str {
         if self.has_stride() { POINTS } else { self.estimator.name() }

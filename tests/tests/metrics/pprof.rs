@@ -36,7 +36,7 @@ fn go_tool_pprof_fetches_profiles() -> Result<()> {
     let pid = workload.pid();
     let path = format!("/debug/pprof/heap?pid={pid}");
     let top = go(address, &["-top", "-unit=B"], &path)?;
-    ensure!(top.contains("Type: inuse_space"), "{top}");
+    ensure!(top.contains("Type: inuse_space") && !top.contains("Duration: "), "{top}");
     ensure!(top.contains(&format!("of {}B total", truth.live.bytes)), "{truth:?}: {top}");
     ensure!(top.contains("realloc_moves"), "{top}");
     let top = go(address, &["-top", "-unit=B"], &format!("/debug/pprof/allocs?pid={pid}"))?;
@@ -106,6 +106,8 @@ fn seconds_ask_for_a_difference() -> Result<()> {
     for line in [&[exact][..], &totals].concat() {
         ensure!(comments.lines().any(|of| of == line), "{line} is not in {comments}");
     }
+    let top = go(address, &["-top"], "/debug/pprof/allocs?seconds=1")?;
+    ensure!(top.contains("Duration: 1"), "{top}");
     served.daemon.stop()
 }
 

@@ -81,7 +81,8 @@ pub fn message(profile: &Profile) -> message::Profile {
         mapping,
         location,
         time_nanos: signed(profile.time_unix_ns),
-        duration_nanos: signed(profile.duration_ns),
+        // Of a profile since attach it is 0, as in Go: collectors take any other one for the length of a difference.
+        duration_nanos: if profile.is_windowed() { signed(profile.duration_ns) } else { 0 },
         period_type,
         period: signed(profile.interval_bytes),
         comment,
@@ -178,11 +179,7 @@ pub(super) fn comments(profile: &Profile) -> Vec<String> {
         interval("inuse_objects", &totals.inuse_objects, "objects"),
         interval("inuse_space", &totals.inuse_space, "bytes"),
     ];
-    let since = if profile.window.is_some() && profile.kind != Kind::Peak {
-        "in the window"
-    } else {
-        "since attach"
-    };
+    let since = if profile.is_windowed() { "in the window" } else { "since attach" };
     comments.extend(profile.exact.map(|exact| {
         format!("exact {since}: {} objects, {} bytes", exact.alloc_objects, exact.alloc_space)
     }));

@@ -114,6 +114,16 @@ fn golden() {
 }
 
 #[test]
+fn only_a_window_has_a_duration() {
+    let mut profile = fixture::profile(Kind::Alloc);
+    assert_eq!(decoded(&profile).duration_nanos, 0);
+    profile.window = Some(crate::profile::Window { start_unix_ns: 1, end_unix_ns: 2 });
+    assert_eq!(decoded(&profile).duration_nanos, 12_345_678_901);
+    profile.kind = Kind::Peak;
+    assert_eq!(decoded(&profile).duration_nanos, 0);
+}
+
+#[test]
 fn comments_name_what_has_no_interval() {
     let text = raw(&decoded(&fixture::stride()));
     assert!(text.contains("comment estimator points, strategy stride\n"), "{text}");
