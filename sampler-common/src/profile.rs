@@ -7,7 +7,7 @@ mod frame;
 mod functions;
 mod merged;
 
-pub(crate) use allocator::is_entry;
+pub(crate) use allocator::{entry_pattern, is_entry};
 pub use frame::{Frame, leaf_first, own_frame};
 pub use functions::{Function, FunctionSum, Functions, functions, summed};
 
@@ -18,6 +18,7 @@ use crate::estimate::{
 use crate::note::Note;
 use crate::sampling::Strategy;
 use crate::source::SourceGroup;
+use std::collections::BTreeMap;
 use std::iter::Sum;
 use std::ops::Range;
 
@@ -193,6 +194,15 @@ pub struct Location {
     pub lines: Vec<Line>,
 }
 
+/// What a process is called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessName {
+    /// Command name, as `ps` shows it.
+    pub comm: String,
+    /// Path of the executable; empty if it is not known.
+    pub exe: String,
+}
+
 /// A row of the profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stack {
@@ -232,6 +242,8 @@ pub struct Profile {
     pub sources: Vec<SourceGroup>,
     /// Pid of each process that the strata of rows name.
     pub pids: Vec<u32>,
+    /// What these processes are called, by pid, where it is known.
+    pub process_names: BTreeMap<u32, ProcessName>,
     /// Sums over every stack and lost stack, before any cut to the top stacks, and exact totals, by stratum.
     pub reference: Reference,
     /// Totals over every stack and over lost stacks, before any cut to the top stacks.
@@ -242,7 +254,7 @@ pub struct Profile {
     pub samples: u64,
     /// What was lost on the way.
     pub lost: Vec<Lost>,
-    /// Mappings.
+    /// Mappings; the executable of the process with the largest stack comes first if a frame lies in it.
     pub mappings: Vec<Mapping>,
     /// Locations.
     pub locations: Vec<Location>,
@@ -273,6 +285,20 @@ impl Profile {
     /// Whether its numbers are of a window only; those of a peak are of all since attach.
     pub fn is_windowed(&self) -> bool {
         self.window.is_some() && self.kind != Kind::Peak
+    }
+
+    /// The command name of a process, if it is known.
+    pub fn comm(&self, pid: u32) -> Option<&str> {
+        let name = self.process_names.get(&pid)?;
+        Some(name.comm.as_str()).filter(|comm| !comm.is_empty())
+    }
+
+    /// `kvstore (pid 4121)`; `pid 4121` where its command name is not known.
+    pub fn process_label(&self, pid: u32) -> String {
+        match self.comm(pid) {
+            Some(comm) => format!("{comm} (pid {pid})"),
+            None => format!("pid {pid}"),
+        }
     }
 
     /// The estimator's name; `points` where it is none of the estimators: a process was sampled by stride.

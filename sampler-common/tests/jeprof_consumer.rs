@@ -8,6 +8,7 @@ use sampler_common::encode::{Encode, jeprof::Jeprof};
 use sampler_common::estimate::{Confidence, Estimator, Reference, Row, Sample, Stratum};
 use sampler_common::profile::{Kind, Line, Location, Mapping, Profile, Quantities, Stack};
 use sampler_common::sampling::{self, Rate, Strategy};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -71,6 +72,7 @@ fn profile(stacks: usize, malloc: u64) -> Profile {
         strategies: vec![Strategy::Geometric],
         sources: vec![],
         pids: vec![7],
+        process_names: BTreeMap::new(),
         totals: make(&reference.row()),
         window: None,
         exact: None,

@@ -2,8 +2,11 @@
 
 use sampler_common::encode::{Encode, pprof::Pprof};
 use sampler_common::estimate::{Confidence, Estimator, Reference, Row, Sample, Stratum};
-use sampler_common::profile::{Exact, Kind, Line, Location, Mapping, Profile, Quantities, Stack};
+use sampler_common::profile::{
+    Exact, Kind, Line, Location, Mapping, ProcessName, Profile, Quantities, Stack,
+};
 use sampler_common::sampling::{Rate, Strategy};
+use std::collections::BTreeMap;
 use std::process::Command;
 
 const INTERVAL_BYTES: u64 = 4096;
@@ -42,6 +45,10 @@ fn profile(kind: Kind) -> Profile {
         strategies: vec![Strategy::Geometric],
         sources: vec![],
         pids: vec![7],
+        process_names: BTreeMap::from([(
+            7,
+            ProcessName { comm: "demo".into(), exe: String::new() },
+        )]),
         totals: make(&reference.row()),
         window: None,
         exact: Some(Exact { alloc_objects: 8, alloc_space: 8 << 20 }),
@@ -104,18 +111,19 @@ fn go_tool_pprof_reads_our_files() {
     let top = pprof(&["-top", "-sample_index=alloc_space"], &file);
     assert!(top.contains("Type: alloc_space"), "{top}");
     // Of requests as large as 256 intervals every one is sampled with weight 1.
-    assert_eq!(row(&top, "malloc"), ("8MB", "8MB"));
-    assert_eq!(row(&top, "waste"), ("0", "5MB"));
+    assert_eq!(row(&top, "waste"), ("5MB", "5MB"));
+    assert_eq!(row(&top, "keep"), ("3MB", "3MB"));
     assert_eq!(row(&top, "work"), ("0", "3MB"));
+    assert!(!top.contains("malloc") && !top.contains("operator new"), "{top}");
     assert_eq!(row(&top, "main"), ("0", "8MB"));
     let objects = pprof(&["-top", "-sample_index=inuse_objects"], &file);
-    assert_eq!(row(&objects, "keep"), ("0", "3"));
+    assert_eq!(row(&objects, "keep"), ("3", "3"));
 
     write(Kind::Live);
     let top = pprof(&["-top"], &file);
     assert!(top.contains("Type: inuse_space"), "{top}");
     let raw = pprof(&["-raw"], &file);
-    for words in ["/usr/bin/demo", "00ff", "pid:[7]", "Period: 4096", "keep a.c:2"] {
+    for words in ["/usr/bin/demo", "00ff", "pid:[7]", "comm:[demo]", "Period: 4096", "keep a.c:2"] {
         assert!(raw.contains(words), "{words} in\n{raw}");
     }
     assert!(pprof(&["-comments"], &file).contains("note: a note"));

@@ -59,6 +59,7 @@ pub fn growth(before: &Profile, after: &Profile) -> Profile {
         strategies: after.strategies.clone(),
         sources: after.sources.clone(),
         pids: after.pids.clone(),
+        process_names: after.process_names.clone(),
         reference: after.reference.clone(),
         functions: None,
         cost: None,

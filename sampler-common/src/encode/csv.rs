@@ -53,7 +53,7 @@ impl Encode for Csv {
             let pid = if stack.pid == 0 { String::new() } else { stack.pid.to_string() };
             write!(out, "stack,{pid}{},", quantities(&stack.quantities))?;
             out.write_all(quoted(&frames).as_bytes())?;
-            out.write_all(b"\r\n")?;
+            write!(out, ",{}\r\n", cell(profile.comm(stack.pid).unwrap_or_default()))?;
         }
         Ok(())
     }
@@ -64,11 +64,11 @@ fn header(out: &mut dyn Write) -> io::Result<()> {
     for name in QUANTITIES {
         write!(out, ",{name},{name}_low,{name}_high,{name}_samples,{name}_method")?;
     }
-    out.write_all(b",stack\r\n")
+    out.write_all(b",stack,comm\r\n")
 }
 
 fn row(kind: &str, pid: &str, cells: String, text: &str, out: &mut dyn Write) -> io::Result<()> {
-    write!(out, "{kind},{pid}{cells},{}\r\n", cell(text))
+    write!(out, "{kind},{pid}{cells},{},\r\n", cell(text))
 }
 
 fn quantities(of: &Quantities) -> String {

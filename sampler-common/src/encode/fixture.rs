@@ -10,7 +10,7 @@ use crate::estimate::{
     Confidence, Estimate, Estimator, Method, Moments, Reference, Row, RowMoments, Stratum, Trials,
 };
 use crate::profile::{
-    Exact, Kind, Line, Location, Lost, Mapping, Profile, Quantities, Quantity, Stack,
+    Exact, Kind, Line, Location, Lost, Mapping, ProcessName, Profile, Quantities, Quantity, Stack,
 };
 use crate::sampling::{Design, Strategy, class};
 use crate::source::{SampleSource, SourceGroup};
@@ -163,6 +163,10 @@ fn reference(stacks: &[Stack]) -> Reference {
     reference
 }
 
+fn process_name() -> ProcessName {
+    ProcessName { comm: "kvstore".into(), exe: "/usr/bin/kvstore".into() }
+}
+
 fn profile_of(
     kind: Kind,
     mappings: Vec<Mapping>,
@@ -183,6 +187,7 @@ fn profile_of(
         strategies: vec![Strategy::Geometric],
         sources: SourceGroup::of([([SampleSource::Uprobes].into_iter().collect(), 2)]),
         pids: vec![4121, 4122],
+        process_names: [4121, 4122].map(|pid| (pid, process_name())).into(),
         reference: reference(&stacks),
         totals,
         exact: Some(Exact { alloc_objects: 2_012_345, alloc_space: 1_381_670_912 }),
@@ -315,7 +320,10 @@ pub(crate) fn hostile() -> Profile {
         stack(2, &[4, 5], row),
         stack(u32::MAX, &[], Samples { samples: 3, ..row }),
     ];
-    profile_of(Kind::Alloc, mappings, locations, stacks)
+    let mut profile = profile_of(Kind::Alloc, mappings, locations, stacks);
+    let comm = "=a;\"\n\u{1b}[2J\u{202e}".into();
+    profile.process_names = [(2, ProcessName { comm, exe: "/x\ny;".into() })].into();
+    profile
 }
 
 /// The same numbers, had they come from a stride: without an interval.

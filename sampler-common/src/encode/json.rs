@@ -13,7 +13,7 @@ pub use read::{ReadError, read};
 use super::Encode;
 use crate::estimate::{Method, Moments, Row};
 use crate::note::Note;
-use crate::profile::{Exact, Profile, Quantities, Quantity, Stack};
+use crate::profile::{Exact, ProcessName, Profile, Quantities, Quantity, Stack};
 use crate::source::{SampleSource, SourceGroup};
 use serde::Serialize;
 use serde::ser::Serializer;
@@ -49,6 +49,7 @@ pub fn head(profile: &Profile) -> Head<'_> {
         estimator: profile.estimator_name(),
         strategy: profile.strategy_names(),
         sources: sources(&profile.sources),
+        processes: profile,
         totals: (&profile.totals).into(),
         exact: profile.exact.map(Into::into),
         samples: profile.samples,
@@ -97,6 +98,8 @@ pub struct Head<'a> {
     estimator: &'static str,
     strategy: String,
     sources: Vec<SourcesObject>,
+    #[serde(serialize_with = "processes")]
+    processes: &'a Profile,
     totals: QuantitiesObject,
     exact: Option<ExactObject>,
     samples: u64,
@@ -105,6 +108,13 @@ pub struct Head<'a> {
     stacks_total: u64,
     notes: &'a [Note],
     cost: Option<cost::CostObject>,
+}
+
+#[derive(Serialize)]
+struct ProcessObject<'a> {
+    pid: u32,
+    comm: &'a str,
+    exe: &'a str,
 }
 
 #[derive(Serialize)]
@@ -173,6 +183,15 @@ fn profile_object(profile: &Profile) -> ProfileObject<'_> {
 /// Written row by row: a profile of many stacks is not held a second time.
 fn stacks<S: Serializer>(profile: &Profile, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(profile.stacks.iter().map(|stack| stack_object(profile, stack)))
+}
+
+fn processes<S: Serializer>(profile: &Profile, serializer: S) -> Result<S::Ok, S::Error> {
+    let named = profile.process_names.iter();
+    serializer.collect_seq(named.map(|(pid, ProcessName { comm, exe })| ProcessObject {
+        pid: *pid,
+        comm,
+        exe,
+    }))
 }
 
 fn stack_object<'a>(profile: &'a Profile, stack: &'a Stack) -> StackObject<'a> {

@@ -139,9 +139,11 @@ fn name_of(profile: &Profile, measure: Measure, end: End) -> String {
 }
 
 fn title(profile: &Profile) -> String {
-    let pids: Vec<String> = profile.pids.iter().take(4).map(u32::to_string).collect();
-    let more = if profile.pids.len() > pids.len() { " …" } else { "" };
-    format!("sampler {}, pid {}{more}", profile.kind.name(), pids.join(" "))
+    let labels: Vec<String> =
+        profile.pids.iter().take(4).map(|pid| profile.process_label(*pid)).collect();
+    let more = if profile.pids.len() > labels.len() { ", …" } else { "" };
+    let labels = labels.join(", ");
+    format!("sampler {}, {}{more}", profile.kind.name(), name::shown(&labels))
 }
 
 #[cfg(test)]

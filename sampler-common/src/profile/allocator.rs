@@ -44,6 +44,12 @@ pub(crate) fn is_entry(function: &str) -> bool {
     ENTRIES.contains(&plain)
 }
 
+/// The functions of [`is_entry`] as a regular expression of whole names without parameters, which is how `go tool pprof` compares.
+pub(crate) fn entry_pattern() -> String {
+    let (prefixes, entries) = (PREFIXES.join("|"), ENTRIES.join("|"));
+    format!(r"({prefixes})?({entries})(@.*)?|operator new(\[\])?|{PRELOADED}.*")
+}
+
 #[cfg(test)]
 mod tests {
     use super::is_entry;

@@ -8,6 +8,7 @@ use sampler_common::profile::{
 use sampler_common::sampling::{Design, Strategy, class};
 use sampler_daemon::rpc::convert::to_wire;
 use sampler_daemon::rpc::v1::{self, GetProfileRequest};
+use std::collections::BTreeMap;
 use tonic::Status;
 
 pub(crate) const INTERVAL_BYTES: u64 = 512 << 10;
@@ -52,6 +53,7 @@ pub(crate) fn profile(asked: &ProfileQuestion) -> Profile {
         strategies: vec![strategy],
         sources: vec![],
         pids: vec![PID],
+        process_names: BTreeMap::new(),
         totals: make(&reference.row()),
         exact: Some(Exact { alloc_objects: 2_000, alloc_space: 180_000_000 }),
         window: None,

@@ -1,5 +1,6 @@
 //! A thread for each process: its allocations, and a marker for each of its stacks.
 
+use super::super::name;
 use super::MARKER;
 use crate::profile::{Profile, Stack};
 use serde::Serialize;
@@ -41,9 +42,9 @@ pub(super) fn thread<'a>(
     stacks: &[u32],
     marker: usize,
 ) -> impl Serialize + use<'a> {
-    let name = match process.pid {
+    let label = match process.pid {
         0 => "all processes".to_owned(),
-        pid => format!("pid {pid}"),
+        pid => name::shown(&profile.process_label(pid)).into_owned(),
     };
     let rows: Vec<(&Stack, u32)> =
         process.stacks.iter().map(|index| (&profile.stacks[*index], stacks[*index])).collect();
@@ -56,8 +57,8 @@ pub(super) fn thread<'a>(
         unregister_time: None,
         paused_ranges: [],
         show_markers_in_timeline: false,
-        name: format!("{name}, bytes {}", profile.what()),
-        process_name: name,
+        name: format!("{label}, bytes {}", profile.what()),
+        process_name: label,
         is_main_thread: true,
         pid: process.pid.to_string(),
         tid: process.pid,

@@ -15,7 +15,7 @@ use self::strata::{ClusterSum, ExactObject, ReferenceObject, StratumObject, refe
 use super::cost::CostObject;
 use crate::estimate::{Confidence, Estimator};
 use crate::note::Note;
-use crate::profile::{Exact, Kind, Lost, Mapping, Profile, Stack, Window};
+use crate::profile::{Exact, Kind, Lost, Mapping, ProcessName, Profile, Stack, Window};
 use crate::sampling::Strategy;
 use crate::source::{SampleSource, SampleSources, SourceGroup};
 use serde::Deserialize;
@@ -48,6 +48,8 @@ struct ProfileObject {
     strategy: String,
     #[serde(default)]
     sources: Vec<SourcesObject>,
+    #[serde(default)]
+    processes: Vec<ProcessObject>,
     window: Option<WindowObject>,
     totals: QuantitiesObject,
     exact: Option<ExactObject>,
@@ -72,6 +74,13 @@ struct WindowObject {
 struct SourcesObject {
     sources: Vec<String>,
     processes: u64,
+}
+
+#[derive(Deserialize)]
+struct ProcessObject {
+    pid: u32,
+    comm: String,
+    exe: String,
 }
 
 #[derive(Deserialize)]
@@ -127,6 +136,7 @@ fn profile(of: ProfileObject) -> Result<Profile, String> {
         strategies: strategies.collect::<Result<_, String>>()?,
         sources: of.sources.iter().map(source_group).collect::<Result<_, String>>()?,
         pids,
+        process_names: of.processes.into_iter().map(process_name).collect(),
         totals: quantities(&of.totals, confidence).map_err(|error| format!("totals: {error}"))?,
         window: of
             .window
@@ -149,6 +159,10 @@ fn profile(of: ProfileObject) -> Result<Profile, String> {
             .map_err(|error| format!("cost: {error}"))?,
         reference,
     })
+}
+
+fn process_name(of: ProcessObject) -> (u32, ProcessName) {
+    (of.pid, ProcessName { comm: of.comm, exe: of.exe })
 }
 
 fn source_group(of: &SourcesObject) -> Result<SourceGroup, String> {

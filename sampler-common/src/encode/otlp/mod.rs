@@ -36,15 +36,26 @@ pub fn message(profile: &profile::Profile) -> ProfilesData {
     let each = processes(profile).into_iter().map(|(pid, rows)| {
         let profiles = order(profile.kind)
             .map(|quantity| one_profile(profile, quantity, &rows, &stacks, &mut tables));
-        let process = attribute("process.pid", Value::IntValue(i64::from(pid)));
         let scope = Scope { name: "sampler".into(), attributes: header.clone() };
         ResourceProfiles {
-            resource: (pid != 0).then(|| Resource { attributes: vec![process] }),
+            resource: (pid != 0).then(|| Resource { attributes: process(profile, pid) }),
             scope_profiles: vec![ScopeProfiles { scope: Some(scope), profiles: profiles.to_vec() }],
         }
     });
     let resource_profiles = each.collect();
     ProfilesData { resource_profiles, dictionary: Some(tables.finish()) }
+}
+
+/// What a process is called, by OpenTelemetry's semantic conventions.
+fn process(profile: &profile::Profile, pid: u32) -> Vec<KeyValue> {
+    let mut attributes = vec![attribute("process.pid", Value::IntValue(i64::from(pid)))];
+    if let Some(name) = profile.process_names.get(&pid).filter(|name| !name.exe.is_empty()) {
+        let text = |text: &str| Value::StringValue(text.to_owned());
+        let base = name.exe.rsplit('/').next().unwrap_or(&name.exe);
+        attributes.push(attribute("process.executable.name", text(base)));
+        attributes.push(attribute("process.executable.path", text(&name.exe)));
+    }
+    attributes
 }
 
 /// The processes in the order of their largest stack, with the indices of their stacks.

@@ -11,7 +11,7 @@ pub use sampler_messages::pprof as message;
 use super::address::Space;
 use super::{Encode, NO_STACK};
 use crate::estimate::Estimate;
-use crate::profile::{Kind, Line, Profile, Quantities, Quantity, Stack};
+use crate::profile::{Kind, Line, Profile, Quantities, Quantity, Stack, entry_pattern};
 use crate::units::{human_bytes, utc};
 use flate2::{Compression, write::GzEncoder};
 use prost::Message;
@@ -26,7 +26,7 @@ pub const SAMPLE_TYPES: [(&str, &str); 4] = [
     ("inuse_space", "bytes"),
 ];
 
-/// Writes the pprof format. A sample has a numeric label `pid` unless processes are merged; rows that
+/// Writes the pprof format. A sample has the labels `pid` (a number) and `comm` unless processes are merged; rows that
 /// round to 0 in all four quantities are left out.
 pub struct Pprof;
 
@@ -49,7 +49,7 @@ pub fn message(profile: &Profile) -> message::Profile {
     let no_stack = location.len() as u64 + 1;
     let mut unknown_used = false;
     for stack in &profile.stacks {
-        let mut row = sample_of(stack, &mut tables);
+        let mut row = sample_of(profile, stack, &mut tables);
         if row.value.iter().all(|value| *value == 0) {
             continue;
         }
@@ -75,6 +75,8 @@ pub fn message(profile: &Profile) -> message::Profile {
         Kind::Alloc => "alloc_space",
         Kind::Live | Kind::Peak | Kind::Mapped => "inuse_space",
     });
+    // Else every tool would say that malloc allocates everything.
+    let drop_frames = tables.string(&entry_pattern());
     message::Profile {
         sample_type,
         sample,
@@ -88,6 +90,7 @@ pub fn message(profile: &Profile) -> message::Profile {
         comment,
         default_sample_type,
         function: tables.functions,
+        drop_frames,
         string_table: tables.strings,
     }
 }
@@ -136,10 +139,15 @@ fn locations(profile: &Profile, space: &Space, tables: &mut Tables) -> Vec<messa
     each.collect()
 }
 
-fn sample_of(stack: &Stack, tables: &mut Tables) -> message::Sample {
+fn sample_of(profile: &Profile, stack: &Stack, tables: &mut Tables) -> message::Sample {
     let mut label = Vec::new();
     if stack.pid != 0 {
-        label.push(message::Label { key: tables.string("pid"), num: i64::from(stack.pid) });
+        let (key, num) = (tables.string("pid"), i64::from(stack.pid));
+        label.push(message::Label { key, num, ..message::Label::default() });
+    }
+    if let Some(comm) = profile.comm(stack.pid) {
+        let (key, str) = (tables.string("comm"), tables.string(comm));
+        label.push(message::Label { key, str, ..message::Label::default() });
     }
     let Quantities { alloc_objects, alloc_space, inuse_objects, inuse_space } = &stack.quantities;
     message::Sample {

@@ -14,7 +14,12 @@ fn decoded(profile: &Profile) -> message::Profile {
 /// A reader's view, in the manner of `pprof -raw`.
 fn raw(profile: &message::Profile) -> String {
     let text = |index: i64| &profile.string_table[index as usize];
+    let value = |label: &message::Label| match label.str {
+        0 => label.num.to_string(),
+        index => text(index).clone(),
+    };
     let mut out = String::new();
+    writeln!(out, "drop {}", text(profile.drop_frames)).unwrap();
     for of in &profile.sample_type {
         let default = profile.default_sample_type == of.r#type;
         let mark = if default { " [default]" } else { "" };
@@ -28,8 +33,11 @@ fn raw(profile: &message::Profile) -> String {
         writeln!(out, "comment {}", text(*comment)).unwrap();
     }
     for sample in &profile.sample {
-        let labels: Vec<_> =
-            sample.label.iter().map(|label| format!("{}={}", text(label.key), label.num)).collect();
+        let labels: Vec<_> = sample
+            .label
+            .iter()
+            .map(|label| format!("{}={}", text(label.key), value(label)))
+            .collect();
         writeln!(out, "sample {:?} {:?} {}", sample.value, sample.location_id, labels.join(" "))
             .unwrap();
     }

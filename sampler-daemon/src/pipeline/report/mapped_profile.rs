@@ -39,6 +39,7 @@ impl Worker {
         // What was lost may have been an end as well: neither what was mapped nor what is held has an upper end.
         gathered.reference.allocations_unseen = lost > 0;
         let (window, pids) = (gathered.window, self.pids_of(&gathered.processes));
+        let process_names = self.process_names(&gathered.processes);
         let calls = gathered.reference.row().total().alloc_objects;
         let mut profile = RawProfile {
             estimator: Estimator::Exact,
@@ -50,6 +51,7 @@ impl Worker {
             window,
             interval_bytes: 1.0,
             pids,
+            process_names,
             running: Vec::new(),
             compared: Vec::new(),
             cost,

@@ -149,6 +149,7 @@ mod tests {
             window: None,
             interval_bytes: 1.0,
             pids: vec![7],
+            process_names: BTreeMap::new(),
             rows: rows.collect(),
             left_out: 0,
             frames: notes.map(RawFrame::Note).to_vec(),

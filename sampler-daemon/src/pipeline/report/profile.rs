@@ -21,7 +21,12 @@ pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
     }
     let unsampled = unsampled(&raw.reference, raw.estimator);
     let rows_total = ordered(&mut raw, &unsampled);
-    let Located { mappings, locations, note } = located(&raw.frames, names).await;
+    let mut located = located(&raw.frames, names).await;
+    let main = raw.rows.iter().find_map(|row| raw.process_names.get(&row.pid));
+    if let Some(main) = main {
+        located.bring_first(&main.exe);
+    }
+    let Located { mappings, locations, note } = located;
     let quantities = |row: &Row| -> Quantities {
         Quantities::of_row(row, &raw.reference, raw.estimator, raw.request.confidence)
     };
@@ -65,6 +70,7 @@ pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
         strategies: raw.strategies,
         sources: raw.sources,
         pids: raw.pids,
+        process_names: raw.process_names,
         totals,
         exact: raw.exact,
         samples,
@@ -91,6 +97,21 @@ pub(super) struct Located {
     pub(super) locations: Vec<Location>,
     /// What could not be read.
     pub(super) note: Option<Note>,
+}
+
+impl Located {
+    /// Puts the first mapping of a file before all others: tools take the first one for the program.
+    fn bring_first(&mut self, path: &str) {
+        let Some(at) = self.mappings.iter().position(|of| of.path == path) else { return };
+        self.mappings.swap(0, at);
+        for location in &mut self.locations {
+            location.mapping = match location.mapping as usize {
+                0 => at as u32,
+                of if of == at => 0,
+                _ => location.mapping,
+            };
+        }
+    }
 }
 
 /// Puts names to frames.

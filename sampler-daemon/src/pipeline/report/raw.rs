@@ -9,14 +9,15 @@ use crate::pipeline::command::ProfileRequest;
 use crate::pipeline::cost::UnreadCost;
 use crate::pipeline::worker::Worker;
 use crate::store::stacks::StackFrame;
-use crate::store::{ProcessId, SamplingRecord, StackId};
+use crate::store::{ProcessId, ProcessRecord, SamplingRecord, StackId};
 use crate::unwind::{Frame, Module};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Estimator, Reference, Row, RowMoments};
 use sampler_common::note::Note;
-use sampler_common::profile::{Exact, Kind, Window};
+use sampler_common::profile::{Exact, Kind, ProcessName, Window};
 use sampler_common::sampling::Strategy;
 use sampler_common::source::{SampleSource, SampleSources, SourceGroup};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -61,6 +62,8 @@ pub struct RawProfile {
     pub interval_bytes: f64,
     /// Pids of the processes, in the order of [`sampler_common::estimate::Stratum::process`].
     pub pids: Vec<u32>,
+    /// What the processes are called, by pid.
+    pub process_names: BTreeMap<u32, ProcessName>,
     /// All rows with samples of the kind asked for, in a fixed order.
     pub rows: Vec<RawRow>,
     /// Smaller rows that are left out already.
@@ -155,6 +158,7 @@ impl Worker {
             window,
             interval_bytes: self.interval_of(&gathered.processes, |of| of.interval_bytes),
             pids: self.pids_of(&gathered.processes),
+            process_names: self.process_names(&gathered.processes),
             rows: Vec::new(),
             left_out: 0,
             frames: Vec::new(),
@@ -244,6 +248,13 @@ impl Worker {
 
     pub(super) fn pids_of(&self, processes: &[ProcessId]) -> Vec<u32> {
         processes.iter().map(|id| self.ingest.processes.get(*id).pid).collect()
+    }
+
+    /// What the processes are called, by pid; folded ones have no pid, and no name.
+    pub(super) fn process_names(&self, processes: &[ProcessId]) -> BTreeMap<u32, ProcessName> {
+        let records = processes.iter().map(|id| self.ingest.processes.get(*id));
+        let name = |of: &ProcessRecord| ProcessName { comm: of.comm.clone(), exe: of.exe.clone() };
+        records.filter(|of| of.pid != 0).map(|of| (of.pid, name(of))).collect()
     }
 
     pub(super) fn duration_ns(&self, chosen: &[ProcessId]) -> u64 {

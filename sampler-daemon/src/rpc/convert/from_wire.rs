@@ -7,8 +7,8 @@ use crate::rpc::v1;
 use sampler_common::estimate::{Confidence, Estimator, Reference};
 use sampler_common::note::Note;
 use sampler_common::profile::{
-    Exact, FunctionSum, Functions, Kind, Line, Location, Lost, Mapping, POINTS, Profile,
-    Quantities, Quantity, Stack, Window,
+    Exact, FunctionSum, Functions, Kind, Line, Location, Lost, Mapping, POINTS, ProcessName,
+    Profile, Quantities, Quantity, Stack, Window,
 };
 use sampler_common::sampling::Strategy;
 use std::collections::HashSet;
@@ -68,6 +68,7 @@ pub fn from_wire(profile: v1::Profile) -> Result<Profile, String> {
         strategies,
         sources: sources::groups_from_wire(&profile.sources)?,
         pids,
+        process_names: profile.process_names.into_iter().map(process_name).collect(),
         reference,
         totals,
         exact,
@@ -82,6 +83,10 @@ pub fn from_wire(profile: v1::Profile) -> Result<Profile, String> {
         notes: profile.notes.into_iter().map(Note::from).collect(),
         cost: profile.cost.map(cost::from_wire).transpose().within("cost")?,
     })
+}
+
+fn process_name(of: v1::ProcessName) -> (u32, ProcessName) {
+    (of.pid, ProcessName { comm: of.comm, exe: of.exe })
 }
 
 /// 0 and 0 are none.

@@ -5,7 +5,8 @@ use crate::rpc::v1;
 use sampler_common::estimate::{Moments, Trials};
 use sampler_common::note::Note;
 use sampler_common::profile::{
-    Exact, FunctionSum, Functions, Kind, Location, Lost, Profile, Quantities, Quantity, Stack,
+    Exact, FunctionSum, Functions, Kind, Location, Lost, ProcessName, Profile, Quantities,
+    Quantity, Stack,
 };
 use std::collections::HashMap;
 
@@ -42,10 +43,15 @@ pub fn to_wire(profile: &Profile) -> v1::Profile {
         estimator: profile.estimator_name().to_owned(),
         strategy: profile.strategy_names(),
         sources: sources::groups_to_wire(&profile.sources),
+        process_names: profile.process_names.iter().map(process_name).collect(),
         cost: profile.cost.as_ref().map(cost::to_wire),
         functions,
         reference: Some(strata::reference_to_wire(&profile.reference, &profile.pids)),
     }
+}
+
+fn process_name((pid, name): (&u32, &ProcessName)) -> v1::ProcessName {
+    v1::ProcessName { pid: *pid, comm: name.comm.clone(), exe: name.exe.clone() }
 }
 
 /// The protocol's form of a kind.

@@ -10,8 +10,8 @@ use sampler_common::estimate::{
 };
 use sampler_common::note::Note;
 use sampler_common::profile::{
-    Exact, FunctionSum, Functions, Kind, Line, Location, Lost, Mapping, Profile, Quantities,
-    Quantity, Stack, Window,
+    Exact, FunctionSum, Functions, Kind, Line, Location, Lost, Mapping, ProcessName, Profile,
+    Quantities, Quantity, Stack, Window,
 };
 use sampler_common::sampling;
 use sampler_common::source::{SampleSource, SourceGroup};
@@ -216,6 +216,7 @@ pub(super) fn profile() -> impl Strategy<Value = Profile> {
                 },
                 sources: SourceGroup::of([(SampleSource::ALL.into_iter().collect(), samples)]),
                 pids: vec![5, 6],
+                process_names: [(5, ProcessName { comm: "a".into(), exe: "/b".into() })].into(),
                 reference: reference(&stacks, (exact, interval)),
                 totals,
                 exact: live.then_some(Exact { alloc_objects, alloc_space }),

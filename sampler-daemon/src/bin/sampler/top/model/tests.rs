@@ -12,6 +12,7 @@ use sampler_common::profile::{
     Exact, Line, Location, Lost, Mapping, Profile, Quantities, Stack, Window,
 };
 use sampler_common::sampling::{Design, Strategy, class};
+use std::collections::BTreeMap;
 
 const SECOND: u64 = 1_000_000_000;
 pub(in crate::top) const PID: u32 = 4121;
@@ -116,6 +117,7 @@ pub(in crate::top) fn detail(asked: DetailRequest) -> Answer {
         strategies: vec![Strategy::Geometric],
         sources: vec![],
         pids: vec![PID],
+        process_names: BTreeMap::new(),
         totals: make(&reference.row()),
         exact: None,
         window: asked
