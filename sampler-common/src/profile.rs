@@ -6,6 +6,7 @@ mod allocator;
 mod frame;
 mod functions;
 mod merged;
+mod startup;
 
 pub(crate) use allocator::{entry_pattern, is_entry};
 pub use frame::{Frame, leaf_first, own_frame};

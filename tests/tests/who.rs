@@ -60,7 +60,8 @@ fn sum_of_samples(of: &Value) -> Result<f64> {
 
 /// A terminal has each path of two processes of one program once, with their sum.
 fn paths_are_told_once(daemon: &Daemon) -> Result<()> {
-    let arguments = ["profile", "--kind", "alloc", "--comm", "who-alpha", "--top", "1000"];
+    let arguments =
+        ["profile", "--kind", "alloc", "--comm", "who-alpha", "--top", "1000", "--stacks"];
     let text = daemon.sampler(&arguments)?.success("profile")?.stdout;
     let text = String::from_utf8(text)?;
     let stacks: Vec<&str> = text.split("\n\n").filter(|of| of.contains("allocated (")).collect();

@@ -1,6 +1,6 @@
 //! A stack on one line: `leaf ← caller ← …`.
 
-use super::text::layout::{columns, middle};
+use super::text::layout::{columns, end, middle};
 use super::text::short::short;
 use super::{NO_STACK, name};
 use crate::profile::is_entry;
@@ -8,8 +8,9 @@ use crate::profile::is_entry;
 /// Shortest room in which a name still says something.
 const MIN_NAME: usize = 12;
 
-/// The functions of a stack, root first, in `width` columns: from the first that is no entry of an allocator to its callers.
-pub(super) fn callers(frames: &[&str], width: usize) -> String {
+/// The functions of a stack, root first, in `width` columns: from the first that is no entry of an allocator to its callers. `place`
+/// is where that first one allocates; empty if it is not known.
+pub(super) fn callers(frames: &[&str], place: &str, width: usize) -> String {
     let leaf_first: Vec<&&str> = frames.iter().rev().collect();
     let own = leaf_first.iter().position(|frame| !is_entry(frame));
     let frames = &leaf_first[own.unwrap_or(leaf_first.len().saturating_sub(1))..];
@@ -28,6 +29,9 @@ pub(super) fn callers(frames: &[&str], width: usize) -> String {
         }
         out += separator;
         out += &short(&frame, room);
+        if index == 0 && !place.is_empty() {
+            out += &format!(" {}", end(place, width / 4));
+        }
     }
     if out.is_empty() { NO_STACK.to_owned() } else { middle(&out, width) }
 }

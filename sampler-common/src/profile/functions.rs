@@ -4,6 +4,7 @@
 //! the stack once, however often it recurs. A function's numbers come from the summed row of its stacks,
 //! never from their intervals.
 
+use super::startup::is_startup;
 use super::{Frame, Line, Profile, Quantity, own_frame};
 use crate::estimate::Row;
 use std::collections::{BTreeSet, HashMap};
@@ -91,7 +92,8 @@ pub fn summed(profile: &Profile, rows: usize) -> Functions {
     Functions { rows: sums, total: functions.len() as u64, pids: pids.into_iter().collect() }
 }
 
-/// Every function with bytes of the profile's kind, by falling self, then total.
+/// Every function with bytes of the profile's kind, by falling self, then total. Functions that only start a program or a thread
+/// come last: everything is under them.
 pub fn functions(profile: &Profile) -> Vec<Function<'_>> {
     let (mut functions, at) = known_functions(profile);
     for (stack_index, stack) in profile.stacks.iter().enumerate() {
@@ -123,7 +125,9 @@ pub fn functions(profile: &Profile) -> Vec<Function<'_>> {
     functions.retain(|function| !function.stacks.is_empty());
     functions.sort_by(|a, b| {
         let own = |of: &Function| of.own.unwrap_or(0.0);
-        let falling = own(b).total_cmp(&own(a)).then(b.total.total_cmp(&a.total));
+        let starts = |of: &Function| of.own.is_none() && is_startup(&of.frame.line.function);
+        let falling = own(b).total_cmp(&own(a)).then(starts(a).cmp(&starts(b)));
+        let falling = falling.then(b.total.total_cmp(&a.total));
         falling.then_with(|| a.frame.line.function.cmp(&b.frame.line.function))
     });
     functions

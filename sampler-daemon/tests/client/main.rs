@@ -160,7 +160,12 @@ fn profile_in_every_format() {
 fn top_cuts_the_table_but_not_its_sums() {
     let mock = Mock::unix();
     let all = sampler(&mock.address, "profile");
-    let one = sampler(&mock.address, "profile --top 1");
+    assert!(
+        all.text().contains("--stacks") && !all.text().contains("\n    malloc"),
+        "{}",
+        all.text()
+    );
+    let one = sampler(&mock.address, "profile --top 1 --stacks");
     let row = |text: &str| text.lines().find(|line| line.contains("load_file ")).map(str::to_owned);
     assert_eq!(
         row(all.text()).unwrap().split_whitespace().next(),

@@ -38,7 +38,7 @@ pub fn text(of: &Comparison, width: usize, rows: usize) -> String {
     for stack in shown {
         out += &row(stack);
         let frames: Vec<&str> = stack.frames.iter().map(String::as_str).collect();
-        out += &format!("    {}\n", callers(&frames, width - 4));
+        out += &format!("    {}\n", callers(&frames, "", width - 4));
     }
     if of.stacks.len() > shown.len() {
         let rest = (of.stacks.len() - shown.len()) as u64;

@@ -7,7 +7,7 @@ use crate::encode::text::layout::{columns, end, paragraph};
 use crate::encode::text::short::short;
 use crate::estimate::{Growth, Median, Share, plus_minus};
 use crate::leaks::{Grown, Leak, Leaks};
-use crate::profile::Line;
+use crate::profile::{Line, is_entry};
 use crate::units::{grouped, human_bytes, human_duration};
 use std::time::Duration;
 
@@ -110,7 +110,10 @@ fn entry(leak: &Leak, index: usize, of: &Leaks, width: usize) -> String {
     }
     if index > 0 {
         let frames: Vec<&str> = leak.frames.iter().map(|line| line.function.as_str()).collect();
-        return out + &format!("{}{}\n", " ".repeat(INDENT), callers(&frames, width - INDENT));
+        let own = leak.frames.iter().rev().find(|line| !is_entry(&line.function));
+        let place = own.map(place).unwrap_or_default();
+        let callers = callers(&frames, &place, width - INDENT);
+        return out + &format!("{}{callers}\n", " ".repeat(INDENT));
     }
     out + &in_full(&leak.frames, width)
 }
@@ -143,13 +146,7 @@ fn in_full(frames: &[Line], width: usize) -> String {
     let mut out = String::new();
     for line in frames.iter().rev().take(MAX_FRAMES) {
         let room = width - 2 * INDENT;
-        let place = match (line.file.as_str(), line.line) {
-            ("", _) => String::new(),
-            (file, 0) => base_name(file).to_owned(),
-            (file, number) => format!("{}:{number}", base_name(file)),
-        };
-        let place = if place.is_empty() { place } else { name::shown(&place).into_owned() };
-        let place = end(&place, room * 2 / 5);
+        let place = end(&place(line), room * 2 / 5);
         let function = name::shown(&line.function);
         let function = short(&function, room - 2 - columns(&place));
         let text = format!("{}{function}  {place}", " ".repeat(2 * INDENT));
@@ -161,6 +158,15 @@ fn in_full(frames: &[Line], width: usize) -> String {
             out + &format!("{}… {} more\n", " ".repeat(2 * INDENT), n - MAX_FRAMES)
         }
         _ => out,
+    }
+}
+
+/// `server.cpp:88`, empty if it is not known.
+fn place(line: &Line) -> String {
+    match (line.file.as_str(), line.line) {
+        ("", _) => String::new(),
+        (file, 0) => name::shown(base_name(file)).into_owned(),
+        (file, number) => name::shown(&format!("{}:{number}", base_name(file))).into_owned(),
     }
 }
 

@@ -1,17 +1,22 @@
 //! Functions by the bytes they allocate themselves and by all that is allocated under them.
 
-use super::short::short;
+use super::short::{end_of_name, short, with_arguments};
 use super::{Page, layout, plural, samples, share};
 use crate::estimate::plus_minus;
 use crate::profile::{Frame, Function, FunctionSum, Profile, summed};
 use crate::units::{grouped, human_bytes};
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-/// Columns of `self self% total ± samples`, with the blanks between and after them.
-const NUMBERS: usize = 8 + 1 + 5 + 1 + 8 + 1 + 5 + 1 + 7 + 2;
+/// Columns of `self self% total ±`, with the blanks between and after them.
+const NUMBERS: usize = 8 + 1 + 5 + 1 + 8 + 1 + 5 + 2;
+/// Columns of `samples`, with the blank before it.
+const SAMPLES: usize = 1 + 7;
+/// Narrower pages leave `samples` out: names need the room.
+const SAMPLES_FROM: usize = 100;
 /// Narrower pages leave `file:line` out.
-const PLACE_FROM: usize = 72;
+const PLACE_FROM: usize = 64;
 
 impl Function<'_> {
     /// Its name, fit for a terminal.
@@ -25,18 +30,19 @@ impl Function<'_> {
     }
 }
 
+/// Writes the table; whether there is one.
 pub(super) fn write(
     profile: &Profile,
     page: Page,
     rows: usize,
     out: &mut dyn Write,
-) -> io::Result<()> {
+) -> io::Result<bool> {
     let functions = match &profile.functions {
         Some(functions) => Cow::Borrowed(functions),
         None => Cow::Owned(summed(profile, rows)),
     };
     if functions.rows.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     let whole = profile.totals.space(profile.kind).estimate.value;
     let shown = &functions.rows[..rows.min(functions.rows.len())];
@@ -44,14 +50,13 @@ pub(super) fn write(
     writeln!(out)?;
     let heading = widths.line(["self", "self%", "total", "±", "samples"], "function", "file:line");
     writeln!(out, "{}", page.bold(heading.trim_end()))?;
-    for function in shown {
+    for (function, name) in shown.iter().zip(names(shown, &widths)) {
         let total = function.total.estimate;
         let (own, own_share) =
             function.own.map(|own| (human_bytes(own), share(own, whole))).unwrap_or_default();
         let (bytes, interval) = (human_bytes(total.value), plus_minus(&total));
         let numbers = [&own, &own_share, &bytes, &interval, &samples(total.samples)];
-        let frame = frame(function);
-        let (name, place) = (frame.name(), frame.place());
+        let place = frame(function).place();
         let line = widths.line(numbers.map(String::as_str), &name, &place);
         writeln!(out, "{}", line.trim_end())?;
     }
@@ -59,18 +64,42 @@ pub(super) fn write(
     if rest > 0 {
         let functions = plural(rest, "function");
         let more = format!("… {} more {functions} (--top N shows N)", grouped(rest));
-        let indent = NUMBERS.min(page.width.saturating_sub(layout::columns(&more)));
+        let indent = widths.numbers.min(page.width.saturating_sub(layout::columns(&more)));
         writeln!(out, "{}{}", " ".repeat(indent), page.dim(&more))?;
     }
-    Ok(())
+    Ok(true)
+}
+
+/// The names of functions as the rows show them. Rows that would look the same keep more of what tells them apart.
+fn names(functions: &[FunctionSum], widths: &Widths) -> Vec<String> {
+    let full: Vec<Cow<str>> = functions.iter().map(|of| frame(of).name()).collect();
+    let mut names: Vec<String> =
+        full.iter().map(|name| short(name, widths.function).into_owned()).collect();
+    let mut alike: BTreeMap<(String, String), Vec<usize>> = BTreeMap::new();
+    for (index, function) in functions.iter().enumerate() {
+        let place = layout::end(&frame(function).place(), widths.place);
+        alike.entry((names[index].clone(), place)).or_default().push(index);
+    }
+    for rows in alike.into_values().filter(|rows| rows.len() > 1) {
+        for cut in [with_arguments, end_of_name, layout::end] {
+            let longer: Vec<String> =
+                rows.iter().map(|row| cut(&full[*row], widths.function)).collect();
+            if longer.iter().collect::<BTreeSet<_>>().len() == rows.len() {
+                rows.iter().zip(longer).for_each(|(row, name)| names[*row] = name);
+                break;
+            }
+        }
+    }
+    names
 }
 
 fn frame(of: &FunctionSum) -> Frame<'_> {
     Frame { line: &of.line, module: &of.module }
 }
 
-/// Columns of the two text fields.
+/// Columns of the numbers and of the two text fields.
 struct Widths {
+    numbers: usize,
     function: usize,
     place: usize,
 }
@@ -78,16 +107,17 @@ struct Widths {
 impl Widths {
     /// The place gets what it needs, but at most two fifths of the room; the function gets the rest.
     fn of(functions: &[FunctionSum], width: usize) -> Widths {
-        let room = width - NUMBERS;
+        let numbers = if width < SAMPLES_FROM { NUMBERS } else { NUMBERS + SAMPLES };
+        let room = width - numbers;
         if width < PLACE_FROM {
-            return Widths { function: room, place: 0 };
+            return Widths { numbers, function: room, place: 0 };
         }
         let longest = |text: &dyn Fn(&FunctionSum) -> usize| functions.iter().map(text).max();
         let place = longest(&|function| layout::columns(&frame(function).place()));
         let place = place.unwrap_or(0).max("file:line".len()).min(room * 2 / 5);
         let name = longest(&|function| layout::columns(&frame(function).name()));
         let name = name.unwrap_or(0).max("function".len());
-        Widths { function: name.min(room - place - 2), place }
+        Widths { numbers, function: name.min(room - place - 2), place }
     }
 
     fn line(&self, numbers: [&str; 5], function: &str, place: &str) -> String {
@@ -97,11 +127,13 @@ impl Widths {
             layout::right(percent, 5),
             layout::right(total, 8),
             layout::right(interval, 5),
-            layout::right(samples, 7),
         ]
         .join(" ");
+        if self.numbers > NUMBERS {
+            line.push_str(&layout::right(samples, SAMPLES));
+        }
         line.push_str("  ");
-        line.push_str(&layout::left(&short(function, self.function), self.function));
+        line.push_str(&layout::left(function, self.function));
         if self.place > 0 {
             line.push_str("  ");
             line.push_str(&layout::end(place, self.place));

@@ -1,25 +1,24 @@
-//! The lines above the tables: what the profile is about and its totals.
+//! The lines above the table: what the profile is about and its totals.
 
-use super::{Page, bytes_of, layout, plural};
+use super::{Page, bytes_of, layout};
 use crate::encode::name;
-use crate::estimate::{Estimate, Estimator, Method, plus_minus};
-use crate::profile::{Exact, Kind, Lost, Profile, Quantity, Window};
+use crate::estimate::{Estimate, Method, plus_minus};
+use crate::profile::{Exact, Kind, Profile, Quantity, Window};
 use crate::sampling::Strategy;
-use crate::source::SourceGroup;
 use crate::units::{grouped, human_bytes, human_count, human_duration, utc};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// Columns of the names on the left.
-const LABEL: usize = 10;
 /// Processes named in the title; more are counted.
 const PIDS: usize = 4;
 
 pub(super) fn write(profile: &Profile, page: Page, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{}", page.bold(&layout::middle(&title(profile), page.width)))?;
+    for line in layout::wrapped(&name::shown(&title(profile)), page.width) {
+        writeln!(out, "{}", page.bold(&line))?;
+    }
     if let Some((label, window)) = window(profile) {
-        paragraph(label, &window, false, page, out)?;
+        page.paragraph(label, &window, false, out)?;
     }
     let totals = &profile.totals;
     let rows = [
@@ -37,24 +36,7 @@ pub(super) fn write(profile: &Profile, page: Page, out: &mut dyn Write) -> io::R
     ];
     let main = bytes_of(profile.kind);
     for (label, text) in rows {
-        paragraph(label, &text, label == main, page, out)?;
-    }
-    if !profile.sources.is_empty() {
-        paragraph("source", &SourceGroup::text(&profile.sources), false, page, out)?;
-    }
-    if let Some(method) = method(profile) {
-        paragraph("method", &method, false, page, out)?;
-    }
-    let lost: Vec<String> =
-        profile.lost.iter().filter(|lost| lost.samples > 0).map(lost_samples).collect();
-    if !lost.is_empty() {
-        paragraph("lost", &lost.join(", "), false, page, out)?;
-    }
-    if let Some(cost) = &profile.cost {
-        paragraph("cost", &name::shown(&cost.text()), false, page, out)?;
-    }
-    for note in &profile.notes {
-        paragraph("note", &name::shown(&note.to_string()), false, page, out)?;
+        page.paragraph(label, &text, label == main, out)?;
     }
     Ok(())
 }
@@ -77,12 +59,28 @@ fn title(profile: &Profile) -> String {
     // Those without a stack are asked about as well.
     match pids.len().max(if profile.pids.len() > PIDS { profile.pids.len() } else { 0 }) {
         0 => what.to_owned(),
-        1..=PIDS => {
-            let list: Vec<String> = pids.iter().map(u32::to_string).collect();
-            format!("{what}, pid {}", list.join(" "))
+        1..=PIDS => format!("{what}, {}", named(profile, &pids)),
+        n => {
+            let comms: BTreeSet<_> = profile.pids.iter().map(|pid| profile.comm(*pid)).collect();
+            match comms.first() {
+                Some(Some(comm)) if comms.len() == 1 => format!("{what}, {comm} ({n} processes)"),
+                _ => format!("{what}, {n} processes"),
+            }
         }
-        n => format!("{what}, {n} processes"),
     }
+}
+
+/// `kvstore (pid 4121 4122), pid 77`.
+fn named(profile: &Profile, pids: &BTreeSet<u32>) -> String {
+    let mut by_name: BTreeMap<Option<&str>, Vec<String>> = BTreeMap::new();
+    for pid in pids {
+        by_name.entry(profile.comm(*pid)).or_default().push(pid.to_string());
+    }
+    let label = |(comm, pids): (Option<&str>, Vec<String>)| match comm {
+        Some(comm) => format!("{comm} (pid {})", pids.join(" ")),
+        None => format!("pid {}", pids.join(" ")),
+    };
+    by_name.into_iter().map(label).collect::<Vec<_>>().join(", ")
 }
 
 /// Bytes with their interval written out, and objects.
@@ -214,59 +212,7 @@ fn sampled(profile: &Profile) -> String {
     )
 }
 
-/// Estimator and strategy where they are not the usual ones.
-fn method(profile: &Profile) -> Option<String> {
-    let names = profile.strategy_names().replace(',', ", ");
-    if profile.has_stride() {
-        return Some(format!("strategy {names}: biased on periodic programs, no interval"));
-    }
-    if profile.estimator == Estimator::Exact {
-        return None;
-    }
-    let mut parts = Vec::new();
-    if profile.estimator != Estimator::default() {
-        parts.push(format!("estimator {}", profile.estimator.name()));
-    }
-    if profile.strategies.iter().any(|of| *of != Strategy::Geometric) {
-        parts.push(format!("strategy {names}"));
-    }
-    (!parts.is_empty()).then(|| parts.join(", "))
-}
-
 /// `95`, `99.9`, `99.99999`: what nine digits leave of a level.
 fn percent(level: f64) -> f64 {
     (level * 1e9).round() / 1e7
-}
-
-fn lost_samples(lost: &Lost) -> String {
-    let known = lost.alloc_space.as_ref().map(|space| {
-        let bytes = &space.estimate;
-        let range = if bytes.has_interval() { plus_minus(bytes) } else { "no interval".into() };
-        format!(" ({} {range})", human_bytes(bytes.value))
-    });
-    let samples = plural(lost.samples, "sample");
-    let outcome = name::shown(&lost.outcome);
-    format!("{outcome} {} {samples}{}", grouped(lost.samples), known.unwrap_or_default())
-}
-
-/// A label and its text, wrapped under itself. Blanks at the front of the text are kept.
-fn paragraph(
-    label: &str,
-    text: &str,
-    bold: bool,
-    page: Page,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let room = page.width - LABEL;
-    let lines = if layout::columns(text) <= room {
-        vec![text.to_owned()]
-    } else {
-        layout::wrapped(text, room)
-    };
-    for (index, line) in lines.iter().enumerate() {
-        let label = layout::left(if index == 0 { label } else { "" }, LABEL);
-        let line = if bold { page.bold(line) } else { line.clone() };
-        writeln!(out, "{}{line}", page.dim(&label))?;
-    }
-    Ok(())
 }

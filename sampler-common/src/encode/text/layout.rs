@@ -54,12 +54,18 @@ fn tail(text: &str, width: usize) -> &str {
 
 /// Shortened in the middle to `width` columns: both ends of a long name tell what it is.
 pub fn middle(text: &str, width: usize) -> String {
+    let room = width.saturating_sub(1);
+    keeping(text, width, room / 2)
+}
+
+/// Shortened to `width` columns: the last `back` ones, and as much of the beginning as there is room for.
+pub fn keeping(text: &str, width: usize, back: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
     }
     let room = width.saturating_sub(1);
-    let front = room.div_ceil(2);
-    format!("{}…{}", head(text, front), tail(text, room - front))
+    let back = back.min(room);
+    format!("{}…{}", head(text, room - back), tail(text, back))
 }
 
 /// Shortened at the front to `width` columns: of a place in a file the end matters.

@@ -1,13 +1,14 @@
 //! The table that people read in a terminal.
 //!
-//! Three parts: totals with their intervals; functions by their own and their total bytes; the largest
-//! stacks. `±` is the larger distance from the estimate to an end of its interval, in percent of the
+//! Four parts: totals with their intervals; functions by their own and their total bytes; how the numbers were made and what limits
+//! them; the largest stacks, where they are asked for. `±` is the larger distance from the estimate to an end of its interval, in percent of the
 //! estimate. A function's numbers are made from the summed rows of its stacks, never from their bounds.
 
 pub mod functions;
 mod header;
 pub mod layout;
 pub mod lifetimes;
+mod remarks;
 pub mod short;
 mod stacks;
 
@@ -31,7 +32,7 @@ pub struct Text {
 
 impl Text {
     /// Functions shown where nobody says how many.
-    pub const DEFAULT_ROWS: usize = 20;
+    pub const DEFAULT_ROWS: usize = 15;
     /// Stacks shown where nobody says how many.
     pub const DEFAULT_STACKS: usize = 5;
     const MIN_WIDTH: usize = 60;
@@ -41,15 +42,19 @@ impl Encode for Text {
     fn encode(&self, profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         let page = Page { width: self.width.max(Text::MIN_WIDTH), color: self.color };
         header::write(profile, page, out)?;
-        if self.rows > 0 {
-            functions::write(profile, page, self.rows, out)?;
+        if self.rows > 0 && functions::write(profile, page, self.rows, out)? {
+            writeln!(out)?;
         }
+        remarks::write(profile, page, out)?;
         if self.stacks > 0 {
             stacks::write(profile, page, self.stacks, out)?;
         }
         Ok(())
     }
 }
+
+/// Columns of the labels on the left.
+const LABEL: usize = 10;
 
 /// What is written on.
 #[derive(Clone, Copy)]
@@ -65,6 +70,22 @@ impl Page {
 
     fn dim(self, text: &str) -> String {
         self.styled("2", text)
+    }
+
+    /// A label and its text, wrapped under itself. Blanks at the front of the text are kept.
+    fn paragraph(self, label: &str, text: &str, bold: bool, out: &mut dyn Write) -> io::Result<()> {
+        let room = self.width - LABEL;
+        let lines = if layout::columns(text) <= room {
+            vec![text.to_owned()]
+        } else {
+            layout::wrapped(text, room)
+        };
+        for (index, line) in lines.iter().enumerate() {
+            let label = layout::left(if index == 0 { label } else { "" }, LABEL);
+            let line = if bold { self.bold(line) } else { line.clone() };
+            writeln!(out, "{}{line}", self.dim(&label))?;
+        }
+        Ok(())
     }
 
     fn styled(self, code: &str, text: &str) -> String {

@@ -4,7 +4,7 @@ use super::layout;
 use std::borrow::Cow;
 
 /// `name` in at most `width` columns: whole if it fits; else without its parameters; else with `<…>` for
-/// template arguments too; else shortened in the middle as well.
+/// template arguments too; else with its end, and as much of its beginning as there is room for.
 pub fn short(name: &str, width: usize) -> Cow<'_, str> {
     if layout::columns(name) <= width {
         return Cow::Borrowed(name);
@@ -13,7 +13,41 @@ pub fn short(name: &str, width: usize) -> Cow<'_, str> {
     if layout::columns(name) <= width {
         return Cow::Borrowed(name);
     }
-    Cow::Owned(layout::middle(&without_arguments(name), width))
+    Cow::Owned(ending(&without_arguments(name), width))
+}
+
+/// As [`short`], with template arguments as far as there is room: they tell instances of one function apart.
+pub fn with_arguments(name: &str, width: usize) -> String {
+    ending(without_parameters(name), width)
+}
+
+/// The end of a name without its parameters, template arguments and all.
+pub fn end_of_name(name: &str, width: usize) -> String {
+    layout::end(without_parameters(name), width)
+}
+
+/// Columns of a beginning that says something.
+const MIN_BEGINNING: usize = 8;
+
+/// The end of a name tells more than its middle: `std::_Hash…::_M_insert_unique_node`.
+fn ending(name: &str, width: usize) -> String {
+    if layout::columns(name) <= width {
+        return name.to_owned();
+    }
+    let room = width.saturating_sub(1);
+    let last = last_component(name);
+    let back = layout::columns(last);
+    match last.len() < name.len() && back <= room {
+        true if room - back < MIN_BEGINNING => format!("…{last}"),
+        true => layout::keeping(name, width, back),
+        false => layout::keeping(last.trim_start_matches("::"), width, room - room / 3),
+    }
+}
+
+/// From the last `::` on; a closure goes with the function that it is in.
+fn last_component(name: &str) -> &str {
+    let front = ["::{{closure}}", "::operator()"].iter().find_map(|of| name.strip_suffix(of));
+    &name[front.unwrap_or(name).rfind("::").unwrap_or(0)..]
 }
 
 /// `f(int)` → `f`, `S::get(T&&) const` → `S::get`. A name in parentheses (`(anonymous namespace)::x`,
@@ -82,6 +116,16 @@ mod tests {
             short("(anonymous namespace)::go(int (*)(char))", 26),
             "(anonymous namespace)::go"
         );
+        let insert = "std::_Hashtable<int, std::pair<int, long>>::_M_insert_unique_node(long)";
+        assert_eq!(short(insert, 36), "std::_Hashta…::_M_insert_unique_node");
+        assert_eq!(short(insert, 26), "…::_M_insert_unique_node");
+        assert_eq!(short(insert, 12), "_M_…que_node");
+        assert_eq!(with_arguments(insert, 46), "std::_Hashtable<int, s…::_M_insert_unique_node");
+        assert_eq!(
+            short("store::index::Index::rebuild::{{closure}}", 34),
+            "store::inde…::rebuild::{{closure}}"
+        );
+        assert_eq!(short("pymain_run_python_of_the_interpreter", 16), "pymai…nterpreter");
         assert_eq!(without_parameters("F::operator()(int) const"), "F::operator()");
         assert_eq!(without_parameters("F::operator()"), "F::operator()");
         assert_eq!(without_parameters("f(int) [clone .cold]"), "f(int) [clone .cold]");

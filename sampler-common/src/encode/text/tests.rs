@@ -1,6 +1,7 @@
 use super::super::fixture;
 use super::*;
 use crate::estimate::plus_minus;
+use crate::profile::Line;
 
 fn text(profile: &Profile, width: usize, color: bool) -> String {
     let format = Text { width, color, rows: 20, stacks: 5 };
@@ -63,15 +64,15 @@ fn nothing_exceeds_the_width_nor_controls_the_terminal() {
 
 #[test]
 fn methods_other_than_the_default_are_named() {
-    let header =
-        |profile: &Profile| text(profile, 80, false).split("\n\n").next().unwrap().to_owned();
+    let remarks =
+        |profile: &Profile| text(profile, 80, false).split("\n\n").nth(2).unwrap().to_owned();
     let mut profile = fixture::profile(Kind::Alloc);
-    assert!(!header(&profile).contains("\nmethod"));
+    assert!(!remarks(&profile).contains("\nmethod"));
     profile.estimator = crate::estimate::Estimator::Calibrated;
-    assert!(header(&profile).contains("\nmethod    estimator calibrated\n"));
+    assert!(remarks(&profile).contains("\nmethod    estimator calibrated\n"));
     profile.strategies.push(crate::sampling::Strategy::Adaptive);
     let both = "method    estimator calibrated, strategy geometric, adaptive\n";
-    assert!(header(&profile).contains(both), "{}", header(&profile));
+    assert!(remarks(&profile).contains(both), "{}", remarks(&profile));
 }
 
 /// Neither a 0 that nobody knows nor an interval of it.
@@ -154,4 +155,37 @@ fn rows_and_stacks_are_limited() {
     let format = Text { rows: 0, stacks: 0, ..format };
     let text = String::from_utf8(fixture::encoded(&format, &profile)).unwrap();
     assert!(!text.contains("\n\n") && text.contains("sampled"), "{text}");
+}
+
+#[test]
+fn rows_that_would_look_the_same_keep_their_arguments() {
+    let mut profile = fixture::profile(Kind::Alloc);
+    for (index, key) in [(4, "Session"), (5, "Account")] {
+        let function = format!("cache::Table<std::string, {key}>::find(std::string const&)");
+        profile.locations[index].lines = vec![Line { function, file: "t.h".into(), line: 9 }];
+    }
+    let text = text(&profile, 80, false);
+    for row in ["  …std::string, Session>::find  ", "  …std::string, Account>::find  "] {
+        assert_eq!(text.matches(row).count(), 1, "{text}");
+    }
+}
+
+#[test]
+fn what_starts_a_program_is_at_the_end() {
+    let text = text(&fixture::profile(Kind::Alloc), 80, false);
+    let table: Vec<&str> = text.split("\n\n").nth(1).unwrap().lines().collect();
+    assert!(table.last().unwrap().contains("__libc_start_call_main"), "{text}");
+}
+
+#[test]
+fn many_processes_are_counted() {
+    let mut profile = fixture::profile(Kind::Alloc);
+    let first = |profile: &Profile| text(profile, 80, false).lines().next().unwrap().to_owned();
+    assert!(first(&profile).ends_with(", kvstore (pid 4121 4122)"), "{}", first(&profile));
+    profile.process_names.remove(&4122);
+    assert!(first(&profile).ends_with(", pid 4122, kvstore (pid 4121)"), "{}", first(&profile));
+    let name = profile.process_names[&4121].clone();
+    profile.pids.extend(4123..4130);
+    profile.process_names.extend((4122..4130).map(|pid| (pid, name.clone())));
+    assert!(first(&profile).ends_with(", kvstore (9 processes)"), "{}", first(&profile));
 }

@@ -6,25 +6,27 @@ use anyhow::{Result, bail};
 use sampler_common::encode::Format;
 use sampler_common::encode::text::Text;
 use sampler_common::profile::Profile;
+use sampler_common::units::grouped;
 use sampler_daemon::rpc::convert::from_wire;
 use sampler_daemon::rpc::v1::{self, GetProfileRequest};
+use std::io::Write as _;
 
-/// Appends `profile` to `into`; the text has `top` functions and stacks, and colors where they are wanted.
+/// Appends `profile` to `into`; the text has what `limits` asked for, and colors where they are wanted.
 pub(crate) fn append(
     profile: &Profile,
     format: Format,
-    top: Option<u32>,
+    limits: RowLimits,
     color: bool,
     into: &mut Vec<u8>,
 ) -> Result<()> {
-    let rows = top.map(|top| top as usize);
-    let text = Text {
-        width: page::width(),
-        color,
-        rows: rows.unwrap_or(Text::DEFAULT_ROWS),
-        stacks: rows.unwrap_or(Text::DEFAULT_STACKS),
-    };
-    Ok(format.encoder(text).encode(profile, into)?)
+    let (rows, stacks) = (limits.functions as usize, limits.stacks);
+    let text = Text { width: page::width(), color, rows, stacks };
+    format.encoder(text).encode(profile, into)?;
+    if format == Format::Text && stacks == 0 && profile.stacks_total > 0 {
+        let total = grouped(profile.stacks_total);
+        writeln!(into, "stacks    {total}, not shown (--stacks shows the largest)")?;
+    }
+    Ok(())
 }
 
 /// What samplerd is asked for of a profile in a format.
@@ -34,17 +36,20 @@ pub(crate) struct RowLimits {
     top: Option<u32>,
     /// Functions, which samplerd sums over every stack.
     functions: u32,
+    /// Stacks that a table shows.
+    stacks: usize,
 }
 
 impl RowLimits {
-    /// `top` functions and stacks of a table, or its usual ones; of another format `top` stacks.
-    pub(crate) fn of(format: Format, top: Option<u32>) -> RowLimits {
+    /// `top` functions of a table, or its usual ones, and so many stacks if it has any; of another format `top` stacks.
+    pub(crate) fn of(format: Format, top: Option<u32>, has_stacks: bool) -> RowLimits {
+        let or = |usual: usize| top.map_or(usual, |top| top as usize);
         match format {
-            Format::Text => RowLimits::table(
-                top.map_or(Text::DEFAULT_ROWS, |top| top as usize),
-                top.map_or(Text::DEFAULT_STACKS, |top| top as usize),
-            ),
-            _ => RowLimits { top, functions: 0 },
+            Format::Text if has_stacks => {
+                RowLimits::table(or(Text::DEFAULT_ROWS), or(Text::DEFAULT_STACKS))
+            }
+            Format::Text => RowLimits::table(or(Text::DEFAULT_ROWS), 0),
+            _ => RowLimits { top, functions: 0, stacks: 0 },
         }
     }
 
@@ -52,7 +57,7 @@ impl RowLimits {
     pub(crate) fn table(functions: usize, stacks: usize) -> RowLimits {
         // None at all would be all of them.
         let one = |of: usize| u32::try_from(of.max(1)).unwrap_or(u32::MAX);
-        RowLimits { top: Some(one(stacks)), functions: one(functions) }
+        RowLimits { top: Some(one(stacks)), functions: one(functions), stacks }
     }
 
     /// A request for that, besides what `request` asks for.

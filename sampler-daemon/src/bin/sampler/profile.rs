@@ -13,7 +13,7 @@ pub(crate) async fn run(address: &Address, verb: ProfileVerb, json: bool) -> Res
         let name = format.name();
         bail!("{name} is binary and standard output is a terminal (give -o FILE or pipe it)");
     }
-    let asked = RowLimits::of(format, verb.filter.top);
+    let asked = RowLimits::of(format, verb.filter.top, verb.stacks);
     let mut client = connect::client(address).await?;
     let answer = client.get_profile(asked.request(verb.filter.request(None)));
     let answer = progress::waiting(progress::PROFILE, answer).await;
@@ -22,7 +22,7 @@ pub(crate) async fn run(address: &Address, verb: ProfileVerb, json: bool) -> Res
 
     let mut contents = Vec::new();
     let color = file.is_none() && page::color();
-    encoded::append(&profile, format, verb.filter.top, color, &mut contents)?;
+    encoded::append(&profile, format, asked, color, &mut contents)?;
     match file {
         Some(path) => output::write_file(path, &contents),
         None => output::print(&contents),

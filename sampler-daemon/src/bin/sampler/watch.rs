@@ -16,8 +16,8 @@ const OTHER_LINES: usize = 12;
 
 pub(crate) async fn run(address: &Address, verb: WatchVerb, json: bool) -> Result<()> {
     let asked = match json {
-        true => RowLimits::of(Format::Json, verb.filter.top),
-        false => RowLimits::table(table(&verb).rows, 1),
+        true => RowLimits::of(Format::Json, verb.filter.top, false),
+        false => RowLimits::table(table(&verb).rows, 0),
     };
     let request = WatchProfileRequest {
         profile: Some(asked.request(verb.filter.request(None))),

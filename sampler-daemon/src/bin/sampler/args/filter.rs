@@ -48,7 +48,7 @@ pub(crate) struct Filter {
     /// Only requests of SIZE or less
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, allow_hyphen_values = true)]
     pub(crate) max_size: Option<u64>,
-    /// Keep the N largest stacks; in text, N functions and N stacks
+    /// Keep the N largest stacks; in text, N functions
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(allow_negative_numbers = true)]
     pub(crate) top: Option<u32>,

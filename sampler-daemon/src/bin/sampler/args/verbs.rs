@@ -17,6 +17,9 @@ use std::time::Duration;
 pub(crate) struct ProfileVerb {
     #[command(flatten)]
     pub(crate) filter: Filter,
+    /// In text, the largest call stacks too
+    #[arg(long)]
+    pub(crate) stacks: bool,
     /// Output format [default: text]
     #[arg(long, value_name = "FORMAT", value_parser = format_parser())]
     pub(crate) format: Option<Format>,

@@ -70,10 +70,13 @@ pub(crate) struct RunVerb {
     /// How samples become estimates: weighted, failed-trials or calibrated [default: weighted]
     #[arg(long, value_name = "NAME", value_parser = Estimator::parse)]
     pub(super) estimator: Option<Estimator>,
-    /// Keep the N largest stacks; in text, N functions and N stacks
+    /// Keep the N largest stacks; in text, N functions
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(allow_negative_numbers = true)]
     pub(super) top: Option<u32>,
+    /// In text, the largest call stacks too
+    #[arg(long)]
+    pub(super) stacks: bool,
     /// Output format [default: text]
     #[arg(long, value_name = "FORMAT", value_parser = format_parser())]
     pub(super) format: Option<Format>,

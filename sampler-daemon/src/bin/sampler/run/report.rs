@@ -17,7 +17,7 @@ pub(super) async fn write(
     json: bool,
 ) -> Result<()> {
     let format = verb.format(json);
-    let asked = RowLimits::of(format, verb.top);
+    let asked = RowLimits::of(format, verb.top, verb.stacks);
     let color = verb.file().is_none() && page::color_on(&std::io::stderr());
     let mut contents = Vec::new();
     for (index, kind) in verb.kinds(json).into_iter().enumerate() {
@@ -39,7 +39,7 @@ pub(super) async fn write(
                 continue;
             }
         }
-        encoded::append(&profile, format, verb.top, color, &mut contents)?;
+        encoded::append(&profile, format, asked, color, &mut contents)?;
     }
     match verb.file() {
         Some(path) => output::write_file(path, &contents),

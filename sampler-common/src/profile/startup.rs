@@ -1,0 +1,39 @@
+//! Which frames start a program or a thread: they are in every stack and say nothing about any.
+
+/// What the C library and the runtimes of Rust call on the way to `main` or to the function of a thread.
+const STARTUP: [&str; 9] = [
+    "_start",
+    "__libc_start_main",
+    "__libc_start_call_main",
+    "start_thread",
+    "clone",
+    "clone3",
+    "__clone",
+    "__clone3",
+    "std::rt::lang_start",
+];
+
+/// Whether a function only starts the program or a thread.
+pub(super) fn is_startup(function: &str) -> bool {
+    // `__libc_start_main@@GLIBC_2.34`, `__libc_start_main_impl`, `std::rt::lang_start::{{closure}}`
+    let name = function.split('@').next().unwrap_or(function);
+    let name = name.strip_suffix("_impl").or(name.strip_suffix("::{{closure}}")).unwrap_or(name);
+    STARTUP.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_startup;
+
+    #[test]
+    fn startup() {
+        for name in
+            ["_start", "__libc_start_main@@GLIBC_2.34", "__libc_start_main_impl", "start_thread"]
+        {
+            assert!(is_startup(name), "{name}");
+        }
+        for name in ["main", "start", "clone_repository", "std::rt::lang_start_of_mine"] {
+            assert!(!is_startup(name), "{name}");
+        }
+    }
+}
