@@ -34,7 +34,7 @@ pub fn quantities(of: &Quantities) -> impl Serialize + use<> {
     QuantitiesObject::from(of)
 }
 
-/// Everything about a profile but its stacks and what estimates are made against, as the json format has it.
+/// Everything about a profile but its processes, its stacks and what estimates are made against, as the json format has it.
 pub fn head(profile: &Profile) -> Head<'_> {
     Head {
         kind: profile.kind.name(),
@@ -49,7 +49,6 @@ pub fn head(profile: &Profile) -> Head<'_> {
         estimator: profile.estimator_name(),
         strategy: profile.strategy_names(),
         sources: sources(&profile.sources),
-        processes: profile,
         totals: (&profile.totals).into(),
         exact: profile.exact.map(Into::into),
         samples: profile.samples,
@@ -80,6 +79,8 @@ pub struct SourcesObject {
 struct ProfileObject<'a> {
     #[serde(flatten)]
     head: Head<'a>,
+    #[serde(serialize_with = "processes")]
+    processes: &'a Profile,
     #[serde(serialize_with = "strata::reference")]
     reference: &'a Profile,
     #[serde(serialize_with = "stacks")]
@@ -98,8 +99,6 @@ pub struct Head<'a> {
     estimator: &'static str,
     strategy: String,
     sources: Vec<SourcesObject>,
-    #[serde(serialize_with = "processes")]
-    processes: &'a Profile,
     totals: QuantitiesObject,
     exact: Option<ExactObject>,
     samples: u64,
@@ -177,7 +176,7 @@ struct MomentsObject {
 }
 
 fn profile_object(profile: &Profile) -> ProfileObject<'_> {
-    ProfileObject { head: head(profile), reference: profile, stacks: profile }
+    ProfileObject { head: head(profile), processes: profile, reference: profile, stacks: profile }
 }
 
 /// Written row by row: a profile of many stacks is not held a second time.

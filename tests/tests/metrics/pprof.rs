@@ -38,7 +38,10 @@ fn go_tool_pprof_fetches_profiles() -> Result<()> {
     let top = go(address, &["-top", "-unit=B"], &path)?;
     ensure!(top.contains("Type: inuse_space") && !top.contains("Duration: "), "{top}");
     ensure!(top.contains(&format!("of {}B total", truth.live.bytes)), "{truth:?}: {top}");
-    ensure!(top.contains("realloc_moves"), "{top}");
+    ensure!(top.contains("realloc_moves") && !top.contains(" realloc\n"), "{top}");
+    let program = fs::read_link(format!("/proc/{pid}/exe"))?;
+    let program = program.file_name().and_then(|name| name.to_str()).context("no name")?;
+    ensure!(top.lines().any(|line| line == format!("File: {program}")), "{program}: {top}");
     let top = go(address, &["-top", "-unit=B"], &format!("/debug/pprof/allocs?pid={pid}"))?;
     ensure!(top.contains("Type: alloc_space"), "{top}");
     ensure!(top.contains(&format!("of {}B total", truth.alloc.bytes)), "{truth:?}: {top}");
