@@ -14,6 +14,7 @@ pub mod installed;
 pub mod links;
 pub mod manual;
 pub mod parser;
+pub mod pid_argument;
 pub mod pid_namespace;
 pub mod pipeline;
 pub mod rpc;

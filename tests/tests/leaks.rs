@@ -126,6 +126,9 @@ fn a_leak_is_named_and_nothing_else() -> Result<()> {
 
     let text = text_since(&daemon, first)?;
     ensure!(text.contains("growing   1 of 3 stacks that moved"), "{text}");
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let answer = format!(") of pid {} holds more and more: ", workload.pid());
+    ensure!(words.contains("leak (leaks.c:") && words.contains(&answer), "{text}");
     ensure!(text.contains("      leak  leaks.c:") && !text.contains("steady"), "{text}");
     ensure!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 

@@ -24,6 +24,7 @@ fn usage_errors_exit_with_2_and_say_what_to_do() {
         ("profile --confidence nan", "between 0 and 1"),
         ("profile --pid 0", "--pid"),
         ("profile --pid x", "--pid"),
+        ("profile --pid 12 34", "give each its own --pid"),
         ("profile --top 0", "--top"),
         ("profile --estimator exact", "weighted, failed-trials or calibrated"),
         ("watch --estimator Weighted", "weighted, failed-trials or calibrated"),
@@ -38,6 +39,8 @@ fn usage_errors_exit_with_2_and_say_what_to_do() {
         let stderr = ran.failure(2);
         assert!(stderr.contains(words), "{arguments}: {stderr}");
     }
+    let ran = ran(command().args(["profile", "--pid", "12 34"]));
+    assert!(ran.failure(2).contains("give each: --pid 12 --pid 34"), "{}", ran.stderr);
 }
 
 #[test]

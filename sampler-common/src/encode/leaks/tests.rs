@@ -93,6 +93,30 @@ fn the_verdict_is_plain() {
 }
 
 #[test]
+fn the_first_sentence_answers_or_says_why_not() {
+    let of = |counts: &[[u64; 3]]| {
+        let text = text(&leaks(&fixture::profile(Kind::Live), counts), 200, 10);
+        text.lines().nth(1).unwrap().to_owned()
+    };
+    let grows = of(&[[61, 2, 0]]);
+    assert!(grows.starts_with("Store::put(std::string_view, Value&&) (store.cpp:214) of pid 4121"));
+    assert!(
+        grows.ends_with("KiB/s in the last 1 m 00 s; its oldest block is 1 m 21 s old."),
+        "{grows}"
+    );
+    assert!(of(&[]).starts_with("Nothing is known to grow: no sampled block came"));
+    assert!(
+        of(&[[2, 1, 0]]).starts_with("Too little was seen to say what grows: 3 sampled blocks")
+    );
+    assert!(
+        of(&[[3, 0, 0]; 5]).starts_with("All stacks together grow by "),
+        "{}",
+        of(&[[3, 0, 0]; 5])
+    );
+    assert_eq!(of(&[[190, 201, 1700]]), "Nothing grows by more than chance.");
+}
+
+#[test]
 fn fits_its_page() {
     for of in [
         growing(),

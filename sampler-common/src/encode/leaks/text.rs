@@ -1,9 +1,9 @@
-//! What people read of growth in a terminal: a verdict first, then the stacks, the first of them in full.
+//! What people read of growth in a terminal: the answer in a sentence, the figures behind it, then the stacks, the first of them in full.
 
 use crate::encode::callers::callers;
 use crate::encode::comparison::text::{LABEL, percent, signed};
 use crate::encode::name;
-use crate::encode::text::layout::{columns, end, paragraph};
+use crate::encode::text::layout::{columns, end, paragraph, wrapped};
 use crate::encode::text::short::short;
 use crate::estimate::{Growth, Median, Share, plus_minus};
 use crate::leaks::{Grown, Leak, Leaks};
@@ -18,12 +18,22 @@ const MAX_CANDIDATES: usize = 3;
 /// Frames shown of the first stack, from the leaf.
 const MAX_FRAMES: usize = 20;
 const INDENT: usize = 3;
+/// Columns of a function in the answer.
+const MAX_SITE: usize = 60;
+/// Of fewer samples that came or went it is not said that nothing grows.
+const MIN_SAMPLES: u64 = 10;
+/// What functions of standard libraries begin with: those of containers allocate for their callers.
+const LIBRARIES: [&str; 8] =
+    ["std::", "__gnu_cxx::", "void std::", "alloc::", "core::", "<alloc::", "<core::", "<std::"];
 
 /// The text in `width` columns, with at most `rows` stacks that grow.
 pub fn text(of: &Leaks, width: usize, rows: usize) -> String {
     let width = width.max(MIN_WIDTH);
     let over = Duration::from_nanos(of.length_ns());
     let mut out = format!("Held memory that grows, over the last {}\n", human_duration(over));
+    let answer = answer(of);
+    out += &wrapped(&answer, width).iter().map(|line| format!("{line}\n")).collect::<String>();
+    out.push('\n');
     let all = format!(
         "{} {} held, {} in this time ({} … {})",
         human_bytes(of.total.held.value),
@@ -53,6 +63,48 @@ pub fn text(of: &Leaks, width: usize, rows: usize) -> String {
         out += &format!("\n… {} more that grow (--top N shows N)\n", grouped(more));
     }
     out
+}
+
+/// What grows, how fast and since when; or why that is not known.
+fn answer(of: &Leaks) -> String {
+    let seconds = of.length_ns() as f64 / 1e9;
+    let [came, went] = [of.total.came, of.total.went];
+    let Some(leak) = of.stacks.first().filter(|leak| leak.grown.is_growing()) else {
+        return match came + went {
+            0 => "Nothing is known to grow: no sampled block came and stayed, and none went. Wait, or sample more (sampler set --interval).".to_owned(),
+            few @ 1..MIN_SAMPLES => format!("Too little was seen to say what grows: {few} sampled blocks came and stayed, or went. Wait, or sample more (sampler set --interval)."),
+            _ if of.total.growth.low > 0.0 => format!(
+                "All stacks together grow by {}, and none of them by more than chance: ask again over a longer time.",
+                speed(&of.total.growth, seconds)
+            ),
+            _ => "Nothing grows by more than chance.".to_owned(),
+        };
+    };
+    let oldest = human_duration(Duration::from_nanos(leak.grown.oldest_ns));
+    let more = match of.growing {
+        0 | 1 => String::new(),
+        2 => " One more stack grows.".to_owned(),
+        n => format!(" {} more stacks grow.", grouped(n - 1)),
+    };
+    format!(
+        "{} of pid {} holds more and more: {} in the last {}; its oldest block is {oldest} old.{more}",
+        site(&leak.frames),
+        leak.pid,
+        speed(&leak.grown.growth, seconds),
+        human_duration(Duration::from_nanos(of.length_ns())),
+    )
+}
+
+/// The function that a person looks for, with its line: the first from the leaf that is neither an allocator's nor a standard library's.
+fn site(frames: &[Line]) -> String {
+    let own = || frames.iter().rev().filter(|line| !is_entry(&line.function));
+    let is_library = |line: &&Line| LIBRARIES.iter().any(|of| line.function.starts_with(of));
+    let Some(line) = own().find(|line| !is_library(line)).or_else(|| own().next()) else {
+        return crate::encode::NO_STACK.to_owned();
+    };
+    let (function, place) = (name::shown(&line.function), place(line));
+    let function = short(&function, MAX_SITE);
+    if place.is_empty() { function.into_owned() } else { format!("{function} ({place})") }
 }
 
 fn verdict(of: &Leaks) -> String {

@@ -3,7 +3,7 @@
 use super::short::{end_of_name, short, with_arguments};
 use super::{Page, layout, plural, samples, share};
 use crate::estimate::plus_minus;
-use crate::profile::{Frame, Function, FunctionSum, Profile, summed};
+use crate::profile::{Function, FunctionSum, Profile};
 use crate::units::{grouped, human_bytes};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,22 +30,14 @@ impl Function<'_> {
     }
 }
 
-/// Writes the table; whether there is one.
+/// Writes the functions, and how many more there are than these.
 pub(super) fn write(
     profile: &Profile,
     page: Page,
-    rows: usize,
+    (shown, total): (&[FunctionSum], u64),
     out: &mut dyn Write,
-) -> io::Result<bool> {
-    let functions = match &profile.functions {
-        Some(functions) => Cow::Borrowed(functions),
-        None => Cow::Owned(summed(profile, rows)),
-    };
-    if functions.rows.is_empty() {
-        return Ok(false);
-    }
+) -> io::Result<()> {
     let whole = profile.totals.space(profile.kind).estimate.value;
-    let shown = &functions.rows[..rows.min(functions.rows.len())];
     let widths = Widths::of(shown, page.width);
     writeln!(out)?;
     let heading = widths.line(["self", "self%", "total", "±", "samples"], "function", "file:line");
@@ -56,28 +48,28 @@ pub(super) fn write(
             function.own.map(|own| (human_bytes(own), share(own, whole))).unwrap_or_default();
         let (bytes, interval) = (human_bytes(total.value), plus_minus(&total));
         let numbers = [&own, &own_share, &bytes, &interval, &samples(total.samples)];
-        let place = frame(function).place();
+        let place = function.frame().place();
         let line = widths.line(numbers.map(String::as_str), &name, &place);
         writeln!(out, "{}", line.trim_end())?;
     }
-    let rest = functions.total.saturating_sub(shown.len() as u64);
+    let rest = total.saturating_sub(shown.len() as u64);
     if rest > 0 {
         let functions = plural(rest, "function");
         let more = format!("… {} more {functions} (--top N shows N)", grouped(rest));
         let indent = widths.numbers.min(page.width.saturating_sub(layout::columns(&more)));
         writeln!(out, "{}{}", " ".repeat(indent), page.dim(&more))?;
     }
-    Ok(true)
+    Ok(())
 }
 
 /// The names of functions as the rows show them. Rows that would look the same keep more of what tells them apart.
 fn names(functions: &[FunctionSum], widths: &Widths) -> Vec<String> {
-    let full: Vec<Cow<str>> = functions.iter().map(|of| frame(of).name()).collect();
+    let full: Vec<Cow<str>> = functions.iter().map(|of| of.frame().name()).collect();
     let mut names: Vec<String> =
         full.iter().map(|name| short(name, widths.function).into_owned()).collect();
     let mut alike: BTreeMap<(String, String), Vec<usize>> = BTreeMap::new();
     for (index, function) in functions.iter().enumerate() {
-        let place = layout::end(&frame(function).place(), widths.place);
+        let place = layout::end(&function.frame().place(), widths.place);
         alike.entry((names[index].clone(), place)).or_default().push(index);
     }
     for rows in alike.into_values().filter(|rows| rows.len() > 1) {
@@ -91,10 +83,6 @@ fn names(functions: &[FunctionSum], widths: &Widths) -> Vec<String> {
         }
     }
     names
-}
-
-fn frame(of: &FunctionSum) -> Frame<'_> {
-    Frame { line: &of.line, module: &of.module }
 }
 
 /// Columns of the numbers and of the two text fields.
@@ -113,9 +101,9 @@ impl Widths {
             return Widths { numbers, function: room, place: 0 };
         }
         let longest = |text: &dyn Fn(&FunctionSum) -> usize| functions.iter().map(text).max();
-        let place = longest(&|function| layout::columns(&frame(function).place()));
+        let place = longest(&|function| layout::columns(&function.frame().place()));
         let place = place.unwrap_or(0).max("file:line".len()).min(room * 2 / 5);
-        let name = longest(&|function| layout::columns(&frame(function).name()));
+        let name = longest(&|function| layout::columns(&function.frame().name()));
         let name = name.unwrap_or(0).max("function".len());
         Widths { numbers, function: name.min(room - place - 2), place }
     }

@@ -13,7 +13,7 @@ pub mod short;
 mod stacks;
 
 use super::{Encode, name};
-use crate::profile::{Frame, Kind, Profile};
+use crate::profile::{Frame, FunctionSum, Functions, Kind, Profile, summed};
 use crate::units::{grouped, human_count};
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -42,10 +42,17 @@ impl Encode for Text {
     fn encode(&self, profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
         let page = Page { width: self.width.max(Text::MIN_WIDTH), color: self.color };
         header::write(profile, page, out)?;
-        if self.rows > 0 && functions::write(profile, page, self.rows, out)? {
+        let functions = match &profile.functions {
+            _ if self.rows == 0 => Cow::Owned(Functions::default()),
+            Some(functions) => Cow::Borrowed(functions),
+            None => Cow::Owned(summed(profile, self.rows)),
+        };
+        let shown = &functions.rows[..self.rows.min(functions.rows.len())];
+        if !shown.is_empty() {
+            functions::write(profile, page, (shown, functions.total), out)?;
             writeln!(out)?;
         }
-        remarks::write(profile, page, out)?;
+        remarks::write(profile, page, shown, out)?;
         if self.stacks > 0 {
             stacks::write(profile, page, self.stacks, out)?;
         }
@@ -94,6 +101,13 @@ impl Page {
         } else {
             text.to_owned()
         }
+    }
+}
+
+impl FunctionSum {
+    /// The frame that shows it.
+    fn frame(&self) -> Frame<'_> {
+        Frame { line: &self.line, module: &self.module }
     }
 }
 

@@ -1,15 +1,25 @@
 //! The lines below the table: where the numbers come from, what was lost, what it cost, and what limits what they mean.
 
-use super::{Page, plural};
+use super::{Page, base_name, plural};
 use crate::encode::name;
 use crate::estimate::{Estimator, plus_minus};
-use crate::profile::{Lost, Profile};
+use crate::profile::{FunctionSum, Lost, Mapping, Profile};
 use crate::sampling::Strategy;
 use crate::source::SourceGroup;
 use crate::units::{grouped, human_bytes};
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-pub(super) fn write(profile: &Profile, page: Page, out: &mut dyn Write) -> io::Result<()> {
+/// The file of code that a runtime made, as samplerd calls it.
+const ANONYMOUS: &str = "[anonymous]";
+
+/// Writes the lines; `functions` are those that the table shows.
+pub(super) fn write(
+    profile: &Profile,
+    page: Page,
+    functions: &[FunctionSum],
+    out: &mut dyn Write,
+) -> io::Result<()> {
     if !profile.sources.is_empty() {
         page.paragraph("source", &SourceGroup::text(&profile.sources), false, out)?;
     }
@@ -27,7 +37,35 @@ pub(super) fn write(profile: &Profile, page: Page, out: &mut dyn Write) -> io::R
     for note in &profile.notes {
         page.paragraph("note", &name::shown(&note.to_string()), false, out)?;
     }
+    if let Some(unnamed) = unnamed(profile, functions) {
+        page.paragraph("note", &unnamed, false, out)?;
+    }
     Ok(())
+}
+
+/// What would name the code that is shown by its offset: of the file of the first such function.
+fn unnamed(profile: &Profile, functions: &[FunctionSum]) -> Option<String> {
+    let is_known = |module: &str| module == ANONYMOUS || !module.starts_with('[');
+    let unnamed =
+        functions.iter().filter(|of| of.frame().is_offset() && is_known(of.module.as_str()));
+    let modules: BTreeSet<&str> = unnamed.clone().map(|of| of.module.as_str()).collect();
+    let module = unnamed.clone().next()?.module.as_str();
+    let remedy = match profile.mappings.iter().find(|of| of.path == module) {
+        _ if module == ANONYMOUS => {
+            "a perf map names generated code (node --perf-basic-prof, python3 -X perf, jcmd PID Compiler.perfmap)".to_owned()
+        }
+        Some(Mapping { build_id, .. }) if !build_id.is_empty() => format!(
+            "install its debug symbols (Debian: the -dbgsym package, Fedora: debuginfo-install; build id {build_id})"
+        ),
+        _ => "the file has no build id (install or build it with symbols)".to_owned(),
+    };
+    let more = match modules.len() - 1 {
+        0 => String::new(),
+        1 => "; 1 more file has none either".to_owned(),
+        more => format!("; {more} more files have none either"),
+    };
+    let note = format!("{}+0x… has no name: {remedy}{more}", base_name(module));
+    Some(name::shown(&note).into_owned())
 }
 
 /// Estimator and strategy where they are not the usual ones.

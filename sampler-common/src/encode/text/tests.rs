@@ -178,6 +178,25 @@ fn what_starts_a_program_is_at_the_end() {
 }
 
 #[test]
+fn code_without_a_name_says_what_would_name_it() {
+    let mut profile = fixture::profile(Kind::Alloc);
+    let flat = |profile: &Profile| {
+        text(profile, 80, false).split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(flat(&profile).contains("note libcodec.so+0x… has no name: the file has no build id"));
+    profile.mappings[3].build_id = "00ff".into();
+    assert!(flat(&profile).contains("debuginfo-install; build id 00ff)"));
+    profile.mappings[0].path = "[anonymous]".into();
+    let jitted = "[anonymous]+0x7008".to_owned();
+    profile.locations[4].lines = vec![Line { function: jitted, ..Line::default() }];
+    assert!(flat(&profile).contains("build id 00ff); 1 more file has none either"));
+    profile.locations[7].lines[0].function = "decode".into();
+    assert!(flat(&profile).contains("a perf map names generated code"), "{}", flat(&profile));
+    profile.locations[4].lines[0].function = "handle".into();
+    assert!(!flat(&profile).contains("has no name"));
+}
+
+#[test]
 fn many_processes_are_counted() {
     let mut profile = fixture::profile(Kind::Alloc);
     let first = |profile: &Profile| text(profile, 80, false).lines().next().unwrap().to_owned();

@@ -14,6 +14,7 @@ use sampler_common::units;
 use sampler_common::windows::Budget;
 use sampler_daemon::bpf::ProbeEngine;
 use sampler_daemon::inspect::moving::Executables;
+use sampler_daemon::pid_argument::parse_pid;
 use sampler_daemon::pipeline::Exclusion;
 use sampler_daemon::rpc::listen;
 use sampler_daemon::store::{Criterion, Sampling};
@@ -37,7 +38,7 @@ const BUDGET_INTERVAL_BYTES: u64 = 64 << 10;
 )]
 pub(crate) struct Args {
     /// Process to profile (repeatable)
-    #[arg(long = "pid", value_name = "PID", num_args = 1.., allow_negative_numbers = true)]
+    #[arg(long = "pid", value_name = "PID", num_args = 1.., allow_negative_numbers = true, value_parser = parse_pid)]
     pub(crate) pids: Vec<u32>,
 
     /// Profile every process of the machine, as they come and go

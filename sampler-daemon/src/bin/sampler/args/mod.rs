@@ -19,11 +19,12 @@ pub(crate) use verbs::{
 use crate::connect::Address;
 use crate::plan::Figures;
 use crate::run::{RunVerb, StartVerb};
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 use sampler_common::encode::Format;
 use sampler_common::estimate::Confidence;
 use sampler_common::units::{UnitError, parse_bytes, parse_duration};
+use sampler_daemon::pid_argument::parse_pid;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Shortest time between profiles that samplerd accepts.
@@ -94,10 +95,25 @@ pub(crate) enum Verb {
     Start(StartVerb),
 }
 
+/// A number that nothing asks for is another of several processes: `--pid $(pidof nginx)`.
+fn explained(error: clap::Error) -> clap::Error {
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(argument))
+            if error.kind() == ErrorKind::UnknownArgument && parse_pid(argument).is_ok() =>
+        {
+            let message = format!(
+                "unexpected argument '{argument}' (several processes: give each its own --pid)"
+            );
+            Args::command().error(ErrorKind::UnknownArgument, message)
+        }
+        _ => error,
+    }
+}
+
 impl Args {
     /// The command line of this process; prints what is wrong with it and exits with 2.
     pub(crate) fn from_command_line() -> Args {
-        let args = Args::parse();
+        let args = Args::try_parse().unwrap_or_else(|error| explained(error).exit());
         if let Verb::Profile(verb) = &args.verb
             && args.json
             && verb.format(true) != Format::Json

@@ -2,13 +2,14 @@
 
 use clap::Args as Group;
 use clap::builder::NonEmptyStringValueParser;
+use sampler_daemon::pid_argument::parse_pid;
 use sampler_daemon::rpc::v1::ProcessSelector;
 
 /// Processes: any of one kind, and of every kind that is given.
 #[derive(Clone, Debug, Default, Group)]
 pub(crate) struct Select {
     /// Only this process; may be repeated [default: all]
-    #[arg(long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long = "pid", value_name = "PID", value_parser = parse_pid)]
     #[arg(allow_negative_numbers = true)]
     pub(crate) pids: Vec<u32>,
     /// Only processes with this command name; may be a pattern ('cc1*', with * and ?) and repeated
