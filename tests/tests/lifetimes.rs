@@ -100,7 +100,7 @@ fn lifetimes_are_those_of_the_program() -> Result<()> {
     let text = daemon.sampler(&["lifetimes", "--top", "3"])?.success("lifetimes")?;
     let text = String::from_utf8(text.stdout)?;
     ensure!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    ensure!(text.contains("(all)") && text.contains("third < main"), "{text}");
+    ensure!(text.contains("(all)") && text.contains("third ← main"), "{text}");
     // Blocks of a program that has ended were not freed.
     workload.exit()?;
     let gone = |profile: &sampler_tests::Profile| profile.totals.inuse_space.value == 0.0;

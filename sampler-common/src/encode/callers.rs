@@ -7,6 +7,8 @@ use crate::profile::is_entry;
 
 /// Shortest room in which a name still says something.
 const MIN_NAME: usize = 12;
+/// Columns of the first function even where nothing else fits.
+const MIN_FIRST: usize = 24;
 
 /// The functions of a stack, root first, in `width` columns: from the first that is no entry of an allocator to its callers. `place`
 /// is where that first one allocates; empty if it is not known.
@@ -21,9 +23,9 @@ pub(super) fn callers(frames: &[&str], place: &str, width: usize) -> String {
         let more = if index + 1 < frames.len() { " ← …" } else { "" };
         let taken = columns(&out) + columns(separator) + columns(more);
         let room = width.saturating_sub(taken);
-        let room = if index == 0 { room.min(width * 2 / 3) } else { room };
+        let room = if index == 0 { room.min((width * 2 / 3).max(MIN_FIRST)) } else { room };
         let frame = name::shown(frame);
-        if room < MIN_NAME.min(columns(&frame)) {
+        if index > 0 && room < MIN_NAME.min(columns(&frame)) {
             out += " ← …";
             break;
         }

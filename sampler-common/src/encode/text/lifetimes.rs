@@ -1,11 +1,11 @@
 //! Lifetimes as a table for people: a line for each stack, named by its first function that is no allocator.
 
-use super::layout::{end, right, wrapped};
+use super::layout::{right, wrapped};
 use super::samples;
+use crate::encode::callers::callers;
 use crate::encode::name;
 use crate::estimate::{Median, Share, plus_minus};
-use crate::lifetimes::{Lifetime, Lifetimes, Stack};
-use crate::profile::is_entry;
+use crate::lifetimes::{Lifetime, Lifetimes};
 use crate::units::{human_bytes, human_duration};
 use std::time::Duration;
 
@@ -19,28 +19,17 @@ pub fn lifetimes(of: &Lifetimes, width: usize) -> String {
         out.extend(lines.iter().map(|line| format!("{line}\n")));
     }
     let heads = ["BYTES×S", "±", "MEDIAN", "≤1ms", "≤1s", "SAMPLES", "HELD"];
-    out += &row(heads.map(str::to_owned), "FUNCTION", width);
-    out += &row(numbers(&of.total), "(all)", width);
+    out += &row(heads.map(str::to_owned), &["FUNCTION"], width);
+    out += &row(numbers(&of.total), &["(all)"], width);
     for stack in &of.stacks {
-        out += &row(numbers(&stack.lifetime), &site(stack), width);
+        let frames: Vec<&str> = stack.frames.iter().map(String::as_str).collect();
+        out += &row(numbers(&stack.lifetime), &frames, width);
     }
     let more = of.stacks_total.saturating_sub(of.stacks.len() as u64);
     if more > 0 {
         out += &format!("({more} more stacks: --top)\n");
     }
     out
-}
-
-/// The allocating function and its caller.
-fn site(stack: &Stack) -> String {
-    let mut frames = stack.frames.iter().rev().skip_while(|frame| is_entry(frame));
-    match (frames.next(), frames.next()) {
-        (Some(function), Some(caller)) => {
-            format!("{} < {}", name::shown(function), name::shown(caller))
-        }
-        (Some(function), None) => name::shown(function).into_owned(),
-        (None, _) => stack.frames.last().map_or("[no stack]".into(), |f| name::shown(f).into()),
-    }
 }
 
 fn numbers(of: &Lifetime) -> [String; 7] {
@@ -71,18 +60,19 @@ fn percent(of: Share) -> String {
     if of.high - of.low > 0.9 { "?".to_owned() } else { format!("{:.0}%", 100.0 * of.value) }
 }
 
-fn row(numbers: [String; 7], function: &str, width: usize) -> String {
+fn row(numbers: [String; 7], frames: &[&str], width: usize) -> String {
     let widths = [8, 5, 10, 4, 4, 7, 6];
     let cells = numbers.iter().zip(widths).map(|(text, width)| right(text, width));
     let line = cells.collect::<Vec<_>>().join(" ");
     let room = width.saturating_sub(super::layout::columns(&line) + 2).max(8);
-    format!("{}\n", format!("{line}  {}", end(function, room)).trim_end())
+    format!("{line}  {}\n", callers(frames, "", room))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::estimate::{Confidence, Moments, Step, Weights};
+    use crate::lifetimes::Stack;
 
     fn lifetime(freed_ns: &[f64], held_ns: &[f64]) -> Lifetime {
         let weights = |count| {
@@ -135,7 +125,7 @@ mod tests {
             " BYTES×S     ±     MEDIAN ≤1ms  ≤1s SAMPLES   HELD  FUNCTION",
         ];
         assert_eq!(text.lines().take(3).collect::<Vec<_>>(), expected);
-        assert!(text.contains("cache::insert < main") && text.contains("parse < main"), "{text}");
+        assert!(text.contains("cache::insert ← main") && text.contains("parse ← main"), "{text}");
         // Nobody knows how long the kept ones live, but longer than this.
         assert!(text.contains(">4 m 32 s   0%   0%      20     20"), "{text}");
         assert!(text.contains("500 µs 100% 100%      40      0"), "{text}");
