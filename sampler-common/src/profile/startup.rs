@@ -1,7 +1,7 @@
 //! Which frames start a program or a thread: they are in every stack and say nothing about any.
 
-/// What the C library and the runtimes of Rust call on the way to `main` or to the function of a thread.
-const STARTUP: [&str; 9] = [
+/// What the C library and the runtimes of Rust and Python call on the way to a program's own code.
+const STARTUP: [&str; 13] = [
     "_start",
     "__libc_start_main",
     "__libc_start_call_main",
@@ -11,14 +11,21 @@ const STARTUP: [&str; 9] = [
     "__clone",
     "__clone3",
     "std::rt::lang_start",
+    "Py_BytesMain",
+    "Py_RunMain",
+    "run_mod",
+    "run_eval_code_obj",
 ];
+
+/// What further ones of CPython begin with.
+const PREFIXES: [&str; 4] = ["pymain_", "pyrun_", "PyRun_", "_PyRun_"];
 
 /// Whether a function only starts the program or a thread.
 pub(super) fn is_startup(function: &str) -> bool {
     // `__libc_start_main@@GLIBC_2.34`, `__libc_start_main_impl`, `std::rt::lang_start::{{closure}}`
     let name = function.split('@').next().unwrap_or(function);
     let name = name.strip_suffix("_impl").or(name.strip_suffix("::{{closure}}")).unwrap_or(name);
-    STARTUP.contains(&name)
+    STARTUP.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 #[cfg(test)]
@@ -27,12 +34,18 @@ mod tests {
 
     #[test]
     fn startup() {
-        for name in
-            ["_start", "__libc_start_main@@GLIBC_2.34", "__libc_start_main_impl", "start_thread"]
-        {
+        for name in [
+            "_start",
+            "__libc_start_main@@GLIBC_2.34",
+            "__libc_start_main_impl",
+            "start_thread",
+            "pymain_run_python",
+        ] {
             assert!(is_startup(name), "{name}");
         }
-        for name in ["main", "start", "clone_repository", "std::rt::lang_start_of_mine"] {
+        for name in
+            ["main", "start", "clone_repository", "std::rt::lang_start_of_mine", "PyEval_EvalCode"]
+        {
             assert!(!is_startup(name), "{name}");
         }
     }
