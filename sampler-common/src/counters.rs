@@ -104,8 +104,10 @@ outcomes! {
     UnwindFailed = "unwind_failed",
     /// A stack that led to code in no known mapping: it was unmapped before the sample was read.
     NoMapping = "no_mapping",
-    /// A stack that found the stack table full.
+    /// A sample without its stack, because its process had its share of the stack table or of the rows.
     StackTableFull = "stack_table_full",
+    /// Stacks of exited processes that were given up, because these had filled a quarter of the stack table: their samples have no stack any more.
+    StacksGivenUp = "stacks_given_up",
     /// A sampled allocation that found the time slots full: in windows it has no stack.
     WindowsFull = "windows_full",
     /// A sampled block that found the life tables full: its lifetime has no stack.

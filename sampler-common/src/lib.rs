@@ -32,6 +32,8 @@ pub mod pressure;
 pub mod profile;
 pub mod sampling;
 #[cfg(feature = "std")]
+pub mod share;
+#[cfg(feature = "std")]
 pub mod source;
 #[cfg(feature = "std")]
 pub mod units;

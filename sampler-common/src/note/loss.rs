@@ -30,6 +30,8 @@ pub enum Loss {
     UnmappedCode(f64),
     /// The share of bytes that have stacks through code without unwind information.
     GuessedFrames(f64),
+    /// The share of bytes that have no stack, since their process had its share of the stack table.
+    StackTableFull(f64),
     /// Files of which names or lines could not be read.
     Unread(Vec<String>),
 }
@@ -95,6 +97,11 @@ impl fmt::Display for Loss {
             Loss::GuessedFrames(share) => write!(
                 f,
                 "{:.0} % of bytes have stacks through code without unwind information: frames may be missing (Java keeps frame pointers with -XX:+PreserveFramePointer)",
+                100.0 * share
+            ),
+            Loss::StackTableFull(share) => write!(
+                f,
+                "{:.0} % of bytes have no stack, since a process may fill only a share of the stack table: [stack table full] (give a larger interval)",
                 100.0 * share
             ),
             Loss::Unread(files) => {

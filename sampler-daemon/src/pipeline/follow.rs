@@ -29,6 +29,7 @@ impl Worker {
             return;
         }
         self.cut_window(slot);
+        self.ingest.last_collection.has_ended = true;
         let Some(profiled) = self.ingest.table.get(slot) else { return };
         self.ingest.mapped.of_image(profiled.id, generation);
         let record = self.ingest.processes.get_mut(profiled.id);

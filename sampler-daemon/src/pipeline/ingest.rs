@@ -1,6 +1,7 @@
 //! What a record does to the store. Knows nothing of the kernel side.
 
 use super::captured_stack::{CapturedStack, ending};
+use super::collect::LastCollection;
 use super::mapped::AllocatorTexts;
 use super::pressure::Arrivals;
 use super::process::{ProcessTable, ProfiledProcess};
@@ -76,6 +77,7 @@ pub(super) struct Ingest {
     pub(super) arrivals: Arrivals,
     /// What was sampled in windows.
     pub(super) window_samples: WindowSamples,
+    pub(super) last_collection: LastCollection,
     /// Whether ours take no samples of anybody.
     is_self_sampled: bool,
 }
@@ -110,6 +112,7 @@ impl Ingest {
             records: 0,
             arrivals: Arrivals::default(),
             window_samples: WindowSamples::default(),
+            last_collection: LastCollection::default(),
             is_self_sampled,
         }
     }
@@ -169,15 +172,11 @@ impl Ingest {
 
     /// A process has exited, and everything of it is here: too many such are folded.
     pub(super) fn exit(&mut self, process: ProcessId) {
+        self.last_collection.has_ended = true;
         self.processes.exit(process);
         let moves = self.processes.fold();
         if !moves.is_empty() {
-            self.rows.fold(&moves);
-            self.windows.fold(&moves);
-            self.live.fold(&moves);
-            self.lifetimes.fold(&moves);
-            self.mapped.fold(&moves);
-            self.window_samples.fold(&moves);
+            self.move_all(&moves);
         }
     }
 
@@ -261,7 +260,7 @@ impl Ingest {
         let current = record.space.generation == profiled.generation;
         let stack = known.unwrap_or_else(|| {
             let code = self.frames.iter().map(|frame| StackFrame::Code(*frame));
-            let stack = self.stacks.intern(code.chain(note.map(StackFrame::Note)));
+            let stack = self.stacks.intern(process, code.chain(note.map(StackFrame::Note)));
             stack.unwrap_or(StackId::TABLE_FULL)
         });
         if current && known.is_none() {

@@ -60,6 +60,14 @@ enum Code {
     Other,
 }
 
+impl AllocatorTexts {
+    /// Forgets what is known of other modules.
+    pub(super) fn retain(&mut self, keep: impl Fn(ModuleId) -> bool) {
+        self.code.retain(|id, _| keep(*id));
+        self.callers.retain(|(id, _), _| keep(*id));
+    }
+}
+
 impl Ingest {
     /// Takes in a mapping call.
     pub(super) fn mapping(&mut self, record: &MappingRecord, stack: &[u8]) {
@@ -146,18 +154,19 @@ impl Ingest {
             Origin::Allocator => StackId::LOST,
             _ if record.is_flooded() => StackId::LOST,
             // An allocator's stack often ends where its own return is probed: only of others that is counted.
-            Origin::Direct | Origin::Unknown => self.unwound_stack(&frames, end),
+            Origin::Direct | Origin::Unknown => self.unwound_stack(profiled.id, &frames, end),
         };
         self.frames = frames;
         (id, origin)
     }
 
     /// Interns a stack that was unwound, and counts how it ended.
-    fn unwound_stack(&mut self, frames: &[Frame], end: UnwindEnd) -> StackId {
+    fn unwound_stack(&mut self, process: ProcessId, frames: &[Frame], end: UnwindEnd) -> StackId {
         let (outcome, note) = ending(end);
         self.outcomes.add(outcome, 1);
         let code = frames.iter().map(|frame| StackFrame::Code(*frame));
-        self.stacks.intern(code.chain(note.map(StackFrame::Note))).unwrap_or_else(|| {
+        let stack = self.stacks.intern(process, code.chain(note.map(StackFrame::Note)));
+        stack.unwrap_or_else(|| {
             self.outcomes.add(Outcome::StackTableFull, 1);
             StackId::TABLE_FULL
         })

@@ -119,6 +119,11 @@ impl StackCache {
         self.known.get(&id)
     }
 
+    /// Stacks that ids stand for.
+    pub(super) fn stacks(&self) -> impl Iterator<Item = (Space, StackId)> {
+        self.known.values().map(|known| (known.call.space, known.stack))
+    }
+
     /// What is mapped in an address space: stacks of another view of the slot's process are known no more.
     pub(super) fn see(&mut self, space: Space, view: u64) {
         let now = (space.generation, view);

@@ -7,8 +7,8 @@
 //! Bound: [`MAX_GROUPS`] programs; beyond it the one that was quiet longest is added to those without a name.
 
 use super::process::{Origin, Orphaned, ProcessRecord};
-use super::{Epochs, ProcessId, SizeCell, Spending};
-use rustc_hash::FxHashMap;
+use super::{Epochs, ProcessId, SizeCell, Spending, StackId};
+use rustc_hash::{FxHashMap, FxHashSet};
 use sampler_common::estimate::{RowMoments, Unseen};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -198,29 +198,48 @@ fn join<T: PartialEq>(names: &mut Vec<T>, others: Vec<T>) {
     }
 }
 
-/// Which process is now part of which.
+/// Which process is now part of which, and which stacks of a process are given up.
 #[derive(Debug, Default)]
-pub struct Moves(FxHashMap<ProcessId, ProcessId>);
+pub struct Moves {
+    processes: FxHashMap<ProcessId, ProcessId>,
+    /// Of processes that give stacks up: those that they keep.
+    kept: FxHashMap<ProcessId, FxHashSet<StackId>>,
+}
 
 impl Moves {
     pub(super) fn enter(&mut self, from: ProcessId, to: ProcessId) {
         // What had moved there moves on.
-        self.0.values_mut().filter(|of| **of == from).for_each(|of| *of = to);
-        self.0.insert(from, to);
+        self.processes.values_mut().filter(|of| **of == from).for_each(|of| *of = to);
+        self.processes.insert(from, to);
+    }
+
+    /// A process gives all stacks up but these.
+    pub(super) fn keep(&mut self, process: ProcessId, stacks: FxHashSet<StackId>) {
+        self.kept.insert(process, stacks);
     }
 
     pub(super) fn from(&self) -> impl Iterator<Item = ProcessId> {
-        self.0.keys().copied()
+        self.processes.keys().copied()
     }
 
     /// Where a process is now, if it has moved.
     pub fn get(&self, id: ProcessId) -> Option<ProcessId> {
-        self.0.get(&id).copied()
+        self.processes.get(&id).copied()
+    }
+
+    /// Where what a process had of a stack is now, if it has moved.
+    pub fn stack(&self, process: ProcessId, stack: StackId) -> Option<(ProcessId, StackId)> {
+        if let Some(into) = self.get(process) {
+            return Some((into, stack));
+        }
+        let kept = self.kept.get(&process)?;
+        let stays = kept.contains(&stack) || [StackId::LOST, StackId::TABLE_FULL].contains(&stack);
+        (!stays).then_some((process, StackId::TABLE_FULL))
     }
 
     /// Whether nothing has moved.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.processes.is_empty() && self.kept.is_empty()
     }
 }
 

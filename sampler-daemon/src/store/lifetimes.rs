@@ -4,11 +4,12 @@
 //! Blocks of a process that replaced its program or exited were watched until then, and blocks that are held until now: neither was
 //! freed. A free whose record was lost says nothing of when: such blocks are left out, and counted.
 //!
-//! Bound: [`MAX_CELLS`] buckets of all stacks; at it further stacks are counted as [`StackId::TABLE_FULL`].
+//! Bound: [`MAX_CELLS`] buckets of all stacks; what would give a process more than its share ([`share`](sampler_common::share)) is counted as [`StackId::TABLE_FULL`].
 
 use super::{LiveSample, LiveSamples, Moves, ProcessId, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Moments, Step, Weights};
+use sampler_common::share::Shares;
 
 /// Buckets held at most: about 35 MiB.
 pub const MAX_CELLS: usize = 512 * 1024;
@@ -75,6 +76,7 @@ impl Life {
 pub struct Lifetimes {
     /// Freed, and watched until the program ended.
     cells: FxHashMap<Key, [Weights; 2]>,
+    shares: Shares<ProcessId>,
     byte_seconds: FxHashMap<(ProcessId, StackId), Moments>,
     /// Samples that were freed unseen.
     unseen: FxHashMap<ProcessId, u64>,
@@ -100,7 +102,8 @@ impl Lifetimes {
         let age_ns = time_ns.saturating_sub(live.time_ns);
         let mut stack = live.stack;
         let key = (live.process, stack, bucket(age_ns));
-        if self.cells.len() >= MAX_CELLS && !self.cells.contains_key(&key) {
+        let is_new = !self.cells.contains_key(&key);
+        if is_new && !self.shares.grow(live.process, self.cells.len(), MAX_CELLS) {
             stack = StackId::TABLE_FULL;
         }
         let cell = self.cells.entry((live.process, stack, key.2)).or_default();
@@ -110,17 +113,19 @@ impl Lifetimes {
         stack == live.stack
     }
 
-    /// Life tables of processes that were folded are those of the others from now on.
+    /// Life tables of processes that were folded are those of the others from now on; those of stacks that were given up have none.
     pub fn fold(&mut self, moves: &Moves) {
-        let cells = self.cells.extract_if(|(process, ..), _| moves.get(*process).is_some());
+        let moved = |process: ProcessId, stack: StackId| moves.stack(process, stack).is_some();
+        let cells = self.cells.extract_if(|(process, stack, _), _| moved(*process, *stack));
         for ((process, stack, bucket), fates) in cells.collect::<Vec<_>>() {
-            let process = moves.get(process).unwrap_or(process);
+            let Some((process, stack)) = moves.stack(process, stack) else { continue };
             let sums = self.cells.entry((process, stack, bucket)).or_default();
             sums.iter_mut().zip(&fates).for_each(|(sum, fate)| sum.add(fate));
         }
-        let sums = self.byte_seconds.extract_if(|(process, _), _| moves.get(*process).is_some());
+        self.shares.recount(self.cells.keys().map(|(process, ..)| *process));
+        let sums = self.byte_seconds.extract_if(|(process, stack), _| moved(*process, *stack));
         for ((process, stack), sum) in sums.collect::<Vec<_>>() {
-            let process = moves.get(process).unwrap_or(process);
+            let Some((process, stack)) = moves.stack(process, stack) else { continue };
             self.byte_seconds.entry((process, stack)).or_default().add(&sum);
         }
         let unseen = self.unseen.extract_if(|process, _| moves.get(*process).is_some());
@@ -163,6 +168,11 @@ impl Lifetimes {
     /// Samples that were freed unseen, of the processes asked for.
     pub fn unseen_of(&self, asked: impl Fn(ProcessId) -> bool) -> u64 {
         self.unseen.iter().filter(|(process, _)| asked(**process)).map(|(_, samples)| samples).sum()
+    }
+
+    /// Stacks that something is known of.
+    pub fn stacks(&self) -> impl Iterator<Item = (ProcessId, StackId)> {
+        self.byte_seconds.keys().copied()
     }
 
     /// Buckets held.

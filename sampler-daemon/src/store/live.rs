@@ -5,6 +5,7 @@ use super::peak::Peaks;
 use super::{Moves, ProcessId, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::Sample;
+use sampler_common::share::Shares;
 use sampler_common::wire::Space;
 
 /// A sampled block that is held.
@@ -22,6 +23,15 @@ pub struct LiveSample {
     pub time_ns: u64,
 }
 
+impl LiveSample {
+    /// Its process was folded, or its stack given up.
+    pub(super) fn follow(&mut self, moves: &Moves) {
+        if let Some(moved) = moves.stack(self.process, self.stack) {
+            (self.process, self.stack) = moved;
+        }
+    }
+}
+
 /// A live sample, and how many had been entered when it was.
 #[derive(Clone, Copy)]
 struct Held {
@@ -29,7 +39,7 @@ struct Held {
     number: u64,
 }
 
-/// Samples of blocks that processes held when they exited, kept at most: about 20 MiB.
+/// Samples of blocks that processes held when they exited, kept at most (about 20 MiB), of each its share ([`share`](sampler_common::share)).
 pub const MAX_LEFT: usize = 256 * 1024;
 
 /// Live samples by number. Bounded by the kernel's live set, of which it is a picture.
@@ -39,6 +49,7 @@ pub struct LiveSamples {
     peaks: Peaks,
     /// Of processes that have exited, where these are kept.
     left: Vec<LiveSample>,
+    left_shares: Shares<ProcessId>,
     left_out: u64,
 }
 
@@ -89,19 +100,22 @@ impl LiveSamples {
         ended
     }
 
-    /// Peaks of processes that were folded, none of which has a live sample any more, are parts of the others' from now on.
+    /// Peaks of processes that were folded, none of which has a live sample any more, are parts of the others' from now on. Stacks are given up
+    /// by such processes only, too.
     pub fn fold(&mut self, moves: &Moves) {
         self.peaks.fold(moves);
-        for live in &mut self.left {
-            live.process = moves.get(live.process).unwrap_or(live.process);
-        }
+        self.left.iter_mut().for_each(|live| live.follow(moves));
+        self.left_shares.recount(self.left.iter().map(|live| live.process));
     }
 
     /// Keeps samples that have ended with their process.
     pub fn leave_behind(&mut self, ended: Vec<LiveSample>) {
-        let room = MAX_LEFT.saturating_sub(self.left.len()).min(ended.len());
-        self.left_out += (ended.len() - room) as u64;
-        self.left.extend(ended.into_iter().take(room));
+        for live in ended {
+            match self.left_shares.grow(live.process, self.left.len(), MAX_LEFT) {
+                true => self.left.push(live),
+                false => self.left_out += 1,
+            }
+        }
     }
 
     /// What exited processes have held to the end, as far as it was kept.
@@ -109,7 +123,7 @@ impl LiveSamples {
         self.left.iter()
     }
 
-    /// Samples for which [`MAX_LEFT`] had no room.
+    /// Samples that were not kept, because their process had its share of [`MAX_LEFT`].
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -145,6 +159,13 @@ impl LiveSamples {
     /// The moments of the largest totals.
     pub fn peaks(&self) -> &Peaks {
         &self.peaks
+    }
+
+    /// Stacks of all samples, each perhaps several times.
+    pub fn stacks(&self) -> impl Iterator<Item = (ProcessId, StackId)> {
+        let held = self.samples.values().map(|held| &held.live);
+        let all = held.chain(&self.left).chain(self.peaks.gone());
+        all.map(|live| (live.process, live.stack))
     }
 
     /// Samples held.
@@ -206,10 +227,13 @@ mod tests {
     #[test]
     fn what_was_held_at_exit_is_bounded() {
         let mut samples = LiveSamples::default();
-        samples.leave_behind((0..MAX_LEFT as u64 - 1).map(|time| live(0, 1, time)).collect());
-        assert_eq!((samples.left_behind().count(), samples.left_out()), (MAX_LEFT - 1, 0));
-        samples.leave_behind(vec![live(1, 1, 0); 3]);
-        assert_eq!((samples.left_behind().count(), samples.left_out()), (MAX_LEFT, 2));
+        let share = MAX_LEFT * 3 / 8;
+        samples.leave_behind((0..share as u64).map(|time| live(0, 1, time)).collect());
+        assert_eq!((samples.left_behind().count(), samples.left_out()), (share, 0));
+        samples.leave_behind(vec![live(0, 1, 0); 3]);
+        assert_eq!((samples.left_behind().count(), samples.left_out()), (share, 3));
+        samples.leave_behind(vec![live(1, 1, 0); 300]);
+        assert_eq!((samples.left_behind().count(), samples.left_out()), (share + 300, 3));
         assert!(samples.is_empty(), "nobody holds them");
     }
 

@@ -4,6 +4,7 @@
 mod braking;
 pub mod epochs;
 mod fold;
+pub mod give_up;
 pub mod lifetimes;
 pub mod live;
 pub mod mapped;

@@ -5,10 +5,11 @@
 //! estimates, and the largest of many is, on average, a little above the largest true total.
 //!
 //! Thinning gives samples other weights: sums follow, and so does the largest one.
-//! Bound: [`MAX_GONE`] samples that have gone, of all processes; at it the peak of the process that was quiet longest is forgotten.
+//! Bound: [`MAX_GONE`] samples that have gone, of all processes; at it the peak of the process that has most of them is forgotten.
 
 use super::{LiveSample, Moves, ProcessId};
 use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
 
 /// Samples of peaks that are no longer held at most: about 20 MiB.
 pub const MAX_GONE: usize = 256 * 1024;
@@ -81,7 +82,7 @@ impl Peaks {
     pub(super) fn leave(&mut self, live: LiveSample, number: u64) {
         let full = self.gone >= self.bound && self.had(live.process, number);
         if full {
-            self.forget_quietest();
+            self.forget_largest();
         }
         let entered = self.entered;
         let Some(total) = self.totals.get_mut(&live.process) else { return };
@@ -94,10 +95,10 @@ impl Peaks {
         self.gone += 1;
     }
 
-    /// Forgets what has gone of the process that was quiet longest.
-    fn forget_quietest(&mut self) {
-        let some = self.totals.values_mut().filter(|total| !total.gone.is_empty());
-        if let Some(total) = some.min_by_key(|total| total.last) {
+    /// Forgets what has gone of the process that has most of it; of several that which was quiet longest.
+    fn forget_largest(&mut self) {
+        let all = self.totals.values_mut();
+        if let Some(total) = all.max_by_key(|total| (total.gone.len(), Reverse(total.last))) {
             self.gone -= total.gone.len();
             total.gone = Vec::new();
             total.peak.forgotten = true;
@@ -106,14 +107,15 @@ impl Peaks {
 
     /// Adds the peaks of processes that were folded to those of the others: each one's own, whenever that was.
     pub(super) fn fold(&mut self, moves: &Moves) {
+        let gone = self.totals.values_mut().flat_map(|total| &mut total.gone);
+        gone.for_each(|live| live.follow(moves));
         let folded = self.totals.extract_if(|process, _| moves.get(*process).is_some());
         for (process, total) in folded.collect::<Vec<_>>() {
             let process = moves.get(process).unwrap_or(process);
             match self.totals.get_mut(&process) {
-                Some(sum) => sum.absorb(total, process),
+                Some(sum) => sum.absorb(total),
                 None => {
-                    let gone = of_process(total.gone, process).collect();
-                    self.totals.insert(process, Total { gone, ..total });
+                    self.totals.insert(process, total);
                 }
             }
         }
@@ -167,20 +169,15 @@ impl Peaks {
     }
 }
 
-/// Samples that are another process's from now on.
-fn of_process(samples: Vec<LiveSample>, process: ProcessId) -> impl Iterator<Item = LiveSample> {
-    samples.into_iter().map(move |live| LiveSample { process, ..live })
-}
-
 impl Total {
     /// Adds the peak of another process, of which nothing is held any more.
-    fn absorb(&mut self, other: Total, process: ProcessId) {
+    fn absorb(&mut self, other: Total) {
         self.peak.bytes += other.peak.bytes;
         self.peak.time_ns = self.peak.time_ns.max(other.peak.time_ns);
         self.peak.forgotten |= other.peak.forgotten;
         self.last = self.last.max(other.last);
         self.number = self.number.max(other.number);
-        self.gone.extend(of_process(other.gone, process));
+        self.gone.extend(other.gone);
     }
 
     fn subtract(&mut self, bytes: f64) {
@@ -209,10 +206,10 @@ mod tests {
     }
 
     #[test]
-    fn of_many_peaks_the_quietest_is_forgotten() {
+    fn of_many_peaks_the_largest_is_forgotten() {
         let mut peaks = Peaks { bound: 5, ..Peaks::default() };
-        for process in 0..3 {
-            let numbers = [0, 1].map(|_| peaks.enter(&live(process)));
+        for (process, samples) in [(0, 2), (1, 1), (2, 3)] {
+            let numbers: Vec<u64> = (0..samples).map(|_| peaks.enter(&live(process))).collect();
             numbers.into_iter().for_each(|number| peaks.leave(live(process), number));
         }
         let forgotten = [0, 1, 2].map(|process| peaks.get(ProcessId(process)).unwrap().forgotten);

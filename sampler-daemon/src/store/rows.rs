@@ -3,8 +3,9 @@
 use super::{Moves, ProcessId, SizeCell, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{RowMoments, Sample};
+use sampler_common::share::Shares;
 
-/// Rows held at most; a sample that would make a further one goes to [`StackId::TABLE_FULL`].
+/// Rows held at most. A sample that would give its process more than its share of them ([`share`](sampler_common::share)) goes to [`StackId::TABLE_FULL`].
 pub const MAX_ROWS: usize = 512 * 1024;
 
 /// What a row is of.
@@ -22,6 +23,7 @@ pub struct RowKey {
 #[derive(Default)]
 pub struct Rows {
     rows: FxHashMap<RowKey, RowMoments>,
+    shares: Shares<ProcessId>,
 }
 
 impl Rows {
@@ -34,7 +36,11 @@ impl Rows {
 
     /// The same with the moments of the sample.
     pub(super) fn add_moments(&mut self, mut key: RowKey, moments: &RowMoments) -> bool {
-        let fits = self.rows.len() < MAX_ROWS || self.rows.contains_key(&key);
+        if let Some(row) = self.rows.get_mut(&key) {
+            row.add(moments);
+            return true;
+        }
+        let fits = self.shares.grow(key.process, self.rows.len(), MAX_ROWS);
         if !fits {
             key.stack = StackId::TABLE_FULL;
         }
@@ -42,19 +48,24 @@ impl Rows {
         fits
     }
 
-    /// Rows of processes that were folded are those of the others' from now on.
+    /// Rows of processes that were folded are those of the others' from now on; those of stacks that were given up have none.
     pub fn fold(&mut self, moves: &Moves) {
-        let moved = |key: &RowKey| moves.get(key.process).is_some();
-        let moved: Vec<_> = self.rows.extract_if(|key, _| moved(key)).collect();
-        for (key, moments) in moved {
-            let process = moves.get(key.process).unwrap_or(key.process);
-            self.rows.entry(RowKey { process, ..key }).or_default().add(&moments);
+        let moved = self.rows.extract_if(|key, _| moves.stack(key.process, key.stack).is_some());
+        for (key, moments) in moved.collect::<Vec<_>>() {
+            let Some((process, stack)) = moves.stack(key.process, key.stack) else { continue };
+            self.rows.entry(RowKey { process, stack, ..key }).or_default().add(&moments);
         }
+        self.shares.recount(self.rows.keys().map(|key| key.process));
     }
 
     /// All rows, with their allocation moments.
     pub fn iter(&self) -> impl Iterator<Item = (RowKey, &RowMoments)> {
         self.rows.iter().map(|(key, moments)| (*key, moments))
+    }
+
+    /// Stacks that rows are of, each perhaps several times.
+    pub fn stacks(&self) -> impl Iterator<Item = (ProcessId, StackId)> {
+        self.rows.keys().map(|key| (key.process, key.stack))
     }
 
     /// Rows held.
@@ -65,5 +76,35 @@ impl Rows {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Stacks;
+    use crate::store::stacks::StackFrame;
+    use crate::unwind::{Frame, ModuleId};
+    use sampler_common::sampling::Rate;
+
+    #[test]
+    fn a_process_with_rows_without_end_leaves_room_for_others() {
+        let mut stacks = Stacks::default();
+        let mut rows = Rows::default();
+        let [greedy, honest] = [3, 4].map(ProcessId);
+        let mut sampled = 0;
+        let mut add = |process, offset, size| {
+            let frame = StackFrame::Code(Frame { module: ModuleId(0), offset });
+            let stack = stacks.intern(process, std::iter::once(frame)).unwrap();
+            sampled += 1;
+            rows.add(process, stack, &Sample::geometric(size, Rate::ALWAYS))
+        };
+        let sizes = |offset| (3..40).map(move |power| (offset, 1 << power));
+        let refused =
+            (0..8000).flat_map(sizes).filter(|(offset, size)| !add(greedy, *offset, *size));
+        assert!(refused.count() > 8000);
+        assert!((9000..9200).flat_map(sizes).all(|(offset, size)| add(honest, offset, size)));
+        let counted: u64 = rows.iter().map(|(_, row)| row.alloc_space.samples).sum();
+        assert_eq!(counted, sampled);
     }
 }

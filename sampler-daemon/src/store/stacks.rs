@@ -1,7 +1,12 @@
 //! Interned stacks: every distinct stack once, as indices into every distinct frame once.
+//!
+//! A stack, and a frame, is held by the process that had it first. No process holds more of the table than its share
+//! ([`share`](sampler_common::share)); stacks that nothing needs any more are forgotten by [`Stacks::collect`].
 
+use super::ProcessId;
 use crate::unwind::Frame;
 use rustc_hash::FxHashMap;
+use sampler_common::share::may_grow;
 use std::hash::{Hash, Hasher};
 
 /// Distinct stacks held at most; further ones are [`StackId::TABLE_FULL`].
@@ -73,17 +78,65 @@ impl Note {
     }
 }
 
+/// What is held of the table, by a process or by all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Usage {
+    stacks: usize,
+    frames: usize,
+    /// Frames of all its stacks together.
+    depth: usize,
+}
+
+impl Usage {
+    fn add(&mut self, other: &Usage) {
+        self.stacks += other.stacks;
+        self.frames += other.frames;
+        self.depth += other.depth;
+    }
+
+    /// Of each bound.
+    fn shares(&self) -> [f64; 3] {
+        let Usage { stacks, frames, depth } = *self;
+        let of = |used: usize, bound: usize| used as f64 / bound as f64;
+        [of(stacks, MAX_STACKS), of(frames, MAX_FRAME_TABLE), of(depth, MAX_HELD_FRAMES)]
+    }
+
+    /// Whether a process that holds this may hold more, where all hold `used`.
+    fn may_grow(&self, used: &Usage) -> bool {
+        may_grow(self.stacks, used.stacks, MAX_STACKS)
+            && may_grow(self.frames, used.frames, MAX_FRAME_TABLE)
+            && may_grow(self.depth, used.depth, MAX_HELD_FRAMES)
+    }
+}
+
+/// Who needs each stack.
+pub struct Needs(Vec<Option<ProcessId>>);
+
+/// Something that is held, and by whom; the process means nothing where nothing is held.
+struct Held<T> {
+    by: ProcessId,
+    what: T,
+}
+
 /// The table.
 pub struct Stacks {
-    frames: Vec<StackFrame>,
+    frames: Vec<Held<StackFrame>>,
     frame_ids: FxHashMap<StackFrame, u32>,
-    stacks: Vec<Box<[u32]>>,
+    stacks: Vec<Held<Box<[u32]>>>,
     // From the hash of a stack to the stacks that have it: the frames are kept only once.
     by_hash: FxHashMap<u64, Vec<u32>>,
-    /// Frames of all stacks together.
-    held: usize,
+    used: Usage,
+    /// What was used when it was last collected.
+    collected: Usage,
+    by_process: FxHashMap<ProcessId, Usage>,
+    /// Numbers of stacks and frames that were forgotten.
+    vacant_stacks: Vec<u32>,
+    vacant_frames: Vec<u32>,
     scratch: Vec<u32>,
 }
+
+/// The process of the two stacks that are always there: none.
+const NOBODY: ProcessId = ProcessId(u32::MAX);
 
 impl Default for Stacks {
     fn default() -> Stacks {
@@ -92,70 +145,194 @@ impl Default for Stacks {
             frame_ids: FxHashMap::default(),
             stacks: Vec::new(),
             by_hash: FxHashMap::default(),
-            held: 0,
+            used: Usage::default(),
+            collected: Usage::default(),
+            by_process: FxHashMap::default(),
+            vacant_stacks: Vec::new(),
+            vacant_frames: Vec::new(),
             scratch: Vec::new(),
         };
-        let lost = stacks.intern([StackFrame::Note(Note::LostStacks)].into_iter());
-        let full = stacks.intern([StackFrame::Note(Note::TableFull)].into_iter());
+        let note = |note| std::iter::once(StackFrame::Note(note));
+        let lost = stacks.intern(NOBODY, note(Note::LostStacks));
+        let full = stacks.intern(NOBODY, note(Note::TableFull));
         debug_assert_eq!((lost, full), (Some(StackId::LOST), Some(StackId::TABLE_FULL)));
         stacks
     }
 }
 
 impl Stacks {
-    /// The id of a stack, leaf first; `None` if the table has no room for it.
-    pub fn intern(&mut self, frames: impl Iterator<Item = StackFrame>) -> Option<StackId> {
+    /// The id of a stack of a process, leaf first; `None` if it is not known, and the process has its share of the table.
+    pub fn intern(
+        &mut self,
+        process: ProcessId,
+        frames: impl Iterator<Item = StackFrame>,
+    ) -> Option<StackId> {
         self.scratch.clear();
         for frame in frames {
-            let next = self.frames.len() as u32;
             let id = match self.frame_ids.get(&frame) {
                 Some(id) => *id,
-                None if self.frames.len() >= MAX_FRAME_TABLE => return None,
-                None => {
-                    self.frames.push(frame);
-                    self.frame_ids.insert(frame, next);
-                    next
-                }
+                None => self.add_frame(process, frame)?,
             };
             self.scratch.push(id);
         }
-        let mut hasher = rustc_hash::FxHasher::default();
-        self.scratch.hash(&mut hasher);
-        let hash = hasher.finish();
+        let hash = hash(&self.scratch);
         let candidates = self.by_hash.get(&hash).map_or(&[][..], Vec::as_slice);
-        if let Some(id) = candidates.iter().find(|id| *self.stacks[**id as usize] == *self.scratch)
-        {
-            return Some(StackId(*id));
+        let is_it = |id: &&u32| *self.stacks[**id as usize].what == *self.scratch;
+        match candidates.iter().find(is_it) {
+            Some(id) => Some(StackId(*id)),
+            None => self.add_stack(process, hash),
         }
-        if self.stacks.len() >= MAX_STACKS || self.held + self.scratch.len() > MAX_HELD_FRAMES {
+    }
+
+    fn may_hold_more(&self, process: ProcessId) -> bool {
+        self.by_process.get(&process).copied().unwrap_or_default().may_grow(&self.used)
+    }
+
+    fn add_frame(&mut self, process: ProcessId, frame: StackFrame) -> Option<u32> {
+        if !self.may_hold_more(process) {
             return None;
         }
-        let id = self.stacks.len() as u32;
+        self.used.frames += 1;
+        self.by_process.entry(process).or_default().frames += 1;
+        let held = Held { by: process, what: frame };
+        let id = put(&mut self.frames, &mut self.vacant_frames, held);
+        self.frame_ids.insert(frame, id);
+        Some(id)
+    }
+
+    fn add_stack(&mut self, process: ProcessId, hash: u64) -> Option<StackId> {
+        if !self.may_hold_more(process) {
+            return None;
+        }
+        let depth = self.scratch.len();
+        for usage in [&mut self.used, self.by_process.entry(process).or_default()] {
+            usage.stacks += 1;
+            usage.depth += depth;
+        }
+        let held = Held { by: process, what: self.scratch.as_slice().into() };
+        let id = put(&mut self.stacks, &mut self.vacant_stacks, held);
         self.by_hash.entry(hash).or_default().push(id);
-        self.held += self.scratch.len();
-        self.stacks.push(self.scratch.as_slice().into());
         Some(StackId(id))
+    }
+
+    /// Whether the table has grown so much since the last [`Stacks::collect`] that some may be forgotten: by a sixteenth, to a quarter at least.
+    pub fn has_grown(&self) -> bool {
+        let (used, before) = (self.used.shares(), self.collected.shares());
+        used.iter().zip(before).any(|(used, before)| *used >= 0.25 && used - before >= 0.0625)
+    }
+
+    /// Whether processes of some kind hold a quarter of the table or more.
+    pub fn is_filled_by(&self, is_of_kind: impl Fn(ProcessId) -> bool) -> bool {
+        let mut sum = Usage::default();
+        for (_, usage) in self.by_process.iter().filter(|(process, _)| is_of_kind(**process)) {
+            sum.add(usage);
+        }
+        sum.shares().iter().any(|share| *share >= 0.25)
+    }
+
+    /// Begins to look for what is needed.
+    pub fn needs(&self) -> Needs {
+        Needs(vec![None; self.stacks.len()])
+    }
+
+    /// A process needs a stack. Of several one holds it, if possible the one that did before.
+    pub fn need(&self, needs: &mut Needs, process: ProcessId, stack: StackId) {
+        let index = stack.0 as usize;
+        let (holder, before) = (&mut needs.0[index], self.stacks[index].by);
+        if holder.is_none() || process == before {
+            *holder = Some(process);
+        }
+    }
+
+    /// Forgets stacks that nothing needs, and frames that are in none any more. Their numbers are given to others.
+    pub fn collect(&mut self, mut needs: Needs) {
+        for always in [StackId::LOST, StackId::TABLE_FULL] {
+            needs.0[always.0 as usize] = Some(NOBODY);
+        }
+        self.used = Usage::default();
+        self.by_process.clear();
+        self.by_hash.clear();
+        self.vacant_stacks.clear();
+        let mut frames: Vec<Option<ProcessId>> = vec![None; self.frames.len()];
+        for (id, (stack, need)) in (0..).zip(self.stacks.iter_mut().zip(needs.0)) {
+            let Some(by) = need else {
+                stack.what = Box::default();
+                self.vacant_stacks.push(id);
+                continue;
+            };
+            stack.by = by;
+            for frame in &stack.what {
+                let (holder, before) =
+                    (&mut frames[*frame as usize], self.frames[*frame as usize].by);
+                if holder.is_none() || by == before {
+                    *holder = Some(by);
+                }
+            }
+            self.by_hash.entry(hash(&stack.what)).or_default().push(id);
+            let usage = Usage { stacks: 1, frames: 0, depth: stack.what.len() };
+            self.used.add(&usage);
+            self.by_process.entry(by).or_default().add(&usage);
+        }
+        self.collect_frames(frames);
+        self.collected = self.used;
+    }
+
+    fn collect_frames(&mut self, needs: Vec<Option<ProcessId>>) {
+        self.frame_ids.clear();
+        self.vacant_frames.clear();
+        for (id, (frame, need)) in (0..).zip(self.frames.iter_mut().zip(needs)) {
+            let Some(by) = need else {
+                self.vacant_frames.push(id);
+                continue;
+            };
+            frame.by = by;
+            self.frame_ids.insert(frame.what, id);
+            self.used.frames += 1;
+            self.by_process.entry(by).or_default().frames += 1;
+        }
     }
 
     /// Frame numbers of a stack, leaf first.
     pub fn get(&self, id: StackId) -> &[u32] {
-        &self.stacks[id.0 as usize]
+        &self.stacks[id.0 as usize].what
     }
 
     /// The frame with this number.
     pub fn frame(&self, number: u32) -> StackFrame {
-        self.frames[number as usize]
+        self.frames[number as usize].what
+    }
+
+    /// Frames of all stacks, and some that are in none any more.
+    pub fn frames(&self) -> impl Iterator<Item = StackFrame> {
+        self.frame_ids.keys().copied()
     }
 
     /// Stacks held and frames held.
     pub fn len(&self) -> (usize, usize) {
-        (self.stacks.len(), self.frames.len())
+        (self.used.stacks, self.used.frames)
     }
 
     /// Never: two stacks are always there.
     pub fn is_empty(&self) -> bool {
-        self.stacks.is_empty()
+        self.used.stacks == 0
     }
+}
+
+fn hash(frames: &[u32]) -> u64 {
+    let mut hasher = rustc_hash::FxHasher::default();
+    frames.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Puts it in a vacant place, or at the end.
+fn put<T>(all: &mut Vec<Held<T>>, vacant: &mut Vec<u32>, held: Held<T>) -> u32 {
+    if let Some(id) = vacant.pop() {
+        all[id as usize] = held;
+        return id;
+    }
+    all.push(held);
+    // Never more than the bounds of the table.
+    (all.len() - 1) as u32
 }
 
 #[cfg(test)]
@@ -163,27 +340,86 @@ mod tests {
     use super::*;
     use crate::unwind::ModuleId;
 
+    const HONEST: ProcessId = ProcessId(1);
+
+    fn code(offset: u64) -> StackFrame {
+        StackFrame::Code(Frame { module: ModuleId(0), offset })
+    }
+
     #[test]
     fn equal_stacks_are_one() {
         let mut stacks = Stacks::default();
-        let code = |offset| StackFrame::Code(Frame { module: ModuleId(0), offset });
-        let a = stacks.intern([code(1), code(2)].into_iter());
-        let b = stacks.intern([code(2), code(1)].into_iter());
+        let a = stacks.intern(HONEST, [code(1), code(2)].into_iter());
+        let b = stacks.intern(HONEST, [code(2), code(1)].into_iter());
         assert_ne!(a, b);
-        assert_eq!(a, stacks.intern([code(1), code(2)].into_iter()));
+        assert_eq!(a, stacks.intern(ProcessId(2), [code(1), code(2)].into_iter()));
         assert_eq!(stacks.len(), (4, 4));
         assert_eq!(stacks.frame(stacks.get(StackId::LOST)[0]), StackFrame::Note(Note::LostStacks));
     }
 
+    /// Interns different stacks of a depth until one is refused; how many were not.
+    fn bomb(stacks: &mut Stacks, process: ProcessId, depth: u64) -> usize {
+        let first = u64::from(process.0) << 40;
+        let each = (0..).map(|number| first + number * depth);
+        each.take_while(|at| stacks.intern(process, (*at..at + depth).map(code)).is_some()).count()
+    }
+
     #[test]
-    fn a_full_table_does_not_grow() {
-        let mut stacks = Stacks { held: MAX_HELD_FRAMES, ..Stacks::default() };
-        let code = |offset| StackFrame::Code(Frame { module: ModuleId(0), offset });
-        for offset in 0..10 {
-            assert_eq!(stacks.intern([code(1), code(2), code(offset % 3)].into_iter()), None);
+    fn a_process_without_an_end_of_stacks_leaves_room_for_others() {
+        // One frame each; a thousand new frames each.
+        for depth in [1, 1000] {
+            let mut stacks = Stacks::default();
+            for process in [10, 11, 12] {
+                bomb(&mut stacks, ProcessId(process), depth);
+            }
+            let known = stacks.intern(ProcessId(10), (10 << 40..(10 << 40) + depth).map(code));
+            assert!(known.is_some(), "what is known is not refused");
+            for number in 0..200 {
+                let frames = [code(number), code(7), code(number / 10)];
+                assert!(stacks.intern(HONEST, frames.into_iter()).is_some(), "{depth} {number}");
+            }
+            let (held, frames) = stacks.len();
+            assert!(held <= MAX_STACKS && frames <= MAX_FRAME_TABLE, "{held} {frames}");
         }
-        assert_eq!(stacks.by_hash.len(), 2);
-        let lost = [StackFrame::Note(Note::LostStacks)];
-        assert_eq!(stacks.intern(lost.into_iter()), Some(StackId::LOST));
+    }
+
+    #[test]
+    fn what_is_not_needed_is_forgotten_and_its_room_is_used_again() {
+        let mut stacks = Stacks::default();
+        let greedy = ProcessId(10);
+        let kept: Vec<_> = (0..10)
+            .map(|at| stacks.intern(HONEST, [code(at), code(7)].into_iter()).unwrap())
+            .collect();
+        let shared = stacks.intern(greedy, [code(3)].into_iter()).unwrap();
+        for round in 0..4 {
+            let taken = bomb(&mut stacks, greedy, 1);
+            assert!(taken > MAX_STACKS / 3, "{round}: {taken}");
+            assert!(stacks.has_grown() && stacks.is_filled_by(|process| process == greedy));
+            let mut needs = stacks.needs();
+            kept.iter().for_each(|stack| stacks.need(&mut needs, HONEST, *stack));
+            // Who held it before needs it no more.
+            stacks.need(&mut needs, HONEST, shared);
+            stacks.collect(needs);
+            assert_eq!(stacks.len(), (13, 12));
+            assert!(!stacks.has_grown() && !stacks.is_filled_by(|_| true));
+            assert_eq!(stacks.by_process.get(&greedy), None);
+        }
+        assert!(stacks.stacks.len() < MAX_STACKS / 2);
+        for (at, stack) in (0..).zip(kept) {
+            let frames: Vec<_> = stacks.get(stack).iter().map(|id| stacks.frame(*id)).collect();
+            assert_eq!(frames, [code(at), code(7)]);
+            assert_eq!(stacks.intern(greedy, frames.into_iter()), Some(stack));
+        }
+    }
+
+    /// Few frames, in ever other orders: the room for the frames of all stacks is shared, too.
+    #[test]
+    fn deep_stacks_of_few_frames_leave_room_for_others() {
+        let mut stacks = Stacks::default();
+        let deep = |number: u64| (0..1000).map(move |at| code(number >> (at % 20) & 1));
+        let taken =
+            (0..).take_while(|at| stacks.intern(ProcessId(10), deep(*at)).is_some()).count();
+        assert_eq!(taken, MAX_HELD_FRAMES * 3 / 8 / 1000 + 1);
+        assert!((0..200).all(|at| stacks.intern(HONEST, [code(at)].into_iter()).is_some()));
     }
 }

@@ -95,7 +95,16 @@ impl WindowSamples {
         self.ended.get(&process).copied()
     }
 
-    /// Adds processes that were folded to others.
+    /// Stacks of all rows and samples, each perhaps several times.
+    pub fn stacks(&self) -> impl Iterator<Item = (ProcessId, StackId)> {
+        let open = self
+            .open
+            .iter()
+            .flat_map(|(process, open)| open.samples.iter().map(|(stack, _)| (*process, *stack)));
+        self.rows.keys().copied().chain(open)
+    }
+
+    /// Adds processes that were folded to others, and stacks that were given up to those without one.
     pub fn fold(&mut self, moves: &Moves) {
         let ended: Vec<_> = self.ended.extract_if(|of, _| moves.get(*of).is_some()).collect();
         let mut shifts = FxHashMap::default();
@@ -106,11 +115,17 @@ impl WindowSamples {
                 shifts.insert(process, (into, self.groups_mut(into).fold(&groups)));
             }
         }
-        let moved = self.rows.extract_if(|(process, _), _| shifts.contains_key(process));
-        for ((process, stack), sums) in moved.collect::<Vec<_>>() {
-            let Some((into, shift)) = shifts.get(&process) else { continue };
+        let moved = |process: ProcessId, stack: StackId| {
+            let shift = shifts.get(&process).map(|(_, shift)| *shift);
+            // Of a process that was folded without any groups there is nothing to add to.
+            let is_there = shift.is_some() || moves.get(process).is_none();
+            moves.stack(process, stack).filter(|_| is_there).map(|to| (to, shift.unwrap_or(0)))
+        };
+        let rows = self.rows.extract_if(|(process, stack), _| moved(*process, *stack).is_some());
+        for ((process, stack), sums) in rows.collect::<Vec<_>>() {
+            let Some(((process, stack), shift)) = moved(process, stack) else { continue };
             for (group, of) in sums {
-                self.add(*into, stack, (group + shift) % MAX_GROUPS as u16, of);
+                self.add(process, stack, (group + shift) % MAX_GROUPS as u16, of);
             }
         }
     }

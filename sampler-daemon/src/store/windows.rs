@@ -199,7 +199,12 @@ impl Windows {
         self.seen.remove(&process);
     }
 
-    /// What was allocated by processes that were folded is the others' from now on.
+    /// Stacks in all slots, each perhaps several times.
+    pub fn stacks(&self) -> impl Iterator<Item = (ProcessId, StackId)> {
+        self.slots().flat_map(Slot::stacks)
+    }
+
+    /// What was allocated by processes that were folded is the others' from now on; what was at stacks that were given up has none.
     pub fn fold(&mut self, moves: &Moves) {
         let slots = self.levels.iter_mut().flatten().chain(std::iter::once(&mut self.open));
         for slot in slots {

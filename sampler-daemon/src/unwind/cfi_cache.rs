@@ -1,13 +1,27 @@
-//! Call frame information of modules, bounded by bytes.
+//! Call frame information of modules, bounded by bytes, of which each process has a share ([`share`](sampler_common::share)).
 
 use super::cfi::Cfi;
 use super::module::ModuleId;
 use rustc_hash::FxHashMap;
+use sampler_common::share::Shares;
 use std::sync::Arc;
 
 /// Bytes of unwind sections held. At the bound those that no process uses are dropped; when that does not help,
 /// further modules have no unwind information: stacks are guessed by frame pointers there.
 pub const MAX_UNWIND_BYTES: usize = 128 << 20;
+
+/// What was read of a module, and the process that had it first.
+#[derive(Debug)]
+struct Entry {
+    cfi: Option<Arc<Cfi>>,
+    by: u32,
+}
+
+impl Entry {
+    fn size(&self) -> usize {
+        self.cfi.as_ref().map_or(0, |cfi| cfi.size())
+    }
+}
 
 /// No room for a module's unwind information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,32 +30,51 @@ pub(super) struct Full;
 /// What was read so far; none for a module that has no call frame information.
 #[derive(Debug, Default)]
 pub(super) struct CfiCache {
-    entries: FxHashMap<ModuleId, Option<Arc<Cfi>>>,
+    entries: FxHashMap<ModuleId, Entry>,
     bytes: usize,
+    shares: Shares<u32>,
 }
 
 impl CfiCache {
     pub(super) fn get(&self, id: ModuleId) -> Option<&Option<Arc<Cfi>>> {
-        self.entries.get(&id)
+        self.entries.get(&id).map(|entry| &entry.cfi)
+    }
+
+    /// Forgets what is not to be kept.
+    pub(super) fn retain(&mut self, keep: impl Fn(ModuleId) -> bool) {
+        self.entries.retain(|id, _| keep(*id));
+        self.recount();
+    }
+
+    fn recount(&mut self) {
+        self.bytes = self.entries.values().map(Entry::size).sum();
+        self.shares.recount_sizes(self.entries.values().map(|entry| (entry.by, entry.size())));
     }
 
     pub(super) fn keep(
         &mut self,
         id: ModuleId,
+        by: u32,
         cfi: Option<Cfi>,
     ) -> Result<Option<Arc<Cfi>>, Full> {
         let size = cfi.as_ref().map_or(0, Cfi::size);
-        if self.bytes + size > MAX_UNWIND_BYTES {
+        if size > 0 && !self.has_room(by, size) {
             // What no image holds.
-            self.entries.retain(|_, it| it.as_ref().is_none_or(|it| Arc::strong_count(it) > 1));
-            self.bytes = self.entries.values().flatten().map(|it| it.size()).sum();
-        }
-        if self.bytes + size > MAX_UNWIND_BYTES {
-            return Err(Full);
+            let is_held = |cfi: &Arc<Cfi>| Arc::strong_count(cfi) > 1;
+            self.entries.retain(|_, entry| entry.cfi.as_ref().is_none_or(is_held));
+            self.recount();
+            if !self.has_room(by, size) {
+                return Err(Full);
+            }
         }
         self.bytes += size;
         let cfi = cfi.map(Arc::new);
-        self.entries.insert(id, cfi.clone());
+        self.entries.insert(id, Entry { cfi: cfi.clone(), by });
         Ok(cfi)
+    }
+
+    fn has_room(&mut self, by: u32, size: usize) -> bool {
+        self.bytes + size <= MAX_UNWIND_BYTES
+            && self.shares.grow_by(size, by, self.bytes, MAX_UNWIND_BYTES)
     }
 }

@@ -182,6 +182,11 @@ impl Image {
         self.view
     }
 
+    /// The modules that it has mapped.
+    pub fn modules(&self) -> impl Iterator<Item = ModuleId> {
+        self.regions.modules().chain(self.jit.iter().flat_map(Jit::modules))
+    }
+
     /// Reads the mappings again if they are old, as every unwind does.
     pub fn keep_fresh(&mut self, modules: &mut Modules) {
         if self.rereads.are_old() {

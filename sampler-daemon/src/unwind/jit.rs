@@ -18,6 +18,11 @@ impl Jit {
         Jit { pid, code: modules.generated_code(pid), modules: Vec::new() }
     }
 
+    /// Its modules, one for each name that an address has had.
+    pub(super) fn modules(&self) -> impl Iterator<Item = ModuleId> {
+        self.modules.iter().copied()
+    }
+
     /// Reads the names that have come.
     pub(super) fn refresh(&self) {
         self.code.refresh();

@@ -114,6 +114,14 @@ impl Regions {
         theirs.is_empty() || ours.iter().any(|mapping| theirs.contains(mapping))
     }
 
+    /// The modules of all regions.
+    pub(super) fn modules(&self) -> impl Iterator<Item = ModuleId> {
+        self.0.iter().filter_map(|region| match region.code {
+            Code::Module(id) => Some(id),
+            Code::Jit | Code::Trampoline => None,
+        })
+    }
+
     /// Whether there is code of a JIT compiler.
     pub(super) fn has_generated_code(&self) -> bool {
         self.0.iter().any(|region| region.code == Code::Jit)
@@ -143,7 +151,7 @@ fn code(pid: u32, mapping: &Mapping, modules: &mut Modules) -> Code {
     match &mapping.backing {
         Backing::Uprobes => Code::Trampoline,
         Backing::Vdso => Code::Module(match read_vdso(pid, mapping) {
-            Some(bytes) => modules.vdso(&bytes),
+            Some(bytes) => modules.vdso(pid, &bytes),
             None => ModuleId::UNKNOWN,
         }),
         // Shared memory and memfds that JIT compilers map twice have an inode, but no ELF file: they are

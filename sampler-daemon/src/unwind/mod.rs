@@ -1,6 +1,6 @@
 //! Unwinds stack snapshots of processes by the `.eh_frame` of their modules.
 //!
-//! [`Modules`] holds every mapped file ever seen (one table for the daemon), an [`Image`] is one
+//! [`Modules`] holds the mapped files (one table for the daemon), an [`Image`] is one
 //! process's view of it. Names are none of this module's business: see [`crate::symbolize`].
 
 mod cfi;

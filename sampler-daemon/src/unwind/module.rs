@@ -5,7 +5,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Index of a [`Module`] in [`super::Modules`].
+/// Number of a [`Module`] in [`super::Modules`]; given once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ModuleId(pub u32);
 

@@ -1,4 +1,7 @@
-//! The table of all modules ever seen: they are kept after their processes are gone.
+//! The table of modules: they are kept after their processes are gone, as long as a stack needs them.
+//!
+//! A module is held by the process that had it first, and no process holds more of the table than its share
+//! ([`share`](sampler_common::share)). What no process has mapped and no stack needs is forgotten by [`Modules::collect`].
 
 use super::cfi::Cfi;
 use super::cfi_cache::CfiCache;
@@ -7,18 +10,19 @@ use super::generated::GeneratedCode;
 use super::mapped::read_own_vdso;
 use super::module::{Module, ModuleId, ModuleKind};
 use crate::inspect::mappings::{self, Backing, Mapping};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+use sampler_common::share::Shares;
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-/// Modules held; at the bound every further one is `[unknown]`, frames in it keep their addresses.
+/// Modules held; what would give a process more than its share of them is `[unknown]`, frames in it keep their addresses.
 pub const MAX_MODULES: usize = 16 * 1024;
 
 /// Files held open, at most (and never more than half of the descriptors that we may have, the rest is for
-/// clients). At the bound a module keeps its path, build id and unwind information but no file: it is of kind
+/// clients). What would give a process more than its share keeps its path, build id and unwind information but no file: it is of kind
 /// [`ModuleKind::Unknown`], and its frames are named `file+0xoffset`.
 pub const MAX_OPEN_FILES: usize = 4096;
 
@@ -45,18 +49,29 @@ struct Entry {
     module: Arc<Module>,
     headers: Option<Headers>,
     stamp: Option<Stamp>,
+    /// The process that had it first; 0: ourselves.
+    by: u32,
 }
 
-/// All modules ever seen, bounded; when full, further ones are `[unknown]`.
+/// The modules, bounded; further ones are `[unknown]`.
 #[derive(Debug)]
 pub struct Modules {
-    entries: Vec<Entry>,
+    entries: FxHashMap<ModuleId, Entry>,
+    unknown: Arc<Module>,
+    /// The id of the next one: ids are given once, because names are remembered by them.
+    next: u32,
+    shares: Shares<u32>,
+    /// How many there were when they were last collected.
+    collected: usize,
     files: FxHashMap<Identity, ModuleId>,
     vdsos: FxHashMap<Arc<[u8]>, ModuleId>,
     own_vdso: Option<Arc<[u8]>>,
     recent: VecDeque<(Identity, Arc<File>)>,
     open_files: usize,
     max_open_files: usize,
+    open_shares: Shares<u32>,
+    /// Generated code that may hold its perf map open, with its process.
+    generated: Vec<(u32, Weak<GeneratedCode>)>,
     cfi: CfiCache,
     counts: Counts,
     views: u64,
@@ -65,7 +80,7 @@ pub struct Modules {
 /// How often a bound was met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Modules that became `[unknown]` because the table was full.
+    /// Modules that became `[unknown]` because their process had its share of the table.
     pub table_full: u64,
     /// Files that could not be opened.
     pub unopened: u64,
@@ -85,13 +100,19 @@ impl Default for Modules {
             kind: ModuleKind::Unknown,
         };
         Modules {
-            entries: vec![Entry { module: Arc::new(unknown), headers: None, stamp: None }],
+            entries: FxHashMap::default(),
+            unknown: Arc::new(unknown),
+            next: 1,
+            shares: Shares::default(),
+            collected: 0,
             files: FxHashMap::default(),
             vdsos: FxHashMap::default(),
             own_vdso: None,
             recent: VecDeque::new(),
             open_files: 0,
             max_open_files: (descriptor_limit() / 2).min(MAX_OPEN_FILES),
+            open_shares: Shares::default(),
+            generated: Vec::new(),
             cfi: CfiCache::default(),
             counts: Counts::default(),
             views: 0,
@@ -102,7 +123,7 @@ impl Default for Modules {
 impl Modules {
     /// The module with this id, `[unknown]` if it is not one of this table.
     pub fn get(&self, id: ModuleId) -> &Arc<Module> {
-        &self.entry(id).module
+        self.entries.get(&id).map_or(&self.unknown, |entry| &entry.module)
     }
 
     /// Modules held, and the bound.
@@ -121,8 +142,36 @@ impl Modules {
         self.views
     }
 
-    fn entry(&self, id: ModuleId) -> &Entry {
-        self.entries.get(id.0 as usize).unwrap_or(&self.entries[0])
+    /// Whether the table has grown so much since the last [`Modules::collect`] that some may be forgotten: by a sixteenth.
+    pub fn has_grown(&self) -> bool {
+        self.entries.len() >= self.collected + MAX_MODULES / 16
+    }
+
+    /// Forgets all modules but these: what processes have mapped, and what stacks need.
+    pub fn collect(&mut self, mapped: &FxHashSet<ModuleId>, needed: &FxHashSet<ModuleId>) {
+        self.entries.retain(|id, _| mapped.contains(id) || needed.contains(id));
+        self.files.retain(|_, id| self.entries.contains_key(id));
+        self.vdsos.retain(|_, id| self.entries.contains_key(id));
+        self.cfi.retain(|id| self.entries.contains_key(&id));
+        self.shares.recount(self.entries.values().map(|entry| entry.by));
+        self.collected = self.entries.len();
+        self.recount_open();
+    }
+
+    fn recount_open(&mut self) {
+        self.generated.retain(|(_, code)| code.strong_count() > 0);
+        let is_file = |entry: &&Entry| matches!(entry.module.kind, ModuleKind::File(_));
+        let files = self.entries.values().filter(is_file).map(|entry| entry.by);
+        let open = files.chain(self.generated.iter().map(|(by, _)| *by)).collect::<Vec<_>>();
+        self.open_files = open.len();
+        self.open_shares.recount(open.into_iter());
+    }
+
+    /// Whether one more file may be held open for a process. If so it is.
+    fn may_hold_open(&mut self, by: u32) -> bool {
+        let may = self.open_shares.grow(by, self.open_files, self.max_open_files);
+        self.open_files += usize::from(may);
+        may
     }
 
     /// The module behind a file mapping of a living process.
@@ -134,7 +183,7 @@ impl Modules {
         {
             return id;
         }
-        self.opened(known, mapping, mappings::open(pid, mapping).map(Arc::new))
+        self.opened(pid, known, mapping, mappings::open(pid, mapping).map(Arc::new))
     }
 
     /// As [`Modules::file`] for a mapping that an event has told, whose process (the first of `pids`) may be gone; the others are
@@ -152,7 +201,7 @@ impl Modules {
             Some((_, file)) => Ok(Arc::clone(file)),
             None => mappings::open_past(pids, mapping).map(Arc::new),
         };
-        self.opened(known, mapping, file)
+        self.opened(pids.first().copied().unwrap_or(0), known, mapping, file)
     }
 
     /// A file that was opened when it was mapped first: soon it may be deleted and its process gone, before a sample asks for it.
@@ -165,6 +214,7 @@ impl Modules {
 
     fn opened(
         &mut self,
+        pid: u32,
         known: Option<ModuleId>,
         mapping: &Mapping,
         file: io::Result<Arc<File>>,
@@ -173,45 +223,47 @@ impl Modules {
         let Ok(file) = file else {
             self.counts.unopened += 1;
             return known.unwrap_or_else(|| {
-                let id = self.add(path_of(mapping), None, ModuleKind::Unknown);
+                let id = self.add(pid, path_of(mapping), None, ModuleKind::Unknown);
                 self.remember(identity, id)
             });
         };
         let headers = Headers::of_file(&file);
         let build_id = headers.as_ref().map_or_else(String::new, |it| it.build_id.clone());
         if let Some(id) = known
-            && self.entry(id).headers.is_some()
             && !build_id.is_empty()
             && self.get(id).build_id == build_id
         {
             // The same program; its times may have been touched, or we could not keep it open.
-            self.entries[id.0 as usize].stamp = Stamp::of(&file);
+            self.note_stamp(id, &file);
             self.load_unless_held(id, &file);
             return id;
         }
-        let file = Arc::new(file);
-        let held = self.open_files < self.max_open_files;
-        let kind = if held { ModuleKind::File(Arc::clone(&file)) } else { ModuleKind::Unknown };
-        let id = self.add(path_of(mapping), headers, kind);
-        if id == ModuleId::UNKNOWN {
-            return id;
+        if !self.may_add(pid) {
+            return ModuleId::UNKNOWN;
         }
-        self.open_files += usize::from(held);
+        let held = self.may_hold_open(pid);
+        let kind = if held { ModuleKind::File(Arc::clone(&file)) } else { ModuleKind::Unknown };
         self.counts.unheld += u64::from(!held);
-        let entry = &mut self.entries[id.0 as usize];
-        entry.stamp = Stamp::of(&file);
+        let id = self.enter(pid, path_of(mapping), headers, kind);
+        self.note_stamp(id, &file);
         self.load_unless_held(id, &file);
         self.remember(identity, id)
     }
 
+    fn note_stamp(&mut self, id: ModuleId, file: &File) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.stamp = Stamp::of(file);
+        }
+    }
+
     /// The vdso of a process, whose bytes these are.
-    pub(super) fn vdso(&mut self, bytes: &[u8]) -> ModuleId {
+    pub(super) fn vdso(&mut self, pid: u32, bytes: &[u8]) -> ModuleId {
         if let Some(id) = self.vdsos.get(bytes) {
             return *id;
         }
         let headers = Headers::of_bytes(bytes);
         let bytes: Arc<[u8]> = Arc::from(bytes);
-        let id = self.add("[vdso]".to_owned(), headers, ModuleKind::Vdso(Arc::clone(&bytes)));
+        let id = self.add(pid, "[vdso]".to_owned(), headers, ModuleKind::Vdso(Arc::clone(&bytes)));
         if id != ModuleId::UNKNOWN {
             self.vdsos.insert(bytes, id);
         }
@@ -222,25 +274,28 @@ impl Modules {
     pub(super) fn own_vdso(&mut self, length: u64) -> ModuleId {
         let own = self.own_vdso.get_or_insert_with(|| read_own_vdso().unwrap_or_default().into());
         let own = Arc::clone(own);
-        if own.len() as u64 == length { self.vdso(&own) } else { ModuleId::UNKNOWN }
+        if own.len() as u64 == length { self.vdso(0, &own) } else { ModuleId::UNKNOWN }
     }
 
     /// The anonymous code of one program image.
     pub(super) fn generated_code(&mut self, pid: u32) -> Arc<GeneratedCode> {
-        let may_open = self.open_files < self.max_open_files;
-        self.open_files += usize::from(may_open);
-        Arc::new(GeneratedCode::of(pid, may_open))
+        let may_open = self.may_hold_open(pid);
+        let code = Arc::new(GeneratedCode::of(pid, may_open));
+        if may_open {
+            self.generated.push((pid, Arc::downgrade(&code)));
+        }
+        code
     }
 
     /// A new module for anonymous code.
     pub(super) fn jit(&mut self, pid: u32, code: &Arc<GeneratedCode>, naming: u32) -> ModuleId {
         let kind = ModuleKind::Jit(Arc::clone(code), naming);
-        self.add(format!("[jit {pid}]"), None, kind)
+        self.add(pid, format!("[jit {pid}]"), None, kind)
     }
 
     /// ELF headers of a module, none if it is not an ELF file.
     pub(super) fn headers(&self, id: ModuleId) -> Option<&Headers> {
-        self.entry(id).headers.as_ref()
+        self.entries.get(&id)?.headers.as_ref()
     }
 
     /// Call frame information of a module, read when first asked for.
@@ -256,18 +311,39 @@ impl Modules {
         self.keep_sections(id, sections)
     }
 
-    fn add(&mut self, path: String, headers: Option<Headers>, kind: ModuleKind) -> ModuleId {
-        let id = match u32::try_from(self.entries.len()) {
-            Ok(next) if self.entries.len() < MAX_MODULES => ModuleId(next),
-            _ => {
-                self.counts.table_full += 1;
-                return ModuleId::UNKNOWN;
-            }
-        };
+    /// Whether a process may have one more module. If so it has.
+    fn may_add(&mut self, by: u32) -> bool {
+        let may = self.shares.grow(by, self.entries.len(), MAX_MODULES);
+        self.counts.table_full += u64::from(!may);
+        may
+    }
+
+    fn add(
+        &mut self,
+        by: u32,
+        path: String,
+        headers: Option<Headers>,
+        kind: ModuleKind,
+    ) -> ModuleId {
+        if !self.may_add(by) {
+            return ModuleId::UNKNOWN;
+        }
+        self.enter(by, path, headers, kind)
+    }
+
+    fn enter(
+        &mut self,
+        by: u32,
+        path: String,
+        headers: Option<Headers>,
+        kind: ModuleKind,
+    ) -> ModuleId {
+        let id = ModuleId(self.next);
+        self.next += 1;
         let build_id = headers.as_ref().map_or_else(String::new, |it| it.build_id.clone());
         let code = headers.as_ref().map_or_else(Vec::new, Headers::code_ranges);
         let module = Arc::new(Module { id, path, build_id, code, kind });
-        self.entries.push(Entry { module, headers, stamp: None });
+        self.entries.insert(id, Entry { module, headers, stamp: None, by });
         id
     }
 
@@ -281,7 +357,7 @@ impl Modules {
     /// Whether the file of a module is held and still what it was. An inode that is held open is not
     /// given to another file.
     fn is_unchanged(&self, id: ModuleId) -> bool {
-        let entry = self.entry(id);
+        let Some(entry) = self.entries.get(&id) else { return false };
         match &entry.module.kind {
             ModuleKind::File(file) => entry.stamp.is_some() && Stamp::of(file) == entry.stamp,
             _ => false,
@@ -296,7 +372,8 @@ impl Modules {
 
     fn keep_sections(&mut self, id: ModuleId, sections: Sections) -> Option<Arc<Cfi>> {
         let has_too_large = sections.has_too_large;
-        let kept = self.cfi.keep(id, Cfi::new(sections));
+        let by = self.entries.get(&id).map_or(0, |entry| entry.by);
+        let kept = self.cfi.keep(id, by, Cfi::new(sections));
         self.counts.no_room_for_sections += u64::from(kept.is_err() || has_too_large);
         kept.unwrap_or_default()
     }
@@ -321,5 +398,53 @@ fn descriptor_limit() -> usize {
         Some("unlimited") => usize::MAX,
         Some(soft) => soft.parse().unwrap_or(USUAL),
         None => USUAL,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many modules of a process, fewer where it has its share.
+    fn add(modules: &mut Modules, pid: u32, count: usize) -> Vec<ModuleId> {
+        let code = Arc::new(GeneratedCode::of(u32::MAX, false));
+        let ids = (0..count).map(|_| modules.jit(pid, &code, 0));
+        ids.filter(|id| *id != ModuleId::UNKNOWN).collect()
+    }
+
+    #[test]
+    fn a_process_with_modules_without_end_leaves_room_for_others() {
+        let mut modules = Modules::default();
+        let greedy = add(&mut modules, 10, MAX_MODULES);
+        assert_eq!(greedy.len(), MAX_MODULES * 3 / 8);
+        let refused = modules.counts().table_full;
+        assert_eq!(refused, (MAX_MODULES - greedy.len()) as u64);
+        let honest = add(&mut modules, 11, 500);
+        assert_eq!((honest.len(), modules.counts().table_full), (500, refused));
+        // The greedy one ends, but for a stack in its last module.
+        let last = greedy[greedy.len() - 1];
+        let mapped = honest.iter().copied().collect();
+        assert!(modules.has_grown());
+        modules.collect(&mapped, &FxHashSet::from_iter([last]));
+        assert!(!modules.has_grown());
+        assert_eq!(modules.usage().0, honest.len() + 1);
+        assert!(honest.iter().chain([&last]).all(|id| modules.get(*id).id == *id));
+        assert_eq!(modules.get(greedy[0]).id, ModuleId::UNKNOWN);
+        let again = add(&mut modules, 10, 100);
+        assert!(again.len() == 100 && again.iter().all(|id| *id > honest[honest.len() - 1]));
+    }
+
+    #[test]
+    fn open_files_are_shared() {
+        let mut modules = Modules { max_open_files: 4096, ..Modules::default() };
+        let greedy = (0..4096).filter(|_| modules.may_hold_open(10)).count();
+        assert_eq!(greedy, 1536);
+        assert_eq!((0..500).filter(|_| modules.may_hold_open(11)).count(), 500);
+        let code = modules.generated_code(12);
+        modules.collect(&FxHashSet::default(), &FxHashSet::default());
+        assert_eq!(modules.open_files, 1);
+        drop(code);
+        modules.collect(&FxHashSet::default(), &FxHashSet::default());
+        assert_eq!(modules.open_files, 0);
     }
 }

@@ -5,7 +5,7 @@ use crate::pipeline::{MetricsReport, StatusReport};
 use sampler_common::counters::Outcome;
 
 /// Outcomes by which something is missing somewhere, or had to be repaired.
-pub(in crate::http) const LOSSES: [Outcome; 24] = [
+pub(in crate::http) const LOSSES: [Outcome; 25] = [
     Outcome::PendingFull,
     Outcome::PendingReplaced,
     Outcome::StaleReturn,
@@ -25,6 +25,7 @@ pub(in crate::http) const LOSSES: [Outcome; 24] = [
     Outcome::UnknownProcess,
     Outcome::ReturnLost,
     Outcome::StackTableFull,
+    Outcome::StacksGivenUp,
     Outcome::WindowsFull,
     Outcome::LifetimesFull,
     Outcome::StreamLagged,

@@ -11,7 +11,8 @@ use sampler_common::profile::Kind;
 const MIN_SHARE: f64 = 0.01;
 
 /// What stands at the root of such a stack.
-const ROOTS: [stacks::Note; 2] = [stacks::Note::Unmapped, stacks::Note::Guessed];
+const ROOTS: [stacks::Note; 3] =
+    [stacks::Note::Unmapped, stacks::Note::Guessed, stacks::Note::TableFull];
 
 impl Worker {
     /// Notes on the stacks of these rows.
@@ -31,9 +32,10 @@ impl Worker {
             }
         }
         let shares = parts.map(|part| (part > MIN_SHARE * total).then_some(part / total));
-        let [unmapped, guessed] = shares;
+        let [unmapped, guessed, full] = shares;
         let unmapped = unmapped.map(Loss::UnmappedCode);
-        unmapped.into_iter().chain(guessed.map(Loss::GuessedFrames)).map(Note::Loss)
+        let lost = unmapped.into_iter().chain(guessed.map(Loss::GuessedFrames));
+        lost.chain(full.map(Loss::StackTableFull)).map(Note::Loss)
     }
 }
 

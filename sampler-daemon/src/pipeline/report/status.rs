@@ -265,7 +265,7 @@ impl Worker {
         let lines = [
             (
                 table_full,
-                "times a file found no room among those that are known: code in it has no name (until samplerd is started anew)",
+                "times a file found no room, because its process had its share of those that are known: code in it has no name",
             ),
             (
                 unopened,
@@ -273,11 +273,11 @@ impl Worker {
             ),
             (
                 unheld,
-                "files are not held open, of so many: code in them has no name (raise the limit of open files, `ulimit -n`)",
+                "files are not held open, of so many of one process: code in them has no name (raise the limit of open files, `ulimit -n`)",
             ),
             (
                 no_room_for_sections,
-                "times there was no room for a file's unwind information: stacks end there",
+                "times there was no room for a file's unwind information, of which each process has its share: stacks end there",
             ),
         ];
         let met = lines.into_iter().filter(|(count, _)| *count > 0);
@@ -292,6 +292,13 @@ impl Worker {
         blind.extend(self.injections.as_ref().and_then(Injections::limits));
         blind.extend(self.patched_limits());
         blind.extend(self.module_limits());
+        let refused = self.ingest.outcomes.get(Outcome::StackTableFull);
+        blind.extend((refused > 0).then(|| {
+            format!(
+                "the stacks of {} samples: each process has its share of the stack table (give a larger interval)",
+                units::grouped(refused)
+            )
+        }));
         blind.push("blocks allocated before the attach are unknown, not zero".into());
         if self.config.settings.usdt && !self.config.settings.uses_usdt() {
             blind.push(

@@ -1,8 +1,8 @@
 //! Which stacks are told to the kernel side, and for how long their ids mean something.
 
 use super::*;
-use crate::store::Stacks;
 use crate::store::stacks::StackFrame;
+use crate::store::{ProcessId, Stacks};
 use crate::unwind::{Frame, ModuleId};
 
 const SP: u64 = 0x7ffd_0000_1000;
@@ -11,7 +11,8 @@ const STACK_BYTES: u32 = 12 << 10;
 fn stack(number: u64) -> StackId {
     let mut stacks = Stacks::default();
     let frame = |offset| StackFrame::Code(Frame { module: ModuleId(1), offset });
-    let ids: Vec<_> = (0..=number).map(|it| stacks.intern([frame(it)].into_iter())).collect();
+    let ids: Vec<_> =
+        (0..=number).map(|it| stacks.intern(ProcessId(0), [frame(it)].into_iter())).collect();
     ids.last().copied().flatten().unwrap()
 }
 

@@ -186,6 +186,12 @@ impl Mapped {
         id
     }
 
+    /// Stacks of everything that was mapped, each perhaps several times.
+    pub fn stacks(&self) -> impl Iterator<Item = (ProcessId, StackId)> {
+        let pieces = self.pieces.values().map(|piece| (piece.process, piece.stack));
+        pieces.chain(self.rows.stacks()).chain(self.windows.stacks())
+    }
+
     /// What processes that were folded have mapped is the others' from now on; nothing of it is held any more.
     pub fn fold(&mut self, moves: &Moves) {
         self.rows.fold(moves);

@@ -42,12 +42,15 @@ impl Departed {
         }
     }
 
-    /// Gives what folded processes have to those that they are part of; how many cells fewer there are.
+    /// Moves what has moved; how many cells fewer there are.
     pub(super) fn fold(&mut self, moves: &Moves) -> usize {
         let before = self.cells.len();
-        let moved = self.cells.extract_if(|(process, ..), _| moves.get(*process).is_some());
-        for ((process, stack, came_ns), blocks) in moved.collect::<Vec<_>>() {
-            self.add((moves.get(process).unwrap_or(process), stack, came_ns), &blocks);
+        let moved = |process: ProcessId, stack: StackId| moves.stack(process, stack);
+        let cells =
+            self.cells.extract_if(|(process, stack, _), _| moved(*process, *stack).is_some());
+        for ((process, stack, came_ns), blocks) in cells.collect::<Vec<_>>() {
+            let Some((process, stack)) = moved(process, stack) else { continue };
+            self.add((process, stack, came_ns), &blocks);
         }
         before - self.cells.len()
     }
@@ -66,6 +69,11 @@ impl Departed {
     /// Cells.
     pub(super) fn len(&self) -> usize {
         self.cells.len()
+    }
+
+    /// Stacks of all cells, each perhaps several times.
+    pub(super) fn stacks(&self) -> impl Iterator<Item = (ProcessId, StackId)> {
+        self.cells.keys().map(|(process, stack, _)| (*process, *stack))
     }
 
     /// What came before `start_ns`.

@@ -2,7 +2,7 @@
 
 use super::departed::Departed;
 use crate::store::epochs::Band;
-use crate::store::{Moves, ProcessId, RowKey};
+use crate::store::{Moves, ProcessId, RowKey, StackId};
 use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Moments, RowMoments, Trials, Weights};
 
@@ -122,19 +122,25 @@ impl Slot {
         fewer
     }
 
-    /// Gives what folded processes have to those that they are part of; how many entries fewer there are.
+    /// Moves what has moved; how many entries fewer there are.
     pub(super) fn fold(&mut self, moves: &Moves) -> usize {
         let before = self.entries();
-        let rows = self.rows.extract_if(|key, _| moves.get(key.process).is_some());
+        let rows = self.rows.extract_if(|key, _| moves.stack(key.process, key.stack).is_some());
         for (key, row) in rows.collect::<Vec<_>>() {
-            let process = moves.get(key.process).unwrap_or(key.process);
-            self.add_row(RowKey { process, ..key }, &row);
+            let Some((process, stack)) = moves.stack(key.process, key.stack) else { continue };
+            self.add_row(RowKey { process, stack, ..key }, &row);
         }
         let exact = self.exact.extract_if(|(process, ..), _| moves.get(*process).is_some());
         for ((process, class, band), sum) in exact.collect::<Vec<_>>() {
             self.add_exact((moves.get(process).unwrap_or(process), class, band), sum);
         }
         before - self.entries()
+    }
+
+    /// Stacks of all rows and of what went, each perhaps several times.
+    pub(super) fn stacks(&self) -> impl Iterator<Item = (ProcessId, StackId)> {
+        let rows = self.rows.keys().map(|key| (key.process, key.stack));
+        rows.chain(self.departed.stacks())
     }
 
     pub(super) fn entries(&self) -> usize {

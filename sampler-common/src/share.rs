@@ -1,0 +1,103 @@
+//! How much of a table one process may fill, where all processes fill it together.
+//!
+//! Plainly: a process may take as much as the others leave free. A quarter of the table is kept for processes that hold little, so that
+//! there is always some room for each of [`PROCESSES`].
+//!
+//! ```text
+//! common = ¾ · bound        least = ¼ · bound / PROCESSES
+//! more is granted  ⇔  own < least,  or  own < common − used
+//! ```
+//!
+//! One process alone fills 3/8 of the table; k processes, however greedy, leave 3/4 · 2^−k of it to the next one, and never less than `least`.
+
+use std::collections::BTreeMap;
+
+/// Processes that always find some room.
+pub const PROCESSES: usize = 1024;
+
+/// Whether a process that holds `own` of a table may hold one more, where all together hold `used` of `bound`.
+pub const fn may_grow(own: usize, used: usize, bound: usize) -> bool {
+    let kept = bound / 4;
+    let is_little = own < kept / PROCESSES;
+    is_little && used < bound || own < (bound - kept).saturating_sub(used)
+}
+
+/// Entries of a table by the process that holds them.
+#[derive(Debug)]
+pub struct Shares<P>(BTreeMap<P, usize>);
+
+impl<P> Default for Shares<P> {
+    fn default() -> Shares<P> {
+        Shares(BTreeMap::new())
+    }
+}
+
+impl<P: Ord> Shares<P> {
+    /// Whether a process may hold one more entry, where all hold `used` of `bound`. If so it does.
+    pub fn grow(&mut self, process: P, used: usize, bound: usize) -> bool {
+        self.grow_by(1, process, used, bound)
+    }
+
+    /// The same of an entry of a size. A process may exceed its share by one entry.
+    pub fn grow_by(&mut self, size: usize, process: P, used: usize, bound: usize) -> bool {
+        let own = self.0.entry(process).or_default();
+        let grows = may_grow(*own, used, bound);
+        *own += if grows { size } else { 0 };
+        grows
+    }
+
+    /// Counts anew: who holds each entry.
+    pub fn recount(&mut self, holders: impl Iterator<Item = P>) {
+        self.recount_sizes(holders.map(|process| (process, 1)));
+    }
+
+    /// The same of entries of some size each.
+    pub fn recount_sizes(&mut self, holders: impl Iterator<Item = (P, usize)>) {
+        self.0.clear();
+        holders.for_each(|(process, size)| *self.0.entry(process).or_default() += size);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BOUND: usize = 64 * 1024;
+    const LEAST: usize = BOUND / 4 / PROCESSES;
+
+    /// As much of the table as a process is granted, of `wanted`.
+    fn take(held: &mut [usize], process: usize, wanted: usize) -> usize {
+        let mut taken = 0;
+        while taken < wanted && may_grow(held[process], held.iter().sum(), BOUND) {
+            held[process] += 1;
+            taken += 1;
+        }
+        taken
+    }
+
+    #[test]
+    fn greedy_processes_leave_half_of_what_they_find() {
+        let mut held = vec![0; 8];
+        let taken: Vec<usize> = (0..8).map(|process| take(&mut held, process, BOUND)).collect();
+        assert_eq!(taken[..4], [24576, 12288, 6144, 3072]);
+        assert!(taken[7] >= (BOUND * 3 / 4) >> 8);
+    }
+
+    proptest! {
+        /// Whatever others have taken before, in whatever order, a process with little keeps all of it.
+        #[test]
+        fn who_holds_little_always_finds_room(
+            greedy in prop::collection::vec((0usize..64, 1usize..BOUND), 0..200),
+        ) {
+            let mut held = vec![0; PROCESSES];
+            for (process, wanted) in greedy {
+                take(&mut held, process, wanted);
+            }
+            for process in 64..PROCESSES {
+                prop_assert_eq!(take(&mut held, process, LEAST), LEAST);
+            }
+            prop_assert!(held.iter().sum::<usize>() <= BOUND);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Forgets what no process needs any more: a generation collection of stacks and modules, so that months of short processes fill no table.
+
+use super::ingest::Ingest;
+use crate::store::give_up::give_up;
+use crate::store::stacks::{MAX_STACKS, StackFrame};
+use crate::store::{Moves, ProcessId};
+use crate::unwind::{Image, ModuleId};
+use rustc_hash::FxHashSet;
+use sampler_common::counters::Outcome;
+use std::time::{Duration, Instant};
+
+/// A collection goes through all tables of the store; more often none is begun.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// When something was last collected, and what has happened since.
+#[derive(Debug, Default)]
+pub(super) struct LastCollection {
+    at: Option<Instant>,
+    /// Whether a process has ended or replaced its program.
+    pub(super) has_ended: bool,
+}
+
+impl Ingest {
+    /// Forgets stacks that nothing needs and modules that nobody has mapped, if there may be any.
+    pub(super) fn collect(&mut self) {
+        let may_have =
+            self.last_collection.has_ended || self.stacks.has_grown() || self.modules.has_grown();
+        if !may_have || self.last_collection.at.is_some_and(|at| at.elapsed() < PAUSE) {
+            return;
+        }
+        if self.stacks.has_grown() {
+            self.collect_stacks();
+        }
+        self.collect_modules();
+        self.last_collection = LastCollection { at: Some(Instant::now()), has_ended: false };
+    }
+
+    /// Forgets modules that no image has and no stack needs, and what is known by them.
+    fn collect_modules(&mut self) {
+        let images = self.table.values().flat_map(|profiled| {
+            profiled.image.iter().chain(profiled.earlier.iter().map(|(_, image)| image))
+        });
+        let mapped: FxHashSet<ModuleId> = images.flat_map(Image::modules).collect();
+        let frames = self.stacks.frames().filter_map(StackFrame::code);
+        let needed: FxHashSet<ModuleId> = frames.map(|frame| frame.module).collect();
+        self.modules.collect(&mapped, &needed);
+        let is_kept = |id| mapped.contains(&id) || needed.contains(&id);
+        self.probe_names.retain(|frame, _| is_kept(frame.module));
+        self.allocator_texts.retain(is_kept);
+    }
+
+    /// Forgets stacks that nothing needs. Where exited processes fill a quarter of it they give up some of theirs.
+    fn collect_stacks(&mut self) {
+        self.forget_stacks();
+        let records = self.processes.iter().filter(|(_, record)| record.exited.is_some());
+        let exited: FxHashSet<ProcessId> = records.map(|(process, _)| process).collect();
+        let has_exited = |process| exited.contains(&process);
+        let mut room = MAX_STACKS / 4;
+        while room > 0 && self.stacks.is_filled_by(has_exited) {
+            // Deep stacks take more room than others.
+            room /= 2;
+            let tables = [&self.rows, &self.mapped.rows].into_iter();
+            self.move_all(&give_up(tables, has_exited, room));
+            let given_up = self.forget_stacks();
+            self.outcomes.add(Outcome::StacksGivenUp, given_up);
+        }
+    }
+
+    /// What belongs to processes or stacks that have moved moves with them.
+    pub(super) fn move_all(&mut self, moves: &Moves) {
+        self.rows.fold(moves);
+        self.windows.fold(moves);
+        self.live.fold(moves);
+        self.lifetimes.fold(moves);
+        self.mapped.fold(moves);
+        self.window_samples.fold(moves);
+    }
+
+    /// Forgets stacks that nothing needs; how many.
+    fn forget_stacks(&mut self) -> u64 {
+        let (before, _) = self.stacks.len();
+        let mut needs = self.stacks.needs();
+        let store = self.rows.stacks().chain(self.windows.stacks()).chain(self.live.stacks());
+        let store = store.chain(self.lifetimes.stacks()).chain(self.mapped.stacks());
+        for (process, stack) in store.chain(self.window_samples.stacks()) {
+            self.stacks.need(&mut needs, process, stack);
+        }
+        for (space, stack) in self.stack_cache.stacks() {
+            // Ids of processes that have left their slot mean something for a moment.
+            let process = self.table.id_of(space.slot).unwrap_or(ProcessId(u32::MAX));
+            self.stacks.need(&mut needs, process, stack);
+        }
+        self.stacks.collect(needs);
+        let (after, _) = self.stacks.len();
+        (before - after) as u64
+    }
+}
