@@ -42,7 +42,7 @@ impl Worker {
         }
         let observed = self.make_border();
         self.take_stale();
-        self.ingest.collect();
+        self.collect();
         // What was read for the border serves here too: reading the totals of many processes is dear.
         if let Some(totals) = observed
             && self.last_reconciled.elapsed() >= REPAIR_PERIOD

@@ -5,7 +5,7 @@ use crate::store::give_up::give_up;
 use crate::store::stacks::{MAX_STACKS, StackFrame};
 use crate::store::{Moves, ProcessId};
 use crate::unwind::{Image, ModuleId};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sampler_common::counters::Outcome;
 use std::time::{Duration, Instant};
 
@@ -21,32 +21,48 @@ pub(super) struct LastCollection {
 }
 
 impl Ingest {
-    /// Forgets stacks that nothing needs and modules that nobody has mapped, if there may be any.
-    pub(super) fn collect(&mut self) {
+    /// Forgets stacks that nothing needs and modules that nobody has mapped, if there may be any. Returns the files to close then, with the offsets that
+    /// stacks need in them.
+    pub(super) fn collect(&mut self) -> Option<Vec<(ModuleId, Vec<u64>)>> {
         let may_have =
             self.last_collection.has_ended || self.stacks.has_grown() || self.modules.has_grown();
         if !may_have || self.last_collection.at.is_some_and(|at| at.elapsed() < PAUSE) {
-            return;
+            return None;
         }
         if self.stacks.has_grown() {
             self.collect_stacks();
         }
-        self.collect_modules();
-        self.last_collection = LastCollection { at: Some(Instant::now()), has_ended: false };
+        let to_close = self.collect_modules();
+        // What is closed takes its time, or is to be asked once more.
+        let has_ended = !to_close.is_empty();
+        self.last_collection = LastCollection { at: Some(Instant::now()), has_ended };
+        Some(to_close)
     }
 
-    /// Forgets modules that no image has and no stack needs, and what is known by them.
-    fn collect_modules(&mut self) {
-        let images = self.table.values().flat_map(|profiled| {
+    /// The images of all processes.
+    pub(super) fn images(&self) -> impl Iterator<Item = &Image> {
+        self.table.values().flat_map(|profiled| {
             profiled.image.iter().chain(profiled.earlier.iter().map(|(_, image)| image))
-        });
-        let mapped: FxHashSet<ModuleId> = images.flat_map(Image::modules).collect();
+        })
+    }
+
+    /// Forgets modules that no image has and no stack needs, and what is known by them. Returns the files to close.
+    fn collect_modules(&mut self) -> Vec<(ModuleId, Vec<u64>)> {
+        let mapped: FxHashSet<ModuleId> = self.images().flat_map(Image::modules).collect();
         let frames = self.stacks.frames().filter_map(StackFrame::code);
         let needed: FxHashSet<ModuleId> = frames.map(|frame| frame.module).collect();
         self.modules.collect(&mapped, &needed);
         let is_kept = |id| mapped.contains(&id) || needed.contains(&id);
         self.probe_names.retain(|frame, _| is_kept(frame.module));
         self.allocator_texts.retain(is_kept);
+        let to_close = self.modules.to_close(&mapped).into_iter().map(|id| (id, Vec::new()));
+        let mut to_close: FxHashMap<ModuleId, Vec<u64>> = to_close.collect();
+        if !to_close.is_empty() {
+            for frame in self.stacks.frames().filter_map(StackFrame::code) {
+                to_close.entry(frame.module).and_modify(|offsets| offsets.push(frame.offset));
+            }
+        }
+        to_close.into_iter().collect()
     }
 
     /// Forgets stacks that nothing needs. Where exited processes fill a quarter of it they give up some of theirs.

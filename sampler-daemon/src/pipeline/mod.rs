@@ -7,6 +7,7 @@ mod balance;
 mod bounds;
 mod captured_stack;
 mod clock;
+mod closing;
 mod collect;
 mod command;
 mod config;

@@ -1,6 +1,7 @@
 //! The worker: reads the ring, answers questions, looks after the processes.
 
 use super::clock::{Clock, monotonic_ns};
+use super::closing::Closing;
 use super::command::{Command, Profiler, QUEUE};
 use super::config::Config;
 use super::cost::Prices;
@@ -14,6 +15,7 @@ use super::latency::{Answers, Histogram};
 use super::pressure::BackPressure;
 use super::process_events::ProcessEventQueue;
 use super::refused::Refused;
+use super::report::names::Names;
 use super::source::SampleEvent;
 use super::stale_returns::Stale;
 use super::survey::Survey;
@@ -82,16 +84,18 @@ pub(super) struct Worker {
     pub(super) ring_waiting_bytes: u64,
     pub(super) answers: Arc<Answers>,
     pub(super) heartbeat: Arc<Heartbeat>,
+    pub(super) closing: Closing,
     /// The guardian has ended, and every link with it.
     pub(super) is_unguarded: bool,
 }
 
-/// Loads the program, attaches it to `processes` and to the allocators in `files`, and starts the worker. On an error nothing is left.
+/// Loads the program, attaches it to `processes` and to the allocators in `files`, and starts the worker, which asks `names` before it closes a file. On an error nothing is left.
 pub fn start(
     config: Config,
     attacher: Attacher,
     processes: Vec<Process>,
     files: &[PathBuf],
+    names: Names,
 ) -> anyhow::Result<(Profiler, WorkerThread)> {
     config.sampling.check().map_err(anyhow::Error::msg)?;
     let (samples, _) = broadcast::channel::<Arc<SampleEvent>>(STREAM_BACKLOG);
@@ -155,6 +159,7 @@ pub fn start(
         ring_waiting_bytes: 0,
         answers,
         heartbeat,
+        closing: Closing::new(names),
         is_unguarded: false,
     };
     worker.ingest.stack_cache.is_on = worker.config.settings.stack_cache;

@@ -9,7 +9,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Locations remembered, and the bytes of their names; when either is full, all are forgotten and looked up anew.
+/// Locations remembered, and the bytes of their names; when either is full, all are forgotten and looked up anew. A quarter more are kept of files that are
+/// closed; when these are full, they are forgotten.
 const MAX_LOCATIONS: usize = 1 << 20;
 const MAX_BYTES: usize = 64 << 20;
 
@@ -47,14 +48,37 @@ pub struct Symbolizer<R> {
     file_time: Duration,
     locations: FxHashMap<(ModuleId, u64), Arc<[Line]>>,
     bytes: usize,
+    /// Those of files that are closed: they cannot be looked up anew.
+    kept: FxHashMap<(ModuleId, u64), Arc<[Line]>>,
+    kept_bytes: usize,
     vdsos: FxHashMap<ModuleId, Vdso>,
 }
 
 impl<R: Reader> Symbolizer<R> {
     /// One that reads files by `reader`, which has `file_time` for each.
     pub fn new(reader: R, file_time: Duration) -> Symbolizer<R> {
-        let (locations, vdsos) = (FxHashMap::default(), FxHashMap::default());
-        Symbolizer { reader, file_time, locations, bytes: 0, vdsos }
+        Symbolizer {
+            reader,
+            file_time,
+            locations: FxHashMap::default(),
+            bytes: 0,
+            kept: FxHashMap::default(),
+            kept_bytes: 0,
+            vdsos: FxHashMap::default(),
+        }
+    }
+
+    /// Looks up frames of a file that will be closed, and keeps what they are called.
+    pub fn keep(&mut self, frames: &[(Arc<Module>, u64)]) {
+        let named = self.symbolize(frames);
+        if self.kept.len() + named.len() > MAX_LOCATIONS / 4 || self.kept_bytes > MAX_BYTES / 4 {
+            self.kept.clear();
+            self.kept_bytes = 0;
+        }
+        for ((module, offset), lines) in frames.iter().zip(named) {
+            self.kept_bytes += lines.iter().map(size).sum::<usize>();
+            self.kept.insert((module.id, *offset), lines);
+        }
     }
 
     /// Nobody asks at present.
@@ -80,8 +104,9 @@ impl<R: Reader> Symbolizer<R> {
         frames
             .iter()
             .map(|(module, offset)| match &module.kind {
-                ModuleKind::File(_) => {
-                    let known = self.locations.get(&(module.id, *offset));
+                ModuleKind::File(_) | ModuleKind::Closed => {
+                    let key = (module.id, *offset);
+                    let known = self.locations.get(&key).or_else(|| self.kept.get(&key));
                     // Not there if it could not be told now, or if one call asks for more than the cache holds.
                     known.cloned().unwrap_or_else(|| nameless(module, *offset))
                 }

@@ -32,7 +32,7 @@ impl Modules {
                 let code = range.and_then(|rest| rest.get(..into.len()));
                 code.inspect(|code| into.copy_from_slice(code)).is_some()
             }
-            ModuleKind::Jit(..) | ModuleKind::Unknown => false,
+            ModuleKind::Jit(..) | ModuleKind::Closed | ModuleKind::Unknown => false,
         }
     }
 }

@@ -6,11 +6,13 @@
 //! takes its place.
 
 use crate::inspect::mappings::{Backing, Mapping};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
-/// Mappings of one image; a program with more of them is read from `/proc` again.
+/// Mappings of one image; a program with more of them is read from `/proc` when it is sampled. (One with a long path counts for several.)
 pub const MAX_IMAGE_MAPPINGS: usize = 4096;
+/// Bytes of a path that count for one more mapping.
+const PATH_BYTES: usize = 256;
 /// Mappings of all images, each image counting those that it shares with the one that it was forked from.
 pub const MAX_HELD: usize = 512 * 1024;
 
@@ -25,6 +27,8 @@ pub struct PastImage {
     pub mappings: Arc<Vec<Mapping>>,
     /// Changes with the mappings.
     pub version: u32,
+    /// What they count for.
+    weight: usize,
     has_ended: bool,
 }
 
@@ -33,6 +37,8 @@ pub struct PastImage {
 pub struct History {
     /// By process; in the order of time.
     processes: FxHashMap<u32, Vec<PastImage>>,
+    /// Programs with too many mappings: their forks do not make anybody read these again.
+    large: FxHashSet<u32>,
     /// Ends to look at: when, and whose image that began when has ended.
     ends: Vec<(u64, u32, u64)>,
     held: usize,
@@ -48,6 +54,8 @@ impl History {
         parent: u32,
         read: impl FnOnce() -> Option<Vec<Mapping>>,
     ) {
+        // It is another process than one of this pid was.
+        self.large.remove(&child);
         if self.at(parent, time_ns).is_none() {
             self.add_running(parent, read);
         }
@@ -58,9 +66,11 @@ impl History {
 
     /// A process is there of which events may have told nothing: what `read` gives are its mappings, asked for if so.
     pub fn add_running(&mut self, pid: u32, read: impl FnOnce() -> Option<Vec<Mapping>>) {
-        if !self.processes.contains_key(&pid)
-            && let Some(mappings) = read()
-        {
+        let is_known = self.processes.contains_key(&pid) || self.large.contains(&pid);
+        let Some(mappings) = (!is_known).then(read).flatten() else { return };
+        if weight(&mappings) > MAX_IMAGE_MAPPINGS {
+            self.give_up(pid);
+        } else {
             self.begin(pid, PastImage::new(0, 0, mappings.into()));
         }
     }
@@ -69,6 +79,7 @@ impl History {
     pub fn replaced(&mut self, time_ns: u64, pid: u32) {
         let parent = self.at(pid, time_ns).map_or(0, |image| image.parent);
         self.exited(time_ns, pid);
+        self.large.remove(&pid);
         self.begin(pid, PastImage::new(time_ns, parent, Arc::default()));
     }
 
@@ -76,16 +87,16 @@ impl History {
     pub fn mapped(&mut self, time_ns: u64, pid: u32, mapping: Mapping) {
         let room = self.held < MAX_HELD;
         let Some(image) = self.at_mut(pid, time_ns) else { return };
-        if !room || image.mappings.len() >= MAX_IMAGE_MAPPINGS {
+        if !room || image.weight >= MAX_IMAGE_MAPPINGS {
             // Better none than one that lacks something.
-            self.refused += 1;
-            self.forget(pid);
+            self.give_up(pid);
             return;
         }
-        let before = image.mappings.len();
+        let before = image.weight;
         place(Arc::make_mut(&mut image.mappings), mapping);
         image.version = image.version.wrapping_add(1);
-        let after = image.mappings.len();
+        image.weight = weight(&image.mappings);
+        let after = image.weight;
         self.held = self.held + after - before;
     }
 
@@ -97,6 +108,7 @@ impl History {
             let start_ns = image.start_ns;
             self.ends.push((time_ns, pid, start_ns));
         }
+        self.large.remove(&pid);
     }
 
     /// The image that a process had at a time; none if no event told of it.
@@ -115,7 +127,7 @@ impl History {
             }
             images.retain(|image| {
                 let stays = image.start_ns != *start_ns;
-                self.held -= if stays { 0 } else { image.mappings.len() };
+                self.held -= if stays { 0 } else { image.weight };
                 stays
             });
             if images.is_empty() {
@@ -152,28 +164,31 @@ impl History {
 
     fn begin(&mut self, pid: u32, image: PastImage) {
         // A sixteenth for programs that have nothing mapped yet.
-        if self.held + image.mappings.len() > MAX_HELD / 16 * 15 {
-            self.refused += 1;
+        if self.held + image.weight > MAX_HELD / 16 * 15 {
             // The next one must not be taken for the last one.
-            self.forget(pid);
+            self.give_up(pid);
             return;
         }
-        self.held += image.mappings.len();
+        self.held += image.weight;
         let images = self.processes.entry(pid).or_default();
         // Events of several CPUs may come out of order.
         let at = images.partition_point(|known| known.start_ns <= image.start_ns);
         images.insert(at, image);
     }
 
-    fn forget(&mut self, pid: u32) {
+    /// Forgets all images of a process until it is another program.
+    fn give_up(&mut self, pid: u32) {
+        self.refused += 1;
         let images = self.processes.remove(&pid).into_iter().flatten();
-        self.held -= images.map(|image| image.mappings.len()).sum::<usize>();
+        self.held -= images.map(|image| image.weight).sum::<usize>();
+        self.large.insert(pid);
     }
 }
 
 impl PastImage {
     fn new(start_ns: u64, parent: u32, mappings: Arc<Vec<Mapping>>) -> PastImage {
-        PastImage { start_ns, parent, mappings, version: 0, has_ended: false }
+        let weight = weight(&mappings);
+        PastImage { start_ns, parent, mappings, version: 0, weight, has_ended: false }
     }
 
     /// Path of the program: its own code is mapped first.
@@ -183,6 +198,15 @@ impl PastImage {
             _ => None,
         })
     }
+}
+
+/// What mappings count for.
+fn weight(mappings: &[Mapping]) -> usize {
+    let one = |mapping: &Mapping| match &mapping.backing {
+        Backing::File(path) | Backing::Other(path) => 1 + path.len() / PATH_BYTES,
+        Backing::Vdso | Backing::Uprobes | Backing::Anonymous => 1,
+    };
+    mappings.iter().map(one).sum()
 }
 
 /// Enters a mapping, and takes what it covers away from others.

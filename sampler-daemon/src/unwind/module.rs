@@ -35,6 +35,8 @@ pub enum ModuleKind {
     /// Anonymous executable memory (JIT code) of one process, and which of the names of its addresses are meant: code that is made
     /// anew at an address has another one.
     Jit(Arc<GeneratedCode>, u32),
+    /// A file that was closed when no process had it mapped any more: what it was called where stacks need it was asked before.
+    Closed,
     /// Addresses in no executable mapping, or a file that could not be opened or kept open.
     Unknown,
 }

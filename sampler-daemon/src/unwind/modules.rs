@@ -17,6 +17,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 /// Modules held; what would give a process more than its share of them is `[unknown]`, frames in it keep their addresses.
 pub const MAX_MODULES: usize = 16 * 1024;
@@ -26,21 +27,39 @@ pub const MAX_MODULES: usize = 16 * 1024;
 /// [`ModuleKind::Unknown`], and its frames are named `file+0xoffset`.
 pub const MAX_OPEN_FILES: usize = 4096;
 
-/// Files that were mapped lately, held open in case that a sample lies in them.
+/// Files that were mapped lately, held open for a moment in case that a sample lies in them.
 const MAX_RECENT: usize = 64;
+const RECENT: Duration = Duration::from_secs(2);
 
 /// What a file is known by: device and inode, as the process's mappings show them.
 type Identity = ((i32, i32), u64);
 
-/// Size and time of change: what tells that a file was overwritten in place. (Not `ctime`: deleting the
-/// file changes it.)
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Stamp(u64, i64, i64);
+/// What tells that a file was overwritten, or that its inode is another file's by now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+    device: u64,
+    /// 0 for a file that was deleted.
+    links: u64,
+}
 
 impl Stamp {
     fn of(file: &File) -> Option<Stamp> {
         let it = file.metadata().ok()?;
-        Some(Stamp(it.size(), it.mtime(), it.mtime_nsec()))
+        Some(Stamp {
+            size: it.size(),
+            modified: (it.mtime(), it.mtime_nsec()),
+            changed: (it.ctime(), it.ctime_nsec()),
+            device: it.dev(),
+            links: it.nlink(),
+        })
+    }
+
+    /// Whether a file that is held open has not been overwritten in place. (By its time of change nothing is told: deleting the file changes it.)
+    fn is_as_long_and_old(&self, other: &Stamp) -> bool {
+        (self.size, self.modified) == (other.size, other.modified)
     }
 }
 
@@ -66,7 +85,9 @@ pub struct Modules {
     files: FxHashMap<Identity, ModuleId>,
     vdsos: FxHashMap<Arc<[u8]>, ModuleId>,
     own_vdso: Option<Arc<[u8]>>,
-    recent: VecDeque<(Identity, Arc<File>)>,
+    recent: VecDeque<(Instant, Identity, Arc<File>)>,
+    /// The device of the root directory: nobody unmounts it.
+    root_device: Option<u64>,
     open_files: usize,
     max_open_files: usize,
     open_shares: Shares<u32>,
@@ -109,6 +130,7 @@ impl Default for Modules {
             vdsos: FxHashMap::default(),
             own_vdso: None,
             recent: VecDeque::new(),
+            root_device: fs::metadata("/").ok().map(|root| root.dev()),
             open_files: 0,
             max_open_files: (descriptor_limit() / 2).min(MAX_OPEN_FILES),
             open_shares: Shares::default(),
@@ -196,9 +218,9 @@ impl Modules {
         {
             return id;
         }
-        let recent = self.recent.iter().find(|(of, _)| *of == identity);
+        let recent = self.recent.iter().find(|(_, of, _)| *of == identity);
         let file = match recent {
-            Some((_, file)) => Ok(Arc::clone(file)),
+            Some((_, _, file)) => Ok(Arc::clone(file)),
             None => mappings::open_past(pids, mapping).map(Arc::new),
         };
         self.opened(pids.first().copied().unwrap_or(0), known, mapping, file)
@@ -209,7 +231,54 @@ impl Modules {
         if self.recent.len() >= MAX_RECENT {
             self.recent.pop_front();
         }
-        self.recent.push_back(((mapping.device, mapping.inode), file));
+        self.recent.push_back((Instant::now(), (mapping.device, mapping.inode), file));
+    }
+
+    /// Closes files that are not recent any more.
+    pub fn close_old(&mut self) {
+        while self.recent.front().is_some_and(|(at, ..)| at.elapsed() > RECENT) {
+            self.recent.pop_front();
+        }
+    }
+
+    /// Files that are to be closed, since no process has mapped them: those that are deleted or could be unmounted, and, where more than a half of
+    /// all that may be open are, all.
+    pub fn to_close(&self, mapped: &FxHashSet<ModuleId>) -> Vec<ModuleId> {
+        let are_many = self.open_files > self.max_open_files / 2;
+        let others = self.entries.iter().filter(|(id, _)| !mapped.contains(id));
+        let closed = others.filter(|(_, entry)| match &entry.module.kind {
+            ModuleKind::File(file) => {
+                let is_of_root = |stamp: Stamp| Some(stamp.device) == self.root_device;
+                are_many || !Stamp::of(file).is_some_and(|now| now.links > 0 && is_of_root(now))
+            }
+            _ => false,
+        });
+        closed.map(|(id, _)| *id).collect()
+    }
+
+    /// Closes the file of a module. Its unwind information stays as long as there is room.
+    pub fn close(&mut self, id: ModuleId) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let ModuleKind::File(file) = &entry.module.kind else { return };
+        entry.stamp = Stamp::of(file);
+        entry.module =
+            Arc::new(Module { kind: ModuleKind::Closed, ..Module::clone(&entry.module) });
+        self.recount_open();
+    }
+
+    /// The file of a module that was closed is mapped again.
+    fn hold_again(&mut self, id: ModuleId, by: u32, file: &Arc<File>) {
+        if !self.may_hold_open(by) {
+            return;
+        }
+        if let Some(entry) = self.entries.get_mut(&id) {
+            let kind = ModuleKind::File(Arc::clone(file));
+            entry.module = Arc::new(Module { kind, ..Module::clone(&entry.module) });
+        }
+    }
+
+    fn is_closed(&self, id: ModuleId) -> bool {
+        matches!(self.get(id).kind, ModuleKind::Closed)
     }
 
     fn opened(
@@ -229,7 +298,14 @@ impl Modules {
         };
         let headers = Headers::of_file(&file);
         let build_id = headers.as_ref().map_or_else(String::new, |it| it.build_id.clone());
-        if let Some(id) = known
+        if let Some(id) = known.filter(|id| self.is_closed(*id)) {
+            // Only the very file: its inode may be another one's by now.
+            let stamp = self.entries.get(&id).and_then(|entry| entry.stamp);
+            if stamp.is_some() && stamp == Stamp::of(&file) {
+                self.hold_again(id, pid, &file);
+                return id;
+            }
+        } else if let Some(id) = known
             && !build_id.is_empty()
             && self.get(id).build_id == build_id
         {
@@ -306,7 +382,7 @@ impl Modules {
         let sections = match &self.get(id).kind {
             ModuleKind::File(file) => Sections::of_file(file),
             ModuleKind::Vdso(bytes) => Sections::of_bytes(bytes),
-            ModuleKind::Jit(..) | ModuleKind::Unknown => return None,
+            ModuleKind::Jit(..) | ModuleKind::Closed | ModuleKind::Unknown => return None,
         };
         self.keep_sections(id, sections)
     }
@@ -359,7 +435,10 @@ impl Modules {
     fn is_unchanged(&self, id: ModuleId) -> bool {
         let Some(entry) = self.entries.get(&id) else { return false };
         match &entry.module.kind {
-            ModuleKind::File(file) => entry.stamp.is_some() && Stamp::of(file) == entry.stamp,
+            ModuleKind::File(file) => {
+                let now = Stamp::of(file);
+                now.zip(entry.stamp).is_some_and(|(now, then)| now.is_as_long_and_old(&then))
+            }
             _ => false,
         }
     }
@@ -432,6 +511,38 @@ mod tests {
         assert_eq!(modules.get(greedy[0]).id, ModuleId::UNKNOWN);
         let again = add(&mut modules, 10, 100);
         assert!(again.len() == 100 && again.iter().all(|id| *id > honest[honest.len() - 1]));
+    }
+
+    #[test]
+    fn a_file_that_is_deleted_is_closed_and_known_again_only_by_all_that_it_is() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mapping = |inode| Mapping {
+            start: 0,
+            end: 4096,
+            offset: 0,
+            executable: true,
+            device: (8, 1),
+            inode,
+            backing: Backing::File(file.path().display().to_string()),
+        };
+        let open = || Ok(Arc::new(file.reopen().unwrap()));
+        let mut modules = Modules { max_open_files: 8192, ..Modules::default() };
+        let id = modules.opened(10, None, &mapping(7), open());
+        modules.root_device = Some(file.as_file().metadata().unwrap().dev());
+        let nobody = FxHashSet::default();
+        assert!(modules.is_unchanged(id) && modules.to_close(&nobody).is_empty());
+        modules.root_device = None;
+        assert!(modules.to_close(&FxHashSet::from_iter([id])).is_empty());
+        assert_eq!(modules.to_close(&nobody), [id]);
+        modules.close(id);
+        assert!(matches!(modules.get(id).kind, ModuleKind::Closed));
+        assert_eq!((modules.open_files, modules.is_unchanged(id)), (0, false));
+        assert_eq!(modules.opened(10, Some(id), &mapping(7), open()), id);
+        assert!(matches!(modules.get(id).kind, ModuleKind::File(_)));
+        modules.close(id);
+        file.as_file().set_len(1).unwrap();
+        let other = modules.opened(10, Some(id), &mapping(7), open());
+        assert!(other != id && matches!(modules.get(id).kind, ModuleKind::Closed));
     }
 
     #[test]

@@ -120,8 +120,9 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
         config.exclude.extend(injector);
     }
     let attacher = guardian.attacher();
+    let keeper = names.clone();
     let attach = tokio::task::spawn_blocking(move || {
-        pipeline::start(config, attacher, processes, &args.probe_files)
+        pipeline::start(config, attacher, processes, &args.probe_files, keeper)
     });
     let (profiler, mut worker) = tokio::select! {
         attached = attach => attached??,

@@ -19,6 +19,14 @@ const REST_AFTER: Duration = Duration::from_secs(30);
 
 type Frames = Vec<(Arc<Module>, u64)>;
 
+/// What the thread is asked.
+enum Batch {
+    /// The names of frames.
+    LookUp(Frames, oneshot::Sender<Named>),
+    /// To keep the names of frames of a file that will be closed, and to say when that is done.
+    Keep(Frames, oneshot::Sender<()>),
+}
+
 /// Names of frames.
 #[derive(Debug, Default)]
 pub struct Named {
@@ -31,7 +39,7 @@ pub struct Named {
 /// A handle to the symbolizer; cheap to clone. Its thread ends with the last handle.
 #[derive(Clone)]
 pub struct Names {
-    queue: mpsc::SyncSender<(Frames, oneshot::Sender<Named>)>,
+    queue: mpsc::SyncSender<Batch>,
     counts: Arc<Counts>,
 }
 
@@ -41,15 +49,22 @@ impl Names {
     /// # Errors
     /// If there can be no thread.
     pub fn start(program: &Path) -> std::io::Result<Names> {
-        let (queue, batches) =
-            mpsc::sync_channel::<(Frames, oneshot::Sender<Named>)>(MAX_QUEUED_BATCHES);
+        let (queue, batches) = mpsc::sync_channel::<Batch>(MAX_QUEUED_BATCHES);
         let parser = Parser::of(program);
         let counts = parser.counts();
         std::thread::Builder::new().name("symbolizer".into()).spawn(move || {
             let mut symbolizer = Symbolizer::new(parser, FILE_TIME);
             loop {
                 let (frames, reply) = match batches.recv_timeout(REST_AFTER) {
-                    Ok(batch) => batch,
+                    Ok(Batch::LookUp(frames, reply)) => (frames, reply),
+                    Ok(Batch::Keep(frames, done)) => {
+                        let keep = AssertUnwindSafe(|| symbolizer.keep(&frames));
+                        let _ = panic::catch_unwind(keep);
+                        // The file is closed with the last that knows it.
+                        drop(frames);
+                        let _ = done.send(());
+                        continue;
+                    }
                     Err(RecvTimeoutError::Timeout) => {
                         symbolizer.rest();
                         continue;
@@ -72,11 +87,19 @@ impl Names {
     pub async fn look_up(&self, frames: Frames) -> Named {
         let (reply, answer) = oneshot::channel();
         let queue = self.queue.clone();
-        let sent = tokio::task::spawn_blocking(move || queue.send((frames, reply))).await;
+        let sent =
+            tokio::task::spawn_blocking(move || queue.send(Batch::LookUp(frames, reply))).await;
         match sent {
             Ok(Ok(())) => answer.await.unwrap_or_default(),
             _ => Named::default(),
         }
+    }
+
+    /// Keeps the names of frames of a file that will be closed: says when that is done. `None`: others are asking.
+    pub(in crate::pipeline) fn keep(&self, frames: Frames) -> Option<oneshot::Receiver<()>> {
+        let (done, is_done) = oneshot::channel();
+        self.queue.try_send(Batch::Keep(frames, done)).ok()?;
+        Some(is_done)
     }
 
     /// What could not be read so far: a line for each reason.

@@ -212,3 +212,31 @@ fn an_image_follows_its_own_events_only() {
     assert_eq!(modules.get(frame.module).path, "/nowhere/late.so");
     assert_eq!(frame.offset, 0x1010);
 }
+
+/// A process that maps ever more, and forks: what it has mapped is read once.
+#[test]
+fn forks_of_a_process_with_many_mappings_cost_nothing() {
+    let mut history = History::default();
+    let many = || (0..5000).map(|at| file(at * 4096, at * 4096 + 4096, "/lib")).collect();
+    let mut reads = 0;
+    for fork in 1..1000 {
+        history.forked(fork, 1000 + fork as u32, 7, || {
+            reads += 1;
+            Some(many())
+        });
+    }
+    assert_eq!((reads, history.refused(), history.usage().0), (1, 1, 0));
+    // By its own mappings, too, and paths of four kilobytes count for what they take.
+    let path = format!("/{}", "x".repeat(4095));
+    history.replaced(2000, 7);
+    for at in 0..MAX_IMAGE_MAPPINGS as u64 {
+        history.mapped(2001 + at, 7, file(at * 4096, at * 4096 + 4096, &path));
+    }
+    assert!(history.at(7, u64::MAX).is_none() && history.refused() == 2);
+    history.forked(9000, 8, 7, unread);
+    // Another program.
+    history.replaced(9001, 7);
+    history.mapped(9002, 7, file(0, 4096, "/b"));
+    history.forked(9003, 9, 7, unread);
+    assert_eq!(paths(&history, 9, 9004), ["/b"]);
+}
