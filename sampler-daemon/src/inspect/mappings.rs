@@ -7,9 +7,10 @@
 use super::maps::{self, Line};
 use super::mount;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Error, ErrorKind};
+use std::io::{self, Error, ErrorKind, Read as _};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
 
 /// What is behind a mapping.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -45,13 +46,17 @@ pub struct Mapping {
     pub backing: Backing,
 }
 
+/// Bytes of `/proc/PID/maps` that are read: a process may have 65,530 mappings, which take some six MiB, and any of them a path of four KiB. What lies
+/// behind is in no mapping, as `no_mapping` counts.
+const MAX_MAPS_BYTES: u64 = 16 << 20;
+
 /// All mappings of a process, by address.
 ///
 /// # Errors
 /// If `/proc/PID/maps` cannot be read. A line that does not parse is left out.
 pub fn read(pid: u32) -> io::Result<Vec<Mapping>> {
     let path = format!("/proc/{pid}/maps");
-    let mut text = std::fs::read(&path)
+    let mut text = read_lines(Path::new(&path))
         .map_err(|error| Error::new(error.kind(), format!("read {path}: {error}")))?;
     if text.is_empty() {
         // The first thread has left; the others have the same memory.
@@ -79,11 +84,21 @@ pub fn executable(pid: u32) -> Option<Vec<Mapping>> {
     Some(mappings.into_iter().filter(|mapping| mapping.executable).collect())
 }
 
+/// Whole lines of a file of any size.
+fn read_lines(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let read = File::open(path)?.take(MAX_MAPS_BYTES).read_to_end(&mut text)?;
+    if read as u64 == MAX_MAPS_BYTES {
+        text.truncate(text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1));
+    }
+    Ok(text)
+}
+
 /// The mappings as a thread that still lives shows them, empty if none does.
 fn maps_of_another_thread(pid: u32) -> Vec<u8> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     threads
-        .filter_map(|thread| std::fs::read(thread.path().join("maps")).ok())
+        .filter_map(|thread| read_lines(&thread.path().join("maps")).ok())
         .find(|maps| !maps.is_empty())
         .unwrap_or_default()
 }

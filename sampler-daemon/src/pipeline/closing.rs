@@ -4,15 +4,19 @@
 use super::report::names::Names;
 use super::worker::Worker;
 use crate::unwind::{Image, ModuleId};
+use rustc_hash::FxHashSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
-/// So many times as long as the names of a file took, those of the next one wait: others ask, too.
+/// So many times as long as the names of some files took, those of the next ones wait: others ask, too.
 const PAUSE_FACTOR: u32 = 4;
+/// Files that are asked for together: others wait for a hostile one for as long as its names take.
+const AT_ONCE: usize = 4;
 
-/// A file whose names are being asked.
+/// Files whose names are being asked.
 struct Asked {
-    module: ModuleId,
+    modules: Vec<ModuleId>,
     at: Instant,
     is_done: oneshot::Receiver<()>,
 }
@@ -44,31 +48,44 @@ impl Worker {
             if asked.is_done.try_recv() == Err(TryRecvError::Empty) {
                 return;
             }
-            let (module, took) = (asked.module, asked.at.elapsed());
+            let (modules, took) = (std::mem::take(&mut asked.modules), asked.at.elapsed());
             self.closing.asked = None;
             self.closing.next = Instant::now() + took * PAUSE_FACTOR;
-            if !self.is_mapped(module) {
-                self.ingest.modules.close(module);
-            }
+            self.close_those_left(&modules);
         }
         if Instant::now() >= self.closing.next {
             self.ask_names();
         }
     }
 
-    /// Whether a process has a module mapped now.
-    fn is_mapped(&self, module: ModuleId) -> bool {
-        self.ingest.images().flat_map(Image::modules).any(|of| of == module)
+    /// Closes the files of those modules that no process has mapped meanwhile.
+    fn close_those_left(&mut self, modules: &[ModuleId]) {
+        let mapped: FxHashSet<ModuleId> = self
+            .ingest
+            .images()
+            .flat_map(Image::modules)
+            .filter(|of| modules.contains(of))
+            .collect();
+        for module in modules.iter().filter(|module| !mapped.contains(module)) {
+            self.ingest.modules.close(*module);
+        }
     }
 
-    /// Asks what is called how in the next file.
+    /// Asks what is called how in the next files.
     fn ask_names(&mut self) {
-        let Some((id, offsets)) = self.closing.waiting.pop() else { return };
-        let module = self.ingest.modules.get(id);
-        let frames = offsets.into_iter().map(|offset| (module.clone(), offset)).collect();
-        match self.closing.names.keep(frames) {
+        let waiting = &mut self.closing.waiting;
+        let files = waiting.split_off(waiting.len().saturating_sub(AT_ONCE));
+        if files.is_empty() {
+            return;
+        }
+        let modules = files.iter().map(|(id, _)| *id).collect();
+        let frames = files.into_iter().flat_map(|(id, offsets)| {
+            let module = self.ingest.modules.get(id);
+            offsets.into_iter().map(move |offset| (Arc::clone(module), offset))
+        });
+        match self.closing.names.keep(frames.collect()) {
             Some(is_done) => {
-                self.closing.asked = Some(Asked { module: id, at: Instant::now(), is_done });
+                self.closing.asked = Some(Asked { modules, at: Instant::now(), is_done });
             }
             // The next collection finds it again.
             None => self.closing.next = Instant::now() + Duration::from_secs(1),

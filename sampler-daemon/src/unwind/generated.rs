@@ -4,6 +4,7 @@
 //! whole (`jcmd PID Compiler.perfmap`). So a name is looked up when a sample is taken in: an address keeps every name that its samples met,
 //! and a frame says which of them is meant. An address that had none yet gets the first one that comes.
 
+use super::name_budget::{NameBudget, NameShare};
 use super::perf_map::PerfMap;
 use super::rewritten::Contents;
 use crate::inspect::mappings;
@@ -51,6 +52,8 @@ struct State {
     granted: Instant,
     /// Not all of the map has been read.
     is_behind: bool,
+    /// Bytes of all its names.
+    share: NameShare,
 }
 
 /// A perf map that is held open.
@@ -77,7 +80,13 @@ impl fmt::Debug for GeneratedCode {
 
 impl GeneratedCode {
     /// Reads the perf map of a process, if it has one and may hold it open.
+    #[cfg(test)]
     pub(crate) fn of(pid: u32, may_open: bool) -> GeneratedCode {
+        GeneratedCode::within(pid, may_open, &Arc::default())
+    }
+
+    /// The same, with names that are part of a budget.
+    pub(super) fn within(pid: u32, may_open: bool, budget: &Arc<NameBudget>) -> GeneratedCode {
         let mut state = State {
             pid,
             may_open,
@@ -90,6 +99,7 @@ impl GeneratedCode {
             allowance: READ_BYTES,
             granted: Instant::now(),
             is_behind: false,
+            share: NameShare::of(budget),
         };
         state.look();
         GeneratedCode(Mutex::new(state))
@@ -103,6 +113,21 @@ impl GeneratedCode {
     /// Looks at the map again.
     pub fn refresh(&self) {
         self.state().look();
+    }
+
+    /// Whether it may hold its map open.
+    pub(super) fn may_open(&self) -> bool {
+        self.state().may_open
+    }
+
+    /// No process has it any more: what no sample has met is forgotten, and the map is closed.
+    pub(super) fn end(&self) {
+        let mut state = self.state();
+        state.may_open = false;
+        state.open = None;
+        let map = std::mem::take(&mut state.map);
+        let earlier = state.earlier.take().map_or(0, |(_, map)| map.taken());
+        state.share.give(map.taken() + earlier);
     }
 
     /// Which of the names of an address is its name at a time.
@@ -131,7 +156,7 @@ impl State {
             .as_ref()
             .is_some_and(|(until_ns, _)| until_ns.saturating_add(LATE_NS) < time_ns)
         {
-            self.earlier = None;
+            self.forget_earlier();
         }
         let map = match &self.earlier {
             Some((until_ns, earlier)) if time_ns < *until_ns => earlier,
@@ -142,6 +167,7 @@ impl State {
         let Some(names) = self.names.get_mut(&address) else {
             if let Some(name) = now
                 && !is_full
+                && self.share.take(name.len())
             {
                 self.names.insert(address, vec![Arc::clone(name)]);
             }
@@ -153,7 +179,7 @@ impl State {
             None => last,
             Some(name) => match names.iter().position(|known| known == name) {
                 Some(index) => index,
-                None if names.len() >= MAX_NAMES => last,
+                None if names.len() >= MAX_NAMES || !self.share.take(name.len()) => last,
                 None => {
                     names.push(Arc::clone(name));
                     last + 1
@@ -199,7 +225,14 @@ impl State {
 
     /// The map is another one from a time on.
     fn begin_anew(&mut self, changed_ns: u64) {
+        self.forget_earlier();
         self.earlier = Some((changed_ns, std::mem::take(&mut self.map)));
+    }
+
+    fn forget_earlier(&mut self) {
+        if let Some((_, earlier)) = self.earlier.take() {
+            self.share.give(earlier.taken());
+        }
     }
 
     fn read(&mut self) {
@@ -208,7 +241,7 @@ impl State {
         self.granted = Instant::now();
         let regained = (seconds * READ_BYTES as f64) as u64;
         self.allowance = self.allowance.saturating_add(regained).min(READ_BYTES);
-        let read = self.map.read(&open.file, self.allowance);
+        let read = self.map.read(&open.file, self.allowance, &mut self.share);
         self.is_behind = read >= self.allowance;
         self.allowance = self.allowance.saturating_sub(read);
     }
@@ -248,7 +281,9 @@ mod tests {
     use super::*;
     use std::path::PathBuf;
 
-    /// The perf map of this process.
+    /// The perf map of this process, of which there is one.
+    static ONE: Mutex<()> = Mutex::new(());
+
     struct Written(PathBuf);
 
     impl Written {
@@ -270,7 +305,27 @@ mod tests {
     }
 
     #[test]
+    fn what_has_ended_keeps_the_names_that_samples_met_and_gives_the_rest_back() {
+        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let map = Written(format!("/tmp/perf-{}.map", std::process::id()).into());
+        let lines: Vec<(u64, String)> =
+            (1..5000).map(|at| (at << 12, format!("function_{at}"))).collect();
+        map.write(&lines.iter().map(|(at, name)| (*at, name.as_str())).collect::<Vec<_>>());
+        let budget = Arc::default();
+        let code = GeneratedCode::within(std::process::id(), true, &budget);
+        let naming = code.naming(0x3010, now_ns());
+        assert!(budget.used() > 5000 * 10);
+        code.end();
+        assert!((1..100).contains(&budget.used()) && !code.may_open());
+        let name = |address| code.name(address, naming).map(|it| it.to_string());
+        assert_eq!((name(0x3010), name(0x4010)), (Some("function_3".into()), None));
+        drop(code);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
     fn each_sample_has_the_name_of_its_time() {
+        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let map = Written(format!("/tmp/perf-{}.map", std::process::id()).into());
         map.write(&[(0x1000, "old"), (0x3000, "stays")]);
         let code = GeneratedCode::of(std::process::id(), true);

@@ -19,6 +19,7 @@ mod mapped;
 pub mod module;
 pub mod modules;
 mod moved;
+pub mod name_budget;
 mod perf_map;
 mod place;
 #[cfg(test)]
@@ -37,5 +38,6 @@ pub use history::{History, PastImage};
 pub use image::{Image, UnwindEnd};
 pub use module::{Frame, Module, ModuleId, ModuleKind};
 pub use modules::{Counts, Modules};
+pub use name_budget::MAX_NAME_BYTES;
 pub use place::Address;
 pub use snapshot::{Registers, StackMemory};

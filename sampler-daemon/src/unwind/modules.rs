@@ -9,6 +9,7 @@ use super::elf::{Headers, Sections};
 use super::generated::GeneratedCode;
 use super::mapped::read_own_vdso;
 use super::module::{Module, ModuleId, ModuleKind};
+use super::name_budget::NameBudget;
 use crate::inspect::mappings::{self, Backing, Mapping};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sampler_common::share::Shares;
@@ -93,6 +94,7 @@ pub struct Modules {
     open_shares: Shares<u32>,
     /// Generated code that may hold its perf map open, with its process.
     generated: Vec<(u32, Weak<GeneratedCode>)>,
+    names: Arc<NameBudget>,
     cfi: CfiCache,
     counts: Counts,
     views: u64,
@@ -107,6 +109,8 @@ pub struct Counts {
     pub unopened: u64,
     /// Files that were read but not kept open, see [`MAX_OPEN_FILES`].
     pub unheld: u64,
+    /// Names of generated code that found no room, see [`MAX_NAME_BYTES`](super::MAX_NAME_BYTES).
+    pub names_refused: u64,
     /// Modules without unwind information because of [`MAX_UNWIND_BYTES`](super::MAX_UNWIND_BYTES).
     pub no_room_for_sections: u64,
 }
@@ -135,6 +139,7 @@ impl Default for Modules {
             max_open_files: (descriptor_limit() / 2).min(MAX_OPEN_FILES),
             open_shares: Shares::default(),
             generated: Vec::new(),
+            names: Arc::default(),
             cfi: CfiCache::default(),
             counts: Counts::default(),
             views: 0,
@@ -155,7 +160,12 @@ impl Modules {
 
     /// How often the bounds were met.
     pub fn counts(&self) -> Counts {
-        self.counts
+        Counts { names_refused: self.names.refused(), ..self.counts }
+    }
+
+    /// Bytes of the names of generated code.
+    pub fn name_bytes(&self) -> usize {
+        self.names.used()
     }
 
     /// A name for what an image has mapped now, see [`Image::view`](super::Image::view).
@@ -176,12 +186,17 @@ impl Modules {
         self.vdsos.retain(|_, id| self.entries.contains_key(id));
         self.cfi.retain(|id| self.entries.contains_key(&id));
         self.shares.recount(self.entries.values().map(|entry| entry.by));
+        for entry in self.entries.iter().filter(|(id, _)| !mapped.contains(id)) {
+            if let ModuleKind::Jit(code, _) = &entry.1.module.kind {
+                code.end();
+            }
+        }
         self.collected = self.entries.len();
         self.recount_open();
     }
 
     fn recount_open(&mut self) {
-        self.generated.retain(|(_, code)| code.strong_count() > 0);
+        self.generated.retain(|(_, code)| code.upgrade().is_some_and(|code| code.may_open()));
         let is_file = |entry: &&Entry| matches!(entry.module.kind, ModuleKind::File(_));
         let files = self.entries.values().filter(is_file).map(|entry| entry.by);
         let open = files.chain(self.generated.iter().map(|(by, _)| *by)).collect::<Vec<_>>();
@@ -303,6 +318,7 @@ impl Modules {
             let stamp = self.entries.get(&id).and_then(|entry| entry.stamp);
             if stamp.is_some() && stamp == Stamp::of(&file) {
                 self.hold_again(id, pid, &file);
+                self.load_unless_held(id, &file);
                 return id;
             }
         } else if let Some(id) = known
@@ -356,7 +372,7 @@ impl Modules {
     /// The anonymous code of one program image.
     pub(super) fn generated_code(&mut self, pid: u32) -> Arc<GeneratedCode> {
         let may_open = self.may_hold_open(pid);
-        let code = Arc::new(GeneratedCode::of(pid, may_open));
+        let code = Arc::new(GeneratedCode::within(pid, may_open, &self.names));
         if may_open {
             self.generated.push((pid, Arc::downgrade(&code)));
         }
@@ -444,7 +460,8 @@ impl Modules {
     }
 
     fn load_unless_held(&mut self, id: ModuleId, file: &File) {
-        if matches!(self.get(id).kind, ModuleKind::Unknown) && self.cfi.get(id).is_none() {
+        let is_held = !matches!(self.get(id).kind, ModuleKind::Unknown | ModuleKind::Closed);
+        if !is_held && self.cfi.get(id).is_none() {
             self.keep_sections(id, Sections::of_file(file));
         }
     }

@@ -3,6 +3,7 @@
 //! A text file of lines `START SIZE name`, both in hex; the name is the rest of the line and may hold anything.
 //! Code moves: where two lines overlap, the later one is right. Reference: `tools/perf/Documentation/jit-interface.txt`.
 
+use super::name_budget::NameShare;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -13,6 +14,9 @@ const MAX_RANGES: usize = 1 << 20;
 
 /// Bytes of the file that are read at most: what is larger is no list of names.
 const MAX_BYTES: u64 = 256 << 20;
+
+/// Bytes that a range takes besides its name.
+const RANGE_BYTES: usize = 64;
 
 /// Bytes that are read at once.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -27,11 +31,19 @@ pub(super) struct PerfMap {
     ranges: BTreeMap<u64, (u64, Arc<str>)>,
     /// Bytes of the file that have been read, whole lines only.
     read: u64,
+    /// Bytes that were taken for the names; those of ranges that were covered stay.
+    taken: usize,
 }
 
 impl PerfMap {
-    /// Reads what follows what was read, some `bytes` at most. Returns how many it has read.
-    pub(super) fn read(&mut self, file: &File, bytes: u64) -> u64 {
+    /// Bytes that its names were given.
+    pub(super) fn taken(&self) -> usize {
+        self.taken
+    }
+
+    /// Reads what follows what was read, some `bytes` at most. Returns how many it has read. Its names are in `share`; those that find no room there are
+    /// left out.
+    pub(super) fn read(&mut self, file: &File, bytes: u64, share: &mut NameShare) -> u64 {
         let mut pending = Vec::new();
         let mut chunk = vec![0; CHUNK_BYTES];
         let start = self.read;
@@ -45,7 +57,7 @@ impl PerfMap {
             let whole = pending.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
             self.read += whole as u64;
             for line in pending.drain(..whole).as_slice().split(|byte| *byte == b'\n') {
-                self.line(line);
+                self.line(line, share);
             }
             if pending.len() > MAX_LINE_BYTES {
                 self.read += pending.len() as u64;
@@ -61,9 +73,11 @@ impl PerfMap {
         (address < *end).then_some(name)
     }
 
-    fn line(&mut self, line: &[u8]) {
+    fn line(&mut self, line: &[u8], share: &mut NameShare) {
         let Some((start, end, name)) = parse(line) else { return };
-        if self.ranges.len() < MAX_RANGES {
+        let bytes = name.len() + RANGE_BYTES;
+        if self.ranges.len() < MAX_RANGES && share.take(bytes) {
+            self.taken += bytes;
             self.insert(start, end, Arc::from(name));
         }
     }
@@ -107,12 +121,17 @@ mod tests {
     use proptest::prelude::*;
     use std::io::Write as _;
 
+    fn share() -> NameShare {
+        NameShare::of(&Arc::default())
+    }
+
     fn name(map: &PerfMap, address: u64) -> Option<&str> {
         map.find(address).map(|name| &**name)
     }
 
     fn read(map: &mut PerfMap, file: &File) {
-        while map.read(file, 1 << 20) == 1 << 20 {}
+        let mut share = share();
+        while map.read(file, 1 << 20, &mut share) == 1 << 20 {}
     }
 
     #[test]
@@ -141,7 +160,7 @@ mod tests {
             writeln!(file, "{:x} 10 function_{line}", line * 16).unwrap();
         }
         let mut map = PerfMap::default();
-        assert!(map.read(&file, 1) < 200_000);
+        assert!(map.read(&file, 1, &mut share()) < 200_000);
         assert_eq!((name(&map, 0), name(&map, 16 * 9999)), (Some("function_0"), None));
         read(&mut map, &file);
         assert_eq!(name(&map, 16 * 9999), Some("function_9999"));
@@ -154,7 +173,7 @@ mod tests {
         file.set_len(1 << 42).unwrap();
         let mut map = PerfMap::default();
         read(&mut map, &file);
-        while map.read(&file, u64::MAX) > 0 {}
+        while map.read(&file, u64::MAX, &mut share()) > 0 {}
         assert_eq!(name(&map, 0x1000), Some("first"));
     }
 
@@ -171,9 +190,9 @@ mod tests {
         /// The last line that covers an address names it.
         #[test]
         fn the_last_one_wins(lines in prop::collection::vec((0_u64..200, 1_u64..60), 0..60)) {
-            let mut map = PerfMap::default();
+            let (mut map, mut share) = (PerfMap::default(), share());
             for (index, (start, size)) in lines.iter().enumerate() {
-                map.line(format!("{start:x} {size:x} n{index}").as_bytes());
+                map.line(format!("{start:x} {size:x} n{index}").as_bytes(), &mut share);
             }
             for address in 0..270 {
                 let expected = lines

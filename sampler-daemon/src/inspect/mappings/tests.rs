@@ -210,3 +210,13 @@ fn what_anybody_may_have_put_there_is_a_file_or_nothing() {
     assert!(Command::new("mkfifo").arg(at("fifo")).status().unwrap().success());
     assert!(open_unlinked(&at("fifo")).is_err());
 }
+
+#[test]
+fn of_a_file_of_any_size_whole_lines_are_read() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let line = format!("1000-2000 r-xp 0 08:01 7 /{}\n", "x".repeat(4000));
+    std::fs::write(file.path(), line.repeat(5000)).unwrap();
+    let text = read_lines(file.path()).unwrap();
+    assert!(text.len() as u64 <= MAX_MAPS_BYTES && text.ends_with(b"x\n"));
+    assert_eq!(maps::lines(&text).count(), (MAX_MAPS_BYTES as usize) / line.len());
+}

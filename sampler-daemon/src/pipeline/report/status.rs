@@ -15,7 +15,7 @@ use crate::pipeline::latency::Histogram;
 use crate::pipeline::process_events::EventCounts;
 use crate::pipeline::worker::Worker;
 use crate::store::{MAX_GROUPS, ProcessId, lifetimes, process, rows, stacks};
-use crate::unwind::Counts;
+use crate::unwind::{Counts, MAX_NAME_BYTES};
 use sampler_common::cost::{Forecast, Measured, Placed, Range, Report};
 use sampler_common::counters::{KERNEL_OUTCOMES, Outcome};
 use sampler_common::counting::Count;
@@ -160,6 +160,7 @@ impl Worker {
                 ("mapped", mapped as u64, mapped_bound as u64),
                 ("modules", modules as u64, module_bound as u64),
                 ("mappings", mappings as u64, mapping_bound as u64),
+                ("jit_names", self.ingest.modules.name_bytes() as u64, MAX_NAME_BYTES as u64),
                 ("probed files", self.links.shared.file_count() as u64, links::MAX_FILES as u64),
                 ("looked_at", self.coverage.len() as u64, MAX_LOOKED_AT as u64),
                 (
@@ -260,7 +261,7 @@ impl Worker {
 
     /// What has no names or no unwind information because a bound was met.
     fn module_limits(&self) -> impl Iterator<Item = String> {
-        let Counts { table_full, unopened, unheld, no_room_for_sections } =
+        let Counts { table_full, unopened, unheld, names_refused, no_room_for_sections } =
             self.ingest.modules.counts();
         let lines = [
             (
@@ -274,6 +275,10 @@ impl Worker {
             (
                 unheld,
                 "files are not held open, of so many of one process: code in them has no name (raise the limit of open files, `ulimit -n`)",
+            ),
+            (
+                names_refused,
+                "names of generated code found no room, of which each process has its share",
             ),
             (
                 no_room_for_sections,

@@ -1,0 +1,84 @@
+//! Bytes of the names of generated code, in all, of which each process has a share ([`share`](sampler_common::share)).
+
+use sampler_common::share::may_grow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// Bytes of all perf maps that are held, and of the names that samples have met. Further names are left out: `[jit PID]+0xaddress`.
+pub const MAX_NAME_BYTES: usize = 128 << 20;
+
+/// What all hold.
+#[derive(Debug, Default)]
+pub(super) struct NameBudget {
+    used: AtomicUsize,
+    refused: AtomicU64,
+}
+
+impl NameBudget {
+    /// Names that found no room.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused.load(Relaxed)
+    }
+
+    /// Bytes that are held.
+    pub(super) fn used(&self) -> usize {
+        self.used.load(Relaxed)
+    }
+}
+
+/// What one program image holds of it; given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct NameShare {
+    budget: Arc<NameBudget>,
+    own: usize,
+}
+
+impl NameShare {
+    pub(super) fn of(budget: &Arc<NameBudget>) -> NameShare {
+        NameShare { budget: Arc::clone(budget), own: 0 }
+    }
+
+    /// Takes bytes; false if its share is full.
+    pub(super) fn take(&mut self, bytes: usize) -> bool {
+        let may = may_grow(self.own, self.budget.used(), MAX_NAME_BYTES);
+        if may {
+            self.own += bytes;
+            self.budget.used.fetch_add(bytes, Relaxed);
+        } else {
+            self.budget.refused.fetch_add(1, Relaxed);
+        }
+        may
+    }
+
+    /// Gives bytes back.
+    pub(super) fn give(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.own);
+        self.own -= bytes;
+        self.budget.used.fetch_sub(bytes, Relaxed);
+    }
+}
+
+impl Drop for NameShare {
+    fn drop(&mut self) {
+        self.give(self.own);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_with_names_without_end_leaves_room_and_gives_it_back() {
+        let budget = Arc::default();
+        let take = |share: &mut NameShare| (0..1 << 20).filter(|_| share.take(1000)).count();
+        let (mut first, mut second) = (NameShare::of(&budget), NameShare::of(&budget));
+        assert_eq!(take(&mut first), MAX_NAME_BYTES * 3 / 8 / 1000 + 1);
+        assert_eq!(budget.refused(), (1 << 20) - (MAX_NAME_BYTES as u64 * 3 / 8 / 1000 + 1));
+        assert!(take(&mut second) > MAX_NAME_BYTES / 8 / 1000);
+        drop(first);
+        assert!(second.take(1000));
+        drop(second);
+        assert_eq!(budget.used(), 0);
+    }
+}
