@@ -1,6 +1,7 @@
 //! Files that were made to harm whoever reads them: samplerd, and the processes beside, are as before.
 
 mod elf;
+mod full;
 mod privileges;
 
 use anyhow::{Context as _, Result, ensure};

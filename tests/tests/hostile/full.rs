@@ -1,0 +1,139 @@
+//! Processes that fill tables: those beside them have their stacks and names.
+
+use super::{MAX_RESIDENT_BYTES, PROFILE, Place, STATUS, elf::Elf, ends, named, resident};
+use anyhow::{Context as _, Result, ensure};
+use sampler_tests::{Daemon, Workload, usage, wait};
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// As many samples as come: nothing raises the interval.
+const ALL: &[&str] = &["--interval", "1", "--ring", "64MiB"];
+
+fn used(daemon: &Daemon, table: &str) -> Result<u64> {
+    let status = daemon.status()?;
+    let used = status["tables"][table]["used"].as_u64();
+    used.with_context(|| format!("status has no table {table}: {status}"))
+}
+
+fn descriptors(daemon: &Daemon) -> Result<usize> {
+    Ok(fs::read_dir(format!("/proc/{}/fd", daemon.pid()))?.count())
+}
+
+/// An honest process that begins now has all its stacks and names, and soon.
+fn honest_is_whole(daemon: &Daemon, honest: &mut Workload) -> Result<()> {
+    honest.go()?;
+    let pid = honest.pid().to_string();
+    daemon.profile_where("its samples", "alloc", &["--pid", &pid], |of| of.samples > 1000)?;
+    let begin = Instant::now();
+    let profile = daemon.profile("alloc", &["--pid", &pid])?;
+    ensure!(begin.elapsed() < PROFILE, "the profile took {:?}", begin.elapsed());
+    for name in ["honest_inner", "honest_outer", "main", "__libc_start_main_impl"] {
+        ensure!(named(&profile, name), "{name} is missing: {}", profile.folded());
+    }
+    let folded = profile.folded();
+    for missing in ["[stack table full]", "[unknown]", "[no unwind information]"] {
+        ensure!(!folded.contains(missing), "{missing}: {folded}");
+    }
+    let begin = Instant::now();
+    daemon.status()?;
+    ensure!(begin.elapsed() < STATUS, "status took {:?}", begin.elapsed());
+    let resident = resident(daemon)?;
+    ensure!(resident < MAX_RESIDENT_BYTES, "{} MiB", resident >> 20);
+    Ok(())
+}
+
+/// Waits until a table has refused something.
+fn refused(daemon: &Daemon, what: &str) -> Result<()> {
+    wait::until_deadline(what, Duration::from_secs(120), || {
+        let status = daemon.status()?;
+        let blind = status["blind"].as_array().context("blind")?;
+        let says = blind.iter().filter_map(|line| line.as_str()).any(|line| line.contains(what));
+        Ok(says.then_some(()))
+    })
+}
+
+#[test]
+fn stacks_without_end() -> Result<()> {
+    let start = |_| Workload::start("bomb.c", &["stacks"]);
+    let mut bombs = (0..3).map(start).collect::<Result<Vec<_>>>()?;
+    let mut honest = [Workload::start("beside.c", &[])?, Workload::start("beside.c", &[])?];
+    let pids: Vec<u32> = honest.iter().chain(&bombs).map(Workload::pid).collect();
+    let mut daemon = Daemon::start(&pids, ALL)?;
+    bombs[0].go()?;
+    refused(&daemon, "share of the stack table")?;
+    honest_is_whole(&daemon, &mut honest[0])?;
+    bombs[0].child().signal(libc::SIGKILL)?;
+    // Others after it, one by one: those that have exited make room.
+    for bomb in &mut bombs[1..] {
+        let before = daemon.outcome("stack_table_full")?;
+        bomb.go()?;
+        wait::until_deadline("another share", Duration::from_secs(120), || {
+            Ok((daemon.outcome("stack_table_full")? > before + 1000).then_some(()))
+        })?;
+        bomb.child().signal(libc::SIGKILL)?;
+        let held = used(&daemon, "stacks")?;
+        ensure!(held <= 3 * 256 * 1024 / 4, "{held} stacks");
+    }
+    ensure!(daemon.outcome("stacks_given_up")? > 0, "{}", daemon.status()?["outcomes"]);
+    honest_is_whole(&daemon, &mut honest[1])?;
+    ends(&mut daemon)
+}
+
+fn files(count: u32, path: &Path) -> Result<Workload> {
+    let path = path.to_str().context("a path")?;
+    Workload::start("bomb.c", &["files", path, &count.to_string()])
+}
+
+#[test]
+fn files_without_end() -> Result<()> {
+    let place = Place::new()?;
+    let path = place.path("mapped");
+    Elf::default().symbol("one_of_many").write(&path)?;
+    for count in [5_000, 17_000] {
+        let mut bomb = files(count, &path)?;
+        let mut honest = Workload::start("beside.c", &[])?;
+        let mut daemon = Daemon::start(&[bomb.pid(), honest.pid()], &["--interval", "4KiB"])?;
+        let before = descriptors(&daemon)?;
+        bomb.go()?;
+        refused(&daemon, "of one process")?;
+        honest_is_whole(&daemon, &mut honest)?;
+        bomb.child().signal(libc::SIGKILL)?;
+        // What nothing needs is closed at once, and what stacks need when its names are known.
+        wait::until_deadline("closed files", Duration::from_secs(120), || {
+            Ok((descriptors(&daemon)? < before + 50).then_some(()))
+        })?;
+        ends(&mut daemon)?;
+    }
+    Ok(())
+}
+
+/// The names stay, though the file is closed when its process has ended.
+#[test]
+fn a_deleted_file_is_closed_and_keeps_its_names() -> Result<()> {
+    let place = Place::new()?;
+    let path = place.path("deleted");
+    Elf::default().symbol("symbol_of_deleted").write(&path)?;
+    let mut process = super::foreign(&path)?;
+    let mut honest = Workload::start("beside.c", &[])?;
+    let mut daemon = Daemon::start(&[process.pid(), honest.pid()], &["--interval", "4KiB"])?;
+    process.go()?;
+    honest.go()?;
+    let pid = process.pid().to_string();
+    let name = "symbol_of_deleted";
+    daemon.profile_where("its samples", "alloc", &["--pid", &pid], |of| of.samples > 0)?;
+    fs::remove_file(&path)?;
+    let is_held = || {
+        let open = fs::read_dir(format!("/proc/{}/fd", daemon.pid()))?;
+        let mut paths = open.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+        anyhow::Ok(paths.any(|of| of.to_string_lossy().contains("/deleted")))
+    };
+    ensure!(is_held()?, "it was to be held open");
+    process.child().signal(libc::SIGKILL)?;
+    wait::until_deadline("closed", Duration::from_secs(20), || Ok((!is_held()?).then_some(())))?;
+    let profile = daemon.profile("alloc", &["--pid", &pid])?;
+    ensure!(named(&profile, name), "{name} is missing: {}", profile.folded());
+    let (all, ring) = usage::resident(daemon.pid())?;
+    ensure!(all - ring < MAX_RESIDENT_BYTES);
+    ends(&mut daemon)
+}
