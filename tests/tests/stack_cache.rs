@@ -6,7 +6,7 @@ use sampler_tests::{Daemon, Profile, Truth, Workload, build, preload, wait};
 use std::time::Duration;
 
 /// Room for all samples, however late the daemon reads them.
-const EVERYTHING: &[&str] = &["--interval", "1", "--ring", "256MiB"];
+const EVERYTHING: &[&str] = &["--interval", "1", "--ring", "512MiB"];
 
 /// Mappings are older than this when they are read again.
 const REREAD: Duration = Duration::from_millis(1500);
