@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::Child;
 use sampler_tests::client::{Answers, Client};
-use sampler_tests::{Daemon, Workload, build, wait};
+use sampler_tests::{Daemon, Workload, breakpoints, build, wait};
 use serde_json::{Value, json};
 use std::future::Future;
 use std::path::Path;
@@ -133,8 +133,9 @@ async fn health_says_whether_the_worker_answers() -> Result<()> {
     holder.send("go on")?;
     ensure!(holder.wait()?.success(), "the worker thread was not let go");
     is_health(&daemon, 1).await?;
-    ensure!(daemon.status()?["samples"].is_number(), "{}", daemon.status()?);
+    ensure!(daemon.outcome("sampled")? > 0, "{}", daemon.status()?);
 
+    let probes = breakpoints::sites(&daemon.status()?)?;
     // SIGTERM ends samplerd all the same, and the guardian takes the probes away.
     let _holder = stop_worker(&daemon)?;
     let guardian = daemon.guardian()?;
@@ -144,7 +145,9 @@ async fn health_says_whether_the_worker_answers() -> Result<()> {
     ensure!(daemon.log().contains("samplerd ends without it"), "{}", daemon.log());
     let is_gone = || Ok((!Path::new(&format!("/proc/{guardian}")).exists()).then_some(()));
     wait::until("the guardian to end", is_gone)?;
-    workload.exit()
+    let standing = breakpoints::standing(workload.pid(), &probes)?;
+    ensure!(standing == 0, "{standing} breakpoints are left");
+    Ok(())
 }
 
 #[tokio::test]

@@ -1,4 +1,6 @@
-/* hold TID: stops one thread of another process as a debugger does, says so, and lets it go when a line comes. */
+/* hold TID: stops one thread of another process as a debugger does, says so, and lets it go when a line comes. A thread that ends meanwhile
+ * is reaped: its process has not ended before. */
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ptrace.h>
@@ -11,6 +13,9 @@ int main(int argc, char **argv) {
     if (waitpid(tid, NULL, __WALL) != tid) return 4;
     puts("stopped");
     fflush(stdout);
-    getchar();
+    struct pollfd line = {0, POLLIN, 0};
+    while (poll(&line, 1, 10) == 0) {
+        if (waitpid(tid, NULL, __WALL | WNOHANG) == tid) break;
+    }
     return 0;
 }

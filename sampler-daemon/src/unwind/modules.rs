@@ -281,7 +281,7 @@ impl Modules {
         self.recount_open();
     }
 
-    /// The file of a module that was closed is mapped again.
+    /// Holds the file of a module that was closed, or that found no room in the share of another process.
     fn hold_again(&mut self, id: ModuleId, by: u32, file: &Arc<File>) {
         if !self.may_hold_open(by) {
             return;
@@ -289,6 +289,7 @@ impl Modules {
         if let Some(entry) = self.entries.get_mut(&id) {
             let kind = ModuleKind::File(Arc::clone(file));
             entry.module = Arc::new(Module { kind, ..Module::clone(&entry.module) });
+            entry.by = by;
         }
     }
 
@@ -326,6 +327,9 @@ impl Modules {
             && self.get(id).build_id == build_id
         {
             // The same program; its times may have been touched, or we could not keep it open.
+            if matches!(self.get(id).kind, ModuleKind::Unknown) {
+                self.hold_again(id, pid, &file);
+            }
             self.note_stamp(id, &file);
             self.load_unless_held(id, &file);
             return id;
