@@ -1,6 +1,6 @@
 //! Processes that fill tables: those beside them have their stacks and names.
 
-use super::{MAX_RESIDENT_BYTES, MIB, PROFILE, Place, STATUS, elf::Elf, ends, named, resident};
+use super::{MAX_RESIDENT_BYTES, MIB, Place, elf::Elf, ends, named, resident};
 use anyhow::{Context as _, Result, ensure};
 use sampler_tests::{Daemon, Workload, usage, wait};
 use std::fs;
@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 /// Resident memory of samplerd and its parser where a process has filled its share of every table.
 const MAX_FULL_BYTES: u64 = 512 * MIB;
+/// An answer comes within. The files of a process that has 17,000 are opened again when its mappings are read, which keeps the worker for a second.
+const ANSWER: Duration = Duration::from_secs(5);
 /// As many samples as come: nothing raises the interval.
 const ALL: &[&str] = &["--interval", "1", "--ring", "64MiB"];
 
@@ -29,7 +31,7 @@ fn honest_is_whole(daemon: &Daemon, honest: &mut Workload) -> Result<()> {
     daemon.profile_where("its samples", "alloc", &["--pid", &pid], |of| of.samples > 1000)?;
     let begin = Instant::now();
     let profile = daemon.profile("alloc", &["--pid", &pid])?;
-    ensure!(begin.elapsed() < PROFILE, "the profile took {:?}", begin.elapsed());
+    ensure!(begin.elapsed() < ANSWER, "the profile took {:?}", begin.elapsed());
     for name in ["honest_inner", "honest_outer", "main", "__libc_start_main_impl"] {
         ensure!(named(&profile, name), "{name} is missing: {}", profile.folded());
     }
@@ -39,7 +41,7 @@ fn honest_is_whole(daemon: &Daemon, honest: &mut Workload) -> Result<()> {
     }
     let begin = Instant::now();
     daemon.status()?;
-    ensure!(begin.elapsed() < STATUS, "status took {:?}", begin.elapsed());
+    ensure!(begin.elapsed() < ANSWER, "status took {:?}", begin.elapsed());
     let resident = resident(daemon)?;
     ensure!(resident < MAX_FULL_BYTES, "{} MiB", resident / MIB);
     Ok(())
