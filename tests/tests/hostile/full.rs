@@ -1,6 +1,6 @@
 //! Processes that fill tables: those beside them have their stacks and names.
 
-use super::{MAX_RESIDENT_BYTES, MIB, Place, elf::Elf, ends, named, resident};
+use super::{MAX_RESIDENT_BYTES, MIB, Place, elf::Elf, ends, honest_is_named, named, resident};
 use anyhow::{Context as _, Result, ensure};
 use sampler_tests::{Daemon, Workload, usage, wait};
 use std::fs;
@@ -32,9 +32,7 @@ fn honest_is_whole(daemon: &Daemon, honest: &mut Workload) -> Result<()> {
     let begin = Instant::now();
     let profile = daemon.profile("alloc", &["--pid", &pid])?;
     ensure!(begin.elapsed() < ANSWER, "the profile took {:?}", begin.elapsed());
-    for name in ["honest_inner", "honest_outer", "main", "__libc_start_main_impl"] {
-        ensure!(named(&profile, name), "{name} is missing: {}", profile.folded());
-    }
+    honest_is_named(&profile)?;
     let folded = profile.folded();
     for missing in ["[stack table full]", "[unknown]", "[no unwind information]"] {
         ensure!(!folded.contains(missing), "{missing}: {folded}");

@@ -70,6 +70,14 @@ fn resident(daemon: &Daemon) -> Result<u64> {
     Ok(all - ring + parser.map_or(0, |(all, _)| all))
 }
 
+/// The frames of `beside.c` have their names, those in libc too.
+fn honest_is_named(profile: &Profile) -> Result<()> {
+    for name in ["honest_inner", "honest_outer", "main", "__libc_start_main_impl"] {
+        ensure!(named(profile, name), "{name} is missing: {}", profile.folded());
+    }
+    Ok(())
+}
+
 /// Profiles a hostile process and an honest one; `during` happens while names are looked up.
 fn survives(file: &Path, during: impl FnOnce(&Daemon) -> Result<()>) -> Result<Daemon> {
     let (mut hostile, mut honest) = (foreign(file)?, Workload::start("beside.c", &[])?);
@@ -89,9 +97,7 @@ fn survives(file: &Path, during: impl FnOnce(&Daemon) -> Result<()>) -> Result<D
         let profile = daemon.profile("alloc", &[])?;
         let took = begin.elapsed();
         ensure!(took < PROFILE, "the profile took {took:?}");
-        for name in ["honest_inner", "honest_outer", "main", "__libc_start_main_impl"] {
-            ensure!(named(&profile, name), "{name} is missing: {}", daemon.log());
-        }
+        honest_is_named(&profile).with_context(|| daemon.log())?;
         let begin = Instant::now();
         daemon.status()?;
         ensure!(begin.elapsed() < STATUS, "status took {:?}", begin.elapsed());
