@@ -3,7 +3,7 @@
 /// The process id that `text` is.
 ///
 /// # Errors
-/// One line with the remedy. Several ids in one argument, as `--pid "$(pidof nginx)"` gives them, are told from other mistakes.
+/// One line with the remedy. Several ids in one argument, as `--pid "$(pidof nginx)"` gives them, have a line of their own.
 pub fn parse_pid(text: &str) -> Result<u32, String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let pids: Option<Vec<u32>> =

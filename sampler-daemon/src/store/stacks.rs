@@ -235,13 +235,10 @@ impl Stacks {
         Needs(vec![None; self.stacks.len()])
     }
 
-    /// A process needs a stack. Of several one holds it, if possible the one that did before.
+    /// A process needs a stack.
     pub fn need(&self, needs: &mut Needs, process: ProcessId, stack: StackId) {
         let index = stack.0 as usize;
-        let (holder, before) = (&mut needs.0[index], self.stacks[index].by);
-        if holder.is_none() || process == before {
-            *holder = Some(process);
-        }
+        need_by(&mut needs.0[index], process, self.stacks[index].by);
     }
 
     /// Forgets stacks that nothing needs, and frames that are in none any more. Their numbers are given to others.
@@ -262,11 +259,8 @@ impl Stacks {
             };
             stack.by = by;
             for frame in &stack.what {
-                let (holder, before) =
-                    (&mut frames[*frame as usize], self.frames[*frame as usize].by);
-                if holder.is_none() || by == before {
-                    *holder = Some(by);
-                }
+                let index = *frame as usize;
+                need_by(&mut frames[index], by, self.frames[index].by);
             }
             self.by_hash.entry(hash(&stack.what)).or_default().push(id);
             let usage = Usage { stacks: 1, frames: 0, depth: stack.what.len() };
@@ -315,6 +309,13 @@ impl Stacks {
     /// Never: two stacks are always there.
     pub fn is_empty(&self) -> bool {
         self.used.stacks == 0
+    }
+}
+
+/// A process needs what `before` held: of several processes one holds it, if possible the one that did before.
+fn need_by(holder: &mut Option<ProcessId>, process: ProcessId, before: ProcessId) {
+    if holder.is_none() || process == before {
+        *holder = Some(process);
     }
 }
 

@@ -58,12 +58,12 @@ impl CfiCache {
         cfi: Option<Cfi>,
     ) -> Result<Option<Arc<Cfi>>, Full> {
         let size = cfi.as_ref().map_or(0, Cfi::size);
-        if size > 0 && !self.has_room(by, size) {
+        if size > 0 && !self.take_room(by, size) {
             // What no image holds.
             let is_held = |cfi: &Arc<Cfi>| Arc::strong_count(cfi) > 1;
             self.entries.retain(|_, entry| entry.cfi.as_ref().is_none_or(is_held));
             self.recount();
-            if !self.has_room(by, size) {
+            if !self.take_room(by, size) {
                 return Err(Full);
             }
         }
@@ -73,7 +73,8 @@ impl CfiCache {
         Ok(cfi)
     }
 
-    fn has_room(&mut self, by: u32, size: usize) -> bool {
+    /// Whether a process may hold so many bytes more. If so it does.
+    fn take_room(&mut self, by: u32, size: usize) -> bool {
         self.bytes + size <= MAX_UNWIND_BYTES
             && self.shares.grow_by(size, by, self.bytes, MAX_UNWIND_BYTES)
     }

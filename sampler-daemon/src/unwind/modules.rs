@@ -58,7 +58,7 @@ impl Stamp {
         })
     }
 
-    /// Whether a file that is held open has not been overwritten in place. (By its time of change nothing is told: deleting the file changes it.)
+    /// Whether a file that is held open has not been overwritten in place. (Its time of change says nothing: deleting the file changes it.)
     fn is_as_long_and_old(&self, other: &Stamp) -> bool {
         (self.size, self.modified) == (other.size, other.modified)
     }
@@ -276,25 +276,29 @@ impl Modules {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let ModuleKind::File(file) = &entry.module.kind else { return };
         entry.stamp = Stamp::of(file);
-        entry.module =
-            Arc::new(Module { kind: ModuleKind::Closed, ..Module::clone(&entry.module) });
+        Arc::make_mut(&mut entry.module).kind = ModuleKind::Closed;
         self.recount_open();
     }
 
-    /// Holds the file of a module that was closed, or that found no room in the share of another process.
-    fn hold_again(&mut self, id: ModuleId, by: u32, file: &Arc<File>) {
-        if !self.may_hold_open(by) {
-            return;
-        }
-        if let Some(entry) = self.entries.get_mut(&id) {
-            let kind = ModuleKind::File(Arc::clone(file));
-            entry.module = Arc::new(Module { kind, ..Module::clone(&entry.module) });
+    /// Holds the file of a module open, if the process has room for it: one that is new, that was closed, or for which another process had no room.
+    fn hold(&mut self, id: ModuleId, by: u32, file: &Arc<File>) -> bool {
+        let may = self.may_hold_open(by);
+        if may && let Some(entry) = self.entries.get_mut(&id) {
+            Arc::make_mut(&mut entry.module).kind = ModuleKind::File(Arc::clone(file));
             entry.by = by;
         }
+        may
     }
 
-    fn is_closed(&self, id: ModuleId) -> bool {
-        matches!(self.get(id).kind, ModuleKind::Closed)
+    /// Whether a file, with this build id, is that of a module whose inode it has.
+    fn is_of(&self, id: ModuleId, file: &File, build_id: &str) -> bool {
+        let Some(entry) = self.entries.get(&id) else { return false };
+        match entry.module.kind {
+            // Only the very file: its inode may be another one's by now.
+            ModuleKind::Closed => entry.stamp.is_some() && entry.stamp == Stamp::of(file),
+            // The same program; its times may have been touched, or we could not keep it open.
+            _ => !build_id.is_empty() && entry.module.build_id == build_id,
+        }
     }
 
     fn opened(
@@ -314,33 +318,20 @@ impl Modules {
         };
         let headers = Headers::of_file(&file);
         let build_id = headers.as_ref().map_or_else(String::new, |it| it.build_id.clone());
-        if let Some(id) = known.filter(|id| self.is_closed(*id)) {
-            // Only the very file: its inode may be another one's by now.
-            let stamp = self.entries.get(&id).and_then(|entry| entry.stamp);
-            if stamp.is_some() && stamp == Stamp::of(&file) {
-                self.hold_again(id, pid, &file);
-                self.load_unless_held(id, &file);
-                return id;
-            }
-        } else if let Some(id) = known
-            && !build_id.is_empty()
-            && self.get(id).build_id == build_id
-        {
-            // The same program; its times may have been touched, or we could not keep it open.
-            if matches!(self.get(id).kind, ModuleKind::Unknown) {
-                self.hold_again(id, pid, &file);
+        if let Some(id) = known.filter(|id| self.is_of(*id, &file, &build_id)) {
+            if !matches!(self.get(id).kind, ModuleKind::File(_)) {
+                self.hold(id, pid, &file);
             }
             self.note_stamp(id, &file);
             self.load_unless_held(id, &file);
             return id;
         }
-        if !self.may_add(pid) {
-            return ModuleId::UNKNOWN;
+        let id = self.add(pid, path_of(mapping), headers, ModuleKind::Unknown);
+        if id == ModuleId::UNKNOWN {
+            return id;
         }
-        let held = self.may_hold_open(pid);
-        let kind = if held { ModuleKind::File(Arc::clone(&file)) } else { ModuleKind::Unknown };
-        self.counts.unheld += u64::from(!held);
-        let id = self.enter(pid, path_of(mapping), headers, kind);
+        let is_held = self.hold(id, pid, &file);
+        self.counts.unheld += u64::from(!is_held);
         self.note_stamp(id, &file);
         self.load_unless_held(id, &file);
         self.remember(identity, id)
@@ -407,13 +398,7 @@ impl Modules {
         self.keep_sections(id, sections)
     }
 
-    /// Whether a process may have one more module. If so it has.
-    fn may_add(&mut self, by: u32) -> bool {
-        let may = self.shares.grow(by, self.entries.len(), MAX_MODULES);
-        self.counts.table_full += u64::from(!may);
-        may
-    }
-
+    /// A new module of a process; `[unknown]` if the process has its share of the table.
     fn add(
         &mut self,
         by: u32,
@@ -421,19 +406,10 @@ impl Modules {
         headers: Option<Headers>,
         kind: ModuleKind,
     ) -> ModuleId {
-        if !self.may_add(by) {
+        if !self.shares.grow(by, self.entries.len(), MAX_MODULES) {
+            self.counts.table_full += 1;
             return ModuleId::UNKNOWN;
         }
-        self.enter(by, path, headers, kind)
-    }
-
-    fn enter(
-        &mut self,
-        by: u32,
-        path: String,
-        headers: Option<Headers>,
-        kind: ModuleKind,
-    ) -> ModuleId {
         let id = ModuleId(self.next);
         self.next += 1;
         let build_id = headers.as_ref().map_or_else(String::new, |it| it.build_id.clone());
