@@ -63,13 +63,14 @@ fn held(daemon: &Daemon) -> Result<Held> {
 const UNKNOWN: &str = "[unknown]";
 
 /// The processes of a command in `ps` but for the one that starts them, which maps memory for it: how many run; of all of them their
-/// number, objects and bytes.
-fn short_ones(daemon: &Daemon, comm: &str, parent: u32) -> Result<(u64, [u64; 3])> {
+/// number, objects and bytes. Folded ones have the pid 0.
+fn short_ones(daemon: &Daemon, comm: &str, parent: Option<u32>) -> Result<(u64, [u64; 3])> {
     let ps = daemon.json("ps")?;
     let (mut running, mut sums) = (0, [0; 3]);
     let count = |of: &Value| of.as_u64().with_context(|| format!("no count in {ps}"));
     let all = ps["processes"].as_array().context("ps has no processes")?;
-    for process in all.iter().filter(|of| of["comm"] == comm && of["pid"] != parent) {
+    let is_parent = |of: &Value| parent.is_some_and(|parent| of["pid"] == parent);
+    for process in all.iter().filter(|of| of["comm"] == comm && !is_parent(of)) {
         running += u64::from(process["state"] == "running");
         sums[0] += count(&process["folded"])?.max(1);
         sums[1] += count(&process["exact"]["alloc_objects"])?;
@@ -82,7 +83,7 @@ fn short_ones(daemon: &Daemon, comm: &str, parent: u32) -> Result<(u64, [u64; 3]
 fn all_ended(daemon: &Daemon, comm: &str, parent: u32, processes: u64) -> Result<[u64; 3]> {
     let start = Instant::now();
     wait::until("the end of the short processes", || {
-        let (running, sums) = short_ones(daemon, comm, parent)?;
+        let (running, sums) = short_ones(daemon, comm, Some(parent))?;
         let is_all = sums[0] >= processes || start.elapsed() > BEHIND;
         Ok((running == 0 && is_all).then_some(sums))
     })
@@ -99,7 +100,7 @@ fn phase(workload: &mut Workload) -> Result<(u64, f64)> {
 /// Exactly what they allocated; what found no slot is missing, and counted, and of some the name may be unknown.
 fn exact(daemon: &Daemon, processes: u64, sums: [u64; 3]) -> Result<()> {
     let [seen, objects, bytes] = sums;
-    let (_, [unknown, unknown_objects, _]) = short_ones(daemon, UNKNOWN, 0)?;
+    let (_, [unknown, unknown_objects, _]) = short_ones(daemon, UNKNOWN, None)?;
     let unseen = held(daemon)?.unseen + unknown_objects;
     if unseen + unknown == 0 {
         ensure!(
