@@ -1,14 +1,15 @@
 //! How much of a table one process may fill, where all processes fill it together.
 //!
-//! Plainly: a process may take as much as the others leave free. A quarter of the table is kept for processes that hold little, so that
+//! Plainly: a process may take twice as much as all leave free. A quarter of the table is kept for processes that hold little, so that
 //! there is always some room for each of [`PROCESSES`].
 //!
 //! ```text
 //! common = ¾ · bound        least = ¼ · bound / PROCESSES
-//! more is granted  ⇔  own < least,  or  own < common − used
+//! more is granted  ⇔  own < least,  or  own < 2 · (common − used)
 //! ```
 //!
-//! One process alone fills 3/8 of the table; k processes, however greedy, leave 3/4 · 2^−k of it to the next one, and never less than `least`.
+//! One process alone fills half of the table. Behind k processes, however greedy, 3/4 · 3^−k of the table are free, and never less than
+//! `least` for each of the next ones. (Dynamic thresholds with α = 2: Choudhury and Hahne, 1998.)
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ pub const PROCESSES: usize = 1024;
 pub const fn may_grow(own: usize, used: usize, bound: usize) -> bool {
     let kept = bound / 4;
     let is_little = own < kept / PROCESSES;
-    is_little && used < bound || own < (bound - kept).saturating_sub(used)
+    is_little && used < bound || own < 2 * (bound - kept).saturating_sub(used)
 }
 
 /// Entries of a table by the process that holds them.
@@ -44,6 +45,11 @@ impl<P: Ord> Shares<P> {
         let grows = may_grow(*own, used, bound);
         *own += if grows { size } else { 0 };
         grows
+    }
+
+    /// Whether a process could hold one more entry, where all hold `used` of `bound`.
+    pub fn has_room(&self, process: P, used: usize, bound: usize) -> bool {
+        may_grow(self.0.get(&process).copied().unwrap_or(0), used, bound)
     }
 
     /// Counts anew: who holds each entry.
@@ -77,11 +83,11 @@ mod tests {
     }
 
     #[test]
-    fn greedy_processes_leave_half_of_what_they_find() {
+    fn greedy_processes_leave_a_third_of_what_they_find() {
         let mut held = vec![0; 8];
         let taken: Vec<usize> = (0..8).map(|process| take(&mut held, process, BOUND)).collect();
-        assert_eq!(taken[..4], [24576, 12288, 6144, 3072]);
-        assert!(taken[7] >= (BOUND * 3 / 4) >> 8);
+        assert_eq!(taken[..4], [32768, 10923, 3641, 1214]);
+        assert!(taken[7] >= LEAST);
     }
 
     proptest! {

@@ -125,7 +125,7 @@ fn a_leak_is_named_and_nothing_else() -> Result<()> {
     ensure!((rate * seconds / interval(&leak["growth"])?[0] - 1.0).abs() < 1e-9, "{leak}");
 
     let text = text_since(&daemon, first)?;
-    ensure!(text.contains("growing   1 of 3 stacks that moved"), "{text}");
+    ensure!(text.contains("growing   1 of 3 stacks that changed"), "{text}");
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let answer = format!(") of pid {} holds more and more: ", workload.pid());
     ensure!(words.contains("leak (leaks.c:") && words.contains(&answer), "{text}");

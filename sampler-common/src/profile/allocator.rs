@@ -27,18 +27,26 @@ const ENTRIES: [&str; 14] = [
 const PREFIXES: [&str; 10] =
     ["__GI___libc_", "__libc_", "__GI_", "je_", "tc_", "mi_", "scalable_", "sn_", "rp", "__"];
 
+/// What CPython's allocator functions begin with, and end with.
+const PYTHON: [&str; 3] = ["PyObject_", "PyMem_Raw", "PyMem_"];
+const PYTHON_ENTRIES: [&str; 3] = ["Malloc", "Calloc", "Realloc"];
+
 /// What functions of the library of `sampler run --preload` begin with that stand between an allocation and its caller.
 const PRELOADED: &str = "__sampler_preload_";
 
-/// Whether a function is an allocator's entry point: a C one, or an `operator new` of any kind.
+/// Whether a function is an allocator's entry point: a C one, an `operator new` of any kind, or one of CPython's.
 pub(crate) fn is_entry(function: &str) -> bool {
-    // `malloc@@GLIBC_2.2.5`
-    let name = function.split('@').next().unwrap_or(function);
+    // `malloc@@GLIBC_2.2.5`, `_PyObject_Malloc.lto_priv.0`
+    let name = function.split(['@', '.']).next().unwrap_or(function);
     if let Some(rest) = name.strip_prefix("operator new") {
         return rest.is_empty() || rest.starts_with(['(', '[']);
     }
     if name.starts_with(PRELOADED) {
         return true;
+    }
+    let python = name.strip_prefix('_').unwrap_or(name);
+    if let Some(rest) = PYTHON.iter().find_map(|prefix| python.strip_prefix(prefix)) {
+        return PYTHON_ENTRIES.contains(&rest);
     }
     let plain = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
     ENTRIES.contains(&plain)
@@ -47,7 +55,8 @@ pub(crate) fn is_entry(function: &str) -> bool {
 /// The functions of [`is_entry`] as a regular expression of whole names without parameters, which is how `go tool pprof` compares.
 pub(crate) fn entry_pattern() -> String {
     let (prefixes, entries) = (PREFIXES.join("|"), ENTRIES.join("|"));
-    format!(r"({prefixes})?({entries})(@.*)?|operator new(\[\])?|{PRELOADED}.*")
+    let python = format!("_?({})({})", PYTHON.join("|"), PYTHON_ENTRIES.join("|"));
+    format!(r"(({prefixes})?({entries})|{python})([@.].*)?|operator new(\[\])?|{PRELOADED}.*")
 }
 
 #[cfg(test)]
@@ -67,6 +76,9 @@ mod tests {
             "__sampler_preload_realloc",
             "__sampler_preload_new_told",
             "mmap",
+            "PyMem_RawMalloc",
+            "_PyObject_Malloc",
+            "_PyObject_Realloc.lto_priv.0",
             "operator new(unsigned long)",
             "operator new[](unsigned long, std::align_val_t, std::nothrow_t const&)",
         ] {
@@ -81,6 +93,8 @@ mod tests {
             "operator newton",
             "main",
             "__rust_alloc",
+            "PyObject_GC_New",
+            "_PyMem_DebugEnabled",
         ] {
             assert!(!is_entry(name), "{name}");
         }

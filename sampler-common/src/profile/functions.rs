@@ -40,6 +40,8 @@ pub struct Function<'a> {
     /// Sums of estimates: every estimator's values add. `own` is of the stacks that belong to it.
     own: Option<f64>,
     total: f64,
+    /// How many frames it is away from the one that allocates, in the stack with most bytes.
+    depth: usize,
     /// Indices of its stacks, each once.
     pub(crate) stacks: Vec<usize>,
     /// Those that belong to it.
@@ -92,8 +94,8 @@ pub fn summed(profile: &Profile, rows: usize) -> Functions {
     Functions { rows: sums, total: functions.len() as u64, pids: pids.into_iter().collect() }
 }
 
-/// Every function with bytes of the profile's kind, by falling self, then total. Functions that only start a program or a thread
-/// come last: everything is under them.
+/// Every function with bytes of the profile's kind, by falling self, then total, then from the one that allocates to its callers.
+/// Functions that only start a program or a thread come last: everything is under them.
 pub fn functions(profile: &Profile) -> Vec<Function<'_>> {
     let (mut functions, at) = known_functions(profile);
     for (stack_index, stack) in profile.stacks.iter().enumerate() {
@@ -111,6 +113,7 @@ pub fn functions(profile: &Profile) -> Vec<Function<'_>> {
             if function.stacks.is_empty() {
                 // Stacks come by falling bytes: the line shown is the one with most of them.
                 function.frame.line = &profile.locations[location].lines[line];
+                function.depth = position - own;
             }
             if position == own {
                 *function.own.get_or_insert(0.0) += estimate.value;
@@ -127,7 +130,7 @@ pub fn functions(profile: &Profile) -> Vec<Function<'_>> {
         let own = |of: &Function| of.own.unwrap_or(0.0);
         let starts = |of: &Function| of.own.is_none() && is_startup(&of.frame.line.function);
         let falling = own(b).total_cmp(&own(a)).then(starts(a).cmp(&starts(b)));
-        let falling = falling.then(b.total.total_cmp(&a.total));
+        let falling = falling.then(b.total.total_cmp(&a.total)).then(a.depth.cmp(&b.depth));
         falling.then_with(|| a.frame.line.function.cmp(&b.frame.line.function))
     });
     functions
@@ -150,6 +153,7 @@ fn known_functions(profile: &Profile) -> (Vec<Function<'_>>, Vec<Vec<usize>>) {
                         frame: Frame { line, module },
                         own: None,
                         total: 0.0,
+                        depth: 0,
                         stacks: Vec::new(),
                         own_stacks: Vec::new(),
                     });

@@ -25,8 +25,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Most files remembered; when full, all are forgotten (reading them again takes milliseconds).
-const REMEMBERED_FILES: usize = 256;
+/// Most files remembered; when full, all are forgotten. Some processes with all the files that are looked into have room.
+const REMEMBERED_FILES: usize = 4 * MAX_FILES;
+/// Files of a process that are looked into. Large programs have some hundreds; everybody's samples wait while new ones are read, some 50 µs each.
+const MAX_FILES: usize = 2048;
 /// Most code of a library that is searched for what moves code, bytes.
 const SEARCHED_LIBRARY_BYTES: u64 = 8 << 20;
 /// What files are called that sample by themselves.
@@ -109,21 +111,22 @@ impl Discoverer {
     /// As [`Discoverer::discover`].
     pub fn discover_among(&mut self, pid: u32, mappings: &[Mapping]) -> io::Result<Discovery> {
         let mut discovery = Discovery::default();
-        let mut seen = HashSet::new();
         let (mut opened, mut unopened) = (Vec::new(), Vec::new());
         // Files that others may bind their malloc to.
         let mut exporting: Vec<InForce> = Vec::new();
         let moved: Vec<&Mapping> = moved::files(mappings).collect();
-        let executable = mappings.iter().filter(|mapping| mapping.executable);
-        for mapping in executable.chain(moved.iter().copied()) {
-            let Backing::File(path) = &mapping.backing else { continue };
-            if !seen.insert((mapping.device, mapping.inode, path.clone())) {
-                continue;
-            }
+        let mut files = files_with_code(mappings, &moved);
+        let left_out = leave_middle(&mut files);
+        if left_out > 0 {
+            let why = format!("{left_out} of its files with code are not searched: too many");
+            discovery.blind.push(why.into());
+            discovery.has_unseen_allocations = true;
+        }
+        for (mapping, path) in files.iter().copied() {
             match mappings::open(pid, mapping) {
                 Ok(file) => {
                     let file = Arc::new(file);
-                    opened.push((Arc::clone(&file), path.as_str()));
+                    opened.push((Arc::clone(&file), path));
                     exporting.extend(self.look_into(file, path, &mut discovery));
                 }
                 // Devices and the like hold no allocator.
@@ -145,7 +148,7 @@ impl Discoverer {
                 discovery.leave_moved(path, |offset| moved::is_code(mappings, of, offset));
             }
         }
-        let paths = seen.iter().map(|(_, _, path)| path.as_str());
+        let paths = files.iter().map(|(_, path)| *path);
         coverage::complete(pid, paths, &mut discovery.blind);
         discovery.in_force = match in_force::link_order(pid, mappings) {
             Ok(order) if !order.is_empty() => {
@@ -336,6 +339,29 @@ impl Discoverer {
         self.remembered.insert(version, Arc::clone(&contents));
         Ok(contents)
     }
+}
+
+/// Files of which a process has code mapped, and these others; each once.
+fn files_with_code<'a>(
+    mappings: &'a [Mapping],
+    others: &[&'a Mapping],
+) -> Vec<(&'a Mapping, &'a str)> {
+    let mut seen = HashSet::new();
+    let executable = mappings.iter().filter(|mapping| mapping.executable);
+    let mapped = executable.chain(others.iter().copied()).filter_map(|of| match &of.backing {
+        Backing::File(path) => Some((of, path.as_str())),
+        _ => None,
+    });
+    mapped.filter(|(of, path)| seen.insert((of.device, of.inode, *path))).collect()
+}
+
+/// Leaves out what is more than [`MAX_FILES`]; returns how many. The program comes first in a process's mappings, and the first libraries last.
+fn leave_middle<T>(files: &mut Vec<T>) -> usize {
+    let left_out = files.len().saturating_sub(MAX_FILES);
+    if left_out > 0 {
+        files.drain(MAX_FILES / 2..MAX_FILES / 2 + left_out);
+    }
+    left_out
 }
 
 /// Paths of the files that may serve the process's `malloc`, from those that define it, in link order.

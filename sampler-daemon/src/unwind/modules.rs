@@ -215,9 +215,7 @@ impl Modules {
     pub(super) fn file(&mut self, pid: u32, mapping: &Mapping) -> ModuleId {
         let identity = (mapping.device, mapping.inode);
         let known = self.files.get(&identity).copied();
-        if let Some(id) = known
-            && self.is_unchanged(id)
-        {
+        if let Some(id) = self.without_opening(pid, known) {
             return id;
         }
         self.opened(pid, known, mapping, mappings::open(pid, mapping).map(Arc::new))
@@ -227,10 +225,9 @@ impl Modules {
     /// asked for the file then.
     pub(super) fn past_file(&mut self, pids: &[u32], mapping: &Mapping) -> ModuleId {
         let identity = (mapping.device, mapping.inode);
+        let pid = pids.first().copied().unwrap_or(0);
         let known = self.files.get(&identity).copied();
-        if let Some(id) = known
-            && self.is_unchanged(id)
-        {
+        if let Some(id) = self.without_opening(pid, known) {
             return id;
         }
         let recent = self.recent.iter().find(|(_, of, _)| *of == identity);
@@ -238,7 +235,19 @@ impl Modules {
             Some((_, _, file)) => Ok(Arc::clone(file)),
             None => mappings::open_past(pids, mapping).map(Arc::new),
         };
-        self.opened(pids.first().copied().unwrap_or(0), known, mapping, file)
+        self.opened(pid, known, mapping, file)
+    }
+
+    /// The module of a file that need not be opened: its module holds it and it is unchanged, or the process has no room for another module.
+    fn without_opening(&mut self, pid: u32, known: Option<ModuleId>) -> Option<ModuleId> {
+        match known {
+            Some(id) => self.is_unchanged(id).then_some(id),
+            None if self.shares.has_room(pid, self.entries.len(), MAX_MODULES) => None,
+            None => {
+                self.counts.table_full += 1;
+                Some(ModuleId::UNKNOWN)
+            }
+        }
     }
 
     /// A file that was opened when it was mapped first: soon it may be deleted and its process gone, before a sample asks for it.
@@ -282,6 +291,9 @@ impl Modules {
 
     /// Holds the file of a module open, if the process has room for it: one that is new, that was closed, or for which another process had no room.
     fn hold(&mut self, id: ModuleId, by: u32, file: &Arc<File>) -> bool {
+        if matches!(self.get(id).kind, ModuleKind::File(_)) {
+            return true;
+        }
         let may = self.may_hold_open(by);
         if may && let Some(entry) = self.entries.get_mut(&id) {
             Arc::make_mut(&mut entry.module).kind = ModuleKind::File(Arc::clone(file));
@@ -290,15 +302,21 @@ impl Modules {
         may
     }
 
-    /// Whether a file, with this build id, is that of a module whose inode it has.
-    fn is_of(&self, id: ModuleId, file: &File, build_id: &str) -> bool {
-        let Some(entry) = self.entries.get(&id) else { return false };
-        match entry.module.kind {
-            // Only the very file: its inode may be another one's by now.
-            ModuleKind::Closed => entry.stamp.is_some() && entry.stamp == Stamp::of(file),
-            // The same program; its times may have been touched, or we could not keep it open.
-            _ => !build_id.is_empty() && entry.module.build_id == build_id,
-        }
+    /// Whether a file is that of a module whose inode it has, as it was when the module was read.
+    fn is_as_read(&self, id: ModuleId, file: &File) -> bool {
+        let stamp = self.entries.get(&id).and_then(|entry| entry.stamp);
+        stamp.is_some() && stamp == Stamp::of(file)
+    }
+
+    /// Whether a file that changed is still the program of a module whose inode it has: its times may have been touched. The inode of a closed
+    /// file may be another file's.
+    fn is_same_program(&self, id: ModuleId, build_id: &str) -> bool {
+        let entry = self.entries.get(&id);
+        entry.is_some_and(|entry| {
+            !matches!(entry.module.kind, ModuleKind::Closed)
+                && !build_id.is_empty()
+                && entry.module.build_id == build_id
+        })
     }
 
     fn opened(
@@ -316,12 +334,14 @@ impl Modules {
                 self.remember(identity, id)
             });
         };
+        if let Some(id) = known.filter(|id| self.is_as_read(*id, &file)) {
+            self.hold(id, pid, &file);
+            return id;
+        }
         let headers = Headers::of_file(&file);
         let build_id = headers.as_ref().map_or_else(String::new, |it| it.build_id.clone());
-        if let Some(id) = known.filter(|id| self.is_of(*id, &file, &build_id)) {
-            if !matches!(self.get(id).kind, ModuleKind::File(_)) {
-                self.hold(id, pid, &file);
-            }
+        if let Some(id) = known.filter(|id| self.is_same_program(*id, &build_id)) {
+            self.hold(id, pid, &file);
             self.note_stamp(id, &file);
             self.load_unless_held(id, &file);
             return id;
@@ -492,7 +512,7 @@ mod tests {
     fn a_process_with_modules_without_end_leaves_room_for_others() {
         let mut modules = Modules::default();
         let greedy = add(&mut modules, 10, MAX_MODULES);
-        assert_eq!(greedy.len(), MAX_MODULES * 3 / 8);
+        assert_eq!(greedy.len(), MAX_MODULES / 2);
         let refused = modules.counts().table_full;
         assert_eq!(refused, (MAX_MODULES - greedy.len()) as u64);
         let honest = add(&mut modules, 11, 500);
@@ -546,7 +566,7 @@ mod tests {
     fn open_files_are_shared() {
         let mut modules = Modules { max_open_files: 4096, ..Modules::default() };
         let greedy = (0..4096).filter(|_| modules.may_hold_open(10)).count();
-        assert_eq!(greedy, 1536);
+        assert_eq!(greedy, 2048);
         assert_eq!((0..500).filter(|_| modules.may_hold_open(11)).count(), 500);
         let code = modules.generated_code(12);
         modules.collect(&FxHashSet::default(), &FxHashSet::default());

@@ -56,7 +56,7 @@ fn what_grows_is_named_first() {
     let mock = Mock::unix();
     let text = sampler(&mock.address, "leaks");
     let text = text.text();
-    assert!(text.contains("growing   1 of 2 stacks that moved"), "{text}");
+    assert!(text.contains("growing   1 of 2 stacks that changed"), "{text}");
     assert!(text.contains("      keep_all\n") && !text.contains("turn_over"), "{text}");
     assert!(text.contains("note      a note"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");

@@ -1,6 +1,9 @@
 //! Processes that fill tables: those beside them have their stacks and names.
 
-use super::{MAX_RESIDENT_BYTES, MIB, Place, elf::Elf, ends, honest_is_named, named, resident};
+use super::{
+    MAX_RESIDENT_BYTES, MIB, PROFILE, Place, STATUS, elf::Elf, ends, honest_is_named, named,
+    resident,
+};
 use anyhow::{Context as _, Result, ensure};
 use sampler_tests::{Daemon, Workload, usage, wait};
 use std::fs;
@@ -9,8 +12,6 @@ use std::time::{Duration, Instant};
 
 /// Resident memory of samplerd and its parser where a process has filled its share of every table.
 const MAX_FULL_BYTES: u64 = 512 * MIB;
-/// An answer comes within. The files of a process that has 17,000 are opened again when its mappings are read, which keeps the worker for a second.
-const ANSWER: Duration = Duration::from_secs(5);
 /// As many samples as come: nothing raises the interval.
 const ALL: &[&str] = &["--interval", "1", "--ring", "64MiB"];
 
@@ -31,7 +32,7 @@ fn honest_is_whole(daemon: &Daemon, honest: &mut Workload) -> Result<()> {
     daemon.profile_where("its samples", "alloc", &["--pid", &pid], |of| of.samples > 1000)?;
     let begin = Instant::now();
     let profile = daemon.profile("alloc", &["--pid", &pid])?;
-    ensure!(begin.elapsed() < ANSWER, "the profile took {:?}", begin.elapsed());
+    ensure!(begin.elapsed() < PROFILE, "the profile took {:?}", begin.elapsed());
     honest_is_named(&profile)?;
     let folded = profile.folded();
     for missing in ["[stack table full]", "[unknown]", "[no unwind information]"] {
@@ -39,7 +40,7 @@ fn honest_is_whole(daemon: &Daemon, honest: &mut Workload) -> Result<()> {
     }
     let begin = Instant::now();
     daemon.status()?;
-    ensure!(begin.elapsed() < ANSWER, "status took {:?}", begin.elapsed());
+    ensure!(begin.elapsed() < STATUS, "status took {:?}", begin.elapsed());
     let resident = resident(daemon)?;
     ensure!(resident < MAX_FULL_BYTES, "{} MiB", resident / MIB);
     Ok(())

@@ -78,7 +78,7 @@ fn golden() {
 #[test]
 fn the_verdict_is_plain() {
     let text = text(&growing(), 80, 10);
-    assert!(text.contains("growing   2 of 5 stacks that moved, by more than chance"), "{text}");
+    assert!(text.contains("growing   2 of 5 stacks that changed, by more than chance"), "{text}");
     assert!(
         text.contains("\n1. +") && text.contains("\n2. +") && !text.contains("\n3. "),
         "{text}"

@@ -111,8 +111,8 @@ fn verdict(of: &Leaks) -> String {
     let confidence = percent(of.confidence.level());
     let stacks = match of.stacks_total {
         0 => return "nothing: no sampled block came and stayed, and none went".to_owned(),
-        1 => "the only stack that moved".to_owned(),
-        n => format!("{} stacks that moved", grouped(n)),
+        1 => "1 stack that changed".to_owned(),
+        n => format!("{} stacks that changed", grouped(n)),
     };
     match of.growing {
         0 => format!(

@@ -266,3 +266,12 @@ fn there_are_not_too_many_lines() {
     assert_eq!(discovery.blind.len(), BLIND_LINES + 1);
     assert_eq!(discovery.blind[BLIND_LINES].why, "and 3 more files");
 }
+
+#[test]
+fn of_too_many_files_the_first_and_the_last_are_searched() {
+    let mut few: Vec<usize> = (0..MAX_FILES).collect();
+    assert_eq!((leave_middle(&mut few), few.len()), (0, MAX_FILES));
+    let mut many: Vec<usize> = (0..17_000).collect();
+    assert_eq!((leave_middle(&mut many), many.len()), (17_000 - MAX_FILES, MAX_FILES));
+    assert_eq!((many[0], many[MAX_FILES - 1]), (0, 16_999));
+}
