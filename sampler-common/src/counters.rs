@@ -83,6 +83,8 @@ outcomes! {
     LibraryEmpty = "library_empty",
     /// A call that the library sampled and that allocated nothing.
     LibraryFailed = "library_failed",
+    /// A sample of a Python process, by a thread that did not hold the interpreter: it has native frames only.
+    PythonElsewhere = "python_elsewhere",
 
     /// Live entries dropped when the live set was thinned.
     Thinned = "thinned",
@@ -102,6 +104,14 @@ outcomes! {
     UnwindTruncated = "unwind_truncated",
     /// A stack cut because no unwind information covers a frame.
     UnwindFailed = "unwind_failed",
+    /// A stack in which Python frames stand for frames of the interpreter.
+    PythonStack = "python_stack",
+    /// One of these with more Python frames than are read: of the outer ones native frames are shown.
+    PythonCut = "python_cut",
+    /// A stack of a Python process that keeps some of the interpreter's frames, because Python frames could not be read.
+    PythonUnread = "python_unread",
+    /// A stack whose Python frames did not fit its native frames: it has native frames only.
+    PythonUnmatched = "python_unmatched",
     /// A stack that led to code in no known mapping: it was unmapped before the sample was read.
     NoMapping = "no_mapping",
     /// A sample without its stack, because its process had its share of the stack table or of the rows.
@@ -136,8 +146,8 @@ outcomes! {
     LibraryUnheard = "library_unheard",
 }
 
-/// Outcomes counted by the eBPF program: the variants up to and including `LibraryFailed`.
-pub const KERNEL_OUTCOMES: usize = Outcome::LibraryFailed as usize + 1;
+/// Outcomes counted by the eBPF program: the variants up to and including `PythonElsewhere`.
+pub const KERNEL_OUTCOMES: usize = Outcome::PythonElsewhere as usize + 1;
 
 #[cfg(test)]
 mod tests {

@@ -30,6 +30,7 @@ mod maps;
 mod memo;
 mod otel;
 mod pid;
+mod python;
 mod record;
 mod registers;
 mod free;

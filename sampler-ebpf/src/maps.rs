@@ -9,7 +9,7 @@ use sampler_common::limits::{
 use sampler_common::wire::{
     self, FILTER_FRONT_COUNTERS, FILTER_LINE, HITS_PER_SLOT, KNOWN_SETS, KNOWN_WAYS, KernelState,
     KnownDesk, KnownStack, LiveEntry, LiveKey, LostCell, LostKey, Pending, PendingKey,
-    ProcessConfig, ProcessTotals, Site, WindowState,
+    ProcessConfig, ProcessTotals, PythonRuntime, Site, WindowState,
 };
 
 /// The daemon reads and writes the map's memory directly, with atomic operations.
@@ -95,6 +95,10 @@ pub static MAPPING_STACKS: Array<u64> = Array::with_max_entries(MAX_PROCESSES, 0
 /// Clocks and gates of processes with windows, by slot.
 #[map]
 pub static WINDOWS: Array<WindowState> = Array::with_max_entries(MAX_PROCESSES, MMAPABLE);
+
+/// Where each process slot has Python frames.
+#[map]
+pub static PYTHON: Array<PythonRuntime> = Array::with_max_entries(MAX_PROCESSES, MMAPABLE);
 
 /// Where and when the last sampled call on this CPU has returned.
 #[map]

@@ -1,7 +1,7 @@
 //! What goes to user space: ring records, and what is kept of those that find no room.
 
 use crate::registers::{Call, Frame};
-use crate::{atomic, stack_bounds, stack_cache, live, maps, pid, settings, snapshot};
+use crate::{atomic, stack_bounds, stack_cache, live, maps, pid, python, settings, snapshot};
 use aya_ebpf::bindings::{BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP};
 use aya_ebpf::helpers::{
     bpf_get_current_comm, bpf_ktime_get_ns, bpf_probe_read_user, bpf_ringbuf_query,
@@ -90,6 +90,7 @@ pub fn wakeup(waiting: u64) -> u64 {
 /// Sends a sampled allocation with its stack; false if the ring has no room.
 #[inline(always)]
 pub fn allocated(call: &Call, frame: &Frame, pending: &Pending, sampled: &Sampled) -> bool {
+    let has_python = call.unknown(python::send(pending.space.word(), sampled.sample));
     if settings::frame_pointers() != 0 {
         return emit::<{ snapshot::FRAME_BYTES }>(
             call,
@@ -100,7 +101,8 @@ pub fn allocated(call: &Call, frame: &Frame, pending: &Pending, sampled: &Sample
             0,
         );
     }
-    if settings::stack_cache() != 0 {
+    // Equal native stacks of a Python program have different Python frames.
+    if settings::stack_cache() != 0 && has_python == 0 {
         let (space, function) = (pending.space.word(), pending.function);
         let id = call.unknown(stack_cache::find(space, function, frame.ip, frame.sp, call.bp()));
         if id != 0 {

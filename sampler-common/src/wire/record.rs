@@ -28,6 +28,8 @@ pub enum RecordKind {
     Mapping = 8,
     /// [`EventRecord`]: the gate of a process has come to where the daemon is waited for.
     Gate = 17,
+    /// [`PythonRecord`](super::PythonRecord)
+    Python = 19,
 }
 
 /// A sampled allocation; `stack_bytes` bytes of stack follow.

@@ -1,0 +1,190 @@
+//! The Python frames of a sample, sent in a record of their own before that of the sample.
+//!
+//! The state of the thread that runs the interpreter is found through the interpreter's own pointer to it, and is believed only if it says that it is this
+//! thread's. From there on frames are followed, a bounded number of them. Nothing here is understood: see `sampler_common::wire::PythonRecord`.
+
+use crate::{live, maps, record, settings, stack_bounds};
+use aya_ebpf::bindings::BPF_RB_NO_WAKEUP;
+use aya_ebpf::helpers::generated::bpf_probe_read_user as read_user;
+use aya_ebpf::helpers::bpf_get_current_task;
+use core::mem::MaybeUninit;
+use core::ptr::{read_volatile, write_volatile};
+use sampler_common::counters::Outcome;
+use sampler_common::wire::{
+    MAX_PYTHON_FRAMES, PYTHON_BYTES_OFFSET, PYTHON_BYTES_WORDS, PYTHON_CODE_OFFSET,
+    PYTHON_CODE_WORDS, PYTHON_CUT, PYTHON_DIRECT, PYTHON_FAULT, PYTHON_FRAME_WORDS,
+    PYTHON_LINES_WORD, PYTHON_SCRATCH_WORDS, PythonFrame, PythonRecord, PythonRuntime, RecordKind, Space, python_kept,
+    python_mixed,
+};
+
+/// Sends the Python frames of a sample, if its process has such; whether it does. `space` is a `Space::word`. A function of its own, so that the verifier
+/// looks at it apart.
+#[inline(never)]
+pub fn send(space: u64, sample: u64) -> u64 {
+    let (slot, generation) = (space as u32, space >> 32);
+    let Some(runtime) = maps::PYTHON.get_ptr(slot) else { return 0 };
+    // SAFETY: a field of a map value, which the daemon may be writing.
+    if unsafe { read_volatile(&raw const (*runtime).generation) } != generation || generation == 0 {
+        return 0;
+    }
+    match newest_frame(runtime) {
+        Some(frame) => copy(runtime, frame, space, sample),
+        None => {
+            if let Some(totals) = maps::TOTALS.get_ptr_mut(slot) {
+                live::count(totals, Outcome::PythonElsewhere);
+            }
+        }
+    }
+    1
+}
+
+/// A field of the runtime's description.
+macro_rules! field {
+    ($runtime:expr, $name:ident) => {
+        // SAFETY: a field of a map value, which the daemon may be writing.
+        unsafe { read_volatile(&raw const (*$runtime).$name) }
+    };
+}
+
+/// The newest frame of this thread; `None` if it does not run the interpreter.
+#[inline(always)]
+fn newest_frame(runtime: *const PythonRuntime) -> Option<u64> {
+    // One place for all that is read: there is little room on the stack.
+    let read = &mut 0;
+    // SAFETY: a helper without arguments.
+    let task = unsafe { bpf_get_current_task() };
+    // glibc and musl give a thread the address of its own data as its id.
+    let thread = stack_bounds::member(task, settings::task_fs_base())?;
+    let state = word(read, field!(runtime, current))?;
+    let id = word(read, state.wrapping_add(field!(runtime, thread_id)))?;
+    if state == 0 || thread == 0 || id != thread {
+        return None;
+    }
+    let frame = word(read, state.wrapping_add(field!(runtime, frame)))?;
+    let frame = match field!(runtime, indirect) {
+        PYTHON_DIRECT => frame,
+        offset => word(read, frame.wrapping_add(offset))?,
+    };
+    (frame != 0).then_some(frame)
+}
+
+/// Copies frames from this one on.
+#[inline(always)]
+fn copy(runtime: *const PythonRuntime, mut frame: u64, space: u64, sample: u64) {
+    // A record that finds no room is missed: the sample keeps its native frames.
+    let Some(mut entry) = maps::RING.reserve::<PythonRecord>(0) else { return };
+    record::count_sent(space as u32, size_of::<PythonRecord>());
+    let to: *mut PythonRecord = MaybeUninit::as_mut_ptr(&mut entry);
+    // SAFETY: fields of the reserved record.
+    unsafe {
+        (&raw mut (*to).kind).write(RecordKind::Python as u32);
+        (&raw mut (*to).count).write_volatile(0);
+        (&raw mut (*to).space).write(Space { slot: space as u32, generation: (space >> 32) as u32 });
+        (&raw mut (*to).sample).write(sample);
+        (&raw mut (*to).flags).write_volatile(PYTHON_CUT);
+        (&raw mut (*to).pad).write(0);
+    }
+    for index in 0..MAX_PYTHON_FRAMES {
+        // SAFETY: the index is less than the array is long.
+        let place = unsafe { (&raw mut (*to).frames).cast::<PythonFrame>().add(index) };
+        let previous = next(runtime, frame, to, place);
+        if previous == FAULT {
+            // SAFETY: a field of the reserved record.
+            unsafe { (&raw mut (*to).flags).write_volatile(PYTHON_FAULT) };
+            break;
+        }
+        // SAFETY: the fields of a place in the reserved record.
+        unsafe {
+            let code = read_volatile(&raw const (*place).code);
+            (&raw mut (*place).fingerprint).write_volatile(fingerprint(to, code));
+        }
+        // SAFETY: a field of the reserved record.
+        unsafe { (&raw mut (*to).count).write_volatile(index as u32 + 1) };
+        if previous == 0 {
+            // SAFETY: a field of the reserved record.
+            unsafe { (&raw mut (*to).flags).write_volatile(0) };
+            break;
+        }
+        frame = previous;
+    }
+    entry.submit(BPF_RB_NO_WAKEUP as u64);
+}
+
+/// In place of a frame's address: it cannot be read.
+const FAULT: u64 = 1;
+
+/// Copies a frame to its place; its caller, or [`FAULT`]. A function of its own: it needs less room on the stack than as a part of its caller.
+#[inline(never)]
+fn next(
+    runtime: *const PythonRuntime,
+    frame: u64,
+    to: *mut PythonRecord,
+    place: *mut PythonFrame,
+) -> u64 {
+    // SAFETY: a field of the reserved record.
+    let scratch = unsafe { &raw mut (*to).scratch }.cast::<u64>();
+    if read::<PYTHON_FRAME_WORDS>(scratch, frame).is_none() {
+        return FAULT;
+    }
+    let at = |offset: u64| {
+        // SAFETY: less than the scratch has words.
+        unsafe { read_volatile(scratch.add((offset >> 3) as usize & (PYTHON_SCRATCH_WORDS - 1))) }
+    };
+    let code = at(field!(runtime, code));
+    let previous = at(field!(runtime, previous));
+    let (instruction, boundary) = (at(field!(runtime, instruction)), at(field!(runtime, boundary)));
+    // SAFETY: a place in the reserved record.
+    unsafe {
+        write_volatile(&raw mut (*place).code, code);
+        write_volatile(&raw mut (*place).instruction, instruction);
+        write_volatile(&raw mut (*place).boundary, boundary);
+    }
+    previous
+}
+
+/// The fingerprint of a code object, 0 if it cannot be read.
+#[inline(never)]
+fn fingerprint(to: *mut PythonRecord, code: u64) -> u64 {
+    mixed(to, code).unwrap_or(0)
+}
+
+#[inline(always)]
+fn mixed(to: *mut PythonRecord, code: u64) -> Option<u64> {
+    // SAFETY: a field of the reserved record.
+    let scratch = unsafe { &raw mut (*to).scratch }.cast::<u64>();
+    // SAFETY: less than the scratch has words.
+    let word = |index: usize| unsafe { read_volatile(scratch.add(index)) };
+    // In memory, word by word: in registers the compiler would read all of them first, and has no room for so many.
+    // SAFETY: the last word of the scratch, which nothing is read to.
+    let sum = unsafe { scratch.add(PYTHON_SCRATCH_WORDS - 1) };
+    // SAFETY: as above.
+    let mix = |word: u64| unsafe { write_volatile(sum, python_mixed(read_volatile(sum), word)) };
+    // SAFETY: as above.
+    unsafe { write_volatile(sum, 1) };
+    read::<PYTHON_CODE_WORDS>(scratch, code.wrapping_add(PYTHON_CODE_OFFSET))?;
+    (0..PYTHON_CODE_WORDS).for_each(|index| mix(word(index)));
+    let lines = word(PYTHON_LINES_WORD);
+    read::<PYTHON_BYTES_WORDS>(scratch, lines.wrapping_add(PYTHON_BYTES_OFFSET))?;
+    let length = word(0);
+    mix(length);
+    // Behind the length is the hash, which comes when somebody asks for it.
+    (2..PYTHON_BYTES_WORDS).for_each(|index| mix(python_kept(word(index), index as u64 - 2, length)));
+    Some(word(PYTHON_SCRATCH_WORDS - 1))
+}
+
+/// Reads words of the process to the scratch.
+#[inline(always)]
+fn read<const WORDS: usize>(scratch: *mut u64, address: u64) -> Option<()> {
+    const { assert!(WORDS < PYTHON_SCRATCH_WORDS) };
+    // SAFETY: the scratch has so many words; the helper may fail on the source.
+    let failed = unsafe { read_user(scratch.cast(), WORDS as u32 * 8, address as *const _) };
+    (failed == 0).then_some(())
+}
+
+#[inline(always)]
+fn word(into: &mut u64, address: u64) -> Option<u64> {
+    // SAFETY: the target is a word; the helper may fail on the source.
+    let failed = unsafe { read_user((&raw mut *into).cast(), 8, address as *const _) };
+    // SAFETY: a reference; volatile, since the compiler does not see that it was written.
+    (failed == 0).then(|| unsafe { read_volatile(into) })
+}
