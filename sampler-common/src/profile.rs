@@ -173,6 +173,9 @@ pub struct Mapping {
     pub code: Option<Range<u64>>,
 }
 
+/// How the path of a mapping begins that stands for the Python code of a process.
+const PYTHON: &str = "[python ";
+
 /// A source line of a location.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Line {
@@ -320,6 +323,12 @@ impl Profile {
     /// The estimates of a row of this profile, or of a sum of its rows.
     pub fn quantities_of(&self, row: &Row) -> Quantities {
         Quantities::of_row(row, &self.reference, self.estimator, self.confidence)
+    }
+
+    /// Whether a location is code of an interpreted language, whose functions are told apart by their files.
+    pub fn is_interpreted(&self, location: &Location) -> bool {
+        let mapping = self.mappings.get(location.mapping as usize);
+        mapping.is_some_and(|of| of.path.starts_with(PYTHON))
     }
 
     /// Frames of a stack as plain strings, root first, leaf last, inlined ones included.

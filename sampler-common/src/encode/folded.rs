@@ -17,11 +17,19 @@ impl Encode for Folded {
         let mut lines: HashMap<String, f64> = HashMap::with_capacity(profile.stacks.len());
         for stack in &profile.stacks {
             let mut line = String::new();
-            for frame in profile.frames(stack) {
-                if !line.is_empty() {
-                    line.push(';');
+            for location in stack.locations.iter().rev().map(|at| &profile.locations[*at as usize])
+            {
+                let is_interpreted = profile.is_interpreted(location);
+                for frame in location.lines.iter().rev() {
+                    if !line.is_empty() {
+                        line.push(';');
+                    }
+                    line.push_str(&name::folded(&frame.function));
+                    if is_interpreted && !frame.file.is_empty() {
+                        let file = frame.file.rsplit('/').next().unwrap_or_default();
+                        line.push_str(&name::folded(&format!(" ({file}:{})", frame.line)));
+                    }
                 }
-                line.push_str(&name::folded(&frame.function));
             }
             if line.is_empty() {
                 line.push_str(NO_STACK);
@@ -44,7 +52,7 @@ impl Encode for Folded {
 mod tests {
     use super::super::fixture;
     use super::*;
-    use crate::profile::Kind;
+    use crate::profile::{Kind, Line, Mapping};
 
     fn written(profile: &Profile) -> String {
         String::from_utf8(fixture::encoded(&Folded, profile)).unwrap()
@@ -54,6 +62,17 @@ mod tests {
     fn golden() {
         fixture::golden("alloc.folded", written(&fixture::profile(Kind::Alloc)));
         fixture::golden("live.folded", written(&fixture::profile(Kind::Live)));
+    }
+
+    #[test]
+    fn python_functions_have_their_file_and_line() {
+        let mut profile = fixture::profile(Kind::Alloc);
+        profile.mappings.push(Mapping { path: "[python 7]".into(), ..Mapping::default() });
+        let (function, file) = ("Cache.add".into(), "/srv/app/cache;x.py".into());
+        profile.locations[0].lines = vec![Line { function, file, line: 12 }];
+        profile.locations[0].mapping = profile.mappings.len() as u32 - 1;
+        let text = written(&profile);
+        assert!(text.contains("Cache.add (cache:x.py:12)"), "{text}");
     }
 
     #[test]

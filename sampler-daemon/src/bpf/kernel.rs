@@ -9,6 +9,7 @@ use super::live::LiveSet;
 use super::lost::LostCells;
 use super::object::ProgramText;
 use super::pending::PendingCalls;
+use super::python::PythonRuntimes;
 use super::ring::Ring;
 use super::shared::{Filter, Hits, ProcessSlots, RingPositions, State};
 use super::stack_cache::StackCache;
@@ -92,6 +93,8 @@ pub struct Kernel {
     pub pending: PendingCalls,
     /// Stacks that are not copied again.
     pub stack_cache: StackCache,
+    /// Where processes have Python frames.
+    pub python: PythonRuntimes,
     /// Records from the program.
     pub ring: Ring,
     programs: Programs,
@@ -144,6 +147,8 @@ impl Kernel {
         let (tags, stacks) = (take("KNOWN_TAGS")?, take("KNOWN")?);
         let stack_cache = StackCache::map(data(&tags)?.fd().as_fd(), data(&stacks)?.fd().as_fd())
             .context("map KNOWN")?;
+        let python = PythonRuntimes::map(data(&take("PYTHON")?)?.fd().as_fd(), settings.slots);
+        let python = python.context("map PYTHON")?;
         let map_state = || State::map(data(&state)?.fd().as_fd()).context("map STATE");
         let (mut state, state_again) = (map_state()?, map_state()?);
         let map_slots = || {
@@ -165,6 +170,7 @@ impl Kernel {
             lost: LostCells::new(into_data(take("LOST")?)?),
             pending: PendingCalls::new(into_data(take("PENDING")?)?),
             stack_cache,
+            python,
             ring: Ring::new(ring_map.try_into()?, positions, map_slots()?),
             programs,
             attacher,
@@ -305,6 +311,7 @@ fn load_object(settings: &Settings, counters: usize) -> anyhow::Result<Ebpf> {
         .map_max_entries("WINDOWS", settings.all_slots())
         .map_max_entries("VACANT", settings.slots)
         .map_max_entries("MAPPING_STACKS", settings.slots)
+        .map_max_entries("PYTHON", settings.slots)
         .map_max_entries("LIVE", settings.max_live)
         .map_max_entries("FILTER", counters as u32 / FILTER_LINE)
         .map_max_entries("RING", settings.ring_bytes)

@@ -18,6 +18,7 @@ pub mod object;
 pub mod pages;
 pub mod pending;
 pub mod preflight;
+pub mod python;
 mod request;
 pub mod ring;
 pub mod shared;

@@ -3,10 +3,24 @@
 use super::shared::{ProcessSlots, RingPositions};
 use aya::maps::{MapData, RingBuf};
 use sampler_common::wire::{
-    AllocationRecord, EventRecord, FreeRecord, MappingRecord, RecordKind, Space,
+    AllocationRecord, EventRecord, FreeRecord, MAX_PYTHON_FRAMES, MappingRecord, PythonFrame,
+    PythonRecord, RecordKind, Space,
 };
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd};
+
+/// The Python frames of a sample.
+#[derive(Debug)]
+pub struct PythonStack {
+    /// Address space.
+    pub space: Space,
+    /// Number of the sample.
+    pub sample: u64,
+    /// As in [`PythonRecord::flags`].
+    pub flags: u32,
+    /// The frames, newest first.
+    pub frames: Vec<PythonFrame>,
+}
 
 /// A record, checked.
 #[derive(Debug)]
@@ -33,6 +47,8 @@ pub enum Record<'a> {
     Gate(EventRecord),
     /// A call that changes what is mapped, with a stack snapshot that starts at its stack pointer (empty: none was copied).
     Mapping(MappingRecord, &'a [u8]),
+    /// The Python frames of a sampled allocation whose record follows.
+    Python(PythonStack),
     /// Not a record of ours.
     Malformed,
 }
@@ -51,6 +67,7 @@ impl Record<'_> {
             | Record::Gate(record)
             | Record::Leaving(record) => Some(record.space),
             Record::Mapping(record, _) => Some(record.space),
+            Record::Python(stack) => Some(stack.space),
             Record::ExpectedExec(_) | Record::Malformed => None,
         }
     }
@@ -176,6 +193,8 @@ fn parse_checked(bytes: &[u8]) -> Option<Record<'_>> {
         Some(Record::ExpectedExec(event(bytes)?))
     } else if kind == RecordKind::Gate as u32 {
         Some(Record::Gate(event(bytes)?))
+    } else if kind == RecordKind::Python as u32 {
+        Some(Record::Python(python(bytes)?))
     } else if kind == RecordKind::Mapping as u32 {
         let (record, stack) = mapping(bytes)?;
         Some(Record::Mapping(record, stack))
@@ -230,6 +249,28 @@ fn event(bytes: &[u8]) -> Option<EventRecord> {
         space: space(bytes, offset_of!(R, space))?,
         time_ns: u64_at!(bytes, R, time_ns),
         comm: word(bytes, offset_of!(R, comm))?,
+    })
+}
+
+fn python(bytes: &[u8]) -> Option<PythonStack> {
+    type R = PythonRecord;
+    let count = u32_at!(bytes, R, count) as usize;
+    let frames = bytes.get(offset_of!(R, frames)..offset_of!(R, scratch))?;
+    let frame = |bytes: &[u8]| {
+        type F = PythonFrame;
+        Some(PythonFrame {
+            code: u64_at!(bytes, F, code),
+            instruction: u64_at!(bytes, F, instruction),
+            boundary: u64_at!(bytes, F, boundary),
+            fingerprint: u64_at!(bytes, F, fingerprint),
+        })
+    };
+    let frames = frames.chunks_exact(size_of::<PythonFrame>()).take(count).map(frame);
+    Some(PythonStack {
+        space: space(bytes, offset_of!(R, space))?,
+        sample: u64_at!(bytes, R, sample),
+        flags: u32_at!(bytes, R, flags),
+        frames: frames.collect::<Option<_>>().filter(|_| count <= MAX_PYTHON_FRAMES)?,
     })
 }
 

@@ -148,6 +148,12 @@ impl<'f> Elf<'f> {
         Ok(self.functions(self.static_symbols.as_ref(), &wanted)?.functions)
     }
 
+    /// Address of an object that other files can bind to.
+    pub fn dynamic_data(&self, name: &'static str) -> Result<Option<u64>, ElfError> {
+        let found = self.dynamic_symbols.as_ref().map(|table| table.data(self.file, name));
+        Ok(found.transpose()?.flatten())
+    }
+
     /// What is wanted of the functions that other files can bind to, and of all.
     pub(super) fn both_functions(&self, wanted: &Wanted<'_>) -> Result<[Found; 2], ElfError> {
         let of = |table: &Option<Table>| self.functions(table.as_ref(), wanted);

@@ -127,6 +127,20 @@ impl Table {
         Ok(Found { functions: found, prefixes })
     }
 
+    /// Address of the first defined object with this name.
+    pub(super) fn data(&self, file: &File, name: &'static str) -> Result<Option<u64>, ElfError> {
+        let wanted = Wanted { prefix: "", names: &[name], marks: &[] };
+        let mut found = None;
+        self.each_named(file, &self.places(file, &wanted)?.names, |_, _, symbol| {
+            let is_object = symbol.st_info & 0xf == elf::STT_OBJECT;
+            if found.is_none() && is_object && symbol.st_shndx.get(LE) != elf::SHN_UNDEF {
+                found = Some(symbol.st_value.get(LE));
+            }
+            Ok(usize::from(found.is_some()))
+        })?;
+        Ok(found)
+    }
+
     /// Numbers of the symbols, defined or not, that have one of these names behind the prefix.
     pub(super) fn names(
         &self,

@@ -126,6 +126,7 @@ impl Worker {
         self.kernel.slots.set_designs(slot, &sampling.designs);
         self.kernel.totals.reset(slot)?;
         self.kernel.hits.reset(slot);
+        self.kernel.python.clear(slot);
         if let Some(gates) = &mut self.kernel.windows {
             gates.reset(slot);
         }
@@ -214,6 +215,7 @@ impl Worker {
         }
         self.leave_out_for_all(&patched);
         self.report_patched(slot);
+        self.look_for_python_now(slot);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Forgets what no process needs any more: a generation collection of stacks and modules, so that months of short processes fill no table.
 
 use super::ingest::Ingest;
+use super::process::ProfiledProcess;
 use crate::store::give_up::give_up;
 use crate::store::stacks::{MAX_STACKS, StackFrame};
 use crate::store::{Moves, ProcessId};
@@ -48,7 +49,9 @@ impl Ingest {
 
     /// Forgets modules that no image has and no stack needs, and what is known by them. Returns the files to close.
     fn collect_modules(&mut self) -> Vec<(ModuleId, Vec<u64>)> {
-        let mapped: FxHashSet<ModuleId> = self.images().flat_map(Image::modules).collect();
+        let python = self.table.values().filter_map(ProfiledProcess::python_module);
+        let mapped: FxHashSet<ModuleId> =
+            self.images().flat_map(Image::modules).chain(python).collect();
         let frames = self.stacks.frames().filter_map(StackFrame::code);
         let needed: FxHashSet<ModuleId> = frames.map(|frame| frame.module).collect();
         self.modules.collect(&mapped, &needed);

@@ -206,6 +206,7 @@ impl Worker {
         // A process that cannot be read now is exiting, or is read at the next look.
         let Ok(mappings) = mappings::read_some(pid) else { return };
         self.leave_newly_patched(slot, &mappings);
+        self.look_for_python(slot, &mappings);
         let files = unchanged::files(&mappings);
         let Some(attached) = self.ingest.table.attached(slot) else { return };
         if !attached.has_new_image && attached.looked.is_known(&files) {

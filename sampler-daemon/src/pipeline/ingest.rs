@@ -5,6 +5,7 @@ use super::collect::LastCollection;
 use super::mapped::AllocatorTexts;
 use super::pressure::Arrivals;
 use super::process::{ProcessTable, ProfiledProcess};
+use super::python::WaitingPython;
 use super::source::SampleEvent;
 use super::stack_cache::StackCache;
 use crate::bpf::ring::Record;
@@ -71,6 +72,8 @@ pub(super) struct Ingest {
     common: Arc<SamplingRecord>,
     /// What programs map themselves.
     pub(super) mapped: Mapped,
+    /// Python frames whose sample has not come yet.
+    pub(super) python: WaitingPython,
     pub(super) allocator_texts: AllocatorTexts,
     /// Records of samples and of their ends that were read.
     pub(super) records: u64,
@@ -108,6 +111,7 @@ impl Ingest {
             history: History::default(),
             common: usual(sampling, is_self_sampled),
             mapped: Mapped::new(now_ns),
+            python: WaitingPython::default(),
             allocator_texts: AllocatorTexts::default(),
             records: 0,
             arrivals: Arrivals::default(),
@@ -146,6 +150,7 @@ impl Ingest {
             // It has woken the worker, which looks at all gates.
             Record::Gate(_) => {}
             Record::Mapping(record, stack) => self.mapping(&record, stack),
+            Record::Python(stack) => self.python.push(stack),
             Record::Malformed => self.outcomes.add(Outcome::Malformed, 1),
         }
     }
@@ -242,6 +247,9 @@ impl Ingest {
             Some(_) => UnwindEnd::Complete,
             None => self.walk(&mut profiled, record, captured),
         };
+        if known.is_none() {
+            self.merge_python(&mut profiled, record, end);
+        }
         // The leaf of a USDT is the function that it lies in.
         if record.role != Role::OtelAlloc as u32
             && let Some(function) = self.frames.first()
@@ -263,7 +271,7 @@ impl Ingest {
             let stack = self.stacks.intern(process, code.chain(note.map(StackFrame::Note)));
             stack.unwrap_or(StackId::TABLE_FULL)
         });
-        if current && known.is_none() {
+        if current && known.is_none() && !profiled.has_python() {
             self.add_to_stack_cache(&profiled, record, captured, end, stack);
         }
         self.table.put_back(record.space.slot, profiled);

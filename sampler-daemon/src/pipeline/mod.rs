@@ -36,6 +36,7 @@ mod patched;
 mod pressure;
 mod process;
 mod process_events;
+mod python;
 mod query;
 mod reading;
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 use super::attach::Attached;
 use super::library_settings::Library;
+use super::python::Interpreter;
 use super::windows::Cycle;
 use crate::inspect::allocator::Allocator;
 use crate::store::ProcessId;
@@ -31,6 +32,8 @@ pub(super) struct ProfiledProcess {
     pub(super) attached: Option<Attached>,
     /// Its windows, with `--windows` and an allocator.
     pub(super) cycle: Option<Cycle>,
+    /// The Python interpreter of the newest image that was looked at for one.
+    pub(super) interpreter: Option<Interpreter>,
     /// The newest image that has sent samples of its own.
     sampled_itself: Option<u32>,
 }
@@ -49,6 +52,7 @@ impl ProfiledProcess {
             library: None,
             attached: None,
             cycle: None,
+            interpreter: None,
             sampled_itself: None,
         }
     }

@@ -121,6 +121,10 @@ impl<R: Reader> Symbolizer<R> {
                     }
                     named(code.name(*offset, *naming).as_ref(), module, *offset)
                 }
+                ModuleKind::Python(lines) => match lines.line(*offset) {
+                    Some(line) => Arc::from([line]),
+                    None => nameless(module, *offset),
+                },
                 ModuleKind::Unknown => nameless(module, *offset),
             })
             .collect()

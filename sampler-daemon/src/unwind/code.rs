@@ -32,7 +32,10 @@ impl Modules {
                 let code = range.and_then(|rest| rest.get(..into.len()));
                 code.inspect(|code| into.copy_from_slice(code)).is_some()
             }
-            ModuleKind::Jit(..) | ModuleKind::Closed | ModuleKind::Unknown => false,
+            ModuleKind::Jit(..)
+            | ModuleKind::Python(_)
+            | ModuleKind::Closed
+            | ModuleKind::Unknown => false,
         }
     }
 }

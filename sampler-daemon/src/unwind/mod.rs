@@ -22,6 +22,7 @@ mod moved;
 pub mod name_budget;
 mod perf_map;
 mod place;
+pub mod python;
 #[cfg(test)]
 mod real_programs;
 mod rereads;
@@ -40,4 +41,5 @@ pub use module::{Frame, Module, ModuleId, ModuleKind};
 pub use modules::{Counts, Modules};
 pub use name_budget::MAX_NAME_BYTES;
 pub use place::Address;
+pub use python::{Merged, Python, PythonError, PythonLines};
 pub use snapshot::{Registers, StackMemory};

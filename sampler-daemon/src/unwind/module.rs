@@ -1,6 +1,7 @@
 //! A module: a mapped file (or other code) that frames lie in.
 
 use super::generated::GeneratedCode;
+use super::python::PythonLines;
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ pub struct Frame {
     pub module: ModuleId,
     /// File offset of the *look-up* address in the module's file: inside the call instruction
     /// (return address − 1) for callers, the instruction itself where a signal interrupted.
-    /// For anonymous code and unknown addresses: the address in the process (look-up address too).
+    /// For anonymous code and unknown addresses: the address in the process (look-up address too). For Python: the number of the line.
     pub offset: u64,
 }
 
@@ -35,6 +36,8 @@ pub enum ModuleKind {
     /// Anonymous executable memory (JIT code) of one process, and which of the names of its addresses are meant: code that is made
     /// anew at an address has another one.
     Jit(Arc<GeneratedCode>, u32),
+    /// Python code of one process.
+    Python(Arc<PythonLines>),
     /// A file that was closed when no process had it mapped any more: what it was called where stacks need it was asked before.
     Closed,
     /// Addresses in no executable mapping, or a file that could not be opened or kept open.
@@ -46,7 +49,7 @@ pub enum ModuleKind {
 pub struct Module {
     /// Its place in the table.
     pub id: ModuleId,
-    /// Path in the process, or a name in brackets: `[vdso]`, `[jit PID]`, `[unknown]`.
+    /// Path in the process, or a name in brackets: `[vdso]`, `[jit PID]`, `[python PID]`, `[unknown]`.
     pub path: String,
     /// GNU build id, lower-case hex, empty if it has none.
     pub build_id: String,

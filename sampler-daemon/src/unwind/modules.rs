@@ -10,6 +10,7 @@ use super::generated::GeneratedCode;
 use super::mapped::read_own_vdso;
 use super::module::{Module, ModuleId, ModuleKind};
 use super::name_budget::NameBudget;
+use super::python::PythonLines;
 use crate::inspect::mappings::{self, Backing, Mapping};
 use rustc_hash::{FxHashMap, FxHashSet};
 use sampler_common::share::Shares;
@@ -400,6 +401,13 @@ impl Modules {
         self.add(pid, format!("[jit {pid}]"), None, kind)
     }
 
+    /// A new module for the Python code of a process.
+    pub(super) fn python(&mut self, pid: u32) -> (Arc<PythonLines>, ModuleId) {
+        let lines = Arc::new(PythonLines::within(&self.names));
+        let kind = ModuleKind::Python(Arc::clone(&lines));
+        (lines, self.add(pid, format!("[python {pid}]"), None, kind))
+    }
+
     /// ELF headers of a module, none if it is not an ELF file.
     pub(super) fn headers(&self, id: ModuleId) -> Option<&Headers> {
         self.entries.get(&id)?.headers.as_ref()
@@ -413,7 +421,10 @@ impl Modules {
         let sections = match &self.get(id).kind {
             ModuleKind::File(file) => Sections::of_file(file),
             ModuleKind::Vdso(bytes) => Sections::of_bytes(bytes),
-            ModuleKind::Jit(..) | ModuleKind::Closed | ModuleKind::Unknown => return None,
+            ModuleKind::Jit(..)
+            | ModuleKind::Python(_)
+            | ModuleKind::Closed
+            | ModuleKind::Unknown => return None,
         };
         self.keep_sections(id, sections)
     }

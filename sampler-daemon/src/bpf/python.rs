@@ -1,0 +1,59 @@
+//! Where the kernel side finds Python frames (map `PYTHON`).
+
+use super::sys::SharedMemory;
+use sampler_common::wire::PythonRuntime;
+use std::io;
+use std::mem::offset_of;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// The map `PYTHON`.
+#[derive(Debug)]
+pub struct PythonRuntimes(SharedMemory);
+
+impl PythonRuntimes {
+    pub(super) fn map(fd: BorrowedFd<'_>, slots: u32) -> io::Result<PythonRuntimes> {
+        const PAGE: usize = 4096;
+        let bytes = (slots as usize * size_of::<PythonRuntime>()).div_ceil(PAGE) * PAGE;
+        Ok(PythonRuntimes(SharedMemory::map(fd, bytes, 0, true)?))
+    }
+
+    /// From now on the process in a slot has its Python frames there.
+    pub fn set(&mut self, slot: u32, runtime: &PythonRuntime) {
+        self.clear(slot);
+        let PythonRuntime {
+            generation,
+            current,
+            thread_id,
+            frame,
+            indirect,
+            code,
+            instruction,
+            previous,
+            boundary,
+        } = *runtime;
+        let fields = [
+            (offset_of!(PythonRuntime, current), current),
+            (offset_of!(PythonRuntime, thread_id), thread_id),
+            (offset_of!(PythonRuntime, frame), frame),
+            (offset_of!(PythonRuntime, indirect), indirect),
+            (offset_of!(PythonRuntime, code), code),
+            (offset_of!(PythonRuntime, instruction), instruction),
+            (offset_of!(PythonRuntime, previous), previous),
+            (offset_of!(PythonRuntime, boundary), boundary),
+            // Last: whoever sees it sees the others.
+            (offset_of!(PythonRuntime, generation), generation),
+        ];
+        fields.into_iter().for_each(|(field, value)| self.store(slot, field, value));
+    }
+
+    /// The process in a slot has none.
+    pub fn clear(&mut self, slot: u32) {
+        self.store(slot, offset_of!(PythonRuntime, generation), 0);
+    }
+
+    fn store(&self, slot: u32, field: usize, value: u64) {
+        let at = slot as usize * size_of::<PythonRuntime>() + field;
+        self.0.atomic_u64(at).store(value, SeqCst);
+    }
+}

@@ -1,0 +1,124 @@
+//! Python frames: which processes have some, and how they come into the stacks of samples.
+
+use super::ingest::Ingest;
+use super::process::ProfiledProcess;
+use super::worker::Worker;
+use crate::bpf::ring::PythonStack;
+use crate::inspect::mappings::{self, Mapping};
+use crate::unwind::{Merged, ModuleId, Python, PythonError, UnwindEnd};
+use sampler_common::counters::Outcome;
+use sampler_common::note::Blind;
+use sampler_common::wire::AllocationRecord;
+use std::collections::VecDeque;
+
+/// Python frames whose sample has not come yet, at most: as many as CPUs can be between two records. The record of a sample may be lost, so that some wait for
+/// nothing; at the bound the oldest are forgotten.
+const MAX_WAITING: usize = 512;
+
+/// Python frames whose sample has not come yet.
+#[derive(Default)]
+pub(super) struct WaitingPython(VecDeque<PythonStack>);
+
+impl WaitingPython {
+    pub(super) fn push(&mut self, stack: PythonStack) {
+        if self.0.len() >= MAX_WAITING {
+            self.0.pop_front();
+        }
+        self.0.push_back(stack);
+    }
+
+    /// Those of a sample.
+    fn take(&mut self, record: &AllocationRecord) -> Option<PythonStack> {
+        let is_it = |of: &PythonStack| (of.sample, of.space) == (record.sample, record.space);
+        let at = self.0.iter().position(is_it)?;
+        self.0.remove(at)
+    }
+}
+
+/// What is known of the interpreter of a program image.
+pub(super) struct Interpreter {
+    /// The image's generation.
+    generation: u32,
+    /// Or why its frames are not shown.
+    python: Result<Python, Blind>,
+}
+
+impl ProfiledProcess {
+    /// The module of its Python code.
+    pub(super) fn python_module(&self) -> Option<ModuleId> {
+        self.interpreter.as_ref()?.python.as_ref().ok().map(Python::module)
+    }
+
+    /// Whether samples of the current image may have Python frames.
+    pub(super) fn has_python(&self) -> bool {
+        let of = self.interpreter.as_ref().filter(|of| of.generation == self.generation);
+        of.is_some_and(|of| of.python.is_ok())
+    }
+}
+
+impl Worker {
+    /// Looks for a Python interpreter in the process in a slot, unless it is known whether it has one.
+    pub(super) fn look_for_python(&mut self, slot: u32, mappings: &[Mapping]) {
+        let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
+        let (pid, generation) = (profiled.pid, profiled.generation);
+        if profiled.interpreter.as_ref().is_none_or(|of| of.generation != generation) {
+            let python = match Python::find(pid, mappings, &mut self.ingest.modules) {
+                None | Some(Err(PythonError::NotReady(_))) => return,
+                Some(found) => found.map_err(|error| Blind::from(error.to_string())),
+            };
+            // Of an image that is newer by now nothing is known.
+            if self.kernel.slots.generation(slot) != generation {
+                return;
+            }
+            if let Ok(python) = &python {
+                self.kernel.python.set(slot, &python.for_kernel(generation));
+            }
+            profiled.interpreter = Some(Interpreter { generation, python });
+        }
+        // Every look says anew what is blind.
+        let refused = profiled.interpreter.as_ref().and_then(|of| of.python.as_ref().err());
+        let blind = &mut self.ingest.processes.get_mut(profiled.id).blind;
+        blind.extend(refused.filter(|of| !blind.contains(of)).cloned());
+    }
+
+    /// The same, where the mappings have not been read.
+    pub(super) fn look_for_python_now(&mut self, slot: u32) {
+        let Some(profiled) = self.ingest.table.get(slot) else { return };
+        if let Ok(mappings) = mappings::read_some(profiled.pid) {
+            self.look_for_python(slot, &mappings);
+        }
+    }
+}
+
+impl Ingest {
+    /// Puts the Python frames of a sample, if it has some, into its stack, which is in `frames`.
+    pub(super) fn merge_python(
+        &mut self,
+        profiled: &mut ProfiledProcess,
+        record: &AllocationRecord,
+        end: UnwindEnd,
+    ) {
+        let Some(stack) = self.python.take(record) else { return };
+        if record.space.generation != profiled.generation || !profiled.has_python() {
+            self.outcomes.add(Outcome::PythonUnread, 1);
+            return;
+        }
+        let Some(Interpreter { python: Ok(python), .. }) = &mut profiled.interpreter else {
+            return;
+        };
+        let Some(image) = &mut profiled.image else { return };
+        let (frames, modules) = (&mut self.frames, &mut self.modules);
+        let outcome = match python.merge(image, modules, (&stack.frames, stack.flags), frames, end)
+        {
+            Merged::Whole => None,
+            Merged::Cut => Some(Outcome::PythonCut),
+            Merged::Unread => Some(Outcome::PythonUnread),
+            Merged::Unmatched => {
+                self.outcomes.add(Outcome::PythonUnmatched, 1);
+                return;
+            }
+        };
+        self.outcomes.add(Outcome::PythonStack, 1);
+        outcome.into_iter().for_each(|outcome| self.outcomes.add(outcome, 1));
+    }
+}

@@ -1,0 +1,166 @@
+//! Finds the CPython interpreter of a process.
+//!
+//! It is in a library `libpython3.X.so…` or in an executable `python3.X`, and exports `_PyRuntime` and the function that evaluates code. What is found is
+//! believed only if the interpreter's own pointers lead in a circle.
+
+use super::memory::{Memory, word};
+use super::version::{self, Offsets, Running};
+use crate::inspect::elf::{Elf, ElfError};
+use crate::inspect::mappings::{self, Backing, Mapping};
+use sampler_common::wire::PythonRuntime;
+use std::fs::File;
+
+const RUNTIME: &str = "_PyRuntime";
+const EVALUATE: &str = "_PyEval_EvalFrameDefault";
+
+/// An interpreter.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub(super) offsets: Offsets,
+    /// What the kernel side needs, without its generation.
+    pub(super) kernel: PythonRuntime,
+    /// Address of the function that evaluates code, and its length.
+    pub(super) evaluate: (u64, u64),
+}
+
+/// Why Python frames are not shown.
+#[derive(Debug, thiserror::Error)]
+pub enum PythonError {
+    /// Of a version that no table is of.
+    #[error(
+        "{path}: Python {major}.{minor} is not known: its stacks have native frames only (known: 3.11, 3.12, 3.13 with the interpreter's lock)"
+    )]
+    Version {
+        /// Of the file.
+        path: String,
+        /// First part of the version.
+        major: u8,
+        /// Second part.
+        minor: u8,
+    },
+    /// It does not export what is needed.
+    #[error("{path}: Python without the symbol {symbol}: its stacks have native frames only")]
+    NoSymbol {
+        /// Of the file.
+        path: String,
+        /// What is missing.
+        symbol: &'static str,
+    },
+    /// The file cannot be read.
+    #[error("{path}: {error}: stacks of Python have native frames only")]
+    File {
+        /// Of the file.
+        path: String,
+        /// Why.
+        error: String,
+    },
+    /// The interpreter has not started, or it is not as it should be; it may be later.
+    #[error("{0}: Python's runtime is not set up as expected: its stacks have native frames only")]
+    NotReady(String),
+}
+
+/// The mapping with the interpreter's code, by its file's name, and the version that the name states.
+pub(super) fn mapping_of(mappings: &[Mapping]) -> Option<(&Mapping, &str, (u8, u8))> {
+    let executable = mappings.iter().filter(|mapping| mapping.executable);
+    let named = executable.filter_map(|mapping| {
+        let Backing::File(path) = &mapping.backing else { return None };
+        let name = path.rsplit('/').next()?;
+        Some((mapping, path.as_str(), version_in(name)?))
+    });
+    // A program `python3.X` may have its interpreter in the library.
+    named.max_by_key(|(_, path, _)| path.contains("/libpython"))
+}
+
+/// `libpython3.11.so.1.0`, `python3.11`
+fn version_in(name: &str) -> Option<(u8, u8)> {
+    let version = name.strip_prefix("libpython").or_else(|| name.strip_prefix("python"))?;
+    let (major, rest) = version.split_once('.')?;
+    let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+    Some((major.parse().ok()?, digits.parse().ok()?))
+}
+
+/// The interpreter in a mapping of a process.
+pub(super) fn find(
+    pid: u32,
+    memory: &dyn Memory,
+    (mapping, path, (major, minor)): (&Mapping, &str, (u8, u8)),
+) -> Result<Found, PythonError> {
+    let failed = |error: String| PythonError::File { path: path.to_owned(), error };
+    let file = mappings::open(pid, mapping).map_err(|error| failed(error.to_string()))?;
+    let symbols = Symbols::of(&file).map_err(|error| failed(error.to_string()))?;
+    let missing = |symbol| PythonError::NoSymbol { path: path.to_owned(), symbol };
+    let evaluate = symbols.evaluate.ok_or_else(|| missing(EVALUATE))?;
+    let runtime = symbols.runtime.ok_or_else(|| missing(RUNTIME))?;
+    let address = mapping.start.wrapping_add(evaluate.offset.wrapping_sub(mapping.offset));
+    let runtime = runtime.wrapping_add(address.wrapping_sub(evaluate.svma));
+    let known = version::offsets((major, minor), memory, runtime);
+    let unknown = || PythonError::Version { path: path.to_owned(), major, minor };
+    let offsets = known.ok_or_else(unknown)?;
+    let current = checked(memory, &offsets, runtime);
+    let current = current.ok_or_else(|| PythonError::NotReady(path.to_owned()))?;
+    let kernel = PythonRuntime { current, ..offsets.kernel };
+    Ok(Found { offsets, kernel, evaluate: (address, evaluate.length) })
+}
+
+/// Address of the word that points to the running thread's state, if a thread of the main interpreter says that it is of that interpreter.
+fn checked(memory: &dyn Memory, offsets: &Offsets, runtime: u64) -> Option<u64> {
+    let at = |base: u64, offset: u64| word(memory, base.checked_add(offset)?);
+    let interpreter = at(runtime, offsets.main_interpreter)?;
+    let thread = at(interpreter, offsets.interpreter.threads)?;
+    if interpreter == 0 || at(thread, offsets.interpreter.of_thread)? != interpreter {
+        return None;
+    }
+    let current = match offsets.running {
+        Running::InRuntime(offset) => runtime.checked_add(offset)?,
+        Running::ByLock(lock, holder) => at(interpreter, lock)?.checked_add(holder)?,
+    };
+    // Nobody may be running.
+    let running = word(memory, current)?;
+    let is_state = |state| {
+        at(state, offsets.interpreter.of_thread).is_some_and(|of| of != 0)
+            && at(state, offsets.kernel.thread_id).is_some_and(|id| id != 0)
+    };
+    (running == 0 || is_state(running)).then_some(current)
+}
+
+/// What is needed of the symbols of a file.
+struct Symbols {
+    /// Address in the file's own space.
+    runtime: Option<u64>,
+    evaluate: Option<Evaluate>,
+}
+
+#[derive(Clone, Copy)]
+struct Evaluate {
+    svma: u64,
+    offset: u64,
+    length: u64,
+}
+
+impl Symbols {
+    fn of(file: &File) -> Result<Symbols, ElfError> {
+        let elf = Elf::read(file)?;
+        let evaluate = elf.dynamic_functions(&[EVALUATE])?.into_iter().next();
+        let evaluate = evaluate.map(|of| {
+            let offset = elf.file_offset(of.svma)?;
+            Ok::<_, ElfError>(Evaluate { svma: of.svma, offset, length: of.size })
+        });
+        let runtime = elf.dynamic_data(RUNTIME)?;
+        Ok(Symbols { runtime, evaluate: evaluate.transpose()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_known_by_its_name() {
+        assert_eq!(version_in("libpython3.11.so.1.0"), Some((3, 11)));
+        assert_eq!(version_in("python3.9"), Some((3, 9)));
+        assert_eq!(version_in("python3.13t"), Some((3, 13)));
+        for other in ["python3", "libpython3.so", "python-config", "pythonista3.11", "perl5.36"] {
+            assert_eq!(version_in(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Python frames take the place of the interpreter's own frames.
+//!
+//! Plainly: a C function of the interpreter evaluates Python code, and calls itself again only where C code lies between two Python functions. So each of its
+//! frames stands for a run of Python frames, which ends where the interpreter was entered. The interpreter's frames between such a one and the next code of
+//! another file, or the next such one, only lead there, and are left out.
+//!
+//! The two lists come from two sources: where their numbers contradict each other nothing is replaced.
+
+/// What a native frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Native {
+    /// It evaluates Python code.
+    Evaluation,
+    /// Other code of the interpreter's file.
+    Interpreter,
+    /// Anything else.
+    Other,
+}
+
+/// The Python frames of one evaluation, newest first, or `None` if one of them could not be read.
+pub(super) type Run<F> = Option<Vec<F>>;
+
+/// Whether a list goes down to its root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// To the root.
+    Whole,
+    /// Its outer part is missing.
+    Cut,
+}
+
+/// A merged stack, leaf first; `None` if the lists do not fit. A run is replaced if all of it could be read; else its native frames stay.
+pub(super) fn merge<F: Copy>(
+    native: &[(F, Native)],
+    native_extent: Extent,
+    runs: &[Run<F>],
+    runs_extent: Extent,
+) -> Option<Vec<F>> {
+    let evaluations = native.iter().filter(|(_, kind)| *kind == Native::Evaluation).count();
+    let fits = match (native_extent, runs_extent) {
+        (Extent::Whole, Extent::Whole) => evaluations == runs.len(),
+        (Extent::Whole, Extent::Cut) => evaluations >= runs.len(),
+        (Extent::Cut, Extent::Whole) => evaluations <= runs.len(),
+        // Nothing says which belongs to which.
+        (Extent::Cut, Extent::Cut) => false,
+    };
+    if !fits {
+        return None;
+    }
+    let mut merged = Vec::with_capacity(native.len());
+    let (mut runs, mut is_behind) = (runs.iter(), false);
+    for (frame, kind) in native {
+        is_behind = match kind {
+            Native::Evaluation => match runs.next() {
+                Some(Some(run)) => {
+                    merged.extend_from_slice(run);
+                    true
+                }
+                Some(None) | None => {
+                    merged.push(*frame);
+                    false
+                }
+            },
+            Native::Interpreter if is_behind => true,
+            Native::Interpreter | Native::Other => {
+                merged.push(*frame);
+                false
+            }
+        };
+    }
+    Some(merged)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Native::{Evaluation as E, Interpreter as I, Other as O};
+    use super::*;
+
+    /// `malloc`, a builtin, Python, an extension that calls Python, and the program's beginning.
+    const NATIVE: [(u32, Native); 10] =
+        [(1, O), (2, I), (3, E), (4, I), (5, O), (6, I), (7, E), (8, I), (9, E), (10, O)];
+
+    #[test]
+    fn runs_stand_where_the_interpreter_was() {
+        let runs = [Some(vec![30, 31]), Some(vec![70]), Some(vec![])];
+        let merged = merge(&NATIVE, Extent::Whole, &runs, Extent::Whole);
+        assert_eq!(merged, Some(vec![1, 2, 30, 31, 5, 6, 70, 10]));
+    }
+
+    #[test]
+    fn what_could_not_be_read_stays_native() {
+        let runs = [Some(vec![30]), None, Some(vec![90])];
+        let merged = merge(&NATIVE, Extent::Whole, &runs, Extent::Whole);
+        assert_eq!(merged, Some(vec![1, 2, 30, 5, 6, 7, 8, 90, 10]));
+        let merged = merge(&NATIVE, Extent::Whole, &runs[..1], Extent::Cut);
+        assert_eq!(merged, Some(vec![1, 2, 30, 5, 6, 7, 8, 9, 10]));
+        let merged = merge(&NATIVE[..5], Extent::Cut, &runs, Extent::Whole);
+        assert_eq!(merged, Some(vec![1, 2, 30, 5]));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_left_alone() {
+        let runs = [Some(vec![30]), Some(vec![70])];
+        assert_eq!(merge(&NATIVE, Extent::Whole, &runs, Extent::Whole), None);
+        assert_eq!(merge(&NATIVE, Extent::Cut, &runs, Extent::Cut), None);
+        assert_eq!(merge(&NATIVE[..4], Extent::Whole, &runs, Extent::Cut), None);
+        assert_eq!(merge(&NATIVE, Extent::Cut, &runs, Extent::Whole), None);
+    }
+}

@@ -1,0 +1,189 @@
+//! Python frames of a process that runs CPython: functions, files and lines in place of the interpreter's own frames.
+//!
+//! The kernel side copies addresses of code objects and instructions (`sampler_common::wire::PythonRecord`). Here code objects are read from the process's
+//! memory, each once. The fingerprint that a sample has of a code object is the check: what is there now must be what was there then.
+
+mod code;
+mod find;
+mod line_table;
+mod lines;
+mod memory;
+mod merge;
+#[cfg(test)]
+mod tests;
+mod version;
+
+pub use find::PythonError;
+pub use lines::PythonLines;
+
+use super::image::{Image, UnwindEnd};
+use super::module::{Frame, ModuleId};
+use super::modules::Modules;
+use crate::inspect::mappings::Mapping;
+use code::{Code, Position};
+use find::Found;
+use lines::PythonLine;
+use merge::{Extent, Native, Run, merge};
+use rustc_hash::FxHashMap;
+use sampler_common::wire::{PYTHON_CUT, PythonFrame, PythonRuntime};
+use std::fs::File;
+use std::sync::Arc;
+use version::Boundary;
+
+/// Code objects of a process that are remembered; when full, all are forgotten and read anew.
+const MAX_CODES: usize = 16 * 1024;
+
+/// Stands where there are more Python frames than were read.
+const CUT: &str = "[python frames cut]";
+
+/// The interpreter of one program image.
+pub struct Python {
+    memory: File,
+    found: Found,
+    lines: Arc<PythonLines>,
+    module: ModuleId,
+    /// By address and fingerprint; `None`: it could not be read.
+    codes: FxHashMap<(u64, u64), Option<Code>>,
+}
+
+/// What came of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Merged {
+    /// Python frames have taken the interpreter's place.
+    Whole,
+    /// The same, but for the outer part, which was cut.
+    Cut,
+    /// Some of the interpreter's frames stay, since Python frames could not be read.
+    Unread,
+    /// Python frames and native ones do not fit: nothing has changed.
+    Unmatched,
+}
+
+impl Python {
+    /// The interpreter that a process has mapped; `None` if it has none.
+    pub fn find(
+        pid: u32,
+        mappings: &[Mapping],
+        modules: &mut Modules,
+    ) -> Option<Result<Python, PythonError>> {
+        let mapping = find::mapping_of(mappings)?;
+        let failed = |error: std::io::Error| PythonError::File {
+            path: mapping.1.to_owned(),
+            error: format!("open /proc/{pid}/mem: {error}"),
+        };
+        let memory = File::open(format!("/proc/{pid}/mem")).map_err(failed);
+        let found = memory.and_then(|memory| Ok((find::find(pid, &memory, mapping)?, memory)));
+        Some(found.map(|(found, memory)| {
+            let (lines, module) = modules.python(pid);
+            Python { memory, found, lines, module, codes: FxHashMap::default() }
+        }))
+    }
+
+    /// What the kernel side needs for the program image with this generation.
+    pub fn for_kernel(&self, generation: u32) -> PythonRuntime {
+        PythonRuntime { generation: generation.into(), ..self.found.kernel }
+    }
+
+    /// The module that its frames are in.
+    pub fn module(&self) -> ModuleId {
+        self.module
+    }
+
+    /// Puts Python frames, newest first, in the place of the interpreter's frames of a stack that was unwound.
+    pub fn merge(
+        &mut self,
+        image: &mut Image,
+        modules: &mut Modules,
+        (python, flags): (&[PythonFrame], u32),
+        native: &mut Vec<Frame>,
+        end: UnwindEnd,
+    ) -> Merged {
+        let (evaluate, length) = self.found.evaluate;
+        let Some(evaluate) = image.code(modules, evaluate) else { return Merged::Unmatched };
+        let kind = |frame: &Frame| match frame.module == evaluate.module {
+            false => Native::Other,
+            true if frame.offset.wrapping_sub(evaluate.offset) < length => Native::Evaluation,
+            true => Native::Interpreter,
+        };
+        let kinds: Vec<_> = native.iter().map(|frame| (*frame, kind(frame))).collect();
+        let extent = match end {
+            UnwindEnd::Complete | UnwindEnd::Guessed => Extent::Whole,
+            UnwindEnd::Truncated | UnwindEnd::Failed | UnwindEnd::NoMapping => Extent::Cut,
+        };
+        let is_cut = flags != 0;
+        let runs = self.runs(python, is_cut);
+        let python_extent = if is_cut { Extent::Cut } else { Extent::Whole };
+        let Some(merged) = merge(&kinds, extent, &runs, python_extent) else {
+            return Merged::Unmatched;
+        };
+        *native = merged;
+        match (runs.contains(&None), flags & PYTHON_CUT) {
+            (true, _) => Merged::Unread,
+            (false, 0) if is_cut => Merged::Unread,
+            (false, 0) => Merged::Whole,
+            (false, _) => Merged::Cut,
+        }
+    }
+
+    /// The frames of each evaluation. Where the list was cut within one, a mark stands for the rest of it.
+    fn runs(&mut self, python: &[PythonFrame], is_cut: bool) -> Vec<Run<Frame>> {
+        let (mut runs, mut run, mut is_open) = (Vec::new(), Some(Vec::new()), false);
+        for frame in python {
+            let byte = |offset: u64| (frame.boundary >> (offset % 8 * 8)) as u8;
+            let owner = byte(self.found.offsets.owner);
+            let is_end = match self.found.offsets.boundary {
+                Boundary::Byte(offset) => byte(offset) != 0,
+                Boundary::Owner(value) => owner == value,
+            };
+            let is_function = !is_end || self.found.offsets.boundary != Boundary::Owner(owner);
+            is_open = true;
+            if is_function {
+                run = run.and_then(|mut run| {
+                    run.extend(self.frame(frame, owner)?);
+                    Some(run)
+                });
+            }
+            if is_end {
+                runs.push(run.replace(Vec::new()));
+                is_open = false;
+            }
+        }
+        if is_open {
+            let cut = if is_cut { self.line(&(CUT.into(), "".into(), 0)) } else { None };
+            runs.push(run.map(|run| run.into_iter().chain(cut).collect()));
+        }
+        runs
+    }
+
+    /// The frame of a function, which is none before its code has begun; `None` if it cannot be read.
+    fn frame(&mut self, frame: &PythonFrame, owner: u8) -> Option<Option<Frame>> {
+        let key = (frame.code, frame.fingerprint);
+        if !self.codes.contains_key(&key) {
+            if self.codes.len() >= MAX_CODES {
+                let bytes = self.codes.values().flatten().map(Code::bytes).sum();
+                self.codes.clear();
+                self.lines.give(bytes);
+            }
+            let code = match frame.fingerprint {
+                0 => None,
+                of => Code::read(&self.memory, &self.found.offsets, frame.code, of),
+            };
+            let code = code.filter(|code| self.lines.take(code.bytes()));
+            self.codes.insert(key, code);
+        }
+        let code = self.codes.get(&key)?.as_ref()?;
+        match code.position(frame.instruction, owner)? {
+            Position::NotBegun => Some(None),
+            Position::Line(line) => {
+                let line = (Arc::clone(&code.function), Arc::clone(&code.file), line);
+                Some(Some(self.line(&line)?))
+            }
+        }
+    }
+
+    /// The frame at a line; `None` if there is no room for one more.
+    fn line(&self, line: &PythonLine) -> Option<Frame> {
+        let offset = self.lines.number(line)?;
+        Some(Frame { module: self.module, offset })
+    }
+}

@@ -1,0 +1,191 @@
+//! Where each version of CPython keeps what leads to a function's name and line.
+//!
+//! The tables of 3.11 and 3.12 are the offsets that the versions' own headers give (`Include/internal/pycore_*.h`); none of their patch releases has changed
+//! them. From 3.13 on the runtime says them itself (`_Py_DebugOffsets`, at the beginning of `_PyRuntime`).
+
+use super::memory::Memory;
+use sampler_common::wire::{PYTHON_DIRECT, PythonRuntime};
+
+/// The mark at the beginning of `_Py_DebugOffsets`.
+const COOKIE: [u8; 8] = *b"xdebugpy";
+
+/// Threads of an interpreter, and what it says of itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InterpreterOffsets {
+    /// The first thread's state.
+    pub(super) threads: u64,
+    /// In a thread's state: its interpreter.
+    pub(super) of_thread: u64,
+}
+
+/// How the state of the running thread is found.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Running {
+    /// By a word of the runtime.
+    InRuntime(u64),
+    /// By the lock of the interpreter: the pointer to the lock, and its holder in it.
+    ByLock(u64, u64),
+}
+
+/// How a frame says that the interpreter was entered there by a call in C.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Boundary {
+    /// A byte of the first frame behind it is not 0.
+    Byte(u64),
+    /// Behind the first frame is one that is no function's, by the value of its byte `owner`.
+    Owner(u8),
+}
+
+/// Offsets in a code object.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CodeOffsets {
+    pub(super) file: u64,
+    pub(super) name: u64,
+    pub(super) first_line: u64,
+    pub(super) lines: u64,
+    pub(super) first_traceable: u64,
+    pub(super) instructions: u64,
+}
+
+/// What is known of a version.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Offsets {
+    /// The pointer to the main interpreter in the runtime.
+    pub(super) main_interpreter: u64,
+    pub(super) interpreter: InterpreterOffsets,
+    pub(super) running: Running,
+    pub(super) boundary: Boundary,
+    /// The byte `owner` of a frame.
+    pub(super) owner: u64,
+    pub(super) code: CodeOffsets,
+    /// Sizes of a string's header: of one that is ASCII, and of others.
+    pub(super) string: [u64; 2],
+    /// What the kernel side needs, without `generation` and `current`.
+    pub(super) kernel: PythonRuntime,
+}
+
+/// Value of `owner` of a generator's frame.
+pub(super) const OWNED_BY_GENERATOR: u8 = 1;
+
+const V3_11: Offsets = Offsets {
+    main_interpreter: 48,
+    interpreter: InterpreterOffsets { threads: 16, of_thread: 16 },
+    running: Running::InRuntime(576),
+    boundary: Boundary::Byte(68),
+    owner: 69,
+    code: CodeOffsets {
+        file: 112,
+        name: 128,
+        first_line: 72,
+        lines: 136,
+        first_traceable: 168,
+        instructions: 184,
+    },
+    string: [48, 72],
+    kernel: PythonRuntime {
+        generation: 0,
+        current: 0,
+        thread_id: 152,
+        frame: 56,
+        indirect: 8,
+        code: 32,
+        instruction: 56,
+        previous: 48,
+        boundary: 64,
+    },
+};
+
+const V3_12: Offsets = Offsets {
+    interpreter: InterpreterOffsets { threads: 72, of_thread: 16 },
+    running: Running::ByLock(384, 8),
+    boundary: Boundary::Owner(3),
+    owner: 70,
+    code: CodeOffsets { first_line: 68, first_traceable: 176, instructions: 192, ..V3_11.code },
+    string: [40, 56],
+    kernel: PythonRuntime { thread_id: 136, indirect: 0, code: 0, previous: 8, ..V3_11.kernel },
+    ..V3_11
+};
+
+/// Words of `_Py_DebugOffsets` of 3.13 that are used, counted from its beginning.
+mod word_3_13 {
+    pub(super) const FREE_THREADED: usize = 2;
+    pub(super) const INTERPRETERS_HEAD: usize = 5;
+    pub(super) const THREADS_HEAD: usize = 9;
+    pub(super) const CEVAL_GIL: usize = 14;
+    pub(super) const GIL: usize = 15;
+    pub(super) const GIL_HOLDER: usize = 18;
+    pub(super) const THREAD_INTERPRETER: usize = 22;
+    pub(super) const CURRENT_FRAME: usize = 23;
+    pub(super) const THREAD_ID: usize = 24;
+    pub(super) const FRAME_PREVIOUS: usize = 29;
+    pub(super) const FRAME_CODE: usize = 30;
+    pub(super) const FRAME_INSTRUCTION: usize = 31;
+    pub(super) const FRAME_OWNER: usize = 33;
+    pub(super) const CODE_FILE: usize = 35;
+    pub(super) const CODE_NAME: usize = 37;
+    pub(super) const CODE_LINES: usize = 38;
+    pub(super) const CODE_FIRST_LINE: usize = 39;
+    pub(super) const CODE_INSTRUCTIONS: usize = 43;
+    pub(super) const COUNT: usize = 44;
+}
+
+/// Offsets are of structs: none is larger.
+const MAX_OFFSET: u64 = 1 << 20;
+
+/// What is known of a version, whose runtime is at an address; `None`: nothing.
+pub(super) fn offsets(version: (u8, u8), memory: &dyn Memory, runtime: u64) -> Option<Offsets> {
+    match version {
+        (3, 11) => Some(V3_11),
+        (3, 12) => Some(V3_12),
+        (3, 13) => stated_3_13(memory, runtime),
+        _ => None,
+    }
+}
+
+/// As the runtime states them.
+fn stated_3_13(memory: &dyn Memory, runtime: u64) -> Option<Offsets> {
+    use word_3_13 as at;
+    let mut bytes = [0; at::COUNT * 8];
+    memory.read(runtime, &mut bytes)?;
+    let word =
+        |index: usize| bytes.get(index * 8..)?.first_chunk().map(|word| u64::from_le_bytes(*word));
+    let offset = |index| word(index).filter(|offset| *offset < MAX_OFFSET);
+    if bytes.first_chunk() != Some(&COOKIE) || word(at::FREE_THREADED)? != 0 {
+        return None;
+    }
+    let owner = offset(at::FRAME_OWNER)?;
+    let instructions = offset(at::CODE_INSTRUCTIONS)?;
+    let holder = offset(at::GIL_HOLDER)?.checked_sub(offset(at::GIL)?)?;
+    Some(Offsets {
+        // The first interpreter of the list is the newest one: the pointer to the main one follows.
+        main_interpreter: offset(at::INTERPRETERS_HEAD)? + 8,
+        interpreter: InterpreterOffsets {
+            threads: offset(at::THREADS_HEAD)?,
+            of_thread: offset(at::THREAD_INTERPRETER)?,
+        },
+        running: Running::ByLock(offset(at::CEVAL_GIL)?, holder),
+        boundary: Boundary::Owner(3),
+        owner,
+        code: CodeOffsets {
+            file: offset(at::CODE_FILE)?,
+            name: offset(at::CODE_NAME)?,
+            first_line: offset(at::CODE_FIRST_LINE)?,
+            lines: offset(at::CODE_LINES)?,
+            // It is not stated; in all of 3.13 it lies so far before the instructions.
+            first_traceable: instructions.checked_sub(16)?,
+            instructions,
+        },
+        string: V3_12.string,
+        kernel: PythonRuntime {
+            generation: 0,
+            current: 0,
+            thread_id: offset(at::THREAD_ID)?,
+            frame: offset(at::CURRENT_FRAME)?,
+            indirect: PYTHON_DIRECT,
+            code: offset(at::FRAME_CODE)?,
+            instruction: offset(at::FRAME_INSTRUCTION)?,
+            previous: offset(at::FRAME_PREVIOUS)?,
+            boundary: owner / 8 * 8,
+        },
+    })
+}
