@@ -1,0 +1,132 @@
+//! Python frames: functions, files and lines of a running CPython are those that Python itself states.
+
+use anyhow::{Context, Result, ensure};
+use sampler_tests::{Daemon, Workload};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A stack as Python sees it, oldest frame first: `function (file:line)`.
+type Stack = Vec<String>;
+
+/// Times that the workload allocates at each of its stacks; at some of them twice as often.
+const REPEATS: u64 = 8;
+
+/// Frames that are read of one stack.
+const READ_FRAMES: usize = 64;
+
+/// Stands for those that are not.
+const CUT: &str = "[python frames cut]";
+
+/// Every interpreter of a known version that there is, at least the distribution's.
+fn interpreters() -> Result<Vec<PathBuf>> {
+    let folders = std::env::var_os("PATH").context("PATH is not set")?;
+    let folders: Vec<PathBuf> = std::env::split_paths(&folders).collect();
+    let of = |name: &str| folders.iter().map(|of| of.join(name)).find(|path| is_elf(path));
+    let found: Vec<_> =
+        ["python3.11", "python3.12", "python3.13"].into_iter().filter_map(of).collect();
+    ensure!(!found.is_empty(), "no python3.11, python3.12 or python3.13 in PATH: install python3");
+    Ok(found)
+}
+
+/// Others are scripts that choose one.
+fn is_elf(path: &Path) -> bool {
+    std::fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"\x7fELF"))
+}
+
+fn start(python: &Path) -> Result<Workload> {
+    let mut command = Command::new(python);
+    command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/workloads/frames.py"));
+    Workload::spawn("frames.py", &mut command)
+}
+
+/// What the workload says of its stacks, by the size of their blocks.
+fn expected(line: &str) -> Result<BTreeMap<u64, Stack>> {
+    let json: BTreeMap<String, Stack> =
+        serde_json::from_str(line).with_context(|| format!("parse {line}"))?;
+    json.into_iter().map(|(size, stack)| Ok((size.parse()?, stack))).collect()
+}
+
+/// The Python frames of a folded stack, as Python sees them, and whether frames of the interpreter's evaluation are among the others.
+fn python(frames: &str) -> (Vec<&str>, bool) {
+    let is_python = |frame: &&str| frame.contains(".py:") || *frame == CUT;
+    let of_python = frames.split(';').filter(is_python).collect();
+    (of_python, frames.contains("_PyEval_"))
+}
+
+/// The blocks of each size are at the stack that Python states, all of them.
+fn are_those(folded: &str, expected: &BTreeMap<u64, Stack>) -> Result<()> {
+    for (size, stack) in expected {
+        let mut shown: Vec<&str> = stack.iter().map(String::as_str).collect();
+        if shown.len() > READ_FRAMES {
+            shown.drain(..stack.len() - READ_FRAMES);
+            shown.insert(0, CUT);
+        }
+        let mut bytes = 0;
+        for line in folded.lines() {
+            let (frames, value) = line.rsplit_once(' ').context("a line without a value")?;
+            let (python, has_evaluation) = python(frames);
+            if python == shown {
+                ensure!(!has_evaluation, "a frame of the interpreter stays: {line}");
+                bytes += value.parse::<u64>()?;
+            }
+        }
+        // A block has a header, and little else is allocated on its line.
+        let times = bytes / size;
+        let is_right = times == REPEATS || times == 2 * REPEATS;
+        ensure!(
+            is_right,
+            "{bytes} bytes, not {REPEATS} blocks of {size}, are at {shown:?}\n{folded}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn stacks_are_those_that_python_states() -> Result<()> {
+    for python in interpreters()? {
+        let mut workload = start(&python)?;
+        let daemon = Daemon::start(&[workload.pid()], &["--interval", "1", "--ring", "512MiB"])?;
+        workload.go()?;
+        let expected = expected(&workload.child().line()?)?;
+        let folded = daemon.sampler(&["profile", "--format", "folded"])?.success("folded")?.stdout;
+        let folded = String::from_utf8(folded)?;
+        let of = || format!("{}: {}", python.display(), daemon.status().unwrap_or_default());
+        ensure!(expected.len() == 11, "{} cases", expected.len());
+        are_those(&folded, &expected).with_context(of)?;
+        for none in ["python_unread", "python_unmatched", "python_elsewhere"] {
+            ensure!(daemon.outcome(none)? == 0, "{none}: {}", of());
+        }
+        workload.exit()?;
+        daemon.stop()?;
+    }
+    Ok(())
+}
+
+/// Code objects that are freed, and others made where they were, before a sample of them is read: what is shown is right, or it is native.
+#[test]
+fn code_that_is_gone_is_not_taken_for_what_came_after_it() -> Result<()> {
+    for python in interpreters()? {
+        let mut workload = start(&python)?;
+        let daemon = Daemon::start(&[workload.pid()], &["--interval", "1", "--ring", "512MiB"])?;
+        workload.child().send("gone")?;
+        workload.child().line()?;
+        let folded = daemon.sampler(&["profile", "--format", "folded"])?.success("folded")?.stdout;
+        let folded = String::from_utf8(folded)?;
+        ensure!(daemon.outcome("python_unread")? > 0, "all was read: {}", daemon.status()?);
+        for line in folded.lines() {
+            let Some((_, rest)) = line.split_once("(gone.py:") else { continue };
+            let number = rest.split(')').next().unwrap_or_default().parse::<u64>()?;
+            let bytes = line.rsplit(' ').next().unwrap_or_default().parse::<u64>()?;
+            let size = 100_000 + 1_000 * number;
+            // Compiling allocates as well, but not there.
+            ensure!(
+                (size..size + 1_000).contains(&bytes),
+                "line {number}: {bytes} bytes\n{folded}"
+            );
+        }
+        workload.exit()?;
+        daemon.stop()?;
+    }
+    Ok(())
+}
