@@ -1,12 +1,13 @@
 //! samplerd, the allocation profiling daemon, as a library; its two programs are `samplerd` and
 //! `sampler`.
 //!
-//! Arrows only point down: [`rpc`] (the only module that sees protocol types) and beside it [`http`] ask [`pipeline`] and
+//! Arrows only point down: [`rpc`] (the only module that sees protocol types) and beside it [`http`] and [`export`] ask [`pipeline`] and
 //! [`store`] (stateful; neither protocol nor kernel types), which use [`links`] (the only module that attaches), [`bpf`], [`inspect`],
 //! [`unwind`], [`symbolize`] and [`parser`] (the only modules that touch the kernel, /proc and files).
 
 mod accept;
 pub mod bpf;
+pub mod export;
 pub mod http;
 pub mod injector;
 pub mod inspect;

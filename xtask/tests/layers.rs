@@ -172,6 +172,7 @@ const RULES: &[Rule] = &[
             "sampler-daemon/src/accept.rs",
             "sampler-daemon/src/rpc",
             "sampler-daemon/src/bin",
+            "sampler-daemon/src/export",
             "sampler-daemon/src/http",
             "sampler-daemon/src/pipeline",
         ],
@@ -180,7 +181,18 @@ const RULES: &[Rule] = &[
         why: "HTTP stays at the edge",
         words: &["axum", "hyper", "percent_encoding"],
         searched: PROGRAMS,
-        allowed: &["sampler-daemon/src/http"],
+        allowed: &["sampler-daemon/src/export", "sampler-daemon/src/http"],
+    },
+    Rule {
+        why: "nothing below the edge knows that profiles are pushed",
+        words: &["export::"],
+        searched: &["sampler-common/src", "sampler-daemon/src"],
+        allowed: &[
+            "sampler-daemon/src/bin/samplerd",
+            "sampler-daemon/src/export",
+            "sampler-daemon/src/http",
+            "sampler-daemon/src/rpc",
+        ],
     },
     Rule {
         why: "the client knows the protocol and nothing else of the daemon",

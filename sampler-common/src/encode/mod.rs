@@ -23,6 +23,7 @@ pub mod name;
 pub mod otlp;
 pub mod perfetto;
 pub mod pprof;
+pub mod push;
 pub mod speedscope;
 mod sums;
 pub mod svg;

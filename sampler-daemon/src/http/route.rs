@@ -6,6 +6,7 @@ use super::listen::HttpAddress;
 use super::metrics::Metrics;
 use super::pprof::{MAKING, Profiles, file};
 use super::query::{MAX_SECONDS, Query};
+use crate::export::Exports;
 use crate::pipeline::{Names, Profiler};
 use axum::Router;
 use axum::extract::State;
@@ -40,7 +41,12 @@ const QUICK: Duration = Duration::from_secs(10);
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The pages for those who ask by a name of `place`.
-pub(super) fn router(place: &HttpAddress, profiler: Profiler, names: Names) -> Router {
+pub(super) fn router(
+    place: &HttpAddress,
+    profiler: Profiler,
+    names: Names,
+    exports: Exports,
+) -> Router {
     let guard = Arc::new(Guard::new(&place.names));
     let profiles = Arc::new(Profiles::new(profiler.clone(), names));
     let heap = |state, method, query| profile(state, method, Kind::Live, query);
@@ -51,7 +57,7 @@ pub(super) fn router(place: &HttpAddress, profiler: Profiler, names: Names) -> R
         .with_state(profiles)
         // What scrapers add by themselves is no question of ours.
         .route("/metrics", get(metrics))
-        .with_state(Arc::new(Metrics::new(profiler)))
+        .with_state(Arc::new(Metrics::new(profiler, exports)))
         .route("/", get(INDEX))
         .route("/debug/pprof", get(INDEX))
         .route("/debug/pprof/", get(INDEX))
@@ -102,6 +108,7 @@ mod tests {
             &place,
             Profiler::stopped(),
             Names::start(std::path::Path::new("samplerd")).unwrap(),
+            Exports::default(),
         );
         for (status, paths) in [
             (200, &["/", "/debug/pprof", "/debug/pprof/"][..]),

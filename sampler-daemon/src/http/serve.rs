@@ -3,6 +3,7 @@
 use super::listen::HttpAddress;
 use super::{guard, route};
 use crate::accept::bounded;
+use crate::export::Exports;
 use crate::pipeline::{Names, Profiler};
 use axum::Router;
 use hyper::Request;
@@ -27,8 +28,14 @@ const TRANSFER: Duration = Duration::from_secs(10);
 const MAX_HEAD_BYTES: usize = 16 << 10;
 
 /// Serves metrics and profiles for ever; what is open when this is dropped is cut.
-pub async fn serve(listener: TcpListener, place: HttpAddress, profiler: Profiler, names: Names) {
-    let router = route::router(&place, profiler, names);
+pub async fn serve(
+    listener: TcpListener,
+    place: HttpAddress,
+    profiler: Profiler,
+    names: Names,
+    exports: Exports,
+) {
+    let router = route::router(&place, profiler, names, exports);
     serve_router(listener, router, route::LONGEST).await;
 }
 

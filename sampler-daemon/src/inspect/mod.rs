@@ -15,6 +15,7 @@ mod emulated;
 mod families;
 mod family;
 pub mod hazard;
+pub mod htlhash;
 mod in_force;
 pub mod injected;
 pub mod inspected_files;

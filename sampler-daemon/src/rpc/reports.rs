@@ -2,6 +2,7 @@
 
 use super::convert::{cost, forecast, sources};
 use super::{convert, histograms, v1};
+use crate::export::{Counts, Exports};
 use crate::inspect::memory::Memory;
 use crate::pipeline::{
     Exclusion, GroupReport, PressureReport, ProbeReport, ProcessReport, ProcessSums,
@@ -54,7 +55,7 @@ fn pressure(of: &PressureReport) -> Option<v1::Pressure> {
     })
 }
 
-pub(super) fn status(report: StatusReport) -> v1::StatusResponse {
+pub(super) fn status(report: StatusReport, exports: &Exports) -> v1::StatusResponse {
     let settings = report.settings;
     v1::StatusResponse {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -97,6 +98,24 @@ pub(super) fn status(report: StatusReport) -> v1::StatusResponse {
         windows: report.settings.windows.map_or(0.0, Budget::share),
         histograms: histograms::all(&report.answers, &report.delays, &report.ring_fill),
         daemon_rss_bytes: report.rss_bytes.unwrap_or(0),
+        exports: exports.counts().into_iter().map(|of| export(of, exports.missed_ns())).collect(),
+    }
+}
+
+fn export(of: Counts, missed_ns: u64) -> v1::Export {
+    v1::Export {
+        destination: of.destination,
+        made: of.made,
+        sent: of.sent,
+        sent_bytes: of.sent_bytes,
+        refused: of.refused,
+        dropped: of.dropped,
+        waiting: of.waiting,
+        waiting_bytes: of.waiting_bytes,
+        retried: of.retried,
+        rejected_profiles: of.rejected_profiles,
+        last_error: of.last_error,
+        missed_ns,
     }
 }
 

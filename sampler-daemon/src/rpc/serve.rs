@@ -5,6 +5,7 @@ use super::connection::connections;
 use super::listen::Listener;
 use super::service::Service;
 use super::v1::sampler_server::SamplerServer;
+use crate::export::Exports;
 use crate::pipeline::{Names, Profiler};
 use crate::token::Token;
 use anyhow::Context as _;
@@ -30,6 +31,7 @@ pub async fn serve(
     listener: Listener,
     profiler: Profiler,
     names: Names,
+    exports: Exports,
     token: Option<Token>,
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
@@ -56,7 +58,7 @@ pub async fn serve(
         .add_service(health_service)
         .add_service(reflection().build_v1().context("build the reflection service")?)
         .add_service(reflection().build_v1alpha().context("build the reflection service")?)
-        .add_service(SamplerServer::new(Service::new(profiler, names, places)));
+        .add_service(SamplerServer::new(Service::new(profiler, names, exports, places)));
     // Dropping the server cuts open streams; waiting for them would wait for ever.
     let serving = async {
         match listener {

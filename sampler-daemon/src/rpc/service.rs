@@ -4,6 +4,7 @@ use super::admission::Places;
 use super::connection::Client;
 use super::v1::sampler_server::Sampler;
 use super::{compare, convert, plan, reports, select, stream, v1};
+use crate::export::Exports;
 use crate::pipeline::{
     AskedWindow, LeaksRequest, LifetimesRequest, Names, ProfileRequest, Profiler, SamplingChange,
     Scope, Stopped, assemble, assemble_leaks, assemble_lifetimes,
@@ -25,12 +26,18 @@ const DEFAULT_PERIOD: Duration = Duration::from_secs(1);
 pub(super) struct Service {
     profiler: Profiler,
     names: Names,
+    exports: Exports,
     pub(super) places: Places,
 }
 
 impl Service {
-    pub(super) fn new(profiler: Profiler, names: Names, places: Places) -> Service {
-        Service { profiler, names, places }
+    pub(super) fn new(
+        profiler: Profiler,
+        names: Names,
+        exports: Exports,
+        places: Places,
+    ) -> Service {
+        Service { profiler, names, exports, places }
     }
 
     /// A profile with names.
@@ -140,7 +147,7 @@ impl Sampler for Service {
     ) -> Result<Response<v1::StatusResponse>, Status> {
         let mut report = answer(self.profiler.status().await)?;
         report.blind.extend(self.names.limits());
-        Ok(Response::new(reports::status(report)))
+        Ok(Response::new(reports::status(report, &self.exports)))
     }
 
     async fn list_processes(

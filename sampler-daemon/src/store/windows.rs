@@ -284,6 +284,18 @@ impl Windows {
         Ok(Window { start_ns, end_ns, slots })
     }
 
+    /// The closed slots from a border on that end until `until_ns`: what is asked for next begins where this ends, so that nothing is in two of them. Where
+    /// slots were dropped or merged over the border, it begins at the next one.
+    pub fn closed(&self, since_ns: u64, until_ns: u64) -> Window<'_> {
+        let oldest_ns = self.slots().next().map_or(since_ns, |slot| slot.start_ns);
+        let since_ns = since_ns.max(oldest_ns);
+        let within = |slot: &&Slot| slot.start_ns >= since_ns && slot.end_ns <= until_ns;
+        let slots: Vec<&Slot> = self.slots().filter(within).collect();
+        let start_ns = slots.first().map_or(since_ns, |slot| slot.start_ns);
+        let end_ns = slots.last().map_or(start_ns, |slot| slot.end_ns);
+        Window { start_ns, end_ns, slots }
+    }
+
     /// From when to when each slot is that ends behind `since_ns`, the oldest first; the newest one ends at `now_ns`.
     pub fn borders(&self, since_ns: u64, now_ns: u64) -> Vec<[u64; 2]> {
         let all = self.slots().map(|slot| [slot.start_ns, slot.end_ns.min(now_ns)]);

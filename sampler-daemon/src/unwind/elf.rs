@@ -3,6 +3,7 @@
 //! References: the ELF gABI, the LSB chapter on `.eh_frame` and `.eh_frame_hdr`.
 
 use super::cfi_cache::MAX_UNWIND_BYTES;
+use super::module::CodeSegment;
 use object::elf::{
     FileHeader64, NT_GNU_BUILD_ID, PF_X, PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, ProgramHeader64,
     SHT_NOBITS,
@@ -113,10 +114,13 @@ impl Headers {
         headers(bytes).ok()
     }
 
-    /// Its executable segments, by file offsets.
-    pub(super) fn code_ranges(&self) -> Vec<Range<u64>> {
-        let range = |of: &Segment| of.offset..of.offset.saturating_add(of.size);
-        self.code().map(range).collect()
+    /// Its executable segments.
+    pub(super) fn code_segments(&self) -> Vec<CodeSegment> {
+        let segment = |of: &Segment| CodeSegment {
+            offsets: of.offset..of.offset.saturating_add(of.size),
+            svma: of.address,
+        };
+        self.code().map(segment).collect()
     }
 
     /// Stated address (SVMA) of the byte at a file offset in an executable segment.

@@ -44,6 +44,15 @@ pub enum ModuleKind {
     Unknown,
 }
 
+/// An executable segment of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeSegment {
+    /// Its file offsets.
+    pub offsets: Range<u64>,
+    /// Stated address (SVMA) of its first byte.
+    pub svma: u64,
+}
+
 /// A module.
 #[derive(Clone, Debug)]
 pub struct Module {
@@ -53,8 +62,8 @@ pub struct Module {
     pub path: String,
     /// GNU build id, lower-case hex, empty if it has none.
     pub build_id: String,
-    /// Its executable segments, by file offsets.
-    pub code: Vec<Range<u64>>,
+    /// Its executable segments.
+    pub code: Vec<CodeSegment>,
     /// What it is.
     pub kind: ModuleKind,
 }
@@ -62,6 +71,35 @@ pub struct Module {
 impl Module {
     /// The executable segment that an offset in its file lies in.
     pub fn code_at(&self, offset: u64) -> Option<&Range<u64>> {
-        self.code.iter().find(|code| code.contains(&offset))
+        self.segment_at(offset).map(|segment| &segment.offsets)
+    }
+
+    /// Stated address (SVMA) of the code at an offset in its file; `None` where no executable segment is.
+    pub fn svma(&self, offset: u64) -> Option<u64> {
+        let segment = self.segment_at(offset)?;
+        Some(segment.svma.wrapping_add(offset - segment.offsets.start))
+    }
+
+    fn segment_at(&self, offset: u64) -> Option<&CodeSegment> {
+        self.code.iter().find(|segment| segment.offsets.contains(&offset))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_that_of_the_segment_it_lies_in() {
+        let segment = |offsets, svma| CodeSegment { offsets, svma };
+        let module = Module {
+            id: ModuleId(1),
+            path: String::new(),
+            build_id: String::new(),
+            code: vec![segment(0x1000..0x1800, 0x40_1000), segment(0x2000..0x2010, 0x60_3000)],
+            kind: ModuleKind::Unknown,
+        };
+        let found = [0xfff, 0x1000, 0x17ff, 0x1800, 0x200f].map(|offset| module.svma(offset));
+        assert_eq!(found, [None, Some(0x40_1000), Some(0x40_17ff), None, Some(0x60_300f)]);
     }
 }

@@ -444,7 +444,7 @@ impl Modules {
         let id = ModuleId(self.next);
         self.next += 1;
         let build_id = headers.as_ref().map_or_else(String::new, |it| it.build_id.clone());
-        let code = headers.as_ref().map_or_else(Vec::new, Headers::code_ranges);
+        let code = headers.as_ref().map_or_else(Vec::new, Headers::code_segments);
         let module = Arc::new(Module { id, path, build_id, code, kind });
         self.entries.insert(id, Entry { module, headers, stamp: None, by });
         id

@@ -3,7 +3,10 @@
 //! A process is a resource, a quantity a profile. A sample's interval stands in its attributes, which nothing adds up; what the profile is about
 //! stands in those of the scope.
 
+mod pushed;
 mod tables;
+
+pub use pushed::{MAX_REQUEST_BYTES, MAX_SAMPLES, Request, rejected, requests};
 
 /// The messages of the file.
 pub use sampler_messages::otlp as message;
@@ -109,6 +112,7 @@ fn one_profile(
         period_type: Some(period_type),
         period: i64::try_from(profile.interval_bytes).unwrap_or(i64::MAX),
         attribute_indices: Vec::new(),
+        profile_id: Vec::new(),
     }
 }
 

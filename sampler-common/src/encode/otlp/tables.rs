@@ -10,7 +10,7 @@ use crate::profile::{self, Profile};
 use std::collections::HashMap;
 
 /// Attributes of the semantic conventions.
-const BUILD_ID: &str = "process.executable.build_id.gnu";
+pub(super) const BUILD_ID: &str = "process.executable.build_id.gnu";
 const FRAME_TYPE: &str = "profile.frame.type";
 
 /// A dictionary as it grows.
@@ -36,9 +36,9 @@ enum Known {
 }
 
 impl Tables {
-    /// The dictionary of a profile, and the index of each of its stacks.
-    pub(super) fn of(profile: &Profile) -> (Tables, Vec<i32>) {
-        let mut tables = Tables {
+    /// Entry 0 of each table.
+    pub(super) fn empty() -> Tables {
+        Tables {
             strings: vec![String::new()],
             string_indices: HashMap::from([(String::new(), 0)]),
             functions: vec![Function::default()],
@@ -48,7 +48,12 @@ impl Tables {
             mappings: vec![Mapping::default()],
             locations: vec![Location::default()],
             stacks: vec![Stack::default()],
-        };
+        }
+    }
+
+    /// The dictionary of a profile, and the index of each of its stacks.
+    pub(super) fn of(profile: &Profile) -> (Tables, Vec<i32>) {
+        let mut tables = Tables::empty();
         tables.add_locations(profile);
         let stacks = tables.add_stacks(profile);
         (tables, stacks)
@@ -107,7 +112,7 @@ impl Tables {
                 attribute_indices: id.into_iter().collect(),
             });
         }
-        let native = self.attribute(FRAME_TYPE, Value::StringValue("native".into()), "");
+        let native = self.native();
         for location in &profile.locations {
             let lines = location.lines.iter().map(|line| self.line(line)).collect();
             self.locations.push(Location {
@@ -119,7 +124,33 @@ impl Tables {
         }
     }
 
-    fn line(&mut self, line: &profile::Line) -> Line {
+    /// The kind of every frame here.
+    pub(super) fn native(&mut self) -> i32 {
+        self.attribute(FRAME_TYPE, Value::StringValue("native".into()), "")
+    }
+
+    /// Index of a new mapping.
+    pub(super) fn mapping(&mut self, mapping: Mapping) -> i32 {
+        self.mappings.push(mapping);
+        self.mappings.len() as i32 - 1
+    }
+
+    /// Index of a new location.
+    pub(super) fn location(&mut self, location: Location) -> i32 {
+        self.locations.push(location);
+        self.locations.len() as i32 - 1
+    }
+
+    /// Index of a new stack; one without locations gets one that says so.
+    pub(super) fn stack(&mut self, mut location_indices: Vec<i32>) -> i32 {
+        if location_indices.is_empty() {
+            location_indices.push(self.no_stack());
+        }
+        self.stacks.push(Stack { location_indices });
+        self.stacks.len() as i32 - 1
+    }
+
+    pub(super) fn line(&mut self, line: &profile::Line) -> Line {
         let (name, file) = (self.string(&line.function), self.string(&line.file));
         let function_index = *self.function_indices.entry((name, file)).or_insert_with(|| {
             self.functions.push(Function {
@@ -139,12 +170,7 @@ impl Tables {
             let next = self.stacks.len() as i32;
             let index = *known.entry(&stack.locations).or_insert(next);
             if index == next {
-                let mut locations: Vec<i32> =
-                    stack.locations.iter().map(|location| *location as i32 + 1).collect();
-                if locations.is_empty() {
-                    locations.push(self.no_stack());
-                }
-                self.stacks.push(Stack { location_indices: locations });
+                self.stack(stack.locations.iter().map(|location| *location as i32 + 1).collect());
             }
             indices.push(index);
         }
@@ -155,7 +181,6 @@ impl Tables {
     fn no_stack(&mut self) -> i32 {
         let line = profile::Line { function: NO_STACK.into(), ..profile::Line::default() };
         let lines = vec![self.line(&line)];
-        self.locations.push(Location { lines, ..Location::default() });
-        self.locations.len() as i32 - 1
+        self.location(Location { lines, ..Location::default() })
     }
 }

@@ -1,6 +1,7 @@
 //! The command line of samplerd.
 
 use crate::api::Api;
+use crate::export::Export;
 use crate::http::Http;
 use crate::inject::AtEnd;
 use crate::manual::{self, Manual};
@@ -168,6 +169,9 @@ pub(crate) struct Args {
     pub(crate) web: Web,
 
     #[command(flatten)]
+    pub(crate) export: Export,
+
+    #[command(flatten)]
     manual: Manual,
 
     /// Size of the ring buffer between kernel and daemon (a power of two)
@@ -308,6 +312,9 @@ impl Args {
             Args::command().error(ErrorKind::ValueValidation, error).exit();
         }
         if let Err(error) = args.web.place() {
+            Args::command().error(ErrorKind::ValueValidation, error).exit();
+        }
+        if let Err(error) = args.export.check() {
             Args::command().error(ErrorKind::ValueValidation, error).exit();
         }
         // Numbers that are right one by one and wrong together.

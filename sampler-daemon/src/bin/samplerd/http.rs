@@ -1,6 +1,7 @@
 //! What the command line says of HTTP, and the start of its server.
 
 use clap::Args as Group;
+use sampler_daemon::export::Exports;
 use sampler_daemon::http::listen::{self, HttpAddress};
 use sampler_daemon::http::serve;
 use sampler_daemon::pipeline::{Names, Profiler};
@@ -49,13 +50,13 @@ impl Bound {
     }
 
     /// Serves until the guard is dropped, and says where.
-    pub(crate) fn serve(self, profiler: Profiler, names: Names) -> Serving {
+    pub(crate) fn serve(self, profiler: Profiler, names: Names, exports: Exports) -> Serving {
         let mut stdout = io::stdout();
         if let Ok(address) = self.listener.local_addr() {
             // Nobody may be reading.
             let _ = writeln!(stdout, "http http://{address}/").and_then(|()| stdout.flush());
         }
-        Serving::of(serve::serve(self.listener, self.place, profiler, names))
+        Serving::of(serve::serve(self.listener, self.place, profiler, names, exports))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod api;
 mod args;
+mod export;
 mod guard;
 mod http;
 mod inject;

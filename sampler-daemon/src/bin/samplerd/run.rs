@@ -10,6 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sampler_common::limits::{MAX_OPEN_PROCESSES, MAX_PROCESSES, MAX_SLOTS};
 use sampler_daemon::bpf::btf::TaskOffsets;
 use sampler_daemon::bpf::{Guardian, ProbeEngine, Settings, preflight};
+use sampler_daemon::export::Exporter;
 use sampler_daemon::inspect::process::Process;
 use sampler_daemon::inspect::spec::{self, Spec};
 use sampler_daemon::pid_namespace::PidNamespace;
@@ -104,6 +105,7 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
     };
     let listener =
         Listener::bind(&args.listen, args.api.access()).await.map_err(|error| anyhow!(error))?;
+    let exported = args.export.settings(!args.no_live).map_err(|error| anyhow!(error))?;
     let http = Bound::new(&args.http).await.map_err(|error| anyhow!(error))?;
     let web = web::Bound::new(&args.web).await.map_err(|error| anyhow!(error))?;
     let address = listener.address().context("ask for the listener's address")?;
@@ -134,10 +136,13 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout();
     // Nobody may be reading; that is no reason to stop profiling.
     let _ = writeln!(stdout, "ready {address}").and_then(|()| stdout.flush());
-    let _http = http.map(|bound| bound.serve(profiler.clone(), names.clone()));
+    let start = |settings| Exporter::start(settings, profiler.clone(), names.clone());
+    let exporter = exported.map(start);
+    let exports = exporter.as_ref().map(Exporter::exports).unwrap_or_default();
+    let _http = http.map(|bound| bound.serve(profiler.clone(), names.clone(), exports.clone()));
     let _web = web.map(|bound| bound.serve(profiler.clone(), names.clone()));
     let mut hangs = false;
-    let result = serve::serve(listener, profiler.clone(), names, token, async {
+    let result = serve::serve(listener, profiler.clone(), names, exports, token, async {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
@@ -148,6 +153,9 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
         }
     })
     .await;
+    if let Some(exporter) = exporter {
+        exporter.finish().await;
+    }
     let ended = end(profiler, worker).await;
     drop(injected);
     anyhow::ensure!(

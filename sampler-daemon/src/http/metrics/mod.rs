@@ -5,11 +5,13 @@
 //! the costliest processes have series of their own, all others are summed.
 
 mod daemon;
+mod exports;
 mod ledger;
 mod page;
 mod processes;
 
 use super::answer::Problem;
+use crate::export::Exports;
 use crate::pipeline::Profiler;
 pub(super) use daemon::LOSSES;
 use ledger::Ledger;
@@ -19,13 +21,14 @@ use tokio::sync::Mutex;
 /// Makes the page.
 pub(super) struct Metrics {
     profiler: Profiler,
+    exports: Exports,
     /// What was shown; one page is made at a time.
     ledger: Mutex<Ledger>,
 }
 
 impl Metrics {
-    pub(super) fn new(profiler: Profiler) -> Metrics {
-        Metrics { profiler, ledger: Mutex::new(Ledger::default()) }
+    pub(super) fn new(profiler: Profiler, exports: Exports) -> Metrics {
+        Metrics { profiler, exports, ledger: Mutex::new(Ledger::default()) }
     }
 
     pub(super) async fn page(&self) -> Result<String, Problem> {
@@ -35,6 +38,7 @@ impl Metrics {
         let mut page = Page::default();
         daemon::write(&report, &mut page);
         processes::write(&report, &accounts, &mut page);
+        exports::write(&self.exports.counts(), self.exports.missed_ns(), &mut page);
         Ok(page.finish())
     }
 }

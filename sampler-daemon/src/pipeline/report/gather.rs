@@ -1,6 +1,6 @@
 //! What is known of some processes at one moment: their rows in strata, and what estimates are made against.
 
-use super::scope::Scope;
+use super::scope::{Borders, Scope};
 use crate::pipeline::clock::Clocks;
 use crate::pipeline::windows::Expansions;
 use crate::pipeline::worker::Worker;
@@ -30,6 +30,8 @@ pub(in crate::pipeline) struct Gathered {
     pub(super) uncalled: Vec<ProcessId>,
     /// The window that was really used.
     pub(super) window: Option<profile::Window>,
+    /// The same by borders.
+    pub(super) borders: Option<Borders>,
     /// When.
     pub(super) clocks: Clocks,
 }
@@ -86,6 +88,7 @@ impl Worker {
                 start_unix_ns: clocks.to_unix(window.start_ns),
                 end_unix_ns: clocks.to_unix(window.end_ns),
             }),
+            borders: window.map(Borders::from),
             clocks,
             processes,
         };

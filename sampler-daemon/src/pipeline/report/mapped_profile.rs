@@ -2,6 +2,7 @@
 
 use super::gather::Gathered;
 use super::raw::RawProfile;
+use super::scope::Borders;
 use crate::pipeline::command::ProfileRequest;
 use crate::pipeline::worker::Worker;
 use crate::store::mapped::{Origin, ProcessTotals};
@@ -49,8 +50,10 @@ impl Worker {
             duration_ns: window
                 .map_or_else(|| self.duration_ns(&gathered.processes), |of| of.length_ns()),
             window,
+            borders: None,
             interval_bytes: 1.0,
             pids,
+            programs: Vec::new(),
             process_names,
             running: Vec::new(),
             compared: Vec::new(),
@@ -165,6 +168,7 @@ fn counted(
             start_unix_ns: clocks.to_unix(window.start_ns),
             end_unix_ns: clocks.to_unix(window.end_ns),
         }),
+        borders: window.map(Borders::from),
         clocks,
     }
 }

@@ -114,6 +114,11 @@ impl Located {
     }
 }
 
+/// The names of frames: a location for each.
+pub async fn locations(frames: &[RawFrame], names: &Names) -> Vec<Location> {
+    located(frames, names).await.locations
+}
+
 /// Puts names to frames.
 pub(super) async fn located(frames: &[RawFrame], names: &Names) -> Located {
     let code = frames

@@ -3,7 +3,7 @@
 use super::gather::Gathered;
 use super::losses::RawLoss;
 use super::order::leave_out;
-use super::scope::Scope;
+use super::scope::{Borders, Scope};
 use super::unexplained::Compared;
 use crate::pipeline::command::ProfileRequest;
 use crate::pipeline::cost::UnreadCost;
@@ -41,6 +41,19 @@ pub struct RawRow {
     pub row: Row,
 }
 
+/// What a process is, or exited ones that were folded into one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Program {
+    /// Path of the executable; empty if it is not known.
+    pub exe: String,
+    /// Command name.
+    pub comm: String,
+    /// Path of its control group.
+    pub cgroup: String,
+    /// Id or name of its container; empty if it is in none.
+    pub container: String,
+}
+
 /// A profile without names.
 #[derive(Clone, Debug)]
 pub struct RawProfile {
@@ -58,10 +71,14 @@ pub struct RawProfile {
     pub duration_ns: u64,
     /// The window that was really used.
     pub window: Option<Window>,
+    /// The same by borders of time slots.
+    pub borders: Option<Borders>,
     /// Interval in force, bytes.
     pub interval_bytes: f64,
     /// Pids of the processes, in the order of [`sampler_common::estimate::Stratum::process`].
     pub pids: Vec<u32>,
+    /// What the processes are, in the same order.
+    pub programs: Vec<Program>,
     /// What the processes are called, by pid.
     pub process_names: BTreeMap<u32, ProcessName>,
     /// All rows with samples of the kind asked for, in a fixed order.
@@ -156,8 +173,10 @@ impl Worker {
             duration_ns: window
                 .map_or_else(|| self.duration_ns(&gathered.processes), |of| of.length_ns()),
             window,
+            borders: gathered.borders,
             interval_bytes: self.interval_of(&gathered.processes, |of| of.interval_bytes),
             pids: self.pids_of(&gathered.processes),
+            programs: self.programs(&gathered.processes),
             process_names: self.process_names(&gathered.processes),
             rows: Vec::new(),
             left_out: 0,
@@ -248,6 +267,19 @@ impl Worker {
 
     pub(super) fn pids_of(&self, processes: &[ProcessId]) -> Vec<u32> {
         processes.iter().map(|id| self.ingest.processes.get(*id).pid).collect()
+    }
+
+    pub(super) fn programs(&self, processes: &[ProcessId]) -> Vec<Program> {
+        let program = |id: &ProcessId| {
+            let of = self.ingest.processes.get(*id);
+            Program {
+                exe: of.exe.clone(),
+                comm: of.comm.clone(),
+                cgroup: of.origin.cgroup.clone(),
+                container: of.origin.container.clone(),
+            }
+        };
+        processes.iter().map(program).collect()
     }
 
     /// What the processes are called, by pid; folded ones have no pid, and no name.

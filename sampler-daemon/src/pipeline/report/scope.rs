@@ -17,7 +17,42 @@ pub enum AskedWindow {
     Last(u64),
     /// From one time to another, nanoseconds since the Unix epoch; `None`: from attach, until now.
     Between(Option<u64>, Option<u64>),
+    /// From where such a window ended, or from the start of the daemon, to the newest border behind which no sample comes any more.
+    After(Option<Border>),
 }
+
+/// A border of time slots that stays one, whatever becomes of the clock that people read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Border {
+    /// `CLOCK_MONOTONIC`, nanoseconds.
+    monotonic_ns: u64,
+}
+
+impl Border {
+    /// How long after another one it is; 0 if it is before.
+    pub fn since(self, other: Border) -> Duration {
+        Duration::from_nanos(self.monotonic_ns.saturating_sub(other.monotonic_ns))
+    }
+}
+
+/// Between two borders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Borders {
+    /// Where it begins.
+    pub start: Border,
+    /// Where it ends.
+    pub end: Border,
+}
+
+impl From<&Window<'_>> for Borders {
+    fn from(window: &Window<'_>) -> Borders {
+        let border = |monotonic_ns| Border { monotonic_ns };
+        Borders { start: border(window.start_ns), end: border(window.end_ns) }
+    }
+}
+
+/// Samples come to the store so late at most: they are stamped when they are written to the ring, and a question reads all that is in it.
+const LATE_NS: u64 = 100_000_000;
 
 impl AskedWindow {
     /// Its slots.
@@ -29,6 +64,10 @@ impl AskedWindow {
                 since.map_or(0, |since| clocks.at_unix(since)),
                 until.map_or(now_ns, |until| clocks.at_unix(until)),
             ),
+            AskedWindow::After(border) => {
+                let since_ns = border.map_or(0, |border| border.monotonic_ns);
+                return Ok(windows.closed(since_ns, now_ns.saturating_sub(LATE_NS)));
+            }
         };
         if since_ns > now_ns {
             let since = utc(clocks.to_unix(since_ns));

@@ -192,3 +192,37 @@ fn lost_samples_belong_to_the_slot_they_were_seen_in() {
     });
     assert_eq!(lost, [200.0, 500.0, 100.0]);
 }
+
+#[test]
+fn closed_windows_follow_each_other_and_have_everything_once() {
+    let mut program = Program::new();
+    let (mut border, mut bytes, mut windows) = (0, 0.0, Vec::new());
+    for round in 0..50 {
+        program.seconds(round % 7);
+        // Half a second is open.
+        let sample = Sample::geometric(64, Rate::ALWAYS);
+        program.windows.add(PROCESS, STACK, &sample, program.now + SECOND / 3);
+        let window = program.windows.closed(border, program.now + SECOND / 2);
+        bytes += sampled(&window).alloc_space.sum;
+        windows.push([window.start_ns, window.end_ns]);
+        border = window.end_ns;
+    }
+    assert!(windows.windows(2).all(|pair| pair[0][1] == pair[1][0]), "{windows:?}");
+    assert_eq!((windows[0], border), ([START, START], program.now));
+    let open = program.windows.between(border, program.now + SECOND / 2, program.now + SECOND / 2);
+    let all = program.windows.between(0, program.now + SECOND, program.now + SECOND).unwrap();
+    let open = sampled(&open.unwrap()).alloc_space.sum;
+    assert_eq!(bytes + open, sampled(&all).alloc_space.sum);
+}
+
+#[test]
+fn a_border_that_is_none_any_more_leaves_a_gap_and_no_overlap() {
+    let mut program = Program::new();
+    program.seconds(5);
+    let end_ns = program.windows.closed(0, program.now).end_ns;
+    assert_eq!(end_ns, START + 5 * SECOND);
+    // Ten slots are one by now: it began before that border.
+    program.seconds(200);
+    let next = program.windows.closed(end_ns, program.now);
+    assert_eq!((next.start_ns, next.end_ns), (START + 10 * SECOND, program.now));
+}

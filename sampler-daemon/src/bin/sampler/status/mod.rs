@@ -1,6 +1,7 @@
 //! `sampler status`: what samplerd does, where its probes are, and what it lost.
 
 pub(crate) mod cost;
+mod exports;
 mod hits;
 mod pressure;
 mod text;
@@ -73,6 +74,7 @@ fn object(status: &StatusResponse) -> Value {
         "windows": (status.windows > 0.0).then_some(status.windows),
         "max_samples_per_process": pressure::limit(status.max_samples_per_process),
         "max_samples_per_preloaded": pressure::limit(status.max_samples_per_preloaded),
+        "exports": status.exports.iter().map(exports::object).collect::<Vec<_>>(),
         "histograms": status.histograms.iter().map(times::object).collect::<Vec<_>>(),
     })
 }

@@ -2,7 +2,7 @@
 
 use super::cost;
 use super::hits::{Hits, symbol};
-use super::{pressure, times};
+use super::{exports, pressure, times};
 use crate::set::sentence;
 use sampler_common::encode::name::shown;
 use sampler_common::encode::text::layout::{end, left, middle, paragraph, right, wrapped};
@@ -64,6 +64,7 @@ pub(super) fn table(status: &StatusResponse, sources: &str, width: usize) -> Str
             ),
         );
     }
+    status.exports.iter().for_each(|of| page.paragraph("export", &exports::text(of)));
     page.paragraph("tables", &tables.collect::<Vec<_>>().join(", "));
     page.paragraph("events", &process_events(status));
     page.paragraph("excluded", &excluded(status));

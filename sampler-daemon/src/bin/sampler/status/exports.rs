@@ -1,0 +1,76 @@
+//! What has become of what is pushed to a backend.
+
+use sampler_common::encode::name::shown;
+use sampler_common::units::{grouped, human_bytes, human_duration};
+use sampler_daemon::rpc::v1::Export;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// One destination, as people read it.
+pub(super) fn text(of: &Export) -> String {
+    let requests = if of.sent == 1 { "request" } else { "requests" };
+    let bytes = human_bytes(of.sent_bytes as f64);
+    let sent = format!("{} {requests} sent, {bytes}", grouped(of.sent));
+    let mut text = format!("{}: {sent}", shown(&of.destination));
+    let counts = [
+        (of.waiting, "waiting"),
+        (of.retried, "attempts repeated"),
+        (of.refused, "refused"),
+        (of.rejected_profiles, "profiles rejected"),
+        (of.dropped, "dropped"),
+    ];
+    for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
+        text += &format!(", {} {what}", grouped(count));
+    }
+    if of.missed_ns > 0 {
+        let missed = human_duration(Duration::from_nanos(of.missed_ns));
+        text += &format!(", {missed} in no window");
+    }
+    if !of.last_error.is_empty() {
+        text += &format!("; last error: {}", shown(&of.last_error));
+    }
+    text
+}
+
+/// The same for programs.
+pub(super) fn object(of: &Export) -> Value {
+    json!({
+        "destination": of.destination,
+        "made": of.made,
+        "sent": of.sent,
+        "sent_bytes": of.sent_bytes,
+        "refused": of.refused,
+        "dropped": of.dropped,
+        "waiting": of.waiting,
+        "waiting_bytes": of.waiting_bytes,
+        "retried": of.retried,
+        "rejected_profiles": of.rejected_profiles,
+        "last_error": Some(&of.last_error).filter(|error| !error.is_empty()),
+        "missed_ns": of.missed_ns,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_happened_is_said() {
+        let mut export = Export {
+            destination: "otlp+http://c:4318".into(),
+            sent: 1,
+            sent_bytes: 2048,
+            ..Export::default()
+        };
+        assert_eq!(text(&export), "otlp+http://c:4318: 1 request sent, 2.0 KiB");
+        export.retried = 1500;
+        export.dropped = 2;
+        export.last_error = "connect: refused\u{1b}".into();
+        let text = text(&export);
+        assert!(
+            text.contains(", 1,500 attempts repeated, 2 dropped; last error: connect"),
+            "{text}"
+        );
+        assert!(!text.contains('\u{1b}'));
+    }
+}

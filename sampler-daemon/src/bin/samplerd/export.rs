@@ -1,0 +1,69 @@
+//! What the command line says of backends that profiles are pushed to.
+
+use clap::Args as Group;
+use sampler_common::units::parse_duration;
+use sampler_daemon::export::destination::Destination;
+use sampler_daemon::export::label::Label;
+use sampler_daemon::export::{MAX_EVERY, MIN_EVERY, Settings, header_file};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Pushing profiles.
+#[derive(Clone, Debug, Group)]
+pub(crate) struct Export {
+    /// Push profiles to a backend (repeatable): otlp+http://HOST:4318. What was allocated since the last push, and what is held.
+    /// There is no encryption: give a collector on this machine or in its network
+    #[arg(long, value_name = "URL", value_parser = Destination::parse, conflicts_with = "windows")]
+    export: Vec<Destination>,
+
+    /// With --export: how often, 1s to 100s
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = every, allow_hyphen_values = true)]
+    export_every: Duration,
+
+    /// With --export: file with headers of every request, one `Name: value` a line, a token for example. Nobody but its owner may
+    /// be able to read it. Every --export gets them
+    #[arg(long, value_name = "FILE", requires = "export")]
+    export_header_file: Option<PathBuf>,
+
+    /// With --export: a fact of this machine that everything pushed has (repeatable, at most 16), deployment.environment=test for
+    /// example
+    #[arg(long, value_name = "KEY=VALUE", value_parser = Label::parse, requires = "export")]
+    export_label: Vec<Label>,
+}
+
+impl Export {
+    /// What does not go together, in one line.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let twice = self.export.iter().enumerate().find(|(at, of)| self.export[..*at].contains(of));
+        match twice {
+            Some((_, of)) => Err(format!("--export {of}: given twice (give each place once)")),
+            None => Label::check(&self.export_label),
+        }
+    }
+
+    /// What is to be pushed; `None`: nothing. `held`: it is known what is held.
+    ///
+    /// # Errors
+    /// One line, if the headers cannot be read or others can.
+    pub(crate) fn settings(&self, held: bool) -> Result<Option<Settings>, String> {
+        if self.export.is_empty() {
+            return Ok(None);
+        }
+        let headers = self.export_header_file.as_deref().map(header_file::read).transpose()?;
+        Ok(Some(Settings {
+            destinations: self.export.clone(),
+            every: self.export_every,
+            headers: headers.unwrap_or_default(),
+            labels: self.export_label.clone(),
+            held,
+        }))
+    }
+}
+
+fn every(text: &str) -> Result<Duration, String> {
+    let every = parse_duration(text).map_err(|error| error.to_string())?;
+    match (MIN_EVERY..=MAX_EVERY).contains(&every) {
+        true => Ok(every),
+        false => Err(format!("must be {} s to {} s", MIN_EVERY.as_secs(), MAX_EVERY.as_secs())),
+    }
+}

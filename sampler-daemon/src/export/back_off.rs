@@ -1,0 +1,73 @@
+//! How long to wait before something is sent again.
+
+use std::time::{Duration, SystemTime};
+
+const FIRST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(60);
+/// A backend that wants more is asked again after this.
+const LONGEST_ASKED: Duration = Duration::from_secs(3600);
+
+/// Waits that double, each with jitter: many hosts must not come back at one moment.
+#[derive(Debug, Default)]
+pub(super) struct BackOff {
+    failures: u32,
+}
+
+impl BackOff {
+    /// Something got through.
+    pub(super) fn reset(&mut self) {
+        self.failures = 0;
+    }
+
+    /// The next wait: at least what the backend asked for. `random` is from 0 to 1.
+    pub(super) fn next(&mut self, asked: Option<Duration>, random: f64) -> Duration {
+        let usual = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
+        self.failures = self.failures.saturating_add(1);
+        match asked {
+            Some(asked) => asked.min(LONGEST_ASKED).mul_f64(1.0 + 0.1 * random),
+            None => usual.mul_f64(0.5 + 0.5 * random),
+        }
+    }
+}
+
+/// The value of `Retry-After`: seconds, or a date (RFC 9110, 10.2.3).
+pub(super) fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
+    match value.trim().parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => {
+            let date = httpdate::parse_http_date(value.trim()).ok()?;
+            Some(date.duration_since(now).unwrap_or_default())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_a_bound() {
+        let mut back_off = BackOff::default();
+        let waits = [0.0, 1.0, 0.5].map(|random| back_off.next(None, random).as_millis());
+        assert_eq!(waits, [500, 2000, 3000]);
+        let last = (0..100).map(|_| back_off.next(None, 1.0)).last();
+        assert_eq!(last, Some(LONGEST));
+        back_off.reset();
+        assert_eq!(back_off.next(None, 1.0), FIRST);
+    }
+
+    #[test]
+    fn what_is_asked_for_is_the_least() {
+        let asked = |seconds| Some(Duration::from_secs(seconds));
+        let mut back_off = BackOff::default();
+        assert_eq!(back_off.next(asked(100), 0.0), Duration::from_secs(100));
+        assert_eq!(back_off.next(asked(100), 1.0), Duration::from_secs(110));
+        assert_eq!(back_off.next(asked(u64::MAX), 0.0), LONGEST_ASKED);
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777 - 30);
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+        assert_eq!(retry_after(date, now), asked(30));
+        assert_eq!(retry_after(date, SystemTime::now()), asked(0));
+        assert_eq!(retry_after(" 7 ", now), asked(7));
+        assert_eq!((retry_after("-1", now), retry_after("soon", now)), (None, None));
+    }
+}

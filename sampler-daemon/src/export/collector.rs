@@ -1,0 +1,194 @@
+//! Asks the worker for what was allocated since the last time, and for what is held now.
+
+use super::Settings;
+use super::services::Services;
+use crate::inspect::htlhash::htlhash;
+use crate::pipeline::{
+    AskedWindow, Border, Names, ProfileRequest, Profiler, RawFrame, RawProfile, Scope, Stopped,
+    locations,
+};
+use crate::store::Selector;
+use crate::unwind::{Module, ModuleId, ModuleKind};
+use rustc_hash::FxHashMap;
+use sampler_common::encode::push::{Attributes, CodeFile, Frame, Push, Stack, merged};
+use sampler_common::estimate::Confidence;
+use sampler_common::profile::Kind;
+use sampler_common::units;
+use std::sync::Arc;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+use tokio::time::timeout;
+
+/// How long reading 8 KiB of a file may take: on a file system of a user it may take for ever.
+const READING: Duration = Duration::from_secs(1);
+
+/// Hashes that are remembered.
+const MAX_HASHES: usize = 16 * 1024;
+
+/// What was asked for at one time.
+pub(super) struct Pushes {
+    /// What was allocated, and what is held.
+    pub(super) pushes: Vec<Push>,
+    /// Time between the last window and this one, which is in neither.
+    pub(super) missed: Duration,
+}
+
+/// Asks again and again.
+pub(super) struct Collector {
+    profiler: Profiler,
+    names: Names,
+    services: Services,
+    hashes: Hashes,
+    held: bool,
+    /// Where the last window ended.
+    border: Option<Border>,
+}
+
+impl Collector {
+    pub(super) fn new(settings: &Settings, profiler: Profiler, names: Names) -> Collector {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Collector {
+            profiler,
+            names,
+            services: Services::new(host, settings.labels.clone()),
+            hashes: Hashes::default(),
+            held: settings.held,
+            border: None,
+        }
+    }
+
+    /// What was allocated since the last time, and what is held.
+    pub(super) async fn next(&mut self) -> Result<Pushes, Stopped> {
+        let mut pushes = Pushes { pushes: Vec::new(), missed: Duration::ZERO };
+        let window = Scope { window: Some(AskedWindow::After(self.border)), ..Scope::ALL };
+        if let Some(raw) = self.ask(Kind::Alloc, window).await?
+            && let Some(borders) = raw.borders
+        {
+            pushes.missed = self.border.map_or(Duration::ZERO, |last| borders.start.since(last));
+            self.border = Some(borders.end);
+            let start_unix_ns = raw.window.map_or(0, |of| of.start_unix_ns);
+            let duration_ns = raw.duration_ns;
+            pushes.pushes.push(self.push(raw, start_unix_ns, duration_ns).await);
+        }
+        if self.held
+            && let Some(raw) = self.ask(Kind::Live, Scope::ALL).await?
+        {
+            let now = raw.time.duration_since(UNIX_EPOCH).unwrap_or_default();
+            pushes.pushes.push(self.push(raw, now.as_nanos() as u64, 0).await);
+        }
+        Ok(pushes)
+    }
+
+    /// A profile; none if the worker refuses it, which is logged.
+    async fn ask(&self, kind: Kind, scope: Scope) -> Result<Option<RawProfile>, Stopped> {
+        let request = ProfileRequest {
+            kind,
+            selector: Selector::default(),
+            confidence: Confidence::DEFAULT,
+            estimator: None,
+            top: 0,
+            functions: 0,
+            scope,
+        };
+        let answer = self.profiler.profile(request).await?;
+        Ok(answer.inspect_err(|why| tracing::warn!("export: {why}")).ok())
+    }
+
+    async fn push(&mut self, raw: RawProfile, start_unix_ns: u64, duration_ns: u64) -> Push {
+        let names = locations(&raw.frames, &self.names).await;
+        let now = Instant::now();
+        let mut services: Vec<Attributes> = Vec::new();
+        let mut numbers: FxHashMap<Attributes, u32> = FxHashMap::default();
+        let of_process = raw.programs.iter().map(|program| {
+            let attributes = self.services.of(program, now);
+            *numbers.entry(attributes).or_insert_with_key(|attributes| {
+                services.push(attributes.clone());
+                services.len() as u32 - 1
+            })
+        });
+        let of_process: Vec<u32> = of_process.collect();
+        let stacks = raw.rows.into_iter().filter_map(|row| {
+            // All strata of a row are of one process.
+            let (stratum, _) = row.row.strata().next()?;
+            let service = of_process[stratum.process as usize];
+            Some(Stack { service, frames: row.frames, moments: row.row.total() })
+        });
+        let stacks = merged(stacks);
+        let mut files = Files::default();
+        let mut frames = Vec::with_capacity(raw.frames.len());
+        for (frame, location) in raw.frames.iter().zip(names) {
+            let code = match frame {
+                RawFrame::Code(module, offset, _) => self.place(module, *offset, &mut files).await,
+                RawFrame::Note(_) => None,
+            };
+            frames.push(Frame { code, lines: location.lines });
+        }
+        Push {
+            kind: raw.request.kind,
+            start_unix_ns,
+            duration_ns,
+            interval_bytes: units::whole_interval(raw.interval_bytes),
+            services,
+            files: files.list,
+            frames,
+            stacks,
+        }
+    }
+
+    /// The file that a frame lies in, and its address there; none if no other host could find it.
+    async fn place(
+        &mut self,
+        module: &Arc<Module>,
+        offset: u64,
+        files: &mut Files,
+    ) -> Option<(u32, u64)> {
+        let address = module.svma(offset)?;
+        let htlhash = self.hashes.of(module).await;
+        let file =
+            CodeFile { path: module.path.clone(), build_id: module.build_id.clone(), htlhash };
+        let is_known = !file.build_id.is_empty() || !file.htlhash.is_empty();
+        is_known.then(|| (files.number(file), address))
+    }
+}
+
+/// The files of a push, each once.
+#[derive(Default)]
+struct Files {
+    list: Vec<CodeFile>,
+    numbers: FxHashMap<CodeFile, u32>,
+}
+
+impl Files {
+    fn number(&mut self, file: CodeFile) -> u32 {
+        let next = self.list.len() as u32;
+        *self.numbers.entry(file).or_insert_with_key(|file| {
+            self.list.push(file.clone());
+            next
+        })
+    }
+}
+
+/// The `htlhash` of modules, empty where it is not known. It stays known when the file is closed.
+#[derive(Default)]
+struct Hashes(FxHashMap<ModuleId, String>);
+
+impl Hashes {
+    async fn of(&mut self, module: &Module) -> String {
+        if let Some(known) = self.0.get(&module.id) {
+            return known.clone();
+        }
+        if self.0.len() >= MAX_HASHES {
+            self.0.clear();
+        }
+        let hash = match &module.kind {
+            ModuleKind::File(file) => {
+                let file = Arc::clone(file);
+                let read = tokio::task::spawn_blocking(move || htlhash(&file).unwrap_or_default());
+                timeout(READING, read).await.map(Result::unwrap_or_default).unwrap_or_default()
+            }
+            _ => String::new(),
+        };
+        // Also one that is not known: a file system that does not answer is not asked again.
+        self.0.insert(module.id, hash.clone());
+        hash
+    }
+}

@@ -1,0 +1,137 @@
+//! Where profiles are pushed to, as the command line says it.
+
+use hyper::Uri;
+use std::fmt;
+
+/// What a backend understands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// OTLP over HTTP, in protobuf.
+    OtlpHttp,
+}
+
+impl Protocol {
+    const ALL: [Protocol; 1] = [Protocol::OtlpHttp];
+
+    const fn scheme(self) -> &'static str {
+        match self {
+            Protocol::OtlpHttp => "otlp+http",
+        }
+    }
+
+    const fn usual_port(self) -> u16 {
+        match self {
+            Protocol::OtlpHttp => 4318,
+        }
+    }
+}
+
+/// A backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// What it understands.
+    pub protocol: Protocol,
+    /// Its host name or address, without the brackets of an IPv6 one.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// What stands before the protocol's own path, without a `/` at the end.
+    pub base: String,
+    text: String,
+}
+
+impl Destination {
+    /// Reads `otlp+http://HOST:4318`.
+    ///
+    /// # Errors
+    /// One line that says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Destination, String> {
+        let unknown = || {
+            let known =
+                Protocol::ALL.map(|of| format!("{}://HOST:{}", of.scheme(), of.usual_port()));
+            format!("is no place to export to (try {})", known.join(" or "))
+        };
+        let (scheme, rest) = text.split_once("://").ok_or_else(unknown)?;
+        let protocol = Protocol::ALL.into_iter().find(|of| of.scheme() == scheme);
+        let protocol = protocol.ok_or_else(unknown)?;
+        let url: Uri = format!("http://{rest}").parse().map_err(|error| format!("{error}"))?;
+        let authority = url.authority().ok_or_else(unknown)?;
+        if authority.as_str().contains('@') {
+            return Err("has a password, which everybody sees who lists processes (give it with --export-header-file)".into());
+        }
+        if url.query().is_some() {
+            return Err("has a query, which means nothing here (leave it out)".into());
+        }
+        let host = authority.host().trim_matches(['[', ']']).to_owned();
+        // `Uri` takes what is no number for no port.
+        let has_port = authority.as_str().len() > authority.host().len();
+        let port = match authority.port_u16() {
+            Some(port) if port > 0 => port,
+            None if !has_port => protocol.usual_port(),
+            _ => return Err("has no port behind the : (give 1 to 65535)".into()),
+        };
+        if host.is_empty() {
+            return Err(unknown());
+        }
+        let base = url.path().trim_end_matches('/').to_owned();
+        Ok(Destination { protocol, host, port, base, text: text.to_owned() })
+    }
+
+    /// Host and port as the `Host` header has them.
+    pub(super) fn authority(&self) -> String {
+        match self.host.contains(':') {
+            true => format!("[{}]:{}", self.host, self.port),
+            false => format!("{}:{}", self.host, self.port),
+        }
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places() {
+        for (text, host, port, base) in [
+            ("otlp+http://collector:4318", "collector", 4318, ""),
+            ("otlp+http://127.0.0.1", "127.0.0.1", 4318, ""),
+            ("otlp+http://[::1]:80/otlp/", "::1", 80, "/otlp"),
+        ] {
+            let found = Destination::parse(text).unwrap();
+            assert_eq!((found.host.as_str(), found.port, found.base.as_str()), (host, port, base));
+            assert_eq!(found.to_string(), text);
+        }
+        let of = |text| Destination::parse(text).unwrap().authority();
+        assert_eq!(of("otlp+http://[::1]:80"), "[::1]:80");
+        assert_eq!(of("otlp+http://x"), "x:4318");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_one_line() {
+        for (text, words) in [
+            ("", "try otlp+http://"),
+            ("collector:4318", "try otlp+http://"),
+            ("http://collector:4318", "try otlp+http://"),
+            ("otlp+https://collector", "try otlp+http://"),
+            ("otlp+http://", ""),
+            ("otlp+http://:4318", ""),
+            ("otlp+http://a b", ""),
+            ("otlp+http://collector:x", ""),
+            ("otlp+http://collector:", "port"),
+            ("otlp+http://collector:0", "port"),
+            ("otlp+http://collector:70000", ""),
+            ("otlp+http://me:secret@collector", "--export-header-file"),
+            ("otlp+http://collector/?a=b", "query"),
+        ] {
+            let error = Destination::parse(text).unwrap_err();
+            assert!(error.contains(words) && !error.contains('\n'), "{text}: {error}");
+            assert!(!error.contains("secret"));
+        }
+    }
+}

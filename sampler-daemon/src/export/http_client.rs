@@ -1,0 +1,67 @@
+//! One HTTP/1.1 request on a connection of its own, with bounds on time and on the answer.
+
+use super::destination::Destination;
+use anyhow::{Context as _, anyhow};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::header::{CONTENT_LENGTH, HOST, HeaderValue};
+use hyper::{HeaderMap, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// How long a request may take, with its connection and its answer.
+const LONGEST: Duration = Duration::from_secs(10);
+/// Most bytes of an answer.
+const MAX_ANSWER_BYTES: usize = 64 << 10;
+
+/// What a backend answered.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    /// Empty where it could not be read.
+    pub(super) body: Bytes,
+}
+
+/// Sends a body.
+///
+/// # Errors
+/// If there is no answer: whether the backend has the body is not known then.
+pub(super) async fn post(
+    to: &Destination,
+    path: &str,
+    headers: HeaderMap,
+    body: Bytes,
+) -> anyhow::Result<Answer> {
+    let late = |_| anyhow!("no answer within {} s", LONGEST.as_secs());
+    timeout(LONGEST, exchange(to, path, headers, body)).await.map_err(late)?
+}
+
+async fn exchange(
+    to: &Destination,
+    path: &str,
+    headers: HeaderMap,
+    body: Bytes,
+) -> anyhow::Result<Answer> {
+    let stream = TcpStream::connect((to.host.as_str(), to.port)).await.context("connect")?;
+    let (mut sender, connection) =
+        http1::handshake(TokioIo::new(stream)).await.context("connect")?;
+    // When this is dropped the connection is closed.
+    let mut connections = JoinSet::new();
+    connections.spawn(connection);
+    let mut request =
+        Request::post(path).body(Full::new(body.clone())).context("make a request")?;
+    *request.headers_mut() = headers;
+    let host = HeaderValue::from_str(&to.authority()).context("name the host")?;
+    request.headers_mut().insert(HOST, host);
+    request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+    let answer = sender.send_request(request).await.context("send")?;
+    let (parts, body) = answer.into_parts();
+    let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await;
+    // The status says whether it was taken; what else it says is for people.
+    let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+    Ok(Answer { status: parts.status, headers: parts.headers, body })
+}

@@ -1,0 +1,161 @@
+//! Pushes profiles to backends: windows that follow each other without gap or overlap, and what is held at the end of each.
+//!
+//! One task asks the worker as any client does, and encodes. Each destination has an [`outbox`] of its own and a task that empties it, so that a slow or dead
+//! backend holds up nobody. Nothing below this module knows a backend.
+
+mod back_off;
+mod collector;
+pub mod destination;
+pub mod header_file;
+mod http_client;
+pub mod label;
+mod otlp;
+mod outbox;
+mod sender;
+mod services;
+
+use crate::pipeline::{Names, Profiler};
+use collector::Collector;
+use destination::{Destination, Protocol};
+use hyper::HeaderMap;
+use label::Label;
+use outbox::Outbox;
+use sender::Transport;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+pub use outbox::Counts;
+
+/// How long the last window and what waits may take when samplerd ends.
+const FINISHING: Duration = Duration::from_secs(2);
+
+/// What is pushed, and where to.
+pub struct Settings {
+    /// Where to.
+    pub destinations: Vec<Destination>,
+    /// Length of a window, at most [`MAX_EVERY`].
+    pub every: Duration,
+    /// Headers of every request.
+    pub headers: HeaderMap,
+    /// Facts that every service gets.
+    pub labels: Vec<Label>,
+    /// Whether what is held is known.
+    pub held: bool,
+}
+
+/// The shortest window: time slots are no shorter.
+pub const MIN_EVERY: Duration = Duration::from_secs(1);
+/// The longest: the store keeps slots of a second for two minutes, and later a border may be none any more.
+pub const MAX_EVERY: Duration = Duration::from_secs(100);
+
+/// What has become of pushes; cheap to clone. Empty where nothing is pushed.
+#[derive(Clone, Default)]
+pub struct Exports {
+    outboxes: Arc<[Arc<Outbox>]>,
+    missed_ns: Arc<AtomicU64>,
+}
+
+impl Exports {
+    /// The counts of each destination.
+    pub fn counts(&self) -> Vec<Counts> {
+        self.outboxes.iter().map(|outbox| outbox.counts()).collect()
+    }
+
+    /// Time that is in no window, nanoseconds: it was asked for when the store had given up its borders.
+    pub fn missed_ns(&self) -> u64 {
+        self.missed_ns.load(Relaxed)
+    }
+}
+
+/// The tasks that push; they end with this.
+pub struct Exporter {
+    exports: Exports,
+    tasks: JoinSet<()>,
+    last: oneshot::Sender<oneshot::Sender<()>>,
+}
+
+impl Exporter {
+    /// Starts pushing.
+    pub fn start(settings: Settings, profiler: Profiler, names: Names) -> Exporter {
+        let outboxes = settings.destinations.iter().map(|of| Arc::new(Outbox::new(of.to_string())));
+        let exports = Exports { outboxes: outboxes.collect(), missed_ns: Arc::default() };
+        let mut tasks = JoinSet::new();
+        for (destination, outbox) in settings.destinations.iter().zip(exports.outboxes.iter()) {
+            let transport = Transport::new(destination.clone(), settings.headers.clone());
+            tasks.spawn(sender::send(Arc::clone(outbox), transport));
+        }
+        let (last, ending) = oneshot::channel();
+        tasks.spawn(collect(settings, exports.clone(), profiler, names, ending));
+        Exporter { exports, tasks, last }
+    }
+
+    /// What has become of pushes.
+    pub fn exports(&self) -> Exports {
+        self.exports.clone()
+    }
+
+    /// Pushes the last window, and what waits, for at most two seconds.
+    pub async fn finish(self) {
+        let Exporter { exports, tasks, last } = self;
+        let finishing = async {
+            let (done, is_done) = oneshot::channel();
+            if last.send(done).is_ok() && is_done.await.is_ok() {
+                for outbox in exports.outboxes.iter() {
+                    outbox.emptied().await;
+                }
+            }
+        };
+        if timeout(FINISHING, finishing).await.is_err() {
+            tracing::warn!("some of what was to be exported was not sent before the end");
+        }
+        drop(tasks);
+    }
+}
+
+/// Asks for a window again and again, and puts it into every outbox, until it is told to make the last one.
+async fn collect(
+    settings: Settings,
+    exports: Exports,
+    profiler: Profiler,
+    names: Names,
+    mut ending: oneshot::Receiver<oneshot::Sender<()>>,
+) {
+    let mut ticks = interval(settings.every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // The first one is at once.
+    ticks.tick().await;
+    let mut collector = Collector::new(&settings, profiler, names);
+    loop {
+        let done = tokio::select! {
+            _ = ticks.tick() => None,
+            // Without a sender nobody waits for the last window.
+            done = &mut ending => match done {
+                Ok(done) => Some(done),
+                Err(_) => return,
+            },
+        };
+        let pushes = match collector.next().await {
+            Ok(pushes) => pushes,
+            // There is nobody to ask any more.
+            Err(_) => return,
+        };
+        exports.missed_ns.fetch_add(pushes.missed.as_nanos() as u64, Relaxed);
+        for (destination, outbox) in settings.destinations.iter().zip(exports.outboxes.iter()) {
+            for push in &pushes.pushes {
+                let bodies = match destination.protocol {
+                    Protocol::OtlpHttp => otlp::bodies(push),
+                };
+                bodies.into_iter().for_each(|body| outbox.add(body));
+            }
+        }
+        if let Some(done) = done {
+            // Whoever waited may be gone.
+            let _ = done.send(());
+            return;
+        }
+    }
+}

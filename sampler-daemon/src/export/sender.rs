@@ -1,0 +1,143 @@
+//! Empties an outbox: one request at a time, again and again until the backend has answered for ever.
+
+use super::back_off::{BackOff, retry_after};
+use super::destination::{Destination, Protocol};
+use super::http_client::{Answer, post};
+use super::otlp;
+use super::outbox::{Attempt, Body, Outbox};
+use hyper::body::Bytes;
+use hyper::header::{
+    CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT,
+};
+use hyper::{HeaderMap, StatusCode};
+use sampler_common::encode::otlp::rejected;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::time::sleep;
+
+/// Characters of an answer that stand in `status`.
+const MAX_REASON_CHARS: usize = 200;
+/// By which a backend, or a proxy before it, recognizes a request that comes twice.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Sends for ever what comes to an outbox.
+pub(super) async fn send(outbox: Arc<Outbox>, transport: Transport) {
+    let mut back_off = BackOff::default();
+    loop {
+        let body = outbox.first().await;
+        let (attempt, asked) = transport.attempt(&body).await;
+        let failed = matches!(attempt, Attempt::Failed(_));
+        if let Attempt::Failed(why) | Attempt::Refused(why) = &attempt {
+            tracing::debug!("export to {}: {why}", transport.destination);
+        }
+        outbox.ended(attempt);
+        if failed {
+            sleep(back_off.next(asked, fastrand::f64())).await;
+        } else {
+            back_off.reset();
+        }
+    }
+}
+
+/// How requests get to a backend.
+pub(super) struct Transport {
+    destination: Destination,
+    path: String,
+    headers: HeaderMap,
+}
+
+impl Transport {
+    /// To a backend, with headers of the user's.
+    pub(super) fn new(destination: Destination, mut headers: HeaderMap) -> Transport {
+        let path = match destination.protocol {
+            Protocol::OtlpHttp => format!("{}{}", destination.base, otlp::PATH),
+        };
+        let agent = concat!("samplerd/", env!("CARGO_PKG_VERSION"));
+        for (name, value) in [
+            (USER_AGENT, agent),
+            (CONTENT_TYPE, "application/x-protobuf"),
+            (CONTENT_ENCODING, "gzip"),
+        ] {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        Transport { destination, path, headers }
+    }
+
+    /// One attempt, and how long the backend wants to be left alone.
+    async fn attempt(&self, body: &Body) -> (Attempt, Option<Duration>) {
+        let mut headers = self.headers.clone();
+        if let Ok(id) = HeaderValue::from_str(&format!("{:032x}", body.id)) {
+            headers.insert(IDEMPOTENCY_KEY, id);
+        }
+        let bytes = Bytes::copy_from_slice(&body.bytes);
+        match post(&self.destination, &self.path, headers, bytes).await {
+            Ok(answer) => (attempt(&answer), asked(&answer)),
+            Err(error) => (Attempt::Failed(one_line(&format!("{error:#}"))), None),
+        }
+    }
+}
+
+/// What an answer means. Which ones are worth another attempt is in the OTLP specification, "Retryable response codes".
+fn attempt(answer: &Answer) -> Attempt {
+    let status = answer.status;
+    if status.is_success() {
+        let rejected = rejected(&answer.body);
+        return Attempt::Sent(rejected.map(|(profiles, why)| {
+            (profiles, one_line(&format!("{profiles} profiles left out: {why}")))
+        }));
+    }
+    let text = String::from_utf8_lossy(&answer.body);
+    let why = one_line(format!("{status}: {text}").trim_end_matches([' ', ':']));
+    match status {
+        StatusCode::REQUEST_TIMEOUT
+        | StatusCode::TOO_MANY_REQUESTS
+        | StatusCode::BAD_GATEWAY
+        | StatusCode::SERVICE_UNAVAILABLE
+        | StatusCode::GATEWAY_TIMEOUT => Attempt::Failed(why),
+        _ => Attempt::Refused(why),
+    }
+}
+
+fn asked(answer: &Answer) -> Option<Duration> {
+    retry_after(answer.headers.get(RETRY_AFTER)?.to_str().ok()?, SystemTime::now())
+}
+
+/// What a backend says comes to people's terminals.
+fn one_line(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { ' ' } else { c };
+    text.trim().chars().take(MAX_REASON_CHARS).map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, body: &'static [u8]) -> Answer {
+        let status = StatusCode::from_u16(status).unwrap();
+        Answer { status, headers: HeaderMap::new(), body: Bytes::from_static(body) }
+    }
+
+    #[test]
+    fn which_answers_are_for_ever() {
+        for status in [200, 202, 204] {
+            assert_eq!(attempt(&answer(status, b"<html>")), Attempt::Sent(None));
+        }
+        for status in [408, 429, 502, 503, 504] {
+            assert!(matches!(attempt(&answer(status, b"")), Attempt::Failed(_)), "{status}");
+        }
+        for status in [301, 400, 401, 404, 413, 500, 501] {
+            assert!(matches!(attempt(&answer(status, b"")), Attempt::Refused(_)), "{status}");
+        }
+    }
+
+    #[test]
+    fn what_a_backend_says_is_one_short_line() {
+        let body: &[u8] = b"too\nmuch \x1b[31m\xff";
+        let Attempt::Refused(why) = attempt(&answer(400, body)) else { panic!() };
+        assert!(why.starts_with("400 Bad Request: too much"), "{why}");
+        assert!(!why.chars().any(char::is_control));
+        assert_eq!(one_line(&"x".repeat(1000)).len(), MAX_REASON_CHARS);
+        let Attempt::Failed(why) = attempt(&answer(503, b"")) else { panic!() };
+        assert_eq!(why, "503 Service Unavailable");
+    }
+}

@@ -1,0 +1,46 @@
+//! What has become of what is pushed, by destination.
+
+use super::page::{Kind, Page};
+use crate::export::Counts;
+
+/// A number of a destination, with its name and help.
+type Number = (&'static str, Kind, &'static str, fn(&Counts) -> u64);
+
+const NUMBERS: [Number; 5] = [
+    ("waiting_requests", Kind::Gauge, "Requests that wait", |of| of.waiting),
+    ("waiting_bytes", Kind::Gauge, "Bytes of the requests that wait", |of| of.waiting_bytes),
+    ("sent_bytes_total", Kind::Counter, "Bytes of the requests that were taken", |of| {
+        of.sent_bytes
+    }),
+    ("retries_total", Kind::Counter, "Attempts that failed and are repeated", |of| of.retried),
+    (
+        "rejected_profiles_total",
+        Kind::Counter,
+        "Profiles that a backend left out of requests that it took",
+        |of| of.rejected_profiles,
+    ),
+];
+
+/// Writes them; nothing where nothing is pushed.
+pub(super) fn write(exports: &[Counts], missed_ns: u64, page: &mut Page) {
+    if exports.is_empty() {
+        return;
+    }
+    let help = "Requests to backends that have ended, by how";
+    let mut family = page.family("sampler_export_requests_total", Kind::Counter, help);
+    for of in exports {
+        let ends = [("sent", of.sent), ("refused", of.refused), ("dropped", of.dropped)];
+        for (end, count) in ends {
+            family.sample(&[("destination", &of.destination), ("outcome", end)], count as f64);
+        }
+    }
+    for (name, kind, help, number) in NUMBERS {
+        let name = format!("sampler_export_{name}");
+        let mut family = page.family(&name, kind, help);
+        for of in exports {
+            family.sample(&[("destination", &of.destination)], number(of) as f64);
+        }
+    }
+    let help = "Time that is in no window that was pushed";
+    page.counter("sampler_export_missed_seconds_total", help, missed_ns as f64 / 1e9);
+}
