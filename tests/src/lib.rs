@@ -9,6 +9,7 @@ pub mod browser;
 pub mod build;
 pub mod child;
 pub mod client;
+pub mod collector;
 pub mod daemon;
 pub mod docs;
 pub mod exposition;

@@ -1,0 +1,286 @@
+//! A collector of OTLP profiles that reads by the published messages, and misbehaves as it is told.
+
+pub mod rules;
+
+use crate::wait;
+use anyhow::{Context as _, Result, bail, ensure};
+use flate2::read::GzDecoder;
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use opentelemetry_proto::tonic::profiles::v1development::Profile;
+use prost::Message as _;
+use std::collections::{BTreeMap, HashSet};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// How it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// It takes everything.
+    Take,
+    /// It takes nothing, and says so by a status, with seconds until it may be asked again.
+    Refuse(u16, Option<u64>),
+    /// It answers what is no HTTP.
+    Garbage,
+    /// It closes the connection in the middle of the request.
+    HangUp,
+    /// It takes everything, and closes the connection before it has said so.
+    Swallow,
+    /// It reads, and never answers.
+    Silence,
+}
+
+/// A request that it read to its end.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// When.
+    pub at: Instant,
+    /// How it was answered.
+    pub manner: Manner,
+    /// The first line.
+    pub line: String,
+    /// Headers, names in lower case.
+    pub headers: BTreeMap<String, String>,
+    /// The body as it came.
+    pub body: Vec<u8>,
+}
+
+impl Received {
+    /// The message.
+    pub fn message(&self) -> Result<ExportProfilesServiceRequest> {
+        let mut bytes = Vec::new();
+        GzDecoder::new(&self.body[..]).read_to_end(&mut bytes).context("unpack")?;
+        ensure!(bytes.len() < 4 << 20, "a request of {} bytes", bytes.len());
+        ExportProfilesServiceRequest::decode(&bytes[..]).context("decode")
+    }
+}
+
+struct State {
+    manner: Manner,
+    /// Connections that came.
+    attempts: Vec<Instant>,
+    received: Vec<Received>,
+}
+
+/// The collector; it ends with the test.
+pub struct Collector {
+    /// Where it listens.
+    pub address: SocketAddr,
+    state: Arc<Mutex<State>>,
+}
+
+impl Collector {
+    /// Starts one that takes everything.
+    pub fn start() -> Result<Collector> {
+        let listener = TcpListener::bind("127.0.0.1:0").context("listen")?;
+        let address = listener.local_addr()?;
+        let state = State { manner: Manner::Take, attempts: Vec::new(), received: Vec::new() };
+        let state = Arc::new(Mutex::new(state));
+        let shared = Arc::clone(&state);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let shared = Arc::clone(&shared);
+                std::thread::spawn(move || drop(serve(stream, &shared)));
+            }
+        });
+        Ok(Collector { address, state })
+    }
+
+    /// The URL of its OTLP over HTTP.
+    pub fn url(&self) -> String {
+        format!("otlp+http://{}", self.address)
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+        look(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes how it answers.
+    pub fn behave(&self, manner: Manner) {
+        self.with(|state| state.manner = manner);
+    }
+
+    /// When connections came.
+    pub fn attempts(&self) -> Vec<Instant> {
+        self.with(|state| state.attempts.clone())
+    }
+
+    /// All that it read.
+    pub fn received(&self) -> Vec<Received> {
+        self.with(|state| state.received.clone())
+    }
+
+    /// What it took, each profile once, however often it came.
+    pub fn taken(&self) -> Result<Taken> {
+        let mut taken = Taken::default();
+        for received in self.received() {
+            if matches!(received.manner, Manner::Take | Manner::Swallow) {
+                taken.add(&received.message()?)?;
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Waits until `holds` of what it took.
+    pub fn taken_where(&self, what: &str, holds: impl Fn(&Taken) -> bool) -> Result<Taken> {
+        wait::until(what, || Ok(Some(self.taken()?).filter(|taken| holds(taken))))
+    }
+}
+
+fn serve(stream: TcpStream, shared: &Mutex<State>) -> Result<()> {
+    let lock = || shared.lock().unwrap_or_else(PoisonError::into_inner);
+    let manner = {
+        let mut state = lock();
+        state.attempts.push(Instant::now());
+        state.manner
+    };
+    stream.set_read_timeout(Some(wait::DEADLINE))?;
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line)?;
+    let headers = headers(&mut reader)?;
+    let length: usize = headers.get("content-length").context("no length")?.parse()?;
+    let mut body = vec![0; if manner == Manner::HangUp { length / 2 } else { length }];
+    reader.read_exact(&mut body)?;
+    if manner == Manner::HangUp {
+        return Ok(());
+    }
+    let line = line.trim_end().to_owned();
+    lock().received.push(Received { at: Instant::now(), manner, line, headers, body });
+    let mut stream = reader.into_inner();
+    let answer = match manner {
+        Manner::Take => "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        Manner::Refuse(status, seconds) => {
+            let retry = seconds.map_or(String::new(), |of| format!("Retry-After: {of}\r\n"));
+            format!("HTTP/1.1 {status} X\r\n{retry}Content-Length: 4\r\n\r\nbusy")
+        }
+        Manner::Garbage => "\u{1b}[31m no HTTP at all\r\n\r\n".to_owned(),
+        Manner::Swallow | Manner::HangUp => return Ok(()),
+        Manner::Silence => {
+            // Until samplerd gives up.
+            let _ = stream.read(&mut [0]);
+            return Ok(());
+        }
+    };
+    stream.write_all(answer.as_bytes()).context("answer")
+}
+
+fn headers(reader: &mut BufReader<TcpStream>) -> Result<BTreeMap<String, String>> {
+    let mut headers = BTreeMap::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        match line.trim_end() {
+            "" => return Ok(headers),
+            header => {
+                let (name, value) = header.split_once(": ").context("no header")?;
+                headers.insert(name.to_lowercase(), value.to_owned());
+            }
+        }
+    }
+}
+
+/// A profile with what it is about.
+#[derive(Clone, Debug)]
+pub struct TakenProfile {
+    /// Labels of its service.
+    pub service: BTreeMap<String, String>,
+    /// `alloc_space` and so on.
+    pub sample_type: String,
+    /// The profile.
+    pub profile: Profile,
+    /// Names of each sample's frames, leaf first, with its value.
+    pub samples: Vec<(Vec<String>, i64)>,
+}
+
+impl TakenProfile {
+    /// The series that a backend makes of it.
+    pub fn series(&self) -> (BTreeMap<String, String>, String) {
+        (self.service.clone(), self.sample_type.clone())
+    }
+}
+
+/// What was taken.
+#[derive(Clone, Debug, Default)]
+pub struct Taken {
+    /// Profiles, each once.
+    pub profiles: Vec<TakenProfile>,
+    /// Profiles that came again.
+    pub repeated: usize,
+    ids: HashSet<Vec<u8>>,
+}
+
+impl Taken {
+    fn add(&mut self, message: &ExportProfilesServiceRequest) -> Result<()> {
+        rules::check(message)?;
+        let dictionary = message.dictionary.as_ref().context("no dictionary")?;
+        for resource in &message.resource_profiles {
+            let service = rules::labels(resource)?;
+            for profile in resource.scope_profiles.iter().flat_map(|of| &of.profiles) {
+                if !self.ids.insert(profile.profile_id.clone()) {
+                    self.repeated += 1;
+                    continue;
+                }
+                let text = |index: i32| dictionary.string_table[index as usize].clone();
+                let name = |location: i32| {
+                    let lines = &dictionary.location_table[location as usize].lines;
+                    let function = lines.first().map_or(0, |line| line.function_index);
+                    text(dictionary.function_table[function as usize].name_strindex)
+                };
+                let samples = profile.samples.iter().map(|sample| {
+                    let stack = &dictionary.stack_table[sample.stack_index as usize];
+                    (stack.location_indices.iter().map(|of| name(*of)).collect(), sample.values[0])
+                });
+                let of_type = profile.sample_type.as_ref().context("no type")?;
+                self.profiles.push(TakenProfile {
+                    service: service.clone(),
+                    sample_type: text(of_type.type_strindex),
+                    samples: samples.collect(),
+                    profile: profile.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The profiles of a type.
+    pub fn of_type<'a>(&'a self, sample_type: &'a str) -> impl Iterator<Item = &'a TakenProfile> {
+        self.profiles.iter().filter(move |of| of.sample_type == sample_type)
+    }
+
+    /// What a function has in all profiles of a type.
+    pub fn sum(&self, sample_type: &str, function: &str) -> u64 {
+        let samples = self.of_type(sample_type).flat_map(|of| &of.samples);
+        let has = |frames: &[String]| frames.iter().any(|frame| frame == function);
+        samples.filter(|(frames, _)| has(frames)).map(|(_, value)| *value as u64).sum()
+    }
+
+    /// What a function has in the newest snapshot of a type.
+    pub fn newest(&self, sample_type: &str, function: &str) -> u64 {
+        let newest = self.of_type(sample_type).map(|of| of.profile.time_unix_nano).max();
+        let profiles = self.profiles.iter();
+        let profiles = profiles.filter(|of| Some(of.profile.time_unix_nano) == newest);
+        Taken { profiles: profiles.cloned().collect(), ..Taken::default() }
+            .sum(sample_type, function)
+    }
+
+    /// The series that a backend has made of all this.
+    pub fn series(&self) -> HashSet<(BTreeMap<String, String>, String)> {
+        self.profiles.iter().map(TakenProfile::series).collect()
+    }
+
+    /// The windows of all profiles of a type that has some, in order; an error if two overlap or there is time between two of them.
+    pub fn windows(&self, sample_type: &str) -> Result<Vec<(u64, u64)>> {
+        let window = |of: &TakenProfile| (of.profile.time_unix_nano, of.profile.duration_nano);
+        let mut windows: Vec<(u64, u64)> = self.of_type(sample_type).map(window).collect();
+        windows.sort_unstable();
+        windows.dedup();
+        for pair in windows.windows(2) {
+            if pair[0].0 + pair[0].1 != pair[1].0 {
+                bail!("windows {pair:?} do not follow each other, of {windows:?}");
+            }
+        }
+        Ok(windows)
+    }
+}

@@ -1,0 +1,289 @@
+//! `samplerd --export`: what arrives at a collector is what the API tells, once, whatever the collector does. Every allocation is sampled, so that sums are equal.
+
+use anyhow::{Context as _, Result, ensure};
+use sampler_tests::child::kill;
+use sampler_tests::collector::{Collector, Manner, Taken};
+use sampler_tests::{Daemon, Workload, build, http, wait};
+use serde_json::Value;
+use std::collections::HashSet;
+use std::fs::{self, Permissions};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// One that exports every second.
+fn exporting(pids: &[u32], url: &str, extra: &[&str]) -> Result<Daemon> {
+    let arguments = ["--interval", "1", "--export", url, "--export-every", "1s"];
+    Daemon::start(pids, &[&arguments, extra].concat())
+}
+
+/// What `status` says of the only destination.
+fn told(daemon: &Daemon) -> Result<Value> {
+    let status = daemon.status()?;
+    let exports = status["exports"].as_array().context("no exports")?;
+    ensure!(exports.len() == 1, "{exports:?}");
+    Ok(exports[0].clone())
+}
+
+fn number(of: &Value, key: &str) -> Result<u64> {
+    of[key].as_u64().with_context(|| format!("no {key} in {of}"))
+}
+
+/// No request has vanished.
+fn adds_up(of: &Value) -> Result<()> {
+    let ends = ["sent", "refused", "dropped", "waiting"].map(|key| number(of, key));
+    let sum = ends.into_iter().sum::<Result<u64>>()?;
+    ensure!(sum == number(of, "made")?, "{of}");
+    ensure!(of["missed_ns"] == 0, "{of}");
+    Ok(())
+}
+
+/// Waits until `holds` of what `status` says.
+fn told_where(daemon: &Daemon, what: &str, holds: impl Fn(&Value) -> bool) -> Result<Value> {
+    wait::until(what, || {
+        let told = told(daemon)?;
+        adds_up(&told)?;
+        Ok(Some(told).filter(|told| holds(told)))
+    })
+}
+
+/// A program that allocates 100 bytes each millisecond.
+fn ticking() -> Result<Workload> {
+    let mut workload = Workload::edge(&["ticks"])?;
+    workload.go()?;
+    workload.truth()?;
+    Ok(workload)
+}
+
+/// Everything that was allocated has arrived once: of a program that stands still.
+fn all_arrived(daemon: &Daemon, collector: &Collector, function: &str) -> Result<Taken> {
+    let told = daemon.profile("alloc", &[])?;
+    let row = told.row(function);
+    let [bytes, objects] =
+        [row.alloc_space.sum, row.alloc_objects.sum].map(|sum| sum.round() as u64);
+    ensure!(bytes > 0, "nothing was allocated");
+    let arrived = |taken: &Taken| taken.sum("alloc_space", function) >= bytes;
+    let taken = collector.taken_where("the last window", arrived)?;
+    let sums = ["alloc_space", "alloc_objects"].map(|of| taken.sum(of, function));
+    ensure!(sums == [bytes, objects], "{sums:?} arrived of {bytes} bytes, {objects} objects");
+    Ok(taken)
+}
+
+#[test]
+fn windows_follow_each_other_and_add_up_to_everything() -> Result<()> {
+    let collector = Collector::start()?;
+    let workload = ticking()?;
+    let daemon = exporting(&[workload.pid()], &collector.url(), &["--export-label", "env=test"])?;
+    let windows = |taken: &Taken| taken.windows("alloc_space").map_or(0, |of| of.len());
+    let early = collector.taken_where("three windows", |taken| windows(taken) >= 3)?;
+    collector.taken_where("eight windows", |taken| windows(taken) >= 8)?;
+    kill(workload.pid(), 19).context("stop the program")?;
+    let taken = all_arrived(&daemon, &collector, "ticking")?;
+    let windows = taken.windows("alloc_space")?;
+    ensure!(windows.iter().all(|(_, length)| *length >= 1_000_000_000), "{windows:?}");
+    ensure!(taken.series() == early.series(), "series come with pushes: {:?}", taken.series());
+    // Nothing is held for longer than a moment.
+    ensure!(early.series().len() <= 4, "{:?}", early.series());
+    let service = &taken.profiles[0].service;
+    ensure!(
+        service["env"] == "test" && service["process.executable.name"] == service["service.name"]
+    );
+    for received in collector.received() {
+        ensure!(received.line == "POST /v1development/profiles HTTP/1.1", "{}", received.line);
+        for (header, value) in
+            [("content-type", "application/x-protobuf"), ("content-encoding", "gzip")]
+        {
+            ensure!(received.headers[header] == value, "{:?}", received.headers);
+        }
+    }
+    let told = told(&daemon)?;
+    adds_up(&told)?;
+    ensure!(told["retried"] == 0 && told["last_error"].is_null(), "{told}");
+    daemon.stop()
+}
+
+#[test]
+fn what_is_held_is_a_snapshot() -> Result<()> {
+    let collector = Collector::start()?;
+    let mut workload = Workload::start("windows.c", &[])?;
+    let daemon = exporting(&[workload.pid()], &collector.url(), &[])?;
+    for function in ["first", "second", "third"] {
+        workload.go()?;
+        let truth = workload.truth()?;
+        let of = truth.function(function)?;
+        let held = |taken: &Taken| taken.newest("inuse_space", function) == of.live.bytes;
+        let taken = collector.taken_where("what is held", held)?;
+        ensure!(taken.newest("inuse_objects", function) == of.live.objects);
+        all_arrived(&daemon, &collector, function)?;
+    }
+    daemon.stop()
+}
+
+#[test]
+fn a_collector_that_fails_gets_everything_once_it_works() -> Result<()> {
+    let collector = Collector::start()?;
+    let workload = ticking()?;
+    let daemon = exporting(&[workload.pid()], &collector.url(), &[])?;
+    let some = |taken: &Taken| !taken.profiles.is_empty();
+    collector.taken_where("a window", some)?;
+    for manner in [
+        Manner::Refuse(503, None),
+        Manner::Garbage,
+        Manner::HangUp,
+        Manner::Swallow,
+        Manner::Silence,
+    ] {
+        let before = number(&told(&daemon)?, "retried")?;
+        let samples = daemon.profile("alloc", &[])?.samples;
+        collector.behave(manner);
+        let failed = |told: &Value| told["retried"].as_u64() > Some(before + 1);
+        let told =
+            told_where(&daemon, "two failures", failed).with_context(|| format!("{manner:?}"))?;
+        ensure!(told["waiting"].as_u64() > Some(0) && told["last_error"].is_string(), "{told}");
+        ensure!(!told["last_error"].to_string().contains("\\u001b"), "{told}");
+        // Nobody waits for it.
+        ensure!(daemon.profile("alloc", &[])?.samples > samples, "{manner:?} holds up ingestion");
+        collector.behave(Manner::Take);
+        told_where(&daemon, "an empty queue", |told| told["waiting"] == 0)?;
+    }
+    kill(workload.pid(), 19).context("stop the program")?;
+    let taken = all_arrived(&daemon, &collector, "ticking")?;
+    taken.windows("alloc_space")?;
+    ensure!(taken.repeated > 0, "what was swallowed did not come again");
+    let keys = collector.received().into_iter().map(|of| of.headers["idempotency-key"].clone());
+    let keys: Vec<String> = keys.collect();
+    let once: HashSet<&String> = keys.iter().collect();
+    ensure!(once.len() < keys.len(), "no request came twice by its key");
+    daemon.stop()
+}
+
+#[test]
+fn a_collector_is_left_alone_for_as_long_as_it_asks() -> Result<()> {
+    const SECONDS: u64 = 5;
+    let collector = Collector::start()?;
+    collector.behave(Manner::Refuse(429, Some(SECONDS)));
+    let workload = ticking()?;
+    let daemon = exporting(&[workload.pid()], &collector.url(), &[])?;
+    let attempts = wait::until("two attempts", || {
+        Ok(Some(collector.attempts()).filter(|attempts| attempts.len() > 1))
+    })?;
+    let between = attempts[1].duration_since(attempts[0]);
+    ensure!(between >= Duration::from_secs(SECONDS), "asked again after {between:?}");
+    collector.behave(Manner::Take);
+    told_where(&daemon, "an empty queue", |told| told["waiting"] == 0)?;
+    daemon.stop()
+}
+
+#[test]
+fn what_is_refused_for_ever_is_counted_and_not_repeated() -> Result<()> {
+    let collector = Collector::start()?;
+    collector.behave(Manner::Refuse(400, None));
+    let workload = ticking()?;
+    let arguments = ["--http", "127.0.0.1:0"];
+    let mut daemon = exporting(&[workload.pid()], &collector.url(), &arguments)?;
+    let line = daemon.child().line()?;
+    let url = line.strip_prefix("http http://").and_then(|url| url.strip_suffix('/'));
+    let address: SocketAddr = url.with_context(|| format!("no URL in {line:?}"))?.parse()?;
+    let refused = |told: &Value| told["refused"].as_u64() > Some(2);
+    let told = told_where(&daemon, "three refusals", refused)?;
+    ensure!(told["retried"] == 0 && told["last_error"] == "400 Bad Request: busy", "{told}");
+    let page = http::get(address, "/metrics")?;
+    let page = page.text()?;
+    let series = format!(
+        "sampler_export_requests_total{{destination=\"{}\",outcome=\"refused\"}} ",
+        collector.url()
+    );
+    let line = page.lines().find_map(|line| line.strip_prefix(&series));
+    let shown: f64 = line.with_context(|| format!("no {series} in {page}"))?.parse()?;
+    ensure!(shown >= 3.0, "{shown}");
+    let text = String::from_utf8(daemon.sampler(&["status"])?.success("status")?.stdout)?;
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    ensure!(text.contains("refused; last error: 400 Bad Request: busy"), "{text}");
+    daemon.stop()
+}
+
+#[test]
+fn the_last_window_is_sent_at_the_end() -> Result<()> {
+    let collector = Collector::start()?;
+    let mut workload = Workload::start("windows.c", &[])?;
+    let arguments = ["--interval", "1", "--export", &collector.url(), "--export-every", "100s"];
+    let daemon = Daemon::start(&[workload.pid()], &arguments)?;
+    workload.go()?;
+    let bytes = workload.truth()?.function("first")?.alloc.bytes;
+    // The time slot that has it has been over for longer than samples may be late.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos() as u64;
+    daemon.profile_where("a border", "alloc", &["--last", "1ms"], |profile| {
+        let of = |key: &str| profile.json["window"][key].as_u64().unwrap_or_default();
+        let (start, end) = (of("start_unix_ns"), of("end_unix_ns"));
+        start > now && end - start > 300_000_000
+    })?;
+    ensure!(collector.received().is_empty(), "it is early");
+    daemon.stop()?;
+    ensure!(collector.taken()?.sum("alloc_space", "first") == bytes);
+    Ok(())
+}
+
+/// Refused in one line, before anything is attached.
+fn is_refused(arguments: &[&str], code: i32, says: &str) -> Result<()> {
+    let pid = std::process::id().to_string();
+    let all = [&["--pid", &pid], arguments].concat();
+    let finished =
+        sampler_tests::child::finish(Command::new(build::program("samplerd")?).args(all))?;
+    let said = &finished.stderr;
+    ensure!(finished.code() == code && said.contains(says), "{arguments:?}: {said}");
+    ensure!((1..=6).contains(&said.lines().count()), "{said}");
+    Ok(())
+}
+
+#[test]
+fn what_cannot_work_is_said_at_the_start() -> Result<()> {
+    let url = "otlp+http://127.0.0.1:4318";
+    let directory = tempfile::tempdir()?;
+    let file = |mode: u32, text: &str| -> Result<String> {
+        let path = directory.path().join("headers");
+        fs::write(&path, text)?;
+        fs::set_permissions(&path, Permissions::from_mode(mode))?;
+        Ok(path.display().to_string())
+    };
+    for (arguments, says) in [
+        (&["--export", "ftp://x"][..], "otlp+http://HOST:4318"),
+        (&["--export", "otlp+http://me:secret@x"], "--export-header-file"),
+        (&["--export", url, "--export", url], "given twice"),
+        (&["--export", url, "--export-every", "500ms"], "1 s to 100 s"),
+        (&["--export", url, "--export-every", "5m"], "1 s to 100 s"),
+        (&["--export", url, "--windows", "1%"], "--windows"),
+        (&["--export", url, "--export-label", "x"], "KEY=VALUE"),
+        (&["--export", url, "--export-label", "a=b", "--export-label", "a=c"], "a is given twice"),
+        (&["--export-label", "a=b"], "--export"),
+    ] {
+        is_refused(arguments, 2, says)?;
+    }
+    let path = file(0o644, "Authorization: Bearer x")?;
+    let with_headers =
+        |path: &str| is_refused(&["--export", url, "--export-header-file", path], 1, path);
+    with_headers(&path)?;
+    with_headers(&file(0o600, "no header")?)?;
+    with_headers(&Path::new(&path).with_file_name("none").display().to_string())
+}
+
+#[test]
+fn headers_of_a_file_are_sent() -> Result<()> {
+    let collector = Collector::start()?;
+    let workload = ticking()?;
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("headers");
+    fs::write(&path, "Authorization: Bearer abc\nX-Scope-OrgID: 7\n")?;
+    fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+    let path = path.display().to_string();
+    let url = format!("{}/base/", collector.url());
+    let daemon = exporting(&[workload.pid()], &url, &["--export-header-file", &path])?;
+    collector.taken_where("a window", |taken| !taken.profiles.is_empty())?;
+    let received = collector.received().remove(0);
+    ensure!(received.line == "POST /base/v1development/profiles HTTP/1.1", "{}", received.line);
+    let headers = ["authorization", "x-scope-orgid"].map(|name| received.headers[name].as_str());
+    ensure!(headers == ["Bearer abc", "7"], "{headers:?}");
+    ensure!(!daemon.log().contains("abc"), "a secret in the log");
+    daemon.stop()
+}
