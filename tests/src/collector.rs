@@ -1,5 +1,6 @@
 //! A collector of OTLP profiles that reads by the published messages, and misbehaves as it is told.
 
+mod grpc;
 pub mod rules;
 
 use crate::wait;
@@ -42,13 +43,18 @@ pub struct Received {
     pub line: String,
     /// Headers, names in lower case.
     pub headers: BTreeMap<String, String>,
-    /// The body as it came.
+    /// The body as it came over HTTP.
     pub body: Vec<u8>,
+    /// The message that came over gRPC.
+    message: Option<ExportProfilesServiceRequest>,
 }
 
 impl Received {
     /// The message.
     pub fn message(&self) -> Result<ExportProfilesServiceRequest> {
+        if let Some(message) = &self.message {
+            return Ok(message.clone());
+        }
         let mut bytes = Vec::new();
         GzDecoder::new(&self.body[..]).read_to_end(&mut bytes).context("unpack")?;
         ensure!(bytes.len() < 4 << 20, "a request of {} bytes", bytes.len());
@@ -67,6 +73,7 @@ struct State {
 pub struct Collector {
     /// Where it listens.
     pub address: SocketAddr,
+    scheme: &'static str,
     state: Arc<Mutex<State>>,
 }
 
@@ -84,12 +91,20 @@ impl Collector {
                 std::thread::spawn(move || drop(serve(stream, &shared)));
             }
         });
-        Ok(Collector { address, state })
+        Ok(Collector { address, scheme: "otlp+http", state })
     }
 
-    /// The URL of its OTLP over HTTP.
+    /// Starts one that takes everything over gRPC.
+    pub fn start_grpc() -> Result<Collector> {
+        let state = State { manner: Manner::Take, attempts: Vec::new(), received: Vec::new() };
+        let state = Arc::new(Mutex::new(state));
+        let address = grpc::start(Arc::clone(&state))?;
+        Ok(Collector { address, scheme: "otlp+grpc", state })
+    }
+
+    /// The URL of its OTLP.
     pub fn url(&self) -> String {
-        format!("otlp+http://{}", self.address)
+        format!("{}://{}", self.scheme, self.address)
     }
 
     fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
@@ -147,7 +162,14 @@ fn serve(stream: TcpStream, shared: &Mutex<State>) -> Result<()> {
         return Ok(());
     }
     let line = line.trim_end().to_owned();
-    lock().received.push(Received { at: Instant::now(), manner, line, headers, body });
+    lock().received.push(Received {
+        at: Instant::now(),
+        manner,
+        line,
+        headers,
+        body,
+        message: None,
+    });
     let mut stream = reader.into_inner();
     let answer = match manner {
         Manner::Take => "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned(),

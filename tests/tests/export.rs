@@ -225,6 +225,33 @@ fn the_last_window_is_sent_at_the_end() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn grpc_carries_the_same() -> Result<()> {
+    let collector = Collector::start_grpc()?;
+    collector.behave(Manner::Refuse(503, None));
+    let workload = ticking()?;
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("headers");
+    fs::write(&path, "Authorization: Bearer abc\n")?;
+    fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+    let path = path.display().to_string();
+    let arguments = ["--export-header-file", &path];
+    let daemon = exporting(&[workload.pid()], &collector.url(), &arguments)?;
+    let failed = |told: &Value| told["retried"].as_u64() > Some(1);
+    let told = told_where(&daemon, "two failures", failed)?;
+    ensure!(told["last_error"] == "Unavailable: busy", "{told}");
+    collector.behave(Manner::Refuse(400, None));
+    let refused = |told: &Value| told["refused"].as_u64() > Some(0);
+    let told = told_where(&daemon, "a refusal", refused)?;
+    ensure!(told["last_error"] == "InvalidArgument: no", "{told}");
+    collector.behave(Manner::Take);
+    collector.taken_where("two windows", |taken| {
+        taken.windows("alloc_space").is_ok_and(|windows| windows.len() > 1)
+    })?;
+    ensure!(collector.received()[0].headers["authorization"] == "Bearer abc");
+    daemon.stop()
+}
+
 /// Refused in one line, before anything is attached.
 fn is_refused(arguments: &[&str], code: i32, says: &str) -> Result<()> {
     let pid = std::process::id().to_string();

@@ -8,20 +8,24 @@ use std::fmt;
 pub enum Protocol {
     /// OTLP over HTTP, in protobuf.
     OtlpHttp,
+    /// OTLP over gRPC.
+    OtlpGrpc,
 }
 
 impl Protocol {
-    const ALL: [Protocol; 1] = [Protocol::OtlpHttp];
+    const ALL: [Protocol; 2] = [Protocol::OtlpHttp, Protocol::OtlpGrpc];
 
     const fn scheme(self) -> &'static str {
         match self {
             Protocol::OtlpHttp => "otlp+http",
+            Protocol::OtlpGrpc => "otlp+grpc",
         }
     }
 
     const fn usual_port(self) -> u16 {
         match self {
             Protocol::OtlpHttp => 4318,
+            Protocol::OtlpGrpc => 4317,
         }
     }
 }
@@ -41,7 +45,7 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// Reads `otlp+http://HOST:4318`.
+    /// Reads `otlp+http://HOST:4318` or `otlp+grpc://HOST:4317`.
     ///
     /// # Errors
     /// One line that says what is wrong with it.
@@ -74,6 +78,9 @@ impl Destination {
             return Err(unknown());
         }
         let base = url.path().trim_end_matches('/').to_owned();
+        if protocol == Protocol::OtlpGrpc && !base.is_empty() {
+            return Err("has a path, which gRPC has not (leave it out)".into());
+        }
         Ok(Destination { protocol, host, port, base, text: text.to_owned() })
     }
 
@@ -102,6 +109,7 @@ mod tests {
             ("otlp+http://collector:4318", "collector", 4318, ""),
             ("otlp+http://127.0.0.1", "127.0.0.1", 4318, ""),
             ("otlp+http://[::1]:80/otlp/", "::1", 80, "/otlp"),
+            ("otlp+grpc://collector/", "collector", 4317, ""),
         ] {
             let found = Destination::parse(text).unwrap();
             assert_eq!((found.host.as_str(), found.port, found.base.as_str()), (host, port, base));
@@ -128,6 +136,7 @@ mod tests {
             ("otlp+http://collector:70000", ""),
             ("otlp+http://me:secret@collector", "--export-header-file"),
             ("otlp+http://collector/?a=b", "query"),
+            ("otlp+grpc://collector/base", "path"),
         ] {
             let error = Destination::parse(text).unwrap_err();
             assert!(error.contains(words) && !error.contains('\n'), "{text}: {error}");

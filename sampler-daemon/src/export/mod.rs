@@ -6,6 +6,7 @@
 mod back_off;
 mod collector;
 pub mod destination;
+mod grpc_client;
 pub mod header_file;
 mod http_client;
 pub mod label;
@@ -146,9 +147,7 @@ async fn collect(
         exports.missed_ns.fetch_add(pushes.missed.as_nanos() as u64, Relaxed);
         for (destination, outbox) in settings.destinations.iter().zip(exports.outboxes.iter()) {
             for push in &pushes.pushes {
-                let bodies = match destination.protocol {
-                    Protocol::OtlpHttp => otlp::bodies(push),
-                };
+                let bodies = otlp::bodies(push, destination.protocol == Protocol::OtlpHttp);
                 bodies.into_iter().for_each(|body| outbox.add(body));
             }
         }

@@ -1,4 +1,4 @@
-//! Pushes as bodies of OTLP requests, compressed.
+//! Pushes as bodies of OTLP requests: compressed for HTTP, not for gRPC, which does that itself.
 
 use super::outbox::Body;
 use flate2::Compression;
@@ -9,17 +9,24 @@ use std::io::Write as _;
 
 /// The path of the signal, behind what a backend puts before it.
 pub(super) const PATH: &str = "/v1development/profiles";
+/// The method of the signal over gRPC.
+pub(super) const METHOD: &str =
+    "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
 
 /// The bodies that carry a push; none if there is nothing in it.
-pub(super) fn bodies(push: &Push) -> Vec<Body> {
+pub(super) fn bodies(push: &Push, is_compressed: bool) -> Vec<Body> {
     let requests = requests(push, || fastrand::u128(..).to_be_bytes());
-    requests.iter().map(body).collect()
+    let body = |request: Request| Body {
+        id: fastrand::u128(..),
+        profiles: request.profiles,
+        bytes: if is_compressed { compressed(&request.bytes) } else { request.bytes },
+    };
+    requests.into_iter().map(body).collect()
 }
 
-fn body(request: &Request) -> Body {
+fn compressed(bytes: &[u8]) -> Vec<u8> {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
     // Into memory: it cannot fail.
-    let _ = gzip.write_all(&request.bytes);
-    let bytes = gzip.finish().unwrap_or_default();
-    Body { id: fastrand::u128(..), bytes, profiles: request.profiles }
+    let _ = gzip.write_all(bytes);
+    gzip.finish().unwrap_or_default()
 }

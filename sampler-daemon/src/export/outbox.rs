@@ -14,7 +14,7 @@ const MAX_BYTES: usize = 32 << 20;
 pub(super) struct Body {
     /// By which it is recognized when it comes twice.
     pub(super) id: u128,
-    /// Compressed contents.
+    /// Contents, compressed but for gRPC.
     pub(super) bytes: Vec<u8>,
     /// Profiles in it.
     pub(super) profiles: u64,

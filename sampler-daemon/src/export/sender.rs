@@ -2,6 +2,7 @@
 
 use super::back_off::{BackOff, retry_after};
 use super::destination::{Destination, Protocol};
+use super::grpc_client::{Code, Status, call};
 use super::http_client::{Answer, post};
 use super::otlp;
 use super::outbox::{Attempt, Body, Outbox};
@@ -10,7 +11,7 @@ use hyper::header::{
     CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT,
 };
 use hyper::{HeaderMap, StatusCode};
-use sampler_common::encode::otlp::rejected;
+use sampler_common::encode::otlp::{rejected, retry_delay};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::sleep;
@@ -42,25 +43,19 @@ pub(super) async fn send(outbox: Arc<Outbox>, transport: Transport) {
 /// How requests get to a backend.
 pub(super) struct Transport {
     destination: Destination,
-    path: String,
     headers: HeaderMap,
 }
 
 impl Transport {
     /// To a backend, with headers of the user's.
     pub(super) fn new(destination: Destination, mut headers: HeaderMap) -> Transport {
-        let path = match destination.protocol {
-            Protocol::OtlpHttp => format!("{}{}", destination.base, otlp::PATH),
-        };
         let agent = concat!("samplerd/", env!("CARGO_PKG_VERSION"));
-        for (name, value) in [
-            (USER_AGENT, agent),
-            (CONTENT_TYPE, "application/x-protobuf"),
-            (CONTENT_ENCODING, "gzip"),
-        ] {
-            headers.insert(name, HeaderValue::from_static(value));
+        headers.insert(USER_AGENT, HeaderValue::from_static(agent));
+        if destination.protocol == Protocol::OtlpHttp {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         }
-        Transport { destination, path, headers }
+        Transport { destination, headers }
     }
 
     /// One attempt, and how long the backend wants to be left alone.
@@ -70,21 +65,56 @@ impl Transport {
             headers.insert(IDEMPOTENCY_KEY, id);
         }
         let bytes = Bytes::copy_from_slice(&body.bytes);
-        match post(&self.destination, &self.path, headers, bytes).await {
+        match self.destination.protocol {
+            Protocol::OtlpHttp => self.post(headers, bytes).await,
+            Protocol::OtlpGrpc => {
+                match call(&self.destination, otlp::METHOD, headers, bytes).await {
+                    Ok(answer) => (sent(&answer), None),
+                    Err(status) => by_status(&status),
+                }
+            }
+        }
+    }
+
+    async fn post(&self, headers: HeaderMap, bytes: Bytes) -> (Attempt, Option<Duration>) {
+        let path = format!("{}{}", self.destination.base, otlp::PATH);
+        match post(&self.destination, &path, headers, bytes).await {
             Ok(answer) => (attempt(&answer), asked(&answer)),
             Err(error) => (Attempt::Failed(one_line(&format!("{error:#}"))), None),
         }
     }
 }
 
+/// A request that was taken, but for what the answer says.
+fn sent(answer: &[u8]) -> Attempt {
+    Attempt::Sent(rejected(answer).map(|(profiles, why)| {
+        (profiles, one_line(&format!("{profiles} profiles left out: {why}")))
+    }))
+}
+
+/// What a gRPC status means, and how long the backend wants to be left alone. Which ones are worth another attempt is in the OTLP specification, "Failures".
+fn by_status(status: &Status) -> (Attempt, Option<Duration>) {
+    let asked = retry_delay(status.details());
+    let code = status.code();
+    let why = one_line(&format!("{code:?}: {}", status.message()));
+    let is_retried = match code {
+        Code::Cancelled
+        | Code::DeadlineExceeded
+        | Code::Aborted
+        | Code::OutOfRange
+        | Code::Unavailable
+        | Code::DataLoss => true,
+        Code::ResourceExhausted => asked.is_some(),
+        _ => false,
+    };
+    (if is_retried { Attempt::Failed(why) } else { Attempt::Refused(why) }, asked)
+}
+
 /// What an answer means. Which ones are worth another attempt is in the OTLP specification, "Retryable response codes".
 fn attempt(answer: &Answer) -> Attempt {
     let status = answer.status;
     if status.is_success() {
-        let rejected = rejected(&answer.body);
-        return Attempt::Sent(rejected.map(|(profiles, why)| {
-            (profiles, one_line(&format!("{profiles} profiles left out: {why}")))
-        }));
+        return sent(&answer.body);
     }
     let text = String::from_utf8_lossy(&answer.body);
     let why = one_line(format!("{status}: {text}").trim_end_matches([' ', ':']));
@@ -128,6 +158,25 @@ mod tests {
         for status in [301, 400, 401, 404, 413, 500, 501] {
             assert!(matches!(attempt(&answer(status, b"")), Attempt::Refused(_)), "{status}");
         }
+    }
+
+    #[test]
+    fn which_statuses_are_for_ever() {
+        let is_failed = |code| matches!(by_status(&Status::new(code, "x")).0, Attempt::Failed(_));
+        for code in [Code::Unavailable, Code::DeadlineExceeded, Code::Aborted, Code::DataLoss] {
+            assert!(is_failed(code), "{code:?}");
+        }
+        for code in [Code::InvalidArgument, Code::Unauthenticated, Code::Unimplemented] {
+            assert!(!is_failed(code), "{code:?}");
+        }
+        // Without a time it is out of room for ever; this one has a delay of 3 s.
+        assert!(!is_failed(Code::ResourceExhausted));
+        let detail: &[u8] =
+            b"\x1a\x30\x0a\x28type.googleapis.com/google.rpc.RetryInfo\x12\x04\x0a\x02\x08\x03";
+        let status = Status::with_details(Code::ResourceExhausted, "x", detail.into());
+        let (attempt, asked) = by_status(&status);
+        assert!(matches!(attempt, Attempt::Failed(_)));
+        assert_eq!(asked, Some(Duration::from_secs(3)));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 mod pushed;
 mod tables;
 
-pub use pushed::{MAX_REQUEST_BYTES, MAX_SAMPLES, Request, rejected, requests};
+pub use pushed::{MAX_REQUEST_BYTES, MAX_SAMPLES, Request, rejected, requests, retry_delay};
 
 /// The messages of the file.
 pub use sampler_messages::otlp as message;

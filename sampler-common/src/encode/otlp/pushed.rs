@@ -6,7 +6,7 @@
 
 use super::message::{
     AnyValue, ExportResponse, KeyValue, Location, Mapping, Profile, ProfilesData, Resource,
-    ResourceProfiles, Sample, Scope, ScopeProfiles, ValueType, any_value::Value,
+    ResourceProfiles, RetryInfo, Sample, Scope, ScopeProfiles, Status, ValueType, any_value::Value,
 };
 use super::tables::{BUILD_ID, Tables};
 use crate::encode::pprof::SAMPLE_TYPES;
@@ -14,6 +14,7 @@ use crate::encode::push::{Push, Stack};
 use crate::profile::Kind;
 use prost::Message as _;
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// Most bytes of a request, not compressed: receivers over gRPC take 4 MiB.
 pub const MAX_REQUEST_BYTES: usize = (4 << 20) - (64 << 10);
@@ -70,6 +71,15 @@ pub fn rejected(answer: &[u8]) -> Option<(u64, String)> {
     let partial = ExportResponse::decode(answer).ok()?.partial_success?;
     let profiles = u64::try_from(partial.rejected_profiles).ok().filter(|profiles| *profiles > 0);
     profiles.map(|profiles| (profiles, partial.error_message))
+}
+
+/// How long a receiver over gRPC wants to be left alone, by the details of its status. Without, it may be out of room for ever.
+pub fn retry_delay(details: &[u8]) -> Option<Duration> {
+    let details = Status::decode(details).ok()?.details;
+    let info = details.iter().find(|of| of.type_url.ends_with("/google.rpc.RetryInfo"))?;
+    let delay = RetryInfo::decode(&info.value[..]).ok()?.retry_delay?;
+    let [seconds, nanos] = [delay.seconds, i64::from(delay.nanos)].map(u64::try_from);
+    Some(Duration::from_secs(seconds.ok()?).saturating_add(Duration::from_nanos(nanos.ok()?)))
 }
 
 /// A request as it grows.

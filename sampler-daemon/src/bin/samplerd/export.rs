@@ -8,10 +8,13 @@ use sampler_daemon::export::{MAX_EVERY, MIN_EVERY, Settings, header_file};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Most backends: each has a queue of its own.
+const MAX_DESTINATIONS: usize = 8;
+
 /// Pushing profiles.
 #[derive(Clone, Debug, Group)]
 pub(crate) struct Export {
-    /// Push profiles to a backend (repeatable): otlp+http://HOST:4318. What was allocated since the last push, and what is held.
+    /// Push profiles to a backend (repeatable): otlp+http://HOST:4318 or otlp+grpc://HOST:4317. What was allocated since the last push, and what is held.
     /// There is no encryption: give a collector on this machine or in its network
     #[arg(long, value_name = "URL", value_parser = Destination::parse, conflicts_with = "windows")]
     export: Vec<Destination>,
@@ -34,6 +37,12 @@ pub(crate) struct Export {
 impl Export {
     /// What does not go together, in one line.
     pub(crate) fn check(&self) -> Result<(), String> {
+        if self.export.len() > MAX_DESTINATIONS {
+            let given = self.export.len();
+            return Err(format!(
+                "--export: given {given} times (at most {MAX_DESTINATIONS}: let a collector pass it on)"
+            ));
+        }
         let twice = self.export.iter().enumerate().find(|(at, of)| self.export[..*at].contains(of));
         match twice {
             Some((_, of)) => Err(format!("--export {of}: given twice (give each place once)")),

@@ -113,3 +113,20 @@ fn an_answer_says_what_was_rejected() {
         assert_eq!(rejected(&other), None);
     }
 }
+
+#[test]
+fn a_status_says_when_to_ask_again() {
+    use super::super::message::{self, Any};
+    let status = |type_url: &str, delay| {
+        let value = RetryInfo { retry_delay: Some(delay) }.encode_to_vec();
+        let detail = Any { type_url: format!("type.googleapis.com/{type_url}"), value };
+        Status { details: vec![Any::default(), detail] }.encode_to_vec()
+    };
+    let delay = |seconds, nanos| message::Duration { seconds, nanos };
+    let found = |of, delay| retry_delay(&status(of, delay));
+    let info = "google.rpc.RetryInfo";
+    assert_eq!(found(info, delay(3, 500_000_000)), Some(Duration::from_millis(3500)));
+    assert_eq!(found(info, delay(-3, 0)), None);
+    assert_eq!(found("google.rpc.Help", delay(3, 0)), None);
+    assert_eq!(retry_delay(b"no status"), None);
+}

@@ -1,0 +1,93 @@
+//! One gRPC call on a connection of its own, of a message that is encoded already.
+
+use super::destination::Destination;
+use bytes::{Buf as _, BufMut as _, Bytes};
+use hyper::HeaderMap;
+use hyper::http::uri::PathAndQuery;
+use std::time::Duration;
+use tokio::time::timeout;
+use tonic::client::Grpc;
+use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::metadata::MetadataMap;
+use tonic::transport::Endpoint;
+pub(super) use tonic::{Code, Status};
+
+/// How long a call may take, with its connection and its answer.
+const LONGEST: Duration = Duration::from_secs(10);
+/// Most bytes of an answer.
+const MAX_ANSWER_BYTES: usize = 64 << 10;
+
+/// Calls the method at `path`; the answer, encoded.
+///
+/// # Errors
+/// The status: what the backend says, or that it cannot be reached.
+pub(super) async fn call(
+    to: &Destination,
+    path: &'static str,
+    headers: HeaderMap,
+    message: Bytes,
+) -> Result<Bytes, Status> {
+    let late = |_| Status::deadline_exceeded(format!("no answer within {} s", LONGEST.as_secs()));
+    timeout(LONGEST, exchange(to, path, headers, message)).await.map_err(late)?
+}
+
+async fn exchange(
+    to: &Destination,
+    path: &'static str,
+    headers: HeaderMap,
+    message: Bytes,
+) -> Result<Bytes, Status> {
+    let unreachable = |error: tonic::transport::Error| {
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        Status::unavailable(format!("{error}: {}", cause.unwrap_or_default()))
+    };
+    let endpoint =
+        Endpoint::from_shared(format!("http://{}", to.authority())).map_err(unreachable)?;
+    let channel = endpoint.connect().await.map_err(unreachable)?;
+    let mut grpc = Grpc::new(channel)
+        .send_compressed(CompressionEncoding::Gzip)
+        .max_decoding_message_size(MAX_ANSWER_BYTES);
+    grpc.ready().await.map_err(unreachable)?;
+    let (metadata, extensions) = (MetadataMap::from_headers(headers), Default::default());
+    let request = tonic::Request::from_parts(metadata, extensions, message);
+    let answer = grpc.unary(request, PathAndQuery::from_static(path), Encoded).await?;
+    Ok(answer.into_inner())
+}
+
+/// Messages that are bytes already.
+#[derive(Clone, Copy, Debug, Default)]
+struct Encoded;
+
+impl Codec for Encoded {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Encoded;
+    type Decoder = Encoded;
+
+    fn encoder(&mut self) -> Encoded {
+        Encoded
+    }
+
+    fn decoder(&mut self) -> Encoded {
+        Encoded
+    }
+}
+
+impl Encoder for Encoded {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, message: Bytes, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        to.put(message);
+        Ok(())
+    }
+}
+
+impl Decoder for Encoded {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(from.copy_to_bytes(from.remaining())))
+    }
+}
