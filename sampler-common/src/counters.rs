@@ -75,9 +75,9 @@ outcomes! {
     RingShare = "ring_share",
     /// As `free_ring_full`, for such a process.
     FreeRingShare = "free_ring_share",
-    /// A sample that found the preloaded library's table of blocks full: its end was told at once, so what is held is a lower bound.
+    /// A sample that found the preloaded library's table of blocks full: its end was reported at once, so what is held is a lower bound.
     LibraryFull = "library_full",
-    /// A block of a process with the library whose end was missed: told when its address came again.
+    /// A block of a process with the library whose end was missed: reported when its address came again.
     LibraryLate = "library_late",
     /// A request for no bytes that the library sampled: of these it cannot tell.
     LibraryEmpty = "library_empty",

@@ -83,7 +83,7 @@ pub const ABOVE_FIRST_STACK: u64 = 256;
 /// Different places that arguments of USDT probes are in, altogether. At the bound the probes of a further file are not used, and a line says so.
 pub const MAX_SITES: u32 = 1024;
 
-/// Stacks that the kernel side knows again. At the bound those make room that were not met lately; a stack that finds none is copied as before.
+/// Stacks that the kernel side knows again. At the bound those make room that were not seen lately; a stack that finds none is copied as before.
 pub const MAX_CACHED_STACKS: u32 = 4096;
 
 /// Words of a known stack that are compared, at most; one that depends on more is copied each time.

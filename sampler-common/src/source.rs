@@ -23,7 +23,7 @@ pub enum SampleSource {
 }
 
 impl SampleSource {
-    /// Every source, in the order in which they are told.
+    /// Every source, in the order in which they are shown.
     pub const ALL: [SampleSource; 5] = [
         SampleSource::Uprobes,
         SampleSource::Injected,

@@ -107,14 +107,14 @@ impl Role {
     }
 }
 
-/// How samples of the preloaded library end that are not told, or not as usual: what it says to whoever listens. The numbers are a contract between the
+/// How samples of the preloaded library end that are not reported, or not as usual: what it says to whoever listens. The numbers are a contract between the
 /// library and samplerd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Unusual {
-    /// The table was full, or their address not free: told, and their end at once, since nobody could know the block again.
+    /// The table was full, or their address not free: reported, with their end at once, since nobody could know the block again.
     TableFull = 0,
-    /// Blocks whose end was missed, and told when their address came again.
+    /// Blocks whose end was missed, and reported when their address came again.
     EndedLate = 1,
     /// Of no bytes: of these the contract cannot tell.
     Empty = 2,

@@ -24,7 +24,7 @@ const MAX_OFF: f64 = 1.5;
 
 impl Report {
     /// The share of their CPU time that was spent in probes, at most 1; its ends are what the ends of both make of it. `None` where one of them is not known, or their CPU time
-    /// was looked at before it was spent: of a process that has ended what was seen last is told, and that is less than what its probes alone have taken,
+    /// was looked at before it was spent: of a process that has ended what was seen last is reported, and that is less than what its probes alone have taken,
     /// by more than what the kernel's rounding makes of one process.
     pub fn share(&self) -> Option<Range> {
         let (spent, of) = (self.spent_ns?, self.processor_ns?);

@@ -2,13 +2,13 @@
 //!
 //! Virtual machines are slowed down by their neighbours, processors by their temperature: for seconds or minutes all prices rise together, by up to a half
 //! (550 and 780 ns for a hit in fourteen starts of one hour, and hardly anything between). A look has the speed of its moment, while a program has paid for all of its time. What looks
-//! differ in together is told apart from what each price is unsure of by itself:
+//! differ in together is kept apart from what each price is unsure of by itself:
 //!
 //! ```text
 //! rₗ = mean over prices of priceₗ/mean(price)        s² = (ν·s₀² + Σ(rₗ − 1)²)/(ν + n − 1)        variance of the mean = s²/n
 //! ```
 //!
-//! s₀ is what machines are taken to vary by before that is seen, as if ν looks more had told so (the scale of an inverse-χ² law: A. Gelman et al.,
+//! s₀ is what machines are taken to vary by before that is seen, as if ν more looks had shown it (the scale of an inverse-χ² law: A. Gelman et al.,
 //! "Bayesian Data Analysis" (2013), section 2.6).
 
 use super::Measured;

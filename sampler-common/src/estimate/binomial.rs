@@ -1,4 +1,4 @@
-//! The binomial distribution at the sizes met here: up to 10^18 trials of very small probability.
+//! The binomial distribution at the sizes that occur here: up to 10^18 trials of very small probability.
 //!
 //! ```text
 //! P(X = m) = C(n, m)·π^m·(1−π)^(n−m)        P(X ≥ m) = I_π(m, n − m + 1)

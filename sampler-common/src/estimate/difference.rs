@@ -41,7 +41,7 @@
 
 use super::{Confidence, Moments, weighted};
 
-/// Smallest p that is told apart from 0.
+/// Smallest p that is distinguished from 0.
 pub const SMALLEST_P: f64 = 1e-12;
 
 /// Steps of the search for p; it takes about 8.

@@ -21,7 +21,7 @@
 //! sample is one.
 //!
 //! One rate, one epoch: a row with a sample in the stratum has r = u and no piece, one without has the piece (u, T − (O − o)): the
-//! same as where no epochs are told apart.
+//! same as where epochs are not distinguished.
 //!
 //! # What is held
 //!

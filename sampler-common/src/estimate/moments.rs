@@ -132,7 +132,7 @@ pub struct RowMoments {
     /// Failed trials of what is held.
     pub inuse_trials: Trials,
     /// The rarest of the rates that its samples of allocations were taken at ([`super::epoch`]): most objects that go unseen per unit of
-    /// hazard; 0 where that is not told apart.
+    /// hazard; 0 where that is not distinguished.
     pub alloc_rarest: f64,
     /// The same of the samples that are held, each with the probability that it was kept with.
     pub inuse_rarest: f64,

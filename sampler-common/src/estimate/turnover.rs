@@ -110,7 +110,7 @@ pub fn growth(
 /// The confidence of each of `stacks` intervals that are to hold at once with `confidence` ([`mod@self`]).
 pub fn each_of(stacks: usize, confidence: Confidence) -> Confidence {
     let alpha = confidence.alpha() / stacks.max(1) as f64;
-    // So many stacks that it cannot be told from 1 there are not.
+    // No profile has so many stacks that this would round to 1.
     Confidence::new(1.0 - alpha).unwrap_or(confidence)
 }
 

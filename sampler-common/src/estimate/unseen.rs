@@ -58,7 +58,7 @@ impl Reference {
             }
             all_known &= known;
         }
-        // Classes that nobody has heard of yet; at an interval of 1 there are none.
+        // Classes of which no sample has come yet; at an interval of 1 there are none.
         if !all_known && self.interval_bytes > 1.0 {
             room.add(self.interval_bytes, f64::INFINITY);
         }

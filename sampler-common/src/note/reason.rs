@@ -4,7 +4,7 @@ use crate::limits::EXTERNAL_PER_SECOND;
 use crate::units::{grouped, human_bytes, utc};
 use std::fmt::{self, Formatter};
 
-/// What holds of a process. Processes of equal reasons are told together.
+/// What holds of a process. Processes of equal reasons are named together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// Its injected sampler was taken out: the blocks that it held then cannot be followed any more.

@@ -1,4 +1,4 @@
-//! Functions, as a table of them shows: summed over every stack, whether the stacks themselves are told or not.
+//! Functions, as a table of them shows: summed over every stack, whether the stacks themselves are shown or not.
 //!
 //! *Self* of a stack is its first frame that is no allocator entry; *total* counts every function of
 //! the stack once, however often it recurs. A function's numbers come from the summed row of its stacks,

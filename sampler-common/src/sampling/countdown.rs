@@ -66,7 +66,7 @@ pub enum Trial {
 }
 
 /// Charges `hazard` (at most [`HAZARD_CERTAIN`], see [`super::Rate::charge`]) to the countdown and
-/// tells whether this call is sampled. A hazard of 0 is never sampled and touches nothing.
+/// says whether this call is sampled. A hazard of 0 is never sampled and touches nothing.
 ///
 /// The cell needs no particular start value; 0 is right.
 #[inline(always)]

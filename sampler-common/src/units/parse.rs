@@ -70,7 +70,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     if bytes < 1.0 {
         return error(format!("size {shown} is less than 1 byte (try 512KiB)"));
     }
-    // Beyond 2^53 neighbouring whole numbers are no longer told apart.
+    // Beyond 2^53 neighbouring whole numbers are no longer distinct.
     if bytes > (1u64 << 53) as f64 {
         return error(format!("size {shown} is too large (at most 8192TiB)"));
     }

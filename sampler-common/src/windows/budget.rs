@@ -11,7 +11,7 @@ impl Budget {
     /// A budget from `1%`, `0.5 %`.
     ///
     /// # Errors
-    /// One line, if it is no percentage above 0 and up to 100, or one that cannot be met.
+    /// One line, if it is no percentage above 0 and up to 100, or one that cannot be kept.
     pub fn parse(text: &str) -> Result<Budget, String> {
         let number = text.trim().strip_suffix('%').map(str::trim_end);
         let Some(percent) = number.and_then(|number| number.parse::<f64>().ok()) else {

@@ -2,7 +2,7 @@
 
 use super::Space;
 
-/// Which call, and which end of it. Ranges that a call gives up are told when it begins: when it returns another thread may
+/// Which call, and which end of it. Ranges that a call gives up are reported when it begins: when it returns another thread may
 /// have got them already. Records of one process are in the order of what they tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]

@@ -23,7 +23,7 @@ const PID_BITS: u32 = 22;
 const VALUE_BITS: u32 = 13;
 const VALUE: u32 = (1 << VALUE_BITS) - 1;
 const _: () = assert!(MEMO_EXPECTED < MEMO_UNKNOWN);
-// Whatever has a slot is told from whatever has none.
+// Whatever has a slot is distinct from whatever has none.
 const _: () = assert!(MAX_KERNEL_SLOTS <= MEMO_EXCLUDED && MEMO_EXCLUDED < MEMO_NOBODY);
 
 /// A word without its value.

@@ -36,7 +36,7 @@ pub struct TaskOffsets {
     pub start_stack: u32,
     /// Of the base of its thread's data (the register `fs`), bytes; 0: not known.
     pub fs_base: u32,
-    /// What tells that a thread's system calls do not reach the kernel; `None`: not known.
+    /// What shows that a thread's system calls do not reach the kernel; `None`: not known.
     pub diverted: Option<DivertedCalls>,
     /// Where its numbers in pid namespaces are; `None`: not known.
     pub numbers: Option<PidOffsets>,

@@ -87,7 +87,7 @@ pub struct ProcessEvents {
 /// Those of one.
 struct OnCpu {
     sampler: Sampler,
-    /// How long they had been told when that was looked at last.
+    /// How long they had been counted when that was looked at last.
     told: Duration,
 }
 

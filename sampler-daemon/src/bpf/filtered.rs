@@ -12,7 +12,7 @@ const URETPROBE: u32 = 335;
 
 /// Whether return probes pass filters here: asked once, by a child that makes the call under a filter against it. The filter's signal is
 /// SIGSYS. Where the call passes, the kernel answers with SIGILL, since it does not come from where a return probe makes it. Whatever
-/// else happens tells nothing good.
+/// else happens is no good sign.
 pub fn returns_pass() -> bool {
     static PASS: OnceLock<bool> = OnceLock::new();
     *PASS.get_or_init(|| {

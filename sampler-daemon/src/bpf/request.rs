@@ -40,7 +40,7 @@ pub(super) enum Kind {
 pub(super) struct Point {
     /// File offset.
     pub(super) offset: u64,
-    /// What the program is told.
+    /// What the program is asked.
     pub(super) cookie: u64,
     /// File offset of a counter that the kernel raises for as long as the probe is there; 0: none. Perf events raise none.
     pub(super) counter: u64,

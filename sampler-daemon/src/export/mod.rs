@@ -117,7 +117,7 @@ impl Exporter {
     }
 }
 
-/// Asks for a window again and again, and puts it into every outbox, until it is told to make the last one.
+/// Asks for a window again and again, and puts it into every outbox, until the last one is asked for.
 async fn collect(
     settings: Settings,
     exports: Exports,

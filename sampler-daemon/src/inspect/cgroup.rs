@@ -14,7 +14,7 @@ const HIERARCHIES: [&str; 4] = ["memory", "name=systemd", "pids", "cpu"];
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cgroup {
     /// Path of the group, as this process's cgroup namespace shows it: that of version 2, unless that is the root and a hierarchy of
-    /// version 1 tells more.
+    /// version 1 says more.
     pub path: String,
     /// Id (64 hex digits) or name of the container; empty where none is recognized.
     pub container: String,

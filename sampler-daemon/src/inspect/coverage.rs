@@ -45,7 +45,7 @@ const RUNTIMES: &[Runtime] = &[
         blind: "Erlang terms live in carriers that the BEAM maps: only what is above their size is seen",
     },
 ];
-/// Python's small objects, unless it is told to ask malloc.
+/// Python's small objects, unless it is set to ask malloc.
 const PYTHON: &str = "Python's objects up to 512 bytes live in arenas that it maps: not seen (PYTHONMALLOC=malloc shows them)";
 const THIRTY_TWO_BIT: &str = "a 32-bit process: only 64-bit ones can be probed";
 

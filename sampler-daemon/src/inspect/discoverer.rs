@@ -157,7 +157,7 @@ impl Discoverer {
                 discovery.behind_malloc = behind_malloc(in_order.clone());
                 in_order.next().cloned()
             }
-            // A static program uses its own; a list that cannot be read tells nothing.
+            // A static program uses its own; a list that cannot be read says nothing.
             Ok(_) => discovery.only(),
             Err(_) => None,
         };

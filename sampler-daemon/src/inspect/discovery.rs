@@ -44,9 +44,9 @@ pub struct Discovery {
     pub samplers: Vec<SelfSampler>,
     /// One of these is the process's own `malloc`: what it allocates through other files' is what that one has asked them for.
     pub is_sampled: bool,
-    /// The allocator whose `malloc` the process uses, if that can be told.
+    /// The allocator whose `malloc` the process uses, if that can be known.
     pub in_force: Option<InForce>,
-    /// Paths of the files that may serve that `malloc`; empty if that cannot be told.
+    /// Paths of the files that may serve that `malloc`; empty if that cannot be known.
     pub behind_malloc: Vec<String>,
     /// Functions that are not among those of the files above: they are left alone, which is said under `blind`.
     pub patched: Vec<Patched>,

@@ -1,4 +1,4 @@
-//! Files of which code was mapped lately: each is looked into once, when an event tells of its first mapping.
+//! Files of which code was mapped lately: each is looked into once, when an event reports its first mapping.
 
 use super::allocator::Allocator;
 use super::discoverer::Discoverer;
@@ -17,7 +17,7 @@ const MAX_WAITING: usize = 1024;
 /// Longest time that is spent on it at once: samples wait meanwhile.
 const MAX_TURN: Duration = Duration::from_millis(5);
 
-/// A file, also told from those that had its inode number before.
+/// A file, distinct from those that had its inode number before.
 type Identity = ((i32, i32), u64, u64);
 
 /// A file that has been looked into.
@@ -51,7 +51,7 @@ impl InspectedFiles {
             || self.seen.contains_key(&(mapping.device, mapping.inode, generation))
     }
 
-    /// Process `pid`, a child of `parent` (0: not known), has mapped a file; the generation tells files apart that had one inode
+    /// Process `pid`, a child of `parent` (0: not known), has mapped a file; the generation distinguishes files that had one inode
     /// number. Returns what can be probed in it, if it has been looked into before.
     pub fn mapped(
         &mut self,

@@ -1,4 +1,4 @@
-//! The settings of our own preloaded library in a process: at which interval it samples, and another one; its limit of samples a second; and what nobody has heard of it.
+//! The settings of our own preloaded library in a process: at which interval it samples, and another one; its limit of samples a second; and how many samples nobody received.
 //!
 //! Reference: `sampler-preload/src/settings.rs`. The library exports the block `sampler_preload_settings`; it begins with a word that says what
 //! it is, and the rate is the next one. It is the target's memory: written only where that word is found, and what is read is a rate
@@ -19,7 +19,7 @@ const SYMBOL: &[u8] = b"sampler_preload_settings";
 const MAGIC: u64 = u64::from_le_bytes(*b"SMPLPRE6");
 /// Its size, bytes.
 const BLOCK_BYTES: u64 = 128;
-/// Words of it: the rate in force, and behind it the one that was asked for; what nobody heard; nanoseconds for each sample at the limit; the lowest rate for
+/// Words of it: the rate in force, and behind it the one that was asked for; how many samples nobody received; nanoseconds for each sample at the limit; the lowest rate for
 /// that, how often there was one, and until when samples are paid.
 const RATE_WORD: usize = 1;
 const WANTED_RATE_WORD: usize = 2;
@@ -84,9 +84,9 @@ pub struct State {
     pub lowest: Option<Rate>,
     /// How often it was lowered from the one that was asked for.
     pub raises: u64,
-    /// Until when the samples that were told are paid, nanoseconds of the monotonic clock.
+    /// Until when the samples that were sent are paid, nanoseconds of the monotonic clock.
     pub until_ns: u64,
-    /// Samples of which nobody was told, since the program began or was forked.
+    /// Samples that nobody received, since the program began or was forked.
     pub undelivered: u64,
 }
 

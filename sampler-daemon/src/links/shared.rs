@@ -239,7 +239,7 @@ mod tests {
         let mut links =
             SharedLinks { files: [a, b, c].map(|it| (it, file())).into_iter().collect() };
         assert!(links.unused(&[a].into_iter().collect()).is_empty());
-        // Mapped between the two surveys, though not met by the second.
+        // Mapped between the two surveys, though the second did not find it.
         links.mapped(b);
         let unused = links.unused(&[a].into_iter().collect());
         assert_eq!(unused, [c]);

@@ -175,7 +175,7 @@ pub(super) fn ask_for_file(socket: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedF
     descriptor.filter(|_| said == [FOUND]).ok_or(Errno::NOENT)
 }
 
-/// Hands over a file that was asked for, or tells that there is none.
+/// Hands over a file that was asked for, or says that there is none.
 pub(super) fn send_file(socket: impl AsFd, file: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
     let Some(file) = file else { return send_packet(socket, &[NOT_FOUND]) };
     let descriptors = [file];

@@ -76,7 +76,7 @@ impl Worker {
         tracing::debug!(pid, slot, "appeared");
     }
 
-    /// A process was gone before it could be looked at: what events have told of it.
+    /// A process was gone before it could be looked at: what events have shown of it.
     fn remember_gone(&mut self, slot: u32) {
         let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
         let Some(image) = self.ingest.history.at(profiled.pid, u64::MAX) else { return };

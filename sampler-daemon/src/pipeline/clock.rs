@@ -27,7 +27,7 @@ fn read(clock: ClockId) -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Turns times of one clock into times of the other, always alike: a border of windows that was told is met to the nanosecond when
+/// Turns times of one clock into times of the other, always alike: a border of windows that was answered is found again to the nanosecond when
 /// it is asked for again, unless the clock was set meanwhile.
 #[derive(Debug, Default)]
 pub(super) struct Clock {

@@ -97,7 +97,7 @@ pub struct SamplingReport {
     pub is_self_sampled: bool,
     /// Back-pressure.
     pub pressure: PressureReport,
-    /// By our own library, which does as it is told.
+    /// By our own library, whose rate follows ours.
     pub preloaded: bool,
     /// Where its samples come from.
     pub sources: SampleSources,
@@ -332,7 +332,7 @@ impl Profiler {
         self.ask("leaks", |reply| Command::Leaks(request, reply)).await
     }
 
-    /// Every sample from now on; a slow receiver misses some and is told how many.
+    /// Every sample from now on; a slow receiver misses some and learns how many.
     pub fn subscribe(&self) -> broadcast::Receiver<Arc<SampleEvent>> {
         self.samples.subscribe()
     }

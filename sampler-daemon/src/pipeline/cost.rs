@@ -1,6 +1,6 @@
 //! What profiling costs processes: the work of their probes, charged by what was measured here.
 //!
-//! Every cost that is told anywhere is made here, so that all of them agree. Whoever wants to know what a process has spent
+//! Every cost that is shown anywhere is made here, so that all of them agree. Whoever wants to know what a process has spent
 //! since some moment keeps its [`Work`] of then ([`Worker::work`]) and charges what came since; divided by the time that the probes were on
 //! ([`Spent::per_second`]) it is what they will go on to cost:
 //!

@@ -1,6 +1,6 @@
 //! Which program image a record belongs to.
 //!
-//! Where the kernel tells what happens to processes, images are made of that: it says what was mapped when the sample was taken.
+//! Where the kernel reports what happens to processes, images are made of that: it says what was mapped when the sample was taken.
 //! Else they are read from `/proc`, which shows what is there now.
 
 use super::ingest::Ingest;
@@ -9,7 +9,7 @@ use crate::unwind::Image;
 use rustc_hash::FxHashSet;
 
 impl Ingest {
-    /// Reads the mappings of the process in `slot` before it can exit, unless events have told them. If that fails the next sample
+    /// Reads the mappings of the process in `slot` before it can exit, unless events have reported them. If that fails the next sample
     /// tries again.
     pub(super) fn open_image(&mut self, slot: u32) {
         if let Some(profiled) = self.table.get_mut(slot)

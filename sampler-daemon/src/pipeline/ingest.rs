@@ -66,7 +66,7 @@ pub(super) struct Ingest {
     pub(super) frames: Vec<Frame>,
     /// Stacks that are not copied again.
     pub(super) stack_cache: StackCache,
-    /// Images by what the kernel's events have told.
+    /// Images by what the kernel's events have reported.
     pub(super) history: History,
     /// What `sampling` makes of it.
     common: Arc<SamplingRecord>,

@@ -1,7 +1,7 @@
-//! Our own preloaded library in processes: what it says of its interval, and of samples that nobody heard of; and how it is told to sample.
+//! Our own preloaded library in processes: what it says of its interval, and of samples that nobody received; and how its rate is set.
 //!
 //! It keeps a limit of samples a second by itself ([`sampler_common::sampling::token_bucket`]): samplerd says which, when it finds the library and when the
-//! limit of all processes leaves this one less. How its samples end is told by a probe (`sampler-ebpf/src/otel.rs`). What nobody heard it counts itself: that is
+//! limit of all processes leaves this one less. How its samples end is reported by a probe (`sampler-ebpf/src/otel.rs`). What nobody received it counts itself: that is
 //! read from the process's memory at every look at the process and whenever somebody asks, and counted as the daemon's own outcome. Of a
 //! program that has ended it is what was read last.
 
@@ -36,7 +36,7 @@ pub(super) struct Library {
     pub(super) cpus: Option<CpusInUse>,
     /// How many of the undelivered are among the outcomes already.
     seen: u64,
-    /// When it was last told a limit, by the monotonic clock.
+    /// When its limit was last set, by the monotonic clock.
     pub(super) limited_ns: u64,
 }
 
@@ -139,7 +139,7 @@ impl Worker {
         }
     }
 
-    /// Of a process that ran before anybody listened here, what was counted by then is not ours; how many nobody heard.
+    /// Of a process that ran before anybody listened here, what was counted by then is not ours; how many nobody received.
     fn begin_listening(&mut self, slot: u32, block: &mut Block) -> u64 {
         let Some(profiled) = self.ingest.table.get(slot) else { return 0 };
         let started = self.ingest.processes.get(profiled.id).origin.started;

@@ -2,7 +2,7 @@
 //!
 //! # Whose call it is
 //!
-//! The probes on the C library's functions tell every call alike; the stack tells them apart. It is an **allocator's** if one of these frames is allocator code
+//! The probes on the C library's functions report every call alike; the stack distinguishes them. It is an **allocator's** if one of these frames is allocator code
 //! ([`crate::inspect::allocator_text`]):
 //!
 //! - the frames from the leaf on that lie in the file of the function itself: `mmap` and `malloc` are both in the libc, and glibc gets
@@ -15,7 +15,7 @@
 //! Of a stack that was not copied, or not unwound to its end, the function that called `mmap` is known at least. Code of a file without an
 //! allocator makes the call the program's. In the file of `mmap` itself a function calls it for one of the two only (glibc's `sysmalloc` for malloc,
 //! `allocate_stack` for threads): what whole stacks have shown of such a function holds for all its calls. Whose a call is that none of
-//! this tells is **unknown**, and it is in the upper end of intervals only.
+//! this decides is **unknown**, and it is in the upper end of intervals only.
 //!
 //! Only anonymous memory is followed. Mapped files are not memory that a program has asked for, but they end what they are
 //! mapped over.
@@ -334,7 +334,7 @@ mod tests {
         // mmap ← main, mmap ← pthread_create ← main
         assert_eq!(of(&[wrapper, (PROGRAM, 1)]), Origin::Direct);
         assert_eq!(of(&[wrapper, (LIBC, 2), (PROGRAM, 1)]), Origin::Direct);
-        // Something that malloc was told to call is no allocator: mmap ← hook ← malloc.
+        // Something that malloc was made to call is no allocator: mmap ← hook ← malloc.
         let hook = [wrapper, (PROGRAM, 1), (LIBC, ALLOCATES), (PROGRAM, 2)];
         assert_eq!(of(&hook), Origin::Direct);
         assert_eq!(of(&[]), Origin::Direct);

@@ -59,7 +59,7 @@ impl Worker {
         for of in patched {
             match self.links.leave_out(&mut self.kernel, of) {
                 Ok(false) => {}
-                // Whoever maps the file is to be told.
+                // Each process that maps the file names it.
                 Ok(true) => {
                     let all = self.ingest.table.all_attached_mut();
                     all.for_each(|(_, of)| of.look_at_all_again());

@@ -76,7 +76,7 @@ impl Arrivals {
         self.expected.remove(&slot);
     }
 
-    /// A sample has come of a process that is sampled so. It may have our library in it, which was told its limit at a time: what it
+    /// A sample has come of a process that is sampled so. It may have our library in it, whose limit was set at a time: what it
     /// sent before says nothing of that limit.
     pub(super) fn note(
         &mut self,

@@ -1,4 +1,4 @@
-//! What happens to processes, as the kernel tells it: images are kept of it, and allocators are found by it.
+//! What happens to processes, as the kernel reports it: images are kept of it, and allocators are found by it.
 
 use super::clock::monotonic_ns;
 use super::worker::Worker;
@@ -88,13 +88,13 @@ impl ProcessEventQueue {
         let Some(events) = &mut self.events else { return Vec::new() };
         let now_ns = monotonic_ns();
         let was_full = events.drain(|event| self.waiting.push(event));
-        // After what they had told before they went.
+        // After what they had reported before they went.
         let was_deaf = events.follow_cpus();
         if self.waiting.is_empty() && !was_deaf {
             return Vec::new();
         }
         self.last = Some(Instant::now());
-        // What one CPU had told before, another one may have yet to tell of things earlier than those behind now.
+        // What one CPU has reported may be later than what another one has yet to report.
         self.waiting.sort_by_key(|event| event.time_ns);
         let later = self.waiting.partition_point(|event| event.time_ns <= now_ns);
         let later = self.waiting.split_off(later);

@@ -49,7 +49,7 @@ impl Worker {
             }
             let sampled_ns = record.sampled_ns();
             ingest.record(record);
-            // At once: a stack that is met often is met again before this batch ends.
+            // At once: a stack that comes often comes again before this batch ends.
             ingest.stack_cache.update_kernel(stack_cache);
             if let Some(sampled_ns) = sampled_ns {
                 delays.add(monotonic_ns().saturating_sub(sampled_ns));

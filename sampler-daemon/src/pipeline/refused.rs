@@ -85,7 +85,7 @@ impl Worker {
         }
     }
 
-    /// What would harm process `pid`; of one that is gone, as far as events have told of its program.
+    /// What would harm process `pid`; of one that is gone, as far as events have shown its program.
     pub(super) fn hazard_of(&mut self, pid: u32) -> Option<Hazard> {
         // It may end while it is looked at: then nothing is found in it.
         let present = Process::open_running(pid).ok().and_then(|_| self.hazard(pid));
@@ -209,7 +209,7 @@ impl Worker {
         self.ingest.exit(id);
     }
 
-    /// What events have told of a process that is gone.
+    /// What events have shown of a process that is gone.
     fn recall(&self, record: &mut ProcessRecord) {
         let image = self.ingest.history.at(record.pid, u64::MAX);
         let exe = image.and_then(|image| image.exe()).unwrap_or_default();

@@ -9,7 +9,7 @@
 //! | an expected process (`--follow`) with a new program image | at once | after 1, 2, 4 … ms, up to [`EXPECTED_LAST_WAIT`]; then the survey has it |
 //! | every process of the machine or the tree that is new | after [`SURVEY`] | the same |
 //! | every process of the machine or the tree | after [`ROUND`] | the same; after [`ROUND`] without events when a process of a tree ends or replaces its program |
-//! | a mapped file | at once, as an event tells of it (`inspect/inspected_files.rs`) | never again, unless it changes |
+//! | a mapped file | at once, as an event reports it (`inspect/inspected_files.rs`) | never again, unless it changes |
 //!
 //! Arrays have a period without events of new mappings, and with them: then looks are repairs.
 

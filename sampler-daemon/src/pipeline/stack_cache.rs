@@ -1,7 +1,7 @@
 //! Stacks that the kernel side knows again: which, where in its cache, and what each is.
 //!
-//! A stack is told to the kernel when it has been met twice, was unwound to its root, and comparing what that depended on costs less than copying
-//! it. It is taken back when the process maps other code ([`Image::view`](crate::unwind::Image::view)), or ends, or is not met while others of its set are.
+//! The kernel learns a stack when the stack has come twice, was unwound to its root, and comparing what that depended on costs less than copying
+//! it. It is taken back when the process maps other code ([`Image::view`](crate::unwind::Image::view)), or ends, or does not come while others of its set do.
 //!
 //! Ids are given once. A record may name one that has just been taken back, so that an id means something until all records from before have been
 //! read.
@@ -24,16 +24,16 @@ use spans::Spans;
 use std::collections::VecDeque;
 use std::hash::{Hash as _, Hasher as _};
 
-/// Ids that mean something, at most: those in the kernel's cache, and as many that were taken back. At the bound no further stack is told.
+/// Ids that mean something, at most: those in the kernel's cache, and as many that were taken back. At the bound the kernel learns no further stack.
 const MAX_HELD: usize = 2 * MAX_CACHED_STACKS as usize;
 
-/// Stacks of which it is remembered that they were met; when two share a place, the later one has it.
+/// Stacks of which it is remembered that they came; when two share a place, the later one has it.
 const RECENT_STACKS: usize = 8192;
 
 /// A program may be held up between its look and its record.
 const HELD_UP_NS: u64 = 1_000_000_000;
 
-/// What the kernel side is to be told.
+/// What the kernel side is to learn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Change {
     /// The entry at this index has this tag, and this stack.
@@ -80,7 +80,7 @@ pub(super) struct StackCache {
     met: Vec<u32>,
     last_id: u64,
     changes: Vec<Change>,
-    /// Ids that were taken back, and then those with the time when the kernel side was told.
+    /// Ids that were taken back, and then those with the time when the kernel side learned it.
     leaving: Vec<u64>,
     gone: VecDeque<(u64, u64)>,
 }
@@ -177,7 +177,7 @@ impl StackCache {
         self.changes.push(Change::Put(index, tag, wire));
     }
 
-    /// Whether it was met before; from now on it was.
+    /// Whether it came before; from now on it did.
     fn was_unwound_before(&mut self, tag: u64, stack: StackId) -> bool {
         let mut hasher = rustc_hash::FxHasher::default();
         (tag, stack).hash(&mut hasher);
@@ -187,7 +187,7 @@ impl StackCache {
         std::mem::replace(&mut self.met[hash as usize % RECENT_STACKS], print) == print
     }
 
-    /// Whether the kernel side has been told already: its sample was on its way.
+    /// Whether the kernel side knows it already: its sample was on its way.
     fn has(&self, tag: u64, unwound: &Unwound<'_>, words: &[(u64, u64)]) -> bool {
         self.entries[set(tag)].iter().flatten().filter_map(|(_, id)| self.known.get(id)).any(
             |known| {
@@ -229,7 +229,7 @@ impl StackCache {
         }
     }
 
-    /// What the kernel side is to be told at `now_ns`, at once.
+    /// What the kernel side is to learn at `now_ns`, at once.
     fn take_changes(&mut self, now_ns: u64) -> Vec<Change> {
         self.gone.extend(self.leaving.drain(..).map(|id| (now_ns, id)));
         std::mem::take(&mut self.changes)

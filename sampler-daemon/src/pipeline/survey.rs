@@ -1,6 +1,6 @@
 //! Looks over all processes of the machine: for allocators that nobody has called yet, and for what events have missed.
 //!
-//! Where the kernel tells of new mappings this is a repair, and rare; else it is how allocators are found.
+//! Where the kernel reports new mappings this is a repair, and rare; else it is how allocators are found.
 
 use super::schedule::SurveyTimer;
 use super::worker::Worker;
@@ -20,7 +20,7 @@ pub(super) struct Survey {
     known: FxHashSet<u32>,
     /// Processes that are still to be looked at.
     waiting: Vec<u32>,
-    /// Allocators met in the round so far, by device and inode; none between rounds.
+    /// Allocators found in the round so far, by device and inode; none between rounds.
     round: Option<FxHashSet<(u64, u64)>>,
 }
 
@@ -103,7 +103,7 @@ impl Worker {
         if !exclude_if_listed {
             self.coverage.look(pid, &discovery);
         }
-        // Whatever has a link is met: one that is not is closed in the end.
+        // Whatever has a link is found: a link whose file is not found is closed in the end.
         if let Some(met) = &mut self.survey.round {
             met.extend(discovery.files().map(|of| of.identity));
         }

@@ -24,7 +24,7 @@ impl WorkerThread {
         Ok(WorkerThread { thread, ended })
     }
 
-    /// Completes when the worker has ended: told to, by an error, or by a panic.
+    /// Completes when the worker has ended: on request, by an error, or by a panic.
     pub async fn ended(&mut self) {
         // Nothing is ever sent; what counts is that the sender is gone.
         let _ = (&mut self.ended).await;

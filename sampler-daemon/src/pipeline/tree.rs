@@ -22,7 +22,7 @@ const MAX_LOOKS: usize = 4096;
 pub(super) struct Tree {
     /// Processes without a slot that have a new program image.
     looks: FxHashMap<u32, LookTimer>,
-    /// Processes of the tree whose exit no event has told: the kernel side forgets one at once, and what it did before is told later.
+    /// Processes of the tree whose exit no event has reported: the kernel side forgets one at once, and what it did before is reported later.
     members: FxHashSet<u32>,
 }
 

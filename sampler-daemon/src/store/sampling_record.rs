@@ -8,7 +8,7 @@ use sampler_common::sampling::rate::MAX_INTERVAL_BYTES;
 use sampler_common::sampling::{Design, Rate, Strategy, implied_interval};
 use std::time::SystemTime;
 
-/// Mean bytes between samples of processes that sample by themselves, unless they are told otherwise (jemalloc, tcmalloc, OpenTelemetry's
+/// Mean bytes between samples of processes that sample by themselves, unless they are set otherwise (jemalloc, tcmalloc, OpenTelemetry's
 /// design document 00003).
 const USUAL_INTERVAL_BYTES: f64 = 524_288.0;
 
@@ -198,7 +198,7 @@ impl SamplingRecord {
         }
     }
 
-    /// Whether nothing has been heard of what samples in the process: neither a sample, nor from our own library.
+    /// Whether nothing has come from what samples in the process: neither a sample, nor from our own library.
     pub fn has_no_reports(&self) -> bool {
         self.own_interval_bytes <= 0.0 && self.library_bytes.1 <= 0.0
     }

@@ -47,7 +47,7 @@ pub enum Criterion {
 }
 
 impl Criterion {
-    /// Whether it is met.
+    /// Whether it holds.
     pub fn matches(&self, who: ProcessIdentity<'_>) -> bool {
         match self {
             Criterion::Pid(pid) => who.pid == *pid,

@@ -1,7 +1,7 @@
 //! Requested sizes in cells fine enough to ask for ranges of them.
 //!
 //! A cell is where a size class and a bucket of 1/32 of a power of two meet: a class begins one byte above a power of two, a bucket
-//! at it, so that limits at the edges of classes are met exactly, and any others to within 1/32.
+//! at it, so that limits at the edges of classes are exact, and any others to within 1/32.
 
 use sampler_common::limits::CLASSES;
 use sampler_common::sampling::{class, class_bounds, size_bucket, size_bucket_bounds};

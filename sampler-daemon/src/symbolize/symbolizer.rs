@@ -23,7 +23,7 @@ const MIN_TIME: Duration = Duration::from_millis(250);
 /// Who reads names from files.
 pub trait Reader {
     /// Lines of offsets in a module's file, innermost inlined function first; none where nothing is known. It takes some `time` at most;
-    /// `None`: it would have taken longer, or cannot be told now.
+    /// `None`: it would have taken longer, or cannot be known now.
     fn lines(
         &mut self,
         module: &Module,
@@ -107,7 +107,7 @@ impl<R: Reader> Symbolizer<R> {
                 ModuleKind::File(_) | ModuleKind::Closed => {
                     let key = (module.id, *offset);
                     let known = self.locations.get(&key).or_else(|| self.kept.get(&key));
-                    // Not there if it could not be told now, or if one call asks for more than the cache holds.
+                    // Not there if it could not be known now, or if one call asks for more than the cache holds.
                     known.cloned().unwrap_or_else(|| nameless(module, *offset))
                 }
                 ModuleKind::Vdso(bytes) => {

@@ -33,7 +33,7 @@ impl Vdso {
                 Some(Function { start: offset(symbol.address())?, size: symbol.size(), name })
             })
             .collect();
-        // Of `__vdso_time` and its weak alias `time`, the former tells where one is.
+        // Of `__vdso_time` and its weak alias `time`, the former says where one is.
         functions.sort_by_key(|it| (it.start, !it.name.starts_with("__vdso")));
         functions.dedup_by_key(|it| it.start);
         Vdso(functions)

@@ -1,7 +1,7 @@
 //! Code that one process has generated, and what it was called when it was sampled.
 //!
 //! A perf map says what lies at an address *now*. Compilers use an address again for another function, and some write the map anew as a
-//! whole (`jcmd PID Compiler.perfmap`). So a name is looked up when a sample is taken in: an address keeps every name that its samples met,
+//! whole (`jcmd PID Compiler.perfmap`). So a name is looked up when a sample is taken in: an address keeps every name that its samples had,
 //! and a frame says which of them is meant. An address that had none yet gets the first one that comes.
 
 use super::name_budget::{NameBudget, NameShare};
@@ -63,7 +63,7 @@ struct Open {
     contents: Contents,
 }
 
-/// What tells that a file has changed.
+/// What shows that a file has changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Stamp {
     changed: (i64, i64),
@@ -120,7 +120,7 @@ impl GeneratedCode {
         self.state().may_open
     }
 
-    /// No process has it any more: what no sample has met is forgotten, and the map is closed.
+    /// No process has it any more: what no sample has used is forgotten, and the map is closed.
     pub(super) fn end(&self) {
         let mut state = self.state();
         state.may_open = false;

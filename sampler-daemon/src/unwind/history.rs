@@ -1,4 +1,4 @@
-//! What code was mapped where and when, as the kernel's events told it: for processes that are gone, or have replaced their program,
+//! What code was mapped where and when, as the kernel's events reported it: for processes that are gone, or have replaced their program,
 //! when their samples are read.
 //!
 //! One program image lasts from a fork or `execve` to the next `execve` or the exit; events and samples carry times of the same
@@ -46,7 +46,7 @@ pub struct History {
 }
 
 impl History {
-    /// A process was forked. What `read` gives are the parent's mappings, asked for if no event has told them.
+    /// A process was forked. What `read` gives are the parent's mappings, asked for if no event has reported them.
     pub fn forked(
         &mut self,
         time_ns: u64,
@@ -64,7 +64,7 @@ impl History {
         self.begin(child, PastImage::new(time_ns, parent, mappings));
     }
 
-    /// A process is there of which events may have told nothing: what `read` gives are its mappings, asked for if so.
+    /// A process is there of which events may have reported nothing: what `read` gives are its mappings, asked for if so.
     pub fn add_running(&mut self, pid: u32, read: impl FnOnce() -> Option<Vec<Mapping>>) {
         let is_known = self.processes.contains_key(&pid) || self.large.contains(&pid);
         let Some(mappings) = (!is_known).then(read).flatten() else { return };
@@ -111,7 +111,7 @@ impl History {
         self.large.remove(&pid);
     }
 
-    /// The image that a process had at a time; none if no event told of it.
+    /// The image that a process had at a time; none if no event reported it.
     pub fn at(&self, pid: u32, time_ns: u64) -> Option<&PastImage> {
         self.processes.get(&pid)?.iter().rev().find(|image| image.start_ns <= time_ns)
     }

@@ -81,13 +81,13 @@ impl Image {
         Ok(Image::new(pid, None, regions, modules))
     }
 
-    /// From what events have told of process `pid`, which may be gone.
+    /// From what events have reported of process `pid`, which may be gone.
     pub fn of_past(pid: u32, past: &PastImage, modules: &mut Modules) -> Image {
         let regions = Regions::default().retraced(pid, past, modules);
         Image::new(pid, Some((past.start_ns, past.version)), regions, modules)
     }
 
-    /// Takes in what events have told since; false if they tell of another image.
+    /// Takes in what events have reported since; false if they report another image.
     pub fn follow(&mut self, past: &PastImage, modules: &mut Modules) -> bool {
         match self.told {
             // Read from `/proc`, and again where it is needed.
@@ -105,7 +105,7 @@ impl Image {
 
     /// Events tell no more of it: its mappings are read from `/proc` again.
     pub fn events_missed(&mut self) {
-        // Of what was told the last part may be missing.
+        // Of what was reported the last part may be missing.
         self.is_doubtful |= self.told.take().is_some();
     }
 

@@ -73,7 +73,7 @@ impl Regions {
         Ok(self.renewed(executable, |mapping| code(pid, mapping, modules)))
     }
 
-    /// Those that events have told, of a process that may be gone.
+    /// Those that events have reported, of a process that may be gone.
     pub(super) fn retraced(&self, pid: u32, past: &PastImage, modules: &mut Modules) -> Regions {
         let pids = [pid, past.parent];
         let pids = if past.parent == 0 { &pids[..1] } else { &pids };
@@ -163,7 +163,7 @@ fn code(pid: u32, mapping: &Mapping, modules: &mut Modules) -> Code {
     }
 }
 
-/// As [`code`] for what events have told.
+/// As [`code`] for what events have reported.
 fn past_code(pids: &[u32], mapping: &Mapping, modules: &mut Modules) -> Code {
     match &mapping.backing {
         Backing::Uprobes => Code::Trampoline,

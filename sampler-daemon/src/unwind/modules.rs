@@ -36,7 +36,7 @@ const RECENT: Duration = Duration::from_secs(2);
 /// What a file is known by: device and inode, as the process's mappings show them.
 type Identity = ((i32, i32), u64);
 
-/// What tells that a file was overwritten, or that its inode is another file's by now.
+/// What shows that a file was overwritten, or that its inode is another file's by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     size: u64,
@@ -101,7 +101,7 @@ pub struct Modules {
     views: u64,
 }
 
-/// How often a bound was met.
+/// How often a bound was reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Modules that became `[unknown]` because their process had its share of the table.
@@ -159,7 +159,7 @@ impl Modules {
         (self.entries.len(), MAX_MODULES)
     }
 
-    /// How often the bounds were met.
+    /// How often the bounds were reached.
     pub fn counts(&self) -> Counts {
         Counts { names_refused: self.names.refused(), ..self.counts }
     }
@@ -222,7 +222,7 @@ impl Modules {
         self.opened(pid, known, mapping, mappings::open(pid, mapping).map(Arc::new))
     }
 
-    /// As [`Modules::file`] for a mapping that an event has told, whose process (the first of `pids`) may be gone; the others are
+    /// As [`Modules::file`] for a mapping that an event has reported, whose process (the first of `pids`) may be gone; the others are
     /// asked for the file then.
     pub(super) fn past_file(&mut self, pids: &[u32], mapping: &Mapping) -> ModuleId {
         let identity = (mapping.device, mapping.inode);

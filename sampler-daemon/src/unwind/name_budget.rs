@@ -4,7 +4,7 @@ use sampler_common::share::may_grow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Bytes of all perf maps that are held, and of the names that samples have met. Further names are left out: `[jit PID]+0xaddress`.
+/// Bytes of all perf maps that are held, and of the names that samples have used. Further names are left out: `[jit PID]+0xaddress`.
 pub const MAX_NAME_BYTES: usize = 128 << 20;
 
 /// What all hold.

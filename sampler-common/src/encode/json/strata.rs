@@ -31,7 +31,7 @@ struct StratumObject {
     inuse_rarest: f64,
 }
 
-/// Where the rate never changed it is not told apart.
+/// Where the rate never changed there is one part.
 fn is_constant(rarest: &f64) -> bool {
     *rarest == 0.0
 }

@@ -143,12 +143,12 @@ fn held(profile: &Profile) -> String {
     }
 }
 
-/// Whether what it tells was seen for a part of the time only.
+/// Whether what it shows was seen for a part of the time only.
 fn in_windows(profile: &Profile) -> bool {
     !profile.reference.clusters.is_empty()
 }
 
-/// Whether nothing was met in windows: that tells how rare it is, and not how much it is.
+/// Whether nothing was seen in windows: that says how rare it is, and not how much it is.
 fn without_windows(profile: &Profile) -> bool {
     let has_interval = profile.totals.alloc_space.estimate.has_interval();
     in_windows(profile) && profile.samples == 0 && !has_interval

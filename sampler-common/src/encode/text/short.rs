@@ -29,7 +29,7 @@ pub fn end_of_name(name: &str, width: usize) -> String {
 /// Columns of a beginning that says something.
 const MIN_BEGINNING: usize = 8;
 
-/// The end of a name tells more than its middle: `std::_Hash…::_M_insert_unique_node`.
+/// The end of a name says more than its middle: `std::_Hash…::_M_insert_unique_node`.
 fn ending(name: &str, width: usize) -> String {
     if layout::columns(name) <= width {
         return name.to_owned();

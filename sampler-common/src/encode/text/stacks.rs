@@ -19,7 +19,7 @@ pub(super) fn write(
     count: usize,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    // Where functions are told stacks that show the same have been put together already.
+    // Where functions are shown, stacks that show the same have been put together already.
     let merged = profile.functions.is_none().then(|| {
         let mut merged = profile.clone();
         merged.merge_paths(Profile::quantities_of);

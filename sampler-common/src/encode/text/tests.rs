@@ -98,7 +98,7 @@ fn exact_totals_of_a_part_are_not_said_to_be_all() {
     assert!(!said.contains("all counted"), "{said}");
 }
 
-/// What windows have not met may be anything; of no objects it is told how many there may be.
+/// What windows have not seen may be anything; of no objects the table says how many there may be.
 #[test]
 fn nothing_has_its_interval_too() {
     let mut profile = fixture::profile(Kind::Alloc);

@@ -32,12 +32,12 @@ pub(crate) fn complain(why: &str) {
     say(&format!("sampler: {}\n", one_line(why)));
 }
 
-/// Writes to standard error. Who cannot be told is not, and nothing else changes by that: not the exit code either.
+/// Writes to standard error. Where nobody reads it, it is dropped, and nothing else changes by that: not the exit code either.
 pub(crate) fn say(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// Whether a file can come to be at `path`, as far as that can be told before there is one: where a program is to run first, whose profile nobody could write.
+/// Whether a file can come to be at `path`, as far as that can be known before there is one: where a program is to run first, whose profile nobody could write.
 pub(crate) fn check_file(path: &Path) -> Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let checked = match fs::metadata(path) {

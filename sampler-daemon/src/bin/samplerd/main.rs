@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Who cannot be told is not.
+            // Where nobody reads it, it is dropped.
             let _ = writeln!(std::io::stderr(), "samplerd: {error:#}");
             ExitCode::FAILURE
         }

@@ -85,7 +85,7 @@ fn wait(
     Ok((is_over, events[0].contains(PollFlags::IN)))
 }
 
-/// Attaches, and tells what came of it.
+/// Attaches, and answers what came of it.
 fn attach(received: Received) -> Option<Held> {
     let before = thread_ns();
     let attached = received.request().attach();

@@ -1,7 +1,7 @@
-//! What every process has spent, so that it can be told as counters that only grow although only a few processes have a series.
+//! What every process has spent, so that it can be reported as counters that only grow although only a few processes have a series.
 //!
 //! Plainly: a process has a series of its own while it runs and is among the costliest; it counts since its attach, as `ps` does.
-//! `other` grows by whatever comes that no series of its own tells. So the growth of all series together is the
+//! `other` grows by whatever comes that has no series of its own. So the growth of all series together is the
 //! growth of the total, whoever gets a series, loses it or exits; and none of them ever falls. A process that came into `other` before it got a
 //! series is in both with what it had spent by then.
 
@@ -107,7 +107,7 @@ pub(super) struct Accounts {
     pub(super) total: Shown,
 }
 
-/// What was told by the last page.
+/// What the last page reported.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     named: HashMap<Key, (Amounts, Shown)>,

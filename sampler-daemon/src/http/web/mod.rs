@@ -1,6 +1,6 @@
-//! The web page, on request (`--web`): everything that the API tells, drawn.
+//! The web page, on request (`--web`): everything that the API answers, drawn.
 //!
-//! Its files are part of the program, and make no request but to the address that they came from. They hold nothing of anybody; what is profiled is told to who has the token of
+//! Its files are part of the program, and make no request but to the address that they came from. They hold nothing of anybody; what is profiled is shown to who has the token of
 //! this start, in an `Authorization` header. The token comes to the page behind the `#` of the URL that is printed, which browsers
 //! send to nobody. A cookie would go to every server of the same host, whatever its port, and so to other users of this machine.
 //!

@@ -40,7 +40,7 @@ pub(super) fn overview(status: &StatusReport, listing: &Listing) -> Value {
     })
 }
 
-/// What is not told, and why, by name.
+/// What is not known, and why, by name.
 fn unsupported(status: &StatusReport) -> Value {
     status.unsupported.iter().map(|(name, why)| ((*name).to_owned(), json!(why))).collect()
 }

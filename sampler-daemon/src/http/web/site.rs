@@ -81,7 +81,7 @@ pub(super) fn router(token: Token, profiler: Profiler, names: Names) -> Router {
         .route("/api/difference", get(compare))
         .layer(GlobalConcurrencyLimitLayer::new(AT_ONCE))
         .fallback(async |uri: Uri| Problem::no_page(&uri, "is /"))
-        // Who has none is told nothing else.
+        // Who has none learns nothing else.
         .layer(from_fn_with_state(token, with_token));
     with_files(router)
         .layer(from_fn(from_ours))

@@ -8,7 +8,7 @@ use sampler_common::windows::Budget;
 /// What else may be asked for in place of a kind.
 const OTHER_KIND: &str = "use kind alloc, or ";
 
-/// What is told.
+/// What is known.
 pub(super) struct Capabilities {
     windows: Option<Budget>,
     track_live: bool,
@@ -63,7 +63,7 @@ impl Capabilities {
         ))
     }
 
-    /// What is not told, by name, and why.
+    /// What is not known, by name, and why.
     pub(super) fn unsupported(&self) -> Vec<(&'static str, String)> {
         let kinds = [Kind::Live, Kind::Alloc, Kind::Peak, Kind::Mapped];
         let kinds = kinds.into_iter().map(|of| (of.name(), self.kind(of)));

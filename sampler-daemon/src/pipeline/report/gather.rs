@@ -211,7 +211,7 @@ type Index = FxHashMap<ProcessId, u32>;
 impl Gathered {
     /// Exact totals of one process; `None` where they are not known.
     pub(super) fn exact_of(&self, process: u32) -> Option<Exact> {
-        // Where no window has met anything there is nothing that is not known exactly, and nothing that is.
+        // Where no window has seen anything there is nothing that is not known exactly, and nothing that is.
         if self.reference.clusters.contains_key(&process) {
             return None;
         }

@@ -19,7 +19,7 @@ impl Gathered {
         exact: Option<&ClassTotals>,
         by_band: Option<&ByBand>,
     ) {
-        // What it samples by itself passes at rates that nobody has told.
+        // What it samples by itself passes at rates that nobody knows.
         let Some(epochs) = record.epochs.as_ref().filter(|_| !record.sampling.samples_itself)
         else {
             return;

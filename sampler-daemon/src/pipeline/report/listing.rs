@@ -18,7 +18,7 @@ use std::time::SystemTime;
 
 type UsableOf = FxHashMap<ProcessId, Usable>;
 
-/// Pids told of a group.
+/// Pids listed of a group.
 const MAX_PIDS_PER_GROUP: usize = 8;
 
 /// What processes are put together by.

@@ -1,4 +1,4 @@
-//! What is told of the daemon and of every process at one moment, cheaply enough to be asked every few seconds: counts that only grow,
+//! What is reported of the daemon and of every process at one moment, cheaply enough to be asked every few seconds: counts that only grow,
 //! no rows.
 
 use super::status::StatusReport;
@@ -16,7 +16,7 @@ pub struct ProcessMetrics {
     pub pid: u32,
     /// Command name.
     pub comm: String,
-    /// When it was attached: with the pid it tells processes apart.
+    /// When it was attached: with the pid it identifies a process.
     pub attached: SystemTime,
     /// Whether it runs.
     pub is_running: bool,

@@ -64,11 +64,11 @@ pub struct StatusReport {
     pub probes: Vec<ProbeReport>,
     /// What cannot be seen.
     pub blind: Vec<String>,
-    /// What is not told: a kind of profile or `history`, and why, in one line.
+    /// What is not known: a kind of profile or `history`, and why, in one line.
     pub unsupported: Vec<(&'static str, String)>,
     /// Tables: name, used, bound.
     pub tables: Vec<(&'static str, u64, u64)>,
-    /// What the kernel told of processes.
+    /// What the kernel reported of processes.
     pub process_events: Option<EventCounts>,
     /// What cannot be seen in processes, by reason.
     pub coverage: Vec<Processes>,
@@ -259,7 +259,7 @@ impl Worker {
         with_hits.collect()
     }
 
-    /// What has no names or no unwind information because a bound was met.
+    /// What has no names or no unwind information because a bound was reached.
     fn module_limits(&self) -> impl Iterator<Item = String> {
         let Counts { table_full, unopened, unheld, names_refused, no_room_for_sections } =
             self.ingest.modules.counts();

@@ -1,11 +1,11 @@
-//! A profile whose functions are summed here, over every stack, and of whose stacks only the largest are told: what a terminal shows
+//! A profile whose functions are summed here, over every stack, and of whose stacks only the largest are sent: what a terminal shows
 //! of a hundred thousand stacks is a few lines.
 
 use super::order::used;
 use sampler_common::estimate::{Confidence, Estimate, Method, Moments, Row, RowMoments};
 use sampler_common::profile::{Profile, Quantities, Quantity, summed};
 
-/// What functions need of a row: estimates without their intervals, which of weighted samples are sums. There are a hundred thousand rows, and none of these is told.
+/// What functions need of a row: estimates without their intervals, which of weighted samples are sums. There are a hundred thousand rows, and none of these is sent.
 pub(super) fn sums(row: &Row, confidence: Confidence) -> Quantities {
     let sum = |of: fn(&RowMoments) -> &Moments| {
         let each = || row.strata().map(|(_, moments)| of(moments));

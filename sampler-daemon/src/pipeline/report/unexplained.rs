@@ -1,7 +1,7 @@
 //! Anonymous memory that no block explains which is known to be held: what an allocator has that is not seen, among others.
 //!
 //! Of a process: unexplained = anonymous resident memory now − the same at the attach (or when its program was first looked at)
-//! − the upper end of what it holds. Blocks from before the attach that are freed make that smaller. It is told where it is more than
+//! − the upper end of what it holds. Blocks from before the attach that are freed make that smaller. It is reported where it is more than
 //! what allocators add to blocks.
 
 use crate::inspect::memory;
@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use sampler_common::estimate::{Confidence, RowMoments, weighted};
 use sampler_common::note::{Memory, Note};
 
-/// Less than this is not told, bytes: stacks of threads, tables of allocators, data of libraries.
+/// Less than this is not reported, bytes: stacks of threads, tables of allocators, data of libraries.
 const MIN_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
 /// Part of what is held that headers, alignment and size classes may add to it.
 const MAX_OVERHEAD: f64 = 0.5;

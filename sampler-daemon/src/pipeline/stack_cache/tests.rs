@@ -1,4 +1,4 @@
-//! Which stacks are told to the kernel side, and for how long their ids mean something.
+//! Which stacks the kernel side learns, and for how long their ids mean something.
 
 use super::*;
 use crate::store::stacks::StackFrame;
@@ -31,7 +31,7 @@ impl Table {
         Table(StackCache { is_on: true, ..StackCache::default() }, 0)
     }
 
-    /// Offers a stack; what the kernel side is told of it.
+    /// Offers a stack; what the kernel side learns of it.
     fn add_unwound(&mut self, call: KnownCall, value: u64, stack_bytes: u32) -> Vec<Change> {
         let evidence = evidence(value);
         let (stack, view, bp) = (stack(value % 1000), 1, 5);

@@ -16,7 +16,7 @@ proptest! {
         prop_assert_eq!(arrived, Ok(profile));
     }
 
-    /// A client of a stranger's socket may be told anything: an error then, never a panic.
+    /// A client of a stranger's socket may be sent anything: an error then, never a panic.
     #[test]
     fn damaged_messages_are_refused_or_sound(
         profile in any::profile(),

@@ -11,7 +11,7 @@ pub(super) struct Space {
     /// The program image that the ranges are of.
     generation: u32,
     ranges: Ranges,
-    /// What a thread's `mremap` has taken out: its end tells where it is now.
+    /// What a thread's `mremap` has taken out: its end says where it is now.
     aside: FxHashMap<u32, Vec<Part>>,
 }
 

@@ -7,7 +7,7 @@ use sampler_common::encode::name::shown;
 use sampler_daemon::rpc::v1::Process;
 use std::cmp::Reverse;
 
-/// Processes that are told of.
+/// Processes that are listed.
 const MAX_LISTED_PROCESSES: usize = 3;
 
 /// One line for each of them.

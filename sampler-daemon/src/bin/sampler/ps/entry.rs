@@ -71,7 +71,7 @@ impl Entry {
     }
 }
 
-/// Of whom no window has met an allocation it is not known that there was none.
+/// Where no window has seen an allocation it is not known that there was none.
 fn allocated(exact: Option<&Exact>, totals: &Option<Quantities>) -> Option<u64> {
     let estimate = || {
         let estimate = totals.as_ref()?.alloc_space.estimate;
@@ -81,7 +81,7 @@ fn allocated(exact: Option<&Exact>, totals: &Option<Quantities>) -> Option<u64> 
     exact.map(|exact| exact.alloc_space).or_else(estimate)
 }
 
-/// Where frees are not seen, or allocations in windows only, nobody knows what is held: it is told as anything from 0.
+/// Where frees are not seen, or allocations in windows only, nobody knows what is held: it is shown as anything from 0.
 fn held(totals: &Option<Quantities>) -> Option<Estimate> {
     let held = totals.as_ref()?.inuse_space.estimate;
     (held.value > 0.0 || held.high.is_finite()).then_some(held)

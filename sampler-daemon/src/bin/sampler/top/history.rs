@@ -21,7 +21,7 @@ impl History {
     }
 
     /// The latest values in so many columns, the newest on the right; a blank where there was none yet. The largest
-    /// that is shown is a full bar: it tells the shape, the number beside it the size.
+    /// that is shown is a full bar: it shows the shape, the number beside it the size.
     pub(super) fn bars(&self, columns: usize) -> String {
         let shown = self.0.iter().skip(self.0.len().saturating_sub(columns));
         let largest = shown.clone().fold(0.0, |largest: f64, value| largest.max(*value));

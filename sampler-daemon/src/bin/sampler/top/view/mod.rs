@@ -17,7 +17,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-/// Smaller terminals are told so.
+/// Smaller terminals show that instead.
 const SMALLEST: (u16, u16) = (40, OTHER_LINES as u16 + 2);
 
 /// Draws everything.
