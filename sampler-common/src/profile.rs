@@ -325,7 +325,7 @@ impl Profile {
         Quantities::of_row(row, &self.reference, self.estimator, self.confidence)
     }
 
-    /// Whether a location is code of an interpreted language, whose functions are told apart by their files.
+    /// Whether a location is code of an interpreted language, whose functions are identified by their files too.
     pub fn is_interpreted(&self, location: &Location) -> bool {
         let mapping = self.mappings.get(location.mapping as usize);
         mapping.is_some_and(|of| of.path.starts_with(PYTHON))

@@ -1,6 +1,6 @@
 //! Memory that is not malloc: `mmap`, `munmap`, `mremap` and `sbrk` of the C library, whoever calls them.
 //!
-//! Few programs call them often, so every call of a profiled process is told, one record each: exact, without sampling. Whose
+//! Few programs call them often, so every call of a profiled process is sent, one record each: exact, without sampling. Whose
 //! call it is, and which of them are an allocator's, the daemon decides from the stack.
 
 use crate::registers::Call;

@@ -29,7 +29,7 @@ settings! {
     filter_shift: FILTER_SHIFT = 48;
     /// 1: every process is profiled, and takes a slot with its first allocation.
     everyone: EVERYONE = 0;
-    /// Live samples at which the daemon is told to thin.
+    /// Live samples at which the daemon is asked to thin.
     live_high: LIVE_HIGH = 1 << 20;
     /// Live samples from there on for which the chance of admission halves once more.
     live_step: LIVE_STEP = 1 << 16;

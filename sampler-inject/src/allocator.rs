@@ -202,7 +202,7 @@ impl<'a> Jumps<'a> {
         Ok(Jumps { target, file, code, by_name: file.file.functions_by_name()? })
     }
 
-    /// Whether an operator calls a function that was found: then that one samples for it, or tells the end.
+    /// Whether an operator calls a function that was found: then that one samples for it, or reports the end.
     fn passes_on(&self, entry: u64, bytes: u64, found: &[Found]) -> bool {
         let from = (entry - self.code.address) as usize;
         let end = self.code.bytes.len().min(from + bytes.min(OPERATOR_BYTES) as usize);

@@ -479,7 +479,7 @@ mod tests {
     const SYSCALL: [u8; 2] = [0x0f, 0x05];
 
     fn thread(result: u64, call: i64) -> user_regs_struct {
-        // Every other register tells its place.
+        // Every other register holds its own number.
         user_regs_struct {
             r15: 115,
             r14: 114,

@@ -65,7 +65,7 @@ pub(crate) fn note_forked() {
     note_child(0);
 }
 
-/// In a child that is told from its siblings by `random` only.
+/// In a child that differs from its siblings by `random` only.
 pub(crate) fn note_child(random: u64) {
     SEED.store(mixed(seed() ^ random) | 1, Relaxed);
 }

@@ -1,7 +1,7 @@
 //! What a fork changes: the child begins its countdown anew, with random numbers of its own. Without that a parent's children would all
 //! sample the same calls.
 //!
-//! The table and the filter stay as they are: the child has the parent's blocks, and tells their ends as any other. Nothing needs to be
+//! The table and the filter stay as they are: the child has the parent's blocks, and reports their ends as any other. Nothing needs to be
 //! repaired, since nobody holds a lock.
 //!
 //! A library that was injected into a running process gets no call from libc at a fork. It has a page that the kernel empties in every child, and looks there

@@ -1,4 +1,4 @@
-//! How many samples a second this process tells: no more than its limit, from its first one on, whatever it allocates and whether samplerd gets
+//! How many samples a second this process sends: no more than its limit, from its first one on, whatever it allocates and whether samplerd gets
 //! a CPU or not. The law is [`sampler_common::sampling::token_bucket`].
 //!
 //! It is looked at for each sample that somebody listens to, and acts on later requests. These find the rate in force where they find it
@@ -15,7 +15,7 @@ use sampler_common::sampling::Rate;
 use sampler_common::sampling::token_bucket::{self, MAX_PERIOD_NS};
 
 impl Settings {
-    /// A sample is told: it takes a token.
+    /// A sample is sent: it takes a token.
     pub(crate) fn take_token(&self) {
         if let Some(now_ns) = clock::now_ns() {
             self.take_token_at(now_ns);

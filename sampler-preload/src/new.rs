@@ -30,7 +30,7 @@ pub(crate) unsafe fn sampled(
     }
 }
 
-/// One that may have to be told: [`decide_new`], the call, [`told`].
+/// One that may have to be reported: [`decide_new`], the call, [`told`].
 #[unsafe(naked)]
 #[cfg_attr(feature = "library", unsafe(export_name = "__sampler_preload_new"))]
 unsafe extern "C" fn new_sampled(
@@ -81,7 +81,7 @@ unsafe extern "C" fn new_sampled(
     )
 }
 
-/// The rate of a request that is to be told; 0: it is not.
+/// The rate of a request that is to be reported; 0: it is not.
 unsafe extern "C" fn decide_new(size: usize, charged: Charged) -> u64 {
     decide(size, charged).map_or(0, Rate::raw)
 }
@@ -184,7 +184,7 @@ macro_rules! before_the_operator {
 }
 
 before_the_operator! {
-    /// An injected `operator new` that may have to be told: its memory is `malloc`'s, as it is in every allocator that is injected so.
+    /// An injected `operator new` that may have to be reported: its memory is `malloc`'s, as it is in every allocator that is injected so.
     sampled_injected, "__sampler_preload_new_injected", block_of_malloc
 }
 before_the_operator! {

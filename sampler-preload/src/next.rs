@@ -102,17 +102,17 @@ pub(crate) fn in_any_file(name: &CStr) -> *mut c_void {
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
     pub(crate) function: *mut c_void,
-    /// `None`: that cannot be told.
+    /// `None`: that is not known.
     file: Option<&'static Map>,
 }
 
 impl Found {
-    /// Whether its file has a `malloc` too. Always, where that cannot be told.
+    /// Whether its file has a `malloc` too. Always, where that is not known.
     pub(crate) fn is_of_allocator(&self) -> bool {
         self.file.is_none() || self.is_beside(b"malloc")
     }
 
-    /// Whether its file has a function of this name too. Never, where that cannot be told.
+    /// Whether its file has a function of this name too. Never, where that is not known.
     pub(crate) fn is_beside(&self, name: &[u8]) -> bool {
         self.file.is_some_and(|file| find(file, name).is_some())
     }

@@ -57,7 +57,7 @@ unsafe extern "C" {
     static FREE: AtomicU16;
 }
 
-/// Whether anybody is told of allocations.
+/// Whether anybody listens to allocations.
 #[inline(always)]
 pub fn alloc_has_listener() -> bool {
     // SAFETY: two bytes of this library, defined above, which the kernel writes whole.
@@ -65,7 +65,7 @@ pub fn alloc_has_listener() -> bool {
     semaphore.load(Relaxed) != 0
 }
 
-/// Whether anybody is told of ends.
+/// Whether anybody listens to ends.
 #[inline(always)]
 fn free_has_listener() -> bool {
     // SAFETY: as above.

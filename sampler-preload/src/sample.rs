@@ -39,7 +39,7 @@ pub(crate) fn charge_at(rate: u64, size: usize) -> Option<Charged> {
     Countdown.charge(size.checked_mul(rate as i64).unwrap_or(HAZARD_CERTAIN as i64))
 }
 
-/// Whether a request of `size` bytes is to be told, and the rate that it was charged with.
+/// Whether a request of `size` bytes is to be reported, and the rate that it was charged with.
 pub(crate) fn decide(size: usize, charged: Charged) -> Option<Rate> {
     fork::look();
     if SETTINGS.rate() == Rate::NEVER {
@@ -114,7 +114,7 @@ pub(crate) fn begin(address: usize, size: usize, rate: Rate) {
     }
 }
 
-/// A call that was to be told has allocated nothing.
+/// A call that was to be reported has allocated nothing.
 pub(crate) fn failed() {
     probes::ended(Unusual::Failed);
 }

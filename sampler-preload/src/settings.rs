@@ -31,7 +31,7 @@ pub struct Settings {
     pub(crate) usual: Usual,
     /// What a hazard of 2⁶³ or more counts as.
     pub(crate) certain: u64,
-    /// Samples of which nobody was told, since nobody listened. All others are told, or how they ended ([`crate::probes`]).
+    /// Samples that nobody received, since nobody listened. All others are sent, or how they ended ([`crate::probes`]).
     pub undelivered: AtomicU64,
     /// Nanoseconds from one sample to the next at the limit of samples a second ([`crate::limit`]). Written by samplerd alone.
     pub(crate) period_ns: AtomicU64,
@@ -39,9 +39,9 @@ pub struct Settings {
     pub(crate) lowest: AtomicU64,
     /// How often the rate was lowered from the one that was asked for. samplerd may begin it anew.
     pub(crate) raises: AtomicU64,
-    /// Until when the samples that were told are paid.
+    /// Until when the samples that were sent are paid.
     pub(crate) until_ns: AtomicU64,
-    /// The function that tells the time ([`crate::clock`]).
+    /// The function that reads the clock ([`crate::clock`]).
     pub(crate) clock: AtomicPtr<c_void>,
     unused_behind: [u64; 2],
 }

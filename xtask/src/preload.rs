@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use crate::step;
 use crate::workspace::Workspace;
 
-/// What rustc is told of the library: nothing unwinds, no start-up files (they would bring libc's), every call inside it stays inside,
+/// How rustc builds the library: nothing unwinds, no start-up files (they would bring libc's), every call inside it stays inside,
 /// nothing is bound late, and nobody unloads it: there are pointers into it that nobody takes back.
 const FLAGS: &[&str] = &[
     "-Cpanic=abort",

@@ -64,7 +64,7 @@ impl fmt::Display for Loss {
                 since_ns / 1_000_000_000
             ),
             Loss::FreesUnprobed => f.write_str(
-                "what is held is not known, and told as 0: frees are not probed (--no-live)",
+                "what is held is not known, and shown as 0: frees are not probed (--no-live)",
             ),
             Loss::NoSlot(calls) => write!(
                 f,

@@ -63,7 +63,7 @@ impl fmt::Display for Reason {
             }
             Reason::Flooded => write!(
                 f,
-                "sent more than {EXTERNAL_PER_SECOND} samples of its own a second: what is told of it is a lower bound, and no interval has an upper end (usdt_flood in sampler status)"
+                "sent more than {EXTERNAL_PER_SECOND} samples of its own a second: what is shown of it is a lower bound, and no interval has an upper end (usdt_flood in sampler status)"
             ),
             Reason::RaisedByLimit(since) => {
                 let since = since
@@ -92,7 +92,7 @@ impl fmt::Display for Reason {
             }
             Reason::NoReports => write!(
                 f,
-                "nothing has been heard of a library that samples in it: it has sampled nothing, or the library is not in it (it does not enter static and setuid programs)"
+                "nothing has come from a library that samples in it: it has sampled nothing, or the library is not in it (it does not enter static and setuid programs)"
             ),
             Reason::SamplesItself => {
                 write!(f, "samples by itself (otel_memory); exact totals are not known")

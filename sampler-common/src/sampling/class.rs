@@ -68,7 +68,7 @@ pub const fn size_bucket(size: u64) -> u32 {
     if size < 32 {
         return size as u32;
     }
-    // 5 … 63: the mask tells the compiler, and the verifier, that the shift is in range.
+    // 5 … 63: the mask shows the compiler, and the verifier, that the shift is in range.
     let shift = floor_log2(size).wrapping_sub(5) & 63;
     // (size >> shift) is 32 … 63: a bucket of its own row, which starts one row further on.
     (shift << 5).wrapping_add((size >> shift) as u32)

@@ -22,8 +22,10 @@ impl Budget {
             return Err("must be above 0% and at most 100%".to_owned());
         }
         if percent / 100.0 < Budget::MIN_SHARE {
-            return Err("cannot be met: the first interval would take days (give at least 0.001%)"
-                .to_owned());
+            return Err(
+                "cannot be kept: the first interval would take days (give at least 0.001%)"
+                    .to_owned(),
+            );
         }
         Ok(Budget(percent / 100.0))
     }

@@ -41,7 +41,7 @@ fn target(instruction: Instruction) -> Option<u64> {
 }
 
 /// Where each four bytes lead that stand behind the opcode of a jump with such a distance: `E9`, or `0F 80` to `0F 8F`. Instructions need not be
-/// told apart from data for that. A jump with a distance of one byte does not leave its function.
+/// distinguished from data for that. A jump with a distance of one byte does not leave its function.
 fn distances(code: Code) -> impl Iterator<Item = u64> {
     code.bytes.windows(6).enumerate().filter_map(move |(at, window)| {
         let (opcode, distance) = window.split_at(2);

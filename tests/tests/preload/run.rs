@@ -67,7 +67,7 @@ fn a_static_program_runs_unseen() -> Result<()> {
     ensure!(finished.code() == 0 && !finished.stdout.is_empty(), "{}", finished.stderr);
     ensure!(profile.samples == 0, "{}", profile.folded());
     let notes = profile.json["notes"].to_string();
-    let words = ["nothing has been heard of a library", "does not sample by itself"];
+    let words = ["nothing has come from a library", "does not sample by itself"];
     ensure!(words.iter().any(|words| notes.contains(words)), "{notes}");
     Ok(())
 }

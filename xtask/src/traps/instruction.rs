@@ -51,7 +51,7 @@ pub(crate) enum Effect {
 /// Which atomic operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Atomic {
-    /// Changes memory and tells nobody what was there.
+    /// Changes memory, and nobody knows what was there.
     Plain,
     /// Puts the old value into the source register.
     Fetch,

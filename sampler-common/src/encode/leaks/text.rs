@@ -53,7 +53,7 @@ pub fn text(of: &Leaks, width: usize, rows: usize) -> String {
         growing => rows.min(usize::try_from(growing).unwrap_or(usize::MAX)),
     };
     if of.growing == 0 && !of.stacks.is_empty() && shown > 0 {
-        out += "\nNot told from chance, those that come nearest:\n";
+        out += "\nWithin chance, those that come nearest:\n";
     }
     for (index, leak) in of.stacks.iter().take(shown).enumerate() {
         out += &format!("\n{}", entry(leak, index, of, width));

@@ -25,7 +25,7 @@ pub fn difference(of: &Comparison, rows: &Rows, out: &mut dyn Write) -> io::Resu
     let sums: Vec<([Moments; 2], Difference)> =
         tree.frames.iter().map(|frame| (frame.sum, judge.difference(&frame.sum))).collect();
     let changed = judge.changed(&sums);
-    let is_same = if judge.tests() { "not told from chance" } else { "nothing seen in between" };
+    let is_same = if judge.tests() { "within chance" } else { "nothing seen in between" };
     let head = head(of, judge, &tree, changed.iter().filter(|changed| **changed).count());
     let base = (head.len() + 2 + tree.depth()) * ROW;
     open("difference", base + 4 * ROW, &head, out)?;
@@ -197,7 +197,7 @@ mod tests {
         assert!(down.iter().any(|name| name.contains("libcodec.so")), "{down:?}");
         assert_eq!(colored(&text, "up"), Vec::<String>::new());
         assert!(colored(&text, "same").iter().any(|name| name.starts_with("Store::put")));
-        assert!(text.contains("not told from chance</text>") && text.contains("more in B</text>"));
+        assert!(text.contains("within chance</text>") && text.contains("more in B</text>"));
         let same = fixture::profile(Kind::Alloc);
         let text = drawn(&same, &same);
         assert!(colored(&text, "up").is_empty() && colored(&text, "down").is_empty());

@@ -62,7 +62,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The names of functions as the rows show them. Rows that would look the same keep more of what tells them apart.
+/// The names of functions as the rows show them. Rows that would look the same keep more of what differs.
 fn names(functions: &[FunctionSum], widths: &Widths) -> Vec<String> {
     let full: Vec<Cow<str>> = functions.iter().map(|of| of.frame().name()).collect();
     let mut names: Vec<String> =

@@ -25,7 +25,7 @@ pub(super) fn write(profile: &Profile, page: Page, out: &mut dyn Write) -> io::R
         (
             if profile.kind == Kind::Mapped { "mapped" } else { "allocated" },
             if without_windows(profile) {
-                "not known: no window has met an allocation".to_owned()
+                "not known: no window has seen an allocation".to_owned()
             } else {
                 total(&totals.alloc_space, &totals.alloc_objects)
             },

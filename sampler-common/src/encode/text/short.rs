@@ -1,4 +1,4 @@
-//! Long function names in few columns: what tells functions apart is kept longest.
+//! Long function names in few columns: what distinguishes functions is kept longest.
 
 use super::layout;
 use std::borrow::Cow;

@@ -110,7 +110,7 @@ fn nothing_has_its_interval_too() {
     profile.totals.alloc_space.estimate.high = f64::INFINITY;
     profile.reference.clusters.insert(1, crate::estimate::Clusters::default());
     let said = text(&profile, 80, false);
-    let unmet = "\nallocated not known: no window has met an allocation\n";
+    let unmet = "\nallocated not known: no window has seen an allocation\n";
     assert!(said.contains(unmet), "{said}");
 }
 

@@ -173,7 +173,7 @@ pub(crate) struct StartVerb {
     /// The parent's descriptor that says go
     #[arg(long)]
     pub(super) go: i32,
-    /// The parent's descriptor that is told which files will be mapped
+    /// The parent's descriptor that the names of files are written to which will be mapped
     #[arg(long)]
     pub(super) told: i32,
     /// User id to take

@@ -1,7 +1,7 @@
 //! `sampler run`: a program under a private samplerd, from its first allocation to its end.
 //!
 //! A copy of this program becomes the command ([`starter`]); it is held before `execve` until samplerd has attached to it and to
-//! every file that it will map. What is still missed: allocators that the program opens itself, until samplerd hears of them.
+//! every file that it will map. What is still missed: allocators that the program opens itself, until samplerd finds them.
 
 mod args;
 mod child;

@@ -1,6 +1,6 @@
 //! The copy of this program that becomes COMMAND.
 //!
-//! It takes the user's identity, finds the command, tells the parent which files it will map, waits until that has
+//! It takes the user's identity, finds the command, sends the parent the files that it will map, waits until that has
 //! attached to it, and is then replaced by the program: pid, group, terminal, directory, environment and standard streams
 //! are those that the program would have had. It inherits no descriptor: the parent's pipes are opened through
 //! `/proc`, and close with `execve`.

@@ -7,12 +7,12 @@ use sampler_daemon::rpc::v1::{Count, Probe};
 /// The hits of one probe after another.
 #[derive(Default)]
 pub(super) struct Hits<'a> {
-    /// Those for which a count was told.
+    /// Those for which there is a count.
     told: Vec<&'a Probe>,
 }
 
 impl<'a> Hits<'a> {
-    /// The hits of `probe`; functions of one role that are placed alike share a count, which is told for the first.
+    /// The hits of `probe`; functions of one role that are placed alike share a count, which is shown for the first.
     pub(super) fn of(&mut self, probe: &'a Probe) -> String {
         let Some(count) = &probe.hits else { return String::new() };
         let counted = |of: &'a Probe| (&of.role, of.emulated, &of.pids);

@@ -100,7 +100,7 @@ fn live_set(status: &StatusResponse) -> String {
     )
 }
 
-/// What the kernel told of processes.
+/// What the kernel reported of processes.
 fn process_events(status: &StatusResponse) -> String {
     let Some(of) = &status.process_events else { return String::new() };
     let mut text = format!("{} of processes", grouped(of.read));

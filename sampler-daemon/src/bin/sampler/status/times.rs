@@ -4,7 +4,7 @@ use sampler_common::units::{grouped, human_cpu_time};
 use sampler_daemon::rpc::v1::Histogram;
 use serde_json::{Value, json};
 
-/// The share of values that is told of.
+/// The share of values that lie below the time that is shown.
 const QUANTILE: f64 = 0.99;
 
 /// As json has it: upper bounds with the number of values up to each.
