@@ -25,10 +25,9 @@ pub use memo::{
     MEMO_EXCLUDED, MEMO_EXPECTED, MEMO_NOBODY, MEMO_UNKNOWN, MEMOS, memo, memo_key, memo_value,
 };
 pub use python::{
-    MAX_PYTHON_FRAMES, PYTHON_BYTES_OFFSET, PYTHON_BYTES_WORDS, PYTHON_CODE_OFFSET,
-    PYTHON_CODE_WORDS, PYTHON_CUT, PYTHON_DIRECT, PYTHON_FAULT, PYTHON_FRAME_WORDS,
-    PYTHON_LINES_WORD, PYTHON_SCRATCH_WORDS, PythonFrame, PythonRecord, PythonRuntime, python_kept,
-    python_mixed,
+    MAX_PYTHON_FRAMES, PYTHON_BYTES_OFFSET, PYTHON_CODE_WORDS, PYTHON_CUT, PYTHON_DIRECT,
+    PYTHON_FRAME_BYTES, PYTHON_SCRATCH_WORDS, PYTHON_TABLE_MASK, PYTHON_TABLE_WORDS, PythonFrame,
+    PythonRecord, PythonRuntime, python_mixed,
 };
 pub use record::{AllocationRecord, EventRecord, FreeRecord, RecordKind};
 pub use shape::{MAX_ARGUMENTS, NONE, Shape};

@@ -11,10 +11,9 @@ use core::mem::MaybeUninit;
 use core::ptr::{read_volatile, write_volatile};
 use sampler_common::counters::Outcome;
 use sampler_common::wire::{
-    MAX_PYTHON_FRAMES, PYTHON_BYTES_OFFSET, PYTHON_BYTES_WORDS, PYTHON_CODE_OFFSET,
-    PYTHON_CODE_WORDS, PYTHON_CUT, PYTHON_DIRECT, PYTHON_FAULT, PYTHON_FRAME_WORDS,
-    PYTHON_LINES_WORD, PYTHON_SCRATCH_WORDS, PythonFrame, PythonRecord, PythonRuntime, RecordKind, Space, python_kept,
-    python_mixed,
+    MAX_PYTHON_FRAMES, PYTHON_BYTES_OFFSET, PYTHON_CODE_WORDS, PYTHON_CUT, PYTHON_DIRECT,
+    PYTHON_FRAME_BYTES, PYTHON_SCRATCH_WORDS, PYTHON_TABLE_MASK, PYTHON_TABLE_WORDS, PythonFrame,
+    PythonRecord, PythonRuntime, RecordKind, Space, python_mixed,
 };
 
 /// Sends the Python frames of a sample, if its process has such; whether it does. `space` is a `Space::word`. A function of its own, so that the verifier
@@ -68,6 +67,9 @@ fn newest_frame(runtime: *const PythonRuntime) -> Option<u64> {
     (frame != 0).then_some(frame)
 }
 
+/// Bits of a pointer to an object that some versions use for themselves.
+const TAG: u64 = 7;
+
 /// Copies frames from this one on.
 #[inline(always)]
 fn copy(runtime: *const PythonRuntime, mut frame: u64, space: u64, sample: u64) {
@@ -88,16 +90,11 @@ fn copy(runtime: *const PythonRuntime, mut frame: u64, space: u64, sample: u64) 
         // SAFETY: the index is less than the array is long.
         let place = unsafe { (&raw mut (*to).frames).cast::<PythonFrame>().add(index) };
         let previous = next(runtime, frame, to, place);
-        if previous == FAULT {
-            // SAFETY: a field of the reserved record.
-            unsafe { (&raw mut (*to).flags).write_volatile(PYTHON_FAULT) };
-            break;
-        }
-        // SAFETY: the fields of a place in the reserved record.
-        unsafe {
-            let code = read_volatile(&raw const (*place).code);
-            (&raw mut (*place).fingerprint).write_volatile(fingerprint(to, code));
-        }
+        // SAFETY: a field of a place in the reserved record.
+        let code = unsafe { read_volatile(&raw const (*place).code) };
+        let fingerprint = fingerprint(to, code.wrapping_add(field!(runtime, code_words)));
+        // SAFETY: as above.
+        unsafe { (&raw mut (*place).fingerprint).write_volatile(fingerprint) };
         // SAFETY: a field of the reserved record.
         unsafe { (&raw mut (*to).count).write_volatile(index as u32 + 1) };
         if previous == 0 {
@@ -110,10 +107,7 @@ fn copy(runtime: *const PythonRuntime, mut frame: u64, space: u64, sample: u64) 
     entry.submit(BPF_RB_NO_WAKEUP as u64);
 }
 
-/// In place of a frame's address: it cannot be read.
-const FAULT: u64 = 1;
-
-/// Copies a frame to its place; its caller, or [`FAULT`]. A function of its own: it needs less room on the stack than as a part of its caller.
+/// Copies a frame to its place, all 0 if it cannot be read; its caller. A function of its own: it needs less room on the stack than as a part of its caller.
 #[inline(never)]
 fn next(
     runtime: *const PythonRuntime,
@@ -121,64 +115,65 @@ fn next(
     to: *mut PythonRecord,
     place: *mut PythonFrame,
 ) -> u64 {
-    // SAFETY: a field of the reserved record.
-    let scratch = unsafe { &raw mut (*to).scratch }.cast::<u64>();
-    if read::<PYTHON_FRAME_WORDS>(scratch, frame).is_none() {
-        return FAULT;
-    }
+    let scratch = scratch(to);
+    let bytes = field!(runtime, frame_bytes) & PYTHON_FRAME_BYTES;
+    read(scratch, bytes as u32, frame);
     let at = |offset: u64| {
         // SAFETY: less than the scratch has words.
         unsafe { read_volatile(scratch.add((offset >> 3) as usize & (PYTHON_SCRATCH_WORDS - 1))) }
     };
-    let code = at(field!(runtime, code));
-    let previous = at(field!(runtime, previous));
-    let (instruction, boundary) = (at(field!(runtime, instruction)), at(field!(runtime, boundary)));
-    // SAFETY: a place in the reserved record.
-    unsafe {
-        write_volatile(&raw mut (*place).code, code);
-        write_volatile(&raw mut (*place).instruction, instruction);
-        write_volatile(&raw mut (*place).boundary, boundary);
-    }
-    previous
+    let code = at(field!(runtime, code)) & !TAG;
+    // SAFETY: a field of a place in the reserved record.
+    unsafe { write_volatile(&raw mut (*place).code, code) };
+    let instruction = at(field!(runtime, instruction));
+    // SAFETY: as above.
+    unsafe { write_volatile(&raw mut (*place).instruction, instruction) };
+    let boundary = at(field!(runtime, boundary));
+    // SAFETY: as above.
+    unsafe { write_volatile(&raw mut (*place).boundary, boundary) };
+    at(field!(runtime, previous))
 }
 
-/// The fingerprint of a code object, 0 if it cannot be read.
+/// The fingerprint of a code object whose words are at an address; of what cannot be read it is made of zeros.
 #[inline(never)]
-fn fingerprint(to: *mut PythonRecord, code: u64) -> u64 {
-    mixed(to, code).unwrap_or(0)
-}
-
-#[inline(always)]
-fn mixed(to: *mut PythonRecord, code: u64) -> Option<u64> {
-    // SAFETY: a field of the reserved record.
-    let scratch = unsafe { &raw mut (*to).scratch }.cast::<u64>();
+fn fingerprint(to: *mut PythonRecord, words: u64) -> u64 {
+    let scratch = scratch(to);
     // SAFETY: less than the scratch has words.
     let word = |index: usize| unsafe { read_volatile(scratch.add(index)) };
-    // In memory, word by word: in registers the compiler would read all of them first, and has no room for so many.
+    // In memory, word by word: in registers the compiler would have all words first, and has no room for so many.
     // SAFETY: the last word of the scratch, which nothing is read to.
     let sum = unsafe { scratch.add(PYTHON_SCRATCH_WORDS - 1) };
     // SAFETY: as above.
     let mix = |word: u64| unsafe { write_volatile(sum, python_mixed(read_volatile(sum), word)) };
     // SAFETY: as above.
     unsafe { write_volatile(sum, 1) };
-    read::<PYTHON_CODE_WORDS>(scratch, code.wrapping_add(PYTHON_CODE_OFFSET))?;
+    read(scratch, PYTHON_CODE_WORDS as u32 * 8, words);
     (0..PYTHON_CODE_WORDS).for_each(|index| mix(word(index)));
-    let lines = word(PYTHON_LINES_WORD);
-    read::<PYTHON_BYTES_WORDS>(scratch, lines.wrapping_add(PYTHON_BYTES_OFFSET))?;
+    // Length, hash and contents.
+    let length_at = word(PYTHON_CODE_WORDS - 1).wrapping_add(PYTHON_BYTES_OFFSET);
+    read(scratch, 8, length_at);
     let length = word(0);
     mix(length);
-    // Behind the length is the hash, which comes when somebody asks for it.
-    (2..PYTHON_BYTES_WORDS).for_each(|index| mix(python_kept(word(index), index as u64 - 2, length)));
-    Some(word(PYTHON_SCRATCH_WORDS - 1))
+    for index in 0..PYTHON_TABLE_WORDS {
+        // SAFETY: as above.
+        unsafe { write_volatile(scratch.add(index), 0) };
+    }
+    read(scratch, (length & PYTHON_TABLE_MASK) as u32, length_at.wrapping_add(16));
+    (0..PYTHON_TABLE_WORDS).for_each(|index| mix(word(index)));
+    word(PYTHON_SCRATCH_WORDS - 1)
 }
 
-/// Reads words of the process to the scratch.
 #[inline(always)]
-fn read<const WORDS: usize>(scratch: *mut u64, address: u64) -> Option<()> {
-    const { assert!(WORDS < PYTHON_SCRATCH_WORDS) };
-    // SAFETY: the scratch has so many words; the helper may fail on the source.
-    let failed = unsafe { read_user(scratch.cast(), WORDS as u32 * 8, address as *const _) };
-    (failed == 0).then_some(())
+fn scratch(to: *mut PythonRecord) -> *mut u64 {
+    // SAFETY: a field of the reserved record.
+    unsafe { &raw mut (*to).scratch }.cast()
+}
+
+/// Reads bytes of the process to the scratch. Where they cannot be read the kernel writes zeros: no branch is needed, and the verifier would follow both ways of each.
+#[inline(always)]
+fn read(scratch: *mut u64, bytes: u32, address: u64) {
+    // SAFETY: the scratch has 128 bytes, and all masks and constants are less; the helper may fail on the source.
+    unsafe { read_user(scratch.cast(), bytes, address as *const _) };
 }
 
 #[inline(always)]

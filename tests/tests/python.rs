@@ -23,9 +23,9 @@ fn interpreters() -> Result<Vec<PathBuf>> {
     let folders = std::env::var_os("PATH").context("PATH is not set")?;
     let folders: Vec<PathBuf> = std::env::split_paths(&folders).collect();
     let of = |name: &str| folders.iter().map(|of| of.join(name)).find(|path| is_elf(path));
-    let found: Vec<_> =
-        ["python3.11", "python3.12", "python3.13"].into_iter().filter_map(of).collect();
-    ensure!(!found.is_empty(), "no python3.11, python3.12 or python3.13 in PATH: install python3");
+    let names = ["python3.9", "python3.10", "python3.11", "python3.12", "python3.13"];
+    let found: Vec<_> = names.into_iter().filter_map(of).collect();
+    ensure!(!found.is_empty(), "no python3.9 to python3.13 in PATH: install python3");
     Ok(found)
 }
 
@@ -92,7 +92,7 @@ fn stacks_are_those_that_python_states() -> Result<()> {
         let folded = daemon.sampler(&["profile", "--format", "folded"])?.success("folded")?.stdout;
         let folded = String::from_utf8(folded)?;
         let of = || format!("{}: {}", python.display(), daemon.status().unwrap_or_default());
-        ensure!(expected.len() == 11, "{} cases", expected.len());
+        ensure!(expected.len() >= 10, "{} cases", expected.len());
         are_those(&folded, &expected).with_context(of)?;
         for none in ["python_unread", "python_unmatched", "python_elsewhere"] {
             ensure!(daemon.outcome(none)? == 0, "{none}: {}", of());

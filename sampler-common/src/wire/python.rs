@@ -8,35 +8,30 @@ use super::Space;
 /// Python frames of a sample at most; the outer ones of a deeper stack are cut ([`PYTHON_CUT`]).
 pub const MAX_PYTHON_FRAMES: usize = 64;
 
-/// Words of an interpreter's frame that are read: its code object, instruction, caller and owner are among them in all versions that are known.
-pub const PYTHON_FRAME_WORDS: usize = 10;
-
-/// Words that the kernel side reads at once, at most.
+/// Words that the kernel side has room for.
 pub const PYTHON_SCRATCH_WORDS: usize = 16;
 
-/// Bytes from the beginning of a code object to the words that its fingerprint is made of.
-pub const PYTHON_CODE_OFFSET: u64 = 64;
+/// Bytes of a frame that are read at most, a mask.
+pub const PYTHON_FRAME_BYTES: u64 = 120;
 
-/// How many words these are: sizes, names and the table of lines, none of which changes while the code object lives.
-pub const PYTHON_CODE_WORDS: usize = 10;
-
-/// Which of them is the address of the table of lines, a `bytes` object.
-pub const PYTHON_LINES_WORD: usize = 9;
+/// Words of a code object that its fingerprint is made of: sizes, names and, last, the address of the table of lines, a `bytes` object. None of them changes
+/// while the code object lives.
+pub const PYTHON_CODE_WORDS: usize = 11;
 
 /// Bytes from the beginning of a `bytes` object to its length; its hash and its contents follow.
 pub const PYTHON_BYTES_OFFSET: u64 = 16;
 
-/// Words of such an object from its length on that are read.
-pub const PYTHON_BYTES_WORDS: usize = 6;
+/// As many bytes of the table of lines are part of the fingerprint as are left of its length by this mask.
+pub const PYTHON_TABLE_MASK: u64 = 63;
+
+/// Words that these are.
+pub const PYTHON_TABLE_WORDS: usize = 8;
 
 /// [`PythonRuntime::indirect`]: the thread's state has the frame itself.
 pub const PYTHON_DIRECT: u64 = u64::MAX;
 
 /// [`PythonRecord::flags`]: there are more frames than were copied.
 pub const PYTHON_CUT: u32 = 1;
-
-/// [`PythonRecord::flags`]: a frame could not be read, and so none of those behind it.
-pub const PYTHON_FAULT: u32 = 2;
 
 /// Where a process has the frames of its Python threads; value of the array `PYTHON`, indexed by slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +47,8 @@ pub struct PythonRuntime {
     pub frame: u64,
     /// Offset of the pointer to the frame in what that leads to, or [`PYTHON_DIRECT`].
     pub indirect: u64,
+    /// Bytes of a frame that are read, at most [`PYTHON_FRAME_BYTES`].
+    pub frame_bytes: u64,
     /// Offset of the code object in a frame.
     pub code: u64,
     /// Offset of the instruction in a frame.
@@ -60,6 +57,8 @@ pub struct PythonRuntime {
     pub previous: u64,
     /// Offset of the word with the byte that marks where the interpreter was entered, in a frame.
     pub boundary: u64,
+    /// Offset of the words of a code object that its fingerprint is made of.
+    pub code_words: u64,
 }
 
 /// The Python frames of a sampled allocation; comes before its [`AllocationRecord`](super::AllocationRecord).
@@ -74,7 +73,7 @@ pub struct PythonRecord {
     pub space: Space,
     /// Number of the sample.
     pub sample: u64,
-    /// [`PYTHON_CUT`], [`PYTHON_FAULT`]
+    /// [`PYTHON_CUT`] or 0.
     pub flags: u32,
     /// Explicit padding, 0.
     pub pad: u32,
@@ -88,34 +87,25 @@ pub struct PythonRecord {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct PythonFrame {
-    /// Address of its code object.
+    /// Address of its code object; 0: the frame could not be read, and it is the last.
     pub code: u64,
     /// Address of the instruction that it is at, as the interpreter keeps it.
     pub instruction: u64,
     /// The word at [`PythonRuntime::boundary`].
     pub boundary: u64,
-    /// [Fingerprint](python_mixed) of its code object; 0: that could not be read.
+    /// [Fingerprint](python_mixed) of its code object.
     pub fingerprint: u64,
 }
 
-/// What a fingerprint takes of a word that was read at a place of an object with so many bytes: behind its end lies something else.
-#[inline(always)]
-pub const fn python_kept(word: u64, place: u64, length: u64) -> u64 {
-    match length.saturating_sub(place * 8) {
-        left @ 0..8 => word & ((1 << (left * 8)) - 1),
-        _ => word,
-    }
-}
-
-/// One more word of a fingerprint, which begins with 1: first the words of the code object, then the length of the table of lines, and its beginning.
+/// One more word of a fingerprint, which begins with 1: first the words of the code object, then the length of the table of lines and the words of its
+/// beginning. Without a branch and short, since the verifier goes through it for each frame and each word.
 #[inline(always)]
 pub const fn python_mixed(fingerprint: u64, word: u64) -> u64 {
-    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    (fingerprint ^ word).wrapping_mul(ODD).rotate_left(29)
+    (fingerprint ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-const _: () = assert!(python_kept(u64::MAX, 1, 11) == 0xff_ffff && python_kept(7, 1, 8) == 0);
 const _: () = assert!(size_of::<PythonFrame>() == 32);
 const _: () =
     assert!(size_of::<PythonRecord>() == 32 + MAX_PYTHON_FRAMES * 32 + PYTHON_SCRATCH_WORDS * 8);
 const _: () = assert!(PYTHON_SCRATCH_WORDS.is_power_of_two());
+const _: () = assert!(PYTHON_TABLE_WORDS * 8 > PYTHON_TABLE_MASK as usize);

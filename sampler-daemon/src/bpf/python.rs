@@ -27,10 +27,12 @@ impl PythonRuntimes {
             thread_id,
             frame,
             indirect,
+            frame_bytes,
             code,
             instruction,
             previous,
             boundary,
+            code_words,
         } = *runtime;
         let fields = [
             (offset_of!(PythonRuntime, current), current),
@@ -41,6 +43,8 @@ impl PythonRuntimes {
             (offset_of!(PythonRuntime, instruction), instruction),
             (offset_of!(PythonRuntime, previous), previous),
             (offset_of!(PythonRuntime, boundary), boundary),
+            (offset_of!(PythonRuntime, frame_bytes), frame_bytes),
+            (offset_of!(PythonRuntime, code_words), code_words),
             // Last: whoever sees it sees the others.
             (offset_of!(PythonRuntime, generation), generation),
         ];

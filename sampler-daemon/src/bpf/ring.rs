@@ -313,5 +313,13 @@ mod tests {
         assert!(matches!(parse(&bytes), Record::Malformed));
         bytes[4] = 8;
         assert!(matches!(parse(&bytes), Record::Snapshot(_, stack) if stack.len() == 8));
+        // Python frames that claim to be more than the record has room for.
+        let mut bytes = vec![0u8; size_of::<PythonRecord>()];
+        bytes[0] = RecordKind::Python as u8;
+        bytes[4] = MAX_PYTHON_FRAMES as u8 + 1;
+        assert!(matches!(parse(&bytes), Record::Malformed));
+        bytes[4] = 3;
+        assert!(matches!(parse(&bytes), Record::Python(of) if of.frames.len() == 3));
+        assert!(matches!(parse(&bytes[..bytes.len() - 200]), Record::Malformed));
     }
 }

@@ -7,6 +7,7 @@ use crate::bpf::Settings;
 use crate::inspect::moving::Executables;
 use crate::inspect::spec::Spec;
 use crate::store::Sampling;
+use crate::unwind::NativeFrames;
 use sampler_common::pressure::Limits;
 use sampler_common::windows::Budget;
 
@@ -38,6 +39,8 @@ pub struct Config {
     pub allocators: &'static Spec,
     /// Which allocators in executables are probed.
     pub executables: Executables,
+    /// What becomes of the interpreter's frames that Python frames stand for.
+    pub native: NativeFrames,
     /// What becomes of the blocks that a process holds when it exits.
     pub at_exit: AtExit,
     /// Samples that may come in a second; beyond it intervals rise.

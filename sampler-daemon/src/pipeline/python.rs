@@ -5,7 +5,7 @@ use super::process::ProfiledProcess;
 use super::worker::Worker;
 use crate::bpf::ring::PythonStack;
 use crate::inspect::mappings::{self, Mapping};
-use crate::unwind::{Merged, ModuleId, Python, PythonError, UnwindEnd};
+use crate::unwind::{Merged, ModuleId, NativeFrames, Python, PythonError, UnwindEnd};
 use sampler_common::counters::Outcome;
 use sampler_common::note::Blind;
 use sampler_common::wire::AllocationRecord;
@@ -16,22 +16,31 @@ use std::collections::VecDeque;
 const MAX_WAITING: usize = 512;
 
 /// Python frames whose sample has not come yet.
-#[derive(Default)]
-pub(super) struct WaitingPython(VecDeque<PythonStack>);
+pub(super) struct WaitingPython {
+    stacks: VecDeque<PythonStack>,
+    /// What becomes of the frames that they stand for.
+    pub(super) native: NativeFrames,
+}
+
+impl Default for WaitingPython {
+    fn default() -> WaitingPython {
+        WaitingPython { stacks: VecDeque::new(), native: NativeFrames::Replaced }
+    }
+}
 
 impl WaitingPython {
     pub(super) fn push(&mut self, stack: PythonStack) {
-        if self.0.len() >= MAX_WAITING {
-            self.0.pop_front();
+        if self.stacks.len() >= MAX_WAITING {
+            self.stacks.pop_front();
         }
-        self.0.push_back(stack);
+        self.stacks.push_back(stack);
     }
 
     /// Those of a sample.
     fn take(&mut self, record: &AllocationRecord) -> Option<PythonStack> {
         let is_it = |of: &PythonStack| (of.sample, of.space) == (record.sample, record.space);
-        let at = self.0.iter().position(is_it)?;
-        self.0.remove(at)
+        let at = self.stacks.iter().position(is_it)?;
+        self.stacks.remove(at)
     }
 }
 
@@ -108,8 +117,8 @@ impl Ingest {
         };
         let Some(image) = &mut profiled.image else { return };
         let (frames, modules) = (&mut self.frames, &mut self.modules);
-        let outcome = match python.merge(image, modules, (&stack.frames, stack.flags), frames, end)
-        {
+        let (read, native) = ((&*stack.frames, stack.flags), self.python.native);
+        let outcome = match python.merge(image, modules, read, frames, end, native) {
             Merged::Whole => None,
             Merged::Cut => Some(Outcome::PythonCut),
             Merged::Unread => Some(Outcome::PythonUnread),

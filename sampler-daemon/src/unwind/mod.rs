@@ -41,5 +41,5 @@ pub use module::{CodeSegment, Frame, Module, ModuleId, ModuleKind};
 pub use modules::{Counts, Modules};
 pub use name_budget::MAX_NAME_BYTES;
 pub use place::Address;
-pub use python::{Merged, Python, PythonError, PythonLines};
+pub use python::{Merged, NativeFrames, Python, PythonError, PythonLines};
 pub use snapshot::{Registers, StackMemory};

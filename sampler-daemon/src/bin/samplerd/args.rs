@@ -111,6 +111,10 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) no_stack_cache: bool,
 
+    /// Show the interpreter's own frames too where Python frames stand for them
+    #[arg(long)]
+    pub(crate) native_frames: bool,
+
     /// Do not probe frees: half the cost, and nothing is known of live memory
     #[arg(long)]
     pub(crate) no_live: bool,

@@ -19,6 +19,7 @@ use sampler_daemon::pipeline::{
 };
 use sampler_daemon::rpc::listen::Listener;
 use sampler_daemon::rpc::serve;
+use sampler_daemon::unwind::NativeFrames;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::time::Duration;
@@ -98,6 +99,7 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
         executables: args.probe_executables.into(),
         limits: args.limits(),
         windows: args.windows,
+        native: if args.native_frames { NativeFrames::Kept } else { NativeFrames::Replaced },
         at_exit: if args.keep_held { AtExit::Keep } else { AtExit::Forget },
         samplers_only: args.probes_samplers_only(),
         max_overhead: args.max_overhead,

@@ -1,11 +1,10 @@
 //! A code object: what its function is called, and which lines its instructions come from.
 
-use super::line_table::{self, Location};
+use super::line_table::{Location, Table};
 use super::memory::{self, Memory};
-use super::version::{CodeOffsets, OWNED_BY_GENERATOR, Offsets};
+use super::version::{CodeOffsets, Instructions, OWNED_BY_GENERATOR, Offsets};
 use sampler_common::wire::{
-    PYTHON_BYTES_OFFSET, PYTHON_BYTES_WORDS, PYTHON_CODE_OFFSET, PYTHON_CODE_WORDS,
-    PYTHON_LINES_WORD, python_kept, python_mixed,
+    PYTHON_BYTES_OFFSET, PYTHON_CODE_WORDS, PYTHON_TABLE_MASK, PYTHON_TABLE_WORDS, python_mixed,
 };
 use std::sync::Arc;
 
@@ -14,9 +13,6 @@ const MAX_NAME_CHARACTERS: usize = 4096;
 
 /// Bytes of a table of lines, at most. A code object with a longer one is not read.
 const MAX_TABLE_BYTES: u64 = 256 * 1024;
-
-/// Code units of a code object, at most.
-const MAX_UNITS: u64 = 1 << 24;
 
 /// Bytes of a code unit.
 const UNIT_BYTES: u64 = 2;
@@ -27,15 +23,22 @@ const SIZE: u64 = 16;
 /// A code object, as it was at one time.
 #[derive(Clone, Debug)]
 pub(super) struct Code {
-    /// Its function, qualified by the functions and classes around it.
+    /// Its function, from 3.11 on qualified by the functions and classes around it.
     pub(super) function: Arc<str>,
     pub(super) file: Arc<str>,
     first_line: u32,
+    table: Table,
     lines: Box<[u8]>,
-    /// Address of its first code unit.
-    start: u64,
-    units: u64,
-    first_traceable: u64,
+    instructions: CodeUnits,
+}
+
+/// The code units of a code object.
+#[derive(Clone, Copy, Debug)]
+enum CodeUnits {
+    /// So many from an address on, of which some are before the function begins.
+    At { start: u64, units: u64, first_traceable: u64 },
+    /// So many, and each counts for this in the number of an instruction.
+    Numbered { units: u64, each: u32 },
 }
 
 /// Where in a code object a frame is.
@@ -55,44 +58,60 @@ impl Code {
         address: u64,
         expected: u64,
     ) -> Option<Code> {
-        let is_expected = || Some(fingerprint(memory, address)? == expected).filter(|is| *is);
+        let is_expected =
+            || Some(fingerprint(memory, offsets, address)? == expected).filter(|is| *is);
         is_expected()?;
-        let CodeOffsets { file, name, first_line, lines, first_traceable, instructions } =
-            offsets.code;
+        let CodeOffsets { file, name, first_line, lines, instructions } = offsets.code;
         let word = |offset: u64| memory::word(memory, address.checked_add(offset)?);
-        let half = |offset: u64| Some(word(offset)? as u32);
         let table = word(lines)?;
         let length = memory::word(memory, table.checked_add(SIZE)?)?;
         let length = usize::try_from(length).ok().filter(|_| length <= MAX_TABLE_BYTES)?;
         let code = Code {
             function: string(memory, offsets, word(name)?)?,
             file: string(memory, offsets, word(file)?)?,
-            first_line: half(first_line)?,
+            first_line: word(first_line)? as u32,
+            table: offsets.table,
             // Behind its length is its hash.
             lines: memory::bytes(memory, table.checked_add(SIZE + 16)?, length)?.into(),
-            start: address.checked_add(instructions)?,
-            units: word(SIZE)?,
-            first_traceable: half(first_traceable)?.into(),
+            instructions: match instructions {
+                Instructions::Inline(start, first) => CodeUnits::At {
+                    start: address.checked_add(start)?,
+                    units: word(SIZE)?,
+                    first_traceable: u64::from(word(first)? as u32),
+                },
+                Instructions::Apart(bytes, each) => CodeUnits::Numbered {
+                    units: memory::word(memory, word(bytes)?.checked_add(SIZE)?)? / UNIT_BYTES,
+                    each,
+                },
+            },
         };
         // What its strings were read from was theirs all the time then.
         is_expected()?;
-        (code.units <= MAX_UNITS).then_some(code)
+        Some(code)
     }
 
     /// Where an instruction is; `None` if it is none of this code object.
     pub(super) fn position(&self, instruction: u64, owner: u8) -> Option<Position> {
-        let is_before = instruction.wrapping_add(UNIT_BYTES) == self.start;
-        if is_before && owner != OWNED_BY_GENERATOR {
-            return Some(Position::NotBegun);
-        }
-        let unit = instruction.checked_sub(self.start)? / UNIT_BYTES;
-        if unit >= self.units {
+        let (unit, units) = match self.instructions {
+            CodeUnits::At { start, units, first_traceable } => {
+                let unit = instruction.wrapping_sub(start).cast_signed() / UNIT_BYTES.cast_signed();
+                // One before the first: it has not executed any.
+                let has_begun =
+                    owner == OWNED_BY_GENERATOR || unit >= first_traceable.cast_signed();
+                if unit >= -1 && !has_begun {
+                    return Some(Position::NotBegun);
+                }
+                (u64::try_from(unit).ok()?, units)
+            }
+            CodeUnits::Numbered { units, each } => match (instruction as u32).cast_signed() {
+                -1 => return Some(Position::Line(self.first_line)),
+                number => (u64::from(u32::try_from(number).ok()? / each), units),
+            },
+        };
+        if unit >= units {
             return None;
         }
-        if unit < self.first_traceable && owner != OWNED_BY_GENERATOR {
-            return Some(Position::NotBegun);
-        }
-        match line_table::line(&self.lines, self.first_line, unit)? {
+        match self.table.line(&self.lines, self.first_line, unit)? {
             Location::Line(line) => Some(Position::Line(line)),
             Location::NoLine => Some(Position::Line(0)),
         }
@@ -105,21 +124,18 @@ impl Code {
 }
 
 /// What the kernel side makes of a code object, now.
-pub(super) fn fingerprint(memory: &dyn Memory, address: u64) -> Option<u64> {
+pub(super) fn fingerprint(memory: &dyn Memory, offsets: &Offsets, address: u64) -> Option<u64> {
     let mut code = [0; PYTHON_CODE_WORDS * 8];
-    memory.read(address.checked_add(PYTHON_CODE_OFFSET)?, &mut code)?;
+    memory.read(address.checked_add(offsets.kernel.code_words)?, &mut code)?;
     let word = |bytes: &[u8]| bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
-    let mixed = code.chunks_exact(8).fold(1, |mixed, bytes| python_mixed(mixed, word(bytes)));
-    let mut table = [0; PYTHON_BYTES_WORDS * 8];
-    let lines = word(code.get(PYTHON_LINES_WORD * 8..)?);
-    memory.read(lines.checked_add(PYTHON_BYTES_OFFSET)?, &mut table)?;
-    let length = word(&table);
-    // Behind the length is the hash, which comes when somebody asks for it.
-    let contents = table.chunks_exact(8).skip(2).zip(0..);
-    let mixed = python_mixed(mixed, length);
-    Some(contents.fold(mixed, |mixed, (bytes, place)| {
-        python_mixed(mixed, python_kept(word(bytes), place, length))
-    }))
+    let mix = |mixed, bytes: &[u8]| python_mixed(mixed, word(bytes));
+    let mixed = code.chunks_exact(8).fold(1, mix);
+    let lines = word(code.last_chunk::<8>()?);
+    let length = memory::word(memory, lines.checked_add(PYTHON_BYTES_OFFSET)?)?;
+    let mut table = [0; PYTHON_TABLE_WORDS * 8];
+    let contents = lines.checked_add(PYTHON_BYTES_OFFSET + 16)?;
+    memory.read(contents, table.get_mut(..(length & PYTHON_TABLE_MASK) as usize)?)?;
+    Some(table.chunks_exact(8).fold(python_mixed(mixed, length), mix))
 }
 
 /// A string of one of the compact kinds, as all names of code are.

@@ -28,7 +28,7 @@ pub(super) struct Found {
 pub enum PythonError {
     /// Of a version that no table is of.
     #[error(
-        "{path}: Python {major}.{minor} is not known: its stacks have native frames only (known: 3.11, 3.12, 3.13 with the interpreter's lock)"
+        "{path}: Python {major}.{minor} is not known: its stacks have native frames only (known: 3.9 to 3.13 with the interpreter's lock)"
     )]
     Version {
         /// Of the file.

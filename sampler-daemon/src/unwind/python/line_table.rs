@@ -1,6 +1,6 @@
-//! The table of source lines of a code object, of CPython 3.11 and newer (`co_linetable`).
+//! The table of source lines of a code object, in the three kinds of CPython.
 //!
-//! Plainly: the table is a run of entries, each of which covers 1 to 8 code units and says by how much their line differs from that of the entry before.
+//! 3.11 and newer (`co_linetable`), plainly: the table is a run of entries, each of which covers 1 to 8 code units and says by how much their line differs from that of the entry before.
 //! An entry begins with a byte `1 CCCC LLL`: a kind, and the number of units less one. Reference: `Objects/locations.md` of CPython 3.11
 //! (`InternalDocs/code_objects.md` of newer ones).
 
@@ -22,8 +22,59 @@ pub(super) enum Location {
     NoLine,
 }
 
-/// The line of a code unit, which is two bytes; `None` if the table does not cover it or is none.
-pub(super) fn line(table: &[u8], first_line: u32, unit: u64) -> Option<Location> {
+/// The kind of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Table {
+    /// Of 3.11 and newer.
+    Locations,
+    /// Of 3.10 (PEP 626): pairs of how many bytes of code have a line, and by how much it differs; −128: they have none.
+    Pairs,
+    /// Of 3.9 and older (`co_lnotab`): pairs of how many bytes of code are before a line, and by how much it differs.
+    Increments,
+}
+
+impl Table {
+    /// The line of a code unit, which is two bytes; `None` if the table does not cover it or is none.
+    pub(super) fn line(self, table: &[u8], first_line: u32, unit: u64) -> Option<Location> {
+        match self {
+            Table::Locations => line(table, first_line, unit),
+            Table::Pairs => line_by_pairs(table, first_line, unit.checked_mul(2)?),
+            Table::Increments => line_by_increments(table, first_line, unit.checked_mul(2)?),
+        }
+    }
+}
+
+fn line_by_pairs(table: &[u8], first_line: u32, byte: u64) -> Option<Location> {
+    const NONE: i8 = -128;
+    let (mut line, mut end) = (i64::from(first_line), 0u64);
+    for pair in table.as_chunks::<2>().0 {
+        let delta = pair[1].cast_signed();
+        end += u64::from(pair[0]);
+        line += if delta == NONE { 0 } else { i64::from(delta) };
+        if byte < end {
+            return match delta {
+                NONE => Some(Location::NoLine),
+                _ => u32::try_from(line).ok().map(Location::Line),
+            };
+        }
+    }
+    None
+}
+
+fn line_by_increments(table: &[u8], first_line: u32, byte: u64) -> Option<Location> {
+    let (mut line, mut at) = (i64::from(first_line), 0u64);
+    for pair in table.as_chunks::<2>().0 {
+        at += u64::from(pair[0]);
+        if at > byte {
+            break;
+        }
+        line += i64::from(pair[1].cast_signed());
+    }
+    u32::try_from(line).ok().map(Location::Line)
+}
+
+/// Of 3.11 and newer.
+fn line(table: &[u8], first_line: u32, unit: u64) -> Option<Location> {
     let mut bytes = table.iter().copied();
     let (mut line, mut covered) = (i64::from(first_line), 0u64);
     loop {
@@ -142,8 +193,25 @@ mod tests {
 
         #[test]
         fn anything_is_read_to_an_end(table: Vec<u8>, first_line: u32, unit: u64) {
-            let _ = super::line(&table, first_line, unit);
+            for kind in [Table::Locations, Table::Pairs, Table::Increments] {
+                let _ = kind.line(&table, first_line, unit);
+            }
         }
+    }
+
+    #[test]
+    fn tables_of_older_versions_are_read() {
+        let lines =
+            |of: Table, table: &[u8], units: [u64; 5]| units.map(|unit| of.line(table, 10, unit));
+        let line = |line| Some(Location::Line(line));
+        // Two units of line 11, one without a line, two of line 9.
+        let pairs = [4, 1, 2, 0x80, 4, 0xfe];
+        let expected = [line(11), Some(Location::NoLine), line(9), line(9), None];
+        assert_eq!(lines(Table::Pairs, &pairs, [1, 2, 3, 4, 5]), expected);
+        // Two units of line 10, two of line 300 (in two steps), and from there on line 299.
+        let increments = [4, 127, 0, 127, 0, 36, 4, 0xff];
+        let expected = [line(10), line(300), line(300), line(299), line(299)];
+        assert_eq!(lines(Table::Increments, &increments, [1, 2, 3, 4, 900]), expected);
     }
 
     /// Prints table, first line and the lines of all units of every code object of some modules.

@@ -17,6 +17,15 @@ pub(super) enum Native {
     Other,
 }
 
+/// What becomes of the interpreter's frames that Python frames stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NativeFrames {
+    /// Python frames take their place.
+    Replaced,
+    /// They stay, behind the Python frames that they have evaluated.
+    Kept,
+}
+
 /// The Python frames of one evaluation, newest first, or `None` if one of them could not be read.
 pub(super) type Run<F> = Option<Vec<F>>;
 
@@ -35,6 +44,7 @@ pub(super) fn merge<F: Copy>(
     native_extent: Extent,
     runs: &[Run<F>],
     runs_extent: Extent,
+    replaced: NativeFrames,
 ) -> Option<Vec<F>> {
     let evaluations = native.iter().filter(|(_, kind)| *kind == Native::Evaluation).count();
     let fits = match (native_extent, runs_extent) {
@@ -54,7 +64,10 @@ pub(super) fn merge<F: Copy>(
             Native::Evaluation => match runs.next() {
                 Some(Some(run)) => {
                     merged.extend_from_slice(run);
-                    true
+                    if replaced == NativeFrames::Kept {
+                        merged.push(*frame);
+                    }
+                    replaced == NativeFrames::Replaced
                 }
                 Some(None) | None => {
                     merged.push(*frame);
@@ -76,6 +89,15 @@ mod tests {
     use super::Native::{Evaluation as E, Interpreter as I, Other as O};
     use super::*;
 
+    fn merge(
+        native: &[(u32, Native)],
+        extent: Extent,
+        runs: &[Run<u32>],
+        runs_extent: Extent,
+    ) -> Option<Vec<u32>> {
+        super::merge(native, extent, runs, runs_extent, NativeFrames::Replaced)
+    }
+
     /// `malloc`, a builtin, Python, an extension that calls Python, and the program's beginning.
     const NATIVE: [(u32, Native); 10] =
         [(1, O), (2, I), (3, E), (4, I), (5, O), (6, I), (7, E), (8, I), (9, E), (10, O)];
@@ -85,6 +107,13 @@ mod tests {
         let runs = [Some(vec![30, 31]), Some(vec![70]), Some(vec![])];
         let merged = merge(&NATIVE, Extent::Whole, &runs, Extent::Whole);
         assert_eq!(merged, Some(vec![1, 2, 30, 31, 5, 6, 70, 10]));
+    }
+
+    #[test]
+    fn native_frames_can_be_kept() {
+        let runs = [Some(vec![30, 31]), Some(vec![70]), Some(vec![])];
+        let merged = super::merge(&NATIVE, Extent::Whole, &runs, Extent::Whole, NativeFrames::Kept);
+        assert_eq!(merged, Some(vec![1, 2, 30, 31, 3, 4, 5, 6, 70, 7, 8, 9, 10]));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod version;
 
 pub use find::PythonError;
 pub use lines::PythonLines;
+pub use merge::NativeFrames;
 
 use super::image::{Image, UnwindEnd};
 use super::module::{Frame, ModuleId};
@@ -97,6 +98,7 @@ impl Python {
         (python, flags): (&[PythonFrame], u32),
         native: &mut Vec<Frame>,
         end: UnwindEnd,
+        replaced: NativeFrames,
     ) -> Merged {
         let (evaluate, length) = self.found.evaluate;
         let Some(evaluate) = image.code(modules, evaluate) else { return Merged::Unmatched };
@@ -110,18 +112,19 @@ impl Python {
             UnwindEnd::Complete | UnwindEnd::Guessed => Extent::Whole,
             UnwindEnd::Truncated | UnwindEnd::Failed | UnwindEnd::NoMapping => Extent::Cut,
         };
-        let is_cut = flags != 0;
-        let runs = self.runs(python, is_cut);
+        // What could not be read is the last one.
+        let read = python.iter().position(|frame| frame.code == 0).unwrap_or(python.len());
+        let is_cut = flags & PYTHON_CUT != 0 || read < python.len();
+        let runs = self.runs(&python[..read], is_cut);
         let python_extent = if is_cut { Extent::Cut } else { Extent::Whole };
-        let Some(merged) = merge(&kinds, extent, &runs, python_extent) else {
+        let Some(merged) = merge(&kinds, extent, &runs, python_extent, replaced) else {
             return Merged::Unmatched;
         };
         *native = merged;
-        match (runs.contains(&None), flags & PYTHON_CUT) {
-            (true, _) => Merged::Unread,
-            (false, 0) if is_cut => Merged::Unread,
-            (false, 0) => Merged::Whole,
-            (false, _) => Merged::Cut,
+        match is_cut {
+            _ if runs.contains(&None) || read < python.len() => Merged::Unread,
+            true => Merged::Cut,
+            false => Merged::Whole,
         }
     }
 
@@ -134,6 +137,7 @@ impl Python {
             let is_end = match self.found.offsets.boundary {
                 Boundary::Byte(offset) => byte(offset) != 0,
                 Boundary::Owner(value) => owner == value,
+                Boundary::Every => true,
             };
             let is_function = !is_end || self.found.offsets.boundary != Boundary::Owner(owner);
             is_open = true;
@@ -164,10 +168,7 @@ impl Python {
                 self.codes.clear();
                 self.lines.give(bytes);
             }
-            let code = match frame.fingerprint {
-                0 => None,
-                of => Code::read(&self.memory, &self.found.offsets, frame.code, of),
-            };
+            let code = Code::read(&self.memory, &self.found.offsets, frame.code, frame.fingerprint);
             let code = code.filter(|code| self.lines.take(code.bytes()));
             self.codes.insert(key, code);
         }

@@ -1,8 +1,9 @@
 //! Where each version of CPython keeps what leads to a function's name and line.
 //!
-//! The tables of 3.11 and 3.12 are the offsets that the versions' own headers give (`Include/internal/pycore_*.h`); none of their patch releases has changed
+//! The tables of 3.9 to 3.12 are the offsets that the versions' own headers give (`Include/internal/pycore_*.h`); none of their patch releases has changed
 //! them. From 3.13 on the runtime says them itself (`_Py_DebugOffsets`, at the beginning of `_PyRuntime`).
 
+use super::line_table::Table;
 use super::memory::Memory;
 use sampler_common::wire::{PYTHON_DIRECT, PythonRuntime};
 
@@ -34,6 +35,17 @@ pub(super) enum Boundary {
     Byte(u64),
     /// Behind the first frame is one that is no function's, by the value of its byte `owner`.
     Owner(u8),
+    /// It is entered for each.
+    Every,
+}
+
+/// How a frame says at which instruction it is, and where the code object has its instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Instructions {
+    /// By its address: the first one lies at this offset, and how many of the first are before a function's beginning at another one.
+    Inline(u64, u64),
+    /// By a number, of which so many are a code unit: they are in the `bytes` object that is pointed to at this offset.
+    Apart(u64, u32),
 }
 
 /// Offsets in a code object.
@@ -43,8 +55,7 @@ pub(super) struct CodeOffsets {
     pub(super) name: u64,
     pub(super) first_line: u64,
     pub(super) lines: u64,
-    pub(super) first_traceable: u64,
-    pub(super) instructions: u64,
+    pub(super) instructions: Instructions,
 }
 
 /// What is known of a version.
@@ -58,6 +69,7 @@ pub(super) struct Offsets {
     /// The byte `owner` of a frame.
     pub(super) owner: u64,
     pub(super) code: CodeOffsets,
+    pub(super) table: Table,
     /// Sizes of a string's header: of one that is ASCII, and of others.
     pub(super) string: [u64; 2],
     /// What the kernel side needs, without `generation` and `current`.
@@ -78,9 +90,9 @@ const V3_11: Offsets = Offsets {
         name: 128,
         first_line: 72,
         lines: 136,
-        first_traceable: 168,
-        instructions: 184,
+        instructions: Instructions::Inline(184, 168),
     },
+    table: Table::Locations,
     string: [48, 72],
     kernel: PythonRuntime {
         generation: 0,
@@ -91,8 +103,47 @@ const V3_11: Offsets = Offsets {
         code: 32,
         instruction: 56,
         previous: 48,
+        frame_bytes: 72,
         boundary: 64,
+        code_words: 56,
     },
+};
+
+const V3_10: Offsets = Offsets {
+    main_interpreter: 40,
+    interpreter: InterpreterOffsets { threads: 8, of_thread: 16 },
+    running: Running::InRuntime(568),
+    boundary: Boundary::Every,
+    owner: 0,
+    code: CodeOffsets {
+        file: 104,
+        name: 112,
+        first_line: 40,
+        lines: 120,
+        instructions: Instructions::Apart(48, 1),
+    },
+    table: Table::Pairs,
+    string: V3_11.string,
+    kernel: PythonRuntime {
+        generation: 0,
+        current: 0,
+        thread_id: 176,
+        frame: 24,
+        indirect: PYTHON_DIRECT,
+        frame_bytes: 104,
+        code: 32,
+        instruction: 96,
+        previous: 24,
+        boundary: 0,
+        code_words: 40,
+    },
+};
+
+const V3_9: Offsets = Offsets {
+    code: CodeOffsets { instructions: Instructions::Apart(48, 2), ..V3_10.code },
+    table: Table::Increments,
+    kernel: PythonRuntime { frame_bytes: 112, instruction: 104, ..V3_10.kernel },
+    ..V3_10
 };
 
 const V3_12: Offsets = Offsets {
@@ -100,7 +151,11 @@ const V3_12: Offsets = Offsets {
     running: Running::ByLock(384, 8),
     boundary: Boundary::Owner(3),
     owner: 70,
-    code: CodeOffsets { first_line: 68, first_traceable: 176, instructions: 192, ..V3_11.code },
+    code: CodeOffsets {
+        first_line: 68,
+        instructions: Instructions::Inline(192, 176),
+        ..V3_11.code
+    },
     string: [40, 56],
     kernel: PythonRuntime { thread_id: 136, indirect: 0, code: 0, previous: 8, ..V3_11.kernel },
     ..V3_11
@@ -135,6 +190,8 @@ const MAX_OFFSET: u64 = 1 << 20;
 /// What is known of a version, whose runtime is at an address; `None`: nothing.
 pub(super) fn offsets(version: (u8, u8), memory: &dyn Memory, runtime: u64) -> Option<Offsets> {
     match version {
+        (3, 9) => Some(V3_9),
+        (3, 10) => Some(V3_10),
         (3, 11) => Some(V3_11),
         (3, 12) => Some(V3_12),
         (3, 13) => stated_3_13(memory, runtime),
@@ -171,10 +228,10 @@ fn stated_3_13(memory: &dyn Memory, runtime: u64) -> Option<Offsets> {
             name: offset(at::CODE_NAME)?,
             first_line: offset(at::CODE_FIRST_LINE)?,
             lines: offset(at::CODE_LINES)?,
-            // It is not stated; in all of 3.13 it lies so far before the instructions.
-            first_traceable: instructions.checked_sub(16)?,
-            instructions,
+            // Where the function begins is not stated: in all of 3.13 so far before the instructions.
+            instructions: Instructions::Inline(instructions, instructions.checked_sub(16)?),
         },
+        table: V3_12.table,
         string: V3_12.string,
         kernel: PythonRuntime {
             generation: 0,
@@ -185,7 +242,9 @@ fn stated_3_13(memory: &dyn Memory, runtime: u64) -> Option<Offsets> {
             code: offset(at::FRAME_CODE)?,
             instruction: offset(at::FRAME_INSTRUCTION)?,
             previous: offset(at::FRAME_PREVIOUS)?,
+            frame_bytes: owner / 8 * 8 + 8,
             boundary: owner / 8 * 8,
+            code_words: V3_12.kernel.code_words,
         },
     })
 }
