@@ -111,6 +111,11 @@ impl Collector {
         look(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The URL of its Pyroscope.
+    pub fn pyroscope_url(&self) -> String {
+        format!("pyroscope+http://{}", self.address)
+    }
+
     /// Changes how it answers.
     pub fn behave(&self, manner: Manner) {
         self.with(|state| state.manner = manner);

@@ -1,12 +1,16 @@
 //! `samplerd --export`: what arrives at a collector is what the API tells, once, whatever the collector does. Every allocation is sampled, so that sums are equal.
 
 use anyhow::{Context as _, Result, ensure};
+use flate2::read::GzDecoder;
+use prost::Message as _;
+use sampler_common::encode::pprof::message as pprof;
 use sampler_tests::child::kill;
 use sampler_tests::collector::{Collector, Manner, Taken};
 use sampler_tests::{Daemon, Workload, build, http, wait};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::fs::{self, Permissions};
+use std::io::Read as _;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -249,6 +253,62 @@ fn grpc_carries_the_same() -> Result<()> {
         taken.windows("alloc_space").is_ok_and(|windows| windows.len() > 1)
     })?;
     ensure!(collector.received()[0].headers["authorization"] == "Bearer abc");
+    daemon.stop()
+}
+
+/// Bytes of a type in what came to `/ingest`, at stacks with a function, each request once.
+fn ingested(collector: &Collector, sample_type: &str, function: &str) -> Result<u64> {
+    let (mut sum, mut keys) = (0, HashSet::new());
+    for received in collector.received() {
+        if !keys.insert(received.headers["idempotency-key"].clone()) {
+            continue;
+        }
+        let mut bytes = Vec::new();
+        GzDecoder::new(&received.body[..]).read_to_end(&mut bytes).context("unpack")?;
+        let profile = pprof::Profile::decode(&bytes[..]).context("decode")?;
+        let text = |index: i64| profile.string_table[index as usize].as_str();
+        ensure!(!profile.sample.is_empty() && profile.sample.len() <= 16_000, "samples");
+        let types: Vec<&str> = profile.sample_type.iter().map(|of| text(of.r#type)).collect();
+        let is_window = profile.duration_nanos > 0;
+        let prefix = if is_window { "alloc_" } else { "inuse_" };
+        ensure!(types.iter().all(|of| of.starts_with(prefix)), "{types:?}");
+        let Some(at) = types.iter().position(|of| *of == sample_type) else { continue };
+        let has = |id: &u64| {
+            let lines = &profile.location[*id as usize - 1].line;
+            lines
+                .iter()
+                .any(|of| text(profile.function[of.function_id as usize - 1].name) == function)
+        };
+        let samples = profile.sample.iter().filter(|of| of.location_id.iter().any(has));
+        sum += samples.map(|of| of.value[at] as u64).sum::<u64>();
+    }
+    Ok(sum)
+}
+
+#[test]
+fn pyroscope_gets_a_pprof_for_each_service() -> Result<()> {
+    let collector = Collector::start()?;
+    let mut workload = Workload::start("windows.c", &[])?;
+    let arguments = ["--export-label", "deployment.environment=a,b"];
+    let daemon = exporting(&[workload.pid()], &collector.pyroscope_url(), &arguments)?;
+    workload.go()?;
+    let truth = workload.truth()?;
+    let bytes = truth.function("first")?.alloc.bytes;
+    wait::until("the first phase", || {
+        Ok((ingested(&collector, "alloc_space", "first")? >= bytes).then_some(()))
+    })?;
+    ensure!(ingested(&collector, "alloc_space", "first")? == bytes);
+    let held = || ingested(&collector, "inuse_space", "first");
+    wait::until("what is held", || Ok((held()? > 0).then_some(())))?;
+    let lines: HashSet<String> = collector.received().into_iter().map(|of| of.line).collect();
+    for line in lines {
+        ensure!(line.starts_with("POST /ingest?name=windows"), "{line}");
+        ensure!(
+            line.contains("deployment%5Fenvironment%3Da%5Fb") && line.contains("&format=pprof "),
+            "{line}"
+        );
+        ensure!(line.contains("&from=") && line.contains("&until="), "{line}");
+    }
     daemon.stop()
 }
 

@@ -10,15 +10,18 @@ pub enum Protocol {
     OtlpHttp,
     /// OTLP over gRPC.
     OtlpGrpc,
+    /// pprof over HTTP, as Pyroscope takes it.
+    Pyroscope,
 }
 
 impl Protocol {
-    const ALL: [Protocol; 2] = [Protocol::OtlpHttp, Protocol::OtlpGrpc];
+    const ALL: [Protocol; 3] = [Protocol::OtlpHttp, Protocol::OtlpGrpc, Protocol::Pyroscope];
 
     const fn scheme(self) -> &'static str {
         match self {
             Protocol::OtlpHttp => "otlp+http",
             Protocol::OtlpGrpc => "otlp+grpc",
+            Protocol::Pyroscope => "pyroscope+http",
         }
     }
 
@@ -26,6 +29,7 @@ impl Protocol {
         match self {
             Protocol::OtlpHttp => 4318,
             Protocol::OtlpGrpc => 4317,
+            Protocol::Pyroscope => 4040,
         }
     }
 }
@@ -45,7 +49,7 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// Reads `otlp+http://HOST:4318` or `otlp+grpc://HOST:4317`.
+    /// Reads `otlp+http://HOST:4318`, `otlp+grpc://HOST:4317` or `pyroscope+http://HOST:4040`.
     ///
     /// # Errors
     /// One line that says what is wrong with it.
@@ -110,6 +114,7 @@ mod tests {
             ("otlp+http://127.0.0.1", "127.0.0.1", 4318, ""),
             ("otlp+http://[::1]:80/otlp/", "::1", 80, "/otlp"),
             ("otlp+grpc://collector/", "collector", 4317, ""),
+            ("pyroscope+http://collector/x", "collector", 4040, "/x"),
         ] {
             let found = Destination::parse(text).unwrap();
             assert_eq!((found.host.as_str(), found.port, found.base.as_str()), (host, port, base));

@@ -12,6 +12,7 @@ mod http_client;
 pub mod label;
 mod otlp;
 mod outbox;
+mod pyroscope;
 mod sender;
 mod services;
 
@@ -147,7 +148,11 @@ async fn collect(
         exports.missed_ns.fetch_add(pushes.missed.as_nanos() as u64, Relaxed);
         for (destination, outbox) in settings.destinations.iter().zip(exports.outboxes.iter()) {
             for push in &pushes.pushes {
-                let bodies = otlp::bodies(push, destination.protocol == Protocol::OtlpHttp);
+                let bodies = match destination.protocol {
+                    Protocol::OtlpHttp => otlp::bodies(push, false),
+                    Protocol::OtlpGrpc => otlp::bodies(push, true),
+                    Protocol::Pyroscope => pyroscope::bodies(push),
+                };
                 bodies.into_iter().for_each(|body| outbox.add(body));
             }
         }

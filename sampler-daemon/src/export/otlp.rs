@@ -8,18 +8,19 @@ use sampler_common::encode::push::Push;
 use std::io::Write as _;
 
 /// The path of the signal, behind what a backend puts before it.
-pub(super) const PATH: &str = "/v1development/profiles";
+const PATH: &str = "/v1development/profiles";
 /// The method of the signal over gRPC.
 pub(super) const METHOD: &str =
     "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
 
 /// The bodies that carry a push; none if there is nothing in it.
-pub(super) fn bodies(push: &Push, is_compressed: bool) -> Vec<Body> {
+pub(super) fn bodies(push: &Push, is_grpc: bool) -> Vec<Body> {
     let requests = requests(push, || fastrand::u128(..).to_be_bytes());
     let body = |request: Request| Body {
         id: fastrand::u128(..),
+        target: if is_grpc { METHOD } else { PATH }.to_owned(),
         profiles: request.profiles,
-        bytes: if is_compressed { compressed(&request.bytes) } else { request.bytes },
+        bytes: if is_grpc { request.bytes } else { compressed(&request.bytes) },
     };
     requests.into_iter().map(body).collect()
 }

@@ -14,6 +14,8 @@ const MAX_BYTES: usize = 32 << 20;
 pub(super) struct Body {
     /// By which it is recognized when it comes twice.
     pub(super) id: u128,
+    /// Path and query of its URL, behind what a backend puts before it; the method of gRPC.
+    pub(super) target: String,
     /// Contents, compressed but for gRPC.
     pub(super) bytes: Vec<u8>,
     /// Profiles in it.
@@ -180,7 +182,7 @@ mod tests {
     use super::*;
 
     fn body(id: u128) -> Body {
-        Body { id, bytes: vec![0; 10], profiles: 2 }
+        Body { id, target: String::new(), bytes: vec![0; 10], profiles: 2 }
     }
 
     fn filled(max_requests: usize, max_bytes: usize) -> Outbox {

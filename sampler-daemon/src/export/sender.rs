@@ -51,9 +51,16 @@ impl Transport {
     pub(super) fn new(destination: Destination, mut headers: HeaderMap) -> Transport {
         let agent = concat!("samplerd/", env!("CARGO_PKG_VERSION"));
         headers.insert(USER_AGENT, HeaderValue::from_static(agent));
-        if destination.protocol == Protocol::OtlpHttp {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
-            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        match destination.protocol {
+            Protocol::OtlpHttp => {
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
+                headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            }
+            Protocol::OtlpGrpc => {}
+            // pprof is compressed by itself.
+            Protocol::Pyroscope => {
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+            }
         }
         Transport { destination, headers }
     }
@@ -66,7 +73,9 @@ impl Transport {
         }
         let bytes = Bytes::copy_from_slice(&body.bytes);
         match self.destination.protocol {
-            Protocol::OtlpHttp => self.post(headers, bytes).await,
+            Protocol::OtlpHttp | Protocol::Pyroscope => {
+                self.post(&body.target, headers, bytes).await
+            }
             Protocol::OtlpGrpc => {
                 match call(&self.destination, otlp::METHOD, headers, bytes).await {
                     Ok(answer) => (sent(&answer), None),
@@ -76,10 +85,15 @@ impl Transport {
         }
     }
 
-    async fn post(&self, headers: HeaderMap, bytes: Bytes) -> (Attempt, Option<Duration>) {
-        let path = format!("{}{}", self.destination.base, otlp::PATH);
+    async fn post(
+        &self,
+        target: &str,
+        headers: HeaderMap,
+        bytes: Bytes,
+    ) -> (Attempt, Option<Duration>) {
+        let path = format!("{}{target}", self.destination.base);
         match post(&self.destination, &path, headers, bytes).await {
-            Ok(answer) => (attempt(&answer), asked(&answer)),
+            Ok(answer) => (attempt(&answer, self.destination.protocol), asked(&answer)),
             Err(error) => (Attempt::Failed(one_line(&format!("{error:#}"))), None),
         }
     }
@@ -111,10 +125,13 @@ fn by_status(status: &Status) -> (Attempt, Option<Duration>) {
 }
 
 /// What an answer means. Which ones are worth another attempt is in the OTLP specification, "Retryable response codes".
-fn attempt(answer: &Answer) -> Attempt {
+fn attempt(answer: &Answer, protocol: Protocol) -> Attempt {
     let status = answer.status;
-    if status.is_success() {
-        return sent(&answer.body);
+    match protocol {
+        // Only OTLP says in its answer what was left out.
+        Protocol::Pyroscope if status.is_success() => return Attempt::Sent(None),
+        _ if status.is_success() => return sent(&answer.body),
+        _ => {}
     }
     let text = String::from_utf8_lossy(&answer.body);
     let why = one_line(format!("{status}: {text}").trim_end_matches([' ', ':']));
@@ -145,6 +162,10 @@ mod tests {
     fn answer(status: u16, body: &'static [u8]) -> Answer {
         let status = StatusCode::from_u16(status).unwrap();
         Answer { status, headers: HeaderMap::new(), body: Bytes::from_static(body) }
+    }
+
+    fn attempt(answer: &Answer) -> Attempt {
+        super::attempt(answer, Protocol::OtlpHttp)
     }
 
     #[test]

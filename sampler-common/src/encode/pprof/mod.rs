@@ -3,7 +3,10 @@
 //! It has no room for intervals; the totals' are in its comments (`pprof -comments`). Values are
 //! estimates rounded to integers.
 
+mod pushed;
 mod tables;
+
+pub use pushed::profiles;
 
 /// The messages of the file.
 pub use sampler_messages::pprof as message;

@@ -14,7 +14,8 @@ const MAX_DESTINATIONS: usize = 8;
 /// Pushing profiles.
 #[derive(Clone, Debug, Group)]
 pub(crate) struct Export {
-    /// Push profiles to a backend (repeatable): otlp+http://HOST:4318 or otlp+grpc://HOST:4317. What was allocated since the last push, and what is held.
+    /// Push profiles to a backend (repeatable): otlp+http://HOST:4318, otlp+grpc://HOST:4317 or
+    /// pyroscope+http://HOST:4040. What was allocated since the last push, and what is held.
     /// There is no encryption: give a collector on this machine or in its network
     #[arg(long, value_name = "URL", value_parser = Destination::parse, conflicts_with = "windows")]
     export: Vec<Destination>,
