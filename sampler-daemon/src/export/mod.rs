@@ -1,6 +1,6 @@
 //! Pushes profiles to backends: windows that follow each other without gap or overlap, and what is held at the end of each.
 //!
-//! One task asks the worker as any client does, and encodes. Each destination has an [`outbox`] of its own and a task that empties it, so that a slow or dead
+//! One task asks the worker as any client does, and encodes. Each destination has an outbox of its own and a task that empties it, so that a slow or dead
 //! backend holds up nobody. Nothing below this module knows a backend.
 
 mod back_off;
