@@ -117,6 +117,26 @@ fn the_first_sentence_answers_or_says_why_not() {
 }
 
 #[test]
+fn of_a_python_program_the_python_function_is_named() {
+    let mut of = growing();
+    // Leaf last.
+    let line = |function: &str, file: &str, line| Line {
+        function: function.into(),
+        file: file.into(),
+        line,
+    };
+    of.stacks[0].frames = vec![
+        line("<module>", "/srv/cache.py", 25),
+        line("Cache.add", "/srv/cache.py", 8),
+        line("os_urandom", "posixmodule.c.h", 7848),
+        line("malloc", "", 0),
+    ];
+    let text = text(&of, 200, 10);
+    let answer = text.lines().nth(1).unwrap();
+    assert!(answer.starts_with("Cache.add (cache.py:8) of pid 4121 holds more"), "{answer}");
+}
+
+#[test]
 fn fits_its_page() {
     for of in [
         growing(),

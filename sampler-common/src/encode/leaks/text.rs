@@ -95,11 +95,14 @@ fn answer(of: &Leaks) -> String {
     )
 }
 
-/// The function that a person looks for, with its line: the first from the leaf that is neither an allocator's nor a standard library's.
+/// The function that a person looks for, with its line: of a Python program its innermost Python function, else the first from the leaf that is neither
+/// an allocator's nor a standard library's.
 fn site(frames: &[Line]) -> String {
     let own = || frames.iter().rev().filter(|line| !is_entry(&line.function));
     let is_library = |line: &&Line| LIBRARIES.iter().any(|of| line.function.starts_with(of));
-    let Some(line) = own().find(|line| !is_library(line)).or_else(|| own().next()) else {
+    let python = own().find(|line| line.file.ends_with(".py"));
+    let native = || own().find(|line| !is_library(line)).or_else(|| own().next());
+    let Some(line) = python.or_else(native) else {
         return crate::encode::NO_STACK.to_owned();
     };
     let (function, place) = (name::shown(&line.function), place(line));
