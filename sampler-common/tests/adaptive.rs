@@ -1,4 +1,4 @@
-//! Adaptive rates: the budget is met, the floor kept, and no other rates are better.
+//! Adaptive rates: the budget and the floor are kept, and no other rates are better.
 
 use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, proptest};
 use proptest::strategy::Strategy as _;

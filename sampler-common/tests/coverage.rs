@@ -31,7 +31,7 @@ fn coverage(
     let mut random = SplitMix(seed);
     let (bytes, objects) = population.truth();
     let holds = |estimate: &Estimate, truth: f64| {
-        // Sums of floats: an exact total is met to rounding.
+        // Sums of floats: an exact total is equal up to rounding.
         u32::from(estimate.low <= truth * (1.0 + 1e-12) && truth * (1.0 - 1e-12) <= estimate.high)
     };
     let (mut space_held, mut objects_held, mut width, mut normal) = (0, 0, 0.0, 0.0);

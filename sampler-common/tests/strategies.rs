@@ -43,7 +43,7 @@ fn estimates_are_unbiased_and_know_their_variance() {
         let mut machine = Machine::new(seed);
         let calls = 40_000;
         let mut rows = [RowMoments::default(); SIZES.len()];
-        // Interleaved, so that what one request leaves of the countdown is met by others.
+        // Interleaved, so that what one request leaves of the countdown counts for others.
         for _ in 0..calls {
             for (row, size) in rows.iter_mut().zip(SIZES) {
                 if let Decision::Hit { hits, offset } = machine.decide(design, size) {

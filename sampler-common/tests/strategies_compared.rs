@@ -37,7 +37,7 @@ fn one_size_leaves_nothing_to_choose() {
         close(variances.samples, plan.expected_samples(), 1e-6);
     }
     close(of.least_alloc, plan.variance(), 1e-6);
-    // Counting points costs as much again as it tells: R·Z in place of about R·Z − Z².
+    // Counting points has the variance R·Z in place of about R·Z − Z².
     close(of.of(Strategy::Poisson).unwrap().alloc, 1e6 * INTERVAL * 4096.0, 0.01);
     assert_eq!(of.of(Strategy::Stride), None);
 }

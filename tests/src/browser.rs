@@ -147,7 +147,7 @@ fn request(address: SocketAddr, method: &str, path: &str, body: &Value) -> Resul
     Ok(value["value"].take())
 }
 
-/// Status line and body. The driver leaves its connections open, whatever it is told.
+/// Status line and body. The driver leaves its connections open, whatever it is asked.
 fn answer(mut stream: impl BufRead) -> Result<(String, String)> {
     let (mut status, mut length) = (String::new(), 0);
     stream.read_line(&mut status)?;

@@ -1,4 +1,4 @@
-//! A collector of OTLP profiles that reads by the published messages, and misbehaves as it is told.
+//! A collector of OTLP profiles that reads by the published messages, and misbehaves on request.
 
 mod grpc;
 pub mod rules;

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 const BAR: &str = "{msg} {wide_bar} {pos} of {len}, about {eta} left";
-/// The time that is left is told anew this often.
+/// The time that is left is printed anew this often.
 const TICK: Duration = Duration::from_secs(1);
 
 /// A bar, erased when this is dropped.

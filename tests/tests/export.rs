@@ -1,4 +1,4 @@
-//! `samplerd --export`: what arrives at a collector is what the API tells, once, whatever the collector does. Every allocation is sampled, so that sums are equal.
+//! `samplerd --export`: what arrives at a collector is what the API answers, once, whatever the collector does. Every allocation is sampled, so that sums are equal.
 
 use anyhow::{Context as _, Result, ensure};
 use flate2::read::GzDecoder;

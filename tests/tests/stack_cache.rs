@@ -55,7 +55,7 @@ fn counts(daemon: &Daemon) -> Result<[f64; 2]> {
     Ok([sampled, known])
 }
 
-/// Both rounds; and of the second, by when every stack was met however late samplerd read the first, the share that was known.
+/// Both rounds; and of the second, by when every stack had come however late samplerd read the first, the share that was known.
 /// So much time is between them.
 fn rounds(
     workload: &mut Workload,
@@ -140,7 +140,7 @@ fn calls_of_a_library(workload: &mut Workload, daemon: &Daemon) -> Result<Profil
     some()
 }
 
-/// What lies at an address is another library's code, with frames of the same sizes; only the time tells.
+/// What lies at an address is another library's code, with frames of the same sizes; only the time differs.
 #[test]
 fn code_that_replaces_other_code_misses_the_cache() -> Result<()> {
     let plugin = |name| build::compile("plugin.c", &["-shared", "-fPIC", name]);

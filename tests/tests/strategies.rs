@@ -134,7 +134,7 @@ fn poisson_is_as_good_as_it_says() -> Result<()> {
     statistics::reported_variance(&live)?.check("poisson, live bytes: reported variances")
 }
 
-/// Judged by objects: large blocks, rarely met, make its bytes useless (which is what it is good for to show).
+/// Judged by objects: large blocks, which are rare, make its bytes useless (which is what it is good for to show).
 #[test]
 fn bernoulli_is_as_good_as_it_says() -> Result<()> {
     let one_in = ONE_IN.to_string();

@@ -1,4 +1,4 @@
-//! Nobody can be told: standard error is a full device, or a pipe that nobody reads. Work goes on, and ends with the code that it would have ended with.
+//! Nobody reads the messages: standard error is a full device, or a pipe that nobody reads. Work goes on, and ends with the code that it would have ended with.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::child::Child;

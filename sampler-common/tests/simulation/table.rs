@@ -29,7 +29,7 @@ pub(crate) struct Held {
 impl Held {
     pub(crate) fn see(&mut self, estimate: &Estimate, truth: f64) {
         self.runs += 1;
-        // Sums of floats: an exact total is met to rounding.
+        // Sums of floats: an exact total is equal up to rounding.
         let slack = 1e-9 * truth;
         let holds = estimate.low <= truth + slack && truth <= estimate.high + slack;
         self.held += u32::from(holds);

@@ -60,7 +60,7 @@ impl Own {
         Ok(program)
     }
 
-    /// What tells samplerd of that allocator: the path of a file in `directory`.
+    /// What names that allocator to samplerd: the path of a file in `directory`.
     pub(crate) fn spec(directory: &Path) -> Result<String> {
         let path = directory.join("spec");
         fs::write(&path, "library */cost*\nmalloc own_alloc\nfree own_free\n")?;

@@ -15,7 +15,7 @@ fn finish(workload: &mut Workload) -> Result<Truth> {
     workload.truth()
 }
 
-/// Every byte of the program is known, and of its blocks what threads without dispatch hold; the rest is told.
+/// Every byte of the program is known, and of its blocks what threads without dispatch hold; the rest is named.
 fn seen(daemon: &Daemon, truth: &Truth, profile: &Profile) -> Result<()> {
     for of in &truth.functions {
         let row = profile.row(&of.name);

@@ -85,7 +85,7 @@ fn started_under_sampler_it_runs_and_is_named() -> Result<()> {
     Ok(())
 }
 
-/// A program without such code is profiled, and its risk is told before; one with it only at that risk.
+/// A program without such code is profiled, and its risk is named before; one with it only at that risk.
 #[test]
 fn others_stay_profiled() -> Result<()> {
     for (flags, arguments) in

@@ -92,7 +92,7 @@ fn survives(file: &Path, during: impl FnOnce(&Daemon) -> Result<()>) -> Result<D
     )?;
     during(&daemon)?;
     for _ in 0..2 {
-        // Of both, so that the hostile file is met.
+        // Of both, so that a sample lies in the hostile file.
         let begin = Instant::now();
         let profile = daemon.profile("alloc", &[])?;
         let took = begin.elapsed();

@@ -163,7 +163,7 @@ fn sampled(served: &Served, pids: &[u32], than: impl Fn(u32) -> f64) -> Result<E
     })
 }
 
-/// What the series of a process that is just ending told last, in the page before or in one that still had it.
+/// What the series of a process that is just ending showed last, in the page before or in one that still had it.
 fn told_of(served: &Served, before: &Exposition, pid: u32) -> Result<[f64; 3]> {
     let of = |page: &Exposition| COUNTS.map(|name| of_process(page, name, pid));
     let mut told = of(before);

@@ -1,4 +1,4 @@
-//! `samplerd --http`: metrics that agree with everything else that is told, profiles that the tools of pprof fetch, and nothing for
+//! `samplerd --http`: metrics that agree with everything else that is answered, profiles that the tools of pprof fetch, and nothing for
 //! whoever must not have it.
 
 mod counters;

@@ -78,7 +78,7 @@ fn memory_is_bounded() -> Result<()> {
     daemon.stop()
 }
 
-/// More live samples than the library can know: each is told as allocated, what is held is said to be a lower bound, and how many it could
+/// More live samples than the library can know: each is sent as allocated, what is held is said to be a lower bound, and how many it could
 /// not know can be read.
 #[test]
 fn a_full_table_is_counted() -> Result<()> {
@@ -109,7 +109,7 @@ fn a_full_table_is_counted() -> Result<()> {
     daemon.stop()
 }
 
-/// Samples that cannot be told are counted, by a probe of their own: the last ones of a process that is killed as well.
+/// Samples that cannot be sent are counted, by a probe of their own: the last ones of a process that is killed as well.
 #[test]
 fn samples_that_were_not_reported_are_counted() -> Result<()> {
     for is_killed in [false, true] {

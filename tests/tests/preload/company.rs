@@ -1,4 +1,4 @@
-//! More than one samplerd listens to the library in one process: each hears all of it from when it came, and none is in another's way.
+//! More than one samplerd listens to the library in one process: each receives all of it from when it came, and none is in another's way.
 
 use crate::exact::{EVERYTHING, same};
 use anyhow::{Result, ensure};
@@ -36,7 +36,7 @@ fn daemons_come_and_go() -> Result<()> {
     for daemon in [&first, &second, &third] {
         same(&truth, &daemon.profile("alloc", &[])?)?;
     }
-    // One ends as it should, one does not: its links go with it, and the library is told by those who are left.
+    // One ends as it should, one does not: its links go with it, and those who are left reach the library.
     first.stop()?;
     second.child().signal(9)?;
     second.child().wait()?;
@@ -68,7 +68,7 @@ fn a_heap_past_malloc_is_named() -> Result<()> {
     Ok(())
 }
 
-/// Programs that come after samplerd are heard from when they map the library; the survey of all processes would find it ten seconds after the start.
+/// Programs that come after samplerd are received from when they map the library; the survey of all processes would find it ten seconds after the start.
 #[test]
 fn a_program_that_starts_later_is_sampled_at_once() -> Result<()> {
     const TRIES: usize = 5;

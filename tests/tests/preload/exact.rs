@@ -1,4 +1,4 @@
-//! With every allocation sampled, what the library tells is what the workload did, to the byte; and nothing is told twice.
+//! With every allocation sampled, what the library sends is what the workload did, to the byte; and nothing is sent twice.
 
 use anyhow::{Context, Result, ensure};
 use sampler_tests::{Daemon, Profile, Truth, Workload, build, preload};
@@ -93,7 +93,7 @@ fn the_live_set_is_what_is_held() -> Result<()> {
     Ok(())
 }
 
-/// Two copies of the library: what the one that samples tells is all that there is, and it is the one that is asked for the
+/// Two copies of the library: what the one that samples sends is all that there is, and it is the one that is asked for the
 /// interval; whichever lies lower in memory.
 #[test]
 fn two_copies() -> Result<()> {

@@ -48,7 +48,7 @@ fn a_tree_of_programs_is_seen_whole() -> Result<()> {
     Ok(())
 }
 
-/// AddressSanitizer ends programs in which a library is loaded before it, unless it is told not to mind.
+/// AddressSanitizer ends programs in which a library is loaded before it, unless it is set not to mind.
 #[test]
 fn a_program_under_address_sanitizer_is_seen() -> Result<()> {
     let sanitized = &["-fsanitize=address"];

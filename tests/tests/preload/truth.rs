@@ -6,7 +6,7 @@ use sampler_tests::statistics::{self, Comparison};
 use sampler_tests::truth::TrueSums;
 use sampler_tests::{Daemon, Profile, Truth, preload};
 
-/// Mean bytes between samples: 8,700 ± 90 in each run, which are told in less than a second, in which a process may send 10,000.
+/// Mean bytes between samples: 8,700 ± 90 in each run, which are sent in less than a second, in which a process may send 10,000.
 const INTERVAL: u64 = 80 << 10;
 /// Runs of 660,000 allocations.
 const RUNS: u64 = 22;

@@ -52,7 +52,7 @@ fn is_about_right(profile: &Value, truth: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Windows that have met the processes of a profile: of each.
+/// Windows that have seen the processes of a profile: of each.
 fn windows(profile: &Value) -> Vec<u64> {
     let clusters = profile["reference"]["clusters"].as_array();
     clusters.into_iter().flatten().filter_map(|of| of["windows"].as_u64()).collect()
@@ -96,7 +96,7 @@ fn only_a_tree_is_seen_where_that_was_asked_for() -> Result<()> {
 #[test]
 fn processes_too_short_for_windows_are_reported() -> Result<()> {
     let daemon = Daemon::start(&[], &["--all", "--windows", "1%"])?;
-    // Some milliseconds each: hardly one lives to see the first tick behind the one that met it.
+    // Some milliseconds each: hardly one lives to see the first tick behind the one that saw it.
     let mut crew = Crew::start(&["fork", "1000", "8", "600"])?;
     crew.run()?;
     let text = daemon.sampler(&["profile", "--comm", "crew*"])?.success("sampler profile")?;

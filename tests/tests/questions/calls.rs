@@ -1,4 +1,4 @@
-//! The system calls of samplerd, told apart by who makes them: the worker in an answer, the worker between answers, or another thread.
+//! The system calls of samplerd, by who makes them: the worker in an answer, the worker between answers, or another thread.
 //!
 //! bpftrace counts them. A uprobe on the function that answers marks the worker, and its return probe removes the mark.
 //! samplerd writes memory that it shares with its eBPF programs without a call: only the compiler checks that.
@@ -42,7 +42,7 @@ pub(crate) enum Caller {
     Names,
 }
 
-/// A system call: its number, and the field of [`script`] that tells reading from writing.
+/// A system call: its number, and the field of [`script`] that distinguishes reading from writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Call(pub(crate) i64, pub(crate) i64);
 

@@ -86,7 +86,7 @@ fn calls_of(mut daemon: Daemon, mut machine: Machine, count: usize) -> Result<Ca
     Ok(calls)
 }
 
-/// What samplerd does between answers: its name, who does it, the call, and the field that tells it apart.
+/// What samplerd does between answers: its name, who does it, the call, and the field that identifies it.
 type Action = (&'static str, Caller, i64, i64);
 
 const UPDATE: Action = ("change a map", Caller::Loop, libc::SYS_bpf, bpf::MAP_UPDATE_ELEM);

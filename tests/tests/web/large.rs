@@ -63,7 +63,7 @@ fn shown(page: &Browser, url: &str) -> Result<Result<f64, String>> {
     // From elsewhere: an address that differs in its fragment alone loads nothing.
     page.open("about:blank")?;
     page.open(url)?;
-    // Everything may have been told before the next picture is drawn.
+    // Everything may have been sent before the next picture is drawn.
     let shown = page.until("the first picture", "return document.body.dataset.drawn")?;
     drawn(page)?;
     let shown: f64 = shown.as_str().context("no time")?.parse()?;

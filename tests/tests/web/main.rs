@@ -1,4 +1,4 @@
-//! `samplerd --web`: the page says what the API says, shows any name as text, asks nobody else, and tells nothing without the token.
+//! `samplerd --web`: the page says what the API says, shows any name as text, asks nobody else, and shows nothing without the token.
 
 mod hostile;
 mod large;

@@ -226,7 +226,7 @@ fn the_page_offers_supported_views_only() -> Result<()> {
         shown.as_array().is_some_and(|of| of[..4] == expected.as_array().unwrap()[..]),
         "{shown}"
     );
-    // Nothing has run that a window could have met.
+    // Nothing has run that a window could have seen.
     let processes = shown[4].as_str().context("no processes")?;
     ensure!(processes.contains("not known yet") && !processes.contains("held"), "{processes}");
     Ok(())

@@ -1,4 +1,4 @@
-//! Who is told nothing, in one line.
+//! Who learns nothing, in one line.
 
 use super::Served;
 use anyhow::{Result, ensure};

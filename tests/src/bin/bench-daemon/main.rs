@@ -1,7 +1,7 @@
 //! `cargo xtask bench daemon`: what samplerd itself costs: processor time for each sample by rate and depth of stacks, memory, the
 //! largest rate without loss, what becomes of more, the time to the first profile, and how long questions take at many stacks.
 //!
-//! The program (`benches/stacks.c`) is sampled at every allocation, so its pace is the rate of samples. In each round every case is
+//! The program (`benches/stacks.c`) is sampled at every allocation, so its rate is the rate of samples. In each round every case is
 //! measured once, in random order.
 
 mod case;

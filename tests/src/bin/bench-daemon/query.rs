@@ -8,7 +8,7 @@ use std::time::Instant;
 
 /// Times that each question is asked.
 const TIMES: usize = 9;
-/// Samples that each stack gets on average, so that nearly all of them are met.
+/// Samples that each stack gets on average, so that nearly all of them occur.
 const EACH: u32 = 6;
 /// Samples a second.
 const RATE: u32 = 20_000;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const SAMPLES_PER_SECOND: f64 = 1000.0;
 /// How long processor time is counted.
 const COUNTED_PERIOD: Duration = Duration::from_secs(12);
-/// How long the target's pace is looked at, to choose the interval.
+/// How long the target's rate is looked at, to choose the interval.
 const RATE_PERIOD: Duration = Duration::from_secs(2);
 /// Times that a fresh daemon is asked for its first profile.
 const STARTS: usize = 5;

@@ -43,7 +43,7 @@ pub(crate) struct Accuracy {
     pub(crate) count_error: f64,
 }
 
-/// Runs every workload with the library under samplerd with each interval, in random order. What fails is told and left out.
+/// Runs every workload with the library under samplerd with each interval, in random order. What fails is printed and left out.
 pub(crate) fn measure(workloads: &[Workload], plan: Plan, scratch: &Scratch) -> Vec<Accuracy> {
     let each = |workload: &Workload| INTERVALS.map(|interval| (*workload, interval));
     let mut order: Vec<(Workload, (&str, u64))> = workloads.iter().flat_map(each).collect();

@@ -45,7 +45,7 @@ impl Exact {
     /// Bytes so far.
     ///
     /// # Errors
-    /// If the library does not work, or met more places than it has room for.
+    /// If the library does not work, or found more places than it has room for.
     pub(crate) fn bytes(&self) -> Result<Bytes> {
         Ok(self.places()?.into_iter().map(|[place, bytes, _]| (place, bytes)).collect())
     }

@@ -2,7 +2,7 @@
 //!
 //! Each point is a program of the suite's own (`benches/growth.c`, `benches/pairs.c`). In each repetition every point
 //! is measured without samplerd and with it, in random order; costs are CPU time added to a pair of malloc and free, and are
-//! told relative to the first point of their kind.
+//! given relative to the first point of their kind.
 
 use crate::attached::Samples;
 use crate::clock;
@@ -122,7 +122,7 @@ pub(crate) fn text(points: &[Point]) -> String {
     out
 }
 
-/// Measures all points. What fails is told and left out.
+/// Measures all points. What fails is printed and left out.
 pub(crate) fn measure(plan: Plan, scratch: &Scratch) -> Vec<Point> {
     let points = |kind: Kind| kind.points().iter().map(move |at| (kind, *at));
     let mut all: Vec<Point> = Kind::ALL

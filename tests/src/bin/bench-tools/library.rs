@@ -96,7 +96,7 @@ impl Listener {
         [Listener::Nobody, Listener::Empty, Listener::Samplerd, Listener::Limited];
 }
 
-/// Runs every workload for so many seconds of CPU time with the library, once. What fails is told and left out.
+/// Runs every workload for so many seconds of CPU time with the library, once. What fails is printed and left out.
 pub(crate) fn measure(
     workloads: &[Workload],
     seconds: f64,

@@ -44,7 +44,7 @@ pub(crate) struct Plan {
 }
 
 /// Runs `tools` on `workloads`; hands what there is to `keep` after each repetition. A tool that fails is run again in the
-/// next repetition; what failed is told.
+/// next repetition; what failed is printed.
 ///
 /// # Errors
 /// Those of `keep`.

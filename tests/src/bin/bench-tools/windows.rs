@@ -54,7 +54,7 @@ impl Windowed {
     }
 }
 
-/// Runs every workload for so many seconds of CPU time under samplerd, once. What fails is told and left out.
+/// Runs every workload for so many seconds of CPU time under samplerd, once. What fails is printed and left out.
 pub(crate) fn measure(
     workloads: &[Workload],
     seconds: f64,

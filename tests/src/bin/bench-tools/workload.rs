@@ -48,7 +48,7 @@ pub(crate) fn each<T>(
     all
 }
 
-/// How a program is told to work, and how it says that it is done.
+/// How a program is asked to work, and how it says that it is done.
 pub(crate) enum Protocol {
     /// It reads these lines and answers with one.
     Lines {
