@@ -16,6 +16,11 @@ use std::collections::BTreeMap;
 /// Processes that always find some room.
 pub const PROCESSES: usize = 1024;
 
+/// What one process alone fills of a table.
+pub const fn alone(bound: usize) -> usize {
+    bound / 2
+}
+
 /// Whether a process that holds `own` of a table may hold one more, where all together hold `used` of `bound`.
 pub const fn may_grow(own: usize, used: usize, bound: usize) -> bool {
     let kept = bound / 4;
@@ -87,6 +92,7 @@ mod tests {
         let mut held = vec![0; 8];
         let taken: Vec<usize> = (0..8).map(|process| take(&mut held, process, BOUND)).collect();
         assert_eq!(taken[..4], [32768, 10923, 3641, 1214]);
+        assert_eq!(taken[0], alone(BOUND));
         assert!(taken[7] >= LEAST);
     }
 

@@ -184,6 +184,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use sampler_common::sampling::Rate;
+    use sampler_common::share::alone;
 
     fn live(process: u32, size: u64, time_ns: u64) -> LiveSample {
         LiveSample {
@@ -227,7 +228,7 @@ mod tests {
     #[test]
     fn what_was_held_at_exit_is_bounded() {
         let mut samples = LiveSamples::default();
-        let share = MAX_LEFT * 3 / 8;
+        let share = alone(MAX_LEFT);
         samples.leave_behind((0..share as u64).map(|time| live(0, 1, time)).collect());
         assert_eq!((samples.left_behind().count(), samples.left_out()), (share, 0));
         samples.leave_behind(vec![live(0, 1, 0); 3]);

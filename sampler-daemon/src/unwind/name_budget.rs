@@ -67,14 +67,15 @@ impl Drop for NameShare {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sampler_common::share::alone;
 
     #[test]
     fn a_process_with_names_without_end_leaves_room_and_gives_it_back() {
         let budget = Arc::default();
         let take = |share: &mut NameShare| (0..1 << 20).filter(|_| share.take(1000)).count();
         let (mut first, mut second) = (NameShare::of(&budget), NameShare::of(&budget));
-        assert_eq!(take(&mut first), MAX_NAME_BYTES * 3 / 8 / 1000 + 1);
-        assert_eq!(budget.refused(), (1 << 20) - (MAX_NAME_BYTES as u64 * 3 / 8 / 1000 + 1));
+        assert_eq!(take(&mut first), alone(MAX_NAME_BYTES) / 1000 + 1);
+        assert_eq!(budget.refused(), (1 << 20) - (alone(MAX_NAME_BYTES) as u64 / 1000 + 1));
         assert!(take(&mut second) > MAX_NAME_BYTES / 8 / 1000);
         drop(first);
         assert!(second.take(1000));

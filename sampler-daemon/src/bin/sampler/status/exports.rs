@@ -62,7 +62,7 @@ mod tests {
             sent_bytes: 2048,
             ..Export::default()
         };
-        assert_eq!(text(&export), "otlp+http://c:4318: 1 request sent, 2.0 KiB");
+        assert_eq!(text(&export), "otlp+http://c:4318: 1 request sent, 2.00 KiB");
         export.retried = 1500;
         export.dropped = 2;
         export.last_error = "connect: refused\u{1b}".into();
