@@ -89,7 +89,8 @@ fn compare(name: &str, mut command: Command, work: &str) -> Result<()> {
     gdb.args(["-ex", &format!("python run({pid}, {STOPS})")]).stderr(std::process::Stdio::null());
     let mut gdb = Child::start("gdb (install it)", &mut gdb)?;
     while gdb.line()? != "attached" {}
-    let daemon = Daemon::start(&[program.pid()], &["--interval", "1", "--snapshot", "64KiB"])?;
+    let arguments = ["--interval", "1", "--snapshot", "64KiB", "--native-frames"];
+    let daemon = Daemon::start(&[program.pid()], &arguments)?;
     let samples = Stream::start(&daemon)?;
     gdb.send("go")?;
     program.send(work)?;
@@ -167,6 +168,9 @@ fn stop_of(value: &Value) -> Result<Stop> {
 }
 
 fn sample_of(value: &Value) -> Result<Sample> {
+    // gdb knows no Python frames.
+    let is_native =
+        |of: &Result<Place>| !of.as_ref().is_ok_and(|place| place.0.starts_with("[python "));
     let frames = value["frames"].as_array().context("no frames")?;
     let place = |frame: &Value| {
         let path = frame["path"].as_str().context("no path")?.to_string();
@@ -175,7 +179,7 @@ fn sample_of(value: &Value) -> Result<Sample> {
     Ok(Sample {
         time_ns: value["time_ns"].as_u64().context("no time")?,
         tid: value["tid"].as_u64().context("no tid")?,
-        frames: frames.iter().map(place).collect::<Result<_>>()?,
+        frames: frames.iter().map(place).filter(is_native).collect::<Result<_>>()?,
         unwind: value["unwind"].as_str().unwrap_or_default().to_string(),
     })
 }
