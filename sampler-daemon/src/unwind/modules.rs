@@ -337,6 +337,7 @@ impl Modules {
         };
         if let Some(id) = known.filter(|id| self.is_as_read(*id, &file)) {
             self.hold(id, pid, &file);
+            self.load_unless_held(id, &file);
             return id;
         }
         let headers = Headers::of_file(&file);
