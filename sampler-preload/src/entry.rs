@@ -279,7 +279,7 @@ mod tests {
         PASSED_ON as *mut c_void
     }
 
-    unsafe extern "C" fn told(_: usize, charged: Charged) -> *mut c_void {
+    unsafe extern "C" fn reported(_: usize, charged: Charged) -> *mut c_void {
         charged as usize as *mut c_void
     }
 
@@ -289,7 +289,7 @@ mod tests {
             FOREIGN_SETTINGS,
             FOREIGN_SETTINGS,
             offset_of!(Settings, usual.malloc),
-            told,
+            reported,
             "esi"
         )
     }

@@ -30,7 +30,7 @@ pub(crate) unsafe fn sampled(
     }
 }
 
-/// One that may have to be reported: [`decide_new`], the call, [`told`].
+/// One that may have to be reported: [`decide_new`], the call, [`reported`].
 #[unsafe(naked)]
 #[cfg_attr(feature = "library", unsafe(export_name = "__sampler_preload_new"))]
 unsafe extern "C" fn new_sampled(
@@ -65,7 +65,7 @@ unsafe extern "C" fn new_sampled(
         "mov rsi, [rsp]",
         "mov rdx, rbx",
         "mov [rsp + 8], rax",
-        "call {told}",
+        "call {reported}",
         "mov rax, [rsp + 8]",
         "2:",
         "add rsp, 32",
@@ -77,7 +77,7 @@ unsafe extern "C" fn new_sampled(
         ".cfi_endproc",
         decide = sym decide_new,
         marked = sym marked,
-        told = sym told,
+        reported = sym reported,
     )
 }
 
@@ -87,7 +87,7 @@ unsafe extern "C" fn decide_new(size: usize, charged: Charged) -> u64 {
 }
 
 #[cfg_attr(feature = "library", unsafe(export_name = "__sampler_preload_new_told"))]
-unsafe extern "C" fn told(block: usize, size: usize, rate: u64) {
+unsafe extern "C" fn reported(block: usize, size: usize, rate: u64) {
     sample::begin(block, size, Rate::from_raw(rate));
 }
 

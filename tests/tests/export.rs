@@ -24,7 +24,7 @@ fn exporting(pids: &[u32], url: &str, extra: &[&str]) -> Result<Daemon> {
 }
 
 /// What `status` says of the only destination.
-fn told(daemon: &Daemon) -> Result<Value> {
+fn counts(daemon: &Daemon) -> Result<Value> {
     let status = daemon.status()?;
     let exports = status["exports"].as_array().context("no exports")?;
     ensure!(exports.len() == 1, "{exports:?}");
@@ -45,11 +45,11 @@ fn adds_up(of: &Value) -> Result<()> {
 }
 
 /// Waits until `holds` of what `status` says.
-fn told_where(daemon: &Daemon, what: &str, holds: impl Fn(&Value) -> bool) -> Result<Value> {
+fn counts_where(daemon: &Daemon, what: &str, holds: impl Fn(&Value) -> bool) -> Result<Value> {
     wait::until(what, || {
-        let told = told(daemon)?;
-        adds_up(&told)?;
-        Ok(Some(told).filter(|told| holds(told)))
+        let counts = counts(daemon)?;
+        adds_up(&counts)?;
+        Ok(Some(counts).filter(|counts| holds(counts)))
     })
 }
 
@@ -63,8 +63,8 @@ fn ticking() -> Result<Workload> {
 
 /// Everything that was allocated has arrived once: of a program that stands still.
 fn all_arrived(daemon: &Daemon, collector: &Collector, function: &str) -> Result<Taken> {
-    let told = daemon.profile("alloc", &[])?;
-    let row = told.row(function);
+    let counts = daemon.profile("alloc", &[])?;
+    let row = counts.row(function);
     let [bytes, objects] =
         [row.alloc_space.sum, row.alloc_objects.sum].map(|sum| sum.round() as u64);
     ensure!(bytes > 0, "nothing was allocated");
@@ -102,9 +102,9 @@ fn windows_follow_each_other_and_add_up_to_everything() -> Result<()> {
             ensure!(received.headers[header] == value, "{:?}", received.headers);
         }
     }
-    let told = told(&daemon)?;
-    adds_up(&told)?;
-    ensure!(told["retried"] == 0 && told["last_error"].is_null(), "{told}");
+    let counts = counts(&daemon)?;
+    adds_up(&counts)?;
+    ensure!(counts["retried"] == 0 && counts["last_error"].is_null(), "{counts}");
     daemon.stop()
 }
 
@@ -139,18 +139,21 @@ fn a_collector_that_fails_gets_everything_once_it_works() -> Result<()> {
         Manner::Swallow,
         Manner::Silence,
     ] {
-        let before = number(&told(&daemon)?, "retried")?;
+        let before = number(&counts(&daemon)?, "retried")?;
         let samples = daemon.profile("alloc", &[])?.samples;
         collector.behave(manner);
-        let failed = |told: &Value| told["retried"].as_u64() > Some(before + 1);
-        let told =
-            told_where(&daemon, "two failures", failed).with_context(|| format!("{manner:?}"))?;
-        ensure!(told["waiting"].as_u64() > Some(0) && told["last_error"].is_string(), "{told}");
-        ensure!(!told["last_error"].to_string().contains("\\u001b"), "{told}");
+        let failed = |counts: &Value| counts["retried"].as_u64() > Some(before + 1);
+        let counts =
+            counts_where(&daemon, "two failures", failed).with_context(|| format!("{manner:?}"))?;
+        ensure!(
+            counts["waiting"].as_u64() > Some(0) && counts["last_error"].is_string(),
+            "{counts}"
+        );
+        ensure!(!counts["last_error"].to_string().contains("\\u001b"), "{counts}");
         // Nobody waits for it.
         ensure!(daemon.profile("alloc", &[])?.samples > samples, "{manner:?} holds up ingestion");
         collector.behave(Manner::Take);
-        told_where(&daemon, "an empty queue", |told| told["waiting"] == 0)?;
+        counts_where(&daemon, "an empty queue", |counts| counts["waiting"] == 0)?;
     }
     kill(workload.pid(), 19).context("stop the program")?;
     let taken = all_arrived(&daemon, &collector, "ticking")?;
@@ -176,7 +179,7 @@ fn a_collector_is_left_alone_for_as_long_as_it_asks() -> Result<()> {
     let between = attempts[1].duration_since(attempts[0]);
     ensure!(between >= Duration::from_secs(SECONDS), "asked again after {between:?}");
     collector.behave(Manner::Take);
-    told_where(&daemon, "an empty queue", |told| told["waiting"] == 0)?;
+    counts_where(&daemon, "an empty queue", |counts| counts["waiting"] == 0)?;
     daemon.stop()
 }
 
@@ -190,9 +193,9 @@ fn what_is_refused_for_ever_is_counted_and_not_repeated() -> Result<()> {
     let line = daemon.child().line()?;
     let url = line.strip_prefix("http http://").and_then(|url| url.strip_suffix('/'));
     let address: SocketAddr = url.with_context(|| format!("no URL in {line:?}"))?.parse()?;
-    let refused = |told: &Value| told["refused"].as_u64() > Some(2);
-    let told = told_where(&daemon, "three refusals", refused)?;
-    ensure!(told["retried"] == 0 && told["last_error"] == "400 Bad Request: busy", "{told}");
+    let refused = |counts: &Value| counts["refused"].as_u64() > Some(2);
+    let counts = counts_where(&daemon, "three refusals", refused)?;
+    ensure!(counts["retried"] == 0 && counts["last_error"] == "400 Bad Request: busy", "{counts}");
     let page = http::get(address, "/metrics")?;
     let page = page.text()?;
     let series = format!(
@@ -241,13 +244,13 @@ fn grpc_carries_the_same() -> Result<()> {
     let path = path.display().to_string();
     let arguments = ["--export-header-file", &path];
     let daemon = exporting(&[workload.pid()], &collector.url(), &arguments)?;
-    let failed = |told: &Value| told["retried"].as_u64() > Some(1);
-    let told = told_where(&daemon, "two failures", failed)?;
-    ensure!(told["last_error"] == "Unavailable: busy", "{told}");
+    let failed = |counts: &Value| counts["retried"].as_u64() > Some(1);
+    let counts = counts_where(&daemon, "two failures", failed)?;
+    ensure!(counts["last_error"] == "Unavailable: busy", "{counts}");
     collector.behave(Manner::Refuse(400, None));
-    let refused = |told: &Value| told["refused"].as_u64() > Some(0);
-    let told = told_where(&daemon, "a refusal", refused)?;
-    ensure!(told["last_error"] == "InvalidArgument: no", "{told}");
+    let refused = |counts: &Value| counts["refused"].as_u64() > Some(0);
+    let counts = counts_where(&daemon, "a refusal", refused)?;
+    ensure!(counts["last_error"] == "InvalidArgument: no", "{counts}");
     collector.behave(Manner::Take);
     collector.taken_where("two windows", |taken| {
         taken.windows("alloc_space").is_ok_and(|windows| windows.len() > 1)

@@ -139,11 +139,11 @@ mod tests {
             assert_eq!(cookie.placed(false).in_slot(7).counter(), cookie.placed(false).counter());
             [cookie.counter(), cookie.placed(false).counter()]
         };
-        let told = Cookie::new(9, Role::OtelAlloc).at_site(5);
-        let ours = told.in_library();
-        assert!(ours.is_in_library() && !told.is_in_library());
+        let at_site = Cookie::new(9, Role::OtelAlloc).at_site(5);
+        let ours = at_site.in_library();
+        assert!(ours.is_in_library() && !at_site.is_in_library());
         assert_eq!((ours.role(), ours.site(), ours.slot()), (Role::OtelAlloc as u8, 5, 9));
-        assert_eq!(ours.counter(), told.counter());
+        assert_eq!(ours.counter(), at_site.counter());
         let counted = (0..16).filter_map(Role::from_number).flat_map(counters);
         let outside = [malloc.counter_outside(), stepped.counter_outside()];
         let all: Vec<u32> = counted.chain(outside).collect();

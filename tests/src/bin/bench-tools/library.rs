@@ -43,7 +43,7 @@ pub(crate) struct Sampled {
     /// The same of a library that does nothing but forward.
     forwarding: (f64, f64),
     /// The same of this library while nobody listens.
-    unheard: (f64, f64),
+    without_reader: (f64, f64),
     /// What empty programs at its probes add to that, of the program's CPU time.
     listener: (f64, f64),
     /// What samplerd adds to it.
@@ -67,15 +67,17 @@ impl Sampled {
     }
 
     fn cells(&self) -> [String; 9] {
-        let Sampled { slowdown, limited, forwarding, unheard, listener, samplerd, own, .. } = self;
+        let Sampled {
+            slowdown, limited, forwarding, without_reader, listener, samplerd, own, ..
+        } = self;
         let [rate, limited_rate] =
             [self.rate, self.limited_rate].map(|rate| grouped(rate.round() as u64));
         let own = format!("{:.1} %", 100.0 * own);
-        let [slowdown, limited, forwarding, unheard] =
-            [slowdown, limited, forwarding, unheard].map(|of| slowdown_text(*of));
+        let [slowdown, limited, forwarding, without_reader] =
+            [slowdown, limited, forwarding, without_reader].map(|of| slowdown_text(*of));
         let [listener, samplerd] = [listener, samplerd]
             .map(|(part, error)| format!("{:.2} ± {:.2} %", 100.0 * part, 196.0 * error));
-        [slowdown, rate, limited, limited_rate, forwarding, unheard, listener, samplerd, own]
+        [slowdown, rate, limited, limited_rate, forwarding, without_reader, listener, samplerd, own]
     }
 }
 
@@ -148,9 +150,9 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
             std::mem::replace(&mut pair.attached, Attached::Nothing).detach()?;
         }
     }
-    let [unheard, heard, slowdown, limited] = of;
+    let [without_reader, sampled, slowdown, limited] = of;
     let added = |to: &[f64]| -> Vec<f64> {
-        unheard.iter().zip(to).map(|(without, with)| with / without - 1.0).collect()
+        without_reader.iter().zip(to).map(|(without, with)| with / without - 1.0).collect()
     };
     let rate = |of: Listener| samples[of as usize] / cpu_s[of as usize];
     let samplerd = Listener::Samplerd as usize;
@@ -159,8 +161,8 @@ fn run(workload: Workload, seconds: f64, random: &mut Rng, scratch: &Scratch) ->
         slowdown: mean(&slowdown),
         limited: mean(&limited),
         forwarding: mean(&forwarding),
-        unheard: mean(&unheard),
-        listener: mean(&added(&heard)),
+        without_reader: mean(&without_reader),
+        listener: mean(&added(&sampled)),
         samplerd: mean(&added(&slowdown)),
         own: own_s[samplerd] / cpu_s[samplerd],
         rate: rate(Listener::Samplerd),
@@ -195,11 +197,11 @@ pub(crate) fn text(all: &[Sampled]) -> String {
          nothing adds to that; goal of the first ≤ {SLOWDOWN}\n"
     );
     for of in all {
-        let [slowdown, _, limited, _, _, unheard, listener, ..] = of.cells();
+        let [slowdown, _, limited, _, _, without_reader, listener, ..] = of.cells();
         // Writing to a String cannot fail.
         let _ = writeln!(
             out,
-            "{:<15}{slowdown:<15}{limited:<15}{unheard:<15}{listener:>13} {}",
+            "{:<15}{slowdown:<15}{limited:<15}{without_reader:<15}{listener:>13} {}",
             of.workload.name(),
             of.met()
         );
@@ -214,8 +216,8 @@ pub(crate) fn json(all: &[Sampled]) -> Value {
             "workload": of.workload.name(), "slowdown": of.slowdown.0,
             "slowdown_error": of.slowdown.1, "limited": of.limited.0, "limited_error": of.limited.1,
             "limited_samples_per_second": of.limited_rate, "forwarding": of.forwarding.0,
-            "forwarding_error": of.forwarding.1, "unheard": of.unheard.0,
-            "unheard_error": of.unheard.1, "listener_adds": of.listener.0,
+            "forwarding_error": of.forwarding.1, "without_reader": of.without_reader.0,
+            "without_reader_error": of.without_reader.1, "listener_adds": of.listener.0,
             "listener_adds_error": of.listener.1, "samplerd_adds": of.samplerd.0,
             "samplerd_adds_error": of.samplerd.1, "own_cpu": of.own,
             "samples_per_second": of.rate,

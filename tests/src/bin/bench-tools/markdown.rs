@@ -167,7 +167,7 @@ pub(crate) fn growth(points: &[Point]) -> String {
         if points.iter().any(|point| point.own_per_sample(first).is_some()) {
             let own = |point: &Point| {
                 let ratio = point.own_per_sample(first);
-                ratio.map_or_else(|| "not told".to_owned(), |ratio| format!("×{ratio:.2}"))
+                ratio.map_or_else(|| "unknown".to_owned(), |ratio| format!("×{ratio:.2}"))
             };
             line!(out, "{}", row("samplerd's CPU time for a sample", &own));
         }
