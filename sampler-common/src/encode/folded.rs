@@ -26,7 +26,7 @@ impl Encode for Folded {
                     }
                     line.push_str(&name::folded(&frame.function));
                     if is_interpreted && !frame.file.is_empty() {
-                        let file = frame.file.rsplit('/').next().unwrap_or_default();
+                        let file = name::base_name(&frame.file);
                         line.push_str(&name::folded(&format!(" ({file}:{})", frame.line)));
                     }
                 }

@@ -32,6 +32,11 @@ fn replaced(
     }
 }
 
+/// The last part of a path.
+pub(crate) fn base_name(path: &str) -> &str {
+    path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path)
+}
+
 /// A frame of the folded format: `;` parts frames there and becomes `:`; what breaks a line becomes a space.
 pub fn folded(name: &str) -> Cow<'_, str> {
     replaced(name, |c| c == ';' || breaks_line(c), |c| if c == ';' { ':' } else { ' ' })

@@ -74,6 +74,24 @@ impl Stack {
     }
 }
 
+/// Makes messages of rows: one, or one of each half where it is too large, as `message` says with it; `None` where there is nothing in it. The sums over
+/// all messages are those of the rows.
+pub(super) fn in_parts<'a, T>(
+    stacks: &'a [Stack],
+    message: &mut dyn FnMut(&'a [Stack]) -> Option<(T, bool)>,
+    parts: &mut Vec<T>,
+) {
+    match message(stacks) {
+        Some((_, true)) if stacks.len() > 1 => {
+            let (one, other) = stacks.split_at(stacks.len() / 2);
+            in_parts(one, message, parts);
+            in_parts(other, message, parts);
+        }
+        Some((part, _)) => parts.push(part),
+        None => {}
+    }
+}
+
 /// Adds rows of many processes, so that those of one service and stack are one; sorted by service.
 pub fn merged(rows: impl IntoIterator<Item = Stack>) -> Vec<Stack> {
     let mut sums: HashMap<(u32, Vec<u32>), RowMoments> = HashMap::new();

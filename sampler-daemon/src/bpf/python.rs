@@ -1,5 +1,6 @@
 //! Where the kernel side finds Python frames (map `PYTHON`).
 
+use super::shared::pages;
 use super::sys::SharedMemory;
 use sampler_common::wire::PythonRuntime;
 use std::io;
@@ -13,8 +14,7 @@ pub struct PythonRuntimes(SharedMemory);
 
 impl PythonRuntimes {
     pub(super) fn map(fd: BorrowedFd<'_>, slots: u32) -> io::Result<PythonRuntimes> {
-        const PAGE: usize = 4096;
-        let bytes = (slots as usize * size_of::<PythonRuntime>()).div_ceil(PAGE) * PAGE;
+        let bytes = pages(slots as usize * size_of::<PythonRuntime>());
         Ok(PythonRuntimes(SharedMemory::map(fd, bytes, 0, true)?))
     }
 

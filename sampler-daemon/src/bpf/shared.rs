@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 const PAGE: usize = 4096;
 
-fn pages(bytes: usize) -> usize {
+/// As many bytes in whole pages.
+pub(super) fn pages(bytes: usize) -> usize {
     bytes.div_ceil(PAGE) * PAGE
 }
 

@@ -1,6 +1,7 @@
 //! Clocks and gates of processes with windows (map `WINDOWS`), and the timers that move them.
 
 use super::cpu_timers::CpuTimers;
+use super::shared::pages;
 use super::sys::SharedMemory;
 use super::verifier;
 use anyhow::Context as _;
@@ -38,8 +39,7 @@ impl WindowGates {
         slots: u32,
         budget: Budget,
     ) -> anyhow::Result<WindowGates> {
-        const PAGE: usize = 4096;
-        let bytes = (slots as usize * size_of::<WindowState>()).div_ceil(PAGE) * PAGE;
+        let bytes = pages(slots as usize * size_of::<WindowState>());
         let memory = SharedMemory::map(map, bytes, 0, true).context("map WINDOWS")?;
         let program = load(ebpf)?.try_clone_to_owned().context("duplicate a descriptor")?;
         let clock = Clock::new(budget);

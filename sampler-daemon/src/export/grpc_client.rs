@@ -1,10 +1,10 @@
 //! One gRPC call on a connection of its own, of a message that is encoded already.
 
 use super::destination::Destination;
+use super::{LONGEST, MAX_ANSWER_BYTES};
 use bytes::{Buf as _, BufMut as _, Bytes};
 use hyper::HeaderMap;
 use hyper::http::uri::PathAndQuery;
-use std::time::Duration;
 use tokio::time::timeout;
 use tonic::client::Grpc;
 use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
@@ -12,18 +12,13 @@ use tonic::metadata::MetadataMap;
 use tonic::transport::Endpoint;
 pub(super) use tonic::{Code, Status};
 
-/// How long a call may take, with its connection and its answer.
-const LONGEST: Duration = Duration::from_secs(10);
-/// Most bytes of an answer.
-const MAX_ANSWER_BYTES: usize = 64 << 10;
-
 /// Calls the method at `path`; the answer, encoded.
 ///
 /// # Errors
 /// The status: what the backend says, or that it cannot be reached.
 pub(super) async fn call(
     to: &Destination,
-    path: &'static str,
+    path: &str,
     headers: HeaderMap,
     message: Bytes,
 ) -> Result<Bytes, Status> {
@@ -33,7 +28,7 @@ pub(super) async fn call(
 
 async fn exchange(
     to: &Destination,
-    path: &'static str,
+    path: &str,
     headers: HeaderMap,
     message: Bytes,
 ) -> Result<Bytes, Status> {
@@ -50,7 +45,9 @@ async fn exchange(
     grpc.ready().await.map_err(unreachable)?;
     let (metadata, extensions) = (MetadataMap::from_headers(headers), Default::default());
     let request = tonic::Request::from_parts(metadata, extensions, message);
-    let answer = grpc.unary(request, PathAndQuery::from_static(path), Encoded).await?;
+    let path: PathAndQuery =
+        path.parse().map_err(|error| Status::internal(format!("{path}: {error}")))?;
+    let answer = grpc.unary(request, path, Encoded).await?;
     Ok(answer.into_inner())
 }
 

@@ -1,6 +1,7 @@
 //! One HTTP/1.1 request on a connection of its own, with bounds on time and on the answer.
 
 use super::destination::Destination;
+use super::{LONGEST, MAX_ANSWER_BYTES};
 use anyhow::{Context as _, anyhow};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Bytes;
@@ -8,15 +9,9 @@ use hyper::client::conn::http1;
 use hyper::header::{CONTENT_LENGTH, HOST, HeaderValue};
 use hyper::{HeaderMap, Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-
-/// How long a request may take, with its connection and its answer.
-const LONGEST: Duration = Duration::from_secs(10);
-/// Most bytes of an answer.
-const MAX_ANSWER_BYTES: usize = 64 << 10;
 
 /// What a backend answered.
 pub(super) struct Answer {

@@ -35,6 +35,11 @@ pub use outbox::Counts;
 /// How long the last window and what waits may take when samplerd ends.
 const FINISHING: Duration = Duration::from_secs(2);
 
+/// How long a request may take, with its connection and its answer.
+const LONGEST: Duration = Duration::from_secs(10);
+/// Most bytes of an answer.
+const MAX_ANSWER_BYTES: usize = 64 << 10;
+
 /// What is pushed, and where to.
 pub struct Settings {
     /// Where to.

@@ -1,17 +1,13 @@
 //! Pushes as bodies of OTLP requests: compressed for HTTP, not for gRPC, which does that itself.
 
-use super::outbox::Body;
-use flate2::Compression;
-use flate2::write::GzEncoder;
+use super::outbox::{Body, compressed};
 use sampler_common::encode::otlp::{Request, requests};
 use sampler_common::encode::push::Push;
-use std::io::Write as _;
 
 /// The path of the signal, behind what a backend puts before it.
 const PATH: &str = "/v1development/profiles";
 /// The method of the signal over gRPC.
-pub(super) const METHOD: &str =
-    "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
+const METHOD: &str = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
 
 /// The bodies that carry a push; none if there is nothing in it.
 pub(super) fn bodies(push: &Push, is_grpc: bool) -> Vec<Body> {
@@ -23,11 +19,4 @@ pub(super) fn bodies(push: &Push, is_grpc: bool) -> Vec<Body> {
         bytes: if is_grpc { request.bytes } else { compressed(&request.bytes) },
     };
     requests.into_iter().map(body).collect()
-}
-
-fn compressed(bytes: &[u8]) -> Vec<u8> {
-    let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
-    // Into memory: it cannot fail.
-    let _ = gzip.write_all(bytes);
-    gzip.finish().unwrap_or_default()
 }

@@ -1,6 +1,9 @@
 //! What waits to be sent to one destination: bounded, the oldest dropped first.
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use std::collections::VecDeque;
+use std::io::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
@@ -20,6 +23,14 @@ pub(super) struct Body {
     pub(super) bytes: Vec<u8>,
     /// Profiles in it.
     pub(super) profiles: u64,
+}
+
+/// The contents of a body by gzip.
+pub(super) fn compressed(bytes: &[u8]) -> Vec<u8> {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+    // Into memory: it cannot fail.
+    let _ = gzip.write_all(bytes);
+    gzip.finish().unwrap_or_default()
 }
 
 /// What has become of the requests to one destination.

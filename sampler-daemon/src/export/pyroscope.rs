@@ -2,7 +2,7 @@
 //!
 //! Reference: `pkg/og/ingestion`, `pkg/og/storage/segment/key.go` and `pkg/og/flameql` of Pyroscope: which characters names and labels may have.
 
-use super::outbox::Body;
+use super::outbox::{Body, compressed};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use sampler_common::encode::pprof::profiles;
 use sampler_common::encode::push::{Attributes, Push};
@@ -17,9 +17,9 @@ pub(super) fn bodies(push: &Push) -> Vec<Body> {
         let name = name(&push.services[service as usize]);
         let name = utf8_percent_encode(&name, NON_ALPHANUMERIC);
         let target = format!("/ingest?name={name}&from={start}&until={end}&format=pprof");
-        Body { id: fastrand::u128(..), target, bytes, profiles: 1 }
+        Body { id: fastrand::u128(..), target, bytes: compressed(&bytes), profiles: 1 }
     };
-    profiles(push).unwrap_or_default().into_iter().map(body).collect()
+    profiles(push).into_iter().map(body).collect()
 }
 
 /// `SERVICE{KEY=VALUE,…}`: values have no quotes there, and keys no dots.

@@ -4,7 +4,6 @@ use super::back_off::{BackOff, retry_after};
 use super::destination::{Destination, Protocol};
 use super::grpc_client::{Code, Status, call};
 use super::http_client::{Answer, post};
-use super::otlp;
 use super::outbox::{Attempt, Body, Outbox};
 use hyper::body::Bytes;
 use hyper::header::{
@@ -77,7 +76,7 @@ impl Transport {
                 self.post(&body.target, headers, bytes).await
             }
             Protocol::OtlpGrpc => {
-                match call(&self.destination, otlp::METHOD, headers, bytes).await {
+                match call(&self.destination, &body.target, headers, bytes).await {
                     Ok(answer) => (sent(&answer), None),
                     Err(status) => by_status(&status),
                 }

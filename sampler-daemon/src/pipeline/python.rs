@@ -113,14 +113,17 @@ impl Ingest {
         end: UnwindEnd,
     ) {
         let Some(stack) = self.python.take(record) else { return };
-        if record.space.generation != profiled.generation || !profiled.has_python() {
+        let generation = profiled.generation;
+        let is_current = |of: &&mut Interpreter| {
+            of.generation == generation && record.space.generation == generation
+        };
+        let interpreter = profiled.interpreter.as_mut().filter(is_current);
+        let (Some(Interpreter { python: Ok(python), .. }), Some(image)) =
+            (interpreter, &mut profiled.image)
+        else {
             self.outcomes.add(Outcome::PythonUnread, 1);
             return;
-        }
-        let Some(Interpreter { python: Ok(python), .. }) = &mut profiled.interpreter else {
-            return;
         };
-        let Some(image) = &mut profiled.image else { return };
         let (frames, modules) = (&mut self.frames, &mut self.modules);
         let (read, native) = ((&*stack.frames, stack.flags), self.python.native);
         let outcome = match python.merge(image, modules, read, frames, end, native) {

@@ -105,7 +105,7 @@ fn schema() -> Value {
 fn libs(profile: &Profile) -> Vec<Value> {
     let each = profile.mappings.iter().map(|mapping| {
         let path = name::shown(&mapping.path);
-        let base = path.rsplit('/').next().unwrap_or(&path);
+        let base = name::base_name(&path);
         let id = Some(&mapping.build_id).filter(|id| !id.is_empty());
         json!({
             "arch": "", "name": base, "path": path, "debugName": base, "debugPath": path,

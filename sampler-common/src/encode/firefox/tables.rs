@@ -1,6 +1,7 @@
 //! The tables that all threads share, column by column. Every string is in one table; stacks are a tree, each with its caller.
 
 use super::super::functions::functions;
+use super::super::name::base_name;
 use super::super::trie::Trie;
 use super::super::{NO_STACK, name};
 use super::MARKER;
@@ -132,7 +133,7 @@ impl Tables {
     /// A resource for each mapping.
     fn add_resources(&mut self, profile: &Profile) {
         for (index, mapping) in profile.mappings.iter().enumerate() {
-            let base = mapping.path.rsplit('/').next().unwrap_or(&mapping.path);
+            let base = base_name(&mapping.path);
             let name = self.string(base);
             let table = &mut self.resource_table;
             table.lib.push(index);

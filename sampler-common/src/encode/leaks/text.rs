@@ -2,7 +2,7 @@
 
 use crate::encode::callers::callers;
 use crate::encode::comparison::text::{LABEL, percent, signed};
-use crate::encode::name;
+use crate::encode::name::{self, base_name};
 use crate::encode::text::layout::{columns, end, paragraph, wrapped};
 use crate::encode::text::short::short;
 use crate::estimate::{Growth, Median, Share, plus_minus};
@@ -223,10 +223,6 @@ fn place(line: &Line) -> String {
         (file, 0) => name::shown(base_name(file)).into_owned(),
         (file, number) => name::shown(&format!("{}:{number}", base_name(file))).into_owned(),
     }
-}
-
-fn base_name(path: &str) -> &str {
-    path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path)
 }
 
 fn bytes(value: f64) -> String {

@@ -12,6 +12,7 @@ pub use pushed::{MAX_REQUEST_BYTES, MAX_SAMPLES, Request, rejected, requests, re
 pub use sampler_messages::otlp as message;
 
 use super::Encode;
+use super::name::base_name;
 use super::pprof::SAMPLE_TYPES;
 use crate::estimate::Estimate;
 use crate::profile::{self, Kind, Quantities, Quantity};
@@ -54,8 +55,7 @@ fn process(profile: &profile::Profile, pid: u32) -> Vec<KeyValue> {
     let mut attributes = vec![attribute("process.pid", Value::IntValue(i64::from(pid)))];
     if let Some(name) = profile.process_names.get(&pid).filter(|name| !name.exe.is_empty()) {
         let text = |text: &str| Value::StringValue(text.to_owned());
-        let base = name.exe.rsplit('/').next().unwrap_or(&name.exe);
-        attributes.push(attribute("process.executable.name", text(base)));
+        attributes.push(attribute("process.executable.name", text(base_name(&name.exe))));
         attributes.push(attribute("process.executable.path", text(&name.exe)));
     }
     attributes

@@ -10,7 +10,7 @@ use super::message::{
 };
 use super::tables::{BUILD_ID, Tables};
 use crate::encode::pprof::SAMPLE_TYPES;
-use crate::encode::push::{Push, Stack};
+use crate::encode::push::{Push, Stack, in_parts};
 use crate::profile::Kind;
 use prost::Message as _;
 use std::collections::HashMap;
@@ -36,34 +36,28 @@ pub struct Request {
 /// The requests that carry a push; none if there is nothing in it. `next_id` makes the id of each profile, by which a receiver recognizes one that comes
 /// twice.
 pub fn requests(push: &Push, mut next_id: impl FnMut() -> [u8; 16]) -> Vec<Request> {
-    let mut requests = Vec::new();
-    let limits = (MAX_REQUEST_BYTES, MAX_SAMPLES);
-    add_requests(push, &push.stacks, limits, &mut next_id, &mut requests);
-    requests
+    requests_within(push, (MAX_REQUEST_BYTES, MAX_SAMPLES), &mut next_id)
 }
 
-/// Splits rows in halves until each request is small enough: sums over profiles are the same.
-fn add_requests(
+fn requests_within(
     push: &Push,
-    stacks: &[Stack],
     (max_bytes, max_samples): (usize, usize),
     next_id: &mut dyn FnMut() -> [u8; 16],
-    requests: &mut Vec<Request>,
-) {
-    let data = Builder::new(push).message(stacks, next_id);
-    let each = data.resource_profiles.iter().flat_map(|of| &of.scope_profiles);
-    let profiles: Vec<usize> =
-        each.flat_map(|of| &of.profiles).map(|of| of.samples.len()).collect();
-    let Some(largest) = profiles.iter().max() else { return };
-    let is_large = data.encoded_len() > max_bytes || *largest > max_samples;
-    if is_large && stacks.len() > 1 {
-        let (one, other) = stacks.split_at(stacks.len() / 2);
-        for half in [one, other] {
-            add_requests(push, half, (max_bytes, max_samples), next_id, requests);
-        }
-        return;
-    }
-    requests.push(Request { bytes: data.encode_to_vec(), profiles: profiles.len() as u64 });
+) -> Vec<Request> {
+    let mut message = |stacks| {
+        let data = Builder::new(push).message(stacks, next_id);
+        let each = data.resource_profiles.iter().flat_map(|of| &of.scope_profiles);
+        let profiles: Vec<usize> =
+            each.flat_map(|of| &of.profiles).map(|of| of.samples.len()).collect();
+        let largest = *profiles.iter().max()?;
+        let is_large = data.encoded_len() > max_bytes || largest > max_samples;
+        Some(((data, profiles.len() as u64), is_large))
+    };
+    let mut parts = Vec::new();
+    in_parts(&push.stacks, &mut message, &mut parts);
+    let request =
+        |(data, profiles): (ProfilesData, u64)| Request { bytes: data.encode_to_vec(), profiles };
+    parts.into_iter().map(request).collect()
 }
 
 /// What a receiver says in its answer that it did not take: how many profiles, and why. `None`: it took all, or the answer is none.

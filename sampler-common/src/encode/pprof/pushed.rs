@@ -6,50 +6,31 @@ use super::message::{Location, Mapping, Profile, Sample, ValueType};
 use super::tables::Tables;
 use super::{SAMPLE_TYPES, signed};
 use crate::encode::NO_STACK;
-use crate::encode::push::{Push, Stack};
+use crate::encode::push::{Push, Stack, in_parts};
 use crate::profile::{Kind, Line, entry_pattern};
-use flate2::{Compression, write::GzEncoder};
 use prost::Message as _;
 use std::collections::HashMap;
-use std::io::{self, Write as _};
 
 /// Most samples of a profile, and most bytes of one that is not compressed: Pyroscope takes no more.
 const MAX_SAMPLES: usize = 16_000;
 const MAX_BYTES: usize = 4 << 20;
 
-/// The profiles that carry a push, compressed, each with its service, an index; none of services that have nothing.
-///
-/// # Errors
-/// Never: it writes to memory.
-pub fn profiles(push: &Push) -> io::Result<Vec<(u32, Vec<u8>)>> {
-    let mut profiles = Vec::new();
-    for stacks in push.stacks.chunk_by(|a, b| a.service == b.service) {
-        add_profiles(push, stacks, (MAX_BYTES, MAX_SAMPLES), &mut profiles)?;
-    }
-    Ok(profiles)
+/// The profiles that carry a push, encoded and not compressed, each with its service, an index; none of services that have nothing.
+pub fn profiles(push: &Push) -> Vec<(u32, Vec<u8>)> {
+    profiles_within(push, (MAX_BYTES, MAX_SAMPLES))
 }
 
-/// Splits rows in halves until each profile is small enough.
-fn add_profiles(
-    push: &Push,
-    stacks: &[Stack],
-    (max_bytes, max_samples): (usize, usize),
-    profiles: &mut Vec<(u32, Vec<u8>)>,
-) -> io::Result<()> {
-    let profile = Builder::default().profile(push, stacks);
-    if profile.sample.is_empty() {
-        return Ok(());
+fn profiles_within(push: &Push, (max_bytes, max_samples): (usize, usize)) -> Vec<(u32, Vec<u8>)> {
+    let mut message = |stacks: &[Stack]| {
+        let profile = Builder::default().profile(push, stacks);
+        let is_large = profile.sample.len() > max_samples || profile.encoded_len() > max_bytes;
+        (!profile.sample.is_empty()).then_some(((stacks[0].service, profile), is_large))
+    };
+    let mut parts = Vec::new();
+    for stacks in push.stacks.chunk_by(|a, b| a.service == b.service) {
+        in_parts(stacks, &mut message, &mut parts);
     }
-    let is_large = profile.sample.len() > max_samples || profile.encoded_len() > max_bytes;
-    if is_large && stacks.len() > 1 {
-        let (one, other) = stacks.split_at(stacks.len() / 2);
-        add_profiles(push, one, (max_bytes, max_samples), profiles)?;
-        return add_profiles(push, other, (max_bytes, max_samples), profiles);
-    }
-    let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
-    gzip.write_all(&profile.encode_to_vec())?;
-    profiles.push((stacks[0].service, gzip.finish()?));
-    Ok(())
+    parts.into_iter().map(|(service, profile)| (service, profile.encode_to_vec())).collect()
 }
 
 /// A profile as it grows.
@@ -157,8 +138,6 @@ mod tests {
     use super::*;
     use crate::encode::push::Frame;
     use crate::estimate::RowMoments;
-    use flate2::read::GzDecoder;
-    use std::io::Read as _;
 
     fn push(rows: u32) -> Push {
         let row = |number: u32| {
@@ -184,14 +163,12 @@ mod tests {
     }
 
     fn decoded(bytes: &[u8]) -> Profile {
-        let mut raw = Vec::new();
-        GzDecoder::new(bytes).read_to_end(&mut raw).unwrap();
-        Profile::decode(&raw[..]).unwrap()
+        Profile::decode(bytes).unwrap()
     }
 
     #[test]
     fn a_service_is_a_profile_and_what_it_has_not_is_none() {
-        let profiles = profiles(&push(10)).unwrap();
+        let profiles = profiles(&push(10));
         let services: Vec<u32> = profiles.iter().map(|(service, _)| *service).collect();
         assert_eq!(services, [0, 1]);
         let profile = decoded(&profiles[0].1);
@@ -204,10 +181,10 @@ mod tests {
 
     #[test]
     fn what_is_too_large_is_split_and_nothing_is_lost() {
-        let push = push(100);
+        let mut push = push(100);
+        push.stacks.retain(|of| of.service == 0);
         for limits in [(1 << 20, 7), (300, 1000)] {
-            let mut profiles = Vec::new();
-            add_profiles(&push, &push.stacks[..50], limits, &mut profiles).unwrap();
+            let profiles = profiles_within(&push, limits);
             let samples: Vec<usize> =
                 profiles.iter().map(|(_, bytes)| decoded(bytes).sample.len()).collect();
             assert_eq!(samples.iter().sum::<usize>(), 50, "{limits:?}");

@@ -12,6 +12,7 @@ mod remarks;
 pub mod short;
 mod stacks;
 
+use super::name::base_name;
 use super::{Encode, name};
 use crate::profile::{Frame, FunctionSum, Functions, Kind, Profile, summed};
 use crate::units::{grouped, human_count};
@@ -141,10 +142,6 @@ impl<'a> Frame<'a> {
         let rest = self.line.function.strip_prefix(self.module);
         rest.is_some_and(|rest| rest.starts_with("+0x"))
     }
-}
-
-fn base_name(path: &str) -> &str {
-    path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path)
 }
 
 /// Share of a total, at most five columns.

@@ -1,7 +1,8 @@
 //! The lines below the table: where the numbers come from, what was lost, what it cost, and what limits what they mean.
 
-use super::{Page, base_name, plural};
+use super::{Page, plural};
 use crate::encode::name;
+use crate::encode::name::base_name;
 use crate::estimate::{Estimator, plus_minus};
 use crate::profile::{FunctionSum, Lost, Mapping, Profile};
 use crate::sampling::Strategy;

@@ -87,8 +87,7 @@ fn what_is_too_large_is_split_and_nothing_is_lost() {
     let rows = (0..200).map(|number| row(number % 2, &[number, 1], 100));
     let push = push(rows.collect(), 200);
     for limits in [(2000, MAX_SAMPLES), (MAX_REQUEST_BYTES, 7), (1, 1)] {
-        let (mut requests, mut next_id) = (Vec::new(), ids());
-        add_requests(&push, &push.stacks, limits, &mut next_id, &mut requests);
+        let requests = requests_within(&push, limits, &mut ids());
         let data = decoded(&requests);
         let all: Vec<&Profile> = data.iter().flat_map(profiles).collect();
         let bytes = all.iter().flat_map(|of| &of.samples).map(|of| of.values[0]).sum::<i64>();
