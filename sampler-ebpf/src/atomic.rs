@@ -79,14 +79,31 @@ impl sampling::Cell for MapCell {
 /// The kernel's generator: two 32-bit draws.
 pub struct KernelRandom<'c>(pub &'c Call);
 
+#[inline(always)]
+fn random() -> u64 {
+    // SAFETY: the helper has no preconditions.
+    let high = unsafe { aya_ebpf::helpers::bpf_get_prandom_u32() } as u64;
+    // SAFETY: as above.
+    let low = unsafe { aya_ebpf::helpers::bpf_get_prandom_u32() } as u64;
+    high << 32 | low
+}
+
+/// A random distance to the next sampled byte.
+#[inline(never)]
+#[unsafe(export_name = "random_distance")]
+extern "C" fn distance() -> u64 {
+    sampling::draw(random())
+}
+
 impl sampling::Random for KernelRandom<'_> {
     #[inline(always)]
     fn next(&mut self) -> u64 {
-        // SAFETY: the helper has no preconditions.
-        let high = unsafe { aya_ebpf::helpers::bpf_get_prandom_u32() } as u64;
-        // SAFETY: as above.
-        let low = unsafe { aya_ebpf::helpers::bpf_get_prandom_u32() } as u64;
-        high << 32 | low
+        random()
+    }
+
+    #[inline(always)]
+    fn distance(&mut self) -> u64 {
+        distance()
     }
 
     #[inline(always)]

@@ -5,10 +5,10 @@ use sampler_common::limits::CLASSES;
 use sampler_common::sampling::brake::level;
 use sampler_common::sampling::{Design, Strategy};
 
-/// Puts the design of a size class into force that what waits in the ring asks for, from the next call on. A function of its own, so that
-/// the verifier looks at what follows it once.
+/// Puts the design of a size class into force that what waits in the ring asks for, from the next call on.
 #[inline(never)]
-pub fn look(slot: u32, class: u32) -> u64 {
+#[unsafe(export_name = "brake_look")]
+pub extern "C" fn look(slot: u32, class: u32) -> u64 {
     let size = settings::brake_ring_bytes();
     if size == 0 {
         return 0;

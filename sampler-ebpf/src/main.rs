@@ -1,13 +1,15 @@
 //! The eBPF program: sees every call of the malloc family, samples a few of them.
 //!
-//! One file for each half of a call: [`allocate`] (entry), [`complete`] (return), [`entering`] (no return is seen), [`release`] (free),
-//! [`window_gate`] (the clock of progress, and windows),
-//! [`record`] (what goes to user space), [`event`] (process events). The decision which call is
+//! One file for each half of a call: [`alloc_entry`], [`alloc_return`], [`alloc_entry_only`] (no return is seen), [`free`].
+//! [`window_gate`] has the clock of progress and the windows, [`record`] what goes to user space, [`event`] what happens to processes. The decision which call is
 //! sampled is `sampler_common::sampling`, the code that the property tests run.
 //!
 //! Programs on uprobes are preemptible on most kernels: whatever two calls on one CPU may share
 //! is changed by atomic operations only, and records are built in reserved ring space, never in
 //! per-CPU scratch memory.
+//!
+//! A function with an `export_name` is a global function to the verifier: it is checked once, for arguments of any value, and not once for each call.
+//! Numbers and pointers to structs go in, a number comes out.
 #![no_std]
 #![no_main]
 #![allow(internal_features)]

@@ -51,7 +51,8 @@ fn current_task() -> u64 {
 
 /// The number of a task in the daemon's namespace, 0 if it has none there.
 #[inline(never)]
-fn of_thread(task: u64) -> u32 {
+#[unsafe(export_name = "pid_of_thread")]
+extern "C" fn of_thread(task: u64) -> u32 {
     number(task).unwrap_or(0)
 }
 

@@ -16,14 +16,10 @@ use sampler_common::wire::{
     PythonRecord, PythonRuntime, RecordKind, Space, python_mixed,
 };
 
-/// Sends the Python frames of a sample, if its process has such; whether it does. `space` is a `Space::word`. A function of its own, so that the verifier
-/// looks at it apart.
+/// Sends the Python frames of a sample, if its process has such; whether it does. `space` is a `Space::word`.
 #[inline(never)]
-pub fn send(space: u64, sample: u64) -> u64 {
-    // Numbers of a pid namespace take the verifier so long that there is no room for this as well: the daemon names what is missing.
-    if settings::pid_namespace() != 0 {
-        return 0;
-    }
+#[unsafe(export_name = "python_send")]
+pub extern "C" fn send(space: u64, sample: u64) -> u64 {
     let (slot, generation) = (space as u32, space >> 32);
     let Some(runtime) = maps::PYTHON.get_ptr(slot) else { return 0 };
     // SAFETY: a field of a map value, which the daemon may be writing.
@@ -31,7 +27,7 @@ pub fn send(space: u64, sample: u64) -> u64 {
         return 0;
     }
     match newest_frame(runtime) {
-        Some(frame) => copy(runtime, frame, space, sample),
+        Some(frame) => copy(frame, space, sample),
         None => {
             if let Some(totals) = maps::TOTALS.get_ptr_mut(slot) {
                 live::count(totals, Outcome::PythonElsewhere);
@@ -76,7 +72,7 @@ const TAG: u64 = 7;
 
 /// Copies frames from this one on.
 #[inline(always)]
-fn copy(runtime: *const PythonRuntime, mut frame: u64, space: u64, sample: u64) {
+fn copy(mut frame: u64, space: u64, sample: u64) {
     // A record that finds no room is missed: the sample keeps its native frames.
     let Some(mut entry) = maps::RING.reserve::<PythonRecord>(0) else { return };
     record::count_sent(space as u32, size_of::<PythonRecord>());
@@ -91,14 +87,7 @@ fn copy(runtime: *const PythonRuntime, mut frame: u64, space: u64, sample: u64) 
         (&raw mut (*to).pad).write(0);
     }
     for index in 0..MAX_PYTHON_FRAMES {
-        // SAFETY: the index is less than the array is long.
-        let place = unsafe { (&raw mut (*to).frames).cast::<PythonFrame>().add(index) };
-        let previous = next(runtime, frame, to, place);
-        // SAFETY: a field of a place in the reserved record.
-        let code = unsafe { read_volatile(&raw const (*place).code) };
-        let fingerprint = fingerprint(to, code.wrapping_add(field!(runtime, code_words)));
-        // SAFETY: as above.
-        unsafe { (&raw mut (*place).fingerprint).write_volatile(fingerprint) };
+        let previous = frame_at(to, space as u32, frame, index as u64);
         // SAFETY: a field of the reserved record.
         unsafe { (&raw mut (*to).count).write_volatile(index as u32 + 1) };
         if previous == 0 {
@@ -111,14 +100,16 @@ fn copy(runtime: *const PythonRuntime, mut frame: u64, space: u64, sample: u64) 
     entry.submit(BPF_RB_NO_WAKEUP as u64);
 }
 
-/// Copies a frame to its place, all 0 if it cannot be read; its caller. A function of its own: it needs less room on the stack than as a part of its caller.
+/// Copies a frame to its place in the record, all 0 if it cannot be read; its caller.
 #[inline(never)]
-fn next(
-    runtime: *const PythonRuntime,
-    frame: u64,
-    to: *mut PythonRecord,
-    place: *mut PythonFrame,
-) -> u64 {
+#[unsafe(export_name = "python_frame_at")]
+extern "C" fn frame_at(to: *mut PythonRecord, slot: u32, frame: u64, index: u64) -> u64 {
+    let Some(runtime) = maps::PYTHON.get_ptr(slot) else { return 0 };
+    if to.is_null() || index >= MAX_PYTHON_FRAMES as u64 {
+        return 0;
+    }
+    // SAFETY: the index is less than the array is long.
+    let place = unsafe { (&raw mut (*to).frames).cast::<PythonFrame>().add(index as usize) };
     let scratch = scratch(to);
     let bytes = field!(runtime, frame_bytes) & PYTHON_FRAME_BYTES;
     read(scratch, bytes as u32, frame);
@@ -135,7 +126,11 @@ fn next(
     let boundary = at(field!(runtime, boundary));
     // SAFETY: as above.
     unsafe { write_volatile(&raw mut (*place).boundary, boundary) };
-    at(field!(runtime, previous))
+    let previous = at(field!(runtime, previous));
+    let fingerprint = fingerprint(to, code.wrapping_add(field!(runtime, code_words)));
+    // SAFETY: as above.
+    unsafe { write_volatile(&raw mut (*place).fingerprint, fingerprint) };
+    previous
 }
 
 /// The fingerprint of a code object whose words are at an address; of what cannot be read it is made of zeros.

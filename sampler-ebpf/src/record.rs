@@ -50,7 +50,8 @@ pub const NO_SHARE: u64 = u64::MAX;
 /// 6(2), 1998). So some room is always left for those that use little: of n processes that send all they can each has
 /// `times` parts, and one part is free. The last sixteenth is for the coming and going of processes.
 #[inline(never)]
-pub fn share(slot: u32, times: u64) -> u64 {
+#[unsafe(export_name = "record_share")]
+pub extern "C" fn share(slot: u32, times: u64) -> u64 {
     let (size, waiting) = (settings::shared_ring_bytes(), waiting());
     if waiting < size / 2 || size == 0 {
         return waiting;

@@ -6,12 +6,13 @@ use core::ptr::{read_volatile, write_volatile};
 use sampler_common::limits::{KNOWN_READ_WORDS, KNOWN_SPAN_WORDS, KNOWN_SPANS, KNOWN_WORDS};
 use sampler_common::wire::{KNOWN_WAYS, KnownDesk, KnownSpan, KnownStack, known_set, known_tag};
 
-/// The id of the stack of a call, 0 if it is not known; `space` is a `Space::word`. A function of its own, so that the verifier looks at it apart.
+/// The id of the stack of a call, 0 if it is not known; `space` is a `Space::word`.
 ///
 /// What is looked for lies on the CPU's desk meanwhile, since this program has no stack left for it. If that is taken, by a program that was preempted on this CPU,
 /// nothing is known.
 #[inline(never)]
-pub fn find(space: u64, function: u64, ip: u64, sp: u64, bp: u64) -> u64 {
+#[unsafe(export_name = "stack_cache_find")]
+pub extern "C" fn find(space: u64, function: u64, ip: u64, sp: u64, bp: u64) -> u64 {
     let tag = known_tag(space, function, ip, sp);
     if !is_tagged(tag) {
         return 0;
@@ -30,7 +31,7 @@ pub fn find(space: u64, function: u64, ip: u64, sp: u64, bp: u64) -> u64 {
         (&raw mut (*desk).call.sp).write_volatile(sp);
         (&raw mut (*desk).bp).write_volatile(bp);
     }
-    let id = among(desk, tag);
+    let id = among(tag);
     // SAFETY: as above; somebody else's from now on.
     unsafe { write_volatile(taken, 0) };
     id
@@ -45,7 +46,7 @@ fn is_tagged(tag: u64) -> bool {
 }
 
 #[inline(always)]
-fn among(desk: *mut KnownDesk, tag: u64) -> u64 {
+fn among(tag: u64) -> u64 {
     let set = known_set(tag);
     let Some(tags) = maps::KNOWN_TAGS.get_ptr(set) else { return 0 };
     for way in 0..KNOWN_WAYS {
@@ -55,19 +56,26 @@ fn among(desk: *mut KnownDesk, tag: u64) -> u64 {
         if unsafe { read_volatile(place) } != tag {
             continue;
         }
-        let Some(stack) = maps::KNOWN.get_ptr(set * KNOWN_WAYS + way) else { return 0 };
-        // SAFETY: a field of a map value.
-        let id = unsafe { read_volatile(&raw const (*stack).id) };
-        if is_call(stack, desk)
-            && read(stack, desk)
-            && is_same(stack, desk)
-            // SAFETY: as above. The same as before: nobody has written meanwhile.
-            && id == unsafe { read_volatile(&raw const (*stack).id) }
-        {
-            return id;
+        match compared(set * KNOWN_WAYS + way) {
+            0 => {}
+            id => return id,
         }
     }
     0
+}
+
+/// The id of a known stack if what lies on the desk has it, else 0.
+#[inline(never)]
+#[unsafe(export_name = "stack_cache_compared")]
+extern "C" fn compared(index: u32) -> u64 {
+    let Some(stack) = maps::KNOWN.get_ptr(index) else { return 0 };
+    let Some(desk) = maps::KNOWN_DESK.get_ptr_mut(0) else { return 0 };
+    // SAFETY: a field of a map value.
+    let id = unsafe { read_volatile(&raw const (*stack).id) };
+    let has_it = is_call(stack, desk) && read(stack, desk) && is_same(stack, desk);
+    // SAFETY: as above. The same as before: nobody has written meanwhile.
+    let is_unchanged = id == unsafe { read_volatile(&raw const (*stack).id) };
+    if has_it && is_unchanged { id } else { 0 }
 }
 
 /// Whether the call is the stack's, and the frame pointer too where that matters.

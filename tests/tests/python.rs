@@ -1,6 +1,7 @@
 //! Python frames: functions, files and lines of a running CPython are those that Python itself states.
 
 use anyhow::{Context, Result, ensure};
+use sampler_tests::pid_namespace::{PidNamespace, child_of, innermost_pid};
 use sampler_tests::{Daemon, Workload};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,9 @@ const REPEATS: u64 = 8;
 
 /// Frames that are read of one stack.
 const READ_FRAMES: usize = 64;
+
+/// Every allocation is sampled, and has room in the ring.
+const ALL: &[&str] = &["--interval", "1", "--ring", "512MiB"];
 
 /// Stands for those that are not.
 const CUT: &str = "[python frames cut]";
@@ -35,7 +39,11 @@ fn is_elf(path: &Path) -> bool {
 }
 
 fn start(python: &Path) -> Result<Workload> {
-    let mut command = Command::new(python);
+    spawn(Command::new(python))
+}
+
+/// The command is an interpreter.
+fn spawn(mut command: Command) -> Result<Workload> {
     command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/workloads/frames.py"));
     Workload::spawn("frames.py", &mut command)
 }
@@ -82,25 +90,42 @@ fn are_those(folded: &str, expected: &BTreeMap<u64, Stack>) -> Result<()> {
     Ok(())
 }
 
+/// All stacks of a workload are those that Python states.
+fn check(python: &Path, daemon: Daemon, mut workload: Workload) -> Result<()> {
+    workload.go()?;
+    let expected = expected(&workload.child().line()?)?;
+    let folded = daemon.sampler(&["profile", "--format", "folded"])?.success("folded")?.stdout;
+    let folded = String::from_utf8(folded)?;
+    let of = || format!("{}: {}", python.display(), daemon.status().unwrap_or_default());
+    ensure!(expected.len() >= 10, "{} cases", expected.len());
+    are_those(&folded, &expected).with_context(of)?;
+    for none in ["python_unread", "python_unmatched", "python_elsewhere"] {
+        ensure!(daemon.outcome(none)? == 0, "{none}: {}", of());
+    }
+    workload.exit()?;
+    daemon.stop()?;
+    Ok(())
+}
+
 #[test]
 fn stacks_are_those_that_python_states() -> Result<()> {
     for python in interpreters()? {
-        let mut workload = start(&python)?;
-        let daemon = Daemon::start(&[workload.pid()], &["--interval", "1", "--ring", "512MiB"])?;
-        workload.go()?;
-        let expected = expected(&workload.child().line()?)?;
-        let folded = daemon.sampler(&["profile", "--format", "folded"])?.success("folded")?.stdout;
-        let folded = String::from_utf8(folded)?;
-        let of = || format!("{}: {}", python.display(), daemon.status().unwrap_or_default());
-        ensure!(expected.len() >= 10, "{} cases", expected.len());
-        are_those(&folded, &expected).with_context(of)?;
-        for none in ["python_unread", "python_unmatched", "python_elsewhere"] {
-            ensure!(daemon.outcome(none)? == 0, "{none}: {}", of());
-        }
-        workload.exit()?;
-        daemon.stop()?;
+        let workload = start(&python)?;
+        let daemon = Daemon::start(&[workload.pid()], ALL)?;
+        check(&python, daemon, workload)?;
     }
     Ok(())
+}
+
+#[test]
+fn stacks_in_a_pid_namespace_are_those_that_python_states() -> Result<()> {
+    let python = interpreters()?.pop().context("no interpreter")?;
+    let namespace = PidNamespace::start()?;
+    let command = namespace.command(&python);
+    let workload = spawn(command)?;
+    let pid = innermost_pid(child_of(workload.pid())?)?;
+    let daemon = Daemon::start_inside(&namespace, &[pid], ALL)?;
+    check(&python, daemon, workload)
 }
 
 /// Code objects that are freed, and others made where they were, before a sample of them is read: what is shown is right, or it is native.
@@ -108,7 +133,7 @@ fn stacks_are_those_that_python_states() -> Result<()> {
 fn code_that_is_gone_is_not_taken_for_what_came_after_it() -> Result<()> {
     for python in interpreters()? {
         let mut workload = start(&python)?;
-        let daemon = Daemon::start(&[workload.pid()], &["--interval", "1", "--ring", "512MiB"])?;
+        let daemon = Daemon::start(&[workload.pid()], ALL)?;
         workload.child().send("gone")?;
         workload.child().line()?;
         let folded = daemon.sampler(&["profile", "--format", "folded"])?.success("folded")?.stdout;

@@ -4,7 +4,7 @@ use super::{Range, plus_minus};
 use crate::units::{grouped, human_cpu_time};
 
 /// What an injected sampler costs a program (docs/benchmarks.md).
-const INJECTED: &str = "about 1 %";
+const INJECTED: &str = "2 to 7 %";
 
 /// Whether the in-process sampler could be put into a process instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ mod tests {
         };
         assert_eq!(
             forecast.text(),
-            "812,345 probe hits each second take 412 ms ±3% of its CPU time (as in its first second); --inject would cost about 1 %"
+            "812,345 probe hits each second take 412 ms ±3% of its CPU time (as in its first second); --inject would cost 2 to 7 %"
         );
         forecast.spent_ns = None;
         forecast.injection = Injection::Refused("it runs under musl".into());

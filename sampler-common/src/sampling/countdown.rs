@@ -45,6 +45,12 @@ pub trait Random {
     /// The next 64 bits.
     fn next(&mut self) -> u64;
 
+    /// A [`draw`]. The kernel's generator has it in a function of its own, which the eBPF verifier looks at once.
+    #[inline(always)]
+    fn distance(&mut self) -> u64 {
+        draw(self.next())
+    }
+
     /// The same value. The kernel's generator hides where it came from, so that the eBPF verifier looks at what follows once and not once
     /// for each way to it.
     #[inline(always)]
@@ -83,7 +89,7 @@ pub fn trial<C: Cell, R: Random>(countdown: &C, hazard: u64, random: &mut R) -> 
         return Trial::Hit { rest: left };
     }
     // None is running: this call starts one, as if it had been there before the call.
-    let fresh = draw(random.next());
+    let fresh = random.distance();
     if fresh > hazard {
         countdown.swap(fresh.wrapping_sub(hazard) as i64);
         Trial::Miss

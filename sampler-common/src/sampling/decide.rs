@@ -16,7 +16,6 @@
 
 use super::countdown::{Cell, Random, Trial, offset, trial};
 use super::design::Design;
-use super::draw::draw;
 use super::rate::{HAZARD_CERTAIN, Rate};
 use super::strategy::Strategy;
 
@@ -121,7 +120,7 @@ fn points<R: Random>(hazard: u64, rest: u64, random: &mut R) -> u32 {
     let mut points = 1u64;
     let mut drawn = 1;
     while drawn < MAX_POINTS {
-        let distance = draw(random.next());
+        let distance = random.distance();
         at = random.opaque(at.wrapping_add(distance));
         // The sign of at − left − 1: 1 where at ≤ left. Both are below 2^60.
         points = points.wrapping_add(at.wrapping_sub(left).wrapping_sub(1) >> 63);

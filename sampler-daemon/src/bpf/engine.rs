@@ -48,7 +48,7 @@ impl ProbeEngine {
         };
         // r0 = 0; exit
         let program = [0xb7, 0, 0, 0, 0, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0];
-        let program = sys::load_program("sampler_probe", &program, "GPL", attach_type)?;
+        let program = sys::load_program("sampler_probe", &program, None, attach_type)?;
         let refused = |pid| {
             sys::link_uprobes(program.as_fd(), attach_type, "/", &[1], &[], 0, pid)
                 .err()

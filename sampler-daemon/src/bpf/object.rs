@@ -3,18 +3,27 @@
 //! aya loads the object and makes its maps; its own `load` of a uprobe fixes the attach type. So the
 //! same bytes are parsed again, relocated against those maps, and loaded by `bpf(2)` with the
 //! attach type of the rung.
+//!
+//! The object's types go along. Functions with external linkage are global functions to the verifier then: it checks each of them once, with arguments of any value,
+//! and not at every call.
 
 use super::{sys, verifier};
 use anyhow::{Context as _, anyhow};
 use aya_obj::Object;
+use aya_obj::btf::BtfFeatures;
 use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::thread::{self, ScopedJoinHandle};
 
+/// What all supported kernels know of type information: functions, which of them are global, and variables.
+const TYPES: BtfFeatures = BtfFeatures::new(true, true, true, true, false, false, false, false);
+
 /// The object with its maps relocated.
 pub struct ProgramText {
     object: Object,
+    /// The object's types.
+    types: OwnedFd,
 }
 
 impl ProgramText {
@@ -36,10 +45,13 @@ impl ProgramText {
         object
             .relocate_calls(&text)
             .map_err(|error| anyhow!("relocate the calls of the eBPF object: {error}"))?;
-        Ok(ProgramText { object })
+        let types = object.fixup_and_sanitize_btf(&TYPES).context("read the object's types")?;
+        let types = types.context("the eBPF object has no types")?.to_bytes();
+        let types = sys::load_types(&types).context("load the types of the eBPF object")?;
+        Ok(ProgramText { object, types })
     }
 
-    /// Loads several programs, each by its name and for its attach type, at the same time: the kernel looks at 300,000 instructions of some, half a second each.
+    /// Loads several programs, each by its name and for its attach type, at the same time.
     ///
     /// # Errors
     /// The first of these that one of them has.
@@ -79,7 +91,9 @@ impl ProgramText {
             code.extend_from_slice(&instruction.off.to_le_bytes());
             code.extend_from_slice(&instruction.imm.to_le_bytes());
         }
-        let loaded = sys::load_program(name, &code, "GPL", attach_type)
+        let functions = function.func_info.func_info_bytes();
+        let types = Some((self.types.as_fd(), &functions[..]));
+        let loaded = sys::load_program(name, &code, types, attach_type)
             .with_context(|| format!("load the eBPF program {name}"))?;
         verifier::note(name, loaded.as_fd());
         Ok(loaded)

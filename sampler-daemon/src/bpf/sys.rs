@@ -22,6 +22,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 const PROG_LOAD: c_int = 5;
+const TYPES_LOAD: c_int = 18;
 const LINK_CREATE: c_int = 28;
 const PROG_TYPE_KPROBE: u32 = 2;
 
@@ -60,17 +61,64 @@ struct ProgramLoad {
     name: [u8; 16],
     interface: u32,
     expected_attach_type: u32,
+    types: u32,
+    function_bytes: u32,
+    functions: u64,
+    function_count: u32,
+    pad: u32,
 }
 
-/// Loads a uprobe program for `attach_type`; `instructions` are encoded, 8 bytes each.
+#[repr(C)]
+#[derive(Default)]
+struct TypesLoad {
+    types: u64,
+    log_buffer: u64,
+    size: u32,
+    log_size: u32,
+    log_level: u32,
+    pad: u32,
+}
+
+/// Loads type information (BTF). On rejection the error carries the end of the kernel's log.
+pub(super) fn load_types(types: &[u8]) -> io::Result<OwnedFd> {
+    let mut attribute =
+        TypesLoad { types: types.as_ptr() as u64, size: types.len() as u32, ..Default::default() };
+    if let Ok(fd) = bpf(TYPES_LOAD, &mut attribute) {
+        return Ok(owned(fd));
+    }
+    with_log(|log| {
+        attribute.log_level = 1;
+        attribute.log_size = log.len() as u32;
+        attribute.log_buffer = log.as_mut_ptr() as u64;
+        bpf(TYPES_LOAD, &mut attribute).map(owned)
+    })
+}
+
+/// Does again what has failed, with a log, only now that it is wanted: it is slow.
+fn with_log(load: impl FnOnce(&mut [u8]) -> io::Result<OwnedFd>) -> io::Result<OwnedFd> {
+    let mut log = vec![0u8; 1 << 22];
+    load(&mut log).map_err(|error| {
+        let text = String::from_utf8_lossy(&log);
+        let text = text.trim_end_matches('\0').trim_end();
+        tracing::debug!(target: "verifier", "{text}");
+        let last: Vec<&str> = text.lines().rev().take(3).collect();
+        let last: Vec<&str> = last.into_iter().rev().collect();
+        io::Error::new(error.kind(), format!("{error}; verifier: {}", last.join(" | ")))
+    })
+}
+
+/// Bytes of a `struct bpf_func_info`.
+const FUNCTION_BYTES: usize = 8;
+
+/// Loads a uprobe program for `attach_type`; `instructions` are encoded, 8 bytes each. `types` are the loaded types and the `struct bpf_func_info` of each function.
 /// On rejection the error carries the end of the verifier's log.
 pub(super) fn load_program(
     name: &str,
     instructions: &[u8],
-    license: &str,
+    types: Option<(BorrowedFd<'_>, &[u8])>,
     attach_type: u32,
 ) -> io::Result<OwnedFd> {
-    let license = CString::new(license)?;
+    let license = c"GPL";
     let mut attribute = ProgramLoad {
         program_type: PROG_TYPE_KPROBE,
         instruction_count: (instructions.len() / 8) as u32,
@@ -79,24 +127,23 @@ pub(super) fn load_program(
         expected_attach_type: attach_type,
         ..Default::default()
     };
+    if let Some((types, functions)) = types {
+        attribute.types = types.as_raw_fd() as u32;
+        attribute.function_bytes = FUNCTION_BYTES as u32;
+        attribute.functions = functions.as_ptr() as u64;
+        attribute.function_count = (functions.len() / FUNCTION_BYTES) as u32;
+    }
     for (to, from) in attribute.name.iter_mut().zip(name.bytes().take(15)) {
         *to = from;
     }
     if let Ok(fd) = bpf(PROG_LOAD, &mut attribute) {
         return Ok(owned(fd));
     }
-    // Again, with the log, only now that it is wanted: it is slow.
-    let mut log = vec![0u8; 1 << 22];
-    attribute.log_level = 1;
-    attribute.log_size = log.len() as u32;
-    attribute.log_buffer = log.as_mut_ptr() as u64;
-    bpf(PROG_LOAD, &mut attribute).map(owned).map_err(|error| {
-        let text = String::from_utf8_lossy(&log);
-        let text = text.trim_end_matches('\0').trim_end();
-        tracing::debug!(target: "verifier", "{text}");
-        let last: Vec<&str> = text.lines().rev().take(3).collect();
-        let last: Vec<&str> = last.into_iter().rev().collect();
-        io::Error::new(error.kind(), format!("{error}; verifier: {}", last.join(" | ")))
+    with_log(|log| {
+        attribute.log_level = 1;
+        attribute.log_size = log.len() as u32;
+        attribute.log_buffer = log.as_mut_ptr() as u64;
+        bpf(PROG_LOAD, &mut attribute).map(owned)
     })
 }
 

@@ -15,9 +15,6 @@ use std::collections::VecDeque;
 /// nothing; at the bound the oldest are forgotten.
 const MAX_WAITING: usize = 512;
 
-/// The eBPF program would be too large for the kernel's verifier.
-const IN_A_NAMESPACE: &str = "its Python functions are not shown, because samplerd runs in a pid namespace: the interpreter's own are";
-
 /// Python frames whose sample has not come yet.
 pub(super) struct WaitingPython {
     stacks: VecDeque<PythonStack>,
@@ -74,10 +71,8 @@ impl Worker {
         let Some(profiled) = self.ingest.table.get_mut(slot) else { return };
         let (pid, generation) = (profiled.pid, profiled.generation);
         if profiled.interpreter.as_ref().is_none_or(|of| of.generation != generation) {
-            let has_room = self.config.settings.pid_namespace.is_none();
             let python = match Python::find(pid, mappings, &mut self.ingest.modules) {
                 None | Some(Err(PythonError::NotReady(_))) => return,
-                Some(Ok(_)) if !has_room => Err(Blind::from(IN_A_NAMESPACE)),
                 Some(found) => found.map_err(|error| Blind::from(error.to_string())),
             };
             // Of an image that is newer by now nothing is known.
