@@ -14,7 +14,7 @@ type Stack = Vec<String>;
 const REPEATS: u64 = 8;
 
 /// Frames that are read of one stack.
-const READ_FRAMES: usize = 64;
+const READ_FRAMES: usize = 128;
 
 /// Every allocation is sampled, and has room in the ring.
 const ALL: &[&str] = &["--interval", "1", "--ring", "512MiB"];

@@ -31,7 +31,7 @@ def recursion(size, depth=6):
 
 
 # Deeper than what is read of a stack.
-def deep(size, depth=100):
+def deep(size, depth=200):
     if depth:
         return deep(size, depth - 1)
     keep(bytes(size), sys._getframe())

@@ -6,7 +6,7 @@
 use super::Space;
 
 /// Python frames of a sample at most; the outer ones of a deeper stack are cut ([`PYTHON_CUT`]).
-pub const MAX_PYTHON_FRAMES: usize = 64;
+pub const MAX_PYTHON_FRAMES: usize = 128;
 
 /// Words that the kernel side has room for.
 pub const PYTHON_SCRATCH_WORDS: usize = 16;
