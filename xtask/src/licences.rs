@@ -43,7 +43,11 @@ pub(crate) fn check(workspace: &Workspace) -> Result<usize> {
     Ok(count)
 }
 
-fn metadata(manifest: &Path) -> Result<Value> {
+/// What `cargo metadata` says of a workspace.
+///
+/// # Errors
+/// If cargo fails.
+pub(crate) fn metadata(manifest: &Path) -> Result<Value> {
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let mut command = Command::new(step::cargo());
     command

@@ -9,6 +9,8 @@ mod demo;
 mod ebpf;
 mod licences;
 mod linker;
+mod notices;
+mod package;
 mod packages;
 mod preload;
 mod prologues;
@@ -79,6 +81,12 @@ enum Verb {
     },
     /// Collect the beginnings of allocators' functions from Debian's packages (fetches 60 MB)
     Prologues,
+    /// Make the Debian package
+    Package {
+        /// Install, upgrade and remove it in a Debian made for that, with systemd (as root; fetches 60 MB)
+        #[arg(long)]
+        test: bool,
+    },
     /// Measure
     #[command(subcommand)]
     Bench(Bench),
@@ -172,6 +180,8 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Verb::Simulate { seed, runs } => simulate::run(&workspace, seed, runs),
         Verb::Demo => demo::run(&workspace),
         Verb::BuildPreload => preload::build(&workspace).map(drop),
+        Verb::Package { test: false } => package::build(&workspace),
+        Verb::Package { test: true } => package::test(&workspace),
         Verb::Prologues => prologues::collect(&workspace),
         Verb::Bench(bench) => {
             let (benchmark, arguments) = bench.parts();

@@ -65,6 +65,16 @@ const fn need(package: &'static str, shown_by: &'static str, purpose: &'static s
 /// What compiling the workspace takes.
 pub(crate) const BUILD: [Need; 1] = [need("gcc", "cc", "links programs, compiles the allocator")];
 
+/// What making the Debian package takes besides.
+pub(crate) const PACKAGE: [Need; 1] =
+    [need("dpkg-dev", "dpkg-shlibdeps", "finds what the package depends on")];
+
+/// What testing it takes.
+pub(crate) const PACKAGE_TEST: [Need; 2] = [
+    need("lintian", "lintian", "checks the package"),
+    need("mmdebstrap", "mmdebstrap", "makes a Debian to install it in"),
+];
+
 /// The programs and profilers of `bench tools`.
 pub(crate) const TOOLS: [Need; 14] = [
     need("bpfcc-tools", "/usr/sbin/memleak-bpfcc", "a profiler to compare with"),
@@ -150,8 +160,8 @@ const LONG: [Need; 2] = [
 
 /// Everything that `cargo xtask test` takes.
 pub(crate) fn all(is_long: bool) -> Vec<Need> {
-    let long = if is_long { &LONG[..] } else { &[] };
-    [&BUILD, &TEST[..], long].concat()
+    let long = if is_long { [&LONG[..], &PACKAGE, &PACKAGE_TEST].concat() } else { Vec::new() };
+    [&BUILD, &TEST[..], &long].concat()
 }
 
 /// Installs what is missing.

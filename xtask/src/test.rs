@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use crate::steps::Steps;
 use crate::targets;
 use crate::workspace::Workspace;
-use crate::{check, ebpf, packages, preload, simulate};
+use crate::{check, ebpf, package, packages, preload, simulate};
 
 /// Slowest end-to-end files printed.
 const SLOWEST_PRINTED: usize = 12;
@@ -39,6 +39,9 @@ pub(crate) fn run(workspace: &Workspace, selection: &Selection) -> Result<()> {
     steps.time("build-ebpf", || ebpf::build(workspace, false, false))?;
     steps.cargo(workspace, "build", &["build", "--release", "--bins"])?;
     steps.time("build-preload", || preload::build(workspace))?;
+    if selection.long {
+        steps.time("package", || package::pack(workspace))?;
+    }
     match filter.is_empty() {
         true => check::all(workspace, &mut steps)?,
         false => check::unit_tests(workspace, &mut steps, &filter)?,

@@ -1,0 +1,129 @@
+//! A Debian with systemd, made for the test: this machine's release, in namespaces of its own.
+
+use anyhow::{Context as _, Result, ensure};
+use sampler_tests::child::{Child, Finished, finish, finish_within, kill};
+use sampler_tests::pid_namespace::child_of;
+use sampler_tests::wait;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use tempfile::TempDir;
+
+const BOOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/package/boot.sh");
+/// Longest time in which its packages are fetched and unpacked.
+const MAKE: Duration = Duration::from_secs(600);
+
+/// A running one. Dropping it ends it.
+pub(crate) struct Debian {
+    _init: Child,
+    /// Its systemd, as we know it.
+    pid: u32,
+    _cgroup: Cgroup,
+    root: TempDir,
+}
+
+/// A control group, removed when its processes have ended.
+struct Cgroup(PathBuf);
+
+impl Debian {
+    /// Makes one and waits until it has booted.
+    pub(crate) fn boot() -> Result<Debian> {
+        let root = tempfile::tempdir().context("make a directory")?;
+        let mut make = Command::new("mmdebstrap");
+        make.args(["--quiet", "--variant=minbase", "--include=systemd-sysv", &release()?]);
+        finish_within(make.arg(root.path()), MAKE)?.success("mmdebstrap")?;
+        let name = format!("sampler-package-{}", std::process::id());
+        let cgroup = Cgroup(unified_hierarchy()?.join(name));
+        let mut boot = Command::new("sh");
+        let init = Child::start("boot.sh", boot.arg(BOOT).arg(root.path()).arg(&cgroup.0))?;
+        let pid = wait::until("a first process", || Ok(child_of(init.pid()).ok()))?;
+        let debian = Debian { _init: init, pid, _cgroup: cgroup, root };
+        wait::until("the end of the boot", || {
+            let state = debian.run(&["systemctl", "is-system-running"])?;
+            Ok((state.stdout == b"running\n").then_some(()))
+        })?;
+        Ok(debian)
+    }
+
+    /// A command that runs in it, as root.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &self.pid.to_string()]);
+        command.args(["--mount", "--pid", "--uts", "--ipc", "--cgroup", "--root", "--wd=/", "--"]);
+        command.args(["env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"]);
+        command.arg(program);
+        command
+    }
+
+    /// Runs a command in it to its end, however that is.
+    pub(crate) fn run(&self, words: &[&str]) -> Result<Finished> {
+        let (program, arguments) = words.split_first().context("no command")?;
+        finish(self.command(program).args(arguments))
+    }
+
+    /// The output of a command that has to end with 0.
+    pub(crate) fn output(&self, words: &[&str]) -> Result<String> {
+        let finished = self.run(words)?;
+        let said = String::from_utf8_lossy(&finished.stdout).trim().to_owned();
+        ensure!(finished.status.success(), "{words:?}: {said}{}", finished.stderr);
+        Ok(said)
+    }
+
+    /// Copies a file into it; its path there.
+    pub(crate) fn copy(&self, file: &Path) -> Result<String> {
+        let name = file.file_name().and_then(|name| name.to_str()).context("a file's name")?;
+        let inside = format!("/root/{name}");
+        let target = self.path(&inside);
+        fs::copy(file, &target).with_context(|| format!("copy to {}", target.display()))?;
+        Ok(inside)
+    }
+
+    /// A path in it, as we know it. What is mounted there is not seen.
+    pub(crate) fn path(&self, inside: &str) -> PathBuf {
+        self.root.path().join(inside.trim_start_matches('/'))
+    }
+
+    /// Every file but logs and what the test copies into it.
+    pub(crate) fn files(&self) -> Result<BTreeSet<String>> {
+        let mut find = vec!["find", "/", "-xdev"];
+        let left_out = ["/root", "/var/log"];
+        find.extend(left_out.iter().flat_map(|path| ["-path", path, "-prune", "-o"]));
+        find.push("-print");
+        Ok(self.output(&find)?.lines().map(str::to_owned).collect())
+    }
+}
+
+impl Drop for Debian {
+    fn drop(&mut self) {
+        // Its control group and files can be removed once all its processes have ended. Errors mean that they have.
+        let _ = kill(self.pid, libc::SIGKILL);
+        let process = PathBuf::from(format!("/proc/{}", self.pid));
+        let _ = wait::until("its end", || Ok((!process.exists()).then_some(())));
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        // The innermost ones first. Errors leave empty groups, which cost nothing.
+        let mut find = Command::new("find");
+        find.arg(&self.0).args(["-depth", "-type", "d", "-exec", "rmdir", "{}", ";"]);
+        let _ = finish(&mut find);
+    }
+}
+
+/// The code name of this machine's Debian.
+fn release() -> Result<String> {
+    let text = fs::read_to_string("/etc/os-release").context("read /etc/os-release")?;
+    let name = text.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
+    Ok(name.context("/etc/os-release has no VERSION_CODENAME")?.to_owned())
+}
+
+/// Where the second version of control groups is mounted.
+fn unified_hierarchy() -> Result<PathBuf> {
+    let mounts = fs::read_to_string("/proc/mounts").context("read /proc/mounts")?;
+    let mut fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let mount = fields.find(|fields| fields.get(2) == Some(&"cgroup2"));
+    Ok(PathBuf::from(mount.context("no cgroup2 is mounted")?[1]))
+}

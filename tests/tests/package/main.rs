@@ -1,0 +1,163 @@
+//! The Debian package as an administrator has it: installed, run as a service, upgraded, removed.
+//!
+//! `cargo xtask package --test` builds the package and runs this.
+
+mod deb;
+mod debian;
+
+use anyhow::{Context as _, Result, ensure};
+use debian::Debian;
+use sampler_tests::child::{Child, finish};
+use sampler_tests::pid_namespace::{child_of, innermost_pid};
+use sampler_tests::{Profile, Workload, build, wait};
+use std::fs;
+use std::process::Command;
+
+/// Where the administrator sets the service's options.
+const OPTIONS: &str = "/etc/default/samplerd";
+/// Every byte is a sample, so that the profile can be compared with what the workload says.
+const EXACT: &str = "SAMPLERD_OPTIONS=\"--all --interval 1 --max-samples-per-second unlimited\"\n";
+
+#[test]
+#[ignore = "it takes a package and a Debian to install it in: cargo xtask package --test makes both"]
+fn a_package_is_installed_used_upgraded_and_removed() -> Result<()> {
+    build::require_root()?;
+    let package = deb::built()?;
+    let debian = Debian::boot()?;
+    let before = debian.files()?;
+    install(&debian, &package)?;
+    library_and_injector_are_found(&debian)?;
+    let first = serve(&debian)?;
+    upgrade(&debian, &package, &first)?;
+    remove(&debian)?;
+    let left: Vec<_> = debian.files()?.difference(&before).cloned().collect();
+    // dpkg keeps its state of before.
+    ensure!(left.iter().all(|path| path.starts_with("/var/lib/dpkg/status")), "left: {left:?}");
+    Ok(())
+}
+
+#[test]
+#[ignore = "it takes a package: cargo xtask package --test makes it"]
+fn lintian_finds_nothing() -> Result<()> {
+    let mut lintian = Command::new("lintian");
+    lintian.args(["--allow-root", "--fail-on", "error,warning"]).arg(deb::built()?);
+    let finished = finish(&mut lintian)?;
+    let said = String::from_utf8_lossy(&finished.stdout);
+    ensure!(finished.status.success(), "{said}{}", finished.stderr);
+    Ok(())
+}
+
+/// The package brings the programs. It starts nothing: to be profiled costs the programs of the machine CPU time.
+fn install(debian: &Debian, package: &std::path::Path) -> Result<()> {
+    let package = debian.copy(package)?;
+    debian.output(&["dpkg", "--install", &package])?;
+    for program in ["samplerd", "sampler", "sampler-inject"] {
+        let said = debian.output(&[program, "--version"])?;
+        ensure!(said == format!("{program} {}", deb::VERSION), "{said}");
+    }
+    for page in ["man1/sampler-profile.1.gz", "man8/samplerd.8.gz"] {
+        ensure!(debian.path(&format!("/usr/share/man/{page}")).is_file(), "no {page}");
+    }
+    for (question, answer) in [("is-active", "inactive\n"), ("is-enabled", "disabled\n")] {
+        let said = debian.run(&["systemctl", question, "samplerd"])?.stdout;
+        ensure!(said == answer.as_bytes(), "{question}: {}", String::from_utf8_lossy(&said));
+    }
+    Ok(())
+}
+
+/// The service profiles a program, and is not root. Its process.
+fn serve(debian: &Debian) -> Result<String> {
+    fs::write(debian.path(OPTIONS), EXACT).context("write the options")?;
+    debian.output(&["systemctl", "enable", "--now", "samplerd"])?;
+    until_served(debian)?;
+    let main = property(debian, "MainPID")?;
+    let user = debian.output(&["stat", "--format=%u", &format!("/proc/{main}")])?;
+    ensure!(user != "0", "the service runs as root");
+    ensure!(property(debian, "NRestarts")? == "0", "the service was started again");
+    profiles(debian)?;
+    Ok(main)
+}
+
+fn until_served(debian: &Debian) -> Result<()> {
+    let asked = wait::until("an answer of the service", || {
+        let asked = debian.run(&["sampler", "status"])?;
+        Ok(asked.status.success().then_some(()))
+    });
+    asked.with_context(|| debian.output(&["journalctl", "-u", "samplerd"]).unwrap_or_default())
+}
+
+fn property(debian: &Debian, name: &str) -> Result<String> {
+    debian.output(&["systemctl", "show", "samplerd", "--value", "--property", name])
+}
+
+/// A program in it that says what it allocates, and its process id there.
+fn edges(debian: &Debian) -> Result<(Workload, String)> {
+    let program = debian.copy(&build::compile("edges.c", &[])?)?;
+    let mut command = debian.command(&program);
+    let workload = Workload::spawn("edges.c", command.args(["keep", "1000"]))?;
+    let pid = innermost_pid(child_of(workload.pid())?)?.to_string();
+    Ok((workload, pid))
+}
+
+/// What the service says of a program is what the program says of itself.
+fn profiles(debian: &Debian) -> Result<()> {
+    let (mut workload, pid) = edges(debian)?;
+    workload.go()?;
+    let truth = workload.truth()?.total();
+    let answer =
+        debian.output(&["sampler", "profile", "--kind", "live", "--pid", &pid, "--json"])?;
+    let profile = Profile::parse(answer.as_bytes())?;
+    let row = profile.row("many_kept");
+    let seen = (row.alloc_space.sum, row.inuse_space.sum);
+    let expected = (truth.alloc.bytes as f64, truth.live.bytes as f64);
+    ensure!(seen == expected, "{seen:?} is not {expected:?}: {}", profile.folded());
+    workload.exit()
+}
+
+/// `sampler` and `samplerd` find what lies in another directory than they do.
+fn library_and_injector_are_found(debian: &Debian) -> Result<()> {
+    debian.output(&["sampler", "run", "--preload", "--", "/bin/true"])?;
+    let (mut workload, pid) = edges(debian)?;
+    let mut command = debian.command("samplerd");
+    command.args(["--pid", &pid, "--inject", "--listen", "unix:/run/second.sock"]);
+    let mut samplerd = Child::start("samplerd", command.arg("--until-stdin-closes"))?;
+    let line = samplerd.line()?;
+    ensure!(line.starts_with("ready "), "{line}");
+    let maps = debian.output(&["cat", &format!("/proc/{pid}/maps")])?;
+    ensure!(maps.contains("otel_memory-sampler"), "the sampler is not in: {maps}");
+    samplerd.close_stdin();
+    ensure!(samplerd.wait()?.success(), "samplerd --inject failed");
+    workload.go()?;
+    workload.truth()?;
+    workload.exit()
+}
+
+/// A running service goes on with the new program, and with the options of the administrator.
+fn upgrade(debian: &Debian, package: &std::path::Path, first: &str) -> Result<()> {
+    let directory = tempfile::tempdir().context("make a directory")?;
+    let version = format!("{}+upgrade", deb::VERSION);
+    let later = deb::upgrade(package, &version, "usr/bin/samplerd", directory.path())?;
+    let later = debian.copy(&later)?;
+    debian.output(&["dpkg", "--install", &later])?;
+    until_served(debian)?;
+    let second = property(debian, "MainPID")?;
+    ensure!(second != first, "the service still runs the old program");
+    let program = debian.output(&["readlink", &format!("/proc/{second}/exe")])?;
+    ensure!(program == "/usr/bin/samplerd", "the service runs {program}");
+    let bytes = fs::read(debian.path("/usr/bin/samplerd")).context("read the new program")?;
+    ensure!(bytes.ends_with(b"upgraded"), "the program is the old one");
+    ensure!(fs::read_to_string(debian.path(OPTIONS))? == EXACT, "{OPTIONS} has changed");
+    profiles(debian)
+}
+
+/// Removal ends the service and keeps its options; a purge removes these as well.
+fn remove(debian: &Debian) -> Result<()> {
+    debian.output(&["dpkg", "--remove", "sampler"])?;
+    let processes = debian.output(&["sh", "-c", "cat /proc/[0-9]*/comm"])?;
+    ensure!(!processes.contains("sampler"), "still there: {processes}");
+    ensure!(debian.path(OPTIONS).is_file(), "{OPTIONS} is gone");
+    debian.output(&["dpkg", "--purge", "sampler"])?;
+    let runtime = debian.output(&["find", "/run", "/tmp", "-name", "*sampler*"])?;
+    ensure!(runtime.is_empty(), "left: {runtime}");
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! The licences of the libraries that the package's programs contain, which ask to be passed on with them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use crate::workspace::Workspace;
+use crate::{licences, step};
+
+/// What is in the package, by manifest: the eBPF program is in samplerd.
+const CONTAINED: [(&str, &[&str]); 2] = [
+    ("Cargo.toml", &["sampler-daemon", "sampler-inject", "sampler-preload"]),
+    ("sampler-ebpf/Cargo.toml", &["sampler-ebpf"]),
+];
+/// How names of files with licences begin, in upper case.
+const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE"];
+const LINE: &str = "------------------------------------------------------------------------";
+
+/// Name and version of each library with its licence, and then each text once.
+///
+/// # Errors
+/// If cargo does not list the libraries, or if a file cannot be read.
+pub(crate) fn text(workspace: &Workspace) -> Result<String> {
+    let mut list = BTreeSet::new();
+    let mut texts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (manifest, packages) in CONTAINED {
+        let manifest = workspace.root.join(manifest);
+        let linked = linked(&manifest, packages)?;
+        let metadata = licences::metadata(&manifest)?;
+        let all = metadata["packages"].as_array().context("cargo metadata: no packages")?;
+        for package in all.iter().filter(|package| !package["source"].is_null()) {
+            let field = |name: &str| package[name].as_str().unwrap_or_default();
+            let name = format!("{} {}", field("name"), field("version"));
+            if !linked.contains(&name) {
+                continue;
+            }
+            list.insert(format!("{name}: {}", field("license")));
+            let directory = Path::new(field("manifest_path")).parent().context("no directory")?;
+            for text in licences_in(directory)? {
+                texts.entry(text).or_default().insert(name.clone());
+            }
+        }
+    }
+    Ok(joined(&list, &texts))
+}
+
+fn joined(list: &BTreeSet<String>, texts: &BTreeMap<String, BTreeSet<String>>) -> String {
+    let mut all = "Libraries that the programs of this package contain:\n\n".to_owned();
+    all.extend(list.iter().map(|line| format!("{line}\n")));
+    for (text, names) in texts {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        all += &format!("\n{LINE}\n{}\n{LINE}\n\n{text}\n", names.join(", "));
+    }
+    all
+}
+
+/// Name and version of everything that is linked into the packages of a workspace.
+fn linked(manifest: &Path, packages: &[&str]) -> Result<BTreeSet<String>> {
+    let mut command = Command::new(step::cargo());
+    command.args(["tree", "--locked", "--edges", "normal", "--prefix", "none", "--manifest-path"]);
+    command.arg(manifest).args(["--target", "x86_64-unknown-linux-gnu"]);
+    command.args(packages.iter().flat_map(|package| ["--package", package]));
+    let tree = step::output(&mut command)
+        .with_context(|| format!("list what {} links", manifest.display()))?;
+    Ok(tree.lines().filter_map(name_and_version).collect())
+}
+
+/// From a line of `cargo tree`: `aya v0.14.0`, and what else it says behind that.
+fn name_and_version(line: &str) -> Option<String> {
+    let mut words = line.split(' ');
+    Some(format!("{} {}", words.next()?, words.next()?.strip_prefix('v')?))
+}
+
+/// The texts of the files below a directory that are called as licences are.
+fn licences_in(directory: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
+    for entry in entries {
+        let entry = entry?;
+        let path = entry.path();
+        if entry.file_type()?.is_dir() {
+            found.extend(licences_in(&path)?);
+            continue;
+        }
+        let name = entry.file_name().to_string_lossy().to_uppercase();
+        if NAMES.iter().any(|begin| name.starts_with(begin)) && !name.ends_with(".RS") {
+            let text = fs::read(&path).with_context(|| format!("read {}", path.display()))?;
+            found.push(String::from_utf8_lossy(&text).trim().replace('\r', ""));
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_lines_of_cargo_tree() {
+        let names = ["aya v0.14.0", "x v0.2.0 (/here) (*)", ""].map(name_and_version);
+        assert_eq!(names, [Some("aya 0.14.0".into()), Some("x 0.2.0".into()), None]);
+    }
+
+    #[test]
+    fn every_library_is_listed_and_the_texts_of_most_are_there() {
+        let text = text(&Workspace::locate().unwrap()).unwrap();
+        for library in ["aya 0.14", "blazesym 0.2", "aya-ebpf 0.2", "libmimalloc-sys"] {
+            assert!(text.contains(&format!("\n{library}")), "{library}");
+        }
+        assert!(text.contains("Microsoft Corporation, Daan Leijen"), "mimalloc's own");
+    }
+}
