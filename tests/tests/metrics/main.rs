@@ -2,6 +2,7 @@
 //! whoever must not have it.
 
 mod counters;
+mod dashboard;
 mod pprof;
 mod refused;
 
