@@ -38,7 +38,11 @@ impl Debian {
         let cgroup = Cgroup(unified_hierarchy()?.join(name));
         let mut boot = Command::new("sh");
         let init = Child::start("boot.sh", boot.arg(BOOT).arg(root.path()).arg(&cgroup.0))?;
-        let pid = wait::until("a first process", || Ok(child_of(init.pid()).ok()))?;
+        // Commands of the script are its children, too.
+        let pid = wait::until("systemd", || {
+            let child = child_of(init.pid()).ok();
+            Ok(child.filter(|pid| is_systemd(*pid)))
+        })?;
         let debian = Debian { _init: init, pid, _cgroup: cgroup, root };
         wait::until("the end of the boot", || {
             let state = debian.run(&["systemctl", "is-system-running"])?;
@@ -111,6 +115,10 @@ impl Drop for Cgroup {
         find.arg(&self.0).args(["-depth", "-type", "d", "-exec", "rmdir", "{}", ";"]);
         let _ = finish(&mut find);
     }
+}
+
+fn is_systemd(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "systemd\n")
 }
 
 /// The code name of this machine's Debian.

@@ -11,12 +11,20 @@ use sampler_tests::child::{Child, finish};
 use sampler_tests::pid_namespace::{child_of, innermost_pid};
 use sampler_tests::{Profile, Workload, build, wait};
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 /// Where the administrator sets the service's options.
 const OPTIONS: &str = "/etc/default/samplerd";
 /// Every byte is a sample, so that the profile can be compared with what the workload says.
 const EXACT: &str = "SAMPLERD_OPTIONS=\"--all --interval 1 --max-samples-per-second unlimited\"\n";
+
+/// What the service needs besides for `--inject`.
+const INJECTS: &str = "[Service]
+AmbientCapabilities=CAP_DAC_OVERRIDE
+CapabilityBoundingSet=CAP_DAC_OVERRIDE
+SystemCallFilter=ptrace
+";
 
 #[test]
 #[ignore = "it takes a package and a Debian to install it in: cargo xtask package --test makes both"]
@@ -27,8 +35,9 @@ fn a_package_is_installed_used_upgraded_and_removed() -> Result<()> {
     let before = debian.files()?;
     install(&debian, &package)?;
     library_and_injector_are_found(&debian)?;
-    let first = serve(&debian)?;
-    upgrade(&debian, &package, &first)?;
+    serve(&debian)?;
+    service_injects(&debian)?;
+    upgrade(&debian, &package)?;
     remove(&debian)?;
     let left: Vec<_> = debian.files()?.difference(&before).cloned().collect();
     // dpkg keeps its state of before.
@@ -48,7 +57,7 @@ fn lintian_finds_nothing() -> Result<()> {
 }
 
 /// The package brings the programs. It starts nothing: to be profiled costs the programs of the machine CPU time.
-fn install(debian: &Debian, package: &std::path::Path) -> Result<()> {
+fn install(debian: &Debian, package: &Path) -> Result<()> {
     let package = debian.copy(package)?;
     debian.output(&["dpkg", "--install", &package])?;
     for program in ["samplerd", "sampler", "sampler-inject"] {
@@ -65,8 +74,8 @@ fn install(debian: &Debian, package: &std::path::Path) -> Result<()> {
     Ok(())
 }
 
-/// The service profiles a program, and is not root. Its process.
-fn serve(debian: &Debian) -> Result<String> {
+/// The service profiles a program, and is not root.
+fn serve(debian: &Debian) -> Result<()> {
     fs::write(debian.path(OPTIONS), EXACT).context("write the options")?;
     debian.output(&["systemctl", "enable", "--now", "samplerd"])?;
     until_served(debian)?;
@@ -74,8 +83,7 @@ fn serve(debian: &Debian) -> Result<String> {
     let user = debian.output(&["stat", "--format=%u", &format!("/proc/{main}")])?;
     ensure!(user != "0", "the service runs as root");
     ensure!(property(debian, "NRestarts")? == "0", "the service was started again");
-    profiles(debian)?;
-    Ok(main)
+    profiles(debian)
 }
 
 fn until_served(debian: &Debian) -> Result<()> {
@@ -132,8 +140,37 @@ fn library_and_injector_are_found(debian: &Debian) -> Result<()> {
     workload.exit()
 }
 
+/// With the right and the system call that `docs/operations.md` names, the service injects programs.
+fn service_injects(debian: &Debian) -> Result<()> {
+    let directory = debian.path("/etc/systemd/system/samplerd.service.d");
+    let (mut workload, pid) = edges(debian)?;
+    let program = debian.output(&["readlink", &format!("/proc/{pid}/exe")])?;
+    let options = format!("SAMPLERD_OPTIONS=\"--all --inject --inject-only exe:{program}\"\n");
+    fs::write(debian.path(OPTIONS), options).context("write the options")?;
+    fs::create_dir(&directory).context("make the drop-in's directory")?;
+    fs::write(directory.join("inject.conf"), INJECTS).context("write the drop-in")?;
+    restart(debian)?;
+    workload.go()?;
+    wait::until("the sampler in the program", || {
+        let maps = debian.output(&["cat", &format!("/proc/{pid}/maps")])?;
+        Ok(maps.contains("otel_memory-sampler").then_some(()))
+    })?;
+    fs::remove_dir_all(&directory).context("remove the drop-in")?;
+    fs::write(debian.path(OPTIONS), EXACT).context("write the options")?;
+    restart(debian)?;
+    workload.truth()?;
+    workload.exit()
+}
+
+fn restart(debian: &Debian) -> Result<()> {
+    debian.output(&["systemctl", "daemon-reload"])?;
+    debian.output(&["systemctl", "restart", "samplerd"])?;
+    until_served(debian)
+}
+
 /// A running service goes on with the new program, and with the options of the administrator.
-fn upgrade(debian: &Debian, package: &std::path::Path, first: &str) -> Result<()> {
+fn upgrade(debian: &Debian, package: &Path) -> Result<()> {
+    let first = property(debian, "MainPID")?;
     let directory = tempfile::tempdir().context("make a directory")?;
     let version = format!("{}+upgrade", deb::VERSION);
     let later = deb::upgrade(package, &version, "usr/bin/samplerd", directory.path())?;
