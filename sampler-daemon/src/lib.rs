@@ -3,10 +3,11 @@
 //!
 //! Arrows only point down: [`rpc`] (the only module that sees protocol types) and beside it [`http`] and [`export`] ask [`pipeline`] and
 //! [`store`] (stateful; neither protocol nor kernel types), which use [`links`] (the only module that attaches), [`bpf`], [`inspect`],
-//! [`unwind`], [`symbolize`] and [`parser`] (the only modules that touch the kernel, /proc and files).
+//! [`unwind`], [`symbolize`], [`parser`] and [`debuginfod`] (the only modules that touch the kernel, /proc and files).
 
 mod accept;
 pub mod bpf;
+pub mod debuginfod;
 pub mod export;
 pub mod http;
 pub mod injector;

@@ -62,6 +62,18 @@ const RULES: &[Rule] = &[
         allowed: &[],
     },
     Rule {
+        why: "a layer names no layer above it, nor one beside it",
+        words: &["pipeline::", "store::", "rpc::", "bpf::", "links::"],
+        searched: &["sampler-daemon/src/debuginfod"],
+        allowed: &[],
+    },
+    Rule {
+        why: "debuginfod servers are asked in one place",
+        words: &["ureq", "rustls", "rustls_native_certs"],
+        searched: PROGRAMS,
+        allowed: &["sampler-daemon/src/debuginfod"],
+    },
+    Rule {
         why: "names are read from files in one place",
         words: &["blazesym", "cpp_demangle", "rustc_demangle"],
         searched: &["sampler-daemon/src"],

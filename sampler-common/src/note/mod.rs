@@ -7,6 +7,7 @@ mod growth;
 mod loss;
 mod mapped;
 mod memory;
+mod names;
 mod part;
 mod processes;
 mod reason;
@@ -17,6 +18,7 @@ pub use growth::Growth;
 pub use loss::Loss;
 pub use mapped::Mapped;
 pub use memory::Memory;
+pub use names::Names;
 pub use part::Part;
 pub use processes::Processes;
 pub use reason::Reason;
@@ -46,6 +48,8 @@ pub enum Note {
     Windows(Windows),
     /// Memory of processes is compared with what they hold.
     Memory(Memory),
+    /// Names are missing.
+    Names(Names),
     /// Most of the cost is of frees: their CPU time, nanoseconds.
     Frees(Range),
     /// The sentence of a note that was read from a file or from the protocol.
@@ -72,6 +76,7 @@ impl fmt::Display for Note {
             }
             Note::Windows(of) => of.fmt(f),
             Note::Memory(of) => of.fmt(f),
+            Note::Names(of) => of.fmt(f),
             Note::Frees(spent) => {
                 let (time, error) = (human_cpu_time(spent.value), cost::plus_minus(spent));
                 write!(f, "{time}{error} of the cost is of frees (samplerd --no-live probes none)")

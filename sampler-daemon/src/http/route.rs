@@ -107,7 +107,7 @@ mod tests {
         let router = router(
             &place,
             Profiler::stopped(),
-            Names::start(std::path::Path::new("samplerd")).unwrap(),
+            Names::start(std::path::Path::new("samplerd"), None).unwrap(),
             Exports::default(),
         );
         for (status, paths) in [

@@ -1,7 +1,7 @@
 //! One parser process.
 
 use super::serve::VERB;
-use super::wire::{self, Answer, MAX_OFFSETS, Message, Request};
+use super::wire::{self, Answer, MAX_PLACES, Message, Request, Wanted};
 use super::{files, pair};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -83,7 +83,7 @@ impl Child {
         self.requests == 0
     }
 
-    /// Asks for the lines of a file's offsets; `time` is CPU time.
+    /// Asks for what is wanted of a file; `time` is CPU time.
     pub(super) fn ask(
         &mut self,
         request: &Request,
@@ -92,23 +92,38 @@ impl Child {
     ) -> Result<Vec<Answer>, Failure> {
         self.requests += 1;
         let until = Deadline::after(time, self);
-        let mut answers = Vec::with_capacity(request.offsets.len());
-        for offsets in request.offsets.chunks(MAX_OFFSETS) {
-            let part = Request { offsets: offsets.to_vec(), ..request.clone() };
-            wire::send_request(&self.socket, &part).map_err(|_| Failure::Died)?;
-            let wanted = answers.len() + offsets.len();
-            let mut asked = 0;
-            while answers.len() < wanted {
-                match self.receive(&until)? {
-                    Message::Answers(some) if answers.len() + some.len() <= wanted => {
-                        answers.extend(some);
-                    }
-                    Message::Open(path) if asked < MAX_ASKED => {
-                        asked += 1;
-                        self.hand_over(&path, request, file)?;
-                    }
-                    _ => return Err(Failure::Wrong),
+        if request.wanted == Wanted::BuildId {
+            return self.exchange(request, 1, file, &until);
+        }
+        let mut answers = Vec::with_capacity(request.places.len());
+        for places in request.places.chunks(MAX_PLACES) {
+            let part = Request { places: places.to_vec(), ..request.clone() };
+            answers.extend(self.exchange(&part, places.len(), file, &until)?);
+        }
+        Ok(answers)
+    }
+
+    /// One request and its `count` answers.
+    fn exchange(
+        &mut self,
+        request: &Request,
+        count: usize,
+        file: &File,
+        until: &Deadline,
+    ) -> Result<Vec<Answer>, Failure> {
+        wire::send_request(&self.socket, request).map_err(|_| Failure::Died)?;
+        let mut answers = Vec::with_capacity(count);
+        let mut asked = 0;
+        while answers.len() < count {
+            match self.receive(until)? {
+                Message::Answers(some) if answers.len() + some.len() <= count => {
+                    answers.extend(some);
                 }
+                Message::Open(path) if asked < MAX_ASKED => {
+                    asked += 1;
+                    self.hand_over(&path, request, file)?;
+                }
+                _ => return Err(Failure::Wrong),
             }
         }
         Ok(answers)

@@ -1,6 +1,6 @@
-//! How the parser gives its rights away.
+//! How the parser gives its rights away, and how other children of samplerd do ([`Rights`]).
 //!
-//! What it keeps: memory and CPU time within bounds, and a socket. Whoever takes it over by a file finds no other right, no file system and no way to start anything.
+//! What the parser keeps: memory and CPU time within bounds, and a socket. Whoever takes it over by a file finds no other right, no file system and no way to start anything.
 
 use super::trap;
 use anyhow::Context as _;
@@ -79,52 +79,95 @@ const ALLOWED: &[i64] = &[
     libc::SYS_write,
 ];
 
-/// Gives every right away that can be given away.
+/// What a child of samplerd keeps when it gives its rights away.
+pub(crate) struct Rights<'a> {
+    /// Its command name, at most 15 bytes.
+    pub(crate) name: &'static std::ffi::CStr,
+    /// Its user and group.
+    pub(crate) id: u32,
+    /// Its bounds.
+    pub(crate) limits: &'a [(Resource, u64)],
+    /// Its root directory; `None`: samplerd's.
+    pub(crate) root: Option<&'static str>,
+}
+
+impl Rights<'_> {
+    /// Gives every other right away, but no system call.
+    ///
+    /// # Errors
+    /// If a capability stays, or the right to gain some.
+    pub(crate) fn keep_only(&self) -> anyhow::Result<()> {
+        trap::close_others();
+        // What a terminal sends to samplerd is not for it. It fails for who leads a group, as nobody does who was just started.
+        let _ = rustix::process::setsid();
+        let _ = rustix::thread::set_name(self.name);
+        // Where memory is short it goes first: samplerd starts another one.
+        let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+        for (resource, limit) in self.limits {
+            let limit = Rlimit { current: Some(*limit), maximum: Some(*limit) };
+            setrlimit(*resource, limit).with_context(|| format!("limit {resource:?}"))?;
+        }
+        // A samplerd of few capabilities may do neither; without capabilities and system calls its user is worth nothing.
+        let _ = self.root.map(chroot);
+        let (uid, gid) = (Uid::from_raw(self.id), Gid::from_raw(self.id));
+        let _ = set_thread_groups(&[]);
+        let _ = set_thread_res_gid(gid, gid, gid);
+        let _ = set_thread_res_uid(uid, uid, uid);
+        let none = CapabilitySet::empty();
+        let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
+        set_capabilities(None, none).context("give all capabilities away")?;
+        // A change of the user takes it back.
+        set_parent_process_death_signal(Some(Signal::KILL)).context("end with samplerd")?;
+        set_no_new_privs(true).context("gain no privileges")
+    }
+}
+
+/// Gives every right of the parser away that can be given away.
 ///
 /// # Errors
 /// If one of those that matter stays: a capability, the right to gain some, or a system call.
 pub(super) fn confine() -> anyhow::Result<()> {
-    trap::close_others();
-    // What a terminal sends to samplerd is not for it. It fails for who leads a group, as nobody does who was just started.
-    let _ = rustix::process::setsid();
-    let _ = rustix::thread::set_name(NAME);
-    // Where memory is short it goes first: samplerd starts another one.
-    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
-    for (resource, limit) in LIMITS {
-        let limit = Rlimit { current: Some(limit), maximum: Some(limit) };
-        setrlimit(resource, limit).with_context(|| format!("limit {resource:?}"))?;
-    }
-    // A samplerd of few capabilities may do neither; without capabilities and file system its user is worth nothing.
-    let _ = chroot(EMPTY);
-    let (uid, gid) = (Uid::from_raw(ID), Gid::from_raw(ID));
-    let _ = set_thread_groups(&[]);
-    let _ = set_thread_res_gid(gid, gid, gid);
-    let _ = set_thread_res_uid(uid, uid, uid);
-    let none = CapabilitySet::empty();
-    let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
-    set_capabilities(None, none).context("give all capabilities away")?;
-    // A change of the user takes it back.
-    set_parent_process_death_signal(Some(Signal::KILL)).context("end with samplerd")?;
-    set_no_new_privs(true).context("gain no privileges")?;
+    Rights { name: NAME, id: ID, limits: &LIMITS, root: Some(EMPTY) }.keep_only()?;
     trap::install().context("catch system calls")?;
-    apply_filter(&filter()?).context("give system calls away")
-}
-
-fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
-        ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
-    let bits = |argument: u8, mask: i32, value: i32| {
-        let operator = MaskedEq(mask as u64);
-        let condition = SeccompCondition::new(argument, Dword, operator, value as u64)?;
-        SeccompRule::new(vec![condition]).map(|rule| vec![rule])
-    };
-    // No memory becomes code.
-    rules.insert(libc::SYS_mmap, bits(2, libc::PROT_EXEC, 0)?);
-    rules.insert(libc::SYS_mprotect, bits(2, libc::PROT_EXEC, 0)?);
+    let mut rules = rules(ALLOWED)?;
     // Of descriptors, not of paths.
     let empty = libc::AT_EMPTY_PATH;
     rules.insert(libc::SYS_statx, bits(2, empty, empty)?);
     rules.insert(libc::SYS_newfstatat, bits(3, empty, empty)?);
-    SeccompFilter::new(rules, SeccompAction::Trap, SeccompAction::Allow, TargetArch::x86_64)?
-        .try_into()
+    keep_calls(rules, SeccompAction::Trap)
+}
+
+/// System calls with the conditions on their arguments; none: any arguments.
+pub(crate) type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// System calls that are allowed with any arguments, and memory that does not become code.
+///
+/// # Errors
+/// Those of the filter's compiler.
+pub(crate) fn rules(allowed: &[i64]) -> anyhow::Result<Rules> {
+    let mut rules: Rules = allowed.iter().map(|call| (*call, Vec::new())).collect();
+    rules.insert(libc::SYS_mmap, bits(2, libc::PROT_EXEC, 0)?);
+    rules.insert(libc::SYS_mprotect, bits(2, libc::PROT_EXEC, 0)?);
+    Ok(rules)
+}
+
+/// Only if these bits of an argument have this value.
+///
+/// # Errors
+/// Those of the filter's compiler.
+pub(crate) fn bits(argument: u8, mask: i32, value: i32) -> anyhow::Result<Vec<SeccompRule>> {
+    let operator = MaskedEq(u64::from(mask as u32));
+    let value = u64::from(value as u32);
+    let condition = SeccompCondition::new(argument, Dword, operator, value)?;
+    Ok(vec![SeccompRule::new(vec![condition])?])
+}
+
+/// Gives all other system calls away for good.
+///
+/// # Errors
+/// If the kernel does not take the filter.
+pub(crate) fn keep_calls(rules: Rules, other: SeccompAction) -> anyhow::Result<()> {
+    let filter = SeccompFilter::new(rules, other, SeccompAction::Allow, TargetArch::x86_64)?;
+    let filter: BpfProgram = filter.try_into()?;
+    apply_filter(&filter).context("give system calls away")
 }

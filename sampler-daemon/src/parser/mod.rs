@@ -11,22 +11,28 @@
 //!           ◀── lines of each offset ──
 //! ```
 //!
+//! What the file does not say, the parser reads in the debug file of its build id, where there is one ([`DebugFiles`]), by stated addresses.
+//!
 //! A parser that dies or is late is killed, and the next request starts another one. A file that did it to a parser that had read nothing else is read by its
 //! symbols only; if that does it again the file has no names for as long as samplerd lives. Other files keep theirs.
 
+mod build_id;
 mod child;
-mod confine;
+pub(crate) mod confine;
+mod debug_files;
 mod files;
 mod serve;
 mod trap;
 mod wire;
 
+pub(crate) use build_id::build_id;
+pub use debug_files::{DebugFiles, NoDebugFiles};
 pub use serve::{VERB, serve};
 
 use crate::symbolize::Reader;
 use crate::unwind::{Module, ModuleId};
 use child::{Child, Failure};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use sampler_common::units;
 use std::fs::File;
@@ -36,7 +42,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use wire::{Answer, Request};
+use wire::{Answer, Request, Wanted};
 
 /// CPU time for the names of one file, besides `TIME_PER_OFFSET`; more than that no honest file was seen to take.
 pub const FILE_TIME: Duration = Duration::from_millis(800);
@@ -93,6 +99,18 @@ impl Counts {
     }
 }
 
+/// Modules that may wait for debug files; when there are more, all wait in vain until they are asked for anew.
+const MAX_WAITING: usize = crate::unwind::modules::MAX_MODULES;
+
+/// A file that is read.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Source {
+    /// A module's own.
+    Module(ModuleId),
+    /// The debug file of a build id.
+    DebugFile(String),
+}
+
 /// What is not read of a file any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unread {
@@ -105,18 +123,28 @@ enum Unread {
 pub struct Parser {
     program: PathBuf,
     child: Option<Child>,
-    unread: FxHashMap<ModuleId, Unread>,
+    unread: FxHashMap<Source, Unread>,
+    debug_files: Box<dyn DebugFiles>,
+    /// Modules whose debug files were asked for, and were not there.
+    waiting: FxHashSet<ModuleId>,
     /// When none could be started.
     failed: Option<Instant>,
     counts: Arc<Counts>,
 }
 
 impl Parser {
-    /// A parser that is `program` with [`VERB`]: samplerd. It is started when it is asked first.
-    pub fn of(program: &Path) -> Parser {
-        let program = program.to_owned();
-        let (unread, counts) = (FxHashMap::default(), Arc::default());
-        Parser { program, child: None, unread, failed: None, counts }
+    /// A parser that is `program` with [`VERB`]: samplerd. It is started when it is asked first. What a module's own file does not say, it
+    /// looks up in `debug_files`.
+    pub fn of(program: &Path, debug_files: Box<dyn DebugFiles>) -> Parser {
+        Parser {
+            program: program.to_owned(),
+            child: None,
+            unread: FxHashMap::default(),
+            debug_files,
+            waiting: FxHashSet::default(),
+            failed: None,
+            counts: Arc::default(),
+        }
     }
 
     /// What happens to it.
@@ -166,8 +194,8 @@ impl Parser {
     }
 
     /// Remembers what a file did, and says it once.
-    fn blame(&mut self, module: &Module, unread: Unread, failure: Failure) {
-        if self.unread.insert(module.id, unread) == Some(unread) {
+    fn blame(&mut self, source: &Source, path: &str, unread: Unread, failure: Failure) {
+        if self.unread.insert(source.clone(), unread) == Some(unread) {
             return;
         }
         let (count, what) = match unread {
@@ -176,9 +204,78 @@ impl Parser {
         };
         count.fetch_add(1, Relaxed);
         tracing::warn!(
-            "{:?}: its {what} not read any more: the process that reads names {failure}",
-            module.path
+            "{path:?}: its {what} not read any more: the process that reads names {failure}"
         );
+    }
+
+    /// Lines of places in a file. It takes some `time` at most; `None`: it would have taken longer, or cannot be known now.
+    fn read(
+        &mut self,
+        source: &Source,
+        request: &mut Request,
+        file: &File,
+        time: Duration,
+    ) -> Option<Vec<Answer>> {
+        let count = request.places.len();
+        let for_places = TIME_PER_OFFSET * u32::try_from(count).unwrap_or(u32::MAX);
+        loop {
+            let unread = self.unread.get(source).copied();
+            let limit = match unread {
+                None => time,
+                Some(Unread::Debug) => time.min(SYMBOLS_TIME),
+                Some(Unread::All) => return Some(vec![None; count]),
+            };
+            request.debug = unread.is_none();
+            match self.ask(request, file, limit + for_places) {
+                Ok(answers) => return Some(answers),
+                Err(Failure::Unstarted) => return None,
+                // It had less time than others, because of these.
+                Err(Failure::Late) if unread.is_none() && time < FILE_TIME => return None,
+                Err(failure) => {
+                    let more = if unread.is_none() { Unread::Debug } else { Unread::All };
+                    self.blame(source, &request.path, more, failure);
+                }
+            }
+        }
+    }
+
+    /// Lines by the module's own file, and by what belongs to it below `/usr/lib/debug`.
+    fn read_own(
+        &mut self,
+        module: &Module,
+        file: &File,
+        offsets: Vec<u64>,
+        time: Duration,
+    ) -> Option<Vec<Answer>> {
+        let path = Some(&module.path).filter(|path| can_be_sent(path));
+        let path = path.map_or(UNNAMED_FILE, String::as_str).to_owned();
+        let wanted = Wanted::AtOffsets;
+        let mut request = Request { wanted, debug: true, path, places: offsets };
+        self.read(&Source::Module(module.id), &mut request, file, time)
+    }
+
+    /// Lines by the debug file of a module, if it is there.
+    fn read_debug_file(
+        &mut self,
+        module: &Module,
+        offsets: &[u64],
+        time: Duration,
+    ) -> Option<Vec<Answer>> {
+        let file = self.debug_files.get(&module.build_id)?;
+        let addresses = offsets.iter().map(|offset| module.svma(*offset).unwrap_or(u64::MAX));
+        let (wanted, path) = (Wanted::AtAddresses, format!("/debuginfod/{}", module.build_id));
+        let mut request = Request { wanted, debug: true, path, places: addresses.collect() };
+        self.read(&Source::DebugFile(module.build_id.clone()), &mut request, &file, time)
+    }
+
+    /// Asks for the debug file of a module that has no debug information of its own.
+    fn request_debug_file(&mut self, module: &Module) {
+        if self.waiting.len() >= MAX_WAITING {
+            self.waiting.clear();
+        }
+        if self.debug_files.request(&module.build_id) {
+            self.waiting.insert(module.id);
+        }
     }
 }
 
@@ -190,34 +287,40 @@ impl Reader for Parser {
         offsets: &[u64],
         time: Duration,
     ) -> Option<Vec<Answer>> {
-        let path = Some(&module.path).filter(|path| can_be_sent(path));
-        let mut request = Request {
-            debug: true,
-            path: path.map_or(UNNAMED_FILE, String::as_str).to_owned(),
-            offsets: offsets.to_vec(),
+        let Some(mut answers) = self.read_debug_file(module, offsets, time) else {
+            let answers = self.read_own(module, file, offsets.to_vec(), time)?;
+            if !answers.iter().flatten().flatten().any(|line| line.line > 0) {
+                self.request_debug_file(module);
+            }
+            return Some(answers);
         };
-        let for_offsets = TIME_PER_OFFSET * u32::try_from(offsets.len()).unwrap_or(u32::MAX);
-        loop {
-            let unread = self.unread.get(&module.id).copied();
-            let limit = match unread {
-                None => time,
-                Some(Unread::Debug) => time.min(SYMBOLS_TIME),
-                Some(Unread::All) => return Some(vec![None; offsets.len()]),
-            };
-            request.debug = unread.is_none();
-            match self.ask(&request, file, limit + for_offsets) {
-                Ok(answers) => return Some(answers),
-                Err(Failure::Unstarted) => return None,
-                // It had less time than others, because of these.
-                Err(Failure::Late) if unread.is_none() && time < FILE_TIME => return None,
-                Err(failure) if unread.is_none() => self.blame(module, Unread::Debug, failure),
-                Err(failure) => self.blame(module, Unread::All, failure),
+        let missing: Vec<usize> = (0..answers.len()).filter(|at| answers[*at].is_none()).collect();
+        if !missing.is_empty() {
+            let offsets = missing.iter().map(|at| offsets[*at]).collect();
+            let own = self.read_own(module, file, offsets, time)?;
+            for (at, answer) in missing.into_iter().zip(own) {
+                answers[at] = answer;
             }
         }
+        Some(answers)
+    }
+
+    fn has_more(&mut self, module: &Module) -> bool {
+        if !self.waiting.contains(&module.id) {
+            return false;
+        }
+        let is_here = self.debug_files.get(&module.build_id).is_some();
+        if is_here {
+            self.waiting.remove(&module.id);
+        } else {
+            // What failed is tried again after a while.
+            self.debug_files.request(&module.build_id);
+        }
+        is_here
     }
 
     fn unread(&self, module: ModuleId) -> bool {
-        self.unread.contains_key(&module)
+        self.unread.contains_key(&Source::Module(module))
     }
 
     fn rest(&mut self) {

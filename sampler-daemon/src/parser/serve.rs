@@ -1,7 +1,9 @@
 //! The parser's own work.
 
+use super::wire::{Answer, Request, Wanted};
 use super::{confine, wire};
-use crate::symbolize::elf;
+use crate::symbolize::elf::{self, Input, Symbolizer};
+use sampler_common::profile::Line;
 use std::io;
 
 /// The argument by which samplerd's program becomes a parser; its standard input is the socket.
@@ -24,8 +26,20 @@ pub fn serve() -> io::Result<()> {
         let symbolizer = elf::symbolizer();
         for _ in 0..MAX_REQUESTS {
             let Some(request) = wire::receive_request(&socket)? else { return Ok(()) };
-            let answers = elf::lines(&symbolizer, &request.path, &request.offsets, request.debug);
-            wire::send_answers(&socket, &answers)?;
+            wire::send_answers(&socket, &answers(&symbolizer, &request))?;
+        }
+    }
+}
+
+fn answers(symbolizer: &Symbolizer, request: &Request) -> Vec<Answer> {
+    let Request { path, places, debug, .. } = request;
+    match request.wanted {
+        Wanted::AtOffsets => elf::lines(symbolizer, path, Input::FileOffset(places), *debug),
+        Wanted::AtAddresses => elf::lines(symbolizer, path, Input::VirtOffset(places), *debug),
+        Wanted::BuildId => {
+            let build_id = elf::build_id(path);
+            let line = |function| vec![Line { function, ..Line::default() }];
+            vec![build_id.map(line)]
         }
     }
 }

@@ -9,8 +9,8 @@ use sampler_common::profile::Line;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Offsets in one request, at most.
-pub(super) const MAX_OFFSETS: usize = 4096;
+/// Places in one request, at most.
+pub(super) const MAX_PLACES: usize = 4096;
 /// Bytes of a path, at most: the kernel's own bound.
 pub(super) const MAX_PATH_BYTES: usize = 4096;
 /// Bytes of a name; the rest of a longer one is left out.
@@ -37,15 +37,33 @@ const ANSWERS: u8 = b'A';
 /// The lines at one address; none where nothing is known.
 pub(super) type Answer = Option<Vec<Line>>;
 
+/// What is wanted of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Wanted {
+    /// Lines at file offsets.
+    AtOffsets,
+    /// Lines at stated addresses (SVMA), of a file with nothing but debug information.
+    AtAddresses,
+    /// Its build id, as the function of one line; no places are given.
+    BuildId,
+}
+
+impl Wanted {
+    const ALL: [Wanted; 3] = [Wanted::AtOffsets, Wanted::AtAddresses, Wanted::BuildId];
+}
+
 /// What the parser is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
+    /// What is wanted.
+    pub(super) wanted: Wanted,
     /// Whether debug information is read, besides symbols.
     pub(super) debug: bool,
     /// What the file is called.
     pub(super) path: String,
-    /// Of which of its offsets names are wanted.
-    pub(super) offsets: Vec<u64>,
+    /// Of which of its offsets or addresses names are wanted.
+    pub(super) places: Vec<u64>,
 }
 
 /// A message of the parser.
@@ -57,31 +75,32 @@ pub(super) enum Message {
     Unconfined(String),
     /// It wants a file.
     Open(Vec<u8>),
-    /// Answers, in the order of the offsets.
+    /// Answers, in the order of the places.
     Answers(Vec<Answer>),
 }
 
 /// Sends a request.
 pub(super) fn send_request(socket: impl AsFd, request: &Request) -> Result<(), Errno> {
-    let mut bytes = vec![u8::from(request.debug)];
+    let mut bytes = vec![request.wanted as u8, u8::from(request.debug)];
     put(&mut bytes, &request.path);
-    bytes.extend(request.offsets.iter().flat_map(|offset| offset.to_ne_bytes()));
+    bytes.extend(request.places.iter().flat_map(|place| place.to_ne_bytes()));
     send_packet(socket, &bytes)
 }
 
 /// Waits for a request; `None`: there will be none.
 pub(super) fn receive_request(socket: impl AsFd) -> Result<Option<Request>, Errno> {
-    let mut bytes = vec![0; 1 + 4 + MAX_PATH_BYTES + 8 * MAX_OFFSETS];
+    let mut bytes = vec![0; 2 + 4 + MAX_PATH_BYTES + 8 * MAX_PLACES];
     let length = receive_packet(socket, &mut bytes)?;
     Ok(decode_request(&bytes[..length]))
 }
 
 fn decode_request(bytes: &[u8]) -> Option<Request> {
-    let (debug, mut rest) = bytes.split_first()?;
+    let ([wanted, debug], mut rest) = bytes.split_first_chunk()?;
+    let wanted = Wanted::ALL.into_iter().find(|of| *of as u8 == *wanted)?;
     let path = take_text(&mut rest, MAX_PATH_BYTES)?;
-    let (offsets, rest) = rest.as_chunks::<8>();
-    let offsets = offsets.iter().map(|bytes| u64::from_ne_bytes(*bytes)).collect();
-    rest.is_empty().then_some(Request { debug: *debug != 0, path, offsets })
+    let (places, rest) = rest.as_chunks::<8>();
+    let places = places.iter().map(|bytes| u64::from_ne_bytes(*bytes)).collect();
+    rest.is_empty().then_some(Request { wanted, debug: *debug != 0, path, places })
 }
 
 /// Tells that the parser can be asked, or why it cannot.
@@ -266,10 +285,12 @@ mod tests {
     fn requests_and_files_arrive_as_they_were_sent() {
         use std::os::unix::fs::MetadataExt as _;
         let (ours, its) = super::super::pair().unwrap();
-        let request =
-            Request { debug: true, path: "/x/é".to_owned(), offsets: vec![7; MAX_OFFSETS] };
-        send_request(&ours, &request).unwrap();
-        assert_eq!(receive_request(&its).unwrap(), Some(request));
+        for wanted in Wanted::ALL {
+            let (path, places) = ("/x/é".to_owned(), vec![7; MAX_PLACES]);
+            let request = Request { wanted, debug: true, path, places };
+            send_request(&ours, &request).unwrap();
+            assert_eq!(receive_request(&its).unwrap(), Some(request));
+        }
         let file = std::fs::File::open("/dev/null").unwrap();
         send_file(&ours, Some(file.as_fd())).unwrap();
         let received = std::fs::File::from(ask_for_file(its.as_fd(), b"/x").unwrap());

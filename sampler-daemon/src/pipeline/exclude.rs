@@ -7,8 +7,8 @@
 use super::facts::Facts;
 use super::worker::Worker;
 use crate::inspect::process;
-use crate::parser;
 use crate::store::{Criterion, ProcessIdentity};
+use crate::{debuginfod, parser};
 use rustc_hash::FxHashMap;
 use std::path::Path;
 
@@ -23,15 +23,17 @@ pub struct Exclusion {
 
 impl Exclusion {
     /// What must not be profiled whatever is asked for: the daemon would see its own work, and that of its children.
-    pub fn daemon(guardian: u32) -> [Exclusion; 3] {
+    pub fn daemon(guardian: u32) -> [Exclusion; 4] {
         let exclusion = |pid, reason| Exclusion { criterion: Criterion::Pid(pid), reason };
+        let child = |comm: &str, reason| {
+            let criterion = Criterion::Comm(comm.to_owned());
+            Exclusion { criterion, reason }
+        };
         [
             exclusion(std::process::id(), "samplerd itself"),
             exclusion(guardian, "samplerd's probe guardian"),
-            Exclusion {
-                criterion: Criterion::Comm(parser::VERB.to_owned()),
-                reason: "samplerd's reader of names",
-            },
+            child(parser::VERB, "samplerd's reader of names"),
+            child(debuginfod::VERB, "samplerd's client of debuginfod"),
         ]
     }
 
@@ -192,13 +194,14 @@ mod tests {
         assert_eq!(excluded.by(who(std::process::id(), "x", "/")), Some(0));
         assert_eq!(excluded.by(who(2, "x", "/")), Some(1));
         assert_eq!(excluded.by(who(7, parser::VERB, "/")), Some(2));
-        assert_eq!(excluded.by(who(1, "postgres", "/")), Some(3));
-        assert_eq!(excluded.by(who(7, "postgres", "/system.slice/x")), Some(4));
-        assert_eq!(excluded.by(who(7, "redis", "/system.slice/x")), Some(5));
+        assert_eq!(excluded.by(who(7, debuginfod::VERB, "/")), Some(3));
+        assert_eq!(excluded.by(who(1, "postgres", "/")), Some(4));
+        assert_eq!(excluded.by(who(7, "postgres", "/system.slice/x")), Some(5));
+        assert_eq!(excluded.by(who(7, "redis", "/system.slice/x")), Some(6));
         assert_eq!(excluded.by(who(7, "redis", "/user.slice")), None);
-        excluded.pids.extend([(7, 4), (8, 4), (9, 5)]);
+        excluded.pids.extend([(7, 5), (8, 5), (9, 6)]);
         excluded.retain(|pid| pid != 8);
         let counts: Vec<u64> = excluded.report().iter().map(|(_, count)| *count).collect();
-        assert_eq!(counts, [0, 0, 0, 0, 1, 1]);
+        assert_eq!(counts, [0, 0, 0, 0, 0, 1, 1]);
     }
 }

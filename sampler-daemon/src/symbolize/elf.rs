@@ -2,28 +2,40 @@
 
 use super::demangled::demangled;
 use blazesym::symbolize::source::{Elf, Source};
-use blazesym::symbolize::{CodeInfo, Input, Reason, Sym, Symbolized, Symbolizer};
+use blazesym::symbolize::{CodeInfo, Reason, Sym, Symbolized};
+pub(crate) use blazesym::symbolize::{Input, Symbolizer};
 use sampler_common::profile::Line;
+use std::fmt::Write as _;
 
 /// A reader of names that keeps what it has read.
 pub(crate) fn symbolizer() -> Symbolizer {
     Symbolizer::builder().enable_demangling(false).build()
 }
 
-/// Lines of offsets of the file at `path`, innermost inlined function first; none where nothing is known.
+/// The build id of the file at `path`, lower-case hex; `None` where it cannot be read.
+pub(crate) fn build_id(path: &str) -> Option<String> {
+    let bytes = blazesym::helper::read_elf_build_id(path).ok()??;
+    Some(bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    }))
+}
+
+/// Lines of places in the file at `path`, innermost inlined function first; none where nothing is known.
 ///
 /// Where its debug information cannot be read, or is not wanted, its symbols are used.
 pub(crate) fn lines(
     symbolizer: &Symbolizer,
     path: &str,
-    offsets: &[u64],
+    places: Input<&[u64]>,
     debug: bool,
 ) -> Vec<Option<Vec<Line>>> {
-    let mut found = ask(symbolizer, path, offsets, debug);
-    let failed: Vec<usize> = (0..offsets.len()).filter(|at| found[*at].is_err()).collect();
+    let mut found = ask(symbolizer, path, places, debug);
+    let failed: Vec<usize> = (0..found.len()).filter(|at| found[*at].is_err()).collect();
     if debug && !failed.is_empty() {
-        let again: Vec<u64> = failed.iter().map(|at| offsets[*at]).collect();
-        for (at, answer) in failed.into_iter().zip(ask(symbolizer, path, &again, false)) {
+        let again: Vec<u64> = failed.iter().map(|at| places.as_inner_ref()[*at]).collect();
+        let again = places.map(|_| again.as_slice());
+        for (at, answer) in failed.into_iter().zip(ask(symbolizer, path, again, false)) {
             found[at] = answer;
         }
     }
@@ -35,11 +47,17 @@ struct Unreadable;
 
 type Answer = Result<Option<Vec<Line>>, Unreadable>;
 
-fn ask(symbolizer: &Symbolizer, path: &str, offsets: &[u64], debug_syms: bool) -> Vec<Answer> {
+fn ask(
+    symbolizer: &Symbolizer,
+    path: &str,
+    places: Input<&[u64]>,
+    debug_syms: bool,
+) -> Vec<Answer> {
+    let count = places.as_inner_ref().len();
     let mut elf = Elf::new(path);
     elf.debug_syms = debug_syms;
-    match symbolizer.symbolize(&Source::Elf(elf), Input::FileOffset(offsets)) {
-        Ok(answers) if answers.len() == offsets.len() => answers
+    match symbolizer.symbolize(&Source::Elf(elf), places) {
+        Ok(answers) if answers.len() == count => answers
             .into_iter()
             .map(|answer| match answer {
                 Symbolized::Sym(symbol) => Ok(Some(lines_of(&symbol))),
@@ -47,7 +65,7 @@ fn ask(symbolizer: &Symbolizer, path: &str, offsets: &[u64], debug_syms: bool) -
                 Symbolized::Unknown(_) => Ok(None),
             })
             .collect(),
-        _ => offsets.iter().map(|_| Err(Unreadable)).collect(),
+        _ => (0..count).map(|_| Err(Unreadable)).collect(),
     }
 }
 

@@ -11,3 +11,4 @@ pub(crate) mod tests;
 mod vdso;
 
 pub use symbolizer::{Reader, Symbolizer};
+pub(crate) use symbolizer::{files, without_names};

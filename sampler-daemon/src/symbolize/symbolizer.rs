@@ -2,7 +2,7 @@
 
 use super::vdso::Vdso;
 use crate::unwind::{Module, ModuleId, ModuleKind};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use sampler_common::profile::Line;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
@@ -31,6 +31,9 @@ pub trait Reader {
         offsets: &[u64],
         time: Duration,
     ) -> Option<Vec<Option<Vec<Line>>>>;
+
+    /// Whether more is known of a module's file than when its lines were asked for last.
+    fn has_more(&mut self, module: &Module) -> bool;
 
     /// Whether something of a module's file is not read, since it cannot be.
     fn unread(&self, module: ModuleId) -> bool;
@@ -99,6 +102,7 @@ impl<R: Reader> Symbolizer<R> {
     /// Lines of each frame `(module, offset as in crate::unwind::Frame)`, in the order asked: innermost inlined
     /// function first, at least one line each; where nothing is known, the function is `basename+0xoffset`.
     pub fn symbolize(&mut self, frames: &[(Arc<Module>, u64)]) -> Vec<Arc<[Line]>> {
+        self.forget_outdated(frames);
         self.look_up_files(frames);
         let mut refreshed = Vec::new();
         frames
@@ -128,6 +132,26 @@ impl<R: Reader> Symbolizer<R> {
                 ModuleKind::Unknown => nameless(module, *offset),
             })
             .collect()
+    }
+
+    /// Forgets the locations of files of which more is known by now.
+    fn forget_outdated(&mut self, frames: &[(Arc<Module>, u64)]) {
+        let outdated: FxHashSet<ModuleId> = files(frames)
+            .into_iter()
+            .filter(|module| self.reader.has_more(module))
+            .map(|module| module.id)
+            .collect();
+        if outdated.is_empty() {
+            return;
+        }
+        self.locations.retain(|(module, _), lines| {
+            let stays = !outdated.contains(module);
+            if !stays {
+                let bytes = lines.iter().map(size).sum();
+                self.bytes = self.bytes.saturating_sub(bytes);
+            }
+            stays
+        });
     }
 
     /// Asks for all unknown locations of a file in one call: a call costs as much as many addresses.
@@ -176,6 +200,31 @@ impl<R: Reader> Symbolizer<R> {
         }
         self.bytes += bytes.min(MAX_FILE_BYTES);
     }
+}
+
+/// The modules of frames that are open files, each once.
+pub(crate) fn files(frames: &[(Arc<Module>, u64)]) -> Vec<&Arc<Module>> {
+    let mut seen = FxHashSet::default();
+    let is_file = |module: &&Arc<Module>| matches!(module.kind, ModuleKind::File(_));
+    let files = frames.iter().map(|(module, _)| module).filter(is_file);
+    files.filter(|module| seen.insert(module.id)).collect()
+}
+
+/// The open files among the modules of frames that have build ids, and of which a frame has no name. `named`: the lines of each frame.
+pub(crate) fn without_names<'a>(
+    frames: &'a [(Arc<Module>, u64)],
+    named: &[Arc<[Line]>],
+) -> Vec<&'a Arc<Module>> {
+    let nameless: FxHashSet<ModuleId> = frames
+        .iter()
+        .zip(named)
+        .filter(|((module, offset), lines)| {
+            lines[0].file.is_empty() && ***lines == *nameless(module, *offset)
+        })
+        .map(|((module, _), _)| module.id)
+        .collect();
+    let is_one = |module: &&Arc<Module>| nameless.contains(&module.id);
+    files(frames).into_iter().filter(is_one).filter(|module| !module.build_id.is_empty()).collect()
 }
 
 /// Bytes of a line's texts.

@@ -22,7 +22,11 @@ impl Reader for Here {
         _: Duration,
     ) -> Option<Vec<Option<Vec<Line>>>> {
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        Some(elf::lines(&self.0, &path, offsets, true))
+        Some(elf::lines(&self.0, &path, elf::Input::FileOffset(offsets), true))
+    }
+
+    fn has_more(&mut self, _: &Module) -> bool {
+        false
     }
 
     fn unread(&self, _: ModuleId) -> bool {

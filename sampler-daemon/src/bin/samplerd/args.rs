@@ -1,6 +1,7 @@
 //! The command line of samplerd.
 
 use crate::api::Api;
+use crate::debuginfod::Names;
 use crate::export::Export;
 use crate::http::Http;
 use crate::inject::AtEnd;
@@ -174,6 +175,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     pub(crate) export: Export,
+
+    #[command(flatten)]
+    pub(crate) names: Names,
 
     #[command(flatten)]
     manual: Manual,

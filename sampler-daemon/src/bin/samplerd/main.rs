@@ -2,6 +2,7 @@
 
 mod api;
 mod args;
+mod debuginfod;
 mod export;
 mod guard;
 mod http;
@@ -11,7 +12,7 @@ mod run;
 mod web;
 
 use sampler_daemon::bpf::guardian;
-use sampler_daemon::parser;
+use sampler_daemon::{debuginfod as fetcher, parser};
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -20,12 +21,14 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // The first two are for samplerd alone, so that no help text names them.
+    // The first three are for samplerd alone, so that no help text names them.
     let verb = std::env::args_os().nth(1).unwrap_or_default();
     let result = if verb == guardian::VERB {
         guardian::serve().map_err(anyhow::Error::from)
     } else if verb == parser::VERB {
         parser::serve().map_err(anyhow::Error::from)
+    } else if verb == fetcher::VERB {
+        fetcher::serve()
     } else {
         run::run(args::Args::from_command_line())
     };

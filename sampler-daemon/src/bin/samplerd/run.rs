@@ -114,7 +114,9 @@ async fn profile(args: Args, guardian: &Guardian) -> anyhow::Result<()> {
     // The file is removed when this ends.
     let (token, _token_file) = args.api.token(&address)?.unzip();
     let mut orphaned = Box::pin(orphaned(args.until_stdin_closes));
-    let names = Names::start(Path::new("/proc/self/exe")).context("start the symbolizer")?;
+    let program = Path::new("/proc/self/exe");
+    let debuginfod = args.names.start(program)?;
+    let names = Names::start(program, debuginfod).context("start the symbolizer")?;
     // When it is dropped, last, the sampler is taken out.
     let injected = args.at_end().map(|at_end| Injected::put_in(&args, at_end)).transpose()?;
     if matches!(attach_mode, AttachMode::AllProcesses | AttachMode::Descendants) {

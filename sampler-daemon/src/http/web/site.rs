@@ -192,7 +192,7 @@ mod tests {
         let router = router(
             token,
             Profiler::stopped(),
-            Names::start(std::path::Path::new("samplerd")).unwrap(),
+            Names::start(std::path::Path::new("samplerd"), None).unwrap(),
         );
         for (without, with, paths) in [
             (200, 200, &["/", "/app.js"][..]),

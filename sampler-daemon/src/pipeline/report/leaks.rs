@@ -216,8 +216,8 @@ pub async fn assemble_leaks(mut raw: RawLeaks, names: &Names) -> Result<Leaks, S
             });
         }
     }
-    let Located { locations, note, .. } = located(&frames, names).await;
-    raw.notes.extend(note);
+    let Located { locations, notes, .. } = located(&frames, names).await;
+    raw.notes.extend(notes);
     let lines = |frames: &[u32]| -> Vec<Line> {
         let located = frames.iter().rev().map(|frame| &locations[numbers[frame]]);
         located.flat_map(|Location { lines, .. }| lines.iter().rev().cloned()).collect()

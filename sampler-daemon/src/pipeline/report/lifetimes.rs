@@ -88,8 +88,8 @@ impl Worker {
 
 /// The lifetimes that people asked for.
 pub async fn assemble_lifetimes(mut raw: RawLifetimes, names: &Names) -> Lifetimes {
-    let Located { locations, note, .. } = located(&raw.frames, names).await;
-    raw.notes.extend(note);
+    let Located { locations, notes, .. } = located(&raw.frames, names).await;
+    raw.notes.extend(notes);
     let confidence = raw.request.confidence;
     let lifetime = |life: Life| {
         let counts = (life.freed, life.held);

@@ -12,6 +12,7 @@ pub(in crate::pipeline) mod losses;
 pub(in crate::pipeline) mod mapped_profile;
 pub(in crate::pipeline) mod metrics;
 pub(in crate::pipeline) mod missing;
+pub(in crate::pipeline) mod missing_names;
 pub(in crate::pipeline) mod names;
 pub(in crate::pipeline) mod order;
 pub(in crate::pipeline) mod profile;

@@ -1,8 +1,11 @@
 //! The symbolizer's thread: names are looked up beside ingestion, never in its way.
 
-use crate::parser::{Counts, FILE_TIME, Parser};
+use super::missing_names;
+use crate::debuginfod::Debuginfod;
+use crate::parser::{Counts, DebugFiles, FILE_TIME, NoDebugFiles, Parser};
 use crate::symbolize::Symbolizer;
 use crate::unwind::Module;
+use sampler_common::note::Note;
 use sampler_common::profile::Line;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
@@ -34,6 +37,8 @@ pub struct Named {
     pub lines: Vec<Arc<[Line]>>,
     /// Files of which something could not be read.
     pub unread: Vec<String>,
+    /// Names that are missing, and what debuginfod does about it.
+    pub notes: Vec<Note>,
 }
 
 /// A handle to the symbolizer; cheap to clone. Its thread ends with the last handle.
@@ -41,17 +46,23 @@ pub struct Named {
 pub struct Names {
     queue: mpsc::SyncSender<Batch>,
     counts: Arc<Counts>,
+    debuginfod: Option<Debuginfod>,
 }
 
 impl Names {
-    /// Starts the thread. It reads files by a parser, which is samplerd's `program` again.
+    /// Starts the thread. It reads files by a parser, which is samplerd's `program` again. Debug files that are missing it has from `debuginfod`.
     ///
     /// # Errors
     /// If there can be no thread.
-    pub fn start(program: &Path) -> std::io::Result<Names> {
+    pub fn start(program: &Path, debuginfod: Option<Debuginfod>) -> std::io::Result<Names> {
         let (queue, batches) = mpsc::sync_channel::<Batch>(MAX_QUEUED_BATCHES);
-        let parser = Parser::of(program);
+        let debug_files: Box<dyn DebugFiles> = match debuginfod.clone() {
+            Some(debuginfod) => Box::new(debuginfod),
+            None => Box::new(NoDebugFiles),
+        };
+        let parser = Parser::of(program, debug_files);
         let counts = parser.counts();
+        let asked = debuginfod.clone();
         std::thread::Builder::new().name("symbolizer".into()).spawn(move || {
             let mut symbolizer = Symbolizer::new(parser, FILE_TIME);
             loop {
@@ -72,15 +83,17 @@ impl Names {
                     Err(RecvTimeoutError::Disconnected) => return,
                 };
                 // The vdso and the names of generated code are read here.
-                let named = panic::catch_unwind(AssertUnwindSafe(|| Named {
-                    lines: symbolizer.symbolize(&frames),
-                    unread: symbolizer.unread(&frames),
+                let named = panic::catch_unwind(AssertUnwindSafe(|| {
+                    let lines = symbolizer.symbolize(&frames);
+                    let unread = symbolizer.unread(&frames);
+                    let notes = missing_names::notes(&frames, &lines, asked.as_ref());
+                    Named { lines, unread, notes }
                 }));
                 // An asker who has gone away needs no answer.
                 let _ = reply.send(named.unwrap_or_default());
             }
         })?;
-        Ok(Names { queue, counts })
+        Ok(Names { queue, counts, debuginfod })
     }
 
     /// The names of each frame.
@@ -104,6 +117,7 @@ impl Names {
 
     /// What could not be read so far: a line for each reason.
     pub fn limits(&self) -> Vec<String> {
-        self.counts.limits()
+        let of_debuginfod = self.debuginfod.iter().flat_map(Debuginfod::limits);
+        self.counts.limits().into_iter().chain(of_debuginfod).collect()
     }
 }

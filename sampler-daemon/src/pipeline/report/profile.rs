@@ -26,7 +26,7 @@ pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
     if let Some(main) = main {
         located.bring_first(&main.exe);
     }
-    let Located { mappings, locations, note } = located;
+    let Located { mappings, locations, notes: of_names } = located;
     let quantities = |row: &Row| -> Quantities {
         Quantities::of_row(row, &raw.reference, raw.estimator, raw.request.confidence)
     };
@@ -43,7 +43,7 @@ pub async fn assemble(mut raw: RawProfile, names: &Names) -> Profile {
     });
     let (totals, lost) = (quantities(&totals), lost.collect());
     let mut notes = raw.notes;
-    notes.extend(note);
+    notes.extend(of_names);
     notes.extend(rss::note(raw.running, totals.inuse_space.estimate).await);
     let unexplained = tokio::task::spawn_blocking(move || unexplained::note(&raw.compared)).await;
     notes.extend(unexplained.ok().flatten());
@@ -95,8 +95,8 @@ pub(super) struct Located {
     mappings: Vec<Mapping>,
     /// One for each frame.
     pub(super) locations: Vec<Location>,
-    /// What could not be read.
-    pub(super) note: Option<Note>,
+    /// What could not be read, and what is on its way.
+    pub(super) notes: Vec<Note>,
 }
 
 impl Located {
@@ -128,7 +128,7 @@ pub(super) async fn located(frames: &[RawFrame], names: &Names) -> Located {
             RawFrame::Note(_) => None,
         })
         .collect();
-    let Named { lines, unread } = names.look_up(code).await;
+    let Named { lines, unread, mut notes } = names.look_up(code).await;
     let mut lines = lines.into_iter();
     let mut mappings = Mappings::default();
     let mut locations = Vec::with_capacity(frames.len());
@@ -150,8 +150,10 @@ pub(super) async fn located(frames: &[RawFrame], names: &Names) -> Located {
             },
         });
     }
-    let note = (!unread.is_empty()).then_some(Note::Loss(Loss::Unread(unread)));
-    Located { mappings: mappings.list, locations, note }
+    if !unread.is_empty() {
+        notes.push(Note::Loss(Loss::Unread(unread)));
+    }
+    Located { mappings: mappings.list, locations, notes }
 }
 
 fn plain(function: String) -> Line {

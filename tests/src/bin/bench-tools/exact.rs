@@ -2,7 +2,7 @@
 
 use crate::scratch::{Scratch, Variable};
 use anyhow::{Context, Result, ensure};
-use sampler_daemon::parser::{FILE_TIME, Parser};
+use sampler_daemon::parser::{FILE_TIME, NoDebugFiles, Parser};
 use sampler_daemon::symbolize::Symbolizer;
 use sampler_daemon::unwind::{Image, Modules};
 use sampler_tests::build;
@@ -91,7 +91,7 @@ impl Names {
     pub(crate) fn of(pid: u32) -> Result<Names> {
         let mut modules = Modules::default();
         let image = Image::open(pid, &mut modules).context("read the program's mappings")?;
-        let parser = Parser::of(&build::program("samplerd")?);
+        let parser = Parser::of(&build::program("samplerd")?, Box::new(NoDebugFiles));
         Ok(Names { image, modules, symbolizer: Symbolizer::new(parser, FILE_TIME) })
     }
 

@@ -1,0 +1,357 @@
+//! The files on disk, as debuginfod's own clients lay them out: `BUILD-ID/debuginfo`, and an empty one where no server had it.
+//!
+//! Everything is opened below the cache's directory, and no link is followed, since the directory may be another user's.
+
+use super::files::MISSING_PERIOD;
+use anyhow::Context as _;
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_NOW,
+    UTIME_OMIT, fchmod, fstatvfs, futimens, mkdirat, open, openat2, renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+use std::ffi::CString;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// Bytes of all files; beyond it those that were read longest ago are removed.
+const MAX_BYTES: u64 = 2 << 30;
+/// A debug file may take so much of the disk's free room.
+const SHARE_OF_FREE: u64 = 2;
+/// Files of the cache that are looked at when room is made.
+const MAX_ENTRIES: usize = 1 << 16;
+
+/// Age after which a file that is being written is written by nobody any more, seconds.
+const ABANDONED_SECONDS: i64 = 3600;
+
+/// The name of a debug file in the folder of its build id.
+const NAME: &str = "debuginfo";
+
+/// Whether a text is a build id as it may become a part of a path and of a URL: lower-case hex of 4 to 64 bytes.
+pub(super) fn is_build_id(text: &str) -> bool {
+    let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    (8..=128).contains(&text.len()) && text.len().is_multiple_of(2) && text.bytes().all(is_hex)
+}
+
+/// What the cache has of a build id.
+#[derive(Debug)]
+pub(super) enum Found {
+    File(File),
+    /// No server had it, lately.
+    Missing,
+    Nothing,
+}
+
+/// The cache.
+#[derive(Debug)]
+pub struct Cache {
+    directory: OwnedFd,
+}
+
+impl Cache {
+    /// Where the cache is: `$DEBUGINFOD_CACHE_PATH`, `~/.debuginfod_client_cache` if that is there, or `debuginfod_client` in
+    /// `$XDG_CACHE_HOME` or `~/.cache`. `variable` reads the environment.
+    pub fn usual(variable: impl Fn(&str) -> Option<PathBuf>) -> PathBuf {
+        let set = |name: &str| variable(name).filter(|path| !path.as_os_str().is_empty());
+        if let Some(path) = set("DEBUGINFOD_CACHE_PATH") {
+            return path;
+        }
+        let home = set("HOME").unwrap_or_else(|| PathBuf::from("/"));
+        let old = home.join(".debuginfod_client_cache");
+        if old.exists() {
+            return old;
+        }
+        set("XDG_CACHE_HOME").unwrap_or_else(|| home.join(".cache")).join("debuginfod_client")
+    }
+
+    /// Opens the cache; makes its directory if there is none.
+    ///
+    /// # Errors
+    /// If it cannot be made or written to.
+    pub fn open(path: &Path) -> anyhow::Result<Cache> {
+        let place = || format!("{} (set DEBUGINFOD_CACHE_PATH to a directory)", path.display());
+        for directory in path.parent().into_iter().chain([path]) {
+            match mkdirat(CWD, directory, Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(error).with_context(|| format!("make {}", place())),
+            }
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = open(path, flags, Mode::empty());
+        let directory = directory.with_context(|| format!("open {}", place()))?;
+        rustix::fs::access(path, rustix::fs::Access::WRITE_OK)
+            .with_context(|| format!("write to {}", place()))?;
+        Ok(Cache { directory })
+    }
+
+    /// What there is of a build id. A file that is found counts as read now.
+    pub(super) fn find(&self, build_id: &str) -> Found {
+        let Ok(file) = self.below(&format!("{build_id}/{NAME}"), OFlags::RDONLY, Mode::empty())
+        else {
+            return Found::Nothing;
+        };
+        let file = File::from(file);
+        let Ok(metadata) = file.metadata() else { return Found::Nothing };
+        if !metadata.is_file() {
+            return Found::Nothing;
+        }
+        if metadata.size() > 0 {
+            let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+            let as_it_is = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+            // Another user's file stays as old as it is.
+            let _ = futimens(&file, &Timestamps { last_access: now, last_modification: as_it_is });
+            return Found::File(file);
+        }
+        let age = metadata.modified().ok().and_then(|at| at.elapsed().ok());
+        if age.is_some_and(|age| age < MISSING_PERIOD) {
+            return Found::Missing;
+        }
+        self.remove(build_id);
+        Found::Nothing
+    }
+
+    /// Removes what there is of a build id.
+    pub(super) fn remove(&self, build_id: &str) {
+        if let Ok(folder) = self.folder(build_id) {
+            // It may be gone already.
+            let _ = unlinkat(&folder, NAME, AtFlags::empty());
+        }
+    }
+
+    /// Remembers that no server has it.
+    pub(super) fn note_missing(&self, build_id: &str) {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let made = self.folder(build_id).and_then(|_| {
+            self.below(&format!("{build_id}/{NAME}"), flags, Mode::from_raw_mode(0o666))
+        });
+        // Then it is asked for again earlier.
+        if let Err(error) = made {
+            tracing::debug!("debuginfod: remember that {build_id} is missing: {error}");
+        }
+    }
+
+    /// A new file for a build id, under a name of its own until it is kept.
+    pub(super) fn create(&self, build_id: &str) -> Result<New, Errno> {
+        let folder = self.folder(build_id)?;
+        remove_abandoned(&folder);
+        let random: String = std::iter::repeat_with(fastrand::alphanumeric).take(6).collect();
+        let name = format!("{NAME}.{random}");
+        let path = format!("{build_id}/{name}");
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let writer = File::from(self.below(&path, flags, Mode::RUSR | Mode::WUSR)?);
+        // Whoever parses the file must not be able to write to it.
+        let reader = File::from(self.below(&path, OFlags::RDONLY, Mode::empty())?);
+        let disk = fstatvfs(&writer)?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        let max_bytes = free / SHARE_OF_FREE;
+        Ok(New { folder, name, writer, reader, max_bytes })
+    }
+
+    /// Removes the files that were read longest ago, until all are within the bound.
+    pub(super) fn make_room(&self) {
+        let mut files = self.files();
+        let mut bytes: u64 = files.iter().map(|file| file.bytes).sum();
+        files.sort_unstable_by_key(|file| file.read);
+        for file in files {
+            if bytes <= MAX_BYTES {
+                return;
+            }
+            let Ok(folder) = self.folder(&file.build_id) else { continue };
+            if unlinkat(&folder, file.name, AtFlags::empty()).is_ok() {
+                bytes -= file.bytes;
+                // Only if it is empty.
+                let _ = unlinkat(&self.directory, file.build_id, AtFlags::REMOVEDIR);
+            }
+        }
+    }
+
+    fn files(&self) -> Vec<Kept> {
+        let mut found = Vec::new();
+        let Ok(folders) = Dir::read_from(&self.directory) else { return found };
+        let names = folders
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned));
+        for build_id in names.filter(|name| is_build_id(name)) {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+            let Ok(folder) = self.below(&build_id, flags, Mode::empty()) else { continue };
+            let Ok(entries) = Dir::read_from(&folder) else { continue };
+            for entry in entries.flatten() {
+                let name = entry.file_name().to_owned();
+                let Ok(of) = statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+                if FileType::from_raw_mode(of.st_mode) == FileType::RegularFile {
+                    let (bytes, read) = (512 * of.st_blocks.unsigned_abs(), of.st_atime);
+                    found.push(Kept { build_id: build_id.clone(), name, bytes, read });
+                }
+            }
+            if found.len() > MAX_ENTRIES {
+                break;
+            }
+        }
+        found
+    }
+
+    /// The folder of a build id; it is made if there is none.
+    fn folder(&self, build_id: &str) -> Result<OwnedFd, Errno> {
+        match mkdirat(&self.directory, build_id, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error),
+        }
+        self.below(build_id, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+    }
+
+    fn below(&self, path: &str, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+        let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+        // A FIFO would wait for its other end.
+        let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        openat2(&self.directory, path, flags, mode, within)
+    }
+}
+
+/// Removes what was being written when somebody was killed.
+fn remove_abandoned(folder: &OwnedFd) {
+    let Ok(entries) = Dir::read_from(folder) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let is_new =
+            name.to_bytes().starts_with(NAME.as_bytes()) && name.to_bytes() != NAME.as_bytes();
+        let written = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map(|of| of.st_mtime);
+        let age = written.map(|at| clock_gettime(ClockId::Realtime).tv_sec - at);
+        if is_new && age.is_ok_and(|seconds| seconds > ABANDONED_SECONDS) {
+            let _ = unlinkat(folder, name, AtFlags::empty());
+        }
+    }
+}
+
+/// A file that is there.
+struct Kept {
+    build_id: String,
+    name: CString,
+    bytes: u64,
+    /// When it was read last, seconds since the Unix epoch.
+    read: i64,
+}
+
+/// A file that is being written; it is removed if it is not kept.
+#[derive(Debug)]
+pub(super) struct New {
+    folder: OwnedFd,
+    name: String,
+    pub(super) writer: File,
+    pub(super) reader: File,
+    /// Bytes that the disk has room for.
+    pub(super) max_bytes: u64,
+}
+
+impl New {
+    /// Gives it its name in the cache.
+    pub(super) fn keep(self) -> std::io::Result<File> {
+        fchmod(&self.writer, Mode::RUSR)?;
+        renameat(&self.folder, &self.name, &self.folder, NAME)?;
+        self.reader.try_clone()
+    }
+}
+
+impl Drop for New {
+    fn drop(&mut self) {
+        // It has another name if it was kept.
+        let _ = unlinkat(&self.folder, &self.name, AtFlags::empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::io::Write as _;
+    use std::time::SystemTime;
+
+    const BUILD_ID: &str = "0123456789abcdef";
+
+    fn cache() -> (tempfile::TempDir, Cache) {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::open(&directory.path().join("a/b")).unwrap();
+        (directory, cache)
+    }
+
+    #[test]
+    fn only_build_ids_become_paths() {
+        assert!(is_build_id(BUILD_ID) && is_build_id(&"0".repeat(128)));
+        for wrong in ["", "..", "0123456", "012345678", "0123456G", "0123456789ABCDEF", "../01234"]
+        {
+            assert!(!is_build_id(wrong), "{wrong:?}");
+        }
+        assert!(!is_build_id(&"0".repeat(130)));
+    }
+
+    #[test]
+    fn the_cache_lies_where_that_of_other_clients_does() {
+        let home = tempfile::tempdir().unwrap();
+        let of = |set: &[(&str, PathBuf)]| {
+            Cache::usual(|name| {
+                set.iter().find(|(of, _)| *of == name).map(|(_, path)| path.clone())
+            })
+        };
+        let (at, given) = (home.path().to_owned(), PathBuf::from("/x"));
+        let old = at.join(".debuginfod_client_cache");
+        assert_eq!(of(&[("HOME", at.clone())]), at.join(".cache/debuginfod_client"));
+        let xdg = ("XDG_CACHE_HOME", given.clone());
+        assert_eq!(of(&[("HOME", at.clone()), xdg.clone()]), Path::new("/x/debuginfod_client"));
+        fs::create_dir(&old).unwrap();
+        assert_eq!(of(&[("HOME", at.clone()), xdg]), old);
+        assert_eq!(of(&[("HOME", at), ("DEBUGINFOD_CACHE_PATH", given.clone())]), given);
+        assert_eq!(of(&[]), Path::new("/.cache/debuginfod_client"));
+    }
+
+    #[test]
+    fn a_file_is_found_when_it_is_kept_and_gone_when_it_is_not() {
+        let (directory, cache) = cache();
+        let folder = directory.path().join("a/b").join(BUILD_ID);
+        assert!(matches!(cache.find(BUILD_ID), Found::Nothing));
+        let mut new = cache.create(BUILD_ID).unwrap();
+        new.writer.write_all(b"x").unwrap();
+        assert!(matches!(cache.find(BUILD_ID), Found::Nothing));
+        drop(new);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        // Left behind by who was killed, long ago and just now.
+        for (name, age) in [("debuginfo.abcdef", 2), ("debuginfo.ghijkl", 0)] {
+            let file = File::create(folder.join(name)).unwrap();
+            let hours = std::time::Duration::from_secs(3600 * age);
+            file.set_modified(SystemTime::now() - hours).unwrap();
+        }
+        let mut new = cache.create(BUILD_ID).unwrap();
+        new.writer.write_all(b"x").unwrap();
+        let mut kept = new.keep().unwrap();
+        assert!(kept.write_all(b"y").is_err(), "it can be written to");
+        assert!(matches!(cache.find(BUILD_ID), Found::File(_)));
+        assert_eq!(fs::read(folder.join(NAME)).unwrap(), b"x");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "one is abandoned");
+        cache.remove(BUILD_ID);
+        assert!(matches!(cache.find(BUILD_ID), Found::Nothing));
+    }
+
+    #[test]
+    fn what_is_missing_is_remembered_for_a_while() {
+        let (directory, cache) = cache();
+        cache.note_missing(BUILD_ID);
+        assert!(matches!(cache.find(BUILD_ID), Found::Missing));
+        let path = directory.path().join("a/b").join(BUILD_ID).join(NAME);
+        let file = File::options().write(true).open(path).unwrap();
+        file.set_modified(SystemTime::now() - 2 * MISSING_PERIOD).unwrap();
+        assert!(matches!(cache.find(BUILD_ID), Found::Nothing));
+    }
+
+    #[test]
+    fn no_link_leads_out_of_the_cache() {
+        let (directory, cache) = cache();
+        let outside = directory.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join(NAME), "secret").unwrap();
+        std::os::unix::fs::symlink(&outside, directory.path().join("a/b").join(BUILD_ID)).unwrap();
+        assert!(matches!(cache.find(BUILD_ID), Found::Nothing));
+        assert!(cache.create(BUILD_ID).is_err());
+        cache.remove(BUILD_ID);
+        assert!(outside.join(NAME).exists());
+    }
+}

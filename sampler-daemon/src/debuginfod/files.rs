@@ -1,0 +1,231 @@
+//! What is known of debug files: which are here, on their way, or cannot be had.
+
+use rustc_hash::FxHashMap;
+use sampler_common::units::grouped;
+use std::fs::File;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Build ids that are remembered. Beyond it those that could not be had are forgotten, and further ones are refused.
+const MAX_BUILD_IDS: usize = 16 << 10;
+
+/// Debug files held open; beyond it the one that was asked for longest ago is closed. It is read from the cache again when it is needed.
+const MAX_OPEN: usize = 256;
+
+/// Time after which what no server has is asked for again: as debuginfod's own clients do.
+pub(super) const MISSING_PERIOD: Duration = Duration::from_secs(600);
+
+/// Time after which what failed is tried again.
+pub(super) const FAILED_PERIOD: Duration = Duration::from_secs(60);
+
+/// How far a debug file is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Nobody has asked for it.
+    Unasked,
+    /// It was asked for.
+    OnTheWay,
+    /// It is here.
+    Here,
+    /// No server has it.
+    Missing,
+    /// It could not be had, and why.
+    Failed(String),
+}
+
+/// What came of a question.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    Here(File),
+    Missing,
+    Failed(String),
+}
+
+#[derive(Debug)]
+enum State {
+    OnTheWay,
+    /// With the time of the last question for it.
+    Here(Arc<File>, Instant),
+    Missing(Instant),
+    Failed(String, Instant),
+}
+
+/// The debug files; every build id in it was asked for.
+#[derive(Debug, Default)]
+pub struct Files(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    states: FxHashMap<String, State>,
+    /// Questions that failed, and the last reason.
+    failed: u64,
+    last: String,
+    /// Questions for which there was no room.
+    refused: u64,
+}
+
+impl Files {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn get(&self, build_id: &str) -> Option<Arc<File>> {
+        match self.known().states.get_mut(build_id)? {
+            State::Here(file, asked) => {
+                *asked = Instant::now();
+                Some(Arc::clone(file))
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn standing(&self, build_id: &str) -> Standing {
+        match self.known().states.get(build_id) {
+            None => Standing::Unasked,
+            Some(State::OnTheWay) => Standing::OnTheWay,
+            Some(State::Here(..)) => Standing::Here,
+            Some(State::Missing(_)) => Standing::Missing,
+            Some(State::Failed(reason, _)) => Standing::Failed(reason.clone()),
+        }
+    }
+
+    /// Whether a build id is to be asked for now; if so it is on its way.
+    pub(super) fn may_ask(&self, build_id: &str) -> bool {
+        let mut known = self.known();
+        let is_due = match known.states.get(build_id) {
+            None => known.has_room(),
+            Some(State::OnTheWay | State::Here(..)) => false,
+            Some(State::Missing(at)) => at.elapsed() > MISSING_PERIOD,
+            Some(State::Failed(_, at)) => at.elapsed() > FAILED_PERIOD,
+        };
+        if is_due {
+            known.states.insert(build_id.to_owned(), State::OnTheWay);
+        }
+        is_due
+    }
+
+    /// A build id is not asked for after all.
+    pub(super) fn refuse(&self, build_id: &str) {
+        let mut known = self.known();
+        known.states.remove(build_id);
+        known.refused += 1;
+    }
+
+    pub(super) fn put(&self, build_id: String, outcome: Outcome) {
+        let (mut known, now) = (self.known(), Instant::now());
+        let state = match outcome {
+            Outcome::Here(file) => {
+                known.close_oldest();
+                State::Here(Arc::new(file), now)
+            }
+            Outcome::Missing => State::Missing(now),
+            Outcome::Failed(reason) => {
+                tracing::debug!("debuginfod: {build_id}: {reason}");
+                known.failed += 1;
+                known.last.clone_from(&reason);
+                State::Failed(reason, now)
+            }
+        };
+        known.states.insert(build_id, state);
+    }
+
+    pub(super) fn limits(&self) -> Vec<String> {
+        let known = self.known();
+        let count = |of: fn(&State) -> bool| known.states.values().filter(|it| of(it)).count();
+        let on_the_way = count(|state| matches!(state, State::OnTheWay)) as u64;
+        let missing = count(|state| matches!(state, State::Missing(_))) as u64;
+        let last = &known.last;
+        let lines = [
+            (on_the_way, "modules still on their way from debuginfod".to_owned()),
+            (missing, "modules have no debug information on any debuginfod server".to_owned()),
+            (known.failed, format!("questions to debuginfod failed, the last one: {last}")),
+            (
+                known.refused,
+                "questions to debuginfod were put off: too many modules wait".to_owned(),
+            ),
+        ];
+        let lines = lines.into_iter().filter(|(count, _)| *count > 0);
+        lines.map(|(count, what)| format!("{} {what}", grouped(count))).collect()
+    }
+}
+
+impl Known {
+    /// Whether one more build id finds room; if not, it is refused.
+    fn has_room(&mut self) -> bool {
+        if self.states.len() >= MAX_BUILD_IDS {
+            let may_go = |state: &State| matches!(state, State::Missing(_) | State::Failed(..));
+            self.states.retain(|_, state| !may_go(state));
+        }
+        let has_room = self.states.len() < MAX_BUILD_IDS;
+        self.refused += u64::from(!has_room);
+        has_room
+    }
+
+    /// Makes room for one more open file.
+    fn close_oldest(&mut self) {
+        let open = self.states.iter().filter_map(|(build_id, state)| match state {
+            State::Here(_, asked) => Some((*asked, build_id)),
+            _ => None,
+        });
+        let open: Vec<_> = open.collect();
+        if open.len() < MAX_OPEN {
+            return;
+        }
+        let oldest = open.into_iter().min().map(|(_, build_id)| build_id.clone());
+        if let Some(oldest) = oldest {
+            self.states.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file() -> File {
+        File::open("/dev/null").unwrap()
+    }
+
+    #[test]
+    fn what_is_on_its_way_is_asked_for_once() {
+        let files = Files::default();
+        assert_eq!(files.standing("aa"), Standing::Unasked);
+        assert!(files.may_ask("aa") && !files.may_ask("aa"));
+        assert_eq!(files.standing("aa"), Standing::OnTheWay);
+        assert_eq!(files.limits(), ["1 modules still on their way from debuginfod"]);
+        files.put("aa".to_owned(), Outcome::Here(file()));
+        assert!(!files.may_ask("aa") && files.get("aa").is_some());
+        assert!(files.limits().is_empty());
+        for (build_id, outcome) in
+            [("bb", Outcome::Missing), ("cc", Outcome::Failed("refused".to_owned()))]
+        {
+            assert!(files.may_ask(build_id));
+            files.put(build_id.to_owned(), outcome);
+            assert!(!files.may_ask(build_id) && files.get(build_id).is_none());
+        }
+        assert_eq!(files.standing("cc"), Standing::Failed("refused".to_owned()));
+        assert_eq!(files.limits().len(), 2, "{:?}", files.limits());
+    }
+
+    #[test]
+    fn the_number_of_open_files_is_bounded() {
+        let files = Files::default();
+        for number in 0..=MAX_OPEN {
+            files.put(format!("{number}"), Outcome::Here(file()));
+        }
+        assert!(files.get("0").is_none() && files.may_ask("0"), "the oldest is open");
+        assert!(files.get("1").is_some());
+    }
+
+    #[test]
+    fn the_number_of_build_ids_is_bounded() {
+        let files = Files::default();
+        for number in 0..MAX_BUILD_IDS {
+            assert!(files.may_ask(&number.to_string()));
+        }
+        assert!(!files.may_ask("x"));
+        assert!(files.limits()[1].starts_with("1 questions"), "{:?}", files.limits());
+        files.put("7".to_owned(), Outcome::Missing);
+        assert!(files.may_ask("x"), "what could not be had is not forgotten");
+    }
+}

@@ -1,0 +1,24 @@
+//! The build id of a file that anybody may have written.
+
+use super::child::Child;
+use super::wire::{Request, Wanted};
+use super::{FILE_TIME, UNNAMED_FILE};
+use std::fs::File;
+use std::path::Path;
+
+/// The build id of `file`, lower-case hex, as a parser of its own reads it; `None` if it is no ELF file with a build id. `program` is samplerd.
+///
+/// # Errors
+/// Why it cannot be read.
+pub(crate) fn build_id(program: &Path, file: &File) -> Result<Option<String>, String> {
+    let failed = |what: &dyn std::fmt::Display| format!("the process that reads names {what}");
+    let mut child = Child::start(program).map_err(|failure| failed(&failure))?;
+    let request = Request {
+        wanted: Wanted::BuildId,
+        debug: false,
+        path: UNNAMED_FILE.to_owned(),
+        places: Vec::new(),
+    };
+    let answers = child.ask(&request, file, FILE_TIME).map_err(|failure| failed(&failure))?;
+    Ok(answers.into_iter().flatten().flatten().next().map(|line| line.function))
+}

@@ -1,0 +1,248 @@
+//! Names from a debuginfod server: they come with a later profile, and no server can hold up or harm anything.
+
+mod server;
+
+use anyhow::{Context as _, Result, ensure};
+use sampler_tests::{Daemon, Profile, Workload, build, wait};
+use server::{Behaviour, Server};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// A profile comes within, whatever the server does.
+const PROFILE: Duration = Duration::from_secs(5);
+/// What a debug file may take in these tests.
+const MAX_BYTES: u64 = 4 << 20;
+const MAX_SECONDS: u64 = 3;
+
+/// A running program without symbols, whose debug information lies elsewhere.
+struct Stripped {
+    workload: Workload,
+    build_id: String,
+    debug_file: Vec<u8>,
+    directory: TempDir,
+}
+
+impl Stripped {
+    fn start() -> Result<Stripped> {
+        let directory = tempfile::tempdir()?;
+        let program = directory.path().join("stripped");
+        let debug = directory.path().join("debug");
+        fs::copy(build::compile("beside.c", &["-Wl,--build-id=sha1"])?, &program)?;
+        let run = |command: &mut Command| {
+            let output = command.output().context("run a program of binutils")?;
+            ensure!(output.status.success(), "{command:?}: {output:?}");
+            anyhow::Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        };
+        run(Command::new("objcopy").arg("--only-keep-debug").args([&program, &debug]))?;
+        run(Command::new("strip").arg(&program))?;
+        let notes = run(Command::new("readelf").arg("-n").arg(&program))?;
+        let build_id = notes.lines().find_map(|line| line.trim().strip_prefix("Build ID: "));
+        Ok(Stripped {
+            build_id: build_id.context("the program has no build id")?.to_owned(),
+            debug_file: fs::read(&debug)?,
+            workload: Workload::start_program(&program, &[])?,
+            directory,
+        })
+    }
+
+    /// A samplerd that asks `urls`, with a cache of the test's.
+    fn daemon(&mut self, urls: &str) -> Result<Daemon> {
+        let mut command = Command::new(build::program("samplerd")?);
+        command.env("DEBUGINFOD_CACHE_PATH", self.cache());
+        command.env("DEBUGINFOD_MAXSIZE", MAX_BYTES.to_string());
+        command.env("DEBUGINFOD_MAXTIME", MAX_SECONDS.to_string());
+        let arguments = ["--interval", "4KiB", "--debuginfod", urls];
+        Daemon::start_by(command, &[self.workload.pid()], &arguments)
+    }
+
+    fn cache(&self) -> PathBuf {
+        self.directory.path().join("cache")
+    }
+
+    /// Its debug file in the cache.
+    fn cached(&self) -> PathBuf {
+        self.cache().join(&self.build_id).join("debuginfo")
+    }
+}
+
+fn notes(profile: &Profile) -> Vec<String> {
+    let notes = profile.json["notes"].as_array().into_iter().flatten();
+    notes.filter_map(|note| note.as_str().map(str::to_owned)).collect()
+}
+
+fn says(profile: &Profile, text: &str) -> bool {
+    notes(profile).iter().any(|note| note.contains(text))
+}
+
+fn is_named(profile: &Profile) -> bool {
+    ["honest_inner", "honest_outer", "main"]
+        .iter()
+        .all(|name| profile.stacks_of(name).next().is_some())
+}
+
+/// A profile, which comes in time.
+fn in_time(daemon: &Daemon) -> Result<Profile> {
+    let begin = Instant::now();
+    let profile = daemon.profile("alloc", &[])?;
+    let spent = begin.elapsed();
+    ensure!(spent < PROFILE, "a profile took {spent:?}");
+    Ok(profile)
+}
+
+/// The first profile with samples.
+fn first(daemon: &Daemon) -> Result<Profile> {
+    wait::until("samples", || {
+        let profile = in_time(daemon)?;
+        Ok((profile.samples > 0).then_some(profile))
+    })
+}
+
+/// Waits until a note of the profile has this text; every profile until then comes in time.
+fn until_note(daemon: &Daemon, text: &str) -> Result<Profile> {
+    let mut last = Vec::new();
+    let found = wait::until(text, || {
+        let profile = in_time(daemon)?;
+        last = notes(&profile);
+        Ok(says(&profile, text).then_some(profile))
+    });
+    found.with_context(|| format!("notes {last:?}; log: {}", daemon.log()))
+}
+
+fn status_says(daemon: &Daemon, text: &str) -> Result<()> {
+    let blind = daemon.status()?["blind"].to_string();
+    ensure!(blind.contains(text), "{text:?} is missing in the status: {blind}");
+    Ok(())
+}
+
+/// A server that `behaves` has this for its result: a note, and no names.
+fn fails(behaviour: Behaviour, note: &str) -> Result<(Stripped, Server)> {
+    let mut stripped = Stripped::start()?;
+    let server = Server::start(&stripped.build_id, behaviour)?;
+    let daemon = stripped.daemon(&server.url())?;
+    stripped.workload.go()?;
+    let profile = until_note(&daemon, note)?;
+    ensure!(!is_named(&profile), "{}", profile.folded());
+    status_says(&daemon, note)?;
+    let size = fs::metadata(stripped.cached()).map_or(0, |file| file.len());
+    ensure!(size == 0, "{size} bytes are in the cache");
+    let files = fs::read_dir(stripped.cache().join(&stripped.build_id))?.count();
+    ensure!(files == 0, "{files} files are left in the cache");
+    daemon.stop()?;
+    Ok((stripped, server))
+}
+
+#[test]
+fn names_come_with_a_later_profile_and_stay_in_the_cache() -> Result<()> {
+    let mut stripped = Stripped::start()?;
+    let behaviour = Behaviour::Sends(stripped.debug_file.clone());
+    let server = Server::start_closed(&stripped.build_id, behaviour)?;
+    let daemon = stripped.daemon(&format!("http://127.0.0.1:1 {}", server.url()))?;
+    stripped.workload.go()?;
+    first(&daemon)?;
+    let profile = until_note(&daemon, "still on")?;
+    ensure!(!is_named(&profile), "there are names too early: {}", profile.folded());
+    ensure!(profile.folded().contains("stripped+0x"), "{}", profile.folded());
+    status_says(&daemon, "still on their way")?;
+    server.open();
+    daemon.profile_where("names", "alloc", &[], is_named)?;
+    let text = daemon.sampler(&["profile", "--kind", "alloc"])?.success("sampler profile")?.stdout;
+    let text = String::from_utf8_lossy(&text);
+    ensure!(text.contains("beside.c:4"), "there are no lines: {text}");
+    ensure!(fs::read(stripped.cached())? == stripped.debug_file, "the cache has another file");
+    daemon.stop()?;
+    // Another one needs no server.
+    let asked = server.asked();
+    let daemon = stripped.daemon(&server.url())?;
+    daemon.profile_where("names from the cache", "alloc", &[], is_named)?;
+    ensure!(server.asked() == asked, "the server was asked again");
+    daemon.stop()
+}
+
+#[test]
+fn without_a_server_the_profile_says_what_would_help() -> Result<()> {
+    let mut stripped = Stripped::start()?;
+    let daemon = stripped.daemon("")?;
+    stripped.workload.go()?;
+    first(&daemon)?;
+    let profile = until_note(&daemon, "--debuginfod URLS")?;
+    ensure!(says(&profile, &stripped.build_id), "{:?}", notes(&profile));
+    ensure!(!stripped.cache().exists(), "a cache was made");
+    daemon.stop()
+}
+
+#[test]
+fn what_no_server_has_is_remembered() -> Result<()> {
+    let mut stripped = Stripped::start()?;
+    let server = Server::start(&stripped.build_id, Behaviour::Misses)?;
+    stripped.workload.go()?;
+    for _ in 0..2 {
+        let daemon = stripped.daemon(&server.url())?;
+        until_note(&daemon, "no debuginfod server has their debug information")?;
+        status_says(&daemon, "no debug information on any debuginfod server")?;
+        daemon.stop()?;
+    }
+    ensure!(server.asked() == 1, "asked {} times", server.asked());
+    ensure!(fs::metadata(stripped.cached())?.len() == 0);
+    Ok(())
+}
+
+#[test]
+fn a_dead_server() -> Result<()> {
+    let mut stripped = Stripped::start()?;
+    // Nobody listens there.
+    let daemon = stripped.daemon("http://127.0.0.1:1")?;
+    stripped.workload.go()?;
+    let profile = until_note(&daemon, "127.0.0.1:1: io: Connection refused")?;
+    ensure!(!is_named(&profile));
+    status_says(&daemon, "Connection refused")?;
+    daemon.stop()
+}
+
+#[test]
+fn a_lying_server() -> Result<()> {
+    let mut other = Stripped::start()?.debug_file;
+    // The last byte of the build id behind the note's head.
+    let note = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0";
+    let at = other.windows(note.len()).position(|bytes| bytes == note).context("no build id")?;
+    other[at + note.len() + 19] ^= 1;
+    fails(Behaviour::Sends(other), "another build id")?;
+    fails(Behaviour::Sends(b"no ELF file".to_vec()), "no ELF file with a build id")?;
+    Ok(())
+}
+
+#[test]
+fn a_slow_and_a_silent_server() -> Result<()> {
+    fails(Behaviour::IsSlow, "timeout")?;
+    fails(Behaviour::IsSilent, "timeout")?;
+    Ok(())
+}
+
+#[test]
+fn an_endless_server() -> Result<()> {
+    let (_, server) = fails(Behaviour::IsEndless, "it sends more than 4.00 MiB")?;
+    // What was on its way when the client went away.
+    ensure!(server.sent() < 16 * MAX_BYTES, "{} bytes were taken", server.sent());
+    Ok(())
+}
+
+#[test]
+fn a_server_that_promises_ten_gibibytes() -> Result<()> {
+    let (_, server) = fails(Behaviour::Promises(10 << 30), "it wants to send 10.0 GiB")?;
+    ensure!(server.sent() < 16 * MAX_BYTES, "{} bytes were taken", server.sent());
+    Ok(())
+}
+
+#[test]
+fn a_server_that_errs_or_refers_elsewhere() -> Result<()> {
+    let elsewhere =
+        "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/x\r\nContent-Length: 0\r\n\r\n";
+    fails(Behaviour::Says(elsewhere), "it refers to http://127.0.0.1:1/x (give that server)")?;
+    let broken = "HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n";
+    fails(Behaviour::Says(broken), "status 500")?;
+    fails(Behaviour::Says("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort"), "127.0.0.1")?;
+    fails(Behaviour::Says("SSH-2.0-OpenSSH\r\n"), "127.0.0.1")?;
+    Ok(())
+}
