@@ -102,10 +102,11 @@ pub(crate) const TOOLS: [Need; 14] = [
 ];
 
 /// What the tests take besides.
-const TEST: [Need; 31] = [
+const TEST: [Need; 32] = [
     need("bindfs", "/usr/bin/bindfs", "a file system of a user"),
     need("bpftrace", "/usr/bin/bpftrace", "a consumer of the otel_memory contract"),
     need("binutils", "nm", "symbols for the tools that open profiles"),
+    need("openssl", "openssl", "a server that is certified"),
     need("chromium", "/usr/bin/chromium", "shows the web page"),
     need("chromium-driver", "chromedriver", "drives it"),
     need("fuse3", "/usr/bin/fusermount3", "mounts a file system of a user"),

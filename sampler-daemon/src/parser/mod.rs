@@ -319,8 +319,9 @@ impl Reader for Parser {
         is_here
     }
 
-    fn unread(&self, module: ModuleId) -> bool {
-        self.unread.contains_key(&Source::Module(module))
+    fn unread(&self, module: &Module) -> bool {
+        let debug_file = Source::DebugFile(module.build_id.clone());
+        [Source::Module(module.id), debug_file].iter().any(|of| self.unread.contains_key(of))
     }
 
     fn rest(&mut self) {

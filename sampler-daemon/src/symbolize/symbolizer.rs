@@ -35,8 +35,8 @@ pub trait Reader {
     /// Whether more is known of a module's file than when its lines were asked for last.
     fn has_more(&mut self, module: &Module) -> bool;
 
-    /// Whether something of a module's file is not read, since it cannot be.
-    fn unread(&self, module: ModuleId) -> bool;
+    /// Whether something of a module's file, or of its debug file, is not read, since it cannot be.
+    fn unread(&self, module: &Module) -> bool;
 
     /// Nobody asks at present.
     fn rest(&mut self);
@@ -93,7 +93,7 @@ impl<R: Reader> Symbolizer<R> {
     pub fn unread(&self, frames: &[(Arc<Module>, u64)]) -> Vec<String> {
         let modules = frames.iter().map(|(module, _)| module);
         // There are few, among many frames.
-        let mut unread: Vec<_> = modules.filter(|module| self.reader.unread(module.id)).collect();
+        let mut unread: Vec<_> = modules.filter(|module| self.reader.unread(module)).collect();
         unread.sort_unstable_by_key(|module| module.id);
         unread.dedup_by_key(|module| module.id);
         unread.into_iter().map(|module| module.path.clone()).collect()

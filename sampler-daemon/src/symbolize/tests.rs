@@ -1,12 +1,14 @@
 //! Names of real frames.
 
-use super::{Reader, Symbolizer, elf};
+use super::{Reader, Symbolizer, elf, without_names};
 use crate::unwind::fixture::Fixture;
 use crate::unwind::{GeneratedCode, Image, Module, ModuleId, ModuleKind, Modules};
 use sampler_common::profile::Line;
+use std::cell::Cell;
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
 use std::process::Command;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +31,7 @@ impl Reader for Here {
         false
     }
 
-    fn unread(&self, _: ModuleId) -> bool {
+    fn unread(&self, _: &Module) -> bool {
         false
     }
 
@@ -138,6 +140,50 @@ fn the_vdso_has_names() {
     let lines = symbolizer().symbolize(&asked);
     assert!(lines.iter().any(|lines| lines[0].function == "__vdso_clock_gettime"), "{lines:?}");
     assert_eq!(lines[0][0].function, "[vdso]+0x0");
+}
+
+/// Knows no name until its debug file has come.
+struct Waiting(Rc<Cell<bool>>);
+
+impl Reader for Waiting {
+    fn lines(
+        &mut self,
+        _: &Module,
+        _: &File,
+        offsets: &[u64],
+        _: Duration,
+    ) -> Option<Vec<Option<Vec<Line>>>> {
+        let line = Line { function: "named".to_owned(), ..Line::default() };
+        Some(offsets.iter().map(|_| self.0.get().then(|| vec![line.clone()])).collect())
+    }
+
+    fn has_more(&mut self, _: &Module) -> bool {
+        self.0.get()
+    }
+
+    fn unread(&self, _: &Module) -> bool {
+        false
+    }
+
+    fn rest(&mut self) {}
+}
+
+#[test]
+fn names_are_asked_for_anew_when_more_is_known() {
+    let has_come = Rc::new(Cell::new(false));
+    let mut symbolizer = Symbolizer::new(Waiting(Rc::clone(&has_come)), Duration::MAX);
+    let file = ModuleKind::File(Arc::new(tempfile::tempfile().unwrap()));
+    let mut waiting = module(1, "/x/a.so", file);
+    Arc::make_mut(&mut waiting).build_id = "ab".to_owned();
+    let frames = [(waiting, 0x10), (module(2, "/x/b.so", ModuleKind::Unknown), 0x10)];
+    let lines = symbolizer.symbolize(&frames);
+    assert_eq!(lines[0][0].function, "a.so+0x10");
+    let nameless = without_names(&frames, &lines);
+    assert_eq!(nameless.iter().map(|module| module.id).collect::<Vec<_>>(), [ModuleId(1)]);
+    has_come.set(true);
+    let lines = symbolizer.symbolize(&frames);
+    assert_eq!(lines[0][0].function, "named");
+    assert!(without_names(&frames, &lines).is_empty());
 }
 
 #[test]

@@ -1,12 +1,14 @@
 //! Names from a debuginfod server: they come with a later profile, and no server can hold up or harm anything.
 
 mod server;
+mod tls;
 
 use anyhow::{Context as _, Result, ensure};
+use sampler_tests::child::finish;
 use sampler_tests::{Daemon, Profile, Workload, build, wait};
 use server::{Behaviour, Server};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -50,10 +52,16 @@ impl Stripped {
 
     /// A samplerd that asks `urls`, with a cache of the test's.
     fn daemon(&mut self, urls: &str) -> Result<Daemon> {
+        self.daemon_with(urls, &[])
+    }
+
+    /// [`Stripped::daemon`] with further variables.
+    fn daemon_with(&mut self, urls: &str, variables: &[(&str, &Path)]) -> Result<Daemon> {
         let mut command = Command::new(build::program("samplerd")?);
         command.env("DEBUGINFOD_CACHE_PATH", self.cache());
         command.env("DEBUGINFOD_MAXSIZE", MAX_BYTES.to_string());
         command.env("DEBUGINFOD_MAXTIME", MAX_SECONDS.to_string());
+        command.envs(variables.iter().copied());
         let arguments = ["--interval", "4KiB", "--debuginfod", urls];
         Daemon::start_by(command, &[self.workload.pid()], &arguments)
     }
@@ -210,6 +218,70 @@ fn a_lying_server() -> Result<()> {
     other[at + note.len() + 19] ^= 1;
     fails(Behaviour::Sends(other), "another build id")?;
     fails(Behaviour::Sends(b"no ELF file".to_vec()), "no ELF file with a build id")?;
+    Ok(())
+}
+
+/// The child that fetches has nothing that it could harm somebody with.
+#[test]
+fn the_client_has_no_rights() -> Result<()> {
+    let mut stripped = Stripped::start()?;
+    let server = Server::start(&stripped.build_id, Behaviour::IsSilent)?;
+    let daemon = stripped.daemon(&server.url())?;
+    stripped.workload.go()?;
+    let status = wait::until("a client with a connection", || {
+        first(&daemon)?;
+        let status =
+            client(&daemon)?.and_then(|pid| fs::read_to_string(format!("/proc/{pid}/status")).ok());
+        // It has a filter when it speaks to the server.
+        Ok(status.filter(|status| status.contains("Seccomp:\t2") && server.asked() > 0))
+    })?;
+    for line in [
+        "Uid:\t65532\t65532\t65532\t65532",
+        "Gid:\t65532\t65532\t65532\t65532",
+        "CapPrm:\t0000000000000000",
+        "CapEff:\t0000000000000000",
+        "NoNewPrivs:\t1",
+    ] {
+        ensure!(status.contains(line), "{line:?} is missing: {status}");
+    }
+    daemon.stop()?;
+    ensure!(server.asked() == 1, "asked {} times", server.asked());
+    Ok(())
+}
+
+/// The process of samplerd that speaks to a server.
+fn client(daemon: &Daemon) -> Result<Option<u32>> {
+    for task in fs::read_dir(format!("/proc/{}/task", daemon.pid()))?.flatten() {
+        let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        for pid in children.split_whitespace() {
+            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            if name.trim() == "samplerd-fetch" {
+                return Ok(Some(pid.parse()?));
+            }
+        }
+    }
+    Ok(None)
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_in_one_line() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let socket = format!("unix:{}", directory.path().join("socket").display());
+    for (urls, code, line) in [
+        ("ftp://x", 2, "\"ftp://x\": no URL of a server (give URLs as https://HOST"),
+        (
+            "http://x",
+            1,
+            "--debuginfod: make /proc/cache (set DEBUGINFOD_CACHE_PATH to a directory)",
+        ),
+    ] {
+        let mut command = Command::new(build::program("samplerd")?);
+        command.args(["--pid", &std::process::id().to_string(), "--listen", &socket]);
+        command.args(["--debuginfod", urls]).env("DEBUGINFOD_CACHE_PATH", "/proc/cache");
+        let finished = finish(&mut command)?;
+        let said = &finished.stderr;
+        ensure!(finished.code() == code && said.contains(line), "{}: {said}", finished.code());
+    }
     Ok(())
 }
 

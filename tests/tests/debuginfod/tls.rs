@@ -1,0 +1,64 @@
+//! A server behind TLS, whose certificate an authority of the test's own has signed.
+
+use super::{Stripped, first, is_named, until_note};
+use anyhow::{Context as _, Result, ensure};
+use sampler_tests::child::Child;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Serves the files below its directory, and says on which port.
+const SERVER: &str = "import http.server, ssl\n\
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)\n\
+    context.load_cert_chain('certificate', 'key')\n\
+    server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), http.server.SimpleHTTPRequestHandler)\n\
+    server.socket = context.wrap_socket(server.socket, server_side=True)\n\
+    print(server.server_port, flush=True)\n\
+    server.serve_forever()\n";
+
+/// A key with a certificate for `localhost`, and the authority's certificate.
+fn certify(directory: &Path) -> Result<()> {
+    fs::write(
+        directory.join("names"),
+        "subjectAltName=DNS:localhost\nbasicConstraints=CA:FALSE\n",
+    )?;
+    for arguments in [
+        "req -x509 -newkey rsa:2048 -nodes -keyout authority-key -out authority -subj /CN=authority -addext basicConstraints=critical,CA:TRUE",
+        "req -newkey rsa:2048 -nodes -keyout key -out request -subj /CN=localhost",
+        "x509 -req -in request -CA authority -CAkey authority-key -set_serial 1 -out certificate -extfile names",
+    ] {
+        let mut openssl = Command::new("openssl");
+        let output = openssl.args(arguments.split(' ')).current_dir(directory).output();
+        let output = output.context("run openssl (apt-get install openssl)")?;
+        ensure!(output.status.success(), "openssl {arguments}: {output:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn names_come_over_tls_from_who_is_certified() -> Result<()> {
+    let mut stripped = Stripped::start()?;
+    let directory = tempfile::tempdir()?;
+    let place = directory.path();
+    certify(place)?;
+    let folder = place.join("buildid").join(&stripped.build_id);
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join("debuginfo"), &stripped.debug_file)?;
+    // The client is another user.
+    fs::set_permissions(place, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    let mut python = Command::new("python3");
+    // It would say what it is asked for.
+    python.stderr(Stdio::null());
+    let mut server = Child::start("python3", python.args(["-c", SERVER]).current_dir(place))?;
+    let url = format!("https://localhost:{}", server.line()?);
+    stripped.workload.go()?;
+    let daemon = stripped.daemon(&url)?;
+    first(&daemon)?;
+    let profile = until_note(&daemon, "UnknownIssuer")?;
+    ensure!(!is_named(&profile), "{}", profile.folded());
+    daemon.stop()?;
+    let authority = place.join("authority");
+    let daemon = stripped.daemon_with(&url, &[("SSL_CERT_FILE", &authority)])?;
+    daemon.profile_where("names", "alloc", &[], is_named)?;
+    daemon.stop()
+}
