@@ -1,25 +1,29 @@
-//! How long to wait before something is sent again.
+//! The time to wait before a request is sent again.
 
 use std::time::{Duration, SystemTime};
 
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
-/// A backend that wants more is asked again after this.
+/// The longest wait that a backend can ask for. After a longer request, the backend is tried after
+/// this time.
 const LONGEST_ASKED: Duration = Duration::from_secs(3600);
 
-/// Waits that double, each with jitter: many hosts must not come back at one moment.
+/// Waits that double, each with jitter. The jitter keeps many hosts from retrying at the same
+/// moment.
 #[derive(Debug, Default)]
 pub(super) struct BackOff {
     failures: u32,
 }
 
 impl BackOff {
-    /// Something got through.
+    /// Starts from the shortest wait: a request got through.
     pub(super) fn reset(&mut self) {
         self.failures = 0;
     }
 
-    /// The next wait: at least what the backend asked for. `random` is from 0 to 1.
+    /// Returns the next wait. If the backend asked for a wait, the next wait is at least that, up
+    /// to [`LONGEST_ASKED`].
+    /// `random` is from 0 to 1.
     pub(super) fn next(&mut self, asked: Option<Duration>, random: f64) -> Duration {
         let usual = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
         self.failures = self.failures.saturating_add(1);
@@ -30,7 +34,7 @@ impl BackOff {
     }
 }
 
-/// The value of `Retry-After`: seconds, or a date (RFC 9110, 10.2.3).
+/// Parses the value of `Retry-After`: seconds, or a date (RFC 9110, 10.2.3).
 pub(super) fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     match value.trim().parse() {
         Ok(seconds) => Some(Duration::from_secs(seconds)),

@@ -18,28 +18,28 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 use tokio::time::timeout;
 
-/// How long reading 8 KiB of a file may take: on a file system of a user it may take for ever.
+/// Timeout for reading 8 KiB of a file. A file system that a user serves may never answer.
 const READING: Duration = Duration::from_secs(1);
 
-/// Hashes that are remembered.
+/// Maximum number of remembered hashes.
 const MAX_HASHES: usize = 16 * 1024;
 
-/// What was asked for at one time.
+/// The pushes of one collection.
 pub(super) struct Pushes {
-    /// What was allocated, and what is held.
+    /// The profile of what was allocated, and that of what is held.
     pub(super) pushes: Vec<Push>,
-    /// Time between the last window and this one, which is in neither.
+    /// Time between the last window and this window. Neither window covers it.
     pub(super) missed: Duration,
 }
 
-/// Asks again and again.
+/// Makes the pushes of one window after another.
 pub(super) struct Collector {
     profiler: Profiler,
     names: Names,
     services: Services,
     hashes: Hashes,
     held: bool,
-    /// Where the last window ended.
+    /// The border at which the last window ended.
     border: Option<Border>,
 }
 
@@ -56,7 +56,7 @@ impl Collector {
         }
     }
 
-    /// What was allocated since the last time, and what is held.
+    /// Returns what was allocated since the last time, and what is held.
     pub(super) async fn next(&mut self) -> Result<Pushes, Stopped> {
         let mut pushes = Pushes { pushes: Vec::new(), missed: Duration::ZERO };
         let window = Scope { window: Some(AskedWindow::After(self.border)), ..Scope::ALL };
@@ -78,7 +78,7 @@ impl Collector {
         Ok(pushes)
     }
 
-    /// A profile; none if the worker refuses it, which is logged.
+    /// Asks for a profile. Returns `None` if the worker refuses, and logs the refusal.
     async fn ask(&self, kind: Kind, scope: Scope) -> Result<Option<RawProfile>, Stopped> {
         let request = ProfileRequest {
             kind,
@@ -107,7 +107,7 @@ impl Collector {
         });
         let of_process: Vec<u32> = of_process.collect();
         let stacks = raw.rows.into_iter().filter_map(|row| {
-            // All strata of a row are of one process.
+            // All strata of a row belong to one process.
             let (stratum, _) = row.row.strata().next()?;
             let service = of_process[stratum.process as usize];
             Some(Stack { service, frames: row.frames, moments: row.row.total() })
@@ -134,7 +134,9 @@ impl Collector {
         }
     }
 
-    /// The file that a frame lies in, and its address there; none if no other host could find it.
+    /// Returns the file that a frame lies in, as an index into `files`, and the frame's address in
+    /// the file.
+    /// Returns `None` if another host could not find the file or the address.
     async fn place(
         &mut self,
         module: &Arc<Module>,
@@ -167,7 +169,7 @@ impl Files {
     }
 }
 
-/// The `htlhash` of modules, empty where it is not known. It stays known when the file is closed.
+/// The `htlhash` of modules, empty if unknown. A hash stays known after its file is closed.
 #[derive(Default)]
 struct Hashes(FxHashMap<ModuleId, String>);
 
@@ -187,7 +189,8 @@ impl Hashes {
             }
             _ => String::new(),
         };
-        // Also one that is not known: a file system that does not answer is not asked again.
+        // An empty hash is remembered too, so that a file system that does not answer is not read
+        // again.
         self.0.insert(module.id, hash.clone());
         hash
     }

@@ -1,16 +1,16 @@
-//! Where profiles are pushed to, as the command line says it.
+//! The places that profiles are pushed to, as the command line names them.
 
 use hyper::Uri;
 use std::fmt;
 
-/// What a backend understands.
+/// The protocol of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// OTLP over HTTP, in protobuf.
     OtlpHttp,
     /// OTLP over gRPC.
     OtlpGrpc,
-    /// pprof over HTTP, as Pyroscope takes it.
+    /// pprof over HTTP, as Pyroscope accepts it.
     Pyroscope,
 }
 
@@ -37,22 +37,22 @@ impl Protocol {
 /// A backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// What it understands.
+    /// The backend's protocol.
     pub protocol: Protocol,
-    /// Its host name or address, without the brackets of an IPv6 one.
+    /// The backend's host name or address; an IPv6 address has no brackets.
     pub host: String,
-    /// Its port.
+    /// The backend's port.
     pub port: u16,
-    /// What stands before the protocol's own path, without a `/` at the end.
+    /// The path before the protocol's own path, without a `/` at the end.
     pub base: String,
     text: String,
 }
 
 impl Destination {
-    /// Reads `otlp+http://HOST:4318`, `otlp+grpc://HOST:4317` or `pyroscope+http://HOST:4040`.
+    /// Parses `otlp+http://HOST:4318`, `otlp+grpc://HOST:4317` or `pyroscope+http://HOST:4040`.
     ///
     /// # Errors
-    /// One line that says what is wrong with it.
+    /// One line that says what is wrong with the text.
     pub fn parse(text: &str) -> Result<Destination, String> {
         let unknown = || {
             let known =
@@ -71,7 +71,7 @@ impl Destination {
             return Err("has a query, which means nothing here (leave it out)".into());
         }
         let host = authority.host().trim_matches(['[', ']']).to_owned();
-        // `Uri` takes what is no number for no port.
+        // `Uri` returns no port for a port that is not a number.
         let has_port = authority.as_str().len() > authority.host().len();
         let port = match authority.port_u16() {
             Some(port) if port > 0 => port,
@@ -88,7 +88,7 @@ impl Destination {
         Ok(Destination { protocol, host, port, base, text: text.to_owned() })
     }
 
-    /// Host and port as the `Host` header has them.
+    /// Returns host and port in the form of the `Host` header.
     pub(super) fn authority(&self) -> String {
         match self.host.contains(':') {
             true => format!("[{}]:{}", self.host, self.port),

@@ -1,4 +1,4 @@
-//! One gRPC call on a connection of its own, of a message that is encoded already.
+//! One gRPC call on its own connection, with a message that is already encoded.
 
 use super::destination::Destination;
 use super::{LONGEST, MAX_ANSWER_BYTES};
@@ -12,10 +12,10 @@ use tonic::metadata::MetadataMap;
 use tonic::transport::Endpoint;
 pub(super) use tonic::{Code, Status};
 
-/// Calls the method at `path`; the answer, encoded.
+/// Calls the method at `path`. Returns the encoded answer.
 ///
 /// # Errors
-/// The status: what the backend says, or that it cannot be reached.
+/// The status that the backend returned, or the status for a backend that cannot be reached.
 pub(super) async fn call(
     to: &Destination,
     path: &str,
@@ -51,7 +51,7 @@ async fn exchange(
     Ok(answer.into_inner())
 }
 
-/// Messages that are bytes already.
+/// A codec whose messages are bytes that are already encoded.
 #[derive(Clone, Copy, Debug, Default)]
 struct Encoded;
 

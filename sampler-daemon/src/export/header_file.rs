@@ -1,4 +1,4 @@
-//! Headers with secrets for backends, in a file that nobody else can read.
+//! Headers with secrets for backends, in a file that only its owner can read.
 
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
@@ -7,13 +7,13 @@ use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// More is no file of headers.
+/// Maximum size of a header file.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// Reads lines `NAME: VALUE`; empty lines and those that begin with `#` are skipped.
+/// Reads lines `NAME: VALUE`. Empty lines and lines that begin with `#` are skipped.
 ///
 /// # Errors
-/// One line. It never has a value in it.
+/// One line. The line never contains a header's value.
 pub fn read(path: &Path) -> Result<HeaderMap, String> {
     let name = path.display();
     let failed = |error: std::io::Error| format!("read the headers {name}: {error}");

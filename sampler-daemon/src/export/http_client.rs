@@ -1,4 +1,4 @@
-//! One HTTP/1.1 request on a connection of its own, with bounds on time and on the answer.
+//! One HTTP/1.1 request on its own connection, with bounds on the time and on the answer's size.
 
 use super::destination::Destination;
 use super::{LONGEST, MAX_ANSWER_BYTES};
@@ -13,18 +13,18 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// What a backend answered.
+/// The answer of a backend.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
-    /// Empty where it could not be read.
+    /// The body; empty if it could not be read.
     pub(super) body: Bytes,
 }
 
 /// Sends a body.
 ///
 /// # Errors
-/// If there is no answer: whether the backend has the body is not known then.
+/// If there is no answer. Whether the backend has received the body is then unknown.
 pub(super) async fn post(
     to: &Destination,
     path: &str,
@@ -44,7 +44,7 @@ async fn exchange(
     let stream = TcpStream::connect((to.host.as_str(), to.port)).await.context("connect")?;
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.context("connect")?;
-    // When this is dropped the connection is closed.
+    // Dropping `connections` closes the connection.
     let mut connections = JoinSet::new();
     connections.spawn(connection);
     let mut request =
@@ -56,7 +56,7 @@ async fn exchange(
     let answer = sender.send_request(request).await.context("send")?;
     let (parts, body) = answer.into_parts();
     let body = Limited::new(body, MAX_ANSWER_BYTES).collect().await;
-    // The status says whether it was taken; what else it says is for people.
+    // The status alone says whether the backend accepted the body. The answer's text is for people.
     let body = body.map(|body| body.to_bytes()).unwrap_or_default();
     Ok(Answer { status: parts.status, headers: parts.headers, body })
 }

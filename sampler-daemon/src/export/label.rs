@@ -1,25 +1,25 @@
-//! Facts that every service gets from the command line.
+//! Attributes that the command line gives to every service.
 
-/// Most of them: backends take 30 labels a series, and some are ours.
+/// Maximum number of labels. Backends accept 30 labels a series, and samplerd adds some of its own.
 pub const MAX_LABELS: usize = 16;
-/// Backends take values of 2,048 bytes.
+/// Maximum length of a value. Backends accept 2,048 bytes.
 const MAX_VALUE_BYTES: usize = 1024;
 const MAX_KEY_BYTES: usize = 128;
 
-/// A fact.
+/// An attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// What it is called, `deployment.environment` for example.
+    /// The attribute's name, `deployment.environment` for example.
     pub key: String,
-    /// What it is.
+    /// The attribute's value.
     pub value: String,
 }
 
 impl Label {
-    /// Reads `KEY=VALUE`.
+    /// Parses `KEY=VALUE`.
     ///
     /// # Errors
-    /// One line that says what is wrong with it.
+    /// One line that says what is wrong with the text.
     pub fn parse(text: &str) -> Result<Label, String> {
         let (key, value) = text.split_once('=').ok_or("is no label (try KEY=VALUE)")?;
         let is_key = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
@@ -35,10 +35,10 @@ impl Label {
         Ok(Label { key: key.to_owned(), value: value.to_owned() })
     }
 
-    /// Checks that labels go together.
+    /// Checks a set of labels.
     ///
     /// # Errors
-    /// One line, if there are too many or two of one key.
+    /// One line, if there are too many labels or two labels with one key.
     pub fn check(labels: &[Label]) -> Result<(), String> {
         if labels.len() > MAX_LABELS {
             let given = labels.len();

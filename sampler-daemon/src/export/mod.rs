@@ -1,7 +1,9 @@
-//! Pushes profiles to backends: windows that follow each other without gap or overlap, and what is held at the end of each.
+//! Pushes profiles to backends: consecutive windows without gap or overlap, and what is held at the
+//! end of each window.
 //!
-//! One task asks the worker as any client does, and encodes. Each destination has an outbox of its own and a task that empties it, so that a slow or dead
-//! backend holds up nobody. Nothing below this module knows a backend.
+//! One task asks the worker as any client does, and encodes the profiles. Each destination has an
+//! outbox, and a task that empties the outbox. A slow or dead backend therefore delays nothing
+//! else. Modules below this module do not depend on any backend.
 
 mod back_off;
 mod collector;
@@ -32,34 +34,35 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 pub use outbox::Counts;
 
-/// How long the last window and what waits may take when samplerd ends.
+/// Time for the last window and the waiting requests when samplerd ends.
 const FINISHING: Duration = Duration::from_secs(2);
 
-/// How long a request may take, with its connection and its answer.
+/// Timeout of a request, including the connection and the answer.
 const LONGEST: Duration = Duration::from_secs(10);
-/// Most bytes of an answer.
+/// Maximum size of an answer.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
 
-/// What is pushed, and where to.
+/// The profiles to push, and their destinations.
 pub struct Settings {
-    /// Where to.
+    /// The destinations.
     pub destinations: Vec<Destination>,
     /// Length of a window, at most [`MAX_EVERY`].
     pub every: Duration,
     /// Headers of every request.
     pub headers: HeaderMap,
-    /// Facts that every service gets.
+    /// Attributes that every service gets.
     pub labels: Vec<Label>,
-    /// Whether what is held is known.
+    /// Whether held memory is known, and so pushed.
     pub held: bool,
 }
 
-/// The shortest window: time slots are no shorter.
+/// The shortest window: a time slot of the store.
 pub const MIN_EVERY: Duration = Duration::from_secs(1);
-/// The longest: the store keeps slots of a second for two minutes, and later a border may be none any more.
+/// The longest window. The store keeps slots of one second for two minutes; an older border may no
+/// longer exist.
 pub const MAX_EVERY: Duration = Duration::from_secs(100);
 
-/// What has become of pushes; cheap to clone. Empty where nothing is pushed.
+/// The counts of all pushes; cheap to clone. Empty if nothing is pushed.
 #[derive(Clone, Default)]
 pub struct Exports {
     outboxes: Arc<[Arc<Outbox>]>,
@@ -67,18 +70,19 @@ pub struct Exports {
 }
 
 impl Exports {
-    /// The counts of each destination.
+    /// Returns the counts of each destination.
     pub fn counts(&self) -> Vec<Counts> {
         self.outboxes.iter().map(|outbox| outbox.counts()).collect()
     }
 
-    /// Time that is in no window, nanoseconds: it was asked for when the store had given up its borders.
+    /// Returns the time that no window covers, in nanoseconds. It was asked for after the store had
+    /// dropped its borders.
     pub fn missed_ns(&self) -> u64 {
         self.missed_ns.load(Relaxed)
     }
 }
 
-/// The tasks that push; they end with this.
+/// The tasks that push. Dropping the exporter ends the tasks.
 pub struct Exporter {
     exports: Exports,
     tasks: JoinSet<()>,
@@ -100,12 +104,12 @@ impl Exporter {
         Exporter { exports, tasks, last }
     }
 
-    /// What has become of pushes.
+    /// Returns the counts of all pushes.
     pub fn exports(&self) -> Exports {
         self.exports.clone()
     }
 
-    /// Pushes the last window, and what waits, for at most two seconds.
+    /// Pushes the last window and the waiting requests, for at most two seconds.
     pub async fn finish(self) {
         let Exporter { exports, tasks, last } = self;
         let finishing = async {
@@ -123,7 +127,8 @@ impl Exporter {
     }
 }
 
-/// Asks for a window again and again, and puts it into every outbox, until the last one is asked for.
+/// Asks for one window after another and adds each to every outbox, until the last window is
+/// requested.
 async fn collect(
     settings: Settings,
     exports: Exports,
@@ -133,13 +138,13 @@ async fn collect(
 ) {
     let mut ticks = interval(settings.every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // The first one is at once.
+    // The first tick completes at once.
     ticks.tick().await;
     let mut collector = Collector::new(&settings, profiler, names);
     loop {
         let done = tokio::select! {
             _ = ticks.tick() => None,
-            // Without a sender nobody waits for the last window.
+            // If the sender is gone, nobody waits for the last window.
             done = &mut ending => match done {
                 Ok(done) => Some(done),
                 Err(_) => return,
@@ -147,7 +152,7 @@ async fn collect(
         };
         let pushes = match collector.next().await {
             Ok(pushes) => pushes,
-            // There is nobody to ask any more.
+            // The worker has stopped.
             Err(_) => return,
         };
         exports.missed_ns.fetch_add(pushes.missed.as_nanos() as u64, Relaxed);
@@ -162,7 +167,7 @@ async fn collect(
             }
         }
         if let Some(done) = done {
-            // Whoever waited may be gone.
+            // The receiver may be gone.
             let _ = done.send(());
             return;
         }

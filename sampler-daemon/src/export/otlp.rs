@@ -1,15 +1,16 @@
-//! Pushes as bodies of OTLP requests: compressed for HTTP, not for gRPC, which does that itself.
+//! Pushes as bodies of OTLP requests. For HTTP the bodies are compressed; gRPC compresses by
+//! itself.
 
 use super::outbox::{Body, compressed};
 use sampler_common::encode::otlp::{Request, requests};
 use sampler_common::encode::push::Push;
 
-/// The path of the signal, behind what a backend puts before it.
+/// The path of the profiles signal, after the backend's own path.
 const PATH: &str = "/v1development/profiles";
-/// The method of the signal over gRPC.
+/// The gRPC method of the profiles signal.
 const METHOD: &str = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
 
-/// The bodies that carry a push; none if there is nothing in it.
+/// Returns the bodies that carry a push. An empty push has no bodies.
 pub(super) fn bodies(push: &Push, is_grpc: bool) -> Vec<Body> {
     let requests = requests(push, || fastrand::u128(..).to_be_bytes());
     let body = |request: Request| Body {

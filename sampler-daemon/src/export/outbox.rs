@@ -1,4 +1,5 @@
-//! What waits to be sent to one destination: bounded, the oldest dropped first.
+//! The queue of requests to one destination. The queue is bounded; the oldest requests are dropped
+//! first.
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -7,56 +8,56 @@ use std::io::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
-/// Most requests that wait: some hours of windows of a minute.
+/// Maximum number of waiting requests: some hours of windows of one minute.
 const MAX_REQUESTS: usize = 512;
-/// Most bytes of them.
+/// Maximum size of all waiting requests.
 const MAX_BYTES: usize = 32 << 20;
 
-/// A request as it goes out.
+/// A request, ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Body {
-    /// By which it is recognized when it comes twice.
+    /// The id by which a backend recognizes a request that arrives twice.
     pub(super) id: u128,
-    /// Path and query of its URL, behind what a backend puts before it; the method of gRPC.
+    /// Path and query of the URL, after the backend's own path. For gRPC: the method.
     pub(super) target: String,
-    /// Contents, compressed but for gRPC.
+    /// The contents, compressed except for gRPC.
     pub(super) bytes: Vec<u8>,
-    /// Profiles in it.
+    /// The number of profiles in the request.
     pub(super) profiles: u64,
 }
 
-/// The contents of a body by gzip.
+/// Compresses the contents of a body by gzip.
 pub(super) fn compressed(bytes: &[u8]) -> Vec<u8> {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
-    // Into memory: it cannot fail.
+    // Writing into memory cannot fail.
     let _ = gzip.write_all(bytes);
     gzip.finish().unwrap_or_default()
 }
 
-/// What has become of the requests to one destination.
+/// The counts of the requests to one destination.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// The destination, as it was given.
+    /// The destination, as the command line names it.
     pub destination: String,
-    /// Requests that were made: those that were sent, refused and dropped, and those that wait.
+    /// All requests: sent, refused, dropped and waiting requests.
     pub made: u64,
     /// Requests that wait.
     pub waiting: u64,
-    /// Bytes of those.
+    /// Bytes of the waiting requests.
     pub waiting_bytes: u64,
-    /// Requests that the backend took.
+    /// Requests that the backend accepted.
     pub sent: u64,
-    /// Bytes of those.
+    /// Bytes of the accepted requests.
     pub sent_bytes: u64,
-    /// Attempts that failed, and were or will be repeated.
+    /// Attempts that failed and were or will be repeated.
     pub retried: u64,
-    /// Requests that the backend refused for ever.
+    /// Requests that the backend refused for good.
     pub refused: u64,
-    /// Profiles that it said it had left out of requests that it took.
+    /// Profiles that the backend reported as left out of accepted requests.
     pub rejected_profiles: u64,
-    /// Requests that were dropped because too many waited.
+    /// Requests that were dropped because the queue was full.
     pub dropped: u64,
-    /// Why the last attempt failed; empty if none did.
+    /// Why the last attempt failed, or why profiles were left out; empty if neither happened.
     pub last_error: String,
 }
 
@@ -64,7 +65,7 @@ pub struct Counts {
 struct State {
     waiting: VecDeque<Arc<Body>>,
     bytes: usize,
-    /// The first one is on its way: whether it arrives is not known, so that it is not dropped.
+    /// Whether the first request is being sent. Such a request may arrive, so it is not dropped.
     is_sending: bool,
     counts: Counts,
 }
@@ -72,20 +73,20 @@ struct State {
 /// The queue of one destination.
 pub(super) struct Outbox {
     state: Mutex<State>,
-    /// Something came, or went.
+    /// Notified after a request was added or removed.
     changed: Notify,
     max_requests: usize,
     max_bytes: usize,
 }
 
-/// How an attempt ended.
+/// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
-    /// The backend has it, but for so many profiles, and why.
+    /// The backend has accepted the request. If it left profiles out: how many, and why.
     Sent(Option<(u64, String)>),
-    /// It is to be sent again.
+    /// The request has to be sent again.
     Failed(String),
-    /// The backend will never take it.
+    /// The backend will never accept the request.
     Refused(String),
 }
 
@@ -104,7 +105,7 @@ impl Outbox {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Adds a request, and drops the oldest ones if they are too many.
+    /// Adds a request, and drops the oldest requests if the queue exceeds its bounds.
     pub(super) fn add(&self, body: Body) {
         self.with(|state| {
             state.bytes += body.bytes.len();
@@ -122,7 +123,8 @@ impl Outbox {
         self.changed.notify_waiters();
     }
 
-    /// The oldest request, when there is one. Until [`Outbox::ended`] it stays where it is.
+    /// Waits for the oldest request and returns it. The request stays in the queue until
+    /// [`Outbox::ended`].
     pub(super) async fn first(&self) -> Arc<Body> {
         let find = |state: &mut State| {
             let first = state.waiting.front().cloned();
@@ -167,7 +169,7 @@ impl Outbox {
         self.changed.notify_waiters();
     }
 
-    /// Completes when nothing waits.
+    /// Completes when no request waits.
     pub(super) async fn emptied(&self) {
         loop {
             let changed = self.changed.notified();
@@ -178,7 +180,7 @@ impl Outbox {
         }
     }
 
-    /// What has become of its requests.
+    /// Returns the counts of the destination's requests.
     pub(super) fn counts(&self) -> Counts {
         self.with(|state| Counts {
             waiting: state.waiting.len() as u64,
@@ -224,7 +226,7 @@ mod tests {
         outbox.ended(Attempt::Sent(Some((9, "old".into()))));
         let counts = outbox.counts();
         assert_eq!((counts.sent, counts.dropped, counts.rejected_profiles), (1, 6, 2));
-        // A failure is not the end of it, but it may be dropped now.
+        // A request whose attempt failed stays in the queue, but may be dropped now.
         assert_eq!(outbox.first().await.id, 8);
         outbox.ended(Attempt::Failed("dead".into()));
         assert_eq!(outbox.first().await.id, 8);

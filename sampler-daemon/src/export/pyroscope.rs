@@ -1,6 +1,8 @@
-//! Pushes as requests to `POST /ingest` of Pyroscope, and of Grafana Alloy's `pyroscope.receive_http`.
+//! Pushes as requests to `POST /ingest` of Pyroscope, and of Grafana Alloy's
+//! `pyroscope.receive_http`.
 //!
-//! Reference: `pkg/og/ingestion`, `pkg/og/storage/segment/key.go` and `pkg/og/flameql` of Pyroscope: which characters names and labels may have.
+//! Reference for the characters that names and labels may have: `pkg/og/ingestion`,
+//! `pkg/og/storage/segment/key.go` and `pkg/og/flameql` of Pyroscope.
 
 use super::outbox::{Body, compressed};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -9,7 +11,7 @@ use sampler_common::encode::push::{Attributes, Push};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The bodies that carry a push; none if there is nothing in it.
+/// Returns the bodies that carry a push. An empty push has no bodies.
 pub(super) fn bodies(push: &Push) -> Vec<Body> {
     let start = push.start_unix_ns / SECOND_NS;
     let end = (push.start_unix_ns + push.duration_ns) / SECOND_NS;
@@ -22,7 +24,7 @@ pub(super) fn bodies(push: &Push) -> Vec<Body> {
     profiles(push).into_iter().map(body).collect()
 }
 
-/// `SERVICE{KEY=VALUE,…}`: values have no quotes there, and keys no dots.
+/// Formats `SERVICE{KEY=VALUE,…}`. Pyroscope allows no quotes around values and no dots in keys.
 fn name(service: &Attributes) -> String {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "-._/".contains(c);
     let is_key = |c: char| c.is_ascii_alphanumeric();

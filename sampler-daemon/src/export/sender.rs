@@ -1,4 +1,5 @@
-//! Empties an outbox: one request at a time, again and again until the backend has answered for ever.
+//! Empties an outbox. Sends one request at a time, repeatedly until the backend accepts or refuses
+//! it for good.
 
 use super::back_off::{BackOff, retry_after};
 use super::destination::{Destination, Protocol};
@@ -15,12 +16,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::sleep;
 
-/// Characters of an answer that stand in `status`.
+/// Maximum length in characters of a backend's text in `status`.
 const MAX_REASON_CHARS: usize = 200;
-/// By which a backend, or a proxy before it, recognizes a request that comes twice.
+/// The header by which a backend, or a proxy before it, recognizes a request that arrives twice.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// Sends for ever what comes to an outbox.
+/// Sends the requests of an outbox, without end.
 pub(super) async fn send(outbox: Arc<Outbox>, transport: Transport) {
     let mut back_off = BackOff::default();
     loop {
@@ -39,14 +40,14 @@ pub(super) async fn send(outbox: Arc<Outbox>, transport: Transport) {
     }
 }
 
-/// How requests get to a backend.
+/// The connection parameters of a backend.
 pub(super) struct Transport {
     destination: Destination,
     headers: HeaderMap,
 }
 
 impl Transport {
-    /// To a backend, with headers of the user's.
+    /// Combines a destination with the user's headers.
     pub(super) fn new(destination: Destination, mut headers: HeaderMap) -> Transport {
         let agent = concat!("samplerd/", env!("CARGO_PKG_VERSION"));
         headers.insert(USER_AGENT, HeaderValue::from_static(agent));
@@ -56,7 +57,7 @@ impl Transport {
                 headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             }
             Protocol::OtlpGrpc => {}
-            // pprof is compressed by itself.
+            // pprof files are already compressed.
             Protocol::Pyroscope => {
                 headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
             }
@@ -64,7 +65,7 @@ impl Transport {
         Transport { destination, headers }
     }
 
-    /// One attempt, and how long the backend wants to be left alone.
+    /// Makes one attempt. Returns its result, and the wait that the backend asked for.
     async fn attempt(&self, body: &Body) -> (Attempt, Option<Duration>) {
         let mut headers = self.headers.clone();
         if let Ok(id) = HeaderValue::from_str(&format!("{:032x}", body.id)) {
@@ -98,14 +99,15 @@ impl Transport {
     }
 }
 
-/// A request that was taken, but for what the answer says.
+/// Interprets the answer to an accepted request: the answer says which profiles were left out.
 fn sent(answer: &[u8]) -> Attempt {
     Attempt::Sent(rejected(answer).map(|(profiles, why)| {
         (profiles, one_line(&format!("{profiles} profiles left out: {why}")))
     }))
 }
 
-/// What a gRPC status means, and how long the backend wants to be left alone. Which ones are worth another attempt is in the OTLP specification, "Failures".
+/// Interprets a gRPC status. Returns the result, and the wait that the backend asked for.
+/// The OTLP specification, "Failures", lists the statuses that are worth another attempt.
 fn by_status(status: &Status) -> (Attempt, Option<Duration>) {
     let asked = retry_delay(status.details());
     let code = status.code();
@@ -123,11 +125,12 @@ fn by_status(status: &Status) -> (Attempt, Option<Duration>) {
     (if is_retried { Attempt::Failed(why) } else { Attempt::Refused(why) }, asked)
 }
 
-/// What an answer means. Which ones are worth another attempt is in the OTLP specification, "Retryable response codes".
+/// Interprets an answer. The OTLP specification, "Retryable response codes", lists the statuses
+/// that are worth another attempt.
 fn attempt(answer: &Answer, protocol: Protocol) -> Attempt {
     let status = answer.status;
     match protocol {
-        // Only OTLP says in its answer what was left out.
+        // Only OTLP answers say what was left out.
         Protocol::Pyroscope if status.is_success() => return Attempt::Sent(None),
         _ if status.is_success() => return sent(&answer.body),
         _ => {}
@@ -148,7 +151,7 @@ fn asked(answer: &Answer) -> Option<Duration> {
     retry_after(answer.headers.get(RETRY_AFTER)?.to_str().ok()?, SystemTime::now())
 }
 
-/// What a backend says comes to people's terminals.
+/// Makes a backend's text safe for terminals: one line, no control characters, bounded length.
 fn one_line(text: &str) -> String {
     let shown = |c: char| if c.is_control() { ' ' } else { c };
     text.trim().chars().take(MAX_REASON_CHARS).map(shown).collect()
@@ -189,7 +192,7 @@ mod tests {
         for code in [Code::InvalidArgument, Code::Unauthenticated, Code::Unimplemented] {
             assert!(!is_failed(code), "{code:?}");
         }
-        // Without a time it is out of room for ever; this one has a delay of 3 s.
+        // `ResourceExhausted` without a delay is final. The status below has a delay of 3 s.
         assert!(!is_failed(Code::ResourceExhausted));
         let detail: &[u8] =
             b"\x1a\x30\x0a\x28type.googleapis.com/google.rpc.RetryInfo\x12\x04\x0a\x02\x08\x03";

@@ -1,6 +1,7 @@
-//! Which service a process belongs to, and the facts of a service.
+//! The service that a process belongs to, and the attributes of a service.
 //!
-//! A service is a systemd unit, a container, or a program: not a process, since backends keep a series for each, and pids come and go.
+//! A service is a systemd unit, a container, or a program. A process is no service: backends keep a
+//! series for each service, and pids come and go.
 
 use super::label::Label;
 use crate::pipeline::Program;
@@ -8,31 +9,32 @@ use rustc_hash::FxHashMap;
 use sampler_common::encode::push::Attributes;
 use std::time::{Duration, Instant};
 
-/// Most services at a time: four series of each are below the 5,000 that Pyroscope takes of a tenant.
+/// Maximum number of services at a time. Pyroscope accepts 5,000 series of a tenant; a service has
+/// four.
 const MAX_SERVICES: usize = 256;
-/// One that nothing was seen of for so long makes room for others.
+/// A service without profiles for this time makes room for another service.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
-/// Backends take values of 2,048 bytes.
+/// Maximum length of a value. Backends accept 2,048 bytes.
 const MAX_VALUE_BYTES: usize = 1024;
-/// The service of what finds no room.
+/// The service of processes that find no room.
 const OTHER: &str = "other";
 
-/// The services that were seen.
+/// The known services.
 pub(super) struct Services {
     host: String,
     labels: Vec<Label>,
-    /// When each was last seen.
+    /// The time when each service was last seen.
     seen: FxHashMap<Attributes, Instant>,
     max_services: usize,
 }
 
 impl Services {
-    /// Of a host, with facts that all of them get.
+    /// Creates an empty set for a host. All services get `labels`.
     pub(super) fn new(host: String, labels: Vec<Label>) -> Services {
         Services { host, labels, seen: FxHashMap::default(), max_services: MAX_SERVICES }
     }
 
-    /// The facts of the service that a program belongs to.
+    /// Returns the attributes of the service that a program belongs to.
     pub(super) fn of(&mut self, program: &Program, now: Instant) -> Attributes {
         let attributes = self.attributes(program);
         if let Some(seen) = self.seen.get_mut(&attributes) {
@@ -70,7 +72,7 @@ impl Services {
         self.completed(known.map(|(key, value)| (key.to_owned(), cut(value).to_owned())).collect())
     }
 
-    /// With what all of them have. A label takes the place of a fact of its key.
+    /// Adds the attributes of all services. A label replaces an attribute with the same key.
     fn completed(&self, mut attributes: Attributes) -> Attributes {
         attributes.push(("host.name".to_owned(), self.host.clone()));
         attributes.retain(|(key, _)| self.labels.iter().all(|label| label.key != *key));
@@ -79,7 +81,8 @@ impl Services {
     }
 }
 
-/// The systemd service of a control group, without its suffix. That of a user's session is none: everything runs in it.
+/// Returns the systemd service of a control group, without its suffix. A user's session is no
+/// service: everything runs in it.
 fn unit(cgroup: &str) -> Option<&str> {
     let unit = cgroup.rsplit('/').find_map(|name| name.strip_suffix(".service"))?;
     Some(unit).filter(|unit| !unit.is_empty() && !unit.starts_with("user@"))
@@ -148,7 +151,7 @@ mod tests {
         };
         let names = [(1, 0), (2, 0), (3, 0), (4, 0), (1, 3000)].map(|(of, at)| name(of, at));
         assert_eq!(names, ["1xxxx", "2xxxx", "3xxxx", "other", "1xxxx"]);
-        // The first one was seen meanwhile, the others were not.
+        // Service 1 was seen recently, services 2 and 3 were not.
         let names = [(4, 3700), (1, 3700), (5, 3700), (6, 3700)].map(|(of, at)| name(of, at));
         assert_eq!(names, ["4xxxx", "1xxxx", "5xxxx", "other"]);
     }
