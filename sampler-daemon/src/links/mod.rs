@@ -1,7 +1,9 @@
-//! Every link of a uprobe or a USDT probe is in the one table here, and nothing else attaches or detaches one.
+//! The one table of all links of uprobes and USDT probes. Nothing else attaches or detaches such a
+//! link.
 //!
-//! A link belongs to one process, or to all processes that map its file: the kernel counts calls of the processes that have a slot. In
-//! `--windows` a process has links only while its window is open.
+//! A link belongs to one process, or to all processes that map its file. A shared link counts only
+//! calls of processes that have a slot. In `--windows` mode, a process has links only while its
+//! window is open.
 
 mod closing;
 mod own;
@@ -24,10 +26,10 @@ use std::sync::atomic::AtomicU64;
 /// A file: its device and inode.
 pub type FileId = (u64, u64);
 
-/// All links of the daemon, but for those of its own functions that prices are measured with.
+/// All links of the daemon, except those of its own functions that measure the price of a hit.
 pub struct LinkTable {
     settings: Settings,
-    /// By slot.
+    /// Links of single processes, by slot.
     own: FxHashMap<u32, OwnLinks>,
     /// Links that processes share.
     pub shared: SharedLinks,
@@ -35,7 +37,7 @@ pub struct LinkTable {
 }
 
 impl LinkTable {
-    /// No links.
+    /// Creates an empty table.
     pub fn new(settings: Settings) -> LinkTable {
         LinkTable {
             settings,
@@ -58,7 +60,7 @@ impl LinkTable {
         Ok(())
     }
 
-    /// The same for a file that samples by itself.
+    /// Attaches to a file that samples by itself, in the process of a slot.
     pub fn attach_own_sampler(
         &mut self,
         kernel: &mut Kernel,
@@ -72,7 +74,7 @@ impl LinkTable {
         Ok(())
     }
 
-    /// Attaches to the allocators of a process until its window is over; frees are not probed.
+    /// Attaches to the allocators of a process until its window ends. Frees are not probed.
     pub fn attach_for_window(
         &mut self,
         kernel: &mut Kernel,
@@ -89,7 +91,8 @@ impl LinkTable {
         Ok(())
     }
 
-    /// Attaches to what is left of an allocator of a process, in place of its links there.
+    /// Replaces the links of an allocator in a process by links to the functions that are left in
+    /// `allocator`.
     pub fn reattach_own(
         &mut self,
         kernel: &mut Kernel,
@@ -105,19 +108,20 @@ impl LinkTable {
         Ok(())
     }
 
-    /// Whether the process of a slot has links of its own.
+    /// Whether the process of a slot has its own links.
     pub fn has_own(&self, slot: u32) -> bool {
         self.own.get(&slot).is_some_and(|own| !own.is_empty())
     }
 
-    /// Detaches all links of the process of a slot; CPU time that closing them takes is added to `spent_ns`.
+    /// Detaches all own links of the process of a slot. Adds the CPU time that closing takes to
+    /// `spent_ns`.
     pub fn detach_own(&mut self, slot: u32, spent_ns: &Arc<AtomicU64>) {
         if let Some(mut own) = self.own.remove(&slot) {
             self.closing.close_in_order(own.take(), spent_ns);
         }
     }
 
-    /// Detaches the links of the process of a slot in files that it has not mapped.
+    /// Detaches the links of the process of a slot in files that the process no longer maps.
     pub fn detach_unmapped(&mut self, slot: u32, is_mapped: impl Fn(FileId) -> bool) {
         if let Some(own) = self.own.get_mut(&slot) {
             let links = own.take_unmapped(is_mapped);
@@ -125,7 +129,8 @@ impl LinkTable {
         }
     }
 
-    /// Attaches to an allocator in all processes that map its file, unless that is done already.
+    /// Attaches to an allocator in all processes that map its file, unless the file has its links
+    /// already.
     pub fn attach_shared(
         &mut self,
         kernel: &mut Kernel,
@@ -134,7 +139,7 @@ impl LinkTable {
         self.shared.attach(kernel, allocator, &self.settings)
     }
 
-    /// The same for a file that samples by itself.
+    /// Attaches to a file that samples by itself, in all processes that map the file.
     pub fn attach_shared_sampler(
         &mut self,
         kernel: &mut Kernel,
@@ -143,18 +148,19 @@ impl LinkTable {
         self.shared.attach_sampler(kernel, sampler, &self.settings)
     }
 
-    /// Takes functions that are patched in a process out of the links of their file, if they are in; whether they were.
+    /// Removes functions that are patched in a process from the links of their file. Returns
+    /// whether any of them was probed.
     pub fn leave_out(&mut self, kernel: &mut Kernel, patched: &Patched) -> anyhow::Result<bool> {
         self.shared.leave_out(kernel, patched, &self.settings)
     }
 
-    /// Detaches the links that processes share in these files.
+    /// Detaches the links that processes share in `files`.
     pub fn detach_shared(&mut self, files: &[FileId]) {
         let links = self.shared.remove(files);
         self.close(links);
     }
 
-    /// Detaches the links that processes share in all other files.
+    /// Detaches the links that processes share in all files except `kept`.
     pub fn detach_others_than(&mut self, kept: &FxHashSet<FileId>) {
         self.detach_shared(&self.shared.others_than(kept));
     }
@@ -169,7 +175,7 @@ impl LinkTable {
         self.close(shared);
     }
 
-    /// Closes links that are not of the table.
+    /// Closes links that are not in the table.
     pub fn close(&mut self, links: Vec<Link>) {
         self.closing.close_in_order(links, &Arc::default());
     }
@@ -179,7 +185,7 @@ impl LinkTable {
         self.closing.forget_closed();
     }
 
-    /// Waits until all links that have been let go are closed.
+    /// Waits until all links whose closing has begun are closed.
     pub fn wait_for_closing(&mut self) {
         self.closing.wait();
     }

@@ -1,4 +1,4 @@
-//! Links of one process, by the file that they are in.
+//! Links of one process, by the file that each link is in.
 
 use super::FileId;
 use crate::bpf::Link;
@@ -17,27 +17,27 @@ impl<T> OwnLinks<T> {
         self.0.is_empty()
     }
 
-    /// These are in `file`.
+    /// Adds links in `file`.
     pub(super) fn add(&mut self, file: FileId, links: Vec<T>) {
         self.0.extend(links.into_iter().map(|link| (Some(file), link)));
     }
 
-    /// These stay no longer than a window, in whichever file.
+    /// Adds links that stay no longer than a window, whichever file they are in.
     pub(super) fn add_for_window(&mut self, links: Vec<T>) {
         self.0.extend(links.into_iter().map(|link| (None, link)));
     }
 
-    /// All of them, to be closed.
+    /// Removes and returns all links, for closing.
     pub(super) fn take(&mut self) -> Vec<T> {
         std::mem::take(&mut self.0).into_iter().map(|(_, link)| link).collect()
     }
 
-    /// Those in `file`, to be closed.
+    /// Removes and returns the links in `file`, for closing.
     pub(super) fn take_of(&mut self, file: FileId) -> Vec<T> {
         self.take_where(|of| *of == Some(file))
     }
 
-    /// Those that are in none of the files that are mapped, to be closed.
+    /// Removes and returns the links in files that are not mapped, for closing.
     pub(super) fn take_unmapped(&mut self, is_mapped: impl Fn(FileId) -> bool) -> Vec<T> {
         self.take_where(|file| file.is_some_and(|it| !is_mapped(it)))
     }

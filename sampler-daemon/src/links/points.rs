@@ -1,4 +1,4 @@
-//! Where an allocator is probed, and the attaching itself.
+//! The probed places of an allocator, and the attaching itself.
 
 use super::closing::close_and_wait;
 use crate::bpf::{Kernel, Link, Points, Settings, UsdtPoint};
@@ -6,12 +6,12 @@ use crate::inspect::allocator::Allocator;
 use crate::inspect::discovery::SelfSampler;
 use sampler_common::wire::{Cookie, Role, SHARED};
 
-/// Whose calls a link is for.
+/// The processes whose calls a link counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Owner {
     /// The process in a slot.
     Process { pid: u32, slot: u32 },
-    /// Whoever maps the file.
+    /// All processes that map the file.
     All,
 }
 
@@ -63,8 +63,10 @@ pub(super) fn attach_sampler(
     programs.attach(&sampler.allocator.file, owner.pid(), owner.slot(), &points)
 }
 
-/// Attaches to what is left of an allocator, in place of links that are closed. Frees are probed all the time: twice harms nothing.
-/// Everything else is probed by the old links or by the new ones, or it would count twice.
+/// Replaces the links `old` of an allocator by links to the functions that are left in `allocator`.
+/// Frees are probed without a gap: a free that is counted twice harms nothing. All other functions
+/// are probed by the old links or by the new links, never by both, because each call would count
+/// twice.
 pub(super) fn reattach(
     kernel: &mut Kernel,
     allocator: &Allocator,
@@ -82,11 +84,13 @@ pub(super) fn reattach(
     Ok(links)
 }
 
-/// What to attach to for the process of a slot, or for all that share a link.
+/// Returns the points to attach to, for the process of a slot or for all processes that share a
+/// link.
 fn points(allocator: &Allocator, slot: u32, settings: &Settings) -> Points {
     let mut points = Points::default();
     let mut functions: Vec<_> = allocator.functions.iter().collect();
-    // Probes appear one after another: what can end a block comes first, and what is called most often last.
+    // Probes are inserted one after another. Functions that can end a block come first, the
+    // function that is called most often comes last.
     functions.sort_by_key(|function| {
         let place = match function.role {
             Role::Realloc | Role::Unmap | Role::Remap => 0,
@@ -105,7 +109,7 @@ fn points(allocator: &Allocator, slot: u32, settings: &Settings) -> Points {
         match function.role {
             Role::Free if settings.track_live => points.freeing.push(point),
             Role::Free => {}
-            // Its return must not be probed.
+            // The return of a function that can throw must not be probed.
             Role::New => points.entering.push(point),
             _ => points.allocating.push(point),
         }

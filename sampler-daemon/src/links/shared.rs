@@ -1,4 +1,4 @@
-//! Links that processes share: one for each file with an allocator.
+//! Links that processes share: one set for each file with an allocator.
 
 use super::FileId;
 use super::points::{Owner, attach, attach_sampler, reattach};
@@ -10,35 +10,38 @@ use crate::inspect::patched::Patched;
 use anyhow::ensure;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Identities that a file is remembered by besides its own, at most: beyond, each look at it compares it with all others.
+/// Maximum number of further identities of a file that are remembered. Beyond that, each lookup of
+/// a further identity compares the file with all others.
 const MAX_ALSO: usize = 256;
-/// Files with links, at most: each link costs kernel memory and an update of every process that maps the file.
+/// Maximum number of files with links. Each link costs kernel memory and an update of every process
+/// that maps the file.
 pub const MAX_FILES: usize = 1024;
 
 /// The links of one file.
 struct Shared {
     links: Vec<Link>,
-    /// What was attached to.
+    /// The allocator, without the functions that are not probed.
     allocator: Allocator,
-    /// Its other identities: overlay mounts show it under devices of their own.
+    /// Other identities of the file: overlay mounts show the file under their own devices.
     also: Vec<FileId>,
-    /// Surveys that found no process with the file.
+    /// Number of surveys in succession that found no process that maps the file.
     unused: u32,
     /// Functions that are not probed, and why.
     left_out: Vec<Patched>,
-    /// It was asked for before anybody had it, and nobody has had it yet.
+    /// Whether the file was requested before a process mapped it, and no process has mapped it yet.
     is_awaited: bool,
 }
 
-/// The links, by device and inode.
+/// The shared links, by device and inode.
 #[derive(Default)]
 pub struct SharedLinks {
     files: FxHashMap<FileId, Shared>,
 }
 
 impl SharedLinks {
-    /// Attaches to an allocator, unless that is done already. Whoever maps it pays the trap from now on; whose calls count is decided
-    /// by the eBPF program.
+    /// Attaches to an allocator, unless the file has its links already. Every process that maps the
+    /// file pays for the trap from now on.
+    /// The eBPF program decides whose calls count.
     pub(super) fn attach(
         &mut self,
         kernel: &mut Kernel,
@@ -55,7 +58,7 @@ impl SharedLinks {
         Ok(())
     }
 
-    /// As [`SharedLinks::attach`], for a file that samples by itself.
+    /// Attaches to a file that samples by itself, as [`SharedLinks::attach`] does to an allocator.
     pub(super) fn attach_sampler(
         &mut self,
         kernel: &mut Kernel,
@@ -75,7 +78,7 @@ impl SharedLinks {
         Ok(())
     }
 
-    /// A file has these links now.
+    /// Records the links of a file.
     fn enter(&mut self, allocator: Allocator, links: Vec<Link>, left_out: Vec<Patched>) {
         tracing::info!(path = allocator.path, "probing {} for all", allocator.name);
         let identity = allocator.identity;
@@ -84,7 +87,8 @@ impl SharedLinks {
         self.files.insert(identity, shared);
     }
 
-    /// Takes functions that are patched in a process out of the links of their file, if they are in; whether they were.
+    /// Removes functions that are patched in a process from the links of their file. Returns
+    /// whether any of them was probed.
     pub(super) fn leave_out(
         &mut self,
         kernel: &mut Kernel,
@@ -104,7 +108,8 @@ impl SharedLinks {
         Ok(true)
     }
 
-    /// Functions of a file that are not probed in any process since they are patched in one.
+    /// Returns the functions of a file that are probed in no process because they are patched in
+    /// one process.
     pub fn left_out(&self, allocator: &Allocator) -> &[Patched] {
         let is_its = |it: &&Shared| {
             let identity = allocator.identity;
@@ -113,7 +118,7 @@ impl SharedLinks {
         self.files.values().find(is_its).map_or(&[], |file| &file.left_out)
     }
 
-    /// Whether an allocating function is not probed in any process since it is patched in one.
+    /// Whether an allocating function is probed in no process because it is patched in one process.
     pub fn leaves_allocations(&self) -> bool {
         let left_out = self.files.values().flat_map(|file| &file.left_out);
         left_out.into_iter().any(Patched::leaves_allocations)
@@ -126,7 +131,8 @@ impl SharedLinks {
         self.files.values_mut().find(|file| file.also.contains(&identity))
     }
 
-    /// Whether a file has its links, be it under another identity: with more of them each call would count twice.
+    /// Whether a file has its links, possibly under another identity. With a second set of links
+    /// each call would count twice.
     fn has(&mut self, allocator: &Allocator) -> bool {
         if self.mapped(allocator.identity) {
             return true;
@@ -144,25 +150,26 @@ impl SharedLinks {
         false
     }
 
-    /// What is attached to.
+    /// Returns the allocators that have links.
     pub fn allocators(&self) -> impl Iterator<Item = &Allocator> {
         self.files.values().map(|shared| &shared.allocator)
     }
 
-    /// Somebody has mapped a file; whether it has links.
+    /// Records that a process has mapped a file. Returns whether the file has links.
     pub fn mapped(&mut self, identity: FileId) -> bool {
         self.file_mut(identity).map(|file| (file.unused, file.is_awaited) = (0, false)).is_some()
     }
 
-    /// A file that nobody has keeps its links until somebody has had it.
+    /// Keeps the links of a file that no process maps, until a process has mapped the file.
     pub fn await_mapping(&mut self, identity: FileId) {
         self.files.entry(identity).and_modify(|file| file.is_awaited = true);
     }
 
-    /// Files that no process had at the last two surveys, this one included.
+    /// Records a survey; `met` are the mapped files. Returns the files that were not mapped at the
+    /// last two surveys.
     pub fn unused(&mut self, met: &FxHashSet<FileId>) -> Vec<FileId> {
         for (identity, file) in &mut self.files {
-            // The numbers of a mount that is gone may be given to another.
+            // The device and inode of a mount that is gone may be reused.
             file.also.retain(|it| met.contains(it));
             let is_met = met.contains(identity) || !file.also.is_empty();
             file.is_awaited &= !is_met;
@@ -172,12 +179,12 @@ impl SharedLinks {
         unused.flat_map(|(identity, file)| file.also.iter().chain([identity])).copied().collect()
     }
 
-    /// Whether there are files that the last survey did not meet.
+    /// Whether the last survey found a file with links that no process maps.
     pub fn has_unmapped(&self) -> bool {
         self.files.values().any(|file| file.unused > 0)
     }
 
-    /// Files that are not among these, under none of their identities.
+    /// Returns the files that are not in `kept` under any of their identities.
     pub(super) fn others_than(&self, kept: &FxHashSet<FileId>) -> Vec<FileId> {
         let is_kept = |(identity, file): &(&FileId, &Shared)| {
             kept.contains(*identity) || file.also.iter().any(|it| kept.contains(it))
@@ -185,24 +192,25 @@ impl SharedLinks {
         self.files.iter().filter(|it| !is_kept(it)).map(|(identity, _)| *identity).collect()
     }
 
-    /// Takes the links of these files out, to be closed.
+    /// Removes and returns the links of `files`, for closing.
     pub(super) fn remove(&mut self, files: &[FileId]) -> Vec<Link> {
         let removed = files.iter().filter_map(|identity| self.files.remove(identity));
         removed.flat_map(|file| file.links).collect()
     }
 
-    /// Files with links.
+    /// Returns the number of files with links.
     pub fn file_count(&self) -> usize {
         self.files.len()
     }
 
-    /// All links, to be closed.
+    /// Removes and returns all links, for closing.
     pub(super) fn take(&mut self) -> Vec<Link> {
         self.files.drain().flat_map(|(_, file)| file.links).collect()
     }
 }
 
-/// An allocator without the functions that are patched in any process that maps its file now, and these.
+/// Splits an allocator into the part to probe, and the functions that are patched in any process
+/// that maps the file now.
 fn intact(allocator: &Allocator) -> (Allocator, Vec<Patched>) {
     let patched = code_in_memory::patched_anywhere(allocator);
     let mut intact = allocator.clone();
@@ -213,7 +221,7 @@ fn intact(allocator: &Allocator) -> (Allocator, Vec<Patched>) {
     (intact, patched)
 }
 
-/// Whether a probe in the one is a probe in the other.
+/// Whether a probe in one file is a probe in the other file.
 fn is_same(known: &Allocator, allocator: &Allocator) -> bool {
     pages::are_shared(&known.file, &allocator.file).unwrap_or_else(|error| {
         tracing::warn!(path = allocator.path, "compare it with {}: {error}", known.path);
@@ -239,20 +247,21 @@ mod tests {
         let mut links =
             SharedLinks { files: [a, b, c].map(|it| (it, file())).into_iter().collect() };
         assert!(links.unused(&[a].into_iter().collect()).is_empty());
-        // Mapped between the two surveys, though the second did not find it.
+        // B is mapped between the two surveys, though the second survey does not find it.
         links.mapped(b);
         let unused = links.unused(&[a].into_iter().collect());
         assert_eq!(unused, [c]);
         assert!(links.has_unmapped());
         links.remove(&unused);
         assert_eq!(links.file_count(), 2);
-        // A is asked for before anybody has it; when somebody has had it it is as any other.
+        // A is awaited before any process maps it. After a process has mapped A, A is treated as
+        // any other file.
         links.await_mapping(a);
         (0..3).for_each(|_| assert!(!links.unused(&FxHashSet::default()).contains(&a)));
         links.mapped(a);
         links.unused(&FxHashSet::default());
         assert!(links.unused(&FxHashSet::default()).contains(&a));
-        // B also goes by another identity.
+        // B also has another identity.
         links.files.entry(b).and_modify(|file| file.also.push(c));
         assert_eq!(links.others_than(&[c].into_iter().collect()), [a]);
         assert!(links.others_than(&[a, b].into_iter().collect()).is_empty());
