@@ -5,57 +5,57 @@ use sampler_common::wire::{Role, Shape};
 use std::fs::File;
 use std::sync::Arc;
 
-/// A function to probe; aliases at one address are one function.
+/// A function to probe. Aliases at one address are one function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Every name of it, the most usual first.
+    /// All names of the function, the most usual first.
     pub symbols: Vec<String>,
-    /// What it does.
+    /// The function's role.
     pub role: Role,
-    /// Where its arguments are.
+    /// Where the function's arguments are.
     pub shape: Shape,
-    /// File offset of its first instruction.
+    /// File offset of the function's first instruction.
     pub offset: u64,
-    /// Where its probe goes.
+    /// Where the function's probe goes.
     pub placement: Placement,
 }
 
 impl Function {
-    /// File offset of its probe.
+    /// File offset of the function's probe.
     pub fn probed(&self) -> u64 {
         self.offset + u64::from(self.placement.displacement)
     }
 }
 
-/// A file with an allocator, or several.
+/// A file with one allocator or several.
 #[derive(Clone, Debug)]
 pub struct Allocator {
-    /// What it is: `glibc`, `jemalloc and glibc`.
+    /// Name: `glibc`, `jemalloc and glibc`.
     pub name: String,
     /// Path in the process.
     pub path: String,
-    /// GNU build id, lower-case hex, empty if it has none.
+    /// GNU build id, lower-case hex, empty if the file has none.
     pub build_id: String,
     /// Device and inode: the identity of the file.
     pub identity: (u64, u64),
     /// The very file that is mapped.
     pub file: Arc<File>,
-    /// What to probe.
+    /// The functions to probe.
     pub functions: Vec<Function>,
 }
 
 impl Allocator {
-    /// What it is, and where.
+    /// Name and path.
     pub fn title(&self) -> String {
         format!("{} ({})", self.name, self.path)
     }
 
-    /// Whether programs reach it by `malloc`, and not only by names of its own.
+    /// Whether programs call the allocator by `malloc`, and not only by names of its own.
     pub(super) fn is_malloc(&self) -> bool {
         self.functions.iter().any(|of| of.symbols.iter().any(|name| name == "malloc"))
     }
 
-    /// The name of the function that is probed at this offset of the file at this path.
+    /// The name of the function that is probed at this offset, if this path is the allocator's.
     pub fn probed_at(&self, path: &str, offset: u64) -> Option<&String> {
         let mut functions = self.functions.iter().filter(|_| self.path == path);
         functions.find(|of| of.probed() == offset)?.symbols.first()
@@ -64,7 +64,7 @@ impl Allocator {
 
 #[cfg(test)]
 impl Allocator {
-    /// One without functions.
+    /// An allocator without functions.
     pub fn none() -> Allocator {
         Allocator {
             name: "none".to_owned(),

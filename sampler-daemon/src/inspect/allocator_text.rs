@@ -1,8 +1,10 @@
-//! Which code of a file is an allocator's: to tell the calls by which an allocator gets its memory from a program's own.
+//! Which code of a file belongs to an allocator. It separates the system calls by which an
+//! allocator gets its memory from the program's own.
 //!
-//! A library that exists to be an allocator is one as a whole. In any other file (a libc, a program with an allocator linked in) the
-//! functions with an allocator's names are, and what these jump to at their ends: glibc's `memalign` is nothing but a jump to a
-//! function without a name.
+//! A library that is only an allocator belongs to the allocator as a whole. In any other file (a
+//! libc, a program with an allocator linked in), two kinds of functions belong to it: functions
+//! with an allocator's names, and the targets of the jumps at their ends. For example, glibc's
+//! `memalign` is only a jump to a function without a name.
 
 use super::elf::{Elf, ElfError};
 use super::symbols::Symbol;
@@ -11,7 +13,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::ops::Range;
 
-/// Beginnings of the names of libraries that are allocators and nothing else.
+/// Beginnings of the names of libraries that are only an allocator.
 const LIBRARIES: &[&str] = &[
     "libjemalloc",
     "libtcmalloc",
@@ -23,7 +25,8 @@ const LIBRARIES: &[&str] = &[
     "libscudo",
 ];
 
-/// The C library's own names, whoever defines them for others to call: a program's own static `free` is none.
+/// The C library's own names, in any file that exports them. A program's own static `free` does not
+/// count.
 const STANDARD: &[&str] = &[
     "malloc",
     "calloc",
@@ -40,8 +43,8 @@ const STANDARD: &[&str] = &[
     "mallopt",
 ];
 
-/// Functions that the program calls, and others that are on every way from these to the system: compilers make jumps of calls, and
-/// then the first are not on the stack.
+/// Functions that the program calls, and functions on every path from these to the system.
+/// Compilers turn calls into jumps, and then the called function itself is not on the stack.
 const FUNCTIONS: &[&str] = &[
     // glibc
     "__libc_malloc",
@@ -57,7 +60,7 @@ const FUNCTIONS: &[&str] = &[
     "__malloc_alloc_meta",
     "__expand_heap",
     "__simple_malloc",
-    // jemalloc; the middle one is what tikv-jemallocator makes of it.
+    // jemalloc; the names with `_rjem` are tikv-jemallocator's.
     "je_malloc",
     "je_pages_map",
     "je_extent_alloc_mmap",
@@ -81,19 +84,19 @@ const FUNCTIONS: &[&str] = &[
     "sn_malloc",
 ];
 
-/// Code of a file that is an allocator's.
+/// The code of a file that belongs to an allocator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllocatorText {
-    /// All of the file is.
+    /// Whether all code of the file belongs to the allocator.
     pub whole: bool,
-    /// Functions, addresses in the file's own address space.
+    /// The allocator's functions, as addresses in the file's own address space.
     pub functions: Vec<Range<u64>>,
-    /// First addresses of functions that these jump to.
+    /// First addresses of the functions to which `functions` jump.
     pub continued: HashSet<u64>,
 }
 
 impl AllocatorText {
-    /// Reads a mapped file; what cannot be read has no allocator that we know.
+    /// Reads a mapped file. A file that cannot be read has no known allocator.
     pub fn read(file: &File, path: &str) -> AllocatorText {
         AllocatorText::try_read(file, path).unwrap_or_default()
     }
@@ -112,7 +115,7 @@ impl AllocatorText {
         let mut code = AllocatorText::default();
         for symbol in &symbols {
             let range = symbol.svma..symbol.svma.saturating_add(symbol.size.max(1));
-            // One whose code cannot be read has its range all the same.
+            // A function whose code cannot be read still has its range.
             code.continued.extend(elf.code(symbol).map_or(vec![], |bytes| jumps(&bytes, symbol)));
             if !code.functions.contains(&range) {
                 code.functions.push(range);
@@ -121,13 +124,13 @@ impl AllocatorText {
         Ok(code)
     }
 
-    /// Whether the file has none.
+    /// Whether the file has no allocator code.
     pub fn is_empty(&self) -> bool {
         !self.whole && self.functions.is_empty()
     }
 
-    /// Whether an address of the file's address space is the allocator's; `start` is the first one of the function
-    /// that it lies in, where that is known.
+    /// Whether an address of the file's address space belongs to the allocator. `start` is the
+    /// first address of the function around the address, if known.
     pub fn has(&self, svma: u64, start: Option<u64>) -> bool {
         self.whole
             || self.functions.iter().any(|range| range.contains(&svma))
@@ -135,7 +138,7 @@ impl AllocatorText {
     }
 }
 
-/// Where a function jumps to, outside of itself.
+/// The targets of a function's jumps to code outside the function.
 fn jumps(bytes: &[u8], symbol: &Symbol) -> Vec<u64> {
     let own = symbol.svma..symbol.svma.saturating_add(bytes.len() as u64);
     let decoder = Decoder::with_ip(64, bytes, symbol.svma, DecoderOptions::NONE);

@@ -1,24 +1,25 @@
-//! Where a function's code goes directly: calls and jumps out of it. Pure.
+//! The direct targets of a function's code: its calls and jumps to code outside. Pure.
 //!
-//! What it calls through a register or a table cannot be seen; allocators call each other's public functions directly, or through
-//! the linker's stubs.
+//! Calls through a register or a table cannot be seen. Allocators call each other's public
+//! functions directly, or through the linker's stubs.
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 
-/// A place outside a function to which it goes.
+/// A target outside a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Target {
-    /// This address.
+    /// The code at this address.
     Code(u64),
-    /// The address that the loader puts here.
+    /// The function whose address the loader puts at this address.
     Slot(u64),
 }
 
 /// Bytes of the linker's stub of an imported function.
 pub(super) const STUB_BYTES: u64 = 16;
 
-/// Where the function with this code, at this address, goes. With `is_whole` the code is all of it, else the function ends no later than with
-/// the first return or jump out of it.
+/// The targets of the function with this code, at this address. `is_whole`: the code is all of the
+/// function. Otherwise the function ends no later than at the first return or the first jump out of
+/// it.
 pub(super) fn targets(code: &[u8], address: u64, is_whole: bool) -> Vec<Target> {
     let mut targets = Vec::new();
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
@@ -41,7 +42,8 @@ pub(super) fn targets(code: &[u8], address: u64, is_whole: bool) -> Vec<Target> 
     targets
 }
 
-/// Where a function goes that does nothing but go there, with or without a few instructions before the jump.
+/// The target of a function that only jumps there, with or without a few instructions before the
+/// jump.
 pub(super) fn thunk(code: &[u8], address: u64) -> Option<Target> {
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
@@ -58,7 +60,7 @@ pub(super) fn thunk(code: &[u8], address: u64) -> Option<Target> {
     None
 }
 
-/// Where the linker's stub with this code, at this address, goes.
+/// The slot to which the linker's stub with this code, at this address, jumps.
 pub(super) fn stub(code: &[u8], address: u64) -> Option<u64> {
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
     let mut instruction = decoder.decode();
@@ -103,7 +105,7 @@ mod tests {
             [0xe8, 0x10, 0, 0, 0, 0x74, 0x00, 0xff, 0x25, 0x20, 0, 0, 0, 0xc3, 0xe9, 0, 1, 0, 0];
         let all = targets(&code, 0x1000, true);
         assert_eq!(all, [Target::Code(0x1015), Target::Slot(0x102d), Target::Code(0x1113)]);
-        // What follows the return may be another function.
+        // The code behind the return may be another function.
         assert_eq!(targets(&code, 0x1000, false).len(), 2);
         assert_eq!(targets(&[0xc3], 0x1000, true), []);
     }

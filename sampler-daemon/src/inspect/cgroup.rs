@@ -1,31 +1,31 @@
 //! The control group of a process, and the container that its path names.
 //!
-//! References: cgroups(7), "/proc/PID/cgroup"; the names that docker, containerd, CRI-O, podman, systemd-nspawn and LXC give to the groups
-//! of their containers.
+//! References: cgroups(7), "/proc/PID/cgroup"; the group names that docker, containerd, CRI-O,
+//! podman, systemd-nspawn and LXC give to their containers.
 
 use std::fs;
 
 /// Hexadecimal digits of a container id.
 const ID: usize = 64;
-/// Hierarchies of version 1 in the order in which they are asked, where version 2 says nothing.
+/// Hierarchies of version 1, in the order of their use if version 2 gives no group.
 const HIERARCHIES: [&str; 4] = ["memory", "name=systemd", "pids", "cpu"];
 
-/// Where a process belongs.
+/// The group and the container of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cgroup {
-    /// Path of the group, as this process's cgroup namespace shows it: that of version 2, unless that is the root and a hierarchy of
-    /// version 1 says more.
+    /// Path of the group, as our own cgroup namespace shows it. The path of version 2 is used,
+    /// unless it is the root and a hierarchy of version 1 has a path other than the root.
     pub path: String,
-    /// Id (64 hex digits) or name of the container; empty where none is recognized.
+    /// Id (64 hex digits) or name of the container; empty if none is recognized.
     pub container: String,
 }
 
-/// The group of process `pid`; empty if it is gone.
+/// The group of process `pid`; empty if the process is gone.
 pub fn read(pid: u32) -> Cgroup {
     parse(&fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default())
 }
 
-/// Reads lines of `HIERARCHY:CONTROLLERS:PATH`.
+/// Parses lines of `HIERARCHY:CONTROLLERS:PATH`.
 fn parse(text: &str) -> Cgroup {
     let groups: Vec<(&str, &str)> = text
         .lines()
@@ -55,7 +55,7 @@ fn container_of(path: &str) -> Option<String> {
     while let Some(part) = parts.next() {
         let unit = part.strip_suffix(".scope").or_else(|| part.strip_suffix(".service"));
         let name = unit.unwrap_or(part);
-        // The monitor beside a container is not in it.
+        // The group of a container's monitor is not in the container.
         if name.contains("conmon") {
             continue;
         }
@@ -74,14 +74,15 @@ fn container_of(path: &str) -> Option<String> {
     None
 }
 
-/// `docker-ID`, `cri-containerd-ID`, `crio-ID`, `libpod-ID`, `RUNTIME:ID` or the id alone.
+/// The id in `docker-ID`, `cri-containerd-ID`, `crio-ID`, `libpod-ID`, `RUNTIME:ID`, or in a name
+/// that is only the id.
 fn id_of(name: &str) -> Option<&str> {
     let id = name.rsplit(['-', ':']).next()?;
     let is_hex = id.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
     (id.len() == ID && is_hex).then_some(id)
 }
 
-/// systemd writes `-` in names of units as `\x2d`.
+/// The name as it was before systemd wrote `-` as `\x2d`.
 fn unescaped(name: &str) -> String {
     name.replace("\\x2d", "-")
 }

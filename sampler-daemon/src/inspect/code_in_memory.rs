@@ -1,14 +1,20 @@
-//! Whether code in the memory of a process is still that of its file.
+//! Whether code in the memory of a process is still the code of its file.
 //!
-//! The kernel places a uprobe by the file: it writes its breakpoint over whatever is in memory, and executes the file's instruction there. In a function that
-//! the program or a tool has patched that destroys the patch. What is done about such a function is left to the pipeline.
+//! The kernel places a uprobe by the file. It overwrites the first byte in memory with its
+//! breakpoint, and executes the file's instruction. If the program or a tool has patched the
+//! function, the breakpoint destroys the patch. The pipeline decides what to do about a patched
+//! function.
 //!
-//! Compared is everything from the function's entry to behind the probed instruction, and `MIN_BYTES` at least. Jumps that tools write at an
-//! entry are up to 14 bytes long, and a few tools write them behind a first `endbr64`. Padding before the entry is not compared: whoever uses it changes the entry too.
+//! The comparison covers everything from the function's entry to behind the probed instruction, and
+//! at least `MIN_BYTES`. Tools write jumps of up to 14 bytes at an entry, and a few tools write
+//! their jump behind a first `endbr64`. Padding before the entry is not compared: a tool that uses
+//! the padding changes the entry too.
 //!
-//! A breakpoint is no patch: other tools' uprobes and debuggers write one over the first byte of an instruction, and the kernel serves several uprobes at one
-//! place. A program that handles SIGTRAP may have written it itself, though, and would not get it any more. The breakpoint is a uprobe's where a process
-//! that does not handle SIGTRAP has the same one.
+//! A breakpoint is no patch. Other tools' uprobes and debuggers write a breakpoint over the first
+//! byte of an instruction, and the kernel serves several uprobes at one place. But a program that
+//! handles SIGTRAP may have written the breakpoint itself, and would lose its signal to our probe.
+//! The breakpoint belongs to a uprobe if a process that does not handle SIGTRAP has the same
+//! breakpoint.
 
 use super::allocator::{Allocator, Function};
 use super::hazard::is_go;
@@ -22,13 +28,13 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Bytes that are compared at least.
+/// Fewest bytes that are compared.
 const MIN_BYTES: usize = 16;
 /// Bytes of the longest instruction.
 const INSTRUCTION_BYTES: usize = 15;
 /// `int3`.
 const BREAKPOINT: u8 = 0xcc;
-/// Other processes that are asked whether they have the same breakpoint, at most.
+/// Most other processes that are checked for the same breakpoint.
 const MAX_WITNESSES: usize = 16;
 /// The bit of SIGTRAP in `SigCgt` of `/proc/PID/status`.
 const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
@@ -38,11 +44,11 @@ const SIGTRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
 pub enum Found {
     /// The file's code, perhaps with breakpoints of others.
     Same,
-    /// Something else.
+    /// Other code.
     Other,
-    /// Nothing of that file.
+    /// The process has not mapped the file there.
     Unmapped,
-    /// Not known: the process is exiting, or has just unmapped it.
+    /// Unknown: the process is exiting, or has just unmapped the file.
     Unreadable,
 }
 
@@ -53,11 +59,11 @@ pub struct Code {
     memory: File,
     /// Executable mappings of files.
     mapped: Vec<Mapping>,
-    /// Processes that map the same file and do not handle SIGTRAP, by the file's inode.
+    /// By the file's inode: processes that map the same file and do not handle SIGTRAP.
     witnesses: RefCell<FxHashMap<u64, Vec<Code>>>,
 }
 
-/// Instructions of a file: offsets of the first one, and of the one that is probed.
+/// Two instructions of a file, by offset: the first one and the probed one.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     from: u64,
@@ -65,10 +71,10 @@ struct Span {
 }
 
 impl Code {
-    /// Of process `pid`, which has these mappings.
+    /// Opens the memory of process `pid`, which has these mappings.
     ///
     /// # Errors
-    /// If its memory cannot be read.
+    /// If the memory cannot be opened.
     pub fn open(pid: u32, mappings: &[Mapping]) -> io::Result<Code> {
         let memory = File::open(format!("/proc/{pid}/mem"))?;
         let is_code = |of: &&Mapping| of.executable && matches!(of.backing, Backing::File(_));
@@ -76,14 +82,16 @@ impl Code {
         Ok(Code { pid, memory, mapped, witnesses: RefCell::default() })
     }
 
-    /// What is there of an allocator's function; `is_ours`: a breakpoint there may be our own.
+    /// Compares memory with the file's code of an allocator's function. `is_ours`: a breakpoint
+    /// there may be our own.
     pub fn find(&self, allocator: &Allocator, function: &Function, is_ours: bool) -> Found {
         let span = Span { from: function.offset, probed: function.probed() };
         let Allocator { file, path, identity, .. } = allocator;
         self.find_span(file, identity.1, path, span, is_ours)
     }
 
-    /// A file may be mapped several times: everywhere it is to be the same.
+    /// Compares every mapping of the file, since a file may be mapped several times. One mapping
+    /// with other code makes the result [`Found::Other`].
     fn find_span(&self, file: &File, inode: u64, path: &str, span: Span, is_ours: bool) -> Found {
         let displacement = (span.probed - span.from) as usize;
         let mut code = vec![0; displacement + INSTRUCTION_BYTES + MIN_BYTES];
@@ -120,14 +128,15 @@ impl Code {
         found
     }
 
-    /// Whether another process, which writes no breakpoints itself, has the same ones: these `bytes` at that offset of the file.
+    /// Whether the breakpoints belong to a uprobe: another process that writes none itself has the
+    /// same `bytes` at that offset of the file.
     fn is_uprobe(&self, inode: u64, path: &str, offset: u64, bytes: &[u8]) -> bool {
         let mut known = self.witnesses.borrow_mut();
         let known = known.entry(inode).or_insert_with(|| witnesses(self.pid, inode, path));
         known.iter().any(|code| code.has(inode, path, offset, bytes))
     }
 
-    /// Whether these `bytes` are in memory where that offset of the file is mapped.
+    /// Whether memory has these `bytes` where that offset of the file is mapped.
     fn has(&self, inode: u64, path: &str, offset: u64, bytes: &[u8]) -> bool {
         self.mapped.iter().filter(|of| may_hold(of, inode, path, offset)).any(|mapping| {
             let mut there = vec![0; bytes.len()];
@@ -136,7 +145,8 @@ impl Code {
         })
     }
 
-    /// Whether the process still has the mapping: what was read may belong to a program that it has become since.
+    /// Whether the process still has the mapping. After an exec, the bytes that were read may
+    /// belong to another program.
     fn has_still(&self, mapping: &Mapping) -> bool {
         let now = mappings::executable(self.pid).unwrap_or_default();
         now.iter().any(|of| {
@@ -144,7 +154,8 @@ impl Code {
         })
     }
 
-    /// Whether the mapped file has this code as well, and is not another one of the same name or number.
+    /// Whether the mapped file has this code too, and is not another file with the same path or
+    /// inode number.
     fn is_same_file(&self, mapping: &Mapping, offset: u64, code: &[u8]) -> bool {
         let Ok(file) = mappings::open(self.pid, mapping) else { return true };
         let mut its = vec![0; code.len()];
@@ -152,7 +163,8 @@ impl Code {
     }
 }
 
-/// Functions of an allocator whose code is another one in the memory of any process that maps the file now. Of a process that cannot be read nothing is known.
+/// Functions of an allocator whose code differs in the memory of any process that maps the file
+/// now. A process that cannot be read is skipped.
 pub fn patched_anywhere(allocator: &Allocator) -> Vec<Patched> {
     let own = std::process::id();
     let patched = process::pids().into_iter().filter(|pid| *pid != own).filter_map(|pid| {
@@ -164,7 +176,8 @@ pub fn patched_anywhere(allocator: &Allocator) -> Vec<Patched> {
     patched.collect()
 }
 
-/// Processes but this one that map the file and do not handle SIGTRAP: this program first, which writes no breakpoints.
+/// Other processes that map the file and do not handle SIGTRAP. This program comes first, since it
+/// writes no breakpoints.
 fn witnesses(pid: u32, inode: u64, path: &str) -> Vec<Code> {
     let others = process::pids().into_iter().filter(|other| *other != pid);
     let all = std::iter::once(std::process::id()).chain(others);
@@ -176,7 +189,8 @@ fn witnesses(pid: u32, inode: u64, path: &str) -> Vec<Code> {
     codes.take(MAX_WITNESSES).collect()
 }
 
-/// Whether the mapping may be one of that file: containers show it under other numbers.
+/// Whether the mapping may be of that file. Containers show the same file under other numbers, so
+/// an equal path is enough.
 fn is_file(mapping: &Mapping, inode: u64, path: &str) -> bool {
     match &mapping.backing {
         Backing::File(its) => mapping.inode == inode || its == path,
@@ -184,13 +198,14 @@ fn is_file(mapping: &Mapping, inode: u64, path: &str) -> bool {
     }
 }
 
-/// Whether that byte of the file may be in the mapping.
+/// Whether the mapping may hold the byte at that offset of the file.
 fn may_hold(mapping: &Mapping, inode: u64, path: &str, offset: u64) -> bool {
     let bytes = mapping.offset..mapping.offset + (mapping.end - mapping.start);
     is_file(mapping, inode, path) && bytes.contains(&offset)
 }
 
-/// Whether the process may write breakpoints for itself. Go's runtime handles every signal, and writes none.
+/// Whether the process may write breakpoints for itself. Go's runtime handles every signal and
+/// writes no breakpoints.
 fn handles_breakpoints(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     caught(&status) & SIGTRAP_BIT != 0 && !is_go(pid)
@@ -206,18 +221,19 @@ fn caught(status: &str) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Difference {
     None,
-    /// There are breakpoints at instructions, and nothing else.
+    /// Breakpoints at the start of instructions, and nothing else.
     Breakpoints,
     Other,
 }
 
-/// Compares `code`, which begins with an instruction and has the probed one at `displacement`, with what is in memory.
+/// Compares `code` with `memory`. `code` begins with an instruction, and the probed instruction is
+/// at `displacement`.
 fn difference(code: &[u8], memory: &[u8], displacement: usize) -> Difference {
     let mut difference = Difference::None;
     let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
     let mut start = 0;
     while start < code.len() && start < MIN_BYTES.max(displacement + 1) {
-        // What does not decode is compared byte by byte.
+        // Bytes that do not decode are compared one by one.
         let is_decoded = decoder.set_position(start).is_ok() && !decoder.decode().is_invalid();
         let end = if is_decoded { decoder.position() } else { start + 1 };
         let (of_file, there) = (&code[start..end], memory.get(start..end));
@@ -241,7 +257,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
     use std::sync::Arc;
 
-    /// The beginning of a glibc's malloc.
+    /// The beginning of malloc in one glibc.
     const MALLOC: [u8; 24] = [
         0x41, 0x54, 0x55, 0x53, 0x48, 0x89, 0xfb, 0x48, 0x83, 0xec, 0x10, 0x80, 0x3d, 0x46, 0x1b,
         0x14, 0x00, 0x00, 0x74, 0x10, 0x90, 0x90, 0x90, 0x90,
@@ -259,9 +275,9 @@ mod tests {
             (0, &[0xe9, 1, 2, 3, 4]),
             (0, &[0x49, 0xbb, 1, 2, 3, 4, 5, 6, 0, 0, 0x41, 0xff, 0xe3]),
             (0, &[0xeb, 0xf9]),
-            // Behind the first instruction, which is probed.
+            // Behind the first instruction, which is the probed one.
             (2, &[0xe9, 1, 2, 3, 4]),
-            // A breakpoint, and more.
+            // A breakpoint and another changed byte.
             (0, &[0xcc, 0x90]),
             // In the middle of an instruction.
             (5, &[0xcc]),
@@ -281,7 +297,7 @@ mod tests {
 
     #[test]
     fn as_much_is_compared_as_matters() {
-        // The instruction at 11 reaches to 18.
+        // The instruction at 11 ends at 18.
         assert_eq!(difference(&MALLOC, &with(17, &[1]), 0), Difference::Other);
         assert_eq!(difference(&MALLOC, &with(18, &[0xeb]), 0), Difference::None);
         assert_eq!(difference(&MALLOC, &with(18, &[0xeb]), 18), Difference::Other);
@@ -325,7 +341,7 @@ mod tests {
         assert_eq!(code.find(&allocator, &place(offset), false), Found::Same);
         // Headers, which are not executable.
         assert_eq!(code.find(&allocator, &place(0), false), Found::Unmapped);
-        // Mappings of a program that the process is no more: another file's code is there.
+        // Mappings of a program from before an exec: the code there is another file's.
         let other = mapped.iter().find(|it| it.inode != of.inode && it.inode != 0).unwrap();
         let mut past = of.clone();
         (past.start, past.end) = (other.start, other.start + (of.end - of.start));

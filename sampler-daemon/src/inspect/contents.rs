@@ -1,4 +1,4 @@
-//! What a mapped file means for allocation: allocators that we know, one that we do not, or nothing.
+//! What allocators a mapped file contains: known ones, an unknown one, or none.
 
 use super::allocator::Function;
 use super::definitions::{Definitions, defines, is_whole};
@@ -17,47 +17,47 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 
-/// What a file of which code is mapped contains.
+/// The allocators in a file of which code is mapped.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
-    /// Names of its allocators: `jemalloc`, `glibc and mimalloc`; empty if it has none.
+    /// Names of the file's allocators: `jemalloc`, `glibc and mimalloc`; empty if it has none.
     pub(super) name: String,
-    /// GNU build id, lower-case hex, empty if it has none.
+    /// GNU build id, lower-case hex, empty if the file has none.
     pub(super) build_id: String,
-    /// What to probe.
+    /// The functions to probe.
     pub(super) functions: Vec<Function>,
-    /// Whether it can be started as a program.
+    /// Whether the file can be started as a program.
     pub(super) is_program: bool,
     /// Whether other files of a process may bind to its `malloc`.
     pub(super) exports_malloc: bool,
-    /// Whether it is a program that Go's linker made.
+    /// Whether the file is a program that Go's linker made.
     pub(super) is_go_program: bool,
-    /// What could not be placed.
+    /// Functions for which no probe could be placed, with the reason.
     skipped: Vec<String>,
-    /// What of it is not seen.
+    /// Why allocations of the file are not seen, if so.
     gap: Option<Gap>,
-    /// Allocators in it of which no symbol is left.
+    /// Allocators in the file whose functions have no symbols left.
     unnamed: Vec<&'static str>,
     /// Functions that are inlined into their callers.
     inlined: Vec<String>,
 }
 
-/// What of a file is not seen.
+/// Why allocations of a file are not seen.
 #[derive(Debug)]
 enum Gap {
-    /// `malloc` and `free` of nobody that we know.
+    /// `malloc` and `free` of no known allocator.
     Unknown,
-    /// An allocator with this mark, of which no function was found.
+    /// An allocator of which only this mark was found, and no function to probe.
     Hidden { mark: &'static str, name: &'static str },
     /// A static program whose symbols have been stripped.
     StrippedStatic,
-    /// A static program with symbols, and no `malloc` among them (Go, for example).
+    /// A static program with symbols, but without a `malloc` symbol (Go, for example).
     StaticWithout,
-    /// A program that may move its code, by the code at this address: it would be killed by what is probed in it.
+    /// A program that may move its code, by the code at this address. A probe in it would kill it.
     Moves(u64),
-    /// A program, where these are not to be probed.
+    /// A program, and the user excluded executables from probing.
     Program,
-    /// It looks like ELF but makes no sense, or not to us.
+    /// An ELF file that is malformed or not supported.
     Unreadable(String),
 }
 
@@ -65,7 +65,8 @@ impl Contents {
     /// Reads the file, which is at `path` in the process.
     ///
     /// # Errors
-    /// Only if reading fails; what is read and makes no sense is a line in [`Contents::blind`].
+    /// If reading fails. A file that was read but is malformed is an entry of [`Contents::blind`],
+    /// not an error.
     pub(super) fn read(
         file: &File,
         path: &str,
@@ -90,7 +91,7 @@ impl Contents {
         executables: Executables,
     ) -> Result<Contents, ElfError> {
         let elf = Elf::read(file)?;
-        // The loader's own malloc serves only the loader, until libc's takes over.
+        // The loader's own malloc serves only the loader, until libc's malloc takes over.
         if elf.soname.starts_with("ld-linux") {
             return Ok(Contents::default());
         }
@@ -139,7 +140,7 @@ impl Contents {
         let owner = families.iter().position(|family| owns_malloc(family, symbols));
         let is_glibc = elf.soname == "libc.so.6" && glibc::is_shared(symbols)
             || is_program && owner.is_none() && glibc::is_static(symbols);
-        // Without a better one, the only allocator that is there.
+        // If no allocator clearly owns `malloc`, the first one does, unless the file is glibc.
         let owner = owner.or_else(|| (!is_glibc && !families.is_empty()).then_some(0));
         if is_glibc {
             self.add("glibc", Probes::of(elf, symbols, &glibc::entries(), true, None)?);
@@ -158,7 +159,7 @@ impl Contents {
         }
         self.gap = match families.first() {
             _ if !self.functions.is_empty() => None,
-            // It calls those of the other library.
+            // The proxy calls the functions of the other library.
             Some(family) if family.marks == tbbmalloc::PROXY.marks => None,
             Some(family) => {
                 let mark = family.marks.iter().find(|mark| defines(symbols, mark));
@@ -172,7 +173,8 @@ impl Contents {
         Ok(())
     }
 
-    /// Adds allocators whose names have a prefix; `has_owner`: C++'s operators are another one's.
+    /// Adds allocators whose names have a prefix. `has_owner`: C++'s operators belong to another
+    /// allocator.
     fn search_prefixed(
         &mut self,
         elf: &Elf<'_>,
@@ -200,7 +202,7 @@ impl Contents {
         Ok(())
     }
 
-    /// Notes allocators that only their messages tell of.
+    /// Adds to `unnamed` the allocators that only their messages identify.
     fn note_unnamed(&mut self, elf: &Elf<'_>) -> Result<(), ElfError> {
         let texts: Vec<&str> = MESSAGES.iter().map(|(text, _)| *text).collect();
         let found = elf.strings_begin(&texts)?;
@@ -229,7 +231,8 @@ impl Contents {
         self.skipped.extend(probes.skipped);
     }
 
-    /// What the user says of this file stands above what we find in it.
+    /// Adds the functions that the user described. Such a description replaces what the search
+    /// found at the same offset.
     fn add_described(
         &mut self,
         elf: &Elf<'_>,
@@ -250,7 +253,7 @@ impl Contents {
         Ok(())
     }
 
-    /// What cannot be seen because of this file at `path`.
+    /// The allocations that are not seen because of this file at `path`.
     pub(super) fn blind(&self, path: &str) -> Vec<Blind> {
         let unseen = "allocations that it serves are not seen";
         let gap = self.gap.as_ref().map(|gap| match gap {
@@ -283,24 +286,26 @@ impl Contents {
 }
 
 impl Contents {
-    /// Whether what it allocates is not all seen.
+    /// Whether some allocations of the file are not seen.
     pub(super) fn has_unseen_allocations(&self) -> bool {
         let Contents { gap, unnamed, inlined, skipped, .. } = self;
         gap.is_some() || !unnamed.is_empty() || !inlined.is_empty() || !skipped.is_empty()
     }
 
-    /// Whether nothing of it may be probed, since that could kill it.
+    /// Whether nothing in the file may be probed, since a probe could kill the program or the user
+    /// excluded it.
     pub(super) fn is_left_alone(&self) -> bool {
         matches!(self.gap, Some(Gap::Moves(_) | Gap::Program))
     }
 
-    /// What may be probed.
+    /// The functions that may be probed.
     pub(super) fn probed(&self) -> &[Function] {
         if self.is_left_alone() { &[] } else { &self.functions }
     }
 }
 
-/// Whether other functions of the file call what is behind jemalloc's `malloc`, and none calls that.
+/// Whether jemalloc's `malloc` is inlined: other functions of the file call `malloc_default`, which
+/// is behind `malloc`, and none calls `malloc`.
 fn is_inlined(elf: &Elf<'_>, prefix: &str) -> Result<bool, ElfError> {
     let called = |name| Ok::<_, ElfError>(!elf.imports_behind(prefix, &[name])?.is_empty());
     Ok(called("malloc_default")? && !called("malloc")?)
@@ -310,7 +315,8 @@ fn is_in(family: &Family, symbols: &[Symbol]) -> bool {
     family.marks.iter().any(|mark| defines(symbols, mark))
 }
 
-/// The shared library exports none of its marks, and not everywhere has a soname.
+/// Whether the file is musl. The shared library exports none of its marks, and has a soname only on
+/// some systems.
 fn is_musl(elf: &Elf<'_>, path: &str) -> bool {
     let name = match elf.soname.as_str() {
         "" => path.rsplit('/').next().unwrap_or_default(),
@@ -319,7 +325,7 @@ fn is_musl(elf: &Elf<'_>, path: &str) -> bool {
     name == "libc.so" || name.starts_with("libc.musl") || name.starts_with("ld-musl")
 }
 
-/// Whether the file's `malloc` is the one of this family, of which it defines a mark.
+/// Whether the file's `malloc` belongs to this family, of which the file defines a mark.
 fn owns_malloc(family: &Family, symbols: &[Symbol]) -> bool {
     let malloc = symbols.iter().find(|symbol| symbol.name == "malloc");
     let Some(malloc) = malloc else { return false };

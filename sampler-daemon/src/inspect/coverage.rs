@@ -1,5 +1,5 @@
-//! What of a process is blind whatever allocator it has: programs of another word size, and runtimes that map the memory of their objects
-//! themselves, so that no `malloc` is ever asked for it.
+//! Blind spots of a process that do not depend on its allocator: programs of another word size, and
+//! runtimes that map the memory of their objects themselves and never call `malloc` for it.
 
 use super::program;
 use sampler_common::note::Blind;
@@ -45,14 +45,15 @@ const RUNTIMES: &[Runtime] = &[
         blind: "Erlang terms live in carriers that the BEAM maps: only what is above their size is seen",
     },
 ];
-/// Python's small objects, unless it is set to ask malloc.
+/// Python's small objects, unless Python is set to use malloc.
 const PYTHON: &str = "Python's objects up to 512 bytes live in arenas that it maps: not seen (PYTHONMALLOC=malloc shows them)";
 const THIRTY_TWO_BIT: &str = "a 32-bit process: only 64-bit ones can be probed";
 
-/// Completes what cannot be seen in process `pid`, of which code is mapped from files at `paths`.
+/// Completes the blind spots of process `pid`, which has code mapped from the files at `paths`.
 pub(super) fn complete<'a>(pid: u32, paths: impl Iterator<Item = &'a str>, blind: &mut Vec<Blind>) {
     let paths: Vec<&str> = paths.collect();
-    // Of every file that could not be read or holds no malloc there is a line already, for one and the same reason.
+    // Every file that could not be read or has no malloc has a line already. In a 32-bit process,
+    // one line replaces them all.
     if !blind.is_empty() && program::is_32_bit(pid).unwrap_or(false) {
         *blind = vec![THIRTY_TWO_BIT.into()];
         return;
@@ -74,7 +75,8 @@ fn runtimes<'a>(paths: &'a [&'a str]) -> impl Iterator<Item = &'static str> + 'a
     RUNTIMES.iter().filter(is_there).map(|runtime| runtime.blind)
 }
 
-/// `php8.2` and `libjvm.so` are, `phpize` and `nodelet` are not.
+/// Whether the name is the file's, perhaps with a version: `php8.2` and `libjvm.so` are, `phpize`
+/// and `nodelet` are not.
 fn is_named(name: &str, file: &str) -> bool {
     let rest = name.strip_prefix(file);
     rest.is_some_and(|rest| rest.chars().all(|c| !c.is_ascii_alphabetic()) || rest.contains(".so"))
@@ -84,14 +86,14 @@ fn is_python(paths: &[&str]) -> bool {
     names(paths).any(|name| is_named(name, "python") || name.starts_with("libpython"))
 }
 
-/// Bytes of an environment that are read: a process can have one of any size.
+/// Most bytes of an environment that are read, since an environment can have any size.
 const MAX_ENVIRONMENT_BYTES: u64 = 1 << 20;
 
 /// Whether Python was started with `PYTHONMALLOC=malloc`.
 fn has_plain_python_malloc(pid: u32) -> bool {
     let mut environment = Vec::new();
     if let Ok(file) = File::open(format!("/proc/{pid}/environ")) {
-        // What was read before it failed is known.
+        // The bytes that were read before an error still count.
         let _ = file.take(MAX_ENVIRONMENT_BYTES).read_to_end(&mut environment);
     }
     let mut variables = environment.split(|byte| *byte == 0);

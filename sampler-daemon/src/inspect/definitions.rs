@@ -1,8 +1,9 @@
-//! The definitions of a file that may be an allocator's, by the prefix before their names.
+//! The definitions in a file that may belong to an allocator, by the prefix of their names.
 //!
-//! Libraries and programs that carry an allocator for themselves give its functions a prefix (`je_arrow_malloc`), keep them out of
-//! the exported symbols, or both. So the symbol table that `strip` removes is searched as well, and what stands before a name that
-//! only one allocator has (`mallctl`) is a prefix if the allocator's other functions have it too.
+//! Libraries and programs with an allocator of their own give its functions a prefix
+//! (`je_arrow_malloc`), do not export them, or both. So the symbol table that `strip` removes is
+//! searched as well. The text before a name that only one allocator has (`mallctl`) is a prefix if
+//! the allocator's other functions have it too.
 
 use super::elf::{Elf, ElfError};
 use super::families::jemalloc::JEMALLOC;
@@ -11,19 +12,19 @@ use super::symbols::{Found, Symbol, Wanted};
 use sampler_common::wire::Role;
 use std::collections::{BTreeSet, HashSet};
 
-/// Definitions with names of the allocators' tables.
+/// Definitions with names from the allocators' tables.
 #[derive(Debug, Default)]
 pub(super) struct Definitions {
-    /// With these very names.
+    /// Definitions with these very names.
     pub(super) plain: Vec<Symbol>,
-    /// With a prefix before them, of whole allocators only.
+    /// By prefix: definitions with a prefix, of whole allocators only.
     pub(super) prefixed: Vec<(String, Vec<Symbol>)>,
-    /// Whether other files of a process may bind to its `malloc`.
+    /// Whether other files of a process may bind to the file's `malloc`.
     pub(super) exports_malloc: bool,
 }
 
 impl Definitions {
-    /// Finds the functions of these names in a file; `told` are those that the user named.
+    /// Finds the functions of these names in a file. `told` are the functions that the user named.
     pub(super) fn read(
         elf: &Elf<'_>,
         names: &[&'static str],
@@ -57,12 +58,13 @@ fn merged([exported, all]: [Found; 2]) -> Vec<Symbol> {
     symbols
 }
 
-/// Whether a function of this name is among them.
+/// Whether a function of this name is among the symbols.
 pub(super) fn defines(symbols: &[Symbol], name: &str) -> bool {
     symbols.iter().any(|symbol| symbol.name == name)
 }
 
-/// Whether these are a whole allocator of this family: a function that only it has, one that allocates, and one that frees.
+/// Whether the symbols are a whole allocator of this family: a function that only the family has,
+/// one that allocates, and one that frees.
 pub(super) fn is_whole(family: &Family, symbols: &[Symbol]) -> bool {
     let has = |is_wanted: fn(&Entry) -> bool| {
         let mut entries = family.entries.iter().filter(|entry| is_wanted(entry));
@@ -73,10 +75,13 @@ pub(super) fn is_whole(family: &Family, symbols: &[Symbol]) -> bool {
         && has(|entry| entry.role == Role::Free)
 }
 
-/// Leaves out functions that merely have such a name, like a `static void free(…)` of the program.
+/// Leaves out functions that merely have an allocator's name, like a `static void free(…)` of the
+/// program.
 ///
-/// Many an allocator's `malloc` is a local symbol as well: glibc's in a position-independent static program, where a reserved name
-/// (`__…`, which programs do not use) is at the same address; one that was made hidden; and jemalloc's beside its `mallctl`.
+/// The `malloc` of some allocators is a local symbol as well. In a position-independent static
+/// program, glibc's `malloc` is local, but a reserved name (`__…`, which programs do not use) is at
+/// the same address. Others are a `malloc` that was made hidden, and jemalloc's next to its
+/// `mallctl`.
 fn drop_namesakes(symbols: &mut Vec<Symbol>, told: &[Entry]) {
     let is_reserved = |symbol: &Symbol| {
         let is_own = !symbol.is_local || symbol.is_hidden || !is_standard(symbol.name);
@@ -91,8 +96,8 @@ fn drop_namesakes(symbols: &mut Vec<Symbol>, told: &[Entry]) {
     });
 }
 
-/// Addresses of jemalloc's standard functions where it is local as a whole. Of several functions of a name its own is in the same
-/// source file as the mark, and so the nearest.
+/// Addresses of jemalloc's standard functions if all of jemalloc is local. Of several functions
+/// with one name, jemalloc's is the nearest to `mallctl`, since both are in the same source file.
 fn beside_mallctl(symbols: &[Symbol], trusted: &HashSet<u64>) -> Vec<u64> {
     let is_mark = |of: &&Symbol| of.is_local && JEMALLOC.marks.contains(&of.name);
     let Some(mark) = symbols.iter().find(is_mark) else { return Vec::new() };

@@ -1,8 +1,8 @@
 //! Finds the allocators of a process and the functions to probe in them.
 //!
-//! Looks into every file of which the process has code mapped, so allocators in containers,
-//! opened late by `dlopen`, replaced or deleted are found alike. What a file contains is decided
-//! in `contents`; this is about processes.
+//! The search covers every file of which the process has code mapped. So it finds allocators in
+//! containers, allocators that `dlopen` loads late, and allocators in replaced or deleted files.
+//! `contents` decides what a file contains; this file handles processes.
 
 use super::allocator::Allocator;
 use super::contents::Contents;
@@ -25,32 +25,37 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Most files remembered; when full, all are forgotten. Some processes with all the files that are looked into have room.
+/// Most files remembered. At the bound all files are forgotten. The bound is several times
+/// [`MAX_FILES`].
 const REMEMBERED_FILES: usize = 4 * MAX_FILES;
-/// Files of a process that are looked into. Large programs have some hundreds; everybody's samples wait while new ones are read, some 50 µs each.
+/// Most files of a process that are searched. Large programs have some hundreds. Reading a new file
+/// takes some 50 µs, during which all samples wait.
 const MAX_FILES: usize = 2048;
-/// Most code of a library that is searched for what moves code, bytes.
+/// Most code of a library that is searched for code that moves code, in bytes.
 const SEARCHED_LIBRARY_BYTES: u64 = 8 << 20;
-/// What files are called that sample by themselves.
+/// Name of a file that samples its own allocations.
 const SAMPLER: &str = "otel_memory";
 
 /// Allocators of C libraries.
 const LIBCS: [&str; 2] = ["glibc", "musl"];
 
-/// Said of an executable before it is probed.
+/// Logged about an executable before it is probed.
 const RISK: &str = "its allocator is in the executable: if it moved its code to anonymous memory while it is probed, it would be killed; \
      nothing in it looks as if it did (--probe-executables none: leaves such programs alone)";
 
-/// Finds allocators; remembers files that it has already read (by device, inode, size and change time; bounded).
+/// Finds allocators, and remembers the files that it has read (by device, inode, size and change
+/// time; bounded).
 #[derive(Debug)]
 pub struct Discoverer {
     remembered: HashMap<Version, Arc<Contents>>,
-    /// Whether libraries have code that moves code, of the same bound.
+    /// Whether a library has code that moves code; at most [`REMEMBERED_FILES`] libraries.
     movers: HashMap<Version, bool>,
-    /// Of the same files, where probes of self-sampling files are used.
+    /// USDT probes of the files, if probes of self-sampling files are used; at most
+    /// [`REMEMBERED_FILES`] files.
     usdt: Option<HashMap<Version, Arc<Usdt>>>,
     spec: &'static Spec,
-    /// Our own programs: nobody wants to know what they allocate, least of all who runs under one of them at first (`sampler run`).
+    /// Files of our own programs, which are never profiled. Above all, `sampler run` starts as the
+    /// client and then becomes the user's program.
     own: Vec<(u64, u64)>,
     samplers_only: bool,
     executables: Executables,
@@ -67,13 +72,14 @@ impl Default for Discoverer {
 struct Version {
     identity: (u64, u64),
     size: u64,
-    /// Seconds and nanoseconds.
+    /// Modification time, seconds and nanoseconds.
     modified: (i64, i64),
     changed: (i64, i64),
 }
 
 impl Discoverer {
-    /// Of what is known and what the user says; one that also looks for files that sample by themselves, if asked to.
+    /// A discoverer that uses the built-in allocators and the user's `spec`; `with_usdt`: it also
+    /// finds files that sample themselves.
     pub fn new(with_usdt: bool, spec: &'static Spec) -> Discoverer {
         Discoverer {
             remembered: HashMap::new(),
@@ -86,12 +92,12 @@ impl Discoverer {
         }
     }
 
-    /// The same, which finds nothing else than files that sample by themselves, if so asked.
+    /// Sets whether only files that sample themselves are found.
     pub fn samplers_only(self, samplers_only: bool) -> Discoverer {
         Discoverer { samplers_only, ..self }
     }
 
-    /// The same, which probes these allocators in executables.
+    /// Sets which allocators in executables are probed.
     pub fn executables(self, executables: Executables) -> Discoverer {
         Discoverer { executables, ..self }
     }
@@ -99,20 +105,20 @@ impl Discoverer {
     /// The allocators mapped into process `pid` now.
     ///
     /// # Errors
-    /// If the process' mappings cannot be read or it has none (any more). A file that cannot be
-    /// read is a line in [`Discovery::blind`].
+    /// If the mappings of the process cannot be read, or the process has none (any more). A file
+    /// that cannot be read is an entry of [`Discovery::blind`], not an error.
     pub fn discover(&mut self, pid: u32) -> io::Result<Discovery> {
         self.discover_among(pid, &mappings::read_some(pid)?)
     }
 
-    /// The same of a process whose mappings have just been read.
+    /// The allocators of a process whose mappings have just been read.
     ///
     /// # Errors
     /// As [`Discoverer::discover`].
     pub fn discover_among(&mut self, pid: u32, mappings: &[Mapping]) -> io::Result<Discovery> {
         let mut discovery = Discovery::default();
         let (mut opened, mut unopened) = (Vec::new(), Vec::new());
-        // Files that others may bind their malloc to.
+        // Files that export a malloc to other files.
         let mut exporting: Vec<InForce> = Vec::new();
         let moved: Vec<&Mapping> = moved::files(mappings).collect();
         let mut files = files_with_code(mappings, &moved);
@@ -129,13 +135,13 @@ impl Discoverer {
                     opened.push((Arc::clone(&file), path));
                     exporting.extend(self.look_into(file, path, &mut discovery));
                 }
-                // Devices and the like hold no allocator.
+                // Devices and other special files hold no allocator.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
                 Err(error) => unopened.push((mapping.clone(), error)),
             }
         }
         if !unopened.is_empty() {
-            // What is not mapped any more did not need to be opened.
+            // A file that is not mapped any more needs no search.
             let now = mappings::read_some(pid)?;
             unopened.retain(|(mapping, _)| now.contains(mapping));
         }
@@ -157,7 +163,7 @@ impl Discoverer {
                 discovery.behind_malloc = behind_malloc(in_order.clone());
                 in_order.next().cloned()
             }
-            // A static program uses its own; a list that cannot be read says nothing.
+            // A static program uses its own malloc. A list that cannot be read gives no answer.
             Ok(_) => discovery.only(),
             Err(_) => None,
         };
@@ -173,7 +179,8 @@ impl Discoverer {
         Ok(discovery)
     }
 
-    /// What of an opened file can be probed, whether any process has mapped it or not. One that cannot be read is a line in [`Discovery::blind`].
+    /// What of an opened file can be probed, whether any process has mapped the file or not. A file
+    /// that cannot be read is an entry of [`Discovery::blind`].
     pub fn contents_of(&mut self, file: Arc<File>, path: &str) -> Discovery {
         let mut discovery = Discovery::default();
         self.look_into(file, path, &mut discovery);
@@ -184,15 +191,16 @@ impl Discoverer {
         discovery
     }
 
-    /// The same of the file at this path.
+    /// What of the file at this path can be probed.
     ///
     /// # Errors
-    /// If it cannot be opened.
+    /// If the file cannot be opened.
     pub fn discover_in(&mut self, path: &Path) -> io::Result<Discovery> {
         Ok(self.contents_of(Arc::new(open_regular(path)?), &path.to_string_lossy()))
     }
 
-    /// Leaves out allocators in the executable where code of another file may move it.
+    /// Leaves out allocators in the executable if code of another file may move the executable's
+    /// code.
     fn leave_movable(&mut self, opened: &[(Arc<File>, &str)], discovery: &mut Discovery) {
         if self.executables != Executables::Checked {
             return;
@@ -217,7 +225,8 @@ impl Discoverer {
         }
     }
 
-    /// Whether code of a library may move code. Giants are not searched: all of a process's libraries have to be.
+    /// Whether code of a library may move code. Very large libraries are not searched, since all
+    /// libraries of a process have to be.
     fn moves_code(&mut self, file: &File) -> bool {
         let Ok(version) = Version::of(file) else { return false };
         if let Some(known) = self.movers.get(&version) {
@@ -228,7 +237,7 @@ impl Discoverer {
             let bytes: u64 = elf.code_segments().map(|(_, bytes)| bytes).sum();
             if bytes > SEARCHED_LIBRARY_BYTES { Ok(None) } else { moving::find(&elf) }
         };
-        // What cannot be read does nothing either.
+        // A file that cannot be read counts as one that moves no code.
         let moves = matches!(find(), Ok::<_, ElfError>(Some(_)));
         if self.movers.len() >= REMEMBERED_FILES {
             self.movers.clear();
@@ -237,7 +246,7 @@ impl Discoverer {
         moves
     }
 
-    /// Looks into one file; whether its `malloc` is for others too.
+    /// Searches one file. Returns its name and path if it exports `malloc` to other files.
     fn look_into(
         &mut self,
         file: Arc<File>,
@@ -280,7 +289,7 @@ impl Discoverer {
         contents.exports_malloc.then(of)
     }
 
-    /// What a file that samples by itself, in a way that we understand, says of that.
+    /// The USDT probes of a file that samples itself, if the probes are of a kind that we read.
     fn look_for_usdt(
         &mut self,
         version: Version,
@@ -292,7 +301,7 @@ impl Discoverer {
         let usdt = match remembered.get(&version) {
             Some(usdt) => Arc::clone(usdt),
             None => {
-                // What cannot be read has been said already.
+                // The search for allocators has already reported a file that cannot be read.
                 let usdt = Arc::new(Usdt::read(file).unwrap_or_default());
                 if remembered.len() >= REMEMBERED_FILES {
                     remembered.clear();
@@ -341,7 +350,7 @@ impl Discoverer {
     }
 }
 
-/// Files of which a process has code mapped, and these others; each once.
+/// Files of which a process has code mapped, then the files of `others`; each file once.
 fn files_with_code<'a>(
     mappings: &'a [Mapping],
     others: &[&'a Mapping],
@@ -355,7 +364,9 @@ fn files_with_code<'a>(
     mapped.filter(|(of, path)| seen.insert((of.device, of.inode, *path))).collect()
 }
 
-/// Leaves out what is more than [`MAX_FILES`]; returns how many. The program comes first in a process's mappings, and the first libraries last.
+/// Leaves out files from the middle of the list beyond [`MAX_FILES`], and returns how many. The
+/// program is the first of a process's mappings, and the libraries that were loaded first are the
+/// last.
 fn leave_middle<T>(files: &mut Vec<T>) -> usize {
     let left_out = files.len().saturating_sub(MAX_FILES);
     if left_out > 0 {
@@ -364,16 +375,18 @@ fn leave_middle<T>(files: &mut Vec<T>) -> usize {
     left_out
 }
 
-/// Paths of the files that may serve the process's `malloc`, from those that define it, in link order.
+/// Paths of the files that may serve the process's `malloc`, from the files that define `malloc`,
+/// in link order.
 ///
-/// The first file that is no sampler serves it, and may take its memory from the C library.
+/// The first file that does not sample itself serves `malloc`. That file may take its memory from
+/// the C library.
 fn behind_malloc<'a>(in_order: impl Iterator<Item = &'a InForce>) -> Vec<String> {
     let allocators = in_order.filter(|of| of.name != SAMPLER).enumerate();
     let may_serve = |(at, of): &(usize, &InForce)| *at == 0 || LIBCS.contains(&&*of.name);
     allocators.filter(may_serve).map(|(_, of)| of.path.clone()).collect()
 }
 
-/// This program and the client beside it.
+/// The files of this program and of the client in the same directory.
 fn own_programs() -> Vec<(u64, u64)> {
     let Ok(own) = std::env::current_exe() else { return Vec::new() };
     let programs = [own.with_file_name("samplerd"), own.with_file_name("sampler")];

@@ -1,9 +1,9 @@
-//! What we need of an ELF file: symbols as file offsets, code bytes, the build id.
+//! The needed parts of an ELF file: symbols as file offsets, code bytes, the build id.
 //!
-//! A target can map any file as code, so nothing here is believed: every size is bounded before
-//! memory is taken for it, and the file is read by position and never mapped (a file that
-//! shrinks under a mapping kills the reader). Symbol look-up is in `symbols`.
-//! Reference: elf(5), System V ABI for AMD64.
+//! A target can map any file as code, so no value in the file is trusted. Every size is bounded
+//! before memory is allocated for it. The file is read by position and never mapped, because a file
+//! that shrinks under a mapping kills the reader. `symbols` looks up symbols. Reference: elf(5),
+//! System V ABI for AMD64.
 
 use object::LittleEndian as LE;
 use object::elf::{self, Dyn64, FileHeader64, ProgramHeader64, SectionHeader64};
@@ -20,11 +20,12 @@ use super::symbols::{Found, Symbol, Table, Wanted};
 use imports::Relocations;
 use strings::Constants;
 
-/// Most program headers, section headers, notes and dynamic entries that are read, in bytes each.
+/// Most bytes that are read of each table: program headers, section headers, notes and dynamic
+/// entries.
 const TABLE_BYTES: u64 = 4 << 20;
 /// Largest function whose code is read, in bytes.
 const CODE_BYTES: u64 = 1 << 20;
-/// Bytes of code read at a symbol that does not state its size.
+/// Bytes of code that are read at a symbol without a size.
 const UNSIZED_CODE_BYTES: u64 = 256;
 /// Longest name that is read, in bytes.
 const NAME_BYTES: u64 = 4096;
@@ -32,22 +33,22 @@ const NAME_BYTES: u64 = 4096;
 /// Why an ELF file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ElfError {
-    /// Something else, for example a memory file that holds JIT code.
+    /// Not an ELF file, for example a memory file that holds JIT code.
     #[error("not an ELF file")]
     NotElf,
     /// Another class, byte order or machine.
     #[error("not a 64-bit x86 ELF file")]
     OtherMachine,
-    /// It contradicts itself.
+    /// The file contradicts itself.
     #[error("malformed ELF file: {0}")]
     Malformed(&'static str),
     /// An address that no loadable segment contains.
     #[error("address {0:#x} is in no segment of the file")]
     NoSegment(u64),
-    /// Of a function.
+    /// A probe in the function could harm the process.
     #[error("a probe at its entry could kill the process")]
     Harmful,
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("read: {0}")]
     Read(#[from] io::Error),
 }
@@ -68,15 +69,16 @@ pub struct Elf<'f> {
     file: &'f File,
     file_bytes: u64,
     segments: Vec<Segment>,
-    /// Whether it asks for a dynamic loader (`PT_INTERP`).
+    /// Whether the file asks for a dynamic loader (`PT_INTERP`).
     pub has_interpreter: bool,
-    /// Whether it can be started as a program (`ET_EXEC`, or marked as position-independent one).
+    /// Whether the file can be started as a program (`ET_EXEC`, or marked as a position-independent
+    /// executable).
     pub is_executable: bool,
-    /// `DT_SONAME`, empty if it has none.
+    /// `DT_SONAME`, empty if the file has none.
     pub soname: String,
-    /// GNU build id, lower-case hex, empty if it has none.
+    /// GNU build id, lower-case hex, empty if the file has none.
     pub build_id: String,
-    /// Whether Go's linker made it.
+    /// Whether Go's linker made the file.
     pub is_go: bool,
     dynamic_symbols: Option<Table>,
     static_symbols: Option<Table>,
@@ -126,7 +128,8 @@ impl<'f> Elf<'f> {
         Ok(elf)
     }
 
-    /// Bytes of memory from where its first segment is mapped to where its last one ends, zeroed data included.
+    /// Bytes of memory from the start of the first mapped segment to the end of the last one,
+    /// zeroed data included.
     pub fn memory_bytes(&self) -> u64 {
         const PAGE: u64 = 4096;
         let first = self.segments.iter().map(|segment| segment.svma / PAGE * PAGE).min();
@@ -134,15 +137,15 @@ impl<'f> Elf<'f> {
         end.unwrap_or(0) - first.unwrap_or(0)
     }
 
-    /// Defined functions with one of these names that other files can bind to. Every version of
-    /// a name is a symbol of its own.
+    /// Defined functions with one of these names that other files can bind to. Every version of a
+    /// name is a symbol of its own.
     pub fn dynamic_functions(&self, names: &[&'static str]) -> Result<Vec<Symbol>, ElfError> {
         let wanted = Wanted { prefix: "", names, marks: &[] };
         Ok(self.functions(self.dynamic_symbols.as_ref(), &wanted)?.functions)
     }
 
-    /// Defined functions with one of these names in the symbol table that `strip` removes, local
-    /// ones too.
+    /// Defined functions with one of these names in the symbol table that `strip` removes. Local
+    /// functions are included.
     pub fn static_functions(&self, names: &[&'static str]) -> Result<Vec<Symbol>, ElfError> {
         let wanted = Wanted { prefix: "", names, marks: &[] };
         Ok(self.functions(self.static_symbols.as_ref(), &wanted)?.functions)
@@ -154,13 +157,14 @@ impl<'f> Elf<'f> {
         Ok(found.transpose()?.flatten())
     }
 
-    /// What is wanted of the functions that other files can bind to, and of all.
+    /// The wanted functions of two tables: the functions that other files can bind to, and all
+    /// functions.
     pub(super) fn both_functions(&self, wanted: &Wanted<'_>) -> Result<[Found; 2], ElfError> {
         let of = |table: &Option<Table>| self.functions(table.as_ref(), wanted);
         Ok([of(&self.dynamic_symbols)?, of(&self.static_symbols)?])
     }
 
-    /// Whether the symbol table that `strip` removes is there.
+    /// Whether the file has the symbol table that `strip` removes.
     pub fn has_static_symbols(&self) -> bool {
         self.static_symbols.is_some()
     }
@@ -174,7 +178,7 @@ impl<'f> Elf<'f> {
         self.locate(svma).map(|(offset, _)| offset)
     }
 
-    /// The code of a function; of one that does not state its size, what comes first of it.
+    /// The code of a function. For a function without a size, its first bytes.
     pub fn code(&self, symbol: &Symbol) -> Result<Vec<u8>, ElfError> {
         let (offset, behind) = self.locate(symbol.svma)?;
         let size = match symbol.size {
@@ -184,13 +188,13 @@ impl<'f> Elf<'f> {
         self.bytes(offset, size.min(behind), CODE_BYTES, "a function is too large")
     }
 
-    /// Code at an address, at most `most` bytes of it.
+    /// Code at an address, at most `most` bytes.
     pub fn code_at(&self, svma: u64, most: u64) -> Result<Vec<u8>, ElfError> {
         let (offset, behind) = self.locate(svma)?;
         self.bytes(offset, most.min(behind), CODE_BYTES, "a function is too large")
     }
 
-    /// Addresses of the segments with code, and the bytes of each in the file.
+    /// Segments with code: the address and the bytes in the file of each.
     pub fn code_segments(&self) -> impl Iterator<Item = (u64, u64)> {
         self.segments.iter().filter(|of| of.is_code).map(|of| (of.svma, of.file_bytes))
     }
@@ -275,12 +279,12 @@ impl<'f> Elf<'f> {
         Ok(())
     }
 
-    /// The section headers, none if the file has been stripped of them.
+    /// The section headers; none if the file has been stripped of them.
     pub(super) fn sections(&self) -> Result<Vec<SectionHeader64<LE>>, ElfError> {
         self.section_headers(&self.header()?)
     }
 
-    /// Index of the section that has the sections' names.
+    /// Index of the section that holds the sections' names.
     pub(super) fn section_names(&self) -> Result<usize, ElfError> {
         Ok(usize::from(self.header()?.e_shstrndx.get(LE)))
     }
@@ -295,14 +299,15 @@ impl<'f> Elf<'f> {
         }
         let mut count = u64::from(header.e_shnum.get(LE));
         if count == 0 {
-            // More than 65,279 sections: the first one's size is their number.
+            // More than 65,279 sections: the size of the first section is their number.
             let first: Vec<SectionHeader64<LE>> = self.table(offset, 1, "section headers")?;
             count = first.first().map_or(0, |section| section.sh_size.get(LE));
         }
         self.table(offset, count, "section headers")
     }
 
-    /// Finds the symbol tables. A file without section headers has none that we can find.
+    /// Finds the symbol tables. A file without section headers has no symbol table that we can
+    /// find.
     fn read_sections(&mut self, header: &FileHeader64<LE>) -> Result<(), ElfError> {
         let sections = self.section_headers(header)?;
         self.dynamic_symbols = Table::find(&sections, elf::SHT_DYNSYM, self.file_bytes)?;

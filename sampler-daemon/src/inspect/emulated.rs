@@ -1,10 +1,10 @@
 //! Which x86-64 instructions the kernel's uprobes emulate, and which they refuse.
 //!
-//! An emulated instruction costs one trap; every other one is executed out of line under
-//! single-step, which costs a second trap (3 times as much on bare metal, 18 times in a VM).
-//! The deciders are `branch_setup_xol_ops`, `push_setup_xol_ops` and `is_prefix_bad` in Linux'
-//! `arch/x86/kernel/uprobes.c`; the list here is the part of theirs that was measured on 6.18.
-//! Before 6.18 the long nops (`0f 1f`) are single-stepped: slower there, never wrong.
+//! An emulated instruction costs one trap. Every other instruction is executed out of line under
+//! single-step. That costs a second trap: 3 times as much on bare metal, 18 times in a VM. The
+//! kernel decides in `branch_setup_xol_ops`, `push_setup_xol_ops` and `is_prefix_bad` of
+//! `arch/x86/kernel/uprobes.c`. This list is the part of the kernel's list that was measured on
+//! 6.18. Before 6.18 the long nops (`0f 1f`) are single-stepped, which is slower but never wrong.
 
 /// Whether the kernel emulates the one instruction with exactly these bytes.
 ///
@@ -14,7 +14,8 @@
 /// jmp rel8/rel32      [f2] eb, [f2] e9
 /// jcc rel8/rel32      70-7f, 0f 80-8f
 /// ```
-/// What does harm is left out ([`is_harmful`]), and `41 90` (`xchg r8, rax`) is left out on purpose: the kernel takes its opcode for a nop.
+/// Harmful instructions are left out ([`is_harmful`]). `41 90` (`xchg r8, rax`) is left out because
+/// the kernel takes its opcode for a nop.
 pub(super) fn is_emulated(instruction: &[u8]) -> bool {
     match instruction {
         of if is_harmful(of) => false,
@@ -29,14 +30,15 @@ pub(super) fn is_emulated(instruction: &[u8]) -> bool {
     }
 }
 
-/// The five-byte nop that compilers and headers of probes write.
+/// The five-byte nop that compilers and probe headers write.
 pub(super) const CALLED: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 
 /// Whether a probe on this instruction can kill the process.
 ///
-/// - Linux 6.18 turns one on [`CALLED`] into a call of a page that a forked child does not have: the child dies of it. Later kernels may know the other forms
-///   of five bytes too.
-/// - A call that is emulated or single-stepped leaves a return address on the stack that a shadow stack does not have: the process dies of the return.
+/// - Linux 6.18 turns a probe on [`CALLED`] into a call of a page that a forked child does not
+///   have, which kills the child. Later kernels may do so with other nops of five bytes too.
+/// - A call that is emulated or single-stepped leaves a return address on the stack that a shadow
+///   stack does not have. The return then kills the process.
 pub(super) fn is_harmful(instruction: &[u8]) -> bool {
     let rest = match instruction.iter().position(|byte| *byte != 0x66) {
         Some(opcode) => &instruction[opcode..],
@@ -46,13 +48,15 @@ pub(super) fn is_harmful(instruction: &[u8]) -> bool {
     instruction.len() == 5 && is_nop || is_call(instruction)
 }
 
-/// Whether it is `call rel32`, which the kernel emulates: [harmless](is_harmful) where there is no shadow stack.
+/// Whether the instruction is `call rel32`, which the kernel emulates. A probe on it is
+/// [harmless](is_harmful) without a shadow stack.
 pub(super) fn is_call(instruction: &[u8]) -> bool {
     matches!(instruction, [0xe8, _, _, _, _])
 }
 
-/// Whether this instruction must not have a probe: attaching fails, or it [would do harm](is_harmful). It fails with es, cs, ss and ds overrides, `lock`, and
-/// relative branches with an operand-size prefix.
+/// Whether this instruction must not have a probe: attaching fails, or the probe [would do
+/// harm](is_harmful). Attaching fails for es, cs, ss and ds overrides, `lock`, and relative
+/// branches with an operand-size prefix.
 pub(super) fn is_refused(instruction: &[u8]) -> bool {
     let opcode = instruction.iter().position(|&byte| !is_legacy_prefix(byte));
     let (prefixes, rest) = instruction.split_at(opcode.unwrap_or(instruction.len()));

@@ -1,8 +1,10 @@
-//! Allocators by their functions: which are probed, as what, and by which names an allocator is known.
+//! Allocators by their functions: which functions are probed, in which role, and which names
+//! identify an allocator.
 //!
-//! One file in `families/` for each. Which function of an allocator goes *through* another one of it, so that a probe on both
-//! would count a call twice, is not in the tables: it differs between versions, and the code says it (see `probes`). Only
-//! glibc's division of work is written down, because it depends on arguments.
+//! Each allocator has a file in `families/`. The tables do not say which function of an allocator
+//! goes *through* another one, so that a probe on both would count a call twice. That differs
+//! between versions, and `probes` reads it from the code. Only glibc's division of work is in a
+//! table, because it depends on arguments.
 
 use super::families;
 use sampler_common::wire::{NONE, Role, Shape};
@@ -10,32 +12,33 @@ use sampler_common::wire::{NONE, Role, Shape};
 /// A function that allocates or frees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Its name.
+    /// The function's name.
     pub(super) symbol: &'static str,
-    /// What it does.
+    /// The function's role.
     pub(super) role: Role,
-    /// Where its arguments are.
+    /// Where the function's arguments are.
     pub(super) shape: Shape,
 }
 
 /// An allocator.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Family {
-    /// What it is called.
+    /// The allocator's name.
     pub(super) name: &'static str,
-    /// A file that defines one of these functions contains it.
+    /// Functions that identify the allocator: a file that defines one of them contains it.
     pub(super) marks: &'static [&'static str],
-    /// Its own functions, the most usual name of one before its aliases.
+    /// The allocator's own functions. The most usual name of a function comes before its aliases.
     pub(super) entries: &'static [Entry],
-    /// Functions that its `operator new` calls when it has malloc inlined.
+    /// Functions that the allocator's `operator new` calls if malloc is inlined into it.
     pub(super) behind_new: &'static [&'static str],
 }
 
-/// Beginnings of messages, with the allocator that alone has them: what is left of it in a file without symbols.
+/// Beginnings of messages that only one allocator has. In a file without symbols they still show
+/// the allocator.
 pub(super) const MESSAGES: &[(&str, &str)] =
     &[("<jemalloc>: ", "jemalloc"), ("mimalloc: ", "mimalloc"), ("tcmalloc: ", "tcmalloc")];
 
-/// All families, in the order in which a file's `malloc` is ascribed to one of them.
+/// All families. The first one that matches a file's `malloc` owns it.
 pub(super) const FAMILIES: &[Family] = &[
     families::musl::MUSL,
     families::tcmalloc::GPERFTOOLS,
@@ -53,67 +56,68 @@ pub(super) const fn entry(symbol: &'static str, role: Role, shape: Shape) -> Ent
     Entry { symbol, role, shape }
 }
 
-/// As `malloc(size)`.
+/// A function like `malloc(size)`.
 pub(super) const fn malloc(symbol: &'static str) -> Entry {
     entry(symbol, Role::Malloc, Shape::DEFAULT)
 }
 
-/// As `malloc`, with the size at another place.
+/// A function like `malloc`, with the size at another place.
 pub(super) const fn malloc_at(symbol: &'static str, size: u8) -> Entry {
     entry(symbol, Role::Malloc, Shape::new(size, NONE, NONE))
 }
 
-/// As `calloc(count, size)`.
+/// A function like `calloc(count, size)`.
 pub(super) const fn calloc(symbol: &'static str) -> Entry {
     entry(symbol, Role::Calloc, Shape::DEFAULT)
 }
 
-/// As `calloc`, with count and size at other places.
+/// A function like `calloc`, with count and size at other places.
 pub(super) const fn calloc_at(symbol: &'static str, count: u8, size: u8) -> Entry {
     entry(symbol, Role::Calloc, Shape::new(size, count, NONE))
 }
 
-/// As `realloc(old, size)`, whatever old and size are.
+/// A function like `realloc(old, size)`, whatever old and size are.
 pub(super) const fn realloc(symbol: &'static str) -> Entry {
     realloc_at(symbol, 0, 1)
 }
 
-/// As `realloc`, with old and size at other places.
+/// A function like `realloc`, with old and size at other places.
 pub(super) const fn realloc_at(symbol: &'static str, old: u8, size: u8) -> Entry {
     entry(symbol, Role::Realloc, Shape::new(size, NONE, old))
 }
 
-/// As `reallocarray(old, count, size)`, `old` being argument number `old`, and the others behind it.
+/// A function like `reallocarray(old, count, size)`. `old` is the number of the argument old; count
+/// and size follow it.
 pub(super) const fn reallocarray_at(symbol: &'static str, old: u8) -> Entry {
     entry(symbol, Role::Realloc, Shape::new(old + 2, old + 1, old))
 }
 
-/// With an alignment that may be refused, and the size at this place.
+/// A function with an alignment that may be refused, and the size at this place.
 pub(super) const fn aligned_at(symbol: &'static str, size: u8) -> Entry {
     entry(symbol, Role::AlignedAlloc, Shape::new(size, NONE, NONE))
 }
 
-/// As `posix_memalign(out, alignment, size)`, whatever the alignment.
+/// A function like `posix_memalign(out, alignment, size)`, whatever the alignment.
 pub(super) const fn posix_memalign(symbol: &'static str) -> Entry {
     entry(symbol, Role::PosixMemalign, Shape::new(2, NONE, 0))
 }
 
-/// As `free(pointer)`, with whatever arguments behind it.
+/// A function like `free(pointer)`, with any further arguments.
 pub(super) const fn free(symbol: &'static str) -> Entry {
     entry(symbol, Role::Free, Shape::DEFAULT)
 }
 
-/// As `operator new(size)`: it can throw.
+/// A function like `operator new(size)`, which can throw.
 pub(super) const fn new(symbol: &'static str) -> Entry {
     entry(symbol, Role::New, Shape::DEFAULT)
 }
 
-/// As `operator new`, with the size (and the count, if there is one) at other places.
+/// A function like `operator new`, with the size (and the count, if there is one) at other places.
 pub(super) const fn new_at(symbol: &'static str, count: u8, size: u8) -> Entry {
     entry(symbol, Role::New, Shape::new(size, count, NONE))
 }
 
-/// The names that every allocator defines which takes malloc's place.
+/// The names that every replacement of malloc defines.
 pub(super) const STANDARD: &[Entry] = &[
     malloc("malloc"),
     calloc("calloc"),
@@ -141,7 +145,7 @@ pub(super) const STANDARD: &[Entry] = &[
     new("_Znam"),
     new("_ZnwmSt11align_val_t"),
     new("_ZnamSt11align_val_t"),
-    // They return NULL instead, so that their return may be probed.
+    // The nothrow operators return NULL instead of throwing, so their return may be probed.
     malloc("_ZnwmRKSt9nothrow_t"),
     malloc("_ZnamRKSt9nothrow_t"),
     malloc("_ZnwmSt11align_val_tRKSt9nothrow_t"),
@@ -160,7 +164,7 @@ pub(super) const STANDARD: &[Entry] = &[
     free("_ZdaPvSt11align_val_tRKSt9nothrow_t"),
 ];
 
-/// Whether every allocator that takes malloc's place defines this name.
+/// Whether every replacement of malloc defines this name.
 pub(super) fn is_standard(symbol: &str) -> bool {
     STANDARD.iter().any(|entry| entry.symbol == symbol)
 }
@@ -170,13 +174,13 @@ pub(super) fn is_operator(symbol: &str) -> bool {
     ["_Znw", "_Zna", "_Zdl", "_Zda"].iter().any(|prefix| symbol.starts_with(prefix))
 }
 
-/// The names by which an allocator is known, if its own functions are.
+/// The names that identify the families with functions of their own.
 pub(super) fn marks() -> impl Iterator<Item = &'static str> {
     let families = FAMILIES.iter().filter(|family| !family.entries.is_empty());
     families.flat_map(|family| family.marks.iter().copied())
 }
 
-/// Every name to look up for these families.
+/// Every name to look up for all families.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     let own = FAMILIES.iter().flat_map(|family| {
         let entries = family.entries.iter().map(|entry| entry.symbol);

@@ -1,46 +1,49 @@
-//! Processes that a return probe could harm. They are refused: no profile is worth a crash.
+//! Processes that a return probe could harm. They are refused, because no profile is worth a crash.
 
 use super::elf::Elf;
 use super::program::Program;
 use std::fs::{self, File};
 
-/// The kernel since which return probes match shadow stacks.
+/// The first kernel whose return probes match shadow stacks.
 const WITH_SHADOW_STACKS: (u32, u32) = (6, 11);
 
 /// Why a process is not probed. Each message is one line with its remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Hazard {
-    /// Go moves its stacks while the kernel keeps the return address of a hijacked one.
+    /// Go moves its stacks, while the kernel keeps the address on the stack at which it hijacked a
+    /// return.
     #[error(
         "a Go program may crash under return probes, and its heap is not malloc's (try its own pprof)"
     )]
     Go,
-    /// Linux 6.11 made the return probe a system call, which no filter knows; since 6.14, and by updates before, it passes them.
+    /// Linux 6.11 made the return probe a system call that no seccomp filter allows. Linux 6.14,
+    /// and updates of older kernels, let it pass all filters.
     #[error(
         "its seccomp filter would kill it at a return probe on this kernel (needs Linux 6.14 or a newer update of 6.12)"
     )]
     Seccomp,
-    /// The return probe's system call goes to the program itself, or to its tracer.
+    /// The system call of the return probe goes to the program itself, or to its tracer.
     #[error(
         "a return probe would kill it: its system calls go to itself (Syscall User Dispatch) or to its tracer (profile it alone: one --pid, with session probes, Linux 6.13)"
     )]
     Diverted,
-    /// A hijacked return address does not match the shadow stack before 6.11.
+    /// Before Linux 6.11, a hijacked return address does not match the shadow stack.
     #[error(
         "its shadow stack would kill it at a return probe before Linux 6.11 (needs Linux 6.11)"
     )]
     ShadowStack,
 }
 
-/// Why processes cannot be probed by links that they share: one is probed before anyone has looked at it, and stays so whatever it turns out to be.
+/// Why processes cannot be probed by shared links. A shared link probes a process before it is
+/// checked, and cannot release it afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SharedHazard {
-    /// As [`Hazard::Seccomp`].
+    /// As for [`Hazard::Seccomp`].
     #[error(
         "on this kernel a return probe kills processes under a seccomp filter, and they cannot be checked before they are probed"
     )]
     Seccomp,
-    /// As [`Hazard::ShadowStack`].
+    /// As for [`Hazard::ShadowStack`].
     #[error(
         "on this kernel a return probe kills processes with a shadow stack, which this processor has, and they cannot be checked before they are probed"
     )]
@@ -48,7 +51,7 @@ pub enum SharedHazard {
 }
 
 impl SharedHazard {
-    /// The kernel that is without it.
+    /// The first kernel without the hazard.
     pub fn needs(self) -> &'static str {
         match self {
             SharedHazard::Seccomp => "Linux 6.14 or a newer update of 6.12",
@@ -57,8 +60,9 @@ impl SharedHazard {
     }
 }
 
-/// What would harm processes that are probed before they are looked at, on this machine; `returns_pass` says whether return probes pass
-/// seccomp filters, and is asked where the kernel's version does not tell.
+/// What would harm processes that are probed before they are checked, on this machine.
+/// `returns_pass` tells whether return probes pass seccomp filters. It is called only if the
+/// kernel's version does not tell.
 pub fn check_shared(returns_pass: fn() -> bool) -> Option<SharedHazard> {
     let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let kernel = kernel();
@@ -81,32 +85,33 @@ fn filters_kill(kernel: (u32, u32), returns_pass: fn() -> bool) -> bool {
     ((6, 11)..(6, 14)).contains(&kernel) && !returns_pass()
 }
 
-/// The kernel lists the flag only where it offers them to programs, since 6.6.
+/// Whether programs can have shadow stacks. The kernel lists the flag only if it offers shadow
+/// stacks to programs, since Linux 6.6.
 fn has_user_shadow_stacks(cpuinfo: &str) -> bool {
     let flags = cpuinfo.lines().find(|line| line.starts_with("flags"));
     flags.is_some_and(|flags| flags.split_ascii_whitespace().any(|flag| flag == "user_shstk"))
 }
 
-/// What decides.
+/// The facts that decide.
 #[derive(Clone, Copy, Debug, Default)]
 struct Facts {
     /// Major and minor version of the kernel.
     kernel: (u32, u32),
-    /// A thread runs under a seccomp filter that a return probe does not pass.
+    /// Whether a thread runs under a seccomp filter that a return probe does not pass.
     deadly_filter: bool,
-    /// A thread has a user shadow stack.
+    /// Whether a thread has a user shadow stack.
     shadow_stack: bool,
-    /// The executable was made by Go's linker.
+    /// Whether Go's linker made the executable.
     go: bool,
 }
 
-/// What would harm process `pid`, if anything; `returns_pass` as for [`check_shared`]. What cannot be read does not count: the
-/// process is gone, or attaching fails for the same reason.
+/// What would harm process `pid`, if anything; `returns_pass` as for [`check_shared`]. A file that
+/// cannot be read does not count: the process is gone, or attaching fails for the same reason.
 pub fn check(pid: u32, returns_pass: fn() -> bool) -> Option<Hazard> {
     let kernel = kernel();
     let filters_kill = filters_kill(kernel, returns_pass);
     let shadow_stacks_kill = kernel < WITH_SHADOW_STACKS;
-    // There may be thousands of threads: they are read only where it matters.
+    // A process may have thousands of threads, so they are read only if they matter.
     let status = if filters_kill || shadow_stacks_kill { threads(pid) } else { Vec::new() };
     judge(Facts {
         kernel,
@@ -135,13 +140,13 @@ fn kernel() -> (u32, u32) {
     kernel_version(&rustix::system::uname().release().to_string_lossy())
 }
 
-/// `6.18.44-generic` → (6, 18); what is no number counts as 0.
+/// `6.18.44-generic` → (6, 18). A part that is no number counts as 0.
 fn kernel_version(release: &str) -> (u32, u32) {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// `status` of every thread.
+/// The text of `status` of every thread.
 fn threads(pid: u32) -> Vec<String> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     threads.filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok()).collect()
@@ -160,8 +165,8 @@ fn is_shadowed(status: &str) -> bool {
     field(status, "x86_Thread_features").split_whitespace().any(|feature| feature == "shstk")
 }
 
-/// Whether the first thread of process `pid` has a program. While a process ends its first thread has none any more, though other
-/// threads may still have one for a moment: then [`check`] finds nothing.
+/// Whether the first thread of process `pid` has a program. When a process ends, its first thread
+/// loses the program, while other threads may keep it for a moment. [`check`] finds nothing then.
 pub fn has_program(pid: u32) -> bool {
     fs::read_link(format!("/proc/{pid}/exe")).is_ok()
 }
@@ -170,7 +175,7 @@ pub fn has_program(pid: u32) -> bool {
 pub(super) fn is_go(pid: u32) -> bool {
     match File::open(format!("/proc/{pid}/exe")) {
         Ok(file) => Elf::read(&file).is_ok_and(|elf| elf.is_go),
-        // Its file may be closed to everybody but its user: so it is on FUSE mounts.
+        // Only the file's user may be able to open it, as on FUSE mounts.
         Err(_) => Program::of(pid).is_ok_and(|program| program.is_go()),
     }
 }

@@ -1,7 +1,9 @@
-//! `htlhash`, by which OpenTelemetry's profiles identify a file, whether it has a build id or not.
+//! `htlhash`: OpenTelemetry's profiles identify a file by this hash, whether the file has a build
+//! id or not.
 //!
-//! Reference: "Algorithm for `process.executable.build_id.htlhash`" of the semantic conventions of profiles: the first 16 bytes of SHA-256 over the first and
-//! the last 4,096 bytes of the file and its length.
+//! Reference: "Algorithm for `process.executable.build_id.htlhash`" of the semantic conventions of
+//! profiles. The hash is the first 16 bytes of SHA-256 over the first and the last 4,096 bytes of
+//! the file and its length.
 
 use sha2::{Digest as _, Sha256};
 use std::fs::File;
@@ -14,7 +16,7 @@ const HASH_BYTES: usize = 16;
 /// The hash of a file, in lower-case hex.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If the file cannot be read.
 pub fn htlhash(file: &File) -> io::Result<String> {
     let length = file.metadata()?.len();
     let part = length.min(PART_BYTES);
@@ -33,7 +35,7 @@ mod tests {
     use super::*;
     use std::io::Write as _;
 
-    /// Against `sha256sum`: both parts overlap in a short file, and do not in a long one.
+    /// Compares with `sha256sum`. The two parts overlap in a short file, and do not in a long one.
     #[test]
     fn as_the_conventions_say() {
         for length in [10_usize, 5000, 20_000] {

@@ -1,8 +1,9 @@
 //! Which file's `malloc` a process uses: the first definition in link order.
 //!
-//! The loader keeps its list of files in that order: the program, what `LD_PRELOAD` names, then what they need, breadth
-//! first (`struct r_debug` and `struct link_map` of link.h; glibc's and musl's are alike in what is read here). The list is
-//! the target's memory, so its length is bounded and nothing in it is believed beyond that.
+//! The loader keeps its list of files in link order: the program, the libraries of `LD_PRELOAD`,
+//! then the needed libraries, breadth first (`struct r_debug` and `struct link_map` of link.h;
+//! glibc and musl agree in the fields that are read here). The list is the target's memory, so its
+//! length is bounded and nothing else in it is trusted.
 
 use super::mappings::{Backing, Mapping};
 use super::program::Program;
@@ -10,7 +11,7 @@ use object::LittleEndian as LE;
 use object::elf::{DT_DEBUG, Dyn64, PT_DYNAMIC, PT_INTERP};
 use std::io;
 
-/// Most files in the list that are looked at.
+/// Most files of the list that are read.
 const MAX_FILES: usize = 4096;
 
 /// Paths of the files of process `pid` in link order; empty for a static program, and before its loader has run.

@@ -1,7 +1,8 @@
-//! The injected image in a process, and whether its hooks are in.
+//! The injected image in a process, and whether its hooks are installed.
 //!
-//! An image stays mapped when the sampler has been taken out: then nothing leads into it any more, and the process is as if it were not there. Reference:
-//! `sampler-inject`, and the record that it leaves in the process ([`sampler_common::injected`]).
+//! An image stays mapped when the sampler has been removed. No hook leads into the image then, and
+//! the process runs as if the image were not there. Reference: `sampler-inject`, and the record
+//! that it leaves in the process ([`sampler_common::injected`]).
 
 use super::mappings::{Backing, Mapping};
 use sampler_common::injected::{Hook, HookState, Record};
@@ -10,7 +11,8 @@ use std::os::unix::fs::FileExt as _;
 
 /// Path of an image's memory file in a process.
 pub const PATH: &str = "/memfd:otel_memory-sampler";
-/// Functions whose hooks tell all ends and most allocations; no image is put in without them.
+/// Functions whose hooks see all ends of blocks and most allocations. No image is injected without
+/// these hooks.
 const FOLLOWED: [&str; 3] = ["malloc", "realloc", "free"];
 /// Bytes of the record's page.
 const PAGE_BYTES: usize = 4096;
@@ -23,7 +25,8 @@ pub struct Image {
 }
 
 impl Image {
-    /// Finds the one of a process that has these mappings; `None`: there is none, or none that is finished.
+    /// Finds the image of a process with these mappings; `None` if the process has no finished
+    /// image.
     pub fn find(pid: u32, mappings: &[Mapping]) -> Option<Image> {
         let is_of_image =
             |of: &&Mapping| matches!(&of.backing, Backing::File(path) if path == PATH);
@@ -40,7 +43,8 @@ impl Image {
         Some(Image { pid, hooks })
     }
 
-    /// Whether all of its hooks are in that say what is held; `None`: it cannot be read, so that the process has most likely ended.
+    /// Whether all hooks of the `FOLLOWED` functions are installed; `None` if the memory cannot be
+    /// read, most likely because the process has ended.
     pub fn is_hooked(&self) -> Option<bool> {
         let memory = memory(self.pid)?;
         let mut is_hooked = !self.hooks.is_empty();

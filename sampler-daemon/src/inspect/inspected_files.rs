@@ -1,4 +1,5 @@
-//! Files of which code was mapped lately: each is looked into once, when an event reports its first mapping.
+//! Files of which code was mapped lately. Each file is searched once, when an event reports its
+//! first mapping.
 
 use super::allocator::Allocator;
 use super::discoverer::Discoverer;
@@ -10,49 +11,50 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Files remembered; when full, all are forgotten and looked into again.
+/// Most files remembered. At the bound all files are forgotten and searched again.
 const MAX_INSPECTED: usize = 16 * 1024;
-/// Files that wait to be looked into; further ones are left to the survey.
+/// Most files that wait for their search. The survey finds further ones.
 const MAX_WAITING: usize = 1024;
-/// Longest time that is spent on it at once: samples wait meanwhile.
+/// Longest time of one call of `look`, during which samples wait.
 const MAX_TURN: Duration = Duration::from_millis(5);
 
-/// A file, distinct from those that had its inode number before.
+/// A file: device, inode, and generation, which distinguishes files that had one inode number.
 type Identity = ((i32, i32), u64, u64);
 
-/// A file that has been looked into.
+/// A file that has been searched.
 #[derive(Debug)]
 pub struct Found {
-    /// The process that mapped it.
+    /// The process that mapped the file.
     pub pid: u32,
-    /// How it was mapped.
+    /// The mapping of the file.
     pub mapping: Mapping,
-    /// Opened.
+    /// The opened file.
     pub file: Arc<File>,
-    /// What can be probed in it, most often nothing.
+    /// What can be probed in the file, most often nothing.
     pub contents: Discovery,
 }
 
-/// The files, and those that wait.
+/// The searched files, and the files that wait.
 #[derive(Debug, Default)]
 pub struct InspectedFiles {
-    /// With what can be probed in them.
+    /// By file: what can be probed in it.
     seen: FxHashMap<Identity, Vec<Allocator>>,
-    /// Programs that Go's linker made, among them; by device and inode.
+    /// Programs among the files that Go's linker made, by device and inode.
     go_programs: FxHashSet<((i32, i32), u64)>,
     waiting: VecDeque<(u32, u32, Identity, Mapping)>,
     missed: u64,
 }
 
 impl InspectedFiles {
-    /// Whether it need not be looked into: it has been, it waits to be, or it is no file.
+    /// Whether the mapping needs no search: it has no file, or its file has been searched or waits.
     pub fn has(&self, mapping: &Mapping, generation: u64) -> bool {
         !matches!(mapping.backing, Backing::File(_))
             || self.seen.contains_key(&(mapping.device, mapping.inode, generation))
     }
 
-    /// Process `pid`, a child of `parent` (0: not known), has mapped a file; the generation distinguishes files that had one inode
-    /// number. Returns what can be probed in it, if it has been looked into before.
+    /// Records that process `pid`, a child of `parent` (0: not known), has mapped a file. The
+    /// generation distinguishes files that had one inode number. Returns what can be probed in the
+    /// file, if it has been searched before.
     pub fn mapped(
         &mut self,
         pid: u32,
@@ -75,7 +77,7 @@ impl InspectedFiles {
         self.seen.get(&identity).map_or(&[], Vec::as_slice)
     }
 
-    /// Looks into files that wait, for a few milliseconds at most.
+    /// Searches files that wait, for a few milliseconds at most.
     pub fn look(&mut self, discoverer: &mut Discoverer) -> Vec<Found> {
         let mut found = Vec::new();
         let begin = Instant::now();
@@ -97,10 +99,10 @@ impl InspectedFiles {
                     };
                     found.push(Found { pid, mapping, file, contents });
                 }
-                // Devices and the like hold no allocator.
+                // Devices and other special files hold no allocator.
                 Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {}
                 Err(_) => {
-                    // Another process may map it where it can be opened.
+                    // Another process may map the file where it can be opened.
                     self.seen.remove(&identity);
                     self.missed += 1;
                 }
@@ -114,23 +116,25 @@ impl InspectedFiles {
         !self.waiting.is_empty()
     }
 
-    /// Files that could not be looked into when they were mapped.
+    /// Number of files that could not be searched when they were mapped.
     pub fn missed(&self) -> u64 {
         self.missed
     }
 
-    /// Forgets files with other allocators than those to keep: they are looked into when they are mapped again.
+    /// Forgets every file with an allocator that `keep` rejects. Such a file is searched again when
+    /// it is mapped again.
     pub fn keep(&mut self, keep: impl Fn(&Allocator) -> bool) {
         self.seen.retain(|_, allocators| allocators.iter().all(&keep));
     }
 
-    /// Whether one of these mappings is of a program that Go's linker made, as far as files have been looked into.
+    /// Whether one of these mappings is of a program that Go's linker made, as far as files have
+    /// been searched.
     pub fn has_go_program(&self, mappings: &[Mapping]) -> bool {
         let is_go = |of: &Mapping| self.go_programs.contains(&(of.device, of.inode));
         mappings.iter().any(is_go)
     }
 
-    /// The allocators among files that a process has mapped, of those that have been looked into.
+    /// The allocators in the searched files that a process has mapped.
     pub fn allocators(&self, mappings: &[Mapping]) -> Vec<Allocator> {
         let has = |of: &Identity| {
             mappings.iter().any(|mapping| (mapping.device, mapping.inode) == (of.0, of.1))

@@ -1,8 +1,8 @@
-//! The mappings of a process and the very files that are mapped.
+//! The mappings of a process, and the very files that are mapped.
 //!
-//! What a mapping's path leads to is under the control of the target and of whoever writes to its
-//! file system; so a file is opened through the kernel's own reference to it, or by path only if
-//! it is proven to be the same one (proc(5): `/proc/PID/maps`, `/proc/PID/map_files`).
+//! The target, and whoever writes to its file system, control what the path of a mapping leads to.
+//! So a file is opened through the kernel's own reference to it. It is opened by a path only if the
+//! opened file is proven to be the mapped one (proc(5): `/proc/PID/maps`, `/proc/PID/map_files`).
 
 use super::maps::{self, Line};
 use super::mount;
@@ -32,22 +32,23 @@ pub enum Backing {
 pub struct Mapping {
     /// First address.
     pub start: u64,
-    /// First address behind it.
+    /// First address behind the mapping.
     pub end: u64,
     /// File offset of `start`.
     pub offset: u64,
-    /// Whether code can run there.
+    /// Whether the mapping is executable.
     pub executable: bool,
     /// Major and minor number of the device.
     pub device: (i32, i32),
-    /// Inode, 0 without a file.
+    /// Inode number, 0 without a file.
     pub inode: u64,
-    /// What is behind it.
+    /// What is behind the mapping.
     pub backing: Backing,
 }
 
-/// Bytes of `/proc/PID/maps` that are read: a process may have 65,530 mappings, which take some six MiB, and any of them a path of four KiB. What lies
-/// behind is in no mapping, as `no_mapping` counts.
+/// Most bytes of `/proc/PID/maps` that are read. A process may have 65,530 mappings, which take
+/// some six MiB, and each may have a path of four KiB. Addresses beyond this bound are in no known
+/// mapping, and are counted as `no_mapping`.
 const MAX_MAPS_BYTES: u64 = 16 << 20;
 
 /// All mappings of a process, by address.
@@ -59,16 +60,17 @@ pub fn read(pid: u32) -> io::Result<Vec<Mapping>> {
     let mut text = read_lines(Path::new(&path))
         .map_err(|error| Error::new(error.kind(), format!("read {path}: {error}")))?;
     if text.is_empty() {
-        // The first thread has left; the others have the same memory.
+        // The first thread has exited; the other threads have the same memory.
         text = maps_of_another_thread(pid);
     }
     Ok(maps::lines(&text).map(mapping).collect())
 }
 
-/// The mappings of a process that still has some: an exiting one gives up its memory first.
+/// The mappings of a process that still has some. An exiting process gives up its memory before it
+/// ends.
 ///
 /// # Errors
-/// If they cannot be read, or there are none (any more).
+/// If the mappings cannot be read, or there are none (any more).
 pub fn read_some(pid: u32) -> io::Result<Vec<Mapping>> {
     let mappings = read(pid)?;
     if mappings.is_empty() {
@@ -78,13 +80,14 @@ pub fn read_some(pid: u32) -> io::Result<Vec<Mapping>> {
     Ok(mappings)
 }
 
-/// The executable ones of a process, none if they cannot be read or there are none (any more).
+/// The executable mappings of a process; `None` if they cannot be read or the process has no
+/// mappings (any more).
 pub fn executable(pid: u32) -> Option<Vec<Mapping>> {
     let mappings = read(pid).ok().filter(|mappings| !mappings.is_empty())?;
     Some(mappings.into_iter().filter(|mapping| mapping.executable).collect())
 }
 
-/// Whole lines of a file of any size.
+/// Whole lines of a file of any size, up to [`MAX_MAPS_BYTES`].
 fn read_lines(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let read = File::open(path)?.take(MAX_MAPS_BYTES).read_to_end(&mut text)?;
@@ -94,7 +97,7 @@ fn read_lines(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The mappings as a thread that still lives shows them, empty if none does.
+/// The mappings as a living thread shows them; empty if no thread lives.
 fn maps_of_another_thread(pid: u32) -> Vec<u8> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     threads
@@ -103,10 +106,10 @@ fn maps_of_another_thread(pid: u32) -> Vec<u8> {
         .unwrap_or_default()
 }
 
-/// Opens the very file that is mapped, be it deleted, replaced or in another mount namespace:
-/// `/proc/PID/map_files/…` first, then `/proc/PID/root/…` if device and inode agree.
+/// Opens the very file that is mapped, even if it is deleted, replaced or in another mount
+/// namespace: `/proc/PID/map_files/…` first, then `/proc/PID/root/…` if device and inode agree.
 ///
-/// The first way needs root; the second fails on file systems that show one device in the
+/// The first way needs root. The second way fails on file systems that show one device in the
 /// mapping and another one in the file's status (btrfs, overlayfs).
 ///
 /// # Errors
@@ -135,11 +138,12 @@ pub fn open(pid: u32, mapping: &Mapping) -> io::Result<File> {
         })
 }
 
-/// As [`open`] for a process that may be gone, or be another program by now: also by the path as these other processes and the
-/// daemon itself see it. Whatever is opened is proven to be the file.
+/// Opens the mapped file of a process that may be gone or may run another program by now. Beyond
+/// the ways of [`open`], it tries the path as `pids` and the daemon itself see it. The opened file
+/// is always proven to be the mapped one.
 ///
 /// # Errors
-/// As [`open`].
+/// As for [`open`].
 pub fn open_past(pids: &[u32], mapping: &Mapping) -> io::Result<File> {
     let Backing::File(path) = &mapping.backing else {
         return Err(Error::new(ErrorKind::InvalidInput, "the mapping has no file"));
@@ -158,20 +162,20 @@ pub fn open_past(pids: &[u32], mapping: &Mapping) -> io::Result<File> {
     Err(special.unwrap_or_else(|| Error::new(ErrorKind::NotFound, format!("open {path}: is gone"))))
 }
 
-/// Whether a file is the mapped one: by its status, or on file systems that show another device there (btrfs, overlayfs) by how our
-/// own mapping of it is shown.
+/// Whether a file is the mapped one, by its status. Some file systems show another device there
+/// (btrfs, overlayfs): then by how our own mapping of the file is shown.
 fn is_file_of(file: &File, mapping: &Mapping) -> bool {
     let Ok(status) = file.metadata() else { return false };
     let device = (libc::major(status.dev()) as i32, libc::minor(status.dev()) as i32);
     if (device, status.ino()) == (mapping.device, mapping.inode) {
         return true;
     }
-    // Inode numbers are shown alike, unless the file system has too many of them.
+    // Both show the same inode number, unless the file system has too many of them.
     status.ino() == mapping.inode
         && shown_identity(file).is_some_and(|shown| shown == (mapping.device, mapping.inode))
 }
 
-/// Device and inode of a file as mappings of it show them.
+/// Device and inode of a file as its mappings show them.
 fn shown_identity(file: &File) -> Option<((i32, i32), u64)> {
     let mapped = memmap2::MmapOptions::new().len(1).map_raw_read_only(file).ok()?;
     let start = mapped.as_ptr() as u64;
@@ -180,7 +184,8 @@ fn shown_identity(file: &File) -> Option<((i32, i32), u64)> {
     Some((shown.device, shown.inode))
 }
 
-/// What an event of the kernel calls a mapping's backing: names as in `/proc/PID/maps`, but not escaped.
+/// The backing of a mapping by its name in an event of the kernel. Such names are as in
+/// `/proc/PID/maps`, but not escaped.
 pub fn backing_of_event(name: &[u8], inode: u64) -> Backing {
     match name {
         b"//anon" => Backing::Anonymous,
@@ -195,13 +200,15 @@ pub fn backing_of_event(name: &[u8], inode: u64) -> Backing {
 
 /// Opens a regular file for reading, if it is the `expected` one.
 ///
-/// Looked at first (`O_PATH` does not touch a device or wait for a FIFO), then opened for good
-/// through our own descriptor, so that nobody can exchange it in between.
+/// The file is first opened with `O_PATH`, which does not touch a device or wait for a FIFO, and
+/// checked. It is then opened through our own descriptor, so that nobody can exchange the file in
+/// between.
 fn open_regular(path: &str, expected: Option<&Mapping>) -> io::Result<File> {
     open_by(path, libc::O_PATH, expected)
 }
 
-/// Opens a regular file for reading where a process may have put anything: no symbolic link, which would lead somewhere in our own root.
+/// Opens a regular file for reading where a process may have put anything. A symbolic link is
+/// refused, since it would lead somewhere in our own root.
 pub fn open_unlinked(path: &str) -> io::Result<File> {
     open_by(path, libc::O_PATH | libc::O_NOFOLLOW, None)
 }
@@ -238,12 +245,12 @@ fn backing(path: &[u8], inode: u64) -> Backing {
     match name.as_ref() {
         _ if path.starts_with(b"/") => {
             let name = name.strip_suffix(" (deleted)").unwrap_or(&name);
-            // The only character that the kernel escapes here.
+            // The only character that the kernel escapes in this field.
             Backing::File(name.replace("\\012", "\n"))
         }
         "" | "[heap]" | "[stack]" => Backing::Anonymous,
         "[vdso]" => Backing::Vdso,
-        // The second one holds the jumps of optimized probes, since 6.18.
+        // Since Linux 6.18, a second mapping holds the jumps of optimized probes.
         "[uprobes]" | "[uprobes-trampoline]" => Backing::Uprobes,
         // Memory that the program named itself, with PR_SET_VMA_ANON_NAME.
         _ if inode == 0 && name.starts_with("[anon") => Backing::Anonymous,

@@ -5,9 +5,9 @@
 pub(super) struct Line<'a> {
     /// First address.
     pub(super) start: u64,
-    /// First address behind it.
+    /// First address behind the mapping.
     pub(super) end: u64,
-    /// `rwxp`, with `-` for what is not allowed and `s` where it is shared.
+    /// `rwxp`, with `-` for each permission that is missing and `s` for a shared mapping.
     pub(super) permissions: &'a str,
     /// Offset of `start` in the file.
     pub(super) offset: u64,
@@ -15,18 +15,18 @@ pub(super) struct Line<'a> {
     pub(super) device: (i32, i32),
     /// Inode, 0 without a file.
     pub(super) inode: u64,
-    /// Path, or name of what has none: anything but a newline may be in it.
+    /// Path, or name of a mapping without a file. It may contain any byte but a newline.
     pub(super) path: &'a [u8],
 }
 
 impl Line<'_> {
-    /// Whether it is writable, and what is written nobody else sees.
+    /// Whether the mapping is writable and private.
     pub(super) fn is_own(&self) -> bool {
         self.permissions.starts_with("rw") && self.permissions.ends_with('p')
     }
 }
 
-/// All of a text; lines that do not parse are left out.
+/// All lines of a text. Lines that do not parse are left out.
 pub(super) fn lines(maps: &[u8]) -> impl Iterator<Item = Line<'_>> {
     maps.split(|byte| *byte == b'\n').filter_map(parse)
 }
@@ -51,7 +51,7 @@ fn parse(line: &[u8]) -> Option<Line<'_>> {
         offset: u64::from_str_radix(offset, 16).ok()?,
         device: (i32::from_str_radix(major, 16).ok()?, i32::from_str_radix(minor, 16).ok()?),
         inode,
-        // Padded on its left.
+        // The kernel pads the path on its left.
         path: rest.trim_ascii_start(),
     })
 }

@@ -1,4 +1,5 @@
-//! The memory of a process as the kernel counts it, to set beside a profile. Reference: proc(5), `statm` and `maps`.
+//! The memory of a process as the kernel counts it, for comparison with a profile. Reference:
+//! proc(5), `statm` and `maps`.
 
 use super::maps::{self, Line};
 use super::process;
@@ -6,32 +7,33 @@ use std::fs;
 use std::iter::Sum;
 use std::ops::Add;
 
-/// Size of a page of `statm`.
+/// Bytes of a page in `statm`.
 const PAGE_BYTES: u64 = 4096;
 
-/// Memory of a process, or of some together, bytes.
+/// Memory of one process, or the sum over several, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Resident.
+    /// Resident memory.
     pub rss_bytes: u64,
-    /// Resident and without a file: heap, stacks, what was written of private mappings.
+    /// Resident memory without a file: heap, stacks, and written pages of private mappings.
     pub anonymous_bytes: u64,
-    /// Size of `[heap]` and of private anonymous writable mappings, resident or not; stacks of threads are among them.
+    /// Size of `[heap]` and of private anonymous writable mappings, resident or not. Stacks of
+    /// threads are included.
     pub heap_bytes: u64,
 }
 
-/// The memory of the process that has had `pid` since `start_ticks`; `None` if it is gone.
+/// The memory of the process that has had `pid` since `start_ticks`; `None` if the process is gone.
 pub fn read(pid: u32, start_ticks: u64) -> Option<Memory> {
     let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let maps = fs::read(format!("/proc/{pid}/maps")).ok()?;
-    // Last: what was read is of our process only if that is still there.
+    // This check comes last: the text is of our process only if the process still exists.
     process::is_there(pid, start_ticks).then_some(())?;
     let (rss_bytes, anonymous_bytes) = resident(&statm)?;
     Some(Memory { rss_bytes, anonymous_bytes, heap_bytes: heap(&maps) })
 }
 
-/// Anonymous resident memory of the process that has had `pid` since `start_ticks`, bytes; `None` if it is gone. Other than [`read`]
-/// it costs the same however much is mapped.
+/// Anonymous resident memory of the process that has had `pid` since `start_ticks`, bytes; `None`
+/// if the process is gone. Unlike [`read`], the cost does not depend on how much is mapped.
 pub fn anonymous_bytes(pid: u32, start_ticks: u64) -> Option<u64> {
     let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     process::is_there(pid, start_ticks).then_some(())?;
@@ -44,7 +46,7 @@ pub fn own_rss_bytes() -> Option<u64> {
     resident(&statm).map(|(rss_bytes, _)| rss_bytes)
 }
 
-/// `size resident shared …`, in pages; what is shared has a file.
+/// Resident and anonymous bytes of `size resident shared …`, in pages. Shared pages have a file.
 fn resident(statm: &str) -> Option<(u64, u64)> {
     let mut pages = statm.split_ascii_whitespace().map(|field| field.parse::<u64>().ok());
     let (_, resident, shared) = (pages.next()??, pages.next()??, pages.next()??);
@@ -53,7 +55,7 @@ fn resident(statm: &str) -> Option<(u64, u64)> {
 
 /// The size of writable private mappings without a file.
 fn heap(maps: &[u8]) -> u64 {
-    // Not [stack], [vvar] and the like.
+    // `[stack]`, `[vvar]` and the like do not count.
     let is_heap = |line: &Line| {
         let is_plain = matches!(line.path, b"" | b"[heap]") || line.path.starts_with(b"[anon:");
         line.is_own() && line.inode == 0 && is_plain
@@ -118,7 +120,7 @@ nonsense
                 after.heap_bytes.saturating_sub(before.heap_bytes),
             ]
         };
-        // Other tests of this program allocate and free beside it: now and then as much.
+        // Other tests of this program allocate and free at the same time, now and then as much.
         let mut seen = Vec::new();
         while !seen.last().is_some_and(|of: &[u64; 3]| of.iter().all(|bytes| *bytes > 32 << 20)) {
             assert!(seen.len() < 200, "{seen:?}");

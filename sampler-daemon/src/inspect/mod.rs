@@ -1,4 +1,5 @@
-//! Target processes: identity, mappings, the allocators in them and where to probe those.
+//! Target processes: their identity, their mappings, their allocators, and where to probe the
+//! allocators.
 
 pub mod allocator;
 pub mod allocator_text;

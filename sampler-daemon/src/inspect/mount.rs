@@ -1,8 +1,9 @@
-//! Why a file of a process may not even be opened by root: the mount that it lies on (proc(5): `/proc/PID/mountinfo`).
+//! Why even root may not open a file of a process: the mount of the file forbids it (proc(5):
+//! `/proc/PID/mountinfo`).
 
 use std::fs;
 
-/// What a mount does not let root do, and what helps.
+/// Why the mount of this device refuses root, and the remedy.
 pub(super) fn refusal(pid: u32, device: (i32, i32)) -> Option<String> {
     let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).ok()?;
     let Mount { point, kind } = mounts
@@ -10,7 +11,8 @@ pub(super) fn refusal(pid: u32, device: (i32, i32)) -> Option<String> {
         .filter_map(Mount::parse)
         .find_map(|(of, mount)| (of == device).then_some(mount))?;
     let [why, remedy] = match kind {
-        // `fuse_allow_current_process` in `fs/fuse/dir.c`: the user's daemon could stop or mislead who reads there.
+        // `fuse_allow_current_process` in `fs/fuse/dir.c`: the user's daemon could block or mislead
+        // a process that reads from the mount.
         _ if kind.starts_with("fuse") => [
             "FUSE lets only the user read there who mounted it, not root",
             "mount it with -o allow_other",
@@ -27,7 +29,7 @@ pub(super) fn refusal(pid: u32, device: (i32, i32)) -> Option<String> {
 /// A mount as the process sees it.
 #[derive(Debug, PartialEq, Eq)]
 struct Mount<'a> {
-    /// Where, as the kernel escapes it.
+    /// Mount point, as the kernel escapes it.
     point: &'a str,
     /// Type of the file system.
     kind: &'a str,

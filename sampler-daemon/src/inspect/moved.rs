@@ -1,9 +1,11 @@
-//! Files whose code a process runs from anonymous memory: it has moved it there (see [`super::moving`]), and no probe of the file acts in it.
+//! Files whose code a process has moved to anonymous memory (see [`super::moving`]). No probe of
+//! such a file acts on the moved code.
 
 use super::mappings::{Backing, Mapping};
 
-/// A mapping of each such file, in this list of a process's mappings: executable anonymous memory that begins where a mapping of the file ends, with
-/// another one behind it that continues the first.
+/// One mapping for each file with moved code, from a process's list of mappings. Moved code is
+/// executable anonymous memory that begins where a mapping of the file ends. Behind that memory,
+/// another mapping continues the file.
 pub(super) fn files(mappings: &[Mapping]) -> impl Iterator<Item = &Mapping> {
     let is_code = |of: &Mapping| of.executable && of.backing == Backing::Anonymous;
     mappings.iter().enumerate().filter_map(move |(at, before)| {
@@ -24,7 +26,7 @@ pub(super) fn files(mappings: &[Mapping]) -> impl Iterator<Item = &Mapping> {
     })
 }
 
-/// Whether a byte of the file that is mapped so is mapped as code.
+/// Whether the byte at `offset` of the file that `of` maps is mapped as code.
 pub(super) fn is_code(mappings: &[Mapping], of: &Mapping, offset: u64) -> bool {
     mappings.iter().any(|mapping| {
         mapping.executable
@@ -37,7 +39,7 @@ pub(super) fn is_code(mappings: &[Mapping], of: &Mapping, offset: u64) -> bool {
 mod tests {
     use super::*;
 
-    /// From page to page, with the file's page at the first; 0: anonymous.
+    /// A mapping of these pages, whose first page is page `file` of the file. Inode 0: anonymous.
     fn mapping(pages: std::ops::Range<u64>, file: u64, inode: u64, executable: bool) -> Mapping {
         const PAGE: u64 = 4096;
         let backing = match inode {
@@ -69,7 +71,8 @@ mod tests {
         assert!(!is_code(&all, &head, 5 * 4096));
         let parts = [mapping(11..15, 0, 0, true), mapping(15..20, 0, 0, true)];
         assert_eq!(count(&[&all[..1], &parts, &all[2..]].concat()), 1);
-        // A compiler's code behind a program; data; another file; another part of the file.
+        // No moved code: a compiler's code behind a program; data; another file; another part of
+        // the file.
         assert_eq!(count(&[head.clone(), moved.clone()]), 0);
         assert_eq!(count(&[head.clone(), mapping(11..20, 0, 0, false), tail.clone()]), 0);
         assert_eq!(count(&[head.clone(), moved.clone(), mapping(20..22, 10, 8, false)]), 0);

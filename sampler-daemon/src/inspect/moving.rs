@@ -1,11 +1,15 @@
-//! Whether a program may move its own code to anonymous memory, as some do for huge pages: BOLT's hugify, ClickHouse's `remap_executable`,
-//! iodlr's `MapStaticCodeToLargePages`, PHP's `opcache.huge_code_pages`.
+//! Whether a program may move its own code to anonymous memory, as some do for huge pages: BOLT's
+//! hugify, ClickHouse's `remap_executable`, iodlr's `MapStaticCodeToLargePages`, PHP's
+//! `opcache.huge_code_pages`.
 //!
-//! Such a program copies its code as it is in memory, with the breakpoints of probes in it. The kernel knows of no probes in anonymous memory:
-//! the first call of a probed function ends the program with SIGTRAP. Nothing can be done between the copy and that call, so such a program is
-//! known by its code, before it is probed: it maps writable anonymous memory at a fixed address, or moves a mapping to one, and makes memory
-//! executable close to that. Allocators and loaders do the one, compilers of code at run time the other. A program that hides what it asks the
-//! kernel for (numbers that are computed, a library that does it for the program) is not recognized.
+//! Such a program copies its code as it is in memory, with the breakpoints of probes in it. The
+//! kernel knows of no probes in anonymous memory, so the first call of a probed function ends the
+//! program with SIGTRAP. Nothing can be done between the copy and that call. So such a program is
+//! recognized by its code, before it is probed. The code maps writable anonymous memory at a fixed
+//! address, or moves a mapping to one. Close to that, it makes memory executable. Allocators and
+//! loaders do only the first, and compilers of code at run time only the second. A program that
+//! hides its system calls is not recognized (computed numbers, or a library that makes the calls
+//! for the program).
 
 mod constants;
 
@@ -18,33 +22,35 @@ use std::ops::Range;
 
 /// Bytes of code read at a time.
 const CHUNK_BYTES: u64 = 1 << 20;
-/// Bytes of code between the two requests at most: both are in one function as a rule.
+/// Most bytes of code between the two system calls. As a rule, both are in one function.
 const MAX_DISTANCE_BYTES: usize = 4096;
-/// Bytes of code in which a request's constants are set before it, and behind the first of them, at most.
+/// Most bytes of code before a system call in which its constants are set, and behind the first of
+/// these constants.
 const LOOKBEHIND_BYTES: usize = 192;
-/// Parts of the code of a file that are read at most, some 10 µs each. No program has so many; a file that is made to have them is left alone.
+/// Most parts of a file's code that are read, some 10 µs each. No ordinary program has so many; a
+/// file that was made to have them is left alone.
 const MAX_LOOKS: u64 = 1 << 19;
-/// Bytes of a function that makes one system call.
+/// Most bytes of a function that makes one system call.
 const MAX_WRAPPER_BYTES: u64 = 64;
 /// Functions that make these system calls.
 const FUNCTIONS: &[(&str, u64)] =
     &[("mprotect", MPROTECT), ("__mprotect", MPROTECT), ("mremap", MREMAP), ("__mremap", MREMAP)];
-/// The longest instruction, bytes.
+/// Bytes of the longest instruction.
 const MAX_INSTRUCTION_BYTES: usize = 15;
 
 /// Which allocators that are linked into executables are probed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Executables {
-    /// Those of programs whose code shows no sign that it moves itself.
+    /// Allocators of programs whose code shows no sign of moving itself.
     #[default]
     Checked,
-    /// All of them: a program that moves its code is killed.
+    /// All allocators: a program that moves its code is killed.
     All,
-    /// None of them.
+    /// No allocators.
     None,
 }
 
-/// The address of code that moves code, if the file has such.
+/// The address of code that moves code, if the file has such code.
 ///
 /// # Errors
 /// If the file contradicts itself or cannot be read.
@@ -55,7 +61,7 @@ pub(super) fn find(elf: &Elf<'_>) -> Result<Option<u64>, ElfError> {
     for (start, bytes) in elf.code_segments() {
         let mut at = 0;
         while at < bytes {
-            // What a chunk ends with begins the next one as well.
+            // The end of a chunk is read again as the beginning of the next one.
             let begin = at.saturating_sub(2 * MAX_DISTANCE_BYTES as u64);
             let length = (bytes - begin).min(CHUNK_BYTES);
             let address = start.wrapping_add(begin);
@@ -68,7 +74,8 @@ pub(super) fn find(elf: &Elf<'_>) -> Result<Option<u64>, ElfError> {
     Ok(None)
 }
 
-/// Numbers of the system calls of functions, by their addresses and by the places where the loader puts these.
+/// System call numbers of functions, by the functions' addresses and by the slots that the loader
+/// fills with these.
 fn functions(elf: &Elf<'_>) -> Result<HashMap<u64, u64>, ElfError> {
     let names: Vec<&'static str> = FUNCTIONS.iter().map(|(name, _)| *name).collect();
     let imported = elf.imports("", &names)?.into_iter();
@@ -78,7 +85,7 @@ fn functions(elf: &Elf<'_>) -> Result<HashMap<u64, u64>, ElfError> {
     Ok(all.filter_map(|(at, name)| Some((at, number(name)?))).collect())
 }
 
-/// The system call that a function makes: known by its name, or the first in its code.
+/// The system call that a function makes, known by the function's name or by its first system call.
 fn number(elf: &Elf<'_>, functions: &HashMap<u64, u64>, target: u64) -> Option<u64> {
     if let Some(number) = functions.get(&target) {
         return Some(*number);
@@ -96,12 +103,14 @@ fn number(elf: &Elf<'_>, functions: &HashMap<u64, u64>, target: u64) -> Option<u
 /// The search in the code of a file.
 struct Search<'n> {
     number_of: NumberOf<'n>,
-    /// Parts of the code that were read so far, in those of [`LOOKBEHIND_BYTES`] bytes to each side.
+    /// Parts of the code that were read so far, in units of [`LOOKBEHIND_BYTES`] bytes to each
+    /// side.
     looks: u64,
 }
 
 impl Search<'_> {
-    /// Where in this code, at this address, code is moved; or where it has taken too long to tell.
+    /// The place in this code, at this address, at which code is moved, or at which the search
+    /// exceeded [`MAX_LOOKS`].
     fn of(&mut self, code: &[u8], address: u64) -> Option<u64> {
         let mut places = (0..code.len()).filter(|at| may_begin(code, *at));
         let found = places.find(|at| self.moves(code, address, *at))?;
@@ -118,8 +127,9 @@ impl Search<'_> {
     }
 }
 
-/// Whether an instruction here, without its prefixes, sets flags that a replacing request may have: where the fourth argument of a function or
-/// of a system call is, or the fifth of a function, or on the stack.
+/// Whether an instruction here, without its prefixes, sets flags that a replacing request may have.
+/// Such flags are the fourth argument of a function or of a system call, or the fifth argument of a
+/// function, or on the stack.
 fn may_begin(code: &[u8], at: usize) -> bool {
     let word = |skip: usize| {
         let bytes = code.get(at + skip..)?.first_chunk()?;
@@ -143,8 +153,9 @@ fn may_begin(code: &[u8], at: usize) -> bool {
     value.is_some_and(|value| constants::maps_over(value) || constants::moves_over(value))
 }
 
-/// What is asked of the kernel in a part of the code, in which something begins at `at`: of several ways to read the bytes before that, the first is
-/// taken that has an instruction there.
+/// The requests to the kernel in a part of the code in which an instruction begins at `at`. The
+/// bytes before `at` can be decoded in several ways. The first decoding that has an instruction at
+/// `at` is taken.
 fn asked_around(
     code: &[u8],
     address: u64,
@@ -154,7 +165,7 @@ fn asked_around(
 ) -> RequestedProtection {
     let end = part.end.min(code.len());
     let begins = |of: &Instruction| {
-        // Up to two prefixes before it.
+        // Up to two prefixes before the instruction.
         let start = of.ip().wrapping_sub(address) as usize;
         (start..start + 3).contains(&at) && start + of.len() > at
     };

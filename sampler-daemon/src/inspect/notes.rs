@@ -16,15 +16,16 @@ pub(super) fn is_go(notes: &[u8], align: u64) -> bool {
     find(notes, align, b"Go\0\0", NT_GO_BUILD_ID).is_some()
 }
 
-/// The description of the first note of this name and kind.
+/// The description of the first note with this name and type.
 fn find<'a>(notes: &'a [u8], align: u64, wanted: &[u8], wanted_kind: u32) -> Option<&'a [u8]> {
     each(notes, align)
         .find(|(name, kind, _)| *kind == wanted_kind && name.starts_with(wanted))
         .map(|(_, _, description)| description)
 }
 
-/// Name, kind and description of each note: name size, description size, type, name, description, the last two padded to the
-/// segment's alignment. Ends where something is no note.
+/// Name, type and description of each note. A note is: name size, description size, type, name,
+/// description; the last two are padded to the segment's alignment. The iterator ends at the first
+/// malformed note.
 pub(super) fn each(notes: &[u8], align: u64) -> impl Iterator<Item = (&[u8], u32, &[u8])> {
     let align = if align == 8 { 8 } else { 4 };
     let padded = move |size: u32| (size as usize).checked_next_multiple_of(align);
@@ -35,7 +36,7 @@ pub(super) fn each(notes: &[u8], align: u64) -> impl Iterator<Item = (&[u8], u32
             header[at..at + 4].iter().rev().fold(0u32, |word, &byte| word << 8 | u32::from(byte))
         };
         let (name_bytes, description_bytes, kind) = (word(0), word(4), word(8));
-        // Padding counts from the start of the note, whose header has 12 bytes.
+        // Padding counts from the start of the note, whose header is 12 bytes long.
         let name_end = padded(name_bytes.saturating_add(12)).map(|end| end - 12);
         let (name, behind) = name_end.and_then(|end| behind.split_at_checked(end))?;
         let description = behind.get(..description_bytes as usize)?;

@@ -1,15 +1,16 @@
-//! Functions that are left alone since their code in memory is not their file's, and what is not known without them.
+//! Functions that are not probed because their code in memory is not their file's, and what is
+//! unknown without them.
 
 use super::allocator::{Allocator, Function};
 use sampler_common::note::Blind;
 use sampler_common::wire::Role;
 
-/// Why they are not probed.
+/// Why the functions are not probed.
 const DIFFERS: &str =
     "the code in memory differs from the file (patched by the program or another tool): not probed";
-/// What is not known of a process in which not every end of a block is seen.
+/// Reported of a process in which some ends of blocks are not seen.
 const HELD_UNKNOWN: &str = "; what is held is not known, and shown as 0";
-/// The same of mappings.
+/// Reported of a process in which some ends of mappings are not seen.
 const MAPPED_UNKNOWN: &str =
     "; nor is any other function that maps: memory of kind mapped is not known, and shown as 0";
 
@@ -20,14 +21,14 @@ pub struct Patched {
     pub pid: u32,
     /// Device and inode of the file.
     pub identity: (u64, u64),
-    /// Its path in the process.
+    /// The file's path in the process.
     pub path: String,
-    /// The functions, one at least.
+    /// The functions, at least one.
     pub functions: Vec<Function>,
 }
 
 impl Patched {
-    /// Those of an allocator's functions that are patched in a process; `None`: none is.
+    /// The functions of an allocator that are patched in a process; `None` if none is.
     pub fn find(
         pid: u32,
         allocator: &Allocator,
@@ -40,7 +41,7 @@ impl Patched {
         some.then(|| Patched { pid, identity: *identity, path: path.clone(), functions })
     }
 
-    /// Adds it to others, of which there is one for each process and file.
+    /// Adds these functions to `all`, which has one item for each process and file.
     pub fn add_to(self, all: &mut Vec<Patched>) {
         let is_its = |of: &&mut Patched| of.pid == self.pid && of.identity == self.identity;
         let Some(known) = all.iter_mut().find(is_its) else { return all.push(self) };
@@ -49,29 +50,30 @@ impl Patched {
         known.functions.dedup_by_key(|of| of.offset);
     }
 
-    /// Takes them out of what is probed, and with them what would give wrong numbers alone.
+    /// Removes the patched functions from an allocator, and with them the functions that would give
+    /// wrong numbers without them.
     pub fn leave_out(&self, allocator: &mut Allocator) {
         let is_patched = |of: &Function| self.functions.iter().any(|it| it.offset == of.offset);
         let are_ends_unseen = self.leaves_mappings();
         let functions = &mut allocator.functions;
         functions.retain(|of| !(is_patched(of) || are_ends_unseen && of.role.is_mapping()));
-        // Of a file that samples by itself both are needed, allocations and frees.
+        // A file that samples itself needs its probes for both allocations and frees.
         if self.functions.iter().any(|of| matches!(of.role, Role::OtelAlloc | Role::OtelFree)) {
             functions.clear();
         }
     }
 
-    /// Whether blocks end unseen without them, so that what is held cannot be known.
+    /// Whether blocks end unseen without these functions, so that what is held cannot be known.
     pub fn leaves_blocks(&self) -> bool {
         self.has(&[Role::Free, Role::Realloc])
     }
 
-    /// Whether allocations go unseen without them.
+    /// Whether allocations are not seen without these functions.
     pub fn leaves_allocations(&self) -> bool {
         self.functions.iter().any(|of| of.role != Role::Free && !of.role.is_mapping())
     }
 
-    /// Whether mappings end unseen without them.
+    /// Whether mappings end unseen without these functions.
     fn leaves_mappings(&self) -> bool {
         self.has(&[Role::Unmap, Role::Remap])
     }
@@ -80,7 +82,8 @@ impl Patched {
         self.functions.iter().any(|of| roles.contains(&of.role))
     }
 
-    /// What is said of it in process `pid`, which may have only a link in common with the one that is patched.
+    /// The line about these functions in process `pid`, which may merely share a link with the
+    /// patched process.
     pub fn blind(&self, pid: u32) -> Blind {
         let names = self.functions.iter().filter_map(|of| of.symbols.first());
         let names: Vec<&str> = names.map(String::as_str).collect();

@@ -1,14 +1,16 @@
 //! Where in a function to put a probe so that the kernel emulates the probed instruction.
 //!
-//! The spot must see what the first instruction sees: the role's argument registers and rsp
-//! unchanged, once per call and on every call. So: walk the straight line from the entry to the
-//! first emulated instruction, and take it unless a branch of the function leads back to it or to
-//! the way there. Otherwise the probe stays at the entry, where it is right but slower.
+//! The probed instruction must see what the first instruction sees: the role's argument registers
+//! and rsp unchanged, once per call and on every call. So the search walks the straight line from
+//! the entry to the first emulated instruction. It takes that instruction unless a branch of the
+//! function leads back to it or to the way there. Otherwise the probe stays at the entry, where it
+//! is right but slower.
 //!
-//! Where that instruction is the branch by which `free(NULL)` leaves, the next one behind it is better: nothing ends by such
-//! calls, and of some programs' they are nine in ten (OpenSSL's clean-up).
+//! `free(NULL)` often leaves by that very instruction, a branch. Then the next emulated instruction
+//! behind it is better, because such calls free no block. In some programs nine calls in ten are
+//! such calls (OpenSSL's clean-up).
 //!
-//! What is emulated stands in `emulated`; finding the code is left to the caller.
+//! `emulated` lists the emulated instructions. The caller finds the code.
 
 use super::emulated::{is_emulated, is_harmful, is_refused};
 use iced_x86::{
@@ -17,7 +19,7 @@ use iced_x86::{
 };
 use sampler_common::wire::{MAX_ARGUMENTS, Role, Shape};
 
-/// Instructions walked at most; a spot that far from the entry is not one we would trust.
+/// Most instructions that are walked. A probe further from the entry would not be trusted.
 const WALK_INSTRUCTIONS: usize = 16;
 
 /// Where a probe goes, and why.
@@ -27,17 +29,19 @@ pub struct Placement {
     pub displacement: u32,
     /// The probed instruction, disassembled (Intel syntax, or its bytes in hex if it does not decode).
     pub instruction: String,
-    /// Whether the kernel emulates it; otherwise it is single-stepped, which costs many times more.
+    /// Whether the kernel emulates the instruction. Otherwise the kernel single-steps it, which
+    /// costs many times more.
     pub emulated: bool,
-    /// Why it is there, in a few words for `status`.
+    /// Why the probe is there, in a few words for `status`.
     pub reason: String,
 }
 
 /// Places the probe of a function with this `role`.
 ///
-/// `code` is the whole function, since a branch anywhere in it may lead back to a spot near the
-/// entry; `address` is that of its first byte and only serves to print branch targets. Jumps
-/// through tables and from other functions into the middle of this one cannot be seen.
+/// `code` is the whole function, since a branch anywhere in the function may lead back to an
+/// instruction near the entry. `address` is the address of the first byte, and serves only to print
+/// branch targets. Jumps through tables, and jumps from other functions into the middle of this
+/// one, cannot be seen.
 pub fn place(code: &[u8], address: u64, role: Role, shape: Shape) -> Placement {
     let kept = kept_registers(role, shape);
     let walk = Walk::along(code, address, 0, &kept, is_emulated);
@@ -52,7 +56,7 @@ pub fn place(code: &[u8], address: u64, role: Role, shape: Shape) -> Placement {
     match first {
         Ok(0) => at(code, address, 0, true, "the entry is emulated".into()),
         Ok(spot) => at(code, address, spot, true, "first emulated instruction".into()),
-        // An entry that the kernel refuses to probe is worse than any later spot.
+        // An entry that the kernel refuses to probe is worse than any later place.
         Err(reason) => match walk.probeable {
             Some(spot) if !is_reentered(code, address, spot) => {
                 at(code, address, spot, false, reason)
@@ -62,7 +66,8 @@ pub fn place(code: &[u8], address: u64, role: Role, shape: Shape) -> Placement {
     }
 }
 
-/// Whether a probe there could kill the process, where nothing better was found: at a five-byte nop, or at a call.
+/// Whether a probe at the placement could kill the process, if nothing better was found: at a
+/// five-byte nop, or at a call.
 pub fn would_harm(code: &[u8], placement: &Placement) -> bool {
     let from = code.get(placement.displacement as usize..).unwrap_or_default();
     let length = Decoder::new(64, from, DecoderOptions::NONE).decode().len();
@@ -82,16 +87,17 @@ fn at(code: &[u8], address: u64, spot: usize, emulated: bool, reason: String) ->
     Placement { displacement: spot as u32, instruction, emulated, reason }
 }
 
-/// The straight line from the entry, up to the first emulated instruction or what ends it.
+/// The straight line from the entry to the first emulated instruction, or to the instruction that
+/// ends the walk.
 struct Walk {
     /// Position of the first emulated instruction, or why there is none.
     found: Result<usize, String>,
-    /// Position of the first instruction on the way that the kernel agrees to probe at all.
+    /// Position of the first instruction on the way that the kernel does not refuse to probe.
     probeable: Option<usize>,
 }
 
 impl Walk {
-    /// From a position in the code.
+    /// Walks from a position in the code. `takes`: whether the walk ends at this instruction.
     fn along(
         code: &[u8],
         address: u64,
@@ -136,8 +142,9 @@ impl Walk {
     }
 }
 
-/// The next emulated instruction behind the one at `branch`, if by that one a first argument of NULL leaves (`test rdi, rdi; je`): every other call comes there as it
-/// came to the entry.
+/// The next emulated instruction behind the one at `branch`, if calls with a first argument of NULL
+/// leave by `branch` (`test rdi, rdi; je`). Every other call reaches that instruction as it reached
+/// the entry.
 fn behind_null(code: &[u8], address: u64, kept: &[Register], branch: usize) -> Option<usize> {
     let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
     let mut before = Instruction::default();
@@ -174,7 +181,7 @@ fn end(
 fn is_write(access: OpAccess) -> bool {
     match access {
         OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess => false,
-        // Everything else writes or might.
+        // Every other access writes or might write.
         _ => true,
     }
 }
@@ -183,14 +190,15 @@ fn is_write(access: OpAccess) -> bool {
 const ARGUMENTS: [Register; MAX_ARGUMENTS as usize] =
     [Register::RDI, Register::RSI, Register::RDX, Register::RCX, Register::R8, Register::R9];
 
-/// The registers that the probe has to find as they were at the entry: the arguments that it looks at, and rsp.
+/// The registers that the probe must find as they were at the entry: rsp, and the arguments that it
+/// reads.
 fn kept_registers(role: Role, shape: Shape) -> Vec<Register> {
     let mut kept = argument_registers(role, shape);
     kept.push(Register::RSP);
     kept
 }
 
-/// The registers in which the arguments arrive that the probe looks at.
+/// The registers of the arguments that the probe reads.
 fn argument_registers(role: Role, shape: Shape) -> Vec<Register> {
     if shape.is_own() {
         let used = [shape.size(), shape.count(), shape.pointer()];
@@ -201,14 +209,14 @@ fn argument_registers(role: Role, shape: Shape) -> Vec<Register> {
         Role::Calloc | Role::Realloc | Role::AlignedAlloc | Role::Unmap => 2,
         Role::PosixMemalign => 3,
         Role::Map | Role::Remap => 4,
-        // Probes inside functions, which are placed by whoever compiled them.
+        // Probes inside functions, which the compiler placed.
         Role::OtelAlloc | Role::OtelFree | Role::LibraryEnded => 0,
     };
     ARGUMENTS.iter().copied().take(count).collect()
 }
 
-/// Whether a branch in the function leads to a byte behind the entry, up to and including `spot`:
-/// a probe there would fire more than once per call, or without the arguments.
+/// Whether a branch in the function leads to a byte behind the entry, up to and including `spot`. A
+/// probe at `spot` would then fire more than once per call, or without the arguments.
 fn is_reentered(code: &[u8], address: u64, spot: usize) -> bool {
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
     let mut instruction = Instruction::default();

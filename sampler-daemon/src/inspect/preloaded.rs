@@ -1,8 +1,10 @@
-//! The settings of our own preloaded library in a process: at which interval it samples, and another one; its limit of samples a second; and how many samples nobody received.
+//! The settings of our own preloaded library in a process: its rate in force, its requested rate,
+//! its limit of samples a second, and its count of undelivered samples.
 //!
-//! Reference: `sampler-preload/src/settings.rs`. The library exports the block `sampler_preload_settings`; it begins with a word that says what
-//! it is, and the rate is the next one. It is the target's memory: written only where that word is found, and what is read is a rate
-//! or nothing.
+//! Reference: `sampler-preload/src/settings.rs`. The library exports the block
+//! `sampler_preload_settings`. Its first word is a magic number, and the rate is the second word.
+//! The block is the target's memory. So it is written only if the magic number is found, and a word
+//! that is read is a rate or nothing.
 
 use super::mappings::{self, Backing};
 use object::elf::{FileHeader64, PT_LOAD, SHT_DYNSYM};
@@ -15,12 +17,13 @@ use std::os::unix::fs::FileExt as _;
 
 /// The block's symbol.
 const SYMBOL: &[u8] = b"sampler_preload_settings";
-/// Its first word.
+/// The block's first word.
 const MAGIC: u64 = u64::from_le_bytes(*b"SMPLPRE6");
-/// Its size, bytes.
+/// The block's size, bytes.
 const BLOCK_BYTES: u64 = 128;
-/// Words of it: the rate in force, and behind it the one that was asked for; how many samples nobody received; nanoseconds for each sample at the limit; the lowest rate for
-/// that, how often there was one, and until when samples are paid.
+/// Words of the block. First the rate in force, and behind it the requested rate. Then undelivered
+/// samples, and nanoseconds for each sample at the limit. Then the lowest rate (in force for the
+/// limit or at a fork), how often the limit lowered the rate, and until when samples are paid.
 const RATE_WORD: usize = 1;
 const WANTED_RATE_WORD: usize = 2;
 const UNDELIVERED_WORD: usize = 8;
@@ -29,7 +32,7 @@ const LOWEST_RATE_WORD: usize = 10;
 const RAISES_WORD: usize = 11;
 const PAID_UNTIL_WORD: usize = 12;
 
-/// Where a library has the block.
+/// The place of the block in a library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preloaded {
     /// File offset.
@@ -37,7 +40,7 @@ pub struct Preloaded {
 }
 
 impl Preloaded {
-    /// Looks for it in a file; `None` in one that is not our library.
+    /// Finds the block in a file; `None` if the file is not our library.
     pub fn find(file: &File) -> Option<Preloaded> {
         let data = ReadCache::new(file.try_clone().ok()?);
         let offset = settings_offset(&data).ok()??;
@@ -46,15 +49,15 @@ impl Preloaded {
         (word == MAGIC).then_some(Preloaded { offset })
     }
 
-    /// Finds it in process `pid`, which has the library by `path`.
+    /// Finds the block in process `pid`, which has the library by `path`.
     ///
     /// # Errors
-    /// If the process is gone, or its block is not what it should be.
+    /// If the process is gone, or its block has no magic number.
     pub fn block(&self, pid: u32, path: &str) -> io::Result<Block> {
         let mappings = mappings::read(pid)?;
         let holds = |mapping: &&mappings::Mapping| {
             let end = mapping.offset + (mapping.end - mapping.start);
-            // The page may be mapped twice: where it lies between code and data. The data come last.
+            // A page between code and data may be mapped twice. The mapping of data comes last.
             mapping.backing == Backing::File(path.to_owned())
                 && (mapping.offset..end).contains(&self.offset)
         };
@@ -73,53 +76,54 @@ pub struct Block {
     address: u64,
 }
 
-/// What is in it.
+/// The contents of the block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct State {
     /// The rate in force; `None` while the process has not allocated yet.
     pub rate: Option<Rate>,
-    /// The rate that was asked for; the one in force is lower while the process keeps its limit by that.
+    /// The requested rate. The rate in force is lower while the limit demands it.
     pub asked: Option<Rate>,
     /// The lowest rate that was in force.
     pub lowest: Option<Rate>,
-    /// How often it was lowered from the one that was asked for.
+    /// How often the limit lowered the rate below the requested one.
     pub raises: u64,
-    /// Until when the samples that were sent are paid, nanoseconds of the monotonic clock.
+    /// The time until which the sent samples are paid, in nanoseconds of the monotonic clock.
     pub until_ns: u64,
     /// Samples that nobody received, since the program began or was forked.
     pub undelivered: u64,
 }
 
 impl Block {
-    /// Reads it.
+    /// Reads the block.
     ///
     /// # Errors
-    /// If the process is gone, or has another program by now.
+    /// If the process is gone, or runs another program by now.
     pub fn read(&self) -> io::Result<State> {
         self.read_in(&File::open(format!("/proc/{}/mem", self.pid))?)
     }
 
-    /// Asks for another rate, and puts it into force, from some next call on.
+    /// Requests another rate and puts it into force. The library uses it from one of its next calls
+    /// on.
     ///
     /// # Errors
-    /// As [`Block::read`].
+    /// As for [`Block::read`].
     pub fn set_rate(&mut self, rate: Rate) -> io::Result<()> {
         const { assert!(WANTED_RATE_WORD == RATE_WORD + 1) };
         self.write(RATE_WORD, &[rate.raw(); 2])
     }
 
-    /// Limits its samples to one in so many nanoseconds.
+    /// Limits the library to one sample in `period_ns` nanoseconds.
     ///
     /// # Errors
-    /// As [`Block::read`].
+    /// As for [`Block::read`].
     pub fn set_period(&mut self, period_ns: u64) -> io::Result<()> {
         self.write(PERIOD_WORD, &[period_ns])
     }
 
-    /// Begins the lowest rate, and how often there was one, anew.
+    /// Resets the lowest rate and the count of lowerings.
     ///
     /// # Errors
-    /// As [`Block::read`].
+    /// As for [`Block::read`].
     pub fn begin_raises(&mut self) -> io::Result<()> {
         const { assert!(RAISES_WORD == LOWEST_RATE_WORD + 1) };
         self.write(LOWEST_RATE_WORD, &[u64::MAX, 0])
@@ -149,7 +153,7 @@ impl Block {
         Ok(State {
             rate: rate(set),
             asked: rate(asked),
-            // None yet is more than every rate.
+            // While there is no lowest rate, the word is above every rate.
             lowest: rate(set.min(Rate::from_raw(word(LOWEST_RATE_WORD)))),
             raises: word(RAISES_WORD),
             until_ns: word(PAID_UNTIL_WORD),
@@ -158,7 +162,7 @@ impl Block {
     }
 }
 
-/// File offset of the symbol.
+/// File offset of the settings block.
 fn settings_offset<'data>(data: impl ReadRef<'data>) -> object::Result<Option<u64>> {
     let header = FileHeader64::<Endianness>::parse(data)?;
     let endian = header.endian()?;

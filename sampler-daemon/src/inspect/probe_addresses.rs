@@ -1,11 +1,11 @@
-//! Where in the memory of a process its probes are.
+//! Addresses of the probes in the memory of a process.
 
 use super::allocator::{Allocator, Function};
 use super::mappings::{self, Backing, Mapping};
 use sampler_common::wire::Role;
 
-/// Addresses at which functions of these allocators are probed in a process; none of a process that cannot be read any more. Functions that are called
-/// most often come first.
+/// Addresses at which allocating functions of these allocators are probed in a process; none for a
+/// process that cannot be read any more. Functions that are called most often come first.
 pub fn of_process(pid: u32, allocators: &[Allocator]) -> Vec<u64> {
     let mapped = mappings::executable(pid).unwrap_or_default();
     allocators.iter().flat_map(|of| of_allocator(of, &mapped)).collect()
@@ -24,7 +24,7 @@ fn of_allocator(allocator: &Allocator, mapped: &[Mapping]) -> Vec<u64> {
     offsets.flat_map(|offset| addresses(&of_file, offset)).collect()
 }
 
-/// Where a byte of a file is mapped.
+/// The addresses at which a byte of a file is mapped.
 fn addresses(of_file: &[&Mapping], offset: u64) -> Vec<u64> {
     let has = |of: &&&Mapping| (of.offset..of.offset + (of.end - of.start)).contains(&offset);
     of_file.iter().filter(has).map(|of| of.start + (offset - of.offset)).collect()

@@ -1,8 +1,10 @@
-//! Which functions of an allocator get a probe: one for each address, and none that goes through another one.
+//! Which functions of an allocator get a probe: one function for each address, and no function that
+//! goes through another one.
 //!
-//! A function is *through* another when its code calls or jumps to it, and that one is probed as well (`operator delete` → `free`,
-//! `mi_realloc` → `mi_heap_realloc`): a probe on both would count the call twice. Through the linker's stubs the other one may
-//! be another library's by then, which is probed just so.
+//! A function goes *through* another one if its code calls or jumps to a function that is probed
+//! too (`operator delete` → `free`, `mi_realloc` → `mi_heap_realloc`). A probe on both would count
+//! the call twice. A call through the linker's stub may reach another library at run time. That
+//! library's function is probed as well.
 
 use super::allocator::Function;
 use super::calls::{self, Target};
@@ -13,7 +15,7 @@ use super::symbols::Symbol;
 use sampler_common::wire::Role;
 use std::collections::{BTreeMap, HashMap};
 
-/// The functions to probe, and those whose code cannot be read, with the reason.
+/// The functions to probe, and the functions whose code cannot be read, with the reason.
 #[derive(Debug, Default)]
 pub(super) struct Probes {
     pub(super) functions: Vec<Function>,
@@ -28,9 +30,9 @@ struct Candidate<'s> {
 }
 
 impl Probes {
-    /// Of these definitions, as the `entries` have them, the most usual name first. `division`: the entries
-    /// leave out what goes through another function, and the code need not be asked. `family`: whose functions these are, with what
-    /// stands before its names.
+    /// Chooses from these definitions by the `entries`, the most usual name first. `division`: the
+    /// entries already leave out functions that go through another one, so the code is not
+    /// searched. `family`: the family of these functions, and the prefix of its names.
     pub(super) fn of(
         elf: &Elf<'_>,
         symbols: &[Symbol],
@@ -68,7 +70,7 @@ fn candidates<'s>(
         for symbol in symbols.iter().filter(|symbol| symbol.name == entry.symbol) {
             let new = || Candidate { entry: *entry, symbol, names: Vec::new() };
             let known = candidates.entry(symbol.svma).or_insert_with(new);
-            // C++'s operators have their names whatever the allocator's are.
+            // C++'s operators have no prefix, whatever the allocator's prefix is.
             let prefix = if is_operator(entry.symbol) { "" } else { prefix };
             let name = format!("{prefix}{}", entry.symbol);
             if !known.names.contains(&name) {
@@ -95,15 +97,15 @@ fn function(elf: &Elf<'_>, candidate: Candidate<'_>) -> Result<Function, ElfErro
     })
 }
 
-/// What the code of a file says.
+/// The code of a file, and what it may call.
 struct Code<'e, 'f> {
     elf: &'e Elf<'f>,
     entries: &'e [Entry],
-    /// Names of imported functions by the place of their address.
+    /// Names of imported functions by the slot of their address.
     imports: HashMap<u64, &'static str>,
-    /// Where functions are that an `operator new` of its own calls.
+    /// Addresses of the functions that the family's own `operator new` calls.
     behind_new: Vec<u64>,
-    /// Whether an `operator new` may be somebody else's.
+    /// Whether an `operator new` may belong to the program or another library.
     is_shared: bool,
 }
 
@@ -124,14 +126,16 @@ impl<'e, 'f> Code<'e, 'f> {
         Ok(Code { elf, entries, imports, behind_new, is_shared })
     }
 
-    /// Addresses of the candidates that go through another one, or are somebody else's.
+    /// Addresses of the candidates that go through another one, or that belong to the program or
+    /// another library.
     fn through(&self, candidates: &BTreeMap<u64, Candidate<'_>>) -> Vec<u64> {
         let mut through = Vec::new();
         for (svma, candidate) in candidates {
             let targets = self.targets(candidate.symbol);
             let kind = kind(candidate.entry.role);
             let decisive = match kind {
-                // To look up a block twice harms nothing, and to miss one that a shortcut frees does.
+                // Looking up a block twice does no harm, but a probe missing where a shortcut frees
+                // a block does.
                 Kind::Frees => self.certain(candidate.symbol, &targets, candidates),
                 Kind::Allocates => targets.clone(),
             };
@@ -149,7 +153,8 @@ impl<'e, 'f> Code<'e, 'f> {
         through
     }
 
-    /// An `operator new` in a program may be the program's own, and call malloc by a way that cannot be seen.
+    /// Whether an `operator new` may be the program's own, and may call malloc in a way that cannot
+    /// be seen.
     fn is_foreign(&self, candidate: &Candidate<'_>, targets: &[Target]) -> bool {
         let is_only_operator = candidate.names.iter().all(|name| is_operator(name));
         let known = targets.iter().any(
@@ -158,7 +163,8 @@ impl<'e, 'f> Code<'e, 'f> {
         self.is_shared && is_only_operator && !known
     }
 
-    /// Where a function goes whatever happens: as its only work, or into another library, which has the allocator.
+    /// Where a function goes on every call: a jump that is its only work, or a call into another
+    /// library, which has the allocator.
     fn certain(
         &self,
         symbol: &Symbol,
@@ -182,9 +188,9 @@ impl<'e, 'f> Code<'e, 'f> {
         self.entries.iter().find(|entry| entry.symbol == *name).map(|entry| entry.role)
     }
 
-    /// Where a function goes, stubs followed.
+    /// The targets of a function's calls and jumps, with stubs resolved.
     fn targets(&self, symbol: &Symbol) -> Vec<Target> {
-        // What cannot be read cannot be placed either, and that is said then.
+        // Code that cannot be read cannot be placed either. Placing the probe reports that.
         let Ok(code) = self.elf.code(symbol) else { return Vec::new() };
         let targets = calls::targets(&code, symbol.svma, symbol.size != 0);
         targets.into_iter().map(|target| self.behind(target)).collect()
@@ -200,7 +206,7 @@ impl<'e, 'f> Code<'e, 'f> {
     }
 }
 
-/// Functions of one kind count the same thing.
+/// What a function counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Allocates,

@@ -1,8 +1,8 @@
 //! The identity of a process.
 //!
-//! Everything under `/proc/PID` may suddenly be about another process that got the same number.
-//! So the pidfd comes first, then `/proc` is read, and what was read counts only if the pidfd's
-//! process still exists afterwards (pidfd_open(2), proc(5)).
+//! Everything under `/proc/PID` may suddenly describe another process with the same number. So the
+//! pidfd is opened first, and then `/proc` is read. The text counts only if the pidfd's process
+//! still exists afterwards (pidfd_open(2), proc(5)).
 
 use super::program;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,14 +19,14 @@ const KERNEL_THREAD: u64 = 0x0020_0000;
 /// `USER_HZ`: clock ticks of `/proc` in a second, on every Linux of this architecture.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// A process that can be profiled, held by a pidfd so that a reused pid is never mistaken for it.
+/// A process that can be profiled. A pidfd holds it, so that a reused pid is never mistaken for it.
 #[derive(Debug)]
 pub struct Process {
     /// Process id in our pid namespace.
     pub pid: u32,
-    /// Start time in clock ticks since boot; with the pid it names the process for good.
+    /// Start time in clock ticks since boot. Pid and start time identify the process for good.
     pub start_ticks: u64,
-    /// Readable once the process has exited (all threads).
+    /// Pidfd, readable once all threads of the process have exited.
     pub pidfd: OwnedFd,
 }
 
@@ -56,8 +56,8 @@ pub enum ProcessError {
 impl Process {
     /// Opens the process with this pid.
     ///
-    /// A process whose first thread has exited while others run is refused as well: the kernel
-    /// no longer shows its memory map under this pid.
+    /// A process whose first thread has exited while others run is refused as well, because the
+    /// kernel no longer shows the memory map under this pid.
     pub fn open(pid: u32) -> Result<Process, ProcessError> {
         let pidfd = open_pidfd(pid)?;
         match Facts::read(pid) {
@@ -67,11 +67,11 @@ impl Process {
         }
     }
 
-    /// As [`Process::open`] for a process that is profiled without being looked into: also if its first thread has exited while others
-    /// run on, of which `/proc` shows little.
+    /// Opens a process that is profiled without a search for allocators. A process whose first
+    /// thread has exited while others run is accepted, although `/proc` shows little of it.
     ///
     /// # Errors
-    /// If it is gone.
+    /// If the process is gone.
     pub fn open_running(pid: u32) -> Result<Process, ProcessError> {
         let pidfd = open_pidfd(pid)?;
         let facts = Facts::read(pid)?;
@@ -79,7 +79,7 @@ impl Process {
         if process.is_running() { Ok(process) } else { Err(ProcessError::Exited(pid)) }
     }
 
-    /// Whether what was read under `/proc/PID` is about our process and fit to be profiled.
+    /// Checks that the facts from `/proc/PID` are about our process, and that it can be profiled.
     fn checked(self, facts: &Facts) -> Result<Process, ProcessError> {
         let pid = self.pid;
         if facts.kernel_thread {
@@ -92,7 +92,7 @@ impl Process {
             return Err(ProcessError::Thread(pid, facts.thread_group));
         }
         match program::is_32_bit(pid) {
-            // The check that ends the race: up to here nobody else can have had this pid.
+            // This check ends the race: until here no other process can have had this pid.
             _ if !self.is_running() => Err(ProcessError::Exited(pid)),
             Ok(true) => Err(ProcessError::ThirtyTwoBit(pid)),
             Ok(false) => Ok(self),
@@ -100,17 +100,17 @@ impl Process {
         }
     }
 
-    /// Whether it still runs (not exited, not a zombie).
+    /// Whether the process still runs (not exited, not a zombie).
     pub fn is_running(&self) -> bool {
         !has_exited(&self.pidfd)
     }
 
-    /// Whether its main thread has ended while others run on.
+    /// Whether the main thread has ended while others run.
     pub fn has_lost_main_thread(&self) -> bool {
         Facts::read(self.pid).is_ok_and(|facts| facts.state == b'Z') && self.is_running()
     }
 
-    /// When it started, to 10 ms.
+    /// When the process started, to 10 ms.
     pub fn started(&self) -> SystemTime {
         let since_boot = clock_gettime(ClockId::Boottime);
         let since_boot = Duration::new(since_boot.tv_sec as u64, since_boot.tv_nsec as u32);
@@ -118,17 +118,17 @@ impl Process {
         SystemTime::now() - since_boot.saturating_sub(ticks)
     }
 
-    /// Its command name, as `ps` shows it; empty if it is gone.
+    /// The command name, as `ps` shows it; empty if the process is gone.
     pub fn comm(&self) -> String {
         self.while_running(comm(self.pid))
     }
 
-    /// Path of its executable as it sees it; empty if it is gone.
+    /// Path of the executable as the process sees it; empty if the process is gone.
     pub fn exe(&self) -> String {
         self.while_running(exe(self.pid))
     }
 
-    /// `text`, if our process was there all the time that it was read.
+    /// `text`, or nothing if our process ended before `text` was read.
     fn while_running(&self, text: String) -> String {
         if self.is_running() { text } else { String::new() }
     }
@@ -140,20 +140,20 @@ pub fn pids() -> Vec<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Path of the executable of process `pid` as it sees it, empty if there is none.
+/// Path of the executable of process `pid` as the process sees it; empty if there is none.
 pub fn exe(pid: u32) -> String {
     let exe = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     let exe = exe.to_string_lossy();
     exe.strip_suffix(" (deleted)").unwrap_or(&exe).to_owned()
 }
 
-/// Command name of process `pid`, empty if there is none.
+/// Command name of process `pid`; empty if there is none.
 pub fn comm(pid: u32) -> String {
     let comm = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     String::from_utf8_lossy(comm.strip_suffix(b"\n").unwrap_or(&comm)).into_owned()
 }
 
-/// Whether the process that has had `pid` since `start_ticks` is there.
+/// Whether the process that has had `pid` since `start_ticks` still exists.
 pub(super) fn is_there(pid: u32, start_ticks: u64) -> bool {
     Facts::read(pid).is_ok_and(|facts| facts.start_ticks == start_ticks)
 }
@@ -172,7 +172,8 @@ fn parent(pid: u32) -> Option<u32> {
     stat.rsplit_once(") ")?.1.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// User id of whoever may trace a process: its effective user, or root if the kernel protects it from that user (proc(5), `/proc/PID`).
+/// User id of the user who may trace a process: its effective user, or root if the kernel protects
+/// the process from that user (proc(5), `/proc/PID`).
 pub fn owner(pid: u32) -> Option<u32> {
     fs::metadata(format!("/proc/{pid}")).ok().map(|of| of.uid())
 }
@@ -195,7 +196,8 @@ fn open_pidfd(pid: u32) -> Result<OwnedFd, ProcessError> {
     }
 }
 
-/// A pidfd is readable once the last thread has exited; a poll that fails says nothing.
+/// Whether the last thread has exited: then a pidfd is readable. A poll that fails counts as not
+/// exited.
 fn has_exited(pidfd: &OwnedFd) -> bool {
     let mut descriptors = [PollFd::new(pidfd, PollFlags::IN)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -208,7 +210,7 @@ fn has_exited(pidfd: &OwnedFd) -> bool {
     }
 }
 
-/// What `/proc/PID/stat` and `/proc/PID/status` say.
+/// Fields of `/proc/PID/stat` and `/proc/PID/status`.
 #[derive(Debug)]
 struct Facts {
     state: u8,
@@ -232,7 +234,7 @@ impl Facts {
     }
 
     fn parse(stat: &str, status: &str) -> Option<Facts> {
-        // The command name stands in parentheses and may itself contain some.
+        // The command name is in parentheses, and may contain parentheses.
         let (_, behind_name) = stat.rsplit_once(") ")?;
         let fields: Vec<&str> = behind_name.split_ascii_whitespace().collect();
         let flags: u64 = fields.get(6)?.parse().ok()?;
@@ -248,12 +250,13 @@ impl Facts {
     }
 }
 
-/// ENOENT: no such entry. ESRCH: the process exited while its entry was open.
+/// Whether the process is gone. ENOENT: no such entry. ESRCH: the process exited while its entry
+/// was open.
 fn is_gone(error: &io::Error) -> bool {
     error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
-/// The same error with what to do about it.
+/// Adds the remedy to an error.
 fn remedy(error: io::Error) -> io::Error {
     match error.kind() {
         ErrorKind::PermissionDenied => io::Error::new(

@@ -2,20 +2,23 @@
 
 use std::fs;
 
-/// Nanoseconds of a clock tick as `/proc` counts: `USER_HZ` is 100 on x86-64, whatever the kernel's own tick is.
+/// Nanoseconds of a clock tick in `/proc`. `USER_HZ` is 100 on x86-64, whatever the kernel's own
+/// tick is.
 const TICK_NS: u64 = 10_000_000;
 
-/// By how much the difference of two readings of [`processor_ns`] can be wrong: user and system time are rounded down by themselves.
+/// Largest error of the difference of two values of [`processor_ns`]. User and system time are each
+/// rounded down.
 pub const RESOLUTION_NS: u64 = 2 * TICK_NS;
 
-/// User and system time of the process that has `pid` and has started at `start_ticks`, all of its threads, in nanoseconds; `None` if
-/// it is gone. Their sum is the scheduler's own figure, and no count of ticks.
+/// User and system time of all threads of the process that has `pid` and started at `start_ticks`,
+/// in nanoseconds; `None` if the process is gone. The sum is the scheduler's exact time, not a
+/// count of ticks.
 pub fn processor_ns(pid: u32, start_ticks: u64) -> Option<u64> {
     parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?, start_ticks)
 }
 
 fn parse(stat: &str, start_ticks: u64) -> Option<u64> {
-    // The command name stands in parentheses and may itself contain some.
+    // The command name is in parentheses, and may contain parentheses.
     let (_, behind_name) = stat.rsplit_once(") ")?;
     let fields: Vec<&str> = behind_name.split_ascii_whitespace().collect();
     let number = |index: usize| fields.get(index)?.parse::<u64>().ok();

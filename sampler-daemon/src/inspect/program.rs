@@ -1,7 +1,8 @@
-//! The program that a process runs, as it lies in its memory: its program headers, which the kernel names in the auxiliary vector
-//! (getauxval(3)). Its file may be one that nobody else can open.
+//! The program that a process runs, as it is in memory, by its program headers. The auxiliary
+//! vector gives the address of the headers (getauxval(3)). This works even if nobody else can open
+//! the program's file.
 //!
-//! The memory is the target's: nothing in it is believed, and what is read of it is bounded.
+//! The memory is the target's, so nothing in it is trusted and every read is bounded.
 
 use super::notes;
 use object::LittleEndian as LE;
@@ -23,15 +24,15 @@ const AT_PHNUM: u64 = 5;
 pub(super) struct Program {
     memory: File,
     headers: Vec<ProgramHeader64<LE>>,
-    /// What is added to addresses in its file.
+    /// Difference between an address in memory and the address in the file.
     base: u64,
 }
 
 impl Program {
-    /// That of process `pid`.
+    /// The program of process `pid`.
     ///
     /// # Errors
-    /// If its memory cannot be read.
+    /// If the memory of the process cannot be read.
     pub(super) fn of(pid: u32) -> io::Result<Program> {
         let vector = vector(pid)?;
         let memory = File::open(format!("/proc/{pid}/mem"))?;
@@ -50,12 +51,12 @@ impl Program {
         self.headers.iter().find(|header| header.p_type.get(LE) == kind)
     }
 
-    /// Where a segment lies in memory.
+    /// Address of a segment in memory.
     pub(super) fn address(&self, header: &ProgramHeader64<LE>) -> u64 {
         self.base.wrapping_add(header.p_vaddr.get(LE))
     }
 
-    /// Whether Go's linker made it.
+    /// Whether Go's linker made the program.
     pub(super) fn is_go(&self) -> bool {
         let notes = self.headers.iter().filter(|header| header.p_type.get(LE) == elf::PT_NOTE);
         let is_go = |header: &ProgramHeader64<LE>| {
@@ -65,14 +66,14 @@ impl Program {
         notes.into_iter().any(is_go)
     }
 
-    /// A word of its memory.
+    /// A word of the program's memory.
     pub(super) fn word(&self, address: u64) -> io::Result<u64> {
         let mut word = [0; 8];
         self.memory.read_exact_at(&mut word, address)?;
         Ok(u64::from_le_bytes(word))
     }
 
-    /// So many structures in its memory, or as many as are read at most.
+    /// `count` structures in the program's memory, or as many as [`MAX_TABLE_BYTES`] hold.
     pub(super) fn table<T: pod::Pod>(&self, address: u64, count: u64) -> io::Result<Vec<T>> {
         let bytes = self.bytes(address, count.saturating_mul(size_of::<T>() as u64))?;
         let count = bytes.len() / size_of::<T>();
@@ -93,7 +94,7 @@ impl Program {
 pub(super) fn is_32_bit(pid: u32) -> io::Result<bool> {
     let mut executable = match File::open(format!("/proc/{pid}/exe")) {
         Ok(executable) => executable,
-        // Its file may be closed to everybody but its user: so it is on FUSE mounts.
+        // Only the file's user may be able to open it, as on FUSE mounts.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             return Ok(has_words_of_32_bits(&vector(pid)?));
         }
@@ -104,7 +105,8 @@ pub(super) fn is_32_bit(pid: u32) -> io::Result<bool> {
     Ok(identification.starts_with(b"\x7fELF") && identification[4] == elf::ELFCLASS32)
 }
 
-/// Whether an auxiliary vector says so: program headers of a 32-bit program have another size. (While a program begins, the vector is empty.)
+/// Whether an auxiliary vector is of a 32-bit program: its program headers have another size.
+/// (While a program begins, the vector is empty.)
 fn has_words_of_32_bits(vector: &[u8]) -> bool {
     let entry = [AT_PHENT as u32, size_of::<ProgramHeader32<LE>>() as u32];
     let pairs = vector.as_chunks::<8>().0.iter();
@@ -120,7 +122,7 @@ fn vector(pid: u32) -> io::Result<Vec<u8>> {
     if vector.is_empty() { Err(Error::from(ErrorKind::NotFound)) } else { Ok(vector) }
 }
 
-/// The value of a tag: pairs of words.
+/// The value of a tag, in a vector of pairs of words.
 fn value(vector: &[u8], tag: u64) -> Option<u64> {
     let mut pairs = vector.as_chunks::<16>().0.iter().map(|pair| {
         let (tag, value) = pair.split_at(8);

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// Opens a file, and never waits for whoever writes to it, as a FIFO would.
+/// Opens a regular file. It never waits for a writer, as opening a FIFO would.
 pub(super) fn open_regular(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);

@@ -1,7 +1,7 @@
 //! `--allocator-spec FILE`: allocators that only the user knows, like the pools of a program.
 //!
-//! A line is `library PATTERN`, or `ROLE SYMBOL [ARGUMENT=NUMBER …]` for the functions of that library. The format is
-//! described in `docs/allocator-spec.md`.
+//! A line is `library PATTERN`, or `ROLE SYMBOL [ARGUMENT=NUMBER …]` for a function of that
+//! library. `docs/allocator-spec.md` describes the format.
 
 mod glob;
 
@@ -13,10 +13,10 @@ use std::path::Path;
 
 /// Largest file that is read, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
-/// Most functions in a file: each one is a probe in every process that has the library.
+/// Most functions in a file. Each function is a probe in every process that has the library.
 const MAX_FUNCTIONS: usize = 256;
 
-/// What the user says of allocators.
+/// The allocators that the user describes.
 #[derive(Debug, Default)]
 pub struct Spec {
     libraries: Vec<Library>,
@@ -29,11 +29,11 @@ struct Library {
     entries: Vec<Entry>,
 }
 
-/// Says nothing.
+/// A specification without allocators.
 pub static EMPTY: Spec = Spec { libraries: Vec::new() };
 
 impl Spec {
-    /// Reads a file. It is kept until the program ends.
+    /// Reads a file. The specification stays in memory until the program ends.
     ///
     /// # Errors
     /// One line with the file, the line number and what is wrong.
@@ -51,7 +51,8 @@ impl Spec {
         Ok(Box::leak(Box::new(spec)))
     }
 
-    /// Reads its text; on an error the number of the line, from 1, and what is wrong with it.
+    /// Parses the text of a specification. The error is the number of the line, from 1, and what is
+    /// wrong with the line.
     fn parse(text: &str) -> Result<Spec, (usize, String)> {
         let mut spec = Spec::default();
         let mut count = 0;
@@ -91,13 +92,13 @@ impl Spec {
             return Err(format!("{symbol} is there already"));
         }
         let shape = role.shape(arguments)?;
-        // As long as the specification itself.
+        // The name lives as long as the specification.
         let symbol: &'static str = Box::leak((*symbol).to_owned().into_boxed_str());
         library.entries.push(entry(symbol, role.role, shape));
         Ok(())
     }
 
-    /// What is said of the file at `path`, with this soname.
+    /// The described functions of the file at `path` with this soname.
     pub(super) fn entries(&self, path: &str, soname: &str) -> Vec<Entry> {
         let name = path.rsplit('/').next().unwrap_or_default();
         let is_meant = |library: &&Library| {
@@ -108,7 +109,8 @@ impl Spec {
     }
 }
 
-/// A word for a role, with its arguments: size, count, pointer and what that one is called.
+/// A word for a role, and the default places of its arguments: size, count and pointer, with the
+/// name of the pointer.
 struct RoleWord {
     name: &'static str,
     role: Role,
@@ -127,7 +129,7 @@ const fn word(
     RoleWord { name, role, size, count, pointer, pointer_name }
 }
 
-/// The words, with the arguments of the C functions of these names.
+/// The words. The defaults are the arguments of the C functions of these names.
 const WORDS: [RoleWord; 7] = [
     word("malloc", Role::Malloc, [0, NONE, NONE], ""),
     word("calloc", Role::Calloc, [1, 0, NONE], ""),

@@ -1,10 +1,11 @@
-//! Finds a few functions by name in a symbol table of any size, without loading it.
+//! Finds a few functions by name in a symbol table of any size, without loading the table.
 //!
-//! Browsers and other static giants carry symbol tables of hundreds of megabytes. So both halves
-//! are streamed in one pass each: first the string table, for every place where a wanted name
-//! stands (linkers store `malloc` as the tail of `xmalloc`, so that may be several), then the
-//! symbols, for those that point to such a place. Programs that carry an allocator of their own give its
-//! names a prefix: which, the strings say that end with a name that no other allocator has. Reference: elf(5).
+//! Browsers and other very large static programs carry symbol tables of hundreds of megabytes. So
+//! both halves of a table are streamed in one pass each. The first pass searches the string table
+//! for every place of a wanted name. Linkers store `malloc` as the tail of `xmalloc`, so a name may
+//! have several places. The second pass searches the symbols for those that point to such a place.
+//! Programs that carry an allocator of their own give its names a prefix. Strings that end with a
+//! name that no other allocator has show the prefix. Reference: elf(5).
 
 use super::elf::ElfError;
 use object::LittleEndian as LE;
@@ -15,12 +16,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Bytes read at once; a multiple of the size of a symbol.
+/// Bytes per read, a multiple of the size of a symbol.
 const CHUNK_BYTES: u64 = 64 * SYMBOL_BYTES * 128;
 const SYMBOL_BYTES: u64 = size_of::<Sym64<LE>>() as u64;
 /// Largest half of a symbol table that is searched, in bytes (about a second of reading).
 const SEARCHED_BYTES: u64 = 1 << 30;
-/// Most symbols that one search returns; a file that has more is nonsense.
+/// Most symbols that one search returns. A file with more is not plausible.
 const MAX_FOUND_SYMBOLS: usize = 1024;
 /// Longest prefix before an allocator's names, in bytes.
 const PREFIX_BYTES: usize = 64;
@@ -28,47 +29,49 @@ const PREFIX_BYTES: usize = 64;
 const PREFIXES: usize = 4;
 /// Bits of `st_other` that are a symbol's visibility.
 const VISIBILITY: u8 = 3;
-/// Bit of a version index: an old version, that new programs cannot bind to.
+/// Bit of a version index that marks an old version, to which new programs cannot bind.
 const VERSION_HIDDEN: u16 = 0x8000;
 
 /// A defined function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Symbol {
-    /// Its name, without a version and without the prefix that was asked for.
+    /// The name, without a version and without the requested prefix.
     pub name: &'static str,
     /// Whether new programs bind to it: false for the old versions of a name.
     pub is_default: bool,
-    /// Whether only its own source file sees it; or it was hidden and the linker made it so.
+    /// Whether only its own source file can call the function, or the linker made a hidden function
+    /// local.
     pub is_local: bool,
-    /// Whether its source says that other files of the same link may call it and nobody else: no `static` function is.
+    /// Whether the source declares the function hidden: files of the same link may call it, and no
+    /// others. A `static` function is not hidden.
     pub is_hidden: bool,
-    /// Address of its first instruction in the file's own address space.
+    /// Address of the first instruction in the file's own address space.
     pub svma: u64,
     /// Bytes of code, 0 if not stated.
     pub size: u64,
 }
 
-/// What to look for.
+/// What to search for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'w> {
-    /// What stands before each of the names; mostly nothing.
+    /// The prefix of each name, mostly empty.
     pub prefix: &'w str,
     /// The names.
     pub names: &'w [&'static str],
-    /// Some of the names: what else stands before one of these is a prefix that is returned.
+    /// Some of the names. Any other prefix of such a name is returned as a found prefix.
     pub marks: &'w [&'static str],
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
     /// Defined functions, in the table's order.
     pub functions: Vec<Symbol>,
-    /// What stands before one of the marks, each once.
+    /// Prefixes of the marks, each once.
     pub prefixes: BTreeSet<String>,
 }
 
-/// Where a symbol table stands in its file.
+/// The place of a symbol table in its file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Table {
     symbols: Range,
@@ -106,7 +109,7 @@ impl Table {
         Ok(Some(Table { symbols: range(symbols)?, strings: range(strings)?, versions }))
     }
 
-    /// Defined functions with one of the names that are wanted.
+    /// Defined functions with one of the wanted names.
     pub(super) fn functions(&self, file: &File, wanted: &Wanted<'_>) -> Result<Found, ElfError> {
         let mut found = Vec::new();
         let Places { names, prefixes } = self.places(file, wanted)?;
@@ -141,7 +144,7 @@ impl Table {
         Ok(found)
     }
 
-    /// Numbers of the symbols, defined or not, that have one of these names behind the prefix.
+    /// Indexes of the symbols, defined or not, that have one of these names behind the prefix.
     pub(super) fn names(
         &self,
         file: &File,
@@ -157,8 +160,9 @@ impl Table {
         Ok(found)
     }
 
-    /// Hands out the symbols whose names stand at one of these places, with their numbers, in the table's order; `each` says how many
-    /// it has kept, and no further part of the table is read once that are [`MAX_FOUND_SYMBOLS`].
+    /// Calls `each` for every symbol whose name is at one of these places, with the symbol's index,
+    /// in the table's order. `each` returns how many symbols it has kept in all. Reading stops
+    /// after the chunk in which that number reaches [`MAX_FOUND_SYMBOLS`].
     fn each_named(
         &self,
         file: &File,
@@ -185,7 +189,7 @@ impl Table {
         Ok(())
     }
 
-    /// Every place in the string table where exactly one of the names stands behind the prefix.
+    /// Every place in the string table that holds the prefix and exactly one of the names.
     fn places(&self, file: &File, wanted: &Wanted<'_>) -> Result<Places, ElfError> {
         let longest = wanted.names.iter().map(|name| name.len()).max().unwrap_or(0);
         let overlap = (PREFIX_BYTES + longest) as u64;
@@ -227,12 +231,12 @@ impl Table {
 /// Places in a string table.
 #[derive(Default)]
 struct Places {
-    /// With the names that stand there.
+    /// By place: the name that is there.
     names: HashMap<u32, &'static str>,
     prefixes: BTreeSet<String>,
 }
 
-/// The string that ends here, if it is a part of a C name and not empty.
+/// The string that ends here, if it can be part of a C name and is not empty.
 fn prefix_at_end(text: &[u8]) -> Option<String> {
     let string = text.rsplit(|byte| *byte == 0).next().unwrap_or_default();
     let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
@@ -241,7 +245,7 @@ fn prefix_at_end(text: &[u8]) -> Option<String> {
     is_prefix.then(|| String::from_utf8_lossy(string).into_owned())
 }
 
-/// Names by their last bytes, so that a string is compared with few of them.
+/// Names by their last bytes, so that a string is compared with few names.
 struct Tails {
     by_tail: FxHashMap<[u8; TAIL_BYTES], Vec<&'static str>>,
     short: Vec<&'static str>,
@@ -288,8 +292,8 @@ impl Range {
     }
 }
 
-/// Defined and code. An `STT_GNU_IFUNC` is not the function
-/// but the code that chooses it.
+/// Whether the symbol is defined and code. An `STT_GNU_IFUNC` symbol is not the function but the
+/// code that chooses the function.
 fn is_function(symbol: &Sym64<LE>) -> bool {
     symbol.st_shndx.get(LE) != elf::SHN_UNDEF && symbol.st_info & 0xf == elf::STT_FUNC
 }

@@ -1,11 +1,14 @@
-//! Whether a process still has mapped what it had when it was looked at: another look would find the same.
+//! Whether a process has the same files mapped as at its last inspection. Then another inspection
+//! would find nothing new.
 
 use super::mappings::{Backing, Mapping};
 
-/// Looks that must have found the same files: the loader maps a file a moment before it has it in its list, and its `malloc` is in force.
+/// Inspections that must have found the same files. The loader maps a file a moment before the file
+/// is in its list and its `malloc` is in force.
 const MIN_EQUAL_INSPECTIONS: u32 = 2;
 
-/// The files that a process had mapped to run when it was looked at, and all of which is probed that can be.
+/// The files with code that a process had mapped at its last inspection. Everything in them that
+/// can be probed is probed.
 #[derive(Debug, Default)]
 pub struct MappingsFingerprint {
     files: Vec<Mapping>,
@@ -13,24 +16,24 @@ pub struct MappingsFingerprint {
 }
 
 impl MappingsFingerprint {
-    /// Whether a look at a process with these files would find what was found before.
+    /// Whether an inspection of a process with these files would find nothing new.
     pub fn is_known(&self, files: &[Mapping]) -> bool {
         self.times >= MIN_EQUAL_INSPECTIONS && self.files == files
     }
 
-    /// It has been looked at with these files, and nothing is left to be tried again.
+    /// Records an inspection with these files that left nothing to be tried again.
     pub fn note(&mut self, files: Vec<Mapping>) {
         self.times = if self.files == files { self.times + 1 } else { 1 };
         self.files = files;
     }
 
-    /// The next look is to find out everything.
+    /// Makes the next inspection search everything.
     pub fn forget(&mut self) {
         *self = MappingsFingerprint::default();
     }
 }
 
-/// Those of a process' mappings that can hold an allocator.
+/// The mappings of a process that can hold an allocator.
 pub fn files(mappings: &[Mapping]) -> Vec<Mapping> {
     let may = |of: &&Mapping| of.executable && matches!(of.backing, Backing::File(_));
     mappings.iter().filter(may).cloned().collect()
@@ -63,7 +66,7 @@ mod tests {
         assert!(!looked.is_known(&libc()));
         looked.note(libc());
         assert!(looked.is_known(&libc()));
-        // Elsewhere is another image.
+        // A mapping elsewhere is another image.
         let moved = vec![mapping(0x8000, Backing::File("/usr/lib/libc.so.6".to_owned()))];
         assert!(!looked.is_known(&moved));
         looked.note(moved.clone());

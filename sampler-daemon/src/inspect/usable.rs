@@ -1,7 +1,9 @@
-//! Bytes that a block of glibc really has, read from the header in front of it as `malloc_usable_size` does.
+//! Usable bytes of a glibc block, read from the header before the block as `malloc_usable_size`
+//! does.
 //!
-//! Reference: `malloc_chunk` and `musable` in glibc's malloc/malloc.c. The header is the target's own memory, which it may change at any
-//! moment: a value that no allocation of that size can have is refused.
+//! Reference: `malloc_chunk` and `musable` in glibc's malloc/malloc.c. The header is the target's
+//! own memory, which may change at any moment. A value that no allocation of the requested size can
+//! have is refused.
 
 use std::fs::File;
 use std::io;
@@ -9,11 +11,12 @@ use std::os::unix::fs::FileExt;
 
 /// Bits of the size field that are flags.
 const SIZE_FLAG_BITS: u64 = 7;
-/// The chunk is a mapping of its own.
+/// Flag of a chunk that is a mapping of its own.
 const IS_MMAPPED: u64 = 2;
-/// Most bytes above the request: rounding to 16, the smallest chunk, a remainder too small to be split off.
+/// Most usable bytes above the request: rounding to 16, the smallest chunk, or a remainder too
+/// small to be split off.
 const MAX_SLACK_BYTES: u64 = 64;
-/// Of a chunk that is a mapping of its own: rounding to a page, twice.
+/// The same bound for a chunk that is a mapping of its own: rounding to a page, twice.
 const MMAPPED_SLACK: u64 = 8192;
 
 /// The memory of a process.
@@ -26,8 +29,8 @@ impl Blocks {
         Ok(Blocks(File::open(format!("/proc/{pid}/mem"))?))
     }
 
-    /// Usable bytes of the block at `pointer` for which `requested` bytes were asked; `None` where its header cannot be read or makes no
-    /// sense.
+    /// Usable bytes of the block at `pointer`, for which the program requested `requested` bytes.
+    /// `None` if its header cannot be read or is not plausible.
     pub fn usable(&self, pointer: u64, requested: u64) -> Option<u64> {
         let mut field = [0; 8];
         self.0.read_exact_at(&mut field, pointer.checked_sub(8)?).ok()?;
@@ -70,7 +73,7 @@ mod tests {
             (own.usable(0, 1), own.usable(8, 1), own.usable(u64::MAX, 1)),
             (None, None, None)
         );
-        // A header in our own memory, as glibc would have it.
+        // A header in our own memory, in glibc's format.
         let chunk = [0x31u64, 0, 0, 0];
         assert_eq!(own.usable(std::ptr::from_ref(&chunk) as u64 + 8, 33), Some(40));
     }

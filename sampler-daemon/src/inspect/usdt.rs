@@ -1,8 +1,10 @@
-//! Files that sample their allocations by themselves and say so: the USDTs of the provider `otel_memory`; and one more of our own preloaded library.
+//! Files that sample their own allocations and report the samples by USDT probes of the provider
+//! `otel_memory`. Our own preloaded library has one further probe.
 //!
-//! Reference: OpenTelemetry eBPF profiler, design document 00003: `alloc(pointer, size, weighted bytes)` fires for a sampled
-//! allocation, `free(pointer)` when such a block ends. Like everything in a target's files the notes are not believed: a probe is used
-//! only where the file has a `nop` for it, and a file only if every one of its probes is understood.
+//! Reference: OpenTelemetry eBPF profiler, design document 00003. For a sampled allocation,
+//! `alloc(pointer, size, weighted bytes)` fires. When its block ends, `free(pointer)` fires. The
+//! notes are part of a target's file, so they are not trusted. A probe is used only if the file has
+//! a `nop` for it, and a file only if all of its probes are understood.
 
 mod note;
 mod operand;
@@ -19,35 +21,37 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 
-/// Most bytes of notes that are read in one section, and of the sections' names.
+/// Most bytes of notes that are read from one section, and most bytes of the sections' names.
 const NOTE_BYTES: u64 = 4 << 20;
-/// Most probes of a file. One that has more is not used.
+/// Most probes of a file. A file with more is not used.
 const MAX_PROBES: usize = 256;
-/// The provider, and that of our library's own.
+/// The provider, and the provider of our library's further probe.
 const PROVIDER: &[u8] = b"otel_memory";
 const OWN_PROVIDER: &[u8] = b"sampler_preload";
 
-/// A probe.
+/// A USDT probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// [`Role::OtelAlloc`], [`Role::OtelFree`] or [`Role::LibraryEnded`].
     pub role: Role,
-    /// File offset of its `nop`.
+    /// File offset of the probe's `nop`.
     pub offset: u64,
-    /// File offset of its semaphore: a counter in the process, which skips what leads to the probe while it is 0.
+    /// File offset of the probe's semaphore: a counter in the process. While it is 0, the program
+    /// skips the code that leads to the probe.
     pub semaphore: Option<u64>,
-    /// Where its arguments are.
+    /// Where the probe's arguments are.
     pub site: Site,
 }
 
-/// What a file has of them.
+/// The USDT probes of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usdt {
-    /// Probes for both, allocations and frees; or none.
+    /// Probes for both allocations and frees, or none.
     pub probes: Vec<Probe>,
-    /// Why there are none although the file has some, in one line.
+    /// Why the file's probes are not used, in one line.
     pub refused: Option<String>,
-    /// Whether the file defines `malloc` and `free` for others: then it may be a shim in front of another allocator.
+    /// Whether the file defines `malloc` and `free` for others. Then it may be a shim in front of
+    /// another allocator.
     pub defines_malloc: bool,
     /// GNU build id of the file, lower-case hex.
     pub build_id: String,
@@ -57,12 +61,12 @@ impl Usdt {
     /// Reads the notes of `file`.
     ///
     /// # Errors
-    /// Only if reading fails. What is no ELF file has no probes.
+    /// If reading fails. A file that is not ELF has no probes.
     pub fn read(file: &File) -> io::Result<Usdt> {
         match Usdt::of(file) {
             Ok(usdt) => Ok(usdt),
             Err(ElfError::Read(error)) => Err(error),
-            // Whatever is wrong with it, the search for allocators says it.
+            // The search for allocators reports whatever is wrong with the file.
             Err(_) => Ok(Usdt::default()),
         }
     }
@@ -81,7 +85,7 @@ impl Usdt {
             .filter(|note| role(note).is_some())
             .take(MAX_PROBES + 1)
             .collect();
-        // What our library says beside the contract is nothing by itself.
+        // The further probe of our library has no use without the contract's probes.
         if !probes.iter().any(|note| note.provider == PROVIDER) {
             return Ok(Usdt::default());
         }
@@ -99,7 +103,7 @@ impl Usdt {
         })
     }
 
-    /// The probes of the contract as functions, for lists of probes.
+    /// The contract's probes as functions, for lists of probes.
     pub fn functions(&self) -> Vec<Function> {
         let function = |probe: &Probe| Function {
             symbols: vec![name(probe.role).to_owned()],
@@ -118,7 +122,7 @@ impl Usdt {
     }
 }
 
-/// What probes of a role are called.
+/// Name of the probes of a role.
 fn name(role: Role) -> &'static str {
     match role {
         Role::OtelFree => "otel_memory:free",
@@ -136,7 +140,7 @@ fn role(note: &Note<'_>) -> Option<Role> {
     }
 }
 
-/// All the probes, sorted, or why they cannot be used.
+/// All probes, sorted, or why they cannot be used.
 fn understood(elf: &Elf<'_>, notes: &[Note<'_>], base: Option<u64>) -> Result<Vec<Probe>, String> {
     if notes.len() > MAX_PROBES {
         return Err(format!("more than {MAX_PROBES} probes"));
@@ -144,7 +148,7 @@ fn understood(elf: &Elf<'_>, notes: &[Note<'_>], base: Option<u64>) -> Result<Ve
     let mut probes = BTreeMap::new();
     for note in notes {
         let probe = probe(elf, note, base)?;
-        // The same instruction may be there twice, for the same.
+        // Two notes may describe the same instruction, if they agree.
         if probes.insert(probe.offset, probe).is_some_and(|before: Probe| before != probe) {
             return Err(format!("two probes at {:#x} contradict each other", probe.offset));
         }
@@ -160,7 +164,7 @@ fn understood(elf: &Elf<'_>, notes: &[Note<'_>], base: Option<u64>) -> Result<Ve
 
 fn probe(elf: &Elf<'_>, note: &Note<'_>, base: Option<u64>) -> Result<Probe, String> {
     let role = role(note).ok_or("not one of ours")?;
-    // A prelinked file has been moved since its notes were written.
+    // Prelinking moved the file after its notes were written.
     let moved = match (base, note.base) {
         (Some(base), linked) if linked != 0 => base.wrapping_sub(linked),
         _ => 0,
@@ -193,7 +197,8 @@ fn probe(elf: &Elf<'_>, note: &Note<'_>, base: Option<u64>) -> Result<Probe, Str
     Ok(Probe { role, offset, semaphore, site })
 }
 
-/// What assemblers put for a probe: one byte, two bytes, or the long form of any length.
+/// Whether the code begins with a `nop` that assemblers write for a probe: one byte, two bytes, or
+/// the long form of any length.
 fn is_nop(code: &[u8]) -> bool {
     code.starts_with(&[0x90]) || code.starts_with(&[0x66, 0x90]) || code.starts_with(&[0x0f, 0x1f])
 }

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Starts a program and waits until its own code is mapped and its loader is through.
+/// Starts a program, and waits until its own code is mapped and its loader has finished.
 fn start(program: &Path, arguments: &[&str]) -> Running {
     let mut running = Running::start(Command::new(program).args(arguments).stdout(Stdio::piped()));
     if arguments.is_empty() {
@@ -31,7 +31,7 @@ int main(void) {
 }
 "#;
 
-/// Compiles C; gcc is needed to build and test this project.
+/// Compiles C. This project needs gcc to build and to test.
 fn compile(directory: &Path, source: &str, arguments: &[&str]) -> PathBuf {
     let (input, output) = (directory.join("program.c"), directory.join("program"));
     fs::write(&input, source).unwrap();
@@ -45,7 +45,7 @@ fn discover(pid: u32) -> Discovery {
     Discoverer::default().discover(pid).unwrap()
 }
 
-/// What a glibc of any version must look like.
+/// Checks what holds for a glibc of any version.
 fn assert_sound(allocator: &Allocator) {
     assert_eq!(allocator.name, "glibc");
     let find = |name: &str| {
@@ -74,7 +74,7 @@ fn assert_sound(allocator: &Allocator) {
     let mut offsets: Vec<u64> = allocator.functions.iter().map(|f| f.offset).collect();
     offsets.dedup();
     assert_eq!(offsets.len(), allocator.functions.len());
-    // What is probed is what stands in the file.
+    // The probed instruction is the instruction in the file.
     for function in &allocator.functions {
         let mut bytes = [0; 16];
         let at = function.offset + u64::from(function.placement.displacement);
@@ -100,7 +100,7 @@ fn our_own_process_has_glibc() {
     assert!(allocator.build_id.len() >= 32, "{}", allocator.build_id);
 }
 
-/// The spots of Debian 12's libc, measured with real probes.
+/// The probe placements in Debian 12's libc, measured with real probes.
 #[test]
 fn spots_of_glibc_2_36() {
     let version = Command::new("ldd").arg("--version").output().unwrap();
@@ -111,13 +111,13 @@ fn spots_of_glibc_2_36() {
     let spots: Vec<(&str, u32)> = only(&discovery)
         .functions
         .iter()
-        // Those change what is mapped: they are rare, and one of them is single-stepped.
+        // The mapping functions are rare, and one of them is single-stepped.
         .filter(|f| !f.role.is_mapping())
         .map(|f| (f.symbols[0].as_str(), f.placement.displacement))
         .collect();
     let measured = [
         ("malloc", 0),
-        // Behind the branch by which NULL leaves.
+        // Behind the branch by which `free(NULL)` leaves.
         ("free", 9),
         ("realloc", 0),
         ("aligned_alloc", 7),
@@ -134,7 +134,7 @@ fn spots_of_glibc_2_36() {
 #[test]
 fn a_child_has_the_same() {
     let child = start(Path::new("sleep"), &["100"]);
-    // Its loader may still be at work.
+    // The program's loader may still be at work.
     let deadline = Instant::now() + Duration::from_secs(20);
     let discovery = loop {
         let discovery = discover(child.pid());
@@ -201,7 +201,7 @@ fn a_private_allocator_is_named() {
     let names: Vec<&str> = discovery.allocators.iter().map(|of| of.name.as_str()).collect();
     assert_eq!(names, ["mimalloc", "glibc"], "{discovery:?}");
     assert_eq!(discovery.allocators[0].functions[0].symbols, ["mi_malloc"]);
-    // It does not replace malloc.
+    // The library does not replace malloc.
     assert_eq!(discovery.in_force.map(|of| of.name).as_deref(), Some("glibc"));
 }
 
@@ -245,7 +245,7 @@ fn a_process_that_is_gone_is_an_error() {
     let mut child = Command::new("sleep").arg("100").spawn().unwrap();
     child.kill().unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);
-    // First a zombie, which still has its directory in /proc.
+    // The child is a zombie first, and still has its directory in /proc.
     let error = loop {
         match Discoverer::default().discover(child.id()) {
             Err(error) => break error,

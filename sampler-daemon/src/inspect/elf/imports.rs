@@ -1,4 +1,4 @@
-//! Where the loader puts the addresses of imported functions.
+//! The slots into which the loader puts the addresses of imported functions.
 
 use super::{Elf, ElfError};
 use object::LittleEndian as LE;
@@ -26,7 +26,7 @@ impl Relocations {
 }
 
 impl Elf<'_> {
-    /// Addresses of the places that hold the addresses of functions with one of these names, with and without the prefix.
+    /// Slots of the functions with one of these names, with and without the prefix.
     ///
     /// # Errors
     /// If the file contradicts itself or cannot be read.
@@ -42,10 +42,10 @@ impl Elf<'_> {
         Ok(imports)
     }
 
-    /// The same of names behind the prefix only.
+    /// Slots of the functions with one of these names behind the prefix only.
     ///
     /// # Errors
-    /// As [`Elf::imports`].
+    /// As for [`Elf::imports`].
     pub(in crate::inspect) fn imports_behind(
         &self,
         prefix: &str,
@@ -58,7 +58,8 @@ impl Elf<'_> {
         }
         let mut imports = HashMap::new();
         for of in &self.relocations {
-            // Millions of them are the data of a giant, and hold none of these names' stubs that we could find in time.
+            // Millions of relocations belong to the data of a very large program. They are not
+            // read, since that would take too long.
             if of.size > RELOCATION_BYTES {
                 continue;
             }

@@ -4,11 +4,11 @@ use super::{Elf, ElfError};
 use object::LittleEndian as LE;
 use object::elf::{self, SectionHeader64};
 
-/// Most bytes of constants that are read of a file: some milliseconds.
+/// Most bytes of constants that are read of a file, some milliseconds.
 const CONSTANT_BYTES: u64 = 16 << 20;
-/// Bytes read at once.
+/// Bytes per read.
 const CHUNK_BYTES: u64 = 256 << 10;
-/// Longest beginning of a string that can be looked for, in bytes.
+/// Longest text that can be searched for, in bytes.
 const BEGINNING_BYTES: u64 = 64;
 
 /// A section of constants.
@@ -31,7 +31,8 @@ impl Constants {
 }
 
 impl Elf<'_> {
-    /// Which of these texts a string begins with that stands among the first [`CONSTANT_BYTES`] of constants, one `bool` for each.
+    /// For each text, whether a string among the first [`CONSTANT_BYTES`] of constants begins with
+    /// it.
     ///
     /// # Errors
     /// If the file contradicts itself or cannot be read.
@@ -43,7 +44,8 @@ impl Elf<'_> {
             left -= size;
             let mut at = 0;
             while at < size {
-                // A string that begins at the end of a chunk is whole in the next one, which begins before it.
+                // Each chunk begins before the end of the previous one, so that it holds strings at
+                // that end as a whole.
                 let start = at.saturating_sub(BEGINNING_BYTES);
                 let bytes = (CHUNK_BYTES + at - start).min(size - start);
                 let chunk =

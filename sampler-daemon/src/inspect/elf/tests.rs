@@ -59,7 +59,7 @@ fn old_versions_of_a_name_are_marked() {
     assert_eq!(real.len(), 2, "realpath@GLIBC_2.2.5 and realpath@@GLIBC_2.3: {real:?}");
     assert_eq!(real.iter().filter(|symbol| symbol.is_default).count(), 1);
     assert_ne!(real[0].svma, real[1].svma);
-    // `time` is an STT_GNU_IFUNC: its address is that of the code that chooses one.
+    // `time` is an STT_GNU_IFUNC. Its address is that of the code that chooses a `time`.
     assert!(versions.iter().all(|symbol| symbol.name == "realpath"), "{versions:?}");
 }
 
@@ -103,7 +103,7 @@ fn other_files_are_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// A hostile file is refused or read, and takes neither the process nor its memory.
+    /// A hostile file is refused or read. It neither ends the process nor exhausts its memory.
     #[test]
     fn a_damaged_file_does_no_harm(
         damage in prop::collection::vec((0..2048usize, any::<u8>()), 1..12),
@@ -114,7 +114,7 @@ proptest! {
         for (at, byte) in damage {
             bytes[at] = byte;
         }
-        // The section headers stand at the end.
+        // The section headers are at the end.
         for (at, byte) in sections {
             bytes[end - 1 - at] = byte;
         }

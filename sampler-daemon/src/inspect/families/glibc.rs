@@ -1,16 +1,17 @@
-//! The malloc family of glibc: what each function does, and which need no probe of their own.
+//! The malloc family of glibc: the role of each function, and which functions need no probe of
+//! their own.
 //!
-//! A function is *through* another one when glibc calls that one for it, so that a probe on it
-//! would count the call twice (malloc/malloc.c, malloc/reallocarray.c, string/strdup.c, …).
+//! A function is *through* another one if it calls that one, so that a probe on both would count
+//! the call twice (malloc/malloc.c, malloc/reallocarray.c, string/strdup.c, …).
 
 use crate::inspect::family::{Entry, entry};
 use crate::inspect::symbols::Symbol;
 use sampler_common::wire::{Role, Shape};
 
-/// How a function of the family is seen.
+/// How calls of a function are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Coverage {
-    /// By a probe on it.
+    /// By a probe on the function.
     Probe(Role),
     /// By the probe on the function that it calls.
     Through(&'static str),
@@ -37,12 +38,13 @@ const FAMILY: &[(&str, Coverage)] = &[
     ("__libc_pvalloc", Probe(Role::Malloc)),
     ("free", Probe(Role::Free)),
     ("__libc_free", Probe(Role::Free)),
-    // Only old programs can still bind to it.
+    // Only old programs can still bind to `cfree`.
     ("cfree", Probe(Role::Free)),
-    // C23. They may call free; the second look-up then misses, which harms nothing.
+    // C23. These functions may call free. Then the second look-up of the block finds nothing, which
+    // does no harm.
     ("free_sized", Probe(Role::Free)),
     ("free_aligned_sized", Probe(Role::Free)),
-    // Memory that is not malloc's, and malloc's own: which it is, the stack says.
+    // Mappings, both the program's and malloc's own. The stack tells which.
     ("mmap", Probe(Role::Map)),
     ("mmap64", Probe(Role::Map)),
     ("munmap", Probe(Role::Unmap)),
@@ -60,19 +62,19 @@ const FAMILY: &[(&str, Coverage)] = &[
     ("getdelim", Through("realloc")),
 ];
 
-/// The names to look up: those that get a probe.
+/// The names to look up: functions that get a probe.
 pub(in crate::inspect) fn names() -> impl Iterator<Item = &'static str> {
     FAMILY.iter().filter(|(_, coverage)| matches!(coverage, Probe(_))).map(|(name, _)| *name)
 }
 
-/// Whether these definitions are those of the dynamic libc: other allocators define `malloc`, but
-/// not the name under which glibc reaches it past an interposer.
+/// Whether these definitions are the dynamic libc's. Other allocators define `malloc`, but not the
+/// name under which glibc reaches it past an interposer.
 pub(in crate::inspect) fn is_shared(symbols: &[Symbol]) -> bool {
     define(symbols, &["malloc", "free", "__libc_malloc"])
 }
 
-/// Whether these definitions are those of glibc linked statically: musl has a `__libc_malloc` too,
-/// but no `__libc_memalign`.
+/// Whether these definitions are those of a statically linked glibc. musl has a `__libc_malloc`
+/// too, but no `__libc_memalign`.
 pub(in crate::inspect) fn is_static(symbols: &[Symbol]) -> bool {
     is_shared(symbols) && define(symbols, &["__libc_memalign"])
 }
@@ -81,7 +83,8 @@ fn define(symbols: &[Symbol], names: &[&str]) -> bool {
     names.iter().all(|name| symbols.iter().any(|symbol| symbol.name == *name))
 }
 
-/// Its functions that get a probe; what one leaves to another is decided by the role's default shape.
+/// The functions that get a probe. The role's default shape decides which calls a function leaves
+/// to another one.
 pub(in crate::inspect) fn entries() -> Vec<Entry> {
     let probed = FAMILY.iter().filter_map(|(name, coverage)| match coverage {
         Probe(role) => Some(entry(name, *role, Shape::DEFAULT)),

@@ -1,7 +1,8 @@
 //! jemalloc, whatever prefix it is built with: `je_`, `_rjem_` (Rust's `tikv-jemallocator`), `je_arrow_`, …
 //!
-//! Every C function does its own work. In 5.3 `operator new` has malloc inlined, and calls `fallback_impl` where that does not
-//! suffice; before it calls malloc. `xallocx` resizes in place only, and is no allocation.
+//! Every C function does its own work. In 5.3, malloc is inlined into `operator new`, which calls
+//! `fallback_impl` for the other cases. Before 5.3, `operator new` calls malloc. `xallocx` only
+//! resizes in place, and is no allocation.
 
 use crate::inspect::family::{
     Entry, Family, aligned_at, calloc, free, malloc, posix_memalign, realloc,
@@ -9,7 +10,8 @@ use crate::inspect::family::{
 
 pub(in crate::inspect) const JEMALLOC: Family = Family {
     name: "jemalloc",
-    // Linkers leave out what a program does not call; tcmalloc has no function of one of these names.
+    // Linkers leave out functions that a program does not call, so there are several marks.
+    // tcmalloc has no function with one of these names.
     marks: &["mallctl", "mallocx", "rallocx"],
     entries: &[
         malloc("malloc"),
@@ -31,7 +33,8 @@ pub(in crate::inspect) const JEMALLOC: Family = Family {
     behind_new: &["_Z13fallback_implILb0EEPvm", "_ZL13fallback_implILb0EEPvm"],
 };
 
-/// What a caller calls that has malloc's and free's way for small cached blocks inlined (DuckDB's headers have it); else these are
-/// behind `malloc`, `free` and `sdallocx`.
+/// Functions that a caller calls if the fast path of malloc and free for small cached blocks is
+/// inlined into it (as DuckDB's headers do). Otherwise these functions are behind `malloc`, `free`
+/// and `sdallocx`.
 pub(in crate::inspect) const BEHIND_INLINED: &[Entry] =
     &[malloc("malloc_default"), free("free_default"), free("sdallocx_default")];

@@ -1,7 +1,8 @@
-//! mimalloc, with and without taking malloc's place. Wrappers jump from one to the next (`mi_realloc` → `mi_heap_realloc`),
-//! and where they end differs between versions. Before version 3.2 `mi_realloc_aligned` and its like call `mi_heap_malloc_aligned_at`
-//! and `mi_free` to move a block to a larger alignment, and have malloc inlined for one of 8 or less, which is not seen. Since then
-//! they call only functions of their own.
+//! mimalloc, both as a replacement of malloc and under its own names. Wrappers jump from one to the
+//! next (`mi_realloc` → `mi_heap_realloc`), and the last function differs between versions. Before
+//! version 3.2, `mi_realloc_aligned` and its like call `mi_heap_malloc_aligned_at` and `mi_free` to
+//! move a block to a larger alignment. For an alignment of 8 or less, malloc is inlined into them
+//! and not seen. Since version 3.2 they call only functions of their own.
 
 use crate::inspect::family::{
     Family, aligned_at, calloc, calloc_at, free, malloc, malloc_at, new, new_at, posix_memalign,
@@ -69,7 +70,8 @@ pub(in crate::inspect) const MIMALLOC: Family = Family {
     behind_new: &["mi_heap_try_new", "_mi_malloc_generic"],
 };
 
-/// What version 3.2 (which has `theap`) adds, or has made a function that does its own work (alloc-aligned.c).
+/// Functions that version 3.2 (which has `theap`) adds, or that do their own work since then
+/// (alloc-aligned.c).
 pub(in crate::inspect) const MIMALLOC_THEAP: Family = Family {
     name: "mimalloc",
     marks: &["mi_theap_malloc", "_mi_theap_malloc_zero"],

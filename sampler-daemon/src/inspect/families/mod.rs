@@ -1,4 +1,5 @@
-//! The tables, one file for each allocator. What is said of who calls whom was measured on Debian 12's libraries.
+//! The tables, one file for each allocator. The statements about which function calls which were
+//! measured on Debian 12's libraries.
 
 pub(super) mod glibc;
 pub(super) mod jemalloc;

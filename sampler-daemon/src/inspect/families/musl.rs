@@ -1,5 +1,6 @@
-//! musl, shared and static. `calloc` calls `malloc`; `posix_memalign`, `memalign` and `valloc` end in `aligned_alloc`; `realloc` does
-//! everything itself (src/malloc of musl 1.2.3). What the libc allocates for itself by `__libc_malloc` is not the program's.
+//! musl, shared and static. `calloc` calls `malloc`. `posix_memalign`, `memalign` and `valloc` end
+//! in `aligned_alloc`. `realloc` does everything itself (src/malloc of musl 1.2.3). The libc's own
+//! allocations by `__libc_malloc` are not the program's.
 
 use crate::inspect::family::Family;
 

@@ -1,4 +1,5 @@
-//! rpmalloc: linked into programs, with or without taking malloc's place (rpmalloc.h, malloc.c of rpmalloc 1.4).
+//! rpmalloc: linked into programs, with or without replacing malloc (rpmalloc.h, malloc.c of
+//! rpmalloc 1.4).
 
 use crate::inspect::family::{Family, aligned_at, calloc, free, malloc, posix_memalign, realloc};
 

@@ -1,4 +1,5 @@
-//! oneTBB's allocator: `libtbbmalloc.so` has the functions, `libtbbmalloc_proxy.so` takes malloc's place and calls them.
+//! oneTBB's allocator. `libtbbmalloc.so` has the functions; `libtbbmalloc_proxy.so` replaces malloc
+//! and calls them.
 
 use crate::inspect::family::{Family, aligned_at, calloc, free, malloc, posix_memalign, realloc};
 
@@ -14,7 +15,7 @@ pub(in crate::inspect) const SCALABLE: Family = Family {
         posix_memalign("scalable_posix_memalign"),
         free("scalable_free"),
         free("scalable_aligned_free"),
-        // What the proxy calls for blocks that may be another allocator's.
+        // Functions that the proxy calls for blocks that may belong to another allocator.
         realloc("__TBB_malloc_safer_realloc"),
         realloc("__TBB_malloc_safer_aligned_realloc"),
         free("__TBB_malloc_safer_free"),
@@ -22,5 +23,5 @@ pub(in crate::inspect) const SCALABLE: Family = Family {
     behind_new: &[],
 };
 
-/// Its functions call those of the other library, so that none of them gets a probe.
+/// The proxy library. Its functions call those of the other library, so none of them gets a probe.
 pub(in crate::inspect) const PROXY: Family = Family { marks: &["__TBB_malloc_proxy"], ..SCALABLE };

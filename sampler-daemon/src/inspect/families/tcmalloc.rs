@@ -1,4 +1,4 @@
-//! tcmalloc. Every function does its own work, `operator new` included, and all have two names or more.
+//! tcmalloc. Every function does its own work, `operator new` included, and has two names or more.
 
 use crate::inspect::family::{
     Family, aligned_at, calloc, free, malloc, new, posix_memalign, realloc,

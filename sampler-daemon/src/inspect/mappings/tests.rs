@@ -67,7 +67,8 @@ fn our_own_mappings_are_those_that_procfs_reads() {
             all.iter().filter(|map| map.perms.contains(procfs::process::MMPermissions::EXECUTE));
         code.map(|map| (map.address, map.offset, (map.dev.0, map.dev.1), map.inode)).collect()
     };
-    // Other tests of this process map code meanwhile: what both readings of ours agree in was there in between.
+    // Other tests of this process map code at the same time. Two equal readings of ours prove the
+    // mappings in between.
     let (ours, theirs) = (0..1000)
         .map(|_| (ours(), theirs(), ours()))
         .find_map(|(before, theirs, after)| (before == after).then_some((before, theirs)))
@@ -93,18 +94,18 @@ fn a_mapped_file_is_opened() {
     assert!(error.starts_with(&format!("open {}: ", exe.display())), "{error}");
 }
 
-/// Names that break careless parsers; the file is then deleted and its name taken by another.
+/// The names break careless parsers. The file is then deleted, and another file takes its name.
 #[test]
 fn a_file_with_an_odd_name_is_opened_after_its_deletion() {
     let directory = tempfile::TempDir::new().unwrap();
     for name in ["a b  c", " lead", "new\nline", "real (deleted)", "r-xp 00:00 0 [vdso]"] {
         let program = directory.path().join(name);
-        // Not written by us: a child forked meanwhile would hold it open for writing, and what is
-        // open for writing cannot be started.
+        // `cp` writes the program. If we wrote it, a child forked at that time would hold it open
+        // for writing. A file that is open for writing cannot be started.
         assert!(Command::new("cp").arg("/bin/cat").arg(&program).status().unwrap().success());
         let mut command = Command::new(&program);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        // It answers, so its file is mapped.
+        // The program answers, so its file is mapped.
         std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"x").unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         let inode = fs::metadata(&program).unwrap().ino();
@@ -163,7 +164,7 @@ fn the_file_of_a_process_that_is_gone_is_opened_by_its_path() {
     let file = open_past(&pids, mapping).unwrap();
     assert_eq!(file.metadata().unwrap().ino(), mapping.inode);
     assert!(open_past(&pids[..1], mapping).is_ok());
-    // What lies at the same place by now is another file.
+    // The file at the same path is another one by now.
     let other = Mapping { inode: mapping.inode + 1, ..mapping.clone() };
     assert!(open_past(&pids, &other).is_err());
     let other = Mapping { device: (0, 0), ..mapping.clone() };
@@ -206,7 +207,7 @@ fn what_anybody_may_have_put_there_is_a_file_or_nothing() {
     assert!(open_unlinked(&at("file")).is_ok());
     std::os::unix::fs::symlink(at("file"), at("link")).unwrap();
     assert!(open_unlinked(&at("link")).is_err());
-    // To open one for reading waits for who writes into it.
+    // Opening a FIFO for reading waits for a writer.
     assert!(Command::new("mkfifo").arg(at("fifo")).status().unwrap().success());
     assert!(open_unlinked(&at("fifo")).is_err());
 }

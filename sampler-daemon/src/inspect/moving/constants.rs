@@ -1,4 +1,5 @@
-//! What code asks of the kernel, as far as its constants tell: followed through registers and local variables in the order of the bytes.
+//! The requests of code to the kernel, as far as the constants in the code tell. Constants are
+//! followed through registers and local variables in the order of the bytes.
 //!
 //! Reference: System V ABI for AMD64 (arguments of functions and of system calls), `asm/unistd_64.h`, `asm-generic/mman-common.h`.
 
@@ -12,23 +13,25 @@ pub(super) const MREMAP: u64 = 25;
 const NONE: u64 = u64::MAX;
 const PROT_WRITE: u64 = 2;
 const PROT_EXEC: u64 = 4;
-/// All that a mapping of memory can be made with.
+/// All protection bits of a mapping.
 const PROTECTIONS: u64 = 7;
 const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
 const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 /// `MAP_SHARED` or `MAP_PRIVATE`.
 const MAP_TYPE: u64 = 3;
-/// `MAP_32BIT`, `MAP_GROWSDOWN`, `MAP_LOCKED`, `MAP_NORESERVE`, `MAP_POPULATE`, `MAP_NONBLOCK`, `MAP_STACK`, `MAP_HUGETLB` and the sizes of its pages.
+/// Other known flags: `MAP_32BIT`, `MAP_GROWSDOWN`, `MAP_LOCKED`, `MAP_NORESERVE`, `MAP_POPULATE`,
+/// `MAP_NONBLOCK`, `MAP_STACK`, `MAP_HUGETLB` and the page sizes of `MAP_HUGETLB`.
 const MAP_OTHERS: u64 = 0x40 | 0x100 | 0xe000 | 0x7_0000 | 0x3f << 26;
 const MREMAP_MAYMOVE: u64 = 1;
 const MREMAP_FIXED: u64 = 2;
 const MREMAP_DONTUNMAP: u64 = 4;
 
-/// The system call that the function at an address makes, or the one whose address the loader puts there.
+/// By an address: the system call that the function there makes, or that the function makes whose
+/// address the loader puts there.
 pub(super) type NumberOf<'a> = &'a dyn Fn(u64) -> Option<u64>;
 
-/// What is asked for, by one request or by several.
+/// What one request or several ask the kernel for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RequestedProtection {
     /// Writable anonymous memory, or another mapping, at a fixed address.
@@ -63,20 +66,20 @@ pub(super) fn moves_over(flags: u64) -> bool {
 enum ConstantPlace {
     /// A register, by its 64-bit name.
     Register(Register),
-    /// A local variable: register and displacement.
+    /// A local variable: base register and displacement.
     Local(Register, u64),
 }
 
-/// What is known to be constant at one instruction.
+/// The known constants at one instruction.
 #[derive(Default)]
 pub(super) struct Constants {
     known: HashMap<ConstantPlace, u64>,
-    /// Of `push`, for a `pop`.
+    /// The constant of the last `push`, for a `pop`.
     pushed: Option<u64>,
 }
 
 impl Constants {
-    /// Goes past an instruction; what it asks for.
+    /// Processes an instruction and returns its request.
     pub(super) fn pass(
         &mut self,
         instruction: &Instruction,
@@ -97,7 +100,7 @@ impl Constants {
                 asked
             }
             FlowControl::UnconditionalBranch => {
-                // A call in the place of a return.
+                // A tail call.
                 let asked = self.called(instruction, number_of);
                 self.known.clear();
                 asked
@@ -113,7 +116,8 @@ impl Constants {
         }
     }
 
-    /// The number of a system call that is made here; else goes past the instruction.
+    /// The number of the system call that this instruction makes. Any other instruction is
+    /// processed.
     pub(super) fn number(&mut self, instruction: &Instruction) -> Option<u64> {
         if instruction.code() == Code::Syscall {
             return self.of(Register::RAX);
@@ -130,7 +134,8 @@ impl Constants {
         self.known.remove(&ConstantPlace::Register(register.full_register()));
     }
 
-    /// A system call by its number, with where its protection and its flags are.
+    /// The request of the system call with this number, whose protection and flags are in these
+    /// registers.
     fn asked(&self, number: u64, [protection, flags]: [Register; 2]) -> RequestedProtection {
         let protection = self.of(protection).filter(|of| *of <= PROTECTIONS).unwrap_or(0);
         let flags = self.of(flags).unwrap_or(0);
@@ -143,7 +148,8 @@ impl Constants {
         RequestedProtection { replaces, makes_executable: protects && protection & PROT_EXEC != 0 }
     }
 
-    /// A function: `mmap` by its arguments, `mprotect` or `mremap` by what it does, or `syscall` and the like, whose first argument is the number.
+    /// The request of a called function: `mmap` by its arguments; `mprotect` or `mremap` by
+    /// `number_of`; `syscall` and the like by their first argument, the number.
     fn called(&self, instruction: &Instruction, number_of: NumberOf<'_>) -> RequestedProtection {
         let target = match instruction.op0_kind() {
             OpKind::NearBranch64 => instruction.near_branch_target(),

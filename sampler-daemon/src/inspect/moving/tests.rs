@@ -20,7 +20,7 @@ fn memory_over_code_that_becomes_executable_is_found() {
     for flags in [0x32, 0x8032, 0x4_0032, 0x72, 0x10_0022] {
         let map = system_call(9, 3, flags);
         assert!(found(&[&map[..], &executable].concat()), "{flags:#x}");
-        // Far from each other they have nothing to do with each other.
+        // Two requests far from each other are unrelated.
         assert!(!found(&[&map[..], &[0x90; 5000], &executable].concat()));
         assert!(!found(&map));
     }
@@ -63,7 +63,7 @@ fn constants_are_followed_through_the_stack() {
         0, 0, 0x0f, 0x05,
     ];
     assert!(found(&[&map[..], &system_call(10, 5, 0)].concat()));
-    // The same with another value in between: mov qword [rbp-8], rax
+    // Another value in between: mov qword [rbp-8], rax
     let mut other = map.to_vec();
     other.splice(8..8, [0x48, 0x89, 0x45, 0xf8]);
     assert!(!found(&[other, system_call(10, 5, 0)].concat()));

@@ -1,13 +1,13 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Code with its spaces left in, as disassemblers print it.
+/// Parses code in hex with spaces, as disassemblers print it.
 fn code(hex: &str) -> Vec<u8> {
     hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
 }
 
-/// First bytes of real functions and the spots at which real probes were measured to be emulated:
-/// library, function, role, displacement, code.
+/// First bytes of real functions, and the displacements at which real probes were measured to be
+/// emulated: library, function, role, displacement, code.
 const MEASURED: &[(&str, &str, Role, u32, &str)] = &[
     ("glibc", "malloc", Role::Malloc, 0, "41 54 55 53 48 89 fb 48 83 ec 10"),
     ("glibc", "calloc", Role::Calloc, 0, "41 55 48 89 f8 41 54 55 53"),
@@ -121,7 +121,7 @@ fn the_choice_is_explained() {
     );
 }
 
-/// Frees of NULL end nothing.
+/// A free of NULL ends no block.
 #[test]
 fn a_free_of_null_is_not_probed() {
     let spot = |hex: &str, role| {
@@ -138,7 +138,8 @@ fn a_free_of_null_is_not_probed() {
     assert_eq!(spot("48 85 f6 74 10 55", Role::Free), 3);
     assert_eq!(spot("48 85 ff 75 10 55", Role::Free), 3);
     assert_eq!(spot("48 85 ff 48 89 f8 74 10 55", Role::Free), 6);
-    // Nothing is emulated behind it before rsp is written, or a branch leads back to what is.
+    // No emulated instruction comes before rsp is written, or a branch leads back to the emulated
+    // instruction.
     assert_eq!(spot("48 85 ff 74 13 48 83 ec 08 55", Role::Free), 3);
     assert_eq!(spot("48 85 ff 74 10 55 eb fd", Role::Free), 3);
 }
@@ -162,7 +163,7 @@ fn a_loop_back_to_the_spot_or_the_way_to_it_keeps_the_entry() {
             assert_eq!(placement.displacement, if emulated { 3 } else { 0 });
         }
     }
-    // An emulated entry may be looped back to: there is no better spot.
+    // A branch may lead back to an emulated entry, since there is no better place.
     assert!(place(&code("55 eb fd"), 0, Role::Free, Shape::DEFAULT).emulated);
 }
 
@@ -191,13 +192,13 @@ const RSI: u8 = 2;
 const RDX: u8 = 4;
 const RSP: u8 = 8;
 
-/// What the architecture manuals say of an instruction: the oracle for the property below.
+/// The effect of an instruction by the architecture manuals: the oracle for the property below.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Is {
-    /// Goes on to the next one and writes these registers.
+    /// Continues with the next instruction and writes these registers.
     Plain(u8),
     Emulated,
-    /// Goes elsewhere, or does not come back at once.
+    /// Continues elsewhere, or does not come back at once.
     Leaving,
 }
 use Is::{Emulated, Leaving, Plain};
@@ -258,7 +259,7 @@ const KNOWN: &[(&str, Is)] = &[
     ("0f 0b", Leaving),
 ];
 
-/// The spot that the manuals allow, if any.
+/// The displacement that the manuals allow, if any.
 fn expected(sequence: &[(&str, Is)], role: Role) -> Option<u32> {
     let kept = match role {
         Role::Malloc | Role::Free | Role::New => RDI | RSP,
@@ -283,7 +284,8 @@ fn expected(sequence: &[(&str, Is)], role: Role) -> Option<u32> {
 }
 
 proptest! {
-    /// The spot is the manuals', so arguments, rsp and the number of hits are those of the entry.
+    /// The displacement is the one by the manuals. So arguments, rsp and the number of hits are
+    /// those of the entry.
     #[test]
     fn arguments_are_never_overwritten_before_the_spot(
         sequence in prop::collection::vec(prop::sample::select(KNOWN), 1..12),
@@ -297,7 +299,7 @@ proptest! {
         prop_assert_eq!(placement.displacement, expected.unwrap_or(0));
     }
 
-    /// A branch back, from wherever in the function, is seen.
+    /// A branch back is seen from anywhere in the function.
     #[test]
     fn a_branch_back_is_always_seen(
         plain in 1..5usize,
@@ -315,7 +317,7 @@ proptest! {
         prop_assert_eq!(placement.emulated, !(1..=spot).contains(&to), "{:?}", placement);
     }
 
-    /// Nothing panics, and what is called emulated is.
+    /// Nothing panics, and an instruction that is called emulated is emulated.
     #[test]
     fn any_bytes_are_placed(bytes in prop::collection::vec(any::<u8>(), 0..200), address: u64) {
         let placement = place(&bytes, address, Role::PosixMemalign, Shape::DEFAULT);
@@ -329,14 +331,14 @@ proptest! {
 
 #[test]
 fn a_five_byte_nop_is_passed_over() {
-    // nop; push rbx, and the same before a function that has no emulated instruction near its entry.
+    // nop; push rbx, and a nop before a function that has no emulated instruction near its entry.
     let placement = place(&code("0f 1f 44 00 00 53"), 0x1000, Role::Malloc, Shape::DEFAULT);
     assert_eq!((placement.displacement, placement.emulated), (5, true));
     let plain = code("0f 1f 44 00 00 48 85 ff c3");
     let placement = place(&plain, 0x1000, Role::Malloc, Shape::DEFAULT);
     assert_eq!((placement.displacement, placement.emulated), (5, false));
     assert!(!would_harm(&plain, &placement));
-    // Nothing is left where a branch leads back to what is behind it.
+    // No place is left if a branch leads back to the code behind the nop.
     let reentered = code("0f 1f 44 00 00 48 85 ff eb fb");
     let placement = place(&reentered, 0x1000, Role::Malloc, Shape::DEFAULT);
     assert!(placement.displacement == 0 && would_harm(&reentered, &placement));

@@ -30,7 +30,7 @@ fn a_running_process_is_known_until_it_ends() {
     assert!(process.exe().starts_with('/'), "{}", process.exe());
     child.kill().unwrap();
     until(|| !process.is_running());
-    // Not yet waited for: a zombie.
+    // The child has not been waited for, so it is a zombie.
     assert!(matches!(Process::open(child.id()), Err(ProcessError::Exited(_))));
     assert_eq!((process.comm(), process.exe()), (String::new(), String::new()));
     child.wait().unwrap();
@@ -125,7 +125,8 @@ fn a_32_bit_process_is_recognized() {
     fs::write(&written, elf).unwrap();
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(&written, executable).unwrap();
-    // A child forked meanwhile may hold ours open for writing, so that it cannot be started.
+    // A child forked meanwhile may hold our file open for writing. A copy by `cp` can be started
+    // all the same.
     assert!(Command::new("cp").arg(&written).arg(&path).status().unwrap().success());
     let child = match Command::new(&path).spawn() {
         Ok(child) => child,

@@ -1,10 +1,10 @@
-//! Patterns for paths: `*` is any number of characters, `?` is one.
+//! Patterns for paths: `*` matches any number of characters, `?` matches one.
 
-/// Whether the whole text fits the pattern.
+/// Whether the whole text matches the pattern.
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut at, mut of) = (0, 0);
-    // Where the last star is, and how much of the text it has taken.
+    // The place of the last star, and the end of the text that the star matches.
     let mut star: Option<(usize, usize)> = None;
     while of < text.len() {
         match pattern.get(at) {

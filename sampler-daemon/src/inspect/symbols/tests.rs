@@ -30,7 +30,7 @@ fn names_that_share_their_tail_are_found() {
     let (file, table) = table(strings, &[]);
     let mut places: Vec<_> = table.places(&file, &NAMES).unwrap().names.into_iter().collect();
     places.sort();
-    // The last `free` has no end and is no string.
+    // The last `free` has no final zero, and is no string.
     assert_eq!(places, [(2, "malloc"), (9, "cfree"), (10, "free"), (15, "malloc")]);
 }
 

@@ -1,19 +1,20 @@
 //! Notes of USDT probes: the descriptions in `.note.stapsdt`.
 //!
-//! Reference: "User Space Probe Implementation" of SystemTap: three addresses (the probe, `.stapsdt.base` when it was linked, the semaphore or
-//! 0), then provider, name and arguments, each with a zero behind it.
+//! Reference: "User Space Probe Implementation" of SystemTap. A note has three addresses: the
+//! probe, `.stapsdt.base` at link time, and the semaphore (0 without one). Provider, name and
+//! arguments follow, each with a zero behind it.
 
 use crate::inspect::notes::each;
 
-/// Kind of these notes, under the name "stapsdt".
+/// Type of these notes, under the name "stapsdt".
 const NT_STAPSDT: u32 = 3;
 
-/// One note. Texts are what the file says.
+/// One note. The texts are the file's, unchecked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Note<'a> {
     /// Address of the probe in the file's own address space.
     pub(super) address: u64,
-    /// Where `.stapsdt.base` was when it was linked.
+    /// Address of `.stapsdt.base` when the file was linked.
     pub(super) base: u64,
     /// Address of the semaphore, 0 without one.
     pub(super) semaphore: u64,
@@ -22,7 +23,7 @@ pub(super) struct Note<'a> {
     pub(super) arguments: &'a [u8],
 }
 
-/// The notes in a section; what is none is passed over.
+/// The USDT notes in a section. Other notes and malformed ones are skipped.
 pub(super) fn probes(section: &[u8]) -> impl Iterator<Item = Note<'_>> {
     each(section, 4)
         .filter(|(name, kind, _)| *name == b"stapsdt\0" && *kind == NT_STAPSDT)
@@ -36,7 +37,7 @@ fn parse(description: &[u8]) -> Option<Note<'_>> {
     };
     let mut texts = texts.split(|&byte| byte == 0);
     let (provider, name, arguments) = (texts.next()?, texts.next()?, texts.next()?);
-    // Each text has a zero behind it.
+    // The last text must have a zero behind it too.
     texts.next()?;
     Some(Note { address: word(0), base: word(8), semaphore: word(16), provider, name, arguments })
 }

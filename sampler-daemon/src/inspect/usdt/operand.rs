@@ -1,11 +1,13 @@
 //! Arguments of a USDT as assembler operands: `8@%rdi 4@-20(%rbp) -4@$5`.
 //!
-//! Reference: "User Space Probe Implementation" of SystemTap (sys/sdt.h): size in bytes, negative if signed, `@`, operand in AT&T syntax.
-//! What is not understood is refused, with the operand in the message.
+//! Reference: "User Space Probe Implementation" of SystemTap (sys/sdt.h): size in bytes, negative
+//! if signed, `@`, operand in AT&T syntax. An operand that is not understood is refused, and the
+//! message contains it.
 
 use sampler_common::wire::{Operand, OperandKind, SITE_ARGUMENTS, Site};
 
-/// Names of each register by size (8, 4, 2 and 1 bytes), with its offset in `struct pt_regs` of x86-64.
+/// Names of each register by size (8, 4, 2 and 1 bytes), and the register's offset in
+/// `struct pt_regs` of x86-64.
 const REGISTERS: [([&str; 4], u8); 16] = [
     (["r15", "r15d", "r15w", "r15b"], 0),
     (["r14", "r14d", "r14w", "r14b"], 8),
@@ -93,13 +95,14 @@ fn operand(text: &str) -> Option<Operand> {
     is_whole.then_some(Operand { value, register, index, shift, ..with(OperandKind::Memory) })
 }
 
-/// A register that an address is made of: a whole one.
+/// A register in an address, which must be a 64-bit one.
 fn address_register(text: &str) -> Option<u8> {
     let name = text.strip_prefix('%')?;
     REGISTERS.iter().find(|(names, _)| names[0] == name).map(|(_, offset)| *offset)
 }
 
-/// A decimal or hexadecimal number with a sign or without; unsigned ones may use all 64 bits.
+/// A decimal or hexadecimal number with or without a minus sign. A number without one may use all
+/// 64 bits.
 fn number(text: &str) -> Option<i64> {
     let (is_negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),

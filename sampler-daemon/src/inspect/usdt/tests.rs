@@ -15,7 +15,7 @@ fn nops_of_all_lengths() {
     }
 }
 
-/// A probe as assembly: label 990 is where it lies.
+/// A probe as assembly, located at label 990.
 fn probe(label: &str, semaphore: &str, name: &str, arguments: &str) -> String {
     probe_of("otel_memory", label, semaphore, name, arguments)
 }
@@ -28,7 +28,7 @@ fn probe_of(provider: &str, label: &str, semaphore: &str, name: &str, arguments:
     )
 }
 
-/// A library with these probes; `here` and `there` are nops, `elsewhere` is none.
+/// A library with these probes. `here` and `there` are nops, `elsewhere` is not.
 fn library(probes: &[String]) -> Vec<u8> {
     let directory = tempfile::tempdir().unwrap();
     let (input, output) = (directory.path().join("library.s"), directory.path().join("library"));
@@ -112,13 +112,14 @@ fn a_file_is_used_as_a_whole_or_not() {
         let refused = usdt.refused.unwrap_or_default();
         assert!(usdt.probes.is_empty() && refused.contains(why), "{why}: {refused:?}");
     }
-    // Our library's own is attached to with them, and is none of the contract.
+    // Our library's further probe is attached together with the contract's probes, but is not one
+    // of the contract's.
     let own = probe_of("sampler_preload", "last", "0", "ended", "8@%rdi");
     let usdt = read(&library(&[alloc("here", three), free, own]));
     let roles: Vec<Role> = usdt.probes.iter().map(|probe| probe.role).collect();
     assert_eq!(roles, [Role::OtelAlloc, Role::OtelFree, Role::LibraryEnded], "{:?}", usdt.refused);
     assert_eq!(usdt.functions().len(), 2);
-    // Other probes are none of our business.
+    // Other probes are ignored.
     let others = [probe("here", "0", "realloc", "nonsense"), usual().concat()];
     assert_eq!(read(&library(&others)).probes.len(), 2);
     assert_eq!(read(&library(&[])), Usdt::default());
