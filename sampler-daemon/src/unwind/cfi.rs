@@ -1,6 +1,6 @@
-//! Call frame information of a module: how to get from each instruction to its function's caller.
+//! Call frame information of a module: how to find the caller of the function at each instruction.
 //!
-//! Looked up once per code address and kept as a [`Rule`]; the step itself is in [`super::step`].
+//! A [`Rule`] is looked up once per code address and kept. [`super::step`] does the step.
 //! References: DWARF 5, section 6.4; the LSB chapter on `.eh_frame`; the x86-64 psABI, section 3.7.
 
 use super::elf::{Section, Sections};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
-/// Registers that a function hands back as it got them, besides rsp: those that frames can depend on.
+/// Registers, besides rsp, that a function returns unchanged. Frames can depend on them.
 pub(super) const CALLEE_SAVED: [Register; 6] =
     [X86_64::RBX, X86_64::RBP, X86_64::R12, X86_64::R13, X86_64::R14, X86_64::R15];
 
@@ -37,9 +37,9 @@ pub(super) enum Cfa {
 /// The caller's value of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Saved {
-    /// It is gone.
+    /// The value is lost.
     Undefined,
-    /// The register still has it.
+    /// The register still has the value.
     Same,
     /// [CFA + offset]
     At(i32),
@@ -61,12 +61,13 @@ pub(super) struct Rule {
     pub(super) ip: Saved,
     /// As in [`CALLEE_SAVED`].
     pub(super) registers: [Saved; CALLEE_SAVED.len()],
-    /// The kernel made this frame to deliver a signal: the caller is where the signal interrupted.
+    /// Whether the kernel made this frame to deliver a signal. Then the caller is the interrupted
+    /// code.
     pub(super) signal: bool,
 }
 
 impl Rule {
-    /// Whether it needs its module's bytes.
+    /// Whether the rule needs the module's bytes.
     pub(super) fn has_expression(&self) -> bool {
         let is_one = |it: &Saved| matches!(it, Saved::AtExpression(_) | Saved::ValueExpression(_));
         matches!(self.cfa, Cfa::Expression(_))
@@ -83,17 +84,17 @@ pub(super) struct Cfi {
     bases: BaseAddresses,
 }
 
-/// Finds the description of the function at an address.
+/// Finds the FDE of the function at an address.
 #[derive(Debug)]
 enum Index {
     /// The linker's table.
     Header(Arc<[u8]>),
-    /// First address of each function and the offset of its description, by address.
+    /// First address of each function and the offset of its FDE, by address.
     Own(Vec<(u64, usize)>),
 }
 
 impl Cfi {
-    /// Takes a module's sections; none if it has no call frame information.
+    /// Takes a module's sections; `None` if the module has no call frame information.
     pub(super) fn new(sections: Sections) -> Option<Cfi> {
         let Section { svma, bytes } = sections.eh_frame?;
         let mut bases = BaseAddresses::default().set_eh_frame(svma.start);
@@ -128,7 +129,7 @@ impl Cfi {
         Some(self.description(svma)?.initial_address())
     }
 
-    /// The rule at a stated address; none where nothing is said.
+    /// The rule at a stated address; `None` if no FDE covers the address.
     pub(super) fn rule(&self, svma: u64, context: &mut UnwindContext<usize>) -> Option<Rule> {
         let eh_frame = eh_frame(&self.eh_frame);
         let description = self.description(svma)?;
@@ -148,7 +149,7 @@ impl Cfi {
         })
     }
 
-    /// What is said of the function at a stated address.
+    /// The FDE of the function at a stated address.
     fn description(&self, svma: u64) -> Option<FrameDescriptionEntry<Bytes<'_>>> {
         let eh_frame = eh_frame(&self.eh_frame);
         let cie = EhFrame::cie_from_offset;
@@ -200,10 +201,11 @@ fn code(expression: &UnwindExpression<usize>) -> Option<Code> {
     Some(Code { offset, length: u32::try_from(expression.length).ok()? })
 }
 
-/// Whether `.eh_frame_hdr` holds a table. A linker that meets something unknown in `.eh_frame` writes one without.
+/// Whether `.eh_frame_hdr` holds a table. A linker that finds something unknown in `.eh_frame`
+/// writes a header without a table.
 fn is_searchable(header: &[u8], bases: &BaseAddresses) -> bool {
     let header = EhFrameHdr::new(header, LittleEndian).parse(bases, 8);
     let table = header.as_ref().ok().and_then(|header| header.table());
-    // Fails where the table is empty or its encoding cannot be searched.
+    // The look-up fails if the table is empty or its encoding cannot be searched.
     table.is_some_and(|table| table.lookup(0, bases).is_ok())
 }

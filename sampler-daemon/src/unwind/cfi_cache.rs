@@ -1,4 +1,5 @@
-//! Call frame information of modules, bounded by bytes, of which each process has a share ([`share`](sampler_common::share)).
+//! Call frame information of modules, bounded by bytes. Each process has a share
+//! ([`share`](sampler_common::share)).
 
 use super::cfi::Cfi;
 use super::module::ModuleId;
@@ -6,11 +7,12 @@ use rustc_hash::FxHashMap;
 use sampler_common::share::Shares;
 use std::sync::Arc;
 
-/// Bytes of unwind sections held. At the bound those that no process uses are dropped; when that does not help,
-/// further modules have no unwind information: stacks are guessed by frame pointers there.
+/// Most bytes of unwind sections held. At the bound, sections that no process uses are dropped. If
+/// that is not enough, further modules have no unwind information, and their stacks are guessed by
+/// frame pointers.
 pub const MAX_UNWIND_BYTES: usize = 128 << 20;
 
-/// What was read of a module, and the process that had it first.
+/// The call frame information of a module, and the process that had the module first.
 #[derive(Debug)]
 struct Entry {
     cfi: Option<Arc<Cfi>>,
@@ -27,7 +29,7 @@ impl Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
-/// What was read so far; none for a module that has no call frame information.
+/// The call frame information that was read so far; none for a module without it.
 #[derive(Debug, Default)]
 pub(super) struct CfiCache {
     entries: FxHashMap<ModuleId, Entry>,
@@ -40,7 +42,7 @@ impl CfiCache {
         self.entries.get(&id).map(|entry| &entry.cfi)
     }
 
-    /// Forgets what is not to be kept.
+    /// Forgets the modules that `keep` rejects.
     pub(super) fn retain(&mut self, keep: impl Fn(ModuleId) -> bool) {
         self.entries.retain(|id, _| keep(*id));
         self.recount();
@@ -59,7 +61,7 @@ impl CfiCache {
     ) -> Result<Option<Arc<Cfi>>, Full> {
         let size = cfi.as_ref().map_or(0, Cfi::size);
         if size > 0 && !self.take_room(by, size) {
-            // What no image holds.
+            // Call frame information that no image holds is dropped.
             let is_held = |cfi: &Arc<Cfi>| Arc::strong_count(cfi) > 1;
             self.entries.retain(|_, entry| entry.cfi.as_ref().is_none_or(is_held));
             self.recount();
@@ -73,7 +75,7 @@ impl CfiCache {
         Ok(cfi)
     }
 
-    /// Whether a process may hold so many bytes more. If so it does.
+    /// Whether a process may hold `size` bytes more. If so, the bytes are counted as its own.
     fn take_room(&mut self, by: u32, size: usize) -> bool {
         self.bytes + size <= MAX_UNWIND_BYTES
             && self.shares.grow_by(size, by, self.bytes, MAX_UNWIND_BYTES)

@@ -1,4 +1,4 @@
-//! The code of modules: functions, and the bytes themselves.
+//! The code of modules: functions, and the code bytes.
 
 use super::module::{Frame, ModuleId, ModuleKind};
 use super::modules::Modules;
@@ -6,15 +6,15 @@ use crate::inspect::allocator_text::AllocatorText;
 use std::os::unix::fs::FileExt as _;
 
 impl Modules {
-    /// Where a frame lies in its file's own address space, and the first address of its function, where call frame
-    /// information says it.
+    /// The address of a frame in its file's own address space. With it, the first address of the
+    /// frame's function, if call frame information gives one.
     pub fn function(&mut self, frame: Frame) -> Option<(u64, Option<u64>)> {
         let svma = self.headers(frame.module)?.svma(frame.offset)?;
         let start = self.cfi(frame.module).and_then(|cfi| cfi.function(svma));
         Some((svma, start))
     }
 
-    /// What of a module is an allocator's; nothing where it has no file.
+    /// The code of a module that belongs to an allocator; none if the module has no file.
     pub fn allocator_text(&self, id: ModuleId) -> AllocatorText {
         let module = self.get(id);
         match &module.kind {
@@ -23,7 +23,7 @@ impl Modules {
         }
     }
 
-    /// Copies bytes of a module from a file offset; false if they are not to be had.
+    /// Copies bytes of a module from a file offset; false if the bytes cannot be read.
     pub(super) fn read_code(&self, id: ModuleId, offset: u64, into: &mut [u8]) -> bool {
         match &self.get(id).kind {
             ModuleKind::File(file) => file.read_exact_at(into, offset).is_ok(),

@@ -1,4 +1,5 @@
-//! What the unwinder needs of an ELF file, read piece by piece: binaries are never read whole.
+//! The parts of an ELF file that the unwinder needs. They are read piece by piece: binaries are
+//! never read whole.
 //!
 //! References: the ELF gABI, the LSB chapter on `.eh_frame` and `.eh_frame_hdr`.
 
@@ -19,25 +20,28 @@ use std::sync::Arc;
 
 const ENDIAN: LittleEndian = LittleEndian;
 
-/// Bytes of a section that is read for unwinding; the file may claim any size. Those of web browsers take some twenty MiB.
+/// Most bytes of a section that is read for unwinding, since the file may claim any size. Sections
+/// of web browsers take some twenty MiB.
 const MAX_SECTION_BYTES: u64 = MAX_UNWIND_BYTES as u64 / 4;
 
 /// Bytes of a note segment that is searched for the build id.
 const MAX_NOTE_BYTES: u64 = 64 * 1024;
 
-/// How far behind the entry point its code reaches at most: a dozen instructions.
+/// Most bytes of code behind the entry point that belong to the entry, a dozen instructions.
 const MAX_ENTRY_BYTES: u64 = 64;
 
 type Header = FileHeader64<LittleEndian>;
 
-/// Bytes that are read of a file for its headers: those of the largest programs take some hundred KiB.
+/// Most bytes of a file that are read for its headers. Headers of the largest programs take some
+/// hundred KiB.
 const MAX_HEADER_BYTES: u64 = 8 << 20;
 
-/// Bytes that are read of a file for its sections, their headers and names included.
+/// Most bytes of a file that are read for its sections, with their headers and names.
 const MAX_READ_BYTES: u64 = MAX_SECTION_BYTES + MAX_HEADER_BYTES;
 
-/// Reads at positions of its own: the file's position is shared by everyone who holds it. After so many bytes it fails: a file may claim any number of
-/// tables, each of any size, and [`ReadCache`] keeps what it has read.
+/// Reads at a position of its own, since all holders of the file share the file's position. Reading
+/// fails after `left` bytes: a file may claim any number of tables of any size, and [`ReadCache`]
+/// keeps everything that it has read.
 struct Positioned<'a> {
     file: &'a File,
     position: u64,
@@ -49,7 +53,7 @@ impl Positioned<'_> {
         ReadCache::new(Positioned { file, position: 0, left: max_bytes })
     }
 
-    /// Before they are read: memory that is not written to takes none.
+    /// Counts bytes before they are read. Their buffer takes no memory until it is written.
     fn spend(&mut self, bytes: usize) -> Result<(), ()> {
         self.left = self.left.checked_sub(bytes as u64).ok_or(())?;
         Ok(())
@@ -81,7 +85,7 @@ impl ReadCacheOps for Positioned<'_> {
     }
 }
 
-/// A part of the file that is loaded to run.
+/// A segment of the file that is loaded into memory.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
     offset: u64,
@@ -90,31 +94,31 @@ struct Segment {
     is_code: bool,
 }
 
-/// The kernel maps whole pages.
+/// Bytes of a page. The kernel maps whole pages.
 const PAGE_BYTES: u64 = 4096;
 
-/// Cheap facts of an ELF file: a few hundred bytes are read for them.
+/// Cheap facts of an ELF file, for which a few hundred bytes are read.
 #[derive(Clone, Debug)]
 pub(super) struct Headers {
-    /// GNU build id, lower-case hex, empty if there is none.
+    /// GNU build id, lower-case hex, empty if the file has none.
     pub(super) build_id: String,
-    /// Where the kernel or the loader enters it; in libraries 0 or anything.
+    /// Address at which the kernel or the loader enters the file; in libraries 0 or any value.
     entry: u64,
     loads: Vec<Segment>,
 }
 
 impl Headers {
-    /// Reads them from a file; none if it is no 64-bit little-endian ELF file.
+    /// Reads the headers from a file; `None` if it is no 64-bit little-endian ELF file.
     pub(super) fn of_file(file: &File) -> Option<Headers> {
         headers(&Positioned::of(file, MAX_HEADER_BYTES)).ok()
     }
 
-    /// Reads them from memory.
+    /// Reads the headers from memory.
     pub(super) fn of_bytes(bytes: &[u8]) -> Option<Headers> {
         headers(bytes).ok()
     }
 
-    /// Its executable segments.
+    /// The file's executable segments.
     pub(super) fn code_segments(&self) -> Vec<CodeSegment> {
         let segment = |of: &Segment| CodeSegment {
             offsets: of.offset..of.offset.saturating_add(of.size),
@@ -143,7 +147,7 @@ impl Headers {
         Some(first.address.wrapping_sub(first.offset))
     }
 
-    /// File offset of the first of some stated addresses, if there is code at all of them.
+    /// File offset of the first of these stated addresses, if all of them are code.
     pub(super) fn offset_of_code(&self, svma: Range<u64>) -> Option<u64> {
         let segment = self.code().find(|segment| {
             let first = segment.address & !(PAGE_BYTES - 1);
@@ -154,7 +158,8 @@ impl Headers {
         Some(svma.start.wrapping_sub(segment.address).wrapping_add(segment.offset))
     }
 
-    /// Those of a file with these parts: offset, size, stated address, whether it is code.
+    /// Headers of a file with these segments: offset, size, stated address, whether the segment is
+    /// code.
     #[cfg(test)]
     pub(super) fn of_loads(loads: &[(u64, u64, u64, bool)]) -> Headers {
         let loads = loads.iter().map(|&(offset, size, address, is_code)| Segment {
@@ -166,39 +171,40 @@ impl Headers {
         Headers { build_id: String::new(), entry: 0, loads: loads.collect() }
     }
 
-    /// Bytes from the entry point to a stated address, if the code there may still be the entry's.
+    /// Bytes from the entry point to a stated address, if the address may still belong to the
+    /// entry's code.
     pub(super) fn behind_entry(&self, svma: u64) -> Option<u64> {
         let behind = svma.checked_sub(self.entry)?;
         (self.entry != 0 && behind <= MAX_ENTRY_BYTES).then_some(behind)
     }
 }
 
-/// A section in the process's terms: where it says that it lies, and its bytes.
+/// A section: its stated addresses (SVMA) and its bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Section {
     pub(super) svma: Range<u64>,
     pub(super) bytes: Arc<[u8]>,
 }
 
-/// The sections that unwinding by call frame information needs. Code is not among them: `.eh_frame` is exact
-/// at every instruction.
+/// The sections that unwinding by call frame information needs. Code is not among them, since
+/// `.eh_frame` is exact at every instruction.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sections {
     pub(super) text_svma: Option<Range<u64>>,
     pub(super) got_svma: Option<Range<u64>>,
     pub(super) eh_frame: Option<Section>,
     pub(super) eh_frame_hdr: Option<Section>,
-    /// One was not read: it is larger than [`MAX_SECTION_BYTES`].
+    /// Whether a section was not read because it is larger than [`MAX_SECTION_BYTES`].
     pub(super) has_too_large: bool,
 }
 
 impl Sections {
-    /// Reads them from a file; empty if there are none.
+    /// Reads the sections from a file; empty if the file has none.
     pub(super) fn of_file(file: &File) -> Sections {
         sections(&Positioned::of(file, MAX_READ_BYTES)).unwrap_or_default()
     }
 
-    /// Reads them from memory.
+    /// Reads the sections from memory.
     pub(super) fn of_bytes(bytes: &[u8]) -> Sections {
         sections(bytes).unwrap_or_default()
     }
@@ -275,7 +281,8 @@ fn by_name<'data>(header: &Header, data: impl ReadRef<'data>) -> read::Result<Se
             b".eh_frame_hdr" => &mut found.eh_frame_hdr,
             _ => continue,
         };
-        // Of several with one name the first; SHT_NOBITS is what `strip --only-keep-debug` leaves.
+        // The first of several sections with one name counts. `strip --only-keep-debug` leaves
+        // SHT_NOBITS.
         if kept.is_some() || section.sh_type(ENDIAN) == SHT_NOBITS {
             continue;
         }
@@ -289,8 +296,9 @@ fn by_name<'data>(header: &Header, data: impl ReadRef<'data>) -> read::Result<Se
     Ok(found)
 }
 
-/// The same for files without section headers: PT_GNU_EH_FRAME is `.eh_frame_hdr`, which points at
-/// `.eh_frame`; that ends at the latest with its segment (and says itself where, by a zero length).
+/// Finds the sections in files without section headers. PT_GNU_EH_FRAME is `.eh_frame_hdr`, which
+/// points to `.eh_frame`. That section ends with its segment at the latest (a zero length in it
+/// marks its true end).
 fn by_segment<'data>(
     segments: &[ProgramHeader64<LittleEndian>],
     data: impl ReadRef<'data>,
@@ -316,7 +324,8 @@ fn by_segment<'data>(
     ))
 }
 
-/// `eh_frame_ptr` of `.eh_frame_hdr`, in the one encoding that linkers write: DW_EH_PE_pcrel | sdata4.
+/// `eh_frame_ptr` of `.eh_frame_hdr`, in the only encoding that linkers write:
+/// DW_EH_PE_pcrel | sdata4.
 fn eh_frame_pointer(bytes: &[u8], address: u64) -> Option<u64> {
     let (&[1, 0x1b, _, _], rest) = bytes.split_first_chunk::<4>()? else { return None };
     let relative = i32::from_le_bytes(*rest.first_chunk()?);

@@ -1,7 +1,7 @@
-//! Functions of an `.eh_frame` section by address, for files whose linker made no table that can be searched.
+//! Functions of an `.eh_frame` section by address, for files whose linker made no searchable table.
 //!
-//! The section may be anybody's. Each entry is looked at once and each CIE is parsed once, so that the time is that of the section's size.
-//! Reference: the LSB chapter on `.eh_frame`.
+//! The section may be hostile. Each entry is read once and each CIE is parsed once, so the time is
+//! proportional to the section's size. Reference: the LSB chapter on `.eh_frame`.
 
 use gimli::{
     BaseAddresses, CommonInformationEntry, EhFrame, EhFrameOffset, EndianSlice, Error,
@@ -11,27 +11,27 @@ use rustc_hash::FxHashMap;
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
-/// Functions held, 16 bytes each; those behind the bound have no unwind information.
+/// Most functions held, 16 bytes each. Functions beyond the bound have no unwind information.
 const MAX_FUNCTIONS: usize = 1 << 20;
 
-/// Length of an entry whose true length follows as eight bytes.
+/// Length that announces the true length in the next eight bytes.
 const LONG_LENGTH: u32 = u32::MAX;
 
-/// What a 4-byte word behind the length says.
+/// The kind of an entry, by the 4-byte word behind the length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Cie,
     Fde,
 }
 
-/// First address of each function and the offset of its description, by address.
+/// First address of each function and the offset of its FDE, by address.
 pub(super) fn functions(section: &EhFrame<Bytes<'_>>, bases: &BaseAddresses) -> Vec<(u64, usize)> {
     let mut cies: FxHashMap<usize, CommonInformationEntry<Bytes<'_>>> = FxHashMap::default();
     let mut functions = Vec::new();
     for (offset, kind) in entries(section.reader().slice()) {
         match kind {
             Kind::Cie => {
-                // What is said by a CIE of an unknown augmentation is not known; other entries are.
+                // A CIE with an unknown augmentation is left out, together with its FDEs.
                 if let Ok(cie) = section.cie_from_offset(bases, EhFrameOffset(offset)) {
                     cies.insert(offset, cie);
                 }
@@ -54,7 +54,8 @@ pub(super) fn functions(section: &EhFrame<Bytes<'_>>, bases: &BaseAddresses) -> 
     functions
 }
 
-/// Offsets of the entries and what they are. Zero lengths, which end what one object file has said, are passed over.
+/// Offsets and kinds of the entries. Zero lengths, which end the part of one object file, are
+/// skipped.
 fn entries(bytes: &[u8]) -> impl Iterator<Item = (usize, Kind)> {
     let mut next = 0;
     std::iter::from_fn(move || {
@@ -83,7 +84,7 @@ fn entries(bytes: &[u8]) -> impl Iterator<Item = (usize, Kind)> {
 mod tests {
     use super::*;
 
-    /// An entry: its length, the word behind it, and the rest, filled up with zeros.
+    /// An entry: its length, the word behind the length, and the rest, padded with zeros.
     fn entry(word: u32, rest: &[u8]) -> Vec<u8> {
         let mut bytes = word.to_le_bytes().to_vec();
         bytes.extend(rest);
@@ -91,7 +92,8 @@ mod tests {
         [&(bytes.len() as u32).to_le_bytes()[..], &bytes].concat()
     }
 
-    /// Version, augmentation, factors and the return address's column, and the encoding of addresses where there is a `z`.
+    /// A CIE: version, augmentation, factors, the return address's column, and with a `z` the
+    /// encoding of addresses.
     fn cie(augmentation: &str) -> Vec<u8> {
         let mut rest = vec![1];
         rest.extend(augmentation.bytes());
@@ -125,7 +127,7 @@ mod tests {
         bytes.extend(fde(at(&bytes, unknown), 0x9000, 0x10));
         bytes.extend([0; 4]);
         bytes.extend(fde(at(&bytes, 0), 0x1000, 0x10));
-        // No function, and an entry that goes beyond the end.
+        // An FDE without code, and an entry that ends beyond the section.
         bytes.extend(fde(at(&bytes, 0), 0x3000, 0));
         bytes.extend([0xf0, 0, 0, 0, 1, 0, 0, 0]);
         assert_eq!(found(&bytes), [0x1000, 0x2000]);
@@ -144,7 +146,7 @@ mod tests {
         }
     }
 
-    /// A CIE of 1 MB for 40,000 functions: parsed for each it would take minutes.
+    /// A CIE of 1 MB for 40,000 functions. Parsing it for each function would take minutes.
     #[test]
     fn a_long_cie_is_parsed_once() {
         let begin = std::time::Instant::now();

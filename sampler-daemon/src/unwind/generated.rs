@@ -1,8 +1,9 @@
-//! Code that one process has generated, and what it was called when it was sampled.
+//! Generated code of one process, and its names at the times of the samples.
 //!
-//! A perf map says what lies at an address *now*. Compilers use an address again for another function, and some write the map anew as a
-//! whole (`jcmd PID Compiler.perfmap`). So a name is looked up when a sample is taken in: an address keeps every name that its samples had,
-//! and a frame says which of them is meant. An address that had none yet gets the first one that comes.
+//! A perf map names the code at an address *now*. Compilers reuse an address for another function,
+//! and some rewrite the whole map (`jcmd PID Compiler.perfmap`). So a name is looked up when its
+//! sample is read. An address keeps the names of all its samples, and a frame has the index of its
+//! name. An address without a name gets the first name that is found.
 
 use super::name_budget::{NameBudget, NameShare};
 use super::perf_map::PerfMap;
@@ -16,19 +17,20 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Sampled addresses whose names are kept; of further ones only the latest name is known.
+/// Most sampled addresses whose names are kept. Further addresses have only their latest name.
 const MAX_ADDRESSES: usize = 64 * 1024;
 
-/// Names that one address may have had; further ones are taken for the last of them.
+/// Most names of one address. Samples with further names get the last name.
 const MAX_NAMES: usize = 64;
 
-/// Bytes of perf maps that one process may have read at once, and in each second.
+/// Most bytes of perf maps that are read for one process at once, and in each second.
 const READ_BYTES: u64 = 16 << 20;
 
-/// How often it is looked for a map that is not there, or that is no longer the one at its path.
+/// Shortest time between two searches for a map that does not exist, or that is no longer the file
+/// at its path.
 const SEARCH_PAUSE: Duration = Duration::from_millis(100);
 
-/// How late a sample may be taken in: so long it is remembered what a map said before.
+/// Largest delay of a sample. The contents of a rewritten map are kept for that time.
 const LATE_NS: u64 = 10_000_000_000;
 
 /// The generated code of one program image.
@@ -39,20 +41,21 @@ struct State {
     may_open: bool,
     open: Option<Open>,
     searched: Option<Instant>,
-    /// What the map says now.
+    /// The names in the map now.
     map: PerfMap,
-    /// What it said before it was written anew, which was at this time (`CLOCK_MONOTONIC`, nanoseconds).
+    /// The names before the map was last rewritten, and the time of the rewriting
+    /// (`CLOCK_MONOTONIC`, nanoseconds).
     earlier: Option<(u64, PerfMap)>,
-    /// Names of sampled addresses, in the order in which they came.
+    /// Names of sampled addresses, in the order of their samples.
     names: FxHashMap<u64, Vec<Arc<str>>>,
-    /// The sample that it was last looked at for.
+    /// Time of the last sample for which the map was checked.
     looked_for_ns: u64,
-    /// Bytes that may be read.
+    /// Bytes that may still be read.
     allowance: u64,
     granted: Instant,
-    /// Not all of the map has been read.
+    /// Whether a part of the map has not been read yet.
     is_behind: bool,
-    /// Bytes of all its names.
+    /// Bytes of all names.
     share: NameShare,
 }
 
@@ -63,12 +66,12 @@ struct Open {
     contents: Contents,
 }
 
-/// What shows that a file has changed.
+/// Attributes that show whether a file has changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Stamp {
     changed: (i64, i64),
     size: u64,
-    /// 0 for a file that was removed or replaced.
+    /// Number of hard links, 0 for a file that was removed or replaced.
     links: u64,
 }
 
@@ -79,13 +82,13 @@ impl fmt::Debug for GeneratedCode {
 }
 
 impl GeneratedCode {
-    /// Reads the perf map of a process, if it has one and may hold it open.
+    /// Reads the perf map of a process, if the process has one and may hold it open.
     #[cfg(test)]
     pub(crate) fn of(pid: u32, may_open: bool) -> GeneratedCode {
         GeneratedCode::within(pid, may_open, &Arc::default())
     }
 
-    /// The same, with names that are part of a budget.
+    /// As for [`GeneratedCode::of`], with names that count against a budget.
     pub(super) fn within(pid: u32, may_open: bool, budget: &Arc<NameBudget>) -> GeneratedCode {
         let mut state = State {
             pid,
@@ -106,21 +109,22 @@ impl GeneratedCode {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Whatever a panic has left there is still a map of names.
+        // The state is valid even after a panic: it is still a map of names.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the map again.
+    /// Checks the map again.
     pub fn refresh(&self) {
         self.state().look();
     }
 
-    /// Whether it may hold its map open.
+    /// Whether the code may hold its map open.
     pub(super) fn may_open(&self) -> bool {
         self.state().may_open
     }
 
-    /// No process has it any more: what no sample has used is forgotten, and the map is closed.
+    /// Ends the code, which no process has any more: closes the map and forgets names that no
+    /// sample has used.
     pub(super) fn end(&self) {
         let mut state = self.state();
         state.may_open = false;
@@ -130,7 +134,7 @@ impl GeneratedCode {
         state.share.give(map.taken() + earlier);
     }
 
-    /// Which of the names of an address is its name at a time.
+    /// Index of an address's name at a time.
     pub(super) fn naming(&self, address: u64, time_ns: u64) -> u32 {
         let mut state = self.state();
         if std::mem::replace(&mut state.looked_for_ns, time_ns) != time_ns {
@@ -139,7 +143,7 @@ impl GeneratedCode {
         state.naming(address, time_ns)
     }
 
-    /// A name of an address.
+    /// A name of an address, by index.
     pub fn name(&self, address: u64, naming: u32) -> Option<Arc<str>> {
         let state = self.state();
         match state.names.get(&address) {
@@ -175,7 +179,7 @@ impl State {
         };
         let last = names.len() - 1;
         let index = match now {
-            // The map no longer says it.
+            // The map no longer has the name.
             None => last,
             Some(name) => match names.iter().position(|known| known == name) {
                 Some(index) => index,
@@ -189,7 +193,7 @@ impl State {
         index as u32
     }
 
-    /// Reads what has come, or all of it if it was written anew.
+    /// Reads the new part of the map, or all of the map if it was rewritten.
     fn look(&mut self) {
         let now = self.open.as_ref().and_then(|open| Stamp::of(&open.file));
         if now.is_none_or(|now| now.links == 0) {
@@ -206,7 +210,7 @@ impl State {
         }
     }
 
-    /// Opens the map where none is open, or where another file may be at its path.
+    /// Opens the map if none is open, or if another file may be at its path.
     fn search(&mut self) {
         let is_early = self.searched.is_some_and(|at| at.elapsed() < SEARCH_PAUSE);
         if is_early || !self.may_open {
@@ -223,7 +227,7 @@ impl State {
         self.is_behind = true;
     }
 
-    /// The map is another one from a time on.
+    /// Records that the map was rewritten at this time.
     fn begin_anew(&mut self, changed_ns: u64) {
         self.forget_earlier();
         self.earlier = Some((changed_ns, std::mem::take(&mut self.map)));
@@ -253,7 +257,8 @@ impl Stamp {
         Some(Stamp { changed: (it.mtime(), it.mtime_nsec()), size: it.size(), links: it.nlink() })
     }
 
-    /// When the file was changed, on the clock of samples; now if that lies in the future.
+    /// The time of the file's last change, on the clock of samples. A time in the future becomes
+    /// now.
     fn changed_ns(self) -> u64 {
         let now_ns = |clock| {
             let now = clock_gettime(clock);
@@ -265,14 +270,14 @@ impl Stamp {
     }
 }
 
-/// JIT compilers name the map by the pid that they know themselves by: that of their own namespace.
+/// Opens the perf map. JIT compilers name it by their pid in their own namespace.
 fn perf_map(pid: u32) -> Option<File> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let own_pid = status
         .lines()
         .find_map(|line| line.strip_prefix("NSpid:"))
         .and_then(|pids| pids.split_whitespace().last())?;
-    // Everybody may write there, a FIFO or a link too.
+    // Any user may write to that directory, and may put a FIFO or a link there.
     mappings::open_unlinked(&format!("/proc/{pid}/root/tmp/perf-{own_pid}.map")).ok()
 }
 
@@ -281,7 +286,7 @@ mod tests {
     use super::*;
     use std::path::PathBuf;
 
-    /// The perf map of this process, of which there is one.
+    /// Lock of the perf map of this process, of which there is only one.
     static ONE: Mutex<()> = Mutex::new(());
 
     struct Written(PathBuf);
@@ -333,18 +338,18 @@ mod tests {
         let name = |address, naming| code.name(address, naming).map(|it| it.to_string());
         let old = code.naming(0x1010, before);
         assert_eq!((name(0x1010, old), name(0x2010, 0)), (Some("old".into()), None));
-        // The clock of files is coarse: what was sampled before is a little earlier.
+        // The clock of files is coarse, so the first sample must be a little older.
         std::thread::sleep(Duration::from_millis(20));
         map.write(&[(0x2000, "new"), (0x1000, "compiled again"), (0x3000, "stays")]);
         let new = code.naming(0x1010, now_ns());
         assert_eq!(name(0x1010, new), Some("compiled again".into()));
         assert_eq!(name(0x1010, old), Some("old".into()));
-        // A late sample, of an address that was not sampled before, and of one that was.
+        // A late sample: of an address that was not sampled before, and of one that was.
         assert_eq!(code.naming(0x1010, before), old);
         assert_eq!(name(0x1020, code.naming(0x1020, before)), Some("old".into()));
         assert_eq!(name(0x2010, code.naming(0x2010, now_ns())), Some("new".into()));
         assert_eq!(code.naming(0x3010, now_ns()), code.naming(0x3010, before));
-        // Another file at the path, as editors write them.
+        // Another file at the path, as editors replace files.
         std::thread::sleep(SEARCH_PAUSE);
         fs::remove_file(&map.0).unwrap();
         map.write(&[(0x1000, "third")]);

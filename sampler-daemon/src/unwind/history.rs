@@ -1,33 +1,35 @@
-//! What code was mapped where and when, as the kernel's events reported it: for processes that are gone, or have replaced their program,
-//! when their samples are read.
+//! The mapped code of processes over time, as the kernel's events reported it. It serves samples
+//! that are read after their process is gone or has replaced its program.
 //!
-//! One program image lasts from a fork or `execve` to the next `execve` or the exit; events and samples carry times of the same
-//! clock, so that a sample finds the image that was there. What events do not show is `munmap`: a mapping stays until another one
-//! takes its place.
+//! One program image lasts from a fork or `execve` to the next `execve` or the exit. Events and
+//! samples have times of the same clock, so a sample finds the image of its time. Events do not
+//! show `munmap`, so a mapping stays until another one replaces it.
 
 use crate::inspect::mappings::{Backing, Mapping};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
-/// Mappings of one image; a program with more of them is read from `/proc` when it is sampled. (One with a long path counts for several.)
+/// Most mappings of one image. A program with more is read from `/proc` when it is sampled. (A
+/// mapping with a long path counts for several.)
 pub const MAX_IMAGE_MAPPINGS: usize = 4096;
-/// Bytes of a path that count for one more mapping.
+/// Bytes of a path that count as one more mapping.
 const PATH_BYTES: usize = 256;
-/// Mappings of all images, each image counting those that it shares with the one that it was forked from.
+/// Most mappings of all images. Each image counts the mappings that it shares with the image from
+/// which it was forked.
 pub const MAX_HELD: usize = 512 * 1024;
 
 /// The mappings of a program image.
 #[derive(Clone, Debug)]
 pub struct PastImage {
-    /// When it began, which also names it.
+    /// When the image began. The time identifies the image of a process.
     pub start_ns: u64,
-    /// The process that its process was forked from, 0 if that is not known.
+    /// The parent from which the process was forked, 0 if unknown.
     pub parent: u32,
-    /// Executable mappings in the order of their making.
+    /// Executable mappings, in the order in which they were made.
     pub mappings: Arc<Vec<Mapping>>,
-    /// Changes with the mappings.
+    /// Changes with each change of the mappings.
     pub version: u32,
-    /// What they count for.
+    /// What the mappings count against the bounds.
     weight: usize,
     has_ended: bool,
 }
@@ -35,18 +37,20 @@ pub struct PastImage {
 /// The images of all processes since the events began, bounded.
 #[derive(Debug, Default)]
 pub struct History {
-    /// By process; in the order of time.
+    /// By process: images in the order of time.
     processes: FxHashMap<u32, Vec<PastImage>>,
-    /// Programs with too many mappings: their forks do not make anybody read these again.
+    /// Processes with too many mappings. The mappings of such a process are not read again at each
+    /// of its forks.
     large: FxHashSet<u32>,
-    /// Ends to look at: when, and whose image that began when has ended.
+    /// Ends of images: the time of the end, the process, and the start of the image.
     ends: Vec<(u64, u32, u64)>,
     held: usize,
     refused: u64,
 }
 
 impl History {
-    /// A process was forked. What `read` gives are the parent's mappings, asked for if no event has reported them.
+    /// Records that a process was forked. `read` gives the parent's mappings, and is called only if
+    /// no event has reported them.
     pub fn forked(
         &mut self,
         time_ns: u64,
@@ -54,7 +58,7 @@ impl History {
         parent: u32,
         read: impl FnOnce() -> Option<Vec<Mapping>>,
     ) {
-        // It is another process than one of this pid was.
+        // The child is a new process, even if its pid was used before.
         self.large.remove(&child);
         if self.at(parent, time_ns).is_none() {
             self.add_running(parent, read);
@@ -64,7 +68,8 @@ impl History {
         self.begin(child, PastImage::new(time_ns, parent, mappings));
     }
 
-    /// A process is there of which events may have reported nothing: what `read` gives are its mappings, asked for if so.
+    /// Records a running process. `read` gives its mappings, and is called only if no event has
+    /// reported any.
     pub fn add_running(&mut self, pid: u32, read: impl FnOnce() -> Option<Vec<Mapping>>) {
         let is_known = self.processes.contains_key(&pid) || self.large.contains(&pid);
         let Some(mappings) = (!is_known).then(read).flatten() else { return };
@@ -75,7 +80,7 @@ impl History {
         }
     }
 
-    /// A process has replaced its program.
+    /// Records that a process has replaced its program.
     pub fn replaced(&mut self, time_ns: u64, pid: u32) {
         let parent = self.at(pid, time_ns).map_or(0, |image| image.parent);
         self.exited(time_ns, pid);
@@ -83,12 +88,12 @@ impl History {
         self.begin(pid, PastImage::new(time_ns, parent, Arc::default()));
     }
 
-    /// Code was mapped into a process.
+    /// Records that code was mapped into a process.
     pub fn mapped(&mut self, time_ns: u64, pid: u32, mapping: Mapping) {
         let room = self.held < MAX_HELD;
         let Some(image) = self.at_mut(pid, time_ns) else { return };
         if !room || image.weight >= MAX_IMAGE_MAPPINGS {
-            // Better none than one that lacks something.
+            // No image is better than one with missing mappings.
             self.give_up(pid);
             return;
         }
@@ -100,7 +105,7 @@ impl History {
         self.held = self.held + after - before;
     }
 
-    /// The first thread of a process has exited, and most often the process with it.
+    /// Records that the first thread of a process has exited, and most often the process with it.
     pub fn exited(&mut self, time_ns: u64, pid: u32) {
         if let Some(image) = self.at_mut(pid, time_ns)
             && !std::mem::replace(&mut image.has_ended, true)
@@ -111,12 +116,13 @@ impl History {
         self.large.remove(&pid);
     }
 
-    /// The image that a process had at a time; none if no event reported it.
+    /// The image of a process at a time; `None` if no event reported it.
     pub fn at(&self, pid: u32, time_ns: u64) -> Option<&PastImage> {
         self.processes.get(&pid)?.iter().rev().find(|image| image.start_ns <= time_ns)
     }
 
-    /// Forgets images that ended before `time_ns`, except the last one of processes that `stays` says to keep.
+    /// Forgets images that ended before `time_ns`. The last image of a process is kept if `stays`
+    /// says so.
     pub fn forget_ended(&mut self, time_ns: u64, stays: impl Fn(u32) -> bool) {
         let mut ends = std::mem::take(&mut self.ends);
         ends.retain(|(end_ns, pid, start_ns)| {
@@ -143,7 +149,7 @@ impl History {
         !self.ends.is_empty()
     }
 
-    /// Forgets everything: events were lost, and nobody knows which.
+    /// Forgets everything, because an unknown part of the events was lost.
     pub fn clear(&mut self) {
         *self = History { refused: self.refused, ..History::default() };
     }
@@ -163,20 +169,20 @@ impl History {
     }
 
     fn begin(&mut self, pid: u32, image: PastImage) {
-        // A sixteenth for programs that have nothing mapped yet.
+        // A sixteenth is reserved for programs that have nothing mapped yet.
         if self.held + image.weight > MAX_HELD / 16 * 15 {
-            // The next one must not be taken for the last one.
+            // The new image must not be mistaken for the process's last one.
             self.give_up(pid);
             return;
         }
         self.held += image.weight;
         let images = self.processes.entry(pid).or_default();
-        // Events of several CPUs may come out of order.
+        // Events of several CPUs may arrive out of order.
         let at = images.partition_point(|known| known.start_ns <= image.start_ns);
         images.insert(at, image);
     }
 
-    /// Forgets all images of a process until it is another program.
+    /// Forgets all images of a process until the process runs another program.
     fn give_up(&mut self, pid: u32) {
         self.refused += 1;
         let images = self.processes.remove(&pid).into_iter().flatten();
@@ -191,7 +197,7 @@ impl PastImage {
         PastImage { start_ns, parent, mappings, version: 0, weight, has_ended: false }
     }
 
-    /// Path of the program: its own code is mapped first.
+    /// Path of the program, whose own code is mapped first.
     pub fn exe(&self) -> Option<&str> {
         self.mappings.iter().find_map(|mapping| match &mapping.backing {
             Backing::File(path) => Some(path.as_str()),
@@ -200,7 +206,7 @@ impl PastImage {
     }
 }
 
-/// What mappings count for.
+/// What mappings count against the bounds.
 fn weight(mappings: &[Mapping]) -> usize {
     let one = |mapping: &Mapping| match &mapping.backing {
         Backing::File(path) | Backing::Other(path) => 1 + path.len() / PATH_BYTES,
@@ -209,11 +215,11 @@ fn weight(mappings: &[Mapping]) -> usize {
     mappings.iter().map(one).sum()
 }
 
-/// Enters a mapping, and takes what it covers away from others.
+/// Adds a mapping, and removes the addresses that it covers from other mappings.
 fn place(mappings: &mut Vec<Mapping>, mut new: Mapping) {
     let is_anonymous = |it: &Mapping| it.backing == Backing::Anonymous;
     if is_anonymous(&new) {
-        // JIT compilers let theirs grow piece by piece.
+        // JIT compilers let their memory grow piece by piece.
         mappings.retain(|old| {
             let joins = is_anonymous(old) && old.start <= new.end && new.start <= old.end;
             if joins {

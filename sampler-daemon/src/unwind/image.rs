@@ -1,7 +1,8 @@
-//! One program image of a process (from `execve` to the next or to the exit), as the unwinder sees it.
+//! One program image of a process (from `execve` to the next or to the exit), as the unwinder sees
+//! it.
 //!
-//! Remembers for each code address where it lies and how to get to its caller, so that a stack that was seen
-//! before costs one look-up per frame. What a step is, is in `step`.
+//! The image remembers the place of each code address and the step to its caller. So a known stack
+//! costs one look-up per frame. `step` does a step.
 
 use super::cfi::Rule;
 use super::evidence::Evidence;
@@ -20,42 +21,45 @@ use sampler_common::limits::MAX_FRAMES;
 use std::fmt;
 use std::io;
 
-/// Code addresses whose place is remembered; when full, all are forgotten and looked up anew.
+/// Most code addresses whose place is remembered. At the bound all are forgotten.
 const MAX_PLACES: usize = 64 * 1024;
 
 /// How an unwind ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UnwindEnd {
-    /// At the root of the stack, every step by call frame information.
+    /// At the root of the stack, with every step by call frame information.
     Complete,
-    /// At the root, and some steps were guesses by frame pointer: frames may be missing.
+    /// At the root, but some steps were guesses by frame pointer. Frames may be missing.
     Guessed,
-    /// The snapshot ended, or there were more than [`sampler_common::limits::MAX_FRAMES`] frames.
+    /// At the end of the snapshot, or at [`sampler_common::limits::MAX_FRAMES`] frames.
     Truncated,
-    /// A frame without unwind information that could not be guessed.
+    /// At a frame without unwind information that could not be guessed.
     Failed,
-    /// A frame that unwind tables led to lies in no known mapping: its code is gone. The first frame is in `[unknown]` then.
+    /// At an address from unwind tables that is in no known mapping, because its code is gone. If
+    /// that is the first frame, it is in `[unknown]`.
     NoMapping,
 }
 
 /// One program image.
 pub struct Image {
     pid: u32,
-    /// Start and version of the past image that it is made from; none if it was read from `/proc`.
+    /// Start and version of the past image that events reported; none if the mappings were read
+    /// from `/proc`.
     told: Option<(u64, u32)>,
-    /// It may be the image before: whatever `/proc` shows is better.
+    /// Whether the mappings may be those of an earlier image. Then any mappings from `/proc` are
+    /// better.
     is_doubtful: bool,
     regions: Regions,
-    /// Names `regions`, among those of all images.
+    /// Number of the present `regions`, unique among all images.
     view: u64,
     evidence: Evidence,
     places: FxHashMap<Address, CodePlace>,
-    /// A few hundred suffice for any program; they are forgotten together with the places.
+    /// The rules, a few hundred for any program. They are forgotten together with the places.
     rules: Vec<Rule>,
     rule_indices: FxHashMap<Rule, u32>,
     context: UnwindContext<usize>,
     jit: Option<Jit>,
-    /// When what is unwound was sampled.
+    /// Time of the samples that are unwound.
     sample_ns: u64,
     rereads: Rereads,
 }
@@ -74,23 +78,23 @@ impl Image {
     /// Reads the mappings of process `pid`.
     ///
     /// # Errors
-    /// If they cannot be read: the process is gone, or belongs to someone else. Files that cannot be opened are
-    /// counted in [`Modules::counts`], their frames stay nameless.
+    /// If the mappings cannot be read: the process is gone, or belongs to another user. Files that
+    /// cannot be opened are counted in [`Modules::counts`], and their frames have no names.
     pub fn open(pid: u32, modules: &mut Modules) -> io::Result<Image> {
         let regions = Regions::default().reread(pid, modules)?;
         Ok(Image::new(pid, None, regions, modules))
     }
 
-    /// From what events have reported of process `pid`, which may be gone.
+    /// An image from the events about process `pid`, which may be gone.
     pub fn of_past(pid: u32, past: &PastImage, modules: &mut Modules) -> Image {
         let regions = Regions::default().retraced(pid, past, modules);
         Image::new(pid, Some((past.start_ns, past.version)), regions, modules)
     }
 
-    /// Takes in what events have reported since; false if they report another image.
+    /// Applies the events since the last call. Returns false if they report another image.
     pub fn follow(&mut self, past: &PastImage, modules: &mut Modules) -> bool {
         match self.told {
-            // Read from `/proc`, and again where it is needed.
+            // An image from `/proc` is read from there again when necessary.
             None => true,
             Some((start_ns, _)) if start_ns != past.start_ns => false,
             Some((_, version)) if version == past.version => true,
@@ -103,19 +107,19 @@ impl Image {
         }
     }
 
-    /// Events tell no more of it: its mappings are read from `/proc` again.
+    /// Stops using events, because some were lost. The mappings are read from `/proc` again.
     pub fn events_missed(&mut self) {
-        // Of what was reported the last part may be missing.
+        // The last events may be among the lost ones.
         self.is_doubtful |= self.told.take().is_some();
     }
 
-    /// What is unwound from now on was sampled at this time.
+    /// Sets the time at which the following stacks were sampled.
     pub fn sampled_at(&mut self, time_ns: u64) {
         self.sample_ns = time_ns;
     }
 
     fn new(pid: u32, told: Option<(u64, u32)>, regions: Regions, modules: &mut Modules) -> Image {
-        // Names are read before their map is written anew.
+        // Names are read before the perf map is rewritten.
         let jit = regions.has_generated_code().then(|| Jit::of(pid, modules));
         Image {
             pid,
@@ -134,8 +138,9 @@ impl Image {
         }
     }
 
-    /// Unwinds a snapshot; appends the frames to `frames`, leaf first, beginning with the caller
-    /// (`registers.ip`). Reads the mappings again when an address is unknown, and every second (`rereads` bounds what that costs).
+    /// Unwinds a snapshot. Appends the frames to `frames`, leaf first, beginning with the caller
+    /// (`registers.ip`). Reads the mappings again at an unknown address, and every second
+    /// (`rereads` bounds the cost).
     pub fn unwind(
         &mut self,
         modules: &mut Modules,
@@ -146,7 +151,8 @@ impl Image {
         self.unwind_from(Address::Return(registers.ip), modules, registers, stack, frames)
     }
 
-    /// The same from a first frame at `address`, which may be the instruction itself.
+    /// As for [`Image::unwind`], from a first frame at `address`, which may be the instruction
+    /// itself.
     pub fn unwind_from(
         &mut self,
         address: Address,
@@ -159,7 +165,8 @@ impl Image {
         self.walk(address, modules, registers, Reader::new(stack), frames)
     }
 
-    /// The same of a stack of which only these words are known, address and value.
+    /// As for [`Image::unwind_from`], if only these words of the stack are known, by address and
+    /// value.
     pub fn unwind_words(
         &mut self,
         address: Address,
@@ -172,22 +179,23 @@ impl Image {
         self.walk(address, modules, registers, Reader::of_words(words), frames)
     }
 
-    /// What the last unwind depended on, besides the image.
+    /// The words and registers on which the last unwind depended.
     pub fn evidence(&self) -> &Evidence {
         &self.evidence
     }
 
-    /// Names what is mapped, among the views of all images: while it is the same, equal evidence gives equal frames.
+    /// Number of the present mappings, unique among all images. While the number is unchanged,
+    /// equal evidence gives equal frames.
     pub fn view(&self) -> u64 {
         self.view
     }
 
-    /// The modules that it has mapped.
+    /// The modules that the image has mapped.
     pub fn modules(&self) -> impl Iterator<Item = ModuleId> {
         self.regions.modules().chain(self.jit.iter().flat_map(Jit::modules))
     }
 
-    /// Reads the mappings again if they are old, as every unwind does.
+    /// Reads the mappings again if they are old. Every unwind does so too.
     pub fn keep_fresh(&mut self, modules: &mut Modules) {
         if self.rereads.are_old() {
             self.refresh(modules);
@@ -207,7 +215,7 @@ impl Image {
         let end = self.walk_noting(address, modules, registers, &mut reader, frames);
         self.evidence = reader.evidence;
         if self.view != view {
-            // Its frames are of two views.
+            // The mappings changed during the unwind, so the frames belong to two views.
             self.evidence.mark_incomplete();
         }
         end
@@ -229,7 +237,7 @@ impl Image {
                 if frames.len() == first {
                     frames.push(Frame { module: ModuleId::UNKNOWN, offset: address.lookup() });
                 }
-                // What a guess led to need not be code.
+                // A guessed address need not be code.
                 let is_lost = is_guess || address.is_trampoline();
                 return if is_lost { UnwindEnd::Failed } else { UnwindEnd::NoMapping };
             };
@@ -238,7 +246,7 @@ impl Image {
                 Step::FramePointer | Step::Return => is_guess = true,
                 Step::Guess => {
                     is_guess = true;
-                    // It becomes other code, and no event says so.
+                    // The region may become other code without an event.
                     reader.evidence.mark_incomplete();
                 }
                 Step::Rule(_) | Step::Entry | Step::Signal => {}
@@ -258,13 +266,13 @@ impl Image {
         }
     }
 
-    /// Resolves one look-up address of the process to a frame, e.g. that of the probed function or of a
-    /// stack that the kernel walked (there, look-up address = return address − 1).
+    /// Resolves one look-up address of the process to a frame. Such an address is that of the
+    /// probed function, or of a stack that the kernel walked (return address − 1).
     pub fn resolve(&mut self, modules: &mut Modules, address: u64) -> Frame {
         self.code(modules, address).unwrap_or(Frame { module: ModuleId::UNKNOWN, offset: address })
     }
 
-    /// As [`Image::resolve`], where the process has code there.
+    /// As for [`Image::resolve`]; `None` if the process has no code at the address.
     pub fn code(&mut self, modules: &mut Modules, address: u64) -> Option<Frame> {
         self.place(modules, Address::Exact(address)).map(|place| place.frame)
     }
@@ -287,7 +295,7 @@ impl Image {
                 }
             }
             Step::Entry if state.has_no_frame(reader) => Ok(Caller::None),
-            // Elsewhere an rbp of zero says nothing: it is a register like others.
+            // Elsewhere rbp may be an ordinary register, so a zero in it has no meaning.
             Step::Entry | Step::FramePointer | Step::Guess => state.by_frame_pointer(reader),
             Step::Return => state.by_return(reader),
             Step::Signal => state.by_signal(reader),
@@ -295,7 +303,7 @@ impl Image {
         }
     }
 
-    /// What lies at an address; none if no executable mapping does.
+    /// The place of an address; none if no executable mapping contains the address.
     fn place(&mut self, modules: &mut Modules, address: Address) -> Option<CodePlace> {
         if let Some(place) = self.places.get(&address) {
             return Some(*place);
@@ -313,7 +321,7 @@ impl Image {
         let place = match region.code {
             Code::Trampoline => CodePlace { frame: unknown, step: Step::Lost },
             Code::Module(ModuleId::UNKNOWN) => CodePlace { frame: unknown, step: Step::Guess },
-            // Not remembered: its name is that of the time.
+            // Not remembered, because the name depends on the time of the sample.
             Code::Jit => {
                 let pid = self.pid;
                 let jit = self.jit.get_or_insert_with(|| Jit::of(pid, modules));
@@ -328,7 +336,7 @@ impl Image {
                     });
                     let step = match (rule, address) {
                         (Some(Some(rule)), _) => Step::Rule(self.rule_index(rule)),
-                        // Linker stubs and the like do not touch the stack.
+                        // Linker stubs and the like do not change the stack.
                         (Some(None), Address::Exact(_)) => Step::Return,
                         _ if is_entry(region, module, lookup, modules) => Step::Entry,
                         _ => Step::FramePointer,
@@ -345,7 +353,7 @@ impl Image {
     fn rule_index(&mut self, rule: Rule) -> u32 {
         *self.rule_indices.entry(rule).or_insert_with(|| {
             self.rules.push(rule);
-            // Never more than MAX_PLACES.
+            // There are never more than MAX_PLACES rules.
             (self.rules.len() - 1) as u32
         })
     }
@@ -365,12 +373,12 @@ impl Image {
         self.rule_indices.clear();
     }
 
-    /// What is done every second.
+    /// The refresh of every second.
     fn refresh(&mut self, modules: &mut Modules) {
         if self.told.is_none() {
             return self.reread(modules);
         }
-        // Events tell what is mapped.
+        // The mappings come from events.
         if let Some(jit) = &self.jit {
             jit.refresh();
         }
@@ -379,7 +387,7 @@ impl Image {
 
     fn reread(&mut self, modules: &mut Modules) {
         let begin = processor_time();
-        // A process that is gone, or is another program by now, keeps the mappings that it had.
+        // A process that is gone, or runs another program by now, keeps its known mappings.
         if let Ok(regions) = self.regions.reread(self.pid, modules)
             && (self.is_doubtful || regions.may_follow(&self.regions))
             && !regions.is_same(&self.regions)

@@ -1,4 +1,5 @@
-//! The generated code of one program image, as modules: one for each of the names that an address of it has had.
+//! The generated code of one program image as modules. Module number n has each address's n-th
+//! name.
 
 use super::generated::GeneratedCode;
 use super::module::{Frame, ModuleId};
@@ -18,17 +19,17 @@ impl Jit {
         Jit { pid, code: modules.generated_code(pid), modules: Vec::new() }
     }
 
-    /// Its modules, one for each name that an address has had.
+    /// The modules of the code.
     pub(super) fn modules(&self) -> impl Iterator<Item = ModuleId> {
         self.modules.iter().copied()
     }
 
-    /// Reads the names that have come.
+    /// Reads new names.
     pub(super) fn refresh(&self) {
         self.code.refresh();
     }
 
-    /// The frame at an address that was sampled at a time.
+    /// The frame at an address, by the time of its sample.
     pub(super) fn frame(&mut self, modules: &mut Modules, lookup: u64, time_ns: u64) -> Frame {
         let naming = self.code.naming(lookup, time_ns);
         while self.modules.len() <= naming as usize {

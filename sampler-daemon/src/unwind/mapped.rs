@@ -11,10 +11,10 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
-/// A vdso larger than this is not one (it is two pages, four on the newest kernels).
+/// Most bytes of a vdso, which has two pages, or four on the newest kernels.
 const MAX_VDSO_BYTES: u64 = 1 << 20;
 
-/// What runs in a region.
+/// The code in a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Code {
     /// Code of a file or of the vdso.
@@ -30,19 +30,19 @@ pub(super) enum Code {
 pub(super) struct Region {
     pub(super) mapping: Mapping,
     pub(super) code: Code,
-    /// Call frame information, and what to add to an address of the process to get the one that it speaks of;
-    /// none until [`Region::load`], or if there is none.
+    /// Call frame information, and the difference between its stated addresses and addresses of the
+    /// process; none until [`Region::load`], or if there is none.
     pub(super) cfi: Option<(Arc<Cfi>, u64)>,
     loaded: bool,
 }
 
 impl Region {
-    /// File offset of an address in it.
+    /// File offset of an address in the region.
     pub(super) fn offset(&self, address: u64) -> u64 {
         address.wrapping_sub(self.mapping.start).wrapping_add(self.mapping.offset)
     }
 
-    /// Gets the call frame information, the first time that a frame lies here.
+    /// Gets the call frame information, at the first frame in this region.
     pub(super) fn load(&mut self, modules: &mut Modules) {
         if std::mem::replace(&mut self.loaded, true) {
             return;
@@ -62,7 +62,7 @@ impl Region {
 pub(super) struct Regions(Vec<Region>);
 
 impl Regions {
-    /// Reads them; those that were known and have not changed are taken over from `self`.
+    /// Reads the mappings of a process. Regions of `self` that are unchanged keep their code.
     pub(super) fn reread(&self, pid: u32, modules: &mut Modules) -> io::Result<Regions> {
         let mut mappings = mappings::read(pid)?;
         name_moved(&mut mappings, |file| {
@@ -73,7 +73,7 @@ impl Regions {
         Ok(self.renewed(executable, |mapping| code(pid, mapping, modules)))
     }
 
-    /// Those that events have reported, of a process that may be gone.
+    /// The mappings that events have reported about a process that may be gone.
     pub(super) fn retraced(&self, pid: u32, past: &PastImage, modules: &mut Modules) -> Regions {
         let pids = [pid, past.parent];
         let pids = if past.parent == 0 { &pids[..1] } else { &pids };
@@ -103,8 +103,8 @@ impl Regions {
         Regions(regions)
     }
 
-    /// Whether they may be of the same program image: the code of some file lies where it lay. (Else the process has become another
-    /// program; where everything is, is drawn anew then.)
+    /// Whether both may be of the same program image: the code of some file is still at the same
+    /// address. (Another program has all its addresses drawn anew.)
     pub(super) fn may_follow(&self, earlier: &Regions) -> bool {
         let files = |regions: &Regions| {
             let files = regions.0.iter().map(|region| region.mapping.clone());
@@ -122,12 +122,12 @@ impl Regions {
         })
     }
 
-    /// Whether there is code of a JIT compiler.
+    /// Whether a region has code of a JIT compiler.
     pub(super) fn has_generated_code(&self) -> bool {
         self.0.iter().any(|region| region.code == Code::Jit)
     }
 
-    /// Whether the same lies at the same addresses.
+    /// Whether both have the same mappings at the same addresses.
     pub(super) fn is_same(&self, other: &Regions) -> bool {
         self.0.iter().map(|it| &it.mapping).eq(other.0.iter().map(|it| &it.mapping))
     }
@@ -154,8 +154,8 @@ fn code(pid: u32, mapping: &Mapping, modules: &mut Modules) -> Code {
             Some(bytes) => modules.vdso(pid, &bytes),
             None => ModuleId::UNKNOWN,
         }),
-        // Shared memory and memfds that JIT compilers map twice have an inode, but no ELF file: they are
-        // files all the same, and get no names.
+        // Shared memory and memfds that JIT compilers map twice have an inode, but are no ELF
+        // files. They count as files all the same, and their code gets no names.
         Backing::File(_) => Code::Module(modules.file(pid, mapping)),
         Backing::Anonymous => Code::Jit,
         // `[vsyscall]` and the like.
@@ -163,7 +163,7 @@ fn code(pid: u32, mapping: &Mapping, modules: &mut Modules) -> Code {
     }
 }
 
-/// As [`code`] for what events have reported.
+/// As for [`code`], from events.
 fn past_code(pids: &[u32], mapping: &Mapping, modules: &mut Modules) -> Code {
     match &mapping.backing {
         Backing::Uprobes => Code::Trampoline,
@@ -174,7 +174,7 @@ fn past_code(pids: &[u32], mapping: &Mapping, modules: &mut Modules) -> Code {
     }
 }
 
-/// The vdso of the daemon itself: all 64-bit processes have the same.
+/// The vdso of the daemon itself. All 64-bit processes have the same vdso.
 pub(super) fn read_own_vdso() -> Option<Vec<u8>> {
     let own = std::process::id();
     let mappings = mappings::read(own).ok()?;

@@ -1,7 +1,7 @@
 //! Unwinds stack snapshots of processes by the `.eh_frame` of their modules.
 //!
-//! [`Modules`] holds the mapped files (one table for the daemon), an [`Image`] is one
-//! process's view of it. Names are none of this module's business: see [`crate::symbolize`].
+//! [`Modules`] holds the mapped files (one table for the daemon), and an [`Image`] is one process's
+//! view of them. Names are left to [`crate::symbolize`].
 
 mod cfi;
 mod cfi_cache;

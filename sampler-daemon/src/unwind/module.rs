@@ -1,4 +1,4 @@
-//! A module: a mapped file (or other code) that frames lie in.
+//! A module: a mapped file or other code that contains frames.
 
 use super::generated::GeneratedCode;
 use super::python::PythonLines;
@@ -6,39 +6,41 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Number of a [`Module`] in [`super::Modules`]; given once.
+/// Number of a [`Module`] in [`super::Modules`], never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ModuleId(pub u32);
 
 impl ModuleId {
-    /// The module of addresses in no executable mapping; always there.
+    /// The module of addresses in no executable mapping, which always exists.
     pub const UNKNOWN: ModuleId = ModuleId(0);
 }
 
 /// A code location that outlives its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Frame {
-    /// Where it lies.
+    /// The module that contains the location.
     pub module: ModuleId,
-    /// File offset of the *look-up* address in the module's file: inside the call instruction
-    /// (return address − 1) for callers, the instruction itself where a signal interrupted.
-    /// For anonymous code and unknown addresses: the address in the process (look-up address too). For Python: the number of the line.
+    /// File offset of the *look-up* address in the module's file. For a caller, that address is
+    /// inside the call instruction (return address − 1); for a signal, it is the interrupted
+    /// instruction itself. For anonymous code and unknown addresses: the look-up address in the
+    /// process. For Python: the number of the line.
     pub offset: u64,
 }
 
-/// What a module is.
+/// The kind of a module.
 #[derive(Clone, Debug)]
 pub enum ModuleKind {
-    /// A mapped file, held open: it may be deleted or replaced meanwhile.
+    /// A mapped file. It is held open, because it may be deleted or replaced meanwhile.
     File(Arc<File>),
     /// The kernel's vdso, read from the process.
     Vdso(Arc<[u8]>),
-    /// Anonymous executable memory (JIT code) of one process, and which of the names of its addresses are meant: code that is made
-    /// anew at an address has another one.
+    /// Anonymous executable memory (JIT code) of one process, and the index of the name among the
+    /// names of an address. New code at an address has another index.
     Jit(Arc<GeneratedCode>, u32),
     /// Python code of one process.
     Python(Arc<PythonLines>),
-    /// A file that was closed when no process had it mapped any more: what it was called where stacks need it was asked before.
+    /// A file that was closed when no process had it mapped any more. The names that stacks need
+    /// were looked up before.
     Closed,
     /// Addresses in no executable mapping, or a file that could not be opened or kept open.
     Unknown,
@@ -47,34 +49,35 @@ pub enum ModuleKind {
 /// An executable segment of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeSegment {
-    /// Its file offsets.
+    /// The segment's file offsets.
     pub offsets: Range<u64>,
-    /// Stated address (SVMA) of its first byte.
+    /// Stated address (SVMA) of the segment's first byte.
     pub svma: u64,
 }
 
 /// A module.
 #[derive(Clone, Debug)]
 pub struct Module {
-    /// Its place in the table.
+    /// Key of the module in the table.
     pub id: ModuleId,
     /// Path in the process, or a name in brackets: `[vdso]`, `[jit PID]`, `[python PID]`, `[unknown]`.
     pub path: String,
-    /// GNU build id, lower-case hex, empty if it has none.
+    /// GNU build id, lower-case hex, empty if the module has none.
     pub build_id: String,
-    /// Its executable segments.
+    /// The module's executable segments.
     pub code: Vec<CodeSegment>,
-    /// What it is.
+    /// The module's kind.
     pub kind: ModuleKind,
 }
 
 impl Module {
-    /// The executable segment that an offset in its file lies in.
+    /// File offsets of the executable segment that contains an offset in the module's file.
     pub fn code_at(&self, offset: u64) -> Option<&Range<u64>> {
         self.segment_at(offset).map(|segment| &segment.offsets)
     }
 
-    /// Stated address (SVMA) of the code at an offset in its file; `None` where no executable segment is.
+    /// Stated address (SVMA) of the code at an offset in the module's file; `None` if no executable
+    /// segment contains the offset.
     pub fn svma(&self, offset: u64) -> Option<u64> {
         let segment = self.segment_at(offset)?;
         Some(segment.svma.wrapping_add(offset - segment.offsets.start))

@@ -1,7 +1,9 @@
-//! The table of modules: they are kept after their processes are gone, as long as a stack needs them.
+//! The table of modules. Modules stay after their processes are gone, as long as a stack needs
+//! them.
 //!
-//! A module is held by the process that had it first, and no process holds more of the table than its share
-//! ([`share`](sampler_common::share)). What no process has mapped and no stack needs is forgotten by [`Modules::collect`].
+//! A module belongs to the process that had it first, and no process holds more than its share of
+//! the table ([`share`](sampler_common::share)). [`Modules::collect`] forgets modules that no
+//! process has mapped and no stack needs.
 
 use super::cfi::Cfi;
 use super::cfi_cache::CfiCache;
@@ -21,29 +23,32 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// Modules held; what would give a process more than its share of them is `[unknown]`, frames in it keep their addresses.
+/// Most modules held. Modules beyond a process's share are `[unknown]`, and frames in them keep
+/// their addresses.
 pub const MAX_MODULES: usize = 16 * 1024;
 
-/// Files held open, at most (and never more than half of the descriptors that we may have, the rest is for
-/// clients). What would give a process more than its share keeps its path, build id and unwind information but no file: it is of kind
-/// [`ModuleKind::Unknown`], and its frames are named `file+0xoffset`.
+/// Most files held open, and never more than half of the descriptors that we may have; the rest is
+/// for clients. A file beyond a process's share keeps its path, build id and unwind information,
+/// but is closed. Its module is of kind [`ModuleKind::Unknown`], and its frames are named
+/// `file+0xoffset`.
 pub const MAX_OPEN_FILES: usize = 4096;
 
-/// Files that were mapped lately, held open for a moment in case that a sample lies in them.
+/// Bound of the recently mapped files. They are held open for a moment, in case a sample has a
+/// frame in them.
 const MAX_RECENT: usize = 64;
 const RECENT: Duration = Duration::from_secs(2);
 
-/// What a file is known by: device and inode, as the process's mappings show them.
+/// The identity of a file: device and inode, as the process's mappings show them.
 type Identity = ((i32, i32), u64);
 
-/// What shows that a file was overwritten, or that its inode is another file's by now.
+/// Attributes that show whether a file was overwritten, or its inode was given to another file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     size: u64,
     modified: (i64, i64),
     changed: (i64, i64),
     device: u64,
-    /// 0 for a file that was deleted.
+    /// Number of hard links, 0 for a deleted file.
     links: u64,
 }
 
@@ -59,7 +64,8 @@ impl Stamp {
         })
     }
 
-    /// Whether a file that is held open has not been overwritten in place. (Its time of change says nothing: deleting the file changes it.)
+    /// Whether a file that is held open has not been overwritten in place. (The time of change does
+    /// not count, since deleting the file changes it.)
     fn is_as_long_and_old(&self, other: &Stamp) -> bool {
         (self.size, self.modified) == (other.size, other.modified)
     }
@@ -70,30 +76,30 @@ struct Entry {
     module: Arc<Module>,
     headers: Option<Headers>,
     stamp: Option<Stamp>,
-    /// The process that had it first; 0: ourselves.
+    /// The process that had the module first; 0: our own.
     by: u32,
 }
 
-/// The modules, bounded; further ones are `[unknown]`.
+/// The modules, bounded. Further ones are `[unknown]`.
 #[derive(Debug)]
 pub struct Modules {
     entries: FxHashMap<ModuleId, Entry>,
     unknown: Arc<Module>,
-    /// The id of the next one: ids are given once, because names are remembered by them.
+    /// The id of the next module. Ids are never reused, because names are remembered by them.
     next: u32,
     shares: Shares<u32>,
-    /// How many there were when they were last collected.
+    /// Number of modules after the last [`Modules::collect`].
     collected: usize,
     files: FxHashMap<Identity, ModuleId>,
     vdsos: FxHashMap<Arc<[u8]>, ModuleId>,
     own_vdso: Option<Arc<[u8]>>,
     recent: VecDeque<(Instant, Identity, Arc<File>)>,
-    /// The device of the root directory: nobody unmounts it.
+    /// Device of the root directory, which is never unmounted.
     root_device: Option<u64>,
     open_files: usize,
     max_open_files: usize,
     open_shares: Shares<u32>,
-    /// Generated code that may hold its perf map open, with its process.
+    /// Generated code that may hold its perf map open, with the process of the code.
     generated: Vec<(u32, Weak<GeneratedCode>)>,
     names: Arc<NameBudget>,
     cfi: CfiCache,
@@ -101,7 +107,7 @@ pub struct Modules {
     views: u64,
 }
 
-/// How often a bound was reached.
+/// How often each bound was reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Modules that became `[unknown]` because their process had its share of the table.
@@ -110,7 +116,8 @@ pub struct Counts {
     pub unopened: u64,
     /// Files that were read but not kept open, see [`MAX_OPEN_FILES`].
     pub unheld: u64,
-    /// Names of generated code that found no room, see [`MAX_NAME_BYTES`](super::MAX_NAME_BYTES).
+    /// Names of generated code for which there was no room, see
+    /// [`MAX_NAME_BYTES`](super::MAX_NAME_BYTES).
     pub names_refused: u64,
     /// Modules without unwind information because of [`MAX_UNWIND_BYTES`](super::MAX_UNWIND_BYTES).
     pub no_room_for_sections: u64,
@@ -149,7 +156,7 @@ impl Default for Modules {
 }
 
 impl Modules {
-    /// The module with this id, `[unknown]` if it is not one of this table.
+    /// The module with this id, `[unknown]` if the table has none.
     pub fn get(&self, id: ModuleId) -> &Arc<Module> {
         self.entries.get(&id).map_or(&self.unknown, |entry| &entry.module)
     }
@@ -169,18 +176,19 @@ impl Modules {
         self.names.used()
     }
 
-    /// A name for what an image has mapped now, see [`Image::view`](super::Image::view).
+    /// A new number for the present mappings of an image, see [`Image::view`](super::Image::view).
     pub(super) fn next_view(&mut self) -> u64 {
         self.views += 1;
         self.views
     }
 
-    /// Whether the table has grown so much since the last [`Modules::collect`] that some may be forgotten: by a sixteenth.
+    /// Whether the table has grown by a sixteenth since the last [`Modules::collect`], so that
+    /// another collection is due.
     pub fn has_grown(&self) -> bool {
         self.entries.len() >= self.collected + MAX_MODULES / 16
     }
 
-    /// Forgets all modules but these: what processes have mapped, and what stacks need.
+    /// Forgets all modules but those that processes have mapped and those that stacks need.
     pub fn collect(&mut self, mapped: &FxHashSet<ModuleId>, needed: &FxHashSet<ModuleId>) {
         self.entries.retain(|id, _| mapped.contains(id) || needed.contains(id));
         self.files.retain(|_, id| self.entries.contains_key(id));
@@ -205,7 +213,7 @@ impl Modules {
         self.open_shares.recount(open.into_iter());
     }
 
-    /// Whether one more file may be held open for a process. If so it is.
+    /// Whether one more file may be held open for a process. If so, the file is counted as open.
     fn may_hold_open(&mut self, by: u32) -> bool {
         let may = self.open_shares.grow(by, self.open_files, self.max_open_files);
         self.open_files += usize::from(may);
@@ -222,8 +230,8 @@ impl Modules {
         self.opened(pid, known, mapping, mappings::open(pid, mapping).map(Arc::new))
     }
 
-    /// As [`Modules::file`] for a mapping that an event has reported, whose process (the first of `pids`) may be gone; the others are
-    /// asked for the file then.
+    /// The module behind a file mapping that an event has reported. The process (the first of
+    /// `pids`) may be gone. Then the file is opened through the other processes.
     pub(super) fn past_file(&mut self, pids: &[u32], mapping: &Mapping) -> ModuleId {
         let identity = (mapping.device, mapping.inode);
         let pid = pids.first().copied().unwrap_or(0);
@@ -239,7 +247,8 @@ impl Modules {
         self.opened(pid, known, mapping, file)
     }
 
-    /// The module of a file that need not be opened: its module holds it and it is unchanged, or the process has no room for another module.
+    /// The module of a file that need not be opened. Either the module holds the unchanged file, or
+    /// the process has no room for another module.
     fn without_opening(&mut self, pid: u32, known: Option<ModuleId>) -> Option<ModuleId> {
         match known {
             Some(id) => self.is_unchanged(id).then_some(id),
@@ -251,7 +260,8 @@ impl Modules {
         }
     }
 
-    /// A file that was opened when it was mapped first: soon it may be deleted and its process gone, before a sample asks for it.
+    /// Keeps a file open that was opened when it was mapped first. The file may be deleted and its
+    /// process gone before a sample needs the file.
     pub fn remember_file(&mut self, mapping: &Mapping, file: Arc<File>) {
         if self.recent.len() >= MAX_RECENT {
             self.recent.pop_front();
@@ -266,8 +276,8 @@ impl Modules {
         }
     }
 
-    /// Files that are to be closed, since no process has mapped them: those that are deleted or could be unmounted, and, where more than a half of
-    /// all that may be open are, all.
+    /// Files to close, which no process has mapped: files that are deleted or could be unmounted.
+    /// If more than half of the permitted files are open, all files that no process has mapped.
     pub fn to_close(&self, mapped: &FxHashSet<ModuleId>) -> Vec<ModuleId> {
         let are_many = self.open_files > self.max_open_files / 2;
         let others = self.entries.iter().filter(|(id, _)| !mapped.contains(id));
@@ -281,7 +291,7 @@ impl Modules {
         closed.map(|(id, _)| *id).collect()
     }
 
-    /// Closes the file of a module. Its unwind information stays as long as there is room.
+    /// Closes the file of a module. The unwind information stays as long as there is room.
     pub fn close(&mut self, id: ModuleId) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let ModuleKind::File(file) = &entry.module.kind else { return };
@@ -290,7 +300,8 @@ impl Modules {
         self.recount_open();
     }
 
-    /// Holds the file of a module open, if the process has room for it: one that is new, that was closed, or for which another process had no room.
+    /// Holds the file of a module open, if the process has room for it. The file is new, was
+    /// closed, or another process had no room for it.
     fn hold(&mut self, id: ModuleId, by: u32, file: &Arc<File>) -> bool {
         if matches!(self.get(id).kind, ModuleKind::File(_)) {
             return true;
@@ -303,14 +314,14 @@ impl Modules {
         may
     }
 
-    /// Whether a file is that of a module whose inode it has, as it was when the module was read.
+    /// Whether a file with the inode of a module is still as it was when the module was read.
     fn is_as_read(&self, id: ModuleId, file: &File) -> bool {
         let stamp = self.entries.get(&id).and_then(|entry| entry.stamp);
         stamp.is_some() && stamp == Stamp::of(file)
     }
 
-    /// Whether a file that changed is still the program of a module whose inode it has: its times may have been touched. The inode of a closed
-    /// file may be another file's.
+    /// Whether a changed file with the inode of a module is still the same program, because only
+    /// its times were touched. The inode of a closed file may belong to another file by now.
     fn is_same_program(&self, id: ModuleId, build_id: &str) -> bool {
         let entry = self.entries.get(&id);
         entry.is_some_and(|entry| {
@@ -365,7 +376,7 @@ impl Modules {
         }
     }
 
-    /// The vdso of a process, whose bytes these are.
+    /// The vdso of a process, by its bytes.
     pub(super) fn vdso(&mut self, pid: u32, bytes: &[u8]) -> ModuleId {
         if let Some(id) = self.vdsos.get(bytes) {
             return *id;
@@ -379,7 +390,7 @@ impl Modules {
         id
     }
 
-    /// The vdso of a process that may be gone, if it is as long as ours.
+    /// Our own vdso as that of a process that may be gone, if both have the same length.
     pub(super) fn own_vdso(&mut self, length: u64) -> ModuleId {
         let own = self.own_vdso.get_or_insert_with(|| read_own_vdso().unwrap_or_default().into());
         let own = Arc::clone(own);
@@ -409,12 +420,12 @@ impl Modules {
         (lines, self.add(pid, format!("[python {pid}]"), None, kind))
     }
 
-    /// ELF headers of a module, none if it is not an ELF file.
+    /// ELF headers of a module; none if the module is not an ELF file.
     pub(super) fn headers(&self, id: ModuleId) -> Option<&Headers> {
         self.entries.get(&id)?.headers.as_ref()
     }
 
-    /// Call frame information of a module, read when first asked for.
+    /// Call frame information of a module, read on first use.
     pub(super) fn cfi(&mut self, id: ModuleId) -> Option<Arc<Cfi>> {
         if let Some(known) = self.cfi.get(id) {
             return known.clone();
@@ -430,7 +441,7 @@ impl Modules {
         self.keep_sections(id, sections)
     }
 
-    /// A new module of a process; `[unknown]` if the process has its share of the table.
+    /// Adds a module of a process; `[unknown]` if the process has its share of the table.
     fn add(
         &mut self,
         by: u32,
@@ -458,8 +469,8 @@ impl Modules {
         id
     }
 
-    /// Whether the file of a module is held and still what it was. An inode that is held open is not
-    /// given to another file.
+    /// Whether the module holds its file, and the file is unchanged. The kernel gives the inode of
+    /// an open file to no other file.
     fn is_unchanged(&self, id: ModuleId) -> bool {
         let Some(entry) = self.entries.get(&id) else { return false };
         match &entry.module.kind {
@@ -498,7 +509,7 @@ fn path_of(mapping: &Mapping) -> String {
 
 /// Descriptors that this process may have open (the soft limit).
 fn descriptor_limit() -> usize {
-    // The usual default where the limit cannot be read.
+    // The usual default, if the limit cannot be read.
     const USUAL: usize = 1024;
     let Ok(limits) = fs::read_to_string("/proc/self/limits") else { return USUAL };
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
@@ -514,7 +525,7 @@ mod tests {
     use super::*;
     use sampler_common::share::alone;
 
-    /// So many modules of a process, fewer where it has its share.
+    /// Adds `count` modules of a process, or fewer once the process has its share.
     fn add(modules: &mut Modules, pid: u32, count: usize) -> Vec<ModuleId> {
         let code = Arc::new(GeneratedCode::of(u32::MAX, false));
         let ids = (0..count).map(|_| modules.jit(pid, &code, 0));
@@ -530,7 +541,7 @@ mod tests {
         assert_eq!(refused, (MAX_MODULES - greedy.len()) as u64);
         let honest = add(&mut modules, 11, 500);
         assert_eq!((honest.len(), modules.counts().table_full), (500, refused));
-        // The greedy one ends, but for a stack in its last module.
+        // The greedy process ends, but a stack needs its last module.
         let last = greedy[greedy.len() - 1];
         let mapped = honest.iter().copied().collect();
         assert!(modules.has_grown());

@@ -1,24 +1,27 @@
-//! Code of a file that a program has moved to anonymous memory, at the same addresses: node and others do so to have large pages.
+//! Code of a file that a program has moved to anonymous memory at the same addresses. node and
+//! other programs do so to use large pages.
 //!
-//! Such memory lies inside of what the file's program headers say of its code. It has the file's bytes, names and call frame information.
+//! Such memory is at addresses that the file's program headers give to its code. It has the file's
+//! bytes, names and call frame information.
 
 use super::elf::Headers;
 use crate::inspect::mappings::{Backing, Mapping};
 
-/// Enters the file in anonymous executable mappings that are its code; mappings are in the order of addresses. `headers` are those of a
-/// mapped file.
+/// Gives the file to anonymous executable mappings that are the file's code. Mappings are in the
+/// order of addresses. `headers` gives the headers of a mapped file.
 pub(super) fn name_moved(
     mappings: &mut [Mapping],
     mut headers: impl FnMut(&Mapping) -> Option<Headers>,
 ) {
-    // The file's rest may lie on either side.
+    // The rest of the file may be on either side.
     if mappings.iter().any(is_anonymous_code) {
         name_behind_file(mappings.iter_mut(), &mut headers);
         name_behind_file(mappings.iter_mut().rev(), &mut headers);
     }
 }
 
-/// The same in one direction, each time by the last file that was passed.
+/// The work of [`name_moved`] in one direction. Each anonymous mapping is compared with the last
+/// file before it.
 fn name_behind_file<'a>(
     mappings: impl Iterator<Item = &'a mut Mapping>,
     headers: &mut impl FnMut(&Mapping) -> Option<Headers>,
@@ -46,11 +49,11 @@ fn is_anonymous_code(mapping: &Mapping) -> bool {
     mapping.executable && mapping.backing == Backing::Anonymous
 }
 
-/// Where anonymous code lies in a file, if it lies in the file's code.
+/// The offset of anonymous code in a file, if the code is at addresses of the file's code.
 fn offset_in(file: &Mapping, headers: &Headers, code: &Mapping) -> Option<u64> {
     let stated = match file.executable {
         true => headers.svma(file.offset)?,
-        // A page of two segments is ambiguous, the first one is not.
+        // A page may belong to two segments, but the first page to only one.
         false => headers.first_svma().filter(|_| file.offset == 0)?,
     };
     let slide = stated.wrapping_sub(file.start);
@@ -73,7 +76,7 @@ mod tests {
         Mapping { start, end, offset, executable, device: (8, 1), inode, backing }
     }
 
-    /// A file whose code is stated at 0x201000 to 0x601234, from offset 0x200000 on.
+    /// A file whose code has the stated addresses 0x201000 to 0x601234, from offset 0x200000 on.
     fn headers(_: &Mapping) -> Option<Headers> {
         let code = (0x20_0000, 0x40_1234, 0x20_1000, true);
         Some(Headers::of_loads(&[(0, 0x1f_0000, 0, false), code]))
@@ -111,7 +114,7 @@ mod tests {
         let behind = mapping((0x60_4000, 0x70_0000), 0, true, "");
         becomes(vec![first.clone(), code.clone(), data.clone(), behind.clone()], 3, None);
         becomes(vec![code, behind], 1, None);
-        // Partly in the file's code.
+        // Code that is only partly at addresses of the file's code.
         let partly = mapping((0x50_0000, 0x60_5000), 0, true, "");
         becomes(vec![first.clone(), partly], 1, None);
         let data = Mapping { executable: false, ..mapping((0x30_0000, 0x50_0000), 0, true, "") };

@@ -1,13 +1,15 @@
-//! Bytes of the names of generated code, in all, of which each process has a share ([`share`](sampler_common::share)).
+//! The budget for the names of generated code in bytes. Each process has a share
+//! ([`share`](sampler_common::share)).
 
 use sampler_common::share::may_grow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Bytes of all perf maps that are held, and of the names that samples have used. Further names are left out: `[jit PID]+0xaddress`.
+/// Most bytes of all perf maps that are held, and of the names that samples have used. Code with
+/// further names is shown as `[jit PID]+0xaddress`.
 pub const MAX_NAME_BYTES: usize = 128 << 20;
 
-/// What all hold.
+/// The bytes that all shares hold.
 #[derive(Debug, Default)]
 pub(super) struct NameBudget {
     used: AtomicUsize,
@@ -15,18 +17,18 @@ pub(super) struct NameBudget {
 }
 
 impl NameBudget {
-    /// Names that found no room.
+    /// Number of names for which there was no room.
     pub(super) fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }
 
-    /// Bytes that are held.
+    /// Bytes that all shares hold.
     pub(super) fn used(&self) -> usize {
         self.used.load(Relaxed)
     }
 }
 
-/// What one program image holds of it; given back when it is dropped.
+/// The share of one program image. Dropping the share gives its bytes back.
 #[derive(Debug)]
 pub(super) struct NameShare {
     budget: Arc<NameBudget>,
@@ -38,7 +40,7 @@ impl NameShare {
         NameShare { budget: Arc::clone(budget), own: 0 }
     }
 
-    /// Takes bytes; false if its share is full.
+    /// Takes bytes; false if the share is full.
     pub(super) fn take(&mut self, bytes: usize) -> bool {
         let may = may_grow(self.own, self.budget.used(), MAX_NAME_BYTES);
         if may {

@@ -1,7 +1,8 @@
-//! Perf maps: how JIT compilers name the code that they make.
+//! Perf maps, in which JIT compilers name the code that they make.
 //!
-//! A text file of lines `START SIZE name`, both in hex; the name is the rest of the line and may hold anything.
-//! Code moves: where two lines overlap, the later one is right. Reference: `tools/perf/Documentation/jit-interface.txt`.
+//! A perf map is a text file of lines `START SIZE name`, with start and size in hex. The name is
+//! the rest of the line and may contain any character. Code moves, so the later of two overlapping
+//! lines is right. Reference: `tools/perf/Documentation/jit-interface.txt`.
 
 use super::name_budget::NameShare;
 use std::collections::BTreeMap;
@@ -9,19 +10,19 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
-/// Ranges held; at the bound the rest of the file is ignored.
+/// Most ranges held. At the bound the rest of the file is ignored.
 const MAX_RANGES: usize = 1 << 20;
 
-/// Bytes of the file that are read at most: what is larger is no list of names.
+/// Most bytes of the file that are read. A larger file is no list of names.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// Bytes that a range takes besides its name.
+/// Bytes of a range besides its name.
 const RANGE_BYTES: usize = 64;
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// A line longer than this is skipped.
+/// Longest line. A longer line is skipped.
 const MAX_LINE_BYTES: usize = 64 * 1024;
 
 /// The names in a perf map.
@@ -29,20 +30,20 @@ const MAX_LINE_BYTES: usize = 64 * 1024;
 pub(super) struct PerfMap {
     /// By start: end and name. Ranges do not overlap.
     ranges: BTreeMap<u64, (u64, Arc<str>)>,
-    /// Bytes of the file that have been read, whole lines only.
+    /// Bytes of the file that have been read, in whole lines only.
     read: u64,
-    /// Bytes that were taken for the names; those of ranges that were covered stay.
+    /// Bytes that were taken for the names. Names of covered ranges still count.
     taken: usize,
 }
 
 impl PerfMap {
-    /// Bytes that its names were given.
+    /// Bytes that were taken for the names.
     pub(super) fn taken(&self) -> usize {
         self.taken
     }
 
-    /// Reads what follows what was read, some `bytes` at most. Returns how many it has read. Its names are in `share`; those that find no room there are
-    /// left out.
+    /// Reads the next part of the file, about `bytes` at most. Returns how many bytes were read.
+    /// The names count against `share`, and names without room there are left out.
     pub(super) fn read(&mut self, file: &File, bytes: u64, share: &mut NameShare) -> u64 {
         let mut pending = Vec::new();
         let mut chunk = vec![0; CHUNK_BYTES];
@@ -83,7 +84,7 @@ impl PerfMap {
     }
 
     fn insert(&mut self, start: u64, end: u64, name: Arc<str>) {
-        // What is left of an older range before and behind the new one stays.
+        // The parts of an older range before and behind the new one stay.
         if let Some((_, older)) = self.ranges.range_mut(..start).next_back()
             && older.0 > start
         {
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!(name(&map, 0x1010), Some("two"));
         assert_eq!(name(&map, 0x1030), None);
         assert_eq!(name(&map, 0x2000), None);
-        // The rest of a line that was cut.
+        // The rest of a line that was incomplete.
         file.write_all(b"00 8 thr\xffee\n").unwrap();
         read(&mut map, &file);
         assert_eq!(name(&map, 0x3007), Some("thr\u{fffd}ee"));

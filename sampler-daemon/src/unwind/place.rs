@@ -1,4 +1,4 @@
-//! What the unwinder knows of a code address: where it lies and how to get to its caller.
+//! Where a code address is, and how to step to its caller.
 
 use super::mapped::Region;
 use super::module::{Frame, ModuleId};
@@ -7,14 +7,14 @@ use super::modules::Modules;
 /// A code address in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
-    /// Where a call returns to: the call itself lies before it.
+    /// The return address of a call. The call itself is before it.
     Return(u64),
     /// The instruction itself.
     Exact(u64),
 }
 
 impl Address {
-    /// An address inside the instruction that the frame is at.
+    /// An address inside the instruction of the frame.
     pub(super) fn lookup(self) -> u64 {
         match self {
             Address::Return(address) => address.wrapping_sub(1),
@@ -23,25 +23,26 @@ impl Address {
     }
 }
 
-/// The last page of user space with four levels of page tables, where the kernel has its return probes' trampoline.
+/// Start of the last page of user space with four levels of page tables. The kernel has the
+/// trampoline of its return probes there.
 const TRAMPOLINE: u64 = (1 << 47) - 2 * 4096;
 
 impl Address {
-    /// Whether it is the kernel's trampoline in place of a return address.
+    /// Whether the address is the kernel's trampoline instead of a return address.
     pub(super) fn is_trampoline(self) -> bool {
         let (Address::Return(address) | Address::Exact(address)) = self;
         address >= TRAMPOLINE
     }
 }
 
-/// What is known of a code address.
+/// The frame of a code address, and the step to its caller.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CodePlace {
     pub(super) frame: Frame,
     pub(super) step: Step,
 }
 
-/// How to get from a frame to its caller.
+/// How to step from a frame to its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// By call frame information: an index into the rules of an [`Image`](super::Image).
@@ -52,24 +53,26 @@ pub(super) enum Step {
     Guess,
     /// The return address is on top of the stack: a guess.
     Return,
-    /// None if rbp is zero: the code at a file's entry point, without call frame information.
+    /// Code at a file's entry point without call frame information: no caller if rbp is zero,
+    /// otherwise by rbp.
     Entry,
-    /// The kernel put a signal frame there.
+    /// By the signal frame that the kernel wrote.
     Signal,
-    /// The uprobe trampoline: the true return address is lost.
+    /// The uprobe trampoline. The true return address is lost.
     Lost,
 }
 
-/// The kernel's signal return code of glibc, musl and Go: `mov $15, %rax; syscall` (rt_sigreturn).
+/// The signal return code of glibc, musl and Go: `mov $15, %rax; syscall` (rt_sigreturn).
 const SIGNAL_RETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05];
 
-/// What entry code does first (psABI, section 3.4.1): `xor %ebp, %ebp`, or `mov %rsp, %rdi` for what the kernel has put on the stack.
+/// First instructions of entry code (psABI, section 3.4.1): `xor %ebp, %ebp`, or `mov %rsp, %rdi`
+/// for the words that the kernel has put on the stack.
 const ENTRY_CODE: [&[u8]; 2] = [&[0x31, 0xed], &[0x48, 0x89, 0xe7]];
 
-/// Bytes that hold the first instruction of entry code, behind an `endbr64` too.
+/// Bytes that hold the first instruction of entry code, even behind an `endbr64`.
 const ENTRY_BEGINNING: usize = 8;
 
-/// Whether a caller is the code at its file's entry point, which nobody has called.
+/// Whether a caller is the code at its file's entry point, which no function has called.
 pub(super) fn is_entry(region: &Region, module: ModuleId, lookup: u64, modules: &Modules) -> bool {
     let offset = region.offset(lookup);
     let headers = modules.headers(module);
@@ -80,8 +83,8 @@ pub(super) fn is_entry(region: &Region, module: ModuleId, lookup: u64, modules: 
         && ENTRY_CODE.iter().any(|begins| code.windows(begins.len()).any(|it| it == *begins))
 }
 
-/// The frame of signal return code, if this is some. Nobody calls it, so it is looked up where it is: before it
-/// lies another function.
+/// The frame of signal return code, if the address is such code. No function calls that code, so
+/// the look-up uses the exact address: before it is another function.
 pub(super) fn signal_return(
     region: &Region,
     module: ModuleId,

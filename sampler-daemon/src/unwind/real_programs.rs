@@ -1,4 +1,4 @@
-//! Unwinds of programs of the distribution, stopped anywhere, against gdb's.
+//! Unwinds of programs of the distribution, stopped anywhere, compared with gdb's.
 
 use super::{Image, Modules, Registers, StackMemory, UnwindEnd};
 use crate::running::Running;
@@ -69,11 +69,12 @@ fn compare(command: &[&str], stops: usize) -> bool {
     while compared < stops {
         assert!(std::time::Instant::now() < deadline, "{command:?}: only {compared} stops");
         let Some(stop) = stop(pid, &directory.path().join("dump")) else { return compared > 0 };
-        // gdb itself may be lost at the very start of a program.
+        // gdb itself may fail at the very start of a program.
         if stop.counters.len() < 4 {
             continue;
         }
-        // A program that has just started goes on mapping its libraries.
+        // A program that has just started still maps its libraries, so its mappings are read at
+        // each stop.
         let mut image = Image::open(pid, &mut modules).unwrap();
         let stack = StackMemory { start: stop.registers.sp, bytes: &stop.stack, hijacked: None };
         let mut frames = Vec::new();

@@ -1,29 +1,31 @@
-//! When the mappings of a process are read again: how often, and what that may cost.
+//! When the mappings of a process are read again: how often, and at what cost.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
-/// For an unknown address, in the long run not more often than this.
+/// Shortest mean time between reads for unknown addresses.
 const MIN_REREAD_PERIOD: Duration = Duration::from_millis(10);
 
-/// A process with many mappings waits longer, so that reading them for unknown addresses costs 0.5 % of the time.
+/// Reads for unknown addresses cost at most 0.5 % of the time, so a process with many mappings
+/// waits longer.
 const UNKNOWN_COST_FACTOR: u32 = 200;
 
-/// Reads that may follow each other at once: a library that has just been loaded, and one that it loads. All of them together cost no
-/// more than this.
+/// Most reads that may follow each other without a pause, for a library that has just been loaded
+/// and for libraries that it loads. Together they cost at most [`AT_ONCE_COST`].
 const AT_ONCE: u32 = 16;
 const AT_ONCE_COST: Duration = Duration::from_millis(16);
 
-/// They are also read again when they are this old: a library may have been replaced by another one at the same
-/// address. Where that takes long it is done less often, so that it costs a thousandth of the time.
+/// The age at which mappings are read again, because another library may have replaced one at the
+/// same address. Such reads cost at most a thousandth of the time, so slow reads are rarer.
 const OLD_AFTER: Duration = Duration::from_secs(1);
 const OLD_COST_FACTOR: u32 = 1000;
 
-/// Addresses at which a program may have code: not its first page, which stands for wrong pointers, and nothing beyond user space with
-/// four levels of page tables, which programs get only if they ask for it.
+/// Addresses at which a program may have code. The first page stands for wrong pointers. Programs
+/// get addresses beyond user space with four levels of page tables only on request.
 const CODE: std::ops::RangeInclusive<u64> = 4096..=(1 << 47) - 1;
 
-/// When the mappings of one process were read, what that took of the CPU, and how often they may be.
+/// When the mappings of one process were read, the CPU time of that read, and how many reads are
+/// left.
 #[derive(Debug)]
 pub(super) struct Rereads {
     read_at: Instant,
@@ -32,17 +34,18 @@ pub(super) struct Rereads {
 }
 
 impl Rereads {
-    /// They have just been read for the first time.
+    /// Begins after the first read.
     pub(super) fn begin() -> Rereads {
         Rereads { read_at: Instant::now(), took: Duration::ZERO, left: AT_ONCE }
     }
 
-    /// Whether they are read again for an address that lies in none of them.
+    /// Whether the mappings may be read again for an address that no mapping contains. If so, one
+    /// read is used up.
     pub(super) fn may_find(&mut self, address: u64) -> bool {
         CODE.contains(&address) && self.take(self.read_at.elapsed())
     }
 
-    /// The same so long after the last time.
+    /// Uses up one read, `since` the last read; false if none is left.
     fn take(&mut self, since: Duration) -> bool {
         let pause = MIN_REREAD_PERIOD.max(self.took * UNKNOWN_COST_FACTOR);
         let regained = u32::try_from(since.as_micros() / pause.as_micros()).unwrap_or(u32::MAX);
@@ -57,24 +60,24 @@ impl Rereads {
         u32::try_from(reads).unwrap_or(AT_ONCE).clamp(1, AT_ONCE)
     }
 
-    /// Whether they are read again for their age.
+    /// Whether the mappings are read again because of their age.
     pub(super) fn are_old(&self) -> bool {
         self.read_at.elapsed() > OLD_AFTER.max(self.took * OLD_COST_FACTOR)
     }
 
-    /// They were read; [`processor_time`] was `begin` before.
+    /// Records a read; [`processor_time`] was `begin` before the read.
     pub(super) fn read(&mut self, begin: Duration) {
         self.read_at = Instant::now();
         self.took = processor_time().saturating_sub(begin);
     }
 
-    /// What is mapped is known without reading.
+    /// Records that events gave the mappings without a read.
     pub(super) fn note_event(&mut self) {
         self.read_at = Instant::now();
     }
 }
 
-/// CPU time of this thread: on a busy machine reading takes longer, and costs no more.
+/// CPU time of this thread. On a busy machine reading takes longer, but costs no more CPU time.
 pub(super) fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
@@ -93,7 +96,7 @@ mod tests {
         let mut dear = Rereads { took, left: 0, ..Rereads::begin() };
         assert!(!dear.take(Duration::from_millis(599)));
         assert!(dear.take(Duration::from_millis(600)));
-        // Not all that was not used counts, and less of it where it is dear.
+        // Unused reads are saved up only to a bound, which is lower if reads are slow.
         let at_once = |rereads: &mut Rereads| {
             assert!(rereads.take(Duration::from_secs(3600)));
             1 + (0..100).filter(|_| rereads.take(Duration::ZERO)).count()

@@ -1,13 +1,15 @@
-//! Whether a file has grown, or was written anew in place: by a few pieces of what stood there.
+//! Whether a file has grown or was rewritten in place, by comparing a few pieces of its earlier
+//! contents.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
-/// Pieces that are compared, evenly over the file. Whatever has another length shifts all that follows, up to the last piece.
+/// Pieces that are compared, evenly over the file. A line of another length shifts all later lines,
+/// so the last piece differs.
 const PIECES: u64 = 16;
 const PIECE_BYTES: usize = 128;
 
-/// What a file held when it was looked at last.
+/// Pieces of a file at its last check.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     size: u64,
@@ -26,7 +28,7 @@ impl Contents {
         Contents { size, pieces }
     }
 
-    /// Looks again; false if what stood there stands there no more.
+    /// Checks again; false if the earlier contents have changed.
     pub(super) fn go_on(&mut self, file: &File) -> bool {
         let size = file.metadata().map_or(0, |metadata| metadata.len());
         let stays = size >= self.size
@@ -36,7 +38,8 @@ impl Contents {
     }
 }
 
-/// The piece at an offset of a file that was so large; zeros behind that, and where nothing can be read.
+/// The piece at an offset of a file of this size. Bytes behind the size, and bytes that cannot be
+/// read, are zero.
 fn piece(file: &File, at: u64, size: u64) -> [u8; PIECE_BYTES] {
     let mut piece = [0; PIECE_BYTES];
     let length = size.saturating_sub(at).min(PIECE_BYTES as u64) as usize;
@@ -63,7 +66,7 @@ mod tests {
             }
         }
         assert!(contents.go_on(&file));
-        // One line in the middle is longer, and the file too.
+        // One line in the middle is longer, and so is the file.
         let mut text = Vec::new();
         for line in 0..5001 {
             let name = if line == 2500 { "another_function" } else { "a_function" };

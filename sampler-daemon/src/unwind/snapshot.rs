@@ -1,11 +1,11 @@
-//! Registers and stack memory of a sampled call, as the kernel's side copied them.
+//! Registers and stack memory of a sampled call, as the kernel side copied them.
 
 use super::evidence::Evidence;
 
 /// Registers at the sampled call's return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registers {
-    /// Return address: just behind the call in the caller.
+    /// Return address: just behind the call instruction in the caller.
     pub ip: u64,
     /// Stack pointer after the return.
     pub sp: u64,
@@ -20,29 +20,30 @@ pub struct StackMemory<'a> {
     pub start: u64,
     /// The bytes.
     pub bytes: &'a [u8],
-    /// A stack slot whose return address the kernel has replaced by its trampoline, with the true one.
+    /// A stack slot in which the kernel has replaced the return address by its trampoline, and the
+    /// true return address.
     pub hijacked: Option<(u64, u64)>,
 }
 
-/// Reads this far behind the snapshot's end are taken for stack that was not copied (a frame is not larger
-/// than a whole default stack); farther ones for wild pointers.
+/// Reads up to this far behind the snapshot's end count as stack that was not copied: a frame is
+/// not larger than a whole default stack. Reads further away count as wild pointers.
 const REACH_BYTES: u64 = 8 << 20;
 
-/// Where stack memory comes from.
+/// The source of stack memory.
 #[derive(Debug)]
 enum Memory<'a> {
     Copied(StackMemory<'a>),
-    /// Address and value of some words: nothing else is known.
+    /// Address and value of some words; nothing else is known.
     Words(&'a [(u64, u64)]),
 }
 
-/// Reads a stack, and remembers whether it was too short and what was used of it.
+/// Reads a stack. Records whether the snapshot was too short, and which words were used.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     memory: Memory<'a>,
-    /// Whether a read fell off the end.
+    /// Whether a read went beyond the snapshot's end.
     pub(super) ran_off: bool,
-    /// What was used.
+    /// The words and registers that were used.
     pub(super) evidence: Evidence,
 }
 
@@ -51,20 +52,20 @@ impl<'a> Reader<'a> {
         Reader { memory: Memory::Copied(memory), ran_off: false, evidence: Evidence::default() }
     }
 
-    /// Of a stack of which only some words are known.
+    /// A reader of a stack of which only some words are known.
     pub(super) fn of_words(words: &'a [(u64, u64)]) -> Reader<'a> {
         Reader { memory: Memory::Words(words), ran_off: false, evidence: Evidence::default() }
     }
 
-    /// The same, noting what is used in `evidence`, whose memory is used again.
+    /// The reader with its evidence in `evidence`, whose allocation is reused.
     pub(super) fn noting_in(mut self, mut evidence: Evidence) -> Reader<'a> {
         evidence.clear();
         self.evidence = evidence;
         self
     }
 
-    /// Says that the stack goes on at `sp`, which another stack than the copied one may hold (a signal
-    /// handler's own).
+    /// Records that the stack continues at `sp`. If the snapshot does not contain `sp`, the stack
+    /// ran off (a signal handler may have had its own stack).
     pub(super) fn moved_to(&mut self, sp: u64) {
         if let Memory::Copied(memory) = &self.memory {
             let end = memory.start.saturating_add(memory.bytes.len() as u64);
@@ -72,14 +73,15 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The eight bytes at an address of the process, which decide something.
+    /// The eight bytes at an address of the process. They decide something, so they are recorded as
+    /// evidence.
     pub(super) fn word(&mut self, address: u64) -> Option<u64> {
         let value = self.read_unrecorded(address)?;
         self.evidence.word(address, value);
         Some(value)
     }
 
-    /// The eight bytes at an address of the process: whoever comes to use them notes it.
+    /// The eight bytes at an address of the process. The caller records them once it uses them.
     pub(super) fn read_unrecorded(&mut self, address: u64) -> Option<u64> {
         let memory = match &self.memory {
             Memory::Copied(memory) => memory,
@@ -90,7 +92,7 @@ impl<'a> Reader<'a> {
         if let Some((slot, true_ip)) = memory.hijacked
             && slot == address
         {
-            // The process has something else there.
+            // The process's memory has the trampoline's address in the slot.
             self.evidence.mark_incomplete();
             return Some(true_ip);
         }
@@ -101,7 +103,7 @@ impl<'a> Reader<'a> {
         if let Some(word) = word {
             return Some(u64::from_le_bytes(*word));
         }
-        // A word that straddles the end is off it as well.
+        // A word that straddles the end is beyond the end too.
         let end = memory.start.saturating_add(memory.bytes.len() as u64);
         self.ran_off |= (end.saturating_sub(7)..end.saturating_add(REACH_BYTES)).contains(&address);
         None

@@ -1,28 +1,29 @@
-//! One step of an unwind: from the registers in a frame to those in its caller. Pure; memory is a [`Reader`].
+//! One step of an unwind: from the registers in a frame to the registers in its caller. Pure;
+//! memory is a [`Reader`].
 
 use super::cfi::{CALLEE_SAVED, Cfa, Cfi, Code, Rule, Saved};
 use super::snapshot::{Reader, Registers};
 use gimli::{Encoding, Evaluation, EvaluationResult, Format, Location, Register, Value, X86_64};
 
-/// An expression that takes more operations than this does not end.
+/// Most operations of an expression. A longer one may not end.
 const MAX_OPERATIONS: u32 = 1000;
 
-/// Place of rbp in [`CALLEE_SAVED`].
+/// Index of rbp in [`CALLEE_SAVED`].
 const RBP: usize = 1;
 const _: () = assert!(CALLEE_SAVED[RBP].0 == X86_64::RBP.0);
 
-/// Where the value of a register was.
+/// The origin of a register's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     /// In rbp, at the call.
     Call,
     /// At this address of the stack.
     Stack(u64),
-    /// In what has been noted already.
+    /// In words that the evidence has already.
     Noted,
 }
 
-/// A register's value.
+/// A register's value and its origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RegisterValue {
     pub(super) value: u64,
@@ -39,7 +40,7 @@ impl RegisterValue {
         Some(RegisterValue { value, origin: Origin::Stack(address) })
     }
 
-    /// The value, which decides something.
+    /// The value. It decides something, so it is recorded as evidence.
     fn used(self, reader: &mut Reader<'_>) -> u64 {
         match self.origin {
             Origin::Call => reader.evidence.bp(),
@@ -55,22 +56,22 @@ impl RegisterValue {
 pub(super) struct State {
     pub(super) ip: u64,
     pub(super) sp: u64,
-    /// As in [`CALLEE_SAVED`]; none where the value is not known.
+    /// Registers as in [`CALLEE_SAVED`]; none if the value is not known.
     pub(super) saved: [Option<RegisterValue>; CALLEE_SAVED.len()],
 }
 
-/// What a step comes to.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Caller {
-    /// It lies at this return address.
+    /// The caller is at this return address.
     Return(u64),
     /// A signal interrupted this instruction.
     Interrupted(u64),
-    /// There is none: the root of the stack.
+    /// There is no caller: the root of the stack.
     None,
 }
 
-/// The step cannot be made: memory or a register is not known, or the result makes no sense.
+/// The step cannot be made: memory or a register is not known, or the result is not plausible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StepFailed;
 
@@ -111,7 +112,7 @@ impl State {
             Cfa::Offset(register, offset) => {
                 let base = self.get(register, reader).ok_or(StepFailed)?;
                 let cfa = base.wrapping_add_signed(i64::from(offset));
-                // The return address lies between.
+                // The return address is between sp and the CFA.
                 if cfa <= self.sp {
                     return Err(StepFailed);
                 }
@@ -147,8 +148,8 @@ impl State {
         })
     }
 
-    /// Steps as a function that keeps its frame's address in rbp:
-    /// CFA = rbp + 16, return address = [CFA − 8], rbp = [CFA − 16].
+    /// Steps through a function that keeps its frame's address in rbp: CFA = rbp + 16, return
+    /// address = [CFA − 8], rbp = [CFA − 16].
     pub(super) fn by_frame_pointer(
         &mut self,
         reader: &mut Reader<'_>,
@@ -157,22 +158,23 @@ impl State {
         let cfa = frame.checked_add(16).filter(|cfa| *cfa > self.sp).ok_or(StepFailed)?;
         let bp = RegisterValue::at(frame, reader).ok_or(StepFailed)?;
         let ip = reader.word(frame + 8).ok_or(StepFailed)?;
-        // What else the function saved is not known.
+        // The other registers that the function saved are not known.
         let mut saved = [None; CALLEE_SAVED.len()];
         saved[RBP] = Some(bp);
         *self = State { ip, sp: cfa, saved };
         guessed(ip)
     }
 
-    /// Steps as a function that has not touched its stack: the return address is on its top.
+    /// Steps through a function that has not changed its stack: the return address is on top of the
+    /// stack.
     pub(super) fn by_return(&mut self, reader: &mut Reader<'_>) -> Result<Caller, StepFailed> {
         let ip = reader.word(self.sp).ok_or(StepFailed)?;
         (self.ip, self.sp) = (ip, self.sp.wrapping_add(8));
         guessed(ip)
     }
 
-    /// Steps from the kernel's signal return code to what the signal interrupted: rsp points at a `ucontext_t`
-    /// (offsets of its `mcontext_t` as in the kernel's `struct sigcontext_64`).
+    /// Steps from the kernel's signal return code to the interrupted code. rsp points to a
+    /// `ucontext_t` (offsets of its `mcontext_t` as in the kernel's `struct sigcontext_64`).
     pub(super) fn by_signal(&mut self, reader: &mut Reader<'_>) -> Result<Caller, StepFailed> {
         const OFFSETS: [u64; CALLEE_SAVED.len()] = [128, 120, 72, 80, 88, 96];
         let context = self.sp;
@@ -183,13 +185,13 @@ impl State {
             *value = Some(RegisterValue::noted(word(offset)?));
         }
         *self = State { ip, sp, saved };
-        // What the kernel has put there is compared by nobody.
+        // The words that the kernel has put there are not compared later.
         reader.evidence.mark_incomplete();
         reader.moved_to(sp);
         Ok(Caller::Interrupted(ip))
     }
 
-    /// The caller's value of a register that has the value `own` here.
+    /// The caller's value of a register whose value here is `own`.
     fn saved(
         &self,
         rule: Saved,
@@ -218,7 +220,7 @@ impl State {
         }
     }
 
-    /// Evaluates a DWARF expression; `initial` is on its stack when it begins.
+    /// Evaluates a DWARF expression. `initial` is on the expression's stack at its beginning.
     fn evaluate(
         &self,
         code: Code,
@@ -255,7 +257,8 @@ impl State {
     }
 }
 
-/// The caller at a return address that is a guess: a zero, which much of memory is, is no root of a stack.
+/// The caller at a guessed return address. A zero is no root of a stack here, since much of memory
+/// is zero.
 fn guessed(ip: u64) -> Result<Caller, StepFailed> {
     if ip == 0 { Err(StepFailed) } else { Ok(Caller::Return(ip)) }
 }

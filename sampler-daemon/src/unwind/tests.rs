@@ -1,4 +1,4 @@
-//! Unwinds of real processes against what the program knows and what gdb says.
+//! Unwinds of real processes, compared with the program's own knowledge and with gdb.
 
 use super::fixture::Fixture;
 use super::{Frame, Image, ModuleKind, Modules, StackMemory, UnwindEnd};
@@ -145,7 +145,7 @@ fn through_jit_code() {
     let mut image = Image::open(fixture.pid(), &mut modules).unwrap();
     let unwound = unwind(&mut image, &mut modules, &fixture, fixture.stack());
     starts_with(&unwound, &["leaf", "made at run time", "jitted", "main"]);
-    // Whether it keeps frame pointers is not known.
+    // Whether the code keeps frame pointers is not known.
     assert_eq!(unwound.end, UnwindEnd::Guessed);
     let jit = modules.get(unwound.frames[1].module);
     assert_eq!(jit.path, format!("[jit {}]", fixture.pid()));
@@ -173,7 +173,7 @@ fn a_short_snapshot_gives_a_prefix() {
         lengths.push(frames.len());
     }
     assert!(lengths.is_sorted() && lengths[0] == 1);
-    // A cut snapshot must not spoil what is remembered.
+    // A cut snapshot must not change what is remembered.
     let again = unwind(&mut image, &mut modules, &fixture, fixture.stack());
     assert_eq!(again.frames, whole.frames);
 }
@@ -320,7 +320,7 @@ fn warm_stack() {
 fn code_that_comes_later_is_found() {
     let mut modules = Modules::default();
     let mut image = Image::open(std::process::id(), &mut modules).unwrap();
-    // A library that nothing here has loaded: its pages stand for a dlopen.
+    // A library that nothing here has loaded. Mapping its pages stands for a dlopen.
     let library = ["/usr/lib/x86_64-linux-gnu/libz.so.1", "/lib/x86_64-linux-gnu/libm.so.6"];
     let Some(path) = library.iter().find(|path| std::fs::exists(path).unwrap()) else {
         eprintln!("NOTICE: NOT TESTED: no library to load");

@@ -1,4 +1,5 @@
-//! Whatever else a stack holds: where the evidence is equal the frames are. And nothing of it is there in vain.
+//! Equal evidence gives equal frames, whatever else a stack holds. And every part of the evidence
+//! is needed.
 
 use super::*;
 use crate::unwind::fixture::Fixture;
@@ -10,7 +11,7 @@ struct Unwound {
     evidence: Evidence,
 }
 
-/// A program whose stack is unwound again and again.
+/// A program whose stack is unwound repeatedly.
 struct Stack {
     fixture: Fixture,
     modules: Modules,
@@ -50,7 +51,7 @@ fn overwrite(bytes: &mut [u8], start: u64, words: &[(u64, u64)]) {
     }
 }
 
-/// Unwinds stacks that have nothing in common with the program's but the evidence; what that is.
+/// Unwinds stacks that share only the evidence with the program's stack. Returns the evidence.
 fn is_all_that_matters(scenario: &str) -> Evidence {
     let mut stack = Stack::of(scenario);
     let (registers, copy) = (stack.fixture.registers(), stack.fixture.stack().bytes.to_vec());
@@ -72,7 +73,7 @@ fn is_all_that_matters(scenario: &str) -> Evidence {
     let Stack { image, modules, .. } = &mut stack;
     let end = image.unwind_words(address, modules, registers, &words, &mut frames);
     assert_eq!((frames, end), (first.frames.clone(), first.end), "{scenario}");
-    // And each is needed.
+    // Each word is needed.
     for (index, (address, value)) in words.iter().enumerate() {
         let mut bytes = copy.clone();
         overwrite(&mut bytes, registers.sp, &[(*address, value.wrapping_add(16))]);

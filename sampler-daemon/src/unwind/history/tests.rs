@@ -57,7 +57,7 @@ fn a_time_has_its_image() {
     assert_eq!(paths(&history, 2, 25), ["/a", "/libc"]);
     assert_eq!(paths(&history, 2, 39), ["/b"]);
     assert_eq!(history.at(2, 25).unwrap().exe(), Some("/a"));
-    // Its other threads live on.
+    // The process's other threads live on.
     assert_eq!(paths(&history, 2, 50), ["/b"]);
     assert_eq!(history.at(2, 50).unwrap().parent, 1);
 }
@@ -101,13 +101,13 @@ fn ends_are_forgotten_once_their_samples_are_read() {
     history.forget_ended(21, |_| false);
     assert!(history.at(2, 15).is_none());
     assert_eq!(paths(&history, 2, 25), ["/a", "/libc"]);
-    // Of a process that is still attached the last image stays.
+    // The last image of a process that is still attached stays.
     history.forget_ended(100, |pid| pid == 2);
     assert!(history.at(2, 25).is_none());
     assert_eq!(paths(&history, 2, 39), ["/b"]);
     history.forget_ended(100, |_| false);
     assert!(history.at(2, 39).is_none());
-    // The shell.
+    // Only the shell is left.
     assert_eq!((history.usage().0, history.processes.len(), history.ends.len()), (1, 1, 0));
 }
 
@@ -156,7 +156,7 @@ fn the_bounds_hold() {
     for index in 0..=MAX_IMAGE_MAPPINGS as u64 {
         history.mapped(2, 7, file(index * 0x2000, index * 0x2000 + 0x1000, "/a"));
     }
-    // Rather read from /proc than incomplete.
+    // Reading from /proc is better than an incomplete image.
     assert!(history.at(7, 3).is_none());
     assert_eq!((history.usage().0, history.refused()), (0, 1));
     for pid in 0..MAX_HELD as u32 / 1000 + 1000 {
@@ -213,7 +213,7 @@ fn an_image_follows_its_own_events_only() {
     assert_eq!(frame.offset, 0x1010);
 }
 
-/// A process that maps ever more, and forks: what it has mapped is read once.
+/// A process that maps more and more, and forks. Its mappings are read only once.
 #[test]
 fn forks_of_a_process_with_many_mappings_cost_nothing() {
     let mut history = History::default();
@@ -226,7 +226,8 @@ fn forks_of_a_process_with_many_mappings_cost_nothing() {
         });
     }
     assert_eq!((reads, history.refused(), history.usage().0), (1, 1, 0));
-    // By its own mappings, too, and paths of four kilobytes count for what they take.
+    // The bound also holds for the process's own mappings, and a path of four kilobytes counts by
+    // its size.
     let path = format!("/{}", "x".repeat(4095));
     history.replaced(2000, 7);
     for at in 0..MAX_IMAGE_MAPPINGS as u64 {
@@ -234,7 +235,7 @@ fn forks_of_a_process_with_many_mappings_cost_nothing() {
     }
     assert!(history.at(7, u64::MAX).is_none() && history.refused() == 2);
     history.forked(9000, 8, 7, unread);
-    // Another program.
+    // The process runs another program.
     history.replaced(9001, 7);
     history.mapped(9002, 7, file(0, 4096, "/b"));
     history.forked(9003, 9, 7, unread);

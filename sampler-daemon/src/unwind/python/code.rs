@@ -1,4 +1,4 @@
-//! A code object: what its function is called, and which lines its instructions come from.
+//! A code object: the name of its function, and the lines of its instructions.
 
 use super::line_table::{Location, Table};
 use super::memory::{self, Memory};
@@ -8,22 +8,23 @@ use sampler_common::wire::{
 };
 use std::sync::Arc;
 
-/// Characters of a function's or a file's name, at most. A longer one is not read.
+/// Most characters of a function's or a file's name. A longer name is not read.
 const MAX_NAME_CHARACTERS: usize = 4096;
 
-/// Bytes of a table of lines, at most. A code object with a longer one is not read.
+/// Most bytes of a table of lines. A code object with a longer table is not read.
 const MAX_TABLE_BYTES: u64 = 256 * 1024;
 
 /// Bytes of a code unit.
 const UNIT_BYTES: u64 = 2;
 
-/// Offset of the number of items of an object.
+/// Offset of an object's number of items.
 const SIZE: u64 = 16;
 
 /// A code object, as it was at one time.
 #[derive(Clone, Debug)]
 pub(super) struct Code {
-    /// Its function, from 3.11 on qualified by the functions and classes around it.
+    /// The function's name. From 3.11 on, the names of the enclosing functions and classes qualify
+    /// it.
     pub(super) function: Arc<str>,
     pub(super) file: Arc<str>,
     first_line: u32,
@@ -35,23 +36,25 @@ pub(super) struct Code {
 /// The code units of a code object.
 #[derive(Clone, Copy, Debug)]
 enum CodeUnits {
-    /// So many from an address on, of which some are before the function begins.
+    /// `units` code units from the address `start` on. The function begins at unit
+    /// `first_traceable`.
     At { start: u64, units: u64, first_traceable: u64 },
-    /// So many, and each counts for this in the number of an instruction.
+    /// `units` code units. Each one counts for `each` in the number of an instruction.
     Numbered { units: u64, each: u32 },
 }
 
-/// Where in a code object a frame is.
+/// Where a frame is in a code object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Position {
-    /// At a line, 0: the compiler made the instruction up.
+    /// At this line. 0: the compiler generated the instruction without a line.
     Line(u32),
-    /// Before the first line: Python shows no such frames.
+    /// Before the first line. Python does not show such frames.
     NotBegun,
 }
 
 impl Code {
-    /// Reads the code object at an address, if it is the one of this fingerprint before and after.
+    /// Reads the code object at an address, if it has this fingerprint both before and after the
+    /// read.
     pub(super) fn read(
         memory: &dyn Memory,
         offsets: &Offsets,
@@ -71,7 +74,7 @@ impl Code {
             file: string(memory, offsets, word(file)?)?,
             first_line: word(first_line)? as u32,
             table: offsets.table,
-            // Behind its length is its hash.
+            // The hash follows the length.
             lines: memory::bytes(memory, table.checked_add(SIZE + 16)?, length)?.into(),
             instructions: match instructions {
                 Instructions::Inline(start, first) => CodeUnits::At {
@@ -85,17 +88,18 @@ impl Code {
                 },
             },
         };
-        // What its strings were read from was theirs all the time then.
+        // The fingerprint is unchanged, so the strings belonged to this code object during the
+        // read.
         is_expected()?;
         Some(code)
     }
 
-    /// Where an instruction is; `None` if it is none of this code object.
+    /// The position of an instruction; `None` if the instruction is not in this code object.
     pub(super) fn position(&self, instruction: u64, owner: u8) -> Option<Position> {
         let (unit, units) = match self.instructions {
             CodeUnits::At { start, units, first_traceable } => {
                 let unit = instruction.wrapping_sub(start).cast_signed() / UNIT_BYTES.cast_signed();
-                // One before the first: it has not executed any.
+                // One unit before the first: the frame has not executed any instruction.
                 let has_begun =
                     owner == OWNED_BY_GENERATOR || unit >= first_traceable.cast_signed();
                 if unit >= -1 && !has_begun {
@@ -117,13 +121,13 @@ impl Code {
         }
     }
 
-    /// Bytes that it takes.
+    /// Bytes that the code object takes here.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Code>() + self.function.len() + self.file.len() + self.lines.len()
     }
 }
 
-/// What the kernel side makes of a code object, now.
+/// The present fingerprint of a code object, computed as on the kernel side.
 pub(super) fn fingerprint(memory: &dyn Memory, offsets: &Offsets, address: u64) -> Option<u64> {
     let mut code = [0; PYTHON_CODE_WORDS * 8];
     memory.read(address.checked_add(offsets.kernel.code_words)?, &mut code)?;
@@ -138,7 +142,7 @@ pub(super) fn fingerprint(memory: &dyn Memory, offsets: &Offsets, address: u64) 
     Some(table.chunks_exact(8).fold(python_mixed(mixed, length), mix))
 }
 
-/// A string of one of the compact kinds, as all names of code are.
+/// Reads a string of one of the compact kinds. All names of code are compact.
 fn string(memory: &dyn Memory, offsets: &Offsets, address: u64) -> Option<Arc<str>> {
     const STATE: u64 = 32;
     let length = memory::word(memory, address.checked_add(SIZE)?)?;

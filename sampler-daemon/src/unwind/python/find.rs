@@ -1,7 +1,8 @@
 //! Finds the CPython interpreter of a process.
 //!
-//! It is in a library `libpython3.X.so…` or in an executable `python3.X`, and exports `_PyRuntime` and the function that evaluates code. What is found is
-//! believed only if the interpreter's own pointers lead in a circle.
+//! The interpreter is in a library `libpython3.X.so…` or in an executable `python3.X`. It exports
+//! `_PyRuntime` and the function that evaluates code. An interpreter counts as found only if its
+//! own pointers lead in a circle.
 
 use super::memory::{Memory, word};
 use super::version::{self, Offsets, Running};
@@ -17,49 +18,49 @@ const EVALUATE: &str = "_PyEval_EvalFrameDefault";
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     pub(super) offsets: Offsets,
-    /// What the kernel side needs, without its generation.
+    /// The kernel side's values, without the generation.
     pub(super) kernel: PythonRuntime,
-    /// Address of the function that evaluates code, and its length.
+    /// Address and length of the function that evaluates code.
     pub(super) evaluate: (u64, u64),
 }
 
 /// Why Python frames are not shown.
 #[derive(Debug, thiserror::Error)]
 pub enum PythonError {
-    /// Of a version that no table is of.
+    /// There is no table for the version.
     #[error(
         "{path}: Python {major}.{minor} is not known: its stacks have native frames only (known: 3.9 to 3.13 with the interpreter's lock)"
     )]
     Version {
-        /// Of the file.
+        /// Path of the interpreter's file.
         path: String,
-        /// First part of the version.
+        /// Major version.
         major: u8,
-        /// Second part.
+        /// Minor version.
         minor: u8,
     },
-    /// It does not export what is needed.
+    /// The file does not export a needed symbol.
     #[error("{path}: Python without the symbol {symbol}: its stacks have native frames only")]
     NoSymbol {
-        /// Of the file.
+        /// Path of the interpreter's file.
         path: String,
-        /// What is missing.
+        /// The missing symbol.
         symbol: &'static str,
     },
     /// The file cannot be read.
     #[error("{path}: {error}: stacks of Python have native frames only")]
     File {
-        /// Of the file.
+        /// Path of the interpreter's file.
         path: String,
-        /// Why.
+        /// The reason.
         error: String,
     },
-    /// The interpreter has not started, or it is not as it should be; it may be later.
+    /// The interpreter has not started, or its pointers do not match. It may be ready later.
     #[error("{0}: Python's runtime is not set up as expected: its stacks have native frames only")]
     NotReady(String),
 }
 
-/// The mapping with the interpreter's code, by its file's name, and the version that the name states.
+/// The mapping with the interpreter's code, the file's path, and the version in the file's name.
 pub(super) fn mapping_of(mappings: &[Mapping]) -> Option<(&Mapping, &str, (u8, u8))> {
     let executable = mappings.iter().filter(|mapping| mapping.executable);
     let named = executable.filter_map(|mapping| {
@@ -67,11 +68,11 @@ pub(super) fn mapping_of(mappings: &[Mapping]) -> Option<(&Mapping, &str, (u8, u
         let name = path.rsplit('/').next()?;
         Some((mapping, path.as_str(), version_in(name)?))
     });
-    // A program `python3.X` may have its interpreter in the library.
+    // A program `python3.X` may have its interpreter in the library, so the library is preferred.
     named.max_by_key(|(_, path, _)| path.contains("/libpython"))
 }
 
-/// `libpython3.11.so.1.0`, `python3.11`
+/// The version in a name like `libpython3.11.so.1.0` or `python3.11`.
 fn version_in(name: &str) -> Option<(u8, u8)> {
     let version = name.strip_prefix("libpython").or_else(|| name.strip_prefix("python"))?;
     let (major, rest) = version.split_once('.')?;
@@ -102,7 +103,8 @@ pub(super) fn find(
     Ok(Found { offsets, kernel, evaluate: (address, evaluate.length) })
 }
 
-/// Address of the word that points to the running thread's state, if a thread of the main interpreter says that it is of that interpreter.
+/// Address of the word that points to the running thread's state. `None` unless a thread of the
+/// main interpreter points back to that interpreter.
 fn checked(memory: &dyn Memory, offsets: &Offsets, runtime: u64) -> Option<u64> {
     let at = |base: u64, offset: u64| word(memory, base.checked_add(offset)?);
     let interpreter = at(runtime, offsets.main_interpreter)?;
@@ -114,7 +116,7 @@ fn checked(memory: &dyn Memory, offsets: &Offsets, runtime: u64) -> Option<u64> 
         Running::InRuntime(offset) => runtime.checked_add(offset)?,
         Running::ByLock(lock, holder) => at(interpreter, lock)?.checked_add(holder)?,
     };
-    // Nobody may be running.
+    // The word is 0 while no thread runs.
     let running = word(memory, current)?;
     let is_state = |state| {
         at(state, offsets.interpreter.of_thread).is_some_and(|of| of != 0)
@@ -123,9 +125,9 @@ fn checked(memory: &dyn Memory, offsets: &Offsets, runtime: u64) -> Option<u64> 
     (running == 0 || is_state(running)).then_some(current)
 }
 
-/// What is needed of the symbols of a file.
+/// The needed symbols of a file.
 struct Symbols {
-    /// Address in the file's own space.
+    /// Address of `_PyRuntime` in the file's own address space.
     runtime: Option<u64>,
     evaluate: Option<Evaluate>,
 }

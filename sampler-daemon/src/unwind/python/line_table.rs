@@ -1,40 +1,44 @@
-//! The table of source lines of a code object, in the three kinds of CPython.
+//! The table of source lines of a code object, in the three formats of CPython.
 //!
-//! 3.11 and newer (`co_linetable`), plainly: the table is a run of entries, each of which covers 1 to 8 code units and says by how much their line differs from that of the entry before.
-//! An entry begins with a byte `1 CCCC LLL`: a kind, and the number of units less one. Reference: `Objects/locations.md` of CPython 3.11
-//! (`InternalDocs/code_objects.md` of newer ones).
+//! 3.11 and newer (`co_linetable`), plainly: the table is a run of entries. Each entry covers 1 to
+//! 8 code units, and has the difference between its line and the line of the previous entry. An
+//! entry begins with a byte `1 CCCC LLL`: a kind, and the number of units less one. Reference:
+//! `Objects/locations.md` of CPython 3.11 (`InternalDocs/code_objects.md` of newer versions).
 
 /// The entry has no line.
 const NO_LINE: u8 = 15;
-/// A difference, then last line and both columns as varints.
+/// A difference, then the last line and both columns as varints.
 const LONG: u8 = 14;
-/// A difference and nothing else.
+/// A difference only.
 const NO_COLUMNS: u8 = 13;
-/// The first of three kinds that are their difference (0 to 2), with two bytes of columns.
+/// The first of three kinds whose number gives the difference (0 to 2), with two bytes of columns.
 const ONE_LINE: u8 = 10;
 
 /// A line of a code unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Location {
-    /// Of this number.
+    /// The line of this number.
     Line(u32),
-    /// The compiler made the instruction up.
+    /// The compiler generated the instruction without a line.
     NoLine,
 }
 
-/// The kind of a table.
+/// The format of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Table {
-    /// Of 3.11 and newer.
+    /// The format of 3.11 and newer.
     Locations,
-    /// Of 3.10 (PEP 626): pairs of how many bytes of code have a line, and by how much it differs; −128: they have none.
+    /// The format of 3.10 (PEP 626): pairs of a number of bytes of code and a line difference.
+    /// −128: the bytes have no line.
     Pairs,
-    /// Of 3.9 and older (`co_lnotab`): pairs of how many bytes of code are before a line, and by how much it differs.
+    /// The format of 3.9 and older (`co_lnotab`): pairs of the number of bytes of code before the
+    /// next line, and the line difference.
     Increments,
 }
 
 impl Table {
-    /// The line of a code unit, which is two bytes; `None` if the table does not cover it or is none.
+    /// The line of a code unit, which is two bytes; `None` if the table does not cover the unit or
+    /// is malformed.
     pub(super) fn line(self, table: &[u8], first_line: u32, unit: u64) -> Option<Location> {
         match self {
             Table::Locations => line(table, first_line, unit),
@@ -73,7 +77,7 @@ fn line_by_increments(table: &[u8], first_line: u32, byte: u64) -> Option<Locati
     u32::try_from(line).ok().map(Location::Line)
 }
 
-/// Of 3.11 and newer.
+/// The line of a code unit in the format of 3.11 and newer.
 fn line(table: &[u8], first_line: u32, unit: u64) -> Option<Location> {
     let mut bytes = table.iter().copied();
     let (mut line, mut covered) = (i64::from(first_line), 0u64);
@@ -90,7 +94,7 @@ fn line(table: &[u8], first_line: u32, unit: u64) -> Option<Location> {
                 line = line.checked_add(i64::from(kind - ONE_LINE))?;
                 2
             }
-            // The line before, with a byte of columns.
+            // No difference, and one byte of columns.
             _ => 1,
         };
         for _ in 0..skipped {
@@ -109,7 +113,8 @@ fn line(table: &[u8], first_line: u32, unit: u64) -> Option<Location> {
     }
 }
 
-/// Six bits to a byte, the lowest first; bit 6 says that there are more.
+/// Reads a number with six bits in each byte, the lowest first. Bit 6 of a byte tells that another
+/// byte follows.
 fn varint(bytes: &mut impl Iterator<Item = u8>) -> Option<u64> {
     let mut value = 0;
     for shift in (0..36).step_by(6) {
@@ -122,7 +127,7 @@ fn varint(bytes: &mut impl Iterator<Item = u8>) -> Option<u64> {
     None
 }
 
-/// The lowest bit is the sign.
+/// Decodes a signed number, whose lowest bit is the sign.
 fn signed(value: u64) -> i64 {
     let magnitude = (value >> 1).cast_signed();
     if value & 1 == 0 { magnitude } else { -magnitude }
@@ -146,7 +151,7 @@ mod tests {
         push_varint(table, value.unsigned_abs() << 1 | u64::from(value < 0));
     }
 
-    /// One entry: how many units, and by how much the line differs, `None` for no line.
+    /// Appends one entry: its number of units, and the difference of its line, `None` for no line.
     fn push_entry(table: &mut Vec<u8>, units: u8, delta: Option<i64>, long: bool) {
         let mut head = |kind: u8| table.push(0x80 | kind << 3 | (units - 1));
         match delta {
@@ -204,11 +209,12 @@ mod tests {
         let lines =
             |of: Table, table: &[u8], units: [u64; 5]| units.map(|unit| of.line(table, 10, unit));
         let line = |line| Some(Location::Line(line));
-        // Two units of line 11, one without a line, two of line 9.
+        // Two units of line 11, one unit without a line, two units of line 9.
         let pairs = [4, 1, 2, 0x80, 4, 0xfe];
         let expected = [line(11), Some(Location::NoLine), line(9), line(9), None];
         assert_eq!(lines(Table::Pairs, &pairs, [1, 2, 3, 4, 5]), expected);
-        // Two units of line 10, two of line 300 (in two steps), and from there on line 299.
+        // Two units of line 10, two units of line 300 (in two steps), and line 299 for all further
+        // units.
         let increments = [4, 127, 0, 127, 0, 36, 4, 0xff];
         let expected = [line(10), line(300), line(300), line(299), line(299)];
         assert_eq!(lines(Table::Increments, &increments, [1, 2, 3, 4, 900]), expected);

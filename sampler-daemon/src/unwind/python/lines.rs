@@ -1,4 +1,5 @@
-//! The lines of Python code that frames of one process are at; a frame has the number of its line.
+//! The lines of Python code in the frames of one process. A frame has the number of its line in
+//! this table.
 
 use super::super::name_budget::{NameBudget, NameShare};
 use rustc_hash::FxHashMap;
@@ -6,13 +7,13 @@ use sampler_common::profile::Line;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Lines of one process that are held; frames at further ones cannot be shown.
+/// Most lines of one process. Frames at further lines cannot be shown.
 const MAX_LINES: usize = 64 * 1024;
 
-/// Bytes that a line takes besides its texts.
+/// Bytes of a line besides its texts.
 const LINE_BYTES: usize = 96;
 
-/// Function, file and line, 0 if it is not known.
+/// Function, file and line; line 0 if unknown.
 pub(super) type PythonLine = (Arc<str>, Arc<str>, u32);
 
 /// The lines of one process.
@@ -37,11 +38,11 @@ impl PythonLines {
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        // Whatever a panic has left there is still a list of lines.
+        // The state is valid even after a panic: it is still a list of lines.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of a line; `None` if there is no room for one more.
+    /// The number of a line; `None` if there is no room for another line.
     pub(super) fn number(&self, line: &PythonLine) -> Option<u64> {
         let mut state = self.state();
         if let Some(number) = state.numbers.get(line) {
@@ -57,12 +58,12 @@ impl PythonLines {
         Some(u64::from(number))
     }
 
-    /// Gives room back.
+    /// Gives bytes back to the budget.
     pub(super) fn give(&self, bytes: usize) {
         self.state().share.give(bytes);
     }
 
-    /// Takes room for a code object; whether there is some.
+    /// Takes bytes for a code object; false if there is no room.
     pub(super) fn take(&self, bytes: usize) -> bool {
         self.state().share.take(bytes)
     }

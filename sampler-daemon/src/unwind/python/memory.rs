@@ -1,15 +1,15 @@
-//! Reads the memory of a process, of which nothing is believed.
+//! Reads the memory of a process. Nothing in that memory is trusted.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
 /// Memory of a process.
 pub(super) trait Memory {
-    /// Fills all of `into` from an address; `None` if it cannot be read.
+    /// Fills all of `into` from an address; `None` if the memory cannot be read.
     fn read(&self, address: u64, into: &mut [u8]) -> Option<()>;
 }
 
-/// `/proc/PID/mem`: that of the program image that was there when it was opened.
+/// `/proc/PID/mem`. It stays the memory of the program image in which it was opened.
 impl Memory for File {
     fn read(&self, address: u64, into: &mut [u8]) -> Option<()> {
         self.read_exact_at(into, address).ok()
@@ -23,7 +23,7 @@ pub(super) fn word(memory: &dyn Memory, address: u64) -> Option<u64> {
     Some(u64::from_le_bytes(bytes))
 }
 
-/// So many bytes from an address.
+/// `length` bytes from an address.
 pub(super) fn bytes(memory: &dyn Memory, address: u64, length: usize) -> Option<Vec<u8>> {
     let mut bytes = vec![0; length];
     memory.read(address, &mut bytes)?;

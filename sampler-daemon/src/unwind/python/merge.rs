@@ -1,15 +1,17 @@
-//! Python frames take the place of the interpreter's own frames.
+//! Replaces the interpreter's own frames by Python frames.
 //!
-//! Plainly: a C function of the interpreter evaluates Python code, and calls itself again only where C code lies between two Python functions. So each of its
-//! frames stands for a run of Python frames, which ends where the interpreter was entered. The interpreter's frames between such a one and the next code of
-//! another file, or the next such one, only lead there, and are left out.
+//! Plainly: a C function of the interpreter evaluates Python code. It calls itself again only if C
+//! code is between two Python functions. So each frame of that function stands for a run of Python
+//! frames, which ends where C code entered the interpreter. Behind a replaced frame, the
+//! interpreter's other frames only lead to the next evaluation, or to the next code of another
+//! file. These frames are left out.
 //!
-//! The two lists come from two sources: where their numbers contradict each other nothing is replaced.
+//! The two lists have two sources. If their numbers contradict each other, nothing is replaced.
 
-/// What a native frame is.
+/// The kind of a native frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Native {
-    /// It evaluates Python code.
+    /// The function that evaluates Python code.
     Evaluation,
     /// Other code of the interpreter's file.
     Interpreter,
@@ -17,28 +19,29 @@ pub(super) enum Native {
     Other,
 }
 
-/// What becomes of the interpreter's frames that Python frames stand for.
+/// What happens to the interpreter's frames for which there are Python frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NativeFrames {
-    /// Python frames take their place.
+    /// Python frames replace them.
     Replaced,
-    /// They stay, behind the Python frames that they have evaluated.
+    /// They stay, behind the Python frames that they evaluated.
     Kept,
 }
 
 /// The Python frames of one evaluation, newest first, or `None` if one of them could not be read.
 pub(super) type Run<F> = Option<Vec<F>>;
 
-/// Whether a list goes down to its root.
+/// Whether a list reaches the root of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// To the root.
+    /// The list reaches the root.
     Whole,
-    /// Its outer part is missing.
+    /// The outer part is missing.
     Cut,
 }
 
-/// A merged stack, leaf first; `None` if the lists do not fit. A run is replaced if all of it could be read; else its native frames stay.
+/// A merged stack, leaf first; `None` if the lists do not fit. A run replaces native frames only if
+/// all of the run could be read.
 pub(super) fn merge<F: Copy>(
     native: &[(F, Native)],
     native_extent: Extent,
@@ -51,7 +54,7 @@ pub(super) fn merge<F: Copy>(
         (Extent::Whole, Extent::Whole) => evaluations == runs.len(),
         (Extent::Whole, Extent::Cut) => evaluations >= runs.len(),
         (Extent::Cut, Extent::Whole) => evaluations <= runs.len(),
-        // Nothing says which belongs to which.
+        // Nothing tells which evaluation belongs to which run.
         (Extent::Cut, Extent::Cut) => false,
     };
     if !fits {

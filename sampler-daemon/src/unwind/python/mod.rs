@@ -1,7 +1,10 @@
-//! Python frames of a process that runs CPython: functions, files and lines in place of the interpreter's own frames.
+//! Python frames of a process that runs CPython: functions, files and lines replace the
+//! interpreter's own frames.
 //!
-//! The kernel side copies addresses of code objects and instructions (`sampler_common::wire::PythonRecord`). Here code objects are read from the process's
-//! memory, each once. The fingerprint that a sample has of a code object is the check: what is there now must be what was there then.
+//! The kernel side copies addresses of code objects and instructions
+//! (`sampler_common::wire::PythonRecord`). This module reads each code object once from the
+//! process's memory. A sample has a fingerprint of each code object. The fingerprint proves that
+//! the code object now is the one at the time of the sample.
 
 mod code;
 mod find;
@@ -31,10 +34,11 @@ use std::fs::File;
 use std::sync::Arc;
 use version::Boundary;
 
-/// Code objects of a process that are remembered; when full, all are forgotten and read anew.
+/// Most code objects of a process that are remembered. At the bound all are forgotten and read
+/// again.
 const MAX_CODES: usize = 16 * 1024;
 
-/// Stands where there are more Python frames than were read.
+/// Stands for the Python frames beyond those that were read.
 const CUT: &str = "[python frames cut]";
 
 /// The interpreter of one program image.
@@ -43,20 +47,20 @@ pub struct Python {
     found: Found,
     lines: Arc<PythonLines>,
     module: ModuleId,
-    /// By address and fingerprint; `None`: it could not be read.
+    /// By address and fingerprint; `None` if the code object could not be read.
     codes: FxHashMap<(u64, u64), Option<Code>>,
 }
 
-/// What came of a stack.
+/// The result of merging one stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merged {
-    /// Python frames have taken the interpreter's place.
+    /// Python frames have replaced the interpreter's frames.
     Whole,
-    /// The same, but for the outer part, which was cut.
+    /// Python frames have replaced the interpreter's frames, but the outer part was cut.
     Cut,
-    /// Some of the interpreter's frames stay, since Python frames could not be read.
+    /// Some of the interpreter's frames stay, because Python frames could not be read.
     Unread,
-    /// Python frames and native ones do not fit: nothing has changed.
+    /// Python frames and native frames do not fit, so nothing has changed.
     Unmatched,
 }
 
@@ -80,17 +84,17 @@ impl Python {
         }))
     }
 
-    /// What the kernel side needs for the program image with this generation.
+    /// The kernel side's values for the program image with this generation.
     pub fn for_kernel(&self, generation: u32) -> PythonRuntime {
         PythonRuntime { generation: generation.into(), ..self.found.kernel }
     }
 
-    /// The module that its frames are in.
+    /// The module of its frames.
     pub fn module(&self) -> ModuleId {
         self.module
     }
 
-    /// Puts Python frames, newest first, in the place of the interpreter's frames of a stack that was unwound.
+    /// Replaces the interpreter's frames of an unwound stack by Python frames, newest first.
     pub fn merge(
         &mut self,
         image: &mut Image,
@@ -112,7 +116,7 @@ impl Python {
             UnwindEnd::Complete | UnwindEnd::Guessed => Extent::Whole,
             UnwindEnd::Truncated | UnwindEnd::Failed | UnwindEnd::NoMapping => Extent::Cut,
         };
-        // What could not be read is the last one.
+        // A frame that could not be read is the last one.
         let read = python.iter().position(|frame| frame.code == 0).unwrap_or(python.len());
         let is_cut = flags & PYTHON_CUT != 0 || read < python.len();
         let runs = self.runs(&python[..read], is_cut);
@@ -128,7 +132,8 @@ impl Python {
         }
     }
 
-    /// The frames of each evaluation. Where the list was cut within one, a mark stands for the rest of it.
+    /// The frames of each evaluation. If the list was cut within an evaluation, one frame stands
+    /// for the rest of it.
     fn runs(&mut self, python: &[PythonFrame], is_cut: bool) -> Vec<Run<Frame>> {
         let (mut runs, mut run, mut is_open) = (Vec::new(), Some(Vec::new()), false);
         for frame in python {
@@ -159,7 +164,8 @@ impl Python {
         runs
     }
 
-    /// The frame of a function, which is none before its code has begun; `None` if it cannot be read.
+    /// The frame of a function, or no frame before its code has begun; `None` if the frame cannot
+    /// be read.
     fn frame(&mut self, frame: &PythonFrame, owner: u8) -> Option<Option<Frame>> {
         let key = (frame.code, frame.fingerprint);
         if !self.codes.contains_key(&key) {
@@ -182,7 +188,7 @@ impl Python {
         }
     }
 
-    /// The frame at a line; `None` if there is no room for one more.
+    /// The frame at a line; `None` if there is no room for another line.
     fn line(&self, line: &PythonLine) -> Option<Frame> {
         let offset = self.lines.number(line)?;
         Some(Frame { module: self.module, offset })

@@ -1,4 +1,4 @@
-//! A code object of CPython 3.11, laid out by hand, and what is read of it.
+//! A code object of CPython 3.11, written by hand, and its reading.
 
 use super::code::{Code, Position, fingerprint};
 use super::memory::Memory;
@@ -10,7 +10,7 @@ const NAME: u64 = 0x3000;
 const FILE: u64 = 0x4000;
 const START: u64 = CODE + 184;
 
-/// Memory from 0 on.
+/// Memory from address 0 on.
 struct Bytes(Vec<u8>);
 
 impl Memory for Bytes {
@@ -30,7 +30,7 @@ impl Bytes {
         self.put(address, &word.to_le_bytes());
     }
 
-    /// Of the kind with one byte to a character, or with two.
+    /// Writes a string with one byte for each character, or with two.
     fn put_string(&mut self, address: u64, text: &str) {
         let is_ascii = text.is_ascii();
         self.put_word(address + 16, text.chars().count() as u64);
@@ -42,7 +42,8 @@ impl Bytes {
     }
 }
 
-/// `def größe` in line 10 of a file: four units before its body, then four of line 11 and one without a line.
+/// `def größe` in line 10 of a file: four units before its body, then four units of line 11 and one
+/// unit without a line.
 fn memory() -> Bytes {
     let mut memory = Bytes(vec![0; 0x5000]);
     memory.put_word(CODE + 16, 9);
@@ -74,7 +75,7 @@ fn function_file_and_line_are_read() {
     let position = |unit: u64| code.position(START + 2 * unit, 0);
     assert_eq!(position(0), Some(Position::NotBegun));
     assert_eq!(code.position(START - 2, 0), Some(Position::NotBegun));
-    // A generator's frame has begun when there is one.
+    // A generator's frame exists only after it has begun.
     assert_eq!(code.position(START, 1), Some(Position::Line(10)));
     assert_eq!([4, 7].map(position), [Some(Position::Line(11)); 2]);
     assert_eq!(position(8), Some(Position::Line(0)));
@@ -90,7 +91,7 @@ fn another_code_object_in_its_place_is_not_taken_for_it() {
         memory.put(address, &[byte]);
         assert!(Code::read(&memory, &known(), CODE, expected).is_none(), "{address:#x}");
     }
-    // What changes while a code object lives is no part of it.
+    // Fields that change while a code object lives do not count.
     let mut memory = memory();
     memory.put_word(CODE + 152, 0x7777);
     memory.put_word(LINES + 24, 0x7777);

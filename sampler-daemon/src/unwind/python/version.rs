@@ -1,50 +1,55 @@
-//! Where each version of CPython keeps what leads to a function's name and line.
+//! For each version of CPython, the offsets that lead to a function's name and line.
 //!
-//! The tables of 3.9 to 3.12 are the offsets that the versions' own headers give (`Include/internal/pycore_*.h`); none of their patch releases has changed
-//! them. From 3.13 on the runtime says them itself (`_Py_DebugOffsets`, at the beginning of `_PyRuntime`).
+//! The tables of 3.9 to 3.12 have the offsets of the versions' own headers
+//! (`Include/internal/pycore_*.h`). No patch release has changed them. From 3.13 on, the runtime
+//! states its offsets itself (`_Py_DebugOffsets`, at the beginning of `_PyRuntime`).
 
 use super::line_table::Table;
 use super::memory::Memory;
 use sampler_common::wire::{PYTHON_DIRECT, PythonRuntime};
 
-/// The mark at the beginning of `_Py_DebugOffsets`.
+/// The magic number at the beginning of `_Py_DebugOffsets`.
 const COOKIE: [u8; 8] = *b"xdebugpy";
 
-/// Threads of an interpreter, and what it says of itself.
+/// Offsets of an interpreter's threads, and of a thread's interpreter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InterpreterOffsets {
     /// The first thread's state.
     pub(super) threads: u64,
-    /// In a thread's state: its interpreter.
+    /// The thread's interpreter, in a thread's state.
     pub(super) of_thread: u64,
 }
 
-/// How the state of the running thread is found.
+/// How to find the state of the running thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Running {
-    /// By a word of the runtime.
+    /// By a word of the runtime, at this offset.
     InRuntime(u64),
-    /// By the lock of the interpreter: the pointer to the lock, and its holder in it.
+    /// By the lock of the interpreter: the offset of the pointer to the lock, and the offset of the
+    /// holder in the lock.
     ByLock(u64, u64),
 }
 
-/// How a frame says that the interpreter was entered there by a call in C.
+/// How a run of frames shows the frame at which a call in C entered the interpreter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Boundary {
-    /// A byte of the first frame behind it is not 0.
+    /// The byte at this offset of the run's oldest frame is not 0.
     Byte(u64),
-    /// Behind the first frame is one that is no function's, by the value of its byte `owner`.
+    /// A frame that is no function's follows the run's oldest frame. Its byte `owner` has this
+    /// value.
     Owner(u8),
-    /// It is entered for each.
+    /// Every frame is a run of its own.
     Every,
 }
 
-/// How a frame says at which instruction it is, and where the code object has its instructions.
+/// How a frame gives its instruction, and where the code object has its instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Instructions {
-    /// By its address: the first one lies at this offset, and how many of the first are before a function's beginning at another one.
+    /// By address. The first value is the offset of the first instruction. The second is the offset
+    /// of the number of instructions before the function's beginning.
     Inline(u64, u64),
-    /// By a number, of which so many are a code unit: they are in the `bytes` object that is pointed to at this offset.
+    /// By number. The first value is the offset of the pointer to the `bytes` object with the
+    /// instructions. The second is how much one code unit counts.
     Apart(u64, u32),
 }
 
@@ -58,21 +63,21 @@ pub(super) struct CodeOffsets {
     pub(super) instructions: Instructions,
 }
 
-/// What is known of a version.
+/// The offsets of one version.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offsets {
-    /// The pointer to the main interpreter in the runtime.
+    /// Offset in the runtime of the pointer to the main interpreter.
     pub(super) main_interpreter: u64,
     pub(super) interpreter: InterpreterOffsets,
     pub(super) running: Running,
     pub(super) boundary: Boundary,
-    /// The byte `owner` of a frame.
+    /// Offset in a frame of the byte `owner`.
     pub(super) owner: u64,
     pub(super) code: CodeOffsets,
     pub(super) table: Table,
-    /// Sizes of a string's header: of one that is ASCII, and of others.
+    /// Sizes of a string's header: of an ASCII string, and of others.
     pub(super) string: [u64; 2],
-    /// What the kernel side needs, without `generation` and `current`.
+    /// The kernel side's values, without `generation` and `current`.
     pub(super) kernel: PythonRuntime,
 }
 
@@ -161,7 +166,7 @@ const V3_12: Offsets = Offsets {
     ..V3_11
 };
 
-/// Words of `_Py_DebugOffsets` of 3.13 that are used, counted from its beginning.
+/// The used words of `_Py_DebugOffsets` of 3.13, counted from its beginning.
 mod word_3_13 {
     pub(super) const FREE_THREADED: usize = 2;
     pub(super) const INTERPRETERS_HEAD: usize = 5;
@@ -184,10 +189,10 @@ mod word_3_13 {
     pub(super) const COUNT: usize = 44;
 }
 
-/// Offsets are of structs: none is larger.
+/// Bound of a stated offset. No struct is larger.
 const MAX_OFFSET: u64 = 1 << 20;
 
-/// What is known of a version, whose runtime is at an address; `None`: nothing.
+/// The offsets of a version whose runtime is at an address; `None` if they are not known.
 pub(super) fn offsets(version: (u8, u8), memory: &dyn Memory, runtime: u64) -> Option<Offsets> {
     match version {
         (3, 9) => Some(V3_9),
@@ -199,7 +204,7 @@ pub(super) fn offsets(version: (u8, u8), memory: &dyn Memory, runtime: u64) -> O
     }
 }
 
-/// As the runtime states them.
+/// The offsets that the runtime of 3.13 states.
 fn stated_3_13(memory: &dyn Memory, runtime: u64) -> Option<Offsets> {
     use word_3_13 as at;
     let mut bytes = [0; at::COUNT * 8];
@@ -214,7 +219,8 @@ fn stated_3_13(memory: &dyn Memory, runtime: u64) -> Option<Offsets> {
     let instructions = offset(at::CODE_INSTRUCTIONS)?;
     let holder = offset(at::GIL_HOLDER)?.checked_sub(offset(at::GIL)?)?;
     Some(Offsets {
-        // The first interpreter of the list is the newest one: the pointer to the main one follows.
+        // The first interpreter of the list is the newest one. The pointer to the main interpreter
+        // follows.
         main_interpreter: offset(at::INTERPRETERS_HEAD)? + 8,
         interpreter: InterpreterOffsets {
             threads: offset(at::THREADS_HEAD)?,
@@ -228,7 +234,8 @@ fn stated_3_13(memory: &dyn Memory, runtime: u64) -> Option<Offsets> {
             name: offset(at::CODE_NAME)?,
             first_line: offset(at::CODE_FIRST_LINE)?,
             lines: offset(at::CODE_LINES)?,
-            // Where the function begins is not stated: in all of 3.13 so far before the instructions.
+            // The place of the function's beginning is not stated. In all of 3.13 so far, it is
+            // before the instructions.
             instructions: Instructions::Inline(instructions, instructions.checked_sub(16)?),
         },
         table: V3_12.table,

@@ -1,4 +1,4 @@
-//! Steps through every function of this machine's libraries against framehop's.
+//! Steps through every function of this machine's libraries, compared with framehop's.
 
 use super::*;
 use crate::unwind::StackMemory;
@@ -14,12 +14,12 @@ const STACK_BYTES: usize = 1 << 20;
 const SP: u64 = STACK + 4096;
 const BP: u64 = STACK + 8192;
 
-/// A stack in which each word is another one, and none is zero.
+/// A stack whose words all differ, and of which none is zero.
 fn stack() -> Vec<u8> {
     (0..STACK_BYTES as u64 / 8).flat_map(|word| (0x5555_0000_0000 + word).to_le_bytes()).collect()
 }
 
-/// framehop's step at a stated address: ip, sp, bp of the caller; none at the root.
+/// framehop's step at a stated address: ip, sp, bp of the caller; `None` at the root.
 fn framehops(
     unwinder: &UnwinderX86_64<Arc<[u8]>>,
     cache: &mut CacheX86_64,
