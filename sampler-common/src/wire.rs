@@ -1,8 +1,7 @@
 //! What crosses the kernel boundary: map keys, map values and ring records.
 //!
-//! All structs are `repr(C)` with explicit padding, so that hashing and comparing them as bytes
-//! is sound. Values that come from the kernel are untrusted by the daemon: it checks lengths and
-//! kinds before it believes them.
+//! All structs are `repr(C)` with explicit padding, so that hashing and comparing them as bytes is
+//! sound. The daemon does not trust values from the kernel: it checks lengths and kinds before use.
 
 mod cookie;
 mod filter;
@@ -59,16 +58,22 @@ pub enum Role {
     PosixMemalign = 5,
     /// `void free(void *p)`; also `cfree`, `free_sized`, `free_aligned_sized`.
     Free = 6,
-    /// The USDT `otel_memory:alloc(void *pointer, size_t size, size_t weighted_bytes)`: a process has sampled an allocation by itself.
+    /// The USDT `otel_memory:alloc(void *pointer, size_t size, size_t weighted_bytes)`: a process
+    /// has sampled an allocation by itself.
     OtelAlloc = 12,
-    /// The USDT `otel_memory:free(void *pointer)`: such a block ends.
+    /// The USDT `otel_memory:free(void *pointer)`: a block that the process has sampled by itself
+    /// ends.
     OtelFree = 13,
-    /// The USDT `sampler_preload:ended(uint64_t how)`: a sample of our own preloaded library has ended as an [`Unusual`] one.
+    /// The USDT `sampler_preload:ended(uint64_t how)`: a sample of our own preloaded library has
+    /// ended as an [`Unusual`] one.
     LibraryEnded = 14,
-    /// `void *operator new(std::size_t size)` that does not call malloc: it can throw, so that it never gets a return probe.
+    /// `void *operator new(std::size_t size)` that does not call malloc. It can throw, so it never
+    /// gets a return probe.
     New = 7,
-    /// `void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)`; from here on roles of functions that
-    /// change what is mapped. Their hits are not counted.
+    /// `void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)`.
+    ///
+    /// `Map` and the roles with higher numbers are of functions that change what is mapped. Their
+    /// hits are not counted.
     Map = 16,
     /// `int munmap(void *address, size_t length)`
     Unmap = 17,
@@ -79,7 +84,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Whether functions of the role change what is mapped, for whomever.
+    /// Whether functions of the role change what is mapped, in any process.
     pub const fn is_mapping(self) -> bool {
         self as u8 >= Role::Map as u8
     }
@@ -106,46 +111,55 @@ impl Role {
     }
 }
 
-/// How samples of the preloaded library end that are not reported, or not as usual: what it says to whoever listens. The numbers are a contract between the
-/// library and samplerd.
+/// How a sample of the preloaded library ends if it is not reported, or not reported as usual. The
+/// library passes the number to the probe `ended`. The numbers are a contract between the library
+/// and samplerd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Unusual {
-    /// The table was full, or their address not free: reported, with their end at once, since nobody could know the block again.
+    /// The table of blocks was full, or had another block at the sample's address. The sample was
+    /// reported with its end at once, since a later free could not find the block.
     TableFull = 0,
-    /// Blocks whose end was missed, and reported when their address came again.
+    /// The end of a block was missed, and was reported when the block's address was allocated
+    /// again.
     EndedLate = 1,
-    /// Of no bytes: of these the contract cannot tell.
+    /// A request for 0 bytes: the contract of `otel_memory` cannot report it.
     Empty = 2,
-    /// The allocator had nothing: nothing was allocated.
+    /// The allocator returned no block: nothing was allocated.
     Failed = 3,
 }
 
-/// Entries of the array `HITS` for each process slot: at least two for every [`Role`] whose hits are counted, one where the kernel emulates the probed
-/// instruction and one where it single-steps it, which has another price ([`Cookie::counter`]).
+/// Entries of the array `HITS` for each process slot.
+///
+/// Every [`Role`] whose hits are counted has at least two: one for probed instructions that the
+/// kernel emulates, one for those that it single-steps at another price ([`Cookie::counter`]).
 pub const HITS_PER_SLOT: u32 = 32;
 
-/// Rule of the counters in `HITS`: from 2^13 hits on approximate (90 % within 1.6 %), and from 2^29 on,
-/// where one hit in 65,536 writes, ever less so. One 32-bit random number is enough for it.
+/// Rule of the counters in `HITS`: approximate from 2^13 hits on (90 % within 1.6 %). From 2^29
+/// hits on one hit in 65,536 writes, and the relative error falls further. The rule needs one
+/// 32-bit random number.
 pub const HITS_SWITCH: Switch = Switch::DEFAULT.capped(16);
 
-/// In place of a slot in the map `TARGETS`: not profiled.
+/// In place of a slot in the map `TARGETS`: the process is not profiled.
 pub const EXCLUDED: u32 = u32::MAX;
 
-/// In place of a slot in the map `TARGETS`: gets one with its first allocation.
+/// In place of a slot in the map `TARGETS`: the process gets a slot with its first allocation.
 pub const EXPECTED: u32 = u32::MAX - 1;
 
-/// An address space: a process slot and which program image of it (each `execve` makes a new one).
+/// An address space: a process slot and one program image of its process (each `execve` makes a new
+/// image).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(C)]
 pub struct Space {
     /// Index into the process tables.
     pub slot: u32,
-    /// Counts program images, over all uses of the slot.
+    /// Number of the program image, counted over all uses of the slot.
     pub generation: u32,
 }
 
-/// What the probes need to know of a process; value of the array `PROCESSES`, indexed by slot. What a sample changes is on one cache line.
+/// What the probes need to know of a process; value of the array `PROCESSES`, indexed by slot.
+///
+/// The fields that a sample changes are on one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub struct ProcessConfig {
@@ -155,25 +169,26 @@ pub struct ProcessConfig {
     pub generation: u32,
     /// How often a thread that was not the first one has called `execve`; raised by the kernel side.
     pub leader_changes: u32,
-    /// Its entries of the live set.
+    /// Entries of the live set that belong to the process.
     pub live: u64,
-    /// Bytes of records that it has put into the ring, over all uses of the slot.
+    /// Bytes of records that the process has put into the ring, over all uses of the slot.
     pub ring_sent: u64,
-    /// Of which the daemon has read so many.
+    /// Bytes of these records that the daemon has read.
     pub ring_read: u64,
-    /// A second, which is 2^30 ns long.
+    /// Number of the current second (2^30 ns), for `external_sent`.
     pub external_second: u64,
-    /// Samples that it has taken by itself, and sent in that second.
+    /// Samples that the process has taken by itself and sent in `external_second`.
     pub external_sent: u64,
-    /// Words of the designs that the daemon wants; `designs` are these, or braked ones ([`crate::sampling::brake`]).
+    /// Words of the designs that the daemon wants. `designs` are equal to them, or braked
+    /// ([`crate::sampling::brake`]).
     pub wanted: [u64; CLASSES],
-    /// Bit n: level n of the brake has been in force since the daemon last looked.
+    /// Bit n: level n of the brake has been in force since the daemon last read this field.
     pub levels: u64,
     /// How often the brake has raised the interval of a size class in this use of the slot.
     pub braked: u64,
-    /// Other than 0: no block enters the live set, since the ends of some would not be seen.
+    /// Other than 0: no block enters the live set, since some ends would be missed.
     pub holds_nothing: u64,
-    /// Up to the next cache line.
+    /// Padding to the next cache line.
     pub reserved: [u64; 7],
 }
 
@@ -182,7 +197,7 @@ pub struct ProcessConfig {
 #[repr(C, align(8))]
 pub struct ProcessTotals {
     /// Hazard until the next sample, raw, see [`crate::sampling::trial`]. Trials are memoryless, so
-    /// that a countdown per CPU and process samples by the same law as one for all.
+    /// a countdown per CPU and process samples by the same law as one countdown for all CPUs.
     pub countdown: i64,
     /// Bytes requested so far under a stride, see [`mod@crate::sampling::decide`].
     pub position: i64,
@@ -192,8 +207,10 @@ pub struct ProcessTotals {
     pub outcomes: [u64; KERNEL_OUTCOMES],
 }
 
-/// Exact totals of one size class. Next to each other, and those of small sizes next to the countdown: an unsampled call then changes
-/// one or two cache lines.
+/// Exact totals of one size class.
+///
+/// The two numbers are adjacent, and small classes are next to the countdown: an unsampled call
+/// then changes one or two cache lines.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct ClassTotals {
@@ -219,7 +236,7 @@ pub struct PendingKey {
 pub struct Pending {
     /// Requested bytes.
     pub size: u64,
-    /// Word of the [`crate::sampling::Design`] it was charged with.
+    /// Word of the [`crate::sampling::Design`] that the call was charged with.
     pub design: u64,
     /// 0-based offset of the sampled byte.
     pub offset: u64,
@@ -233,7 +250,7 @@ pub struct Pending {
     pub space: Space,
     /// Number of the [`Role`].
     pub role: u32,
-    /// Sample points that fell into it; 0 when it is followed but not sampled.
+    /// Sample points that fell into the request; 0 when the call is followed but not sampled.
     pub hits: u32,
 }
 
@@ -243,11 +260,11 @@ pub struct Pending {
 pub struct LiveKey {
     /// The block's address.
     pub pointer: u64,
-    /// Where that address means something.
+    /// The address space of `pointer`.
     pub space: Space,
 }
 
-/// A sampled block that is held; value of the live set. The live set is the truth for what is held.
+/// A sampled block that is held; value of the live set, which is authoritative for what is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct LiveEntry {
@@ -255,18 +272,23 @@ pub struct LiveEntry {
     pub sample: u64,
     /// Requested bytes.
     pub size: u64,
-    /// Word of the [`crate::sampling::Design`] it was charged with.
+    /// Word of the [`crate::sampling::Design`] that the sample was charged with.
     pub design: u64,
     /// `CLOCK_MONOTONIC` in nanoseconds at the allocation's return.
     pub time_ns: u64,
-    /// [`STACK_LOST`] or 0; the admission's halvings from bit [`HALVINGS_SHIFT`] on: the block was sampled *and*
-    /// admitted with probability π·2^(−halvings); its sample points from bit [`HITS_SHIFT`] on.
+    /// [`STACK_LOST`] or 0, the admission's halvings, and the sample points.
+    ///
+    /// The halvings stand from bit [`HALVINGS_SHIFT`] on: the block was sampled *and* admitted with
+    /// probability π·2^(−halvings). The sample points stand from bit [`HITS_SHIFT`] on.
     pub flags: u64,
 }
 
 impl LiveEntry {
-    /// Whether the free filter counts it. Of a sample that a process took by itself the process says the end as well, and names nearly nothing but blocks that
-    /// are in the live set: to ask the filter then costs two cache lines, and to keep it two more at either end.
+    /// Whether the free filter counts the block.
+    ///
+    /// The filter leaves out samples that a process took by itself. The process reports their ends
+    /// too, and nearly all blocks that it reports are in the live set. Asking the filter would cost
+    /// two cache lines, and keeping it up to date two more at the allocation and at the free.
     #[inline(always)]
     pub const fn is_filtered(&self) -> bool {
         !Design::from_word(self.design).is_external()
@@ -285,10 +307,11 @@ pub const HITS_SHIFT: u32 = 32;
 /// Most halvings at admission.
 pub const MAX_HALVINGS: u64 = 15;
 
-/// Key of samples whose record was lost: enough to weigh each of them afterwards.
+/// Key of samples whose record was lost: enough to weight each of the samples afterwards.
 ///
-/// Sizes fall into buckets of relative width 1/32 ([`crate::sampling::size_bucket`]); the cell keeps
-/// their number and sum, so that the mean size of a cell is exact and its weight wrong by less than 10⁻³.
+/// Sizes fall into buckets of relative width 1/32 ([`crate::sampling::size_bucket`]). The cell
+/// keeps the number of samples and the sum of their sizes: the mean size of a cell is exact, and
+/// its weight is wrong by less than 10⁻³.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct LostKey {
@@ -310,12 +333,12 @@ pub struct LostCell {
     pub bytes: u64,
     /// Sum of their sample points.
     pub hits: u64,
-    /// Sum of the bytes from each one's (first) sampled byte to its end.
+    /// Sum over the samples of the bytes from the (first) sampled byte to the end of the block.
     pub tails: u64,
 }
 
 const _: () = assert!(size_of::<ProcessConfig>() == CLASSES * 16 + 128);
-// From `generation` to `external_sent`.
+// The fields from `generation` to `external_sent` are on one cache line.
 const _: () = assert!(offset_of!(ProcessConfig, generation) % 64 == 0);
 const _: () = assert!(offset_of!(ProcessConfig, wanted) % 64 == 48);
 const _: () = assert!(size_of::<PendingKey>() == 16);
@@ -324,8 +347,10 @@ const _: () = assert!(size_of::<LiveKey>() == 16);
 const _: () = assert!(size_of::<LiveEntry>() == 40);
 const _: () = assert!(size_of::<LostKey>() == 16);
 
-/// What all processes share; the one value of the array `STATE`. What is read for every call comes first, apart from what may be
-/// written as often.
+/// What all processes share; the one value of the array `STATE`.
+///
+/// Fields that are read for every call come first, on another cache line than fields that may be
+/// written for every call.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct KernelState {
@@ -333,19 +358,21 @@ pub struct KernelState {
     pub sequence: u64,
     /// Entries of the live set.
     pub live: u64,
-    /// Slots that new processes have taken.
+    /// Number of slots that new processes have taken.
     pub claims: u64,
-    /// Children of followed processes for which `TARGETS` had no room: they are not followed.
+    /// Children of followed processes that are not followed, because `TARGETS` had no room for
+    /// them.
     pub unfollowed: u64,
-    /// Entries of the live set that each process may have before it has to make room for others; set by the daemon.
+    /// Entries of the live set that each process may have before it has to make room for others;
+    /// set by the daemon.
     pub live_share: u64,
     /// How often `TARGETS` has changed, see [`memo_value`].
     pub epoch: u64,
     /// Explicit padding to a cache line, 0.
     pub pad: [u64; 2],
-    /// Calls of processes that are profiled, and found no slot.
+    /// Calls of processes that are to be profiled but found no slot.
     pub unseen_calls: u64,
-    /// Calls of excluded processes: they pay the trap of a shared link all the same.
+    /// Calls of excluded processes, which pay the trap of a shared link as well.
     pub excluded_calls: u64,
     /// Explicit padding to a cache line, 0.
     pub last_pad: [u64; 6],

@@ -1,8 +1,8 @@
-//! What a probe says to its program by itself: who was hit, in which function, and how.
+//! The attach cookie: tells a program which process was hit, in which function, and how.
 
 use super::{Role, Shape};
 
-/// The attach cookie of a probe: who and what, without a look-up.
+/// The attach cookie of a probe: process slot, role and argument places, without a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Cookie(pub u64);
@@ -13,10 +13,11 @@ const STEPPED: u8 = 0x80;
 /// Bit of the role's byte in a [`Cookie`]: the probe lies in our own preloaded library.
 const LIBRARY: u8 = 0x40;
 
-/// In place of a slot in a [`Cookie`]: a link that all processes share; who calls is looked up in the map `TARGETS`.
+/// In place of a slot in a [`Cookie`]: all processes share the link. The program looks the process
+/// up in the map `TARGETS`.
 pub const SHARED: u32 = u32::MAX;
 
-/// In place of a role in `HITS`: hits of any allocating function while the gate was not open.
+/// In place of a role in `HITS`: hits of all allocating functions while the gate is not open.
 const HITS_OUTSIDE: u32 = 0;
 
 impl Cookie {
@@ -25,12 +26,13 @@ impl Cookie {
         Cookie::shaped(slot, role, Shape::DEFAULT)
     }
 
-    /// The same at a USDT whose arguments are in the places of this [`super::Site`]: its number, or [`super::Site::AS_OF_FUNCTIONS`].
+    /// The cookie at a USDT whose arguments are described by the [`super::Site`] with this number,
+    /// or by [`super::Site::AS_OF_FUNCTIONS`].
     pub const fn at_site(self, site: u32) -> Cookie {
         Cookie(self.0 | (site as u64) << 40)
     }
 
-    /// The same in our own preloaded library, which limits itself.
+    /// The cookie in our own preloaded library, which limits its samples itself.
     pub const fn in_library(self) -> Cookie {
         Cookie(self.0 | (LIBRARY as u64) << 32)
     }
@@ -41,7 +43,7 @@ impl Cookie {
         (self.0 >> 32) as u8 & LIBRARY != 0
     }
 
-    /// Which [`super::Site`] describes the arguments of a USDT.
+    /// Number of the [`super::Site`] that describes the arguments of a USDT.
     #[inline(always)]
     pub const fn site(self) -> u32 {
         (self.0 >> 40) as u32
@@ -53,19 +55,19 @@ impl Cookie {
         self.0 as u32
     }
 
-    /// The cookie of a function whose arguments may not be those of its role.
+    /// The cookie of a function whose arguments may differ from those of its role's prototype.
     pub const fn shaped(slot: u32, role: Role, shape: Shape) -> Cookie {
         let shape = if shape.is_own() { shape } else { Shape::of(role) };
         Cookie(slot as u64 | (role as u64) << 32 | (shape.0 as u64) << 40)
     }
 
-    /// The same in another slot.
+    /// The cookie with another slot.
     #[inline(always)]
     pub const fn in_slot(self, slot: u32) -> Cookie {
         Cookie(self.0 >> 32 << 32 | slot as u64)
     }
 
-    /// The same at an instruction that the kernel emulates, or single-steps.
+    /// The cookie at an instruction that the kernel emulates, or else single-steps.
     pub const fn placed(self, emulated: bool) -> Cookie {
         if emulated { self } else { Cookie(self.0 | (STEPPED as u64) << 32) }
     }
@@ -76,38 +78,41 @@ impl Cookie {
         (self.0 >> 32) as u8 & !(STEPPED | LIBRARY)
     }
 
-    /// Which of its slot's entries in `HITS` counts its hits.
+    /// Index of the entry in `HITS`, within the slot, that counts the probe's hits.
     #[inline(always)]
     pub const fn counter(self) -> u32 {
         (self.0 >> 32) as u32 & 15 | self.counter_outside()
     }
 
-    /// Which counts them while the gate is not open: those of all roles together.
+    /// Index of the entry that counts the probe's hits while the gate is not open; all roles share
+    /// it.
     #[inline(always)]
     pub const fn counter_outside(self) -> u32 {
         HITS_OUTSIDE | (self.0 >> 35) as u32 & 16
     }
 
-    /// Where its arguments are.
+    /// Places of the function's arguments.
     #[inline(always)]
     pub const fn shape(self) -> Shape {
         Shape((self.0 >> 40) as u32)
     }
 
-    /// Whether it is `malloc`, with malloc's own argument, where the kernel emulates the probed instruction: by far the most calls, which are counted by what
-    /// becomes of them and not as hits.
+    /// Whether the function is `malloc`, with malloc's own argument, at an instruction that the
+    /// kernel emulates. Most calls by far are of this kind. They are counted by their outcome and
+    /// not as hits.
     #[inline(always)]
     pub const fn is_uncounted(self) -> bool {
         self.0 >> 32 == Role::Malloc as u64
     }
 
-    /// Whether it is `malloc`, with malloc's own argument.
+    /// Whether the function is `malloc`, with malloc's own argument.
     #[inline(always)]
     pub const fn is_plain_malloc(self) -> bool {
         self.is_plain(Role::Malloc)
     }
 
-    /// Whether it is a function of `role` with the arguments of its prototype, and glibc's division of work.
+    /// Whether the function is of `role`, with the arguments of its prototype and glibc's division
+    /// of work.
     #[inline(always)]
     pub const fn is_plain(self, role: Role) -> bool {
         (self.0 >> 32) as u32 & !(STEPPED as u32) == (Cookie::new(0, role).0 >> 32) as u32

@@ -2,14 +2,16 @@
 
 use super::Space;
 
-/// Which call, and which end of it. Ranges that a call gives up are reported when it begins: when it returns another thread may
-/// have got them already. Records of one process are in the order of what they tell.
+/// The mapping call, and whether the record is from its beginning or its end.
+///
+/// A call that gives up ranges is reported when it begins: another thread may already have got the
+/// ranges when it returns. Records of one process are in the order of the changes that they report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum MappingCall {
     /// `mmap` has succeeded: `address` is what it returned.
     Map = 1,
-    /// `munmap` begins, with arguments that it takes.
+    /// `munmap` begins, with arguments that the kernel accepts.
     UnmapBegins = 2,
     /// `mremap` begins.
     RemapBegins = 3,
@@ -33,8 +35,8 @@ impl MappingCall {
     }
 }
 
-/// A mapping call; `stack_bytes` bytes of stack follow, copied from `sp` on. Without any the stack was not wanted, or
-/// [`MappingRecord::FLOODED`] says that it is lost.
+/// A mapping call; `stack_bytes` bytes of stack follow, copied from `sp` on. If `stack_bytes` is 0,
+/// the stack was not wanted, or [`MappingRecord::FLOODED`] says that it is lost.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct MappingRecord {
@@ -46,7 +48,8 @@ pub struct MappingRecord {
     pub space: Space,
     /// Thread id in the root pid namespace.
     pub tid: u32,
-    /// Number of the [`MappingCall`], with [`MappingRecord::FLOODED`] if its stack was wanted, and not copied because there were too many.
+    /// Number of the [`MappingCall`]. [`MappingRecord::FLOODED`] is set if the stack was wanted but
+    /// not copied, because there were too many.
     pub call: u32,
     /// `CLOCK_MONOTONIC` in nanoseconds.
     pub time_ns: u64,
@@ -60,9 +63,9 @@ pub struct MappingRecord {
     pub old_length: u64,
     /// Flags of `mmap` or `mremap`.
     pub flags: u64,
-    /// Address of the probe: in the function that was called.
+    /// Address of the probe, in the function that was called.
     pub function: u64,
-    /// Return address of the call: in the caller.
+    /// Return address of the call, in the caller.
     pub ip: u64,
     /// Stack pointer after the return; where the snapshot starts.
     pub sp: u64,
@@ -71,19 +74,20 @@ pub struct MappingRecord {
 }
 
 impl MappingRecord {
-    /// Whether its stack is lost, because there were too many.
+    /// Whether the stack is lost, because there were too many.
     pub const fn is_flooded(&self) -> bool {
         self.call & MappingRecord::FLOODED != 0
     }
 
-    /// Which call; `None` if it is none that we know.
+    /// The mapping call; `None` if its number is unknown.
     pub const fn what(&self) -> Option<MappingCall> {
         MappingCall::from_number(self.call & !MappingRecord::FLOODED)
     }
 
-    /// A bit of `call`. A field of its own would be 8 bytes more on a stack that must do with 512.
+    /// Flag in `call`: the stack is lost. A field of its own would take 8 bytes of a BPF stack of
+    /// 512.
     pub const FLOODED: u32 = 1 << 31;
-    /// Above it there are error numbers.
+    /// The highest address that a call returns; larger values are error numbers.
     pub const LAST_ADDRESS: u64 = -4096i64 as u64;
 }
 

@@ -1,21 +1,26 @@
-//! What a CPU has last seen of a process: in front of the map `TARGETS`, for links that processes share.
+//! What a CPU last looked up of a process: a cache in front of the map `TARGETS`, for links that
+//! processes share.
 //!
-//! One 64-bit word for a process id: the id, what stood for it, and the epoch in which it did. Whoever changes `TARGETS` begins a new
-//! epoch afterwards, and a word is written with the epoch from before its look-up: so a word of the present epoch says what
-//! `TARGETS` says. 2^29 changes later an old word would be believed again, if nobody had looked in between.
+//! A process id has one 64-bit word: the id, the value of the look-up, and the epoch of the
+//! look-up. Whoever changes `TARGETS` begins a new epoch afterwards. A word is written with the
+//! epoch from before its look-up. A word of the current epoch is therefore equal to what `TARGETS`
+//! says. An epoch number comes again after 2^29 changes: an old word would then be taken for a
+//! current one, if nobody had replaced it in between.
 
 use crate::limits::MAX_KERNEL_SLOTS;
 
-/// Words, as a power of two: processes whose ids differ by a multiple of it share one, and look each other up again.
+/// Number of words, a power of two. Processes whose ids differ by a multiple of it share a word,
+/// and evict each other.
 pub const MEMOS: u32 = 1 << 14;
 
-/// In place of a slot: not profiled, and its calls are counted.
+/// In place of a slot: the process is not profiled, and its calls are counted.
 pub const MEMO_EXCLUDED: u32 = MAX_KERNEL_SLOTS;
-/// In place of a slot: not profiled.
+/// In place of a slot: the process is not profiled.
 pub const MEMO_NOBODY: u32 = MAX_KERNEL_SLOTS + 1;
-/// In place of a slot: gets one with its first allocation. Never kept.
+/// In place of a slot: the process gets a slot with its first allocation. This value is never
+/// cached.
 pub const MEMO_EXPECTED: u32 = MAX_KERNEL_SLOTS + 2;
-/// In place of a slot: not known.
+/// In place of a slot: the word does not belong to the key.
 pub const MEMO_UNKNOWN: u32 = VALUE;
 
 /// Bits of a process id: `PID_MAX_LIMIT` in `include/linux/threads.h`.
@@ -23,7 +28,7 @@ const PID_BITS: u32 = 22;
 const VALUE_BITS: u32 = 13;
 const VALUE: u32 = (1 << VALUE_BITS) - 1;
 const _: () = assert!(MEMO_EXPECTED < MEMO_UNKNOWN);
-// Whatever has a slot is distinct from whatever has none.
+// Values that are slots are distinct from values that stand for no slot.
 const _: () = assert!(MAX_KERNEL_SLOTS <= MEMO_EXCLUDED && MEMO_EXCLUDED < MEMO_NOBODY);
 
 /// A word without its value.
@@ -38,7 +43,7 @@ pub const fn memo(key: u64, value: u32) -> u64 {
     key | ((value & VALUE) as u64) << PID_BITS
 }
 
-/// What stands for the process of a key; [`MEMO_UNKNOWN`] if the word is of another process or epoch.
+/// The value for the process of a key; [`MEMO_UNKNOWN`] if the word is of another process or epoch.
 #[inline(always)]
 pub const fn memo_value(word: u64, key: u64) -> u32 {
     let value = (word >> PID_BITS) as u32 & VALUE;
@@ -51,7 +56,7 @@ mod tests {
 
     #[test]
     fn the_last_slot_is_no_constant() {
-        // With as many processes as there can be it is the daemon's own.
+        // With the maximum number of processes, the last slot is the daemon's own.
         let last = crate::limits::MAX_SLOTS;
         for constant in [MEMO_EXCLUDED, MEMO_NOBODY, MEMO_EXPECTED, MEMO_UNKNOWN] {
             assert!(last < constant);

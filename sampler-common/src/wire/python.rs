@@ -1,43 +1,47 @@
-//! Python frames: where the kernel side finds those of a process, and the record that has those of one sample.
+//! Python frames: where the kernel side finds the frames of a process, and the record with the
+//! frames of one sample.
 //!
-//! The kernel side follows pointers and copies words. What they mean, the daemon finds out when it reads the record; by then a code object may be gone and
-//! another one lie where it lay. So each frame carries a fingerprint of its code object as it was when the sample was taken.
+//! The kernel side follows pointers and copies words. The daemon interprets the words when it reads
+//! the record. By then a code object may be gone, and another one may have its address. So each
+//! frame carries a fingerprint of its code object from the time of the sample.
 
 use super::Space;
 
 /// Python frames of a sample at most; the outer ones of a deeper stack are cut ([`PYTHON_CUT`]).
 pub const MAX_PYTHON_FRAMES: usize = 128;
 
-/// Words that the kernel side has room for.
+/// Words of scratch memory for the kernel side.
 pub const PYTHON_SCRATCH_WORDS: usize = 16;
 
-/// Bytes of a frame that are read at most, a mask.
+/// Maximum number of bytes that are read of a frame; used as a mask.
 pub const PYTHON_FRAME_BYTES: u64 = 120;
 
-/// Words of a code object that its fingerprint is made of: sizes, names and, last, the address of the table of lines, a `bytes` object. None of them changes
-/// while the code object lives.
+/// Words of a code object that its fingerprint is made of: sizes, names and, last, the address of
+/// the line table, a `bytes` object. None of the words changes while the code object lives.
 pub const PYTHON_CODE_WORDS: usize = 11;
 
 /// Bytes from the beginning of a `bytes` object to its length; its hash and its contents follow.
 pub const PYTHON_BYTES_OFFSET: u64 = 16;
 
-/// As many bytes of the table of lines are part of the fingerprint as are left of its length by this mask.
+/// Mask of the line table's length: the fingerprint includes as many bytes of the table as the
+/// masked length says.
 pub const PYTHON_TABLE_MASK: u64 = 63;
 
-/// Words that these are.
+/// Words that hold these bytes of the line table.
 pub const PYTHON_TABLE_WORDS: usize = 8;
 
-/// [`PythonRuntime::indirect`]: the thread's state has the frame itself.
+/// [`PythonRuntime::indirect`]: the thread's state points to the frame directly.
 pub const PYTHON_DIRECT: u64 = u64::MAX;
 
-/// [`PythonRecord::flags`]: there are more frames than were copied.
+/// [`PythonRecord::flags`]: the stack has more frames than were copied.
 pub const PYTHON_CUT: u32 = 1;
 
-/// Where a process has the frames of its Python threads; value of the array `PYTHON`, indexed by slot.
+/// Where a process keeps the frames of its Python threads; value of the array `PYTHON`, indexed by
+/// slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct PythonRuntime {
-    /// The [`Space::generation`] that it holds for, 0: none.
+    /// The [`Space::generation`] that the entry is valid for, 0: none.
     pub generation: u64,
     /// Address of the word that points to the running thread's state.
     pub current: u64,
@@ -45,7 +49,8 @@ pub struct PythonRuntime {
     pub thread_id: u64,
     /// Offset of the pointer that leads to the newest frame in a thread's state.
     pub frame: u64,
-    /// Offset of the pointer to the frame in what that leads to, or [`PYTHON_DIRECT`].
+    /// Offset of the pointer to the frame in the object that `frame` points to, or
+    /// [`PYTHON_DIRECT`].
     pub indirect: u64,
     /// Bytes of a frame that are read, at most [`PYTHON_FRAME_BYTES`].
     pub frame_bytes: u64,
@@ -55,19 +60,20 @@ pub struct PythonRuntime {
     pub instruction: u64,
     /// Offset of the caller in a frame.
     pub previous: u64,
-    /// Offset of the word with the byte that marks where the interpreter was entered, in a frame.
+    /// Offset in a frame of the word with the byte that marks where the interpreter was entered.
     pub boundary: u64,
-    /// Offset of the words of a code object that its fingerprint is made of.
+    /// Offset in a code object of the words that its fingerprint is made of.
     pub code_words: u64,
 }
 
-/// The Python frames of a sampled allocation; comes before its [`AllocationRecord`](super::AllocationRecord).
+/// The Python frames of a sampled allocation; sent before its
+/// [`AllocationRecord`](super::AllocationRecord).
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct PythonRecord {
     /// [`RecordKind::Python`](super::RecordKind::Python)
     pub kind: u32,
-    /// How many of `frames` are there.
+    /// Number of valid `frames`.
     pub count: u32,
     /// Address space.
     pub space: Space,
@@ -79,7 +85,7 @@ pub struct PythonRecord {
     pub pad: u32,
     /// The frames, newest first.
     pub frames: [PythonFrame; MAX_PYTHON_FRAMES],
-    /// Where the kernel side reads: means nothing here.
+    /// Scratch memory of the kernel side, without a meaning for readers.
     pub scratch: [u64; PYTHON_SCRATCH_WORDS],
 }
 
@@ -87,18 +93,21 @@ pub struct PythonRecord {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct PythonFrame {
-    /// Address of its code object; 0: the frame could not be read, and it is the last.
+    /// Address of the frame's code object. 0: the frame could not be read, and is the last one.
     pub code: u64,
-    /// Address of the instruction that it is at, as the interpreter keeps it.
+    /// Address of the frame's current instruction, as the interpreter keeps it.
     pub instruction: u64,
     /// The word at [`PythonRuntime::boundary`].
     pub boundary: u64,
-    /// [Fingerprint](python_mixed) of its code object.
+    /// [Fingerprint](python_mixed) of the code object.
     pub fingerprint: u64,
 }
 
-/// One more word of a fingerprint, which begins with 1: first the words of the code object, then the length of the table of lines and the words of its
-/// beginning. Without a branch and short, since the verifier goes through it for each frame and each word.
+/// The fingerprint with one more word mixed in; a fingerprint begins with 1.
+///
+/// The words are those of the code object, then the length of the line table and the words of the
+/// table's beginning. The function is short and has no branch, since the verifier checks it for
+/// each frame and each word.
 #[inline(always)]
 pub const fn python_mixed(fingerprint: u64, word: u64) -> u64 {
     (fingerprint ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)

@@ -2,7 +2,7 @@
 
 use super::Space;
 
-/// What a ring record is; the first field of each.
+/// The kind of a ring record, which is the first field of each record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum RecordKind {
@@ -20,13 +20,14 @@ pub enum RecordKind {
     LiveHigh = 5,
     /// [`EventRecord`]: a new process has taken a slot.
     Appeared = 6,
-    /// [`EventRecord`]: the first thread of a process is exiting; others may go on.
+    /// [`EventRecord`]: the first thread of a process is exiting; other threads may go on.
     Leaving = 7,
-    /// [`EventRecord`]: a process that is expected to take a slot replaced its program image; `space` is of no slot.
+    /// [`EventRecord`]: a process that is expected to take a slot replaced its program image;
+    /// `space` has no slot.
     ExpectedExec = 11,
     /// [`MappingRecord`](super::MappingRecord), perhaps followed by a stack snapshot.
     Mapping = 8,
-    /// [`EventRecord`]: the gate of a process has come to where the daemon is waited for.
+    /// [`EventRecord`]: the gate of a process has reached a state in which it waits for the daemon.
     Gate = 17,
     /// [`PythonRecord`](super::PythonRecord)
     Python = 19,
@@ -54,13 +55,13 @@ pub struct AllocationRecord {
     pub pointer: u64,
     /// Requested bytes.
     pub size: u64,
-    /// Word of the [`crate::sampling::Design`] it was charged with.
+    /// Word of the [`crate::sampling::Design`] that the sample was charged with.
     pub design: u64,
     /// 0-based offset of the sampled byte.
     pub offset: u64,
-    /// Address of the probe: in the allocating function.
+    /// Address of the probe, in the allocating function.
     pub function: u64,
-    /// Return address of the call: in the caller.
+    /// Return address of the call, in the caller.
     pub ip: u64,
     /// Stack pointer after the return; where the snapshot starts.
     pub sp: u64,
@@ -68,11 +69,11 @@ pub struct AllocationRecord {
     pub bp: u64,
     /// A stack slot whose return address the kernel has replaced (an outer probed call), or 0.
     pub hijacked_slot: u64,
-    /// The address that belongs there.
+    /// The return address that the kernel has replaced in `hijacked_slot`.
     pub hijacked_ip: u64,
     /// 0 if the sample is not in the live set, else 1 + the admission's halvings.
     pub live: u32,
-    /// Sample points that fell into it.
+    /// Sample points that fell into the request.
     pub hits: u32,
 }
 
@@ -86,13 +87,13 @@ pub struct FreeRecord {
     pub pad: u32,
     /// Address space.
     pub space: Space,
-    /// The sample that ended.
+    /// Number of the sample that ended.
     pub sample: u64,
     /// `CLOCK_MONOTONIC` in nanoseconds.
     pub time_ns: u64,
 }
 
-/// Something happened to a process or to the live set.
+/// An event of a process or of the live set.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct EventRecord {
@@ -104,7 +105,7 @@ pub struct EventRecord {
     pub space: Space,
     /// `CLOCK_MONOTONIC` in nanoseconds.
     pub time_ns: u64,
-    /// Command name of the thread, with zeros behind it.
+    /// Command name of the thread, padded with zeros.
     pub comm: [u8; 16],
 }
 

@@ -1,34 +1,37 @@
-//! Where the arguments of a probed function stand, in the spare bits of the cookie.
+//! Where a probed function's arguments are, in the spare bits of the cookie.
 
 use super::Role;
 
-/// The arguments of a function.
+/// The places of a function's arguments.
 ///
-/// 24 bits: bit 23 says that the function does all of its work itself (glibc's `realloc(NULL, n)` calls `malloc`, for example, and
-/// its probe sees it). Three fields of 3 bits each name an argument, [`NONE`] that there is none.
+/// A shape has 24 bits. Bit 23 says that the function does all of its work itself. (glibc's
+/// `realloc(NULL, n)`, for example, calls `malloc`, whose probe is hit.) Three fields of 3 bits
+/// each hold the number of an argument, or [`NONE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(transparent)]
 pub struct Shape(pub u32);
 
-/// In place of an argument: there is none.
+/// In place of an argument's number: the function has no such argument.
 pub const NONE: u8 = 7;
 
-/// Arguments that arrive in registers.
+/// Number of arguments that are passed in registers.
 pub const MAX_ARGUMENTS: u8 = 6;
 
 const OWN: u32 = 1 << 23;
 
 impl Shape {
-    /// As the role's prototype, with glibc's division of work.
+    /// The arguments of the role's prototype, with glibc's division of work.
     pub const DEFAULT: Shape = Shape(0);
 
-    /// Numbers of the arguments that hold the size (in units of another one, the count) and the pointer (the old block, the block to
-    /// free, or where the new block's address goes).
+    /// Makes a shape from the numbers of three arguments: the size, the count, and the pointer. If
+    /// there is a count, the size is that of one unit. The pointer is the old block, the block to
+    /// free, or where the new block's address goes.
     pub const fn new(size: u8, count: u8, pointer: u8) -> Shape {
         Shape(OWN | size as u32 & 7 | (count as u32 & 7) << 3 | (pointer as u32 & 7) << 6)
     }
 
-    /// The arguments of a role's prototype; all 0 where they are not looked up (`malloc`, `free`, `operator new`).
+    /// The arguments of a role's prototype; all 0 for roles whose arguments are not looked up
+    /// (`malloc`, `free`, `operator new`).
     pub const fn of(role: Role) -> Shape {
         let own = match role {
             Role::Malloc | Role::Free | Role::New | Role::OtelAlloc | Role::OtelFree => {
@@ -45,25 +48,25 @@ impl Shape {
         Shape(own.0 & !OWN)
     }
 
-    /// Whether the function leaves nothing to another one, and its arguments may be anywhere.
+    /// Whether the function does all of its work itself, and its arguments may be anywhere.
     #[inline(always)]
     pub const fn is_own(self) -> bool {
         self.0 & OWN != 0
     }
 
-    /// Argument with the size.
+    /// Number of the argument with the size.
     #[inline(always)]
     pub const fn size(self) -> u8 {
         (self.0 & 7) as u8
     }
 
-    /// Argument with the count, or [`NONE`].
+    /// Number of the argument with the count, or [`NONE`].
     #[inline(always)]
     pub const fn count(self) -> u8 {
         (self.0 >> 3 & 7) as u8
     }
 
-    /// Argument with the pointer, or [`NONE`].
+    /// Number of the argument with the pointer, or [`NONE`].
     #[inline(always)]
     pub const fn pointer(self) -> u8 {
         (self.0 >> 6 & 7) as u8

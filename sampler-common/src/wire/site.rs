@@ -2,14 +2,14 @@
 
 use crate::limits::MAX_SITES;
 
-/// Arguments that are read of a probe.
+/// Number of arguments that are read at a probe.
 pub const SITE_ARGUMENTS: usize = 3;
 
-/// What an [`Operand`] is.
+/// The kind of an [`Operand`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum OperandKind {
-    /// `value` itself.
+    /// The operand's `value`.
     Constant = 0,
     /// A register.
     Register = 1,
@@ -17,15 +17,15 @@ pub enum OperandKind {
     Memory = 2,
 }
 
-/// Where one argument is.
+/// The place of one argument.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Operand {
-    /// Constant, or displacement.
+    /// Constant, or displacement in bytes.
     pub value: i64,
     /// Byte offset of the register in the kernel's `struct pt_regs`.
     pub register: u8,
-    /// That of the index register, or [`Operand::NO_INDEX`].
+    /// Byte offset of the index register, or [`Operand::NO_INDEX`].
     pub index: u8,
     /// Base-2 logarithm of the factor of the index.
     pub shift: u8,
@@ -33,7 +33,7 @@ pub struct Operand {
     pub kind: u8,
     /// Bits of a word above the argument: 0, 32, 48 or 56.
     pub unused_bits: u8,
-    /// 1 if its sign is extended.
+    /// 1 if the argument's sign is extended.
     pub signed: u8,
     /// Explicit padding, 0.
     pub pad: [u8; 2],
@@ -43,7 +43,7 @@ impl Operand {
     /// In place of an index register.
     pub const NO_INDEX: u8 = u8::MAX;
 
-    /// The argument in a word of which it may be the lower part.
+    /// The argument's value, taken from a word of which it may be the lower part.
     #[inline(always)]
     pub const fn extend(self, word: u64) -> u64 {
         let bits = (self.unused_bits & 63) as u32;
@@ -52,22 +52,25 @@ impl Operand {
     }
 }
 
-/// The arguments of one probe, in order; value of the array `SITES`. Probes whose arguments are in the same places share one.
+/// The arguments of one probe, in order; value of the array `SITES`. Probes with the same argument
+/// places share one entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Site {
-    /// Those that there are; the others are constants 0.
+    /// The arguments; missing ones are constants 0.
     pub arguments: [Operand; SITE_ARGUMENTS],
 }
 
 impl Site {
-    /// In place of a number: each argument is in the register that a function's is in. Then no entry is looked up.
+    /// In place of a number: each argument is in the register of a function's argument. No entry is
+    /// looked up then.
     pub const AS_OF_FUNCTIONS: u32 = (1 << 24) - 1;
 
     /// Offsets of `rdi`, `rsi` and `rdx` in `struct pt_regs` of x86-64.
     pub const REGISTERS: [u8; SITE_ARGUMENTS] = [112, 104, 96];
 
-    /// Whether the first `count` arguments are where a function's are, and whole words.
+    /// Whether the first `count` arguments are whole words in the registers of a function's
+    /// arguments.
     pub fn is_as_of_functions(&self, count: usize) -> bool {
         self.arguments.iter().zip(Site::REGISTERS).take(count).all(|(operand, register)| {
             operand.kind == OperandKind::Register as u8

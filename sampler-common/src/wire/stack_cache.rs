@@ -1,14 +1,20 @@
-//! Stacks that are known: what the kernel side compares, instead of copying a stack once more.
+//! Known stacks: the kernel side compares a few words of a stack instead of copying the stack
+//! again.
 //!
-//! The frames of a stack depend on a few of its words ([`KnownStack::values`]). The daemon puts them into the array `KNOWN` when it has unwound a copy; at a
-//! later sample the kernel side looks whether they are all the same, and then sends [`KnownStack::id`] in place of the stack.
+//! The frames of a stack depend on a few of its words ([`KnownStack::values`]). The daemon puts
+//! these words into the array `KNOWN` when it has unwound a copy of the stack. At a later sample
+//! the kernel side compares the words. If all are equal, it sends [`KnownStack::id`] in place of
+//! the stack.
 //!
-//! To read user memory costs the kernel as much for one word as for forty. So words that lie near each other are read as one stretch ([`KnownSpan`]), with
-//! what lies between them, one stretch behind the other into memory of the CPU's own, and compared there.
+//! Reading user memory costs the kernel as much for one word as for forty. So words that are near
+//! each other are read as one stretch ([`KnownSpan`]), together with the words between them. The
+//! stretches are read one after the other into memory of the CPU and compared there.
 //!
-//! The array is a set-associative cache, written through shared memory, by the daemon alone. In front of it are the tags of each set's entries, one cache line, so that a
-//! stack that is not known costs that line and nothing else. A tag only says where to look; an entry is believed if [`KnownStack::id`] is the same before and after it is
-//! compared: the daemon clears it first when it changes an entry, writes it last, and gives no id twice.
+//! The array is a set-associative cache. The daemon alone writes it, through shared memory. The
+//! tags of a set's entries are on one cache line, in a separate array: an unknown stack costs this
+//! line and nothing else. A tag only says which entry to compare. A match counts only if
+//! [`KnownStack::id`] is the same before and after the comparison. The daemon clears the id before
+//! it changes an entry, writes the id last, and uses no id twice.
 
 use super::Space;
 use crate::limits::{
@@ -16,33 +22,34 @@ use crate::limits::{
 };
 use core::mem::offset_of;
 
-/// Entries of a set. Stacks that have the stack pointer and the call in common are in one.
+/// Entries of a set. Stacks with the same stack pointer and call are in one set.
 pub const KNOWN_WAYS: u32 = 8;
 
-/// Sets.
+/// Number of sets.
 pub const KNOWN_SETS: u32 = MAX_CACHED_STACKS / KNOWN_WAYS;
 
-/// Entry of the array `KNOWN`: a cache line, one of stretches, those of the values and those of the places.
+/// Entry of the array `KNOWN`: one cache line, then the stretches (one line), the values and the
+/// places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub struct KnownStack {
-    /// Names the stack; 0 while the entry is vacant or written.
+    /// Names the stack; 0 while the entry is vacant or being written.
     pub id: u64,
-    /// What is compared besides words.
+    /// The call, which is compared besides the words.
     pub call: KnownCall,
     /// Frame pointer after the return.
     pub bp: u64,
-    /// Bits of it that matter: all or none.
+    /// Bits of `bp` that are compared: all or none.
     pub bp_mask: u64,
-    /// How many stretches are read.
+    /// Number of stretches that are read.
     pub spans: u32,
-    /// How many words are compared.
+    /// Number of words that are compared.
     pub words: u32,
-    /// Where they are read.
+    /// The stretches that are read.
     pub span: [KnownSpan; KNOWN_SPANS],
-    /// The words' values.
+    /// Values of the compared words.
     pub values: [u64; KNOWN_WORDS],
-    /// Their places: words from the beginning of all that is read.
+    /// Places of the compared words: words from the beginning of all that is read.
     pub places: [u16; KNOWN_WORDS],
 }
 
@@ -56,21 +63,21 @@ pub struct KnownSpan {
     pub words: u16,
 }
 
-/// Where a CPU looks for one call's stack: entry of `KNOWN_DESK`.
+/// Scratch memory in which a CPU compares one call's stack; entry of `KNOWN_DESK`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct KnownDesk {
-    /// 1 while it does.
+    /// 1 while the CPU uses the entry.
     pub taken: u64,
     /// The call.
     pub call: KnownCall,
-    /// The frame pointer after its return.
+    /// Frame pointer after the return of the call.
     pub bp: u64,
-    /// What was read. Behind its end a stretch may go on that begins before it.
+    /// The words that were read. A stretch may extend past `KNOWN_READ_WORDS` if it begins before.
     pub words: [u64; KNOWN_READ_WORDS + KNOWN_SPAN_WORDS],
 }
 
-/// Where a stack ends: the call that was sampled.
+/// The sampled call, with which the stack ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct KnownCall {
@@ -85,7 +92,7 @@ pub struct KnownCall {
 }
 
 impl Space {
-    /// Both parts in one word, as they lie in memory.
+    /// Slot and generation in one word, with the layout that they have in memory.
     #[inline(always)]
     pub const fn word(self) -> u64 {
         self.slot as u64 | (self.generation as u64) << 32
@@ -111,7 +118,7 @@ const _: () = assert!(KNOWN_SETS.is_power_of_two() && KNOWN_SETS * KNOWN_WAYS ==
 const _: () = assert!(size_of::<KnownCall>() == 32);
 const _: () = assert!(size_of::<KnownStack>() == 64 + KNOWN_SPANS * 4 + KNOWN_WORDS * 10);
 const _: () = assert!(offset_of!(KnownStack, span) == 64 && offset_of!(KnownStack, values) == 128);
-// Both are masks, the one of places, the other of lengths.
+// Both constants are used as masks, `KNOWN_READ_WORDS` of places and `KNOWN_SPAN_WORDS` of lengths.
 const _: () =
     assert!(KNOWN_READ_WORDS.is_power_of_two() && (KNOWN_SPAN_WORDS + 1).is_power_of_two());
 
@@ -121,7 +128,7 @@ mod tests {
 
     #[test]
     fn calls_spread_over_the_sets() {
-        // As one program's are: few places, stack pointers 16 bytes apart.
+        // The calls of one program: few places, stack pointers 16 bytes apart.
         let mut counts = [0u32; KNOWN_SETS as usize];
         for (space, function, ip) in [(3, 0x7f00_1234, 0x55_0000), (3, 0x7f00_1234, 0x55_0040)] {
             for depth in 0..1024 {
@@ -130,7 +137,8 @@ mod tests {
                 counts[known_set(tag) as usize] += 1;
             }
         }
-        // Four on average; more than fifteen in one of 512 have a chance of 10^-2 where all is random.
+        // Four on average. With random tags one of 512 sets has more than fifteen with a chance of
+        // 10^-2.
         assert!(counts.iter().all(|count| *count < 16), "{counts:?}");
     }
 }

@@ -1,9 +1,10 @@
-//! The window of a process: its clock of progress, and the gate that decides whether allocations are seen.
+//! The window of a process: a clock of progress, and a gate that decides whether allocations are
+//! counted.
 
 /// Clock and gate of a process with windows; value of the array `WINDOWS`, by slot.
 ///
-/// The kernel opens and closes the gate at ticks of the clock. So the length of a window does not depend on what is allocated in it, nor on when
-/// the daemon runs.
+/// The kernel opens and closes the gate at ticks of the clock. So the length of a window depends
+/// neither on the allocations in it nor on when the daemon runs.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub struct WindowState {
@@ -19,22 +20,25 @@ pub struct WindowState {
     pub left: u64,
     /// Explicit padding, 0.
     pub pad: [u64; 3],
-    /// Addresses of probes, 0 where there are fewer. A tick at a probe, or just behind it, may have been delayed by the trap and is not counted.
+    /// Addresses of probes, padded with 0. A tick at a probe, or just behind a probe, may have been
+    /// delayed by the trap and is not counted.
     pub probes: [u64; PROBE_ADDRESSES],
 }
 
-/// Addresses of probes that the clock knows.
+/// Number of probe addresses that the clock knows.
 pub const PROBE_ADDRESSES: usize = 32;
 
 /// Bytes behind a probed instruction at which a tick may have been delayed by its trap.
 pub const TRAP_SHADOW_BYTES: u64 = 16;
 
-/// Time after the return of a followed call in which a tick behind the call may have been delayed, nanoseconds.
+/// Time after the return of a followed call in which a tick behind the call may have been delayed,
+/// in nanoseconds.
 pub const RETURN_SHADOW_NS: u64 = 20_000;
 
 const _: () = assert!(size_of::<WindowState>() == 320);
 
-/// The state of a window. The daemon makes the moves to `Shut`, `Waiting` and `Ready`; the clock makes the others.
+/// The state of a window. The daemon changes it to `Shut`, `Waiting` and `Ready`; the clock makes
+/// the other changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Gate {
@@ -44,9 +48,10 @@ pub enum Gate {
     Waiting = 1,
     /// The daemon attaches the probes.
     Due = 2,
-    /// The probes are attached. The window opens at its tick, or at the next tick if that has passed.
+    /// The probes are attached. The window opens at its tick, or at the next tick if its tick has
+    /// passed.
     Ready = 3,
-    /// Allocations are seen.
+    /// Allocations are profiled.
     Open = 4,
     /// The window has ended.
     Over = 5,
