@@ -1,11 +1,11 @@
-//! Every way a sample, or a call that was looked at, can end: one counter each.
+//! Every way in which a sample or a probed call can end, with one counter each.
 //!
-//! The first [`KERNEL_OUTCOMES`] are counted by the eBPF program, per CPU and process; the rest
-//! by the daemon. Nothing vanishes without being counted here.
+//! The eBPF program counts the first [`KERNEL_OUTCOMES`], per CPU and process; the daemon counts
+//! the rest. Every loss has a counter here.
 
 macro_rules! outcomes {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// How a sample, or a call that the probes looked at, ended.
+        /// How a sample, or a probed call, ended.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u32)]
         pub enum Outcome { $($(#[$doc])* $variant,)* }
@@ -27,31 +27,36 @@ outcomes! {
     Sampled = "sampled",
     /// A followed call that returned NULL or an error: nothing was allocated.
     Failed = "failed",
-    /// A call refused on its arguments before it was charged (`calloc` overflow).
+    /// A call that was refused for its arguments before it was charged (`calloc` overflow).
     Refused = "refused",
-    /// A call left to the probe that its allocator calls next (`realloc(NULL, n)` → `malloc`).
+    /// A call that is left to the next probe its allocator hits (`realloc(NULL, n)` → `malloc`).
     Nested = "nested",
     /// A sampled or followed call for which no pending entry was free.
     PendingFull = "pending_full",
-    /// A sampled or followed call whose return was never seen, since its thread has called again from the same place (`longjmp`).
+    /// A sampled or followed call whose return was never seen: its thread has called again from the
+    /// same place (`longjmp`).
     PendingReplaced = "pending_replaced",
-    /// A sampled or followed call counted at its entry, because a probe at its return would kill its thread (Syscall User Dispatch): what becomes of its block is not known.
+    /// A sampled or followed call counted at its entry, because a return probe would kill its
+    /// thread (Syscall User Dispatch). The fate of its block is unknown.
     ReturnUnprobed = "return_unprobed",
     /// A return that belongs to a program image replaced by `execve`.
     StaleReturn = "stale_return",
     /// A sampled allocation whose record found no room in the ring: its stack is lost.
     RingFull = "ring_full",
-    /// As `ring_full`, and there was no cell left to keep its size and rate.
+    /// A sampled allocation whose record found no room in the ring, and no cell was left to keep
+    /// its size and rate.
     LostCellsFull = "lost_cells_full",
     /// A sampled allocation that found the live set full.
     LiveFull = "live_full",
-    /// A sampled allocation that a nearly full live set did not admit; those that it admits count for it.
+    /// A sampled allocation that a nearly full live set did not admit; admitted samples stand for
+    /// it too.
     LiveDeclined = "live_declined",
     /// An address entered in the live set twice: the free in between was missed.
     LiveReplaced = "live_replaced",
     /// A sampled block that was freed.
     Freed = "freed",
-    /// A free of a sampled block whose record found no room in the ring (repaired from the live set).
+    /// A free of a sampled block whose record found no room in the ring; repaired from the live
+    /// set.
     FreeRingFull = "free_ring_full",
     /// A failed `realloc` whose sampled old block was put back.
     Restored = "restored",
@@ -59,7 +64,8 @@ outcomes! {
     RestoreFailed = "restore_failed",
     /// A pointer or stack in user memory that could not be read.
     ReadFault = "read_fault",
-    /// An `otel_memory` allocation whose values cannot be: size 0, no pointer, or more bytes than it stands for.
+    /// An `otel_memory` allocation with impossible values: size 0, no pointer, or more bytes than
+    /// it stands for.
     UsdtRefused = "usdt_refused",
     /// An `otel_memory` allocation beyond what a process may send in a second.
     UsdtFlood = "usdt_flood",
@@ -69,21 +75,25 @@ outcomes! {
     MappingFlooded = "mapping_flooded",
     /// A mapping call whose record found no room in the ring: what is mapped may be wrong from then on.
     MappingRingFull = "mapping_ring_full",
-    /// A process event (`execve`) whose record found no room in the ring (repaired by polling).
+    /// A process event (`execve`) whose record found no room in the ring; repaired by polling.
     EventRingFull = "event_ring_full",
-    /// As `ring_full`, for a process that had more than its share of a ring that others need as well.
+    /// Like `ring_full`, for a process that had more than its share of a ring that others need as
+    /// well.
     RingShare = "ring_share",
-    /// As `free_ring_full`, for such a process.
+    /// Like `free_ring_full`, for a process that had more than its share of the ring.
     FreeRingShare = "free_ring_share",
-    /// A sample that found the preloaded library's table of blocks full: its end was reported at once, so what is held is a lower bound.
+    /// A sample that found the preloaded library's table of blocks full. Its end was reported at
+    /// once, so held numbers are a lower bound.
     LibraryFull = "library_full",
-    /// A block of a process with the library whose end was missed: reported when its address came again.
+    /// A block of a process with the library whose end was missed, and reported when its address
+    /// was allocated again.
     LibraryLate = "library_late",
-    /// A request for no bytes that the library sampled: of these it cannot tell.
+    /// A request for 0 bytes that the library sampled: the library cannot report it.
     LibraryEmpty = "library_empty",
     /// A call that the library sampled and that allocated nothing.
     LibraryFailed = "library_failed",
-    /// A sample of a Python process, by a thread that did not hold the interpreter: it has native frames only.
+    /// A sample of a Python process, in a thread that did not hold the interpreter: it has native
+    /// frames only.
     PythonElsewhere = "python_elsewhere",
 
     /// Live entries dropped when the live set was thinned.
@@ -96,7 +106,7 @@ outcomes! {
     ReturnLost = "return_lost",
     /// A stack unwound to its root.
     UnwindComplete = "unwind_complete",
-    /// One of these that was not copied: the kernel side knew it again.
+    /// A complete stack that was not copied, because the kernel side knew it.
     StackCacheHit = "stack_cache_hit",
     /// A stack that reached its root through code without unwind information, by its frame pointer: frames may be missing.
     UnwindGuessed = "unwind_guessed",
@@ -106,43 +116,51 @@ outcomes! {
     UnwindFailed = "unwind_failed",
     /// A stack in which Python frames stand for frames of the interpreter.
     PythonStack = "python_stack",
-    /// One of these with more Python frames than are read: of the outer ones native frames are shown.
+    /// A stack with more Python frames than are read: the outer Python frames are shown as native
+    /// frames.
     PythonCut = "python_cut",
     /// A stack of a Python process that keeps some of the interpreter's frames, because Python frames could not be read.
     PythonUnread = "python_unread",
     /// A stack whose Python frames did not fit its native frames: it has native frames only.
     PythonUnmatched = "python_unmatched",
-    /// A stack that led to code in no known mapping: it was unmapped before the sample was read.
+    /// A stack that led to code in no known mapping: the code was unmapped before the sample was
+    /// read.
     NoMapping = "no_mapping",
-    /// A sample without its stack, because its process had its share of the stack table or of the rows.
+    /// A sample without its stack, because its process had used its share of the stack table or of
+    /// the rows.
     StackTableFull = "stack_table_full",
-    /// Stacks of exited processes that were given up, because these had filled a quarter of the stack table: their samples have no stack any more.
+    /// Stacks of exited processes that were discarded, because they had filled a quarter of the
+    /// stack table. Their samples have no stack any more.
     StacksGivenUp = "stacks_given_up",
-    /// A sampled allocation that found the time slots full: in windows it has no stack.
+    /// A sampled allocation that found the time slots full: it has no stack in profiles of a
+    /// window.
     WindowsFull = "windows_full",
     /// A sampled block that found the life tables full: its lifetime has no stack.
     LifetimesFull = "lifetimes_full",
-    /// A free record of a sample that the store does not hold (its record was lost, or it was repaired before).
+    /// A free record of a sample that the store does not hold: its record was lost, or it was
+    /// repaired before.
     FreedUnknown = "freed_unknown",
     /// Live samples ended by `execve`.
     EndedByExec = "ended_by_exec",
     /// Live samples ended by the exit of their process.
     EndedByExit = "ended_by_exit",
-    /// Live samples of a process whose injected sampler was taken out: nothing reports their ends any more.
+    /// Live samples of a process whose injected sampler was removed: nothing reports their ends any
+    /// more.
     Orphaned = "orphaned",
     /// Live samples whose free record was lost, removed by reconciling with the live set.
     Reconciled = "reconciled",
-    /// Mapped ranges that found the table of ranges full: what is still mapped is a lower bound.
+    /// Mapped ranges that found the table of ranges full: mapped totals are a lower bound.
     MappingUnheld = "mapping_unheld",
-    /// A moved mapping of which only the beginning was seen: it is not known where it is now.
+    /// A moved mapping of which only the beginning was seen: its current address is unknown.
     MappingUnpaired = "mapping_unpaired",
     /// Samples not sent to a slow `StreamSamples` client.
     StreamLagged = "stream_lagged",
-    /// A sample of a window of `--max-overhead` that did not end (exit, `execve`), or had no room: it counts for nothing, and its window neither.
+    /// A sample of a `--max-overhead` window that did not end (exit, `execve`), or found no room.
+    /// Neither the sample nor its window counts.
     WindowCut = "window_cut",
-    /// A sample of an excluded or refused process, taken before it was known who that is.
+    /// A sample of an excluded or refused process, taken before the process was identified.
     Excluded = "excluded",
-    /// A sample of the preloaded library while nobody listened to it.
+    /// A sample of the preloaded library that the library dropped because no reader was attached.
     LibraryUnheard = "library_unheard",
 }
 

@@ -1,7 +1,8 @@
-//! The record of an injection: what was put into a process, on a page of the injected image.
+//! The record of an injection: lists what was put into a process, on a page of the injected image.
 //!
-//! `sampler-inject` writes it, and takes out by it what was put in; samplerd reads by it whether the hooks are in. It lies in the memory of the
-//! process, which may say anything: whoever reads it believes nothing but its form.
+//! `sampler-inject` writes the record, and uses it to remove what was injected. samplerd uses the
+//! record to read whether the hooks are in. The record lies in the memory of the process, which may
+//! write anything there. Readers trust only its form.
 
 /// Name of the image's memory file.
 pub const IMAGE: &str = "otel_memory-sampler";
@@ -15,24 +16,25 @@ const BREAKPOINT: u8 = 0xcc;
 const MAGIC: u64 = u64::from_le_bytes(*b"SMPLREC2");
 /// Words before the hooks.
 const HEAD_WORDS: usize = 10;
-/// Bytes of a hook: address, byte, four bytes behind it, boundaries, name.
+/// Bytes of a hook: address, patched byte, the four following bytes, boundaries, name.
 const HOOK_BYTES: usize = 56;
 const NAME_BYTES: usize = 40;
-/// Hooks that fit.
+/// Maximum number of hooks of a record.
 pub const MAX_HOOKS: usize = (PAGE_BYTES - HEAD_WORDS * 8) / HOOK_BYTES;
 
-/// A hook as it is, or can be, put in.
+/// A hook that is in, or can be put in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hook {
     /// Name of the function.
     pub name: String,
     /// Address of the byte that becomes `E9`.
     pub patch: u64,
-    /// The byte as the file has it.
+    /// The patched byte as the file has it.
     pub original: u8,
-    /// The four bytes behind it as the file has them.
+    /// The four bytes behind the patched byte, as the file has them.
     pub following: [u8; 4],
-    /// Which of them begin an instruction: there may be other tools' breakpoints.
+    /// Bits of those following bytes that begin an instruction, where other tools' breakpoints may
+    /// be.
     pub boundaries: u8,
 }
 
@@ -41,11 +43,11 @@ pub struct Hook {
 pub struct Record {
     /// First address of the image.
     pub base: u64,
-    /// Bytes of it.
+    /// Size of the image in bytes.
     pub bytes: u64,
-    /// Where the rate in force, and the rate that was asked for, are written.
+    /// Addresses of the rate in force and of the rate that was asked for.
     pub rates: [u64; 2],
-    /// What has to be zero when hooks are put in again: address, bytes.
+    /// Areas that have to be zero when hooks are put in again: address, bytes.
     pub areas: [(u64, u64); 2],
     /// The hooks in the order in which they are put in.
     pub hooks: Vec<Hook>,
@@ -84,13 +86,13 @@ impl Record {
         page
     }
 
-    /// What makes it valid, at the page's beginning.
+    /// The magic at the page's beginning, which makes the record valid.
     #[must_use]
     pub fn magic() -> [u8; 8] {
         MAGIC.to_le_bytes()
     }
 
-    /// Reads a page; `None`: it holds none.
+    /// Reads a page; `None`: the page has no valid record.
     #[must_use]
     pub fn parse(page: &[u8]) -> Option<Record> {
         let word = |at: usize| {
@@ -124,7 +126,7 @@ fn hook(bytes: &[u8]) -> Option<Hook> {
     })
 }
 
-/// What stands where a hook belongs.
+/// What is at the place of a hook.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HookState {
     /// The file's bytes.
@@ -136,7 +138,8 @@ pub enum HookState {
 }
 
 impl Hook {
-    /// What five bytes at its place are: the file's, the hook, or another tool's. Breakpoints may stand at the beginning of instructions.
+    /// Compares the five bytes at the hook's place with the file's bytes and with the hook.
+    /// Instructions may begin with a breakpoint of another tool.
     #[must_use]
     pub fn state(&self, [byte, following @ ..]: [u8; 5]) -> HookState {
         let is_expected = |at: usize| {
@@ -157,7 +160,7 @@ mod tests {
 
     const FOLLOWING: [u8; 4] = [0x54, 0x55, 0x48, 0x83];
 
-    /// The first and the third of the bytes behind it begin an instruction.
+    /// A hook whose first and third following bytes begin an instruction.
     fn hook(name: &str, patch: u64) -> Hook {
         let name = name.to_owned();
         Hook { name, patch, original: 0x41, following: FOLLOWING, boundaries: 0b101 }

@@ -1,6 +1,7 @@
-//! Stacks whose held bytes grow, ranked by the least that they have grown by.
+//! Stacks whose held bytes grow, ranked by the lower bound of their growth.
 //!
-//! Pure data, as [`crate::profile`] is, and the ranking. Bounds of stacks hold all at once: see [`crate::estimate::turnover`].
+//! Pure data, like [`crate::profile`], and the ranking. The bounds of all stacks hold at once: see
+//! [`crate::estimate::turnover`].
 
 use crate::estimate::turnover::each_of;
 use crate::estimate::{
@@ -10,18 +11,18 @@ use crate::estimate::{
 use crate::note::Note;
 use crate::profile::Line;
 
-/// What the sampled blocks of a stack did in a time.
+/// What the sampled blocks of a stack did in a period.
 #[derive(Clone, Debug, Default)]
 pub struct Blocks {
-    /// Came in it and are held at its end.
+    /// Blocks that came in the period and are held at its end.
     pub came: Turnover,
-    /// Were held at its beginning and ended in it.
+    /// Blocks that were held at the beginning of the period and ended in it.
     pub went: Turnover,
-    /// Allocated in it, whatever became of them; weighed by bytes.
+    /// Blocks that were allocated in the period, freed or not; weighted by bytes.
     pub allocated: Weights,
-    /// The stack in the profile of what is held at its end, whenever that came.
+    /// The stack's row in the profile of what is held at the end of the period.
     pub row: Row,
-    /// Ages of these, nanoseconds, with what each stands for in bytes.
+    /// Ages of the held blocks, nanoseconds, with the bytes that each block stands for.
     pub ages: Vec<(u64, f64)>,
 }
 
@@ -35,17 +36,19 @@ impl Blocks {
         self.ages.extend_from_slice(&other.ages);
     }
 
-    /// Where rates have changed the next event may be one of a rate of which there is no sample.
+    /// Raises the largest event of both sides: where rates have changed, the next event may have a
+    /// rate without a sample.
     fn expect_next(&mut self, reference: &Reference) {
         let [held, allocated] = [true, false].map(|held| reference.next_event(&self.row, held));
         let next = held.max(allocated);
-        // A side without samples has room for what the other's stand for.
+        // A side without samples has room for what the samples of the other side stand for.
         for side in [&mut self.came, &mut self.went].into_iter().filter(|of| of.samples > 0) {
             side.largest = side.largest.max(next);
         }
     }
 
-    /// The share of bytes allocated in the time that is held at its end; `None` where nothing was allocated.
+    /// The share of bytes allocated in the period that is held at its end; `None` if nothing was
+    /// allocated.
     fn kept(&self, confidence: Confidence) -> Option<Share> {
         let Turnover { samples, sum, squares, .. } = self.came;
         if self.allocated.sum <= 0.0 {
@@ -63,7 +66,7 @@ impl Blocks {
         Some(Survival::new(steps.to_vec()).beyond(1.0, confidence))
     }
 
-    /// The age that half of the held bytes are older than.
+    /// The age that half of the held bytes exceed.
     fn median_age(&self, confidence: Confidence) -> Median {
         let steps = self.ages.iter().map(|(age_ns, weight)| {
             let mut of = Weights::default();
@@ -74,27 +77,30 @@ impl Blocks {
     }
 }
 
-/// A stack, or all of them, and by how much it has grown.
+/// A stack, or all stacks, and its growth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grown {
-    /// Its growth; of a stack with bounds that hold for all stacks at once, of all stacks together with its own.
+    /// The growth. A stack's bounds hold for all stacks at once; the bounds of all stacks together
+    /// hold by themselves.
     pub growth: Growth,
-    /// Samples that came and stayed.
+    /// Number of samples that came and stayed.
     pub came: u64,
-    /// Samples that were there and went.
+    /// Number of samples that were there and went.
     pub went: u64,
-    /// What it holds.
+    /// The bytes that are held.
     pub held: Estimate,
-    /// The age that half of it is older than.
+    /// The age that half of the held bytes exceed.
     pub age: Median,
-    /// Age of its oldest sampled block, nanoseconds; 0 where nothing is held.
+    /// Age of the oldest sampled block, nanoseconds; 0 if nothing is held.
     pub oldest_ns: u64,
-    /// The share of what it allocated in the time that is held at its end; `None` where it allocated nothing.
+    /// The share of bytes allocated in the period that is held at its end; `None` if nothing was
+    /// allocated.
     pub kept: Option<Share>,
 }
 
 impl Grown {
-    /// Of some blocks of the profile that `reference` describes, and their growth.
+    /// Makes the numbers of some blocks from their growth and the profile that `reference`
+    /// describes.
     fn new(
         blocks: &Blocks,
         growth: Growth,
@@ -112,73 +118,77 @@ impl Grown {
         }
     }
 
-    /// Whether it has grown by more than chance.
+    /// Whether the growth is more than chance.
     pub fn is_growing(&self) -> bool {
         self.growth.low > 0.0
     }
 }
 
-/// A stack that came or went in part.
+/// A stack of which a sample came or went.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Leak {
     /// Process that allocated.
     pub pid: u32,
     /// Functions, root first, inlined ones included.
     pub frames: Vec<Line>,
-    /// By how much it has grown.
+    /// The growth of the stack.
     pub grown: Grown,
 }
 
-/// The stacks of some processes, and by how much each has grown in a time.
+/// The stacks of some processes, and the growth of each in a period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Leaks {
-    /// Confidence of every interval, and of all stacks' bounds together.
+    /// Confidence of every interval, and of the bounds of all stacks together.
     pub confidence: Confidence,
-    /// Beginning of the time, nanoseconds since the Unix epoch.
+    /// Beginning of the period, nanoseconds since the Unix epoch.
     pub start_unix_ns: u64,
-    /// Its end.
+    /// End of the period, nanoseconds since the Unix epoch.
     pub end_unix_ns: u64,
-    /// All stacks together, by an interval of its own.
+    /// All stacks together, with an interval of its own.
     pub total: Grown,
-    /// How many stacks have grown by more than chance.
+    /// Number of stacks that have grown by more than chance.
     pub growing: u64,
-    /// Most that a stack can have grown by of which no sample came or went, bytes.
+    /// Upper bound of the growth of a stack without a sample that came or went, bytes.
     pub unseen: f64,
-    /// Most that a stack can have grown by that is not known to grow, bytes; at least `unseen`.
+    /// Upper bound of the growth of a stack that is not known to grow, bytes; at least `unseen`.
     pub most_missed: f64,
-    /// By falling lower bound.
+    /// Stacks by falling lower bound.
     pub stacks: Vec<Leak>,
-    /// Stacks of which a sample came or went, before the cut to the top ones: as many bounds hold at once.
+    /// Number of stacks of which a sample came or went, before the cut to the top stacks. As many
+    /// bounds hold at once.
     pub stacks_total: u64,
-    /// Whatever limits what the numbers mean.
+    /// What limits the meaning of the numbers.
     pub notes: Vec<Note>,
 }
 
 impl Leaks {
-    /// Length of the time.
+    /// Length of the period, nanoseconds.
     pub fn length_ns(&self) -> u64 {
         self.end_unix_ns.saturating_sub(self.start_unix_ns)
     }
 }
 
-/// Stacks with their growth.
+/// Stacks ranked by their growth.
 #[derive(Clone, Debug)]
 pub struct Ranking {
-    /// Places in what was given, and growth, by falling lower bound; at most as many as were wanted.
+    /// Indices of the given stacks and their growth, by falling lower bound; at most as many as
+    /// were asked for.
     pub ranked: Vec<(usize, Grown)>,
-    /// All together.
+    /// All stacks together.
     pub total: Grown,
-    /// As in [`Leaks`].
+    /// See [`Leaks::growing`].
     pub growing: u64,
-    /// As in [`Leaks`].
+    /// See [`Leaks::unseen`].
     pub unseen: f64,
-    /// As in [`Leaks`].
+    /// See [`Leaks::most_missed`].
     pub most_missed: f64,
 }
 
 impl Ranking {
-    /// Ranks stacks, of each of which a sample came or went; keeps `top` of them, 0 for all. `others` is what the rest does not hold but is part of the
-    /// total: stacks of which no sample came or went. `reference` describes the profile of what is held.
+    /// Ranks stacks of which a sample came or went; keeps `top` of them, 0 for all.
+    ///
+    /// `others` is the sum of the other stacks, which count only in the total. `reference`
+    /// describes the profile of what is held.
     pub fn new(
         mut stacks: Vec<Blocks>,
         others: &Blocks,
@@ -220,7 +230,8 @@ mod tests {
     use crate::estimate::{Epoch, Sample, Stratum, StratumTotals, Unseen};
     use crate::sampling::Rate;
 
-    /// A stack of which so many samples came, went, came and went, and stayed all along.
+    /// A stack with this many samples that came, that went, that came and went, and that stayed
+    /// throughout.
     fn blocks(came: u64, went: u64, passed: u64, stayed: u64) -> Blocks {
         let sample = Sample::geometric(100, Rate::from_interval(100_000).unwrap());
         let mut of = Blocks::default();
@@ -234,7 +245,7 @@ mod tests {
         of
     }
 
-    /// In blocks of 100 bytes one in 1000 is sampled.
+    /// Of blocks of 100 bytes, one in 1000 is sampled.
     fn reference() -> Reference {
         let totals = StratumTotals {
             unseen_objects: 1000.0,
@@ -271,7 +282,7 @@ mod tests {
         assert_eq!((leak.oldest_ns, leak.age.value), (45_000_000_000, Some(23e9)));
         assert_eq!(leak.kept.unwrap().value, 1.0);
         assert!((all.ranked[1].1.kept.unwrap().value - 0.5).abs() < 1e-9);
-        // The total is a sum of what came and went, not of stacks' numbers.
+        // The total is a sum of what came and went, not of the stacks' numbers.
         assert_eq!((all.total.came, all.total.went), (371, 322));
         assert!(ranking(&stacks, 2).ranked.iter().map(|(index, _)| *index).eq([1, 4]));
         assert_eq!(ranking(&stacks, 2).growing, 2);
@@ -288,7 +299,8 @@ mod tests {
         assert!(none.total.kept.is_none() && none.total.age.value.is_none());
     }
 
-    /// A process that samples by itself has an interval that nobody was asked for, and one of other strategies passes more in large classes.
+    /// A process that samples by itself has an interval of its own, and other strategies miss more
+    /// in large classes.
     #[test]
     fn what_may_have_been_missed_is_what_passes_in_any_class() {
         let mut reference = reference();
@@ -307,13 +319,14 @@ mod tests {
         };
         reference.strata.insert(Stratum { process: 0, class: 17 }, totals);
         assert!((unseen(&reference) / one - 80_000.0).abs() < 1.0);
-        // Not in a class in which nothing was allocated.
+        // A class in which nothing was allocated does not count.
         let totals = StratumTotals { exact: Some((0, 0)), ..totals };
         reference.strata.insert(Stratum { process: 0, class: 17 }, totals);
         assert_eq!(unseen(&reference), one);
     }
 
-    /// Twenty samples at a short interval, none at the long one that followed: what grew then may have passed.
+    /// Twenty samples at a short interval, none at the long one that followed: growth at the long
+    /// interval may have been missed.
     #[test]
     fn a_rate_of_which_there_is_no_sample_is_in_the_bounds() {
         let stack = || vec![blocks(20, 0, 0, 0)];

@@ -1,10 +1,13 @@
 //! The mathematics of sampler, without I/O, clocks, tokio or aya.
 //!
-//! Two halves. The `no_std` half ([`sampling`], [`counting`], [`wire`], [`counters`], [`limits`]) is compiled
-//! into the eBPF program *and* into the daemon and the property tests: the code that decides in
-//! the kernel is the code that is tested. The other half (feature `std`: `estimate`, `profile`,
-//! `encode`) turns samples into estimates with intervals and writes them in the formats that
-//! people's tools read.
+//! The crate has two halves.
+//!
+//! The `no_std` half ([`sampling`], [`counting`], [`wire`], [`counters`], [`limits`]) is compiled
+//! into the eBPF program *and* into the daemon and the property tests. So the code that decides in
+//! the kernel is the code that is tested.
+//!
+//! The other half (feature `std`: `estimate`, `profile`, `encode`) turns samples into estimates
+//! with intervals, and writes them in the formats of common tools.
 #![cfg_attr(not(feature = "std"), no_std)]
 
 #[cfg(feature = "std")]

@@ -1,6 +1,7 @@
-//! A profile as people ask for it: rows with their estimates, symbolized, ready for any format.
+//! A profile: rows with their estimates, symbolized, ready for any output format.
 //!
-//! Pure data. The daemon makes it, the protocol carries it, [`crate::encode`] writes it.
+//! A profile is pure data. The daemon makes it, the protocol carries it, [`crate::encode`] writes
+//! it.
 
 mod allocator;
 mod frame;
@@ -23,17 +24,18 @@ use std::collections::BTreeMap;
 use std::iter::Sum;
 use std::ops::Range;
 
-/// Which question a profile answers; it selects, orders and weighs the stacks. All four quantities are in either.
+/// The question that a profile answers: it selects, orders and weights the stacks. Every kind has
+/// all four quantities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// What was allocated since attach.
     Alloc,
-    /// What of it is still held.
+    /// What was allocated since attach and is still held.
     Live,
-    /// What was held at the moment of the largest live total since attach, each process's own.
+    /// What was held at the peak of live bytes since attach; each process has a peak of its own.
     Peak,
-    /// What programs mapped themselves since attach (mmap, mremap, sbrk, not malloc's), and what of it is still mapped:
-    /// counted, not sampled.
+    /// What programs mapped themselves since attach (mmap, mremap, sbrk, not malloc's), and what of
+    /// this is still mapped. Counted, not sampled.
     Mapped,
 }
 
@@ -48,7 +50,7 @@ impl Kind {
         }
     }
 
-    /// The kind of this name.
+    /// The kind with this name.
     pub fn from_name(name: &str) -> Option<Kind> {
         [Kind::Alloc, Kind::Live, Kind::Peak, Kind::Mapped]
             .into_iter()
@@ -59,9 +61,9 @@ impl Kind {
 /// A number with the moments that it was made from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quantity {
-    /// The estimate with its interval.
+    /// The estimate with its confidence interval.
     pub estimate: Estimate,
-    /// Its moments: sums of these over profiles keep their intervals.
+    /// The moments of the estimate: moments add over profiles, so sums keep their intervals.
     pub moments: Moments,
 }
 
@@ -79,7 +81,7 @@ pub struct Quantities {
 }
 
 impl Quantities {
-    /// Estimates of all four, as by [`of_row()`].
+    /// Estimates of all four quantities by [`of_row()`].
     pub fn of_row(
         row: &Row,
         reference: &Reference,
@@ -97,7 +99,7 @@ impl Quantities {
         }
     }
 
-    /// The bytes that `kind` asks for.
+    /// The bytes of `kind`.
     pub fn space(&self, kind: Kind) -> &Quantity {
         match kind {
             Kind::Alloc => &self.alloc_space,
@@ -105,7 +107,7 @@ impl Quantities {
         }
     }
 
-    /// The objects that `kind` asks for.
+    /// The objects of `kind`.
     pub fn objects(&self, kind: Kind) -> &Quantity {
         match kind {
             Kind::Alloc => &self.alloc_objects,
@@ -117,14 +119,14 @@ impl Quantities {
 /// A span of time, nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// From when, inclusive.
+    /// Start of the window, inclusive.
     pub start_unix_ns: u64,
-    /// To when, exclusive.
+    /// End of the window, exclusive.
     pub end_unix_ns: u64,
 }
 
 impl Window {
-    /// Its length, nanoseconds.
+    /// Length of the window, nanoseconds.
     pub fn length_ns(&self) -> u64 {
         self.end_unix_ns.saturating_sub(self.start_unix_ns)
     }
@@ -133,7 +135,7 @@ impl Window {
 /// Exact totals of the allocations of the queried processes, since attach or in the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exact {
-    /// Allocations.
+    /// Number of allocations.
     pub alloc_objects: u64,
     /// Requested bytes.
     pub alloc_space: u64,
@@ -148,42 +150,42 @@ impl Sum for Exact {
     }
 }
 
-/// Samples that ended other than as a symbolized stack; they are part of the totals.
+/// Samples that did not end as a symbolized stack. The totals contain them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lost {
     /// Name of the [`crate::counters::Outcome`].
     pub outcome: String,
-    /// How many.
+    /// Number of samples.
     pub samples: u64,
-    /// Their bytes, where their sizes are known.
+    /// Bytes of the samples, if their sizes are known.
     pub alloc_space: Option<Quantity>,
-    /// Their objects, where their sizes are known.
+    /// Objects of the samples, if their sizes are known.
     pub alloc_objects: Option<Quantity>,
 }
 
-/// A mapped file (or the vdso, or anonymous code) that frames lie in.
+/// A mapped file (or the vdso, or anonymous code) that contains code of frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
     /// Path in the process, or a name in brackets.
     pub path: String,
-    /// GNU build id in lower-case hex, empty if it has none.
+    /// GNU build id in lower-case hex; empty if the file has none.
     pub build_id: String,
-    /// The executable segment of the file that the frames lie in, by file offsets; `None`: not known. A file with several has a
-    /// mapping for each.
+    /// File offsets of the executable segment that contains the frames; `None`: not known. A file
+    /// with several segments has a mapping for each.
     pub code: Option<Range<u64>>,
 }
 
-/// How the path of a mapping begins that stands for the Python code of a process.
+/// Prefix of the path of a mapping that stands for the Python code of a process.
 const PYTHON: &str = "[python ";
 
 /// A source line of a location.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Line {
-    /// Demangled function name, or `path+0xoffset` where no symbol covers it.
+    /// Demangled function name, or `path+0xoffset` if no symbol covers the address.
     pub function: String,
     /// Source file, empty if unknown.
     pub file: String,
-    /// Line, 0 if unknown.
+    /// Line number, 0 if unknown.
     pub line: u32,
 }
 
@@ -194,88 +196,95 @@ pub struct Location {
     pub mapping: u32,
     /// File offset of the call in the mapped file (address for anonymous code).
     pub address: u64,
-    /// Innermost inlined function first, the function that really is there last; at least one.
+    /// Innermost inlined function first, the function that was not inlined last; at least one.
     pub lines: Vec<Line>,
 }
 
-/// What a process is called.
+/// Names of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessName {
     /// Command name, as `ps` shows it.
     pub comm: String,
-    /// Path of the executable; empty if it is not known.
+    /// Path of the executable; empty if unknown.
     pub exe: String,
 }
 
 /// A row of the profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stack {
-    /// Process that allocated, 0 where processes are merged.
+    /// Process that allocated; 0 if processes are merged.
     pub pid: u32,
     /// Indices into [`Profile::locations`], leaf (the allocating function) first.
     pub locations: Vec<u32>,
-    /// Its moments by process and size class: sums of these keep every estimator possible.
+    /// Moments of the row by process and size class; sums of moments keep every estimator possible.
     pub row: Row,
-    /// Its numbers, made from `row`.
+    /// Numbers of the row, made from `row`.
     pub quantities: Quantities,
 }
 
-/// What takes an estimator's place where points of a stride were summed.
+/// Name in place of an estimator's, for sums of points of a stride.
 pub const POINTS: &str = "points";
 
 /// A profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// Which question it answers.
+    /// The question that the profile answers.
     pub kind: Kind,
-    /// Confidence of every interval in it.
+    /// Confidence of every interval in the profile.
     pub confidence: Confidence,
-    /// When it was made, nanoseconds since the Unix epoch.
+    /// Time at which the profile was made, nanoseconds since the Unix epoch.
     pub time_unix_ns: u64,
-    /// How long sampling had gone on, or how long the window is, nanoseconds.
+    /// Length of the sampling, or of the window, nanoseconds.
     pub duration_ns: u64,
-    /// When it happened, from one border of time slots to another; `None`: since attach. Of a peak: from attach to the peak.
+    /// The window, between borders of time slots; `None`: since attach. For a peak: from attach to
+    /// the peak.
     pub window: Option<Window>,
-    /// Mean bytes between samples in force when it was made.
+    /// Mean bytes between samples, as in force when the profile was made.
     pub interval_bytes: u64,
-    /// How its numbers were made. Where a process was sampled by stride they are sums of points, without an interval.
+    /// The estimator of the numbers. For a process sampled by stride the numbers are sums of
+    /// points, without an interval.
     pub estimator: Estimator,
-    /// Every strategy that its processes were ever sampled with.
+    /// Every strategy that the profile's processes were ever sampled with.
     pub strategies: Vec<Strategy>,
-    /// Where the samples of its processes come from.
+    /// Sources of the samples of the profile's processes.
     pub sources: Vec<SourceGroup>,
-    /// Pid of each process that the strata of rows name.
+    /// Pid of each process that the strata of rows refer to.
     pub pids: Vec<u32>,
-    /// What these processes are called, by pid, where it is known.
+    /// Names of these processes by pid, if known.
     pub process_names: BTreeMap<u32, ProcessName>,
-    /// Sums over every stack and lost stack, before any cut to the top stacks, and exact totals, by stratum.
+    /// Sums over every stack and lost stack, before any cut to the top stacks, and exact totals, by
+    /// stratum.
     pub reference: Reference,
     /// Totals over every stack and over lost stacks, before any cut to the top stacks.
     pub totals: Quantities,
-    /// Exact totals; `None` where limits of sizes cut a size class in two.
+    /// Exact totals; `None` if size limits cut a size class in two.
     pub exact: Option<Exact>,
     /// Samples in the allocation totals.
     pub samples: u64,
-    /// What was lost on the way.
+    /// Lost samples by outcome.
     pub lost: Vec<Lost>,
-    /// Mappings; the executable of the process with the largest stack comes first if a frame lies in it.
+    /// Mappings. The executable of the process with the largest stack comes first if it contains a
+    /// frame.
     pub mappings: Vec<Mapping>,
     /// Locations.
     pub locations: Vec<Location>,
     /// Rows, by falling estimated bytes of `kind`.
     pub stacks: Vec<Stack>,
-    /// How many rows there were before the cut to the top ones.
+    /// Number of rows before the cut to the top rows.
     pub stacks_total: u64,
-    /// Functions over every stack, before any cut to the top stacks, where these were asked for; else `stacks` has what makes them.
+    /// Functions over every stack, before any cut to the top stacks, if they were asked for.
+    /// `None`: `stacks` has the data to make them.
     pub functions: Option<Functions>,
-    /// Whatever limits what the numbers mean ("live bytes are a lower bound since …").
+    /// What limits the meaning of the numbers ("live bytes are a lower bound since …").
     pub notes: Vec<Note>,
-    /// What profiling has cost its processes since they were attached, whatever window is asked for; `None`: read from a file of before.
+    /// The cost of profiling to the processes since their attach, for any window; `None`: read from
+    /// a file of an older version.
     pub cost: Option<Report>,
 }
 
 impl Profile {
-    /// What its bytes are. Those that are held in a window are of the window's own allocations only.
+    /// What the profile's bytes are. Held bytes in a window are of the window's own allocations
+    /// only.
     pub fn what(&self) -> &'static str {
         match (self.kind, self.window) {
             (Kind::Alloc, _) => "allocated",
@@ -286,7 +295,8 @@ impl Profile {
         }
     }
 
-    /// Whether its numbers are of a window only; those of a peak are of all since attach.
+    /// Whether the numbers are of a window only. The numbers of a peak are of all time since
+    /// attach.
     pub fn is_windowed(&self) -> bool {
         self.window.is_some() && self.kind != Kind::Peak
     }
@@ -297,7 +307,7 @@ impl Profile {
         Some(name.comm.as_str()).filter(|comm| !comm.is_empty())
     }
 
-    /// `kvstore (pid 4121)`; `pid 4121` where its command name is not known.
+    /// `kvstore (pid 4121)`, or `pid 4121` if the command name is unknown.
     pub fn process_label(&self, pid: u32) -> String {
         match self.comm(pid) {
             Some(comm) => format!("{comm} (pid {pid})"),
@@ -305,7 +315,7 @@ impl Profile {
         }
     }
 
-    /// The estimator's name; `points` where it is none of the estimators: a process was sampled by stride.
+    /// The estimator's name, or `points` if a process was sampled by stride.
     pub fn estimator_name(&self) -> &'static str {
         if self.has_stride() { POINTS } else { self.estimator.name() }
     }
@@ -315,7 +325,7 @@ impl Profile {
         self.strategies.iter().map(|of| of.name()).collect::<Vec<_>>().join(",")
     }
 
-    /// Whether a process was sampled by stride, so that its numbers have no interval.
+    /// Whether a process was sampled by stride, so that the numbers have no interval.
     pub fn has_stride(&self) -> bool {
         self.strategies.contains(&Strategy::Stride)
     }
@@ -325,16 +335,17 @@ impl Profile {
         Quantities::of_row(row, &self.reference, self.estimator, self.confidence)
     }
 
-    /// Whether a location is code of an interpreted language, whose functions are identified by their files too.
+    /// Whether a location is code of an interpreted language. Functions of such a language are
+    /// identified by their files too.
     pub fn is_interpreted(&self, location: &Location) -> bool {
         let mapping = self.mappings.get(location.mapping as usize);
         mapping.is_some_and(|of| of.path.starts_with(PYTHON))
     }
 
-    /// Frames of a stack as plain strings, root first, leaf last, inlined ones included.
+    /// Frames of a stack as source lines, root first, leaf last, inlined frames included.
     pub fn frames<'a>(&'a self, stack: &'a Stack) -> impl Iterator<Item = &'a Line> {
         stack.locations.iter().rev().flat_map(|index| {
-            // `lines` has the innermost first; from the root it is read backwards.
+            // `lines` has the innermost function first, so it is read backwards from the root.
             self.locations[*index as usize].lines.iter().rev()
         })
     }

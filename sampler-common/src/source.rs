@@ -1,7 +1,7 @@
-//! Where the samples of a process come from.
+//! The source of a process's samples.
 //!
-//! A process can have several sources: its allocators are probed one by one, and one of them may sample by itself. What was a source once
-//! stays one, since the numbers of the process contain its samples.
+//! A process can have several sources: its allocators are probed one by one, and one of them may
+//! sample by itself. A source stays one, since the numbers of the process contain its samples.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -12,13 +12,13 @@ use std::fmt::{self, Display};
 pub enum SampleSource {
     /// Uprobes on the functions of an allocator.
     Uprobes,
-    /// The in-process sampler, put into the running process.
+    /// The in-process sampler, injected into the running process.
     Injected,
     /// The in-process sampler, loaded with the program.
     Preloaded,
-    /// A foreign allocator that samples by itself and says so by `otel_memory` probes.
+    /// A foreign allocator that samples by itself and reports its samples by `otel_memory` probes.
     OtelMemory,
-    /// Uprobes that are there in short windows only.
+    /// Uprobes that are attached in short windows only.
     Windows,
 }
 
@@ -43,7 +43,7 @@ impl SampleSource {
         }
     }
 
-    /// The source of this name.
+    /// The source with this name.
     pub fn from_name(name: &str) -> Option<SampleSource> {
         SampleSource::ALL.into_iter().find(|of| of.name() == name)
     }
@@ -54,35 +54,35 @@ impl SampleSource {
 pub struct SampleSources(u8);
 
 impl SampleSources {
-    /// Nothing of the process becomes a sample.
+    /// No source: nothing of the process becomes a sample.
     pub const NONE: SampleSources = SampleSources(0);
 
-    /// Adds one.
+    /// Adds a source.
     pub fn insert(&mut self, source: SampleSource) {
         self.0 |= 1 << source as u8;
     }
 
-    /// Adds those of another process.
+    /// Adds the sources of another process.
     pub fn extend(&mut self, other: SampleSources) {
         self.0 |= other.0;
     }
 
-    /// Whether it is one of them.
+    /// Whether `source` is one of the sources.
     pub fn contains(self, source: SampleSource) -> bool {
         !self.only(source).is_empty()
     }
 
-    /// Nothing but this one, if it is one of them.
+    /// Only `source`, if it is one of the sources.
     pub fn only(self, source: SampleSource) -> SampleSources {
         SampleSources(self.0 & 1 << source as u8)
     }
 
-    /// Whether there is none.
+    /// Whether there is no source.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Each of them once, in the order of [`SampleSource::ALL`].
+    /// Each source once, in the order of [`SampleSource::ALL`].
     pub fn iter(self) -> impl Iterator<Item = SampleSource> {
         SampleSource::ALL.into_iter().filter(move |of| self.contains(*of))
     }
@@ -96,7 +96,7 @@ impl FromIterator<SampleSource> for SampleSources {
     }
 }
 
-/// `uprobes`; `uprobes and preloaded` of a process with both; `none`.
+/// `uprobes`; `uprobes and preloaded` for a process with both; `none`.
 impl Display for SampleSources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {
@@ -110,14 +110,15 @@ impl Display for SampleSources {
 /// Processes that have the same sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceGroup {
-    /// The sources of each of them.
+    /// The sources that each of the processes has.
     pub sources: SampleSources,
-    /// How many processes.
+    /// Number of processes.
     pub processes: u64,
 }
 
 impl SourceGroup {
-    /// Groups processes by their sources: the largest group first. Each item stands for so many processes.
+    /// Groups processes by their sources, the largest group first. Each item stands for a number of
+    /// processes.
     pub fn of(processes: impl IntoIterator<Item = (SampleSources, u64)>) -> Vec<SourceGroup> {
         let mut counts: BTreeMap<SampleSources, u64> = BTreeMap::new();
         for (sources, count) in processes {

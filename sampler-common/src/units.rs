@@ -1,7 +1,7 @@
-//! Byte sizes and durations as people write and read them, one grammar for both programs.
+//! Byte sizes and durations as people write and read them, with one grammar for both programs.
 //!
-//! Sizes are powers of 1024 (`KiB`, or `K` for short). `KB` is refused rather than guessed: half of
-//! the world means 1000 by it.
+//! Sizes are powers of 1024 (`KiB`, or `K` for short). `KB` is refused rather than guessed, because
+//! for many people it means 1000 bytes.
 
 mod parse;
 mod show;
@@ -17,7 +17,8 @@ pub use time::{Time, parse_time, utc};
 /// Largest sampling interval: 2^32 bytes, 4 GiB.
 pub const MAX_INTERVAL_BYTES: u64 = 1 << 32;
 
-/// An interval as whole bytes within its domain: a rate in fixed point is a little off the one that was asked for.
+/// An interval as whole bytes within its domain. The interval of a rate in fixed point differs a
+/// little from the requested one.
 pub fn whole_interval(interval_bytes: f64) -> u64 {
     (interval_bytes.round() as u64).clamp(1, MAX_INTERVAL_BYTES)
 }

@@ -117,7 +117,7 @@ impl Role {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Unusual {
-    /// The table of blocks was full, or had another block at the sample's address. The sample was
+    /// The table of blocks was full, or its slot for the address was not free in time. The sample was
     /// reported with its end at once, since a later free could not find the block.
     TableFull = 0,
     /// The end of a block was missed, and was reported when the block's address was allocated

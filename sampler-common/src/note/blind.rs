@@ -1,18 +1,18 @@
-//! Why something of a process is not seen.
+//! Why samplerd cannot see a part of a process.
 
 use std::fmt::{self, Formatter};
 
-/// Why something of a process is not seen.
+/// Why samplerd cannot see a part of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blind {
-    /// The file that it holds for; empty: all of the process.
+    /// The file that the reason applies to; empty: the whole process.
     pub place: String,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
 impl Blind {
-    /// Why something of a file is not seen.
+    /// Why samplerd cannot see a file's allocations.
     pub fn at(place: &str, why: impl Into<String>) -> Blind {
         Blind { place: place.to_owned(), why: why.into() }
     }

@@ -1,4 +1,4 @@
-//! What may be taken for growth and is none, or the other way round.
+//! Notes on numbers of growth: what may be mistaken for growth, and growth that may be missed.
 
 use crate::units::{human_duration, utc};
 use std::fmt::{self, Formatter};
@@ -9,13 +9,13 @@ use std::time::Duration;
 pub enum Growth {
     /// The daemon has run for less time than was asked for.
     DaemonTime,
-    /// The time begins at the attach.
+    /// The period begins at the attach.
     FromAttach,
-    /// The time begins so many nanoseconds after the attach.
+    /// The period begins this many nanoseconds after the attach.
     AfterAttach(u64),
-    /// So many samples count as freed when that was noticed.
+    /// Number of samples whose free was noticed late, and that count as freed at that time.
     FreedUnseen(u64),
-    /// The live set was full: since when, nanoseconds since the Unix epoch.
+    /// The live set was full since this time, nanoseconds since the Unix epoch.
     LiveFull(u64),
 }
 

@@ -1,4 +1,4 @@
-//! What was lost or not seen: numbers are lower bounds, or not known.
+//! Notes on losses: numbers are lower bounds, or unknown.
 
 use crate::units::grouped;
 use std::fmt::{self, Formatter};
@@ -8,31 +8,31 @@ use std::fmt::{self, Formatter};
 pub enum Loss {
     /// Lost samples of which not even the sizes could be kept.
     LostCells,
-    /// So many samples of preloaded processes found no room there.
+    /// Number of samples of preloaded processes that found no room in the library's table.
     LibraryFull(u64),
-    /// So many sampled calls could not be followed to their end.
+    /// Number of sampled calls that could not be followed to their end.
     PendingFull(u64),
-    /// Of so many sampled calls only the entry was seen.
+    /// Number of sampled calls of which only the entry was seen.
     ReturnUnprobed(u64),
-    /// The live set was full: since when, nanoseconds since the Unix epoch.
+    /// The live set was full since this time, nanoseconds since the Unix epoch.
     LiveFull(u64),
     /// Frees are not probed.
     FreesUnprobed,
-    /// So many calls of further processes found no slot free.
+    /// Number of calls of processes that found no free slot.
     NoSlot(u64),
-    /// So many samples that were held at exit found no room.
+    /// Number of samples held at exit that found no room.
     LeftAtExit(u64),
-    /// So many samples are in no lifetime.
+    /// Number of samples that are in no lifetime.
     FreedUntimed(u64),
-    /// Of these processes a part of the peak is forgotten.
+    /// Processes of whose peak a part is forgotten.
     Peak(Vec<String>),
-    /// The share of bytes that have stacks through unmapped code.
+    /// Share of bytes with stacks through unmapped code.
     UnmappedCode(f64),
-    /// The share of bytes that have stacks through code without unwind information.
+    /// Share of bytes with stacks through code without unwind information.
     GuessedFrames(f64),
-    /// The share of bytes that have no stack, since their process had its share of the stack table.
+    /// Share of bytes without a stack, because their process had used its share of the stack table.
     StackTableFull(f64),
-    /// Files of which names or lines could not be read.
+    /// Files whose names or lines could not be read.
     Unread(Vec<String>),
 }
 

@@ -1,4 +1,4 @@
-//! What a profile of mapped memory says of itself.
+//! Notes on profiles of mapped memory.
 
 use crate::units::grouped;
 use std::fmt::{self, Formatter};
@@ -10,11 +10,12 @@ pub enum Mapped {
     WholePages,
     /// What was mapped before the attach, or past the C library, is unknown.
     SinceAttach,
-    /// So many calls may be an allocator's.
+    /// Number of calls that may be an allocator's.
     MaybeAllocators(u64),
-    /// So many calls found no room in the ring.
+    /// Number of calls that found no room in the ring.
     RingFull(u64),
-    /// Mappings of threads with Syscall User Dispatch are not seen; so many of their sampled calls were seen at their entry only.
+    /// Number of sampled calls seen at their entry only: mappings of threads with Syscall User
+    /// Dispatch are not seen.
     ReturnUnprobed(u64),
     /// The table of ranges was full.
     TableFull,

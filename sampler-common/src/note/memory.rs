@@ -1,30 +1,31 @@
-//! The memory of processes beside what a profile says that they hold.
+//! Notes that compare the memory of processes with the memory that a profile says they hold.
 
 use crate::estimate::ratio::Ratio;
 use crate::estimate::{Estimate, plus_minus};
 use crate::units::human_bytes;
 use std::fmt::{self, Formatter};
 
-/// Processes named; more are counted.
+/// Maximum number of processes that are named; further ones are counted.
 const MAX_NAMED_PROCESSES: usize = 3;
-/// Why there can be memory in no block that is known to be held.
+/// Why memory can be in no block that is known to be held.
 const WHY: &str = "of anonymous memory since the attach is in no block known to be held: an allocator that is not seen, \
      memory mapped past malloc (--kind mapped), stacks, or freed blocks that an allocator keeps";
 
 /// Memory of processes, compared with what they hold.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Memory {
-    /// glibc's blocks to what was requested, and how many more had no plausible header.
+    /// Ratio of glibc's block sizes to requested sizes, and the number of further blocks without a
+    /// plausible header.
     Usable(Ratio, u64),
-    /// What the kernel says of processes that run.
+    /// Memory of running processes as the kernel reports it.
     Resident {
-        /// What they hold.
+        /// Bytes that the processes hold.
         held: Estimate,
-        /// How many they are.
+        /// Number of processes.
         processes: usize,
-        /// Their heap mappings, bytes.
+        /// Heap mappings of the processes, bytes.
         heap_bytes: u64,
-        /// Their resident memory, bytes.
+        /// Resident memory of the processes, bytes.
         rss_bytes: u64,
     },
     /// Processes with memory in no known block: pid, command name and bytes of each, the largest first.
@@ -67,7 +68,7 @@ impl fmt::Display for Memory {
 fn interval(held: &Estimate) -> String {
     match plus_minus(held) {
         _ if !held.has_interval() => " (no interval)".to_owned(),
-        // Of nothing there is none in percent.
+        // If nothing is held, the interval has no form in percent.
         around if around.is_empty() => around,
         around => format!(" {around}"),
     }

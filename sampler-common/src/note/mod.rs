@@ -1,6 +1,8 @@
-//! What limits the meaning of numbers: data, of which [`Display`](fmt::Display) makes one sentence each.
+//! What limits the meaning of numbers. A note is data, and [`Display`](fmt::Display) makes one
+//! sentence of it.
 //!
-//! Who finds a limit says which it is; the sentence is made where a profile is shown or sent.
+//! The code that finds a limit only names it. The sentence is made where a profile is shown or
+//! sent.
 
 mod blind;
 mod growth;
@@ -34,15 +36,15 @@ use std::fmt::{self, Formatter};
 pub enum Note {
     /// Something was lost or not seen.
     Loss(Loss),
-    /// The numbers are of a part of what happened.
+    /// The numbers cover a part of what happened.
     Part(Part),
     /// The numbers are of mapped memory.
     Mapped(Mapped),
     /// The numbers are of growth.
     Growth(Growth),
-    /// Something holds of some processes.
+    /// A statement about some processes.
     Processes(Processes),
-    /// So many reasons why something is not seen are left out.
+    /// Number of omitted reasons why something is not seen.
     MoreReasons(usize),
     /// Allocations were seen in windows only.
     Windows(Windows),
@@ -57,7 +59,7 @@ pub enum Note {
 }
 
 impl Note {
-    /// The loss, if anything was counted.
+    /// The note of a loss, if its count is not 0.
     pub fn counted(count: u64, loss: fn(u64) -> Loss) -> Option<Note> {
         (count > 0).then(|| Note::Loss(loss(count)))
     }
@@ -92,7 +94,7 @@ impl<T: Into<String>> From<T> for Note {
     }
 }
 
-/// The sentence.
+/// Serializes the sentence.
 impl Serialize for Note {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)

@@ -1,26 +1,26 @@
-//! Which part of what happened numbers are of.
+//! Which part of what happened the numbers cover.
 
 use crate::units::{human_duration, size_range, utc};
 use std::fmt::{self, Formatter};
 use std::time::Duration;
 
-/// Processes that are named with their times; more are counted.
+/// Maximum number of processes that are named with their times; further ones are counted.
 const MAX_NAMED_PROCESSES: usize = 4;
 
-/// Which part of what happened numbers are of.
+/// Which part of what happened the numbers cover.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part {
-    /// What is held of a window's own allocations.
+    /// Held memory of a window's own allocations.
     Window,
-    /// Sizes from one to another, where there are such limits.
+    /// The smallest and the largest size, if limited.
     Sizes(Option<u64>, Option<u64>),
     /// Blocks held for a time, nanoseconds: at least and at most.
     Ages(Option<u64>, Option<u64>),
-    /// What exited processes held to the end is among what is held.
+    /// Held memory includes what exited processes held to the end.
     HeldAtExit,
     /// Processes at peaks of their own, each with its time, nanoseconds since the Unix epoch.
     OwnPeaks(Vec<(String, u64)>),
-    /// One profile less an earlier one.
+    /// A profile minus an earlier one.
     Difference,
 }
 

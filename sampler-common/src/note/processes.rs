@@ -1,21 +1,21 @@
-//! What holds of some processes, with whom it holds of.
+//! A statement about some processes, and which processes they are.
 
 use super::Reason;
 use std::fmt::{self, Formatter};
 
-/// Processes named; more are counted.
+/// Maximum number of processes that are named; further ones are counted.
 const MAX_NAMED_PROCESSES: usize = 3;
 
-/// What holds of some processes.
+/// A statement about some processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Processes {
-    /// What holds.
+    /// The statement.
     pub reason: Reason,
-    /// Of how many processes.
+    /// Number of processes.
     pub count: u64,
-    /// Pid and command name of some.
+    /// Pid and command name of some of the processes.
     pub examples: Vec<(u32, String)>,
-    /// The file, where it is one and the same in all; else empty.
+    /// The file, if it is the same in all processes; else empty.
     pub place: String,
 }
 

@@ -1,49 +1,51 @@
-//! What holds of a process.
+//! A statement about a process.
 
 use crate::limits::EXTERNAL_PER_SECOND;
 use crate::units::{grouped, human_bytes, utc};
 use std::fmt::{self, Formatter};
 
-/// What holds of a process. Processes of equal reasons are named together.
+/// A statement about a process. Processes with equal reasons are named together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// Its injected sampler was taken out: the blocks that it held then cannot be followed any more.
+    /// The injected sampler was removed: the blocks that the process held then cannot be followed
+    /// any more.
     Orphaned {
-        /// Since when, milliseconds since the Unix epoch.
+        /// When the sampler was removed, milliseconds since the Unix epoch.
         since_unix_ms: u64,
-        /// The estimate of what it held.
+        /// The estimate of the bytes that the process held.
         bytes: u64,
-        /// Lower end of its interval.
+        /// Lower end of the estimate's interval.
         low_bytes: u64,
-        /// Upper end.
+        /// Upper end of the estimate's interval.
         high_bytes: u64,
-        /// Sampled blocks among them.
+        /// Number of sampled blocks in the estimate.
         samples: u64,
     },
-    /// It has sent more samples of its own than it is believed.
+    /// The process has sent more samples of its own than are accepted.
     Flooded,
-    /// A limit of samples has raised its interval: the last time, milliseconds since the Unix epoch, if that is known.
+    /// A limit of samples has raised the interval: the last time, milliseconds since the Unix
+    /// epoch, if known.
     RaisedByLimit(Option<u64>),
-    /// A ring that was not read in time has raised its interval.
+    /// A ring that was not read in time has raised the interval.
     RaisedByRing {
-        /// What the interval was multiplied by at most.
+        /// The largest factor of the interval.
         factor: u64,
-        /// From when, the last time, milliseconds since the Unix epoch.
+        /// Start of the last time, milliseconds since the Unix epoch.
         from_unix_ms: u64,
-        /// Until when; `None`: until now.
+        /// End of the last time, milliseconds since the Unix epoch; `None`: until now.
         until_unix_ms: Option<u64>,
-        /// How many times.
+        /// Number of times.
         times: u64,
     },
-    /// Its exact totals are not known, so that it is not calibrated.
+    /// Exact totals of the process are unknown, so that it is not calibrated.
     Inexact,
-    /// It is said to sample by itself, and has sent nothing.
+    /// The process is said to sample by itself, and has sent nothing.
     NoReports,
-    /// It samples by itself.
+    /// The process samples by itself.
     SamplesItself,
-    /// It has called no function that is probed.
+    /// The process has called no function that is probed.
     Uncalled,
-    /// Something of it is not seen, for this reason.
+    /// A part of the process is not seen, for this reason.
     Blind(String),
 }
 

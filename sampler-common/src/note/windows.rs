@@ -1,4 +1,4 @@
-//! What was seen of processes whose allocations are probed in windows only.
+//! Notes on processes whose allocations are probed in windows only.
 
 use crate::estimate::{MIN_WINDOWS, PROBE_EFFECT_NS};
 use crate::units::{grouped, human_duration};
@@ -9,22 +9,23 @@ use std::time::Duration;
 /// What was seen in windows. Times are of the programs' own, nanoseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Windows {
-    /// The budget, the number of windows, the time in them and all time.
+    /// The budget, the number of windows, the time in windows and all time.
     Probed(Budget, u32, [f64; 2]),
     /// Code that takes less than this share of the time may be in no window.
     MayMiss(f64),
-    /// What upper ends are multiplied by for the probe effect, as a mean; infinite: there are no upper ends.
+    /// Mean factor of upper ends for the probe effect; infinite: there are no upper ends.
     ProbeEffect(f64),
-    /// So many processes, with so much time, have fewer than [`MIN_WINDOWS`].
+    /// Processes that have fewer than [`MIN_WINDOWS`].
     TooFew {
-        /// How many processes.
+        /// Number of processes.
         processes: u32,
-        /// Their time.
+        /// Time of the processes.
         own_ns: f64,
-        /// Windows that are missing and the CPU time that they take; `None`: no process is running.
+        /// Number of missing windows and the CPU time that they take; `None`: no process is
+        /// running.
         missing: Option<(u32, f64)>,
     },
-    /// So many processes, with so much time, exited before a window was planned.
+    /// Number and time of processes that exited before a window was planned.
     Unplanned(u32, f64),
 }
 

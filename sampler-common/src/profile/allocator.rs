@@ -1,7 +1,7 @@
-//! Which frames are an allocator's own entry points.
+//! Frames that are entry points of an allocator.
 //!
-//! The leaf of every stack is the function that was probed. To learn that `malloc` allocates
-//! everything helps nobody: bytes are attributed to the first frame that is not one of these.
+//! The leaf of every stack is the function that was probed. That `malloc` allocates everything is
+//! no information, so bytes are attributed to the first frame that is no entry point.
 
 /// C entry points, by their plain names.
 const ENTRIES: [&str; 14] = [
@@ -15,26 +15,28 @@ const ENTRIES: [&str; 14] = [
     "valloc",
     "pvalloc",
     "cfree",
-    // Of memory that is not malloc's.
+    // Entry points of memory that is not malloc's.
     "mmap",
     "mmap64",
     "mremap",
     "sbrk",
 ];
 
-/// What allocators put before these names when they are not the only one (glibc's aliases, jemalloc,
-/// tcmalloc, mimalloc, oneTBB's, snmalloc, rpmalloc).
+/// Prefixes that allocators put before these names when they are not the only allocator (glibc's
+/// aliases, jemalloc, tcmalloc, mimalloc, oneTBB's, snmalloc, rpmalloc).
 const PREFIXES: [&str; 10] =
     ["__GI___libc_", "__libc_", "__GI_", "je_", "tc_", "mi_", "scalable_", "sn_", "rp", "__"];
 
-/// What CPython's allocator functions begin with, and end with.
+/// Prefixes of CPython's allocator functions; `PYTHON_ENTRIES` has their endings.
 const PYTHON: [&str; 3] = ["PyObject_", "PyMem_Raw", "PyMem_"];
 const PYTHON_ENTRIES: [&str; 3] = ["Malloc", "Calloc", "Realloc"];
 
-/// What functions of the library of `sampler run --preload` begin with that stand between an allocation and its caller.
+/// Prefix of those functions of the `sampler run --preload` library that are between an allocation
+/// and its caller.
 const PRELOADED: &str = "__sampler_preload_";
 
-/// Whether a function is an allocator's entry point: a C one, an `operator new` of any kind, or one of CPython's.
+/// Whether a function is an allocator's entry point: a C function, an `operator new` of any kind,
+/// or a function of CPython.
 pub(crate) fn is_entry(function: &str) -> bool {
     // `malloc@@GLIBC_2.2.5`, `_PyObject_Malloc.lto_priv.0`
     let name = function.split(['@', '.']).next().unwrap_or(function);
@@ -52,7 +54,8 @@ pub(crate) fn is_entry(function: &str) -> bool {
     ENTRIES.contains(&plain)
 }
 
-/// The functions of [`is_entry`] as a regular expression of whole names without parameters, which is how `go tool pprof` compares.
+/// The functions of [`is_entry`] as a regular expression of whole names without parameters. `go
+/// tool pprof` compares names in this form.
 pub(crate) fn entry_pattern() -> String {
     let (prefixes, entries) = (PREFIXES.join("|"), ENTRIES.join("|"));
     let python = format!("_?({})({})", PYTHON.join("|"), PYTHON_ENTRIES.join("|"));

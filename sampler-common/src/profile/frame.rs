@@ -1,9 +1,9 @@
-//! Frames of a stack with the files that they lie in.
+//! Frames of a stack with the files that contain them.
 
 use super::allocator::is_entry;
 use super::{Line, Profile, Stack};
 
-/// A frame with the file that it lies in.
+/// A frame with the file that contains it.
 #[derive(Clone, Copy)]
 pub struct Frame<'a> {
     pub(crate) line: &'a Line,
@@ -19,8 +19,8 @@ pub fn leaf_first<'a>(profile: &'a Profile, stack: &'a Stack) -> impl Iterator<I
     })
 }
 
-/// Which of the frames of a stack, leaf first, its bytes are attributed to: the first that is no allocator's entry point. A stack
-/// of nothing but entries belongs to the outermost of them.
+/// Index of the frame that a stack's bytes are attributed to, leaf first: the first frame that is
+/// no allocator's entry point. A stack of entry points only is attributed to its outermost frame.
 pub fn own_frame(profile: &Profile, stack: &Stack) -> usize {
     let (mut own, mut frames) = (None, 0usize);
     for frame in leaf_first(profile, stack) {

@@ -1,8 +1,8 @@
-//! Functions, as a table of them shows: summed over every stack, whether the stacks themselves are shown or not.
+//! Functions with their sums over every stack, whether the stacks themselves are shown or not.
 //!
-//! *Self* of a stack is its first frame that is no allocator entry; *total* counts every function of
-//! the stack once, however often it recurs. A function's numbers come from the summed row of its stacks,
-//! never from their intervals.
+//! *Self* is a stack's first frame that is no allocator entry. *Total* counts every function of the
+//! stack once, however often it recurs. A function's numbers come from the summed row of its
+//! stacks, never from their intervals.
 
 use super::startup::is_startup;
 use super::{Frame, Line, Profile, Quantity, own_frame};
@@ -12,64 +12,67 @@ use std::collections::{BTreeSet, HashMap};
 /// The functions of a profile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Functions {
-    /// Those asked for: by falling own bytes, then by all bytes under them.
+    /// The functions asked for: by falling own bytes, then by falling total bytes.
     pub rows: Vec<FunctionSum>,
-    /// How many there are.
+    /// Number of all functions.
     pub total: u64,
     /// Pid of each process that has a stack, in rising order.
     pub pids: Vec<u32>,
 }
 
-/// A function, over all its stacks.
+/// A function, with sums over all its stacks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FunctionSum {
-    /// Its name, with the file and line in which most is allocated.
+    /// Name of the function, with the file and line in which most is allocated.
     pub line: Line,
-    /// Path of the mapped file that it lies in.
+    /// Path of the mapped file that contains the function.
     pub module: String,
-    /// Bytes of the profile's kind that it allocates itself, as estimated; `None` where it only calls.
+    /// Estimated bytes of the profile's kind that the function allocates itself; `None` if it only
+    /// calls.
     pub own: Option<f64>,
-    /// Bytes of the profile's kind in it and under it, made from the summed rows of its stacks.
+    /// Bytes of the profile's kind in the function and in what it calls, made from the summed rows
+    /// of its stacks.
     pub total: Quantity,
 }
 
 /// A function with its stacks.
 pub struct Function<'a> {
-    /// Where most of its bytes are.
+    /// Frame of the line with most of the function's bytes.
     pub(crate) frame: Frame<'a>,
-    /// Sums of estimates: every estimator's values add. `own` is of the stacks that belong to it.
+    /// Sums of estimates, since the values of every estimator add. `own` sums the stacks in
+    /// `own_stacks`.
     own: Option<f64>,
     total: f64,
-    /// How many frames it is away from the one that allocates, in the stack with most bytes.
+    /// Distance in frames from the frame that allocates, in the stack with most bytes.
     depth: usize,
-    /// Indices of its stacks, each once.
+    /// Indices of the function's stacks, each once.
     pub(crate) stacks: Vec<usize>,
-    /// Those that belong to it.
+    /// Indices of the stacks that are attributed to the function.
     pub(crate) own_stacks: Vec<usize>,
 }
 
 impl Function<'_> {
-    /// Bytes of the profile's kind that it allocates itself; `None` where it only calls.
+    /// Bytes of the profile's kind that the function allocates itself; `None` if it only calls.
     pub fn own(&self) -> Option<f64> {
         self.own
     }
 
-    /// Bytes of the profile's kind in it and under it.
+    /// Bytes of the profile's kind in the function and in what it calls.
     pub fn total(&self) -> f64 {
         self.total
     }
 
-    /// Indices of its stacks in the profile, each once.
+    /// Indices of the function's stacks in the profile, each once.
     pub fn stacks(&self) -> &[usize] {
         &self.stacks
     }
 
-    /// Of these the ones that it allocates itself.
+    /// Indices of the stacks in which the function allocates itself.
     pub fn own_stacks(&self) -> &[usize] {
         &self.own_stacks
     }
 
-    /// The bytes of its stacks together.
+    /// The bytes of the function's stacks together.
     fn sum(&self, profile: &Profile) -> Quantity {
         let mut row = Row::default();
         self.stacks.iter().for_each(|index| row.add(&profile.stacks[*index].row));
@@ -77,13 +80,13 @@ impl Function<'_> {
     }
 }
 
-/// The `rows` functions with most, over all stacks that the profile has.
+/// The `rows` functions with most bytes, over all stacks of the profile.
 pub fn summed(profile: &Profile, rows: usize) -> Functions {
     let functions = functions(profile);
     let shown = &functions[..rows.min(functions.len())];
     let mut sums: Vec<FunctionSum> = Vec::with_capacity(shown.len());
     for of in shown {
-        // `main` and what calls it have the same stacks, all of them: they are summed once.
+        // `main` and its callers have exactly the same stacks, whose sum is made once.
         let same = shown.iter().zip(&sums).find(|(before, _)| before.stacks == of.stacks);
         let total = same.map_or_else(|| of.sum(profile), |(_, sum)| sum.total);
         let (line, module) = (of.frame.line.clone(), of.frame.module.to_owned());
@@ -94,8 +97,9 @@ pub fn summed(profile: &Profile, rows: usize) -> Functions {
     Functions { rows: sums, total: functions.len() as u64, pids: pids.into_iter().collect() }
 }
 
-/// Every function with bytes of the profile's kind, by falling self, then total, then from the one that allocates to its callers.
-/// Functions that only start a program or a thread come last: everything is under them.
+/// Every function with bytes of the profile's kind, by falling self, then falling total, then from
+/// the allocating frame to its callers. Functions that only start a program or a thread come last,
+/// because everything is under them.
 pub fn functions(profile: &Profile) -> Vec<Function<'_>> {
     let (mut functions, at) = known_functions(profile);
     for (stack_index, stack) in profile.stacks.iter().enumerate() {
@@ -111,7 +115,8 @@ pub fn functions(profile: &Profile) -> Vec<Function<'_>> {
         for (position, (location, line, id)) in ids.enumerate().skip(own) {
             let function = &mut functions[id];
             if function.stacks.is_empty() {
-                // Stacks come by falling bytes: the line shown is the one with most of them.
+                // Stacks come by falling bytes: the first line of a function is the line with most
+                // bytes.
                 function.frame.line = &profile.locations[location].lines[line];
                 function.depth = position - own;
             }
@@ -136,8 +141,8 @@ pub fn functions(profile: &Profile) -> Vec<Function<'_>> {
     functions
 }
 
-/// The distinct functions, and for each location the indices of its lines' functions. Functions of one
-/// name in different files (or modules, where files are unknown) stay apart.
+/// The distinct functions, and for each location the indices of its lines' functions. Functions of
+/// the same name in different files (or modules, if files are unknown) stay apart.
 fn known_functions(profile: &Profile) -> (Vec<Function<'_>>, Vec<Vec<usize>>) {
     let mut functions = Vec::new();
     let mut indices = HashMap::new();

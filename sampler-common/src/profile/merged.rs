@@ -1,17 +1,19 @@
-//! Stacks of one path put together, whichever process took it and by whichever call of the same line: a program that runs a thousand
-//! times, and a server of many processes, have it once.
+//! Merges stacks that show the same path, of whichever process and whichever call of the same line.
+//! A program that runs a thousand times, or a server of many processes, shows such a stack once.
 
 use super::{Location, Profile, Quantities, Stack};
 use crate::estimate::Row;
 use std::collections::{BTreeSet, HashMap};
 
 impl Profile {
-    /// Sums the rows of stacks that show the same files, functions and lines, and makes their numbers of the sum by `quantities`. The
-    /// pid is 0 where processes differ. The order is by falling estimated bytes as before.
+    /// Sums the rows of stacks that show the same files, functions and lines, and makes their
+    /// numbers from the sum by `quantities`.
+    ///
+    /// The pid is 0 where processes differ. The order is by falling estimated bytes as before.
     pub fn merge_paths(&mut self, quantities: impl Fn(&Profile, &Row) -> Quantities) {
         let first = first_alike(&self.locations, &self.stacks);
         if (0..).zip(&first).all(|(at, first)| at == *first) {
-            return; // A hundred thousand stacks stay where they are.
+            return; // No stack is merged: a hundred thousand stacks stay in place.
         }
         let mut merged: Vec<Option<Stack>> = Vec::with_capacity(self.stacks.len());
         let mut sums = BTreeSet::new();
@@ -34,12 +36,12 @@ impl Profile {
         self.stacks = merged.into_iter().flatten().collect();
         self.stacks_total = self.stacks_total.saturating_sub((before - self.stacks.len()) as u64);
         let value = |stack: &Stack| stack.quantities.space(self.kind).estimate.value;
-        // Stable: of equal ones the order is fixed already.
+        // The sort is stable: the order of stacks with equal bytes is fixed already.
         self.stacks.sort_by(|a, b| value(b).total_cmp(&value(a)));
     }
 }
 
-/// For each stack the index of the first one that shows the same.
+/// For each stack the index of the first stack that shows the same path.
 fn first_alike(locations: &[Location], stacks: &[Stack]) -> Vec<usize> {
     let mut places = HashMap::with_capacity(locations.len());
     let each = (0..).zip(locations);

@@ -1,6 +1,7 @@
-//! Which frames start a program or a thread: they are in every stack and say nothing about any.
+//! Frames that start a program or a thread: every stack has them, so they distinguish none.
 
-/// What the C library and the runtimes of Rust and Python call on the way to a program's own code.
+/// Functions that the C library and the runtimes of Rust and Python call on the way to a program's
+/// own code.
 const STARTUP: [&str; 13] = [
     "_start",
     "__libc_start_main",
@@ -17,7 +18,7 @@ const STARTUP: [&str; 13] = [
     "run_eval_code_obj",
 ];
 
-/// What further ones of CPython begin with.
+/// Prefixes of further such functions of CPython.
 const PREFIXES: [&str; 4] = ["pymain_", "pyrun_", "PyRun_", "_PyRun_"];
 
 /// Whether a function only starts the program or a thread.

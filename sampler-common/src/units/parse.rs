@@ -1,9 +1,10 @@
-//! Sizes and durations as people write them.
+//! Parses sizes and durations as people write them.
 
 use super::MAX_INTERVAL_BYTES;
 use std::time::Duration;
 
-/// Text that is no size or duration, or one out of range; the message is one line with the remedy.
+/// The error for text that is no size or duration, or one out of range; the message is one line
+/// with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitError(String);
 
@@ -36,7 +37,7 @@ fn split(text: &str) -> Option<(f64, &str)> {
     Some((number.parse().ok()?, unit.trim_start_matches(' ')))
 }
 
-/// Whether `text` is a number below zero: a mistake that deserves its own words.
+/// Whether `text` is a number below zero, a mistake that gets a message of its own.
 fn negative(text: &str) -> bool {
     text.trim().strip_prefix('-').is_some_and(|rest| split(rest).is_some())
 }
@@ -70,7 +71,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     if bytes < 1.0 {
         return error(format!("size {shown} is less than 1 byte (try 512KiB)"));
     }
-    // Beyond 2^53 neighbouring whole numbers are no longer distinct.
+    // Beyond 2^53 an `f64` no longer tells neighbouring whole numbers apart.
     if bytes > (1u64 << 53) as f64 {
         return error(format!("size {shown} is too large (at most 8192TiB)"));
     }
@@ -91,7 +92,8 @@ pub fn parse_interval(text: &str) -> Result<u64, UnitError> {
     check_interval(parse_bytes(text)?)
 }
 
-/// `500ms`, `1s`, `1.5s`, `2m`; a bare number is seconds. Longer than zero, at most 2^32 ms (49 days).
+/// Duration of `500ms`, `1s`, `1.5s` or `2m`; a bare number is seconds. Longer than zero, at most
+/// 2^32 ms (49 days).
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     let shown = text.escape_debug();
     if negative(text) {

@@ -1,13 +1,13 @@
-//! Sizes, counts and durations as people read them.
+//! Shows sizes, counts and durations as people read them.
 
 use std::time::Duration;
 
-/// Three significant digits and the largest unit that keeps the number at 1 or more; at most 4
-/// digits, since 1000 … 1023 of a unit are not yet one of the next.
+/// Three significant digits in the largest unit that keeps the number at 1 or more. At most 4
+/// digits, since 1000 … 1023 of a unit are less than one of the next unit.
 fn scaled(value: f64, base: f64, units: &[&str]) -> String {
     let mut value = value;
     let mut unit = 0;
-    // 999.5 and more would round to four digits: with base 1000 that is one of the next unit.
+    // 999.5 and more would round to four digits: with base 1000 the next unit is used instead.
     let limit = if base > 1000.0 { base - 0.5 } else { 999.5 };
     while value >= limit && unit + 1 < units.len() {
         value /= base;
@@ -22,17 +22,19 @@ fn scaled(value: f64, base: f64, units: &[&str]) -> String {
     format!("{value:.decimals$}{}", units[unit])
 }
 
-/// `0 B`, `512 B`, `64.0 KiB`, `1.25 GiB`: three digits that matter, at most 8 columns below 1024 EiB.
+/// `0 B`, `512 B`, `64.0 KiB`, `1.25 GiB`: three significant digits, at most 8 columns below 1024
+/// EiB.
 pub fn human_bytes(bytes: f64) -> String {
     scaled(bytes, 1024.0, &[" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"])
 }
 
-/// `7`, `999`, `12.3k`, `8.51M`, `1.20G`: a count with three digits that matter.
+/// `7`, `999`, `12.3k`, `8.51M`, `1.20G`: a count with three significant digits.
 pub fn human_count(count: f64) -> String {
     scaled(count, 1000.0, &["", "k", "M", "G", "T", "P"])
 }
 
-/// `581 ns`, `1.23 µs`, `104 ms`, `12.3 s`, `4 m 05 s`: CPU time in nanoseconds, three digits that matter.
+/// `581 ns`, `1.23 µs`, `104 ms`, `12.3 s`, `4 m 05 s`: CPU time in nanoseconds with three
+/// significant digits.
 pub fn human_cpu_time(ns: f64) -> String {
     if ns >= 60e9 {
         return human_duration(Duration::from_nanos(ns as u64));
@@ -52,14 +54,15 @@ pub fn exact_bytes(bytes: u64) -> String {
     format!("{}{unit}", bytes >> shift)
 }
 
-/// [`exact_bytes`] where that is short, else three digits that matter: `512KiB`, `1000B`, `210KiB`; at most 7 columns.
+/// [`exact_bytes`] if that is short, else three significant digits: `512KiB`, `1000B`, `210KiB`; at
+/// most 7 columns.
 pub fn short_bytes(bytes: u64) -> String {
     let exact = exact_bytes(bytes);
     let is_short = exact.len() <= 7 && (bytes < 10_000 || exact.ends_with("iB"));
     if is_short { exact } else { human_bytes(bytes as f64).replace(' ', "") }
 }
 
-/// `sizes from 513B to 8KiB`, by the limits that there are.
+/// `sizes from 513B to 8KiB`; a missing limit is left out.
 pub fn size_range(smallest: Option<u64>, largest: Option<u64>) -> String {
     match (smallest.map(exact_bytes), largest.map(exact_bytes)) {
         (None, None) => "all sizes".to_owned(),
@@ -69,7 +72,7 @@ pub fn size_range(smallest: Option<u64>, largest: Option<u64>) -> String {
     }
 }
 
-/// An exact count with its thousands set apart: `8,512,345`.
+/// An exact count with separated thousands: `8,512,345`.
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::with_capacity(digits.len() * 4 / 3);
@@ -82,7 +85,7 @@ pub fn grouped(count: u64) -> String {
     out
 }
 
-/// `350 ms`, `12.3 s`, `4 m 05 s`, `3 h 12 m`, `2 d 3 h`: a length of time in its two largest units.
+/// `350 ms`, `12.3 s`, `4 m 05 s`, `3 h 12 m`, `2 d 3 h`: a duration in its two largest units.
 pub fn human_duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {

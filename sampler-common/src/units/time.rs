@@ -5,20 +5,20 @@ use humantime::{format_rfc3339_millis, parse_rfc3339_weak};
 use std::time::{Duration, UNIX_EPOCH};
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// 2001-09-09: a smaller bare number is a duration whose unit was forgotten.
+/// 2001-09-09. A smaller bare number is taken for a duration whose unit was forgotten.
 const EARLIEST_UNIX_SECONDS: f64 = 1e9;
 
 /// A point in time, as it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Time {
-    /// So long before now.
+    /// Duration before now.
     Ago(Duration),
     /// Nanoseconds since the Unix epoch.
     At(u64),
 }
 
 impl Time {
-    /// Nanoseconds since the Unix epoch, where it is `now_unix_ns`.
+    /// Nanoseconds since the Unix epoch, if now is `now_unix_ns`.
     pub fn unix_ns(self, now_unix_ns: u64) -> u64 {
         match self {
             Time::Ago(ago) => now_unix_ns.saturating_sub(ago.as_nanos() as u64),
@@ -27,8 +27,11 @@ impl Time {
     }
 }
 
-/// `5m` or `30s` (back from now), `2026-11-20T13:07:37Z` (RFC 3339, in UTC, with or without a fraction; a blank may stand for the
-/// T), or seconds since the Unix epoch, `1795180057` or `1795180057.25`.
+/// Parses a point in time:
+/// - `5m` or `30s`: back from now;
+/// - `2026-11-20T13:07:37Z`: RFC 3339, in UTC, with or without a fraction; a blank may replace the
+///   T;
+/// - `1795180057` or `1795180057.25`: seconds since the Unix epoch.
 pub fn parse_time(text: &str) -> Result<Time, UnitError> {
     let text = text.trim();
     let wrong = |reason: &str| {
@@ -52,22 +55,23 @@ pub fn parse_time(text: &str) -> Result<Time, UnitError> {
     Ok(Time::Ago(parse_duration(text).map_err(|_| wrong("is no time"))?))
 }
 
-/// `2026-11-20T13:07:37.250Z`: to the millisecond.
+/// `2026-11-20T13:07:37.250Z`, to the millisecond.
 pub fn utc(unix_ns: u64) -> String {
     format_rfc3339_millis(UNIX_EPOCH + Duration::from_nanos(unix_ns)).to_string()
 }
 
-/// Seconds since the epoch and the digits of a fraction.
+/// The time of whole seconds since the Unix epoch and the digits of a fraction.
 fn at(seconds: u64, fraction: &str) -> Option<Time> {
     let digits: String = fraction.chars().chain("000000000".chars()).take(9).collect();
     let nanos: u64 = digits.parse().ok()?;
     Some(Time::At(seconds.checked_mul(SECOND_NS)?.checked_add(nanos)?))
 }
 
-/// RFC 3339 in UTC.
+/// Parses RFC 3339 in UTC.
 fn civil(text: &str) -> Option<Time> {
     let text = text.to_ascii_uppercase();
-    // Without its Z it may be the time of anywhere. A point without digits behind it is a slip.
+    // A time without its Z could be local time anywhere. A point without digits behind it is a
+    // typing mistake.
     if !text.ends_with('Z') || text.ends_with(".Z") {
         return None;
     }
